@@ -1,0 +1,113 @@
+# llama.cpp as static libraries, built once per source, backend, compiler and configuration into the
+# user's cache, so that building this project again takes seconds.
+#
+# Sets LLAMA_CPP_SOURCE_DIR and LLAMA_CPP_COMMIT and defines the imported target `llama`.
+
+find_package(Python3 3.10 REQUIRED COMPONENTS Interpreter)
+set(_fetch ${CMAKE_CURRENT_LIST_DIR}/../../scripts/fetch_llama_cpp.py)
+
+execute_process(COMMAND ${Python3_EXECUTABLE} ${_fetch}
+  OUTPUT_VARIABLE LLAMA_CPP_SOURCE_DIR OUTPUT_STRIP_TRAILING_WHITESPACE RESULT_VARIABLE _result)
+if(NOT _result EQUAL 0)
+  message(FATAL_ERROR "No llama.cpp source; see the message above.")
+endif()
+message(STATUS "llama.cpp source: ${LLAMA_CPP_SOURCE_DIR}")
+
+# A user's own checkout may change between two builds, the pinned tree may not.
+if(DEFINED ENV{LLAMA_CPP_SOURCE} AND NOT "$ENV{LLAMA_CPP_SOURCE}" STREQUAL "")
+  set(_pinned FALSE)
+  execute_process(COMMAND git -C ${LLAMA_CPP_SOURCE_DIR} rev-parse --short=9 HEAD
+    OUTPUT_VARIABLE LLAMA_CPP_COMMIT OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+  if(NOT LLAMA_CPP_COMMIT)
+    set(LLAMA_CPP_COMMIT "unknown")
+  endif()
+else()
+  set(_pinned TRUE)
+  set(LLAMA_CPP_COMMIT "0c1e57098")
+endif()
+
+set(_args
+  -DCMAKE_BUILD_TYPE=Release
+  -DCMAKE_C_COMPILER=${CMAKE_C_COMPILER}
+  -DCMAKE_CXX_COMPILER=${CMAKE_CXX_COMPILER}
+  -DCMAKE_POSITION_INDEPENDENT_CODE=ON
+  -DCMAKE_INSTALL_LIBDIR=lib
+  -DCMAKE_C_FLAGS=-ffunction-sections\ -fdata-sections
+  -DCMAKE_CXX_FLAGS=-ffunction-sections\ -fdata-sections
+  -DBUILD_SHARED_LIBS=OFF
+  -DLLAMA_BUILD_COMMON=OFF
+  -DLLAMA_BUILD_APP=OFF
+  -DLLAMA_BUILD_TOOLS=OFF
+  -DLLAMA_BUILD_TESTS=OFF
+  -DLLAMA_BUILD_EXAMPLES=OFF
+  -DLLAMA_BUILD_SERVER=OFF
+  -DLLAMA_OPENSSL=OFF
+  -DLLAMA_BUILD_COMMIT=${LLAMA_CPP_COMMIT}
+  -DLLAMA_BUILD_NUMBER=0
+  # ggml's own thread pool, which we attach: no libgomp to ship, no pool per calling thread.
+  -DGGML_OPENMP=OFF
+  -DGGML_NATIVE=${ELIZA_NATIVE})
+if(NOT ELIZA_NATIVE AND CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+  list(APPEND _args -DGGML_SSE42=ON -DGGML_AVX=ON -DGGML_AVX2=ON -DGGML_FMA=ON -DGGML_F16C=ON -DGGML_BMI2=ON)
+elseif(NOT ELIZA_NATIVE AND CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
+  list(APPEND _args -DGGML_CPU_ARM_ARCH=armv8.2-a+dotprod)
+endif()
+if(NOT ELIZA_BACKEND STREQUAL "cpu")
+  message(FATAL_ERROR "ELIZA_BACKEND: \"${ELIZA_BACKEND}\" is not a backend this build knows; there is cpu")
+endif()
+list(APPEND _args ${LLAMA_CPP_CMAKE_ARGS})
+
+# The CPU counts under ELIZA_NATIVE: a cache on a shared home must not serve another machine's code.
+set(_cpu "")
+if(ELIZA_NATIVE AND EXISTS /proc/cpuinfo)
+  file(STRINGS /proc/cpuinfo _cpu REGEX "^(model name|flags|Features)" LIMIT_COUNT 2)
+endif()
+string(SHA256 _key "${LLAMA_CPP_SOURCE_DIR};${CMAKE_CXX_COMPILER_ID};${CMAKE_CXX_COMPILER_VERSION};${_args};${_cpu}")
+string(SUBSTRING ${_key} 0 12 _key)
+
+if(DEFINED ENV{ELIZA_FFI_CACHE} AND NOT "$ENV{ELIZA_FFI_CACHE}" STREQUAL "")
+  set(_cache $ENV{ELIZA_FFI_CACHE})
+elseif(DEFINED ENV{XDG_CACHE_HOME} AND NOT "$ENV{XDG_CACHE_HOME}" STREQUAL "")
+  set(_cache $ENV{XDG_CACHE_HOME}/eliza-ffi)
+else()
+  set(_cache $ENV{HOME}/.cache/eliza-ffi)
+endif()
+set(_build ${_cache}/build/llama.cpp-${LLAMA_CPP_COMMIT}-${ELIZA_BACKEND}-${_key})
+set(_prefix ${_build}/install)
+
+# Runs one command; on failure shows the errors of its output and stops.
+function(eliza_llama_cpp_step)
+  set(_log ${_build}/last-step.log)
+  execute_process(COMMAND ${ARGN} OUTPUT_FILE ${_log} ERROR_FILE ${_log} RESULT_VARIABLE _result)
+  if(NOT _result EQUAL 0)
+    file(STRINGS ${_log} _errors REGEX "rror|FAILED")
+    list(JOIN _errors "\n" _errors)
+    message(FATAL_ERROR "llama.cpp did not build:\n${_errors}\n(all of it: ${_log})")
+  endif()
+endfunction()
+
+set(_jobs $ENV{JOBS})
+if(NOT _jobs)
+  cmake_host_system_information(RESULT _jobs QUERY NUMBER_OF_LOGICAL_CORES)
+endif()
+
+file(MAKE_DIRECTORY ${_build})
+file(LOCK ${_build}.lock GUARD FILE TIMEOUT 3600)
+if(NOT _pinned OR NOT EXISTS ${_build}/complete)
+  message(STATUS "Building llama.cpp ${LLAMA_CPP_COMMIT} (${ELIZA_BACKEND}) into ${_build}; minutes the first time")
+  find_program(_ninja ninja)
+  if(_ninja)
+    list(PREPEND _args -G Ninja -DCMAKE_MAKE_PROGRAM=${_ninja})
+  endif()
+  eliza_llama_cpp_step(${CMAKE_COMMAND} -S ${LLAMA_CPP_SOURCE_DIR} -B ${_build}/tree
+    -DCMAKE_INSTALL_PREFIX=${_prefix} ${_args})
+  eliza_llama_cpp_step(${CMAKE_COMMAND} --build ${_build}/tree --parallel ${_jobs})
+  eliza_llama_cpp_step(${CMAKE_COMMAND} --install ${_build}/tree)
+  file(TOUCH ${_build}/complete)
+  if(_pinned)
+    file(REMOVE_RECURSE ${_build}/tree)
+  endif()
+endif()
+file(LOCK ${_build}.lock RELEASE)
+
+find_package(llama REQUIRED CONFIG PATHS ${_prefix}/lib/cmake/llama NO_DEFAULT_PATH)

@@ -1,0 +1,265 @@
+/*
+ * libelizainference: stream text from a local language model, and make it choose.
+ *
+ * This file is the one source of truth of the C ABI. C and C++ programs include it; the Python
+ * package reads it with cffi, so it stays plain C: no macros in declarations but ELIZA_API.
+ *
+ * Conventions
+ *   - Functions return ELIZA_OK (0) or a negative eliza_status, unless their comment says otherwise.
+ *   - `err`, where present, may be NULL. On failure it receives a heap string that says what was
+ *     wrong, to be freed with eliza_inference_free_string(); on success it is left alone.
+ *   - Handles are opaque numbers dressed as pointers. They are never reused, so a closed handle is
+ *     recognised and refused; it is never dereferenced by the caller.
+ *   - Two streams may be used from two threads at once. Two calls at once on one stream: the second
+ *     gets an error. eliza_inference_llm_stream_cancel() is safe from any thread at any time.
+ *   - No exception leaves the library and no argument makes it abort.
+ */
+#ifndef ELIZA_INFERENCE_H
+#define ELIZA_INFERENCE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifndef ELIZA_API
+#if defined(_WIN32)
+#define ELIZA_API __declspec(dllexport)
+#else
+#define ELIZA_API __attribute__((visibility("default")))
+#endif
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- Status, handles, memory ------------------------------------------------------------------ */
+
+typedef enum {
+    ELIZA_OK = 0,
+    ELIZA_ERR_NOT_IMPLEMENTED = -1,
+    ELIZA_ERR_INVALID_ARG = -2,
+    ELIZA_ERR_BUNDLE_INVALID = -3, /* no usable model where create() looked */
+    ELIZA_ERR_FFI_FAULT = -4,      /* decoding, memory mapping or input/output failed */
+    ELIZA_ERR_OOM = -5,
+    ELIZA_ERR_ABI_MISMATCH = -6,
+    ELIZA_ERR_CANCELLED = -7
+} eliza_status;
+
+typedef struct EliInferenceContext EliInferenceContext; /* one model and its KV caches */
+typedef struct EliLlmStream EliLlmStream;               /* one generation in one KV slot */
+
+/* "12": the version of elizaOS's ABI whose text surface this library serves. Static storage. */
+ELIZA_API const char * eliza_inference_abi_version(void);
+
+/* `bundle_dir` is an elizaOS bundle, whose model is text/<name>.gguf, or a .gguf file itself. The
+ * file is found and its header checked here; the weights load when they are first needed. NULL on
+ * failure. */
+ELIZA_API EliInferenceContext * eliza_inference_create(const char * bundle_dir, char ** err);
+
+/* Closes the streams still open on the context (a running call is cancelled and waited for). */
+ELIZA_API void eliza_inference_destroy(EliInferenceContext * ctx);
+
+ELIZA_API void eliza_inference_free_string(char * string);
+ELIZA_API void eliza_inference_free_tokens(int * tokens);
+
+/* Region "text": acquire loads the model now; evict unloads it if no stream is open and keeps it
+ * otherwise. Voice regions (tts asr mtp dflash vad wakeword) answer ELIZA_ERR_NOT_IMPLEMENTED. */
+ELIZA_API int eliza_inference_mmap_acquire(EliInferenceContext * ctx, const char * region, char ** err);
+ELIZA_API int eliza_inference_mmap_evict(EliInferenceContext * ctx, const char * region, char ** err);
+
+/* ---- Options and observation ------------------------------------------------------------------ */
+
+/* Sets one option by name; an unknown name or a bad value is an error that lists what is allowed.
+ *
+ * Before the model is loaded:
+ *   n_gpu_layers  layers to offload when no stream has asked yet; -1 = all (default)
+ *   use_mmap      "1" (default) or "0"
+ * Before the first stream is opened:
+ *   n_ctx         tokens of KV cache, shared by all slots; 0 (default) = min(trained length, 8192)
+ *   n_slots       KV slots, that is streams open at once, 1 to 64 (default 8)
+ *   n_batch       tokens decoded in one piece of a prompt, 1 to n_ctx (default 512)
+ *   n_threads     compute threads; 0 (default) = the physical cores this process may use
+ *   flash_attn    "auto" (default: on a GPU, and for a quantized V cache), "on" or "off"
+ * Any time, for streams opened afterwards:
+ *   seed          32-bit seed of the sampler; "random" (default) draws one per stream
+ *   min_p         0 (off, default) to 1
+ *   typical_p     0 to 1 (off, default)
+ *   grammar_order "last" (default: sample, check, and mask only if it was illegal) or "first"
+ *   model_id      what a payload's modelId must equal; "" (default) accepts any
+ *   span_limit    tokens after which a trie that was never cleared lets go (default 500)
+ *   strategy      "skip-ahead" (default: a forced token runs no forward pass of its own) or
+ *                 "token-by-token" (every token is decoded at once; the reference)
+ */
+ELIZA_API int eliza_inference_set_option(EliInferenceContext * ctx, const char * key, const char * value, char ** err);
+
+/* Facts about the library and, with a context, about its model, as a JSON object: llama.cpp commit,
+ * CPU features, devices; model description, vocabulary, context size, slots. Loads the model if it
+ * is not loaded yet. `ctx` may be NULL. *out is freed with eliza_inference_free_string(). */
+ELIZA_API int eliza_inference_describe(EliInferenceContext * ctx, char ** out, char ** err);
+
+/* Progress of long work: stage is "load" or "prefill", fraction runs from 0 to 1. Called on the
+ * thread that asked for the work; it must not call the library. NULL switches it off. */
+typedef void (*eliza_progress_callback)(const char * stage, float fraction, void * user);
+ELIZA_API int eliza_inference_set_progress_callback(EliInferenceContext * ctx, eliza_progress_callback callback,
+                                                    void * user, char ** err);
+
+/* The library writes nothing to stdout or stderr. Its log lines, llama.cpp's among them, go to this
+ * process-wide callback: level is 1 debug, 2 info, 3 warning, 4 error. NULL (default) drops them. */
+typedef void (*eliza_log_callback)(int level, const char * text, void * user);
+ELIZA_API void eliza_inference_set_log_callback(eliza_log_callback callback, void * user);
+
+/* ---- Tokens ----------------------------------------------------------------------------------- */
+
+ELIZA_API int eliza_inference_tokenize_supported(void); /* 1 */
+
+/* `text` is `len` bytes and may hold NULs. add_special: add BOS/EOS as the model asks for.
+ * parse_special: read the text of special tokens as those tokens. *out is freed with
+ * eliza_inference_free_tokens(); it is never NULL on success. */
+ELIZA_API int eliza_inference_tokenize(EliInferenceContext * ctx, const char * text, size_t len, int add_special,
+                                       int parse_special, int ** out, size_t * out_n, char ** err);
+
+/* Returns the number of bytes the text needs, excluding the NUL that ends it, or a negative status.
+ * If that is less than `cap`, the text and its NUL were written; otherwise nothing was: call again
+ * with more room. `out` may be NULL when `cap` is 0. */
+ELIZA_API int eliza_inference_detokenize(EliInferenceContext * ctx, const int * tokens, size_t n, int remove_special,
+                                         int unparse_special, char * out, size_t cap, char ** err);
+
+/* ---- Streams ---------------------------------------------------------------------------------- */
+
+ELIZA_API int eliza_inference_llm_stream_supported(void);   /* 1 */
+ELIZA_API int eliza_inference_llm_mtp_supported(void);      /* 0: draft_* is accepted and not used */
+ELIZA_API int eliza_inference_llm_kv_quant_supported(void); /* 1 */
+
+typedef struct {
+    int32_t max_tokens;            /*  0: tokens to generate after each prefill; 0 = unbounded */
+    float temperature;             /*  4: <= 0 = greedy */
+    float top_p;                   /*  8: <= 0 or >= 1 = off */
+    int32_t top_k;                 /* 12: <= 0 = off */
+    float repeat_penalty;          /* 16: 0 or 1 = off; over the last 64 tokens */
+    int32_t slot_id;               /* 20: 0 .. n_slots-1, or -1 = any free slot */
+    const char * prompt_cache_key; /* 24: NULL ok; names a slot when slot_id is -1 */
+    int32_t draft_min;             /* 32 */
+    int32_t draft_max;             /* 36 */
+    const char * mtp_drafter_path; /* 40 */
+    const char * gbnf_grammar;     /* 48: NULL or empty = none; start rule "root" */
+    int32_t disable_thinking;      /* 56: 1 = never sample <think> */
+    int32_t n_gpu_layers;          /* 60: -1 = all, 0 = CPU; the first stream of a context decides */
+    const char * cache_type_k;     /* 64: "f32" "f16" "bf16" "q8_0" ...; NULL = f16 */
+    const char * cache_type_v;     /* 72: as above */
+} eliza_llm_stream_config_t;       /* 80 bytes; never read past that */
+
+/* Takes a free KV slot. `cfg` may be NULL for the defaults: greedy, any slot, no limit. NULL on
+ * failure. */
+ELIZA_API EliLlmStream * eliza_inference_llm_stream_open(EliInferenceContext * ctx,
+                                                         const eliza_llm_stream_config_t * cfg, char ** err);
+
+/* Appends the prompt (or the next part of a conversation) and decodes it. What the slot already
+ * holds of it is not decoded again. n = 0 is allowed and does nothing. */
+ELIZA_API int eliza_inference_llm_stream_prefill(EliLlmStream * stream, const int32_t * tokens, size_t n, char ** err);
+
+/* Pulls the next step: returns 0 when more may come, 1 when the generation has ended, negative on
+ * failure. Writes the step's tokens and its text, ended by a NUL. The text is whole UTF-8
+ * characters, so a token in the middle of one has empty text and the token that completes it has
+ * all of it; invalid bytes and NUL come out as U+FFFD. A token whose text does not fit stays for
+ * the next call. The end-of-generation token itself is not given out. drafted_out and accepted_out
+ * may be NULL. */
+ELIZA_API int eliza_inference_llm_stream_next(EliLlmStream * stream, int32_t * tokens_out, size_t tokens_cap,
+                                              size_t * num_tokens_out, char * text_out, size_t text_cap,
+                                              int32_t * drafted_out, int32_t * accepted_out, char ** err);
+
+/* Return non-zero to stop. The text is valid during the call. A last call with token_id -1 hands
+ * over what text was held back when the generation ended inside a character. */
+typedef int (*eliza_token_callback)(int32_t token_id, const char * token_text, void * user);
+
+/* Pushes up to max_tokens tokens (0 = no limit of its own; the config's still holds) to the
+ * callback. Returns 0 when done, ELIZA_ERR_CANCELLED when the callback or a cancel stopped it; it
+ * may be called again to go on. */
+ELIZA_API int eliza_inference_llm_stream_generate(EliLlmStream * stream, int32_t max_tokens,
+                                                  eliza_token_callback on_token, void * user, char ** err);
+
+/* Stops the call that is running on the stream, or if none is, the next one: that call returns
+ * ELIZA_ERR_CANCELLED and the stream can be used again. */
+ELIZA_API int eliza_inference_llm_stream_cancel(EliLlmStream * stream);
+
+/* Forgets all tokens, the trie and the sampler's state; the configuration stays. */
+ELIZA_API int eliza_inference_llm_stream_reset(EliLlmStream * stream);
+
+/* Like reset, but keeps the first n_keep tokens. Returns how many were kept. */
+ELIZA_API int eliza_inference_llm_stream_reset_keep(EliLlmStream * stream, int32_t n_keep);
+
+/* Frees the slot; what it holds stays in the KV cache for a later stream with the same prompt. A
+ * call running on another thread is cancelled and waited for. NULL and closed handles are ignored. */
+ELIZA_API void eliza_inference_llm_stream_close(EliLlmStream * stream);
+
+/* The text of the last failed call on this stream, "" if none. Valid on this thread until its next
+ * call of this function. */
+ELIZA_API const char * eliza_inference_last_error(EliLlmStream * stream);
+
+typedef enum {
+    ELIZA_FINISH_NONE = 0,        /* the generation goes on */
+    ELIZA_FINISH_END = 1,         /* the model sent an end-of-generation token */
+    ELIZA_FINISH_LENGTH = 2,      /* max_tokens of the configuration */
+    ELIZA_FINISH_LEAF = 3,        /* the span ended under ELIZA_TRIE_STOP_AT_LEAF */
+    ELIZA_FINISH_CONTEXT_FULL = 4 /* the KV cache has no room for another token */
+} eliza_finish_reason;
+
+typedef struct {
+    int64_t prompt_tokens;        /* tokens given to prefill */
+    int64_t prompt_tokens_reused; /* of those, found in the KV cache */
+    int64_t generated_tokens;     /* tokens given out */
+    int64_t forward_passes;       /* llama_decode calls, the prompt's included */
+    int64_t prompt_passes;        /* of those, run by prefill */
+    int64_t forward_passes_saved; /* tokens that ran no forward pass of their own */
+    int64_t decisions;            /* selections among two or more legal tokens, inside spans */
+    int64_t candidates_seen;      /* legal tokens over all those decisions */
+    int64_t tokens_forced;        /* tokens inside spans that had no alternative */
+    int64_t tokens_sampled;       /* tokens chosen outside spans */
+    int64_t spans;                /* tries set */
+    int64_t trie_departures;      /* spans that ended because a token was outside the trie */
+    int64_t span_limit_hits;      /* spans that ended at span_limit */
+    int64_t decode_us;            /* microseconds inside llama_decode */
+    int64_t select_us;            /* microseconds choosing tokens */
+    int32_t n_past;               /* tokens of the conversation so far */
+    int32_t n_vocab;
+    int32_t finish_reason; /* eliza_finish_reason */
+    int32_t trie_active;   /* 1 while a span constrains the next token */
+} eliza_llm_stream_stats_t;
+
+/* Counts since the stream was opened. Writes at most sizeof_stats bytes, so that older callers may
+ * pass an older, shorter struct. */
+ELIZA_API int eliza_inference_llm_stream_stats(EliLlmStream * stream, eliza_llm_stream_stats_t * stats,
+                                               size_t sizeof_stats);
+
+/* ---- Choices: the token trie ------------------------------------------------------------------ */
+
+typedef enum {
+    ELIZA_TRIE_ARGMAX = 0,          /* the most likely legal token */
+    ELIZA_TRIE_SAMPLE = 1,          /* sampled from the legal tokens through the stream's samplers */
+    ELIZA_TRIE_STOP_AT_LEAF = 0x100 /* or-ed in: the generation ends with the span */
+} eliza_trie_mode;
+
+/* A bit set: bit m is set when mode m is supported, and ELIZA_TRIE_STOP_AT_LEAF when that is. */
+ELIZA_API int eliza_inference_token_trie_supported(void);
+
+/* Starts a span: from the next token on, only the leaves of the payload are possible, until one is
+ * complete. `payload` is `len` bytes of JSON:
+ *   {"modelId": "...", "descriptors": [{"path": "action",
+ *     "leaves": [{"name": "REPLY", "tokens": [1, 2]}, ...]}, ...]}
+ * Several descriptors mean the union of their leaves. A payload that is refused (see
+ * eliza_inference_last_error) leaves the stream exactly as it was. */
+ELIZA_API int eliza_inference_set_token_trie(EliLlmStream * stream, const char * payload, size_t len, int mode);
+
+/* Ends the span, if one is active. The grammar, if any, applies again. */
+ELIZA_API void eliza_inference_clear_token_trie(EliLlmStream * stream);
+
+/* The leaf the last span ended on: its name, ended by a NUL, and the natural logarithm of its
+ * probability among the leaves (at each step the softmax over the legal tokens, from the logits as
+ * the model gave them). Both outputs may be NULL. Fails while no span has ended on a leaf. If the
+ * name does not fit, nothing is written and the error says how many bytes it needs. */
+ELIZA_API int eliza_inference_token_trie_leaf(EliLlmStream * stream, char * name_out, size_t cap, double * logprob_out);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* ELIZA_INFERENCE_H */

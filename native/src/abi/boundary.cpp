@@ -1,0 +1,94 @@
+#include "abi/boundary.h"
+
+#include <cstdlib>
+#include <cstring>
+
+namespace eliza {
+
+void CallGate::enter() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (caller_ != std::thread::id()) {
+        throw invalid_argument("another call is running on this stream");
+    }
+    caller_ = std::this_thread::get_id();
+}
+
+void CallGate::leave() {
+    {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        caller_ = std::thread::id();
+    }
+    idle_.notify_all();
+}
+
+void CallGate::wait_until_idle() {
+    std::unique_lock<std::mutex> lock(mutex_);
+    if (caller_ != std::this_thread::get_id()) {
+        idle_.wait(lock, [&] { return caller_ == std::thread::id(); });
+    }
+}
+
+void StreamEntry::set_last_error(const std::string & text) {
+    const std::lock_guard<std::mutex> lock(error_mutex_);
+    error_ = text;
+}
+
+std::string StreamEntry::last_error() {
+    const std::lock_guard<std::mutex> lock(error_mutex_);
+    return error_;
+}
+
+HandleTable<InferenceContext, EliInferenceContext> & contexts() {
+    static HandleTable<InferenceContext, EliInferenceContext> table;
+    return table;
+}
+
+HandleTable<StreamEntry, EliLlmStream> & streams() {
+    static HandleTable<StreamEntry, EliLlmStream> table;
+    return table;
+}
+
+char * new_c_string(const std::string & text) {
+    char * copy = static_cast<char *>(std::malloc(text.size() + 1));
+    if (copy != nullptr) {
+        std::memcpy(copy, text.c_str(), text.size() + 1);
+    }
+    return copy;
+}
+
+eliza_status current_error(std::string & text) noexcept {
+    try {
+        try {
+            throw;
+        } catch (const Error & error) {
+            text = error.what();
+            return error.status();
+        } catch (const std::bad_alloc &) {
+            text = "out of memory";
+            return ELIZA_ERR_OOM;
+        } catch (const std::exception & error) {
+            text = error.what();
+            return ELIZA_ERR_FFI_FAULT;
+        } catch (...) {
+            text = "unknown failure";
+            return ELIZA_ERR_FFI_FAULT;
+        }
+    } catch (...) {  // no memory even for the text
+        return ELIZA_ERR_OOM;
+    }
+}
+
+std::shared_ptr<InferenceContext> require_context(EliInferenceContext * handle) {
+    auto context = contexts().find(handle);
+    require(context != nullptr,
+            handle == nullptr ? "the context is NULL" : "the context is destroyed or was never one");
+    return context;
+}
+
+std::shared_ptr<StreamEntry> require_stream(EliLlmStream * handle) {
+    auto entry = streams().find(handle);
+    require(entry != nullptr, handle == nullptr ? "the stream is NULL" : "the stream is closed or was never one");
+    return entry;
+}
+
+}  // namespace eliza

@@ -1,0 +1,112 @@
+// The border between C callers and the engine: handles in, exceptions stopped, errors out.
+#pragma once
+
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <string>
+#include <thread>
+
+#include "abi/handles.h"
+#include "eliza/eliza_inference.h"
+#include "engine/inference_context.h"
+#include "engine/stream.h"
+#include "error.h"
+
+namespace eliza {
+
+// Lets one call at a time into a stream.
+class CallGate {
+public:
+    // Throws Error when a call is running.
+    void enter();
+    void leave();
+
+    // Waits until no call is running. Not from inside one: there it returns at once.
+    void wait_until_idle();
+
+private:
+    std::mutex mutex_;
+    std::condition_variable idle_;
+    std::thread::id caller_;  // of the running call; no thread when none runs
+};
+
+struct StreamEntry {
+    std::shared_ptr<Stream> stream;
+    EliInferenceContext * context;
+    CallGate gate;
+
+    void set_last_error(const std::string & text);
+    std::string last_error();
+
+private:
+    std::mutex error_mutex_;
+    std::string error_;
+};
+
+HandleTable<InferenceContext, EliInferenceContext> & contexts();
+HandleTable<StreamEntry, EliLlmStream> & streams();
+
+// A heap copy for the caller, freed with eliza_inference_free_string(). NULL when memory is out.
+char * new_c_string(const std::string & text);
+
+// Turns the exception being handled into a status and a text.
+eliza_status current_error(std::string & text) noexcept;
+
+inline void report(char ** err, const std::string & text) {
+    if (err != nullptr) {
+        *err = new_c_string(text);
+    }
+}
+
+// Runs `body`, which returns an int, and turns what it throws into a status and *err.
+template <typename Body>
+int guarded(char ** err, Body body) noexcept {
+    try {
+        return body();
+    } catch (...) {
+        std::string text;
+        const eliza_status status = current_error(text);
+        report(err, text);
+        return status;
+    }
+}
+
+std::shared_ptr<InferenceContext> require_context(EliInferenceContext * handle);
+std::shared_ptr<StreamEntry> require_stream(EliLlmStream * handle);
+
+// Runs `body(InferenceContext &)` on a live context.
+template <typename Body>
+int with_context(EliInferenceContext * handle, char ** err, Body body) noexcept {
+    return guarded(err, [&] { return body(*require_context(handle)); });
+}
+
+// Runs `body(Stream &)` as the one call on a live stream, and keeps its error for last_error.
+template <typename Body>
+int with_stream(EliLlmStream * handle, char ** err, Body body) noexcept {
+    return guarded(err, [&] {
+        const std::shared_ptr<StreamEntry> entry = require_stream(handle);
+        try {
+            entry->gate.enter();
+            struct Leave {
+                CallGate & gate;
+                ~Leave() { gate.leave(); }
+            } leave{entry->gate};
+            return body(*entry->stream);
+        } catch (...) {
+            std::string text;
+            const eliza_status status = current_error(text);
+            entry->set_last_error(text);
+            throw Error(status, text);
+        }
+    });
+}
+
+inline void require(bool condition, const char * what) {
+    if (!condition) {
+        throw invalid_argument(what);
+    }
+}
+
+}  // namespace eliza

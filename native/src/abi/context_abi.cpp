@@ -1,0 +1,149 @@
+// Library, context, options and tokens.
+
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <string_view>
+
+#include "abi/boundary.h"
+#include "log.h"
+
+using namespace eliza;
+
+const char * eliza_inference_abi_version(void) { return "12"; }
+
+EliInferenceContext * eliza_inference_create(const char * bundle_dir, char ** err) {
+    EliInferenceContext * handle = nullptr;
+    guarded(err, [&] {
+        require(bundle_dir != nullptr, "bundle_dir is NULL");
+        handle = contexts().add(std::make_shared<InferenceContext>(bundle_dir));
+        return ELIZA_OK;
+    });
+    return handle;
+}
+
+void eliza_inference_destroy(EliInferenceContext * ctx) {
+    guarded(nullptr, [&] {
+        if (contexts().remove(ctx) != nullptr) {
+            for (EliLlmStream * stream : streams().select([&](const StreamEntry & e) { return e.context == ctx; })) {
+                eliza_inference_llm_stream_close(stream);
+            }
+        }
+        return ELIZA_OK;
+    });
+}
+
+void eliza_inference_free_string(char * string) { std::free(string); }
+
+void eliza_inference_free_tokens(int * tokens) { std::free(tokens); }
+
+namespace {
+
+enum class Region { text, voice };
+
+Region parse_region(const char * region) {
+    require(region != nullptr, "region is NULL");
+    const std::string_view name = region;
+    if (name == "text") {
+        return Region::text;
+    }
+    for (const char * voice : {"tts", "asr", "mtp", "dflash", "vad", "wakeword"}) {
+        if (name == voice) {
+            return Region::voice;
+        }
+    }
+    throw invalid_argument("unknown region \"" + std::string(name) +
+                           "\"; there are text, tts, asr, mtp, dflash, vad and wakeword");
+}
+
+template <typename OnText>
+int with_region(EliInferenceContext * ctx, const char * region, char ** err, OnText on_text) {
+    return with_context(ctx, err, [&](InferenceContext & context) {
+        if (parse_region(region) == Region::voice) {
+            throw Error(ELIZA_ERR_NOT_IMPLEMENTED, "region \"" + std::string(region) + "\": this library serves text");
+        }
+        on_text(context);
+        return ELIZA_OK;
+    });
+}
+
+}  // namespace
+
+int eliza_inference_mmap_acquire(EliInferenceContext * ctx, const char * region, char ** err) {
+    return with_region(ctx, region, err, [](InferenceContext & context) { context.model(); });
+}
+
+int eliza_inference_mmap_evict(EliInferenceContext * ctx, const char * region, char ** err) {
+    return with_region(ctx, region, err, [](InferenceContext & context) { context.unload_if_idle(); });
+}
+
+int eliza_inference_set_option(EliInferenceContext * ctx, const char * key, const char * value, char ** err) {
+    return with_context(ctx, err, [&](InferenceContext & context) {
+        require(key != nullptr, "key is NULL");
+        require(value != nullptr, "value is NULL");
+        context.set_option(key, value);
+        return ELIZA_OK;
+    });
+}
+
+int eliza_inference_describe(EliInferenceContext * ctx, char ** out, char ** err) {
+    return guarded(err, [&] {
+        require(out != nullptr, "out is NULL");
+        const std::string json = ctx == nullptr ? describe_library() : require_context(ctx)->describe();
+        *out = new_c_string(json);
+        return *out != nullptr ? ELIZA_OK : ELIZA_ERR_OOM;
+    });
+}
+
+int eliza_inference_set_progress_callback(EliInferenceContext * ctx, eliza_progress_callback callback, void * user,
+                                          char ** err) {
+    return with_context(ctx, err, [&](InferenceContext & context) {
+        Progress progress;
+        if (callback != nullptr) {
+            progress = [callback, user](const char * stage, float fraction) { callback(stage, fraction, user); };
+        }
+        context.set_progress(std::move(progress));
+        return ELIZA_OK;
+    });
+}
+
+void eliza_inference_set_log_callback(eliza_log_callback callback, void * user) {
+    guarded(nullptr, [&] {
+        set_log_callback(callback, user);
+        return ELIZA_OK;
+    });
+}
+
+int eliza_inference_tokenize_supported(void) { return 1; }
+
+int eliza_inference_tokenize(EliInferenceContext * ctx, const char * text, size_t len, int add_special,
+                             int parse_special, int ** out, size_t * out_n, char ** err) {
+    return with_context(ctx, err, [&](InferenceContext & context) {
+        require(text != nullptr || len == 0, "text is NULL");
+        require(out != nullptr, "out is NULL");
+        require(out_n != nullptr, "out_n is NULL");
+        const auto tokens = context.model()->tokenize({text, len}, add_special != 0, parse_special != 0);
+        const size_t size = tokens.size() * sizeof(int);
+        int * copy = static_cast<int *>(std::malloc(size > 0 ? size : sizeof(int)));
+        if (copy == nullptr) {
+            throw std::bad_alloc();
+        }
+        std::memcpy(copy, tokens.data(), size);
+        *out = copy;
+        *out_n = tokens.size();
+        return ELIZA_OK;
+    });
+}
+
+int eliza_inference_detokenize(EliInferenceContext * ctx, const int * tokens, size_t n, int remove_special,
+                               int unparse_special, char * out, size_t cap, char ** err) {
+    return with_context(ctx, err, [&](InferenceContext & context) {
+        require(tokens != nullptr || n == 0, "tokens is NULL");
+        require(out != nullptr || cap == 0, "out is NULL");
+        const std::string text = context.model()->detokenize(tokens, n, remove_special != 0, unparse_special != 0);
+        if (text.size() < cap) {
+            std::memcpy(out, text.c_str(), text.size() + 1);
+        }
+        return static_cast<int>(text.size());
+    });
+}

@@ -1,0 +1,163 @@
+// Streams.
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+
+#include "abi/boundary.h"
+
+using namespace eliza;
+
+static_assert(sizeof(eliza_llm_stream_config_t) == 80, "the layout elizaOS's clients write");
+
+int eliza_inference_llm_stream_supported(void) { return 1; }
+int eliza_inference_llm_mtp_supported(void) { return 0; }
+int eliza_inference_llm_kv_quant_supported(void) { return 1; }
+
+namespace {
+
+bool is_set(const char * text) { return text != nullptr && *text != '\0'; }
+
+InferenceContext::OpenRequest read_config(const eliza_llm_stream_config_t * cfg) {
+    InferenceContext::OpenRequest request;
+    if (cfg == nullptr) {
+        return request;
+    }
+    require(cfg->max_tokens >= 0, "max_tokens is negative");
+    request.stream.max_tokens = cfg->max_tokens;
+    request.stream.sampling.temperature = cfg->temperature;
+    request.stream.sampling.top_p = cfg->top_p;
+    request.stream.sampling.top_k = cfg->top_k;
+    request.stream.sampling.repeat_penalty = cfg->repeat_penalty;
+    request.stream.sampling.disable_thinking = cfg->disable_thinking != 0;
+    request.stream.slot_id = cfg->slot_id;
+    request.stream.prompt_cache_key = is_set(cfg->prompt_cache_key) ? cfg->prompt_cache_key : "";
+    request.stream.gbnf_grammar = is_set(cfg->gbnf_grammar) ? cfg->gbnf_grammar : "";
+    request.n_gpu_layers = cfg->n_gpu_layers;
+    if (is_set(cfg->cache_type_k)) {
+        request.kv_types.k = kv_type_from_name("cache_type_k", cfg->cache_type_k);
+    }
+    if (is_set(cfg->cache_type_v)) {
+        request.kv_types.v = kv_type_from_name("cache_type_v", cfg->cache_type_v);
+    }
+    return request;
+}
+
+}  // namespace
+
+EliLlmStream * eliza_inference_llm_stream_open(EliInferenceContext * ctx, const eliza_llm_stream_config_t * cfg,
+                                               char ** err) {
+    EliLlmStream * handle = nullptr;
+    with_context(ctx, err, [&](InferenceContext & context) {
+        auto entry = std::make_shared<StreamEntry>();
+        entry->stream = context.open_stream(read_config(cfg));
+        entry->context = ctx;
+        handle = streams().add(std::move(entry));
+        return ELIZA_OK;
+    });
+    return handle;
+}
+
+int eliza_inference_llm_stream_prefill(EliLlmStream * stream, const int32_t * tokens, size_t n, char ** err) {
+    return with_stream(stream, err, [&](Stream & s) {
+        require(tokens != nullptr || n == 0, "tokens is NULL");
+        s.prefill(tokens, n);
+        return ELIZA_OK;
+    });
+}
+
+int eliza_inference_llm_stream_next(EliLlmStream * stream, int32_t * tokens_out, size_t tokens_cap,
+                                    size_t * num_tokens_out, char * text_out, size_t text_cap, int32_t * drafted_out,
+                                    int32_t * accepted_out, char ** err) {
+    return with_stream(stream, err, [&](Stream & s) {
+        require(tokens_out != nullptr, "tokens_out is NULL");
+        require(tokens_cap > 0, "tokens_cap is 0: room for one token is needed");
+        require(num_tokens_out != nullptr, "num_tokens_out is NULL");
+        require(text_out != nullptr, "text_out is NULL");
+        const Stream::Step & step = s.peek();
+        if (step.text.size() >= text_cap) {
+            throw invalid_argument("text_cap is " + std::to_string(text_cap) + ", the next token's text needs " +
+                                   std::to_string(step.text.size() + 1) + " bytes; it waits for the next call");
+        }
+        *num_tokens_out = step.token ? 1 : 0;
+        tokens_out[0] = step.token.value_or(0);
+        std::memcpy(text_out, step.text.c_str(), step.text.size() + 1);
+        if (drafted_out != nullptr) {
+            *drafted_out = 0;
+        }
+        if (accepted_out != nullptr) {
+            *accepted_out = 0;
+        }
+        const int result = step.final ? 1 : 0;
+        s.take();
+        return result;
+    });
+}
+
+int eliza_inference_llm_stream_generate(EliLlmStream * stream, int32_t max_tokens, eliza_token_callback on_token,
+                                        void * user, char ** err) {
+    return with_stream(stream, err, [&](Stream & s) {
+        require(on_token != nullptr, "on_token is NULL");
+        require(max_tokens >= 0, "max_tokens is negative");
+        for (int64_t n = 0; max_tokens == 0 || n < max_tokens; ++n) {
+            const Stream::Step step = s.peek();
+            s.take();  // before the callback: a token is given out once, whatever the callback does
+            if (step.token || !step.text.empty()) {
+                if (on_token(step.token.value_or(-1), step.text.c_str(), user) != 0) {
+                    throw Error(ELIZA_ERR_CANCELLED, "cancelled by the callback");
+                }
+            }
+            if (step.final) {
+                break;
+            }
+        }
+        return ELIZA_OK;
+    });
+}
+
+int eliza_inference_llm_stream_cancel(EliLlmStream * stream) {
+    return guarded(nullptr, [&] {
+        require_stream(stream)->stream->cancel();
+        return ELIZA_OK;
+    });
+}
+
+int eliza_inference_llm_stream_reset(EliLlmStream * stream) {
+    return with_stream(stream, nullptr, [](Stream & s) {
+        s.reset();
+        return ELIZA_OK;
+    });
+}
+
+int eliza_inference_llm_stream_reset_keep(EliLlmStream * stream, int32_t n_keep) {
+    return with_stream(stream, nullptr, [&](Stream & s) { return s.reset_keep(n_keep); });
+}
+
+void eliza_inference_llm_stream_close(EliLlmStream * stream) {
+    guarded(nullptr, [&] {
+        if (const auto entry = streams().remove(stream)) {
+            entry->stream->cancel();
+            entry->gate.wait_until_idle();
+        }
+        return ELIZA_OK;
+    });
+}
+
+const char * eliza_inference_last_error(EliLlmStream * stream) {
+    thread_local std::string text;
+    guarded(nullptr, [&] {
+        text.clear();
+        text = require_stream(stream)->last_error();
+        return ELIZA_OK;
+    });
+    return text.c_str();
+}
+
+int eliza_inference_llm_stream_stats(EliLlmStream * stream, eliza_llm_stream_stats_t * stats, size_t sizeof_stats) {
+    return with_stream(stream, nullptr, [&](Stream & s) {
+        require(stats != nullptr, "stats is NULL");
+        const eliza_llm_stream_stats_t all = s.stats();
+        std::memcpy(stats, &all, std::min(sizeof_stats, sizeof all));
+        return ELIZA_OK;
+    });
+}

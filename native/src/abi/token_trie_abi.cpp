@@ -1,0 +1,45 @@
+// Choices.
+
+#include <cstring>
+#include <string>
+
+#include "abi/boundary.h"
+
+using namespace eliza;
+
+int eliza_inference_token_trie_supported(void) {
+    return (1 << ELIZA_TRIE_ARGMAX) | (1 << ELIZA_TRIE_SAMPLE) | ELIZA_TRIE_STOP_AT_LEAF;
+}
+
+int eliza_inference_set_token_trie(EliLlmStream * stream, const char * payload, size_t len, int mode) {
+    return with_stream(stream, nullptr, [&](Stream & s) {
+        require(payload != nullptr, "payload is NULL");
+        s.set_token_trie({payload, len}, mode);
+        return ELIZA_OK;
+    });
+}
+
+void eliza_inference_clear_token_trie(EliLlmStream * stream) {
+    with_stream(stream, nullptr, [](Stream & s) {
+        s.clear_token_trie();
+        return ELIZA_OK;
+    });
+}
+
+int eliza_inference_token_trie_leaf(EliLlmStream * stream, char * name_out, size_t cap, double * logprob_out) {
+    return with_stream(stream, nullptr, [&](Stream & s) {
+        const auto & leaf = s.leaf();
+        require(leaf.has_value(), "no span has ended on a leaf");
+        if (name_out != nullptr) {
+            if (leaf->name.size() >= cap) {
+                throw invalid_argument("cap is " + std::to_string(cap) + ", the leaf's name needs " +
+                                       std::to_string(leaf->name.size() + 1) + " bytes");
+            }
+            std::memcpy(name_out, leaf->name.c_str(), leaf->name.size() + 1);
+        }
+        if (logprob_out != nullptr) {
+            *logprob_out = leaf->logprob;
+        }
+        return ELIZA_OK;
+    });
+}

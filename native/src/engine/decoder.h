@@ -1,0 +1,110 @@
+// The one place where forward passes run: a llama_context, its KV cache cut into slots, and the lock
+// that lets several streams share it.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "engine/model.h"
+#include "engine/options.h"
+#include "error.h"
+#include "ggml-cpu.h"
+#include "llama-cpp.h"
+
+namespace eliza {
+
+// A sequence of the KV cache. It keeps what it holds when its stream closes, for the next one whose
+// prompt begins the same way.
+struct Slot {
+    llama_seq_id id = 0;
+    bool busy = false;
+    std::string cache_key;
+    uint64_t last_used = 0;
+    std::vector<llama_token> cached;  // the tokens in the KV cache, from position 0
+};
+
+// Which llama.cpp types K and V are stored as.
+struct KvTypes {
+    ggml_type k = GGML_TYPE_F16;
+    ggml_type v = GGML_TYPE_F16;
+    bool operator<(const KvTypes & other) const { return k != other.k ? k < other.k : v < other.v; }
+};
+
+// Throws Error that lists the names there are.
+ggml_type kv_type_from_name(const std::string & option, const std::string & name);
+
+class ContextFull : public Error {
+public:
+    using Error::Error;
+};
+
+class Sequence;
+
+class Decoder {
+public:
+    Decoder(std::shared_ptr<Model> model, const Options & options, KvTypes types);
+
+    const Model & model() const { return *model_; }
+    int32_t n_ctx() const { return static_cast<int32_t>(llama_n_ctx(context_.get())); }
+
+    // Takes the slot with this number, or for -1: the free one named by the key, else one never
+    // used, else the least recently used. Throws Error when it is taken, or all are.
+    Slot & acquire_slot(int32_t slot_id, const std::string & cache_key);
+    void release_slot(Slot & slot);
+
+    // The right to decode. While it lasts, `cancelled` becoming true aborts the running pass.
+    class Turn {
+    public:
+        Turn(Decoder & decoder, const std::atomic<bool> & cancelled) : lock_(decoder.mutex_), decoder_(decoder) {
+            decoder_.cancelled_ = &cancelled;
+        }
+        ~Turn() { decoder_.cancelled_ = nullptr; }
+        Turn(const Turn &) = delete;
+        Turn & operator=(const Turn &) = delete;
+
+    private:
+        std::lock_guard<std::mutex> lock_;
+        Decoder & decoder_;
+    };
+
+private:
+    friend class Sequence;
+
+    struct ThreadpoolDeleter {
+        void operator()(ggml_threadpool * pool) { ggml_threadpool_free(pool); }
+    };
+
+    static bool is_cancelled(void * decoder);
+
+    // Brings the slot's KV cache to hold the longest prefix of `tokens` that any slot holds, and
+    // nothing else. Returns its length.
+    size_t reuse_prefix(Slot & slot, const std::vector<llama_token> & tokens);
+
+    // Drops what the slot holds from position n on. Returns how much is left, which is n or, where
+    // the model cannot step back, 0.
+    size_t truncate(Slot & slot, size_t n);
+
+    // Decodes n tokens of a slot from position `begin`, with logits after the last if `want_logits`.
+    // All or nothing: on failure the slot is as it was. Throws Error.
+    void decode(Slot & slot, const llama_token * tokens, int32_t n, int32_t begin, bool want_logits);
+
+    // Frees the cells of the free slot that was used longest ago; false if none holds any.
+    bool evict_one_idle_slot();
+
+    std::shared_ptr<Model> model_;
+    int32_t n_batch_;
+    std::unique_ptr<ggml_threadpool, ThreadpoolDeleter> threadpool_;  // outlives the context
+    llama_context_ptr context_;
+    std::vector<Slot> slots_;
+    uint64_t clock_ = 0;
+
+    std::mutex mutex_;  // guards the llama_context, the slots and logits_owner_
+    std::atomic<const std::atomic<bool> *> cancelled_{nullptr};
+    Sequence * logits_owner_ = nullptr;  // whose logits the llama_context holds
+};
+
+}  // namespace eliza

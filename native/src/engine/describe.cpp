@@ -1,0 +1,79 @@
+// Facts for people and support requests, as JSON. Declared in engine/inference_context.h.
+
+#include <nlohmann/json.hpp>
+
+#include "engine/inference_context.h"
+#include "engine/threads.h"
+#include "ggml-backend.h"
+#include "log.h"
+
+namespace eliza {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json devices() {
+    Json list = Json::array();
+    for (size_t i = 0; i < ggml_backend_dev_count(); ++i) {
+        ggml_backend_dev_t device = ggml_backend_dev_get(i);
+        ggml_backend_dev_props props;
+        ggml_backend_dev_get_props(device, &props);
+        list.push_back({{"name", props.name},
+                        {"description", props.description},
+                        {"gpu", props.type != GGML_BACKEND_DEVICE_TYPE_CPU},
+                        {"memory_bytes", props.memory_total}});
+    }
+    return list;
+}
+
+std::string model_description(const llama_model * model) {
+    std::string text(128, '\0');
+    const int32_t size = llama_model_desc(model, text.data(), text.size());
+    text.resize(size > 0 ? static_cast<size_t>(size) : 0);
+    return text;
+}
+
+std::string model_metadata(const llama_model * model, const char * key) {
+    std::string text(256, '\0');
+    const int32_t size = llama_model_meta_val_str(model, key, text.data(), text.size());
+    text.resize(size > 0 ? std::min(static_cast<size_t>(size), text.size() - 1) : 0);
+    return text;
+}
+
+Json library_facts() {
+    init_backend();
+    return {{"abi_version", "12"},
+            {"library_version", ELIZA_VERSION},
+            {"llama_cpp", {{"version", llama_version()}, {"commit", ELIZA_LLAMA_CPP_COMMIT}}},
+            {"backend", ELIZA_BACKEND},
+            {"system_info", llama_print_system_info()},
+            {"threads", default_thread_count()},
+            {"gpu_offload", llama_supports_gpu_offload()},
+            {"devices", devices()}};
+}
+
+// Text from a model file need not be valid UTF-8, which JSON is.
+std::string dump(const Json & json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
+
+}  // namespace
+
+std::string describe_library() { return dump(library_facts()); }
+
+std::string InferenceContext::describe() {
+    const std::shared_ptr<Model> shared = model();
+    const llama_model * model = shared->get();
+    Json facts = library_facts();
+    facts["model"] = {{"path", model_path_},
+                      {"name", model_metadata(model, "general.name")},
+                      {"description", model_description(model)},
+                      {"n_params", llama_model_n_params(model)},
+                      {"size_bytes", llama_model_size(model)},
+                      {"n_vocab", shared->n_vocab()},
+                      {"n_ctx_train", llama_model_n_ctx_train(model)},
+                      {"n_embd", llama_model_n_embd(model)},
+                      {"n_layer", llama_model_n_layer(model)},
+                      {"has_chat_template", llama_model_chat_template(model, nullptr) != nullptr}};
+    return dump(facts);
+}
+
+}  // namespace eliza

@@ -1,0 +1,76 @@
+#include "engine/inference_context.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace eliza {
+
+ContextStage InferenceContext::stage_locked() const {
+    if (stream_opened_) {
+        return ContextStage::stream_opened;
+    }
+    return model_ != nullptr ? ContextStage::model_loaded : ContextStage::created;
+}
+
+void InferenceContext::set_option(const std::string & key, const std::string & value) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    eliza::set_option(options_, stage_locked(), key, value);
+}
+
+void InferenceContext::set_progress(Progress progress) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    progress_ = std::move(progress);
+}
+
+std::shared_ptr<Model> InferenceContext::model_locked() {
+    if (model_ == nullptr) {
+        model_ = Model::load(model_path_, options_.n_gpu_layers, options_.use_mmap, progress_);
+    }
+    return model_;
+}
+
+std::shared_ptr<Model> InferenceContext::model() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return model_locked();
+}
+
+bool InferenceContext::has_open_streams_locked() const {
+    // A stream shares its decoder; one that is in no other hands is idle.
+    return std::any_of(decoders_.begin(), decoders_.end(),
+                       [](const auto & decoder) { return decoder.second.use_count() > 1; });
+}
+
+void InferenceContext::unload_if_idle() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (!has_open_streams_locked()) {
+        decoders_.clear();
+        model_.reset();
+        stream_opened_ = false;
+    }
+}
+
+std::shared_ptr<Stream> InferenceContext::open_stream(OpenRequest request) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (!stream_opened_ && request.n_gpu_layers && *request.n_gpu_layers != options_.n_gpu_layers) {
+        options_.n_gpu_layers = *request.n_gpu_layers;
+        // Loaded for its vocabulary, say, before any stream asked for layers elsewhere.
+        if (model_ != nullptr && llama_supports_gpu_offload() && model_->n_gpu_layers() != options_.n_gpu_layers) {
+            model_.reset();
+            decoders_.clear();
+        }
+    }
+    const std::shared_ptr<Model> model = model_locked();
+
+    std::shared_ptr<Decoder> & decoder = decoders_[request.kv_types];
+    if (decoder == nullptr) {
+        decoder = std::make_shared<Decoder>(model, options_, request.kv_types);
+    }
+    request.stream.sampling.seed = options_.seed;
+    request.stream.sampling.min_p = options_.min_p;
+    request.stream.sampling.typical_p = options_.typical_p;
+    auto stream = std::make_shared<Stream>(decoder, request.stream, options_, progress_);
+    stream_opened_ = true;
+    return stream;
+}
+
+}  // namespace eliza

@@ -1,0 +1,58 @@
+// What an EliInferenceContext handle stands for: a model file, its options, and, once needed, the
+// loaded model and its decoders. Safe from any thread.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "engine/decoder.h"
+#include "engine/model.h"
+#include "engine/options.h"
+#include "engine/stream.h"
+
+namespace eliza {
+
+class InferenceContext {
+public:
+    // Throws Error when there is no model at `bundle`.
+    explicit InferenceContext(const std::string & bundle) : model_path_(find_model_file(bundle)) {}
+
+    void set_option(const std::string & key, const std::string & value);
+    void set_progress(Progress progress);
+
+    // The model, loaded now if it was not.
+    std::shared_ptr<Model> model();
+
+    // Forgets model and KV caches if no stream is open.
+    void unload_if_idle();
+
+    struct OpenRequest {
+        StreamConfig stream;
+        KvTypes kv_types;
+        std::optional<int32_t> n_gpu_layers;  // the first stream of a context decides
+    };
+    std::shared_ptr<Stream> open_stream(OpenRequest request);
+
+    // Facts about the model as JSON text; loads it.
+    std::string describe();
+
+private:
+    std::shared_ptr<Model> model_locked();
+    ContextStage stage_locked() const;
+    bool has_open_streams_locked() const;
+
+    const std::string model_path_;
+    std::mutex mutex_;
+    Options options_;
+    Progress progress_;
+    std::shared_ptr<Model> model_;
+    std::map<KvTypes, std::shared_ptr<Decoder>> decoders_;
+    bool stream_opened_ = false;
+};
+
+// Facts about the library and this machine as JSON text.
+std::string describe_library();
+
+}  // namespace eliza

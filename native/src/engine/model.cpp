@@ -1,0 +1,126 @@
+#include "engine/model.h"
+
+#include <climits>
+#include <map>
+#include <mutex>
+#include <tuple>
+
+#include "error.h"
+#include "log.h"
+
+namespace eliza {
+namespace {
+
+using Key = std::tuple<std::string, int32_t, bool>;
+
+std::mutex registry_mutex;
+std::map<Key, std::weak_ptr<Model>> registry;
+
+bool report_progress(float fraction, void * progress) {
+    (*static_cast<const Progress *>(progress))("load", fraction);
+    return true;
+}
+
+int32_t checked_size(size_t size, const char * what) {
+    if (size > INT32_MAX) {
+        throw invalid_argument(std::string(what) + " of " + std::to_string(size) + " is beyond the limit of " +
+                               std::to_string(INT32_MAX));
+    }
+    return static_cast<int32_t>(size);
+}
+
+}  // namespace
+
+std::shared_ptr<Model> Model::load(const std::string & path, int32_t n_gpu_layers, bool use_mmap,
+                                   const Progress & progress) {
+    init_backend();
+    // Held while loading, so that two who ask for one file at once do not load it twice.
+    const std::lock_guard<std::mutex> lock(registry_mutex);
+    std::weak_ptr<Model> & known = registry[{path, n_gpu_layers, use_mmap}];
+    if (auto model = known.lock()) {
+        return model;
+    }
+
+    llama_model_params params = llama_model_default_params();
+    params.n_gpu_layers = n_gpu_layers;
+    params.load_mode = use_mmap ? LLAMA_LOAD_MODE_MMAP : LLAMA_LOAD_MODE_NONE;
+    if (progress) {
+        params.progress_callback = report_progress;
+        params.progress_callback_user_data = const_cast<Progress *>(&progress);
+    }
+    const LlamaErrorCapture capture;
+    llama_model * raw = llama_model_load_from_file(path.c_str(), params);
+    if (raw == nullptr) {
+        throw Error(ELIZA_ERR_BUNDLE_INVALID, "cannot load the model " + path + capture.suffix());
+    }
+    std::shared_ptr<Model> model(new Model(raw, n_gpu_layers));
+    known = model;
+    return model;
+}
+
+std::vector<llama_token> Model::tokenize(std::string_view text, bool add_special, bool parse_special) const {
+    const int32_t length = checked_size(text.size(), "a text length in bytes");
+    // A token is one byte or more, but for the special ones that may be added at the ends.
+    std::vector<llama_token> tokens(text.size() + 2);
+    const auto run = [&] {
+        return llama_tokenize(vocab(), text.data(), length, tokens.data(), checked_size(tokens.size(), "a token count"),
+                              add_special, parse_special);
+    };
+    int32_t n = run();
+    if (n < 0 && n != INT32_MIN) {
+        tokens.resize(static_cast<size_t>(-n));
+        n = run();
+    }
+    if (n < 0) {
+        throw Error(ELIZA_ERR_FFI_FAULT, "llama.cpp could not tokenize a text of " + std::to_string(length) + " bytes");
+    }
+    tokens.resize(static_cast<size_t>(n));
+    return tokens;
+}
+
+std::string Model::detokenize(const llama_token * tokens, size_t n, bool remove_special, bool unparse_special) const {
+    check_tokens(tokens, n);
+    const int32_t n_tokens = checked_size(n, "a token count");
+    std::string text(n * 8 + 16, '\0');
+    const auto run = [&] {
+        return llama_detokenize(vocab(), tokens, n_tokens, text.data(), checked_size(text.size(), "a text size"),
+                                remove_special, unparse_special);
+    };
+    int32_t size = run();
+    if (size < 0) {
+        text.resize(static_cast<size_t>(-size));
+        size = run();
+    }
+    if (size < 0) {
+        throw Error(ELIZA_ERR_FFI_FAULT, "llama.cpp could not detokenize " + std::to_string(n) + " tokens");
+    }
+    text.resize(static_cast<size_t>(size));
+    return text;
+}
+
+std::string Model::piece(llama_token token) const {
+    std::string bytes(32, '\0');
+    const auto run = [&] {
+        return llama_token_to_piece(vocab(), token, bytes.data(), static_cast<int32_t>(bytes.size()),
+                                    /*lstrip=*/0, /*special=*/false);
+    };
+    int32_t size = run();
+    if (size < 0) {
+        bytes.resize(static_cast<size_t>(-size));
+        size = run();
+    }
+    bytes.resize(static_cast<size_t>(size));
+    return bytes;
+}
+
+void Model::check_tokens(const llama_token * tokens, size_t n) const {
+    const int32_t size = n_vocab();
+    for (size_t i = 0; i < n; ++i) {
+        if (tokens[i] < 0 || tokens[i] >= size) {
+            throw invalid_argument("tokens[" + std::to_string(i) + "]: " + std::to_string(tokens[i]) +
+                                   " is outside the vocabulary of " + std::to_string(size));
+        }
+    }
+}
+
+}  // namespace eliza

@@ -1,0 +1,49 @@
+// A loaded model: its weights, shared by all that use the same file, and its vocabulary.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "llama-cpp.h"
+
+namespace eliza {
+
+// stage is "load" or "prefill", fraction 0 to 1.
+using Progress = std::function<void(const char * stage, float fraction)>;
+
+// The model file of an elizaOS bundle directory, or the .gguf file itself. Throws Error
+// (ELIZA_ERR_BUNDLE_INVALID) that says what was looked for where.
+std::string find_model_file(const std::string & bundle);
+
+class Model {
+public:
+    // Loads the file, or shares it if it is loaded already with the same settings.
+    static std::shared_ptr<Model> load(const std::string & path, int32_t n_gpu_layers, bool use_mmap,
+                                       const Progress & progress);
+
+    llama_model * get() const { return model_.get(); }
+    const llama_vocab * vocab() const { return llama_model_get_vocab(model_.get()); }
+    int32_t n_vocab() const { return llama_vocab_n_tokens(vocab()); }
+    int32_t n_gpu_layers() const { return n_gpu_layers_; }
+
+    std::vector<llama_token> tokenize(std::string_view text, bool add_special, bool parse_special) const;
+    std::string detokenize(const llama_token * tokens, size_t n, bool remove_special, bool unparse_special) const;
+
+    // The bytes of one token, "" for control tokens.
+    std::string piece(llama_token token) const;
+
+    // Throws Error that names the first token that is outside the vocabulary.
+    void check_tokens(const llama_token * tokens, size_t n) const;
+
+private:
+    Model(llama_model * model, int32_t n_gpu_layers) : model_(model), n_gpu_layers_(n_gpu_layers) {}
+
+    llama_model_ptr model_;
+    int32_t n_gpu_layers_;
+};
+
+}  // namespace eliza

@@ -1,0 +1,123 @@
+#include "engine/options.h"
+
+#include <charconv>
+#include <functional>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include "error.h"
+
+namespace eliza {
+namespace {
+
+struct Option {
+    const char * key;
+    ContextStage until;    // the last stage in which it may be set
+    const char * allowed;  // for the error text
+    std::function<bool(Options &, const std::string &)> set;
+};
+
+template <typename Number>
+bool parse_number(const std::string & text, Number low, Number high, Number & out) {
+    Number value{};
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (error != std::errc() || end != text.data() + text.size() || !(value >= low && value <= high)) {
+        return false;
+    }
+    out = value;
+    return true;
+}
+
+template <typename Value>
+bool parse_name(const std::string & text, const std::vector<std::pair<const char *, Value>> & names, Value & out) {
+    for (const auto & [name, value] : names) {
+        if (text == name) {
+            out = value;
+            return true;
+        }
+    }
+    return false;
+}
+
+constexpr int32_t max_int = std::numeric_limits<int32_t>::max();
+constexpr int32_t max_ctx = 1 << 24;
+
+const std::vector<Option> & table() {
+    using S = ContextStage;
+    static const std::vector<Option> options = {
+        {"n_gpu_layers", S::created, "-1 (all) or a number of layers",
+         [](Options & o, const std::string & v) { return parse_number(v, -1, max_int, o.n_gpu_layers); }},
+        {"use_mmap", S::created, "0 or 1",
+         [](Options & o, const std::string & v) {
+             return parse_name<bool>(v, {{"0", false}, {"1", true}}, o.use_mmap);
+         }},
+        {"n_ctx", S::model_loaded, "0 (from the model) to 16777216 tokens",
+         [](Options & o, const std::string & v) { return parse_number(v, 0, max_ctx, o.n_ctx); }},
+        {"n_slots", S::model_loaded, "1 to 64",
+         [](Options & o, const std::string & v) { return parse_number(v, 1, 64, o.n_slots); }},
+        {"n_batch", S::model_loaded, "1 to 65536 tokens",
+         [](Options & o, const std::string & v) { return parse_number(v, 1, 65536, o.n_batch); }},
+        {"n_threads", S::model_loaded, "0 (from the machine) to 512",
+         [](Options & o, const std::string & v) { return parse_number(v, 0, 512, o.n_threads); }},
+        {"flash_attn", S::model_loaded, "auto, on or off",
+         [](Options & o, const std::string & v) {
+             return parse_name<llama_flash_attn_type>(v,
+                                                      {{"auto", LLAMA_FLASH_ATTN_TYPE_AUTO},
+                                                       {"on", LLAMA_FLASH_ATTN_TYPE_ENABLED},
+                                                       {"off", LLAMA_FLASH_ATTN_TYPE_DISABLED}},
+                                                      o.flash_attn);
+         }},
+        {"seed", S::stream_opened, "random, or 0 to 4294967294",
+         [](Options & o, const std::string & v) {
+             return parse_name<uint32_t>(v, {{"random", LLAMA_DEFAULT_SEED}}, o.seed) ||
+                    parse_number<uint32_t>(v, 0, LLAMA_DEFAULT_SEED - 1, o.seed);
+         }},
+        {"min_p", S::stream_opened, "0 (off) to 1",
+         [](Options & o, const std::string & v) { return parse_number(v, 0.0f, 1.0f, o.min_p); }},
+        {"typical_p", S::stream_opened, "0 to 1 (off)",
+         [](Options & o, const std::string & v) { return parse_number(v, 0.0f, 1.0f, o.typical_p); }},
+        {"grammar_order", S::stream_opened, "last or first",
+         [](Options & o, const std::string & v) {
+             return parse_name<GrammarOrder>(v, {{"last", GrammarOrder::last}, {"first", GrammarOrder::first}},
+                                             o.grammar_order);
+         }},
+        {"model_id", S::stream_opened, "any text",
+         [](Options & o, const std::string & v) {
+             o.model_id = v;
+             return true;
+         }},
+        {"span_limit", S::stream_opened, "1 to 2147483647 tokens",
+         [](Options & o, const std::string & v) { return parse_number(v, 1, max_int, o.span_limit); }},
+        {"strategy", S::stream_opened, "skip-ahead or token-by-token",
+         [](Options & o, const std::string & v) {
+             return parse_name<Strategy>(
+                 v, {{"skip-ahead", Strategy::skip_ahead}, {"token-by-token", Strategy::token_by_token}}, o.strategy);
+         }},
+    };
+    return options;
+}
+
+}  // namespace
+
+void set_option(Options & options, ContextStage stage, const std::string & key, const std::string & value) {
+    std::string known;
+    for (const Option & option : table()) {
+        known += (known.empty() ? "" : ", ") + std::string(option.key);
+        if (key != option.key) {
+            continue;
+        }
+        if (stage > option.until) {
+            throw invalid_argument(
+                "option " + key + ": too late, it must be set before " +
+                (option.until == ContextStage::created ? "the model is loaded" : "the first stream is opened"));
+        }
+        if (!option.set(options, value)) {
+            throw invalid_argument("option " + key + ": \"" + value + "\" is not " + option.allowed);
+        }
+        return;
+    }
+    throw invalid_argument("unknown option \"" + key + "\"; known are " + known);
+}
+
+}  // namespace eliza

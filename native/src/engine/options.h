@@ -1,0 +1,43 @@
+// What eliza_inference_set_option can set.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "constraint/token_trie_constraint.h"
+#include "llama.h"
+#include "sampling/token_selector.h"
+
+namespace eliza {
+
+enum class Strategy {
+    skip_ahead,      // a token is decoded when a later choice needs the logits after it
+    token_by_token,  // every token of a span is decoded at once, alone: the reference
+};
+
+struct Options {
+    int32_t n_gpu_layers = -1;
+    bool use_mmap = true;
+
+    int32_t n_ctx = 0;
+    int32_t n_slots = 8;
+    int32_t n_batch = 512;
+    int32_t n_threads = 0;
+    llama_flash_attn_type flash_attn = LLAMA_FLASH_ATTN_TYPE_AUTO;
+
+    uint32_t seed = LLAMA_DEFAULT_SEED;  // the default draws a random one per stream
+    float min_p = 0.0f;
+    float typical_p = 1.0f;
+    GrammarOrder grammar_order = GrammarOrder::last;
+    std::string model_id;
+    int32_t span_limit = TokenTrieConstraint::default_span_limit;
+    Strategy strategy = Strategy::skip_ahead;
+};
+
+// How far a context has come; an option that comes too late is an error.
+enum class ContextStage { created, model_loaded, stream_opened };
+
+// Throws Error that names the option and what it allows; `options` is then unchanged.
+void set_option(Options & options, ContextStage stage, const std::string & key, const std::string & value);
+
+}  // namespace eliza

@@ -1,0 +1,102 @@
+// One generation: prompt in, tokens out, choices on the way.
+//
+// next() and generate() of the ABI are both loops over peek() and take(). Not safe from two threads
+// at once, except cancel().
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "constraint/token_trie_constraint.h"
+#include "eliza/eliza_inference.h"
+#include "engine/options.h"
+#include "engine/sequence.h"
+#include "engine/utf8_assembler.h"
+#include "sampling/token_selector.h"
+
+namespace eliza {
+
+// eliza_llm_stream_config_t with its defaults and strings resolved.
+struct StreamConfig {
+    int32_t max_tokens = 0;
+    SamplingParams sampling;
+    std::string gbnf_grammar;
+    int32_t slot_id = -1;
+    std::string prompt_cache_key;
+};
+
+class Stream {
+public:
+    Stream(std::shared_ptr<Decoder> decoder, const StreamConfig & config, const Options & options, Progress progress);
+
+    // Appends and decodes. On failure the conversation is as it was.
+    void prefill(const llama_token * tokens, size_t n);
+
+    // What comes next: a token, the end, or both.
+    struct Step {
+        std::optional<llama_token> token;
+        std::string text;
+        bool final = false;
+    };
+
+    // The step that comes next, computed on first asking. take() moves past it.
+    const Step & peek();
+    void take() { waiting_step_.reset(); }
+
+    void cancel() { cancelled_.store(true, std::memory_order_relaxed); }
+    void reset() { reset_keep(0); }
+    int32_t reset_keep(int32_t n_keep);
+
+    void set_token_trie(std::string_view payload, int mode);
+    void clear_token_trie();
+
+    struct LeafResult {
+        std::string name;
+        double logprob;
+    };
+    // The leaf the last span ended on, if it did.
+    const std::optional<LeafResult> & leaf() const { return leaf_; }
+
+    eliza_llm_stream_stats_t stats() const;
+
+private:
+    struct Span {
+        TokenTrieConstraint constraint;
+        bool sampled;
+        bool stop_at_leaf;
+        double logprob = 0.0;
+    };
+
+    Step compute_step();
+    Step finish(eliza_finish_reason reason);
+    std::optional<llama_token> choose_in_span();
+    llama_token choose_freely();
+    void end_span_if_over();
+    void commit(llama_token token);
+    const float * logits(const Decoder::Turn & turn, const Progress & progress = {});
+    void throw_if_cancelled();
+
+    std::shared_ptr<Decoder> decoder_;
+    const StreamConfig config_;
+    const Options options_;
+    const Progress progress_;
+
+    Sequence sequence_;
+    TokenSelector selector_;
+    Utf8Assembler utf8_;
+    std::optional<Span> span_;          // while one is active
+    std::optional<llama_token> drawn_;  // drawn where a span could end, and ended it
+    std::optional<LeafResult> leaf_;
+    std::optional<Step> waiting_step_;
+    eliza_finish_reason finish_reason_ = ELIZA_FINISH_NONE;
+    int64_t generated_since_prefill_ = 0;
+    std::atomic<bool> cancelled_{false};
+    Sequence::Cost cost_;
+    eliza_llm_stream_stats_t stats_{};  // what is counted here; stats() fills in the rest
+};
+
+}  // namespace eliza

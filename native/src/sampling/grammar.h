@@ -1,0 +1,32 @@
+// A GBNF grammar, by llama.cpp's own sampler, guarded: told of a token it does not allow, that
+// sampler throws or aborts the process, so it is asked first.
+#pragma once
+
+#include <string>
+
+#include "llama-cpp.h"
+
+namespace eliza {
+
+class Grammar {
+public:
+    // Throws Error when the text does not parse or has no rule "root".
+    Grammar(const llama_vocab * vocab, const std::string & gbnf);
+
+    bool allows(llama_token token) const;
+
+    // Sets the logits of tokens that are not allowed to -infinity.
+    void mask(llama_token_data_array & candidates) const;
+
+    // Follows the text. After a token it does not allow, the grammar is out of step for good.
+    void accept(llama_token token);
+    bool in_step() const { return in_step_; }
+
+    void reset();
+
+private:
+    llama_sampler_ptr sampler_;
+    bool in_step_ = true;
+};
+
+}  // namespace eliza

@@ -1,0 +1,55 @@
+// Picks the next token from one row of logits: inside a span among the k legal tokens, outside it
+// among the vocabulary under the grammar.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "constraint/token_trie_constraint.h"
+#include "sampling/grammar.h"
+#include "sampling/sampler_chain.h"
+
+namespace eliza {
+
+enum class GrammarOrder {
+    last,   // sample, check that token, and only if it is illegal mask the vocabulary and resample
+    first,  // mask the vocabulary, then sample
+};
+
+class TokenSelector {
+public:
+    // `gbnf` may be empty. Throws Error when it does not parse.
+    TokenSelector(const llama_vocab * vocab, const SamplingParams & params, const std::string & gbnf,
+                  GrammarOrder grammar_order);
+
+    // Outside spans. `drawn` is a token that was already drawn from these logits, if any; it is kept
+    // where the grammar allows it.
+    llama_token select(const float * logits, std::optional<llama_token> drawn = std::nullopt);
+
+    struct SpanChoice {
+        llama_token token;  // meaningless where `ended`, but under sampling it is a fair draw
+        double logprob;     // natural logarithm, of this outcome among the legal ones, from raw logits
+        bool ended;         // the span ends before this token
+    };
+
+    // Inside an active span. `sampled` draws through the chain, otherwise the most likely one wins.
+    SpanChoice select_in_span(const float * logits, const TokenTrieConstraint & span, bool sampled);
+
+    // A token of the prompt counts for the penalties only; the grammar describes what is generated.
+    void accept_prompt(llama_token token) { chain_.accept(token); }
+    void accept(llama_token token);
+    void reset();
+
+private:
+    llama_token pick(const float * logits, TokenSpan allowed, bool sampled);
+    llama_token pick_from_vocabulary(const float * logits, bool sampled);
+    llama_token pick_under_grammar(const float * logits);
+
+    int32_t n_vocab_;
+    SamplerChain chain_;
+    std::optional<Grammar> grammar_;
+    GrammarOrder grammar_order_;
+    Candidates candidates_;
+};
+
+}  // namespace eliza

@@ -1,0 +1,94 @@
+#include <atomic>
+#include <chrono>
+#include <thread>
+
+#include "test_session.h"
+
+namespace eliza::test {
+namespace {
+
+// A prompt whose decoding takes long enough to be cancelled in the middle.
+std::vector<int32_t> long_prompt(size_t n) {
+    std::vector<int32_t> tokens(n);
+    for (size_t i = 0; i < n; ++i) tokens[i] = static_cast<int32_t>(5 + i % 200);
+    return tokens;
+}
+
+TEST(Cancel, StopsARunningPrefillWithinOnePass) {
+    const std::vector<int32_t> prompt = long_prompt(6000);
+    const ContextHandle context = create({{"n_ctx", "8192"}, {"n_batch", "4096"}});
+    const StreamHandle stream = open(context);
+    std::thread canceller([&] {
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+        eliza_inference_llm_stream_cancel(stream.get());
+    });
+    ErrorText error;
+    const int status = eliza_inference_llm_stream_prefill(stream.get(), prompt.data(), prompt.size(), error.out());
+    canceller.join();
+    ASSERT_EQ(status, ELIZA_ERR_CANCELLED) << "the prompt was decoded before the cancel came";
+    EXPECT_EQ(error.text(), "cancelled");
+    EXPECT_EQ(stats(stream).n_past, 0);
+    EXPECT_EQ(stats(stream).forward_passes, 0);  // not even the first pass was finished
+
+    const std::vector<int32_t> small = long_prompt(20);
+    prefill(stream, small);
+    const Output after = pull(stream, 5);
+    const ContextHandle fresh = create();
+    const StreamHandle reference = open(fresh);
+    prefill(reference, small);
+    EXPECT_EQ(after.tokens, pull(reference, 5).tokens);
+}
+
+TEST(Cancel, WithNoCallRunningStopsTheNextOneOnce) {
+    const ContextHandle context = create();
+    const StreamHandle stream = open(context);
+    prefill(stream, {5, 6, 7});
+    EXPECT_EQ(eliza_inference_llm_stream_cancel(stream.get()), 0);
+    EXPECT_EQ(pull(stream).status, ELIZA_ERR_CANCELLED);
+    EXPECT_EQ(pull(stream, 1).status, 0);
+}
+
+TEST(Cancel, FromTheCallbackLosesNoToken) {
+    const ContextHandle context = create();
+    const StreamHandle whole = open(context), stream = open(context);
+    prefill(whole, {5, 6, 7});
+    prefill(stream, {5, 6, 7});
+    const Output expected = push(whole, 6);
+    Output output;
+    const auto one_at_a_time = [](int32_t token, const char * text, void * user) {
+        collect(token, text, user);
+        return 1;
+    };
+    while (output.tokens.size() < expected.tokens.size()) {
+        ASSERT_EQ(eliza_inference_llm_stream_generate(stream.get(), 0, one_at_a_time, &output, nullptr),
+                  ELIZA_ERR_CANCELLED);
+    }
+    EXPECT_EQ(output.tokens, expected.tokens);
+    EXPECT_EQ(output.text, expected.text);
+}
+
+TEST(Cancel, StopsARunningGeneration) {
+    const ContextHandle context = create({{"n_ctx", "4096"}});
+    eliza_llm_stream_config_t cfg = config();
+    cfg.gbnf_grammar = "root ::= [a-z ]*";
+    const StreamHandle stream = open(context, cfg);
+    prefill(stream, {5, 6, 7});
+    struct Progress {
+        std::atomic<int> n{0};
+    } progress;
+    std::thread canceller([&] {
+        while (progress.n < 3) std::this_thread::yield();
+        eliza_inference_llm_stream_cancel(stream.get());
+    });
+    const auto count = [](int32_t, const char *, void * user) {
+        ++static_cast<Progress *>(user)->n;
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        return 0;
+    };
+    const int status = eliza_inference_llm_stream_generate(stream.get(), 0, count, &progress, nullptr);
+    canceller.join();
+    EXPECT_EQ(status, ELIZA_ERR_CANCELLED);
+}
+
+}  // namespace
+}  // namespace eliza::test

@@ -1,0 +1,72 @@
+#include "test_session.h"
+
+namespace eliza::test {
+namespace {
+
+class GrammarStream : public testing::Test {
+protected:
+    ContextHandle context = create({{"n_ctx", "512"}});
+    std::vector<int32_t> prompt = tokenize(context, "Pick a colour.", true);
+
+    StreamHandle prompted(const char * grammar, float temperature = 0.0f) {
+        eliza_llm_stream_config_t cfg = config();
+        cfg.gbnf_grammar = grammar;
+        cfg.temperature = temperature;
+        StreamHandle stream = open(context, cfg);
+        prefill(stream, prompt);
+        return stream;
+    }
+    void set_option(const char * key, const char * value) {
+        ErrorText error;
+        ASSERT_EQ(eliza_inference_set_option(context.get(), key, value, error.out()), 0) << error.text();
+    }
+};
+
+TEST_F(GrammarStream, TheTextFollowsTheGrammar) {
+    for (const float temperature : {0.0f, 1.5f}) {
+        const Output output = pull(prompted("root ::= \"red\" | \"green\" | \"blue\"", temperature));
+        EXPECT_EQ(output.status, 1);
+        EXPECT_TRUE(output.text == "red" || output.text == "green" || output.text == "blue") << output.text;
+    }
+}
+
+TEST_F(GrammarStream, BothOrdersGiveTheSameGreedyTokens) {
+    const char * grammar = "root ::= [a-z]+ \" \" [0-9]+ \".\" [A-Z] [a-z]*";
+    set_option("grammar_order", "last");
+    const Output last = pull(prompted(grammar), 25);
+    set_option("grammar_order", "first");
+    const Output first = pull(prompted(grammar), 25);
+    EXPECT_FALSE(last.tokens.empty());
+    EXPECT_EQ(last.tokens, first.tokens);
+}
+
+TEST_F(GrammarStream, ATrieReplacesItInsideTheSpanAndItIsInStepAfterwards) {
+    const StreamHandle stream = prompted("root ::= \"REPLY\" \" to \" [a-z]+ \".\"");
+    set_trie(stream, payload_of(context, {"REPLY"}), ELIZA_TRIE_ARGMAX);
+    const Output output = pull(stream, 40);
+    EXPECT_EQ(output.text.find("REPLY to "), 0u) << output.text;
+}
+
+TEST_F(GrammarStream, ATrieThatContradictsItIsAnErrorOnlyWhenTheGrammarIsNeededAgain) {
+    const StreamHandle stream = prompted("root ::= \"yes\"");
+    set_trie(stream, payload_of(context, {"IGNORE"}), ELIZA_TRIE_ARGMAX);
+    const Output output = pull(stream);
+    EXPECT_EQ(output.text, "IGNORE");
+    EXPECT_EQ(output.status, ELIZA_ERR_INVALID_ARG);
+    EXPECT_EQ(output.error, "the grammar cannot go on: a token of the trie is not allowed by it");
+    ASSERT_EQ(eliza_inference_llm_stream_reset(stream.get()), 0);
+    prefill(stream, prompt);
+    EXPECT_EQ(pull(stream).text, "yes");
+}
+
+TEST_F(GrammarStream, AnEndTokenInsideALeafDoesNotUpsetIt) {
+    const StreamHandle stream = prompted("root ::= \"yes\"");
+    const auto model = load_model();
+    set_trie(stream, payload({{"end", {llama_vocab_eos(model->vocab())}}}), ELIZA_TRIE_STOP_AT_LEAF);
+    const Output output = pull(stream);
+    EXPECT_EQ(output.status, 1);
+    EXPECT_EQ(leaf(stream), "end");
+}
+
+}  // namespace
+}  // namespace eliza::test

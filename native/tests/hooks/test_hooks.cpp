@@ -1,0 +1,74 @@
+// The slow, obvious way, for the Python tests to compare with: plain llama.cpp logits, and the
+// native trie's legal tokens along a walk.
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "constraint/token_trie_constraint.h"
+#include "llama-cpp.h"
+#include "log.h"
+
+#define ELIZA_TEST_API extern "C" __attribute__((visibility("default")))
+
+using namespace eliza;
+
+// Decodes n tokens with a llama_context of its own; writes the logits after the last one.
+// Returns the vocabulary size, or -1.
+ELIZA_TEST_API int eliza_test_logits(const char * model_path, const int32_t * tokens, size_t n, float * logits_out,
+                                     size_t cap) {
+    static std::string loaded_path;
+    static llama_model_ptr model;
+    init_backend();
+    if (model == nullptr || loaded_path != model_path) {
+        model.reset(llama_model_load_from_file(model_path, llama_model_default_params()));
+        loaded_path = model_path;
+    }
+    if (model == nullptr || n == 0) {
+        return -1;
+    }
+    llama_context_params params = llama_context_default_params();
+    params.n_ctx = static_cast<uint32_t>(n + 8);
+    params.n_batch = params.n_ctx;
+    const llama_context_ptr context(llama_init_from_model(model.get(), params));
+    std::vector<llama_token> copy(tokens, tokens + n);
+    const int32_t n_vocab = llama_vocab_n_tokens(llama_model_get_vocab(model.get()));
+    if (context == nullptr || cap < static_cast<size_t>(n_vocab) ||
+        llama_decode(context.get(), llama_batch_get_one(copy.data(), static_cast<int32_t>(n))) != 0) {
+        return -1;
+    }
+    std::memcpy(logits_out, llama_get_logits_ith(context.get(), -1), static_cast<size_t>(n_vocab) * sizeof(float));
+    return n_vocab;
+}
+
+// Builds the trie and, for i = 0 .. n_tokens, appends to allowed_out the legal tokens after the first
+// i tokens and writes their number to counts_out[i]: SIZE_MAX once the span has ended. Returns 0, or
+// -1 for a payload that is refused and -2 when allowed_out is too small.
+ELIZA_TEST_API int eliza_test_trie_walk(const char * payload, size_t len, int32_t n_vocab, const int32_t * tokens,
+                                        size_t n_tokens, int32_t * allowed_out, size_t cap, size_t * counts_out) {
+    try {
+        TokenTrieConstraint constraint(TrieCache::shared().get({payload, len}, n_vocab));
+        size_t written = 0;
+        for (size_t i = 0; i <= n_tokens; ++i) {
+            counts_out[i] = SIZE_MAX;
+            if (constraint.active()) {
+                const TokenSpan allowed = constraint.allowed();
+                if (written + allowed.size > cap) {
+                    return -2;
+                }
+                std::copy(allowed.begin(), allowed.end(), allowed_out + written);
+                written += allowed.size;
+                counts_out[i] = allowed.size;
+            }
+            if (i < n_tokens) {
+                constraint.accept(tokens[i]);
+            }
+        }
+        return 0;
+    } catch (const std::exception &) {
+        return -1;
+    }
+}

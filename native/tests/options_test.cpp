@@ -1,0 +1,72 @@
+#include "engine/options.h"
+
+#include <gtest/gtest.h>
+
+#include "error.h"
+
+namespace eliza {
+namespace {
+
+std::string error_of(const std::string & key, const std::string & value, ContextStage stage = ContextStage::created) {
+    Options options;
+    try {
+        set_option(options, stage, key, value);
+    } catch (const Error & error) {
+        return error.what();
+    }
+    return "";
+}
+
+TEST(Options, AreSetByName) {
+    Options options;
+    const auto set = [&](const char * key, const char * value) {
+        set_option(options, ContextStage::created, key, value);
+    };
+    set("n_ctx", "4096");
+    set("n_slots", "3");
+    set("flash_attn", "off");
+    set("seed", "42");
+    set("min_p", "0.05");
+    set("strategy", "token-by-token");
+    set("grammar_order", "first");
+    set("model_id", "my model");
+    EXPECT_EQ(options.n_ctx, 4096);
+    EXPECT_EQ(options.n_slots, 3);
+    EXPECT_EQ(options.flash_attn, LLAMA_FLASH_ATTN_TYPE_DISABLED);
+    EXPECT_EQ(options.seed, 42u);
+    EXPECT_FLOAT_EQ(options.min_p, 0.05f);
+    EXPECT_EQ(options.strategy, Strategy::token_by_token);
+    EXPECT_EQ(options.grammar_order, GrammarOrder::first);
+    EXPECT_EQ(options.model_id, "my model");
+    set("seed", "random");
+    EXPECT_EQ(options.seed, LLAMA_DEFAULT_SEED);
+}
+
+TEST(Options, ErrorsNameTheOptionAndWhatItAllows) {
+    EXPECT_EQ(error_of("n_slots", "0"), "option n_slots: \"0\" is not 1 to 64");
+    EXPECT_EQ(error_of("n_slots", "65"), "option n_slots: \"65\" is not 1 to 64");
+    EXPECT_EQ(error_of("n_ctx", "many"), "option n_ctx: \"many\" is not 0 (from the model) to 16777216 tokens");
+    EXPECT_EQ(error_of("n_ctx", "12x"), "option n_ctx: \"12x\" is not 0 (from the model) to 16777216 tokens");
+    EXPECT_EQ(error_of("min_p", "nan"), "option min_p: \"nan\" is not 0 (off) to 1");
+    EXPECT_EQ(error_of("strategy", ""), "option strategy: \"\" is not skip-ahead or token-by-token");
+    EXPECT_NE(error_of("n_context", "1").find("unknown option \"n_context\"; known are n_gpu_layers, "),
+              std::string::npos);
+}
+
+TEST(Options, ComeTooLateOnceTheyAreInUse) {
+    EXPECT_EQ(error_of("n_gpu_layers", "1", ContextStage::model_loaded),
+              "option n_gpu_layers: too late, it must be set before the model is loaded");
+    EXPECT_EQ(error_of("n_ctx", "512", ContextStage::model_loaded), "");
+    EXPECT_EQ(error_of("n_ctx", "512", ContextStage::stream_opened),
+              "option n_ctx: too late, it must be set before the first stream is opened");
+    EXPECT_EQ(error_of("seed", "1", ContextStage::stream_opened), "");
+}
+
+TEST(Options, AreUnchangedByARefusedValue) {
+    Options options;
+    EXPECT_THROW(set_option(options, ContextStage::created, "n_batch", "-5"), Error);
+    EXPECT_EQ(options.n_batch, 512);
+}
+
+}  // namespace
+}  // namespace eliza

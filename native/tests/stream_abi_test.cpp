@@ -1,0 +1,330 @@
+#include <algorithm>
+#include <cmath>
+
+#include "test_session.h"
+
+namespace eliza::test {
+namespace {
+
+const std::string prompt = "The user asks for a reminder at six. What should be done?";
+
+class StreamAbi : public testing::Test {
+protected:
+    ContextHandle context = create({{"n_ctx", "1024"}});
+    std::vector<int32_t> prompt_tokens = tokenize(context, prompt, true);
+
+    StreamHandle prompted(const eliza_llm_stream_config_t & cfg = config()) {
+        StreamHandle stream = open(context, cfg);
+        prefill(stream, prompt_tokens);
+        return stream;
+    }
+};
+
+TEST_F(StreamAbi, PullAndPushGiveTheSameTokensAndText) {
+    const Output pulled = pull(prompted(), 40);
+    const Output pushed = push(prompted(), 40);
+    EXPECT_FALSE(pulled.tokens.empty());
+    EXPECT_EQ(pulled.tokens, pushed.tokens);
+    EXPECT_EQ(pulled.text, pushed.text);
+}
+
+TEST_F(StreamAbi, PushGoesOnWhereItStopped) {
+    const Output whole = push(prompted(), 30);
+    const StreamHandle stream = prompted();
+    Output parts = push(stream, 10);
+    const Output rest = push(stream, 20);
+    parts.tokens.insert(parts.tokens.end(), rest.tokens.begin(), rest.tokens.end());
+    EXPECT_EQ(parts.tokens, whole.tokens);
+    EXPECT_EQ(parts.text + rest.text, whole.text);
+}
+
+TEST_F(StreamAbi, MaxTokensEndsTheGenerationUntilTheNextPrefill) {
+    eliza_llm_stream_config_t cfg = config();
+    cfg.max_tokens = 5;
+    cfg.gbnf_grammar = "root ::= [a-z ]*";  // keeps the model from ending earlier
+    const StreamHandle stream = prompted(cfg);
+    const Output first = pull(stream);
+    EXPECT_LE(first.tokens.size(), 5u);
+    EXPECT_EQ(first.status, 1);
+    EXPECT_EQ(pull(stream).tokens.size(), 0u);
+    EXPECT_EQ(stats(stream).generated_tokens, static_cast<int64_t>(first.tokens.size()));
+}
+
+TEST_F(StreamAbi, ATokenThatDoesNotFitWaitsForTheNextCall) {
+    const Output roomy = pull(prompted(), 30);
+    const StreamHandle stream = prompted();
+    Output tight;
+    int n_refused = 0;
+    while (tight.tokens.size() < roomy.tokens.size()) {
+        const size_t left = roomy.tokens.size() - tight.tokens.size();
+        const Output some = pull(stream, left, n_refused % 2 == 0 ? 2 : 256);  // 2: room for one byte of text
+        tight.tokens.insert(tight.tokens.end(), some.tokens.begin(), some.tokens.end());
+        tight.text += some.text;
+        if (some.status >= 0) break;
+        EXPECT_EQ(some.status, ELIZA_ERR_INVALID_ARG);
+        EXPECT_NE(some.error.find("text_cap is"), std::string::npos) << some.error;
+        ++n_refused;
+    }
+    EXPECT_GT(n_refused, 0);
+    EXPECT_EQ(tight.tokens, roomy.tokens);
+    EXPECT_EQ(tight.text, roomy.text);
+}
+
+TEST_F(StreamAbi, EveryChoiceIsOneOfTheLeaves) {
+    const std::string json = payload_of(context, action_names);
+    for (const int mode : {ELIZA_TRIE_ARGMAX, ELIZA_TRIE_SAMPLE}) {
+        for (int round = 0; round < 10; ++round) {
+            eliza_llm_stream_config_t cfg = config();
+            cfg.temperature = 2.0f;
+            const StreamHandle stream = prompted(cfg);
+            set_trie(stream, json, mode | ELIZA_TRIE_STOP_AT_LEAF);
+            const Output output = pull(stream);
+            EXPECT_EQ(output.status, 1);
+            EXPECT_EQ(output.text, leaf(stream));
+            EXPECT_NE(std::find(action_names.begin(), action_names.end(), output.text), action_names.end())
+                << output.text;
+            EXPECT_EQ(stats(stream).finish_reason, ELIZA_FINISH_LEAF);
+        }
+    }
+}
+
+TEST_F(StreamAbi, SkippingAheadGivesTheTokensAndProbabilityOfTokenByToken) {
+    double logprob[2];
+    Output output[2];
+    eliza_llm_stream_stats_t count[2];
+    const char * strategies[] = {"token-by-token", "skip-ahead"};
+    for (int i = 0; i < 2; ++i) {
+        ASSERT_EQ(eliza_inference_set_option(context.get(), "strategy", strategies[i], nullptr), 0);
+        const StreamHandle stream = prompted();
+        set_trie(stream, payload_of(context, action_names), ELIZA_TRIE_ARGMAX | ELIZA_TRIE_STOP_AT_LEAF);
+        output[i] = pull(stream);
+        leaf(stream, &logprob[i]);
+        count[i] = stats(stream);
+    }
+    EXPECT_EQ(output[0].tokens, output[1].tokens);
+    EXPECT_NEAR(logprob[0], logprob[1], 1e-3);
+    EXPECT_EQ(count[0].forward_passes, count[1].forward_passes + count[1].forward_passes_saved);
+    EXPECT_EQ(count[0].forward_passes_saved, 0);
+    EXPECT_EQ(count[0].decisions, count[1].decisions);
+}
+
+TEST_F(StreamAbi, ASingleLeafNeedsNoPassAndHasProbabilityOne) {
+    const StreamHandle stream = prompted();
+    set_trie(stream, payload_of(context, {"CREATE_REMINDER"}), ELIZA_TRIE_ARGMAX | ELIZA_TRIE_STOP_AT_LEAF);
+    EXPECT_EQ(pull(stream).text, "CREATE_REMINDER");
+    double logprob = -1.0;
+    EXPECT_EQ(leaf(stream, &logprob), "CREATE_REMINDER");
+    EXPECT_EQ(logprob, 0.0);
+    EXPECT_EQ(stats(stream).forward_passes, 1);
+    EXPECT_EQ(stats(stream).decisions, 0);
+}
+
+TEST_F(StreamAbi, WithoutTheFlagTheGenerationGoesOnAfterTheLeaf) {
+    const StreamHandle stream = prompted();
+    set_trie(stream, payload_of(context, {"IGNORE"}), ELIZA_TRIE_ARGMAX);
+    const size_t leaf_size = tokenize(context, "IGNORE").size();
+    const Output output = pull(stream, leaf_size);
+    EXPECT_EQ(output.text, "IGNORE");
+    EXPECT_EQ(output.status, 0);
+    EXPECT_EQ(stats(stream).trie_active, 0);
+
+    // What follows is what follows the same text given as a prompt.
+    const StreamHandle reference = open(context);
+    std::vector<int32_t> tokens = prompt_tokens;
+    tokens.insert(tokens.end(), output.tokens.begin(), output.tokens.end());
+    prefill(reference, tokens);
+    EXPECT_EQ(pull(stream, 5).tokens, pull(reference, 5).tokens);
+}
+
+TEST_F(StreamAbi, AtALeafThatOthersContinueTheWholeVocabularyDecides) {
+    // The token the model itself wants next decides which of these two tries can walk on.
+    const int32_t wanted = pull(prompted(), 1).tokens.at(0);
+    const StreamHandle probe = prompted();
+    const std::vector<int32_t> two = pull(probe, 2).tokens;
+    ASSERT_EQ(two.size(), 2u);
+    const int32_t other = two[1] == 300 ? 301 : 300;
+
+    const StreamHandle walks_on = prompted();
+    set_trie(walks_on, payload({{"short", {wanted}}, {"long", two}}), ELIZA_TRIE_ARGMAX | ELIZA_TRIE_STOP_AT_LEAF);
+    EXPECT_EQ(pull(walks_on).tokens, two);
+    EXPECT_EQ(leaf(walks_on), "long");
+
+    const StreamHandle ends = prompted();
+    set_trie(ends, payload({{"short", {wanted}}, {"long", {wanted, other}}}),
+             ELIZA_TRIE_ARGMAX | ELIZA_TRIE_STOP_AT_LEAF);
+    EXPECT_EQ(pull(ends).tokens, std::vector<int32_t>{wanted});
+    EXPECT_EQ(leaf(ends), "short");
+
+    const StreamHandle goes_on = prompted();
+    set_trie(goes_on, payload({{"short", {wanted}}, {"long", {wanted, other}}}), ELIZA_TRIE_ARGMAX);
+    EXPECT_EQ(pull(goes_on, 2).tokens, two);
+    EXPECT_EQ(leaf(goes_on), "short");
+}
+
+TEST_F(StreamAbi, TheProbabilitiesOfAllLeavesSumToOne) {
+    // Each leaf's own probability: at every step the softmax over the legal tokens. By forcing the
+    // walk down one leaf at a time and multiplying what a single-token trie of siblings gives.
+    const std::vector<std::vector<int32_t>> leaves = {{300, 301}, {300, 302}, {310}, {311, 301}};
+    const StreamHandle stream = prompted();
+    double total = 0.0;
+    // P(first token) among {300, 310, 311}, then P(second | first) among its siblings.
+    const auto probability_of = [&](const std::vector<int32_t> & before, const std::vector<int32_t> & siblings,
+                                    int32_t token) {
+        // The chance that sampling picks it, counted exactly: rank by removing the others.
+        double logprob = 0.0;
+        std::vector<int32_t> remaining = siblings;
+        double mass_above = 1.0;
+        while (!remaining.empty()) {
+            const StreamHandle s = open(context);
+            std::vector<int32_t> tokens = prompt_tokens;
+            tokens.insert(tokens.end(), before.begin(), before.end());
+            prefill(s, tokens);
+            std::map<std::string, std::vector<int32_t>> map;
+            for (const int32_t id : remaining) map[std::to_string(id)] = {id};
+            set_trie(s, payload(map), ELIZA_TRIE_ARGMAX | ELIZA_TRIE_STOP_AT_LEAF);
+            const int32_t best = pull(s).tokens.at(0);
+            leaf(s, &logprob);
+            const double share = mass_above * std::exp(logprob);
+            if (best == token) return share;
+            mass_above -= share;
+            remaining.erase(std::find(remaining.begin(), remaining.end(), best));
+        }
+        return 0.0;
+    };
+    for (const std::vector<int32_t> & path : leaves) {
+        double p = probability_of({}, {300, 310, 311}, path[0]);
+        if (path[0] == 300) p *= probability_of({300}, {301, 302}, path[1]);
+        total += p;
+    }
+    EXPECT_NEAR(total, 1.0, 1e-3);
+
+    // And the chosen leaf's reported probability is its share.
+    set_trie(stream, payload({{"a", leaves[0]}, {"b", leaves[1]}, {"c", leaves[2]}, {"d", leaves[3]}}),
+             ELIZA_TRIE_ARGMAX | ELIZA_TRIE_STOP_AT_LEAF);
+    const std::vector<int32_t> chosen = pull(stream).tokens;
+    double logprob = 0.0;
+    leaf(stream, &logprob);
+    double expected = probability_of({}, {300, 310, 311}, chosen[0]);
+    if (chosen[0] == 300) expected *= probability_of({300}, {301, 302}, chosen[1]);
+    EXPECT_NEAR(std::exp(logprob), expected, 1e-3);
+}
+
+TEST_F(StreamAbi, TheSpanLimitLetsGo) {
+    const ContextHandle limited = create({{"span_limit", "3"}});
+    const StreamHandle stream = open(limited);
+    prefill(stream, prompt_tokens);
+    set_trie(stream, payload({{"long", {300, 301, 302, 303, 304, 305}}}), ELIZA_TRIE_ARGMAX);
+    EXPECT_EQ(pull(stream, 3).tokens, (std::vector<int32_t>{300, 301, 302}));
+    EXPECT_EQ(stats(stream).span_limit_hits, 1);
+    EXPECT_EQ(stats(stream).trie_active, 0);
+    EXPECT_EQ(leaf(stream), "");
+}
+
+TEST_F(StreamAbi, AForeignModelIdIsRefusedAndTheStreamUnchanged) {
+    const ContextHandle named = create({{"model_id", "mine"}});
+    const StreamHandle stream = open(named);
+    prefill(stream, prompt_tokens);
+    set_trie(stream, payload({{"A", {300}}}, "mine"), ELIZA_TRIE_ARGMAX | ELIZA_TRIE_STOP_AT_LEAF);
+    const std::string foreign = payload({{"B", {301}}}, "theirs");
+    EXPECT_EQ(eliza_inference_set_token_trie(stream.get(), foreign.data(), foreign.size(), 0), ELIZA_ERR_INVALID_ARG);
+    EXPECT_STREQ(eliza_inference_last_error(stream.get()),
+                 "modelId: the payload is for \"theirs\", the model is \"mine\" (option model_id)");
+    EXPECT_EQ(stats(stream).trie_active, 1);
+    EXPECT_EQ(pull(stream).tokens, std::vector<int32_t>{300});
+    EXPECT_EQ(leaf(stream), "A");
+}
+
+TEST_F(StreamAbi, ClearEndsTheSpan) {
+    const Output free = pull(prompted(), 4);
+    const StreamHandle stream = prompted();
+    set_trie(stream, payload({{"A", {300, 301}}}), ELIZA_TRIE_ARGMAX | ELIZA_TRIE_STOP_AT_LEAF);
+    eliza_inference_clear_token_trie(stream.get());
+    EXPECT_EQ(pull(stream, 4).tokens, free.tokens);
+    EXPECT_EQ(leaf(stream), "");
+}
+
+TEST_F(StreamAbi, ANewStreamReusesThePromptItsSlotHolds) {
+    const Output first = pull(prompted(), 10);
+    const StreamHandle stream = prompted();
+    const auto count = stats(stream);
+    EXPECT_EQ(count.prompt_tokens_reused, count.prompt_tokens - 1);  // the last one is decoded for its logits
+    EXPECT_EQ(pull(stream, 10).tokens, first.tokens);
+}
+
+TEST_F(StreamAbi, ResetKeepGoesBackAndTheRestIsDecodedAgain) {
+    const StreamHandle stream = prompted();
+    const Output first = pull(stream, 8);
+    EXPECT_EQ(eliza_inference_llm_stream_reset_keep(stream.get(), static_cast<int32_t>(prompt_tokens.size())),
+              static_cast<int>(prompt_tokens.size()));
+    EXPECT_EQ(pull(stream, 8).tokens, first.tokens);
+    EXPECT_EQ(eliza_inference_llm_stream_reset(stream.get()), 0);
+    EXPECT_EQ(stats(stream).n_past, 0);
+    prefill(stream, prompt_tokens);
+    EXPECT_EQ(pull(stream, 8).tokens, first.tokens);
+    EXPECT_EQ(eliza_inference_llm_stream_reset_keep(stream.get(), 1 << 30), stats(stream).n_past);
+}
+
+TEST_F(StreamAbi, APromptInPiecesIsThePrompt) {
+    const Output whole = pull(prompted(), 8);
+    const StreamHandle stream = open(context);
+    const auto middle = prompt_tokens.begin() + static_cast<long>(prompt_tokens.size() / 2);
+    prefill(stream, {prompt_tokens.begin(), middle});
+    prefill(stream, {});
+    prefill(stream, {middle, prompt_tokens.end()});
+    EXPECT_EQ(pull(stream, 8).tokens, whole.tokens);
+}
+
+TEST_F(StreamAbi, RepeatPenaltyReachesChoices) {
+    eliza_llm_stream_config_t cfg = config();
+    cfg.repeat_penalty = 1e6f;  // the token seen before loses, whatever its logit
+    const StreamHandle stream = open(context, cfg);
+    std::vector<int32_t> tokens = prompt_tokens;
+    tokens.push_back(300);
+    prefill(stream, tokens);
+    const StreamHandle plain = open(context);
+    prefill(plain, tokens);
+    for (const StreamHandle * s : {&stream, &plain}) {
+        set_trie(*s, payload({{"seen", {300}}, {"new", {301}}}), ELIZA_TRIE_ARGMAX | ELIZA_TRIE_STOP_AT_LEAF);
+        pull(*s);
+    }
+    double logprob = 0.0;
+    // A penalised positive logit shrinks to about 0 and a negative one sinks: either way, unless the
+    // other is negative too, the seen token loses.
+    leaf(plain, &logprob);
+    EXPECT_TRUE(leaf(stream) == "new" || leaf(plain) == "seen");
+}
+
+TEST_F(StreamAbi, SamplingFollowsItsSeed) {
+    eliza_llm_stream_config_t cfg = config();
+    cfg.temperature = 1.5f;
+    const auto generate = [&](const char * seed) {
+        EXPECT_EQ(eliza_inference_set_option(context.get(), "seed", seed, nullptr), 0);
+        return pull(prompted(cfg), 20).tokens;
+    };
+    EXPECT_EQ(generate("1"), generate("1"));
+    EXPECT_NE(generate("1"), generate("2"));
+}
+
+TEST_F(StreamAbi, DescribesItselfAndItsModel) {
+    ErrorText error, json;
+    ASSERT_EQ(eliza_inference_describe(context.get(), json.out(), error.out()), 0) << error.text();
+    EXPECT_NE(json.text().find("\"abi_version\":\"12\""), std::string::npos);
+    EXPECT_NE(json.text().find("\"n_vocab\":"), std::string::npos);
+    ASSERT_EQ(eliza_inference_describe(nullptr, json.out(), error.out()), 0);
+    EXPECT_EQ(json.text().find("\"model\""), std::string::npos);
+}
+
+TEST_F(StreamAbi, TokenizesAndDetokenizes) {
+    const std::string text = "CREATE_REMINDER for six";
+    const std::vector<int32_t> tokens = tokenize(context, text);
+    char out[64];
+    const int size = eliza_inference_detokenize(context.get(), tokens.data(), tokens.size(), 0, 0, nullptr, 0, nullptr);
+    EXPECT_EQ(size, static_cast<int>(text.size()));
+    EXPECT_EQ(eliza_inference_detokenize(context.get(), tokens.data(), tokens.size(), 0, 0, out, sizeof out, nullptr),
+              size);
+    EXPECT_STREQ(out, text.c_str());
+    EXPECT_TRUE(tokenize(context, "").empty());
+}
+
+}  // namespace
+}  // namespace eliza::test

@@ -1,0 +1,166 @@
+// The C ABI in the few lines a test wants, failing the test where a call fails.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "eliza/eliza_inference.h"
+#include "test_model.h"
+
+namespace eliza::test {
+
+// Owns an error text of the ABI.
+class ErrorText {
+public:
+    ~ErrorText() { eliza_inference_free_string(text_); }
+    char ** out() {
+        eliza_inference_free_string(text_);
+        text_ = nullptr;
+        return &text_;
+    }
+    std::string text() const { return text_ != nullptr ? text_ : ""; }
+
+private:
+    char * text_ = nullptr;
+};
+
+using ContextHandle = std::unique_ptr<EliInferenceContext, decltype(&eliza_inference_destroy)>;
+using StreamHandle = std::unique_ptr<EliLlmStream, decltype(&eliza_inference_llm_stream_close)>;
+
+inline ContextHandle create(const std::map<std::string, std::string> & options = {}) {
+    ErrorText error;
+    ContextHandle context(eliza_inference_create(model_path().c_str(), error.out()), eliza_inference_destroy);
+    EXPECT_NE(context, nullptr) << error.text();
+    for (const auto & [key, value] : options) {
+        EXPECT_EQ(eliza_inference_set_option(context.get(), key.c_str(), value.c_str(), error.out()), 0)
+            << error.text();
+    }
+    return context;
+}
+
+inline eliza_llm_stream_config_t config() {
+    eliza_llm_stream_config_t config{};
+    config.slot_id = -1;
+    return config;
+}
+
+inline StreamHandle open(const ContextHandle & context, const eliza_llm_stream_config_t & cfg = config()) {
+    ErrorText error;
+    StreamHandle stream(eliza_inference_llm_stream_open(context.get(), &cfg, error.out()),
+                        eliza_inference_llm_stream_close);
+    EXPECT_NE(stream, nullptr) << error.text();
+    return stream;
+}
+
+inline std::vector<int32_t> tokenize(const ContextHandle & context, const std::string & text,
+                                     bool add_special = false) {
+    ErrorText error;
+    int * tokens = nullptr;
+    size_t n = 0;
+    EXPECT_EQ(
+        eliza_inference_tokenize(context.get(), text.data(), text.size(), add_special, 0, &tokens, &n, error.out()), 0)
+        << error.text();
+    std::vector<int32_t> result(tokens, tokens + n);
+    eliza_inference_free_tokens(tokens);
+    return result;
+}
+
+inline void prefill(const StreamHandle & stream, const std::vector<int32_t> & tokens) {
+    ErrorText error;
+    ASSERT_EQ(eliza_inference_llm_stream_prefill(stream.get(), tokens.data(), tokens.size(), error.out()), 0)
+        << error.text();
+}
+
+struct Output {
+    std::vector<int32_t> tokens;
+    std::string text;
+    int status = 0;
+    std::string error;
+};
+
+// Pulls until the end, or `limit` tokens.
+inline Output pull(const StreamHandle & stream, size_t limit = 1000, size_t text_cap = 1024) {
+    Output output;
+    ErrorText error;
+    std::vector<char> text(text_cap);
+    while (output.tokens.size() < limit) {
+        int32_t tokens[32];
+        size_t n = 0;
+        output.status = eliza_inference_llm_stream_next(stream.get(), tokens, 32, &n, text.data(), text.size(), nullptr,
+                                                        nullptr, error.out());
+        if (output.status < 0) {
+            output.error = error.text();
+            break;
+        }
+        output.tokens.insert(output.tokens.end(), tokens, tokens + n);
+        output.text += text.data();
+        if (output.status == 1) break;
+    }
+    return output;
+}
+
+inline int collect(int32_t token, const char * text, void * user) {
+    auto & output = *static_cast<Output *>(user);
+    if (token >= 0) output.tokens.push_back(token);
+    output.text += text;
+    return 0;
+}
+
+// Pushes at most max_tokens tokens.
+inline Output push(const StreamHandle & stream, int32_t max_tokens) {
+    Output output;
+    ErrorText error;
+    output.status = eliza_inference_llm_stream_generate(stream.get(), max_tokens, collect, &output, error.out());
+    output.error = error.text();
+    return output;
+}
+
+inline std::string payload(const std::map<std::string, std::vector<int32_t>> & leaves,
+                           const std::string & model_id = "") {
+    std::string json = R"({"modelId":")" + model_id + R"(","descriptors":[{"path":"action","leaves":[)";
+    const char * leaf_comma = "";
+    for (const auto & [name, tokens] : leaves) {
+        json += leaf_comma + (R"({"name":")" + name + R"(","tokens":[)");
+        const char * comma = "";
+        for (const int32_t token : tokens) {
+            json += comma + std::to_string(token);
+            comma = ",";
+        }
+        json += "]}";
+        leaf_comma = ",";
+    }
+    return json + "]}]}";
+}
+
+inline std::string payload_of(const ContextHandle & context, const std::vector<std::string> & names) {
+    std::map<std::string, std::vector<int32_t>> leaves;
+    for (const std::string & name : names) leaves[name] = tokenize(context, name);
+    return payload(leaves);
+}
+
+inline void set_trie(const StreamHandle & stream, const std::string & json, int mode) {
+    ASSERT_EQ(eliza_inference_set_token_trie(stream.get(), json.data(), json.size(), mode), 0)
+        << eliza_inference_last_error(stream.get());
+}
+
+inline eliza_llm_stream_stats_t stats(const StreamHandle & stream) {
+    eliza_llm_stream_stats_t stats{};
+    EXPECT_EQ(eliza_inference_llm_stream_stats(stream.get(), &stats, sizeof stats), 0);
+    return stats;
+}
+
+// The name of the leaf the last span ended on; "" if it ended on none.
+inline std::string leaf(const StreamHandle & stream, double * logprob = nullptr) {
+    char name[256] = "";
+    eliza_inference_token_trie_leaf(stream.get(), name, sizeof name, logprob);
+    return name;
+}
+
+inline const std::vector<std::string> action_names = {"REPLY",       "SEND_EMAIL",  "SEND_MESSAGE", "CREATE_REMINDER",
+                                                      "CREATE_NOTE", "CREATE_TASK", "IGNORE",       "STOP"};
+
+}  // namespace eliza::test
