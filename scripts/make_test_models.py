@@ -1,0 +1,411 @@
+#!/usr/bin/env python3
+"""Make small llama models with random weights around real vocabularies, for tests and benchmarks.
+
+llama.cpp's source tree carries the vocabularies of well-known models (``ggml-vocab-*.gguf``, 32k to
+262k tokens) without weights. This script copies everything a tokenizer needs from one of them and
+adds a transformer of any width and depth. The text it writes is noise, but tokenizing, decoding,
+masking and sampling cost and behave as they do with a trained model of that vocabulary.
+
+    $ python scripts/make_test_models.py --list
+    $ python scripts/make_test_models.py --vocab llama-bpe --embd 128 --type q8_0 --out bpe.gguf
+
+Needs ``numpy`` and ``gguf`` (the ``dev`` extra).
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import math
+import mmap
+import struct
+import sys
+import tempfile
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import gguf
+import numpy as np
+from fetch_llama_cpp import FetchError, cache_dir, source_tree
+from gguf import GGMLQuantizationType, GGUFValueType, LlamaFileType
+from numpy.typing import NDArray
+
+# Part of the cache path: raise it whenever the same parameters give other bytes.
+FORMAT_VERSION = 1
+
+# Standard deviation of the logits. About that of trained models, and wide enough that two tokens of
+# a large vocabulary almost never tie.
+LOGIT_STD = 2.5
+
+TENSOR_TYPES = {
+    "f32": (GGMLQuantizationType.F32, LlamaFileType.ALL_F32),
+    "f16": (GGMLQuantizationType.F16, LlamaFileType.MOSTLY_F16),
+    "q8_0": (GGMLQuantizationType.Q8_0, LlamaFileType.MOSTLY_Q8_0),
+}
+Q8_0_BLOCK = 32
+
+# What llama.cpp needs besides the tokens, for each kind of tokenizer that can generate text.
+NEEDED_BY_TOKENIZER = {
+    "llama": ("scores", "token_type"),
+    "gpt2": ("merges", "token_type"),
+    "gemma4": ("scores", "merges", "token_type"),
+}
+
+
+class ModelError(ValueError):
+    """The model cannot be made as asked; the message is one line for the user."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Size, weights and numeric type of a model.
+
+    Attributes
+    ----------
+    n_embd
+        Width of the residual stream, a multiple of ``n_heads`` (of 32 for ``q8_0``).
+    n_layers, n_heads
+        Depth and attention heads. A quantized KV cache needs ``n_embd / n_heads`` to be a multiple
+        of 32.
+    n_head_kv
+        Key and value heads; 0 means half of ``n_heads`` (all of them if that number is odd).
+    n_ff
+        Width of the feed-forward layer; 0 means ``2 * n_embd``.
+    seed
+        Same seed, same bytes.
+    tensor_type
+        ``f32``, ``f16`` or ``q8_0``, for matrices; norms are always f32.
+    context_length
+        Trained context length that the file states, in tokens.
+    tied
+        Whether the output matrix is the embedding matrix.
+    """
+
+    n_embd: int = 64
+    n_layers: int = 2
+    n_heads: int = 4
+    n_head_kv: int = 0
+    n_ff: int = 0
+    seed: int = 1
+    tensor_type: str = "f16"
+    context_length: int = 4096
+    tied: bool = False
+
+    def __post_init__(self) -> None:
+        if min(self.n_embd, self.n_layers, self.n_heads, self.context_length) < 1:
+            raise ModelError("width, layers, heads and context length must be at least 1")
+        if min(self.n_head_kv, self.n_ff, self.seed) < 0:
+            raise ModelError("KV heads, feed-forward width and seed must not be negative")
+        if self.n_embd % (2 * self.n_heads):
+            raise ModelError(f"width {self.n_embd} is not a multiple of 2 x {self.n_heads} heads")
+        if self.n_heads % self.kv_heads:
+            raise ModelError(f"{self.n_heads} heads are no multiple of {self.kv_heads} KV heads")
+        if self.tensor_type not in TENSOR_TYPES:
+            raise ModelError(f"type {self.tensor_type!r} is none of {', '.join(TENSOR_TYPES)}")
+        if self.tensor_type == "q8_0" and (self.n_embd % Q8_0_BLOCK or self.ff_width % Q8_0_BLOCK):
+            raise ModelError(f"q8_0 needs widths that are multiples of {Q8_0_BLOCK}")
+
+    @property
+    def kv_heads(self) -> int:
+        half = self.n_heads // 2 if self.n_heads % 2 == 0 else self.n_heads
+        return self.n_head_kv or half
+
+    @property
+    def ff_width(self) -> int:
+        return self.n_ff or 2 * self.n_embd
+
+    @property
+    def head_width(self) -> int:
+        return self.n_embd // self.n_heads
+
+    @property
+    def name(self) -> str:
+        tied = "-tied" if self.tied else ""
+        return (
+            f"e{self.n_embd}-l{self.n_layers}-h{self.n_heads}-kv{self.kv_heads}-ff{self.ff_width}"
+            f"-c{self.context_length}-s{self.seed}-{self.tensor_type}{tied}"
+        )
+
+
+class Entry(NamedTuple):
+    """One metadata value of a GGUF file; strings are kept as the bytes they are."""
+
+    value: Any
+    type: GGUFValueType
+    item_type: GGUFValueType | None = None
+
+
+SCALAR_FORMATS = {
+    GGUFValueType.UINT8: "B",
+    GGUFValueType.INT8: "b",
+    GGUFValueType.UINT16: "H",
+    GGUFValueType.INT16: "h",
+    GGUFValueType.UINT32: "I",
+    GGUFValueType.INT32: "i",
+    GGUFValueType.FLOAT32: "f",
+    GGUFValueType.BOOL: "?",
+    GGUFValueType.UINT64: "Q",
+    GGUFValueType.INT64: "q",
+    GGUFValueType.FLOAT64: "d",
+}
+
+
+def read_metadata(file: Path) -> dict[str, Entry]:
+    """Read the metadata of a GGUF file.
+
+    ``gguf.GGUFReader`` makes several objects for every string, 25 seconds for 262k tokens; this
+    takes half a second.
+    """
+    try:
+        with file.open("rb") as opened:
+            data = mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ)
+    except (OSError, ValueError) as error:  # ValueError: an empty file
+        raise ModelError(f"cannot read the vocabulary {file}: {error}") from error
+    at = 0
+
+    def scalars(count: int, code: str) -> tuple[Any, ...]:
+        nonlocal at
+        layout = struct.Struct(f"<{count}{code}")
+        at += layout.size
+        return layout.unpack_from(data, at - layout.size)
+
+    def string() -> bytes:
+        nonlocal at
+        (length,) = scalars(1, "Q")
+        at += length
+        if at > len(data):
+            raise struct.error("string beyond the end of the file")
+        return data[at - length : at]
+
+    def value(kind: GGUFValueType, count: int) -> Sequence[Any]:
+        if kind is GGUFValueType.STRING:
+            return [string() for _ in range(count)]
+        return scalars(count, SCALAR_FORMATS[kind])
+
+    with data:
+        if data[:4] != b"GGUF":
+            raise ModelError(f"{file} is not a GGUF file")
+        try:
+            _version, _n_tensors, n_entries = struct.unpack_from("<IQQ", data, 4)
+            at = 24
+            entries = {}
+            for _ in range(n_entries):
+                key = string().decode()
+                kind = GGUFValueType(scalars(1, "I")[0])
+                if kind is GGUFValueType.ARRAY:
+                    item_kind = GGUFValueType(scalars(1, "I")[0])
+                    items = value(item_kind, scalars(1, "Q")[0])
+                    entries[key] = Entry(items, kind, item_kind)
+                else:
+                    entries[key] = Entry(value(kind, 1)[0], kind)
+            return entries
+        except (struct.error, KeyError, ValueError) as error:  # sizes, types and names of nonsense
+            raise ModelError(f"{file} is truncated or broken: {error}") from error
+
+
+def vocabulary_files() -> dict[str, Path]:
+    """The vocabularies of the llama.cpp source tree by name, as ``llama-bpe``."""
+    folder = source_tree() / "models"
+    files = sorted(folder.glob("ggml-vocab-*.gguf"))
+    return {file.stem.removeprefix("ggml-vocab-"): file for file in files}
+
+
+def vocabulary_file(vocab: str) -> Path:
+    """The file of a vocabulary given by name or as the path of any GGUF file."""
+    if vocab.endswith(".gguf"):
+        return Path(vocab)
+    files = vocabulary_files()
+    if vocab not in files:
+        raise ModelError(f"there is no vocabulary {vocab!r}; there are: {', '.join(files)}")
+    return files[vocab]
+
+
+def refusal(metadata: dict[str, Entry]) -> str | None:
+    """Why a vocabulary cannot serve in a model that generates text, or None."""
+    model = metadata.get("tokenizer.ggml.model")
+    kind = model.value.decode() if model else "none"
+    if kind not in NEEDED_BY_TOKENIZER:
+        return f"its tokenizer is {kind!r}; a text generator has {', '.join(NEEDED_BY_TOKENIZER)}"
+    needed = ("tokens", *NEEDED_BY_TOKENIZER[kind])
+    missing = [key for key in needed if f"tokenizer.ggml.{key}" not in metadata]
+    return f"it lacks tokenizer.ggml.{missing[0]}" if missing else None
+
+
+def random_matrix(seed: int, name: str, size: tuple[int, int], std: float) -> NDArray[np.float32]:
+    """A normal matrix that depends on the seed, its name and its size alone."""
+    random = np.random.Generator(np.random.PCG64([seed, zlib.crc32(name.encode())]))
+    weights: NDArray[np.float32] = random.standard_normal(size, dtype=np.float32)
+    weights *= std
+    return weights
+
+
+def matrices(shape: Shape, n_vocab: int) -> dict[str, tuple[int, int, float]]:
+    """Rows, columns and standard deviation of every matrix by its GGUF name.
+
+    A matrix of m columns with a standard deviation of 1 / sqrt(m) keeps the size of its input. The
+    final norm gives the output matrix a vector of length sqrt(n_embd), from which its scale
+    follows. Queries and keys are larger, so that attention picks tokens rather than averaging them
+    and the logits depend on the whole context.
+    """
+    keep, keep_ff = 1 / math.sqrt(shape.n_embd), 1 / math.sqrt(shape.ff_width)
+    output = LOGIT_STD * keep
+    kv_width = shape.kv_heads * shape.head_width
+    table = {"token_embd": (n_vocab, shape.n_embd, output if shape.tied else 1.0)}
+    if not shape.tied:
+        table["output"] = (n_vocab, shape.n_embd, output)
+    for layer in range(shape.n_layers):
+        block = f"blk.{layer}."
+        table[block + "attn_q"] = (shape.n_embd, shape.n_embd, 1.5 * keep)
+        table[block + "attn_k"] = (kv_width, shape.n_embd, 1.5 * keep)
+        table[block + "attn_v"] = (kv_width, shape.n_embd, keep)
+        table[block + "attn_output"] = (shape.n_embd, shape.n_embd, keep)
+        table[block + "ffn_gate"] = (shape.ff_width, shape.n_embd, keep)
+        table[block + "ffn_up"] = (shape.ff_width, shape.n_embd, keep)
+        table[block + "ffn_down"] = (shape.n_embd, shape.ff_width, 2 * keep_ff)
+    return table
+
+
+def write_model(file: Path, name: str, tokenizer: dict[str, Entry], shape: Shape) -> None:
+    """Write one GGUF file with the tokenizer's metadata as it is and random weights."""
+    n_vocab = len(tokenizer["tokenizer.ggml.tokens"].value)
+    matrix_type, file_type = TENSOR_TYPES[shape.tensor_type]
+    writer = gguf.GGUFWriter(file, "llama")
+    writer.add_name(name)
+    writer.add_file_type(file_type)
+    writer.add_quantization_version(gguf.GGML_QUANT_VERSION)
+    writer.add_vocab_size(n_vocab)
+    writer.add_context_length(shape.context_length)
+    writer.add_embedding_length(shape.n_embd)
+    writer.add_block_count(shape.n_layers)
+    writer.add_feed_forward_length(shape.ff_width)
+    writer.add_head_count(shape.n_heads)
+    writer.add_head_count_kv(shape.kv_heads)
+    writer.add_layer_norm_rms_eps(1e-5)
+    writer.add_rope_dimension_count(shape.head_width)
+    writer.add_rope_freq_base(10000.0)
+    for key, entry in tokenizer.items():
+        writer.add_key_value(key, entry.value, entry.type, entry.item_type)
+
+    norms = [f"blk.{i}.{norm}" for i in range(shape.n_layers) for norm in ("attn_norm", "ffn_norm")]
+    for norm in (*norms, "output_norm"):
+        writer.add_tensor(f"{norm}.weight", np.ones(shape.n_embd, dtype=np.float32))
+    for matrix, (rows, columns, std) in matrices(shape, n_vocab).items():
+        weights = random_matrix(shape.seed, matrix, (rows, columns), std)
+        quantized = gguf.quants.quantize(weights, matrix_type)
+        writer.add_tensor(f"{matrix}.weight", quantized, raw_dtype=matrix_type)
+
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def make_model(vocab: str, out: Path, **parameters: Any) -> Path:
+    """Write a random-weight model to `out`, whole or not at all.
+
+    Parameters
+    ----------
+    vocab
+        Name of a vocabulary (``llama-spm``, see ``--list``) or path of a GGUF file that has one.
+    out
+        The file to write; its folder is made if need be.
+    **parameters
+        The fields of `Shape`.
+
+    Raises
+    ------
+    ModelError
+        The shape is impossible, or the vocabulary is unknown, broken or not one of a generator.
+    """
+    shape = Shape(**parameters)
+    file = vocabulary_file(vocab)
+    metadata = read_metadata(file)
+    if reason := refusal(metadata):
+        raise ModelError(f"the vocabulary {vocab} cannot serve: {reason}")
+    tokenizer = {key: entry for key, entry in metadata.items() if key.startswith("tokenizer.")}
+    label = file.stem.removeprefix("ggml-vocab-")
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".model-", dir=out.parent) as scratch:
+        unfinished = Path(scratch) / "model.gguf"
+        write_model(unfinished, f"random {label} {shape.name}", tokenizer, shape)
+        return unfinished.replace(out)
+
+
+def cached_model(vocab: str, **parameters: Any) -> Path:
+    """The model of these parameters in the user cache, made on first use (see `make_model`)."""
+    shape = Shape(**parameters)
+    file = vocabulary_file(vocab)
+    try:
+        digest = hashlib.sha256(file.read_bytes()).hexdigest()[:12]
+    except OSError as error:
+        raise ModelError(f"cannot read the vocabulary {file}: {error}") from error
+    label = file.stem.removeprefix("ggml-vocab-")
+    folder = cache_dir() / "test-models" / f"v{FORMAT_VERSION}"
+    out = folder / f"{label}-{digest}-{shape.name}.gguf"
+    return out if out.is_file() else make_model(str(file), out, **parameters)
+
+
+def print_vocabularies() -> None:
+    print(f"{'vocabulary':16} {'tokenizer':9} {'tokens':>7} {'merges':>7} {'MiB':>5}  usable")
+    for name, file in vocabulary_files().items():
+        metadata = read_metadata(file)
+        tokenizer = metadata["tokenizer.ggml.model"].value.decode()
+        counts = []
+        for key in ("tokens", "merges"):
+            entry = metadata.get(f"tokenizer.ggml.{key}")
+            counts.append(f"{len(entry.value) if entry else 0:7}")
+        reason = refusal(metadata)
+        usable = f"no: {reason}" if reason else "yes"
+        size = file.stat().st_size / 2**20
+        print(f"{name:16} {tokenizer:9} {' '.join(counts)} {size:5.1f}  {usable}")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        description="Make a llama model with random weights around a real vocabulary.",
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+    )
+    default = Shape()
+    parser.add_argument("--list", action="store_true", help="list the vocabularies and leave")
+    parser.add_argument("--vocab", default="llama-spm", help="name, or a GGUF file that has one")
+    parser.add_argument("--embd", type=int, default=default.n_embd, help="width")
+    parser.add_argument("--layers", type=int, default=default.n_layers, help="layers")
+    parser.add_argument("--heads", type=int, default=default.n_heads, help="attention heads")
+    parser.add_argument("--kv-heads", type=int, default=0, help="KV heads; 0: half the heads")
+    parser.add_argument("--ff", type=int, default=0, help="feed-forward width; 0: twice the width")
+    parser.add_argument("--seed", type=int, default=default.seed, help="same seed, same bytes")
+    parser.add_argument("--type", choices=TENSOR_TYPES, default=default.tensor_type, help="weights")
+    parser.add_argument("--ctx", type=int, default=default.context_length, help="context, tokens")
+    parser.add_argument("--tied", action="store_true", help="output matrix is the embedding matrix")
+    parser.add_argument("--out", type=Path, help="file to write; without it, one in the user cache")
+    options = parser.parse_args(arguments)
+    try:
+        if options.list:
+            print_vocabularies()
+            return 0
+        parameters = {
+            "n_embd": options.embd,
+            "n_layers": options.layers,
+            "n_heads": options.heads,
+            "n_head_kv": options.kv_heads,
+            "n_ff": options.ff,
+            "seed": options.seed,
+            "tensor_type": options.type,
+            "context_length": options.ctx,
+            "tied": options.tied,
+        }
+        if options.out:
+            print(make_model(options.vocab, options.out, **parameters))
+        else:
+            print(cached_model(options.vocab, **parameters))
+    except (ModelError, FetchError, OSError) as error:
+        print(f"make_test_models: error: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
