@@ -1,0 +1,68 @@
+# `make` lists the targets. Everything is set up on first use: a virtual environment in .venv,
+# llama.cpp in the user's cache, the library in build/cpu.
+#
+#   JOBS=N         compile with N processes (default: one per core)
+#   CMAKE_ARGS=... more arguments for CMake, such as -DELIZA_NATIVE=OFF
+#   PYTHON=...     the Python that makes the virtual environment
+
+PYTHON     ?= python3
+JOBS       ?= $(shell getconf _NPROCESSORS_ONLN)
+CMAKE_ARGS ?=
+
+VENV    := $(CURDIR)/.venv
+BIN     := $(VENV)/bin
+BUILD   := build/cpu
+CPP     := $(shell git ls-files 'native/*.cpp' 'native/*.h' 'native/*.c' 2>/dev/null)
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-native test-python cpu wheel lint format clean
+
+help: ## list the targets
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
+
+demo: cpu ## choose actions with the embedded model on the eliza-1 fixtures
+	@$(BIN)/eliza-ffi demo
+
+cpu: $(VENV)/installed ## build build/cpu/libelizainference.so
+	@PATH="$(BIN):$$PATH" JOBS=$(JOBS) $(BIN)/cmake -S native -B $(BUILD) -G Ninja --log-level=STATUS \
+	    -DPython3_EXECUTABLE=$(BIN)/python $(CMAKE_ARGS) > $(BUILD).log 2>&1 \
+	    || { tail -n 30 $(BUILD).log; exit 1; }
+	@$(BIN)/cmake --build $(BUILD) --parallel $(JOBS)
+
+test: test-native test-python ## run every test that needs no GPU
+
+test-native:
+	@$(MAKE) --no-print-directory cpu CMAKE_ARGS="$(CMAKE_ARGS) -DELIZA_BUILD_TESTS=ON"
+	@$(BUILD)/tests/native_tests --gtest_brief=1
+
+test-python: cpu
+	@$(BIN)/python -m pytest
+
+wheel: $(VENV)/installed ## build a portable wheel into dist/
+	@rm -rf dist/raw
+	@$(BIN)/python -m build --wheel --outdir dist/raw -Ccmake.define.ELIZA_NATIVE=OFF .
+	@PATH="$(BIN):$$PATH" $(BIN)/python -m auditwheel repair --wheel-dir dist dist/raw/*.whl
+	@rm -rf dist/raw
+
+lint: $(VENV)/installed ## check style and types
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/clang-format --dry-run -Werror $(CPP)
+
+format: $(VENV)/installed ## bring all sources into style
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+	@$(BIN)/clang-format -i $(CPP)
+
+clean: ## remove what was built here (llama.cpp stays in the user's cache)
+	rm -rf build dist .venv
+
+# The package in development mode; the library comes from build/cpu.
+$(VENV)/installed: pyproject.toml
+	@mkdir -p build
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) \
+	    || { echo "make: $(PYTHON) -m venv failed; on Debian: apt install python3-venv"; rm -rf $(VENV); exit 1; }
+	@echo "Installing the Python tools into .venv"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]' -Cwheel.cmake=false
+	@touch $@
