@@ -70,7 +70,7 @@ TEST(Cancel, FromTheCallbackLosesNoToken) {
 TEST(Cancel, StopsARunningGeneration) {
     const ContextHandle context = create({{"n_ctx", "4096"}});
     eliza_llm_stream_config_t cfg = config();
-    cfg.gbnf_grammar = "root ::= [a-z ]*";
+    cfg.gbnf_grammar = long_text_grammar;
     const StreamHandle stream = open(context, cfg);
     prefill(stream, {5, 6, 7});
     struct Progress {

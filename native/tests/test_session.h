@@ -56,13 +56,14 @@ inline StreamHandle open(const ContextHandle & context, const eliza_llm_stream_c
     return stream;
 }
 
-inline std::vector<int32_t> tokenize(const ContextHandle & context, const std::string & text,
-                                     bool add_special = false) {
+inline std::vector<int32_t> tokenize(const ContextHandle & context, const std::string & text, bool add_special = false,
+                                     bool parse_special = false) {
     ErrorText error;
     int * tokens = nullptr;
     size_t n = 0;
-    EXPECT_EQ(
-        eliza_inference_tokenize(context.get(), text.data(), text.size(), add_special, 0, &tokens, &n, error.out()), 0)
+    EXPECT_EQ(eliza_inference_tokenize(context.get(), text.data(), text.size(), add_special, parse_special, &tokens, &n,
+                                       error.out()),
+              0)
         << error.text();
     std::vector<int32_t> result(tokens, tokens + n);
     eliza_inference_free_tokens(tokens);
@@ -159,6 +160,14 @@ inline std::string leaf(const StreamHandle & stream, double * logprob = nullptr)
     eliza_inference_token_trie_leaf(stream.get(), name, sizeof name, logprob);
     return name;
 }
+
+// A question in the model's own format, so that it answers rather than ends at once.
+inline std::vector<int32_t> chat_prompt(const ContextHandle & context, const std::string & question) {
+    return tokenize(context, "<|im_start|>user\n" + question + "<|im_end|>\n<|im_start|>assistant\n", true, true);
+}
+
+// Keeps a model from ending before 300 characters.
+inline constexpr const char * long_text_grammar = "root ::= [a-z ]{300}";
 
 inline const std::vector<std::string> action_names = {"REPLY",       "SEND_EMAIL",  "SEND_MESSAGE", "CREATE_REMINDER",
                                                       "CREATE_NOTE", "CREATE_TASK", "IGNORE",       "STOP"};

@@ -31,7 +31,9 @@ TEST(Threads, StreamsOfOneContextDoNotDisturbEachOther) {
 
 TEST(Threads, ASecondCallOnOneStreamGetsAnErrorAndTheFirstGoesOn) {
     const ContextHandle context = create();
-    const StreamHandle stream = open(context);
+    eliza_llm_stream_config_t cfg = config();
+    cfg.gbnf_grammar = long_text_grammar;
+    const StreamHandle stream = open(context, cfg);
     prefill(stream, {5, 6, 7});
     struct Shared {
         std::atomic<bool> inside{false}, checked{false};
@@ -55,7 +57,9 @@ TEST(Threads, ASecondCallOnOneStreamGetsAnErrorAndTheFirstGoesOn) {
 
 TEST(Threads, CloseCancelsTheRunningCallAndWaitsForIt) {
     const ContextHandle context = create({{"n_slots", "1"}});
-    EliLlmStream * stream = eliza_inference_llm_stream_open(context.get(), nullptr, nullptr);
+    eliza_llm_stream_config_t cfg = config();
+    cfg.gbnf_grammar = long_text_grammar;
+    EliLlmStream * stream = eliza_inference_llm_stream_open(context.get(), &cfg, nullptr);
     const int32_t prompt[] = {5, 6, 7};
     ASSERT_EQ(eliza_inference_llm_stream_prefill(stream, prompt, 3, nullptr), 0);
     struct Shared {

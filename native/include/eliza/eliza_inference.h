@@ -78,7 +78,8 @@ ELIZA_API int eliza_inference_mmap_evict(EliInferenceContext * ctx, const char *
  *   n_ctx         tokens of KV cache, shared by all slots; 0 (default) = min(trained length, 8192)
  *   n_slots       KV slots, that is streams open at once, 1 to 64 (default 8)
  *   n_batch       tokens decoded in one piece of a prompt, 1 to n_ctx (default 512)
- *   n_threads     compute threads; 0 (default) = the physical cores this process may use
+ *   n_threads     compute threads; 0 (default) = as many as each pass has work for, up to the
+ *                 physical cores this process may use
  *   flash_attn    "auto" (default: on a GPU, and for a quantized V cache), "on" or "off"
  * Any time, for streams opened afterwards:
  *   seed          32-bit seed of the sampler; "random" (default) draws one per stream
@@ -98,7 +99,8 @@ ELIZA_API int eliza_inference_set_option(EliInferenceContext * ctx, const char *
 ELIZA_API int eliza_inference_describe(EliInferenceContext * ctx, char ** out, char ** err);
 
 /* Progress of long work: stage is "load" or "prefill", fraction runs from 0 to 1. Called on the
- * thread that asked for the work; it must not call the library. NULL switches it off. */
+ * thread that asked for the work; it must not call the library. A stream keeps the callback it was
+ * opened with, so `user` must live as long as the context. NULL switches it off for new streams. */
 typedef void (*eliza_progress_callback)(const char * stage, float fraction, void * user);
 ELIZA_API int eliza_inference_set_progress_callback(EliInferenceContext * ctx, eliza_progress_callback callback,
                                                     void * user, char ** err);
@@ -160,9 +162,10 @@ ELIZA_API int eliza_inference_llm_stream_prefill(EliLlmStream * stream, const in
 /* Pulls the next step: returns 0 when more may come, 1 when the generation has ended, negative on
  * failure. Writes the step's tokens and its text, ended by a NUL. The text is whole UTF-8
  * characters, so a token in the middle of one has empty text and the token that completes it has
- * all of it; invalid bytes and NUL come out as U+FFFD. A token whose text does not fit stays for
- * the next call. The end-of-generation token itself is not given out. drafted_out and accepted_out
- * may be NULL. */
+ * all of it; invalid bytes and NUL come out as U+FFFD. A token whose text does not fit is an error
+ * (ELIZA_ERR_INVALID_ARG, a text that begins with "text_cap") and waits for the next call. So is a
+ * full KV cache (ELIZA_ERR_FFI_FAULT, "context full"), after all tokens before it were given out.
+ * The end-of-generation token itself is not given out. drafted_out and accepted_out may be NULL. */
 ELIZA_API int eliza_inference_llm_stream_next(EliLlmStream * stream, int32_t * tokens_out, size_t tokens_cap,
                                               size_t * num_tokens_out, char * text_out, size_t text_cap,
                                               int32_t * drafted_out, int32_t * accepted_out, char ** err);

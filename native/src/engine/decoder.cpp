@@ -70,7 +70,8 @@ Decoder::Decoder(std::shared_ptr<Model> model, const Options & options, KvTypes 
     if (!llama_model_has_decoder(model_->get())) {
         throw Error(ELIZA_ERR_BUNDLE_INVALID, "the model has no decoder: it cannot generate text");
     }
-    const int32_t n_threads = options.n_threads > 0 ? options.n_threads : default_thread_count();
+    adapt_threads_ = options.n_threads == 0;
+    n_threads_ = adapt_threads_ ? default_thread_count() : options.n_threads;
 
     llama_context_params params = llama_context_default_params();
     params.n_ctx = static_cast<uint32_t>(
@@ -78,8 +79,8 @@ Decoder::Decoder(std::shared_ptr<Model> model, const Options & options, KvTypes 
     params.n_batch = static_cast<uint32_t>(options.n_batch);
     params.n_ubatch = params.n_batch;
     params.n_seq_max = static_cast<uint32_t>(options.n_slots);
-    params.n_threads = n_threads;
-    params.n_threads_batch = n_threads;
+    params.n_threads = n_threads_;
+    params.n_threads_batch = n_threads_;
     params.flash_attn_type = resolve_flash_attn(options, *model_, types);
     params.type_k = types.k;
     params.type_v = types.v;
@@ -88,7 +89,7 @@ Decoder::Decoder(std::shared_ptr<Model> model, const Options & options, KvTypes 
     params.abort_callback = is_cancelled;
     params.abort_callback_data = this;
 
-    ggml_threadpool_params pool_params = ggml_threadpool_params_default(n_threads);
+    ggml_threadpool_params pool_params = ggml_threadpool_params_default(n_threads_);
     threadpool_.reset(ggml_threadpool_new(&pool_params));
 
     const LlamaErrorCapture capture;
@@ -215,6 +216,10 @@ void Decoder::decode(Slot & slot, const llama_token * tokens, int32_t n, int32_t
     }
     slot.cached.reserve(static_cast<size_t>(begin + n));  // so that nothing can fail after the pass
 
+    if (adapt_threads_) {
+        const int32_t n_threads = useful_thread_count(n_threads_, llama_model_n_params(model_->get()), n);
+        llama_set_n_threads(context_.get(), n_threads, n_threads);
+    }
     const LlamaErrorCapture capture;
     int32_t result = llama_decode(context_.get(), batch.get());
     while (result == 1 && evict_one_idle_slot()) {

@@ -97,6 +97,8 @@ private:
 
     std::shared_ptr<Model> model_;
     int32_t n_batch_;
+    int32_t n_threads_;
+    bool adapt_threads_;  // to the size of each pass; not where the user has set a number
     std::unique_ptr<ggml_threadpool, ThreadpoolDeleter> threadpool_;  // outlives the context
     llama_context_ptr context_;
     std::vector<Slot> slots_;
