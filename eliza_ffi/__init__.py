@@ -1,0 +1,28 @@
+"""Run a language model in process, and make it choose.
+
+>>> import eliza_ffi
+>>> with eliza_ffi.Model() as model:  # doctest: +SKIP
+...     model.choose("message: stop!\\naction: ", ["RESPOND", "IGNORE", "STOP"]).value
+'STOP'
+"""
+
+from __future__ import annotations
+
+from .choices import Choice
+from .errors import ElizaError
+from .model import Generation, Model
+from .runner import FfiStreamingGenerateArgs, FfiStreamingRunner
+from .token_tree import TokenTreePayload
+
+__all__ = [
+    "Choice",
+    "ElizaError",
+    "FfiStreamingGenerateArgs",
+    "FfiStreamingRunner",
+    "Generation",
+    "Model",
+    "TokenTreePayload",
+    "__version__",
+]
+
+__version__ = "0.1.0"

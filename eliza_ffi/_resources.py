@@ -1,0 +1,51 @@
+"""Where the files are that come with the package: installed, editable, or in a source checkout."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from .errors import ElizaError
+
+__all__ = ["checkout_root", "default_model_path", "fixture_path", "header_path", "package_folders"]
+
+
+def package_folders() -> list[Path]:
+    """Return the folders of the package: an editable install has two, source and build output."""
+    return [Path(folder) for folder in sys.modules[__package__].__path__]
+
+
+def checkout_root() -> Path | None:
+    """Return the source checkout the package is run from, or None when it is installed."""
+    root = Path(__file__).resolve().parent.parent
+    return root if (root / "pyproject.toml").is_file() else None
+
+
+def header_path() -> Path:
+    """Return the path of the C header that declares the library."""
+    header = Path("eliza") / "eliza_inference.h"
+    return _first_file("C header", Path("include") / header, Path("native") / "include" / header)
+
+
+def default_model_path() -> Path:
+    """Return the path of the embedded model."""
+    model = Path("models") / "eliza-tiny.gguf"
+    return _first_file("embedded model", model, model)
+
+
+def fixture_path(name: str) -> Path:
+    """Return the path of a fixture file, such as ``"planner.json"``."""
+    fixture = Path("fixtures") / name
+    return _first_file("fixture", fixture, Path("eliza_ffi") / fixture)
+
+
+def _first_file(what: str, in_package: Path, in_checkout: Path) -> Path:
+    candidates = [folder / in_package for folder in package_folders()]
+    root = checkout_root()
+    if root is not None:
+        candidates.append(root / in_checkout)
+    for candidate in candidates:
+        if candidate.is_file():
+            return candidate
+    looked = ", ".join(str(candidate) for candidate in candidates)
+    raise ElizaError(f"the {what} is missing from this installation; looked at: {looked}")

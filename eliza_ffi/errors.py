@@ -1,0 +1,138 @@
+"""What can go wrong, as exceptions that say what was being done and what to do about it.
+
+Everything the package raises on purpose is an :class:`ElizaError`.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "AbiMismatchError",
+    "ContextFullError",
+    "ElizaError",
+    "GenerationCancelled",
+    "InvalidArgumentError",
+    "LibraryLoadError",
+    "LibraryNotFoundError",
+    "ModelError",
+    "NativeFault",
+    "NotSupportedError",
+    "OutOfMemory",
+    "TokenTrieError",
+    "error_from_status",
+    "error_from_text",
+]
+
+
+class ElizaError(Exception):
+    """Base of every exception of this package."""
+
+
+class LibraryNotFoundError(ElizaError):
+    """No libelizainference where it was looked for; the message lists the places."""
+
+
+class LibraryLoadError(ElizaError):
+    """The library was found and cannot be used: not loadable, or without a symbol it must have."""
+
+
+class AbiMismatchError(LibraryLoadError):
+    """The library speaks a version of the ABI that this package does not."""
+
+
+class ModelError(ElizaError):
+    """There is no usable model at the given path."""
+
+
+class InvalidArgumentError(ElizaError, ValueError):
+    """An argument is out of range or of the wrong kind, or a call came at the wrong moment."""
+
+
+class TokenTrieError(ElizaError):
+    """The library refused a token-tree payload; the stream was left as it was."""
+
+
+class NativeFault(ElizaError):  # noqa: N818 - the C header's word
+    """Decoding, memory mapping or input/output failed inside the library."""
+
+
+class OutOfMemory(ElizaError, MemoryError):  # noqa: N818 - as the C header says
+    """The library could not get the memory it needed: try a smaller context or fewer slots."""
+
+
+class GenerationCancelled(ElizaError):  # noqa: N818 - an outcome
+    """The generation was cancelled before it ended."""
+
+
+class ContextFullError(ElizaError):
+    """The tokens do not fit into the model's context: shorten the prompt or raise ``n_ctx``."""
+
+
+class NotSupportedError(ElizaError):
+    """The loaded library cannot do what was asked."""
+
+
+_BY_STATUS: dict[int, type[ElizaError]] = {
+    -1: NotSupportedError,
+    -2: InvalidArgumentError,
+    -3: ModelError,
+    -4: NativeFault,
+    -5: OutOfMemory,
+    -6: AbiMismatchError,
+    -7: GenerationCancelled,
+}
+
+# What a status does not tell apart, or where there is none, the library's words do.
+_BY_WORDS: dict[str, type[ElizaError]] = {
+    "context full": ContextFullError,
+    "does not fit the context": ContextFullError,
+    "cannot create a context": NativeFault,
+    "cannot load the model": ModelError,
+    "has no decoder": ModelError,
+    "out of memory": OutOfMemory,
+}
+
+_BARE_TEXT: dict[int, str] = {
+    -1: "not implemented by this library",
+    -2: "invalid argument",
+    -3: "no usable model",
+    -4: "the library reported a fault",
+    -5: "out of memory",
+    -6: "ABI mismatch",
+    -7: "cancelled",
+}
+
+
+def error_from_status(status: int, text: str, doing: str) -> ElizaError:
+    """Turn a negative status of the library into the exception to raise.
+
+    Parameters
+    ----------
+    status
+        An ``eliza_status``, negative.
+    text
+        What the library said about it; may be empty.
+    doing
+        What was being done, as a verb phrase: ``"prefill 12 tokens"``.
+
+    Returns
+    -------
+    ElizaError
+        Never raised here: the caller does, so that the traceback begins where the call was made.
+    """
+    said = text.strip() or _BARE_TEXT.get(status, "unknown failure")
+    kind = _by_words(said) or _BY_STATUS.get(status, NativeFault)
+    return kind(f"cannot {doing}: {said} (status {status})")
+
+
+def error_from_text(text: str, doing: str) -> ElizaError:
+    """Turn the failure of a call that returns no status into the exception to raise.
+
+    Parameters as :func:`error_from_status`. What the text does not settle was a bad argument.
+    """
+    said = text.strip() or "the library gave no reason"
+    kind = _by_words(said) or InvalidArgumentError
+    return kind(f"cannot {doing}: {said}")
+
+
+def _by_words(said: str) -> type[ElizaError] | None:
+    return next((kind for words, kind in _BY_WORDS.items() if words in said), None)

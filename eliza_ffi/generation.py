@@ -1,0 +1,215 @@
+"""One generation from open to close, as a plain generator that both runners drive.
+
+The lifecycle is written once, here: open, prefill, set the trie, pull, clear the trie, close. The
+last two happen on every way out: the end, an error, a cancel, and a consumer that walks away.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing
+from typing import Any
+
+from .arguments import FfiStreamingGenerateArgs, FfiStreamingResult, Usage
+from .errors import ContextFullError, GenerationCancelled, TokenTrieError
+from .protocol import LlmStreamingBinding, StreamStats, StreamStep, TrieLeaf
+
+__all__ = ["Generation"]
+
+logger = logging.getLogger("eliza_ffi")
+
+
+class Generation:
+    """One run of the lifecycle.
+
+    Parameters
+    ----------
+    binding, ctx
+        The library and the context to generate with.
+    args
+        What to generate.
+    warn
+        Called at most once, with a reason, when the choices cannot be constrained by a trie.
+
+    Notes
+    -----
+    `steps` is consumed once. Each pull may block for as long as the library does, and may be made
+    from another thread than the one before; `cancel` may come from any thread at any time.
+    """
+
+    def __init__(
+        self,
+        binding: LlmStreamingBinding,
+        ctx: Any,
+        args: FfiStreamingGenerateArgs,
+        warn: Callable[[str], None] = logger.warning,
+    ) -> None:
+        self._binding = binding
+        self._ctx = ctx
+        self._args = args
+        self._warn = warn
+        self._payload = args.payload()
+        self._lock = threading.Lock()
+        self._stream: Any = None
+        self._cancelled = False
+        self._text: list[str] = []
+        self._tokens: list[int] = []
+        self._drafted = 0
+        self._accepted = 0
+        self._done = False
+        self._stats: StreamStats | None = None
+        self._leaf: TrieLeaf | None = None
+
+    def cancel(self) -> None:
+        """End the generation: the native call that is running returns soon."""
+        # Under the lock, so that the stream cannot be closed between the check and the call.
+        with self._lock:
+            self._cancelled = True
+            if self._stream is not None and self._binding.supports("cancel"):
+                self._binding.cancel(self._stream)
+
+    def steps(self) -> Generator[StreamStep, None, None]:
+        """Run the generation; each pull brings one step, the last of them `done`."""
+        binding = self._binding
+        self._check_cancelled()
+        stream = binding.open(self._ctx, self._args.config())
+        with self._lock:
+            self._stream = stream
+        try:
+            self._check_cancelled()
+            binding.prefill(stream, self._args.prompt_tokens)
+            self._check_cancelled()
+            has_trie = self._set_trie(stream)
+            try:
+                # Closed by name: a push that is still running must end before its stream does.
+                with closing(self._pull(stream)) as pulled:
+                    for step in pulled:
+                        self._count(step)
+                        if step.done:
+                            self._read_outcome(stream, has_trie)
+                        yield step
+            finally:
+                if has_trie:
+                    binding.clear_token_trie(stream)
+        finally:
+            with self._lock:
+                self._stream = None
+            binding.close(stream)
+
+    def result(self) -> FfiStreamingResult:
+        """Return what has been generated; complete once the last step has been pulled."""
+        usage = Usage(
+            prompt_tokens=len(self._args.prompt_tokens),
+            completion_tokens=len(self._tokens),
+            drafted=self._drafted,
+            accepted=self._accepted,
+        )
+        return FfiStreamingResult(
+            text="".join(self._text),
+            tokens=tuple(self._tokens),
+            usage=usage,
+            stats=self._stats,
+            finish_reason=self._finish_reason(),
+            leaf=self._leaf,
+        )
+
+    def _check_cancelled(self) -> None:
+        if self._cancelled:
+            raise GenerationCancelled("the generation was cancelled")
+
+    def _set_trie(self, stream: Any) -> bool:
+        """Start the span and return whether it has begun."""
+        if self._payload is None:
+            return False
+        binding = self._binding
+        if not (binding.supports("set_token_trie") and binding.supports("clear_token_trie")):
+            self._warn(
+                "this library has no token-trie sampler: choices are constrained by the grammar "
+                "alone, or not at all if there is none"
+            )
+            return False
+        try:
+            binding.set_token_trie(stream, self._payload.to_json(), self._args.token_tree_mode)
+        except TokenTrieError as error:
+            if self._args.on_trie_error == "raise":
+                raise
+            logger.warning("%s; going on with the grammar alone", error)
+            return False
+        return True
+
+    def _pull(self, stream: Any) -> Generator[StreamStep, None, None]:
+        has_next = self._binding.supports("next")
+        try:
+            yield from self._pull_next(stream) if has_next else self._pull_pushed(stream)
+        except ContextFullError:
+            if not self._tokens:
+                raise
+            yield StreamStep((), "", True)  # what was generated stands; the stats say why it ends
+
+    def _pull_next(self, stream: Any) -> Iterator[StreamStep]:
+        done = False
+        while not done:
+            self._check_cancelled()
+            step = self._binding.next(stream)
+            done = step.done
+            yield step
+
+    def _pull_pushed(self, stream: Any) -> Iterator[StreamStep]:
+        """Turn the library's push into pulls: `generate` runs on a thread of its own.
+
+        It runs ahead of a slow consumer; one that walks away stops it.
+        """
+        arrived: queue.SimpleQueue[StreamStep | BaseException] = queue.SimpleQueue()
+        abandoned = threading.Event()
+
+        def on_token(token: int, text: str) -> bool:
+            arrived.put(StreamStep((token,) if token >= 0 else (), text, False))
+            return abandoned.is_set() or self._cancelled
+
+        def push() -> None:
+            try:
+                self._binding.generate(stream, self._args.max_tokens, on_token)
+                arrived.put(StreamStep((), "", True))
+            except BaseException as error:  # the thread that pulls raises it
+                arrived.put(error)
+
+        thread = threading.Thread(target=push, name="eliza-ffi-generate", daemon=True)
+        thread.start()
+        has_ended = False
+        try:
+            while not has_ended:
+                item = arrived.get()
+                has_ended = isinstance(item, BaseException) or item.done
+                if isinstance(item, BaseException):
+                    raise item
+                yield item
+        finally:
+            abandoned.set()
+            if not has_ended and self._binding.supports("cancel"):
+                self._binding.cancel(stream)
+            thread.join()
+
+    def _count(self, step: StreamStep) -> None:
+        self._text.append(step.text)
+        self._tokens.extend(step.tokens)
+        self._drafted += step.drafted
+        self._accepted += step.accepted
+        self._done = step.done
+
+    def _read_outcome(self, stream: Any, has_trie: bool) -> None:
+        """Read what only an open stream can tell."""
+        if self._binding.supports("stats"):
+            self._stats = self._binding.stats(stream)
+        if has_trie and self._binding.supports("token_trie_leaf"):
+            self._leaf = self._binding.token_trie_leaf(stream)
+
+    def _finish_reason(self) -> str:
+        if self._stats is not None:
+            return self._stats.finish_reason
+        if not self._done:
+            return "none"
+        limit = self._args.max_tokens
+        return "length" if 0 < limit <= len(self._tokens) else "end"

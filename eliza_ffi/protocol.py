@@ -1,0 +1,202 @@
+"""The narrow surface the runner needs of an inference library, and the values that cross it.
+
+The runner talks to this protocol alone, so a test can record its calls and another library can
+stand behind it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = [
+    "STOP_AT_LEAF",
+    "TRIE_ARGMAX",
+    "TRIE_SAMPLE",
+    "LlmStreamingBinding",
+    "StreamConfig",
+    "StreamStats",
+    "StreamStep",
+    "TokenCallback",
+    "Tokens",
+    "TrieLeaf",
+]
+
+TRIE_ARGMAX = 0
+TRIE_SAMPLE = 1
+STOP_AT_LEAF = 0x100
+"""Or-ed into a trie mode: the generation ends when the span does."""
+
+Tokens = Sequence[int] | NDArray[np.integer[Any]]
+"""Token ids, shape ``[n]``, each 0 or more and below 2**31."""
+
+TokenCallback = Callable[[int, str], bool]
+"""Takes a token id (-1 for text held back to the end) and its text; returns True to stop."""
+
+
+@dataclass(frozen=True)
+class StreamConfig:
+    """How a stream samples and where it keeps its tokens; the fields of the C struct.
+
+    Attributes
+    ----------
+    max_tokens : int
+        Tokens to generate; 0 = no limit.
+    temperature : float
+        0 or less = greedy.
+    top_p : float
+        In (0, 1); anything else = off.
+    top_k : int
+        0 or less = off.
+    repeat_penalty : float
+        0 or 1 = off.
+    slot_id : int
+        The KV slot, or -1 for any free one.
+    prompt_cache_key : str or None
+        Names a slot when `slot_id` is -1.
+    draft_min, draft_max : int
+        Both above 0 ask for speculative decoding.
+    mtp_drafter_path : str or None
+        A drafter model's file.
+    gbnf_grammar : str or None
+        A grammar in GBNF whose start rule is ``root``.
+    disable_thinking : bool
+        Never sample ``<think>``.
+    n_gpu_layers : int
+        -1 = all, 0 = CPU. The first stream of a context decides.
+    cache_type_k, cache_type_v : str or None
+        KV cache types, such as ``"q8_0"``; None = f16.
+    """
+
+    max_tokens: int = 0
+    temperature: float = 0.0
+    top_p: float = 1.0
+    top_k: int = 0
+    repeat_penalty: float = 1.0
+    slot_id: int = -1
+    prompt_cache_key: str | None = None
+    draft_min: int = 0
+    draft_max: int = 0
+    mtp_drafter_path: str | None = None
+    gbnf_grammar: str | None = None
+    disable_thinking: bool = False
+    n_gpu_layers: int = -1
+    cache_type_k: str | None = None
+    cache_type_v: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StreamStep:
+    """What one pull brought.
+
+    Attributes
+    ----------
+    tokens : tuple of int
+        Tokens of this step; may be empty.
+    text : str
+        Their text, whole characters only.
+    done : bool
+        Whether the generation has ended with this step.
+    drafted, accepted : int
+        Tokens a drafter proposed in this step, and how many of them were right.
+    """
+
+    tokens: tuple[int, ...]
+    text: str
+    done: bool
+    drafted: int = 0
+    accepted: int = 0
+
+
+@dataclass(frozen=True)
+class StreamStats:
+    """Counts since the stream was opened; the header says what each one means.
+
+    `finish_reason` is ``"none"`` (still going), ``"end"``, ``"length"``, ``"leaf"`` or
+    ``"context_full"``. The ``_us`` fields are microseconds.
+    """
+
+    prompt_tokens: int
+    prompt_tokens_reused: int
+    generated_tokens: int
+    forward_passes: int
+    prompt_passes: int
+    forward_passes_saved: int
+    decisions: int
+    candidates_seen: int
+    tokens_forced: int
+    tokens_sampled: int
+    spans: int
+    trie_departures: int
+    span_limit_hits: int
+    decode_us: int
+    select_us: int
+    n_past: int
+    n_vocab: int
+    finish_reason: str
+    trie_active: bool
+
+    @property
+    def passes_after_prompt(self) -> int:
+        """Forward passes beyond those that read the prompt."""
+        return self.forward_passes - self.prompt_passes
+
+
+@dataclass(frozen=True)
+class TrieLeaf:
+    """The leaf a span ended on.
+
+    Attributes
+    ----------
+    name : str
+    logprob : float
+        Natural logarithm of its probability among the leaves.
+    """
+
+    name: str
+    logprob: float
+
+
+class LlmStreamingBinding(Protocol):
+    """What the runner calls. Contexts and streams are whatever the binding makes of them.
+
+    Every call may block for as long as the native one does; `cancel` may come from any thread.
+    Failures are raised as :class:`~eliza_ffi.errors.ElizaError`.
+    """
+
+    def supports(self, name: str) -> bool:
+        """Return whether the library has the function behind the method of this name."""
+
+    def open(self, ctx: Any, config: StreamConfig) -> Any:
+        """Open a stream on a context."""
+
+    def prefill(self, stream: Any, tokens: Tokens) -> None:
+        """Append the prompt and decode it."""
+
+    def next(self, stream: Any) -> StreamStep:
+        """Pull the next step."""
+
+    def generate(self, stream: Any, max_tokens: int, on_token: TokenCallback) -> None:
+        """Push tokens to the callback until the generation ends."""
+
+    def cancel(self, stream: Any) -> None:
+        """Stop the call that is running on the stream."""
+
+    def set_token_trie(self, stream: Any, payload: str, mode: int) -> None:
+        """Start a span; raises :class:`~eliza_ffi.errors.TokenTrieError` if it is refused."""
+
+    def clear_token_trie(self, stream: Any) -> None:
+        """End the span."""
+
+    def token_trie_leaf(self, stream: Any) -> TrieLeaf | None:
+        """Return the leaf the last span ended on, or None if none has."""
+
+    def stats(self, stream: Any) -> StreamStats:
+        """Return the counts of the stream."""
+
+    def close(self, stream: Any) -> None:
+        """Free the stream."""

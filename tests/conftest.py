@@ -1,0 +1,81 @@
+"""What the tests share: the library, and models for it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+from eliza_ffi._resources import default_model_path
+from eliza_ffi.errors import LibraryNotFoundError
+from eliza_ffi.library import LIBRARY_VARIABLE, Library, library_file_name
+from eliza_ffi.model import Model
+
+ROOT = Path(__file__).resolve().parent.parent
+NATIVE_FIXTURES = frozenset(("library", "hooks_path"))
+
+# Native calls take as long as the machine lets them.
+settings.register_profile("eliza-ffi", deadline=None)
+settings.load_profile("eliza-ffi")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--without-library",
+        action="store_true",
+        help="leave out the tests that need the native library",
+    )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Tests that need the library fail without it; only this option leaves them out."""
+    if not config.getoption("--without-library"):
+        return
+    kept: list[pytest.Item] = []
+    left_out: list[pytest.Item] = []
+    for item in items:
+        needs = NATIVE_FIXTURES.intersection(getattr(item, "fixturenames", ()))
+        (left_out if needs else kept).append(item)
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = kept
+
+
+@pytest.fixture(scope="session")
+def library() -> Library:
+    """Return the native library: the one named in the environment, the installed or built one."""
+    try:
+        return Library()
+    except LibraryNotFoundError as error:
+        pytest.fail(f"{error}; or run pytest with --without-library")
+
+
+@pytest.fixture(scope="session")
+def hooks_path(library: Library) -> Path:
+    """Return the library of test hooks, which the build leaves beside the library."""
+    name = library_file_name().replace("libelizainference", "libeliza_test_hooks")
+    built = ROOT / "build" / "cpu"
+    folder = Path(os.environ[LIBRARY_VARIABLE]).parent if LIBRARY_VARIABLE in os.environ else built
+    if not (folder / name).is_file():
+        pytest.fail(f"{folder / name} is missing: build it with 'make cpu'")
+    return folder / name
+
+
+@pytest.fixture(scope="session")
+def random_model_path() -> Iterator[Callable[..., Path]]:
+    """Return a function from a vocabulary's name to a model of random weights around it."""
+    sys.path.insert(0, str(ROOT / "scripts"))
+    from make_test_models import cached_model
+
+    yield cached_model
+    sys.path.remove(str(ROOT / "scripts"))
+
+
+@pytest.fixture(scope="session")
+def tiny_model(library: Library) -> Iterator[Model]:
+    """Return the embedded model."""
+    with Model(default_model_path(), library=library, n_threads=1) as model:
+        yield model

@@ -1,0 +1,125 @@
+"""A binding that writes down what is called on it and can be told to fail."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from eliza_ffi.errors import GenerationCancelled, NativeFault
+from eliza_ffi.protocol import StreamConfig, StreamStats, StreamStep, Tokens, TrieLeaf
+
+ALL = frozenset(("next", "generate", "cancel", "set_token_trie", "clear_token_trie"))
+
+STEPS = (
+    StreamStep((1,), "one", False),
+    StreamStep((2, 3), "two", False, 2, 1),
+    StreamStep((4,), "end", True),
+)
+
+
+class RecordingBinding:
+    """Follows :class:`eliza_ffi.binding.LlmStreamingBinding`.
+
+    Parameters
+    ----------
+    steps
+        What the generation brings.
+    has
+        The optional functions it claims to have.
+    failures
+        An exception to raise, by the call that raises it; ``"next:1"`` is the second pull.
+    hold
+        The call that blocks until `cancel`, as a long forward pass does, and then fails with it.
+    """
+
+    def __init__(
+        self,
+        steps: Iterable[StreamStep] = STEPS,
+        *,
+        has: Iterable[str] = ALL,
+        failures: dict[str, BaseException] | None = None,
+        hold: str | None = None,
+    ) -> None:
+        self.calls: list[str] = []
+        self.configs: list[StreamConfig] = []
+        self.payloads: list[tuple[str, int]] = []
+        self.running: dict[Any, int] = {}
+        self.most_running = 0
+        self.held = threading.Event()
+        self.on_call: Callable[[str], None] = lambda name: None
+        self._steps = tuple(steps)
+        self._has = frozenset(has)
+        self._failures = failures or {}
+        self._hold = hold
+        self._cancelled = threading.Event()
+        self._pulled: dict[int, int] = {}
+        self._lock = threading.Lock()
+        self._opened = 0
+
+    def supports(self, name: str) -> bool:
+        return name in self._has
+
+    def open(self, ctx: Any, config: StreamConfig) -> int:
+        self._record("open")
+        with self._lock:
+            self.configs.append(config)
+            self._opened += 1
+            self._pulled[self._opened] = 0
+            self.most_running = max(self.most_running, len(self._pulled))
+            return self._opened
+
+    def prefill(self, stream: int, tokens: Tokens) -> None:
+        self._record("prefill", stream)
+
+    def next(self, stream: int) -> StreamStep:
+        position = self._pulled[stream]
+        self._record("next", stream, f"next:{position}")
+        self._pulled[stream] += 1
+        return self._steps[position]
+
+    def generate(self, stream: int, max_tokens: int, on_token: Callable[[int, str], bool]) -> None:
+        self._record("generate", stream)
+        for position, step in enumerate(self._steps):
+            if on_token(step.tokens[-1], step.text):
+                raise GenerationCancelled("stopped by the callback")
+            self._fail_or_hold(f"generate:{position}")
+
+    def cancel(self, stream: int) -> None:
+        assert stream in self._pulled, "cancel of a stream that is closed"
+        self._record("cancel", stream)
+        self._cancelled.set()
+
+    def set_token_trie(self, stream: int, payload: str, mode: int) -> None:
+        self.payloads.append((payload, mode))
+        self._record("set_token_trie", stream)
+
+    def clear_token_trie(self, stream: int) -> None:
+        self._record("clear_token_trie", stream)
+
+    def token_trie_leaf(self, stream: int) -> TrieLeaf | None:
+        self._record("token_trie_leaf", stream)
+        return TrieLeaf("A", -0.5)
+
+    def stats(self, stream: int) -> StreamStats:
+        self._record("stats", stream)
+        raise NativeFault("no counts here")
+
+    def close(self, stream: int) -> None:
+        self._record("close", stream)
+        del self._pulled[stream]
+
+    def _record(self, name: str, stream: int | None = None, point: str | None = None) -> None:
+        assert stream is None or stream in self._pulled, f"{name} on a stream that is closed"
+        self.calls.append(name)
+        self.on_call(name)
+        self._fail_or_hold(point or name)
+
+    def _fail_or_hold(self, point: str) -> None:
+        if point == self._hold:
+            self.held.set()
+            assert self._cancelled.wait(10), "held and never cancelled"
+            raise GenerationCancelled("cancelled")
+        failure = self._failures.get(point)
+        if failure is not None:
+            raise failure

@@ -1,0 +1,230 @@
+"""The raw layer over the native library: buffers, leaves, and errors after the end."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eliza_ffi import binding as binding_module
+from eliza_ffi import cffi_values
+from eliza_ffi.binding import CffiBinding, StreamConfig, StreamStep
+from eliza_ffi.errors import (
+    AbiMismatchError,
+    ContextFullError,
+    GenerationCancelled,
+    InvalidArgumentError,
+    ModelError,
+    NativeFault,
+    NotSupportedError,
+    OutOfMemory,
+    error_from_status,
+    error_from_text,
+)
+from eliza_ffi.library import Library
+
+
+@pytest.fixture(scope="session")
+def binding(library: Library) -> CffiBinding:
+    return CffiBinding(library)
+
+
+@pytest.fixture(scope="session")
+def ctx(binding: CffiBinding, random_model_path: Callable[..., Path]) -> Iterator[Any]:
+    path = random_model_path("llama-spm", n_embd=64, n_layers=2, seed=1)
+    ctx = binding.create(str(path))
+    binding.set_option(ctx, "n_ctx", "512")
+    binding.set_option(ctx, "n_threads", "1")
+    yield ctx
+    binding.destroy(ctx)
+
+
+@pytest.fixture
+def stream(binding: CffiBinding, ctx: Any) -> Iterator[Any]:
+    stream = binding.open(ctx, StreamConfig(max_tokens=6))
+    binding.prefill(stream, [1, 5, 9])
+    yield stream
+    binding.close(stream)
+
+
+def leaf_payload(*leaves: tuple[str, list[int]]) -> str:
+    listed = [{"name": name, "tokens": tokens} for name, tokens in leaves]
+    return json.dumps({"modelId": "m", "descriptors": [{"path": "p", "leaves": listed}]})
+
+
+def test_next_and_generate_bring_the_same_tokens_and_text(binding: CffiBinding, ctx: Any) -> None:
+    config = StreamConfig(max_tokens=6)
+    pulled = binding.open(ctx, config)
+    binding.prefill(pulled, [1, 5, 9])
+    tokens: list[int] = []
+    text = ""
+    while not (step := binding.next(pulled)).done:
+        tokens.extend(step.tokens)
+        text += step.text
+    tokens.extend(step.tokens)
+    text += step.text
+    binding.close(pulled)
+
+    pushed = binding.open(ctx, config)
+    binding.prefill(pushed, [1, 5, 9])
+    calls: list[tuple[int, str]] = []
+
+    def on_token(token: int, piece: str) -> bool:
+        calls.append((token, piece))
+        return False
+
+    binding.generate(pushed, 0, on_token)
+    binding.close(pushed)
+    assert [token for token, _ in calls if token >= 0] == tokens
+    assert "".join(piece for _, piece in calls) == text
+    assert len(tokens) == 6
+
+
+def test_a_text_that_does_not_fit_is_fetched_with_more_room(
+    binding: CffiBinding, stream: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cffi_values, "TEXT_CAP", 1)
+    small = cffi_values.CffiStream(stream.ctx, stream.pointer)
+    steps: list[StreamStep] = []
+    while not steps or not steps[-1].done:
+        steps.append(binding.next(small))
+    assert sum(len(step.tokens) for step in steps) == 6
+    assert "".join(step.text for step in steps)
+    assert small.text_cap > 1
+
+
+def test_room_does_not_grow_without_end(
+    binding: CffiBinding, stream: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(binding_module, "LARGEST_TEXT_CAP", 1)
+    stream.text_cap = 1
+    with pytest.raises(InvalidArgumentError, match="text_cap is 1"):
+        for _ in range(6):
+            binding.next(stream)
+
+
+def test_returning_true_from_the_token_callback_cancels(binding: CffiBinding, stream: Any) -> None:
+    seen: list[int] = []
+
+    def on_token(token: int, text: str) -> bool:
+        seen.append(token)
+        return len(seen) == 2
+
+    with pytest.raises(GenerationCancelled):
+        binding.generate(stream, 0, on_token)
+    assert len(seen) == 2
+
+
+def test_the_leaf_is_known_once_the_span_has_ended_on_it(binding: CffiBinding, stream: Any) -> None:
+    assert binding.token_trie_leaf(stream) is None
+    name = "a name of more than 256 bytes " * 20
+    binding.set_token_trie(stream, leaf_payload((name, [300, 301])), 0)
+    assert binding.next(stream).tokens == (300,)
+    assert binding.token_trie_leaf(stream) is None
+    assert binding.stats(stream).trie_active
+    assert binding.next(stream).tokens == (301,)
+    leaf = binding.token_trie_leaf(stream)
+    assert leaf is not None
+    assert leaf.name == name
+    assert leaf.logprob == 0.0
+    assert not binding.stats(stream).trie_active
+
+
+def test_a_name_too_long_for_any_buffer_is_a_fault(
+    binding: CffiBinding, stream: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(binding_module, "LARGEST_TEXT_CAP", 256)
+    binding.set_token_trie(stream, leaf_payload(("n" * 300, [300])), 0)
+    binding.next(stream)
+    with pytest.raises(NativeFault, match="cannot read the leaf's name"):
+        binding.token_trie_leaf(stream)
+
+
+def test_a_cleared_trie_constrains_no_more(binding: CffiBinding, stream: Any) -> None:
+    binding.set_token_trie(stream, leaf_payload(("A", [300, 301])), 0)
+    binding.clear_token_trie(stream)
+    assert not binding.stats(stream).trie_active
+    assert binding.stats(stream).spans == 1
+
+
+def test_a_closed_stream_and_context_are_refused_not_crashed_on(
+    binding: CffiBinding, random_model_path: Callable[..., Path]
+) -> None:
+    ctx = binding.create(str(random_model_path("llama-spm", n_embd=64, n_layers=2, seed=1)))
+    stream = binding.open(ctx, StreamConfig())
+    pointer = stream.pointer
+    binding.close(stream)
+    binding.close(stream)
+    with pytest.raises(InvalidArgumentError, match="cannot prefill 1 tokens: the stream is NULL"):
+        binding.prefill(stream, [1])
+    stream.pointer = pointer
+    with pytest.raises(InvalidArgumentError, match="the stream is closed"):
+        binding.prefill(stream, [1])
+    with pytest.raises(InvalidArgumentError, match="cannot read the stream's counts"):
+        binding.stats(stream)
+    stream.pointer = binding.library.ffi.NULL
+    binding.destroy(ctx)
+    binding.destroy(ctx)
+    with pytest.raises(InvalidArgumentError, match="the context is destroyed"):
+        binding.open(ctx, StreamConfig())
+
+
+def test_prefilling_nothing_is_allowed(binding: CffiBinding, stream: Any) -> None:
+    binding.prefill(stream, [])
+    assert binding.stats(stream).n_past == 3
+
+
+def test_trie_modes_name_what_the_library_can(binding: CffiBinding) -> None:
+    assert binding.trie_modes() & 0x103 == 0x103
+
+
+def test_an_unknown_region_of_the_abi_is_not_supported_by_name(binding: CffiBinding) -> None:
+    assert binding.supports("next")
+    assert binding.supports("set_token_trie")
+    assert not binding.supports("set_text_of_nothing")
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [
+        (-1, NotSupportedError),
+        (-2, InvalidArgumentError),
+        (-3, ModelError),
+        (-4, NativeFault),
+        (-5, OutOfMemory),
+        (-6, AbiMismatchError),
+        (-7, GenerationCancelled),
+        (-99, NativeFault),
+    ],
+)
+def test_each_status_has_its_exception(status: int, kind: type[Exception]) -> None:
+    error = error_from_status(status, "", "open a door")
+    assert type(error) is kind
+    assert str(error).startswith("cannot open a door: ")
+    assert str(error).endswith(f"(status {status})")
+    said = error_from_status(status, " the door is stuck\n", "open a door")
+    assert str(said) == f"cannot open a door: the door is stuck (status {status})"
+
+
+def test_python_callers_may_catch_the_usual_exceptions() -> None:
+    assert issubclass(InvalidArgumentError, ValueError)
+    assert issubclass(OutOfMemory, MemoryError)
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("context full: no room for 1 more tokens", ContextFullError),
+        ("a prompt of 9 tokens does not fit the context of 8", ContextFullError),
+        ("cannot create a context of 8 tokens", NativeFault),
+        ("cannot load the model x.gguf", ModelError),
+        ("out of memory", OutOfMemory),
+        ("slot 3 is in use", InvalidArgumentError),
+        ("", InvalidArgumentError),
+    ],
+)
+def test_where_there_is_no_status_the_text_decides(text: str, kind: type[Exception]) -> None:
+    assert type(error_from_text(text, "open a stream")) is kind

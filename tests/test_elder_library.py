@@ -1,0 +1,228 @@
+"""The runner against real libraries of earlier versions, through cffi."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from pathlib import Path
+
+import pytest
+from elder_library import TEXT, ElderCalls, build_elder_library
+
+from eliza_ffi import cli
+from eliza_ffi.binding import CffiBinding
+from eliza_ffi.errors import (
+    AbiMismatchError,
+    InvalidArgumentError,
+    LibraryLoadError,
+    ModelError,
+    NotSupportedError,
+)
+from eliza_ffi.library import Library
+from eliza_ffi.model import Model
+from eliza_ffi.runner import FfiStreamingGenerateArgs, FfiStreamingRunner, SyncStreamingRunner
+from eliza_ffi.token_tree import TokenTreePayload
+
+PAYLOAD = TokenTreePayload.from_json(
+    '{"modelId":"m","descriptors":[{"path":"p","leaves":[{"name":"A","tokens":[65]}]}]}'
+)
+ARGS = FfiStreamingGenerateArgs([1, 2], token_tree_payload=PAYLOAD)
+BYTES = tuple(TEXT.encode())
+
+
+@pytest.fixture(scope="session")
+def libraries(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("elder")
+    return {
+        "next": build_elder_library(folder / "next", "WITH_NEXT"),
+        "generate": build_elder_library(folder / "generate", "WITH_GENERATE"),
+        "void trie": build_elder_library(folder / "void", "WITH_NEXT", "WITH_VOID_TRIE"),
+        "version 3": build_elder_library(folder / "three", "WITH_NEXT", abi_version="3"),
+        "version 4": build_elder_library(folder / "four", "WITH_NEXT", abi_version="4"),
+        "version 13": build_elder_library(folder / "thirteen", "WITH_NEXT", abi_version="13"),
+        "no version": build_elder_library(folder / "none", "WITH_NEXT", abi_version="new"),
+        "no open": build_elder_library(folder / "open", "WITH_NEXT", "WITHOUT_OPEN"),
+        "no pull": build_elder_library(folder / "pull"),
+    }
+
+
+@pytest.mark.parametrize("kind", ["next", "generate"])
+def test_without_the_trie_symbols_the_runner_warns_once_and_goes_on(
+    kind: str, libraries: dict[str, Path], caplog: pytest.LogCaptureFixture
+) -> None:
+    binding = CffiBinding(Library(libraries[kind]))
+    ctx = binding.create("any")
+    calls = ElderCalls(libraries[kind])
+    runner = FfiStreamingRunner(binding, ctx)
+    with caplog.at_level(logging.WARNING, "eliza_ffi"):
+        for _ in range(3):
+            result = asyncio.run(runner.generate_with_usage(ARGS))
+            assert result.text == TEXT
+            assert result.tokens == BYTES
+            assert result.finish_reason == "end"
+            assert (result.leaf, result.stats) == (None, None)
+    assert [record.getMessage()[:40] for record in caplog.records] == [
+        "this library has no token-trie sampler: "
+    ]
+    pulls = ["next"] * (len(BYTES) + 1) if kind == "next" else ["generate"]
+    assert calls() == ["open", "prefill", *pulls, "close"] * 3
+    binding.destroy(ctx)
+
+
+@pytest.mark.parametrize("kind", ["next", "generate"])
+def test_a_character_cut_in_two_is_put_together(kind: str, libraries: dict[str, Path]) -> None:
+    binding = CffiBinding(Library(libraries[kind]))
+    ctx = binding.create("any")
+    chunks: list[str] = []
+    args = FfiStreamingGenerateArgs([1], on_text_chunk=chunks.append)
+    SyncStreamingRunner(binding, ctx).generate_with_usage(args)
+    assert chunks == list(TEXT)
+    binding.destroy(ctx)
+
+
+def test_a_generation_that_ends_inside_a_character_says_so(libraries: dict[str, Path]) -> None:
+    for kind in ("next", "generate"):
+        binding = CffiBinding(Library(libraries[kind]))
+        ctx = binding.create("any")
+        runner = SyncStreamingRunner(binding, ctx)
+        result = runner.generate_with_usage(FfiStreamingGenerateArgs([1], max_tokens=3))
+        assert result.text == "Gr\ufffd"
+        assert result.tokens == BYTES[:3]
+        assert result.finish_reason == "length"
+        binding.destroy(ctx)
+
+
+def test_a_trie_setter_that_returns_nothing_is_not_misread(libraries: dict[str, Path]) -> None:
+    binding = CffiBinding(Library(libraries["void trie"]))
+    ctx = binding.create("any")
+    calls = ElderCalls(libraries["void trie"])
+    result = SyncStreamingRunner(binding, ctx).generate_with_usage(ARGS)
+    assert result.text == TEXT
+    assert calls()[:3] == ["open", "prefill", "set"]
+    assert calls()[-2:] == ["clear", "close"]
+    assert binding.trie_modes() == 0
+    binding.destroy(ctx)
+
+
+@pytest.mark.parametrize("kind", ["next", "generate"])
+def test_an_abandoned_stream_is_closed(kind: str, libraries: dict[str, Path]) -> None:
+    binding = CffiBinding(Library(libraries[kind]))
+    ctx = binding.create("any")
+    calls = ElderCalls(libraries[kind])
+    steps = SyncStreamingRunner(binding, ctx).generate_stream(FfiStreamingGenerateArgs([1]))
+    assert next(steps).text == "G"
+    steps.close()
+    assert calls()[-1] == "close"
+    binding.destroy(ctx)
+
+
+@pytest.mark.parametrize("kind", ["next", "generate"])
+def test_an_exception_in_the_text_callback_ends_the_generation_and_comes_out(
+    kind: str, libraries: dict[str, Path]
+) -> None:
+    binding = CffiBinding(Library(libraries[kind]))
+    ctx = binding.create("any")
+    calls = ElderCalls(libraries[kind])
+
+    def complain(text: str) -> None:
+        raise KeyError(text)
+
+    args = FfiStreamingGenerateArgs([1], on_text_chunk=complain)
+    with pytest.raises(KeyError, match="G"):
+        SyncStreamingRunner(binding, ctx).generate_with_usage(args)
+    assert calls()[-1] == "close"
+    binding.destroy(ctx)
+
+
+def test_an_exception_in_a_token_callback_comes_out_of_generate(libraries: dict[str, Path]) -> None:
+    binding = CffiBinding(Library(libraries["generate"]))
+    ctx = binding.create("any")
+    stream = binding.open(ctx, ARGS.config())
+    seen: list[int] = []
+
+    def on_token(token: int, text: str) -> bool:
+        seen.append(token)
+        raise KeyError(token)
+
+    with pytest.raises(KeyError, match=str(BYTES[0])):
+        binding.generate(stream, 0, on_token)
+    assert seen == [BYTES[0]]
+    binding.close(stream)
+    binding.close(stream)
+    binding.destroy(ctx)
+
+
+def test_an_error_text_of_the_library_reaches_the_exception(libraries: dict[str, Path]) -> None:
+    binding = CffiBinding(Library(libraries["next"]))
+    with pytest.raises(ModelError, match=r"cannot open the model missing\.gguf: no model there"):
+        binding.create("missing.gguf")
+    ctx = binding.create("any")
+    calls = ElderCalls(libraries["next"])
+    with pytest.raises(
+        InvalidArgumentError, match=r"cannot prefill 2 tokens: token 0 is not for prompts"
+    ):
+        SyncStreamingRunner(binding, ctx).generate_with_usage(FfiStreamingGenerateArgs([0, 1]))
+    assert calls() == ["open", "prefill", "close"]
+    binding.destroy(ctx)
+
+
+def test_versions_4_to_12_are_accepted_and_others_named(libraries: dict[str, Path]) -> None:
+    assert Library(libraries["version 4"]).abi_version == "4"
+    assert Library(libraries["next"]).abi_version == "11"
+    for kind, version in (("version 3", "3"), ("version 13", "13"), ("no version", "new")):
+        with pytest.raises(AbiMismatchError, match=f"speaks ABI version '{version}'; .* speaks 12"):
+            Library(libraries[kind])
+
+
+def test_a_library_without_a_required_symbol_is_refused_by_the_symbols_name(
+    libraries: dict[str, Path],
+) -> None:
+    with pytest.raises(LibraryLoadError, match="lacks eliza_inference_llm_stream_open"):
+        Library(libraries["no open"])
+    with pytest.raises(LibraryLoadError, match="stream_next or eliza_inference_llm_stream_generat"):
+        Library(libraries["no pull"])
+
+
+def test_missing_symbols_are_reported_in_the_headers_order(libraries: dict[str, Path]) -> None:
+    library = Library(libraries["next"])
+    assert library.missing_symbols[0] == "eliza_inference_free_tokens"
+    assert library.missing_symbols[-1] == "eliza_inference_token_trie_leaf"
+    assert "eliza_inference_set_token_trie" in library.missing_symbols
+    assert library.has("eliza_inference_llm_stream_next")
+    assert not library.has("eliza_inference_set_token_trie")
+    assert not set(library.missing_symbols) & {"eliza_inference_create"}
+
+
+def test_what_an_elder_library_lacks_is_named_when_it_is_asked_for(
+    libraries: dict[str, Path],
+) -> None:
+    binding = CffiBinding(Library(libraries["next"]))
+    ctx = binding.create("any")
+    with pytest.raises(NotSupportedError, match=r"version 11\) has no eliza_inference_tokenize"):
+        binding.tokenize(ctx, "text")
+    with pytest.raises(NotSupportedError, match="has no eliza_inference_llm_stream_generate"):
+        binding.generate(object(), 0, lambda token, text: False)  # type: ignore[arg-type]
+    assert binding.trie_modes() == 0
+    binding.destroy(ctx)
+
+
+def test_the_friendly_model_generates_on_an_elder_library_but_does_not_choose(
+    libraries: dict[str, Path],
+) -> None:
+    with Model("any", library=libraries["next"]) as model:
+        assert model.generate([1, 2]).text == TEXT
+        with pytest.raises(NotSupportedError, match="has no token-trie sampler"):
+            model.choose([1, 2], ["A", "B"])
+    with pytest.raises(NotSupportedError, match="has no eliza_inference_set_option"):
+        Model("any", library=libraries["next"], n_ctx=128)
+
+
+def test_doctor_lists_what_an_elder_library_lacks(
+    libraries: dict[str, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["doctor", "--model", "any", "--library", str(libraries["next"])]) == 1
+    out = capsys.readouterr().out
+    assert re.search(r"abi version +11\n", out)
+    assert re.search(r"missing symbols +eliza_inference_free_tokens, ", out)
+    assert re.search(r"problem +.* has no token-trie sampler\n", out)

@@ -1,0 +1,73 @@
+"""The C header and what the package makes of it stay in step."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+
+import pycparser  # type: ignore[import-untyped]
+
+from eliza_ffi import _resources
+from eliza_ffi.binding import StreamConfig, StreamStats
+from eliza_ffi.library import (
+    PULL_SYMBOLS,
+    REQUIRED_SYMBOLS,
+    cdef_from_header,
+    declared_functions,
+    header_ffi,
+)
+
+HEADER = _resources.header_path().read_text(encoding="utf-8")
+
+
+def test_the_functions_found_are_those_a_c_parser_finds() -> None:
+    prelude = "typedef int int32_t; typedef long int64_t; typedef unsigned long size_t;\n"
+    tree = pycparser.CParser().parse(prelude + cdef_from_header(HEADER))
+    parsed = [
+        item.name
+        for item in tree.ext
+        if isinstance(item, pycparser.c_ast.Decl)
+        and isinstance(item.type, pycparser.c_ast.FuncDecl)
+    ]
+    assert list(declared_functions(HEADER)) == parsed
+    assert (
+        len(parsed)
+        == len(set(parsed))
+        == HEADER.count("ELIZA_API ") - HEADER.count("#define ELIZA_API ")
+    )
+
+
+def test_no_preprocessor_line_or_cplusplus_block_is_left() -> None:
+    cdef = cdef_from_header(HEADER)
+    assert "#" not in cdef
+    assert 'extern "C"' not in cdef
+    assert "ELIZA_API" not in cdef
+    assert cdef.count("{") == cdef.count("}")
+
+
+def test_cdef_drops_what_only_cplusplus_sees_and_keeps_what_follows() -> None:
+    header = '#ifdef __cplusplus\nextern "C" {\n#endif\nELIZA_API int f(void); /* x */\n'
+    assert cdef_from_header(header) == "int f(void); \n"
+
+
+def test_required_symbols_are_declared() -> None:
+    assert set(REQUIRED_SYMBOLS) | set(PULL_SYMBOLS) <= set(declared_functions(HEADER))
+
+
+def test_the_config_struct_has_the_layout_that_callers_write() -> None:
+    ffi, _ = header_ffi()
+    struct = ffi.typeof("eliza_llm_stream_config_t")
+    assert ffi.sizeof(struct) == 80
+    declaration = HEADER[HEADER.index("int32_t max_tokens;") : HEADER.index("} eliza_llm_stream_c")]
+    stated = dict(re.findall(r"(\w+); +/\* +(\d+)\b", declaration))  # offsets, in comments
+    assert {name: str(field.offset) for name, field in struct.fields} == stated
+
+
+def test_the_config_and_stats_classes_mirror_the_structs() -> None:
+    ffi, _ = header_ffi()
+    for struct, mirror in (
+        ("eliza_llm_stream_config_t", StreamConfig),
+        ("eliza_llm_stream_stats_t", StreamStats),
+    ):
+        in_c = [name for name, _ in ffi.typeof(struct).fields]
+        assert [field.name for field in dataclasses.fields(mirror)] == in_c

@@ -1,0 +1,115 @@
+"""Where the library is looked for, and what happens when it is not there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from eliza_ffi import _resources
+from eliza_ffi.errors import ElizaError, LibraryLoadError, LibraryNotFoundError
+from eliza_ffi.library import LIBRARY_VARIABLE, Library, find_library, library_file_name
+
+NAME = library_file_name()
+
+
+@pytest.fixture
+def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Path]:
+    """Return a file for every place that is looked at; none of them exists yet."""
+    checkout = tmp_path / "checkout"
+    monkeypatch.delenv(LIBRARY_VARIABLE, raising=False)
+    monkeypatch.setattr(_resources, "package_folders", lambda: [tmp_path / "package"])
+    monkeypatch.setattr(_resources, "checkout_root", lambda: checkout)
+    return {
+        "explicit": tmp_path / "explicit" / NAME,
+        "variable": tmp_path / "variable" / NAME,
+        "package": tmp_path / "package" / "lib" / NAME,
+        "checkout": checkout / "build" / "cpu" / NAME,
+        "bundle": tmp_path / "bundle" / "lib" / NAME,
+    }
+
+
+def touch(path: Path) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(b"not a library")
+    return path
+
+
+def test_each_place_is_found_and_hides_those_after_it(
+    places: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bundle = tmp_path / "bundle"
+    for name in ("bundle", "checkout", "package"):
+        touch(places[name])
+        assert find_library(bundle=bundle) == places[name]
+    monkeypatch.setenv(LIBRARY_VARIABLE, str(touch(places["variable"])))
+    assert find_library(bundle=bundle) == places["variable"]
+    assert find_library(touch(places["explicit"]), bundle) == places["explicit"]
+
+
+def test_a_path_asked_for_is_never_skipped(
+    places: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    touch(places["package"])
+    with pytest.raises(LibraryNotFoundError, match=r"the library path given is not a file: .*expl"):
+        find_library(places["explicit"])
+    monkeypatch.setenv(LIBRARY_VARIABLE, str(places["variable"]))
+    with pytest.raises(LibraryNotFoundError, match=f"{LIBRARY_VARIABLE}=.* is not a file"):
+        find_library()
+
+
+def test_an_empty_variable_counts_as_none(
+    places: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(LIBRARY_VARIABLE, "")
+    assert find_library(touch(places["explicit"])) == places["explicit"]
+    assert find_library(bundle=touch(places["bundle"]).parent.parent) == places["bundle"]
+
+
+def test_no_library_anywhere_lists_the_places_and_what_to_do(places: dict[str, Path]) -> None:
+    with pytest.raises(LibraryNotFoundError) as caught:
+        find_library(bundle=places["bundle"].parent.parent)
+    for name in ("package", "checkout", "bundle"):
+        assert str(places[name]) in str(caught.value)
+    assert "make cpu" in str(caught.value)
+    assert LIBRARY_VARIABLE in str(caught.value)
+
+
+def test_an_installed_package_looks_at_no_checkout(
+    places: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_resources, "checkout_root", lambda: None)
+    touch(places["checkout"])
+    with pytest.raises(LibraryNotFoundError):
+        find_library()
+
+
+def test_a_file_that_is_no_library_is_a_load_error(tmp_path: Path) -> None:
+    with pytest.raises(LibraryLoadError, match=r"cannot load .*libelizainference.*: "):
+        Library(touch(tmp_path / NAME))
+
+
+def test_the_real_library_has_every_symbol_of_the_header(library: Library) -> None:
+    assert library.missing_symbols == ()
+    assert library.abi_version == "12"
+    assert library.has("eliza_inference_set_token_trie")
+    assert not library.has("eliza_inference_made_up")
+
+
+def test_a_missing_resource_says_where_it_was_looked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_resources, "package_folders", lambda: [tmp_path / "package"])
+    monkeypatch.setattr(_resources, "checkout_root", lambda: tmp_path / "checkout")
+    with pytest.raises(ElizaError, match=r"the embedded model is missing.*package.*checkout"):
+        _resources.default_model_path()
+    header = tmp_path / "checkout" / "native" / "include" / "eliza" / "eliza_inference.h"
+    header.parent.mkdir(parents=True)
+    header.write_text("int f(void);")
+    assert _resources.header_path() == header
+
+
+def test_the_checkout_is_where_pyproject_toml_is() -> None:
+    root = _resources.checkout_root()
+    assert root is None or (root / "pyproject.toml").is_file()
+    assert _resources.fixture_path("planner.json").is_file()

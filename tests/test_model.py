@@ -1,0 +1,505 @@
+"""The friendly face over the native library, with random weights around real vocabularies."""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import gc
+import math
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import eliza_ffi
+from eliza_ffi.choices import string_choices, tokenize_choice
+from eliza_ffi.errors import (
+    ContextFullError,
+    ElizaError,
+    InvalidArgumentError,
+    ModelError,
+    NativeFault,
+    TokenTrieError,
+)
+from eliza_ffi.library import Library
+from eliza_ffi.model import Choice, Model
+from eliza_ffi.runner import FfiStreamingGenerateArgs, SyncStreamingRunner
+from eliza_ffi.token_tree import TokenTreePayload
+
+ACTIONS = ["REPLY", "SEND_EMAIL", "SEND_MESSAGE", "SEND", "Grüße", "two words", "日本"]
+
+
+@pytest.fixture(scope="session", params=["llama-spm", "llama-bpe"])
+def model_path(request: pytest.FixtureRequest, random_model_path: Callable[..., Path]) -> Path:
+    return random_model_path(request.param, n_embd=64, n_layers=2, seed=1)
+
+
+@pytest.fixture(scope="session")
+def model(library: Library, model_path: Path) -> Iterator[Model]:
+    with Model(model_path, library=library, n_ctx=512, n_threads=1, seed=11) as model:
+        yield model
+
+
+def test_text_comes_back_from_its_tokens(model: Model) -> None:
+    for text in ("Hello world", "Grüße an 日本 😀", "two\nlines\n", "NUL \0 inside", "a" * 2000):
+        tokens = model.tokenize(text)
+        assert all(isinstance(token, int) for token in tokens)
+        assert model.detokenize(tokens) == text
+        assert model.detokenize(np.array(tokens)) == text
+    assert model.tokenize("") == []
+    assert model.detokenize([]) == ""
+
+
+def test_special_tokens_are_added_and_read_only_when_asked(model: Model) -> None:
+    plain = model.tokenize("hi")
+    assert model.tokenize("hi", add_special=True)[-len(plain) :] == plain
+    bos = model.tokenize("hi", add_special=True)[0]
+    assert bos not in plain
+    spelled = model.detokenize([bos], unparse_special=True)
+    assert model.tokenize(spelled, parse_special=True)[-1] == bos
+    assert bos not in model.tokenize(spelled)
+    assert model.detokenize([bos]) == ""
+
+
+def test_generation_stops_at_max_tokens_and_streams_the_same_text(model: Model) -> None:
+    chunks: list[str] = []
+    generation = model.generate("Once upon", max_tokens=8, on_text_chunk=chunks.append)
+    assert len(generation.tokens) == 8
+    assert generation.finish_reason == "length"
+    assert generation.prompt_tokens == len(model.tokenize("Once upon", add_special=True))
+    assert "".join(chunks) == generation.text
+    assert list(model.stream("Once upon", 8)) == chunks
+    assert generation.stats is not None
+    assert generation.stats.generated_tokens == 8
+    assert generation.stats.n_vocab > 30000
+
+
+def test_a_prompt_may_be_text_tokens_or_an_array(model: Model) -> None:
+    tokens = model.tokenize("Once upon", add_special=True, parse_special=True)
+    texts = {
+        model.generate(prompt, max_tokens=5).text
+        for prompt in ("Once upon", tokens, np.array(tokens, dtype=np.int64))
+    }
+    assert len(texts) == 1
+
+
+def test_a_seed_makes_sampling_repeatable_and_another_changes_it(
+    model_path: Path, library: Library
+) -> None:
+    def sample(seed: int) -> tuple[int, ...]:
+        with Model(model_path, library=library, n_ctx=128, n_threads=1, seed=seed) as model:
+            return model.generate("x", max_tokens=12, temperature=2.0).tokens
+
+    assert sample(0) == sample(0)
+    assert sample(0) != sample(1)
+
+
+def test_a_grammar_is_obeyed(model: Model) -> None:
+    generation = model.generate("x", max_tokens=20, grammar='root ::= ("ab" | "cd") "!"')
+    assert generation.text in ("ab!", "cd!")
+    assert generation.finish_reason == "end"
+    with pytest.raises(InvalidArgumentError, match="grammar"):
+        model.generate("x", grammar="root ::= (")
+
+
+@pytest.fixture
+def unloaded_path(model_path: Path, tmp_path: Path) -> Path:
+    """Return a path under which the model is not loaded yet: loaded ones are shared."""
+    path = tmp_path / "model.gguf"
+    path.symlink_to(model_path)
+    return path
+
+
+# ---- choosing ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", ["argmax", "sample"])
+def test_a_choice_is_one_of_the_choices_spelled_exactly(model: Model, mode: str) -> None:
+    for prompt in ("What now? ", 'x {"action":"', "日"):
+        choice = model.choose(prompt, ACTIONS, mode=mode)
+        assert choice.value == choice.text == ACTIONS[choice.index]
+        assert choice.probability == pytest.approx(math.exp(choice.logprob))
+        assert 0.0 < choice.probability <= 1.0
+        assert 0 <= choice.forward_passes <= len(choice.tokens)
+        assert choice.elapsed > 0.0
+
+
+def test_the_only_choice_is_certain_and_costs_no_forward_pass(model: Model) -> None:
+    choice = model.choose("x", ["SEND_MESSAGE"])
+    assert choice.value == "SEND_MESSAGE"
+    assert choice.probability == 1.0
+    assert choice.forward_passes == 0
+
+
+def test_every_choice_can_be_the_one(model: Model) -> None:
+    # Each alone is forced: what comes out is spelled as it went in, whatever the tokenizer does.
+    for text in [*ACTIONS, " leading space", "trailing ", "\n", "a" * 300, "<s>", "{}", "0"]:
+        assert model.choose("x", [text]).text == text
+
+
+def test_probabilities_of_choices_without_a_common_beginning_sum_to_one(
+    model_path: Path, library: Library
+) -> None:
+    found: dict[str, float] = {}
+    with Model(model_path, library=library, n_ctx=64, n_threads=1) as model:
+        for _ in range(400):
+            choice = model.choose("x", ["yes", "no", "maybe"], mode="sample", temperature=1.5)
+            found[choice.value] = choice.probability
+            if len(found) == 3:
+                break
+    assert sum(found.values()) == pytest.approx(1.0, abs=1e-3)
+
+
+def test_with_a_seed_the_same_question_gets_the_same_answer(model: Model) -> None:
+    answers = {
+        model.choose("x", ["yes", "no", "maybe"], mode="sample", temperature=5.0).value
+        for _ in range(10)
+    }
+    assert len(answers) == 1
+
+
+class Reply(enum.Enum):
+    RESPOND = "RESPOND"
+    IGNORE = "ignore it"
+    NUMBER = 3
+
+
+def test_an_enum_gives_its_member_back(model: Model) -> None:
+    spelled = {
+        Reply.RESPOND: "RESPOND",
+        Reply.IGNORE: "ignore it",
+        Reply.NUMBER: "NUMBER",
+    }
+    for _ in range(5):
+        choice: Choice[Reply] = model.choose("x", Reply, mode="sample", temperature=5.0)
+        assert choice.text == spelled[choice.value]
+        assert list(Reply)[choice.index] is choice.value
+
+
+@pytest.mark.parametrize(
+    ("choices", "said"),
+    [
+        ([], "nothing to choose from"),
+        (["A", ""], r"choices\[1\] must be a non-empty string, not ''"),
+        (["A", 7], r"choices\[1\] must be a non-empty string, not 7"),
+        (["A", "B", "A"], r"choices\[2\] is 'A', the same as choices\[0\]"),
+        ("RESPOND", "must be several strings, not the one string 'RESPOND'"),
+    ],
+)
+def test_bad_choices_are_refused_by_name(model: Model, choices: list[str], said: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=said):
+        model.choose("x", choices)
+
+
+def test_an_unknown_mode_is_refused(model: Model) -> None:
+    with pytest.raises(InvalidArgumentError, match="mode must be one of argmax, sample, not 'top'"):
+        model.choose("x", ["A"], mode="top")
+
+
+def test_a_choice_cut_short_by_max_tokens_is_an_error_and_no_choice(model: Model) -> None:
+    with pytest.raises(NativeFault, match=r"ended \(length\) on .* which is none of the 2 choices"):
+        model.choose("x", ["a" * 300, "b" * 300], max_tokens=1)
+
+
+def test_a_choice_the_tokenizer_cannot_spell_is_an_error_that_names_it() -> None:
+    def detokenize(tokens: object) -> str:
+        return "\nRESPOND "
+
+    with pytest.raises(InvalidArgumentError, match=r"cannot spell the choice 'RESPOND'.*RESPOND "):
+        tokenize_choice("RESPOND", lambda text: [1, 2], detokenize)
+
+
+def test_asking_again_for_the_same_choices_tokenizes_them_once(
+    model: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    choices = string_choices(["once", "twice"])
+    first = model.choice_args("x", choices)
+    monkeypatch.setattr(model.binding, "detokenize", pytest.fail)
+    second = model.choice_args("x", string_choices(["once", "twice"]))
+    assert second.token_tree_payload is first.token_tree_payload
+
+
+def test_only_so_many_payloads_are_kept(model: Model) -> None:
+    first = model.choice_args("x", string_choices(["kept0"])).token_tree_payload
+    for i in range(1, 130):
+        model.choice_args("x", string_choices([f"kept{i}"]))
+    assert model.choice_args("x", string_choices(["kept0"])).token_tree_payload is not first
+
+
+def test_args_without_choices_make_no_choice(model: Model) -> None:
+    args = model.generate_args("x", max_tokens=1)
+    result = SyncStreamingRunner(model.binding, model.runner.ctx).generate_with_usage(args)
+    with pytest.raises(InvalidArgumentError, match="not one of choices"):
+        model.choice_from(string_choices(["A"]), args, result, 0.0)
+
+
+# ---- what can go wrong -------------------------------------------------------------------------
+
+
+def test_a_missing_or_broken_model_file_is_named(library: Library, tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match=r"none\.gguf"):
+        Model(tmp_path / "none.gguf", library=library)
+    broken = tmp_path / "broken.gguf"
+    broken.write_bytes(b"GGUF" + bytes(100))
+    with pytest.raises(ModelError, match=r"broken\.gguf"):
+        Model(broken, library=library)
+
+
+def test_a_bundle_directory_is_a_model_too(
+    library: Library, model_path: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "text").mkdir()
+    (tmp_path / "text" / "model.gguf").symlink_to(model_path)
+    with Model(tmp_path, library=library, n_ctx=64, n_threads=1) as model:
+        assert model.choose("x", ["A", "B"]).value in ("A", "B")
+
+
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        ({"n_ctx": -5}, "n_ctx"),
+        ({"n_slots": 0}, "n_slots"),
+        ({"n_slots": 65}, "n_slots"),
+        ({"n_threads": 100000}, "n_threads"),
+        ({"seed": 2**40}, "seed"),
+        ({"n_gpu_layers": -7}, "n_gpu_layers"),
+        ({"options": {"no_such": "1"}}, "no_such"),
+    ],
+)
+def test_an_option_out_of_range_is_refused_by_name(
+    library: Library, model_path: Path, option: dict[str, object], said: str
+) -> None:
+    with pytest.raises(InvalidArgumentError, match=said):
+        Model(model_path, library=library, **option)  # type: ignore[arg-type]
+
+
+def test_an_empty_prompt_is_refused(model: Model) -> None:
+    with pytest.raises(InvalidArgumentError, match="the prompt is empty"):
+        model.generate([])
+
+
+@pytest.mark.parametrize(
+    ("tokens", "said"),
+    [
+        ([1, 2**31], r"tokens\[1\] is 2147483648, outside 0 to 2147483647"),
+        ([-1], r"tokens\[0\] is -1, outside"),
+        ([1.5], "flat sequence of whole numbers, not float64"),
+        ([True], "flat sequence of whole numbers, not bool"),
+        ([[1, 2]], r"whole numbers, not int64 of shape \[1, 2\]"),
+        ([2**31 - 1], "2147483647"),
+    ],
+)
+def test_token_ids_that_cannot_be_are_refused_by_place(
+    model: Model, tokens: list[int], said: str
+) -> None:
+    with pytest.raises(InvalidArgumentError, match=said):
+        model.generate(tokens, max_tokens=1)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "said"),
+    [
+        ("slot_id", 99, "slot_id 99"),
+        ("top_k", 2**40, "top_k is 1099511627776"),
+        ("temperature", "hot", "temperature is 'hot'"),
+        ("cache_type_k", "q7", 'cache_type_k: "q7"'),
+        ("grammar", 'root ::= "\0"', "gbnf_grammar contains a NUL"),
+    ],
+)
+def test_a_bad_setting_of_a_generation_is_refused_by_name(
+    model: Model, field: str, value: object, said: str
+) -> None:
+    with pytest.raises(InvalidArgumentError, match=said):
+        model.generate("x", max_tokens=1, **{field: value})  # type: ignore[arg-type]
+
+
+def test_a_prompt_longer_than_the_context_says_what_the_limit_is(model: Model) -> None:
+    with pytest.raises(ContextFullError, match=r"600 tokens.*context of 512.*n_ctx"):
+        model.generate([5] * 600)
+
+
+def test_a_generation_that_fills_the_context_ends_there(model_path: Path, library: Library) -> None:
+    options = {"n_ctx": 256, "n_slots": 1, "n_threads": 1}
+    with Model(model_path, library=library, **options) as model:  # type: ignore[arg-type]
+        generation = model.generate([5] * 250, max_tokens=0)
+    assert generation.finish_reason == "context_full"
+    assert 1 <= len(generation.tokens) <= 7
+
+
+def test_a_payload_the_library_refuses_says_why_and_can_fall_back(model: Model) -> None:
+    payload = TokenTreePayload.from_json(
+        '{"modelId":"m","descriptors":[{"path":"p","leaves":[{"name":"A","tokens":[2000000]}]}]}'
+    )
+    runner = SyncStreamingRunner(model.binding, model.runner.ctx)
+    args = {"prompt_tokens": [5], "max_tokens": 2, "token_tree_payload": payload}
+    with pytest.raises(TokenTrieError, match=r"leaves\[0\].tokens\[0\]: 2000000 is outside"):
+        runner.generate_with_usage(FfiStreamingGenerateArgs(**args))  # type: ignore[arg-type]
+    fallen_back = FfiStreamingGenerateArgs(**args, on_trie_error="grammar")  # type: ignore[arg-type]
+    assert len(runner.generate_with_usage(fallen_back).tokens) == 2
+
+
+# ---- life and death ----------------------------------------------------------------------------
+
+
+def test_closing_twice_is_harmless_and_use_after_it_an_error(
+    model_path: Path, library: Library
+) -> None:
+    model = Model(model_path, library=library, n_ctx=64, n_threads=1)
+    model.close()
+    model.close()
+    uses: list[Callable[[], object]] = [
+        lambda: model.tokenize("x"),
+        lambda: model.detokenize([1]),
+        lambda: model.generate("x"),
+        lambda: model.stream("x"),
+        lambda: model.choose("x", ["A"]),
+        lambda: model.runner,
+        model.describe,
+    ]
+    for use in uses:
+        with pytest.raises(ElizaError, match="is closed"):
+            use()
+
+
+def test_a_stream_keeps_its_model_alive(model_path: Path, library: Library) -> None:
+    stream = Model(model_path, library=library, n_ctx=64, n_threads=1).stream("x", 6)
+    first = next(stream)
+    gc.collect()
+    assert len([first, *stream]) >= 2
+
+
+def test_closing_the_model_ends_a_running_generation(model_path: Path, library: Library) -> None:
+    model = Model(model_path, library=library, n_ctx=4096, n_slots=1, n_threads=1)
+    stream = model.stream("x", 0)
+    next(stream)
+    model.close()
+    with pytest.raises(ElizaError):
+        list(stream)
+
+
+def test_several_threads_choose_at_once_and_agree(model: Model) -> None:
+    expected = model.choose("What now? ", ACTIONS).value
+    chosen: list[str] = []
+
+    def choose() -> None:
+        chosen.extend(model.choose("What now? ", ACTIONS).value for _ in range(5))
+
+    threads = [threading.Thread(target=choose) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert chosen == [expected] * 20
+
+
+def test_cancelling_a_task_stops_a_long_prefill_and_the_model_goes_on(
+    model_path: Path, library: Library
+) -> None:
+    first_piece, cancelled = threading.Event(), threading.Event()
+    fractions: list[float] = []
+
+    def progress(stage: str, fraction: float) -> None:
+        if stage == "prefill":
+            fractions.append(fraction)
+            first_piece.set()
+            assert cancelled.wait(30)
+
+    async def cancel_midway(model: Model) -> None:
+        args = model.generate_args([5] * 1000, max_tokens=1)
+        task = asyncio.ensure_future(model.runner.generate_with_usage(args))
+        await asyncio.to_thread(first_piece.wait, 30)
+        task.cancel()
+        await asyncio.sleep(0)
+        cancelled.set()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    options = {"n_batch": "64"}
+    with Model(
+        model_path, library=library, n_ctx=1024, n_threads=1, options=options, progress=progress
+    ) as model:
+        asyncio.run(cancel_midway(model))
+        assert len(fractions) < 1000 // 64
+        assert len(model.generate("x", max_tokens=3).tokens) == 3
+
+
+def test_concurrent_tasks_choose_what_one_alone_chooses(model: Model) -> None:
+    choices = string_choices(ACTIONS)
+    alone = [model.choose(f"prompt {i}", ACTIONS).value for i in range(8)]
+
+    async def choose(i: int) -> str:
+        args = model.choice_args(f"prompt {i}", choices)
+        result = await model.runner.generate_with_usage(args)
+        return str(model.choice_from(choices, args, result, 0.0).value)
+
+    async def choose_all() -> list[str]:
+        return await asyncio.gather(*(choose(i) for i in range(8)))
+
+    assert asyncio.run(choose_all()) == alone
+
+
+def test_progress_is_reported_while_loading_and_reading_the_prompt(
+    unloaded_path: Path, library: Library
+) -> None:
+    seen: list[tuple[str, float]] = []
+    options = {"n_batch": "64"}
+    with Model(
+        unloaded_path,
+        library=library,
+        n_ctx=512,
+        n_threads=1,
+        options=options,
+        progress=lambda stage, fraction: seen.append((stage, fraction)),
+    ) as model:
+        model.generate([5] * 200, max_tokens=1)
+    stages = [stage for stage, _ in seen]
+    assert set(stages) == {"load", "prefill"}
+    assert stages == sorted(stages)
+    prefill = [fraction for stage, fraction in seen if stage == "prefill"]
+    assert prefill == sorted(prefill)
+    assert len(prefill) >= 4
+    assert prefill[-1] == 1.0
+
+
+@pytest.mark.parametrize("at", ["load", "prefill"])
+def test_an_exception_in_the_progress_callback_comes_out(
+    unloaded_path: Path, library: Library, at: str
+) -> None:
+    def progress(stage: str, fraction: float) -> None:
+        if stage == at:
+            raise InterruptedError(stage)
+
+    with (
+        pytest.raises(InterruptedError, match=at),
+        Model(unloaded_path, library=library, n_ctx=64, n_threads=1, progress=progress) as model,
+    ):
+        model.generate("x", max_tokens=1)
+
+
+def test_progress_can_be_switched_off(model_path: Path, library: Library) -> None:
+    seen: list[str] = []
+    with Model(
+        model_path,
+        library=library,
+        n_ctx=64,
+        n_threads=1,
+        progress=lambda stage, _: seen.append(stage),
+    ) as model:
+        model.binding.set_progress_callback(model.runner.ctx, None)
+        del seen[:]
+        model.generate("x", max_tokens=1)
+    assert seen == []
+
+
+def test_the_description_names_library_and_model(model: Model, model_path: Path) -> None:
+    facts = model.describe()
+    assert facts["abi_version"] == "12"
+    assert facts["model"]["path"] == str(model_path)
+    assert "model" not in model.binding.describe()
+
+
+def test_the_public_face_is_small_and_documented() -> None:
+    for name in eliza_ffi.__all__:
+        assert name == "__version__" or getattr(eliza_ffi, name).__doc__

@@ -1,0 +1,357 @@
+"""The native trie and constrained generation against the slow, obvious way.
+
+The models have random weights around real vocabularies of 32,000 and 128,256 tokens. Reference
+logits come from plain llama.cpp, decoding the whole text anew for every token.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import cffi
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from eliza_ffi.library import Library
+from eliza_ffi.model import Model
+from eliza_ffi.protocol import STOP_AT_LEAF
+from eliza_ffi.runner import FfiStreamingGenerateArgs, FfiStreamingResult, SyncStreamingRunner
+from eliza_ffi.token_tree import (
+    TokenTreeDescriptor,
+    TokenTreeLeaf,
+    TokenTreePayload,
+    build_token_trie,
+    step,
+)
+
+ENDED = 2**64 - 1  # what the hook writes once the span has ended
+TOO_CLOSE = 5e-3  # logits nearer than this may come in either order from two ways of decoding
+
+few_tokens = st.integers(0, 5)
+leaf_sets = st.lists(st.lists(few_tokens, min_size=1, max_size=5), min_size=1, max_size=12)
+
+
+def payload_of(token_lists: Sequence[Sequence[int]], split: int = 0) -> TokenTreePayload:
+    """Return a payload of leaves named by number; `split` of them in a first descriptor."""
+    leaves = tuple(TokenTreeLeaf(f"leaf{i}", tuple(t)) for i, t in enumerate(token_lists))
+    parts = [part for part in (leaves[:split], leaves[split:]) if part]
+    descriptors = tuple(TokenTreeDescriptor(f"p{i}", part) for i, part in enumerate(parts))
+    return TokenTreePayload("m", descriptors)
+
+
+class Hooks:
+    """The library of test hooks."""
+
+    def __init__(self, path: Path) -> None:
+        self._ffi: Any = cffi.FFI()
+        self._ffi.cdef(
+            """
+            int eliza_test_logits(const char * model_path, const int32_t * tokens, size_t n,
+                                  float * logits_out, size_t cap);
+            int eliza_test_trie_walk(const char * payload, size_t len, int32_t n_vocab,
+                                     const int32_t * tokens, size_t n_tokens,
+                                     int32_t * allowed_out, size_t cap, size_t * counts_out);
+            """
+        )
+        self._lib: Any = self._ffi.dlopen(str(path))
+
+    def logits(self, model: str, tokens: Sequence[int], n_vocab: int) -> NDArray[np.float32]:
+        """Return the logits after the tokens, shape ``[n_vocab]``."""
+        out = np.empty(n_vocab, dtype=np.float32)
+        size = self._lib.eliza_test_logits(
+            model.encode(),
+            list(tokens),
+            len(tokens),
+            self._ffi.from_buffer("float[]", out),
+            n_vocab,
+        )
+        assert size == n_vocab
+        return out
+
+    def walk(
+        self, payload: str, tokens: Sequence[int], n_vocab: int = 0
+    ) -> list[list[int] | None] | None:
+        """Return the legal tokens before, between and after the tokens; None once ended.
+
+        None in place of the list means that the payload was refused.
+        """
+        raw = payload.encode()
+        cap = 4096
+        allowed = self._ffi.new("int32_t[]", cap)
+        counts = self._ffi.new("size_t[]", len(tokens) + 1)
+        status = self._lib.eliza_test_trie_walk(
+            raw, len(raw), n_vocab, list(tokens), len(tokens), allowed, cap, counts
+        )
+        if status == -1:
+            return None
+        assert status == 0
+        sets: list[list[int] | None] = []
+        begin = 0
+        for count in counts:
+            if count == ENDED:
+                sets.append(None)
+            else:
+                sets.append(self._ffi.unpack(allowed + begin, count))
+                begin += count
+        return sets
+
+
+@pytest.fixture(scope="session")
+def hooks(hooks_path: Path) -> Hooks:
+    return Hooks(hooks_path)
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A random-weight model, the runner over it, and its size."""
+
+    model: Model
+    runner: SyncStreamingRunner
+    n_vocab: int
+
+    def generate(
+        self, prompt: Sequence[int], payload: TokenTreePayload, **fields: Any
+    ) -> FfiStreamingResult:
+        args = FfiStreamingGenerateArgs(prompt, token_tree_payload=payload, **fields)
+        return self.runner.generate_with_usage(args)
+
+
+@pytest.fixture(scope="session", params=["llama-spm", "llama-bpe"])
+def subject(
+    request: pytest.FixtureRequest, library: Library, random_model_path: Callable[..., Path]
+) -> Iterator[Subject]:
+    path = random_model_path(request.param, n_embd=64, n_layers=2, seed=1)
+    with Model(path, library=library, n_ctx=512, n_threads=1, seed=7) as model:
+        n_vocab = model.describe()["model"]["n_vocab"]
+        yield Subject(model, SyncStreamingRunner(model.binding, model.runner.ctx), n_vocab)
+
+
+# ---- the trie ----------------------------------------------------------------------------------
+
+
+def python_walk(
+    token_lists: Sequence[Sequence[int]], tokens: Sequence[int]
+) -> list[list[int] | None]:
+    """Walk the Python trie; the span has ended where nothing can follow or a token was illegal."""
+    node = build_token_trie(payload_of(token_lists).leaves())
+    sets: list[list[int] | None] = [node.allowed]
+    for token in tokens:
+        following = None if sets[-1] is None else step(node, token)
+        node = following or node
+        sets.append(following.allowed or None if following is not None else None)
+    return sets
+
+
+def brute_force_walk(
+    token_lists: Sequence[Sequence[int]], tokens: Sequence[int]
+) -> list[list[int] | None]:
+    """The same by looking through all the leaves at every step."""
+    sets: list[list[int] | None] = []
+    for n in range(len(tokens) + 1):
+        walked = list(tokens[:n])
+        longer = [t for t in token_lists if len(t) > n and list(t[:n]) == walked]
+        has_ended = bool(sets) and sets[-1] is None
+        sets.append(sorted({t[n] for t in longer}) if longer and not has_ended else None)
+    return sets
+
+
+@given(
+    token_lists=leaf_sets,
+    walk=st.lists(few_tokens, max_size=7),
+    split=st.integers(0, 12),
+    follow=st.integers(0, 11),
+)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=300)
+def test_native_trie_equals_python_trie_equals_brute_force_at_every_step(
+    hooks: Hooks, token_lists: list[list[int]], walk: list[int], split: int, follow: int
+) -> None:
+    # Random walks alone leave the trie at once: these begin by following one of the leaves.
+    leaf = token_lists[follow % len(token_lists)]
+    tokens = [*leaf[: len(leaf) - follow % 2], *walk]
+    expected = brute_force_walk(token_lists, tokens)
+    assert python_walk(token_lists, tokens) == expected
+    assert hooks.walk(payload_of(token_lists, split).to_json(), tokens) == expected
+
+
+@given(token_lists=leaf_sets, too_large=st.integers(0, 2**31 - 1))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_native_trie_refuses_tokens_outside_the_vocabulary(
+    hooks: Hooks, token_lists: list[list[int]], too_large: int
+) -> None:
+    n_vocab = 6
+    assert hooks.walk(payload_of(token_lists).to_json(), [], n_vocab) is not None
+    with_it = [*token_lists, [too_large]]
+    refused = hooks.walk(payload_of(with_it).to_json(), [], n_vocab) is None
+    assert refused == (too_large >= n_vocab)
+
+
+def test_names_and_text_of_any_script_pass_through_the_wire_format(hooks: Hooks) -> None:
+    leaves = (TokenTreeLeaf('Grüße "\\\n\u2028😀', (3,)), TokenTreeLeaf("\u0001", (1,)))
+    payload = TokenTreePayload("modèle", (TokenTreeDescriptor("påth", leaves),))
+    assert hooks.walk(payload.to_json(), [3]) == [[1, 3], None]
+
+
+# ---- constrained generation --------------------------------------------------------------------
+
+
+def to_vocabulary(token_lists: Sequence[Sequence[int]], base: int) -> list[list[int]]:
+    """Spread the few token ids over a vocabulary, so that any part of it may be legal."""
+    return [[base + 997 * token for token in tokens] for tokens in token_lists]
+
+
+@given(
+    token_lists=leaf_sets,
+    base=st.integers(300, 26000),
+    mode=st.sampled_from([0, 1]),
+    temperature=st.sampled_from([0.0, 0.7, 3.0]),
+    top_k=st.sampled_from([0, 1, 3]),
+    top_p=st.sampled_from([1.0, 0.3]),
+)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+def test_every_constrained_generation_is_one_of_the_leaves(
+    subject: Subject,
+    token_lists: list[list[int]],
+    base: int,
+    mode: int,
+    temperature: float,
+    top_k: int,
+    top_p: float,
+) -> None:
+    leaves = to_vocabulary(token_lists, base)
+    result = subject.generate(
+        [1, base, 5],
+        payload_of(leaves),
+        token_tree_mode=mode | STOP_AT_LEAF,
+        temperature=temperature,
+        top_k=top_k,
+        top_p=top_p,
+    )
+    assert list(result.tokens) in leaves
+    assert result.finish_reason == "leaf"
+    assert result.leaf is not None
+    assert result.leaf.name == f"leaf{leaves.index(list(result.tokens))}"
+    assert result.leaf.logprob <= 1e-9
+    assert result.stats is not None
+    assert result.stats.trie_departures == 0
+
+
+def log_softmax_of(logits: NDArray[np.float64], token: int) -> float:
+    """Return the log of a token's share: ``logits[token] - log(sum(exp(logits)))``."""
+    largest = logits.max()
+    return float(logits[token] - largest - np.log(np.exp(logits - largest).sum()))
+
+
+def masked_argmax(
+    hooks: Hooks, subject: Subject, prompt: list[int], leaves: list[list[int]]
+) -> tuple[list[int], float]:
+    """Choose by masking the logits of the whole vocabulary, one forward pass for every token.
+
+    Returns the tokens and the natural logarithm of their probability among the leaves. Where a leaf
+    is complete and others go on, the whole vocabulary decides whether the choice ends.
+    """
+    node = build_token_trie(payload_of(leaves).leaves())
+    chosen: list[int] = []
+    logprob = 0.0
+    while node.children:
+        logits = hooks.logits(subject.model.path, prompt + chosen, subject.n_vocab).astype(float)
+        mask = np.full(subject.n_vocab, 0.0 if node.is_terminal else -np.inf)
+        mask[node.allowed] = 0.0
+        masked = logits + mask
+        best = int(masked.argmax())
+        contenders = np.sort(masked[np.isfinite(masked)])[-2:]
+        assume(len(contenders) == 1 or contenders[1] - contenders[0] > TOO_CLOSE)
+        if best not in node.children:
+            shares = np.exp([log_softmax_of(masked, token) for token in node.allowed])
+            return chosen, logprob + float(np.log1p(-shares.sum()))
+        logprob += log_softmax_of(masked, best)
+        chosen.append(best)
+        node = node.children[best]
+    return chosen, logprob
+
+
+@given(
+    token_lists=leaf_sets,
+    base=st.integers(300, 26000),
+    prompt=st.lists(st.integers(300, 31000), min_size=1, max_size=6),
+)
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.filter_too_much],
+    max_examples=25,
+)
+def test_mode_0_is_the_masked_argmax_over_the_full_logits(
+    hooks: Hooks,
+    subject: Subject,
+    token_lists: list[list[int]],
+    base: int,
+    prompt: list[int],
+) -> None:
+    leaves = to_vocabulary(token_lists, base)
+    tokens, logprob = masked_argmax(hooks, subject, prompt, leaves)
+    result = subject.generate(prompt, payload_of(leaves), token_tree_mode=STOP_AT_LEAF)
+    assert list(result.tokens) == tokens
+    assert result.leaf is not None
+    assert result.leaf.logprob == pytest.approx(logprob, abs=2e-2)
+
+
+def test_a_leaf_inside_another_ends_or_goes_on_as_the_whole_vocabulary_decides(
+    hooks: Hooks, subject: Subject
+) -> None:
+    prompt = [1, 400, 500]
+    first = 1000
+    logits = hooks.logits(subject.model.path, [*prompt, first], subject.n_vocab)
+    ranked = [int(token) for token in np.argsort(logits)]
+    for following, goes_on in ((ranked[-1], True), (ranked[-2], False)):
+        payload = payload_of([[first], [first, following]])
+        result = subject.generate(prompt, payload, token_tree_mode=STOP_AT_LEAF)
+        assert list(result.tokens) == ([first, following] if goes_on else [first])
+        assert result.finish_reason == "leaf"
+
+
+def test_forced_tokens_run_no_forward_pass_of_their_own(subject: Subject) -> None:
+    leaves = [[1000, 1001, 1002, 1003], [2000, 2001, 2002]]
+    result = subject.generate([1, 400], payload_of(leaves), token_tree_mode=STOP_AT_LEAF)
+    assert result.stats is not None
+    assert result.stats.passes_after_prompt == 0
+    assert result.stats.decisions == 1
+    assert result.stats.candidates_seen == 2
+    assert result.stats.tokens_forced == len(result.tokens) - 1
+
+
+def test_skipping_ahead_chooses_what_token_by_token_chooses(
+    subject: Subject, library: Library
+) -> None:
+    rng = np.random.default_rng(3)
+    options = {"strategy": "token-by-token"}
+    with Model(
+        subject.model.path, library=library, n_ctx=512, n_threads=1, options=options
+    ) as slow_model:
+        slow = Subject(
+            slow_model, SyncStreamingRunner(slow_model.binding, slow_model.runner.ctx), 0
+        )
+        for _ in range(20):
+            heads = rng.integers(300, 30000, size=3)
+            leaves = [
+                [int(head), *rng.integers(300, 30000, size=rng.integers(1, 5)).tolist()]
+                for head in rng.choice(heads, size=6)
+            ]
+            prompt = rng.integers(300, 30000, size=4).tolist()
+            fields = {"token_tree_mode": 0, "max_tokens": 12}
+            one = subject.generate(prompt, payload_of(leaves), **fields)
+            other = slow.generate(prompt, payload_of(leaves), **fields)
+            assert one.tokens == other.tokens
+            assert one.text == other.text
+
+
+def test_without_the_stop_flag_generation_goes_on_freely_behind_the_leaf(subject: Subject) -> None:
+    result = subject.generate([1, 400], payload_of([[1000, 1001]]), max_tokens=6)
+    assert result.tokens[:2] == (1000, 1001)
+    assert len(result.tokens) == 6
+    assert result.leaf is not None
+    assert result.leaf.name == "leaf0"
+    assert result.leaf.logprob == 0.0

@@ -1,0 +1,543 @@
+"""The lifecycle, proved with a binding that writes down its calls."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable
+from contextlib import aclosing, suppress
+
+import pytest
+from recording_binding import ALL, STEPS, RecordingBinding
+
+from eliza_ffi.errors import (
+    ContextFullError,
+    GenerationCancelled,
+    InvalidArgumentError,
+    NativeFault,
+    TokenTrieError,
+)
+from eliza_ffi.protocol import STOP_AT_LEAF, StreamConfig, StreamStep
+from eliza_ffi.runner import (
+    FfiStreamingGenerateArgs,
+    FfiStreamingResult,
+    FfiStreamingRunner,
+    SyncStreamingRunner,
+    Usage,
+)
+from eliza_ffi.token_tree import TokenTreeDescriptor, TokenTreeLeaf, TokenTreePayload
+
+PAYLOAD = TokenTreePayload(
+    "m",
+    (
+        TokenTreeDescriptor("action", (TokenTreeLeaf("A", (1, 2)),)),
+        TokenTreeDescriptor("status", (TokenTreeLeaf("B", (3,)),)),
+    ),
+)
+PULLED = ["open", "prefill", "set_token_trie", "next", "next", "next", "clear_token_trie", "close"]
+PUSHED = ["open", "prefill", "set_token_trie", "generate", "clear_token_trie", "close"]
+ONLY_GENERATE = ALL - {"next"}
+
+Run = Callable[[RecordingBinding, FfiStreamingGenerateArgs], FfiStreamingResult]
+
+
+def run_async(binding: RecordingBinding, args: FfiStreamingGenerateArgs) -> FfiStreamingResult:
+    return asyncio.run(FfiStreamingRunner(binding, "ctx").generate_with_usage(args))
+
+
+def run_sync(binding: RecordingBinding, args: FfiStreamingGenerateArgs) -> FfiStreamingResult:
+    return SyncStreamingRunner(binding, "ctx").generate_with_usage(args)
+
+
+both_runners = pytest.mark.parametrize("run", [run_async, run_sync])
+both_pulls = pytest.mark.parametrize("has", [ALL, ONLY_GENERATE], ids=["next", "generate"])
+
+
+def args_with(**changes: object) -> FfiStreamingGenerateArgs:
+    fields = {"prompt_tokens": [7, 8, 9], "token_tree_payload": PAYLOAD, **changes}
+    return FfiStreamingGenerateArgs(**fields)  # type: ignore[arg-type]
+
+
+# ---- order -------------------------------------------------------------------------------------
+
+
+@both_runners
+def test_the_order_is_open_prefill_set_next_clear_close(run: Run) -> None:
+    binding = RecordingBinding()
+    result = run(binding, args_with(token_tree_mode=1 | STOP_AT_LEAF))
+    assert binding.calls == PULLED
+    assert binding.payloads == [(PAYLOAD.to_json(), 1 | STOP_AT_LEAF)]
+    assert result.text == "onetwoend"
+    assert result.tokens == (1, 2, 3, 4)
+    assert result.usage == Usage(prompt_tokens=3, completion_tokens=4, drafted=2, accepted=1)
+
+
+@both_runners
+def test_generate_takes_the_place_of_next_where_that_is_missing(run: Run) -> None:
+    binding = RecordingBinding(has=ONLY_GENERATE)
+    result = run(binding, args_with())
+    assert binding.calls == PUSHED
+    assert result.text == "onetwoend"
+
+
+@both_runners
+def test_without_a_payload_no_trie_is_set_or_cleared(run: Run) -> None:
+    binding = RecordingBinding()
+    run(binding, args_with(token_tree_payload=None))
+    assert binding.calls == ["open", "prefill", "next", "next", "next", "close"]
+
+
+@both_runners
+def test_leaf_and_counts_are_read_before_the_trie_is_cleared(run: Run) -> None:
+    binding = RecordingBinding(has=ALL | {"token_trie_leaf"})
+    result = run(binding, args_with())
+    assert binding.calls[-3:] == ["token_trie_leaf", "clear_token_trie", "close"]
+    assert result.leaf is not None
+    assert result.leaf.name == "A"
+
+
+@both_runners
+def test_the_config_carries_every_field_over(run: Run) -> None:
+    wanted = StreamConfig(
+        max_tokens=9,
+        temperature=0.5,
+        top_p=0.9,
+        top_k=40,
+        repeat_penalty=1.1,
+        slot_id=2,
+        prompt_cache_key="room",
+        draft_min=1,
+        draft_max=4,
+        mtp_drafter_path="d.gguf",
+        gbnf_grammar='root ::= "x"',
+        disable_thinking=True,
+        n_gpu_layers=0,
+        cache_type_k="q8_0",
+        cache_type_v="f16",
+    )
+    binding = RecordingBinding()
+    run(binding, args_with(**vars(wanted)))
+    assert binding.configs == [wanted]
+
+
+@both_runners
+def test_only_the_descriptor_of_the_path_is_sent(run: Run) -> None:
+    binding = RecordingBinding()
+    run(binding, args_with(token_tree_path="status"))
+    assert binding.payloads == [(PAYLOAD.select("status").to_json(), 0)]
+
+
+@both_runners
+def test_an_unknown_path_is_an_error_before_anything_is_opened(run: Run) -> None:
+    binding = RecordingBinding()
+    with pytest.raises(TokenTrieError, match="'actions'; it has 'action', 'status'"):
+        run(binding, args_with(token_tree_path="actions"))
+    assert binding.calls == []
+
+
+@both_runners
+def test_text_chunks_come_as_they_are_generated_and_never_empty(run: Run) -> None:
+    chunks: list[str] = []
+    steps = [StreamStep((1,), "", False), StreamStep((2,), "é", False), StreamStep((), "", True)]
+    run(RecordingBinding(steps), args_with(on_text_chunk=chunks.append))
+    assert chunks == ["é"]
+
+
+def test_an_asynchronous_text_callback_is_awaited() -> None:
+    chunks: list[str] = []
+
+    async def on_text_chunk(text: str) -> None:
+        await asyncio.sleep(0)
+        chunks.append(text)
+
+    run_async(RecordingBinding(), args_with(on_text_chunk=on_text_chunk))
+    assert chunks == ["one", "two", "end"]
+
+
+@both_runners
+def test_the_finish_reason_is_told_even_where_the_library_does_not_count(run: Run) -> None:
+    assert run(RecordingBinding(), args_with()).finish_reason == "end"
+    assert run(RecordingBinding(), args_with(max_tokens=4)).finish_reason == "length"
+
+
+@both_runners
+@both_pulls
+def test_a_full_context_ends_the_text_and_keeps_what_there_is(
+    run: Run, has: frozenset[str]
+) -> None:
+    full = ContextFullError("context full")
+    binding = RecordingBinding(has=has, failures={"next:1": full, "generate:0": full})
+    assert run(binding, args_with()).text == "one"
+    assert binding.calls[-2:] == ["clear_token_trie", "close"]
+    binding = RecordingBinding(failures={"next:0": full})
+    with pytest.raises(ContextFullError):
+        run(binding, args_with())
+
+
+# ---- every way out -----------------------------------------------------------------------------
+
+
+@both_runners
+@pytest.mark.parametrize(
+    ("point", "calls"),
+    [
+        ("open", PULLED[:1]),
+        ("prefill", [*PULLED[:2], "close"]),
+        ("set_token_trie", [*PULLED[:3], "close"]),
+        ("next:0", [*PULLED[:4], "clear_token_trie", "close"]),
+        ("next:1", [*PULLED[:5], "clear_token_trie", "close"]),
+        ("next:2", [*PULLED[:6], "clear_token_trie", "close"]),
+        ("clear_token_trie", PULLED),
+        ("close", PULLED),
+    ],
+)
+def test_an_error_at_any_point_clears_and_closes_what_was_begun(
+    run: Run, point: str, calls: list[str]
+) -> None:
+    binding = RecordingBinding(failures={point: NativeFault(f"broken at {point}")})
+    with pytest.raises(NativeFault, match=f"broken at {point}"):
+        run(binding, args_with())
+    assert binding.calls == calls
+
+
+@both_runners
+@pytest.mark.parametrize("point", ["stats", "token_trie_leaf"])
+def test_an_error_while_reading_the_outcome_clears_and_closes(run: Run, point: str) -> None:
+    failures: dict[str, BaseException] = {point: NativeFault("broken")}
+    binding = RecordingBinding(has=ALL | {point}, failures=failures)
+    with pytest.raises(NativeFault):
+        run(binding, args_with())
+    assert binding.calls[-2:] == ["clear_token_trie", "close"]
+
+
+@both_runners
+@pytest.mark.parametrize("point", ["generate", "generate:0", "generate:2"])
+def test_an_error_in_generate_clears_and_closes(run: Run, point: str) -> None:
+    binding = RecordingBinding(has=ONLY_GENERATE, failures={point: NativeFault("broken")})
+    with pytest.raises(NativeFault, match="broken"):
+        run(binding, args_with())
+    assert binding.calls == PUSHED
+
+
+@both_runners
+@both_pulls
+def test_an_exception_in_the_text_callback_clears_and_closes(run: Run, has: frozenset[str]) -> None:
+    def on_text_chunk(text: str) -> None:
+        raise ZeroDivisionError(text)
+
+    binding = RecordingBinding(has=has)
+    with pytest.raises(ZeroDivisionError, match="one"):
+        run(binding, args_with(on_text_chunk=on_text_chunk))
+    assert binding.calls[-2:] == ["clear_token_trie", "close"]
+
+
+@both_pulls
+def test_an_abandoned_synchronous_iterator_clears_and_closes(has: frozenset[str]) -> None:
+    binding = RecordingBinding(has=has)
+    for step in SyncStreamingRunner(binding, "ctx").generate_stream(args_with()):
+        assert step.text == "one"
+        break
+    assert binding.calls[-2:] == ["clear_token_trie", "close"]
+
+
+@both_pulls
+def test_an_abandoned_asynchronous_iterator_clears_and_closes(has: frozenset[str]) -> None:
+    binding = RecordingBinding(has=has)
+
+    async def abandon() -> None:
+        stream = FfiStreamingRunner(binding, "ctx").generate_stream(args_with())
+        async with aclosing(stream) as steps:
+            async for step in steps:
+                assert step.text == "one"
+                break
+        assert binding.calls[-2:] == ["clear_token_trie", "close"]
+
+    asyncio.run(abandon())
+
+
+def test_a_push_that_is_still_running_ends_before_its_stream_does() -> None:
+    binding = RecordingBinding(has=ONLY_GENERATE, hold="generate:1")
+    steps = SyncStreamingRunner(binding, "ctx").generate_stream(args_with())
+    assert next(steps).text == "one"
+    assert binding.held.wait(10)
+    steps.close()
+    assert binding.calls == [*PUSHED[:4], "cancel", "clear_token_trie", "close"]
+
+
+def test_an_iterator_that_is_just_dropped_is_cleaned_up_with_the_loop() -> None:
+    binding = RecordingBinding()
+
+    async def drop() -> None:
+        async for _ in FfiStreamingRunner(binding, "ctx").generate_stream(args_with()):
+            break
+
+    asyncio.run(drop())
+    assert binding.calls[-2:] == ["clear_token_trie", "close"]
+
+
+def test_the_iterator_yields_every_step() -> None:
+    async def collect() -> list[StreamStep]:
+        runner = FfiStreamingRunner(RecordingBinding(), "ctx")
+        return [step async for step in runner.generate_stream(args_with())]
+
+    assert asyncio.run(collect()) == list(STEPS)
+
+
+# ---- cancelling --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("hold", "has", "ending"),
+    [
+        ("prefill", ALL, ["prefill", "cancel", "close"]),
+        ("next:0", ALL, ["next", "cancel", "clear_token_trie", "close"]),
+        ("next:1", ALL, ["next", "cancel", "clear_token_trie", "close"]),
+        ("generate:1", ONLY_GENERATE, ["cancel", "clear_token_trie", "close"]),
+    ],
+)
+def test_cancelling_the_task_stops_the_native_call_and_closes_after_it(
+    hold: str, has: frozenset[str], ending: list[str]
+) -> None:
+    binding = RecordingBinding(has=has, hold=hold)
+
+    async def cancel_midway() -> None:
+        runner = FfiStreamingRunner(binding, "ctx")
+        task = asyncio.ensure_future(runner.generate_with_usage(args_with()))
+        await asyncio.to_thread(binding.held.wait, 10)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert binding.calls[-len(ending) :] == ending
+
+    asyncio.run(cancel_midway())
+    assert binding.calls.count("cancel") <= 2
+    assert binding.calls.count("close") == 1
+
+
+def test_a_second_cancel_does_not_close_under_the_running_call() -> None:
+    binding = RecordingBinding(hold="next:0")
+    let_go = threading.Event()
+
+    def on_call(name: str) -> None:
+        if name == "cancel":
+            let_go.wait(10)
+
+    async def cancel_twice() -> None:
+        runner = FfiStreamingRunner(binding, "ctx")
+        task = asyncio.ensure_future(runner.generate_with_usage(args_with()))
+        await asyncio.to_thread(binding.held.wait, 10)
+        task.cancel()
+        asyncio.get_running_loop().call_soon(task.cancel)
+        let_go.set()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    binding.on_call = on_call
+    asyncio.run(cancel_twice())
+    assert binding.calls[-2:] == ["clear_token_trie", "close"]
+
+
+def test_a_cancel_while_opening_goes_no_further_than_open() -> None:
+    opening, go_on = threading.Event(), threading.Event()
+    binding = RecordingBinding()
+
+    def on_call(name: str) -> None:
+        if name == "open":
+            opening.set()
+            assert go_on.wait(10)
+
+    async def cancel_while_opening() -> None:
+        runner = FfiStreamingRunner(binding, "ctx")
+        task = asyncio.ensure_future(runner.generate_with_usage(args_with()))
+        await asyncio.to_thread(opening.wait, 10)
+        task.cancel()
+        await asyncio.sleep(0)
+        go_on.set()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    binding.on_call = on_call
+    asyncio.run(cancel_while_opening())
+    assert binding.calls == ["open", "close"]
+
+
+def test_a_generation_cancelled_by_the_library_itself_is_an_error_that_says_so() -> None:
+    binding = RecordingBinding(failures={"next:1": GenerationCancelled("cancelled")})
+    with pytest.raises(GenerationCancelled):
+        run_async(binding, args_with())
+    assert binding.calls[-2:] == ["clear_token_trie", "close"]
+
+
+def test_a_library_that_cannot_cancel_is_waited_for() -> None:
+    started = threading.Event()
+    binding = RecordingBinding(has=ALL - {"cancel"})
+    binding.on_call = lambda name: started.set() if name == "prefill" else None
+
+    async def cancel_midway() -> None:
+        runner = FfiStreamingRunner(binding, "ctx")
+        task = asyncio.ensure_future(runner.generate_with_usage(args_with()))
+        await asyncio.to_thread(started.wait, 10)
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+    asyncio.run(cancel_midway())
+    assert "cancel" not in binding.calls
+    assert binding.calls[-1] == "close"
+
+
+# ---- the event loop and the slots ----------------------------------------------------------------
+
+
+def test_the_event_loop_runs_on_while_the_library_works() -> None:
+    binding = RecordingBinding()
+    resume = threading.Event()
+    binding.on_call = lambda name: assert_resumed(resume) if name == "prefill" else None
+
+    async def generate() -> None:
+        runner = FfiStreamingRunner(binding, "ctx")
+        asyncio.get_running_loop().call_later(0.01, resume.set)
+        await runner.generate_with_usage(args_with())
+
+    asyncio.run(generate())
+    assert binding.calls == PULLED
+
+
+def assert_resumed(resume: threading.Event) -> None:
+    assert resume.wait(10), "the event loop was blocked"
+
+
+def overlap(slots: list[int]) -> RecordingBinding:
+    """Run a generation for each slot at once, those that may overlap held until all have begun."""
+    binding = RecordingBinding()
+    free = sum(slot < 0 for slot in slots) + len({slot for slot in slots if slot >= 0})
+    together = threading.Barrier(free, timeout=10)
+
+    def on_call(name: str) -> None:
+        # Later ones of the same slot come alone: the barrier is for the first of each.
+        if name == "prefill" and binding.calls.count("prefill") <= free:
+            together.wait()
+
+    async def generate_all() -> None:
+        runner = FfiStreamingRunner(binding, "ctx")
+        await asyncio.gather(
+            *(runner.generate_with_usage(args_with(slot_id=slot)) for slot in slots)
+        )
+
+    binding.on_call = on_call
+    asyncio.run(generate_all())
+    return binding
+
+
+def test_one_slot_has_one_generation_at_a_time() -> None:
+    assert overlap([3, 3, 3]).most_running == 1
+
+
+def test_different_slots_run_at_once() -> None:
+    assert overlap([0, 1]).most_running == 2
+
+
+def test_any_slot_does_not_wait() -> None:
+    assert overlap([-1, -1]).most_running == 2
+
+
+def test_a_slot_is_free_again_after_an_error() -> None:
+    binding = RecordingBinding(failures={"next:0": NativeFault("broken")})
+
+    async def twice() -> None:
+        runner = FfiStreamingRunner(binding, "ctx")
+        for _ in range(2):
+            with pytest.raises(NativeFault):
+                await asyncio.wait_for(runner.generate_with_usage(args_with(slot_id=0)), 10)
+
+    asyncio.run(twice())
+    assert binding.calls.count("close") == 2
+
+
+def test_one_runner_serves_several_event_loops() -> None:
+    binding = RecordingBinding()
+    runner = FfiStreamingRunner(binding, "ctx")
+    for _ in range(2):
+        asyncio.run(runner.generate_with_usage(args_with(slot_id=0)))
+    assert binding.calls == PULLED * 2
+
+
+def test_synchronous_generations_of_one_slot_wait_for_each_other() -> None:
+    binding = RecordingBinding()
+    runner = SyncStreamingRunner(binding, "ctx")
+    first = runner.generate_stream(args_with(slot_id=0))
+    next(first)
+    other = threading.Thread(target=lambda: runner.generate_with_usage(args_with(slot_id=0)))
+    other.start()
+    other.join(0.05)
+    assert binding.calls.count("open") == 1
+    list(first)
+    other.join(10)
+    assert binding.calls == PULLED * 2
+    assert binding.most_running == 1
+
+
+def test_waiting_for_ones_own_unfinished_stream_is_an_error_and_no_deadlock() -> None:
+    runner = SyncStreamingRunner(RecordingBinding(), "ctx")
+    unfinished = runner.generate_stream(args_with(slot_id=0))
+    next(unfinished)
+    with pytest.raises(InvalidArgumentError, match="slot 0 is busy with an unfinished"):
+        runner.generate_with_usage(args_with(slot_id=0))
+    unfinished.close()
+    assert runner.generate_with_usage(args_with(slot_id=0)).text == "onetwoend"
+
+
+# ---- where the trie cannot be had ----------------------------------------------------------------
+
+
+@both_runners
+@pytest.mark.parametrize("missing", ["set_token_trie", "clear_token_trie"])
+def test_without_a_trie_symbol_the_grammar_goes_on_alone(
+    run: Run, missing: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    binding = RecordingBinding(has=ALL - {missing})
+    with caplog.at_level(logging.WARNING, "eliza_ffi"):
+        result = run(binding, args_with())
+    assert result.text == "onetwoend"
+    assert binding.calls == ["open", "prefill", "next", "next", "next", "close"]
+    assert len(caplog.records) == 1
+
+
+def test_each_runner_warns_once(caplog: pytest.LogCaptureFixture) -> None:
+    binding = RecordingBinding(has=ALL - {"set_token_trie"})
+    with caplog.at_level(logging.WARNING, "eliza_ffi"):
+        for _ in range(2):
+            runner = SyncStreamingRunner(binding, "ctx")
+            for _ in range(3):
+                runner.generate_with_usage(args_with())
+    assert len(caplog.records) == 2
+
+
+@both_runners
+def test_a_refused_payload_raises(run: Run) -> None:
+    binding = RecordingBinding(failures={"set_token_trie": TokenTrieError("token 9 is too large")})
+    with pytest.raises(TokenTrieError, match="token 9 is too large"):
+        run(binding, args_with())
+    assert binding.calls == ["open", "prefill", "set_token_trie", "close"]
+
+
+@both_runners
+def test_a_refused_payload_falls_back_to_the_grammar_when_asked(
+    run: Run, caplog: pytest.LogCaptureFixture
+) -> None:
+    binding = RecordingBinding(failures={"set_token_trie": TokenTrieError("token 9 is too large")})
+    with caplog.at_level(logging.WARNING, "eliza_ffi"):
+        result = run(binding, args_with(on_trie_error="grammar"))
+    assert result.text == "onetwoend"
+    assert "clear_token_trie" not in binding.calls
+    assert [record.getMessage() for record in caplog.records] == [
+        "token 9 is too large; going on with the grammar alone"
+    ]
+
+
+def test_bad_arguments_are_refused_by_name() -> None:
+    with pytest.raises(InvalidArgumentError, match='on_trie_error must be "raise" or "grammar"'):
+        args_with(on_trie_error="ignore")
+    with pytest.raises(InvalidArgumentError, match="max_tokens must be 0 or more, not -1"):
+        args_with(max_tokens=-1)

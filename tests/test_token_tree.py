@@ -1,0 +1,165 @@
+"""The pure-Python trie and the wire format."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eliza_ffi.errors import InvalidArgumentError, TokenTrieError
+from eliza_ffi.token_tree import (
+    TokenTreeDescriptor,
+    TokenTreeLeaf,
+    TokenTreePayload,
+    TokenTrieNode,
+    build_token_tree_descriptor,
+    build_token_trie,
+    count_terminals,
+    estimate_trie_bytes,
+    is_unique_continuation,
+    step,
+)
+
+# Few tokens and short leaves: shared prefixes, leaves inside leaves and duplicates are many.
+token_lists = st.lists(st.integers(0, 4), min_size=1, max_size=5).map(tuple)
+leaf_sets = st.lists(token_lists, min_size=1, max_size=12).map(
+    lambda lists: [TokenTreeLeaf(f"leaf{i}", tokens) for i, tokens in enumerate(lists)]
+)
+
+
+def leaf(name: str, *tokens: int) -> TokenTreeLeaf:
+    return TokenTreeLeaf(name, tokens)
+
+
+def payload(*leaves: TokenTreeLeaf, path: str = "action") -> TokenTreePayload:
+    return TokenTreePayload("m", (TokenTreeDescriptor(path, leaves),))
+
+
+@given(leaf_sets, st.data())
+def test_every_step_of_a_walk_equals_brute_force_over_the_leaves(
+    leaves: list[TokenTreeLeaf], data: st.DataObject
+) -> None:
+    node: TokenTrieNode | None = build_token_trie(leaves)
+    walked: tuple[int, ...] = ()
+    while node is not None:
+        ahead = [item for item in leaves if item.tokens[: len(walked)] == walked]
+        longer = [item for item in ahead if len(item.tokens) > len(walked)]
+        complete = [item for item in ahead if item.tokens == walked]
+
+        assert node.allowed == sorted({item.tokens[len(walked)] for item in longer})
+        assert node.leaf == (complete[0] if complete else None)
+        assert node.is_terminal == bool(complete)
+        assert is_unique_continuation(node) == (len(node.allowed) == 1 and not complete)
+        assert count_terminals(node) == len({item.tokens for item in ahead})
+
+        token = data.draw(st.integers(0, 4))
+        node = step(node, token)
+        walked += (token,)
+        assert (node is None) == (not any(t.tokens[: len(walked)] == walked for t in leaves))
+
+
+@given(leaf_sets)
+def test_the_trie_costs_a_constant_per_distinct_prefix(leaves: list[TokenTreeLeaf]) -> None:
+    prefixes = {item.tokens[:n] for item in leaves for n in range(len(item.tokens) + 1)}
+    per_node = estimate_trie_bytes(TokenTrieNode())
+    assert per_node > 0
+    assert estimate_trie_bytes(build_token_trie(leaves)) == per_node * len(prefixes)
+
+
+def test_of_leaves_with_the_same_tokens_the_first_names_the_node() -> None:
+    node = step(build_token_trie([leaf("first", 7), leaf("second", 7)]), 7)
+    assert node is not None
+    assert node.leaf == leaf("first", 7)
+
+
+def test_json_is_what_json_stringify_writes() -> None:
+    text = payload(leaf("SEND_EMAIL", 1, 2), leaf('Grüße "x"\n', 30)).to_json()
+    assert text == (
+        '{"modelId":"m","descriptors":[{"path":"action","leaves":['
+        '{"name":"SEND_EMAIL","tokens":[1,2]},{"name":"Grüße \\"x\\"\\n","tokens":[30]}]}]}'
+    )
+
+
+@given(leaf_sets, st.text(), st.text())
+def test_json_reads_back_to_the_same_payload_and_bytes(
+    leaves: list[TokenTreeLeaf], model_id: str, path: str
+) -> None:
+    written = TokenTreePayload(model_id, (TokenTreeDescriptor(path, tuple(leaves)),))
+    read = TokenTreePayload.from_json(written.to_json())
+    assert read == written
+    assert read.to_json() == written.to_json()
+
+
+def test_descriptor_leaves_are_sorted_and_duplicates_collapse() -> None:
+    tokens = {"B": [2], "A": [1], "AB": [1, 2]}
+    one = build_token_tree_descriptor("action", ["B", "A", "AB", "A"], tokens.__getitem__)
+    other = build_token_tree_descriptor("action", ["AB", "A", "B"], tokens.__getitem__)
+    assert [item.name for item in one.leaves] == ["A", "AB", "B"]
+    assert TokenTreePayload("m", (one,)).to_json() == TokenTreePayload("m", (other,)).to_json()
+
+
+def test_names_sort_by_utf16_code_units_as_in_javascript() -> None:
+    # U+FF21 is below U+1F600 as a code point, and above its leading surrogate.
+    names = ["\uff21", "\U0001f600", "a"]
+    descriptor = build_token_tree_descriptor("p", names, lambda name: [1])
+    assert [item.name for item in descriptor.leaves] == ["a", "\U0001f600", "\uff21"]
+
+
+@pytest.mark.parametrize(
+    ("names", "tokenize", "said"),
+    [
+        ([], lambda name: [1], "'action' has no names"),
+        (["A", ""], lambda name: [1], "leaf '': name must be a non-empty string"),
+        (["A"], lambda name: [], "leaf 'A': tokens must be a non-empty list"),
+        (["A"], lambda name: [1, 2.5], r"leaf 'A': tokens\[1\] must be a whole number, not 2.5"),
+        (["A"], lambda name: [True], r"leaf 'A': tokens\[0\] must be a whole number, not True"),
+        (["A"], lambda name: [3, -1], r"leaf 'A': tokens\[1\] is -1, outside 0 to 2147483647"),
+        (["A"], lambda name: [2**31], r"leaf 'A': tokens\[0\] is 2147483648, outside"),
+    ],
+)
+def test_a_bad_descriptor_is_refused_by_name(names: object, tokenize: object, said: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=said):
+        build_token_tree_descriptor("action", names, tokenize)  # type: ignore[arg-type]
+
+
+def descriptors(*leaves: object) -> str:
+    return json.dumps({"modelId": "m", "descriptors": [{"path": "p", "leaves": list(leaves)}]})
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("{", "the payload is not JSON"),
+        ("[]", "the payload must be an object, not \\[\\]"),
+        ("{}", "modelId must be a string, not null"),
+        ('{"modelId":"m"}', "descriptors must be a list, not null"),
+        ('{"modelId":"m","descriptors":[7]}', r"descriptors\[0\] must be an object, not 7"),
+        ('{"modelId":"m","descriptors":[{"path":1}]}', r"descriptors\[0\].path must be a string"),
+        ('{"modelId":"m","descriptors":[{}]}', r"descriptors\[0\].leaves must be a list"),
+        (descriptors("x"), r"descriptors\[0\].leaves\[0\] must be an object"),
+        (descriptors({"tokens": [1]}), r"descriptors\[0\].leaves\[0\].name must be a non-empty"),
+        (
+            descriptors({"name": "A", "tokens": [1]}, {"name": "B", "tokens": []}),
+            r"descriptors\[0\].leaves\[1\].tokens must be a non-empty list of token ids",
+        ),
+        (
+            descriptors({"name": "A", "tokens": [1, "2"]}),
+            r"descriptors\[0\].leaves\[0\].tokens\[1\] must be a whole number, not '2'",
+        ),
+    ],
+)
+def test_a_bad_payload_is_refused_naming_the_place(text: str, said: str) -> None:
+    with pytest.raises(TokenTrieError, match=said):
+        TokenTreePayload.from_json(text)
+
+
+def test_select_keeps_one_path_and_names_the_others_when_it_is_unknown() -> None:
+    both = TokenTreePayload(
+        "m",
+        (TokenTreeDescriptor("action", (leaf("A", 1),)), TokenTreeDescriptor("x", (leaf("B", 2),))),
+    )
+    assert [item.name for item in both.select("x").leaves()] == ["B"]
+    with pytest.raises(TokenTrieError, match="no descriptor of path 'y'; it has 'action', 'x'"):
+        both.select("y")
