@@ -277,7 +277,11 @@ TEST_F(StreamAbi, APromptInPiecesIsThePrompt) {
 
 TEST_F(StreamAbi, RepeatPenaltyReachesChoices) {
     std::map<std::string, std::vector<int32_t>> leaves;
-    for (int32_t token = 300; token < 320; ++token) leaves[std::to_string(token)] = {token};
+    for (int32_t token = 300; token < 340; ++token) {
+        if (std::find(prompt_tokens.begin(), prompt_tokens.end(), token) == prompt_tokens.end()) {
+            leaves[std::to_string(token)] = {token};
+        }
+    }
     const auto choose_after = [&](int32_t seen, float repeat_penalty) {
         eliza_llm_stream_config_t cfg = config();
         cfg.repeat_penalty = repeat_penalty;
@@ -291,7 +295,8 @@ TEST_F(StreamAbi, RepeatPenaltyReachesChoices) {
     // A penalty far below 1 is a reward: the token of the prompt wins where its logit is positive,
     // and nothing changes for the others.
     int n_changed = 0;
-    for (int32_t seen = 300; seen < 320; ++seen) {
+    for (const auto & [name, tokens] : leaves) {
+        const int32_t seen = tokens[0];
         const int32_t plain = choose_after(seen, 1.0f);
         const int32_t rewarded = choose_after(seen, 1e-4f);
         if (rewarded != plain) {
