@@ -6,6 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from .errors import InvalidArgumentError
 from .protocol import StreamConfig, StreamStats, Tokens, TrieLeaf
 from .token_tree import TokenTreePayload
@@ -30,10 +33,13 @@ class FfiStreamingGenerateArgs:
     token_tree_payload : TokenTreePayload or None
         The choices the generation begins with.
     token_tree_mode : int
-        0 = the most likely legal token, 1 = sampled from the legal ones; or-ed with
-        :data:`~eliza_ffi.protocol.STOP_AT_LEAF` to end the generation with the choice.
+        0 = the most likely legal token, 1 = sampled from the legal ones, 2 = the choice that is
+        most likely as a whole; or-ed with :data:`~eliza_ffi.protocol.STOP_AT_LEAF` to end the
+        generation with the choice.
     token_tree_path : str or None
         Send only the descriptors of this path; None sends all.
+    score_leaves : bool
+        Find the probability of every choice before choosing.
     on_trie_error : {"raise", "grammar"}
         What a refused payload does: raise :class:`~eliza_ffi.errors.TokenTrieError`, or warn and
         go on with the grammar alone.
@@ -61,6 +67,7 @@ class FfiStreamingGenerateArgs:
     token_tree_payload: TokenTreePayload | None = None
     token_tree_mode: int = 0
     token_tree_path: str | None = None
+    score_leaves: bool = False
     on_trie_error: str = "raise"
     on_text_chunk: Callable[[str], Any] | None = None
 
@@ -100,7 +107,7 @@ class Usage:
     accepted: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class FfiStreamingResult:
     """What a generation came to.
 
@@ -115,6 +122,9 @@ class FfiStreamingResult:
         See :class:`~eliza_ffi.protocol.StreamStats`.
     leaf : TrieLeaf or None
         The choice the span ended on, if there was a span that did and the library can say.
+    leaf_logprobs : array of float64, shape [leaves], or None
+        With `score_leaves`, the natural logarithm of every choice's probability among the choices,
+        in the payload's order.
     """
 
     text: str
@@ -123,3 +133,4 @@ class FfiStreamingResult:
     stats: StreamStats | None
     finish_reason: str
     leaf: TrieLeaf | None
+    leaf_logprobs: NDArray[np.float64] | None = None

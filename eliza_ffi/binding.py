@@ -11,6 +11,9 @@ from collections.abc import Callable
 from dataclasses import fields
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from .cffi_values import (
     TOKENS_PER_PULL,
     CallbackState,
@@ -325,6 +328,21 @@ class CffiBinding:
                 return TrieLeaf(self._ffi.string(name).decode("utf-8", "replace"), logprob[0])
             cap *= 8
         raise NativeFault(f"cannot read the leaf's name: {self._last_error(stream)}")
+
+    def token_trie_scores(self, stream: CffiStream) -> NDArray[np.float64]:
+        """Return the logarithm of every leaf's probability, shape ``[leaves]``, payload order.
+
+        To be asked after the span was set and before its first token.
+        """
+        self._need("token_trie_scores")
+        scores = self._lib.eliza_inference_token_trie_scores
+        count = scores(stream.pointer, self._ffi.NULL, 0)
+        logprobs = np.zeros(max(count, 0), dtype=np.float64)
+        if count > 0:
+            count = scores(stream.pointer, self._ffi.from_buffer("double[]", logprobs), count)
+        if count < 0:
+            raise self._stream_error(stream, count, "score the choices")
+        return logprobs
 
     # ---- internals --------------------------------------------------------------------------
 

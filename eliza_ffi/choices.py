@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+import numpy as np
+
 from .arguments import FfiStreamingResult
 from .errors import InvalidArgumentError, NativeFault
 from .token_tree import TokenTreePayload, build_token_tree_descriptor
@@ -39,6 +41,8 @@ class Choice(Generic[T]):
         Passes through the model beyond those of the prompt; -1 if the library does not count.
     elapsed : float
         Seconds from the prompt's tokens to the choice, prefill included.
+    probabilities : tuple of float or None
+        The probability of every choice, in the order they were given; None unless asked for.
     """
 
     value: T
@@ -48,6 +52,7 @@ class Choice(Generic[T]):
     tokens: tuple[int, ...]
     forward_passes: int
     elapsed: float
+    probabilities: tuple[float, ...] | None = None
 
     @property
     def probability(self) -> float:
@@ -163,7 +168,17 @@ class ChoiceSet(Generic[T]):
             tokens=result.tokens,
             forward_passes=-1 if stats is None else stats.passes_after_prompt,
             elapsed=elapsed,
+            probabilities=self._probabilities(result, payload),
         )
+
+    def _probabilities(
+        self, result: FfiStreamingResult, payload: TokenTreePayload
+    ) -> tuple[float, ...] | None:
+        if result.leaf_logprobs is None:
+            return None
+        names = [leaf.name for leaf in payload.leaves()]
+        of_name = dict(zip(names, np.exp(result.leaf_logprobs).tolist(), strict=True))
+        return tuple(of_name[text] for text in self.texts)
 
 
 E_ = TypeVar("E_", bound=enum.Enum)

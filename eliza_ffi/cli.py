@@ -88,8 +88,11 @@ def build_parser() -> argparse.ArgumentParser:
     listed = choose.add_mutually_exclusive_group()
     listed.add_argument("--choice", action="append", metavar="TEXT", help="an answer; repeated")
     listed.add_argument("--choices-file", metavar="FILE", help="answers, one per line")
-    choose.add_argument("--mode", choices=("argmax", "sample"), default="argmax")
+    choose.add_argument("--mode", choices=("argmax", "sample", "best"), default="argmax")
     choose.add_argument("--temperature", type=float, default=1.0, help="of --mode sample (1.0)")
+    choose.add_argument(
+        "--probabilities", action="store_true", help="score every answer, most likely first"
+    )
     choose.add_argument("--json", action="store_true", help="print all about the choice as JSON")
     add_model_arguments(choose)
     choose.set_defaults(run=run_choose)
@@ -132,7 +135,7 @@ def run_choose(arguments: argparse.Namespace) -> int:
     with open_model(arguments) as model:
         choice = run_interruptibly(_choose(model, prompt, choices, arguments))
         if arguments.json:
-            facts = {
+            facts: dict[str, Any] = {
                 "value": choice.value,
                 "index": choice.index,
                 "logprob": choice.logprob,
@@ -142,7 +145,13 @@ def run_choose(arguments: argparse.Namespace) -> int:
                 "elapsed_ms": round(choice.elapsed * 1e3, 3),
                 "model": model.path,
             }
+            if choice.probabilities is not None:
+                facts["probabilities"] = dict(zip(choices, choice.probabilities, strict=True))
             print(json.dumps(facts, ensure_ascii=False))
+        elif choice.probabilities is not None:
+            ranked = sorted(zip(choice.probabilities, choices, strict=True), reverse=True)
+            for probability, text in ranked:
+                print(f"{probability:7.2%}  {text}")
         else:
             print(choice.value)
     return 0
@@ -153,7 +162,11 @@ async def _choose(
 ) -> Choice[Any]:
     choice_set = as_choice_set(choices)
     args = model.choice_args(
-        prompt, choice_set, mode=arguments.mode, temperature=arguments.temperature
+        prompt,
+        choice_set,
+        mode=arguments.mode,
+        temperature=arguments.temperature,
+        score_leaves=arguments.probabilities,
     )
     begin = time.perf_counter()
     result = await model.runner.generate_with_usage(args)

@@ -13,6 +13,9 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from .arguments import FfiStreamingGenerateArgs, FfiStreamingResult, Usage
 from .errors import ContextFullError, GenerationCancelled, TokenTrieError
 from .protocol import LlmStreamingBinding, StreamStats, StreamStep, TrieLeaf
@@ -62,6 +65,7 @@ class Generation:
         self._done = False
         self._stats: StreamStats | None = None
         self._leaf: TrieLeaf | None = None
+        self._leaf_logprobs: NDArray[np.float64] | None = None
 
     def cancel(self) -> None:
         """End the generation: the native call that is running returns soon."""
@@ -84,6 +88,9 @@ class Generation:
             self._check_cancelled()
             has_trie = self._set_trie(stream)
             try:
+                if has_trie and self._args.score_leaves:
+                    self._leaf_logprobs = binding.token_trie_scores(stream)
+                    self._check_cancelled()
                 # Closed by name: a push that is still running must end before its stream does.
                 with closing(self._pull(stream)) as pulled:
                     for step in pulled:
@@ -114,6 +121,7 @@ class Generation:
             stats=self._stats,
             finish_reason=self._finish_reason(),
             leaf=self._leaf,
+            leaf_logprobs=self._leaf_logprobs,
         )
 
     def _check_cancelled(self) -> None:

@@ -17,7 +17,14 @@ from .binding import CffiBinding, token_array
 from .choices import Choice, ChoiceSet, enum_choices, string_choices
 from .errors import ElizaError, InvalidArgumentError, NotSupportedError
 from .library import Library
-from .protocol import STOP_AT_LEAF, TRIE_ARGMAX, TRIE_SAMPLE, StreamStats, Tokens
+from .protocol import (
+    STOP_AT_LEAF,
+    TRIE_ARGMAX,
+    TRIE_BEST_LEAF,
+    TRIE_SAMPLE,
+    StreamStats,
+    Tokens,
+)
 from .runner import (
     FfiStreamingGenerateArgs,
     FfiStreamingResult,
@@ -32,7 +39,7 @@ E = TypeVar("E", bound=enum.Enum)
 
 PAYLOADS_KEPT = 128
 
-MODES = {"argmax": TRIE_ARGMAX, "sample": TRIE_SAMPLE}
+MODES = {"argmax": TRIE_ARGMAX, "sample": TRIE_SAMPLE, "best": TRIE_BEST_LEAF}
 
 
 @dataclass(frozen=True)
@@ -265,6 +272,7 @@ class Model:
         *,
         mode: str = ...,
         temperature: float = ...,
+        probabilities: bool = ...,
         **more: Any,
     ) -> Choice[E]: ...
 
@@ -276,6 +284,7 @@ class Model:
         *,
         mode: str = ...,
         temperature: float = ...,
+        probabilities: bool = ...,
         **more: Any,
     ) -> Choice[str]: ...
 
@@ -286,6 +295,7 @@ class Model:
         *,
         mode: str = "argmax",
         temperature: float = 1.0,
+        probabilities: bool = False,
         **more: Any,
     ) -> Choice[Any]:
         """Choose one of some known answers.
@@ -298,9 +308,12 @@ class Model:
             Distinct non-empty strings, or an enum class: a member is spelled by its value if that
             is a string, otherwise by its name, and the member is what comes back.
         mode
-            ``"argmax"`` = the most likely token at each step; ``"sample"`` = sampled.
+            ``"argmax"`` = the most likely token at each step; ``"sample"`` = sampled;
+            ``"best"`` = the choice that is most likely as a whole.
         temperature
-            Of the sampling; ``"argmax"`` does not use it.
+            Of the sampling; the other modes do not use it.
+        probabilities
+            Find the probability of every choice; mostly one more forward pass.
         **more
             Further fields of :class:`~eliza_ffi.runner.FfiStreamingGenerateArgs`.
 
@@ -312,7 +325,14 @@ class Model:
             If the library has no token-trie sampler.
         """
         choice_set = as_choice_set(choices)
-        args = self.choice_args(prompt, choice_set, mode=mode, temperature=temperature, **more)
+        args = self.choice_args(
+            prompt,
+            choice_set,
+            mode=mode,
+            temperature=temperature,
+            score_leaves=probabilities,
+            **more,
+        )
         begin = time.perf_counter()
         result = self._sync_runner.generate_with_usage(args)
         return self.choice_from(choice_set, args, result, time.perf_counter() - begin)

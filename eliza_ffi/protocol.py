@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 __all__ = [
     "STOP_AT_LEAF",
     "TRIE_ARGMAX",
+    "TRIE_BEST_LEAF",
     "TRIE_SAMPLE",
     "LlmStreamingBinding",
     "StreamConfig",
@@ -28,6 +29,7 @@ __all__ = [
 
 TRIE_ARGMAX = 0
 TRIE_SAMPLE = 1
+TRIE_BEST_LEAF = 2
 STOP_AT_LEAF = 0x100
 """Or-ed into a trie mode: the generation ends when the span does."""
 
@@ -133,6 +135,7 @@ class StreamStats:
     spans: int
     trie_departures: int
     span_limit_hits: int
+    tree_passes: int
     decode_us: int
     select_us: int
     n_past: int
@@ -194,6 +197,9 @@ class LlmStreamingBinding(Protocol):
 
     def token_trie_leaf(self, stream: Any) -> TrieLeaf | None:
         """Return the leaf the last span ended on, or None if none has."""
+
+    def token_trie_scores(self, stream: Any) -> NDArray[np.float64]:
+        """Return the logarithm of every leaf's probability, in the payload's order."""
 
     def stats(self, stream: Any) -> StreamStats:
         """Return the counts of the stream."""

@@ -6,6 +6,9 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from eliza_ffi.errors import GenerationCancelled, NativeFault
 from eliza_ffi.protocol import StreamConfig, StreamStats, StreamStep, Tokens, TrieLeaf
 
@@ -100,6 +103,10 @@ class RecordingBinding:
     def token_trie_leaf(self, stream: int) -> TrieLeaf | None:
         self._record("token_trie_leaf", stream)
         return TrieLeaf("A", -0.5)
+
+    def token_trie_scores(self, stream: int) -> NDArray[np.float64]:
+        self._record("token_trie_scores", stream)
+        return np.log([0.25, 0.75])
 
     def stats(self, stream: int) -> StreamStats:
         self._record("stats", stream)

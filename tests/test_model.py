@@ -115,7 +115,7 @@ def unloaded_path(model_path: Path, tmp_path: Path) -> Path:
 # ---- choosing ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("mode", ["argmax", "sample"])
+@pytest.mark.parametrize("mode", ["argmax", "sample", "best"])
 def test_a_choice_is_one_of_the_choices_spelled_exactly(model: Model, mode: str) -> None:
     for prompt in ("What now? ", 'x {"action":"', "日"):
         choice = model.choose(prompt, ACTIONS, mode=mode)
@@ -150,6 +150,31 @@ def test_probabilities_of_choices_without_a_common_beginning_sum_to_one(
             if len(found) == 3:
                 break
     assert sum(found.values()) == pytest.approx(1.0, abs=1e-3)
+
+
+def test_probabilities_of_all_choices_sum_to_one_and_hold_the_chosen_one(model: Model) -> None:
+    choice = model.choose("Hello", ACTIONS, probabilities=True)
+    assert choice.probabilities is not None
+    assert len(choice.probabilities) == len(ACTIONS)
+    assert math.isclose(sum(choice.probabilities), 1, abs_tol=1e-6)
+    assert math.isclose(choice.probabilities[choice.index], choice.probability, rel_tol=1e-6)
+    assert model.choose("Hello", ACTIONS).probabilities is None
+
+
+def test_probabilities_are_in_the_order_of_the_choices(model: Model) -> None:
+    forwards = model.choose("Hello", ACTIONS, probabilities=True).probabilities
+    backwards = model.choose("Hello", ACTIONS[::-1], probabilities=True).probabilities
+    assert forwards is not None and backwards is not None
+    assert np.allclose(forwards, backwards[::-1], atol=1e-6)
+
+
+def test_the_best_choice_is_the_one_with_the_highest_probability(model: Model) -> None:
+    for prompt in ("Hello", "What now?", "日本", "two words and more"):
+        probabilities = model.choose(prompt, ACTIONS, probabilities=True).probabilities
+        assert probabilities is not None
+        best = model.choose(prompt, ACTIONS, mode="best")
+        assert best.index == int(np.argmax(probabilities))
+        assert math.isclose(best.probability, max(probabilities), rel_tol=1e-3)
 
 
 def test_with_a_seed_the_same_question_gets_the_same_answer(model: Model) -> None:

@@ -48,7 +48,7 @@ TEST(Options, ErrorsNameTheOptionAndWhatItAllows) {
     EXPECT_EQ(error_of("n_ctx", "many"), "option n_ctx: \"many\" is not 0 (from the model) to 16777216 tokens");
     EXPECT_EQ(error_of("n_ctx", "12x"), "option n_ctx: \"12x\" is not 0 (from the model) to 16777216 tokens");
     EXPECT_EQ(error_of("min_p", "nan"), "option min_p: \"nan\" is not 0 (off) to 1");
-    EXPECT_EQ(error_of("strategy", ""), "option strategy: \"\" is not skip-ahead or token-by-token");
+    EXPECT_EQ(error_of("strategy", ""), "option strategy: \"\" is not auto, tree, skip-ahead or token-by-token");
     EXPECT_NE(error_of("n_context", "1").find("unknown option \"n_context\"; known are n_gpu_layers, "),
               std::string::npos);
 }

@@ -1,17 +1,43 @@
 // The model the native tests run: the project's own small one.
 #pragma once
 
+#include <unistd.h>
+
 #include <cstdlib>
+#include <filesystem>
 #include <memory>
+#include <stdexcept>
 #include <string>
 
 #include "engine/model.h"
+#include "log.h"
 
 namespace eliza::test {
 
 inline std::string model_path() {
     const char * path = std::getenv("ELIZA_TEST_MODEL");
     return path != nullptr ? path : ELIZA_TEST_MODEL;
+}
+
+// The same model with its weights in full precision. Quantized ones round activations too, which
+// turns the last bit in which a batch differs from single tokens into a hundredth of a logit.
+inline std::string f32_model_path() {
+    struct Copy {
+        std::string path =
+            (std::filesystem::temp_directory_path() / ("eliza-f32-" + std::to_string(getpid()) + ".gguf")).string();
+        Copy() {
+            init_backend();
+            llama_model_quantize_params params = llama_model_quantize_default_params();
+            params.ftype = LLAMA_FTYPE_ALL_F32;
+            params.allow_requantize = true;
+            if (llama_model_quantize(model_path().c_str(), path.c_str(), &params) != 0) {
+                throw std::runtime_error("cannot write " + path);
+            }
+        }
+        ~Copy() { std::filesystem::remove(path); }
+    };
+    static const Copy copy;
+    return copy.path;
 }
 
 inline std::shared_ptr<Model> load_model() { return Model::load(model_path(), 0, true, {}); }

@@ -31,9 +31,10 @@ private:
 using ContextHandle = std::unique_ptr<EliInferenceContext, decltype(&eliza_inference_destroy)>;
 using StreamHandle = std::unique_ptr<EliLlmStream, decltype(&eliza_inference_llm_stream_close)>;
 
-inline ContextHandle create(const std::map<std::string, std::string> & options = {}) {
+inline ContextHandle create(const std::map<std::string, std::string> & options = {},
+                            const std::string & path = model_path()) {
     ErrorText error;
-    ContextHandle context(eliza_inference_create(model_path().c_str(), error.out()), eliza_inference_destroy);
+    ContextHandle context(eliza_inference_create(path.c_str(), error.out()), eliza_inference_destroy);
     EXPECT_NE(context, nullptr) << error.text();
     for (const auto & [key, value] : options) {
         EXPECT_EQ(eliza_inference_set_option(context.get(), key.c_str(), value.c_str(), error.out()), 0)

@@ -88,8 +88,11 @@ ELIZA_API int eliza_inference_mmap_evict(EliInferenceContext * ctx, const char *
  *   grammar_order "last" (default: sample, check, and mask only if it was illegal) or "first"
  *   model_id      what a payload's modelId must equal; "" (default) accepts any
  *   span_limit    tokens after which a trie that was never cleared lets go (default 500)
- *   strategy      "skip-ahead" (default: a forced token runs no forward pass of its own) or
- *                 "token-by-token" (every token is decoded at once; the reference)
+ *   strategy      how the tokens of a span are decoded; the tokens are the same
+ *                 "auto" (default)   tree or skip-ahead, by the measured costs of a pass
+ *                 "tree"             all decisions that may follow in one pass, where that fits
+ *                 "skip-ahead"       a token is decoded when a later decision needs logits
+ *                 "token-by-token"   every token is decoded at once, alone: the reference
  */
 ELIZA_API int eliza_inference_set_option(EliInferenceContext * ctx, const char * key, const char * value, char ** err);
 
@@ -220,6 +223,7 @@ typedef struct {
     int64_t spans;                /* tries set */
     int64_t trie_departures;      /* spans that ended because a token was outside the trie */
     int64_t span_limit_hits;      /* spans that ended at span_limit */
+    int64_t tree_passes;          /* forward passes that decoded several decisions at once */
     int64_t decode_us;            /* microseconds inside llama_decode */
     int64_t select_us;            /* microseconds choosing tokens */
     int32_t n_past;               /* tokens of the conversation so far */
@@ -238,6 +242,7 @@ ELIZA_API int eliza_inference_llm_stream_stats(EliLlmStream * stream, eliza_llm_
 typedef enum {
     ELIZA_TRIE_ARGMAX = 0,          /* the most likely legal token */
     ELIZA_TRIE_SAMPLE = 1,          /* sampled from the legal tokens through the stream's samplers */
+    ELIZA_TRIE_BEST_LEAF = 2,       /* the leaf with the highest probability as a whole */
     ELIZA_TRIE_STOP_AT_LEAF = 0x100 /* or-ed in: the generation ends with the span */
 } eliza_trie_mode;
 
@@ -260,6 +265,13 @@ ELIZA_API void eliza_inference_clear_token_trie(EliLlmStream * stream);
  * the model gave them). Both outputs may be NULL. Fails while no span has ended on a leaf. If the
  * name does not fit, nothing is written and the error says how many bytes it needs. */
 ELIZA_API int eliza_inference_token_trie_leaf(EliLlmStream * stream, char * name_out, size_t cap, double * logprob_out);
+
+/* The natural logarithm of every leaf's probability, as in eliza_inference_token_trie_leaf, in payload
+ * order; leaves with the same tokens each get their common one. To be asked after
+ * eliza_inference_set_token_trie and before the span's first token; afterwards the answer stays until
+ * the next trie. The passes this takes are not run again when the span is generated. Returns the
+ * number of leaves. With cap 0 only that; a cap that is too small is an error and writes nothing. */
+ELIZA_API int eliza_inference_token_trie_scores(EliLlmStream * stream, double * logprobs_out, size_t cap);
 
 #ifdef __cplusplus
 }

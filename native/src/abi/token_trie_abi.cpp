@@ -1,14 +1,16 @@
 // Choices.
 
+#include <algorithm>
 #include <cstring>
 #include <string>
+#include <vector>
 
 #include "abi/boundary.h"
 
 using namespace eliza;
 
 int eliza_inference_token_trie_supported(void) {
-    return (1 << ELIZA_TRIE_ARGMAX) | (1 << ELIZA_TRIE_SAMPLE) | ELIZA_TRIE_STOP_AT_LEAF;
+    return (1 << ELIZA_TRIE_ARGMAX) | (1 << ELIZA_TRIE_SAMPLE) | (1 << ELIZA_TRIE_BEST_LEAF) | ELIZA_TRIE_STOP_AT_LEAF;
 }
 
 int eliza_inference_set_token_trie(EliLlmStream * stream, const char * payload, size_t len, int mode) {
@@ -41,5 +43,21 @@ int eliza_inference_token_trie_leaf(EliLlmStream * stream, char * name_out, size
             *logprob_out = leaf->logprob;
         }
         return ELIZA_OK;
+    });
+}
+
+int eliza_inference_token_trie_scores(EliLlmStream * stream, double * logprobs_out, size_t cap) {
+    return with_stream(stream, nullptr, [&](Stream & s) {
+        const size_t n = s.n_leaves();
+        if (cap > 0) {
+            require(logprobs_out != nullptr, "logprobs_out is NULL");
+            if (cap < n) {
+                throw invalid_argument("cap is " + std::to_string(cap) + ", there are " + std::to_string(n) +
+                                       " leaves");
+            }
+            const std::vector<double> & scores = s.leaf_scores();
+            std::copy(scores.begin(), scores.end(), logprobs_out);
+        }
+        return static_cast<int>(n);
     });
 }

@@ -24,6 +24,9 @@ public:
     // The legal next tokens, ascending; never empty while active.
     TokenSpan allowed() const { return trie_->trie.children(node_); }
 
+    const TokenTrie & trie() const { return trie_->trie; }
+    TokenTrie::Node node() const { return node_; }
+
     // True at a leaf that others continue: a token that is not allowed() ends the span before it.
     bool may_end() const { return trie_->trie.leaf(node_) != TokenTrie::none; }
 

@@ -1,6 +1,7 @@
 #include "engine/decoder.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "engine/sequence.h"
@@ -12,30 +13,46 @@ namespace {
 
 constexpr int32_t default_n_ctx = 8192;
 
-// One sequence's tokens as llama.cpp wants them.
+// Lanes of a tree, each a sequence of the KV cache. They cost memory for as many rows of logits.
+constexpr int32_t max_lanes = 32;
+constexpr size_t max_row_bytes = size_t(64) << 20;
+
+// Tokens as llama.cpp wants them.
 class Batch {
 public:
-    Batch(int32_t n) : batch_(llama_batch_init(n, 0, 1)) {
-        if (batch_.token == nullptr) {
-            throw std::bad_alloc();
-        }
+    void add(llama_token token, llama_pos position, const std::vector<llama_seq_id> & sequences, bool want_logits) {
+        tokens_.push_back(token);
+        positions_.push_back(position);
+        n_sequences_.push_back(static_cast<int32_t>(sequences.size()));
+        sequences_.insert(sequences_.end(), sequences.begin(), sequences.end());
+        want_logits_.push_back(want_logits);
     }
-    ~Batch() { llama_batch_free(batch_); }
-    Batch(const Batch &) = delete;
-    Batch & operator=(const Batch &) = delete;
 
-    void add(llama_token token, llama_pos position, llama_seq_id sequence, bool want_logits) {
-        const int32_t i = batch_.n_tokens++;
-        batch_.token[i] = token;
-        batch_.pos[i] = position;
-        batch_.n_seq_id[i] = 1;
-        batch_.seq_id[i][0] = sequence;
-        batch_.logits[i] = want_logits;
+    // Valid until the next add().
+    llama_batch get() {
+        sequence_pointers_.clear();
+        llama_seq_id * next = sequences_.data();
+        for (const int32_t n : n_sequences_) {
+            sequence_pointers_.push_back(next);
+            next += n;
+        }
+        llama_batch batch{};
+        batch.n_tokens = static_cast<int32_t>(tokens_.size());
+        batch.token = tokens_.data();
+        batch.pos = positions_.data();
+        batch.n_seq_id = n_sequences_.data();
+        batch.seq_id = sequence_pointers_.data();
+        batch.logits = want_logits_.data();
+        return batch;
     }
-    const llama_batch & get() const { return batch_; }
 
 private:
-    llama_batch batch_;
+    std::vector<llama_token> tokens_;
+    std::vector<llama_pos> positions_;
+    std::vector<int32_t> n_sequences_;
+    std::vector<llama_seq_id> sequences_;
+    std::vector<llama_seq_id *> sequence_pointers_;
+    std::vector<int8_t> want_logits_;
 };
 
 // Flash attention on the CPU sums in half precision, in the order of the KV cells: the same prompt
@@ -48,6 +65,13 @@ llama_flash_attn_type resolve_flash_attn(const Options & options, const Model & 
     }
     const bool on_gpu = llama_supports_gpu_offload() && model.n_gpu_layers() != 0;
     return on_gpu || ggml_is_quantized(types.v) ? LLAMA_FLASH_ATTN_TYPE_AUTO : LLAMA_FLASH_ATTN_TYPE_DISABLED;
+}
+
+// Cells of the KV cache can belong to several sequences. A recurrent state cannot, and a sliding
+// window drops cells that a lane still needs.
+bool can_fork(const Model & model) {
+    return !llama_model_is_recurrent(model.get()) && !llama_model_is_hybrid(model.get()) &&
+           llama_model_n_swa(model.get()) == 0;
 }
 
 }  // namespace
@@ -78,7 +102,7 @@ Decoder::Decoder(std::shared_ptr<Model> model, const Options & options, KvTypes 
         options.n_ctx > 0 ? options.n_ctx : std::min(llama_model_n_ctx_train(model_->get()), default_n_ctx));
     params.n_batch = static_cast<uint32_t>(options.n_batch);
     params.n_ubatch = params.n_batch;
-    params.n_seq_max = static_cast<uint32_t>(options.n_slots);
+    params.n_seq_max = static_cast<uint32_t>(options.n_slots + (can_fork(*model_) ? max_lanes : 0));
     params.n_threads = n_threads_;
     params.n_threads_batch = n_threads_;
     params.flash_attn_type = resolve_flash_attn(options, *model_, types);
@@ -100,6 +124,10 @@ Decoder::Decoder(std::shared_ptr<Model> model, const Options & options, KvTypes 
     }
     llama_attach_threadpool(context_.get(), threadpool_.get(), threadpool_.get());
     n_batch_ = static_cast<int32_t>(llama_n_batch(context_.get()));
+    if (can_fork(*model_)) {
+        const size_t row_bytes = static_cast<size_t>(model_->n_vocab()) * sizeof(float);
+        tree_limits_ = {n_batch_, static_cast<int32_t>(std::max<size_t>(1, max_row_bytes / row_bytes)), max_lanes};
+    }
     slots_.resize(static_cast<size_t>(options.n_slots));
     for (size_t i = 0; i < slots_.size(); ++i) {
         slots_[i].id = static_cast<llama_seq_id>(i);
@@ -189,7 +217,7 @@ size_t Decoder::reuse_prefix(Slot & slot, const std::vector<llama_token> & token
     };
     const size_t own = truncate(slot, shared_with(slot));
     if (llama_model_is_recurrent(model_->get()) || llama_model_is_hybrid(model_->get())) {
-        return own;  // a state, not cells: a part of it cannot be copied
+        return own;  // a state, not cells: a part of it cannot be shared
     }
     const Slot * donor = nullptr;
     size_t longest = own;
@@ -209,39 +237,168 @@ size_t Decoder::reuse_prefix(Slot & slot, const std::vector<llama_token> & token
     return longest;
 }
 
-void Decoder::decode(Slot & slot, const llama_token * tokens, int32_t n, int32_t begin, bool want_logits) {
-    Batch batch(n);
-    for (int32_t i = 0; i < n; ++i) {
-        batch.add(tokens[i], begin + i, slot.id, want_logits && i == n - 1);
-    }
-    slot.cached.reserve(static_cast<size_t>(begin + n));  // so that nothing can fail after the pass
-
+void Decoder::run(const llama_batch & batch, int32_t position) {
     if (adapt_threads_) {
-        const int32_t n_threads = useful_thread_count(n_threads_, llama_model_n_params(model_->get()), n);
+        const int32_t n_threads = useful_thread_count(n_threads_, llama_model_n_params(model_->get()), batch.n_tokens);
         llama_set_n_threads(context_.get(), n_threads, n_threads);
     }
     const LlamaErrorCapture capture;
-    int32_t result = llama_decode(context_.get(), batch.get());
+    int32_t result = llama_decode(context_.get(), batch);
     while (result == 1 && evict_one_idle_slot()) {
-        result = llama_decode(context_.get(), batch.get());
+        result = llama_decode(context_.get(), batch);
     }
-    if (result == 0) {
-        slot.cached.insert(slot.cached.end(), tokens, tokens + n);
-        return;
-    }
-    // llama.cpp leaves what an aborted pass had finished; so that nothing is left half done:
-    slot.cached.insert(slot.cached.end(), tokens, tokens + n);
-    truncate(slot, static_cast<size_t>(begin));
     switch (result) {
+        case 0: return;
         case 1:
-            throw ContextFull(ELIZA_ERR_FFI_FAULT, "context full: no room for " + std::to_string(n) +
-                                                       " more tokens after " + std::to_string(begin) +
+            throw ContextFull(ELIZA_ERR_FFI_FAULT, "context full: no room for " + std::to_string(batch.n_tokens) +
+                                                       " more tokens after " + std::to_string(position) +
                                                        " (option n_ctx is " + std::to_string(n_ctx()) +
                                                        ", shared by all open streams)");
         case 2: throw Error(ELIZA_ERR_CANCELLED, "cancelled");
         default:
             throw Error(ELIZA_ERR_FFI_FAULT, "llama_decode failed with " + std::to_string(result) + capture.suffix());
     }
+}
+
+void Decoder::decode(Slot & slot, const llama_token * tokens, int32_t n, int32_t begin, bool want_logits) {
+    Batch batch;
+    for (int32_t i = 0; i < n; ++i) {
+        batch.add(tokens[i], begin + i, {slot.id}, want_logits && i == n - 1);
+    }
+    slot.cached.insert(slot.cached.end(), tokens, tokens + n);
+    try {
+        run(batch.get(), begin);
+    } catch (...) {
+        // llama.cpp leaves what an aborted pass had finished; nothing is left half done.
+        truncate(slot, static_cast<size_t>(begin));
+        throw;
+    }
+}
+
+void Decoder::decode_tree(Slot & slot, const std::vector<llama_token> & waiting, const TreeBatch & tree,
+                          const std::function<void(int32_t place, const float * logits)> & on_row,
+                          const std::function<int32_t()> & kept) {
+    const auto begin = static_cast<llama_pos>(slot.cached.size());
+    const auto behind = begin + static_cast<llama_pos>(waiting.size());
+    const auto n_slots = static_cast<llama_seq_id>(slots_.size());
+    const auto lanes = [&](int32_t from, int32_t to) {
+        std::vector<llama_seq_id> sequences;
+        for (int32_t lane = from; lane < to; ++lane) {
+            sequences.push_back(n_slots + lane);
+        }
+        return sequences;
+    };
+    const std::vector<llama_seq_id> all_lanes = lanes(0, tree.n_lanes);
+
+    Batch batch;
+    std::vector<llama_seq_id> everyone = all_lanes;
+    everyone.push_back(slot.id);
+    for (size_t i = 0; i < waiting.size(); ++i) {
+        batch.add(waiting[i], begin + static_cast<llama_pos>(i), everyone, i + 1 == waiting.size());
+    }
+    for (const TreeBatch::Node & node : tree.nodes) {
+        batch.add(node.token, behind + node.depth, lanes(node.lanes_begin, node.lanes_end), node.wants_logits);
+    }
+
+    llama_memory_t memory = llama_get_memory(context_.get());
+    slot.cached.insert(slot.cached.end(), waiting.begin(), waiting.end());
+    struct DropLanes {
+        llama_memory_t memory;
+        const std::vector<llama_seq_id> & lanes;
+        ~DropLanes() {
+            for (const llama_seq_id lane : lanes) {
+                llama_memory_seq_rm(memory, lane, -1, -1);
+            }
+        }
+    } drop_lanes{memory, all_lanes};
+    try {
+        for (const llama_seq_id lane : all_lanes) {
+            llama_memory_seq_cp(memory, slot.id, lane, -1, -1);
+        }
+        run(batch.get(), begin);
+    } catch (...) {
+        truncate(slot, static_cast<size_t>(begin));
+        throw;
+    }
+
+    const auto n_waiting = static_cast<int32_t>(waiting.size());
+    if (n_waiting > 0) {
+        on_row(-1, llama_get_logits_ith(context_.get(), n_waiting - 1));
+    }
+    for (size_t i = 0; i < tree.nodes.size(); ++i) {
+        if (tree.nodes[i].wants_logits) {
+            const auto place = static_cast<int32_t>(i);
+            on_row(place, llama_get_logits_ith(context_.get(), n_waiting + place));
+        }
+    }
+    if (const int32_t place = kept(); place >= 0) {
+        const TreeBatch::Node & node = tree.nodes[static_cast<size_t>(place)];
+        llama_memory_seq_cp(memory, n_slots + node.lanes_begin, slot.id, behind, behind + node.depth + 1);
+        std::vector<llama_token> path(static_cast<size_t>(node.depth) + 1);
+        for (int32_t at = place; at >= 0; at = tree.nodes[static_cast<size_t>(at)].parent) {
+            path[static_cast<size_t>(tree.nodes[static_cast<size_t>(at)].depth)] =
+                tree.nodes[static_cast<size_t>(at)].token;
+        }
+        slot.cached.insert(slot.cached.end(), path.begin(), path.end());
+    }
+}
+
+void Decoder::take_over_logits(Sequence * owner) {
+    if (logits_owner_ != nullptr && logits_owner_ != owner) {
+        logits_owner_->save_logits();
+    }
+    logits_owner_ = owner;
+}
+
+std::optional<PassCost> Decoder::pass_cost(const Turn &) {
+    if (!pass_cost_) {
+        take_over_logits(nullptr);
+        try {
+            calibrate();
+        } catch (const ContextFull &) {
+            return std::nullopt;
+        }
+    }
+    return pass_cost_;
+}
+
+// On a lane, so that no slot is touched.
+void Decoder::calibrate() {
+    constexpr int32_t n_many = 8;
+    const auto lane = static_cast<llama_seq_id>(slots_.size());
+    llama_memory_t memory = llama_get_memory(context_.get());
+    const auto time = [&](int32_t n_tokens, int32_t n_rows) {
+        Batch batch;
+        for (int32_t i = 0; i < n_tokens; ++i) {
+            batch.add(i, i, {lane}, i >= n_tokens - n_rows);
+        }
+        double best = std::numeric_limits<double>::infinity();
+        for (int repeat = 0; repeat < 3; ++repeat) {  // the first one also builds the graph
+            const int64_t start = llama_time_us();
+            run(batch.get(), 0);
+            llama_synchronize(context_.get());
+            best = std::min(best, static_cast<double>(llama_time_us() - start));
+            llama_memory_seq_rm(memory, lane, -1, -1);
+        }
+        return best;
+    };
+    struct DropLane {
+        llama_memory_t memory;
+        llama_seq_id lane;
+        ~DropLane() { llama_memory_seq_rm(memory, lane, -1, -1); }
+    } drop_lane{memory, lane};
+    const double one = time(1, 1), many = time(n_many, 1), rows = time(n_many, n_many);
+    const int64_t start = llama_time_us();
+    for (int repeat = 0; repeat < 8; ++repeat) {
+        llama_memory_seq_cp(memory, 0, lane, -1, -1);
+        llama_memory_seq_rm(memory, lane, -1, -1);
+    }
+    PassCost cost;
+    cost.lane = static_cast<double>(llama_time_us() - start) / 8.0;
+    cost.row = std::max(0.0, (rows - many) / (n_many - 1));
+    cost.token = std::max(0.0, (many - one) / (n_many - 1));
+    cost.pass = std::max(0.0, one - cost.token - cost.row);
+    pass_cost_ = cost;
 }
 
 }  // namespace eliza

@@ -4,13 +4,16 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "engine/model.h"
 #include "engine/options.h"
+#include "engine/tree_batch.h"
 #include "error.h"
 #include "ggml-cpu.h"
 #include "llama-cpp.h"
@@ -44,6 +47,15 @@ public:
 
 class Sequence;
 
+// Measured costs of a pass, in microseconds.
+struct PassCost {
+    double pass = 0, token = 0, row = 0, lane = 0;
+
+    double of(double tokens, double rows, double lanes) const {
+        return pass + token * tokens + row * rows + lane * lanes;
+    }
+};
+
 class Decoder {
 public:
     Decoder(std::shared_ptr<Model> model, const Options & options, KvTypes types);
@@ -55,6 +67,9 @@ public:
     // used, else the least recently used. Throws Error when it is taken, or all are.
     Slot & acquire_slot(int32_t slot_id, const std::string & cache_key);
     void release_slot(Slot & slot);
+
+    // What one tree batch may hold; no lanes where the model's memory cannot fork.
+    TreeLimits tree_limits() const { return tree_limits_; }
 
     // The right to decode. While it lasts, `cancelled` becoming true aborts the running pass.
     class Turn {
@@ -70,6 +85,9 @@ public:
         std::lock_guard<std::mutex> lock_;
         Decoder & decoder_;
     };
+
+    // What passes cost, measured on the first call. Nothing where there is no room to measure.
+    std::optional<PassCost> pass_cost(const Turn & turn);
 
 private:
     friend class Sequence;
@@ -92,6 +110,22 @@ private:
     // All or nothing: on failure the slot is as it was. Throws Error.
     void decode(Slot & slot, const llama_token * tokens, int32_t n, int32_t begin, bool want_logits);
 
+    // The same for a tree behind the slot's tokens, after `waiting` tokens that are decoded on the
+    // way, all in one pass. on_row(place, logits) gets each wanted row, place -1 being that of the
+    // last waiting token; then kept() says to which place the slot's cache is to go on, -1 for none.
+    void decode_tree(Slot & slot, const std::vector<llama_token> & waiting, const TreeBatch & tree,
+                     const std::function<void(int32_t place, const float * logits)> & on_row,
+                     const std::function<int32_t()> & kept);
+
+    // The llama_context's logits are about to change, or now belong to `owner`: whose they were keeps
+    // a copy.
+    void take_over_logits(Sequence * owner);
+
+    // Runs llama_decode; makes room by dropping what idle slots hold. Throws Error.
+    void run(const llama_batch & batch, int32_t position);
+
+    void calibrate();
+
     // Frees the cells of the free slot that was used longest ago; false if none holds any.
     bool evict_one_idle_slot();
 
@@ -102,6 +136,8 @@ private:
     std::unique_ptr<ggml_threadpool, ThreadpoolDeleter> threadpool_;  // outlives the context
     llama_context_ptr context_;
     std::vector<Slot> slots_;
+    TreeLimits tree_limits_{0, 0, 0};
+    std::optional<PassCost> pass_cost_;
     uint64_t clock_ = 0;
 
     std::mutex mutex_;  // guards the llama_context, the slots and logits_owner_

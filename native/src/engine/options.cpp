@@ -89,10 +89,14 @@ const std::vector<Option> & table() {
          }},
         {"span_limit", S::stream_opened, "1 to 2147483647 tokens",
          [](Options & o, const std::string & v) { return parse_number(v, 1, max_int, o.span_limit); }},
-        {"strategy", S::stream_opened, "skip-ahead or token-by-token",
+        {"strategy", S::stream_opened, "auto, tree, skip-ahead or token-by-token",
          [](Options & o, const std::string & v) {
-             return parse_name<Strategy>(
-                 v, {{"skip-ahead", Strategy::skip_ahead}, {"token-by-token", Strategy::token_by_token}}, o.strategy);
+             return parse_name<Strategy>(v,
+                                         {{"auto", Strategy::automatic},
+                                          {"tree", Strategy::tree},
+                                          {"skip-ahead", Strategy::skip_ahead},
+                                          {"token-by-token", Strategy::token_by_token}},
+                                         o.strategy);
          }},
     };
     return options;

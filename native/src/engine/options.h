@@ -11,8 +11,10 @@
 namespace eliza {
 
 enum class Strategy {
-    skip_ahead,      // a token is decoded when a later choice needs the logits after it
+    automatic,       // tree or skip-ahead, whichever the measured costs of a pass favour
     token_by_token,  // every token of a span is decoded at once, alone: the reference
+    skip_ahead,      // a token is decoded when a later choice needs the logits after it
+    tree,            // all decisions that may follow are decoded in one pass
 };
 
 struct Options {
@@ -31,7 +33,7 @@ struct Options {
     GrammarOrder grammar_order = GrammarOrder::last;
     std::string model_id;
     int32_t span_limit = TokenTrieConstraint::default_span_limit;
-    Strategy strategy = Strategy::skip_ahead;
+    Strategy strategy = Strategy::automatic;
 };
 
 // How far a context has come; an option that comes too late is an error.

@@ -22,6 +22,15 @@ void Sequence::append(const llama_token * tokens, size_t n) {
     has_logits_ = has_logits_ && n == 0;
 }
 
+void Sequence::append(llama_token token) {
+    // Only this sequence changes its slot while it is open, so this needs no turn.
+    const std::vector<llama_token> & cached = slot_.cached;
+    if (n_decoded_ == tokens_.size() && n_decoded_ < cached.size() && cached[n_decoded_] == token) {
+        ++n_decoded_;
+    }
+    append(&token, 1);
+}
+
 void Sequence::truncate(size_t n) {
     if (n < tokens_.size()) {
         tokens_.resize(n);
@@ -32,12 +41,16 @@ void Sequence::truncate(size_t n) {
 
 const float * Sequence::logits(const Decoder::Turn &, Cost & cost, const Progress & progress) {
     if (!has_logits_) {
-        decode_waiting(cost, progress);
+        match_cache(cost);
+        decoder_->take_over_logits(nullptr);
+        decode_until(tokens_.size(), true, cost, progress);
+        decoder_->take_over_logits(this);
+        has_logits_ = true;
     }
     return decoder_->logits_owner_ == this ? llama_get_logits_ith(decoder_->context_.get(), -1) : saved_logits_.data();
 }
 
-void Sequence::decode_waiting(Cost & cost, const Progress & progress) {
+void Sequence::match_cache(Cost & cost) {
     const size_t n_before = std::min(n_decoded_, slot_.cached.size());
     if (tokens_.size() - n_before > 1) {
         n_decoded_ = decoder_->reuse_prefix(slot_, tokens_);
@@ -47,18 +60,15 @@ void Sequence::decode_waiting(Cost & cost, const Progress & progress) {
     if (n_decoded_ > n_before) {
         cost.tokens_reused += static_cast<int64_t>(n_decoded_ - n_before);
     }
+}
 
-    if (decoder_->logits_owner_ != nullptr && decoder_->logits_owner_ != this) {
-        decoder_->logits_owner_->save_logits();
-    }
-    decoder_->logits_owner_ = nullptr;
-
+void Sequence::decode_until(size_t end, bool want_logits, Cost & cost, const Progress & progress) {
     const int64_t start = llama_time_us();
-    const size_t n_total = tokens_.size() - n_decoded_;
+    const size_t n_total = end - n_decoded_;
     for (size_t left = n_total; left > 0;) {
         const size_t n = std::min(left, static_cast<size_t>(decoder_->n_batch_));
         decoder_->decode(slot_, tokens_.data() + n_decoded_, static_cast<int32_t>(n), static_cast<int32_t>(n_decoded_),
-                         n == left);
+                         want_logits && n == left);
         n_decoded_ += n;
         left -= n;
         ++cost.forward_passes;
@@ -68,8 +78,30 @@ void Sequence::decode_waiting(Cost & cost, const Progress & progress) {
     }
     llama_synchronize(decoder_->context_.get());
     cost.microseconds += llama_time_us() - start;
-    decoder_->logits_owner_ = this;
-    has_logits_ = true;
+}
+
+void Sequence::decode_tree(const Decoder::Turn &, Cost & cost, const TreeBatch & tree,
+                           const std::function<void(int32_t place, const float * logits)> & on_row,
+                           const std::function<int32_t()> & kept) {
+    decoder_->take_over_logits(nullptr);
+    std::vector<llama_token> waiting;
+    if (!has_logits_) {
+        match_cache(cost);
+        const size_t room = static_cast<size_t>(decoder_->n_batch_) -
+                            std::min(tree.nodes.size(), static_cast<size_t>(decoder_->n_batch_) - 1);
+        if (tokens_.size() - n_decoded_ > room) {
+            decode_until(tokens_.size() - 1, false, cost, {});
+        }
+        waiting.assign(tokens_.begin() + static_cast<ptrdiff_t>(n_decoded_), tokens_.end());
+    } else {
+        // What is in the cache behind the last token was decoded ahead and not used.
+        decoder_->truncate(slot_, tokens_.size());
+    }
+    const int64_t start = llama_time_us();
+    decoder_->decode_tree(slot_, waiting, tree, on_row, kept);
+    n_decoded_ = tokens_.size();
+    ++cost.forward_passes;
+    cost.microseconds += llama_time_us() - start;
 }
 
 void Sequence::save_logits() {

@@ -4,7 +4,9 @@
 // others that wait; what the slot's KV cache already holds is not decoded again.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -28,7 +30,8 @@ public:
 
     const std::vector<llama_token> & tokens() const { return tokens_; }
     void append(const llama_token * tokens, size_t n);
-    void append(llama_token token) { append(&token, 1); }
+    // One more, chosen by us: it may be what a tree pass has decoded ahead.
+    void append(llama_token token);
     void truncate(size_t n);
 
     // True when the last token's logits have to be computed before the next choice.
@@ -38,10 +41,21 @@ public:
     // not be empty. Throws Error; what was decoded until then is kept and the tokens are unchanged.
     const float * logits(const Decoder::Turn & turn, Cost & cost, const Progress & progress = {});
 
+    // In one pass what waits to be decoded and, behind it, the tree; see Decoder::decode_tree. The
+    // logits after the last token, if they were known, stay so.
+    void decode_tree(const Decoder::Turn & turn, Cost & cost, const TreeBatch & tree,
+                     const std::function<void(int32_t place, const float * logits)> & on_row,
+                     const std::function<int32_t()> & kept);
+
+    // How many tokens wait to be decoded.
+    size_t n_waiting() const { return has_logits_ ? 0 : tokens_.size() - std::min(n_decoded_, tokens_.size() - 1); }
+
 private:
     friend class Decoder;
 
-    void decode_waiting(Cost & cost, const Progress & progress);
+    // Finds what the cache holds of the tokens; afterwards tokens_[n_decoded_ ...) wait.
+    void match_cache(Cost & cost);
+    void decode_until(size_t end, bool want_logits, Cost & cost, const Progress & progress);
 
     // Another sequence is about to overwrite our logits in the llama_context.
     void save_logits();

@@ -1,5 +1,6 @@
 #include "engine/stream.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "log.h"
@@ -8,6 +9,8 @@ namespace eliza {
 namespace {
 
 using End = TokenTrieConstraint::End;
+
+Error no_prompt() { return invalid_argument("no prompt: prefill at least one token before generating"); }
 
 // Adds the time it lives to a count of microseconds.
 class Stopwatch {
@@ -92,14 +95,14 @@ Stream::Step Stream::compute_step() {
         return {std::nullopt, "", true};
     }
     if (sequence_.tokens().empty()) {
-        throw invalid_argument("no prompt: prefill at least one token before generating");
+        throw no_prompt();
     }
     if (config_.max_tokens > 0 && generated_since_prefill_ >= config_.max_tokens) {
         return finish(ELIZA_FINISH_LENGTH);
     }
 
     const bool in_span = span_.has_value();
-    const bool stop_at_leaf = in_span && span_->stop_at_leaf;
+    const bool stop_at_leaf = in_span && span_->mode.stop_at_leaf;
     std::optional<llama_token> token;
     if (in_span) {
         token = choose_in_span();
@@ -144,22 +147,25 @@ const float * Stream::logits(const Decoder::Turn & turn, const Progress & progre
 // The next token of the span; nothing where the span ends before it.
 std::optional<llama_token> Stream::choose_in_span() {
     TokenTrieConstraint & constraint = span_->constraint;
+    if (span_->mode.best_leaf) {
+        return follow_best_leaf();
+    }
     const TokenSpan allowed = constraint.allowed();
     const bool forced = allowed.size == 1 && !constraint.may_end();
-
-    if (forced && options_.strategy == Strategy::skip_ahead) {
+    if (forced && options_.strategy != Strategy::token_by_token) {
         ++stats_.tokens_forced;
         stats_.forward_passes_saved += sequence_.has_undecoded() ? 1 : 0;
         return allowed[0];
     }
     const Decoder::Turn turn(*decoder_, cancelled_);
-    const float * row = logits(turn);
     if (forced) {
+        logits(turn);
         ++stats_.tokens_forced;
         return allowed[0];
     }
+    const auto row = span_logits(turn);
     const Stopwatch stopwatch(stats_.select_us);
-    const auto choice = selector_.select_in_span(row, constraint, span_->sampled);
+    const auto choice = selector_.select_in_span(row, constraint, span_->mode.sampled);
     ++stats_.decisions;
     stats_.candidates_seen += constraint.may_end() ? decoder_->model().n_vocab() : static_cast<int64_t>(allowed.size);
     span_->logprob += choice.logprob;
@@ -167,12 +173,144 @@ std::optional<llama_token> Stream::choose_in_span() {
         return choice.token;
     }
     // A draw from the whole vocabulary is the next token's own draw; an argmax is only a verdict.
-    if (span_->sampled) {
+    if (span_->mode.sampled) {
         drawn_ = choice.token;
     }
     constraint.clear();
     end_span_if_over();
     return std::nullopt;
+}
+
+// Mode 2: once all leaves are scored, the best one's tokens follow.
+std::optional<llama_token> Stream::follow_best_leaf() {
+    const std::vector<double> & scores = leaf_scores();
+    const auto best = std::max_element(scores.begin(), scores.end());
+    const TokenTrie & trie = span_->trie();
+    const std::vector<Token> way = trie.path(trie.leaf_node(static_cast<int32_t>(best - scores.begin())));
+    const size_t n_walked = trie.path(span_->constraint.node()).size();
+    span_->logprob = *best;
+    if (n_walked < way.size()) {
+        ++stats_.tokens_forced;
+        stats_.forward_passes_saved += sequence_.has_undecoded() ? 1 : 0;
+        return way[n_walked];
+    }
+    span_->constraint.clear();
+    end_span_if_over();
+    return std::nullopt;
+}
+
+// The logits of the current decision, known already or decoded now, with those behind it where that
+// is the faster way.
+TokenSelector::SpanLogits Stream::span_logits(const Decoder::Turn & turn) {
+    const TokenTrie::Node node = span_->constraint.node();
+    if (span_->knows(node)) {
+        stats_.forward_passes_saved += sequence_.has_undecoded() ? 1 : 0;
+        return span_->logits_at(node);
+    }
+    if (sequence_.has_undecoded() && run_tree(turn, node)) {
+        return span_->logits_at(node);
+    }
+    return span_->gather(logits(turn));
+}
+
+// Decodes what waits and all decisions that may follow in one pass; false where it was not done.
+bool Stream::run_tree(const Decoder::Turn & turn, TokenTrie::Node from) {
+    const TokenTrie::Undecided & undecided = span_->trie().undecided_below(from);
+    const bool wanted = options_.strategy == Strategy::tree ||
+                        (options_.strategy == Strategy::automatic && is_tree_worth_it(turn, undecided));
+    if (!wanted || undecided.tokens == 0) {
+        return false;
+    }
+    const std::vector<TreeBatch> batches = plan_tree(span_->trie(), from, decoder_->tree_limits());
+    if (batches.size() != 1) {
+        return false;  // too big for one pass: decide first, the rest will be smaller
+    }
+    try {
+        decode_batch(turn, batches.front(), from);
+    } catch (const ContextFull &) {
+        return false;  // there may still be room for one path
+    }
+    ++stats_.tree_passes;
+    return true;
+}
+
+bool Stream::is_tree_worth_it(const Decoder::Turn & turn, const TokenTrie::Undecided & undecided) {
+    const TreeLimits limits = decoder_->tree_limits();
+    if (undecided.tokens == 0 || static_cast<int32_t>(undecided.tokens) > limits.tokens ||
+        static_cast<int32_t>(undecided.branches) > limits.rows ||
+        static_cast<int32_t>(undecided.lanes) > limits.lanes) {
+        return false;
+    }
+    const std::optional<PassCost> cost = decoder_->pass_cost(turn);
+    if (!cost) {
+        return false;
+    }
+    const auto waiting = static_cast<double>(sequence_.n_waiting());
+    const double tree = cost->of(waiting + undecided.tokens, 1 + undecided.branches, undecided.lanes);
+    const double tokens_a_pass = static_cast<double>(undecided.tokens) / undecided.branches;
+    const double skip_ahead =
+        cost->of(waiting, 1, 0) + static_cast<double>(undecided.passes) * cost->of(tokens_a_pass, 1, 0);
+    return tree < skip_ahead;
+}
+
+void Stream::decode_batch(const Decoder::Turn & turn, const TreeBatch & batch, TokenTrie::Node from) {
+    const auto keep_row = [&](int32_t place, const float * row) {
+        span_->keep_row(place < 0 ? from : batch.nodes[static_cast<size_t>(place)].node, row);
+    };
+    const auto preferred = [&] { return span_->knows(from) ? span_->preferred_place(batch, from) : -1; };
+    try {
+        sequence_.decode_tree(turn, cost_, batch, keep_row, preferred);
+    } catch (const Error & error) {
+        if (error.status() == ELIZA_ERR_CANCELLED) {
+            cancelled_ = false;
+        }
+        throw;
+    }
+}
+
+const std::vector<double> & Stream::leaf_scores() {
+    if (!scores_.empty()) {
+        return scores_;
+    }
+    if (!span_ || span_->constraint.node() != TokenTrie::root) {
+        throw invalid_argument("no scores: ask for them after setting a trie and before its first token");
+    }
+    if (sequence_.tokens().empty()) {
+        throw no_prompt();
+    }
+    const Decoder::Turn turn(*decoder_, cancelled_);
+    learn_all_branches(turn);
+    scores_ = span_->leaf_logprobs();
+    return scores_;
+}
+
+void Stream::learn_all_branches(const Decoder::Turn & turn) {
+    const TokenTrie & trie = span_->trie();
+    if (trie.is_branch(TokenTrie::root) && !span_->knows(TokenTrie::root)) {
+        span_->keep_row(TokenTrie::root, logits(turn));
+    }
+    if (options_.strategy != Strategy::token_by_token) {
+        for (const TreeBatch & batch : plan_tree(trie, TokenTrie::root, decoder_->tree_limits())) {
+            decode_batch(turn, batch, TokenTrie::root);
+            ++stats_.tree_passes;
+        }
+    }
+    // The slow way, branch by branch: for models that cannot fork, and as the reference.
+    const size_t n_before = sequence_.tokens().size();
+    for (TokenTrie::Node node = 0; node < trie.n_nodes(); ++node) {
+        if (!trie.is_branch(node) || span_->knows(node)) {
+            continue;
+        }
+        const std::vector<Token> path = trie.path(node);
+        sequence_.append(path.data(), path.size());
+        try {
+            span_->keep_row(node, logits(turn));
+        } catch (...) {
+            sequence_.truncate(n_before);
+            throw;
+        }
+        sequence_.truncate(n_before);
+    }
 }
 
 llama_token Stream::choose_freely() {
@@ -215,17 +353,21 @@ void Stream::end_span_if_over() {
 
 void Stream::set_token_trie(std::string_view payload, int mode) {
     const int selection = mode & ~ELIZA_TRIE_STOP_AT_LEAF;
-    if (selection != ELIZA_TRIE_ARGMAX && selection != ELIZA_TRIE_SAMPLE) {
+    if (selection < ELIZA_TRIE_ARGMAX || selection > ELIZA_TRIE_BEST_LEAF) {
         throw invalid_argument("trie mode " + std::to_string(mode) +
-                               " is not 0 (argmax) or 1 (sample), with or without 0x100 (stop at leaf)");
+                               " is not 0 (argmax), 1 (sample) or 2 (best leaf), with or without 0x100 (stop at leaf)");
     }
     auto trie = TrieCache::shared().get(payload, decoder_->model().n_vocab());
     if (!options_.model_id.empty() && trie->model_id != options_.model_id) {
         throw invalid_argument("modelId: the payload is for \"" + trie->model_id + "\", the model is \"" +
                                options_.model_id + "\" (option model_id)");
     }
-    span_.emplace(Span{TokenTrieConstraint(std::move(trie), options_.span_limit), selection == ELIZA_TRIE_SAMPLE,
-                       (mode & ELIZA_TRIE_STOP_AT_LEAF) != 0});
+    SpanMode span_mode;
+    span_mode.sampled = selection == ELIZA_TRIE_SAMPLE;
+    span_mode.best_leaf = selection == ELIZA_TRIE_BEST_LEAF;
+    span_mode.stop_at_leaf = (mode & ELIZA_TRIE_STOP_AT_LEAF) != 0;
+    span_.emplace(TokenTrieConstraint(std::move(trie), options_.span_limit), span_mode, decoder_->model().n_vocab());
+    scores_.clear();
     leaf_.reset();
     drawn_.reset();
     finish_reason_ = ELIZA_FINISH_NONE;
@@ -255,6 +397,7 @@ int32_t Stream::reset_keep(int32_t n_keep) {
     span_.reset();
     drawn_.reset();
     leaf_.reset();
+    scores_.clear();
     waiting_step_.reset();
     finish_reason_ = ELIZA_FINISH_NONE;
     generated_since_prefill_ = 0;

@@ -10,11 +10,13 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "constraint/token_trie_constraint.h"
 #include "eliza/eliza_inference.h"
 #include "engine/options.h"
 #include "engine/sequence.h"
+#include "engine/span.h"
 #include "engine/utf8_assembler.h"
 #include "sampling/token_selector.h"
 
@@ -61,19 +63,25 @@ public:
     // The leaf the last span ended on, if it did.
     const std::optional<LeafResult> & leaf() const { return leaf_; }
 
+    // The logarithm of every leaf's probability, in payload order: of the active span, before its
+    // first token, or of the last one that was asked.
+    const std::vector<double> & leaf_scores();
+
+    // The leaves of the active span, or of the scores there are.
+    size_t n_leaves() const { return span_ ? span_->trie().n_leaves() : scores_.size(); }
+
     eliza_llm_stream_stats_t stats() const;
 
 private:
-    struct Span {
-        TokenTrieConstraint constraint;
-        bool sampled;
-        bool stop_at_leaf;
-        double logprob = 0.0;
-    };
-
     Step compute_step();
     Step finish(eliza_finish_reason reason);
     std::optional<llama_token> choose_in_span();
+    std::optional<llama_token> follow_best_leaf();
+    TokenSelector::SpanLogits span_logits(const Decoder::Turn & turn);
+    bool run_tree(const Decoder::Turn & turn, TokenTrie::Node from);
+    bool is_tree_worth_it(const Decoder::Turn & turn, const TokenTrie::Undecided & undecided);
+    void decode_batch(const Decoder::Turn & turn, const TreeBatch & batch, TokenTrie::Node from);
+    void learn_all_branches(const Decoder::Turn & turn);
     llama_token choose_freely();
     void end_span_if_over();
     void commit(llama_token token);
@@ -91,6 +99,7 @@ private:
     std::optional<Span> span_;          // while one is active
     std::optional<llama_token> drawn_;  // drawn where a span could end, and ended it
     std::optional<LeafResult> leaf_;
+    std::vector<double> scores_;
     std::optional<Step> waiting_step_;
     eliza_finish_reason finish_reason_ = ELIZA_FINISH_NONE;
     int64_t generated_since_prefill_ = 0;

@@ -44,7 +44,7 @@ llama_token_data_array & Candidates::fill(const float * logits, int32_t n_vocab)
 llama_token_data_array & Candidates::fill(const float * logits, const llama_token * tokens, size_t k) {
     data_.resize(k);
     for (size_t i = 0; i < k; ++i) {
-        data_[i] = {tokens[i], logits[tokens[i]], 0.0f};
+        data_[i] = {tokens[i], logits[i], 0.0f};
     }
     array_ = {data_.data(), data_.size(), -1, false};
     return array_;

@@ -25,8 +25,9 @@ struct SamplingParams {
 // An array of candidates that samplers may shrink and reorder. The storage is reused.
 class Candidates {
 public:
-    // All n_vocab tokens, or the k given ones, with their logits.
+    // All n_vocab tokens with their logits.
     llama_token_data_array & fill(const float * logits, int32_t n_vocab);
+    // The k given tokens, where logits[i] is that of tokens[i].
     llama_token_data_array & fill(const float * logits, const llama_token * tokens, size_t k);
 
 private:

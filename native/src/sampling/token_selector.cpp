@@ -6,24 +6,17 @@
 #include "error.h"
 
 namespace eliza {
-namespace {
 
-// log(sum(exp(logit))) of `n` logits, where at(i) is the i-th; shifted by the largest so that it
-// cannot overflow.
-template <typename At>
-double log_sum_exp(size_t n, At at) {
-    float largest = -INFINITY;
-    for (size_t i = 0; i < n; ++i) {
-        largest = std::max(largest, at(i));
-    }
+double log_sum_exp(const float * logits, size_t n) {
+    const float largest = *std::max_element(logits, logits + n);
     double sum = 0.0;
     for (size_t i = 0; i < n; ++i) {
-        sum += std::exp(static_cast<double>(at(i)) - largest);
+        sum += std::exp(static_cast<double>(logits[i]) - largest);
     }
     return largest + std::log(sum);
 }
 
-}  // namespace
+double log_of_rest(double log_share) { return std::log1p(-std::min(std::exp(log_share), 1.0)); }
 
 TokenSelector::TokenSelector(const llama_vocab * vocab, const SamplingParams & params, const std::string & gbnf,
                              GrammarOrder grammar_order)
@@ -33,23 +26,14 @@ TokenSelector::TokenSelector(const llama_vocab * vocab, const SamplingParams & p
     }
 }
 
-llama_token TokenSelector::pick(const float * logits, TokenSpan allowed, bool sampled) {
-    if (sampled) {
-        return chain_.sample(candidates_.fill(logits, allowed.data, allowed.size));
+// The index of the winner among the allowed tokens.
+uint32_t TokenSelector::pick(const float * logits, TokenSpan allowed, bool sampled) {
+    if (!sampled && chain_.keeps_logits()) {
+        return static_cast<uint32_t>(argmax(logits, static_cast<int32_t>(allowed.size)));
     }
-    if (!chain_.keeps_logits()) {
-        return chain_.argmax(candidates_.fill(logits, allowed.data, allowed.size));
-    }
-    llama_token best = LLAMA_TOKEN_NULL;
-    for (const Token token : allowed) {
-        if (best == LLAMA_TOKEN_NULL ? logits[token] > -INFINITY : logits[token] > logits[best]) {
-            best = token;
-        }
-    }
-    if (best == LLAMA_TOKEN_NULL) {
-        throw no_finite_logit();
-    }
-    return best;
+    llama_token_data_array & candidates = candidates_.fill(logits, allowed.data, allowed.size);
+    const llama_token token = sampled ? chain_.sample(candidates) : chain_.argmax(candidates);
+    return static_cast<uint32_t>(std::lower_bound(allowed.begin(), allowed.end(), token) - allowed.begin());
 }
 
 llama_token TokenSelector::pick_from_vocabulary(const float * logits, bool sampled) {
@@ -89,22 +73,20 @@ llama_token TokenSelector::select(const float * logits, std::optional<llama_toke
     return pick_under_grammar(logits);
 }
 
-TokenSelector::SpanChoice TokenSelector::select_in_span(const float * logits, const TokenTrieConstraint & span,
+TokenSelector::SpanChoice TokenSelector::select_in_span(SpanLogits logits, const TokenTrieConstraint & span,
                                                         bool sampled) {
     const TokenSpan allowed = span.allowed();
-    const auto of_allowed = [&](size_t i) { return logits[allowed[static_cast<uint32_t>(i)]]; };
     if (!span.may_end()) {
-        const llama_token token = pick(logits, allowed, sampled);
-        return {token, logits[token] - log_sum_exp(allowed.size, of_allowed), false};
+        const uint32_t winner = pick(logits.children, allowed, sampled);
+        return {allowed[winner], logits.children[winner] - log_sum_exp(logits.children, allowed.size), false};
     }
     // The span may end here, so every token is a candidate: a child walks on, any other ends it.
-    const llama_token token = pick_from_vocabulary(logits, sampled);
-    const double total = log_sum_exp(static_cast<size_t>(n_vocab_), [&](size_t i) { return logits[i]; });
+    const llama_token token = pick_from_vocabulary(logits.vocabulary, sampled);
+    const double total = log_sum_exp(logits.vocabulary, static_cast<size_t>(n_vocab_));
     if (std::binary_search(allowed.begin(), allowed.end(), token)) {
-        return {token, logits[token] - total, false};
+        return {token, logits.vocabulary[token] - total, false};
     }
-    const double on_children = std::exp(log_sum_exp(allowed.size, of_allowed) - total);
-    return {token, std::log1p(-std::min(on_children, 1.0)), true};
+    return {token, log_of_rest(log_sum_exp(logits.children, allowed.size) - total), true};
 }
 
 void TokenSelector::accept(llama_token token) {

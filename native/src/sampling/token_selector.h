@@ -16,6 +16,12 @@ enum class GrammarOrder {
     first,  // mask the vocabulary, then sample
 };
 
+// log(sum(exp(logits[0 .. n)))), shifted by the largest so that it cannot overflow.
+double log_sum_exp(const float * logits, size_t n);
+
+// log(1 - exp(log_share)): the share of everything else.
+double log_of_rest(double log_share);
+
 class TokenSelector {
 public:
     // `gbnf` may be empty. Throws Error when it does not parse.
@@ -26,6 +32,12 @@ public:
     // where the grammar allows it.
     llama_token select(const float * logits, std::optional<llama_token> drawn = std::nullopt);
 
+    // The logits of a decision inside a span.
+    struct SpanLogits {
+        const float * children;    // of the allowed tokens, in their order
+        const float * vocabulary;  // of all tokens; needed only where the span may end
+    };
+
     struct SpanChoice {
         llama_token token;  // meaningless where `ended`, but under sampling it is a fair draw
         double logprob;     // natural logarithm, of this outcome among the legal ones, from raw logits
@@ -33,7 +45,7 @@ public:
     };
 
     // Inside an active span. `sampled` draws through the chain, otherwise the most likely one wins.
-    SpanChoice select_in_span(const float * logits, const TokenTrieConstraint & span, bool sampled);
+    SpanChoice select_in_span(SpanLogits logits, const TokenTrieConstraint & span, bool sampled);
 
     // A token of the prompt counts for the penalties only; the grammar describes what is generated.
     void accept_prompt(llama_token token) { chain_.accept(token); }
@@ -41,7 +53,7 @@ public:
     void reset();
 
 private:
-    llama_token pick(const float * logits, TokenSpan allowed, bool sampled);
+    uint32_t pick(const float * logits, TokenSpan allowed, bool sampled);
     llama_token pick_from_vocabulary(const float * logits, bool sampled);
     llama_token pick_under_grammar(const float * logits);
 

@@ -32,12 +32,15 @@ TokenTrie::TokenTrie(const std::vector<Leaf> & leaves) {
     };
     std::vector<Range> ranges{{0, static_cast<uint32_t>(order.size()), 0}};
     token_.push_back(none);
+    parent_.push_back(root);
+    leaf_node_.resize(leaves.size());
 
     for (size_t node = 0; node < ranges.size(); ++node) {
         auto [begin, end, depth] = ranges[node];
         leaf_.push_back(none);
         // A shorter sequence sorts before those it is a prefix of.
         for (; begin < end && leaves[order[begin]].tokens.size() == depth; ++begin) {
+            leaf_node_[order[begin]] = static_cast<Node>(node);
             if (leaf_.back() == none) {
                 leaf_.back() = static_cast<int32_t>(order[begin]);
             }
@@ -51,10 +54,44 @@ TokenTrie::TokenTrie(const std::vector<Leaf> & leaves) {
             }
             ranges.push_back({begin, child_end, depth + 1});
             token_.push_back(token);
+            parent_.push_back(static_cast<Node>(node));
             begin = child_end;
         }
         n_children_.push_back(static_cast<uint32_t>(ranges.size()) - first_child_.back());
     }
+    count_undecided();
+}
+
+void TokenTrie::count_undecided() {
+    undecided_.resize(token_.size());
+    std::vector<uint32_t> n_leaves(token_.size());
+    // Children have higher numbers than their parent.
+    for (size_t node = token_.size(); node-- > 0;) {
+        Undecided & here = undecided_[node];
+        uint32_t & leaves_here = n_leaves[node];
+        leaves_here = leaf_[node] != none ? 1 : 0;
+        for (Node child = first_child_[node]; child < first_child_[node] + n_children_[node]; ++child) {
+            const Undecided & below = undecided_[child];
+            const uint32_t branch = is_branch(child) ? 1 : 0;
+            if (is_undecided(child)) {
+                here.tokens += below.tokens + 1;
+                here.branches += below.branches + branch;
+                here.lanes += std::max(below.lanes, 1u);
+            }
+            here.passes += (below.passes + static_cast<float>(branch)) * static_cast<float>(n_leaves[child]);
+            leaves_here += n_leaves[child];
+        }
+        here.passes /= static_cast<float>(leaves_here);
+    }
+}
+
+std::vector<Token> TokenTrie::path(Node node) const {
+    std::vector<Token> tokens;
+    for (; node != root; node = parent_[node]) {
+        tokens.push_back(token_[node]);
+    }
+    std::reverse(tokens.begin(), tokens.end());
+    return tokens;
 }
 
 int32_t TokenTrie::child(Node node, Token token) const {

@@ -60,14 +60,46 @@ public:
 
     const std::string & leaf_name(int32_t leaf) const { return names_[static_cast<size_t>(leaf)]; }
 
+    // The node on which a leaf ends, and the tokens that lead to a node.
+    Node leaf_node(int32_t leaf) const { return leaf_node_[static_cast<size_t>(leaf)]; }
+    std::vector<Token> path(Node node) const;
+
+    // True where there is something to decide: two or more children, or going on and ending.
+    bool is_branch(Node node) const {
+        return n_children_[node] + (leaf_[node] != none && n_children_[node] > 0 ? 1 : 0) >= 2;
+    }
+
+    // What the decisions strictly below a node would take.
+    struct Undecided {
+        uint32_t tokens = 0;    // nodes that are branches or lead to one
+        uint32_t branches = 0;  // of those, branches
+        uint32_t lanes = 0;     // of those, the deepest: one sequence each
+        float passes = 0;       // branches on the way to a leaf, on average over the leaves
+    };
+    const Undecided & undecided_below(Node node) const { return undecided_[node]; }
+
+    // True for a branch and for what leads to one.
+    bool is_undecided(Node node) const { return is_branch(node) || undecided_[node].tokens > 0; }
+
+    // The token that leads into a node; none for the root.
+    Token token(Node node) const { return token_[node]; }
+
+    // The first of a node's children, which are neighbours.
+    Node first_child(Node node) const { return first_child_[node]; }
+
     size_t n_nodes() const { return token_.size(); }
     size_t n_leaves() const { return names_.size(); }
 
 private:
+    void count_undecided();
+
     std::vector<Token> token_;
+    std::vector<Node> parent_;
     std::vector<Node> first_child_;
     std::vector<uint32_t> n_children_;
     std::vector<int32_t> leaf_;
+    std::vector<Undecided> undecided_;
+    std::vector<Node> leaf_node_;
     std::vector<std::string> names_;
 };
 

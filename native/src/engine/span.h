@@ -1,0 +1,56 @@
+// One span of a stream: where it stands in the trie, and what is known of the decisions to come.
+#pragma once
+
+#include <unordered_map>
+#include <vector>
+
+#include "constraint/token_trie_constraint.h"
+#include "engine/tree_batch.h"
+#include "sampling/token_selector.h"
+
+namespace eliza {
+
+struct SpanMode {
+    bool sampled = false;       // ELIZA_TRIE_SAMPLE
+    bool best_leaf = false;     // ELIZA_TRIE_BEST_LEAF
+    bool stop_at_leaf = false;  // ELIZA_TRIE_STOP_AT_LEAF
+};
+
+class Span {
+public:
+    Span(TokenTrieConstraint at_root, SpanMode span_mode, int32_t n_vocab)
+        : constraint(std::move(at_root)), mode(span_mode), n_vocab_(n_vocab) {}
+
+    TokenTrieConstraint constraint;
+    const SpanMode mode;
+    double logprob = 0.0;  // of the way walked so far
+
+    const TokenTrie & trie() const { return constraint.trie(); }
+
+    // Keeps what a decision at `node` needs of a row of logits.
+    void keep_row(TokenTrie::Node node, const float * row);
+    bool knows(TokenTrie::Node node) const { return rows_.count(node) > 0; }
+    TokenSelector::SpanLogits logits_at(TokenTrie::Node node) const;
+
+    // The logits of the current decision out of a row that is at hand; valid until the next call.
+    TokenSelector::SpanLogits gather(const float * row);
+
+    // The place in the batch to which the most likely way from `from` leads, -1 if it leaves it at
+    // once. The rows of the batch must be kept already.
+    int32_t preferred_place(const TreeBatch & batch, TokenTrie::Node from) const;
+
+    // The logarithm of every leaf's probability, in payload order; all branches must be known.
+    std::vector<double> leaf_logprobs() const;
+
+private:
+    // Children's logits, and behind them the vocabulary's where the span may end.
+    using Row = std::vector<float>;
+
+    bool may_end(TokenTrie::Node node) const { return trie().leaf(node) != TokenTrie::none; }
+
+    int32_t n_vocab_;
+    std::unordered_map<TokenTrie::Node, Row> rows_;
+    Row gathered_;
+};
+
+}  // namespace eliza
