@@ -24,6 +24,8 @@ demo: cpu ## choose actions with the embedded model on the eliza-1 fixtures
 	@$(BIN)/eliza-ffi demo
 
 cpu: $(VENV)/installed ## build build/cpu/libelizainference.so
+	@mkdir -p build
+	@test -e $(BUILD)/CMakeCache.txt || echo "Fetching and building llama.cpp if this machine has none yet (minutes, once)"
 	@PATH="$(BIN):$$PATH" JOBS=$(JOBS) $(BIN)/cmake -S native -B $(BUILD) -G Ninja --log-level=STATUS \
 	    -DPython3_EXECUTABLE=$(BIN)/python $(CMAKE_ARGS) > $(BUILD).log 2>&1 \
 	    || { tail -n 30 $(BUILD).log; exit 1; }

@@ -1,6 +1,7 @@
 // What callers get wrong: every time a code and a text, and a stream that still works.
 
-#include <cstdio>
+#include <cmath>
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
 
@@ -201,6 +202,92 @@ TEST_F(BadInput, BadConfigurationsAreRefused) {
     for (int i = 0; i < 3; ++i) {  // none of the refused ones kept a slot
         EXPECT_NE(open(context), nullptr);
     }
+}
+
+TEST_F(BadInput, NumbersThatAreNoneAreRefused) {
+    for (const float bad : {NAN, INFINITY, -INFINITY}) {
+        for (float eliza_llm_stream_config_t::*field :
+             {&eliza_llm_stream_config_t::temperature, &eliza_llm_stream_config_t::top_p,
+              &eliza_llm_stream_config_t::repeat_penalty}) {
+            eliza_llm_stream_config_t cfg = config();
+            cfg.*field = bad;
+            EXPECT_EQ(eliza_inference_llm_stream_open(context.get(), &cfg, error.out()), nullptr);
+            EXPECT_NE(error.text().find("not a finite number"), std::string::npos);
+        }
+    }
+    eliza_llm_stream_config_t cfg = config();
+    cfg.temperature = 1e-40f;  // as good as greedy
+    const StreamHandle cold = open(context, cfg), greedy = open(context);
+    prefill(cold, {5, 6, 7});
+    prefill(greedy, {5, 6, 7});
+    EXPECT_EQ(pull(cold, 5).tokens, pull(greedy, 5).tokens);
+}
+
+TEST_F(BadInput, AFailedOpenLeavesTheOptionsOpen) {
+    eliza_llm_stream_config_t cfg = config();
+    cfg.gbnf_grammar = "root ::= (";
+    EXPECT_EQ(eliza_inference_llm_stream_open(context.get(), &cfg, error.out()), nullptr);
+    ASSERT_EQ(eliza_inference_set_option(context.get(), "n_slots", "1", error.out()), 0) << error.text();
+    const StreamHandle only = open(context);
+    EXPECT_EQ(eliza_inference_llm_stream_open(context.get(), nullptr, error.out()), nullptr);
+    EXPECT_EQ(error.text(), "all 1 slots are in use by open streams (option n_slots)");
+}
+
+TEST_F(BadInput, AnySlotLeavesTheFirstOnesToThoseWhoNameThem) {
+    const StreamHandle any = open(context);
+    eliza_llm_stream_config_t cfg = config();
+    cfg.slot_id = 0;
+    const StreamHandle named = open(context, cfg);
+}
+
+TEST_F(BadInput, AResetStreamMakesRoomForTheOthers) {
+    const StreamHandle first = open(context), second = open(context);
+    prefill(first, std::vector<int32_t>(200, 5));
+    ASSERT_EQ(eliza_inference_llm_stream_reset(first.get()), 0);
+    prefill(second, std::vector<int32_t>(200, 6));
+    EXPECT_EQ(stats(second).n_past, 200);
+}
+
+TEST_F(BadInput, AnAbsurdTokenCountIsRefusedBeforeItIsRead) {
+    const StreamHandle stream = open(context);
+    const int32_t token = 5;
+    for (const size_t n : {SIZE_MAX, SIZE_MAX / 4, size_t(1) << 40}) {
+        EXPECT_EQ(eliza_inference_llm_stream_prefill(stream.get(), &token, n, error.out()), ELIZA_ERR_INVALID_ARG);
+        EXPECT_NE(error.text().find("does not fit the context of 256"), std::string::npos) << error.text();
+    }
+}
+
+TEST_F(BadInput, TextThatIsNoUtf8IsTheCallersMistakeIfAnybodys) {
+    for (const std::string & text : {std::string("\xF4\x90\x80\x80"), std::string("\xFF\xFE"), std::string("a\xC3")}) {
+        int * tokens = nullptr;
+        size_t n = 0;
+        const int status =
+            eliza_inference_tokenize(context.get(), text.data(), text.size(), 0, 0, &tokens, &n, error.out());
+        EXPECT_TRUE(status == 0 || status == ELIZA_ERR_INVALID_ARG) << status << error.text();
+        eliza_inference_free_tokens(tokens);
+    }
+}
+
+TEST_F(BadInput, AQuantizedCacheWithoutFlashAttentionIsRefused) {
+    ASSERT_EQ(eliza_inference_set_option(context.get(), "flash_attn", "off", nullptr), 0);
+    eliza_llm_stream_config_t cfg = config();
+    cfg.cache_type_v = "q8_0";
+    EXPECT_EQ(eliza_inference_llm_stream_open(context.get(), &cfg, error.out()), nullptr);
+    EXPECT_EQ(error.text(), "cache_type_v q8_0 needs flash attention, which option flash_attn has switched off");
+}
+
+TEST_F(BadInput, AStepThatWaitedIsNotTheLastOnceTheGenerationGoesOn) {
+    eliza_llm_stream_config_t cfg = config();
+    cfg.max_tokens = 1;
+    cfg.gbnf_grammar = long_text_grammar;
+    const StreamHandle stream = open(context, cfg);
+    prefill(stream, {5, 6, 7});
+    EXPECT_EQ(pull(stream, 1, 1).status, ELIZA_ERR_INVALID_ARG);  // does not fit, and waits
+    prefill(stream, {8});
+    const Output output = pull(stream, 1);
+    EXPECT_EQ(output.status, 0);
+    EXPECT_EQ(output.tokens.size(), 1u);
+    EXPECT_EQ(stats(stream).finish_reason, ELIZA_FINISH_NONE);
 }
 
 TEST_F(BadInput, TrieModesAndPayloadsAreChecked) {

@@ -18,11 +18,14 @@ TEST(Cancel, StopsARunningPrefillWithinOnePass) {
     const std::vector<int32_t> prompt = long_prompt(6000);
     const ContextHandle context = create({{"n_ctx", "8192"}, {"n_batch", "4096"}});
     const StreamHandle stream = open(context);
+    std::atomic<bool> started{false};
     std::thread canceller([&] {
-        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+        while (!started) std::this_thread::yield();
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));  // well inside: it takes a second
         eliza_inference_llm_stream_cancel(stream.get());
     });
     ErrorText error;
+    started = true;
     const int status = eliza_inference_llm_stream_prefill(stream.get(), prompt.data(), prompt.size(), error.out());
     canceller.join();
     ASSERT_EQ(status, ELIZA_ERR_CANCELLED) << "the prompt was decoded before the cancel came";

@@ -53,10 +53,36 @@ TEST_F(GrammarStream, ATrieThatContradictsItIsAnErrorOnlyWhenTheGrammarIsNeededA
     const Output output = pull(stream);
     EXPECT_EQ(output.text, "IGNORE");
     EXPECT_EQ(output.status, ELIZA_ERR_INVALID_ARG);
-    EXPECT_EQ(output.error, "the grammar cannot go on: a token of the trie is not allowed by it");
+    EXPECT_EQ(output.error, "the grammar cannot go on: it does not allow a token that came before");
     ASSERT_EQ(eliza_inference_llm_stream_reset(stream.get()), 0);
     prefill(stream, prompt);
     EXPECT_EQ(pull(stream).text, "yes");
+}
+
+TEST_F(GrammarStream, OneThatIsNestedTooDeepIsRefused) {
+    const auto error_of = [&](const std::string & grammar) {
+        eliza_llm_stream_config_t cfg = config();
+        cfg.gbnf_grammar = grammar.c_str();
+        ErrorText error;
+        EliLlmStream * stream = eliza_inference_llm_stream_open(context.get(), &cfg, error.out());
+        eliza_inference_llm_stream_close(stream);
+        return stream != nullptr ? "accepted" : error.text();
+    };
+    const auto groups = [](size_t depth) {
+        return "root ::= " + std::string(depth, '(') + "\"a\"" + std::string(depth, ')');
+    };
+    EXPECT_EQ(error_of(groups(256)), "accepted");
+    EXPECT_EQ(error_of(groups(100000)), "gbnf_grammar: groups are nested deeper than 256");
+    EXPECT_EQ(error_of("root ::= \"" + std::string(1000, '(') + "\" [(((] # ((("), "accepted");
+
+    const auto chain = [](int n) {
+        std::string grammar = "root ::= r0\n";
+        for (int i = 0; i < n; ++i) grammar += "r" + std::to_string(i) + " ::= r" + std::to_string(i + 1) + "\n";
+        return grammar + "r" + std::to_string(n) + " ::= \"a\"\n";
+    };
+    EXPECT_EQ(error_of(chain(9000)), "accepted");
+    EXPECT_EQ(error_of(chain(100000)),
+              "gbnf_grammar: 100002 rules (repetitions count) are more than the limit of 10000");
 }
 
 TEST_F(GrammarStream, AnEndTokenInsideALeafDoesNotUpsetIt) {

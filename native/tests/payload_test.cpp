@@ -76,13 +76,21 @@ INSTANTIATE_TEST_SUITE_P(
         BadPayload{with_leaves(R"({"name":"A","tokens":[18446744073709551615]})"),
                    "descriptors[0].leaves[0].tokens[0]: 18446744073709551615 is outside the vocabulary of 128256"},
         BadPayload{with_leaves(R"({"name":"A","tokens":[1.5]})"),
-                   "descriptors[0].leaves[0].tokens[0]: expected a token id, found 1.5"},
+                   "descriptors[0].leaves[0].tokens[0]: expected a token id, found fraction"},
         BadPayload{with_leaves(R"({"name":"A","tokens":[true]})"),
-                   "descriptors[0].leaves[0].tokens[0]: expected a token id, found true"}));
+                   "descriptors[0].leaves[0].tokens[0]: expected a token id, found boolean"}));
 
 TEST(Payload, SurvivesDeepNesting) {
     EXPECT_NE(error_of(std::string(1000000, '[')), "accepted");
-    EXPECT_NE(error_of(std::string(100000, '[') + std::string(100000, ']')), "accepted");
+    const std::string deep = std::string(300000, '[') + std::string(300000, ']');
+    EXPECT_EQ(error_of(deep), "payload: expected an object, found array");
+    EXPECT_EQ(error_of(with_leaves(R"({"name":"A","tokens":)" + deep + "}")),
+              "descriptors[0].leaves[0].tokens[0]: expected a token id, found array");
+}
+
+TEST(Payload, ErrorsStaySmallWhateverTheyAreAbout) {
+    const std::string huge(3000000, 'x');
+    EXPECT_LT(error_of(with_leaves(R"({"name":"A","tokens":[")" + huge + "\"]}")).size(), 200u);
 }
 
 }  // namespace

@@ -162,52 +162,53 @@ TEST_F(StreamAbi, AtALeafThatOthersContinueTheWholeVocabularyDecides) {
     EXPECT_EQ(leaf(goes_on), "short");
 }
 
-TEST_F(StreamAbi, TheProbabilitiesOfAllLeavesSumToOne) {
-    // Each leaf's own probability: at every step the softmax over the legal tokens. By forcing the
-    // walk down one leaf at a time and multiplying what a single-token trie of siblings gives.
-    const std::vector<std::vector<int32_t>> leaves = {{300, 301}, {300, 302}, {310}, {311, 301}};
-    const StreamHandle stream = prompted();
-    double total = 0.0;
-    // P(first token) among {300, 310, 311}, then P(second | first) among its siblings.
-    const auto probability_of = [&](const std::vector<int32_t> & before, const std::vector<int32_t> & siblings,
-                                    int32_t token) {
-        // The chance that sampling picks it, counted exactly: rank by removing the others.
-        double logprob = 0.0;
-        std::vector<int32_t> remaining = siblings;
-        double mass_above = 1.0;
-        while (!remaining.empty()) {
-            const StreamHandle s = open(context);
-            std::vector<int32_t> tokens = prompt_tokens;
-            tokens.insert(tokens.end(), before.begin(), before.end());
-            prefill(s, tokens);
-            std::map<std::string, std::vector<int32_t>> map;
-            for (const int32_t id : remaining) map[std::to_string(id)] = {id};
-            set_trie(s, payload(map), ELIZA_TRIE_ARGMAX | ELIZA_TRIE_STOP_AT_LEAF);
-            const int32_t best = pull(s).tokens.at(0);
-            leaf(s, &logprob);
-            const double share = mass_above * std::exp(logprob);
-            if (best == token) return share;
-            mass_above -= share;
-            remaining.erase(std::find(remaining.begin(), remaining.end(), best));
-        }
-        return 0.0;
+TEST_F(StreamAbi, TheProbabilityIsTheSoftmaxOfPlainLogitsOverTheLegalTokens) {
+    const auto model = load_model();
+    const auto logits_after = [&](const std::vector<int32_t> & tokens) {
+        llama_context_params params = llama_context_default_params();
+        params.n_ctx = 256;
+        params.flash_attn_type = LLAMA_FLASH_ATTN_TYPE_DISABLED;
+        const llama_context_ptr plain(llama_init_from_model(model->get(), params));
+        std::vector<int32_t> copy = tokens;
+        EXPECT_EQ(llama_decode(plain.get(), llama_batch_get_one(copy.data(), static_cast<int32_t>(copy.size()))), 0);
+        const float * row = llama_get_logits_ith(plain.get(), -1);
+        return std::vector<float>(row, row + model->n_vocab());
     };
-    for (const std::vector<int32_t> & path : leaves) {
-        double p = probability_of({}, {300, 310, 311}, path[0]);
-        if (path[0] == 300) p *= probability_of({300}, {301, 302}, path[1]);
-        total += p;
-    }
-    EXPECT_NEAR(total, 1.0, 1e-3);
-
-    // And the chosen leaf's reported probability is its share.
-    set_trie(stream, payload({{"a", leaves[0]}, {"b", leaves[1]}, {"c", leaves[2]}, {"d", leaves[3]}}),
+    const auto probability = [&](const std::vector<int32_t> & tokens, const std::vector<int32_t> & legal,
+                                 int32_t token) {
+        const std::vector<float> row = logits_after(tokens);
+        double sum = 0.0;
+        for (const int32_t id : legal) sum += std::exp(static_cast<double>(row[static_cast<size_t>(id)]));
+        return std::exp(static_cast<double>(row[static_cast<size_t>(token)])) / sum;
+    };
+    const StreamHandle stream = prompted();
+    set_trie(stream, payload({{"a", {300, 301}}, {"b", {300, 302}}, {"c", {310, 301}}, {"d", {310, 302}}}),
              ELIZA_TRIE_ARGMAX | ELIZA_TRIE_STOP_AT_LEAF);
     const std::vector<int32_t> chosen = pull(stream).tokens;
     double logprob = 0.0;
     leaf(stream, &logprob);
-    double expected = probability_of({}, {300, 310, 311}, chosen[0]);
-    if (chosen[0] == 300) expected *= probability_of({300}, {301, 302}, chosen[1]);
-    EXPECT_NEAR(std::exp(logprob), expected, 1e-3);
+    ASSERT_EQ(chosen.size(), 2u);
+    std::vector<int32_t> tokens = prompt_tokens;
+    double expected = probability(tokens, {300, 310}, chosen[0]);
+    tokens.push_back(chosen[0]);
+    expected *= probability(tokens, {301, 302}, chosen[1]);
+    EXPECT_NEAR(std::exp(logprob), expected, 0.02);
+}
+
+TEST_F(StreamAbi, BytesHeldBackComeOutWhenTheContextIsFull) {
+    // The first bytes of an emoji as byte tokens, then no room for the rest.
+    const ContextHandle small = create({{"n_ctx", "256"}});
+    const std::vector<int32_t> emoji = tokenize(small, "\xF0\x9F\xA6\x84");
+    ASSERT_EQ(emoji.size(), 4u) << "the vocabulary has a token for this character";
+    const StreamHandle stream = open(small);
+    prefill(stream, std::vector<int32_t>(255, 50));
+    set_trie(stream, payload({{"cut", {emoji[0], emoji[1]}}}), ELIZA_TRIE_ARGMAX);
+    const Output output = pull(stream);
+    EXPECT_EQ(output.status, ELIZA_ERR_FFI_FAULT);
+    EXPECT_EQ(output.text, "");
+    const Output rest = pull(stream);
+    EXPECT_EQ(rest.status, 1);
+    EXPECT_EQ(rest.text, "\xEF\xBF\xBD");
 }
 
 TEST_F(StreamAbi, TheSpanLimitLetsGo) {

@@ -1,4 +1,5 @@
 #include <atomic>
+#include <chrono>
 #include <thread>
 
 #include "test_session.h"
@@ -63,22 +64,94 @@ TEST(Threads, CloseCancelsTheRunningCallAndWaitsForIt) {
     const int32_t prompt[] = {5, 6, 7};
     ASSERT_EQ(eliza_inference_llm_stream_prefill(stream, prompt, 3, nullptr), 0);
     struct Shared {
-        std::atomic<bool> inside{false}, ended{false};
+        std::atomic<bool> inside{false};
+        std::atomic<int> n_tokens{0}, status{0};
     } shared;
     std::thread runner([&] {
         const auto slow = [](int32_t, const char *, void * user) {
             static_cast<Shared *>(user)->inside = true;
             std::this_thread::sleep_for(std::chrono::milliseconds(5));
+            ++static_cast<Shared *>(user)->n_tokens;
             return 0;
         };
-        eliza_inference_llm_stream_generate(stream, 0, slow, &shared, nullptr);
-        shared.ended = true;
+        shared.status = eliza_inference_llm_stream_generate(stream, 0, slow, &shared, nullptr);
     });
     while (!shared.inside) std::this_thread::yield();
     eliza_inference_llm_stream_close(stream);
+    // Nothing runs any more: no token comes, and the only slot is free.
+    const int n_tokens = shared.n_tokens;
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    EXPECT_EQ(shared.n_tokens, n_tokens);
+    EXPECT_NE(open(context), nullptr);
     runner.join();
-    EXPECT_TRUE(shared.ended);
-    EXPECT_NE(open(context), nullptr);  // the only slot is free
+    EXPECT_EQ(shared.status, ELIZA_ERR_CANCELLED);
+}
+
+// A stream whose long prompt is being read, piece by piece, on a thread of its own.
+class LongPrefill {
+public:
+    explicit LongPrefill(const ContextHandle & context) : stream_(open(context)), runner_([this] { run(); }) {
+        while (stats_started() == 0) std::this_thread::yield();
+    }
+    ~LongPrefill() {
+        eliza_inference_llm_stream_cancel(stream_.get());
+        runner_.join();
+    }
+    bool is_running() const { return !ended_; }
+
+    static void count(const char * stage, float, void * user) {
+        if (stage[0] == 'p') ++*static_cast<std::atomic<int> *>(user);
+    }
+    static std::atomic<int> n_pieces;
+
+private:
+    static int stats_started() { return n_pieces; }
+    void run() {
+        const std::vector<int32_t> prompt(16000, 50);
+        eliza_inference_llm_stream_prefill(stream_.get(), prompt.data(), prompt.size(), nullptr);
+        ended_ = true;
+    }
+
+    StreamHandle stream_;
+    std::atomic<bool> ended_{false};
+    std::thread runner_;
+};
+
+std::atomic<int> LongPrefill::n_pieces{0};
+
+class BesideALongPrefill : public testing::Test {
+protected:
+    ContextHandle context = create({{"n_ctx", "20000"}, {"n_batch", "256"}, {"n_threads", "1"}});
+
+    void SetUp() override {
+        LongPrefill::n_pieces = 0;
+        eliza_inference_set_progress_callback(context.get(), LongPrefill::count, &LongPrefill::n_pieces, nullptr);
+    }
+};
+
+TEST_F(BesideALongPrefill, OtherStreamsOpenTokenizeGenerateAndClose) {
+    const LongPrefill other(context);
+    const std::vector<int32_t> prompt = tokenize(context, "Hello there", true);
+    StreamHandle stream = open(context);
+    prefill(stream, prompt);
+    pull(stream, 3);
+    stream.reset();
+    EXPECT_TRUE(other.is_running());
+}
+
+TEST_F(BesideALongPrefill, AStreamThatWaitsForItsTurnCanBeCancelled) {
+    const LongPrefill other(context);
+    const StreamHandle stream = open(context);
+    std::atomic<int> status{1};
+    std::thread waiting([&] {
+        const std::vector<int32_t> prompt(8000, 60);
+        status = eliza_inference_llm_stream_prefill(stream.get(), prompt.data(), prompt.size(), nullptr);
+    });
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    eliza_inference_llm_stream_cancel(stream.get());
+    waiting.join();
+    EXPECT_EQ(status, ELIZA_ERR_CANCELLED);
+    EXPECT_TRUE(other.is_running());
 }
 
 }  // namespace

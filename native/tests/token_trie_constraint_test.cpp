@@ -64,6 +64,12 @@ TEST(TokenTrieConstraint, LetsGoAtTheSpanLimitUnlessTheLeafComesFirst) {
     span.accept(3);
     EXPECT_EQ(span.end(), End::span_limit);
 
+    // Standing on a leaf that others continue, it ends on that.
+    auto on_leaf = constraint_of({{"short", {1, 2}}, {"long", {1, 2, 3}}}, 2);
+    on_leaf.accept(1);
+    on_leaf.accept(2);
+    EXPECT_EQ(*on_leaf.leaf_name(), "short");
+
     auto exact = constraint_of({{"A", {1, 2}}}, 2);
     exact.accept(1);
     exact.accept(2);

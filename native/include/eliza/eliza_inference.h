@@ -97,7 +97,7 @@ ELIZA_API int eliza_inference_mmap_evict(EliInferenceContext * ctx, const char *
 ELIZA_API int eliza_inference_set_option(EliInferenceContext * ctx, const char * key, const char * value, char ** err);
 
 /* Facts about the library and, with a context, about its model, as a JSON object: llama.cpp commit,
- * CPU features, devices; model description, vocabulary, context size, slots. Loads the model if it
+ * CPU features, devices; model description, vocabulary, trained context. Loads the model if it
  * is not loaded yet. `ctx` may be NULL. *out is freed with eliza_inference_free_string(). */
 ELIZA_API int eliza_inference_describe(EliInferenceContext * ctx, char ** out, char ** err);
 
@@ -194,7 +194,8 @@ ELIZA_API int eliza_inference_llm_stream_reset(EliLlmStream * stream);
 ELIZA_API int eliza_inference_llm_stream_reset_keep(EliLlmStream * stream, int32_t n_keep);
 
 /* Frees the slot; what it holds stays in the KV cache for a later stream with the same prompt. A
- * call running on another thread is cancelled and waited for. NULL and closed handles are ignored. */
+ * call running on another thread is cancelled and waited for; from inside a callback, do not close a
+ * stream whose own callback may be waiting for this one. NULL and closed handles are ignored. */
 ELIZA_API void eliza_inference_llm_stream_close(EliLlmStream * stream);
 
 /* The text of the last failed call on this stream, "" if none. Valid on this thread until its next

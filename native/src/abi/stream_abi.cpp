@@ -1,6 +1,7 @@
 // Streams.
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <string>
 
@@ -24,6 +25,10 @@ InferenceContext::OpenRequest read_config(const eliza_llm_stream_config_t * cfg)
         return request;
     }
     require(cfg->max_tokens >= 0, "max_tokens is negative");
+    require(std::isfinite(cfg->temperature), "temperature is not a finite number");
+    require(std::isfinite(cfg->top_p), "top_p is not a finite number");
+    require(std::isfinite(cfg->repeat_penalty) && cfg->repeat_penalty >= 0.0f,
+            "repeat_penalty is not a finite number of 0 or more");
     request.stream.max_tokens = cfg->max_tokens;
     request.stream.sampling.temperature = cfg->temperature;
     request.stream.sampling.top_p = cfg->top_p;
@@ -99,17 +104,11 @@ int eliza_inference_llm_stream_generate(EliLlmStream * stream, int32_t max_token
     return with_stream(stream, err, [&](Stream & s) {
         require(on_token != nullptr, "on_token is NULL");
         require(max_tokens >= 0, "max_tokens is negative");
-        for (int64_t n = 0; max_tokens == 0 || n < max_tokens; ++n) {
-            const Stream::Step step = s.peek();
-            s.take();  // before the callback: a token is given out once, whatever the callback does
-            if (step.token || !step.text.empty()) {
-                if (on_token(step.token.value_or(-1), step.text.c_str(), user) != 0) {
-                    throw Error(ELIZA_ERR_CANCELLED, "cancelled by the callback");
-                }
-            }
-            if (step.final) {
-                break;
-            }
+        const bool ended = s.generate(max_tokens, [&](const Stream::Step & step) {
+            return on_token(step.token.value_or(-1), step.text.c_str(), user) == 0;
+        });
+        if (!ended) {
+            throw Error(ELIZA_ERR_CANCELLED, "cancelled by the callback");
         }
         return ELIZA_OK;
     });

@@ -16,7 +16,7 @@ void TokenTrieConstraint::accept(Token token) {
     if (allowed().empty()) {
         end_ = End::leaf;
     } else if (n_accepted_ >= span_limit_) {
-        end_ = End::span_limit;
+        end_ = may_end() ? End::leaf : End::span_limit;
     }
 }
 

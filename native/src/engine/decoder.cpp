@@ -90,9 +90,14 @@ ggml_type kv_type_from_name(const std::string & option, const std::string & name
     throw invalid_argument(option + ": \"" + name + "\" is not a KV cache type; there are " + known);
 }
 
-Decoder::Decoder(std::shared_ptr<Model> model, const Options & options, KvTypes types) : model_(std::move(model)) {
-    if (!llama_model_has_decoder(model_->get())) {
-        throw Error(ELIZA_ERR_BUNDLE_INVALID, "the model has no decoder: it cannot generate text");
+Decoder::Decoder(std::shared_ptr<Model> model, const Options & options, KvTypes types)
+    : model_(std::move(model)), slots_(options.n_slots) {
+    if (!llama_model_has_decoder(model_->get()) || llama_model_has_encoder(model_->get())) {
+        throw Error(ELIZA_ERR_BUNDLE_INVALID, "the model is not a decoder alone: it cannot go on with a text");
+    }
+    if (ggml_is_quantized(types.v) && options.flash_attn == LLAMA_FLASH_ATTN_TYPE_DISABLED) {
+        throw invalid_argument("cache_type_v " + std::string(ggml_type_name(types.v)) +
+                               " needs flash attention, which option flash_attn has switched off");
     }
     adapt_threads_ = options.n_threads == 0;
     n_threads_ = adapt_threads_ ? default_thread_count() : options.n_threads;
@@ -122,78 +127,25 @@ Decoder::Decoder(std::shared_ptr<Model> model, const Options & options, KvTypes 
         throw Error(ELIZA_ERR_FFI_FAULT,
                     "cannot create a context of " + std::to_string(params.n_ctx) + " tokens" + capture.suffix());
     }
+    if (llama_get_memory(context_.get()) == nullptr) {
+        throw Error(ELIZA_ERR_BUNDLE_INVALID, "the model keeps no KV cache: it cannot go on with a text");
+    }
     llama_attach_threadpool(context_.get(), threadpool_.get(), threadpool_.get());
     n_batch_ = static_cast<int32_t>(llama_n_batch(context_.get()));
     if (can_fork(*model_)) {
         const size_t row_bytes = static_cast<size_t>(model_->n_vocab()) * sizeof(float);
         tree_limits_ = {n_batch_, static_cast<int32_t>(std::max<size_t>(1, max_row_bytes / row_bytes)), max_lanes};
     }
-    slots_.resize(static_cast<size_t>(options.n_slots));
-    for (size_t i = 0; i < slots_.size(); ++i) {
-        slots_[i].id = static_cast<llama_seq_id>(i);
-    }
 }
 
-Slot & Decoder::acquire_slot(int32_t slot_id, const std::string & cache_key) {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    const auto n_slots = static_cast<int32_t>(slots_.size());
-    if (slot_id < -1 || slot_id >= n_slots) {
-        throw invalid_argument("slot_id " + std::to_string(slot_id) + " is not -1 or 0 to " +
-                               std::to_string(n_slots - 1) + " (option n_slots)");
-    }
-    Slot * chosen = nullptr;
-    if (slot_id >= 0) {
-        chosen = &slots_[static_cast<size_t>(slot_id)];
-        if (chosen->busy) {
-            throw invalid_argument("slot " + std::to_string(slot_id) + " is in use by another open stream");
-        }
-    } else {
-        for (Slot & slot : slots_) {
-            if (slot.busy) {
-                continue;
-            }
-            if (!cache_key.empty() && slot.cache_key == cache_key) {
-                chosen = &slot;
-                break;
-            }
-            if (chosen == nullptr || slot.last_used < chosen->last_used) {
-                chosen = &slot;
-            }
-        }
-        if (chosen == nullptr) {
-            throw invalid_argument("all " + std::to_string(n_slots) +
-                                   " slots are in use by open streams (option n_slots)");
-        }
-    }
-    chosen->busy = true;
-    chosen->cache_key = cache_key;
-    chosen->last_used = ++clock_;
-    return *chosen;
-}
+bool Decoder::is_cancelled(void * decoder) { return static_cast<Decoder *>(decoder)->turns_.is_cancelled(); }
 
-void Decoder::release_slot(Slot & slot) {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    slot.busy = false;
-    slot.last_used = ++clock_;
-}
-
-bool Decoder::is_cancelled(void * decoder) {
-    const std::atomic<bool> * flag = static_cast<Decoder *>(decoder)->cancelled_.load(std::memory_order_acquire);
-    return flag != nullptr && flag->load(std::memory_order_relaxed);
-}
-
-bool Decoder::evict_one_idle_slot() {
-    Slot * oldest = nullptr;
-    for (Slot & slot : slots_) {
-        if (!slot.busy && !slot.cached.empty() && (oldest == nullptr || slot.last_used < oldest->last_used)) {
-            oldest = &slot;
-        }
-    }
-    if (oldest == nullptr) {
+bool Decoder::make_room() {
+    Slot * slot = slots_.least_wanted();
+    if (slot == nullptr) {
         return false;
     }
-    llama_memory_seq_rm(llama_get_memory(context_.get()), oldest->id, -1, -1);
-    oldest->cached.clear();
+    truncate(*slot, slot->n_wanted);
     return true;
 }
 
@@ -221,7 +173,7 @@ size_t Decoder::reuse_prefix(Slot & slot, const std::vector<llama_token> & token
     }
     const Slot * donor = nullptr;
     size_t longest = own;
-    for (const Slot & other : slots_) {
+    for (const Slot & other : slots_.all()) {
         if (const size_t shared = shared_with(other); shared > longest) {
             longest = shared;
             donor = &other;
@@ -244,7 +196,7 @@ void Decoder::run(const llama_batch & batch, int32_t position) {
     }
     const LlamaErrorCapture capture;
     int32_t result = llama_decode(context_.get(), batch);
-    while (result == 1 && evict_one_idle_slot()) {
+    while (result == 1 && make_room()) {
         result = llama_decode(context_.get(), batch);
     }
     switch (result) {
@@ -254,7 +206,7 @@ void Decoder::run(const llama_batch & batch, int32_t position) {
                                                        " more tokens after " + std::to_string(position) +
                                                        " (option n_ctx is " + std::to_string(n_ctx()) +
                                                        ", shared by all open streams)");
-        case 2: throw Error(ELIZA_ERR_CANCELLED, "cancelled");
+        case 2: turns_.clear_cancelled(); throw Error(ELIZA_ERR_CANCELLED, "cancelled");
         default:
             throw Error(ELIZA_ERR_FFI_FAULT, "llama_decode failed with " + std::to_string(result) + capture.suffix());
     }
@@ -280,7 +232,7 @@ void Decoder::decode_tree(Slot & slot, const std::vector<llama_token> & waiting,
                           const std::function<int32_t()> & kept) {
     const auto begin = static_cast<llama_pos>(slot.cached.size());
     const auto behind = begin + static_cast<llama_pos>(waiting.size());
-    const auto n_slots = static_cast<llama_seq_id>(slots_.size());
+    const auto n_slots = slots_.size();
     const auto lanes = [&](int32_t from, int32_t to) {
         std::vector<llama_seq_id> sequences;
         for (int32_t lane = from; lane < to; ++lane) {
@@ -344,10 +296,18 @@ void Decoder::decode_tree(Slot & slot, const std::vector<llama_token> & waiting,
 }
 
 void Decoder::take_over_logits(Sequence * owner) {
+    const std::lock_guard<std::mutex> lock(owner_mutex_);
     if (logits_owner_ != nullptr && logits_owner_ != owner) {
         logits_owner_->save_logits();
     }
     logits_owner_ = owner;
+}
+
+void Decoder::forget_logits_of(const Sequence * owner) {
+    const std::lock_guard<std::mutex> lock(owner_mutex_);
+    if (logits_owner_ == owner) {
+        logits_owner_ = nullptr;
+    }
 }
 
 std::optional<PassCost> Decoder::pass_cost(const Turn &) {
@@ -365,7 +325,7 @@ std::optional<PassCost> Decoder::pass_cost(const Turn &) {
 // On a lane, so that no slot is touched.
 void Decoder::calibrate() {
     constexpr int32_t n_many = 8;
-    const auto lane = static_cast<llama_seq_id>(slots_.size());
+    const auto lane = slots_.size();
     llama_memory_t memory = llama_get_memory(context_.get());
     const auto time = [&](int32_t n_tokens, int32_t n_rows) {
         Batch batch;

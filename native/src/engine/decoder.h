@@ -1,8 +1,7 @@
-// The one place where forward passes run: a llama_context, its KV cache cut into slots, and the lock
-// that lets several streams share it.
+// The one place where forward passes run: a llama_context, its KV cache cut into slots, at which
+// several streams take turns.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -13,22 +12,14 @@
 
 #include "engine/model.h"
 #include "engine/options.h"
+#include "engine/slots.h"
 #include "engine/tree_batch.h"
+#include "engine/turns.h"
 #include "error.h"
 #include "ggml-cpu.h"
 #include "llama-cpp.h"
 
 namespace eliza {
-
-// A sequence of the KV cache. It keeps what it holds when its stream closes, for the next one whose
-// prompt begins the same way.
-struct Slot {
-    llama_seq_id id = 0;
-    bool busy = false;
-    std::string cache_key;
-    uint64_t last_used = 0;
-    std::vector<llama_token> cached;  // the tokens in the KV cache, from position 0
-};
 
 // Which llama.cpp types K and V are stored as.
 struct KvTypes {
@@ -63,28 +54,11 @@ public:
     const Model & model() const { return *model_; }
     int32_t n_ctx() const { return static_cast<int32_t>(llama_n_ctx(context_.get())); }
 
-    // Takes the slot with this number, or for -1: the free one named by the key, else one never
-    // used, else the least recently used. Throws Error when it is taken, or all are.
-    Slot & acquire_slot(int32_t slot_id, const std::string & cache_key);
-    void release_slot(Slot & slot);
+    SlotTable & slots() { return slots_; }
+    TurnQueue & turns() { return turns_; }
 
     // What one tree batch may hold; no lanes where the model's memory cannot fork.
     TreeLimits tree_limits() const { return tree_limits_; }
-
-    // The right to decode. While it lasts, `cancelled` becoming true aborts the running pass.
-    class Turn {
-    public:
-        Turn(Decoder & decoder, const std::atomic<bool> & cancelled) : lock_(decoder.mutex_), decoder_(decoder) {
-            decoder_.cancelled_ = &cancelled;
-        }
-        ~Turn() { decoder_.cancelled_ = nullptr; }
-        Turn(const Turn &) = delete;
-        Turn & operator=(const Turn &) = delete;
-
-    private:
-        std::lock_guard<std::mutex> lock_;
-        Decoder & decoder_;
-    };
 
     // What passes cost, measured on the first call. Nothing where there is no room to measure.
     std::optional<PassCost> pass_cost(const Turn & turn);
@@ -120,14 +94,15 @@ private:
     // The llama_context's logits are about to change, or now belong to `owner`: whose they were keeps
     // a copy.
     void take_over_logits(Sequence * owner);
+    void forget_logits_of(const Sequence * owner);
 
-    // Runs llama_decode; makes room by dropping what idle slots hold. Throws Error.
+    // Runs llama_decode; makes room by dropping what no stream wants. Throws Error.
     void run(const llama_batch & batch, int32_t position);
 
-    void calibrate();
+    void calibrate();  // sets pass_cost_
 
-    // Frees the cells of the free slot that was used longest ago; false if none holds any.
-    bool evict_one_idle_slot();
+    // Frees cells that no open stream wants; false if there are none.
+    bool make_room();
 
     std::shared_ptr<Model> model_;
     int32_t n_batch_;
@@ -135,13 +110,12 @@ private:
     bool adapt_threads_;  // to the size of each pass; not where the user has set a number
     std::unique_ptr<ggml_threadpool, ThreadpoolDeleter> threadpool_;  // outlives the context
     llama_context_ptr context_;
-    std::vector<Slot> slots_;
+    SlotTable slots_;
+    TurnQueue turns_;
     TreeLimits tree_limits_{0, 0, 0};
     std::optional<PassCost> pass_cost_;
-    uint64_t clock_ = 0;
 
-    std::mutex mutex_;  // guards the llama_context, the slots and logits_owner_
-    std::atomic<const std::atomic<bool> *> cancelled_{nullptr};
+    std::mutex owner_mutex_;
     Sequence * logits_owner_ = nullptr;  // whose logits the llama_context holds
 };
 

@@ -56,19 +56,19 @@ std::shared_ptr<Stream> InferenceContext::open_stream(OpenRequest request) {
         // Loaded for its vocabulary, say, before any stream asked for layers elsewhere.
         if (model_ != nullptr && llama_supports_gpu_offload() && model_->n_gpu_layers() != options_.n_gpu_layers) {
             model_.reset();
-            decoders_.clear();
         }
     }
     const std::shared_ptr<Model> model = model_locked();
 
-    std::shared_ptr<Decoder> & decoder = decoders_[request.kv_types];
-    if (decoder == nullptr) {
-        decoder = std::make_shared<Decoder>(model, options_, request.kv_types);
-    }
+    const auto known = decoders_.find(request.kv_types);
+    const auto decoder =
+        known != decoders_.end() ? known->second : std::make_shared<Decoder>(model, options_, request.kv_types);
     request.stream.sampling.seed = options_.seed;
     request.stream.sampling.min_p = options_.min_p;
     request.stream.sampling.typical_p = options_.typical_p;
     auto stream = std::make_shared<Stream>(decoder, request.stream, options_, progress_);
+    // Only now: after a failure the options may still change.
+    decoders_[request.kv_types] = decoder;
     stream_opened_ = true;
     return stream;
 }

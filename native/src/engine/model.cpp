@@ -54,6 +54,9 @@ std::shared_ptr<Model> Model::load(const std::string & path, int32_t n_gpu_layer
         throw Error(ELIZA_ERR_BUNDLE_INVALID, "cannot load the model " + path + capture.suffix());
     }
     std::shared_ptr<Model> model(new Model(raw, n_gpu_layers));
+    if (llama_vocab_type(model->vocab()) == LLAMA_VOCAB_TYPE_NONE) {
+        throw Error(ELIZA_ERR_BUNDLE_INVALID, "the model " + path + " has no vocabulary");
+    }
     known = model;
     return model;
 }
@@ -63,8 +66,14 @@ std::vector<llama_token> Model::tokenize(std::string_view text, bool add_special
     // A token is one byte or more, but for the special ones that may be added at the ends.
     std::vector<llama_token> tokens(text.size() + 2);
     const auto run = [&] {
-        return llama_tokenize(vocab(), text.data(), length, tokens.data(), checked_size(tokens.size(), "a token count"),
-                              add_special, parse_special);
+        try {
+            const int32_t room = checked_size(tokens.size(), "a token count");
+            return llama_tokenize(vocab(), text.data(), length, tokens.data(), room, add_special, parse_special);
+        } catch (const Error &) {
+            throw;
+        } catch (const std::exception & error) {  // such as bytes that are no UTF-8
+            throw invalid_argument(std::string("the text cannot be tokenized: ") + error.what());
+        }
     };
     int32_t n = run();
     if (n < 0 && n != INT32_MIN) {

@@ -5,45 +5,33 @@
 namespace eliza {
 
 Sequence::Sequence(std::shared_ptr<Decoder> decoder, int32_t slot_id, const std::string & cache_key)
-    : decoder_(std::move(decoder)), slot_(decoder_->acquire_slot(slot_id, cache_key)) {}
+    : decoder_(std::move(decoder)), slot_(decoder_->slots().acquire(slot_id, cache_key)) {}
 
 Sequence::~Sequence() {
-    {
-        const std::lock_guard<std::mutex> lock(decoder_->mutex_);
-        if (decoder_->logits_owner_ == this) {
-            decoder_->logits_owner_ = nullptr;
-        }
-    }
-    decoder_->release_slot(slot_);
+    decoder_->forget_logits_of(this);
+    decoder_->slots().release(slot_);
 }
 
 void Sequence::append(const llama_token * tokens, size_t n) {
+    appended_from_ = tokens_.size();
     tokens_.insert(tokens_.end(), tokens, tokens + n);
+    slot_.n_wanted = tokens_.size();
     has_logits_ = has_logits_ && n == 0;
-}
-
-void Sequence::append(llama_token token) {
-    // Only this sequence changes its slot while it is open, so this needs no turn.
-    const std::vector<llama_token> & cached = slot_.cached;
-    if (n_decoded_ == tokens_.size() && n_decoded_ < cached.size() && cached[n_decoded_] == token) {
-        ++n_decoded_;
-    }
-    append(&token, 1);
 }
 
 void Sequence::truncate(size_t n) {
     if (n < tokens_.size()) {
         tokens_.resize(n);
+        slot_.n_wanted = n;
         n_decoded_ = std::min(n_decoded_, n);
         has_logits_ = false;
     }
 }
 
-const float * Sequence::logits(const Decoder::Turn &, Cost & cost, const Progress & progress) {
+const float * Sequence::logits(Turn & turn, Cost & cost, const Progress & progress) {
     if (!has_logits_) {
         match_cache(cost);
-        decoder_->take_over_logits(nullptr);
-        decode_until(tokens_.size(), true, cost, progress);
+        decode_until(turn, tokens_.size(), true, cost, progress);
         decoder_->take_over_logits(this);
         has_logits_ = true;
     }
@@ -57,15 +45,19 @@ void Sequence::match_cache(Cost & cost) {
     }
     // The cache holds keys and values, not logits: the last token is decoded in any case.
     n_decoded_ = decoder_->truncate(slot_, std::min(n_decoded_, tokens_.size() - 1));
-    if (n_decoded_ > n_before) {
-        cost.tokens_reused += static_cast<int64_t>(n_decoded_ - n_before);
+    if (const size_t known = std::max(n_before, appended_from_); n_decoded_ > known) {
+        cost.tokens_reused += static_cast<int64_t>(n_decoded_ - known);
     }
 }
 
-void Sequence::decode_until(size_t end, bool want_logits, Cost & cost, const Progress & progress) {
+void Sequence::decode_until(Turn & turn, size_t end, bool want_logits, Cost & cost, const Progress & progress) {
     const int64_t start = llama_time_us();
     const size_t n_total = end - n_decoded_;
     for (size_t left = n_total; left > 0;) {
+        if (left < n_total) {
+            turn.pass_on();  // a long prompt does not hold up the others
+        }
+        decoder_->take_over_logits(nullptr);
         const size_t n = std::min(left, static_cast<size_t>(decoder_->n_batch_));
         decoder_->decode(slot_, tokens_.data() + n_decoded_, static_cast<int32_t>(n), static_cast<int32_t>(n_decoded_),
                          want_logits && n == left);
@@ -80,23 +72,23 @@ void Sequence::decode_until(size_t end, bool want_logits, Cost & cost, const Pro
     cost.microseconds += llama_time_us() - start;
 }
 
-void Sequence::decode_tree(const Decoder::Turn &, Cost & cost, const TreeBatch & tree,
+void Sequence::decode_tree(Turn & turn, Cost & cost, const TreeBatch & tree,
                            const std::function<void(int32_t place, const float * logits)> & on_row,
                            const std::function<int32_t()> & kept) {
-    decoder_->take_over_logits(nullptr);
     std::vector<llama_token> waiting;
     if (!has_logits_) {
         match_cache(cost);
         const size_t room = static_cast<size_t>(decoder_->n_batch_) -
                             std::min(tree.nodes.size(), static_cast<size_t>(decoder_->n_batch_) - 1);
         if (tokens_.size() - n_decoded_ > room) {
-            decode_until(tokens_.size() - 1, false, cost, {});
+            decode_until(turn, tokens_.size() - 1, false, cost, {});
         }
         waiting.assign(tokens_.begin() + static_cast<ptrdiff_t>(n_decoded_), tokens_.end());
     } else {
         // What is in the cache behind the last token was decoded ahead and not used.
         decoder_->truncate(slot_, tokens_.size());
     }
+    decoder_->take_over_logits(nullptr);
     const int64_t start = llama_time_us();
     decoder_->decode_tree(slot_, waiting, tree, on_row, kept);
     n_decoded_ = tokens_.size();

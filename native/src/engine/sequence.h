@@ -19,7 +19,7 @@ public:
     // What decoding cost, added to by logits().
     struct Cost {
         int64_t forward_passes = 0;
-        int64_t tokens_reused = 0;  // found in the KV cache
+        int64_t tokens_reused = 0;  // of those appended last, found in the KV cache
         int64_t microseconds = 0;
     };
 
@@ -30,8 +30,7 @@ public:
 
     const std::vector<llama_token> & tokens() const { return tokens_; }
     void append(const llama_token * tokens, size_t n);
-    // One more, chosen by us: it may be what a tree pass has decoded ahead.
-    void append(llama_token token);
+    void append(llama_token token) { append(&token, 1); }
     void truncate(size_t n);
 
     // True when the last token's logits have to be computed before the next choice.
@@ -39,11 +38,11 @@ public:
 
     // The logits after the last token, n_vocab of them, valid while the turn lasts. The sequence must
     // not be empty. Throws Error; what was decoded until then is kept and the tokens are unchanged.
-    const float * logits(const Decoder::Turn & turn, Cost & cost, const Progress & progress = {});
+    const float * logits(Turn & turn, Cost & cost, const Progress & progress = {});
 
     // In one pass what waits to be decoded and, behind it, the tree; see Decoder::decode_tree. The
     // logits after the last token, if they were known, stay so.
-    void decode_tree(const Decoder::Turn & turn, Cost & cost, const TreeBatch & tree,
+    void decode_tree(Turn & turn, Cost & cost, const TreeBatch & tree,
                      const std::function<void(int32_t place, const float * logits)> & on_row,
                      const std::function<int32_t()> & kept);
 
@@ -55,7 +54,7 @@ private:
 
     // Finds what the cache holds of the tokens; afterwards tokens_[n_decoded_ ...) wait.
     void match_cache(Cost & cost);
-    void decode_until(size_t end, bool want_logits, Cost & cost, const Progress & progress);
+    void decode_until(Turn & turn, size_t end, bool want_logits, Cost & cost, const Progress & progress);
 
     // Another sequence is about to overwrite our logits in the llama_context.
     void save_logits();
@@ -63,7 +62,8 @@ private:
     std::shared_ptr<Decoder> decoder_;
     Slot & slot_;
     std::vector<llama_token> tokens_;
-    size_t n_decoded_ = 0;  // tokens_[0, n_decoded_) are known to be in slot_.cached
+    size_t appended_from_ = 0;  // where the tokens appended last begin
+    size_t n_decoded_ = 0;      // tokens_[0, n_decoded_) are known to be in slot_.cached
     bool has_logits_ = false;
     std::vector<float> saved_logits_;
 };

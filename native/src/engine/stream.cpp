@@ -47,19 +47,19 @@ void Stream::prefill(const llama_token * tokens, size_t n) {
     if (n == 0) {
         return;
     }
-    decoder_->model().check_tokens(tokens, n);
     const size_t n_before = sequence_.tokens().size();
     const eliza_finish_reason reason_before = finish_reason_;
     const auto n_ctx = static_cast<size_t>(decoder_->n_ctx());
-    if (n_before + n > n_ctx) {
+    if (n > n_ctx - std::min(n_before, n_ctx)) {
         throw invalid_argument("a prompt of " + std::to_string(n) + " tokens" +
                                (n_before > 0 ? " after " + std::to_string(n_before) : "") +
                                " does not fit the context of " + std::to_string(n_ctx) + " (option n_ctx)");
     }
+    decoder_->model().check_tokens(tokens, n);
     const Sequence::Cost cost_before = cost_;
     sequence_.append(tokens, n);
     try {
-        const Decoder::Turn turn(*decoder_, cancelled_);
+        Turn turn(decoder_->turns(), cancelled_);
         logits(turn, progress_);
     } catch (...) {
         sequence_.truncate(n_before);
@@ -73,8 +73,13 @@ void Stream::prefill(const llama_token * tokens, size_t n) {
     stats_.prompt_tokens_reused += cost_.tokens_reused - cost_before.tokens_reused;
     stats_.prompt_passes += cost_.forward_passes - cost_before.forward_passes;
     drawn_.reset();
-    finish_reason_ = ELIZA_FINISH_NONE;
+    go_on();
     generated_since_prefill_ = 0;
+}
+
+void Stream::cancel() {
+    cancelled_ = true;
+    decoder_->turns().wake_waiting();
 }
 
 const Stream::Step & Stream::peek() {
@@ -85,14 +90,36 @@ const Stream::Step & Stream::peek() {
     return *waiting_step_;
 }
 
+bool Stream::generate(int64_t max_tokens, const std::function<bool(const Step &)> & on_step) {
+    for (int64_t n = 0; max_tokens == 0 || n < max_tokens; ++n) {
+        const Step step = peek();
+        take();  // first: a step is given out once, whatever becomes of it
+        if ((step.token || !step.text.empty()) && !on_step(step)) {
+            return false;
+        }
+        if (step.final) {
+            break;
+        }
+    }
+    return true;
+}
+
 Stream::Step Stream::finish(eliza_finish_reason reason) {
     finish_reason_ = reason;
     return {std::nullopt, utf8_.finish(), true};
 }
 
+// The generation that had ended goes on; a step that was not taken yet is not its last any more.
+void Stream::go_on() {
+    finish_reason_ = ELIZA_FINISH_NONE;
+    if (waiting_step_) {
+        waiting_step_->final = false;
+    }
+}
+
 Stream::Step Stream::compute_step() {
     if (finish_reason_ != ELIZA_FINISH_NONE) {
-        return {std::nullopt, "", true};
+        return {std::nullopt, utf8_.finish(), true};
     }
     if (sequence_.tokens().empty()) {
         throw no_prompt();
@@ -130,16 +157,11 @@ Stream::Step Stream::compute_step() {
     return step;
 }
 
-const float * Stream::logits(const Decoder::Turn & turn, const Progress & progress) {
+const float * Stream::logits(Turn & turn, const Progress & progress) {
     try {
         return sequence_.logits(turn, cost_, progress);
     } catch (const ContextFull &) {
         finish_reason_ = ELIZA_FINISH_CONTEXT_FULL;
-        throw;
-    } catch (const Error & error) {
-        if (error.status() == ELIZA_ERR_CANCELLED) {
-            cancelled_ = false;
-        }
         throw;
     }
 }
@@ -157,7 +179,7 @@ std::optional<llama_token> Stream::choose_in_span() {
         stats_.forward_passes_saved += sequence_.has_undecoded() ? 1 : 0;
         return allowed[0];
     }
-    const Decoder::Turn turn(*decoder_, cancelled_);
+    Turn turn(decoder_->turns(), cancelled_);
     if (forced) {
         logits(turn);
         ++stats_.tokens_forced;
@@ -201,7 +223,7 @@ std::optional<llama_token> Stream::follow_best_leaf() {
 
 // The logits of the current decision, known already or decoded now, with those behind it where that
 // is the faster way.
-TokenSelector::SpanLogits Stream::span_logits(const Decoder::Turn & turn) {
+TokenSelector::SpanLogits Stream::span_logits(Turn & turn) {
     const TokenTrie::Node node = span_->constraint.node();
     if (span_->knows(node)) {
         stats_.forward_passes_saved += sequence_.has_undecoded() ? 1 : 0;
@@ -214,7 +236,7 @@ TokenSelector::SpanLogits Stream::span_logits(const Decoder::Turn & turn) {
 }
 
 // Decodes what waits and all decisions that may follow in one pass; false where it was not done.
-bool Stream::run_tree(const Decoder::Turn & turn, TokenTrie::Node from) {
+bool Stream::run_tree(Turn & turn, TokenTrie::Node from) {
     const TokenTrie::Undecided & undecided = span_->trie().undecided_below(from);
     const bool wanted = options_.strategy == Strategy::tree ||
                         (options_.strategy == Strategy::automatic && is_tree_worth_it(turn, undecided));
@@ -234,7 +256,7 @@ bool Stream::run_tree(const Decoder::Turn & turn, TokenTrie::Node from) {
     return true;
 }
 
-bool Stream::is_tree_worth_it(const Decoder::Turn & turn, const TokenTrie::Undecided & undecided) {
+bool Stream::is_tree_worth_it(Turn & turn, const TokenTrie::Undecided & undecided) {
     const TreeLimits limits = decoder_->tree_limits();
     if (undecided.tokens == 0 || static_cast<int32_t>(undecided.tokens) > limits.tokens ||
         static_cast<int32_t>(undecided.branches) > limits.rows ||
@@ -253,19 +275,12 @@ bool Stream::is_tree_worth_it(const Decoder::Turn & turn, const TokenTrie::Undec
     return tree < skip_ahead;
 }
 
-void Stream::decode_batch(const Decoder::Turn & turn, const TreeBatch & batch, TokenTrie::Node from) {
+void Stream::decode_batch(Turn & turn, const TreeBatch & batch, TokenTrie::Node from) {
     const auto keep_row = [&](int32_t place, const float * row) {
         span_->keep_row(place < 0 ? from : batch.nodes[static_cast<size_t>(place)].node, row);
     };
     const auto preferred = [&] { return span_->knows(from) ? span_->preferred_place(batch, from) : -1; };
-    try {
-        sequence_.decode_tree(turn, cost_, batch, keep_row, preferred);
-    } catch (const Error & error) {
-        if (error.status() == ELIZA_ERR_CANCELLED) {
-            cancelled_ = false;
-        }
-        throw;
-    }
+    sequence_.decode_tree(turn, cost_, batch, keep_row, preferred);
 }
 
 const std::vector<double> & Stream::leaf_scores() {
@@ -278,13 +293,13 @@ const std::vector<double> & Stream::leaf_scores() {
     if (sequence_.tokens().empty()) {
         throw no_prompt();
     }
-    const Decoder::Turn turn(*decoder_, cancelled_);
+    Turn turn(decoder_->turns(), cancelled_);
     learn_all_branches(turn);
     scores_ = span_->leaf_logprobs();
     return scores_;
 }
 
-void Stream::learn_all_branches(const Decoder::Turn & turn) {
+void Stream::learn_all_branches(Turn & turn) {
     const TokenTrie & trie = span_->trie();
     if (trie.is_branch(TokenTrie::root) && !span_->knows(TokenTrie::root)) {
         span_->keep_row(TokenTrie::root, logits(turn));
@@ -315,7 +330,7 @@ void Stream::learn_all_branches(const Decoder::Turn & turn) {
 
 llama_token Stream::choose_freely() {
     const std::optional<llama_token> drawn = std::exchange(drawn_, std::nullopt);
-    const Decoder::Turn turn(*decoder_, cancelled_);
+    Turn turn(decoder_->turns(), cancelled_);
     const float * row = logits(turn);
     const Stopwatch stopwatch(stats_.select_us);
     return selector_.select(row, drawn);
@@ -370,7 +385,7 @@ void Stream::set_token_trie(std::string_view payload, int mode) {
     scores_.clear();
     leaf_.reset();
     drawn_.reset();
-    finish_reason_ = ELIZA_FINISH_NONE;
+    go_on();
     ++stats_.spans;
 }
 
@@ -380,7 +395,7 @@ void Stream::clear_token_trie() {
         end_span_if_over();
     }
     if (finish_reason_ == ELIZA_FINISH_LEAF) {
-        finish_reason_ = ELIZA_FINISH_NONE;
+        go_on();
     }
 }
 

@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -49,7 +50,11 @@ public:
     const Step & peek();
     void take() { waiting_step_.reset(); }
 
-    void cancel() { cancelled_.store(true, std::memory_order_relaxed); }
+    // Hands the steps that come to on_step until it returns false, max_tokens tokens were given out
+    // (0 = no limit) or the generation ends. Returns false when on_step stopped it.
+    bool generate(int64_t max_tokens, const std::function<bool(const Step &)> & on_step);
+
+    void cancel();
     void reset() { reset_keep(0); }
     int32_t reset_keep(int32_t n_keep);
 
@@ -75,17 +80,18 @@ public:
 private:
     Step compute_step();
     Step finish(eliza_finish_reason reason);
+    void go_on();
     std::optional<llama_token> choose_in_span();
     std::optional<llama_token> follow_best_leaf();
-    TokenSelector::SpanLogits span_logits(const Decoder::Turn & turn);
-    bool run_tree(const Decoder::Turn & turn, TokenTrie::Node from);
-    bool is_tree_worth_it(const Decoder::Turn & turn, const TokenTrie::Undecided & undecided);
-    void decode_batch(const Decoder::Turn & turn, const TreeBatch & batch, TokenTrie::Node from);
-    void learn_all_branches(const Decoder::Turn & turn);
+    TokenSelector::SpanLogits span_logits(Turn & turn);
+    bool run_tree(Turn & turn, TokenTrie::Node from);
+    bool is_tree_worth_it(Turn & turn, const TokenTrie::Undecided & undecided);
+    void decode_batch(Turn & turn, const TreeBatch & batch, TokenTrie::Node from);
+    void learn_all_branches(Turn & turn);
     llama_token choose_freely();
     void end_span_if_over();
     void commit(llama_token token);
-    const float * logits(const Decoder::Turn & turn, const Progress & progress = {});
+    const float * logits(Turn & turn, const Progress & progress = {});
     void throw_if_cancelled();
 
     std::shared_ptr<Decoder> decoder_;

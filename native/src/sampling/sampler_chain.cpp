@@ -9,6 +9,7 @@ namespace {
 
 constexpr int32_t penalty_last_n = 64;
 constexpr size_t min_keep = 1;
+constexpr float least_temperature = 1e-6f;  // below, logits / temperature would overflow
 
 void require_finite(const llama_token_data_array & candidates) {
     for (size_t i = 0; i < candidates.size; ++i) {
@@ -51,7 +52,8 @@ llama_token_data_array & Candidates::fill(const float * logits, const llama_toke
 }
 
 SamplerChain::SamplerChain(const llama_vocab * vocab, const SamplingParams & params)
-    : chain_(llama_sampler_chain_init(llama_sampler_chain_default_params())), greedy_(params.temperature <= 0.0f) {
+    : chain_(llama_sampler_chain_init(llama_sampler_chain_default_params())),
+      greedy_(params.temperature < least_temperature) {
     const int32_t n_vocab = llama_vocab_n_tokens(vocab);
     if (params.disable_thinking) {
         if (const llama_token token = think_token(vocab); token != LLAMA_TOKEN_NULL) {

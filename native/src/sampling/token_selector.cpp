@@ -62,7 +62,7 @@ llama_token TokenSelector::select(const float * logits, std::optional<llama_toke
         return drawn ? *drawn : pick_from_vocabulary(logits, true);
     }
     if (!grammar_->in_step()) {
-        throw invalid_argument("the grammar cannot go on: a token of the trie is not allowed by it");
+        throw invalid_argument("the grammar cannot go on: it does not allow a token that came before");
     }
     if (grammar_order_ == GrammarOrder::last) {
         const llama_token token = drawn ? *drawn : pick_from_vocabulary(logits, true);

@@ -28,9 +28,13 @@ const Json & member(const Json & object, const char * key, bool (Json::*is_kind)
     return *found;
 }
 
+// "fraction" rather than "number" for what is one, but not a whole one.
+std::string kind_of(const Json & value) { return value.is_number_float() ? "fraction" : value.type_name(); }
+
 Token parse_token(const Json & value, int32_t n_vocab, const std::string & path) {
     if (!value.is_number_integer()) {
-        throw invalid_argument(path + ": expected a token id, found " + value.dump());
+        // Not the value itself: it may be megabytes, or nested deeper than printing it can follow.
+        throw invalid_argument(path + ": expected a token id, found " + kind_of(value));
     }
     // An unsigned value beyond int64 would wrap, so it is judged as what it is.
     const bool huge = value.is_number_unsigned() && value.get<uint64_t>() > INT32_MAX;
