@@ -1,0 +1,137 @@
+"""The prompt formats of the embedded model, shared by its training script and the demo.
+
+Every function returns text with the special tokens written out, without the BOS token, to be
+tokenized with ``parse_special=True``. A prompt for a choice ends on the opening quote of the JSON
+string that holds the answer, so the choices are the bare names: their tokens are those of the
+name tokenized alone.
+
+The message stands before the actions. A causal model then reads each action's line with the
+request already in context and can judge it on the spot, which a model of a few million weights
+learns far more easily than to match a request against lines it has read before it knew what to
+look for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+__all__ = [
+    "END_OF_TURN",
+    "SHOULD_RESPOND_CHOICES",
+    "START_OF_TURN",
+    "chat_prompt",
+    "planner_prompt",
+    "should_respond_prompt",
+]
+
+START_OF_TURN = "<|im_start|>"
+END_OF_TURN = "<|im_end|>"
+
+SHOULD_RESPOND_CHOICES: tuple[str, ...] = ("RESPOND", "IGNORE", "STOP")
+"""The legal answers to :func:`should_respond_prompt`."""
+
+
+def should_respond_prompt(message: str, channel_type: str, agent_name: str = "Eliza") -> str:
+    """Ask whether the agent should react to a message.
+
+    Parameters
+    ----------
+    message
+        What was said, in any length; line breaks become spaces.
+    channel_type
+        Where it was said: ``"dm"``, ``"group"`` or ``"voice"``.
+    agent_name
+        The name people call the agent by.
+
+    Returns
+    -------
+    str
+        A prompt whose next tokens are one of :data:`SHOULD_RESPOND_CHOICES`.
+    """
+    question = (
+        f"agent: {_one_line(agent_name)}\n"
+        f"channel: {_one_line(channel_type)}\n"
+        f"message: {_one_line(message)}"
+    )
+    return _turn("user", question) + START_OF_TURN + 'assistant\n{"shouldRespond":"'
+
+
+def planner_prompt(message: str, actions: Sequence[Mapping[str, Any]]) -> str:
+    """Ask which of the available actions carries out a request.
+
+    Parameters
+    ----------
+    message
+        The user's request, in any length; line breaks become spaces.
+    actions
+        The available actions. Each has a ``name`` and may have a ``description`` and
+        ``parameters``, a sequence of mappings with a ``name`` and optionally ``type``, ``enum``
+        and ``required``. Descriptions of parameters are left out, to keep the prompt short.
+
+    Returns
+    -------
+    str
+        A prompt whose next tokens are the name of one of the actions.
+
+    Raises
+    ------
+    ValueError
+        If there are no actions to choose from.
+    """
+    if not actions:
+        raise ValueError("a planner prompt needs at least one action")
+    lines = "\n".join(_action_line(action) for action in actions)
+    question = f"message: {_one_line(message)}\nactions:\n{lines}\n"
+    return _turn("user", question) + START_OF_TURN + 'assistant\n{"action":"'
+
+
+def chat_prompt(messages: Sequence[Mapping[str, str]]) -> str:
+    """Ask for a reply in plain text.
+
+    Parameters
+    ----------
+    messages
+        The conversation so far, oldest first, each with a ``role`` (``"system"``, ``"user"`` or
+        ``"assistant"``) and a ``content``.
+
+    Returns
+    -------
+    str
+        The conversation in the model's chat template, ending where the assistant's turn begins.
+    """
+    turns = [_turn(_one_line(message["role"]), _plain(message["content"])) for message in messages]
+    return "".join(turns) + START_OF_TURN + "assistant\n"
+
+
+def _turn(role: str, content: str) -> str:
+    return f"{START_OF_TURN}{role}\n{content}{END_OF_TURN}\n"
+
+
+def _action_line(action: Mapping[str, Any]) -> str:
+    """Write an action as ``NAME: description (to, count: number, unit?: metric|imperial)``."""
+    line = _one_line(str(action["name"])) + ":"
+    description = _one_line(str(action.get("description") or ""))
+    if description:
+        line += f" {description}"
+    parameters = [_parameter(parameter) for parameter in action.get("parameters") or ()]
+    return f"{line} ({', '.join(parameters)})" if parameters else line
+
+
+def _parameter(parameter: Mapping[str, Any]) -> str:
+    text = str(parameter["name"]) if parameter.get("required", True) else f"{parameter['name']}?"
+    if parameter.get("enum"):
+        text += ": " + "|".join(str(value) for value in parameter["enum"])
+    elif parameter.get("type", "string") != "string":
+        text += f": {parameter['type']}"
+    return _one_line(text)
+
+
+def _one_line(text: str) -> str:
+    """Squeeze white space, because a line break separates the fields of a prompt."""
+    return " ".join(_plain(text).split())
+
+
+def _plain(text: str) -> str:
+    """Keep text from the outside from spelling a special token, which would end the turn early."""
+    return text.replace("<|", "< |")

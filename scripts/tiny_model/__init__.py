@@ -1,0 +1,1 @@
+"""Training of the small embedded model: corpus generator, tokenizer, network and GGUF export."""

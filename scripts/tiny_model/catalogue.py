@@ -1,0 +1,130 @@
+"""The written actions: names, descriptions, parameters and requests, read from ``texts/actions``.
+
+An action's lines there: ``@`` its names, ``=`` descriptions, ``%`` parameters, ``>`` requests. A
+parameter is ``name:slot`` (a string), ``name#slot`` (a number) or ``name<a,b,c>`` (an enum); a
+``?`` marks it as optional. Requests may use the parameters as slots.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from .phrases import TEXTS, Phrase, parse
+from .slots import fill_slot
+
+_PARAMETER = re.compile(r"(?P<name>\w+)(?P<kind>[?]?[:#<]?)(?P<rest>[\w,]*)(?P<close>>?[?]?)")
+
+Schema = dict[str, Any]
+"""An action as the planner prompt takes it: name, description, parameters."""
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A parameter of an action and where its values come from."""
+
+    name: str
+    type: str
+    slot: str
+    enum: tuple[str, ...]
+    required: bool
+
+    def value(self, rng: random.Random) -> str | int | float:
+        """Draw a value."""
+        if self.enum:
+            return rng.choice(self.enum)
+        if self.type == "number":
+            return _number(fill_slot("number" if not self.slot else self.slot, rng))
+        return fill_slot(self.slot or self.name, rng)
+
+    def schema(self) -> Schema:
+        """Describe the parameter as the fixtures of elizaOS do."""
+        schema: Schema = {"name": self.name, "type": self.type, "required": self.required}
+        if self.enum:
+            schema["enum"] = list(self.enum)
+        return schema
+
+
+@dataclass(frozen=True)
+class Action:
+    """An action with everything that may be said about it; the key identifies it across its
+    names."""
+
+    key: str
+    names: tuple[str, ...]
+    descriptions: tuple[Phrase, ...]
+    parameters: tuple[Parameter, ...]
+    requests: tuple[Phrase, ...]
+
+    def schema(self, rng: random.Random) -> Schema:
+        """List the action under one of its names and descriptions."""
+        name = self.names[0] if rng.random() < 0.5 else rng.choice(self.names)
+        return {
+            "name": name,
+            "description": rng.choice(self.descriptions).write(rng, fill_slot),
+            "parameters": [parameter.schema() for parameter in self.parameters],
+        }
+
+    def request(self, rng: random.Random) -> tuple[str, Schema]:
+        """Write a request for the action, and the parameters that it gives."""
+        values: Schema = {}
+        by_name = {parameter.name: parameter for parameter in self.parameters}
+
+        def fill(slot: str, rng: random.Random) -> str:
+            if slot not in by_name:
+                return fill_slot(slot, rng)
+            if slot not in values:
+                values[slot] = by_name[slot].value(rng)
+            return str(values[slot])
+
+        text = rng.choice(self.requests).write(rng, fill)
+        ordered = {name: values[name] for name in by_name if name in values}
+        return text, ordered
+
+
+def load_catalogue() -> tuple[Action, ...]:
+    """Read all written actions, in the order of their files."""
+    return tuple(
+        action for path in sorted((TEXTS / "actions").glob("*.txt")) for action in _read(path)
+    )
+
+
+def _read(path: Path) -> Iterator[Action]:
+    blocks = re.split(r"^@", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    for block in blocks[1:]:
+        lines = block.splitlines()
+        by_mark: dict[str, list[str]] = {"=": [], "%": [], ">": []}
+        for line in lines[1:]:
+            if line.strip():
+                by_mark[line[0]].append(line[1:].strip())
+        names = tuple(lines[0].split())
+        yield Action(
+            key=names[0],
+            names=names,
+            descriptions=tuple(map(parse, by_mark["="])),
+            parameters=tuple(_parameter(text) for text in " ".join(by_mark["%"]).split()),
+            requests=tuple(map(parse, by_mark[">"])),
+        )
+
+
+def _parameter(text: str) -> Parameter:
+    match = _PARAMETER.fullmatch(text)
+    if match is None:
+        raise ValueError(f"not a parameter: {text!r}")
+    kind = match["kind"].strip("?")
+    return Parameter(
+        name=match["name"],
+        type="number" if kind == "#" else "string",
+        slot=match["rest"] if kind != "<" else "",
+        enum=tuple(match["rest"].split(",")) if kind == "<" else (),
+        required="?" not in match["kind"] + match["close"],
+    )
+
+
+def _number(text: str) -> int | float:
+    value = float(text)
+    return int(value) if value.is_integer() else value

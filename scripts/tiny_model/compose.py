@@ -1,0 +1,82 @@
+"""Actions composed of a verb and an object, such as ARCHIVE_TICKET: far more than one could write.
+
+They teach matching by meaning rather than by heart: each verb and many objects have several
+words, and name, description and request choose theirs independently. Most of the combinations
+occur once or never.
+"""
+
+from __future__ import annotations
+
+import random
+
+from .catalogue import Action, Parameter
+from .phrases import parse, read_blocks
+
+_PARAMETERS = (
+    (),
+    (Parameter("id", "string", "tracking", (), True),),
+    (Parameter("name", "string", "name", (), True),),
+    (Parameter("query", "string", "topic", (), True),),
+    (Parameter("target", "string", "person", (), False),),
+    (
+        Parameter("title", "string", "topic", (), True),
+        Parameter("priority", "string", "", ("low", "medium", "high"), False),
+    ),
+)
+
+
+class Composer:
+    """Draws composed actions, keeping those of the held-out split apart from those of training."""
+
+    def __init__(self) -> None:
+        self._verbs = [
+            [part.strip() for part in line.split("|")] for line in read_blocks("verbs")["verbs"]
+        ]
+        self._objects = [
+            words.split(",")
+            for line in read_blocks("objects")["objects"]
+            for words in line.split(";")
+        ]
+
+    def draw(self, rng: random.Random, *, held_out: bool, near: Action | None = None) -> Action:
+        """Compose an action; with ``near``, one that shares the verb or the object with it."""
+        verb = rng.randrange(len(self._verbs))
+        thing = rng.randrange(len(self._objects))
+        if near is not None and near.key.startswith("#"):
+            near_verb, near_thing = map(int, near.key[1:].split(","))
+            verb, thing = (near_verb, thing) if rng.random() < 0.5 else (verb, near_thing)
+        while self._is_held_out(verb, thing) != held_out:
+            thing = rng.randrange(len(self._objects))
+        return self._compose(verb, thing, rng)
+
+    def _is_held_out(self, verb: int, thing: int) -> bool:
+        """Hold out every seventh object altogether and every eleventh of the other combinations."""
+        return thing % 7 == 3 or (verb * 31 + thing) % 11 == 0
+
+    def _compose(self, verb: int, thing: int, rng: random.Random) -> Action:
+        names, doing, requests = self._verbs[verb]
+        words = self._objects[thing]
+        noun = words[0].upper().replace(" ", "_")
+        described = rng.choice(words)
+        article = rng.choice(("a", "an existing", "the", "the user's", "one", "a given"))
+        asked = rng.choice(words)
+        texts = [
+            text.replace("{}", asked).replace("{s}", _plural(asked)) for text in requests.split(";")
+        ]
+        extra = rng.choice(("", "", " by id", " in the workspace", " for the user", " on request"))
+        description = f"{rng.choice(doing.split(',')).capitalize()} {article} {described}{extra}."
+        return Action(
+            key=f"#{verb},{thing}",
+            names=tuple(f"{name}_{noun}" for name in names.split(",")),
+            descriptions=(parse(description),),
+            parameters=rng.choice(_PARAMETERS),
+            requests=tuple(map(parse, texts)),
+        )
+
+
+def _plural(noun: str) -> str:
+    if noun.endswith(("s", "x", "ch", "sh")):
+        return noun + "es"
+    if noun.endswith("y") and noun[-2] not in "aeiou":
+        return noun[:-1] + "ies"
+    return noun + "s"

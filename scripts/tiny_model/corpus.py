@@ -1,0 +1,250 @@
+"""The training corpus and the held-out splits, written by the generator from a seed."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from eliza_ffi.prompts import (
+    END_OF_TURN,
+    SHOULD_RESPOND_CHOICES,
+    chat_prompt,
+    planner_prompt,
+    should_respond_prompt,
+)
+
+from .catalogue import Action, Schema, load_catalogue
+from .chat import Chat
+from .compose import Composer
+from .decisions import Decisions
+from .phrases import parse
+from .slots import fill_slot
+from .style import as_request, as_typed
+
+HELD_OUT_ACTIONS = frozenset(
+    (
+        "GET_STOCK_PRICE",
+        "FIND_RECIPE",
+        "LOCK_DOOR",
+        "PAY_INVOICE",
+        "BOOK_HOTEL",
+        "SKIP_TRACK",
+        "CREATE_POLL",
+        "TAKE_SCREENSHOT",
+        "RESTART_SERVICE",
+        "LOG_MEAL",
+        "DELETE_FILE",
+        "BRIDGE_TOKEN",
+        "CONVERT_CURRENCY",
+        "UNMUTE_ROOM",
+        "ARM_SECURITY",
+    )
+)
+"""Written actions that training never sees, neither as the answer nor in a list."""
+
+_PLANNER_SHARE, _DECISION_SHARE = 0.6, 0.26
+_LIST_LENGTHS = (1, 2, 3, 4, 5, 6, 7, 8)
+_LIST_LENGTH_WEIGHTS = (2, 10, 22, 22, 18, 10, 8, 8)
+
+_REPLY = (
+    ("REPLY", "RESPOND", "ANSWER", "SEND_REPLY", "CHAT", "TALK_TO_USER"),
+    parse(
+        "[[Reply|Respond|Talk] to the user [with a message|in the conversation|in text|]"
+        "[, when no other action is needed|]|[Write|Give] [an answer|a text reply|a chat message]"
+        " [to the user|in the current conversation]]."
+    ),
+)
+_NOTHING = (
+    ("IGNORE", "NONE", "NO_ACTION", "DO_NOTHING", "SKIP"),
+    parse("[Do nothing|Ignore the message|Say nothing|Take no action][, as none is needed|]."),
+)
+
+
+@dataclass(frozen=True)
+class Example:
+    """A piece of training text in three parts that are tokenized apart.
+
+    ``choice`` is the constrained answer, empty in plain chat; ``correct_line`` says which of the
+    listed actions is the right one, and is -1 where there is no list.
+    """
+
+    kind: str
+    message: str
+    prompt: str
+    choice: str
+    rest: str
+    choices: tuple[str, ...] = ()
+    correct_line: int = -1
+
+    @property
+    def text(self) -> str:
+        """The whole text."""
+        return self.prompt + self.choice + self.rest
+
+
+class Generator:
+    """Writes examples; with ``held_out``, planner requests for actions that training never sees."""
+
+    def __init__(self, *, held_out: bool = False) -> None:
+        everything = load_catalogue()
+        self._held_out = held_out
+        self._known = [action for action in everything if action.key not in HELD_OUT_ACTIONS]
+        self._targets = [
+            action for action in everything if (action.key in HELD_OUT_ACTIONS) == held_out
+        ]
+        self._chat = Chat()
+        self._composer = Composer()
+        self._decisions = Decisions(self._known, self._chat)
+
+    def examples(self, count: int, seed: int) -> Iterator[Example]:
+        """Write ``count`` examples of all kinds in their usual proportions."""
+        rng = random.Random(seed)
+        for _ in range(count):
+            kind = rng.random()
+            if kind < _PLANNER_SHARE:
+                yield self.planner(rng)
+            elif kind < _PLANNER_SHARE + _DECISION_SHARE:
+                yield self.decision(rng)
+            else:
+                yield self.chat(rng)
+
+    def planner(self, rng: random.Random) -> Example:
+        """Write a request, a list of actions and the right one among them."""
+        kind = rng.random()
+        target: Action | None = None
+        if self._held_out:
+            kind *= 0.82
+        if kind < 0.5:
+            target = rng.choice(self._targets)
+        elif kind < 0.82:
+            target = self._composer.draw(rng, held_out=self._held_out)
+        if target is not None:
+            message, values = target.request(rng)
+            message = as_request(message, rng)
+            schema = target.schema(rng)
+        elif kind < 0.95:
+            message, answer = self._chat.exchange(rng, "Eliza")
+            schema, values = _reply(rng), {"text": answer}
+        else:
+            message, schema, values = self._chat.nothing_to_do(rng), _nothing(rng), {}
+        message = as_typed(message, rng)
+        schemas = self._distractors(target, schema, rng)
+        schemas.append(schema)
+        rng.shuffle(schemas)
+        parameters = json.dumps(values, ensure_ascii=False, separators=(",", ":"))
+        return Example(
+            kind="planner",
+            message=message,
+            prompt=planner_prompt(message, schemas),
+            choice=schema["name"],
+            rest=f'","parameters":{parameters}}}{END_OF_TURN}',
+            choices=tuple(listed["name"] for listed in schemas),
+            correct_line=schemas.index(schema),
+        )
+
+    def decision(self, rng: random.Random) -> Example:
+        """Write a message and whether to respond to it."""
+        decision = self._decisions.draw(rng)
+        message = as_typed(decision.message, rng)
+        return Example(
+            kind="decision",
+            message=message,
+            prompt=should_respond_prompt(message, decision.channel, decision.agent_name),
+            choice=decision.answer,
+            rest=f'"}}{END_OF_TURN}',
+            choices=SHOULD_RESPOND_CHOICES,
+        )
+
+    def chat(self, rng: random.Random) -> Example:
+        """Write one or two exchanges of small talk, or a request to repeat some words."""
+        if rng.random() < 0.2:
+            message, reply = self._chat.echo(rng)
+            turns: list[dict[str, str]] = [{"role": "user", "content": message}]
+            return Example("chat", message, chat_prompt(turns), "", reply + END_OF_TURN)
+        turns = []
+        if rng.random() < 0.2:
+            turns.append({"role": "system", "content": "You are Eliza, a helpful assistant."})
+        if rng.random() < 0.2:
+            question, reply = self._chat.exchange(rng, "Eliza")
+            turns.append({"role": "user", "content": as_typed(question, rng)})
+            turns.append({"role": "assistant", "content": reply})
+        question, reply = self._chat.exchange(rng, "Eliza")
+        message = as_typed(question, rng)
+        turns.append({"role": "user", "content": message})
+        return Example("chat", message, chat_prompt(turns), "", reply + END_OF_TURN)
+
+    def _distractors(
+        self, target: Action | None, schema: Schema, rng: random.Random
+    ) -> list[Schema]:
+        """List other actions, often close to the right one, but never the same by another name."""
+        wanted = rng.choices(_LIST_LENGTHS, _LIST_LENGTH_WEIGHTS)[0] - 1
+        listed: list[Schema] = []
+        names = {schema["name"]}
+        keys = {target.key} if target is not None else set()
+
+        def add(candidate: Schema) -> None:
+            if candidate["name"] not in names:
+                names.add(candidate["name"])
+                listed.append(candidate)
+
+        if target is not None and wanted and rng.random() < 0.4:
+            add(_reply(rng))
+        if (target is not None or schema["name"] in _REPLY[0]) and wanted and rng.random() < 0.12:
+            add(_nothing(rng))
+        if target is None and schema["name"] in _NOTHING[0] and wanted and rng.random() < 0.4:
+            add(_reply(rng))
+        while len(listed) < wanted:
+            other = self._other_action(target, rng)
+            if other.key not in keys and not _clash(other, target):
+                keys.add(other.key)
+                add(other.schema(rng))
+        return listed[:wanted]
+
+    def _other_action(self, target: Action | None, rng: random.Random) -> Action:
+        kind = rng.random()
+        if target is not None and kind < 0.45:
+            if target.key.startswith("#"):
+                return self._composer.draw(rng, held_out=False, near=target)
+            # The catalogue lists related actions side by side.
+            pool = self._known
+            try:
+                at = next(i for i, action in enumerate(pool) if action.key == target.key)
+            except StopIteration:
+                return rng.choice(pool)
+            return pool[max(0, min(len(pool) - 1, at + rng.randint(-5, 5)))]
+        if kind < 0.8:
+            return rng.choice(self._known)
+        return self._composer.draw(rng, held_out=False)
+
+
+def _clash(other: Action, target: Action | None) -> bool:
+    """Tell whether a composed and a written action speak of the same thing, so both may fit."""
+    if target is None or other.key.startswith("#") == target.key.startswith("#"):
+        return False
+    return bool(_words(other) & _words(target))
+
+
+def _words(action: Action) -> set[str]:
+    return {word for name in action.names for word in name.split("_")}
+
+
+def _reply(rng: random.Random) -> Schema:
+    names, description = _REPLY
+    name = "REPLY" if rng.random() < 0.6 else rng.choice(names)
+    parameters = [{"name": rng.choice(("text", "message")), "type": "string", "required": True}]
+    return {
+        "name": name,
+        "description": description.write(rng, fill_slot),
+        "parameters": parameters,
+    }
+
+
+def _nothing(rng: random.Random) -> Schema:
+    names, description = _NOTHING
+    return {
+        "name": rng.choice(names),
+        "description": description.write(rng, fill_slot),
+        "parameters": [],
+    }

@@ -1,0 +1,42 @@
+"""Accuracy of the constrained choice: greedy, token by token, over the legal answers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from tokenizers import Tokenizer
+
+from .corpus import Example
+from .network import Network
+from .vocabulary import BOS, special_id
+
+
+def choose(network: Network, tokenizer: Tokenizer, prompt: str, choices: Sequence[str]) -> str:
+    """Pick one of ``choices`` as the greedy walk over their tokens does."""
+    device = network.embedding.weight.device
+    tokens = [special_id(tokenizer, BOS), *tokenizer.encode(prompt).ids]
+    spelled = {choice: tokenizer.encode(choice).ids for choice in choices}
+    start = len(tokens)
+    while True:
+        at = len(tokens) - start
+        open_choices = [c for c, ids in spelled.items() if ids[:at] == tokens[start:]]
+        legal = sorted({spelled[c][at] for c in open_choices if len(spelled[c]) > at})
+        if not legal or len(open_choices) == 1:
+            return open_choices[0]
+        if len(legal) > 1:
+            hidden = network(torch.tensor([tokens], device=device))[:, -1]
+            scores = network.logits(hidden)[0, legal]
+            tokens.append(legal[int(scores.argmax())])
+        else:
+            tokens.append(legal[0])
+
+
+def accuracy(network: Network, tokenizer: Tokenizer, examples: Sequence[Example]) -> float:
+    """Measure the share of the examples that are answered right."""
+    with torch.no_grad():
+        right = [
+            choose(network, tokenizer, example.prompt, example.choices) == example.choice
+            for example in examples
+        ]
+    return sum(right) / max(1, len(right))

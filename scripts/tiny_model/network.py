@@ -1,0 +1,179 @@
+"""The network: a small Llama, written so that its weights go to llama.cpp unchanged."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+_EMBEDDING_DEVIATION = 0.02
+_PREVIOUS_TOKEN_PAIRS = 6
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Sizes of the network; every row length is a multiple of 32, as Q8_0 wants it."""
+
+    vocabulary: int = 2048
+    width: int = 128
+    layers: int = 4
+    heads: int = 4
+    feed_forward: int = 320
+    context: int = 2048
+    rope_base: float = 10000.0
+    norm_epsilon: float = 1e-5
+
+    @property
+    def head_width(self) -> int:
+        """Width of one attention head."""
+        return self.width // self.heads
+
+
+class Attention(nn.Module):
+    """Causal self-attention with rotary positions on interleaved pairs, llama.cpp's own order."""
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__()
+        self.shape = shape
+        self.query = nn.Linear(shape.width, shape.width, bias=False)
+        self.key = nn.Linear(shape.width, shape.width, bias=False)
+        self.value = nn.Linear(shape.width, shape.width, bias=False)
+        self.output = nn.Linear(shape.width, shape.width, bias=False)
+
+    def forward(self, hidden: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
+        """Attend to the positions up to and including each one."""
+        batch, length, width = hidden.shape
+        split = (batch, length, self.shape.heads, self.shape.head_width)
+        query = _rotate(self.query(hidden).view(split).transpose(1, 2), cosine, sine)
+        key = _rotate(self.key(hidden).view(split).transpose(1, 2), cosine, sine)
+        value = self.value(hidden).view(split).transpose(1, 2)
+        mixed = functional.scaled_dot_product_attention(query, key, value, is_causal=True)
+        result: Tensor = self.output(mixed.transpose(1, 2).reshape(batch, length, width))
+        return result
+
+
+class FeedForward(nn.Module):
+    """SwiGLU."""
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__()
+        self.gate = nn.Linear(shape.width, shape.feed_forward, bias=False)
+        self.up = nn.Linear(shape.width, shape.feed_forward, bias=False)
+        self.down = nn.Linear(shape.feed_forward, shape.width, bias=False)
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        """Transform each position by itself."""
+        result: Tensor = self.down(functional.silu(self.gate(hidden)) * self.up(hidden))
+        return result
+
+
+class Layer(nn.Module):
+    """One pre-norm transformer layer."""
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__()
+        self.attention_norm = nn.RMSNorm(shape.width, eps=shape.norm_epsilon)
+        self.attention = Attention(shape)
+        self.feed_forward_norm = nn.RMSNorm(shape.width, eps=shape.norm_epsilon)
+        self.feed_forward = FeedForward(shape)
+
+    def forward(self, hidden: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
+        """Add the attention's and the feed-forward's results to the stream."""
+        hidden = hidden + self.attention(self.attention_norm(hidden), cosine, sine)
+        result: Tensor = hidden + self.feed_forward(self.feed_forward_norm(hidden))
+        return result
+
+
+class Network(nn.Module):
+    """The whole model, with tied embeddings.
+
+    ``line_judge`` exists in training only: it tells, at each token of a listed action, whether
+    this is the one asked for. That puts a signal where the comparison happens; the export leaves
+    it out.
+    """
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__()
+        self.shape = shape
+        self.embedding = nn.Embedding(shape.vocabulary, shape.width)
+        self.layers = nn.ModuleList(Layer(shape) for _ in range(shape.layers))
+        self.norm = nn.RMSNorm(shape.width, eps=shape.norm_epsilon)
+        self.line_judge = nn.Linear(shape.width, 1)
+        for name, weight in self.named_parameters():
+            if weight.ndim == 2:
+                nn.init.normal_(
+                    weight,
+                    std=_EMBEDDING_DEVIATION if "embedding" in name else weight.shape[1] ** -0.5,
+                )
+            if name.endswith("down.weight"):
+                nn.init.zeros_(weight)
+        with torch.no_grad():
+            self._plant_copying()
+
+    def _plant_copying(self) -> None:
+        """Start with the seed of an induction circuit, which random weights take long to find.
+
+        Every head passes on part of what it attends to, as it is, and half of them have keys
+        equal to queries, so that a token looks for its like (after Trockman and Kolter, "Mimetic
+        initialization of self-attention layers", 2023). The last head of the first layer notes
+        the previous token in a place of its own; that of the other layers looks there for the
+        current token. Together: find where the current token stood before, and say what followed
+        it.
+        """
+        shape, half = self.shape, self.shape.width // 2
+        for layer in self.layers:
+            attention = layer.attention
+            attention.key.weight[:half] = attention.query.weight[:half]
+            attention.output.weight[:] = _EMBEDDING_DEVIATION * attention.value.weight.T
+        last = slice(shape.width - shape.head_width, shape.width)
+        first = self.layers[0].attention
+        noted = first.value.weight[last]
+        noted[:, 0] = 0.0
+        place = nn.init.orthogonal_(torch.empty(shape.width, shape.head_width))
+        first.query.weight[last], first.key.weight[last] = self._previous_token_head()
+        first.output.weight[:, last] = 2 * _EMBEDDING_DEVIATION * place
+        # Only the pairs that hardly turn over the length of a prompt compare tokens far apart.
+        slow = (torch.arange(shape.head_width) >= 2 * _PREVIOUS_TOKEN_PAIRS)[:, None]
+        for layer in self.layers[1:]:
+            layer.attention.query.weight[last] = 3 * noted * slow
+            layer.attention.key.weight[last] = 3 * place.T * slow
+
+    def _previous_token_head(self) -> tuple[Tensor, Tensor]:
+        """Write query and key weights whose product is greatest one position back."""
+        shape = self.shape
+        # A direction that all tokens share lets a head attend by position alone.
+        self.embedding.weight[:, 0] = 3 * _EMBEDDING_DEVIATION
+        query, key = torch.zeros(2, shape.head_width, shape.width)
+        pairs = torch.arange(_PREVIOUS_TOKEN_PAIRS)
+        angle = shape.rope_base ** (-2 * pairs / shape.head_width)
+        query[2 * pairs, 0] = 2.0
+        key[2 * pairs, 0] = 2.0 * angle.cos()
+        key[2 * pairs + 1, 0] = 2.0 * angle.sin()
+        return query, key
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """Turn tokens of shape (batch, length) into hidden states (batch, length, width)."""
+        cosine, sine = _angles(self.shape, tokens.shape[1], tokens.device)
+        hidden = self.embedding(tokens)
+        for layer in self.layers:
+            hidden = layer(hidden, cosine, sine)
+        result: Tensor = self.norm(hidden)
+        return result
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """Score every token of the vocabulary as the next one."""
+        return functional.linear(hidden, self.embedding.weight)
+
+
+def _angles(shape: Shape, length: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    exponents = torch.arange(0, shape.head_width, 2, device=device) / shape.head_width
+    angles = torch.outer(torch.arange(length, device=device), shape.rope_base**-exponents)
+    return angles.cos(), angles.sin()
+
+
+def _rotate(values: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
+    even, odd = values[..., 0::2], values[..., 1::2]
+    turned = torch.stack((even * cosine - odd * sine, even * sine + odd * cosine), dim=-1)
+    return turned.flatten(-2)

@@ -1,0 +1,50 @@
+"""How people write: politeness around a request, capitals, punctuation and slips of the finger."""
+
+from __future__ import annotations
+
+import random
+
+from .phrases import parse
+from .slots import fill_slot
+
+_BEFORE_REQUEST = parse("""[[hey|hi|ok|so|well|yo|hello|alright|quick one]\
+[,|] |][[please|pls|kindly]|[can|could|would|will] you [please|]|i [need|want] you to\
+|i'd like you to|let's|go ahead and|would you mind, |help me: |] """)
+_AFTER_REQUEST = parse(
+    "[|[please|thanks|thank you|thx|pls]|[asap|now|right away|when you can|if possible|for me]]"
+)
+
+
+def as_request(text: str, rng: random.Random) -> str:
+    """Put polite or hurried words around a request, or leave it as it is."""
+    if rng.random() < 0.45:
+        text = f"{_BEFORE_REQUEST.write(rng, fill_slot)} {text}".strip()
+    if rng.random() < 0.25:
+        after = _AFTER_REQUEST.write(rng, fill_slot)
+        text = f"{text}{rng.choice((' ', ', '))}{after}" if after else text
+    return text
+
+
+def as_typed(text: str, rng: random.Random) -> str:
+    """Vary capitals and the final mark, and now and then let a finger slip."""
+    if rng.random() < 0.5:
+        text = text[:1].upper() + text[1:]
+        text = text.replace(" i ", " I ").replace(" i'", " I'")
+    elif rng.random() < 0.05:
+        text = text.upper()
+    if text[-1:].isalnum() and rng.random() < 0.5:
+        text += rng.choice((".", ".", "!", "?", " :)", "!!"))
+    if rng.random() < 0.08:
+        text = _slip(text, rng)
+    return text
+
+
+def _slip(text: str, rng: random.Random) -> str:
+    """Swap, drop or double one character."""
+    if len(text) < 6:
+        return text
+    at = rng.randrange(1, len(text) - 2)
+    kind = rng.randrange(3)
+    if kind == 0:
+        return text[:at] + text[at + 1] + text[at] + text[at + 2 :]
+    return text[:at] + text[at + 1 :] if kind == 1 else text[:at] + text[at] + text[at:]

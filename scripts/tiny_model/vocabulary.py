@@ -1,0 +1,93 @@
+"""The byte-level BPE vocabulary, and how an example becomes tokens.
+
+Text is split as llama.cpp's pre-tokenizer ``smollm`` does: every digit alone, then GPT-2's rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
+
+from eliza_ffi.prompts import END_OF_TURN, START_OF_TURN
+
+from .corpus import Example
+
+PRE_TOKENIZER = "smollm"
+BOS, EOS, PAD = "<|startoftext|>", "<|endoftext|>", "<|pad|>"
+SPECIAL_TOKENS = (BOS, EOS, START_OF_TURN, END_OF_TURN, PAD)
+
+_LINES_BEFORE_ACTIONS = 3
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """An example as tokens: ``[BOS] prompt | choice | rest [EOS]``.
+
+    In plain chat the whole reply counts as the choice.
+
+    ``lines`` are the ranges of the listed actions, each up to and including its line break.
+    """
+
+    tokens: list[int]
+    choice_start: int
+    choice_end: int
+    lines: list[tuple[int, int]]
+    correct_line: int
+
+
+def train_tokenizer(texts: Iterable[str], size: int) -> Tokenizer:
+    """Learn a vocabulary of ``size`` tokens from ``texts``."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(Regex(r"\p{N}"), "isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True),
+        ]
+    )
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=size,
+        special_tokens=list(SPECIAL_TOKENS),
+        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(texts, trainer)
+    return tokenizer
+
+
+def special_id(tokenizer: Tokenizer, token: str) -> int:
+    """Look up a special token; one that the vocabulary lacks is a ``KeyError``."""
+    index: int | None = tokenizer.token_to_id(token)
+    if index is None:
+        raise KeyError(token)
+    return index
+
+
+def encode_examples(tokenizer: Tokenizer, examples: Sequence[Example]) -> list[Encoded]:
+    """Tokenize the parts of each example apart, as they are at run time."""
+    prompts = tokenizer.encode_batch([example.prompt for example in examples])
+    choices = tokenizer.encode_batch([example.choice for example in examples])
+    rests = tokenizer.encode_batch([example.rest for example in examples])
+    bos, eos = special_id(tokenizer, BOS), special_id(tokenizer, EOS)
+    line_break = tokenizer.encode("\n").ids[0]
+    encoded: list[Encoded] = []
+    for example, prompt, choice, rest in zip(examples, prompts, choices, rests, strict=True):
+        tokens = [bos, *prompt.ids]
+        lines: list[tuple[int, int]] = []
+        if example.correct_line >= 0:
+            starts = [at + 1 for at, token in enumerate(tokens) if token == line_break]
+            starts = starts[_LINES_BEFORE_ACTIONS - 1 :][: len(example.choices) + 1]
+            lines = list(pairwise(starts))
+        encoded.append(
+            Encoded(
+                tokens=[*tokens, *choice.ids, *rest.ids, eos],
+                choice_start=len(tokens),
+                choice_end=len(tokens) + len(choice.ids if example.choice else rest.ids),
+                lines=lines,
+                correct_line=example.correct_line,
+            )
+        )
+    return encoded
