@@ -137,6 +137,22 @@ TEST(TokenTrieSampler, ModeZeroIsTheArgmaxWhateverFollowsIt) {
     }
 }
 
+TEST(TokenTrieSampler, MasksSortedAndShuffledCandidatesAlike) {
+    const auto sampler = make(think_and_execute);
+    std::vector<llama_token> ids(300);
+    for (size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<llama_token>(i);
+    Candidates sorted(ids);
+    std::swap(ids[100], ids[7]);
+    Candidates shuffled(ids);
+    llama_sampler_apply(sampler.get(), &sorted.array);
+    llama_sampler_apply(sampler.get(), &shuffled.array);
+    for (size_t i = 0; i < ids.size(); ++i) {
+        EXPECT_EQ(sorted.legal(i), i == 100 || i == 200);
+        EXPECT_EQ(shuffled.legal(i), i == 7 || i == 200);
+    }
+    EXPECT_FLOAT_EQ(sorted.data[200].logit, 201.0f);
+}
+
 TEST(TokenTrieSampler, ModeOneSamplesAmongTheLegalTokens) {
     llama_sampler_ptr chain(llama_sampler_chain_init(llama_sampler_chain_default_params()));
     llama_sampler_chain_add(chain.get(), llama_sampler_init_token_trie(nullptr, think_and_execute, 1));

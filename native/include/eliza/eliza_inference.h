@@ -254,6 +254,10 @@ ELIZA_API int eliza_inference_token_trie_supported(void);
  * complete. `payload` is `len` bytes of JSON:
  *   {"modelId": "...", "descriptors": [{"path": "action",
  *     "leaves": [{"name": "REPLY", "tokens": [1, 2]}, ...]}, ...]}
+ * or the binary tree of the same purpose, told apart by its first bytes, RTKT (little-endian: u32 magic
+ * 0x544B5452, u32 version 1, u32 length of the path and its bytes, u32 number of nodes, then per node,
+ * depth first: i32 token (root -1), u8 terminal, u32 number of children, u32 place of each child). Its
+ * leaves are named by their place, "0", "1", ...
  * Several descriptors mean the union of their leaves. A payload that is refused (see
  * eliza_inference_last_error) leaves the stream exactly as it was. */
 ELIZA_API int eliza_inference_set_token_trie(EliLlmStream * stream, const char * payload, size_t len, int mode);

@@ -8,6 +8,9 @@
 #ifndef ELIZA_TOKEN_TRIE_SAMPLER_H
 #define ELIZA_TOKEN_TRIE_SAMPLER_H
 
+#include <stddef.h>
+#include <stdint.h>
+
 #ifndef ELIZA_API
 #if defined(_WIN32)
 #define ELIZA_API __declspec(dllexport)
@@ -39,6 +42,13 @@ struct llama_sampler;
  */
 ELIZA_API struct llama_sampler * llama_sampler_init_token_trie(const struct llama_vocab * vocab,
                                                                const char * trie_descriptor_json, int mode);
+
+/*
+ * The same from elizaOS's binary tree (RTKT, see eliza_inference_set_token_trie), in mode 0. Token ids
+ * are checked against n_vocab unless that is 0. Returns NULL for a malformed tree.
+ */
+ELIZA_API struct llama_sampler * eliza_llama_sampler_init_token_tree(int32_t n_vocab, const uint8_t * bytes,
+                                                                     size_t size);
 
 #ifdef __cplusplus
 }

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "log.h"
+#include "token_trie/rtkt.h"
 
 namespace eliza {
 namespace {
@@ -305,12 +306,17 @@ void Stream::learn_all_branches(Turn & turn) {
         span_->keep_row(TokenTrie::root, logits(turn));
     }
     if (options_.strategy != Strategy::token_by_token) {
-        for (const TreeBatch & batch : plan_tree(trie, TokenTrie::root, decoder_->tree_limits())) {
-            decode_batch(turn, batch, TokenTrie::root);
-            ++stats_.tree_passes;
+        try {
+            for (const TreeBatch & batch : plan_tree(trie, TokenTrie::root, decoder_->tree_limits())) {
+                decode_batch(turn, batch, TokenTrie::root);
+                ++stats_.tree_passes;
+            }
+        } catch (const ContextFull &) {
+            // There may still be room for one path at a time.
         }
     }
-    // The slow way, branch by branch: for models that cannot fork, and as the reference.
+    // The slow way, branch by branch: where a tree does not fit or the model cannot fork, and as the
+    // reference.
     const size_t n_before = sequence_.tokens().size();
     for (TokenTrie::Node node = 0; node < trie.n_nodes(); ++node) {
         if (!trie.is_branch(node) || span_->knows(node)) {
@@ -373,7 +379,8 @@ void Stream::set_token_trie(std::string_view payload, int mode) {
                                " is not 0 (argmax), 1 (sample) or 2 (best leaf), with or without 0x100 (stop at leaf)");
     }
     auto trie = TrieCache::shared().get(payload, decoder_->model().n_vocab());
-    if (!options_.model_id.empty() && trie->model_id != options_.model_id) {
+    // A binary payload names no model.
+    if (!options_.model_id.empty() && !is_rtkt(payload) && trie->model_id != options_.model_id) {
         throw invalid_argument("modelId: the payload is for \"" + trie->model_id + "\", the model is \"" +
                                options_.model_id + "\" (option model_id)");
     }

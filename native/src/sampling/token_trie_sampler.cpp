@@ -6,10 +6,12 @@
 #include <cmath>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "constraint/token_trie_constraint.h"
 #include "eliza/eliza_inference.h"
 #include "llama.h"
+#include "token_trie/rtkt.h"
 
 namespace eliza {
 namespace {
@@ -25,21 +27,50 @@ const char * sampler_name(const llama_sampler *) { return "token-trie"; }
 
 void sampler_accept(llama_sampler * sampler, llama_token token) { self(sampler).constraint.accept(token); }
 
+// Sets the logits of all but the allowed tokens to -infinity; returns the place of the most likely
+// one that is left, or -1.
+int64_t mask(TokenSpan allowed, llama_token_data_array & candidates) {
+    const auto in_its_place = [&](Token token) {
+        return static_cast<size_t>(token) < candidates.size && candidates.data[token].id == token;
+    };
+    int64_t best = -1;
+    const auto consider = [&](int64_t i) {
+        if (best < 0 || candidates.data[i].logit > candidates.data[best].logit) {
+            best = i;
+        }
+    };
+    if (std::all_of(allowed.begin(), allowed.end(), in_its_place)) {
+        // As llama.cpp hands them out, sorted by id: no candidate needs to be looked up.
+        std::vector<float> kept;
+        kept.reserve(allowed.size);
+        for (const Token token : allowed) {
+            kept.push_back(candidates.data[token].logit);
+        }
+        for (size_t i = 0; i < candidates.size; ++i) {
+            candidates.data[i].logit = -INFINITY;
+        }
+        for (uint32_t i = 0; i < allowed.size; ++i) {
+            candidates.data[allowed[i]].logit = kept[i];
+            consider(allowed[i]);
+        }
+        return best;
+    }
+    for (size_t i = 0; i < candidates.size; ++i) {
+        if (std::binary_search(allowed.begin(), allowed.end(), candidates.data[i].id)) {
+            consider(static_cast<int64_t>(i));
+        } else {
+            candidates.data[i].logit = -INFINITY;
+        }
+    }
+    return best;
+}
+
 void sampler_apply(llama_sampler * sampler, llama_token_data_array * candidates) {
     const auto & [constraint, mode] = self(sampler);
     if (!constraint.active() || constraint.may_end()) {
         return;
     }
-    const TokenSpan allowed = constraint.allowed();
-    int64_t best = -1;
-    for (size_t i = 0; i < candidates->size; ++i) {
-        llama_token_data & candidate = candidates->data[i];
-        if (!std::binary_search(allowed.begin(), allowed.end(), candidate.id)) {
-            candidate.logit = -INFINITY;
-        } else if (best < 0 || candidate.logit > candidates->data[best].logit) {
-            best = static_cast<int64_t>(i);
-        }
-    }
+    const int64_t best = mask(constraint.allowed(), *candidates);
     candidates->sorted = false;
     if (mode == ELIZA_TRIE_ARGMAX && best >= 0) {
         std::swap(candidates->data[0], candidates->data[best]);
@@ -75,17 +106,34 @@ llama_sampler * sampler_clone(const llama_sampler * sampler) {
 }  // namespace
 }  // namespace eliza
 
-llama_sampler * llama_sampler_init_token_trie(const llama_vocab * vocab, const char * trie_descriptor_json, int mode) {
-    using namespace eliza;
-    if (trie_descriptor_json == nullptr || (mode != ELIZA_TRIE_ARGMAX && mode != ELIZA_TRIE_SAMPLE)) {
-        return nullptr;
-    }
+using namespace eliza;
+
+namespace {
+
+// NULL for whatever is wrong: that is all this interface can say.
+llama_sampler * make_sampler(std::string_view payload, int32_t n_vocab, int mode) noexcept {
     try {
-        const int32_t n_vocab = vocab != nullptr ? llama_vocab_n_tokens(vocab) : 0;
-        auto trie = TrieCache::shared().get(trie_descriptor_json, n_vocab);
+        auto trie = TrieCache::shared().get(payload, n_vocab);
         return llama_sampler_init(&token_trie_interface,
                                   new TokenTrieSampler{TokenTrieConstraint(std::move(trie)), mode});
     } catch (const std::exception &) {
         return nullptr;
     }
+}
+
+}  // namespace
+
+llama_sampler * llama_sampler_init_token_trie(const llama_vocab * vocab, const char * trie_descriptor_json, int mode) {
+    if (trie_descriptor_json == nullptr || (mode != ELIZA_TRIE_ARGMAX && mode != ELIZA_TRIE_SAMPLE)) {
+        return nullptr;
+    }
+    return make_sampler(trie_descriptor_json, vocab != nullptr ? llama_vocab_n_tokens(vocab) : 0, mode);
+}
+
+llama_sampler * eliza_llama_sampler_init_token_tree(int32_t n_vocab, const uint8_t * bytes, size_t size) {
+    const std::string_view payload(reinterpret_cast<const char *>(bytes), bytes != nullptr ? size : 0);
+    if (n_vocab < 0 || !is_rtkt(payload)) {
+        return nullptr;
+    }
+    return make_sampler(payload, n_vocab, ELIZA_TRIE_ARGMAX);
 }

@@ -1,6 +1,7 @@
 #include "token_trie/trie_cache.h"
 
 #include "token_trie/payload.h"
+#include "token_trie/rtkt.h"
 
 namespace eliza {
 
@@ -21,7 +22,7 @@ std::shared_ptr<const CachedTrie> TrieCache::get(std::string_view payload, int32
         }
     }
     // Built outside the lock: a large payload does not hold up the other threads.
-    Payload parsed = parse_payload(payload, n_vocab);
+    Payload parsed = is_rtkt(payload) ? parse_rtkt(payload, n_vocab) : parse_payload(payload, n_vocab);
     auto trie = std::make_shared<const CachedTrie>(CachedTrie{std::move(parsed.model_id), TokenTrie(parsed.leaves)});
 
     const std::lock_guard<std::mutex> lock(mutex_);

@@ -25,7 +25,7 @@ public:
 
     explicit TrieCache(size_t capacity = default_capacity) : capacity_(capacity) {}
 
-    // The cached trie of this payload, or a new one. Throws Error as parse_payload does; a payload
+    // The cached trie of this payload, or a new one. Throws Error as parse_payload and parse_rtkt do; a payload
     // that is refused is not remembered.
     std::shared_ptr<const CachedTrie> get(std::string_view payload, int32_t n_vocab);
 
