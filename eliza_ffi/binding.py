@@ -25,6 +25,7 @@ from .cffi_values import (
     token_callback,
 )
 from .errors import (
+    ContextFullError,
     ElizaError,
     ModelError,
     NativeFault,
@@ -56,6 +57,7 @@ __all__ = [
 ]
 
 ERR_INVALID_ARG = -2
+ERR_FFI_FAULT = -4
 
 LARGEST_TEXT_CAP = 1 << 24
 
@@ -280,10 +282,7 @@ class CffiBinding:
     def stats(self, stream: CffiStream) -> StreamStats:
         """Return the counts of the stream."""
         self._need("llm_stream_stats")
-        struct = self._ffi.new("eliza_llm_stream_stats_t *")
-        status = self._lib.eliza_inference_llm_stream_stats(
-            stream.pointer, struct, self._ffi.sizeof("eliza_llm_stream_stats_t")
-        )
+        status, struct = self._call_stats(stream)
         if status < 0:
             raise self._stream_error(stream, status, "read the stream's counts")
         values = {field.name: getattr(struct, field.name) for field in fields(StreamStats)}
@@ -299,10 +298,10 @@ class CffiBinding:
             return 0
         return int(self._lib.eliza_inference_token_trie_supported())
 
-    def set_token_trie(self, stream: CffiStream, payload: str, mode: int) -> None:
-        """Start a span."""
+    def set_token_trie(self, stream: CffiStream, payload: str | bytes, mode: int) -> None:
+        """Start a span; `payload` is JSON, or the bytes of a binary tree."""
         self._need("set_token_trie")
-        raw = payload.encode("utf-8", "surrogatepass")
+        raw = payload.encode("utf-8", "surrogatepass") if isinstance(payload, str) else payload
         status = self._lib.eliza_inference_set_token_trie(stream.pointer, raw, len(raw), mode)
         if self._trie_reports and status < 0:
             reason = self._last_error(stream) or f"status {status}"
@@ -378,9 +377,23 @@ class CffiBinding:
             self._lib.eliza_inference_free_string(pointer)
 
     def _stream_error(self, stream: CffiStream, status: int, doing: str) -> ElizaError:
-        return error_from_status(
-            status, self._take(stream.error) or self._last_error(stream), doing
+        said = self._take(stream.error) or self._last_error(stream)
+        is_full = status == ERR_FFI_FAULT and self._is_context_full(stream)
+        return error_from_status(status, said, doing, ContextFullError if is_full else None)
+
+    def _is_context_full(self, stream: CffiStream) -> bool:
+        if not self.supports("stats"):
+            return False
+        status, struct = self._call_stats(stream)
+        reason = self._finish_reasons.get(struct.finish_reason)
+        return status >= 0 and reason == "context_full"
+
+    def _call_stats(self, stream: CffiStream) -> tuple[int, Any]:
+        struct = self._ffi.new("eliza_llm_stream_stats_t *")
+        status = self._lib.eliza_inference_llm_stream_stats(
+            stream.pointer, struct, self._ffi.sizeof("eliza_llm_stream_stats_t")
         )
+        return int(status), struct
 
     def _last_error(self, stream: CffiStream) -> str:
         if not self.supports("last_error"):

@@ -11,7 +11,7 @@ from typing import Generic, TypeVar
 import numpy as np
 
 from .arguments import FfiStreamingResult
-from .errors import InvalidArgumentError, NativeFault
+from .errors import ContextFullError, InvalidArgumentError, NativeFault
 from .token_tree import TokenTreePayload, build_token_tree_descriptor
 
 __all__ = ["Choice", "ChoiceSet", "tokenize_choice"]
@@ -149,9 +149,25 @@ class ChoiceSet(Generic[T]):
 
         Raises
         ------
+        ContextFullError
+            If the context was full before the choice was made.
+        InvalidArgumentError
+            If `max_tokens` ended the generation before that.
         NativeFault
-            If it was none of them, such as when the generation ended within one.
+            If it was none of the choices.
         """
+        # First, because what was cut off within one choice may spell another in full.
+        if result.finish_reason == "context_full":
+            raise ContextFullError(
+                f"the context was full inside the choice, after {result.text!r}: "
+                f"shorten the prompt or raise n_ctx"
+            )
+        if result.finish_reason == "length":
+            longest = max(len(leaf.tokens) for leaf in payload.leaves())
+            raise InvalidArgumentError(
+                f"max_tokens ended the generation inside the choice, after {result.text!r}: "
+                f"leave it at 0 or raise it to the longest choice's {longest} tokens"
+            )
         name = next((leaf.name for leaf in payload.leaves() if leaf.tokens == result.tokens), None)
         if name is None:
             raise NativeFault(

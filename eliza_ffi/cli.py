@@ -91,7 +91,9 @@ def build_parser() -> argparse.ArgumentParser:
     choose.add_argument("--mode", choices=("argmax", "sample", "best"), default="argmax")
     choose.add_argument("--temperature", type=float, default=1.0, help="of --mode sample (1.0)")
     choose.add_argument(
-        "--probabilities", action="store_true", help="score every answer, most likely first"
+        "--probabilities",
+        action="store_true",
+        help="print every answer with its probability, most likely first; * marks the chosen one",
     )
     choose.add_argument("--json", action="store_true", help="print all about the choice as JSON")
     add_model_arguments(choose)
@@ -149,9 +151,10 @@ def run_choose(arguments: argparse.Namespace) -> int:
                 facts["probabilities"] = dict(zip(choices, choice.probabilities, strict=True))
             print(json.dumps(facts, ensure_ascii=False))
         elif choice.probabilities is not None:
-            ranked = sorted(zip(choice.probabilities, choices, strict=True), reverse=True)
-            for probability, text in ranked:
-                print(f"{probability:7.2%}  {text}")
+            ranked = sorted(range(len(choices)), key=choice.probabilities.__getitem__, reverse=True)
+            for i in ranked:
+                mark = "*" if i == choice.index else " "
+                print(f"{mark} {choice.probabilities[i]:7.2%}  {choices[i]}")
         else:
             print(choice.value)
     return 0

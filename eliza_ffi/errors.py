@@ -81,15 +81,17 @@ _BY_STATUS: dict[int, type[ElizaError]] = {
     -7: GenerationCancelled,
 }
 
-# What a status does not tell apart, or where there is none, the library's words do.
-_BY_WORDS: dict[str, type[ElizaError]] = {
-    "context full": ContextFullError,
-    "does not fit the context": ContextFullError,
+# Opening a stream fails without a status: where its words say nothing, an argument was wrong.
+_OPEN_BY_WORDS: dict[str, type[ElizaError]] = {
     "cannot create a context": NativeFault,
     "cannot load the model": ModelError,
     "has no decoder": ModelError,
     "out of memory": OutOfMemory,
 }
+
+# The first is promised by the header. Both are for calls that leave the stream as it was, so that
+# its counts do not tell, and for libraries that do not count.
+_CONTEXT_FULL_BY_WORDS = ("context full", "does not fit the context")
 
 _BARE_TEXT: dict[int, str] = {
     -1: "not implemented by this library",
@@ -102,7 +104,9 @@ _BARE_TEXT: dict[int, str] = {
 }
 
 
-def error_from_status(status: int, text: str, doing: str) -> ElizaError:
+def error_from_status(
+    status: int, text: str, doing: str, kind: type[ElizaError] | None = None
+) -> ElizaError:
     """Turn a negative status of the library into the exception to raise.
 
     Parameters
@@ -113,6 +117,8 @@ def error_from_status(status: int, text: str, doing: str) -> ElizaError:
         What the library said about it; may be empty.
     doing
         What was being done, as a verb phrase: ``"prefill 12 tokens"``.
+    kind
+        The exception's class where the caller knows more than the status says.
 
     Returns
     -------
@@ -120,19 +126,17 @@ def error_from_status(status: int, text: str, doing: str) -> ElizaError:
         Never raised here: the caller does, so that the traceback begins where the call was made.
     """
     said = text.strip() or _BARE_TEXT.get(status, "unknown failure")
-    kind = _by_words(said) or _BY_STATUS.get(status, NativeFault)
+    if kind is None and any(words in said for words in _CONTEXT_FULL_BY_WORDS):
+        kind = ContextFullError
+    kind = kind or _BY_STATUS.get(status, NativeFault)
     return kind(f"cannot {doing}: {said} (status {status})")
 
 
 def error_from_text(text: str, doing: str) -> ElizaError:
-    """Turn the failure of a call that returns no status into the exception to raise.
+    """Turn the failure of opening a stream, which returns no status, into the exception to raise.
 
     Parameters as :func:`error_from_status`. What the text does not settle was a bad argument.
     """
     said = text.strip() or "the library gave no reason"
-    kind = _by_words(said) or InvalidArgumentError
-    return kind(f"cannot {doing}: {said}")
-
-
-def _by_words(said: str) -> type[ElizaError] | None:
-    return next((kind for words, kind in _BY_WORDS.items() if words in said), None)
+    kinds = (kind for words, kind in _OPEN_BY_WORDS.items() if words in said)
+    return next(kinds, InvalidArgumentError)(f"cannot {doing}: {said}")

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from .arguments import FfiStreamingGenerateArgs, FfiStreamingResult, Usage
 from .errors import ContextFullError, GenerationCancelled, TokenTrieError
-from .protocol import LlmStreamingBinding, StreamStats, StreamStep, TrieLeaf
+from .protocol import STOP_AT_LEAF, LlmStreamingBinding, StreamStats, StreamStep, TrieLeaf
 
 __all__ = ["Generation"]
 
@@ -63,6 +63,7 @@ class Generation:
         self._drafted = 0
         self._accepted = 0
         self._done = False
+        self._context_full = False
         self._stats: StreamStats | None = None
         self._leaf: TrieLeaf | None = None
         self._leaf_logprobs: NDArray[np.float64] | None = None
@@ -155,7 +156,8 @@ class Generation:
         except ContextFullError:
             if not self._tokens:
                 raise
-            yield StreamStep((), "", True)  # what was generated stands; the stats say why it ends
+            self._context_full = True
+            yield StreamStep((), "", True)  # what was generated stands
 
     def _pull_next(self, stream: Any) -> Iterator[StreamStep]:
         done = False
@@ -215,9 +217,13 @@ class Generation:
             self._leaf = self._binding.token_trie_leaf(stream)
 
     def _finish_reason(self) -> str:
+        if self._context_full:
+            return "context_full"
         if self._stats is not None:
             return self._stats.finish_reason
         if not self._done:
             return "none"
+        if self._leaf is not None and self._args.token_tree_mode & STOP_AT_LEAF:
+            return "leaf"
         limit = self._args.max_tokens
         return "length" if 0 < limit <= len(self._tokens) else "end"

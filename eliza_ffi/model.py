@@ -320,7 +320,10 @@ class Model:
         Raises
         ------
         InvalidArgumentError
-            If the choices are empty, not distinct, or not spellable by the model's tokenizer.
+            If the choices are empty, not distinct, or not spellable by the model's tokenizer, or
+            if ``max_tokens`` is given and ends the generation inside a choice.
+        ContextFullError
+            If the prompt or the choice does not fit into the context.
         NotSupportedError
             If the library has no token-trie sampler.
         """

@@ -16,7 +16,7 @@ from eliza_ffi.library import LIBRARY_VARIABLE, Library, library_file_name
 from eliza_ffi.model import Model
 
 ROOT = Path(__file__).resolve().parent.parent
-NATIVE_FIXTURES = frozenset(("library", "hooks_path"))
+NATIVE_FIXTURES = frozenset(("library", "hooks_path", "elder_engine"))
 
 # Native calls take as long as the machine lets them.
 settings.register_profile("eliza-ffi", deadline=None)
@@ -55,8 +55,18 @@ def library() -> Library:
 
 @pytest.fixture(scope="session")
 def hooks_path(library: Library) -> Path:
-    """Return the library of test hooks, which the build leaves beside the library."""
-    name = library_file_name().replace("libelizainference", "libeliza_test_hooks")
+    """Return the library of test hooks."""
+    return _built(library_file_name().replace("libelizainference", "libeliza_test_hooks"))
+
+
+@pytest.fixture(scope="session")
+def elder_engine(library: Library) -> Library:
+    """Return the same engine linked again, without the functions that other libraries lack."""
+    return Library(_built(Path("elder") / library_file_name()))
+
+
+def _built(name: str | Path) -> Path:
+    """Return a file that the build with tests leaves beside the library."""
     built = ROOT / "build" / "cpu"
     folder = Path(os.environ[LIBRARY_VARIABLE]).parent if LIBRARY_VARIABLE in os.environ else built
     if not (folder / name).is_file():

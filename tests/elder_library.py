@@ -23,7 +23,7 @@ SOURCE = r"""
 #define EXPORT __attribute__((visibility("default")))
 
 typedef struct { int32_t max_tokens; } config;  /* the first of 80 bytes is all that is read */
-typedef struct { int position, max_tokens, cancelled; } stream;
+typedef struct { int position, max_tokens, cancelled, full; } stream;
 
 static char calls[4096];
 static void called(const char * name) { strcat(strcat(calls, *calls ? " " : ""), name); }
@@ -63,6 +63,10 @@ EXPORT int eliza_inference_llm_stream_prefill(stream * s, const int32_t * tokens
         *err = strdup("token 0 is not for prompts");
         return -2;
     }
+    if (n > 0 && tokens[0] == 9) {
+        *err = strdup("the disk is on fire");
+        return -4;
+    }
     return 0;
 }
 
@@ -80,11 +84,31 @@ EXPORT int eliza_inference_llm_stream_next(stream * s, int32_t * tokens_out, siz
         int32_t * accepted_out, char ** err) {
     (void)tokens_cap; (void)text_cap; (void)err;
     called("next");
+#ifdef WITH_STATS
+    if (s->position == 2) {
+        s->full = 1;
+        *err = strdup("kein Platz mehr");
+        return -4;
+    }
+#endif
     *drafted_out = *accepted_out = 0;
     *num_tokens_out = (size_t)pull(s, tokens_out);
     text_out[0] = *num_tokens_out ? (char)tokens_out[0] : 0;
     text_out[1] = 0;
     return *num_tokens_out ? 0 : 1;
+}
+#endif
+
+#ifdef WITH_STATS  /* and with room for two tokens */
+typedef struct {
+    int64_t counts[16];
+    int32_t n_past, n_vocab, finish_reason, trie_active;
+} stats;
+
+EXPORT int eliza_inference_llm_stream_stats(stream * s, stats * out, size_t size) {
+    memset(out, 0, size);
+    out->finish_reason = s->full ? 4 : 0;
+    return 0;
 }
 #endif
 

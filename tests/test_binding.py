@@ -209,6 +209,30 @@ def test_each_status_has_its_exception(status: int, kind: type[Exception]) -> No
     assert str(said) == f"cannot open a door: the door is stuck (status {status})"
 
 
+@pytest.mark.parametrize(
+    "text", ["cannot create a context", "cannot load the model", "has no decoder", "out of memory"]
+)
+def test_where_there_is_a_status_the_text_does_not_decide(text: str) -> None:
+    assert type(error_from_status(-2, text, "prefill")) is InvalidArgumentError
+
+
+def test_a_full_context_has_no_status_of_its_own_so_the_headers_words_or_the_caller_tell() -> None:
+    said = "context full: no room for 1 more tokens"
+    assert type(error_from_status(-4, said, "prefill")) is ContextFullError
+    said = "a prompt of 9 tokens does not fit the context of 8"
+    assert type(error_from_status(-2, said, "prefill")) is ContextFullError
+    assert type(error_from_status(-4, "other words", "x", ContextFullError)) is ContextFullError
+
+
+def test_another_fault_of_a_stream_is_no_full_context(
+    binding: CffiBinding, stream: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed = cffi_values.CffiStream(stream.ctx, binding.library.ffi.NULL)
+    for each in (stream, closed):
+        error = binding._stream_error(each, -4, "generate")
+        assert type(error) is NativeFault
+
+
 def test_python_callers_may_catch_the_usual_exceptions() -> None:
     assert issubclass(InvalidArgumentError, ValueError)
     assert issubclass(OutOfMemory, MemoryError)
@@ -217,8 +241,6 @@ def test_python_callers_may_catch_the_usual_exceptions() -> None:
 @pytest.mark.parametrize(
     ("text", "kind"),
     [
-        ("context full: no room for 1 more tokens", ContextFullError),
-        ("a prompt of 9 tokens does not fit the context of 8", ContextFullError),
         ("cannot create a context of 8 tokens", NativeFault),
         ("cannot load the model x.gguf", ModelError),
         ("out of memory", OutOfMemory),
@@ -226,5 +248,7 @@ def test_python_callers_may_catch_the_usual_exceptions() -> None:
         ("", InvalidArgumentError),
     ],
 )
-def test_where_there_is_no_status_the_text_decides(text: str, kind: type[Exception]) -> None:
+def test_opening_a_stream_returns_no_status_so_the_text_decides(
+    text: str, kind: type[Exception]
+) -> None:
     assert type(error_from_text(text, "open a stream")) is kind

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -70,6 +71,73 @@ def test_choose_json_tells_all(run: Run, capsys: pytest.CaptureFixture[str]) -> 
     }
     assert facts["value"] == ["A", "B"][facts["index"]]
     assert 0.0 < facts["probability"] <= 1.0
+
+
+PROBABILITIES = [
+    *("choose", "--prompt", "x", "--probabilities"),
+    *("--choice", "Grüße", "--choice", "b c", "--choice", "b d", "--choice", "A"),
+]
+
+
+def ranking_of(out: str) -> list[tuple[str, float, str]]:
+    """Return each line's mark, probability in per cent, and choice."""
+    lines = [re.fullmatch(r"([* ]) +([0-9.]+)%  (.+)", line) for line in out.splitlines()]
+    return [(line[1], float(line[2]), line[3]) for line in lines if line is not None]
+
+
+@pytest.mark.parametrize("mode", ["argmax", "sample", "best"])
+def test_probabilities_are_listed_most_likely_first_and_the_chosen_one_is_marked(
+    run: Run, capsys: pytest.CaptureFixture[str], mode: str
+) -> None:
+    sampling = ["--mode", mode, "--temperature", "9", "--seed", "3"]
+    assert run(*PROBABILITIES, *sampling) == 0
+    out = capsys.readouterr().out
+    ranking = ranking_of(out)
+    assert len(ranking) == len(out.splitlines()) == 4
+    assert {text for _, _, text in ranking} == {"Grüße", "b c", "b d", "A"}
+    percents = [percent for _, percent, _ in ranking]
+    assert percents == sorted(percents, reverse=True)
+    assert sum(percents) == pytest.approx(100, abs=0.03)
+    assert run(*PROBABILITIES, *sampling, "--json") == 0
+    chosen = json.loads(capsys.readouterr().out)["value"]
+    assert [text for mark, _, text in ranking if mark == "*"] == [chosen]
+
+
+def test_the_best_choice_leads_the_ranking_and_a_sampled_one_may_not(
+    run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    places = set()
+    for seed in range(40):
+        sampling = ["--mode", "sample", "--temperature", "9", "--seed", str(seed)]
+        assert run(*PROBABILITIES, *sampling) == 0
+        marks = [mark for mark, _, _ in ranking_of(capsys.readouterr().out)]
+        assert marks.count("*") == 1
+        places.add(marks.index("*"))
+        if places - {0}:
+            break
+    assert places - {0}
+    assert run(*PROBABILITIES, "--mode", "best") == 0
+    assert ranking_of(capsys.readouterr().out)[0][0] == "*"
+
+
+def test_probabilities_as_json_hold_every_choice_and_sum_to_one(
+    run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(*PROBABILITIES, "--json") == 0
+    facts = json.loads(capsys.readouterr().out)
+    probabilities = facts["probabilities"]
+    assert list(probabilities) == ["Grüße", "b c", "b d", "A"]
+    assert sum(probabilities.values()) == pytest.approx(1.0, abs=1e-6)
+    assert probabilities[facts["value"]] == pytest.approx(facts["probability"], rel=1e-3)
+
+
+def test_mode_best_chooses_what_is_most_likely_as_a_whole(
+    run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(*PROBABILITIES, "--mode", "best", "--json") == 0
+    facts = json.loads(capsys.readouterr().out)
+    probabilities = facts["probabilities"]
+    assert facts["value"] == max(probabilities, key=probabilities.__getitem__)
 
 
 def test_prompt_and_choices_may_come_from_files_and_standard_input(
@@ -195,11 +263,13 @@ def test_doctor_with_a_broken_model_names_it(
         (["choose", "--prompt", "x"], "no choices: give --choice more than once"),
         (["choose", "--prompt", "x", "--choice", "a", "--choice", "a"], "'a' is given twice"),
         (["choose", "--prompt", "x", "--choice", ""], "a choice is empty"),
+        ([*PROBABILITIES, "--choice", "A"], "'A' is given twice"),
+        (["choose", "--prompt", "x", "--probabilities"], "no choices: give --choice"),
         (["choose", "--prompt", "", "--choice", "a"], "the prompt is empty"),
         (["choose", "--prompt", "x", "--prompt-file", "y"], "not allowed with argument"),
         (["generate", "--prompt", "x", "--max-tokens", "-1"], "--max-tokens must be 0 or more"),
         (["generate", "--prompt", "x", "--n-ctx", "many"], "'many' is not a whole number"),
-        (["choose", "--mode", "best"], "invalid choice: 'best'"),
+        (["choose", "--mode", "top"], "invalid choice: 'top'"),
         (["dance"], "invalid choice: 'dance'"),
         ([], "required"),
     ],

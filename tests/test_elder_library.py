@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,16 +13,25 @@ from elder_library import TEXT, ElderCalls, build_elder_library
 
 from eliza_ffi import cli
 from eliza_ffi.binding import CffiBinding
+from eliza_ffi.choices import string_choices
 from eliza_ffi.errors import (
     AbiMismatchError,
+    ContextFullError,
     InvalidArgumentError,
     LibraryLoadError,
     ModelError,
+    NativeFault,
     NotSupportedError,
 )
-from eliza_ffi.library import Library
+from eliza_ffi.library import Library, header_ffi
 from eliza_ffi.model import Model
-from eliza_ffi.runner import FfiStreamingGenerateArgs, FfiStreamingRunner, SyncStreamingRunner
+from eliza_ffi.prompts import should_respond_prompt
+from eliza_ffi.runner import (
+    FfiStreamingGenerateArgs,
+    FfiStreamingResult,
+    FfiStreamingRunner,
+    SyncStreamingRunner,
+)
 from eliza_ffi.token_tree import TokenTreePayload
 
 PAYLOAD = TokenTreePayload.from_json(
@@ -37,6 +47,7 @@ def libraries(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return {
         "next": build_elder_library(folder / "next", "WITH_NEXT"),
         "generate": build_elder_library(folder / "generate", "WITH_GENERATE"),
+        "stats": build_elder_library(folder / "stats", "WITH_NEXT", "WITH_STATS"),
         "void trie": build_elder_library(folder / "void", "WITH_NEXT", "WITH_VOID_TRIE"),
         "version 3": build_elder_library(folder / "three", "WITH_NEXT", abi_version="3"),
         "version 4": build_elder_library(folder / "four", "WITH_NEXT", abi_version="4"),
@@ -91,6 +102,21 @@ def test_a_generation_that_ends_inside_a_character_says_so(libraries: dict[str, 
         assert result.tokens == BYTES[:3]
         assert result.finish_reason == "length"
         binding.destroy(ctx)
+
+
+def test_a_full_context_is_known_by_the_counts_whatever_the_library_calls_it(
+    libraries: dict[str, Path],
+) -> None:
+    binding = CffiBinding(Library(libraries["stats"]))
+    ctx = binding.create("any")
+    stream = binding.open(ctx, FfiStreamingGenerateArgs([1]).config())
+    assert [binding.next(stream).tokens for _ in range(2)] == [BYTES[:1], BYTES[1:2]]
+    with pytest.raises(ContextFullError, match="cannot generate: kein Platz mehr"):
+        binding.next(stream)
+    binding.close(stream)
+    result = SyncStreamingRunner(binding, ctx).generate_with_usage(FfiStreamingGenerateArgs([1]))
+    assert (result.text, result.finish_reason) == ("Gr", "context_full")
+    binding.destroy(ctx)
 
 
 def test_a_trie_setter_that_returns_nothing_is_not_misread(libraries: dict[str, Path]) -> None:
@@ -164,6 +190,8 @@ def test_an_error_text_of_the_library_reaches_the_exception(libraries: dict[str,
     ):
         SyncStreamingRunner(binding, ctx).generate_with_usage(FfiStreamingGenerateArgs([0, 1]))
     assert calls() == ["open", "prefill", "close"]
+    with pytest.raises(NativeFault, match="cannot prefill 1 tokens: the disk is on fire"):
+        SyncStreamingRunner(binding, ctx).generate_with_usage(FfiStreamingGenerateArgs([9]))
     binding.destroy(ctx)
 
 
@@ -186,8 +214,9 @@ def test_a_library_without_a_required_symbol_is_refused_by_the_symbols_name(
 
 def test_missing_symbols_are_reported_in_the_headers_order(libraries: dict[str, Path]) -> None:
     library = Library(libraries["next"])
+    _, declared = header_ffi()
+    assert library.missing_symbols == tuple(n for n in declared if n in library.missing_symbols)
     assert library.missing_symbols[0] == "eliza_inference_free_tokens"
-    assert library.missing_symbols[-1] == "eliza_inference_token_trie_leaf"
     assert "eliza_inference_set_token_trie" in library.missing_symbols
     assert library.has("eliza_inference_llm_stream_next")
     assert not library.has("eliza_inference_set_token_trie")
@@ -226,3 +255,62 @@ def test_doctor_lists_what_an_elder_library_lacks(
     assert re.search(r"abi version +11\n", out)
     assert re.search(r"missing symbols +eliza_inference_free_tokens, ", out)
     assert re.search(r"problem +.* has no token-trie sampler\n", out)
+
+
+# ---- this version's engine, exporting what elizaOS's own library does ---------------------------
+
+PROMPT = should_respond_prompt("could you look something up for me?", "dm")
+
+
+@pytest.fixture(scope="module")
+def elder_model(elder_engine: Library) -> Iterator[Model]:
+    with Model(library=elder_engine) as model:
+        yield model
+
+
+def test_the_elder_engine_has_no_function_of_the_trie_and_every_one_of_streams(
+    elder_engine: Library,
+) -> None:
+    _, declared = header_ffi()
+    missing = set(elder_engine.missing_symbols)
+    assert {name for name in declared if "token_trie" in name} <= missing
+    assert not {name for name in declared if "_llm_" in name or "tokenize" in name} & missing
+
+
+@pytest.mark.parametrize("is_async", [True, False])
+def test_the_elder_engine_obeys_the_grammar_where_choices_were_asked_for_and_warns_once(
+    is_async: bool, elder_model: Model, caplog: pytest.LogCaptureFixture
+) -> None:
+    choices = string_choices(["RESPOND", "IGNORE"])
+    args = elder_model.generate_args(
+        PROMPT,
+        max_tokens=20,
+        gbnf_grammar='root ::= "no trie " ("here" | "there")',
+        token_tree_payload=choices.payload(elder_model.tokenize, elder_model.detokenize),
+    )
+    with caplog.at_level(logging.WARNING, "eliza_ffi"):
+        runner = (FfiStreamingRunner if is_async else SyncStreamingRunner)(
+            elder_model.binding, elder_model.runner.ctx
+        )
+        for _ in range(2):
+            outcome = runner.generate_with_usage(args)
+            result = outcome if isinstance(outcome, FfiStreamingResult) else asyncio.run(outcome)
+            assert result.text in ("no trie here", "no trie there")
+            assert (result.leaf, result.finish_reason) == (None, "end")
+    assert [record.getMessage()[:38] for record in caplog.records] == [
+        "this library has no token-trie sampler"
+    ]
+
+
+def test_the_elder_engine_does_not_choose(elder_model: Model) -> None:
+    with pytest.raises(NotSupportedError, match=r"elder.* has no token-trie sampler"):
+        elder_model.choose(PROMPT, ["RESPOND", "IGNORE"])
+
+
+def test_the_elder_engine_generates_the_same_tokens(elder_model: Model, tiny_model: Model) -> None:
+    for prompt in (PROMPT, "Once upon a time"):
+        ours = tiny_model.generate(prompt, max_tokens=24)
+        elders = elder_model.generate(prompt, max_tokens=24)
+        assert elders.tokens == ours.tokens
+        assert elders.tokens
+        assert elders.finish_reason == ours.finish_reason

@@ -1,4 +1,8 @@
-"""The friendly face over the native library, with random weights around real vocabularies."""
+"""The friendly face over the native library.
+
+Most tests use random weights around real vocabularies; what needs a model that knows something uses
+the embedded one.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +12,14 @@ import gc
 import math
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import eliza_ffi
+from eliza_ffi._resources import default_model_path
 from eliza_ffi.choices import string_choices, tokenize_choice
 from eliza_ffi.errors import (
     ContextFullError,
@@ -25,6 +31,7 @@ from eliza_ffi.errors import (
 )
 from eliza_ffi.library import Library
 from eliza_ffi.model import Choice, Model
+from eliza_ffi.prompts import SHOULD_RESPOND_CHOICES, chat_prompt, should_respond_prompt
 from eliza_ffi.runner import FfiStreamingGenerateArgs, SyncStreamingRunner
 from eliza_ffi.token_tree import TokenTreePayload
 
@@ -203,6 +210,38 @@ def test_an_enum_gives_its_member_back(model: Model) -> None:
         assert list(Reply)[choice.index] is choice.value
 
 
+def test_the_probabilities_of_an_enum_are_in_its_members_order(model: Model) -> None:
+    texts = ["RESPOND", "ignore it", "NUMBER"]
+    of_members = model.choose("x", Reply, probabilities=True, mode="best").probabilities
+    assert of_members is not None
+    assert of_members == model.choose("x", texts, probabilities=True, mode="best").probabilities
+
+
+@pytest.mark.parametrize(
+    ("message", "channel", "expected"),
+    [
+        ("Could you explain to me why the sea is salty?", "dm", "RESPOND"),
+        ("Please stop talking now.", "dm", "STOP"),
+    ],
+)
+def test_the_embedded_model_knows_a_question_from_a_request_to_stop(
+    tiny_model: Model, message: str, channel: str, expected: str
+) -> None:
+    prompt = should_respond_prompt(message, channel)
+    choice = tiny_model.choose(prompt, SHOULD_RESPOND_CHOICES, probabilities=True)
+    assert choice.value == expected
+    assert choice.probability > 0.6
+    assert choice.probabilities is not None
+    assert choice.index == int(np.argmax(choice.probabilities))
+
+
+def test_a_model_without_a_path_is_the_embedded_one(library: Library, tiny_model: Model) -> None:
+    with Model(library=library, n_threads=1) as model:
+        assert model.path == tiny_model.path == str(default_model_path())
+        said = model.generate(chat_prompt([{"role": "user", "content": "hello"}]), max_tokens=40)
+        assert len(said.text.split()) > 1
+
+
 @pytest.mark.parametrize(
     ("choices", "said"),
     [
@@ -214,18 +253,55 @@ def test_an_enum_gives_its_member_back(model: Model) -> None:
     ],
 )
 def test_bad_choices_are_refused_by_name(model: Model, choices: list[str], said: str) -> None:
-    with pytest.raises(InvalidArgumentError, match=said):
-        model.choose("x", choices)
+    for probabilities in (False, True):
+        with pytest.raises(InvalidArgumentError, match=said):
+            model.choose("x", choices, probabilities=probabilities)
 
 
 def test_an_unknown_mode_is_refused(model: Model) -> None:
-    with pytest.raises(InvalidArgumentError, match="mode must be one of argmax, sample, not 'top'"):
+    with pytest.raises(InvalidArgumentError, match="mode must be one of .*, not 'top'"):
         model.choose("x", ["A"], mode="top")
 
 
-def test_a_choice_cut_short_by_max_tokens_is_an_error_and_no_choice(model: Model) -> None:
-    with pytest.raises(NativeFault, match=r"ended \(length\) on .* which is none of the 2 choices"):
-        model.choose("x", ["a" * 300, "b" * 300], max_tokens=1)
+def test_a_choice_cut_short_by_max_tokens_is_an_error_that_names_it(model: Model) -> None:
+    choices = string_choices(["a" * 300, "b" * 200])
+    leaves = choices.payload(model.tokenize, model.detokenize).leaves()
+    longest = max(len(leaf.tokens) for leaf in leaves)
+    said = rf"max_tokens ended .* inside the choice, after .* the longest choice's {longest} tokens"
+    with pytest.raises(InvalidArgumentError, match=said):
+        model.choose("x", choices.texts, max_tokens=1)
+    assert model.choose("x", choices.texts, max_tokens=longest).value in choices.texts
+
+
+def test_a_choice_cut_short_is_none_even_where_it_spells_another(model: Model) -> None:
+    short, long = "SEND", "SEND_MESSAGE"
+    payload = string_choices([short, long]).payload(model.tokenize, model.detokenize)
+    in_short, in_long = (leaf.tokens for leaf in payload.leaves())
+    assert in_long[: len(in_short)] == in_short
+    with pytest.raises(InvalidArgumentError, match="max_tokens"):
+        model.choose("x", [short, long], max_tokens=len(in_short))
+
+
+@pytest.mark.parametrize("mode", ["argmax", "best"])
+@pytest.mark.parametrize("probabilities", [True, False])
+def test_a_choice_for_which_the_context_has_no_room_is_an_error_that_says_so(
+    model_path: Path, library: Library, mode: str, probabilities: bool
+) -> None:
+    # The two part after more tokens than there is room for.
+    choices = ["of " * 20 + ending for ending in ("this", "that")]
+    with Model(model_path, library=library, n_ctx=256, n_slots=1, n_threads=1) as model:
+        with pytest.raises(ContextFullError, match="context (was )?full"):
+            model.choose([5] * 250, choices, mode=mode, probabilities=probabilities)
+        assert model.choose([5] * 200, choices, mode=mode).value in choices
+
+
+def test_a_generation_that_came_to_none_of_the_choices_is_a_fault(model: Model) -> None:
+    choices = string_choices(["yes", "no"])
+    args = model.choice_args("x", choices)
+    result = SyncStreamingRunner(model.binding, model.runner.ctx).generate_with_usage(args)
+    other = replace(result, tokens=(1, 2), text="maybe")
+    with pytest.raises(NativeFault, match=r"\(leaf\) on 'maybe', which is none of the 2 choices"):
+        model.choice_from(choices, args, other, 0.0)
 
 
 def test_a_choice_the_tokenizer_cannot_spell_is_an_error_that_names_it() -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from eliza_ffi import _resources, cli
+from eliza_ffi import cli
+from eliza_ffi._resources import default_model_path
 from eliza_ffi.library import LIBRARY_VARIABLE, Library
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -27,28 +27,40 @@ COMMANDS = [
     if line.startswith("$ ")
 ]
 
+OURS = [command for command in COMMANDS if command.startswith("eliza-ffi ")]
+
 
 @pytest.mark.parametrize("program", blocks("python"))
 def test_the_python_examples_run(
     program: str,
     library: Library,
-    random_model_path: Callable[..., Path],
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    path = random_model_path("llama-bpe", n_embd=64, n_layers=2, seed=1)
-    monkeypatch.setattr(_resources, "default_model_path", lambda: path)
     monkeypatch.setenv(LIBRARY_VARIABLE, str(library.path))
     exec(compile(program, "README.md", "exec"), {"__name__": "__main__"})
     assert capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
-    "command", [command for command in COMMANDS if command.startswith("eliza-ffi ")]
-)
-def test_the_commands_are_understood(command: str) -> None:
-    arguments = cli.build_parser().parse_args(shlex.split(command)[1:])
-    assert callable(arguments.run)
+@pytest.mark.parametrize("command", OURS)
+def test_the_commands_run(
+    command: str,
+    library: Library,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv(LIBRARY_VARIABLE, str(library.path))
+    embedded = str(default_model_path())
+    words = [embedded if word == "model.gguf" else word for word in shlex.split(command)]
+    assert cli.main(words[1:]) == 0
+    out, err = capsys.readouterr()
+    assert out.strip()
+    assert err == ""
+
+
+def test_the_commands_shown_are_those_there_are() -> None:
+    shown = {shlex.split(command)[1] for command in OURS}
+    assert {"choose", "generate", "tokenize", "doctor"} <= shown
 
 
 def test_the_make_targets_exist() -> None:

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable
 from contextlib import aclosing, suppress
 
+import numpy as np
 import pytest
 from recording_binding import ALL, STEPS, RecordingBinding
 
@@ -98,6 +99,39 @@ def test_leaf_and_counts_are_read_before_the_trie_is_cleared(run: Run) -> None:
 
 
 @both_runners
+def test_a_span_that_ended_the_generation_is_its_finish_reason_without_counts_too(run: Run) -> None:
+    binding = RecordingBinding(has=ALL | {"token_trie_leaf"})
+    changes = {"token_tree_mode": STOP_AT_LEAF, "max_tokens": 4}
+    assert run(binding, args_with(**changes)).finish_reason == "leaf"
+    assert run(binding, args_with(max_tokens=4)).finish_reason == "length"
+
+
+@both_runners
+@both_pulls
+def test_choices_are_scored_between_setting_the_trie_and_the_first_pull(
+    run: Run, has: frozenset[str]
+) -> None:
+    binding = RecordingBinding(has=has | {"token_trie_scores"})
+    result = run(binding, args_with(score_leaves=True))
+    begin = ["open", "prefill", "set_token_trie", "token_trie_scores"]
+    assert binding.calls[:5] == [*begin, "next" if "next" in has else "generate"]
+    assert binding.calls[-2:] == ["clear_token_trie", "close"]
+    assert result.leaf_logprobs is not None
+    assert np.allclose(np.exp(result.leaf_logprobs), [0.25, 0.75])
+
+
+@both_runners
+def test_choices_are_scored_only_when_asked_and_only_where_a_trie_was_set(run: Run) -> None:
+    for binding, changes in (
+        (RecordingBinding(has=ALL), {}),
+        (RecordingBinding(has=ALL), {"score_leaves": True, "token_tree_payload": None}),
+        (RecordingBinding(has=ALL - {"set_token_trie"}), {"score_leaves": True}),
+    ):
+        assert run(binding, args_with(**changes)).leaf_logprobs is None
+        assert "token_trie_scores" not in binding.calls
+
+
+@both_runners
 def test_the_config_carries_every_field_over(run: Run) -> None:
     wanted = StreamConfig(
         max_tokens=9,
@@ -168,7 +202,8 @@ def test_a_full_context_ends_the_text_and_keeps_what_there_is(
 ) -> None:
     full = ContextFullError("context full")
     binding = RecordingBinding(has=has, failures={"next:1": full, "generate:0": full})
-    assert run(binding, args_with()).text == "one"
+    result = run(binding, args_with(max_tokens=1))
+    assert (result.text, result.finish_reason) == ("one", "context_full")
     assert binding.calls[-2:] == ["clear_token_trie", "close"]
     binding = RecordingBinding(failures={"next:0": full})
     with pytest.raises(ContextFullError):
@@ -199,6 +234,19 @@ def test_an_error_at_any_point_clears_and_closes_what_was_begun(
     with pytest.raises(NativeFault, match=f"broken at {point}"):
         run(binding, args_with())
     assert binding.calls == calls
+
+
+@both_runners
+@both_pulls
+def test_an_error_while_scoring_the_choices_clears_and_closes(
+    run: Run, has: frozenset[str]
+) -> None:
+    binding = RecordingBinding(has=has, failures={"token_trie_scores": NativeFault("broken")})
+    with pytest.raises(NativeFault, match="broken"):
+        run(binding, args_with(score_leaves=True))
+    assert binding.calls == [
+        *("open", "prefill", "set_token_trie", "token_trie_scores", "clear_token_trie", "close")
+    ]
 
 
 @both_runners
@@ -291,6 +339,7 @@ def test_the_iterator_yields_every_step() -> None:
     ("hold", "has", "ending"),
     [
         ("prefill", ALL, ["prefill", "cancel", "close"]),
+        ("token_trie_scores", ALL, ["token_trie_scores", "cancel", "clear_token_trie", "close"]),
         ("next:0", ALL, ["next", "cancel", "clear_token_trie", "close"]),
         ("next:1", ALL, ["next", "cancel", "clear_token_trie", "close"]),
         ("generate:1", ONLY_GENERATE, ["cancel", "clear_token_trie", "close"]),
@@ -303,7 +352,8 @@ def test_cancelling_the_task_stops_the_native_call_and_closes_after_it(
 
     async def cancel_midway() -> None:
         runner = FfiStreamingRunner(binding, "ctx")
-        task = asyncio.ensure_future(runner.generate_with_usage(args_with()))
+        args = args_with(score_leaves=hold == "token_trie_scores")
+        task = asyncio.ensure_future(runner.generate_with_usage(args))
         await asyncio.to_thread(binding.held.wait, 10)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):

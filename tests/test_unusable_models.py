@@ -1,0 +1,126 @@
+"""Files that llama.cpp loads and that cannot go on with a text: refused, not aborted on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import gguf
+import numpy as np
+import pytest
+from make_test_models import read_metadata, vocabulary_file
+
+from eliza_ffi.errors import ElizaError
+from eliza_ffi.library import Library
+from eliza_ffi.model import Model
+
+WIDTH = 32
+HIDDEN = 64
+
+
+class TinyFile:
+    """A model file of one layer with random weights."""
+
+    def __init__(self, path: Path, architecture: str, vocabulary: str | None) -> None:
+        self.writer = gguf.GGUFWriter(path, architecture)
+        self.random = np.random.default_rng(0)
+        self.n_vocab = 256
+        if vocabulary is None:
+            self.writer.add_tokenizer_model("no_vocab")
+        else:
+            for key, entry in read_metadata(vocabulary_file(vocabulary)).items():
+                if key.startswith("tokenizer."):
+                    self.writer.add_key_value(key, entry.value, entry.type, entry.item_type)
+                if key == "tokenizer.ggml.tokens":
+                    self.n_vocab = len(entry.value)
+        self.writer.add_vocab_size(self.n_vocab)
+        self.writer.add_context_length(512)
+        self.writer.add_embedding_length(WIDTH)
+        self.writer.add_block_count(1)
+        self.writer.add_feed_forward_length(HIDDEN)
+        self.writer.add_head_count(2)
+        self.writer.add_layer_norm_eps(1e-5)
+        self.writer.add_layer_norm_rms_eps(1e-5)
+        self.tensors(self.n_vocab, WIDTH, names=["token_embd.weight"])
+
+    def tensors(self, *shape: int, names: list[str]) -> None:
+        for name in names:
+            values = self.random.standard_normal(shape).astype(np.float32)
+            self.writer.add_tensor(name, values * np.float32(0.1))
+
+    def finish(self) -> None:
+        self.writer.write_header_to_file()
+        self.writer.write_kv_data_to_file()
+        self.writer.write_tensors_to_file()
+        self.writer.close()
+
+
+def write_bert(path: Path) -> None:
+    model = TinyFile(path, "bert", "bert-bge")
+    model.writer.add_causal_attention(False)
+    model.writer.add_pooling_type(gguf.PoolingType.MEAN)
+    model.tensors(512, WIDTH, names=["position_embd.weight"])
+    model.tensors(2, WIDTH, names=["token_types.weight"])
+    attention = [f"blk.0.attn_{part}" for part in ("q", "k", "v", "output")]
+    norms = ["token_embd_norm", "blk.0.attn_output_norm", "blk.0.layer_output_norm"]
+    model.tensors(WIDTH, WIDTH, names=[f"{name}.weight" for name in attention])
+    model.tensors(WIDTH, names=[f"{name}.weight" for name in norms])
+    model.tensors(WIDTH, names=[f"{name}.bias" for name in [*attention, *norms]])
+    model.tensors(HIDDEN, WIDTH, names=["blk.0.ffn_up.weight"])
+    model.tensors(HIDDEN, names=["blk.0.ffn_up.bias"])
+    model.tensors(WIDTH, HIDDEN, names=["blk.0.ffn_down.weight"])
+    model.tensors(WIDTH, names=["blk.0.ffn_down.bias"])
+    model.finish()
+
+
+def write_llama_without_vocabulary(path: Path) -> None:
+    model = TinyFile(path, "llama", None)
+    model.writer.add_head_count_kv(2)
+    model.writer.add_rope_dimension_count(WIDTH // 2)
+    model.tensors(model.n_vocab, WIDTH, names=["output.weight"])
+    norms = ["output_norm.weight", "blk.0.attn_norm.weight", "blk.0.ffn_norm.weight"]
+    model.tensors(WIDTH, names=norms)
+    parts = ("q", "k", "v", "output")
+    model.tensors(WIDTH, WIDTH, names=[f"blk.0.attn_{part}.weight" for part in parts])
+    model.tensors(HIDDEN, WIDTH, names=["blk.0.ffn_up.weight", "blk.0.ffn_gate.weight"])
+    model.tensors(WIDTH, HIDDEN, names=["blk.0.ffn_down.weight"])
+    model.finish()
+
+
+def write_t5(path: Path) -> None:
+    model = TinyFile(path, "t5", "llama-spm")
+    model.writer.add_key_length(16)
+    model.writer.add_value_length(16)
+    model.writer.add_relative_attn_buckets_count(8)
+    model.writer.add_decoder_start_token_id(0)
+    model.tensors(model.n_vocab, WIDTH, names=["output.weight"])
+    for half in ("enc", "dec"):
+        layer = f"{half}.blk.0."
+        norms = [f"{half}.output_norm", f"{layer}attn_norm", f"{layer}ffn_norm"]
+        square = [f"{layer}attn_{part}" for part in ("q", "k", "v", "o")]
+        if half == "dec":
+            norms.append(f"{layer}cross_attn_norm")
+            square += [f"{layer}cross_attn_{part}" for part in ("q", "k", "v", "o")]
+        model.tensors(WIDTH, names=[f"{name}.weight" for name in norms])
+        model.tensors(WIDTH, WIDTH, names=[f"{name}.weight" for name in square])
+        model.tensors(8, 2, names=[f"{layer}attn_rel_b.weight"])
+        model.tensors(HIDDEN, WIDTH, names=[f"{layer}ffn_up.weight"])
+        model.tensors(WIDTH, HIDDEN, names=[f"{layer}ffn_down.weight"])
+    model.finish()
+
+
+@pytest.mark.parametrize(
+    ("write", "said"),
+    [
+        (write_bert, "it cannot go on with a text"),
+        (write_t5, "is not a decoder alone: it cannot go on with a text"),
+        (write_llama_without_vocabulary, "has no vocabulary"),
+    ],
+)
+def test_a_model_that_cannot_generate_is_refused(
+    write: Callable[[Path], None], said: str, tmp_path: Path, library: Library
+) -> None:
+    path = tmp_path / "model.gguf"
+    write(path)
+    with pytest.raises(ElizaError, match=said), Model(path, library=library) as model:
+        model.generate([5, 6, 7], max_tokens=2)
