@@ -184,6 +184,22 @@ TEST_F(Strategies, HandleThreeThousandLeaves) {
     for (size_t i = 0; i < leaves.size(); ++i) ASSERT_NEAR(fast[i], slow[i], 1e-4) << i;
 }
 
+TEST_F(Strategies, TheRestrictedHeadGivesTheLogitsOfTheWholeOne) {
+    for (int round = 0; round < 60; ++round) {
+        const Leaves leaves = random_leaves(random, 20, 6, 4);
+        const std::vector<int32_t> prompt = random_prompt();
+        std::vector<Choice> choices;
+        for (const char * head : {"off", "auto"}) {
+            ASSERT_EQ(eliza_inference_set_option(context.get(), "restricted_head", head, nullptr), 0);
+            for (const char * strategy : {"skip-ahead", "tree"}) choices.push_back(choose(strategy, prompt, leaves));
+        }
+        for (size_t i = 0; i < 2; ++i) {
+            ASSERT_EQ(choices[i].tokens, choices[i + 2].tokens);
+            ASSERT_NEAR(choices[i].logprob, choices[i + 2].logprob, 1e-4);
+        }
+    }
+}
+
 TEST_F(Strategies, TreeModeTakesAtMostOnePassBeyondThePrompt) {
     for (int round = 0; round < 60; ++round) {
         const Leaves leaves = random_leaves(random, 2 + random() % 20, 5, 3);

@@ -88,6 +88,8 @@ ELIZA_API int eliza_inference_mmap_evict(EliInferenceContext * ctx, const char *
  *   grammar_order "last" (default: sample, check, and mask only if it was illegal) or "first"
  *   model_id      what a payload's modelId must equal; "" (default) accepts any
  *   span_limit    tokens after which a trie that was never cleared lets go (default 500)
+ *   restricted_head "auto" (default: where the model's output is one plain matrix on the CPU, a
+ *                 decision computes the logits of its legal tokens only) or "off"
  *   strategy      how the tokens of a span are decoded; the tokens are the same
  *                 "auto" (default)   tree or skip-ahead, by the measured costs of a pass
  *                 "tree"             all decisions that may follow in one pass, where that fits

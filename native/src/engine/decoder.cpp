@@ -55,6 +55,11 @@ private:
     std::vector<int8_t> want_logits_;
 };
 
+size_t count_rows(const llama_batch & batch) {
+    return static_cast<size_t>(
+        std::count_if(batch.logits, batch.logits + batch.n_tokens, [](int8_t want) { return want != 0; }));
+}
+
 // Flash attention on the CPU sums in half precision, in the order of the KV cells: the same prompt
 // gives logits up to 0.01 apart depending on what other slots hold (0 apart without it), and a token
 // takes longer (1.6 times at 2,000 tokens of context). There it is used only where a quantized V
@@ -115,6 +120,8 @@ Decoder::Decoder(std::shared_ptr<Model> model, const Options & options, KvTypes 
     params.type_v = types.v;
     params.kv_unified = true;  // slots share all cells, so an idle one costs nothing
     params.no_perf = true;
+    params.cb_eval = OutputHead::on_tensor;
+    params.cb_eval_user_data = &head_;
     params.abort_callback = is_cancelled;
     params.abort_callback_data = this;
 
@@ -194,10 +201,14 @@ void Decoder::run(const llama_batch & batch, int32_t position) {
         const int32_t n_threads = useful_thread_count(n_threads_, llama_model_n_params(model_->get()), batch.n_tokens);
         llama_set_n_threads(context_.get(), n_threads, n_threads);
     }
+    head_.begin_pass();
     const LlamaErrorCapture capture;
     int32_t result = llama_decode(context_.get(), batch);
     while (result == 1 && make_room()) {
         result = llama_decode(context_.get(), batch);
+    }
+    if (result == 0 && head_.is_stopping() && head_.rows().size() != count_rows(batch)) {
+        throw Error(ELIZA_ERR_FFI_FAULT, "the pass did not stop before the output head (option restricted_head)");
     }
     switch (result) {
         case 0: return;
@@ -227,8 +238,8 @@ void Decoder::decode(Slot & slot, const llama_token * tokens, int32_t n, int32_t
     }
 }
 
-void Decoder::decode_tree(Slot & slot, const std::vector<llama_token> & waiting, const TreeBatch & tree,
-                          const std::function<void(int32_t place, const float * logits)> & on_row,
+void Decoder::decode_tree(Slot & slot, const std::vector<llama_token> & waiting, const TreeBatch & tree, bool whole,
+                          const std::function<void(int32_t place, const LogitsRow & row)> & on_row,
                           const std::function<int32_t()> & kept) {
     const auto begin = static_cast<llama_pos>(slot.cached.size());
     const auto behind = begin + static_cast<llama_pos>(waiting.size());
@@ -242,6 +253,7 @@ void Decoder::decode_tree(Slot & slot, const std::vector<llama_token> & waiting,
     };
     const std::vector<llama_seq_id> all_lanes = lanes(0, tree.n_lanes);
 
+    const bool is_hidden = !whole && head_.can_stop();
     Batch batch;
     std::vector<llama_seq_id> everyone = all_lanes;
     everyone.push_back(slot.id);
@@ -267,6 +279,7 @@ void Decoder::decode_tree(Slot & slot, const std::vector<llama_token> & waiting,
         for (const llama_seq_id lane : all_lanes) {
             llama_memory_seq_cp(memory, slot.id, lane, -1, -1);
         }
+        const StopBeforeHead stop(*this, is_hidden);
         run(batch.get(), begin);
     } catch (...) {
         truncate(slot, static_cast<size_t>(begin));
@@ -274,13 +287,18 @@ void Decoder::decode_tree(Slot & slot, const std::vector<llama_token> & waiting,
     }
 
     const auto n_waiting = static_cast<int32_t>(waiting.size());
+    size_t n_rows = 0;
+    const auto row_of = [&](int32_t place_in_batch) {
+        return is_hidden ? LogitsRow(head_, head_.rows()[n_rows++])
+                         : LogitsRow(llama_get_logits_ith(context_.get(), place_in_batch));
+    };
     if (n_waiting > 0) {
-        on_row(-1, llama_get_logits_ith(context_.get(), n_waiting - 1));
+        on_row(-1, row_of(n_waiting - 1));
     }
     for (size_t i = 0; i < tree.nodes.size(); ++i) {
         if (tree.nodes[i].wants_logits) {
             const auto place = static_cast<int32_t>(i);
-            on_row(place, llama_get_logits_ith(context_.get(), n_waiting + place));
+            on_row(place, row_of(n_waiting + place));
         }
     }
     if (const int32_t place = kept(); place >= 0) {
@@ -347,6 +365,7 @@ void Decoder::calibrate() {
         llama_seq_id lane;
         ~DropLane() { llama_memory_seq_rm(memory, lane, -1, -1); }
     } drop_lane{memory, lane};
+    const StopBeforeHead stop(*this, head_.can_stop());
     const double one = time(1, 1), many = time(n_many, 1), rows = time(n_many, n_many);
     const int64_t start = llama_time_us();
     for (int repeat = 0; repeat < 8; ++repeat) {

@@ -12,6 +12,7 @@
 
 #include "engine/model.h"
 #include "engine/options.h"
+#include "engine/output_head.h"
 #include "engine/slots.h"
 #include "engine/tree_batch.h"
 #include "engine/turns.h"
@@ -60,6 +61,13 @@ public:
     // What one tree batch may hold; no lanes where the model's memory cannot fork.
     TreeLimits tree_limits() const { return tree_limits_; }
 
+    const OutputHead & head() const { return head_; }
+
+    // All logits of a hidden state.
+    void compute_logits(const Turn &, const HiddenState & hidden, std::vector<float> & out) {
+        head_.all_logits(hidden, n_threads_, threadpool_.get(), out);
+    }
+
     // What passes cost, measured on the first call. Nothing where there is no room to measure.
     std::optional<PassCost> pass_cost(const Turn & turn);
 
@@ -84,11 +92,24 @@ private:
     // All or nothing: on failure the slot is as it was. Throws Error.
     void decode(Slot & slot, const llama_token * tokens, int32_t n, int32_t begin, bool want_logits);
 
+    // The passes that run while one lives stop before the output head, if `stop`.
+    class StopBeforeHead {
+    public:
+        StopBeforeHead(Decoder & decoder, bool stop) : head_(decoder.head_) { head_.stop_before(stop); }
+        ~StopBeforeHead() { head_.stop_before(false); }
+        StopBeforeHead(const StopBeforeHead &) = delete;
+        StopBeforeHead & operator=(const StopBeforeHead &) = delete;
+
+    private:
+        OutputHead & head_;
+    };
+
     // The same for a tree behind the slot's tokens, after `waiting` tokens that are decoded on the
-    // way, all in one pass. on_row(place, logits) gets each wanted row, place -1 being that of the
-    // last waiting token; then kept() says to which place the slot's cache is to go on, -1 for none.
-    void decode_tree(Slot & slot, const std::vector<llama_token> & waiting, const TreeBatch & tree,
-                     const std::function<void(int32_t place, const float * logits)> & on_row,
+    // way, all in one pass. on_row(place, row) gets each wanted row, place -1 being that of the last
+    // waiting token; then kept() says to which place the slot's cache is to go on, -1 for none.
+    // Without `whole`, the rows may be computed as far as they are asked for.
+    void decode_tree(Slot & slot, const std::vector<llama_token> & waiting, const TreeBatch & tree, bool whole,
+                     const std::function<void(int32_t place, const LogitsRow & row)> & on_row,
                      const std::function<int32_t()> & kept);
 
     // The llama_context's logits are about to change, or now belong to `owner`: whose they were keeps
@@ -109,6 +130,7 @@ private:
     int32_t n_threads_;
     bool adapt_threads_;  // to the size of each pass; not where the user has set a number
     std::unique_ptr<ggml_threadpool, ThreadpoolDeleter> threadpool_;  // outlives the context
+    OutputHead head_;                                                 // outlives the context
     llama_context_ptr context_;
     SlotTable slots_;
     TurnQueue turns_;

@@ -89,6 +89,10 @@ const std::vector<Option> & table() {
          }},
         {"span_limit", S::stream_opened, "1 to 2147483647 tokens",
          [](Options & o, const std::string & v) { return parse_number(v, 1, max_int, o.span_limit); }},
+        {"restricted_head", S::stream_opened, "auto or off",
+         [](Options & o, const std::string & v) {
+             return parse_name<bool>(v, {{"auto", true}, {"off", false}}, o.restrict_head);
+         }},
         {"strategy", S::stream_opened, "auto, tree, skip-ahead or token-by-token",
          [](Options & o, const std::string & v) {
              return parse_name<Strategy>(v,

@@ -34,6 +34,7 @@ struct Options {
     std::string model_id;
     int32_t span_limit = TokenTrieConstraint::default_span_limit;
     Strategy strategy = Strategy::automatic;
+    bool restrict_head = true;  // where that is possible, only the logits of legal tokens are computed
 };
 
 // How far a context has come; an option that comes too late is an error.

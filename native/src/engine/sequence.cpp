@@ -16,7 +16,9 @@ void Sequence::append(const llama_token * tokens, size_t n) {
     appended_from_ = tokens_.size();
     tokens_.insert(tokens_.end(), tokens, tokens + n);
     slot_.n_wanted = tokens_.size();
-    has_logits_ = has_logits_ && n == 0;
+    if (n > 0) {
+        forget_outputs();
+    }
 }
 
 void Sequence::truncate(size_t n) {
@@ -24,18 +26,52 @@ void Sequence::truncate(size_t n) {
         tokens_.resize(n);
         slot_.n_wanted = n;
         n_decoded_ = std::min(n_decoded_, n);
-        has_logits_ = false;
+        forget_outputs();
     }
+}
+
+void Sequence::forget_outputs() {
+    has_logits_ = false;
+    hidden_.reset();
 }
 
 const float * Sequence::logits(Turn & turn, Cost & cost, const Progress & progress) {
     if (!has_logits_) {
-        match_cache(cost);
-        decode_until(turn, tokens_.size(), true, cost, progress);
-        decoder_->take_over_logits(this);
+        if (hidden_) {
+            decoder_->compute_logits(turn, *hidden_, saved_logits_);
+        } else {
+            match_cache(cost);
+            decode_until(turn, tokens_.size(), true, cost, progress);
+            decoder_->take_over_logits(this);
+        }
         has_logits_ = true;
     }
     return decoder_->logits_owner_ == this ? llama_get_logits_ith(decoder_->context_.get(), -1) : saved_logits_.data();
+}
+
+void Sequence::decode(Turn & turn, Cost & cost, bool may_stop_before_head, const Progress & progress) {
+    if (!has_undecoded()) {
+        return;
+    }
+    if (!may_stop_before_head || !decoder_->head().can_stop()) {
+        logits(turn, cost, progress);
+        return;
+    }
+    match_cache(cost);
+    // Only the last pass has a row to stop at.
+    const size_t waiting = tokens_.size() - n_decoded_;
+    const size_t n_batch = static_cast<size_t>(decoder_->n_batch_);
+    if (waiting > n_batch) {
+        decode_until(turn, tokens_.size() - (waiting - 1) % n_batch - 1, false, cost, progress);
+    }
+    const Decoder::StopBeforeHead stop(*decoder_, true);
+    decode_until(turn, tokens_.size(), true, cost, waiting > n_batch ? Progress() : progress);
+    hidden_ = decoder_->head().rows().at(0);
+}
+
+LogitsRow Sequence::row(Turn & turn, Cost & cost) {
+    decode(turn, cost, true, {});
+    return hidden_ ? LogitsRow(decoder_->head(), *hidden_) : LogitsRow(logits(turn, cost));
 }
 
 void Sequence::match_cache(Cost & cost) {
@@ -72,11 +108,11 @@ void Sequence::decode_until(Turn & turn, size_t end, bool want_logits, Cost & co
     cost.microseconds += llama_time_us() - start;
 }
 
-void Sequence::decode_tree(Turn & turn, Cost & cost, const TreeBatch & tree,
-                           const std::function<void(int32_t place, const float * logits)> & on_row,
+void Sequence::decode_tree(Turn & turn, Cost & cost, const TreeBatch & tree, bool whole,
+                           const std::function<void(int32_t place, const LogitsRow & row)> & on_row,
                            const std::function<int32_t()> & kept) {
     std::vector<llama_token> waiting;
-    if (!has_logits_) {
+    if (has_undecoded()) {
         match_cache(cost);
         const size_t room = static_cast<size_t>(decoder_->n_batch_) -
                             std::min(tree.nodes.size(), static_cast<size_t>(decoder_->n_batch_) - 1);
@@ -90,7 +126,7 @@ void Sequence::decode_tree(Turn & turn, Cost & cost, const TreeBatch & tree,
     }
     decoder_->take_over_logits(nullptr);
     const int64_t start = llama_time_us();
-    decoder_->decode_tree(slot_, waiting, tree, on_row, kept);
+    decoder_->decode_tree(slot_, waiting, tree, whole, on_row, kept);
     n_decoded_ = tokens_.size();
     ++cost.forward_passes;
     cost.microseconds += llama_time_us() - start;

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "engine/decoder.h"
@@ -34,20 +35,29 @@ public:
     void truncate(size_t n);
 
     // True when the last token's logits have to be computed before the next choice.
-    bool has_undecoded() const { return !has_logits_; }
+    bool has_undecoded() const { return !has_logits_ && !hidden_; }
+
+    // Decodes what waits, for choices to come. Where that is known to do, it stops before the output
+    // head: which logits will be needed is not known yet.
+    void decode(Turn & turn, Cost & cost, bool may_stop_before_head, const Progress & progress);
 
     // The logits after the last token, n_vocab of them, valid while the turn lasts. The sequence must
     // not be empty. Throws Error; what was decoded until then is kept and the tokens are unchanged.
     const float * logits(Turn & turn, Cost & cost, const Progress & progress = {});
 
+    // The same, or where that is less work only some logits of the row: those that are asked for.
+    LogitsRow row(Turn & turn, Cost & cost);
+
     // In one pass what waits to be decoded and, behind it, the tree; see Decoder::decode_tree. The
     // logits after the last token, if they were known, stay so.
-    void decode_tree(Turn & turn, Cost & cost, const TreeBatch & tree,
-                     const std::function<void(int32_t place, const float * logits)> & on_row,
+    void decode_tree(Turn & turn, Cost & cost, const TreeBatch & tree, bool whole,
+                     const std::function<void(int32_t place, const LogitsRow & row)> & on_row,
                      const std::function<int32_t()> & kept);
 
     // How many tokens wait to be decoded.
-    size_t n_waiting() const { return has_logits_ ? 0 : tokens_.size() - std::min(n_decoded_, tokens_.size() - 1); }
+    size_t n_waiting() const {
+        return !has_undecoded() ? 0 : tokens_.size() - std::min(n_decoded_, tokens_.size() - 1);
+    }
 
 private:
     friend class Decoder;
@@ -55,6 +65,8 @@ private:
     // Finds what the cache holds of the tokens; afterwards tokens_[n_decoded_ ...) wait.
     void match_cache(Cost & cost);
     void decode_until(Turn & turn, size_t end, bool want_logits, Cost & cost, const Progress & progress);
+
+    void forget_outputs();
 
     // Another sequence is about to overwrite our logits in the llama_context.
     void save_logits();
@@ -65,6 +77,7 @@ private:
     size_t appended_from_ = 0;  // where the tokens appended last begin
     size_t n_decoded_ = 0;      // tokens_[0, n_decoded_) are known to be in slot_.cached
     bool has_logits_ = false;
+    std::optional<HiddenState> hidden_;  // after the last token, where the pass stopped before the head
     std::vector<float> saved_logits_;
 };
 

@@ -5,14 +5,13 @@
 
 namespace eliza {
 
-void Span::keep_row(TokenTrie::Node node, const float * row) {
+void Span::keep_row(TokenTrie::Node node, const LogitsRow & row) {
+    const TokenSpan children = trie().children(node);
     Row & kept = rows_[node];
-    kept.clear();
-    for (const Token token : trie().children(node)) {
-        kept.push_back(row[token]);
-    }
+    kept.resize(children.size);
+    row.gather(children, kept.data());
     if (may_end(node)) {
-        kept.insert(kept.end(), row, row + n_vocab_);
+        kept.insert(kept.end(), row.whole(), row.whole() + n_vocab_);
     }
 }
 
@@ -21,13 +20,11 @@ TokenSelector::SpanLogits Span::logits_at(TokenTrie::Node node) const {
     return {row.data(), may_end(node) ? row.data() + trie().children(node).size : nullptr};
 }
 
-TokenSelector::SpanLogits Span::gather(const float * row) {
+TokenSelector::SpanLogits Span::gather(const LogitsRow & row) {
     const TokenSpan allowed = constraint.allowed();
     gathered_.resize(allowed.size);
-    for (uint32_t i = 0; i < allowed.size; ++i) {
-        gathered_[i] = row[allowed[i]];
-    }
-    return {gathered_.data(), row};
+    row.gather(allowed, gathered_.data());
+    return {gathered_.data(), row.whole()};
 }
 
 int32_t Span::preferred_place(const TreeBatch & batch, TokenTrie::Node from) const {

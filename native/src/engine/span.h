@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "constraint/token_trie_constraint.h"
+#include "engine/output_head.h"
 #include "engine/tree_batch.h"
 #include "sampling/token_selector.h"
 
@@ -28,12 +29,12 @@ public:
     const TokenTrie & trie() const { return constraint.trie(); }
 
     // Keeps what a decision at `node` needs of a row of logits.
-    void keep_row(TokenTrie::Node node, const float * row);
+    void keep_row(TokenTrie::Node node, const LogitsRow & row);
     bool knows(TokenTrie::Node node) const { return rows_.count(node) > 0; }
     TokenSelector::SpanLogits logits_at(TokenTrie::Node node) const;
 
     // The logits of the current decision out of a row that is at hand; valid until the next call.
-    TokenSelector::SpanLogits gather(const float * row);
+    TokenSelector::SpanLogits gather(const LogitsRow & row);
 
     // The place in the batch to which the most likely way from `from` leads, -1 if it leaves it at
     // once. The rows of the batch must be kept already.
@@ -41,6 +42,9 @@ public:
 
     // The logarithm of every leaf's probability, in payload order; all branches must be known.
     std::vector<double> leaf_logprobs() const;
+
+    // True where a decision needs the logits of the whole vocabulary.
+    bool needs_vocabulary(TokenTrie::Node node) const { return may_end(node) && trie().is_branch(node); }
 
 private:
     // Children's logits, and behind them the vocabulary's where the span may end.

@@ -61,7 +61,7 @@ void Stream::prefill(const llama_token * tokens, size_t n) {
     sequence_.append(tokens, n);
     try {
         Turn turn(decoder_->turns(), cancelled_);
-        logits(turn, progress_);
+        decode(turn, progress_);
     } catch (...) {
         sequence_.truncate(n_before);
         finish_reason_ = reason_before;
@@ -158,13 +158,36 @@ Stream::Step Stream::compute_step() {
     return step;
 }
 
-const float * Stream::logits(Turn & turn, const Progress & progress) {
+const float * Stream::logits(Turn & turn) {
     try {
-        return sequence_.logits(turn, cost_, progress);
+        return sequence_.logits(turn, cost_);
     } catch (const ContextFull &) {
         finish_reason_ = ELIZA_FINISH_CONTEXT_FULL;
         throw;
     }
+}
+
+// What waits, for choices to come. The reference computes all logits in llama.cpp's own pass.
+void Stream::decode(Turn & turn, const Progress & progress) {
+    try {
+        sequence_.decode(turn, cost_, may_restrict_head(), progress);
+    } catch (const ContextFull &) {
+        finish_reason_ = ELIZA_FINISH_CONTEXT_FULL;
+        throw;
+    }
+}
+
+bool Stream::may_restrict_head() const {
+    return options_.restrict_head && options_.strategy != Strategy::token_by_token;
+}
+
+// The row after the last token, of which all is needed if `whole`.
+LogitsRow Stream::row(Turn & turn, bool whole) {
+    if (whole || !may_restrict_head()) {
+        return LogitsRow(logits(turn));
+    }
+    decode(turn, {});
+    return sequence_.row(turn, cost_);
 }
 
 // The next token of the span; nothing where the span ends before it.
@@ -233,7 +256,7 @@ TokenSelector::SpanLogits Stream::span_logits(Turn & turn) {
     if (sequence_.has_undecoded() && run_tree(turn, node)) {
         return span_->logits_at(node);
     }
-    return span_->gather(logits(turn));
+    return span_->gather(row(turn, span_->needs_vocabulary(node)));
 }
 
 // Decodes what waits and all decisions that may follow in one pass; false where it was not done.
@@ -277,11 +300,16 @@ bool Stream::is_tree_worth_it(Turn & turn, const TokenTrie::Undecided & undecide
 }
 
 void Stream::decode_batch(Turn & turn, const TreeBatch & batch, TokenTrie::Node from) {
-    const auto keep_row = [&](int32_t place, const float * row) {
+    const auto needs_vocabulary = [&](const TreeBatch::Node & node) {
+        return node.wants_logits && span_->needs_vocabulary(node.node);
+    };
+    const bool whole = !may_restrict_head() || span_->needs_vocabulary(from) ||
+                       std::any_of(batch.nodes.begin(), batch.nodes.end(), needs_vocabulary);
+    const auto keep_row = [&](int32_t place, const LogitsRow & row) {
         span_->keep_row(place < 0 ? from : batch.nodes[static_cast<size_t>(place)].node, row);
     };
     const auto preferred = [&] { return span_->knows(from) ? span_->preferred_place(batch, from) : -1; };
-    sequence_.decode_tree(turn, cost_, batch, keep_row, preferred);
+    sequence_.decode_tree(turn, cost_, batch, whole, keep_row, preferred);
 }
 
 const std::vector<double> & Stream::leaf_scores() {
@@ -303,7 +331,7 @@ const std::vector<double> & Stream::leaf_scores() {
 void Stream::learn_all_branches(Turn & turn) {
     const TokenTrie & trie = span_->trie();
     if (trie.is_branch(TokenTrie::root) && !span_->knows(TokenTrie::root)) {
-        span_->keep_row(TokenTrie::root, logits(turn));
+        span_->keep_row(TokenTrie::root, row(turn, span_->needs_vocabulary(TokenTrie::root)));
     }
     if (options_.strategy != Strategy::token_by_token) {
         try {
@@ -325,7 +353,7 @@ void Stream::learn_all_branches(Turn & turn) {
         const std::vector<Token> path = trie.path(node);
         sequence_.append(path.data(), path.size());
         try {
-            span_->keep_row(node, logits(turn));
+            span_->keep_row(node, LogitsRow(logits(turn)));
         } catch (...) {
             sequence_.truncate(n_before);
             throw;

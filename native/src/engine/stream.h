@@ -91,7 +91,10 @@ private:
     llama_token choose_freely();
     void end_span_if_over();
     void commit(llama_token token);
-    const float * logits(Turn & turn, const Progress & progress = {});
+    void decode(Turn & turn, const Progress & progress);
+    bool may_restrict_head() const;
+    const float * logits(Turn & turn);
+    LogitsRow row(Turn & turn, bool whole);
     void throw_if_cancelled();
 
     std::shared_ptr<Decoder> decoder_;

@@ -1,0 +1,83 @@
+// The last matrix product of a pass: hidden state times output matrix gives n_vocab logits. A decision
+// among k tokens needs k rows of that matrix, and with a large vocabulary and a small model the other
+// rows are most of the work. So a pass can be stopped before it, and the k products done here, with the
+// dot product that ggml would have used.
+//
+// Where the graph is not known to be just that (logit scaling or soft-capping, LoRA on the output, a
+// repacked matrix, a device other than the CPU), nothing is stopped and all logits are computed.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "ggml-cpu.h"
+#include "ggml.h"
+#include "token_trie/token_trie.h"
+
+namespace eliza {
+
+// What a pass has computed for one token when it stops before the head.
+struct HiddenState {
+    std::vector<float> values;    // [n_embd]
+    std::vector<char> converted;  // the same in the type that the head's weights are multiplied with
+};
+
+class OutputHead {
+public:
+    // The scheduler's eval callback; `head` is the OutputHead of the context.
+    static bool on_tensor(ggml_tensor * tensor, bool ask, void * head);
+
+    // True once a pass has shown that the head is one plain product.
+    bool can_stop() const { return weights_ != nullptr; }
+
+    // Has the passes to come stop before the head, or not. Asked for only where can_stop().
+    void stop_before(bool stop) { is_stopping_ = stop; }
+    bool is_stopping() const { return is_stopping_; }
+
+    // What the pass has left when it was stopped, row by row, from begin_pass() to the next.
+    void begin_pass() { rows_.clear(); }
+    const std::vector<HiddenState> & rows() const { return rows_; }
+
+    // The logits of some tokens, by ggml's dot product.
+    void logits(const HiddenState & hidden, TokenSpan tokens, float * out) const;
+
+    // The logits of all tokens, by ggml's matrix product.
+    void all_logits(const HiddenState & hidden, int32_t n_threads, ggml_threadpool * pool,
+                    std::vector<float> & out) const;
+
+private:
+    void look_at(const ggml_tensor & tensor);
+    void keep_rows(const ggml_tensor & tensor);
+
+    bool has_looked_ = false;
+    const ggml_tensor * weights_ = nullptr;  // of the model, [n_embd, n_vocab]
+    bool is_stopping_ = false;
+    std::vector<HiddenState> rows_;
+};
+
+// One row of logits: all of it, or what is asked for out of a hidden state.
+class LogitsRow {
+public:
+    explicit LogitsRow(const float * whole) : whole_(whole) {}
+    LogitsRow(const OutputHead & head, const HiddenState & hidden) : head_(&head), hidden_(&hidden) {}
+
+    // All logits, or nullptr where only some can be asked for.
+    const float * whole() const { return whole_; }
+
+    void gather(TokenSpan tokens, float * out) const {
+        if (whole_ == nullptr) {
+            head_->logits(*hidden_, tokens, out);
+            return;
+        }
+        for (uint32_t i = 0; i < tokens.size; ++i) {
+            out[i] = whole_[tokens[i]];
+        }
+    }
+
+private:
+    const float * whole_ = nullptr;
+    const OutputHead * head_ = nullptr;
+    const HiddenState * hidden_ = nullptr;
+};
+
+}  // namespace eliza
