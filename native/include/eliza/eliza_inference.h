@@ -79,7 +79,7 @@ ELIZA_API int eliza_inference_mmap_evict(EliInferenceContext * ctx, const char *
  *   n_slots       KV slots, that is streams open at once, 1 to 64 (default 8)
  *   n_batch       tokens decoded in one piece of a prompt, 1 to n_ctx (default 512)
  *   n_threads     compute threads; 0 (default) = as many as each pass has work for, up to the
- *                 physical cores this process may use
+ *                 physical cores this process may use, and one while other programs have those
  *   flash_attn    "auto" (default: on a GPU, and for a quantized V cache), "on" or "off"
  * Any time, for streams opened afterwards:
  *   seed          32-bit seed of the sampler; "random" (default) draws one per stream

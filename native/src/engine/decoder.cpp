@@ -197,15 +197,25 @@ size_t Decoder::reuse_prefix(Slot & slot, const std::vector<llama_token> & token
 }
 
 void Decoder::run(const llama_batch & batch, int32_t position) {
+    int32_t n_threads = n_threads_;
     if (adapt_threads_) {
-        const int32_t n_threads = useful_thread_count(n_threads_, llama_model_n_params(model_->get()), batch.n_tokens);
+        n_threads = useful_thread_count(n_threads_, llama_model_n_params(model_->get()), batch.n_tokens);
+        if (n_threads > 1) {
+            n_threads = busy_guard_.limit(n_threads);
+        }
         llama_set_n_threads(context_.get(), n_threads, n_threads);
     }
+    const int64_t start = llama_time_us();
+    const int64_t n_switches = BusyMachineGuard::count_switches();
     head_.begin_pass();
     const LlamaErrorCapture capture;
     int32_t result = llama_decode(context_.get(), batch);
     while (result == 1 && make_room()) {
         result = llama_decode(context_.get(), batch);
+    }
+    if (adapt_threads_ && n_threads > 1) {
+        llama_synchronize(context_.get());
+        busy_guard_.look_at_pass(llama_time_us() - start, BusyMachineGuard::count_switches() - n_switches);
     }
     if (result == 0 && head_.is_stopping() && head_.rows().size() != count_rows(batch)) {
         throw Error(ELIZA_ERR_FFI_FAULT, "the pass did not stop before the output head (option restricted_head)");

@@ -14,6 +14,7 @@
 #include "engine/options.h"
 #include "engine/output_head.h"
 #include "engine/slots.h"
+#include "engine/threads.h"
 #include "engine/tree_batch.h"
 #include "engine/turns.h"
 #include "error.h"
@@ -128,7 +129,8 @@ private:
     std::shared_ptr<Model> model_;
     int32_t n_batch_;
     int32_t n_threads_;
-    bool adapt_threads_;  // to the size of each pass; not where the user has set a number
+    bool adapt_threads_;  // to the size of each pass and to the machine; not to a number the user set
+    BusyMachineGuard busy_guard_;
     std::unique_ptr<ggml_threadpool, ThreadpoolDeleter> threadpool_;  // outlives the context
     OutputHead head_;                                                 // outlives the context
     llama_context_ptr context_;

@@ -3,6 +3,10 @@
 #include <algorithm>
 #include <thread>
 
+#if defined(__unix__) || defined(__APPLE__)
+#include <sys/resource.h>
+#endif
+
 #if defined(__linux__)
 #include <sched.h>
 
@@ -41,6 +45,37 @@ int32_t useful_thread_count(int32_t n_threads, uint64_t n_params, int32_t n_toke
     const double flops = 2.0 * static_cast<double>(n_params) * n_tokens;
     const double useful = flops / (n_tokens == 1 ? one_token_flops : batch_flops);
     return useful >= n_threads ? n_threads : std::max(1, static_cast<int32_t>(useful));
+}
+
+int32_t BusyMachineGuard::limit(int32_t n_threads) {
+    if (left_ > 0) {
+        --left_;
+        return 1;
+    }
+    return n_threads;
+}
+
+void BusyMachineGuard::look_at_pass(int64_t microseconds, int64_t n_switches) {
+    // On an idle machine a core is lost a few times a second; to another program that computes, as
+    // often as the scheduler's slices end, which are a few milliseconds long.
+    constexpr int64_t idle_microseconds = 10000;
+    if (n_switches >= 2 && n_switches * idle_microseconds > microseconds) {
+        left_ = pause_;
+        pause_ = std::min(2 * pause_, longest_pause);
+        n_clean_ = 0;
+    } else if (++n_clean_ >= first_pause) {
+        pause_ = first_pause;
+    }
+}
+
+int64_t BusyMachineGuard::count_switches() {
+#if defined(__unix__) || defined(__APPLE__)
+    rusage usage{};
+    getrusage(RUSAGE_SELF, &usage);
+    return usage.ru_nivcsw;
+#else
+    return 0;
+#endif
 }
 
 }  // namespace eliza

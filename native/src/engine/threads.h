@@ -13,4 +13,26 @@ int32_t default_thread_count();
 // on a busy machine a hundred times more.
 int32_t useful_thread_count(int32_t n_threads, uint64_t n_params, int32_t n_tokens);
 
+// Threads of a pass that spin for one another while other programs have their cores make it dozens of
+// times slower than one thread would be. This notices, and has the next passes run on one.
+class BusyMachineGuard {
+public:
+    // How many of n_threads to use for the next pass.
+    int32_t limit(int32_t n_threads);
+
+    // A pass took this long on more than one thread, in which the process lost a core that often.
+    void look_at_pass(int64_t microseconds, int64_t n_switches);
+
+    // How often this process has lost a core to another, so far.
+    static int64_t count_switches();
+
+private:
+    static constexpr int32_t first_pause = 16;
+    static constexpr int32_t longest_pause = 1024;
+
+    int32_t pause_ = first_pause;  // passes on one thread before several are tried again
+    int32_t left_ = 0;
+    int32_t n_clean_ = 0;
+};
+
 }  // namespace eliza

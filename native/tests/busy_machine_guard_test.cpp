@@ -1,0 +1,42 @@
+#include <gtest/gtest.h>
+
+#include "engine/threads.h"
+
+namespace eliza {
+namespace {
+
+TEST(BusyMachineGuard, AllowsAllThreadsWhileTheMachineIsIdle) {
+    BusyMachineGuard guard;
+    for (int pass = 0; pass < 100; ++pass) {
+        EXPECT_EQ(guard.limit(8), 8);
+        guard.look_at_pass(2000, 1);      // a switch now and then happens anywhere
+        guard.look_at_pass(5000000, 50);  // also many, in a pass that is long
+    }
+}
+
+TEST(BusyMachineGuard, GoesDownToOneThreadLongerEachTimeAndComesBack) {
+    BusyMachineGuard guard;
+    const auto passes_on_one = [&] {
+        int n = 0;
+        while (guard.limit(8) == 1) ++n;
+        return n;
+    };
+    guard.look_at_pass(20000, 5);
+    EXPECT_EQ(passes_on_one(), 16);
+    guard.look_at_pass(20000, 5);
+    EXPECT_EQ(passes_on_one(), 32);
+    for (int pass = 0; pass < 16; ++pass) guard.look_at_pass(2000, 0);
+    guard.look_at_pass(20000, 5);
+    EXPECT_EQ(passes_on_one(), 16);
+}
+
+TEST(UsefulThreadCount, GrowsWithTheWorkOfAPass) {
+    EXPECT_EQ(useful_thread_count(8, 1'000'000, 1), 1);
+    EXPECT_EQ(useful_thread_count(8, 1'000'000, 100), 1);
+    EXPECT_EQ(useful_thread_count(8, 100'000'000, 1), 3);
+    EXPECT_EQ(useful_thread_count(8, 7'000'000'000, 1), 8);
+    EXPECT_EQ(useful_thread_count(8, 7'000'000'000, 512), 8);
+}
+
+}  // namespace
+}  // namespace eliza
