@@ -96,6 +96,7 @@ private:
     const float * logits(Turn & turn);
     LogitsRow row(Turn & turn, bool whole);
     void throw_if_cancelled();
+    void require_prompt() const;
 
     std::shared_ptr<Decoder> decoder_;
     const StreamConfig config_;
