@@ -28,8 +28,6 @@ endif()
 
 set(_args
   -DCMAKE_BUILD_TYPE=Release
-  -DCMAKE_C_COMPILER=${CMAKE_C_COMPILER}
-  -DCMAKE_CXX_COMPILER=${CMAKE_CXX_COMPILER}
   -DCMAKE_POSITION_INDEPENDENT_CODE=ON
   -DCMAKE_INSTALL_LIBDIR=lib
   -DCMAKE_C_FLAGS=-ffunction-sections\ -fdata-sections
@@ -62,7 +60,10 @@ set(_cpu "")
 if(ELIZA_NATIVE AND EXISTS /proc/cpuinfo)
   file(STRINGS /proc/cpuinfo _cpu REGEX "^(model name|flags|Features)" LIMIT_COUNT 2)
 endif()
-string(SHA256 _key "${LLAMA_CPP_SOURCE_DIR};${CMAKE_CXX_COMPILER_ID};${CMAKE_CXX_COMPILER_VERSION};${_args};${_cpu}")
+# One compiler has several names: cc, gcc, gcc-12.
+file(REAL_PATH ${CMAKE_CXX_COMPILER} _compiler)
+string(SHA256 _key
+  "${LLAMA_CPP_SOURCE_DIR};${_compiler};${CMAKE_CXX_COMPILER_ID};${CMAKE_CXX_COMPILER_VERSION};${_args};${_cpu}")
 string(SUBSTRING ${_key} 0 12 _key)
 
 if(DEFINED ENV{ELIZA_FFI_CACHE} AND NOT "$ENV{ELIZA_FFI_CACHE}" STREQUAL "")
@@ -100,7 +101,8 @@ if(NOT _pinned OR NOT EXISTS ${_build}/complete)
     list(PREPEND _args -G Ninja -DCMAKE_MAKE_PROGRAM=${_ninja})
   endif()
   eliza_llama_cpp_step(${CMAKE_COMMAND} -S ${LLAMA_CPP_SOURCE_DIR} -B ${_build}/tree
-    -DCMAKE_INSTALL_PREFIX=${_prefix} ${_args})
+    -DCMAKE_INSTALL_PREFIX=${_prefix}
+    -DCMAKE_C_COMPILER=${CMAKE_C_COMPILER} -DCMAKE_CXX_COMPILER=${CMAKE_CXX_COMPILER} ${_args})
   eliza_llama_cpp_step(${CMAKE_COMMAND} --build ${_build}/tree --parallel ${_jobs})
   eliza_llama_cpp_step(${CMAKE_COMMAND} --install ${_build}/tree)
   file(TOUCH ${_build}/complete)
@@ -110,4 +112,11 @@ if(NOT _pinned OR NOT EXISTS ${_build}/complete)
 endif()
 file(LOCK ${_build}.lock RELEASE)
 
+# What an earlier configuration of this build folder found may be another build of llama.cpp.
+get_cmake_property(_variables CACHE_VARIABLES)
+foreach(_variable IN LISTS _variables)
+  if("$CACHE{${_variable}}" MATCHES "^${_cache}/build/llama\\.cpp-" AND NOT "$CACHE{${_variable}}" MATCHES "^${_build}/")
+    unset(${_variable} CACHE)
+  endif()
+endforeach()
 find_package(llama REQUIRED CONFIG PATHS ${_prefix}/lib/cmake/llama NO_DEFAULT_PATH)

@@ -158,15 +158,22 @@ size_t Decoder::reuse_prefix(Slot & slot, const std::vector<llama_token> & token
     return longest;
 }
 
-void Decoder::run(const llama_batch & batch, int32_t position) {
-    int32_t n_threads = n_threads_;
-    if (adapt_threads_) {
-        n_threads = useful_thread_count(n_threads_, llama_model_n_params(model_->get()), batch.n_tokens);
-        if (n_threads > 1) {
-            n_threads = busy_guard_.limit(n_threads);
-        }
-        llama_set_n_threads(context_.get(), n_threads, n_threads);
+int32_t Decoder::choose_threads(uint64_t n_params, int32_t n_tokens) {
+    if (!adapt_threads_) {
+        return n_threads_;
     }
+    const int32_t n_threads = useful_thread_count(n_threads_, n_params, n_tokens);
+    return n_threads > 1 ? busy_guard_.limit(n_threads) : 1;
+}
+
+void Decoder::compute_logits(const Turn &, const HiddenState & hidden, std::vector<float> & out) {
+    const uint64_t n_weights = hidden.values.size() * static_cast<uint64_t>(model_->n_vocab());
+    head_.all_logits(hidden, choose_threads(n_weights, 1), threadpool_.get(), out);
+}
+
+void Decoder::run(const llama_batch & batch, int32_t position) {
+    const int32_t n_threads = choose_threads(llama_model_n_params(model_->get()), batch.n_tokens);
+    llama_set_n_threads(context_.get(), n_threads, n_threads);
     const int64_t start = llama_time_us();
     const int64_t n_switches = BusyMachineGuard::count_switches();
     head_.begin_pass();

@@ -65,9 +65,7 @@ public:
     const OutputHead & head() const { return head_; }
 
     // All logits of a hidden state.
-    void compute_logits(const Turn &, const HiddenState & hidden, std::vector<float> & out) {
-        head_.all_logits(hidden, n_threads_, threadpool_.get(), out);
-    }
+    void compute_logits(const Turn & turn, const HiddenState & hidden, std::vector<float> & out);
 
     // What passes cost, measured on the first call. Nothing where there is no room to measure.
     std::optional<PassCost> pass_cost(const Turn & turn);
@@ -117,6 +115,9 @@ private:
     // a copy.
     void take_over_logits(Sequence * owner);
     void forget_logits_of(const Sequence * owner);
+
+    // The threads for work on n_params weights and n_tokens tokens.
+    int32_t choose_threads(uint64_t n_params, int32_t n_tokens);
 
     // Runs llama_decode; makes room by dropping what no stream wants. Throws Error.
     void run(const llama_batch & batch, int32_t position);
