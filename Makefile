@@ -15,7 +15,7 @@ BUILD   := build/cpu
 CPP     := $(shell git ls-files 'native/*.cpp' 'native/*.h' 'native/*.c' 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-native test-python cpu wheel lint format clean
+.PHONY: help demo test test-native test-python cpu cpu-with-tests wheel lint format clean bench bench-quick
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -33,18 +33,35 @@ cpu: $(VENV)/installed ## build build/cpu/libelizainference.so
 
 test: test-native test-python ## run every test that needs no GPU
 
-test-native:
-	@$(MAKE) --no-print-directory cpu CMAKE_ARGS="$(CMAKE_ARGS) -DELIZA_BUILD_TESTS=ON"
+test-native: cpu-with-tests
 	@$(BUILD)/tests/native_tests --gtest_brief=1
 
-test-python: cpu
+test-python: cpu-with-tests
 	@$(BIN)/python -m pytest
+
+cpu-with-tests:
+	@$(MAKE) --no-print-directory cpu CMAKE_ARGS="$(CMAKE_ARGS) -DELIZA_BUILD_TESTS=ON"
 
 wheel: $(VENV)/installed ## build a portable wheel into dist/
 	@rm -rf dist/raw
 	@$(BIN)/python -m build --wheel --outdir dist/raw -Ccmake.define.ELIZA_NATIVE=OFF .
 	@PATH="$(BIN):$$PATH" $(BIN)/python -m auditwheel repair --wheel-dir dist dist/raw/*.whl
 	@rm -rf dist/raw
+
+bench: bench-ready ## measure a choice here and in other libraries (half an hour)
+	@$(BIN)/python scripts/bench_peers.py
+
+bench-quick: bench-ready ## the same in under 3 minutes
+	@$(BIN)/python scripts/bench_peers.py --quick
+
+# A library to compare with that cannot be installed is named in the table as missing.
+.PHONY: bench-ready
+bench-ready: $(VENV)/installed
+	@test $(VENV)/bench -nt pyproject.toml || { \
+	    echo "Installing the libraries to compare with into .venv"; \
+	    $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[bench]' \
+	        -Cwheel.cmake=false && touch $(VENV)/bench || echo "make: they could not be installed"; }
+	@$(MAKE) --no-print-directory cpu CMAKE_ARGS="$(CMAKE_ARGS) -DELIZA_BUILD_TESTS=ON"
 
 lint: $(VENV)/installed ## check style and types
 	@$(BIN)/ruff check .

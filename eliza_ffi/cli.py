@@ -17,6 +17,7 @@ from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
+from .bench import add_bench_arguments, run_bench
 from .choices import Choice
 from .console import (
     UsageError,
@@ -127,6 +128,11 @@ def build_parser() -> argparse.ArgumentParser:
     demo.add_argument("--json", action="store_true", help="print one JSON object, no table")
     add_model_arguments(demo)
     demo.set_defaults(run=run_demo)
+
+    bench = commands.add_parser("bench", help="measure choices beside llama.cpp's grammar")
+    add_bench_arguments(bench)
+    add_model_arguments(bench)
+    bench.set_defaults(run=run_bench)
     return parser
 
 

@@ -1,0 +1,93 @@
+"""What is measured: models, prompts and answers."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from dataclasses import dataclass
+from pathlib import Path
+
+from make_test_models import cached_model
+
+from eliza_ffi._resources import default_model_path
+from eliza_ffi.prompts import planner_prompt
+
+__all__ = ["MODELS", "Subject", "action_names", "prompts"]
+
+MESSAGES = (
+    "send Ana a message that I am late",
+    "find a recipe for lentil soup",
+    "remind me to call the bank tomorrow at nine",
+    "what did we decide in the last meeting?",
+    "play something quiet",
+)
+
+ACTIONS_LISTED = 30
+"""A prompt names at most so many of the actions, so that its length does not grow with them."""
+
+
+def _words(*lines: str) -> list[str]:
+    return " ".join(lines).split()
+
+
+VERBS = _words(
+    "ADD ARCHIVE ASK BLOCK BOOK BUY CALL CANCEL CHECK CLOSE COMPARE COPY COUNT CREATE",
+    "DELETE DOWNLOAD EDIT EXPORT FIND FOLLOW FORWARD GET IGNORE IMPORT INVITE JOIN LIST",
+    "LOAD LOCK MARK MERGE MOVE MUTE OPEN PAUSE PAY PIN PLAY POST PRINT PUBLISH READ",
+    "RECORD REMOVE RENAME REPLY REPORT RESET RESUME SAVE SCHEDULE SEARCH SEND SET SHARE",
+    "SHOW SORT START STOP TRANSLATE UPDATE",
+)
+NOUNS = _words(
+    "ACCOUNT ALARM ALBUM ARTICLE BALANCE BOOKING BUDGET CALENDAR CHANNEL CHART COMMENT",
+    "CONTACT CONTRACT DEVICE DOCUMENT DRAFT EMAIL EVENT EXPENSE FILE FLIGHT FOLDER FORM",
+    "GROUP IMAGE INVOICE ISSUE LIGHT LINK LOCATION MEETING MEMORY MESSAGE NOTE ORDER PAGE",
+    "PASSWORD PAYMENT PLAYLIST PROFILE PROJECT RECIPE REMINDER REPORT ROOM SONG TASK",
+    "TICKET TOKEN VIDEO",
+)
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A model to measure with.
+
+    Attributes
+    ----------
+    name : str
+        As the tables call it.
+    vocab : str or None
+        The vocabulary that random weights are put around; None = the embedded, trained model.
+    """
+
+    name: str
+    vocab: str | None
+
+    def path(self) -> Path:
+        """Return the model's file, made on first use."""
+        if self.vocab is None:
+            return Path(default_model_path())
+        return cached_model(
+            self.vocab, n_embd=256, n_layers=4, n_heads=4, tensor_type="q8_0", tied=True
+        )
+
+
+MODELS = (
+    Subject("trained 2k", None),
+    Subject("random 32k", "llama-spm"),
+    Subject("random 128k", "llama-bpe"),
+    Subject("random 262k", "gemma-4"),
+)
+
+
+def action_names(count: int) -> list[str]:
+    """Return so many action names, always the same and a part of every longer list."""
+    names = [f"{verb}_{noun}" for verb, noun in itertools.product(VERBS, NOUNS)]
+    random.Random(1).shuffle(names)
+    if count > len(names):
+        raise ValueError(f"there are only {len(names)} action names, not {count}")
+    return names[:count]
+
+
+def prompts(names: list[str], count: int) -> list[str]:
+    """Return planner prompts over the first actions, which end where the action's name begins."""
+    listed = [{"name": name} for name in names[:ACTIONS_LISTED]]
+    return [planner_prompt(message, listed) for message in MESSAGES[:count]]
