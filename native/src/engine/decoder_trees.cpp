@@ -7,6 +7,20 @@
 #include "engine/decoder.h"
 
 namespace eliza {
+namespace {
+
+// Empties lanes again, whatever happens.
+struct DropLanes {
+    llama_memory_t memory;
+    std::vector<llama_seq_id> lanes;
+    ~DropLanes() {
+        for (const llama_seq_id lane : lanes) {
+            llama_memory_seq_rm(memory, lane, -1, -1);
+        }
+    }
+};
+
+}  // namespace
 
 void Decoder::decode_tree(Slot & slot, const std::vector<llama_token> & waiting, const TreeBatch & tree, bool whole,
                           const std::function<void(int32_t place, const LogitsRow & row)> & on_row,
@@ -36,15 +50,7 @@ void Decoder::decode_tree(Slot & slot, const std::vector<llama_token> & waiting,
 
     llama_memory_t memory = llama_get_memory(context_.get());
     slot.cached.insert(slot.cached.end(), waiting.begin(), waiting.end());
-    struct DropLanes {
-        llama_memory_t memory;
-        const std::vector<llama_seq_id> & lanes;
-        ~DropLanes() {
-            for (const llama_seq_id lane : lanes) {
-                llama_memory_seq_rm(memory, lane, -1, -1);
-            }
-        }
-    } drop_lanes{memory, all_lanes};
+    const DropLanes drop_lanes{memory, all_lanes};
     try {
         for (const llama_seq_id lane : all_lanes) {
             llama_memory_seq_cp(memory, slot.id, lane, -1, -1);
@@ -115,11 +121,7 @@ void Decoder::calibrate() {
         }
         return best;
     };
-    struct DropLane {
-        llama_memory_t memory;
-        llama_seq_id lane;
-        ~DropLane() { llama_memory_seq_rm(memory, lane, -1, -1); }
-    } drop_lane{memory, lane};
+    const DropLanes drop_lane{memory, {lane}};
     const StopBeforeHead stop(*this, head_.can_stop());
     const double one = time(1, 1), many = time(n_many, 1), rows = time(n_many, n_many);
     const int64_t start = llama_time_us();

@@ -70,7 +70,6 @@ void Sequence::decode(Turn & turn, Cost & cost, bool may_stop_before_head, const
 }
 
 LogitsRow Sequence::row(Turn & turn, Cost & cost) {
-    decode(turn, cost, true, {});
     return hidden_ ? LogitsRow(decoder_->head(), *hidden_) : LogitsRow(logits(turn, cost));
 }
 

@@ -45,7 +45,7 @@ public:
     // not be empty. Throws Error; what was decoded until then is kept and the tokens are unchanged.
     const float * logits(Turn & turn, Cost & cost, const Progress & progress = {});
 
-    // The same, or where that is less work only some logits of the row: those that are asked for.
+    // What decode() has left of that row: all logits, or those that are asked for.
     LogitsRow row(Turn & turn, Cost & cost);
 
     // In one pass what waits to be decoded and, behind it, the tree; see Decoder::decode_tree. The

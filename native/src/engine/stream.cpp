@@ -46,7 +46,7 @@ void Stream::prefill(const llama_token * tokens, size_t n) {
     sequence_.append(tokens, n);
     try {
         Turn turn(decoder_->turns(), cancelled_);
-        decode(turn, progress_);
+        decode(turn, may_restrict_head(), progress_);
     } catch (...) {
         sequence_.truncate(n_before);
         finish_reason_ = reason_before;
@@ -142,24 +142,21 @@ Stream::Step Stream::compute_step() {
 }
 
 const float * Stream::logits(Turn & turn) {
+    decode(turn, /*may_stop_before_head=*/false);
+    return sequence_.logits(turn, cost_);
+}
+
+// What waits, if anything does.
+void Stream::decode(Turn & turn, bool may_stop_before_head, const Progress & progress) {
     try {
-        return sequence_.logits(turn, cost_);
+        sequence_.decode(turn, cost_, may_stop_before_head, progress);
     } catch (const ContextFull &) {
         finish_reason_ = ELIZA_FINISH_CONTEXT_FULL;
         throw;
     }
 }
 
-// What waits, for choices to come. The reference computes all logits in llama.cpp's own pass.
-void Stream::decode(Turn & turn, const Progress & progress) {
-    try {
-        sequence_.decode(turn, cost_, may_restrict_head(), progress);
-    } catch (const ContextFull &) {
-        finish_reason_ = ELIZA_FINISH_CONTEXT_FULL;
-        throw;
-    }
-}
-
+// The reference computes all logits in llama.cpp's own pass.
 bool Stream::may_restrict_head() const {
     return options_.restrict_head && options_.strategy != Strategy::token_by_token;
 }
@@ -169,7 +166,7 @@ LogitsRow Stream::row(Turn & turn, bool whole) {
     if (whole || !may_restrict_head()) {
         return LogitsRow(logits(turn));
     }
-    decode(turn, {});
+    decode(turn, /*may_stop_before_head=*/true);
     return sequence_.row(turn, cost_);
 }
 

@@ -83,6 +83,7 @@ private:
     void go_on();
     std::optional<llama_token> choose_in_span();
     std::optional<llama_token> follow_best_leaf();
+    llama_token take_without_pass(llama_token token);
     TokenSelector::SpanLogits span_logits(Turn & turn);
     bool run_tree(Turn & turn, TokenTrie::Node from);
     bool is_tree_worth_it(Turn & turn, const TokenTrie::Undecided & undecided);
@@ -91,7 +92,7 @@ private:
     llama_token choose_freely();
     void end_span_if_over();
     void commit(llama_token token);
-    void decode(Turn & turn, const Progress & progress);
+    void decode(Turn & turn, bool may_stop_before_head, const Progress & progress = {});
     bool may_restrict_head() const;
     const float * logits(Turn & turn);
     LogitsRow row(Turn & turn, bool whole);

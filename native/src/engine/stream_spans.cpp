@@ -77,9 +77,7 @@ std::optional<llama_token> Stream::choose_in_span() {
     const TokenSpan allowed = constraint.allowed();
     const bool forced = allowed.size == 1 && !constraint.may_end();
     if (forced && options_.strategy != Strategy::token_by_token) {
-        ++stats_.tokens_forced;
-        stats_.forward_passes_saved += sequence_.has_undecoded() ? 1 : 0;
-        return allowed[0];
+        return take_without_pass(allowed[0]);
     }
     Turn turn(decoder_->turns(), cancelled_);
     if (forced) {
@@ -105,6 +103,13 @@ std::optional<llama_token> Stream::choose_in_span() {
     return std::nullopt;
 }
 
+// Counts a token that is known without looking at logits.
+llama_token Stream::take_without_pass(llama_token token) {
+    ++stats_.tokens_forced;
+    stats_.forward_passes_saved += sequence_.has_undecoded() ? 1 : 0;
+    return token;
+}
+
 // Mode 2: once all leaves are scored, the best one's tokens follow.
 std::optional<llama_token> Stream::follow_best_leaf() {
     const std::vector<double> & scores = leaf_scores();
@@ -114,9 +119,7 @@ std::optional<llama_token> Stream::follow_best_leaf() {
     const size_t n_walked = trie.path(span_->constraint.node()).size();
     span_->logprob = *best;
     if (n_walked < way.size()) {
-        ++stats_.tokens_forced;
-        stats_.forward_passes_saved += sequence_.has_undecoded() ? 1 : 0;
-        return way[n_walked];
+        return take_without_pass(way[n_walked]);
     }
     span_->constraint.clear();
     end_span_if_over();
@@ -154,7 +157,6 @@ bool Stream::run_tree(Turn & turn, TokenTrie::Node from) {
     } catch (const ContextFull &) {
         return false;  // there may still be room for one path
     }
-    ++stats_.tree_passes;
     return true;
 }
 
@@ -188,6 +190,7 @@ void Stream::decode_batch(Turn & turn, const TreeBatch & batch, TokenTrie::Node 
     };
     const auto preferred = [&] { return span_->knows(from) ? span_->preferred_place(batch, from) : -1; };
     sequence_.decode_tree(turn, cost_, batch, whole, keep_row, preferred);
+    ++stats_.tree_passes;
 }
 
 const std::vector<double> & Stream::leaf_scores() {
@@ -213,7 +216,6 @@ void Stream::learn_all_branches(Turn & turn) {
         try {
             for (const TreeBatch & batch : plan_tree(trie, TokenTrie::root, decoder_->tree_limits())) {
                 decode_batch(turn, batch, TokenTrie::root);
-                ++stats_.tree_passes;
             }
         } catch (const ContextFull &) {
             // There may still be room for one path at a time.
