@@ -88,6 +88,10 @@ class CffiBinding:
             number: name.removeprefix("ELIZA_FINISH_").lower()
             for number, name in self._ffi.typeof("eliza_finish_reason").elements.items()
         }
+        self._strategies = {
+            bit: name.removeprefix("ELIZA_STRATEGY_").lower().replace("_", "-")
+            for bit, name in self._ffi.typeof("eliza_strategy").elements.items()
+        }
         self._progress: dict[Any, CallbackState] = {}
         # A stream keeps the callback it was opened with: handles live as long as their context.
         self._progress_handles: dict[Any, list[Any]] = {}
@@ -288,6 +292,9 @@ class CffiBinding:
         values = {field.name: getattr(struct, field.name) for field in fields(StreamStats)}
         values["finish_reason"] = self._finish_reasons.get(struct.finish_reason, "unknown")
         values["trie_active"] = bool(struct.trie_active)
+        values["strategies"] = tuple(
+            name for bit, name in self._strategies.items() if struct.strategies & bit
+        )
         return StreamStats(**values)
 
     # ---- the trie ---------------------------------------------------------------------------

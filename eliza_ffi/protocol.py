@@ -119,7 +119,9 @@ class StreamStats:
     """Counts since the stream was opened; the header says what each one means.
 
     `finish_reason` is ``"none"`` (still going), ``"end"``, ``"length"``, ``"leaf"`` or
-    ``"context_full"``. The ``_us`` fields are microseconds.
+    ``"context_full"``. `strategies` names how the decisions inside spans were made:
+    ``"token-by-token"``, ``"skip-ahead"``, ``"tree"``. The ``_us`` fields are microseconds,
+    ``_ns`` nanoseconds.
     """
 
     prompt_tokens: int
@@ -142,6 +144,8 @@ class StreamStats:
     n_vocab: int
     finish_reason: str
     trie_active: bool
+    select_ns: int
+    strategies: tuple[str, ...]
 
     @property
     def passes_after_prompt(self) -> int:

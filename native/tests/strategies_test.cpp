@@ -112,7 +112,7 @@ protected:
 
 TEST_F(Strategies, GiveTheSameTokensOnRandomTries) {
     int n_compared = 0, n_near_ties = 0;
-    for (int round = 0; round < 150; ++round) {
+    for (int round = 0; round < 2000; ++round) {
         const uint32_t alphabet = 2 + random() % 6;
         const Leaves leaves = random_leaves(random, 1 + random() % 40, 1 + random() % 8, alphabet);
         const std::vector<int32_t> prompt = random_prompt();
@@ -206,6 +206,17 @@ TEST_F(Strategies, TreeModeTakesAtMostOnePassBeyondThePrompt) {
         const Choice choice = choose("tree", random_prompt(), leaves);
         EXPECT_LE(choice.counts.forward_passes - choice.counts.prompt_passes, 1) << "round " << round;
     }
+}
+
+TEST_F(Strategies, TheStatsSayWhichRan) {
+    // Three decisions: the prompt's, and two that one pass can hold.
+    Leaves leaves;
+    for (int32_t i = 0; i < 8; ++i) leaves.push_back({300 + i / 4, 310, 320 + i / 2 % 2, 330, 340 + i % 2});
+    const std::vector<int32_t> prompt = random_prompt();
+    EXPECT_EQ(choose("token-by-token", prompt, leaves).counts.strategies, ELIZA_STRATEGY_TOKEN_BY_TOKEN);
+    EXPECT_EQ(choose("skip-ahead", prompt, leaves).counts.strategies, ELIZA_STRATEGY_SKIP_AHEAD);
+    EXPECT_TRUE(choose("tree", prompt, leaves).counts.strategies & ELIZA_STRATEGY_TREE);
+    EXPECT_FALSE(choose("auto", prompt, leaves).counts.strategies & ELIZA_STRATEGY_TOKEN_BY_TOKEN);
 }
 
 TEST_F(Strategies, ALeafDecidedByItsFirstTokenTakesNoPass) {

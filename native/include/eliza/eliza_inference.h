@@ -212,6 +212,13 @@ typedef enum {
     ELIZA_FINISH_CONTEXT_FULL = 4 /* the KV cache has no room for another token */
 } eliza_finish_reason;
 
+/* How the tokens of a span were decoded; see option strategy. A bit set in the stats. */
+typedef enum {
+    ELIZA_STRATEGY_TOKEN_BY_TOKEN = 1,
+    ELIZA_STRATEGY_SKIP_AHEAD = 2,
+    ELIZA_STRATEGY_TREE = 4
+} eliza_strategy;
+
 typedef struct {
     int64_t prompt_tokens;        /* tokens given to prefill */
     int64_t prompt_tokens_reused; /* of those, found in the KV cache */
@@ -233,6 +240,8 @@ typedef struct {
     int32_t n_vocab;
     int32_t finish_reason; /* eliza_finish_reason */
     int32_t trie_active;   /* 1 while a span constrains the next token */
+    int64_t select_ns;     /* select_us in nanoseconds */
+    int32_t strategies;    /* those that decisions inside spans were made by: bits of eliza_strategy */
 } eliza_llm_stream_stats_t;
 
 /* Counts since the stream was opened. Writes at most sizeof_stats bytes, so that older callers may

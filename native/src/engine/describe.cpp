@@ -40,6 +40,11 @@ std::string model_metadata(const llama_model * model, const char * key) {
     return text;
 }
 
+// The text of a special token, or null where the vocabulary has none.
+Json token_text(const llama_vocab * vocab, llama_token token) {
+    return token == LLAMA_TOKEN_NULL ? Json() : Json(llama_vocab_get_text(vocab, token));
+}
+
 Json library_facts() {
     init_backend();
     return {{"abi_version", "12"},
@@ -62,7 +67,12 @@ std::string describe_library() { return dump(library_facts()); }
 std::string InferenceContext::describe() {
     const std::shared_ptr<Model> shared = model();
     const llama_model * model = shared->get();
+    const llama_vocab * vocab = shared->vocab();
+    const char * chat_template = llama_model_chat_template(model, nullptr);
     Json facts = library_facts();
+    if (const int32_t n_threads = option_n_threads(); n_threads > 0) {
+        facts["threads"] = n_threads;
+    }
     facts["model"] = {{"path", model_path_},
                       {"name", model_metadata(model, "general.name")},
                       {"description", model_description(model)},
@@ -72,7 +82,11 @@ std::string InferenceContext::describe() {
                       {"n_ctx_train", llama_model_n_ctx_train(model)},
                       {"n_embd", llama_model_n_embd(model)},
                       {"n_layer", llama_model_n_layer(model)},
-                      {"has_chat_template", llama_model_chat_template(model, nullptr) != nullptr}};
+                      {"has_chat_template", chat_template != nullptr},
+                      {"chat_template", chat_template != nullptr ? Json(chat_template) : Json()},
+                      {"bos_token", token_text(vocab, llama_vocab_bos(vocab))},
+                      {"eos_token", token_text(vocab, llama_vocab_eos(vocab))},
+                      {"add_bos", llama_vocab_get_add_bos(vocab)}};
     return dump(facts);
 }
 

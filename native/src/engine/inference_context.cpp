@@ -34,6 +34,11 @@ std::shared_ptr<Model> InferenceContext::model() {
     return model_locked();
 }
 
+int32_t InferenceContext::option_n_threads() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return options_.n_threads;
+}
+
 bool InferenceContext::has_open_streams_locked() const {
     // A stream shares its decoder; one that is in no other hands is idle.
     return std::any_of(decoders_.begin(), decoders_.end(),

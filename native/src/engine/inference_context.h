@@ -42,6 +42,7 @@ private:
     std::shared_ptr<Model> model_locked();
     ContextStage stage_locked() const;
     bool has_open_streams_locked() const;
+    int32_t option_n_threads();
 
     const std::string model_path_;
     std::mutex mutex_;

@@ -1,22 +1,23 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
-
-#include "llama.h"
 
 namespace eliza {
 
-// Adds the time it lives to a count of microseconds.
+// Adds the time it lives to a count of nanoseconds.
 class Stopwatch {
 public:
-    explicit Stopwatch(int64_t & microseconds) : microseconds_(microseconds), start_(llama_time_us()) {}
-    ~Stopwatch() { microseconds_ += llama_time_us() - start_; }
+    explicit Stopwatch(int64_t & nanoseconds) : nanoseconds_(nanoseconds), start_(Clock::now()) {}
+    ~Stopwatch() { nanoseconds_ += std::chrono::nanoseconds(Clock::now() - start_).count(); }
     Stopwatch(const Stopwatch &) = delete;
     Stopwatch & operator=(const Stopwatch &) = delete;
 
 private:
-    int64_t & microseconds_;
-    int64_t start_;
+    using Clock = std::chrono::steady_clock;
+
+    int64_t & nanoseconds_;
+    Clock::time_point start_;
 };
 
 }  // namespace eliza

@@ -174,7 +174,7 @@ llama_token Stream::choose_freely() {
     const std::optional<llama_token> drawn = std::exchange(drawn_, std::nullopt);
     Turn turn(decoder_->turns(), cancelled_);
     const float * row = logits(turn);
-    const Stopwatch stopwatch(stats_.select_us);
+    const Stopwatch stopwatch(stats_.select_ns);
     return selector_.select(row, drawn);
 }
 
@@ -214,6 +214,7 @@ eliza_llm_stream_stats_t Stream::stats() const {
     eliza_llm_stream_stats_t stats = stats_;
     stats.forward_passes = cost_.forward_passes;
     stats.decode_us = cost_.microseconds;
+    stats.select_us = stats.select_ns / 1000;
     stats.n_past = static_cast<int32_t>(sequence_.tokens().size());
     stats.n_vocab = decoder_->model().n_vocab();
     stats.finish_reason = finish_reason_;

@@ -83,10 +83,11 @@ std::optional<llama_token> Stream::choose_in_span() {
     if (forced) {
         logits(turn);
         ++stats_.tokens_forced;
+        stats_.strategies |= ELIZA_STRATEGY_TOKEN_BY_TOKEN;
         return allowed[0];
     }
     const auto row = span_logits(turn);
-    const Stopwatch stopwatch(stats_.select_us);
+    const Stopwatch stopwatch(stats_.select_ns);
     const auto choice = selector_.select_in_span(row, constraint, span_->mode.sampled);
     ++stats_.decisions;
     stats_.candidates_seen += constraint.may_end() ? decoder_->model().n_vocab() : static_cast<int64_t>(allowed.size);
@@ -137,6 +138,8 @@ TokenSelector::SpanLogits Stream::span_logits(Turn & turn) {
     if (sequence_.has_undecoded() && run_tree(turn, node)) {
         return span_->logits_at(node);
     }
+    stats_.strategies |= options_.strategy == Strategy::token_by_token ? ELIZA_STRATEGY_TOKEN_BY_TOKEN
+                                                                       : ELIZA_STRATEGY_SKIP_AHEAD;
     return span_->gather(row(turn, span_->needs_vocabulary(node)));
 }
 
@@ -191,6 +194,7 @@ void Stream::decode_batch(Turn & turn, const TreeBatch & batch, TokenTrie::Node 
     const auto preferred = [&] { return span_->knows(from) ? span_->preferred_place(batch, from) : -1; };
     sequence_.decode_tree(turn, cost_, batch, whole, keep_row, preferred);
     ++stats_.tree_passes;
+    stats_.strategies |= ELIZA_STRATEGY_TREE;
 }
 
 const std::vector<double> & Stream::leaf_scores() {

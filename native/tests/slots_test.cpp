@@ -1,0 +1,68 @@
+// Which slot a stream gets, and whose tokens make room.
+
+#include "engine/slots.h"
+
+#include <gtest/gtest.h>
+
+#include "error.h"
+
+namespace eliza {
+namespace {
+
+TEST(Slots, TheLeastRecentlyUsedFreeOneIsTaken) {
+    SlotTable slots(3);
+    Slot & a = slots.acquire(-1, "");
+    Slot & b = slots.acquire(-1, "");
+    Slot & c = slots.acquire(-1, "");
+    slots.release(b);
+    slots.release(a);
+    slots.release(c);
+    EXPECT_EQ(slots.acquire(-1, "").id, b.id);
+    EXPECT_EQ(slots.acquire(-1, "").id, a.id);
+    EXPECT_EQ(slots.acquire(-1, "").id, c.id);
+}
+
+TEST(Slots, OneThatWasNeverUsedComesBeforeOneThatHoldsTokens) {
+    SlotTable slots(2);
+    Slot & first = slots.acquire(-1, "");
+    first.cached = {1, 2, 3};
+    slots.release(first);
+    EXPECT_NE(slots.acquire(-1, "").id, first.id);
+}
+
+TEST(Slots, AKeyFindsItsSlotAgain) {
+    SlotTable slots(3);
+    Slot & keyed = slots.acquire(-1, "room-7");
+    slots.release(keyed);
+    slots.release(slots.acquire(-1, "other"));
+    EXPECT_EQ(slots.acquire(-1, "room-7").id, keyed.id);
+}
+
+TEST(Slots, RoomIsMadeWhereTokensAreWantedByNobodyLeastRecentlyUsedFirst) {
+    SlotTable slots(3);
+    Slot & a = slots.acquire(-1, "");
+    Slot & b = slots.acquire(-1, "");
+    Slot & c = slots.acquire(-1, "");
+    for (Slot * slot : {&a, &b, &c}) {
+        slot->cached = {1, 2, 3};
+        slot->n_wanted = 3;
+    }
+    EXPECT_EQ(slots.least_wanted(), nullptr);  // all three belong to open streams
+    slots.release(c);
+    slots.release(a);
+    EXPECT_EQ(slots.least_wanted(), &c);
+    c.cached.clear();
+    EXPECT_EQ(slots.least_wanted(), &a);
+}
+
+TEST(Slots, OneThatIsTakenOrNotThereIsAnError) {
+    SlotTable slots(1);
+    slots.acquire(0, "");
+    EXPECT_THROW(slots.acquire(0, ""), Error);
+    EXPECT_THROW(slots.acquire(-1, ""), Error);
+    EXPECT_THROW(slots.acquire(1, ""), Error);
+    EXPECT_THROW(slots.acquire(-2, ""), Error);
+}
+
+}  // namespace
+}  // namespace eliza
