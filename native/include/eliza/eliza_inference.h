@@ -273,6 +273,22 @@ ELIZA_API int eliza_inference_token_trie_supported(void);
  * eliza_inference_last_error) leaves the stream exactly as it was. */
 ELIZA_API int eliza_inference_set_token_trie(EliLlmStream * stream, const char * payload, size_t len, int mode);
 
+enum {
+    ELIZA_TEXT_HEAL_PROMPT = 0x200 /* the prompt's last token is taken off, and its text comes first */
+};
+
+/* Starts a span of choices that may be cut into tokens in every way there is: from the next token on,
+ * the bytes that come spell one of the strings, as under a grammar of just them. `mode` is
+ * ELIZA_TRIE_ARGMAX or ELIZA_TRIE_SAMPLE, with or without ELIZA_TRIE_STOP_AT_LEAF and
+ * ELIZA_TEXT_HEAL_PROMPT. A choice that others continue ends where the model prefers it to: with
+ * ELIZA_TRIE_STOP_AT_LEAF by an end-of-generation token, otherwise by any token that does not go on
+ * with one of them. With ELIZA_TEXT_HEAL_PROMPT the prompt's last token may become a longer one that
+ * reaches into the choice; its text is not given out again. Ends with
+ * eliza_inference_clear_token_trie; the leaf's name is the string. A payload that is refused leaves
+ * the stream exactly as it was. */
+ELIZA_API int eliza_inference_set_text_choices(EliLlmStream * stream, const char * json_array_of_strings, size_t len,
+                                               int mode);
+
 /* Ends the span, if one is active. The grammar, if any, applies again. */
 ELIZA_API void eliza_inference_clear_token_trie(EliLlmStream * stream);
 
@@ -288,6 +304,36 @@ ELIZA_API int eliza_inference_token_trie_leaf(EliLlmStream * stream, char * name
  * the next trie. The passes this takes are not run again when the span is generated. Returns the
  * number of leaves. With cap 0 only that; a cap that is too small is an error and writes nothing. */
 ELIZA_API int eliza_inference_token_trie_scores(EliLlmStream * stream, double * logprobs_out, size_t cap);
+
+/* ---- Structured answers ----------------------------------------------------------------------- */
+
+ELIZA_API int eliza_inference_llm_fill_supported(void); /* 1 */
+
+/* Writes the next span of a structured answer: known text, and between it one value. `span` is `len`
+ * bytes of JSON, an object with
+ *   "before"       text that comes before the value
+ *   one of, or none where there is only known text:
+ *     "choices"    an array of strings, of which the value is one
+ *     "json"       "string" (with its quotes), "string-body" (what stands between them), "number",
+ *                  "integer" or "value" (any, nested at most "depth" deep: 1 to 64, default 16)
+ *     "dfa"        {"classes": [256 numbers], "transitions": [[...], ...], "accepting": [...]}: the
+ *                  column of each byte, for each state and column the next state or -1, and the states
+ *                  in which the value may end; state 0 is the first
+ *     "grammar"    a GBNF grammar whose rule "root" describes it
+ *   "after"        text that follows the value; not to be given again as the next span's "before"
+ *   "temperature"  0 (default) = the most likely token at each step; "top_k", "top_p"
+ *   "max_tokens"   of a value (default 256; 0 = no limit), which is then brought to its shortest end
+ *   "logprobs"     true: compute "logprob" for values too, not only for choices
+ *   "heal"         true: in the answer's first span, the prompt's last token may be spelled anew
+ * Known text takes no forward pass of its own and is cut into tokens together with what is known
+ * around it; a value may share its first and last token with the text around it. *out receives,
+ * to be freed with eliza_inference_free_string(), and also where a call fails after it began:
+ *   {"text": the value, "logprob": natural logarithm of its probability among what was legal at each
+ *    step, or null, "choice": its place or -1, "tokens": how many, "truncated": whether "max_tokens"
+ *    ended it, "complete": false after a failure, "answer_tokens": all tokens since the prompt}
+ * Afterwards the stream can be filled further, or generate. */
+ELIZA_API int eliza_inference_llm_stream_fill(EliLlmStream * stream, const char * span, size_t len, char ** out,
+                                              char ** err);
 
 #ifdef __cplusplus
 }

@@ -21,6 +21,14 @@ int eliza_inference_set_token_trie(EliLlmStream * stream, const char * payload, 
     });
 }
 
+int eliza_inference_set_text_choices(EliLlmStream * stream, const char * json_array_of_strings, size_t len, int mode) {
+    return with_stream(stream, nullptr, [&](Stream & s) {
+        require(json_array_of_strings != nullptr, "json_array_of_strings is NULL");
+        s.set_text_choices({json_array_of_strings, len}, mode);
+        return ELIZA_OK;
+    });
+}
+
 void eliza_inference_clear_token_trie(EliLlmStream * stream) {
     with_stream(stream, nullptr, [](Stream & s) {
         s.clear_token_trie();
@@ -59,5 +67,30 @@ int eliza_inference_token_trie_scores(EliLlmStream * stream, double * logprobs_o
             std::copy(scores.begin(), scores.end(), logprobs_out);
         }
         return static_cast<int>(n);
+    });
+}
+
+int eliza_inference_llm_fill_supported(void) { return 1; }
+
+int eliza_inference_llm_stream_fill(EliLlmStream * stream, const char * span, size_t len, char ** out, char ** err) {
+    return with_stream(stream, err, [&](Stream & s) {
+        require(span != nullptr, "span is NULL");
+        require(out != nullptr, "out is NULL");
+        const SpanSpec spec = parse_span({span, len});
+        FillResult result;
+        const auto give = [&] {
+            *out = new_c_string(to_json(result));
+            if (*out == nullptr) {
+                throw std::bad_alloc();
+            }
+        };
+        try {
+            s.fill(spec, result);
+        } catch (...) {
+            give();
+            throw;
+        }
+        give();
+        return ELIZA_OK;
     });
 }

@@ -1,61 +1,41 @@
-// A span: a position in a token trie that says which tokens may come next.
+// A span over a token trie: a choice has one way to be cut into tokens.
 #pragma once
 
 #include <memory>
+#include <utility>
 
+#include "constraint/constraint.h"
 #include "token_trie/trie_cache.h"
 
 namespace eliza {
 
-class TokenTrieConstraint {
+class TokenTrieConstraint final : public Constraint {
 public:
-    static constexpr int32_t default_span_limit = 500;
-
-    // Why the last span ended; `open` while it has not.
-    enum class End { open, leaf, departed, span_limit, cleared };
-
     // Active at once, at the root.
     explicit TokenTrieConstraint(std::shared_ptr<const CachedTrie> trie, int32_t span_limit = default_span_limit)
-        : trie_(std::move(trie)), span_limit_(span_limit) {}
+        : Constraint(span_limit), trie_(std::move(trie)) {}
 
-    bool active() const { return end_ == End::open; }
-    End end() const { return end_; }
-
-    // The legal next tokens, ascending; never empty while active.
-    TokenSpan allowed() const { return trie_->trie.children(node_); }
+    TokenSpan allowed() const override { return trie().children(node_); }
+    bool may_end() const override { return is_leaf(); }
 
     const TokenTrie & trie() const { return trie_->trie; }
     TokenTrie::Node node() const { return node_; }
 
-    // True at a leaf that others continue: a token that is not allowed() ends the span before it.
-    bool may_end() const { return trie_->trie.leaf(node_) != TokenTrie::none; }
-
-    // Walks to the child. Outside the trie the span ends: on the leaf where it may, else departed.
-    void accept(Token token);
-
-    // Ends the span where it stands: on the leaf if that is one.
-    void clear() {
-        if (active()) {
-            end_ = may_end() ? End::leaf : End::cleared;
-        }
-    }
-    void reset() {
-        node_ = TokenTrie::root;
-        n_accepted_ = 0;
-        end_ = End::open;
-    }
-
-    // The name of the leaf the span ended on; nothing unless it ended on one.
-    const std::string * leaf_name() const {
-        return end_ == End::leaf ? &trie_->trie.leaf_name(trie_->trie.leaf(node_)) : nullptr;
-    }
-
 private:
+    void to_start() override { node_ = TokenTrie::root; }
+    bool walk(Token token) override {
+        const int32_t child = trie().child(node_, token);
+        if (child != TokenTrie::none) {
+            node_ = static_cast<TokenTrie::Node>(child);
+        }
+        return child != TokenTrie::none;
+    }
+    bool is_leaf() const override { return trie().leaf(node_) != TokenTrie::none; }
+    bool can_go_on() const override { return !allowed().empty(); }
+    const std::string & leaf_here() const override { return trie().leaf_name(trie().leaf(node_)); }
+
     std::shared_ptr<const CachedTrie> trie_;
-    int32_t span_limit_;
     TokenTrie::Node node_ = TokenTrie::root;
-    int32_t n_accepted_ = 0;
-    End end_ = End::open;
 };
 
 }  // namespace eliza

@@ -1,5 +1,6 @@
 #include "engine/model.h"
 
+#include <algorithm>
 #include <climits>
 #include <map>
 #include <mutex>
@@ -30,6 +31,14 @@ int32_t checked_size(size_t size, const char * what) {
 }
 
 }  // namespace
+
+Model::Model(llama_model * model, int32_t n_gpu_layers) : model_(model), n_gpu_layers_(n_gpu_layers) {
+    for (llama_token token = 0; token < n_vocab(); ++token) {
+        if (llama_vocab_is_eog(vocab(), token)) {
+            end_tokens_.push_back(token);
+        }
+    }
+}
 
 std::shared_ptr<Model> Model::load(const std::string & path, int32_t n_gpu_layers, bool use_mmap,
                                    const Progress & progress) {
@@ -120,6 +129,84 @@ std::string Model::piece(llama_token token) const {
     }
     bytes.resize(static_cast<size_t>(size));
     return bytes;
+}
+
+std::vector<llama_token> Model::tokenize_inside(std::string_view text) const {
+    if (text.empty()) {
+        return {};
+    }
+    // SentencePiece puts a space in front of whatever a text begins with: for it, the text is
+    // tokenized behind a line break, whose tokens are then taken off again.
+    static const std::string anchor = "\n";
+    const auto spells_text = [&](const std::vector<llama_token> & tokens) {
+        std::string spelled;
+        for (const llama_token token : tokens) {
+            spelled += piece(token);
+        }
+        return spelled == text;
+    };
+    try {
+        std::vector<llama_token> tokens = tokenize(text, false, false);
+        if (spells_text(tokens)) {
+            return tokens;
+        }
+        const std::vector<llama_token> before = tokenize(anchor, false, false);
+        tokens = tokenize(anchor + std::string(text), false, false);
+        if (tokens.size() > before.size() && std::equal(before.begin(), before.end(), tokens.begin())) {
+            tokens.erase(tokens.begin(), tokens.begin() + static_cast<ptrdiff_t>(before.size()));
+            if (spells_text(tokens)) {
+                return tokens;
+            }
+        }
+    } catch (const Error &) {
+        // Bytes that are no text, such as half a character.
+    }
+    return spell(text);
+}
+
+std::vector<llama_token> Model::spell(std::string_view text) const {
+    const ByteTrie & trie = *byte_trie();
+    std::vector<llama_token> tokens;
+    for (size_t done = 0; done < text.size();) {
+        uint32_t node = 0;
+        llama_token longest = LLAMA_TOKEN_NULL;
+        for (size_t i = done; i < text.size(); ++i) {
+            node = trie.child(node, static_cast<uint8_t>(text[i]));
+            if (node == 0) {
+                break;
+            }
+            if (const uint32_t token = trie.nodes()[node].token(); token != trie.n_vocab()) {
+                longest = static_cast<llama_token>(token);
+            }
+        }
+        if (longest == LLAMA_TOKEN_NULL) {
+            throw invalid_argument("the vocabulary has no token for byte " + std::to_string(done) + " of \"" +
+                                   std::string(text) + "\"");
+        }
+        tokens.push_back(longest);
+        done += trie.text(longest).size();
+    }
+    return tokens;
+}
+
+std::shared_ptr<const ByteTrie> Model::byte_trie() const {
+    std::call_once(byte_trie_built_, [this] {
+        std::vector<std::string> texts(static_cast<size_t>(n_vocab()));
+        for (llama_token token = 0; token < n_vocab(); ++token) {
+            texts[static_cast<size_t>(token)] = piece(token);
+        }
+        for (const llama_token token : end_tokens_) {
+            texts[static_cast<size_t>(token)].clear();
+        }
+        byte_trie_ = std::make_shared<const ByteTrie>(std::vector<std::string_view>(texts.begin(), texts.end()));
+        text_constraints_ = std::make_unique<TextConstraints>(byte_trie_);
+    });
+    return byte_trie_;
+}
+
+TextConstraints & Model::text_constraints() const {
+    byte_trie();
+    return *text_constraints_;
 }
 
 void Model::check_tokens(const llama_token * tokens, size_t n) const {

@@ -4,10 +4,13 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "byte_trie/byte_trie.h"
+#include "engine/text_constraints.h"
 #include "llama-cpp.h"
 
 namespace eliza {
@@ -33,17 +36,36 @@ public:
     std::vector<llama_token> tokenize(std::string_view text, bool add_special, bool parse_special) const;
     std::string detokenize(const llama_token * tokens, size_t n, bool remove_special, bool unparse_special) const;
 
+    // The tokens of a text as it stands in the middle of another. Bytes that no tokenizer takes are
+    // spelled by the longest tokens there are. Throws Error if there are none.
+    std::vector<llama_token> tokenize_inside(std::string_view text) const;
+
     // The bytes of one token, "" for control tokens.
     std::string piece(llama_token token) const;
+
+    // The tokens that end a generation, ascending.
+    const std::vector<llama_token> & end_tokens() const { return end_tokens_; }
+
+    // The texts of all tokens but control and end tokens; built when first asked for.
+    std::shared_ptr<const ByteTrie> byte_trie() const;
+
+    // What spans of this vocabulary share.
+    TextConstraints & text_constraints() const;
 
     // Throws Error that names the first token that is outside the vocabulary.
     void check_tokens(const llama_token * tokens, size_t n) const;
 
 private:
-    Model(llama_model * model, int32_t n_gpu_layers) : model_(model), n_gpu_layers_(n_gpu_layers) {}
+    Model(llama_model * model, int32_t n_gpu_layers);
+
+    std::vector<llama_token> spell(std::string_view text) const;
 
     llama_model_ptr model_;
     int32_t n_gpu_layers_;
+    std::vector<llama_token> end_tokens_;
+    mutable std::once_flag byte_trie_built_;
+    mutable std::shared_ptr<const ByteTrie> byte_trie_;
+    mutable std::unique_ptr<TextConstraints> text_constraints_;
 };
 
 }  // namespace eliza

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include "constraint/token_trie_constraint.h"
+#include "constraint/constraint.h"
 #include "llama.h"
 #include "sampling/token_selector.h"
 
@@ -32,7 +32,7 @@ struct Options {
     float typical_p = 1.0f;
     GrammarOrder grammar_order = GrammarOrder::last;
     std::string model_id;
-    int32_t span_limit = TokenTrieConstraint::default_span_limit;
+    int32_t span_limit = Constraint::default_span_limit;
     Strategy strategy = Strategy::automatic;
     bool restrict_head = true;  // where that is possible, only the logits of legal tokens are computed
 };

@@ -21,7 +21,7 @@ TokenSelector::SpanLogits Span::logits_at(TokenTrie::Node node) const {
 }
 
 TokenSelector::SpanLogits Span::gather(const LogitsRow & row) {
-    const TokenSpan allowed = constraint.allowed();
+    const TokenSpan allowed = constraint_->allowed();
     gathered_.resize(allowed.size);
     row.gather(allowed, gathered_.data());
     return {gathered_.data(), row.whole()};

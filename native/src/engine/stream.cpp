@@ -33,6 +33,7 @@ void Stream::prefill(const llama_token * tokens, size_t n) {
     if (n == 0) {
         return;
     }
+    settle_known_text();
     const size_t n_before = sequence_.tokens().size();
     const eliza_finish_reason reason_before = finish_reason_;
     const auto n_ctx = static_cast<size_t>(decoder_->n_ctx());
@@ -55,6 +56,8 @@ void Stream::prefill(const llama_token * tokens, size_t n) {
     for (size_t i = 0; i < n; ++i) {
         selector_.accept_prompt(tokens[i]);
     }
+    n_told_ = answer_begin_ = sequence_.tokens().size();
+    healed_.reset();
     stats_.prompt_tokens += static_cast<int64_t>(n);
     stats_.prompt_tokens_reused += cost_.tokens_reused - cost_before.tokens_reused;
     stats_.prompt_passes += cost_.forward_passes - cost_before.forward_passes;
@@ -108,6 +111,7 @@ Stream::Step Stream::compute_step() {
         return {std::nullopt, utf8_.finish(), true};
     }
     require_prompt();
+    settle_known_text();
     if (config_.max_tokens > 0 && generated_since_prefill_ >= config_.max_tokens) {
         return finish(ELIZA_FINISH_LENGTH);
     }
@@ -130,7 +134,10 @@ Stream::Step Stream::compute_step() {
     }
     commit(*token);
 
-    Step step{token, utf8_.push(decoder_->model().piece(*token)), false};
+    std::string bytes = decoder_->model().piece(*token);
+    const size_t n_skipped = std::min(text_to_skip_, bytes.size());
+    text_to_skip_ -= n_skipped;
+    Step step{token, utf8_.push(std::string_view(bytes).substr(n_skipped)), false};
     if (stop_at_leaf && !span_) {
         step.text += finish(ELIZA_FINISH_LEAF).text;
         step.final = true;
@@ -180,11 +187,14 @@ llama_token Stream::choose_freely() {
 
 void Stream::commit(llama_token token) {
     sequence_.append(token);
-    selector_.accept(token);
+    selector().accept(token);
+    if (!fill_selector_) {
+        n_told_ = sequence_.tokens().size();
+    }
     ++stats_.generated_tokens;
     ++generated_since_prefill_;
     if (span_) {
-        span_->constraint.accept(token);
+        span_->constraint().accept(token);
         end_span_if_over();
     }
 }
@@ -198,6 +208,10 @@ int32_t Stream::reset_keep(int32_t n_keep) {
     for (const llama_token token : sequence_.tokens()) {
         selector_.accept_prompt(token);
     }
+    n_told_ = answer_begin_ = sequence_.tokens().size();
+    known_.reset();
+    healed_.reset();
+    text_to_skip_ = 0;
     utf8_.finish();
     span_.reset();
     drawn_.reset();

@@ -18,6 +18,7 @@
 #include "engine/options.h"
 #include "engine/sequence.h"
 #include "engine/span.h"
+#include "engine/span_spec.h"
 #include "engine/utf8_assembler.h"
 #include "sampling/token_selector.h"
 
@@ -59,7 +60,12 @@ public:
     int32_t reset_keep(int32_t n_keep);
 
     void set_token_trie(std::string_view payload, int mode);
+    void set_text_choices(std::string_view json, int mode);
     void clear_token_trie();
+
+    // Writes the next span of a structured answer. On failure `result` holds what there is of it, and
+    // the stream can go on.
+    void fill(const SpanSpec & spec, FillResult & result);
 
     struct LeafResult {
         std::string name;
@@ -73,7 +79,7 @@ public:
     const std::vector<double> & leaf_scores();
 
     // The leaves of the active span, or of the scores there are.
-    size_t n_leaves() const { return span_ ? span_->trie().n_leaves() : scores_.size(); }
+    size_t n_leaves() const { return span_ && span_->has_trie() ? span_->trie().n_leaves() : scores_.size(); }
 
     eliza_llm_stream_stats_t stats() const;
 
@@ -81,6 +87,9 @@ private:
     Step compute_step();
     Step finish(eliza_finish_reason reason);
     void go_on();
+    void begin_span(Span span);
+    void take_back_healing();
+    void count_strategy_of_one_path();
     std::optional<llama_token> choose_in_span();
     std::optional<llama_token> follow_best_leaf();
     llama_token take_without_pass(llama_token token);
@@ -90,6 +99,14 @@ private:
     void decode_batch(Turn & turn, const TreeBatch & batch, TokenTrie::Node from);
     void learn_all_branches(Turn & turn);
     llama_token choose_freely();
+    TokenSelector & selector() { return fill_selector_ ? *fill_selector_ : selector_; }
+    void settle_known_text();
+    struct KnownText;
+    KnownText known_text_before(const SpanSpec & spec) const;
+    void append_known_text(const KnownText & known);
+    void fill_choice(const SpanSpec & spec, const KnownText & known, FillResult & result);
+    void fill_value(const SpanSpec & spec, const KnownText & known, FillResult & result);
+    std::optional<llama_token> choose_in_text(TextConstraint & constraint, const SpanSpec & spec, FillResult & result);
     void end_span_if_over();
     void commit(llama_token token);
     void decode(Turn & turn, bool may_stop_before_head, const Progress & progress = {});
@@ -107,8 +124,25 @@ private:
     Sequence sequence_;
     TokenSelector selector_;
     Utf8Assembler utf8_;
-    std::optional<Span> span_;          // while one is active
-    std::optional<llama_token> drawn_;  // drawn where a span could end, and ended it
+    std::optional<Span> span_;  // while one is active
+    struct Healed {
+        llama_token token;
+        size_t position;
+    };
+    std::optional<Healed> healed_;  // the prompt's last token, whose text the span has to spell again
+    size_t text_to_skip_ = 0;       // bytes of it that are not to be given out a second time
+
+    // Text of the answer from token `begin` to the end whose cut into tokens may still change, when
+    // what follows is known.
+    struct KnownText {
+        size_t begin;
+        std::string text;
+    };
+    std::optional<KnownText> known_;
+    std::optional<TokenSelector> fill_selector_;  // of the span that is being filled
+    size_t answer_begin_ = 0;                     // where the answer that is being filled begins
+    size_t n_told_ = 0;                           // tokens that selector_ has been told of
+    std::optional<llama_token> drawn_;            // drawn where a span could end, and ended it
     std::optional<LeafResult> leaf_;
     std::vector<double> scores_;
     std::optional<Step> waiting_step_;

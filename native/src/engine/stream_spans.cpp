@@ -11,12 +11,26 @@
 namespace eliza {
 namespace {
 
-using End = TokenTrieConstraint::End;
+using End = Constraint::End;
+using NoTokens = std::vector<Token>;
+
+SpanMode parse_mode(int mode) {
+    const int selection = mode & ~ELIZA_TRIE_STOP_AT_LEAF;
+    if (selection < ELIZA_TRIE_ARGMAX || selection > ELIZA_TRIE_BEST_LEAF) {
+        throw invalid_argument("trie mode " + std::to_string(mode) +
+                               " is not 0 (argmax), 1 (sample) or 2 (best leaf), with or without 0x100 (stop at leaf)");
+    }
+    SpanMode span_mode;
+    span_mode.sampled = selection == ELIZA_TRIE_SAMPLE;
+    span_mode.best_leaf = selection == ELIZA_TRIE_BEST_LEAF;
+    span_mode.stop_at_leaf = (mode & ELIZA_TRIE_STOP_AT_LEAF) != 0;
+    return span_mode;
+}
 
 }  // namespace
 
 void Stream::end_span_if_over() {
-    const TokenTrieConstraint & constraint = span_->constraint;
+    const Constraint & constraint = span_->constraint();
     if (constraint.active()) {
         return;
     }
@@ -35,22 +49,44 @@ void Stream::end_span_if_over() {
 }
 
 void Stream::set_token_trie(std::string_view payload, int mode) {
-    const int selection = mode & ~ELIZA_TRIE_STOP_AT_LEAF;
-    if (selection < ELIZA_TRIE_ARGMAX || selection > ELIZA_TRIE_BEST_LEAF) {
-        throw invalid_argument("trie mode " + std::to_string(mode) +
-                               " is not 0 (argmax), 1 (sample) or 2 (best leaf), with or without 0x100 (stop at leaf)");
-    }
+    const SpanMode span_mode = parse_mode(mode);
     auto trie = TrieCache::shared().get(payload, decoder_->model().n_vocab());
     // A binary payload names no model.
     if (!options_.model_id.empty() && !is_rtkt(payload) && trie->model_id != options_.model_id) {
         throw invalid_argument("modelId: the payload is for \"" + trie->model_id + "\", the model is \"" +
                                options_.model_id + "\" (option model_id)");
     }
-    SpanMode span_mode;
-    span_mode.sampled = selection == ELIZA_TRIE_SAMPLE;
-    span_mode.best_leaf = selection == ELIZA_TRIE_BEST_LEAF;
-    span_mode.stop_at_leaf = (mode & ELIZA_TRIE_STOP_AT_LEAF) != 0;
-    span_.emplace(TokenTrieConstraint(std::move(trie), options_.span_limit), span_mode, decoder_->model().n_vocab());
+    begin_span(Span(TokenTrieConstraint(std::move(trie), options_.span_limit), span_mode, decoder_->model().n_vocab()));
+}
+
+void Stream::set_text_choices(std::string_view json, int mode) {
+    const SpanMode span_mode = parse_mode(mode & ~ELIZA_TEXT_HEAL_PROMPT);
+    if (span_mode.best_leaf) {
+        throw invalid_argument(
+            "mode 2 (best leaf) needs one way to spell each choice; text choices have many (use a token trie)");
+    }
+    const Model & model = decoder_->model();
+    settle_known_text();
+    const std::vector<llama_token> & tokens = sequence_.tokens();
+    std::string healed;
+    if ((mode & ELIZA_TEXT_HEAL_PROMPT) != 0 && tokens.size() > 1) {
+        healed = model.byte_trie()->text(tokens.back());
+    }
+    auto choices = model.text_constraints().choices(json, healed);
+    begin_span(Span(TextChoicesConstraint(std::move(choices), span_mode.stop_at_leaf ? model.end_tokens() : NoTokens(),
+                                          options_.span_limit),
+                    span_mode, model.n_vocab()));
+    if (!healed.empty()) {
+        healed_ = Healed{tokens.back(), tokens.size() - 1};
+        text_to_skip_ = healed.size();
+        sequence_.truncate(healed_->position);
+    }
+}
+
+void Stream::begin_span(Span span) {
+    take_back_healing();
+    settle_known_text();
+    span_.emplace(std::move(span));
     scores_.clear();
     leaf_.reset();
     drawn_.reset();
@@ -58,10 +94,20 @@ void Stream::set_token_trie(std::string_view payload, int mode) {
     ++stats_.spans;
 }
 
+// The prompt's last token, taken off for a span that has not begun.
+void Stream::take_back_healing() {
+    if (healed_ && sequence_.tokens().size() == healed_->position) {
+        sequence_.append(healed_->token);
+        text_to_skip_ = 0;
+    }
+    healed_.reset();
+}
+
 void Stream::clear_token_trie() {
     if (span_) {
-        span_->constraint.clear();
+        span_->constraint().clear();
         end_span_if_over();
+        take_back_healing();
     }
     if (finish_reason_ == ELIZA_FINISH_LEAF) {
         go_on();
@@ -70,7 +116,7 @@ void Stream::clear_token_trie() {
 
 // The next token of the span; nothing where the span ends before it.
 std::optional<llama_token> Stream::choose_in_span() {
-    TokenTrieConstraint & constraint = span_->constraint;
+    Constraint & constraint = span_->constraint();
     if (span_->mode.best_leaf) {
         return follow_best_leaf();
     }
@@ -83,20 +129,20 @@ std::optional<llama_token> Stream::choose_in_span() {
     if (forced) {
         logits(turn);
         ++stats_.tokens_forced;
-        stats_.strategies |= ELIZA_STRATEGY_TOKEN_BY_TOKEN;
+        count_strategy_of_one_path();
         return allowed[0];
     }
     const auto row = span_logits(turn);
     const Stopwatch stopwatch(stats_.select_ns);
-    const auto choice = selector_.select_in_span(row, constraint, span_->mode.sampled);
+    const auto choice = selector().select_in_span(row, constraint, span_->mode.sampled);
     ++stats_.decisions;
     stats_.candidates_seen += constraint.may_end() ? decoder_->model().n_vocab() : static_cast<int64_t>(allowed.size);
     span_->logprob += choice.logprob;
-    if (!choice.ended) {
+    if (!choice.ended && !constraint.is_end_token(choice.token)) {
         return choice.token;
     }
     // A draw from the whole vocabulary is the next token's own draw; an argmax is only a verdict.
-    if (span_->mode.sampled) {
+    if (choice.ended && span_->mode.sampled) {
         drawn_ = choice.token;
     }
     constraint.clear();
@@ -117,12 +163,12 @@ std::optional<llama_token> Stream::follow_best_leaf() {
     const auto best = std::max_element(scores.begin(), scores.end());
     const TokenTrie & trie = span_->trie();
     const std::vector<Token> way = trie.path(trie.leaf_node(static_cast<int32_t>(best - scores.begin())));
-    const size_t n_walked = trie.path(span_->constraint.node()).size();
+    const size_t n_walked = trie.path(span_->node()).size();
     span_->logprob = *best;
     if (n_walked < way.size()) {
         return take_without_pass(way[n_walked]);
     }
-    span_->constraint.clear();
+    span_->constraint().clear();
     end_span_if_over();
     return std::nullopt;
 }
@@ -130,7 +176,11 @@ std::optional<llama_token> Stream::follow_best_leaf() {
 // The logits of the current decision, known already or decoded now, with those behind it where that
 // is the faster way.
 TokenSelector::SpanLogits Stream::span_logits(Turn & turn) {
-    const TokenTrie::Node node = span_->constraint.node();
+    if (!span_->has_trie()) {
+        count_strategy_of_one_path();
+        return span_->gather(row(turn, span_->constraint().may_end()));
+    }
+    const TokenTrie::Node node = span_->node();
     if (span_->knows(node)) {
         stats_.forward_passes_saved += sequence_.has_undecoded() ? 1 : 0;
         return span_->logits_at(node);
@@ -138,9 +188,13 @@ TokenSelector::SpanLogits Stream::span_logits(Turn & turn) {
     if (sequence_.has_undecoded() && run_tree(turn, node)) {
         return span_->logits_at(node);
     }
-    stats_.strategies |= options_.strategy == Strategy::token_by_token ? ELIZA_STRATEGY_TOKEN_BY_TOKEN
-                                                                       : ELIZA_STRATEGY_SKIP_AHEAD;
+    count_strategy_of_one_path();
     return span_->gather(row(turn, span_->needs_vocabulary(node)));
+}
+
+void Stream::count_strategy_of_one_path() {
+    const bool reference = options_.strategy == Strategy::token_by_token;
+    stats_.strategies |= reference ? ELIZA_STRATEGY_TOKEN_BY_TOKEN : ELIZA_STRATEGY_SKIP_AHEAD;
 }
 
 // Decodes what waits and all decisions that may follow in one pass; false where it was not done.
@@ -201,7 +255,10 @@ const std::vector<double> & Stream::leaf_scores() {
     if (!scores_.empty()) {
         return scores_;
     }
-    if (!span_ || span_->constraint.node() != TokenTrie::root) {
+    if (span_ && !span_->has_trie()) {
+        throw invalid_argument("no scores: text choices can be spelled in many ways (use a token trie)");
+    }
+    if (!span_ || span_->node() != TokenTrie::root) {
         throw invalid_argument("no scores: ask for them after setting a trie and before its first token");
     }
     require_prompt();

@@ -75,10 +75,10 @@ void check_syntax(const llama_vocab * vocab, const std::string & gbnf) {
 
 }  // namespace
 
-Grammar::Grammar(const llama_vocab * vocab, const std::string & gbnf) {
+Grammar::Grammar(const llama_vocab * vocab, const std::string & gbnf, const char * start_rule) {
     check_syntax(vocab, gbnf);
     const LlamaErrorCapture capture;
-    sampler_.reset(llama_sampler_init_grammar(vocab, gbnf.c_str(), "root"));
+    sampler_.reset(llama_sampler_init_grammar(vocab, gbnf.c_str(), start_rule));
     if (sampler_ == nullptr) {
         throw invalid_argument("gbnf_grammar cannot be used" + capture.suffix());
     }

@@ -10,8 +10,8 @@ namespace eliza {
 
 class Grammar {
 public:
-    // Throws Error when the text does not parse or has no rule "root".
-    Grammar(const llama_vocab * vocab, const std::string & gbnf);
+    // Throws Error when the text does not parse or has no start rule.
+    Grammar(const llama_vocab * vocab, const std::string & gbnf, const char * start_rule = "root");
 
     bool allows(llama_token token) const;
 

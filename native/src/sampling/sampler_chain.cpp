@@ -51,6 +51,15 @@ llama_token_data_array & Candidates::fill(const float * logits, const llama_toke
     return array_;
 }
 
+llama_token_data_array & Candidates::fill_from(const float * logits, const llama_token * tokens, size_t k) {
+    data_.resize(k);
+    for (size_t i = 0; i < k; ++i) {
+        data_[i] = {tokens[i], logits[tokens[i]], 0.0f};
+    }
+    array_ = {data_.data(), data_.size(), -1, false};
+    return array_;
+}
+
 SamplerChain::SamplerChain(const llama_vocab * vocab, const SamplingParams & params)
     : chain_(llama_sampler_chain_init(llama_sampler_chain_default_params())),
       greedy_(params.temperature < least_temperature) {

@@ -29,6 +29,8 @@ public:
     llama_token_data_array & fill(const float * logits, int32_t n_vocab);
     // The k given tokens, where logits[i] is that of tokens[i].
     llama_token_data_array & fill(const float * logits, const llama_token * tokens, size_t k);
+    // The k given tokens out of the logits of all.
+    llama_token_data_array & fill_from(const float * logits, const llama_token * tokens, size_t k);
 
 private:
     std::vector<llama_token_data> data_;

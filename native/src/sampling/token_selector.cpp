@@ -73,8 +73,7 @@ llama_token TokenSelector::select(const float * logits, std::optional<llama_toke
     return pick_under_grammar(logits);
 }
 
-TokenSelector::SpanChoice TokenSelector::select_in_span(SpanLogits logits, const TokenTrieConstraint & span,
-                                                        bool sampled) {
+TokenSelector::SpanChoice TokenSelector::select_in_span(SpanLogits logits, const Constraint & span, bool sampled) {
     const TokenSpan allowed = span.allowed();
     if (!span.may_end()) {
         const uint32_t winner = pick(logits.children, allowed, sampled);
@@ -87,6 +86,32 @@ TokenSelector::SpanChoice TokenSelector::select_in_span(SpanLogits logits, const
         return {token, logits.vocabulary[token] - total, false};
     }
     return {token, log_of_rest(log_sum_exp(logits.children, allowed.size) - total), true};
+}
+
+std::optional<llama_token> TokenSelector::select_in_text(const float * logits, TextConstraint & text,
+                                                         bool ends_freely) {
+    const llama_token winner = pick_from_vocabulary(logits, true);
+    if (text.allows(winner)) {
+        return winner;
+    }
+    if (ends_freely) {
+        return std::nullopt;
+    }
+    const std::vector<Token> legal = text.mask()->tokens.tokens();
+    if (legal.empty()) {
+        throw Error(ELIZA_ERR_FFI_FAULT,
+                    "no token of the vocabulary spells what has to follow \"" + text.value() + "\"");
+    }
+    llama_token_data_array & candidates = candidates_.fill_from(logits, legal.data(), legal.size());
+    return chain_.greedy() ? chain_.argmax(candidates) : chain_.sample(candidates);
+}
+
+double TokenSelector::logprob_among(const float * logits, const TokenMask & legal, llama_token token) {
+    std::vector<float> of_legal;
+    for (const Token each : legal.tokens.tokens()) {
+        of_legal.push_back(logits[each]);
+    }
+    return logits[token] - log_sum_exp(of_legal.data(), of_legal.size());
 }
 
 void TokenSelector::accept(llama_token token) {

@@ -5,7 +5,8 @@
 #include <optional>
 #include <string>
 
-#include "constraint/token_trie_constraint.h"
+#include "constraint/constraint.h"
+#include "constraint/text_constraint.h"
 #include "sampling/grammar.h"
 #include "sampling/sampler_chain.h"
 
@@ -45,7 +46,16 @@ public:
     };
 
     // Inside an active span. `sampled` draws through the chain, otherwise the most likely one wins.
-    SpanChoice select_in_span(SpanLogits logits, const TokenTrieConstraint & span, bool sampled);
+    SpanChoice select_in_span(SpanLogits logits, const Constraint & span, bool sampled);
+
+    // Under a constraint by text: the winner of the whole vocabulary, if it is legal, for then no mask
+    // is needed; otherwise that of the legal tokens. Nothing where the winner is not legal and
+    // `ends_freely`: anything but the value's own tokens ends it then. Throws Error where no token is
+    // legal.
+    std::optional<llama_token> select_in_text(const float * logits, TextConstraint & text, bool ends_freely);
+
+    // The natural logarithm of a token's probability among the legal ones, from raw logits.
+    static double logprob_among(const float * logits, const TokenMask & legal, llama_token token);
 
     // A token of the prompt counts for the penalties only; the grammar describes what is generated.
     void accept_prompt(llama_token token) { chain_.accept(token); }

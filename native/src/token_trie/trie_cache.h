@@ -1,13 +1,11 @@
 // Tries by payload, so that an agent that offers the same choices on every turn parses them once.
 #pragma once
 
-#include <list>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 
+#include "lru_cache.h"
 #include "token_trie/token_trie.h"
 
 namespace eliza {
@@ -23,40 +21,36 @@ class TrieCache {
 public:
     static constexpr size_t default_capacity = 128;
 
-    explicit TrieCache(size_t capacity = default_capacity) : capacity_(capacity) {}
+    explicit TrieCache(size_t capacity = default_capacity) : tries_(capacity) {}
 
     // The cached trie of this payload, or a new one. Throws Error as parse_payload and parse_rtkt do; a payload
     // that is refused is not remembered.
     std::shared_ptr<const CachedTrie> get(std::string_view payload, int32_t n_vocab);
 
-    size_t size() const;
+    size_t size() const { return tries_.size(); }
 
     // The cache of the process.
     static TrieCache & shared();
 
 private:
-    struct Entry {
-        std::string payload;
+    struct View {
+        std::string_view payload;
         int32_t n_vocab;
-        std::shared_ptr<const CachedTrie> trie;
+        bool operator==(const View & other) const { return n_vocab == other.n_vocab && payload == other.payload; }
     };
     struct Key {
-        std::string_view payload;  // of the entry itself, whose address in the list does not change
+        std::string payload;
         int32_t n_vocab;
-        bool operator==(const Key & other) const { return n_vocab == other.n_vocab && payload == other.payload; }
+        explicit Key(const View & view) : payload(view.payload), n_vocab(view.n_vocab) {}
+        operator View() const { return {payload, n_vocab}; }
     };
-    struct KeyHash {
-        size_t operator()(const Key & key) const {
+    struct Hash {
+        size_t operator()(const View & key) const {
             return std::hash<std::string_view>()(key.payload) ^ static_cast<size_t>(key.n_vocab);
         }
     };
 
-    std::shared_ptr<const CachedTrie> find(const Key & key);
-
-    const size_t capacity_;
-    mutable std::mutex mutex_;
-    std::list<Entry> entries_;  // most recently used first
-    std::unordered_map<Key, std::list<Entry>::iterator, KeyHash> index_;
+    LruCache<Key, CachedTrie, View, Hash> tries_;
 };
 
 }  // namespace eliza

@@ -1,0 +1,84 @@
+// A recognizer given as a table: a deterministic finite automaton over bytes.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "byte_trie/recognizer.h"
+
+namespace eliza {
+
+class Dfa {
+public:
+    using State = uint32_t;
+    static constexpr State none = 0xffffffff;
+    static constexpr size_t max_states = 65535;
+
+    // classes[byte] is the column of a byte in transitions, which has a row for each state: the next
+    // state, or -1 for none. State 0 is the first. Throws Error that names the state where the table is
+    // not rectangular, leads outside itself, has no accepting state, one that is never reached
+    // (unreachable) or one from which none is (dangling).
+    Dfa(const std::vector<int32_t> & classes, const std::vector<std::vector<int32_t>> & transitions,
+        const std::vector<int32_t> & accepting);
+
+    size_t n_states() const { return accepting_.size(); }
+
+    State start() const { return 0; }
+    bool step(State & state, uint8_t byte) const {
+        const State next = next_[state << 8 | byte];
+        if (next == none) {
+            return false;
+        }
+        state = next;
+        return true;
+    }
+    bool may_end(State state) const { return accepting_[state] != 0; }
+    std::string shortest_end(State state) const;
+    MaskKey key(State state) const { return {0, state}; }
+
+private:
+    friend class DfaBuilder;
+    explicit Dfa(size_t n_states) : next_(n_states << 8, none), accepting_(n_states) {}
+
+    void check();  // and finds the way to an end
+
+    // No alphabet compression: one read fewer per byte.
+    std::vector<State> next_;
+    std::vector<uint8_t> accepting_;
+    std::vector<int16_t> byte_to_end_;  // the first byte of a shortest way to an accepting state
+};
+
+// Builds one edge by edge.
+class DfaBuilder {
+public:
+    explicit DfaBuilder(size_t n_states) : dfa_(n_states) {}
+
+    DfaBuilder & on(uint32_t from, uint8_t first, uint8_t last, uint32_t to) {
+        for (uint32_t byte = first; byte <= last; ++byte) {
+            dfa_.next_[from << 8 | byte] = to;
+        }
+        return *this;
+    }
+    DfaBuilder & on(uint32_t from, const char * bytes, uint32_t to) {
+        for (; *bytes != '\0'; ++bytes) {
+            on(from, static_cast<uint8_t>(*bytes), static_cast<uint8_t>(*bytes), to);
+        }
+        return *this;
+    }
+    DfaBuilder & accept(uint32_t state) {
+        dfa_.accepting_[state] = 1;
+        return *this;
+    }
+    Dfa build() {
+        dfa_.check();
+        return std::move(dfa_);
+    }
+
+private:
+    Dfa dfa_;
+};
+
+}  // namespace eliza

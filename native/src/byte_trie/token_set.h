@@ -1,0 +1,53 @@
+// A set of tokens of one vocabulary, one bit each.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "token_trie/token_trie.h"
+
+namespace eliza {
+
+class TokenSet {
+public:
+    explicit TokenSet(size_t n_vocab) : n_vocab_(n_vocab), words_((n_vocab + 64) / 64) {}
+
+    // `token` may be n_vocab, which stands for no token: its bit exists, to be removed before the rest
+    // is read.
+    void add(size_t token) { words_[token / 64] |= uint64_t(1) << (token % 64); }
+    void remove(size_t token) { words_[token / 64] &= ~(uint64_t(1) << (token % 64)); }
+    bool contains(size_t token) const { return (words_[token / 64] >> (token % 64) & 1) != 0; }
+
+    bool operator==(const TokenSet & other) const { return words_ == other.words_; }
+
+    // The members, ascending.
+    std::vector<Token> tokens() const {
+        std::vector<Token> members;
+        for (size_t i = 0; i < words_.size(); ++i) {
+            for (uint64_t word = words_[i]; word != 0; word &= word - 1) {
+                members.push_back(static_cast<Token>(i * 64 + static_cast<size_t>(__builtin_ctzll(word))));
+            }
+        }
+        return members;
+    }
+
+    size_t count() const {
+        size_t n = 0;
+        for (const uint64_t word : words_) {
+            n += static_cast<size_t>(__builtin_popcountll(word));
+        }
+        return n;
+    }
+
+    // The member, if there is just one; otherwise -1.
+    Token only() const { return count() == 1 ? tokens().front() : -1; }
+
+    size_t n_vocab() const { return n_vocab_; }
+
+private:
+    size_t n_vocab_;
+    std::vector<uint64_t> words_;
+};
+
+}  // namespace eliza

@@ -1,0 +1,157 @@
+#include "constraint/text_choices_constraint.h"
+
+#include <algorithm>
+#include <unordered_set>
+
+#include "error.h"
+
+namespace eliza {
+namespace {
+
+std::vector<std::string> behind(const std::string & before, const std::vector<std::string> & texts) {
+    std::unordered_set<std::string_view> seen;
+    std::vector<std::string> whole;
+    for (size_t i = 0; i < texts.size(); ++i) {
+        const std::string place = "choices[" + std::to_string(i) + "]";
+        if (texts[i].empty()) {
+            throw invalid_argument(place + " is empty");
+        }
+        if (!seen.insert(texts[i]).second) {
+            throw invalid_argument(place + " is \"" + texts[i] + "\", which is there already");
+        }
+        whole.push_back(before + texts[i]);
+    }
+    if (whole.empty()) {
+        throw invalid_argument("choices is empty");
+    }
+    return whole;
+}
+
+}  // namespace
+
+TextChoices::TextChoices(std::shared_ptr<const ByteTrie> vocabulary, const std::string & before,
+                         const std::vector<std::string> & texts)
+    : vocabulary_(std::move(vocabulary)), names_(texts), texts_(behind(before, texts)) {
+    const TokenTrie & trie = texts_.trie();
+    const auto none = static_cast<uint32_t>(vocabulary_->n_vocab());
+    const auto is_token = [&](Token byte) {
+        const uint32_t node = vocabulary_->child(0, static_cast<uint8_t>(byte));
+        return node != 0 && vocabulary_->nodes()[node].token() != none;
+    };
+    bool every_byte_is_a_token = true;
+    for (TokenTrie::Node node = 1; node < trie.n_nodes(); ++node) {
+        every_byte_is_a_token = every_byte_is_a_token && is_token(trie.token(node));
+    }
+    if (every_byte_is_a_token) {
+        return;  // then every text can be spelled from every place in it
+    }
+    can_be_completed_.assign(trie.n_nodes(), 1);
+    // A node's children have higher numbers, so they are known before it.
+    for (TokenTrie::Node node = static_cast<TokenTrie::Node>(trie.n_nodes()); node-- > 0;) {
+        can_be_completed_[node] = texts_.may_end(node) || !find_allowed(node).empty() ? 1 : 0;
+    }
+    check_spellable();
+}
+
+// Each choice must be reached by tokens, from place to place.
+void TextChoices::check_spellable() const {
+    const TokenTrie & trie = texts_.trie();
+    std::vector<uint8_t> reached(trie.n_nodes(), 0);
+    reached[TokenTrie::root] = 1;
+    for (TokenTrie::Node node = 0; node < trie.n_nodes(); ++node) {
+        if (reached[node] == 0) {
+            continue;
+        }
+        for (const Token token : find_allowed(node)) {
+            TextSet::State state = node;
+            for (const char byte : vocabulary_->text(token)) {
+                texts_.step(state, static_cast<uint8_t>(byte));
+            }
+            reached[state] = 1;
+        }
+    }
+    for (int32_t leaf = 0; leaf < static_cast<int32_t>(trie.n_leaves()); ++leaf) {
+        if (reached[trie.leaf_node(leaf)] == 0) {
+            throw invalid_argument("choices[" + std::to_string(leaf) + "] \"" + names_[static_cast<size_t>(leaf)] +
+                                   "\" cannot be spelled with the tokens of this vocabulary");
+        }
+    }
+}
+
+const std::vector<Token> & TextChoices::allowed(TextSet::State state) const {
+    {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        if (const auto known = allowed_.find(state); known != allowed_.end()) {
+            return known->second;
+        }
+    }
+    std::vector<Token> found = find_allowed(state);
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return allowed_.emplace(state, std::move(found)).first->second;  // what is there stays where it is
+}
+
+std::vector<Token> TextChoices::find_allowed(TextSet::State state) const {
+    struct Pair {
+        uint32_t in_vocabulary;
+        TextSet::State in_texts;
+    };
+    const TokenTrie & trie = texts_.trie();
+    std::vector<Token> tokens;
+    std::vector<Pair> open = {{0, state}};
+    while (!open.empty()) {
+        const Pair at = open.back();
+        open.pop_back();
+        const TokenSpan bytes = trie.children(at.in_texts);
+        for (uint32_t i = 0; i < bytes.size; ++i) {
+            const uint32_t node = vocabulary_->child(at.in_vocabulary, static_cast<uint8_t>(bytes[i]));
+            if (node == 0) {
+                continue;
+            }
+            const TokenTrie::Node below = trie.first_child(at.in_texts) + i;
+            open.push_back({node, below});
+            const uint32_t token = vocabulary_->nodes()[node].token();
+            if (token != vocabulary_->n_vocab() && (can_be_completed_.empty() || can_be_completed_[below] != 0)) {
+                tokens.push_back(static_cast<Token>(token));
+                vocabulary_->for_each_twin(static_cast<Token>(token), [&](Token twin) { tokens.push_back(twin); });
+            }
+        }
+    }
+    std::sort(tokens.begin(), tokens.end());
+    return tokens;
+}
+
+TextChoicesConstraint::TextChoicesConstraint(std::shared_ptr<const TextChoices> choices, std::vector<Token> end_tokens,
+                                             int32_t span_limit)
+    : Constraint(span_limit), choices_(std::move(choices)), end_tokens_(std::move(end_tokens)) {
+    find_allowed();
+}
+
+bool TextChoicesConstraint::is_end_token(Token token) const {
+    return is_leaf() && std::binary_search(end_tokens_.begin(), end_tokens_.end(), token);
+}
+
+void TextChoicesConstraint::to_start() {
+    state_ = TokenTrie::root;
+    find_allowed();
+}
+
+bool TextChoicesConstraint::walk(Token token) {
+    if (is_end_token(token) || !std::binary_search(allowed_.begin(), allowed_.end(), token)) {
+        return false;
+    }
+    for (const char byte : choices_->vocabulary().text(token)) {
+        choices_->texts().step(state_, static_cast<uint8_t>(byte));
+    }
+    find_allowed();
+    return true;
+}
+
+void TextChoicesConstraint::find_allowed() {
+    allowed_ = choices_->allowed(state_);
+    if (is_leaf()) {
+        allowed_.insert(allowed_.end(), end_tokens_.begin(), end_tokens_.end());
+        std::sort(allowed_.begin(), allowed_.end());
+    }
+}
+
+}  // namespace eliza

@@ -1,0 +1,72 @@
+// A span over texts: a choice may be cut into tokens in every way there is.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "byte_trie/byte_trie.h"
+#include "byte_trie/text_set.h"
+#include "constraint/constraint.h"
+
+namespace eliza {
+
+// The choices and, for each place in their texts that was reached so far, the tokens that are legal
+// there: found by walking the texts' next bytes down the vocabulary, whose size does not matter. Safe
+// from any thread.
+class TextChoices {
+public:
+    // Each choice is spelled `before` + its text; the text is its name. Throws Error if there is none,
+    // or one is empty, stands twice or cannot be spelled with this vocabulary.
+    TextChoices(std::shared_ptr<const ByteTrie> vocabulary, const std::string & before,
+                const std::vector<std::string> & texts);
+
+    const std::vector<Token> & allowed(TextSet::State state) const;
+
+    const std::string & name(TextSet::State state) const {
+        return names_[static_cast<size_t>(texts_.trie().leaf(state))];
+    }
+    const TextSet & texts() const { return texts_; }
+    const ByteTrie & vocabulary() const { return *vocabulary_; }
+
+private:
+    std::vector<Token> find_allowed(TextSet::State state) const;
+    void check_spellable() const;
+
+    std::shared_ptr<const ByteTrie> vocabulary_;
+    std::vector<std::string> names_;
+    TextSet texts_;
+    std::vector<uint8_t> can_be_completed_;  // by state; empty where all can
+    mutable std::mutex mutex_;
+    mutable std::unordered_map<TextSet::State, std::vector<Token>> allowed_;
+};
+
+class TextChoicesConstraint final : public Constraint {
+public:
+    // Where `end_tokens` (ascending) are given, a choice that others continue ends with one of them and
+    // with no other token.
+    TextChoicesConstraint(std::shared_ptr<const TextChoices> choices, std::vector<Token> end_tokens,
+                          int32_t span_limit = default_span_limit);
+
+    TokenSpan allowed() const override { return {allowed_.data(), static_cast<uint32_t>(allowed_.size())}; }
+    bool may_end() const override { return is_leaf() && end_tokens_.empty(); }
+    bool is_end_token(Token token) const override;
+
+private:
+    void to_start() override;
+    bool walk(Token token) override;
+    bool is_leaf() const override { return choices_->texts().may_end(state_); }
+    bool can_go_on() const override { return !choices_->texts().trie().children(state_).empty(); }
+    const std::string & leaf_here() const override { return choices_->name(state_); }
+    void find_allowed();
+
+    std::shared_ptr<const TextChoices> choices_;
+    std::vector<Token> end_tokens_;
+    TextSet::State state_ = TokenTrie::root;
+    std::vector<Token> allowed_;
+};
+
+}  // namespace eliza

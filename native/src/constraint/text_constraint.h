@@ -1,0 +1,76 @@
+// A span of free text between two known ones: which tokens may come next, by their bytes.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "byte_trie/byte_trie.h"
+#include "byte_trie/dfa.h"
+#include "byte_trie/json_recognizer.h"
+
+namespace eliza {
+
+// The legal next tokens.
+struct TokenMask {
+    explicit TokenMask(size_t n_vocab) : tokens(n_vocab) {}
+
+    TokenSet tokens;
+    Token only = -1;  // the single one, where there is no other
+};
+
+// Every way to cut the text into tokens is legal. The texts around the value are known: the one before
+// is what token healing has taken back; the one behind tells where the value ends, and may share a
+// token with its last byte.
+class TextConstraint {
+public:
+    virtual ~TextConstraint() = default;
+
+    // Whether one token is legal: a walk over its bytes.
+    virtual bool allows(Token token) const = 0;
+
+    // All legal tokens, never none until the value is over. Kept for the states seen last, so that
+    // most are found and not computed.
+    virtual std::shared_ptr<const TokenMask> mask() = 0;
+
+    // Walks on with a legal token.
+    virtual void accept(Token token) = 0;
+
+    // The value is complete: it may still go on, or it cannot.
+    virtual bool may_end() const = 0;
+    virtual bool is_over() const = 0;
+
+    // True while the known text before the value lasts, where few tokens are legal.
+    virtual bool before_value() const = 0;
+
+    // How many bytes of the text behind the value the last token has brought.
+    virtual size_t n_after() const = 0;
+
+    // Bytes that complete the value; nothing where that is not known.
+    virtual std::string shortest_end() const = 0;
+
+    // The value's bytes so far.
+    const std::string & value() const { return value_; }
+
+protected:
+    std::string value_;
+};
+
+// What the constraints of one kind share: the recognizer and the masks that were computed. Safe from
+// any thread.
+class TextConstraintKind {
+public:
+    virtual ~TextConstraintKind() = default;
+    virtual std::unique_ptr<TextConstraint> begin() const = 0;
+};
+
+// The text before the value, which has to come first, and the one behind.
+struct Frame {
+    std::string before, after;
+};
+
+std::shared_ptr<const TextConstraintKind> dfa_constraint(std::shared_ptr<const ByteTrie> vocabulary, Frame frame,
+                                                         Dfa dfa);
+std::shared_ptr<const TextConstraintKind> json_constraint(std::shared_ptr<const ByteTrie> vocabulary, Frame frame,
+                                                          JsonRecognizer recognizer);
+
+}  // namespace eliza

@@ -1,0 +1,94 @@
+#include "engine/text_constraints.h"
+
+#include <vector>
+
+#include "error.h"
+#include "json_input.h"
+
+namespace eliza {
+namespace {
+
+// A key of parts that cannot run into each other.
+std::string joined(std::initializer_list<std::string_view> parts) {
+    std::string key;
+    for (const std::string_view part : parts) {
+        key += std::to_string(part.size()) + ":";
+        key += part;
+    }
+    return key;
+}
+
+std::vector<std::string> parse_texts(std::string_view text) {
+    const Json json = parse_json(text, "choices");
+    if (!json.is_array()) {
+        throw invalid_argument("choices: expected an array of strings, found " + kind_of(json));
+    }
+    std::vector<std::string> texts;
+    for (const Json & value : json) {
+        if (!value.is_string()) {
+            throw invalid_argument(at("choices", texts.size()) + ": expected a string, found " + kind_of(value));
+        }
+        texts.push_back(value.get<std::string>());
+    }
+    return texts;
+}
+
+std::vector<int32_t> parse_ints(const Json & array, const std::string & path) {
+    if (!array.is_array()) {
+        throw invalid_argument(path + ": expected an array, found " + kind_of(array));
+    }
+    std::vector<int32_t> values;
+    values.reserve(array.size());
+    for (const Json & value : array) {
+        if (!value.is_number_integer() || value.get<int64_t>() < -1 || value.get<int64_t>() > INT32_MAX) {
+            throw invalid_argument(at(path, values.size()) + ": expected a number of a state or class, found " +
+                                   kind_of(value));
+        }
+        values.push_back(static_cast<int32_t>(value.get<int64_t>()));
+    }
+    return values;
+}
+
+Dfa parse_dfa(const std::string & text) {
+    const Json json = parse_json(text, "dfa");
+    std::vector<std::vector<int32_t>> transitions;
+    for (const Json & row : member(json, "transitions", &Json::is_array, "an array", "dfa")) {
+        transitions.push_back(parse_ints(row, at("dfa.transitions", transitions.size())));
+    }
+    return Dfa(parse_ints(member(json, "classes", &Json::is_array, "an array", "dfa"), "dfa.classes"), transitions,
+               parse_ints(member(json, "accepting", &Json::is_array, "an array", "dfa"), "dfa.accepting"));
+}
+
+}  // namespace
+
+bool is_json_kind(const std::string & name) {
+    return name == "string" || name == "string-body" || name == "number" || name == "integer" || name == "value";
+}
+
+std::shared_ptr<const TextChoices> TextConstraints::choices(std::string_view json, const std::string & before) {
+    return choices_.get(joined({before, json}),
+                        [&] { return std::make_shared<const TextChoices>(vocabulary_, before, parse_texts(json)); });
+}
+
+std::shared_ptr<const TextConstraintKind> TextConstraints::value(const ValueKind & kind, const Frame & frame) {
+    return values_.get(joined({kind.name, std::to_string(kind.depth), kind.dfa, frame.before, frame.after}),
+                       [&] { return build(kind, frame); });
+}
+
+std::shared_ptr<const TextConstraintKind> TextConstraints::build(const ValueKind & kind, const Frame & frame) const {
+    if (kind.name == "value") {
+        return json_constraint(vocabulary_, frame, JsonRecognizer(kind.depth, most_brackets_));
+    }
+    if (kind.name == "dfa") {
+        return dfa_constraint(vocabulary_, frame, parse_dfa(kind.dfa));
+    }
+    if (kind.name == "string") {
+        return dfa_constraint(vocabulary_, frame, json_string_dfa());
+    }
+    if (kind.name == "string-body") {
+        return dfa_constraint(vocabulary_, frame, json_string_body_dfa());
+    }
+    return dfa_constraint(vocabulary_, frame, kind.name == "integer" ? json_integer_dfa() : json_number_dfa());
+}
+
+}  // namespace eliza

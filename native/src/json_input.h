@@ -1,0 +1,30 @@
+// Reading JSON that callers hand in, with errors that name the place.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+
+namespace eliza {
+
+using Json = nlohmann::json;
+
+// Throws Error that says at which byte `what` stops being JSON.
+Json parse_json(std::string_view text, const char * what);
+
+// `object[key]`, which must be there and of the wanted kind. `path` names the object in errors; it is
+// empty for the outermost one.
+const Json & member(const Json & object, const char * key, bool (Json::*is_kind)() const noexcept, const char * kind,
+                    const std::string & path);
+
+// The same where it may be missing: then nullptr.
+const Json * optional_member(const Json & object, const char * key, bool (Json::*is_kind)() const noexcept,
+                             const char * kind, const std::string & path);
+
+inline std::string at(const std::string & path, size_t index) { return path + "[" + std::to_string(index) + "]"; }
+
+// What a value is called in errors: "fraction" rather than "number" for what is one, but no whole one.
+// Not the value itself: it may be megabytes, or nested deeper than printing it can follow.
+inline std::string kind_of(const Json & value) { return value.is_number_float() ? "fraction" : value.type_name(); }
+
+}  // namespace eliza

@@ -1,0 +1,258 @@
+// Structured answers, span by span.
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <random>
+
+#include "test_session.h"
+
+namespace eliza::test {
+namespace {
+
+using Json = nlohmann::json;
+
+class Fill : public testing::Test {
+protected:
+    ContextHandle context = create({{"n_threads", "1"}});
+    std::mt19937 random{12};
+
+    StreamHandle prompted(const std::string & question = "What now?") {
+        StreamHandle stream = open(context);
+        prefill(stream, chat_prompt(context, question));
+        return stream;
+    }
+    struct Filled {
+        int status = 0;
+        Json result;
+        std::string error;
+    };
+    static Filled fill(const StreamHandle & stream, const std::string & span) {
+        Filled filled;
+        ErrorText error;
+        char * out = nullptr;
+        filled.status = eliza_inference_llm_stream_fill(stream.get(), span.data(), span.size(), &out, error.out());
+        filled.error = error.text();
+        if (out != nullptr) filled.result = Json::parse(out);
+        eliza_inference_free_string(out);
+        return filled;
+    }
+    std::string text_of(const Json & tokens) {
+        const std::vector<int> ids = tokens.get<std::vector<int>>();
+        std::string text(4096, '\0');
+        text.resize(static_cast<size_t>(eliza_inference_detokenize(context.get(), ids.data(), ids.size(), 0, 0,
+                                                                   text.data(), text.size(), nullptr)));
+        return text;
+    }
+    // The automaton of n letters.
+    static Json letters(int n) {
+        Json classes = Json::array(), transitions = Json::array();
+        for (int byte = 0; byte < 256; ++byte) classes.push_back(byte >= 'a' && byte <= 'z' ? 0 : 1);
+        for (int state = 0; state <= n; ++state) transitions.push_back({state < n ? state + 1 : -1, -1});
+        return {{"classes", classes}, {"transitions", transitions}, {"accepting", {n}}};
+    }
+    static std::string quoted(const std::string & text) { return Json(text).dump(); }
+};
+
+TEST_F(Fill, WritesAnAnswerOfKnownTextAndValues) {
+    const StreamHandle stream = prompted();
+    const Filled action =
+        fill(stream, R"({"before":"{\"action\":","choices":["\"REPLY\"","\"SEND_EMAIL\""],"after":",\"text\":"})");
+    ASSERT_EQ(action.status, 0) << action.error;
+    EXPECT_TRUE(action.result["complete"]);
+    const Filled text = fill(stream, R"({"json":"string","after":",\"n\":","max_tokens":20})");
+    ASSERT_EQ(text.status, 0) << text.error;
+    const Filled number = fill(stream, R"({"json":"number","after":"}","max_tokens":4})");
+    ASSERT_EQ(number.status, 0) << number.error;
+    const std::string answer = text_of(number.result["answer_tokens"]);
+    const Json value = Json::parse(answer);
+    EXPECT_EQ(value["action"].dump(), action.result["text"]);
+    EXPECT_EQ(value["text"], Json::parse(text.result["text"].get<std::string>()));
+    EXPECT_EQ(answer, "{\"action\":" + action.result["text"].get<std::string>() +
+                          ",\"text\":" + text.result["text"].get<std::string>() +
+                          ",\"n\":" + number.result["text"].get<std::string>() + "}");
+    // And the generation can go on behind it.
+    EXPECT_GE(pull(stream, 3).status, 0);
+}
+
+TEST_F(Fill, KnownTextIsCutAsTheTokenizerCutsTheWhole) {
+    for (const std::vector<std::string> & choices :
+         {std::vector<std::string>{"RESPOND", "IGNORE", "STOP"}, std::vector<std::string>{"yes", "no"}}) {
+        const StreamHandle stream = prompted();
+        std::string list;
+        for (const std::string & choice : choices) list += (list.empty() ? "" : ",") + quoted(choice);
+        fill(stream, R"({"before":"{\"a\": \"","choices":[)" + list + R"(],"after":"\", \"b\": \""})");
+        fill(stream, R"({"choices":[)" + list + R"(],"after":"\"}"})");
+        const Filled last = fill(stream, R"({"before":" done"})");
+        const auto tokens = last.result["answer_tokens"].get<std::vector<int32_t>>();
+        EXPECT_EQ(tokens, tokenize(context, text_of(tokens)));
+    }
+}
+
+TEST_F(Fill, KnownTextTakesNoPass) {
+    const StreamHandle stream = prompted();
+    const int64_t passes = stats(stream).forward_passes;
+    fill(stream, R"({"before":"{\"reply\": true, \"text\": \"what a long beginning\""})");
+    fill(stream, R"({"before":", \"more\": [1, 2, 3]}"})");
+    EXPECT_EQ(stats(stream).forward_passes, passes);
+}
+
+TEST_F(Fill, EveryValueIsWhatItsKindSays) {
+    for (int round = 0; round < 25; ++round) {
+        const StreamHandle stream = open(context);
+        std::vector<int32_t> prompt(8);
+        for (int32_t & token : prompt) token = static_cast<int32_t>(20 + random() % 900);
+        prefill(stream, prompt);
+        const std::string sampling = R"(,"temperature":2.0,"max_tokens":12,"after":"|"})";
+        const auto value = [&](const std::string & kind) {
+            const Filled filled = fill(stream, R"({"json":")" + kind + "\"" + sampling);
+            EXPECT_EQ(filled.status, 0) << filled.error;
+            return filled.result["text"].get<std::string>();
+        };
+        const std::string string = value("string"), number = value("number"), integer = value("integer"),
+                          any = value("value"), body = value("string-body");
+        EXPECT_TRUE(Json::parse(string).is_string()) << string;
+        EXPECT_TRUE(Json::parse("\"" + body + "\"").is_string()) << body;
+        EXPECT_EQ(integer.find_first_not_of("-0123456789"), std::string::npos) << integer;
+        EXPECT_FALSE(number.empty());
+        EXPECT_TRUE(Json::accept(any) || any.find_first_of("eE") != std::string::npos) << any;
+    }
+}
+
+TEST_F(Fill, AValueEndsWhereTheTextBehindItBegins) {
+    // The closing quote may share a token with the text that follows.
+    const StreamHandle stream = prompted();
+    const Filled filled = fill(stream, R"({"before":"{\"t\":\"","json":"string-body","after":"\"}","max_tokens":8})");
+    ASSERT_EQ(filled.status, 0) << filled.error;
+    const Json value = Json::parse(text_of(filled.result["answer_tokens"]));
+    EXPECT_EQ(Json::parse("\"" + filled.result["text"].get<std::string>() + "\""), value["t"]);
+}
+
+TEST_F(Fill, AValueThatIsTooLongIsBroughtToItsEnd) {
+    const StreamHandle stream = prompted();
+    Json span = {{"before", "["}, {"dfa", letters(40)}, {"after", "]"}, {"max_tokens", 2}};
+    const Filled filled = fill(stream, span.dump());
+    ASSERT_EQ(filled.status, 0) << filled.error;
+    EXPECT_TRUE(filled.result["truncated"]);
+    EXPECT_EQ(filled.result["text"].get<std::string>().size(), 40u);
+    EXPECT_EQ(text_of(filled.result["answer_tokens"]), "[" + filled.result["text"].get<std::string>() + "]");
+}
+
+TEST_F(Fill, ATableSaysWhatAValueMayBe) {
+    Json classes = Json::array();
+    for (int byte = 0; byte < 256; ++byte) classes.push_back(byte == 'a' ? 0 : byte == 'b' ? 1 : 2);
+    // (ab)+
+    const Json span = {
+        {"dfa", {{"classes", classes}, {"transitions", {{1, -1, -1}, {-1, 2, -1}, {1, -1, -1}}}, {"accepting", {2}}}},
+        {"after", "."},
+        {"max_tokens", 5}};
+    const StreamHandle stream = prompted();
+    const Filled filled = fill(stream, span.dump());
+    ASSERT_EQ(filled.status, 0) << filled.error;
+    const std::string text = filled.result["text"];
+    ASSERT_FALSE(text.empty());
+    for (size_t i = 0; i < text.size(); ++i) EXPECT_EQ(text[i], i % 2 == 0 ? 'a' : 'b');
+    EXPECT_EQ(text.size() % 2, 0u);
+}
+
+TEST_F(Fill, AGrammarSaysWhatAValueMayBe) {
+    const StreamHandle stream = prompted();
+    const Filled filled = fill(stream, R"({"before":"<","grammar":"root ::= [a-c] [0-9] [0-9]","after":">."})");
+    ASSERT_EQ(filled.status, 0) << filled.error;
+    const std::string text = filled.result["text"];
+    ASSERT_EQ(text.size(), 3u);
+    EXPECT_EQ(text_of(filled.result["answer_tokens"]), "<" + text + ">.");
+}
+
+TEST_F(Fill, ChoicesAreThoseOfTheTokenTrie) {
+    for (int round = 0; round < 30; ++round) {
+        std::vector<int32_t> prompt(10);
+        for (int32_t & token : prompt) token = static_cast<int32_t>(20 + random() % 900);
+        const StreamHandle by_trie = open(context), by_fill = open(context);
+        prefill(by_trie, prompt);
+        prefill(by_fill, prompt);
+        set_trie(by_trie, payload_of(context, action_names), ELIZA_TRIE_STOP_AT_LEAF);
+        pull(by_trie);
+        double logprob = 0.0;
+        const std::string name = leaf(by_trie, &logprob);
+        const Filled filled = fill(by_fill, Json{{"choices", action_names}}.dump());
+        EXPECT_EQ(filled.result["text"], name);
+        EXPECT_EQ(action_names[filled.result["choice"].get<size_t>()], name);
+        EXPECT_NEAR(filled.result["logprob"].get<double>(), logprob, 1e-2);
+    }
+}
+
+TEST_F(Fill, LogprobsOfValuesAreGivenWhenAsked) {
+    const StreamHandle stream = prompted();
+    EXPECT_TRUE(fill(stream, R"({"json":"integer","after":",","max_tokens":3})").result["logprob"].is_null());
+    const Json asked = fill(stream, R"({"json":"integer","after":",","max_tokens":3,"logprobs":true})").result;
+    EXPECT_LE(asked["logprob"].get<double>(), 0.0);
+}
+
+TEST_F(Fill, HealsThePromptsEdgeWhenAsked) {
+    const std::string whole = R"({"action":"SEND_EMAIL"})";
+    const StreamHandle stream = open(context);
+    prefill(stream, tokenize(context, whole.substr(0, whole.size() - 4)));
+    const Filled filled = fill(stream, R"({"choices":["IL","LE"],"after":"\"}","heal":true})");
+    ASSERT_EQ(filled.status, 0) << filled.error;
+    EXPECT_EQ(filled.result["choice"].get<int>() >= 0, true);
+}
+
+TEST_F(Fill, AFullContextGivesWhatThereIsAndTheStreamCanBeReset) {
+    context = create({{"n_threads", "1"}, {"n_ctx", "64"}, {"n_slots", "1"}});
+    const StreamHandle stream = prompted();
+    // 2,000 letters, which no 64 tokens of this vocabulary are.
+    const Filled filled = fill(stream, Json{{"dfa", letters(2000)}, {"max_tokens", 0}}.dump());
+    EXPECT_EQ(filled.status, ELIZA_ERR_FFI_FAULT);
+    EXPECT_EQ(filled.error.rfind("context full", 0), 0u) << filled.error;
+    EXPECT_FALSE(filled.result["complete"]);
+    EXPECT_GT(filled.result["text"].get<std::string>().size(), 0u);
+    EXPECT_EQ(eliza_inference_llm_stream_reset(stream.get()), 0);
+    prefill(stream, {30, 31});
+    EXPECT_EQ(fill(stream, R"({"choices":["a","b"]})").status, 0);
+}
+
+TEST_F(Fill, WhatIsWrongIsNamedAndChangesNothing) {
+    const StreamHandle stream = prompted(), plain = prompted();
+    const auto refusal = [&](const std::string & span) {
+        const Filled filled = fill(stream, span);
+        EXPECT_EQ(filled.status, ELIZA_ERR_INVALID_ARG) << span;
+        return filled.error;
+    };
+    EXPECT_EQ(refusal("{"), "span is not JSON: byte 2 of 1");
+    EXPECT_EQ(refusal("[]"), "payload: expected an object, found array");
+    EXPECT_EQ(refusal(R"({"before":1})"), "before: expected a string, found number");
+    EXPECT_EQ(refusal(R"({"choices":[]})"), "choices is empty");
+    EXPECT_EQ(refusal(R"({"choices":["a",""]})"), "choices[1] is empty");
+    EXPECT_EQ(refusal(R"({"choices":["a","a"]})"), "choices[1] is the same as choices[0]");
+    EXPECT_EQ(refusal(R"({"choices":["a"],"json":"string"})"), "a span has one value, not choices and json");
+    EXPECT_EQ(refusal(R"({"json":"text"})"),
+              "json: \"text\" is not one of string, string-body, number, integer, value");
+    EXPECT_EQ(refusal(R"({"json":"value","depth":65})"), "depth: 65 is not 1.0 to 64.0");
+    EXPECT_EQ(refusal(R"({"json":"string","temperature":-1})"), "temperature: -1 is not 0.0 to 1000000.0");
+    EXPECT_EQ(refusal(R"({"dfa":{"classes":[]}})"), "dfa.transitions: missing");
+    EXPECT_NE(refusal(R"({"grammar":"root ::= ("})").find("gbnf_grammar"), std::string::npos);
+    EXPECT_EQ(refusal("{\"before\":\"\xff\"}").rfind("span is not JSON", 0), 0u);
+    char * out = nullptr;
+    EXPECT_EQ(eliza_inference_llm_stream_fill(stream.get(), nullptr, 0, &out, nullptr), ELIZA_ERR_INVALID_ARG);
+    EXPECT_EQ(eliza_inference_llm_stream_fill(stream.get(), "{}", 2, nullptr, nullptr), ELIZA_ERR_INVALID_ARG);
+    EXPECT_EQ(eliza_inference_llm_stream_fill(nullptr, "{}", 2, &out, nullptr), ELIZA_ERR_INVALID_ARG);
+    EXPECT_EQ(pull(stream, 8).tokens, pull(plain, 8).tokens);
+}
+
+TEST_F(Fill, NeedsAPromptAndNoActiveSpan) {
+    const StreamHandle empty = open(context);
+    EXPECT_EQ(fill(empty, R"({"choices":["a"]})").status, ELIZA_ERR_INVALID_ARG);
+    const StreamHandle stream = prompted();
+    set_trie(stream, payload_of(context, action_names), 0);
+    EXPECT_EQ(fill(stream, R"({"choices":["a"]})").error, "a span of choices is active: clear it before filling");
+}
+
+TEST_F(Fill, CancelStopsItAndTheStreamCanGoOn) {
+    const StreamHandle stream = prompted();
+    eliza_inference_llm_stream_cancel(stream.get());
+    EXPECT_EQ(fill(stream, R"({"json":"string"})").status, ELIZA_ERR_CANCELLED);
+    EXPECT_EQ(fill(stream, R"({"json":"string","max_tokens":5,"after":"."})").status, 0);
+}
+
+}  // namespace
+}  // namespace eliza::test
