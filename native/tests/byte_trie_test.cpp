@@ -11,6 +11,7 @@
 
 #include "byte_trie/dfa.h"
 #include "byte_trie/json_recognizer.h"
+#include "byte_trie/masks.h"
 #include "byte_trie/text_set.h"
 #include "error.h"
 
@@ -148,6 +149,32 @@ TEST(ByteTrie, FindsWhatTheSimpleWayFindsInsideJson) {
         for (int i = 0; i < 40; ++i) {
             ASSERT_EQ(by_walk(trie, json, state), by_recursion(vocabulary, json, state));
             json.step(state, static_cast<uint8_t>("{}[]\",:0 1"[random() % 10]));
+        }
+    }
+}
+
+// What the masks put together from parts is what one walk over everything finds.
+TEST(Masks, AreThoseOfOneWalkWhateverTheFrame) {
+    std::mt19937 random(4);
+    for (int round = 0; round < 60; ++round) {
+        const Texts texts = random_texts(random, "{}[]\",: 1t\\u", 400, 5);
+        const auto vocabulary =
+            std::make_shared<const Vocabulary>(ByteTrie(std::vector<std::string_view>(texts.begin(), texts.end())));
+        const auto strings = std::make_shared<const DfaMasks>(vocabulary, json_string_body_dfa());
+        const auto values = std::make_shared<const JsonMasks>(
+            vocabulary, JsonRecognizer(6, most_json_brackets(vocabulary->all())), strings);
+        const Frame frame = {random() % 2 == 0 ? "" : "1,", random() % 2 == 0 ? "" : ",t"};
+        const FramedMasks<JsonMasks> framed(vocabulary, values, frame);
+        const FramedMasks<DfaMasks> framed_string(vocabulary, strings, {frame.before, "\","});
+        auto state = framed.recognizer().start();
+        auto in_string = framed_string.recognizer().start();
+        for (int i = 0; i < 60; ++i) {
+            ASSERT_EQ(framed.mask(state)->tokens.tokens(), by_walk(vocabulary->all(), framed.recognizer(), state));
+            ASSERT_EQ(framed_string.mask(in_string)->tokens.tokens(),
+                      by_walk(vocabulary->all(), framed_string.recognizer(), in_string));
+            const auto byte = static_cast<uint8_t>("{}[]\",:1t\\"[random() % 11]);
+            framed.recognizer().step(state, byte);
+            framed_string.recognizer().step(in_string, byte);
         }
     }
 }

@@ -133,7 +133,8 @@ TEST(Recognizers, JsonStatesOfOneKeyAllowTheSameTokens) {
 }
 
 TEST(Recognizers, AFrameForcesTheTextsAroundTheValue) {
-    const Framed<Dfa> framed("say ", json_number_dfa(), ", end");
+    const Dfa number = json_number_dfa(), string = json_string_dfa();
+    const Framed<Dfa> framed({"say ", ", end"}, number);
     auto state = framed.start();
     EXPECT_FALSE(framed.may_end(state));
     for (const char byte : std::string("say 12")) ASSERT_TRUE(framed.step(state, static_cast<uint8_t>(byte)));
@@ -146,8 +147,8 @@ TEST(Recognizers, AFrameForcesTheTextsAroundTheValue) {
     EXPECT_EQ(framed.n_after(state), 1u);
     EXPECT_TRUE(framed.step(state, ' '));
     EXPECT_FALSE(framed.step(state, 'x'));
-    EXPECT_EQ(Framed<Dfa>("a", json_string_dfa(), "").shortest_end(Framed<Dfa>("a", json_string_dfa(), "").start()),
-              "a\"\"");
+    const Framed<Dfa> quoted({"a", ""}, string);
+    EXPECT_EQ(quoted.shortest_end(quoted.start()), "a\"\"");
 }
 
 TEST(Recognizers, ATextSetEndsOnTheNearestText) {

@@ -59,7 +59,7 @@ TEST(TextChoices, AllowWhatLlamaCppsGrammarAllows) {
     for (int round = 0; round < 300; ++round) {
         const Texts texts = random_texts(random, 8);
         Grammar grammar(model->vocab(), gbnf_of(texts));
-        TextChoicesConstraint constraint(std::make_shared<const TextChoices>(model->byte_trie(), "", texts),
+        TextChoicesConstraint constraint(std::make_shared<const TextChoices>(model->vocabulary(), "", texts),
                                          model->end_tokens());
         while (constraint.active()) {
             const std::vector<Token> allowed(constraint.allowed().begin(), constraint.allowed().end());
@@ -251,7 +251,7 @@ TEST_F(TextChoicesInAStream, SamplingFollowsTheProbabilitiesOfTheLegalTokens) {
 // A vocabulary whose single bytes are no tokens can spell some texts only.
 TEST(TextChoices, ThatTheVocabularyCannotSpellAreRefused) {
     const std::vector<std::string_view> texts = {"ab", "c", "abc", "d"};
-    const auto vocabulary = std::make_shared<const ByteTrie>(texts);
+    const auto vocabulary = std::make_shared<const Vocabulary>(ByteTrie(texts));
     const TextChoices choices(vocabulary, "", {"abc", "dab"});
     EXPECT_EQ(choices.allowed(TokenTrie::root), (std::vector<Token>{0, 2, 3}));
     // "ab" begins "abd" and "aba", but only one of them can be finished.

@@ -9,6 +9,11 @@
 
 namespace eliza {
 
+// The text before a value, which has to come first, and the one behind it.
+struct Frame {
+    std::string before, after;
+};
+
 // Where the value can go on with a byte and the text behind it begins with the same one, the value
 // goes on.
 template <typename Recognizer>
@@ -20,29 +25,30 @@ public:
         bool operator==(const State & other) const { return value == other.value && position == other.position; }
     };
 
-    Framed(std::string before, Recognizer recognizer, std::string after)
-        : before_(std::move(before)), recognizer_(std::move(recognizer)), after_(std::move(after)) {}
+    // `recognizer` must outlive this.
+    Framed(Frame frame, const Recognizer & recognizer) : frame_(std::move(frame)), recognizer_(recognizer) {}
 
-    const Recognizer & recognizer() const { return recognizer_; }
+    const Frame & frame() const { return frame_; }
 
     State start() const { return {recognizer_.start(), 0}; }
 
     bool step(State & state, uint8_t byte) const {
-        if (state.position == before_.size()) {
+        if (state.position == frame_.before.size()) {
             if (recognizer_.step(state.value, byte)) {
                 return true;
             }
-            if (!recognizer_.may_end(state.value) || after_.empty() || byte != static_cast<uint8_t>(after_[0])) {
+            if (!recognizer_.may_end(state.value) || frame_.after.empty() ||
+                byte != static_cast<uint8_t>(frame_.after[0])) {
                 return false;
             }
             ++state.position;
             return true;
         }
         const char * next = nullptr;
-        if (state.position < before_.size()) {
-            next = &before_[state.position];
-        } else if (n_after(state) < after_.size()) {
-            next = &after_[n_after(state)];
+        if (state.position < frame_.before.size()) {
+            next = &frame_.before[state.position];
+        } else if (n_after(state) < frame_.after.size()) {
+            next = &frame_.after[n_after(state)];
         }
         if (next == nullptr || byte != static_cast<uint8_t>(*next)) {
             return false;
@@ -51,16 +57,16 @@ public:
         return true;
     }
 
-    bool in_value(const State & state) const { return state.position == before_.size(); }
+    bool in_value(const State & state) const { return state.position == frame_.before.size(); }
 
     // How many bytes of the text behind the value were read.
     size_t n_after(const State & state) const {
-        return state.position > before_.size() ? state.position - before_.size() : 0;
+        return state.position > frame_.before.size() ? state.position - frame_.before.size() : 0;
     }
 
     // The value is complete, whether or not it could go on.
     bool may_end(const State & state) const {
-        return state.position >= before_.size() && (n_after(state) > 0 || recognizer_.may_end(state.value));
+        return state.position >= frame_.before.size() && (n_after(state) > 0 || recognizer_.may_end(state.value));
     }
 
     // The value is complete and cannot go on.
@@ -88,13 +94,12 @@ public:
         if (n_after(state) > 0) {
             return "";
         }
-        return before_.substr(state.position) + recognizer_.shortest_end(state.value);
+        return frame_.before.substr(state.position) + recognizer_.shortest_end(state.value);
     }
 
 private:
-    std::string before_;
-    Recognizer recognizer_;
-    std::string after_;
+    Frame frame_;
+    const Recognizer & recognizer_;
 };
 
 }  // namespace eliza

@@ -137,17 +137,18 @@ JsonRecognizer::JsonRecognizer(int32_t max_depth, JsonBrackets most)
     rest_ = {"0", "]", "}", "\"\":0", ":0", ""};
 
     const Dfa string = json_string_dfa(), number = json_number_dfa(), literal = literal_dfa();
-    const uint8_t key_string = embed(string, at_colon), value_string = embed(string, after_value);
+    key_string_ = embed(string, at_colon);
+    value_string_ = embed(string, after_value);
     const uint8_t value_number = embed(number, after_value), value_literal = embed(literal, after_value);
     for (const uint8_t place : {at_value, at_value_or_end}) {
-        begin_value(place, value_string, string);
+        begin_value(place, value_string_, string);
         begin_value(place, value_number, number);
         begin_value(place, value_literal, literal);
         next_[place]['{'] = open_object;
         next_[place]['['] = open_array;
     }
     for (const uint8_t place : {at_key, at_key_or_end}) {
-        begin_value(place, key_string, string);
+        begin_value(place, key_string_, string);
     }
     next_[at_value_or_end][']'] = close_array;
     next_[at_key_or_end]['}'] = close_object;
@@ -280,6 +281,15 @@ MaskKey JsonRecognizer::key(const State & state) const {
         depth = most_.closed + 1;
     }
     return {open, depth << 16 | size_t(state.lexeme) << 8 | state.spaces};
+}
+
+std::optional<Dfa::State> JsonRecognizer::inside_string(const State & state) const {
+    for (const uint8_t first : {key_string_, value_string_}) {
+        if (state.lexeme >= first + body && state.lexeme < first + after) {
+            return state.lexeme - first - body;
+        }
+    }
+    return std::nullopt;
 }
 
 JsonBrackets most_json_brackets(const ByteTrie & vocabulary) {

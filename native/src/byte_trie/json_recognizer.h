@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -34,7 +35,6 @@ public:
     // Bytes of white space in a row: a model that does nothing else would never end.
     static constexpr uint8_t max_spaces = 20;
 
-
     // Throws Error unless max_depth, the objects and arrays inside each other, is 1 to 64. What is
     // known of the vocabulary makes more states share a mask.
     explicit JsonRecognizer(int32_t max_depth, JsonBrackets most = {});
@@ -63,6 +63,9 @@ public:
     std::string shortest_end(const State & state) const;
     MaskKey key(const State & state) const;
 
+    // Inside a string: the state of json_string_body_dfa() there.
+    std::optional<Dfa::State> inside_string(const State & state) const;
+
 private:
     // Where a lexeme is not inside a string, a number or a name.
     enum Place : uint8_t { at_value, at_value_or_end, at_key_or_end, at_key, at_colon, after_value, n_places };
@@ -80,6 +83,7 @@ private:
     size_t max_depth_;
     JsonBrackets most_;
     uint8_t n_lexemes_ = n_places;
+    uint8_t key_string_ = 0, value_string_ = 0;  // the first lexeme of each
     std::vector<std::array<uint8_t, 256>> next_;
     std::vector<uint8_t> is_value_complete_;
     std::vector<std::string> rest_;  // bytes that complete the lexeme, up to after_value

@@ -29,14 +29,14 @@ std::vector<std::string> behind(const std::string & before, const std::vector<st
 
 }  // namespace
 
-TextChoices::TextChoices(std::shared_ptr<const ByteTrie> vocabulary, const std::string & before,
+TextChoices::TextChoices(std::shared_ptr<const Vocabulary> vocabulary, const std::string & before,
                          const std::vector<std::string> & texts)
     : vocabulary_(std::move(vocabulary)), names_(texts), texts_(behind(before, texts)) {
     const TokenTrie & trie = texts_.trie();
-    const auto none = static_cast<uint32_t>(vocabulary_->n_vocab());
+    const auto none = static_cast<uint32_t>(vocabulary_->all().n_vocab());
     const auto is_token = [&](Token byte) {
-        const uint32_t node = vocabulary_->child(0, static_cast<uint8_t>(byte));
-        return node != 0 && vocabulary_->nodes()[node].token() != none;
+        const uint32_t node = vocabulary_->all().child(0, static_cast<uint8_t>(byte));
+        return node != 0 && vocabulary_->all().nodes()[node].token() != none;
     };
     bool every_byte_is_a_token = true;
     for (TokenTrie::Node node = 1; node < trie.n_nodes(); ++node) {
@@ -64,7 +64,7 @@ void TextChoices::check_spellable() const {
         }
         for (const Token token : find_allowed(node)) {
             TextSet::State state = node;
-            for (const char byte : vocabulary_->text(token)) {
+            for (const char byte : vocabulary().text(token)) {
                 texts_.step(state, static_cast<uint8_t>(byte));
             }
             reached[state] = 1;
@@ -103,16 +103,16 @@ std::vector<Token> TextChoices::find_allowed(TextSet::State state) const {
         open.pop_back();
         const TokenSpan bytes = trie.children(at.in_texts);
         for (uint32_t i = 0; i < bytes.size; ++i) {
-            const uint32_t node = vocabulary_->child(at.in_vocabulary, static_cast<uint8_t>(bytes[i]));
+            const uint32_t node = vocabulary().child(at.in_vocabulary, static_cast<uint8_t>(bytes[i]));
             if (node == 0) {
                 continue;
             }
             const TokenTrie::Node below = trie.first_child(at.in_texts) + i;
             open.push_back({node, below});
-            const uint32_t token = vocabulary_->nodes()[node].token();
-            if (token != vocabulary_->n_vocab() && (can_be_completed_.empty() || can_be_completed_[below] != 0)) {
+            const uint32_t token = vocabulary().nodes()[node].token();
+            if (token != vocabulary().n_vocab() && (can_be_completed_.empty() || can_be_completed_[below] != 0)) {
                 tokens.push_back(static_cast<Token>(token));
-                vocabulary_->for_each_twin(static_cast<Token>(token), [&](Token twin) { tokens.push_back(twin); });
+                vocabulary().for_each_twin(static_cast<Token>(token), [&](Token twin) { tokens.push_back(twin); });
             }
         }
     }

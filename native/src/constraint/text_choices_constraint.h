@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "byte_trie/byte_trie.h"
+#include "byte_trie/masks.h"
 #include "byte_trie/text_set.h"
 #include "constraint/constraint.h"
 
@@ -21,7 +21,7 @@ class TextChoices {
 public:
     // Each choice is spelled `before` + its text; the text is its name. Throws Error if there is none,
     // or one is empty, stands twice or cannot be spelled with this vocabulary.
-    TextChoices(std::shared_ptr<const ByteTrie> vocabulary, const std::string & before,
+    TextChoices(std::shared_ptr<const Vocabulary> vocabulary, const std::string & before,
                 const std::vector<std::string> & texts);
 
     const std::vector<Token> & allowed(TextSet::State state) const;
@@ -30,13 +30,13 @@ public:
         return names_[static_cast<size_t>(texts_.trie().leaf(state))];
     }
     const TextSet & texts() const { return texts_; }
-    const ByteTrie & vocabulary() const { return *vocabulary_; }
+    const ByteTrie & vocabulary() const { return vocabulary_->all(); }
 
 private:
     std::vector<Token> find_allowed(TextSet::State state) const;
     void check_spellable() const;
 
-    std::shared_ptr<const ByteTrie> vocabulary_;
+    std::shared_ptr<const Vocabulary> vocabulary_;
     std::vector<std::string> names_;
     TextSet texts_;
     std::vector<uint8_t> can_be_completed_;  // by state; empty where all can

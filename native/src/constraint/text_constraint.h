@@ -4,19 +4,9 @@
 #include <memory>
 #include <string>
 
-#include "byte_trie/byte_trie.h"
-#include "byte_trie/dfa.h"
-#include "byte_trie/json_recognizer.h"
+#include "byte_trie/masks.h"
 
 namespace eliza {
-
-// The legal next tokens.
-struct TokenMask {
-    explicit TokenMask(size_t n_vocab) : tokens(n_vocab) {}
-
-    TokenSet tokens;
-    Token only = -1;  // the single one, where there is no other
-};
 
 // Every way to cut the text into tokens is legal. The texts around the value are known: the one before
 // is what token healing has taken back; the one behind tells where the value ends, and may share a
@@ -30,7 +20,7 @@ public:
 
     // All legal tokens, never none until the value is over. Kept for the states seen last, so that
     // most are found and not computed.
-    virtual std::shared_ptr<const TokenMask> mask() = 0;
+    virtual SharedMask mask() = 0;
 
     // Walks on with a legal token.
     virtual void accept(Token token) = 0;
@@ -55,22 +45,14 @@ protected:
     std::string value_;
 };
 
-// What the constraints of one kind share: the recognizer and the masks that were computed. Safe from
-// any thread.
+// Begins constraints of one kind, which share their masks. Safe from any thread.
 class TextConstraintKind {
 public:
     virtual ~TextConstraintKind() = default;
     virtual std::unique_ptr<TextConstraint> begin() const = 0;
 };
 
-// The text before the value, which has to come first, and the one behind.
-struct Frame {
-    std::string before, after;
-};
-
-std::shared_ptr<const TextConstraintKind> dfa_constraint(std::shared_ptr<const ByteTrie> vocabulary, Frame frame,
-                                                         Dfa dfa);
-std::shared_ptr<const TextConstraintKind> json_constraint(std::shared_ptr<const ByteTrie> vocabulary, Frame frame,
-                                                          JsonRecognizer recognizer);
+std::shared_ptr<const TextConstraintKind> dfa_constraint(std::shared_ptr<const FramedMasks<DfaMasks>> masks);
+std::shared_ptr<const TextConstraintKind> json_constraint(std::shared_ptr<const FramedMasks<JsonMasks>> masks);
 
 }  // namespace eliza

@@ -165,7 +165,7 @@ std::vector<llama_token> Model::tokenize_inside(std::string_view text) const {
 }
 
 std::vector<llama_token> Model::spell(std::string_view text) const {
-    const ByteTrie & trie = *byte_trie();
+    const ByteTrie & trie = vocabulary()->all();
     std::vector<llama_token> tokens;
     for (size_t done = 0; done < text.size();) {
         uint32_t node = 0;
@@ -189,8 +189,8 @@ std::vector<llama_token> Model::spell(std::string_view text) const {
     return tokens;
 }
 
-std::shared_ptr<const ByteTrie> Model::byte_trie() const {
-    std::call_once(byte_trie_built_, [this] {
+std::shared_ptr<const Vocabulary> Model::vocabulary() const {
+    std::call_once(vocabulary_built_, [this] {
         std::vector<std::string> texts(static_cast<size_t>(n_vocab()));
         for (llama_token token = 0; token < n_vocab(); ++token) {
             texts[static_cast<size_t>(token)] = piece(token);
@@ -198,14 +198,15 @@ std::shared_ptr<const ByteTrie> Model::byte_trie() const {
         for (const llama_token token : end_tokens_) {
             texts[static_cast<size_t>(token)].clear();
         }
-        byte_trie_ = std::make_shared<const ByteTrie>(std::vector<std::string_view>(texts.begin(), texts.end()));
-        text_constraints_ = std::make_unique<TextConstraints>(byte_trie_);
+        vocabulary_ =
+            std::make_shared<const Vocabulary>(ByteTrie(std::vector<std::string_view>(texts.begin(), texts.end())));
+        text_constraints_ = std::make_unique<TextConstraints>(vocabulary_);
     });
-    return byte_trie_;
+    return vocabulary_;
 }
 
 TextConstraints & Model::text_constraints() const {
-    byte_trie();
+    vocabulary();
     return *text_constraints_;
 }
 

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "byte_trie/byte_trie.h"
+#include "byte_trie/masks.h"
 #include "engine/text_constraints.h"
 #include "llama-cpp.h"
 
@@ -47,7 +47,7 @@ public:
     const std::vector<llama_token> & end_tokens() const { return end_tokens_; }
 
     // The texts of all tokens but control and end tokens; built when first asked for.
-    std::shared_ptr<const ByteTrie> byte_trie() const;
+    std::shared_ptr<const Vocabulary> vocabulary() const;
 
     // What spans of this vocabulary share.
     TextConstraints & text_constraints() const;
@@ -63,8 +63,8 @@ private:
     llama_model_ptr model_;
     int32_t n_gpu_layers_;
     std::vector<llama_token> end_tokens_;
-    mutable std::once_flag byte_trie_built_;
-    mutable std::shared_ptr<const ByteTrie> byte_trie_;
+    mutable std::once_flag vocabulary_built_;
+    mutable std::shared_ptr<const Vocabulary> vocabulary_;
     mutable std::unique_ptr<TextConstraints> text_constraints_;
 };
 

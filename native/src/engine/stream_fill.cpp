@@ -35,7 +35,7 @@ Stream::KnownText Stream::known_text_before(const SpanSpec & spec) const {
     }
     const size_t n = sequence_.tokens().size();
     if (spec.heal && n > 1 && n == answer_begin_) {
-        if (const std::string_view last = decoder_->model().byte_trie()->text(sequence_.tokens().back());
+        if (const std::string_view last = decoder_->model().vocabulary()->all().text(sequence_.tokens().back());
             !last.empty()) {
             return {n - 1, std::string(last) + spec.before};
         }
@@ -137,12 +137,12 @@ void Stream::fill_value(const SpanSpec & spec, const KnownText & known, FillResu
     // The last token of what is known may be the beginning of a longer one: the span spells it again.
     Frame frame{"", spec.after};
     if (!tokens.empty()) {
-        frame.before = model.byte_trie()->text(tokens.back());
+        frame.before = model.vocabulary()->all().text(tokens.back());
         tokens.pop_back();
     }
     std::unique_ptr<TextConstraint> constraint;
     if (spec.kind == SpanSpec::Kind::grammar) {
-        constraint = std::make_unique<GrammarConstraint>(model.vocab(), model.byte_trie(), model.end_tokens(),
+        constraint = std::make_unique<GrammarConstraint>(model.vocab(), model.vocabulary(), model.end_tokens(),
                                                          spec.grammar, frame);
     } else {
         constraint = model.text_constraints().value(spec.value, frame)->begin();

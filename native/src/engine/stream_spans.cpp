@@ -70,7 +70,7 @@ void Stream::set_text_choices(std::string_view json, int mode) {
     const std::vector<llama_token> & tokens = sequence_.tokens();
     std::string healed;
     if ((mode & ELIZA_TEXT_HEAL_PROMPT) != 0 && tokens.size() > 1) {
-        healed = model.byte_trie()->text(tokens.back());
+        healed = model.vocabulary()->all().text(tokens.back());
     }
     auto choices = model.text_constraints().choices(json, healed);
     begin_span(Span(TextChoicesConstraint(std::move(choices), span_mode.stop_at_leaf ? model.end_tokens() : NoTokens(),

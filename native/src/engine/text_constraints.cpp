@@ -61,6 +61,11 @@ Dfa parse_dfa(const std::string & text) {
 
 }  // namespace
 
+TextConstraints::TextConstraints(std::shared_ptr<const Vocabulary> vocabulary)
+    : vocabulary_(std::move(vocabulary)),
+      most_brackets_(most_json_brackets(vocabulary_->all())),
+      string_bodies_(std::make_shared<const DfaMasks>(vocabulary_, json_string_body_dfa())) {}
+
 bool is_json_kind(const std::string & name) {
     return name == "string" || name == "string-body" || name == "number" || name == "integer" || name == "value";
 }
@@ -75,20 +80,32 @@ std::shared_ptr<const TextConstraintKind> TextConstraints::value(const ValueKind
                        [&] { return build(kind, frame); });
 }
 
-std::shared_ptr<const TextConstraintKind> TextConstraints::build(const ValueKind & kind, const Frame & frame) const {
+std::shared_ptr<const TextConstraintKind> TextConstraints::build(const ValueKind & kind, const Frame & frame) {
     if (kind.name == "value") {
-        return json_constraint(vocabulary_, frame, JsonRecognizer(kind.depth, most_brackets_));
+        auto values = values_by_depth_.get(kind.depth, [&] {
+            return std::make_shared<const JsonMasks>(vocabulary_, JsonRecognizer(kind.depth, most_brackets_),
+                                                     string_bodies_);
+        });
+        return json_constraint(std::make_shared<const FramedMasks<JsonMasks>>(vocabulary_, std::move(values), frame));
     }
-    if (kind.name == "dfa") {
-        return dfa_constraint(vocabulary_, frame, parse_dfa(kind.dfa));
-    }
-    if (kind.name == "string") {
-        return dfa_constraint(vocabulary_, frame, json_string_dfa());
-    }
+    return dfa_constraint(std::make_shared<const FramedMasks<DfaMasks>>(vocabulary_, dfa_masks(kind), frame));
+}
+
+std::shared_ptr<const DfaMasks> TextConstraints::dfa_masks(const ValueKind & kind) {
     if (kind.name == "string-body") {
-        return dfa_constraint(vocabulary_, frame, json_string_body_dfa());
+        return string_bodies_;
     }
-    return dfa_constraint(vocabulary_, frame, kind.name == "integer" ? json_integer_dfa() : json_number_dfa());
+    return dfas_.get(joined({kind.name, kind.dfa}), [&] {
+        const auto build = [&] {
+            if (kind.name == "dfa") {
+                return parse_dfa(kind.dfa);
+            }
+            return kind.name == "string"    ? json_string_dfa()
+                   : kind.name == "integer" ? json_integer_dfa()
+                                            : json_number_dfa();
+        };
+        return std::make_shared<const DfaMasks>(vocabulary_, build());
+    });
 }
 
 }  // namespace eliza

@@ -21,8 +21,7 @@ struct ValueKind {
 // Least recently used, keyed by content. Safe from any thread.
 class TextConstraints {
 public:
-    explicit TextConstraints(std::shared_ptr<const ByteTrie> vocabulary)
-        : vocabulary_(std::move(vocabulary)), most_brackets_(most_json_brackets(*vocabulary_)) {}
+    explicit TextConstraints(std::shared_ptr<const Vocabulary> vocabulary);
 
     // `json` is an array of strings; each choice is spelled `before` + the string. Throws Error that
     // names what is wrong.
@@ -31,12 +30,16 @@ public:
     std::shared_ptr<const TextConstraintKind> value(const ValueKind & kind, const Frame & frame);
 
 private:
-    std::shared_ptr<const TextConstraintKind> build(const ValueKind & kind, const Frame & frame) const;
+    std::shared_ptr<const TextConstraintKind> build(const ValueKind & kind, const Frame & frame);
+    std::shared_ptr<const DfaMasks> dfa_masks(const ValueKind & kind);
 
     static constexpr size_t capacity = 128;
 
-    std::shared_ptr<const ByteTrie> vocabulary_;
+    std::shared_ptr<const Vocabulary> vocabulary_;
     JsonBrackets most_brackets_;
+    std::shared_ptr<const DfaMasks> string_bodies_;
+    LruCache<std::string, DfaMasks> dfas_{capacity};
+    LruCache<int32_t, JsonMasks> values_by_depth_{JsonRecognizer::max_depth_limit};
     LruCache<std::string, TextChoices> choices_{capacity};
     LruCache<std::string, TextConstraintKind> values_{capacity};
 };

@@ -34,34 +34,33 @@ std::string framed(const std::string & gbnf, const Frame & frame) {
 
 }  // namespace
 
-GrammarConstraint::GrammarConstraint(const llama_vocab * vocab, std::shared_ptr<const ByteTrie> texts,
+GrammarConstraint::GrammarConstraint(const llama_vocab * vocab, std::shared_ptr<const Vocabulary> vocabulary,
                                      const std::vector<Token> & end_tokens, const std::string & gbnf,
                                      const Frame & frame)
-    : texts_(std::move(texts)),
+    : vocabulary_(std::move(vocabulary)),
       end_tokens_(end_tokens),
       frame_(frame),
       grammar_(vocab, framed(gbnf, frame), framed_rule) {}
 
-std::shared_ptr<const TokenMask> GrammarConstraint::mask() {
-    std::vector<llama_token_data> data(texts_->n_vocab());
+SharedMask GrammarConstraint::mask() {
+    std::vector<llama_token_data> data(vocabulary_->all().n_vocab());
     for (size_t i = 0; i < data.size(); ++i) {
         data[i] = {static_cast<llama_token>(i), 0.0f, 0.0f};
     }
     llama_token_data_array candidates{data.data(), data.size(), -1, false};
     grammar_.mask(candidates);
-    auto mask = std::make_shared<TokenMask>(texts_->n_vocab());
+    TokenSet legal(vocabulary_->all().n_vocab());
     for (const llama_token_data & candidate : data) {
         if (candidate.logit != -INFINITY) {
-            mask->tokens.add(static_cast<size_t>(candidate.id));
+            legal.add(static_cast<size_t>(candidate.id));
         }
     }
-    mask->only = mask->tokens.only();
-    return mask;
+    return std::make_shared<const TokenMask>(std::move(legal));
 }
 
 void GrammarConstraint::accept(Token token) {
     grammar_.accept(token);
-    text_ += texts_->text(token);
+    text_ += vocabulary_->all().text(token);
     const size_t end = std::max(frame_.before.size(), text_.size() - n_after());
     value_ = before_value() ? "" : text_.substr(frame_.before.size(), end - frame_.before.size());
     if (may_end()) {

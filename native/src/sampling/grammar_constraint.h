@@ -13,11 +13,11 @@ class GrammarConstraint final : public TextConstraint {
 public:
     // The value is what the rule "root" describes. `end_tokens` are legal where the text is complete.
     // Throws Error when the grammar cannot be used.
-    GrammarConstraint(const llama_vocab * vocab, std::shared_ptr<const ByteTrie> texts,
+    GrammarConstraint(const llama_vocab * vocab, std::shared_ptr<const Vocabulary> vocabulary,
                       const std::vector<Token> & end_tokens, const std::string & gbnf, const Frame & frame);
 
     bool allows(Token token) const override { return grammar_.allows(token); }
-    std::shared_ptr<const TokenMask> mask() override;
+    SharedMask mask() override;
     void accept(Token token) override;
     bool may_end() const override;
     bool is_over() const override { return is_over_; }
@@ -26,7 +26,7 @@ public:
     std::string shortest_end() const override;
 
 private:
-    std::shared_ptr<const ByteTrie> texts_;
+    std::shared_ptr<const Vocabulary> vocabulary_;
     const std::vector<Token> & end_tokens_;
     Frame frame_;
     Grammar grammar_;

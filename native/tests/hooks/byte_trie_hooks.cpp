@@ -1,0 +1,154 @@
+// The byte trie, its recognizers and masks, over any vocabulary: for the Python tests, which compare them
+// with the simple way, and for the benchmark of masks.
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "constraint/text_choices_constraint.h"
+#include "engine/span_spec.h"
+#include "engine/text_constraints.h"
+#include "error.h"
+
+#define ELIZA_TEST_API extern "C" __attribute__((visibility("default")))
+
+using namespace eliza;
+
+namespace {
+
+int64_t now_ns() {
+    return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+        .count();
+}
+
+thread_local std::string last_error;
+
+// Runs `body`; a failure is -1 and the text of eliza_test_last_error().
+template <typename Body>
+int64_t guarded(const Body & body) {
+    try {
+        return body();
+    } catch (const std::exception & error) {
+        last_error = error.what();
+        return -1;
+    }
+}
+
+struct TestVocabulary {
+    std::shared_ptr<const Vocabulary> tries;
+    std::unique_ptr<TextConstraints> constraints;
+};
+
+// Either of the two kinds of constraint, asked in one way.
+struct Walk {
+    std::shared_ptr<const Vocabulary> tries;
+    std::unique_ptr<TextConstraint> text;
+    std::unique_ptr<TextChoicesConstraint> choices;
+};
+
+}  // namespace
+
+ELIZA_TEST_API const char * eliza_test_last_error() { return last_error.c_str(); }
+
+// texts are the tokens' bytes one after the other; text i ends at ends[i].
+ELIZA_TEST_API void * eliza_test_vocabulary(const char * texts, const uint64_t * ends, size_t n, int64_t * build_ns) {
+    TestVocabulary * vocabulary = nullptr;
+    guarded([&] {
+        std::vector<std::string_view> views(n);
+        size_t begin = 0;
+        for (size_t i = 0; i < n; begin = ends[i++]) {
+            views[i] = std::string_view(texts + begin, ends[i] - begin);
+        }
+        const int64_t start = now_ns();
+        auto tries = std::make_shared<const Vocabulary>(ByteTrie(views));
+        *build_ns = now_ns() - start;
+        vocabulary = new TestVocabulary{tries, std::make_unique<TextConstraints>(tries)};
+        return 0;
+    });
+    return vocabulary;
+}
+ELIZA_TEST_API void eliza_test_vocabulary_free(void * vocabulary) { delete static_cast<TestVocabulary *>(vocabulary); }
+ELIZA_TEST_API int64_t eliza_test_vocabulary_nodes(void * vocabulary) {
+    return static_cast<int64_t>(static_cast<TestVocabulary *>(vocabulary)->tries->all().nodes().size());
+}
+ELIZA_TEST_API int64_t eliza_test_vocabulary_bytes(void * vocabulary) {
+    return static_cast<int64_t>(static_cast<TestVocabulary *>(vocabulary)->tries->all().size_bytes());
+}
+// Forgets the masks that were computed, but not the tries of tokens with one byte.
+ELIZA_TEST_API void eliza_test_vocabulary_forget(void * vocabulary) {
+    auto & v = *static_cast<TestVocabulary *>(vocabulary);
+    v.constraints = std::make_unique<TextConstraints>(v.tries);
+}
+
+// `span` is the JSON of eliza_inference_llm_stream_fill: "before", "after" and "choices", "json" or "dfa".
+ELIZA_TEST_API void * eliza_test_walk(void * vocabulary, const char * span, size_t len) {
+    Walk * walk = nullptr;
+    guarded([&] {
+        auto & v = *static_cast<TestVocabulary *>(vocabulary);
+        const SpanSpec spec = parse_span({span, len});
+        auto made = std::make_unique<Walk>();
+        made->tries = v.tries;
+        if (spec.kind == SpanSpec::Kind::choices) {
+            made->choices = std::make_unique<TextChoicesConstraint>(
+                std::make_shared<const TextChoices>(v.tries, spec.before, spec.choices), std::vector<Token>{});
+        } else {
+            made->text = v.constraints->value(spec.value, {spec.before, spec.after})->begin();
+        }
+        walk = made.release();
+        return 0;
+    });
+    return walk;
+}
+ELIZA_TEST_API void eliza_test_walk_free(void * walk) { delete static_cast<Walk *>(walk); }
+
+// The legal next tokens, ascending; returns how many, or -1.
+ELIZA_TEST_API int64_t eliza_test_walk_allowed(void * walk, int32_t * out, size_t cap) {
+    return guarded([&] {
+        auto & w = *static_cast<Walk *>(walk);
+        std::vector<Token> tokens;
+        if (w.choices != nullptr) {
+            tokens.assign(w.choices->allowed().begin(), w.choices->allowed().end());
+        } else {
+            tokens = w.text->mask()->tokens.tokens();
+        }
+        if (tokens.size() > cap) {
+            throw invalid_argument("cap is too small");
+        }
+        std::copy(tokens.begin(), tokens.end(), out);
+        return static_cast<int64_t>(tokens.size());
+    });
+}
+ELIZA_TEST_API int eliza_test_walk_allows(void * walk, int32_t token) {
+    return static_cast<Walk *>(walk)->text->allows(token) ? 1 : 0;
+}
+ELIZA_TEST_API void eliza_test_walk_accept(void * walk, int32_t token) {
+    auto & w = *static_cast<Walk *>(walk);
+    w.choices != nullptr ? w.choices->accept(token) : w.text->accept(token);
+}
+ELIZA_TEST_API int eliza_test_walk_may_end(void * walk) { return static_cast<Walk *>(walk)->text->may_end() ? 1 : 0; }
+ELIZA_TEST_API int eliza_test_walk_is_over(void * walk) { return static_cast<Walk *>(walk)->text->is_over() ? 1 : 0; }
+
+// Walks along tokens and writes the nanoseconds that each mask took before its token was accepted, with
+// the accepting if `with_accept`.
+ELIZA_TEST_API int64_t eliza_test_walk_time(void * walk, const int32_t * tokens, size_t n, int with_accept,
+                                            int64_t * ns_out) {
+    return guarded([&] {
+        auto & w = *static_cast<Walk *>(walk);
+        for (size_t i = 0; i < n; ++i) {
+            const int64_t start = now_ns();
+            if (w.text != nullptr) {
+                w.text->mask();
+            } else {
+                w.choices->allowed();
+            }
+            const int64_t masked = now_ns();
+            eliza_test_walk_accept(walk, tokens[i]);
+            ns_out[i] = (with_accept != 0 ? now_ns() : masked) - start;
+        }
+        return int64_t(0);
+    });
+}
