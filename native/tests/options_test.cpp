@@ -33,13 +33,13 @@ TEST(Options, AreSetByName) {
     EXPECT_EQ(options.n_ctx, 4096);
     EXPECT_EQ(options.n_slots, 3);
     EXPECT_EQ(options.flash_attn, LLAMA_FLASH_ATTN_TYPE_DISABLED);
-    EXPECT_EQ(options.seed, 42u);
-    EXPECT_FLOAT_EQ(options.min_p, 0.05f);
+    EXPECT_EQ(options.sampling.seed, 42u);
+    EXPECT_FLOAT_EQ(options.sampling.min_p, 0.05f);
     EXPECT_EQ(options.strategy, Strategy::token_by_token);
     EXPECT_EQ(options.grammar_order, GrammarOrder::first);
     EXPECT_EQ(options.model_id, "my model");
     set("seed", "random");
-    EXPECT_EQ(options.seed, LLAMA_DEFAULT_SEED);
+    EXPECT_EQ(options.sampling.seed, LLAMA_DEFAULT_SEED);
 }
 
 TEST(Options, ErrorsNameTheOptionAndWhatItAllows) {

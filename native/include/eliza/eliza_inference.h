@@ -82,10 +82,9 @@ ELIZA_API int eliza_inference_mmap_evict(EliInferenceContext * ctx, const char *
  *                 physical cores this process may use, and one while other programs have those
  *   flash_attn    "auto" (default: on a GPU, and for a quantized V cache), "on" or "off"
  * Any time, for streams opened afterwards:
- *   seed          32-bit seed of the sampler; "random" (default) draws one per stream
- *   min_p         0 (off, default) to 1
- *   typical_p     0 to 1 (off, default)
  *   grammar_order "last" (default: sample, check, and mask only if it was illegal) or "first"
+ *   grammar_triggers  a JSON array of {"type": "word" | "pattern" | "token", "value": ...}: a grammar
+ *                 waits for one of them before it constrains; "" (default) = it constrains at once
  *   model_id      what a payload's modelId must equal; "" (default) accepts any
  *   span_limit    tokens after which a trie that was never cleared lets go (default 500)
  *   restricted_head "auto" (default: where the model's output is one plain matrix on the CPU, a
@@ -95,6 +94,23 @@ ELIZA_API int eliza_inference_mmap_evict(EliInferenceContext * ctx, const char *
  *                 "tree"             all decisions that may follow in one pass, where that fits
  *                 "skip-ahead"       a token is decoded when a later decision needs logits
  *                 "token-by-token"   every token is decoded at once, alone: the reference
+ * Sampling, any time, for streams opened afterwards; where a stream's configuration switches
+ * temperature, top_p, top_k or repeat_penalty on, that holds:
+ *   preset        "greedy", "balanced", "creative", "very-creative" or "code": sets temperature, top_k,
+ *                 top_p and min_p
+ *   samplers      the order of those that truncate and penalize, of penalties, dry, top_n_sigma, top_k,
+ *                 typ_p, top_p, min_p, xtc, temperature (this is the default order), infill, adaptive_p
+ *   seed          32-bit seed; "random" (default) draws one per stream
+ *   draw          "cdf" (default) or "gumbel": see eliza_gumbel_sampler.h
+ *   temperature (0 = greedy, default), dynatemp_range, dynatemp_exponent; top_k (0 = off), top_p (1 = off),
+ *   min_p (0 = off), typical_p (1 = off), top_n_sigma (0 = off); xtc_probability (0 = off), xtc_threshold
+ *   repeat_last_n (64), repeat_penalty (1 = off), frequency_penalty, presence_penalty (0 = off)
+ *   dry_multiplier (0 = off), dry_base (1.75), dry_allowed_length (2), dry_penalty_last_n (1024),
+ *   dry_sequence_breakers (a JSON array of strings)
+ *   mirostat (0 = off, 1, 2: instead of all truncation), mirostat_tau (5), mirostat_eta (0.1)
+ *   adaptive_target (below 0 = off), adaptive_decay (0.9): for adaptive_p in samplers
+ *   logit_bias    a JSON array of [token, bias], a bias being a number or "-inf"
+ *   disable_thinking  "0" (default) or "1": never sample <think>
  */
 ELIZA_API int eliza_inference_set_option(EliInferenceContext * ctx, const char * key, const char * value, char ** err);
 
@@ -184,6 +200,16 @@ typedef int (*eliza_token_callback)(int32_t token_id, const char * token_text, v
  * may be called again to go on. */
 ELIZA_API int eliza_inference_llm_stream_generate(EliLlmStream * stream, int32_t max_tokens,
                                                   eliza_token_callback on_token, void * user, char ** err);
+
+/* Samples otherwise from now on. `json` is `len` bytes, an object of the sampling options of
+ * eliza_inference_set_option by name, with numbers, strings and arrays as values; what it does not
+ * name stays. On failure nothing changes. */
+ELIZA_API int eliza_inference_llm_stream_set_sampling(EliLlmStream * stream, const char * json, size_t len,
+                                                      char ** err);
+
+/* The samplers the stream runs, in the order they act, with ';' between them: "penalties;top_k;dist",
+ * say. *out is freed with eliza_inference_free_string(). */
+ELIZA_API int eliza_inference_llm_stream_describe_chain(EliLlmStream * stream, char ** out, char ** err);
 
 /* Stops the call that is running on the stream, or if none is, the next one: that call returns
  * ELIZA_ERR_CANCELLED and the stream can be used again. */

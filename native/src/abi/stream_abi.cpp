@@ -160,3 +160,19 @@ int eliza_inference_llm_stream_stats(EliLlmStream * stream, eliza_llm_stream_sta
         return ELIZA_OK;
     });
 }
+
+int eliza_inference_llm_stream_set_sampling(EliLlmStream * stream, const char * json, size_t len, char ** err) {
+    return with_stream(stream, err, [&](Stream & s) {
+        require(json != nullptr, "json is NULL");
+        s.set_sampling({json, len});
+        return ELIZA_OK;
+    });
+}
+
+int eliza_inference_llm_stream_describe_chain(EliLlmStream * stream, char ** out, char ** err) {
+    return with_stream(stream, err, [&](Stream & s) {
+        require(out != nullptr, "out is NULL");
+        *out = new_c_string(s.describe_chain());
+        return *out != nullptr ? ELIZA_OK : ELIZA_ERR_OOM;
+    });
+}

@@ -54,6 +54,24 @@ void InferenceContext::unload_if_idle() {
     }
 }
 
+// The configuration knows five settings; where it leaves one off, as it does all others, the option holds.
+static SamplingParams with_defaults(const SamplingParams & asked, SamplingParams params) {
+    if (asked.temperature > 0.0f) {
+        params.temperature = asked.temperature;
+    }
+    if (asked.top_k > 0) {
+        params.top_k = asked.top_k;
+    }
+    if (asked.top_p > 0.0f && asked.top_p < 1.0f) {
+        params.top_p = asked.top_p;
+    }
+    if (asked.repeat_penalty > 0.0f && asked.repeat_penalty != 1.0f) {
+        params.repeat_penalty = asked.repeat_penalty;
+    }
+    params.disable_thinking = params.disable_thinking || asked.disable_thinking;
+    return params;
+}
+
 std::shared_ptr<Stream> InferenceContext::open_stream(OpenRequest request) {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (!stream_opened_ && request.n_gpu_layers && *request.n_gpu_layers != options_.n_gpu_layers) {
@@ -68,9 +86,7 @@ std::shared_ptr<Stream> InferenceContext::open_stream(OpenRequest request) {
     const auto known = decoders_.find(request.kv_types);
     const auto decoder =
         known != decoders_.end() ? known->second : std::make_shared<Decoder>(model, options_, request.kv_types);
-    request.stream.sampling.seed = options_.seed;
-    request.stream.sampling.min_p = options_.min_p;
-    request.stream.sampling.typical_p = options_.typical_p;
+    request.stream.sampling = with_defaults(request.stream.sampling, options_.sampling);
     auto stream = std::make_shared<Stream>(decoder, request.stream, options_, progress_);
     // Only now: after a failure the options may still change.
     decoders_[request.kv_types] = decoder;

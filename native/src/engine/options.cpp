@@ -1,12 +1,11 @@
 #include "engine/options.h"
 
-#include <charconv>
 #include <functional>
 #include <limits>
-#include <utility>
 #include <vector>
 
 #include "error.h"
+#include "parse_value.h"
 
 namespace eliza {
 namespace {
@@ -17,28 +16,6 @@ struct Option {
     const char * allowed;  // for the error text
     std::function<bool(Options &, const std::string &)> set;
 };
-
-template <typename Number>
-bool parse_number(const std::string & text, Number low, Number high, Number & out) {
-    Number value{};
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (error != std::errc() || end != text.data() + text.size() || !(value >= low && value <= high)) {
-        return false;
-    }
-    out = value;
-    return true;
-}
-
-template <typename Value>
-bool parse_name(const std::string & text, const std::vector<std::pair<const char *, Value>> & names, Value & out) {
-    for (const auto & [name, value] : names) {
-        if (text == name) {
-            out = value;
-            return true;
-        }
-    }
-    return false;
-}
 
 constexpr int32_t max_int = std::numeric_limits<int32_t>::max();
 constexpr int32_t max_ctx = 1 << 24;
@@ -68,19 +45,15 @@ const std::vector<Option> & table() {
                                                        {"off", LLAMA_FLASH_ATTN_TYPE_DISABLED}},
                                                       o.flash_attn);
          }},
-        {"seed", S::stream_opened, "random, or 0 to 4294967294",
-         [](Options & o, const std::string & v) {
-             return parse_name<uint32_t>(v, {{"random", LLAMA_DEFAULT_SEED}}, o.seed) ||
-                    parse_number<uint32_t>(v, 0, LLAMA_DEFAULT_SEED - 1, o.seed);
-         }},
-        {"min_p", S::stream_opened, "0 (off) to 1",
-         [](Options & o, const std::string & v) { return parse_number(v, 0.0f, 1.0f, o.min_p); }},
-        {"typical_p", S::stream_opened, "0 to 1 (off)",
-         [](Options & o, const std::string & v) { return parse_number(v, 0.0f, 1.0f, o.typical_p); }},
         {"grammar_order", S::stream_opened, "last or first",
          [](Options & o, const std::string & v) {
              return parse_name<GrammarOrder>(v, {{"last", GrammarOrder::last}, {"first", GrammarOrder::first}},
                                              o.grammar_order);
+         }},
+        {"grammar_triggers", S::stream_opened, "",
+         [](Options & o, const std::string & v) {
+             o.grammar_triggers = v.empty() ? std::nullopt : std::optional<GrammarTriggers>(parse_grammar_triggers(v));
+             return true;
          }},
         {"model_id", S::stream_opened, "any text",
          [](Options & o, const std::string & v) {
@@ -125,7 +98,9 @@ void set_option(Options & options, ContextStage stage, const std::string & key, 
         }
         return;
     }
-    throw invalid_argument("unknown option \"" + key + "\"; known are " + known);
+    if (!set_sampling_param(options.sampling, key, value)) {
+        throw invalid_argument("unknown option \"" + key + "\"; known are " + known + ", " + sampling_param_names());
+    }
 }
 
 }  // namespace eliza

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "constraint/constraint.h"
@@ -27,10 +28,9 @@ struct Options {
     int32_t n_threads = 0;
     llama_flash_attn_type flash_attn = LLAMA_FLASH_ATTN_TYPE_AUTO;
 
-    uint32_t seed = LLAMA_DEFAULT_SEED;  // the default draws a random one per stream
-    float min_p = 0.0f;
-    float typical_p = 1.0f;
+    SamplingParams sampling;  // where a stream's configuration says nothing else
     GrammarOrder grammar_order = GrammarOrder::last;
+    std::optional<GrammarTriggers> grammar_triggers;
     std::string model_id;
     int32_t span_limit = Constraint::default_span_limit;
     Strategy strategy = Strategy::automatic;

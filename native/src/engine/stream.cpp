@@ -14,7 +14,9 @@ Stream::Stream(std::shared_ptr<Decoder> decoder, const StreamConfig & config, co
       options_(options),
       progress_(std::move(progress)),
       sequence_(decoder, config.slot_id, config.prompt_cache_key),
-      selector_(decoder->model().vocab(), config.sampling, config.gbnf_grammar, options.grammar_order) {}
+      sampling_(config.sampling),
+      selector_(decoder->model().vocab(), config.sampling, config.gbnf_grammar,
+                {options.grammar_order, options.grammar_triggers}) {}
 
 void Stream::throw_if_cancelled() {
     if (cancelled_.exchange(false)) {
@@ -222,6 +224,16 @@ int32_t Stream::reset_keep(int32_t n_keep) {
     generated_since_prefill_ = 0;
     cancelled_ = false;
     return static_cast<int32_t>(sequence_.tokens().size());
+}
+
+void Stream::set_sampling(std::string_view json) {
+    SamplingParams params = parse_sampling(sampling_, json);
+    SamplerChain chain(decoder_->model().vocab(), params);
+    for (size_t i = 0; i < n_told_; ++i) {
+        chain.accept(sequence_.tokens()[i]);
+    }
+    selector_.set_chain(std::move(chain));
+    sampling_ = std::move(params);
 }
 
 eliza_llm_stream_stats_t Stream::stats() const {

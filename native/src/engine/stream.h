@@ -63,6 +63,12 @@ public:
     void set_text_choices(std::string_view json, int mode);
     void clear_token_trie();
 
+    // Samples otherwise from now on: `json` as parse_sampling() takes it, from the settings so far.
+    void set_sampling(std::string_view json);
+
+    // The samplers in the order they act, with ';' between them.
+    std::string describe_chain() const { return (span_ ? "token_trie;" : "") + selector_.describe(); }
+
     // Writes the next span of a structured answer. On failure `result` holds what there is of it, and
     // the stream can go on.
     void fill(const SpanSpec & spec, FillResult & result);
@@ -122,6 +128,7 @@ private:
     const Progress progress_;
 
     Sequence sequence_;
+    SamplingParams sampling_;
     TokenSelector selector_;
     Utf8Assembler utf8_;
     std::optional<Span> span_;  // while one is active

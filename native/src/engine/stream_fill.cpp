@@ -57,11 +57,11 @@ void Stream::fill(const SpanSpec & spec, FillResult & result) {
     const int64_t n_generated = stats_.generated_tokens;
     const KnownText known = known_text_before(spec);
 
-    SamplingParams sampling = config_.sampling;
+    SamplingParams sampling = sampling_;
     sampling.temperature = spec.temperature;
     sampling.top_k = spec.top_k;
     sampling.top_p = spec.top_p;
-    fill_selector_.emplace(decoder_->model().vocab(), sampling, "", GrammarOrder::last);
+    fill_selector_.emplace(decoder_->model().vocab(), sampling, "", GrammarUse());
     for (const llama_token token : sequence_.tokens()) {
         fill_selector_->accept_prompt(token);
     }

@@ -3,8 +3,10 @@
 #include <cmath>
 #include <cstring>
 #include <exception>
+#include <regex>
 
 #include "error.h"
+#include "json_input.h"
 #include "llama-grammar.h"
 #include "log.h"
 
@@ -73,12 +75,69 @@ void check_syntax(const llama_vocab * vocab, const std::string & gbnf) {
     }
 }
 
+std::string literal_pattern(const std::string & text) {
+    std::string pattern = "[\\s\\S]*?(";
+    for (const char c : text) {
+        if (std::strchr("^$\\.*+?()[]{}|", c) != nullptr) {
+            pattern += '\\';
+        }
+        pattern += c;
+    }
+    return pattern + "[\\s\\S]*)";
+}
+
 }  // namespace
 
-Grammar::Grammar(const llama_vocab * vocab, const std::string & gbnf, const char * start_rule) {
+GrammarTriggers parse_grammar_triggers(const std::string & text) {
+    const Json json = parse_json(text, "grammar_triggers");
+    if (!json.is_array() || json.empty()) {
+        throw invalid_argument("grammar_triggers: expected an array of triggers, found " +
+                               (json.is_array() ? "none" : kind_of(json)));
+    }
+    GrammarTriggers triggers;
+    for (size_t i = 0; i < json.size(); ++i) {
+        const std::string place = at("grammar_triggers", i);
+        const auto type = member(json[i], "type", &Json::is_string, "a string", place).get<std::string>();
+        if (type == "token") {
+            triggers.tokens.push_back(
+                member(json[i], "value", &Json::is_number_integer, "a token id", place).get<llama_token>());
+            continue;
+        }
+        const auto value = member(json[i], "value", &Json::is_string, "a string", place).get<std::string>();
+        if (type != "word" && type != "pattern") {
+            throw invalid_argument(place + ".type: \"" + type + "\" is not word, pattern or token");
+        }
+        triggers.patterns.push_back(type == "word" ? literal_pattern(value) : value);
+        try {
+            const std::regex compiled(triggers.patterns.back());
+        } catch (const std::regex_error & error) {
+            throw invalid_argument(place + ".value: not a regular expression: " + error.what());
+        }
+    }
+    return triggers;
+}
+
+Grammar::Grammar(const llama_vocab * vocab, const std::string & gbnf, const std::optional<GrammarTriggers> & triggers,
+                 const char * start_rule) {
     check_syntax(vocab, gbnf);
     const LlamaErrorCapture capture;
-    sampler_.reset(llama_sampler_init_grammar(vocab, gbnf.c_str(), start_rule));
+    if (triggers) {
+        std::vector<const char *> patterns;
+        for (const std::string & pattern : triggers->patterns) {
+            patterns.push_back(pattern.c_str());
+        }
+        for (const llama_token token : triggers->tokens) {
+            if (token < 0 || token >= llama_vocab_n_tokens(vocab)) {
+                throw invalid_argument("grammar_triggers: token " + std::to_string(token) +
+                                       " is outside the vocabulary of " + std::to_string(llama_vocab_n_tokens(vocab)));
+            }
+        }
+        sampler_.reset(llama_sampler_init_grammar_lazy_patterns(vocab, gbnf.c_str(), start_rule, patterns.data(),
+                                                                patterns.size(), triggers->tokens.data(),
+                                                                triggers->tokens.size()));
+    } else {
+        sampler_.reset(llama_sampler_init_grammar(vocab, gbnf.c_str(), start_rule));
+    }
     if (sampler_ == nullptr) {
         throw invalid_argument("gbnf_grammar cannot be used" + capture.suffix());
     }
@@ -94,10 +153,14 @@ bool Grammar::allows(llama_token token) const {
 void Grammar::mask(llama_token_data_array & candidates) const { llama_sampler_apply(sampler_.get(), &candidates); }
 
 void Grammar::accept(llama_token token) {
-    if (in_step_ && allows(token)) {
+    in_step_ = in_step_ && allows(token);
+    if (!in_step_) {
+        return;
+    }
+    try {
         llama_sampler_accept(sampler_.get(), token);
-    } else {
-        in_step_ = false;
+    } catch (const std::exception &) {
+        in_step_ = false;  // a lazy grammar reads what came since its trigger only now
     }
 }
 

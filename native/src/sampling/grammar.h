@@ -2,16 +2,29 @@
 // sampler throws or aborts the process, so it is asked first.
 #pragma once
 
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "llama-cpp.h"
 
 namespace eliza {
 
+// What a lazy grammar waits for; until then it allows everything.
+struct GrammarTriggers {
+    std::vector<std::string> patterns;  // regular expressions over what was generated, from its start
+    std::vector<llama_token> tokens;
+};
+
+// `json` is an array of {"type": "word" | "pattern" | "token", "value": ...}. Throws Error that names the
+// place.
+GrammarTriggers parse_grammar_triggers(const std::string & json);
+
 class Grammar {
 public:
     // Throws Error when the text does not parse or has no start rule.
-    Grammar(const llama_vocab * vocab, const std::string & gbnf, const char * start_rule = "root");
+    Grammar(const llama_vocab * vocab, const std::string & gbnf, const std::optional<GrammarTriggers> & triggers = {},
+            const char * start_rule = "root");
 
     bool allows(llama_token token) const;
 

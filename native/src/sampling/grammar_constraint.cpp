@@ -40,7 +40,7 @@ GrammarConstraint::GrammarConstraint(const llama_vocab * vocab, std::shared_ptr<
     : vocabulary_(std::move(vocabulary)),
       end_tokens_(end_tokens),
       frame_(frame),
-      grammar_(vocab, framed(gbnf, frame), framed_rule) {}
+      grammar_(vocab, framed(gbnf, frame), std::nullopt, framed_rule) {}
 
 SharedMask GrammarConstraint::mask() {
     std::vector<llama_token_data> data(vocabulary_->all().n_vocab());

@@ -1,14 +1,17 @@
 #include "sampling/sampler_chain.h"
 
+#include <algorithm>
 #include <cmath>
 #include <new>
-#include <string>
+#include <random>
+
+#include "eliza/eliza_gumbel_sampler.h"
 
 namespace eliza {
 namespace {
 
-constexpr int32_t penalty_last_n = 64;
 constexpr size_t min_keep = 1;
+constexpr int32_t mirostat_m = 100;         // tokens that mirostat 1 estimates the distribution from
 constexpr float least_temperature = 1e-6f;  // below, logits / temperature would overflow
 
 void require_finite(const llama_token_data_array & candidates) {
@@ -31,9 +34,23 @@ llama_token think_token(const llama_vocab * vocab) {
 
 bool between_0_and_1(float value) { return value > 0.0f && value < 1.0f; }
 
+// Orderings of logits that are no numbers are undefined.
+void require_numbers(const float * logits, size_t n) {
+    int not_a_number = 0;
+    for (size_t i = 0; i < n; ++i) {
+        not_a_number |= logits[i] != logits[i] ? 1 : 0;
+    }
+    if (not_a_number != 0) {
+        throw Error(ELIZA_ERR_FFI_FAULT, "the model gave a logit that is not a number");
+    }
+}
+
+uint32_t drawn_seed(uint32_t seed) { return seed != LLAMA_DEFAULT_SEED ? seed : std::random_device()(); }
+
 }  // namespace
 
 llama_token_data_array & Candidates::fill(const float * logits, int32_t n_vocab) {
+    require_numbers(logits, static_cast<size_t>(n_vocab));
     data_.resize(static_cast<size_t>(n_vocab));
     for (int32_t id = 0; id < n_vocab; ++id) {
         data_[static_cast<size_t>(id)] = {id, logits[id], 0.0f};
@@ -43,6 +60,7 @@ llama_token_data_array & Candidates::fill(const float * logits, int32_t n_vocab)
 }
 
 llama_token_data_array & Candidates::fill(const float * logits, const llama_token * tokens, size_t k) {
+    require_numbers(logits, k);
     data_.resize(k);
     for (size_t i = 0; i < k; ++i) {
         data_[i] = {tokens[i], logits[i], 0.0f};
@@ -64,52 +82,156 @@ SamplerChain::SamplerChain(const llama_vocab * vocab, const SamplingParams & par
     : chain_(llama_sampler_chain_init(llama_sampler_chain_default_params())),
       greedy_(params.temperature < least_temperature) {
     const int32_t n_vocab = llama_vocab_n_tokens(vocab);
-    if (params.disable_thinking) {
-        if (const llama_token token = think_token(vocab); token != LLAMA_TOKEN_NULL) {
-            const llama_logit_bias never{token, -INFINITY};
-            add(llama_sampler_init_logit_bias(n_vocab, 1, &never));
+    std::vector<llama_logit_bias> biases = params.logit_bias;
+    for (const llama_logit_bias & bias : biases) {
+        if (bias.token >= n_vocab) {
+            throw invalid_argument("logit_bias: token " + std::to_string(bias.token) +
+                                   " is outside the vocabulary of " + std::to_string(n_vocab));
         }
     }
-    if (params.repeat_penalty > 0.0f && params.repeat_penalty != 1.0f) {
-        add(llama_sampler_init_penalties(n_vocab, penalty_last_n, params.repeat_penalty, 0.0f, 0.0f));
+    if (params.disable_thinking) {
+        if (const llama_token token = think_token(vocab); token != LLAMA_TOKEN_NULL) {
+            biases.push_back({token, -INFINITY});
+        }
     }
-    n_logit_samplers_ = llama_sampler_chain_n(chain_.get());
-
-    if (greedy_) {
-        add(llama_sampler_init_greedy());
-        return;
+    if (!biases.empty()) {
+        logit_samplers_.push_back(0);
+        add(llama_sampler_init_logit_bias(n_vocab, static_cast<int32_t>(biases.size()), biases.data()), "logit_bias");
     }
-    if (params.top_k > 0) {
-        add(llama_sampler_init_top_k(params.top_k));
+    for (const SamplerKind kind : params.order) {
+        add_in_order(vocab, params, kind);
     }
-    if (between_0_and_1(params.typical_p)) {
-        add(llama_sampler_init_typical(params.typical_p, min_keep));
-    }
-    if (between_0_and_1(params.top_p)) {
-        add(llama_sampler_init_top_p(params.top_p, min_keep));
-    }
-    if (params.min_p > 0.0f) {
-        add(llama_sampler_init_min_p(params.min_p, min_keep));
-    }
-    add(llama_sampler_init_temp(params.temperature));
-    add(llama_sampler_init_dist(params.seed));
+    add_selection(vocab, params);
 }
 
-void SamplerChain::add(llama_sampler * sampler) {
+// What is off is not there, so that the chain is as short as it can be.
+void SamplerChain::add_in_order(const llama_vocab * vocab, const SamplingParams & params, SamplerKind kind) {
+    const char * name = sampler_name(kind);
+    if (kind == SamplerKind::penalties) {
+        // llama.cpp divides by the penalty; 0 stands for off, as in elizaOS's configuration.
+        const float repeat = params.repeat_penalty > 0.0f ? params.repeat_penalty : 1.0f;
+        if (params.repeat_last_n > 0 &&
+            (repeat != 1.0f || params.frequency_penalty != 0.0f || params.presence_penalty != 0.0f)) {
+            logit_samplers_.push_back(llama_sampler_chain_n(chain_.get()));
+            add(llama_sampler_init_penalties(llama_vocab_n_tokens(vocab), params.repeat_last_n, repeat,
+                                             params.frequency_penalty, params.presence_penalty),
+                name);
+        }
+        return;
+    }
+    if (kind == SamplerKind::dry) {
+        if (params.dry_multiplier > 0.0f && params.dry_penalty_last_n > 0) {
+            std::vector<const char *> breakers;
+            for (const std::string & breaker : params.dry_sequence_breakers) {
+                breakers.push_back(breaker.c_str());
+            }
+            logit_samplers_.push_back(llama_sampler_chain_n(chain_.get()));
+            add(llama_sampler_init_dry(vocab, params.dry_multiplier, params.dry_base, params.dry_allowed_length,
+                                       params.dry_penalty_last_n, breakers.data(), breakers.size()),
+                name);
+        }
+        return;
+    }
+    // What follows shapes a distribution: a greedy choice needs none, and mirostat does it alone.
+    if (greedy_ || (params.mirostat != 0 && kind != SamplerKind::temperature)) {
+        return;
+    }
+    switch (kind) {
+        case SamplerKind::top_n_sigma:
+            if (params.top_n_sigma > 0.0f) {
+                add(llama_sampler_init_top_n_sigma(params.top_n_sigma), name);
+            }
+            break;
+        case SamplerKind::top_k:
+            if (params.top_k > 0) {
+                add(llama_sampler_init_top_k(params.top_k), name);
+            }
+            break;
+        case SamplerKind::typ_p:
+            if (between_0_and_1(params.typical_p)) {
+                add(llama_sampler_init_typical(params.typical_p, min_keep), name);
+            }
+            break;
+        case SamplerKind::top_p:
+            if (between_0_and_1(params.top_p)) {
+                add(llama_sampler_init_top_p(params.top_p, min_keep), name);
+            }
+            break;
+        case SamplerKind::min_p:
+            if (params.min_p > 0.0f) {
+                add(llama_sampler_init_min_p(params.min_p, min_keep), name);
+            }
+            break;
+        case SamplerKind::xtc:
+            if (params.xtc_probability > 0.0f && params.xtc_threshold <= 0.5f) {
+                add(llama_sampler_init_xtc(params.xtc_probability, params.xtc_threshold, min_keep, params.seed), name);
+            }
+            break;
+        case SamplerKind::temperature:
+            if (params.dynatemp_range > 0.0f && params.mirostat == 0) {
+                add(llama_sampler_init_temp_ext(params.temperature, params.dynatemp_range, params.dynatemp_exponent),
+                    name);
+            } else if (params.temperature != 1.0f) {
+                add(llama_sampler_init_temp(params.temperature), name);
+            }
+            break;
+        case SamplerKind::infill:
+            infill_ = llama_sampler_chain_n(chain_.get());
+            add(llama_sampler_init_infill(vocab), name);
+            break;
+        default: break;  // adaptive_p selects
+    }
+}
+
+void SamplerChain::add_selection(const llama_vocab * vocab, const SamplingParams & params) {
+    const bool adaptive =
+        std::find(params.order.begin(), params.order.end(), SamplerKind::adaptive_p) != params.order.end() &&
+        params.adaptive_target >= 0.0f;
+    if (greedy_) {
+        add(llama_sampler_init_greedy(), "greedy");
+    } else if (params.mirostat == 1) {
+        add(llama_sampler_init_mirostat(llama_vocab_n_tokens(vocab), params.seed, params.mirostat_tau,
+                                        params.mirostat_eta, mirostat_m),
+            "mirostat");
+    } else if (params.mirostat == 2) {
+        add(llama_sampler_init_mirostat_v2(params.seed, params.mirostat_tau, params.mirostat_eta), "mirostat_v2");
+    } else if (adaptive) {
+        add(llama_sampler_init_adaptive_p(params.adaptive_target, params.adaptive_decay, params.seed), "adaptive_p");
+    } else if (params.draw == Draw::gumbel) {
+        add(llama_sampler_init_gumbel(drawn_seed(params.seed)), "gumbel");
+    } else {
+        add(llama_sampler_init_dist(params.seed), "dist");
+    }
+}
+
+void SamplerChain::add(llama_sampler * sampler, const char * name) {
     if (sampler == nullptr) {
         throw std::bad_alloc();
     }
     llama_sampler_chain_add(chain_.get(), sampler);
+    names_.push_back(name);
 }
 
-llama_token SamplerChain::sample(llama_token_data_array & candidates) {
+std::string SamplerChain::describe() const {
+    std::string text;
+    for (const char * name : names_) {
+        text += (text.empty() ? "" : ";") + std::string(name);
+    }
+    return text;
+}
+
+llama_token SamplerChain::sample(llama_token_data_array & candidates, bool in_span) {
     require_finite(candidates);
-    llama_sampler_apply(chain_.get(), &candidates);
+    for (int32_t i = 0; i < llama_sampler_chain_n(chain_.get()); ++i) {
+        if (!in_span || i != infill_) {
+            llama_sampler_apply(llama_sampler_chain_get(chain_.get(), i), &candidates);
+        }
+    }
     return candidates.data[candidates.selected].id;
 }
 
 llama_token SamplerChain::argmax(llama_token_data_array & candidates) {
-    for (int32_t i = 0; i < n_logit_samplers_; ++i) {
+    for (const int32_t i : logit_samplers_) {
         llama_sampler_apply(llama_sampler_chain_get(chain_.get(), i), &candidates);
     }
     require_finite(candidates);
@@ -123,6 +245,7 @@ llama_token SamplerChain::argmax(llama_token_data_array & candidates) {
 }
 
 int32_t argmax(const float * logits, int32_t n) {
+    require_numbers(logits, static_cast<size_t>(n));
     int32_t best = -1;
     float best_logit = -INFINITY;
     for (int32_t i = 0; i < n; ++i) {

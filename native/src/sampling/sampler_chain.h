@@ -2,27 +2,19 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "error.h"
 #include "llama-cpp.h"
+#include "sampling/sampling_params.h"
 
 namespace eliza {
 
 inline Error no_finite_logit() { return {ELIZA_ERR_FFI_FAULT, "the model gave no finite logit to choose from"}; }
 
-struct SamplingParams {
-    float temperature = 0.0f;            // <= 0: greedy
-    float top_p = 1.0f;                  // <= 0 or >= 1: off
-    int32_t top_k = 0;                   // <= 0: off
-    float min_p = 0.0f;                  // <= 0: off
-    float typical_p = 1.0f;              // <= 0 or >= 1: off
-    float repeat_penalty = 1.0f;         // 0 or 1: off
-    uint32_t seed = LLAMA_DEFAULT_SEED;  // the default draws a random one
-    bool disable_thinking = false;
-};
-
-// An array of candidates that samplers may shrink and reorder. The storage is reused.
+// An array of candidates that samplers may shrink and reorder. The storage is reused. A logit that is
+// no number is an Error.
 class Candidates {
 public:
     // All n_vocab tokens with their logits.
@@ -39,28 +31,36 @@ private:
 
 class SamplerChain {
 public:
+    // Throws Error where the settings do not fit the vocabulary.
     SamplerChain(const llama_vocab * vocab, const SamplingParams & params);
 
-    // Runs the whole chain and returns what it selects. Throws Error when no candidate has a finite
-    // logit.
-    llama_token sample(llama_token_data_array & candidates);
+    // Runs the whole chain and returns what it selects. Inside a span, `infill` is left out, which could
+    // select a token that is no candidate. Throws Error when no candidate has a finite logit.
+    llama_token sample(llama_token_data_array & candidates, bool in_span = false);
 
-    // The most likely candidate after the samplers that move single logits (bias, penalties) and
-    // before those that reshape the distribution.
+    // The most likely candidate after the samplers that move single logits (bias, penalties, DRY) and
+    // without those that reshape the distribution.
     llama_token argmax(llama_token_data_array & candidates);
 
     // True when argmax(candidates) is the argmax of the logits as they are.
-    bool keeps_logits() const { return n_logit_samplers_ == 0; }
+    bool keeps_logits() const { return logit_samplers_.empty(); }
     bool greedy() const { return greedy_; }
+
+    // The names of the samplers that do something, in their order, with ';' between them.
+    std::string describe() const;
 
     void accept(llama_token token) { llama_sampler_accept(chain_.get(), token); }
     void reset() { llama_sampler_reset(chain_.get()); }
 
 private:
-    void add(llama_sampler * sampler);
+    void add(llama_sampler * sampler, const char * name);
+    void add_in_order(const llama_vocab * vocab, const SamplingParams & params, SamplerKind kind);
+    void add_selection(const llama_vocab * vocab, const SamplingParams & params);
 
     llama_sampler_ptr chain_;
-    int32_t n_logit_samplers_ = 0;  // these come first in the chain
+    std::vector<const char *> names_;
+    std::vector<int32_t> logit_samplers_;  // places in the chain
+    int32_t infill_ = -1;
     bool greedy_ = false;
 };
 

@@ -19,11 +19,19 @@ double log_sum_exp(const float * logits, size_t n) {
 double log_of_rest(double log_share) { return std::log1p(-std::min(std::exp(log_share), 1.0)); }
 
 TokenSelector::TokenSelector(const llama_vocab * vocab, const SamplingParams & params, const std::string & gbnf,
-                             GrammarOrder grammar_order)
-    : n_vocab_(llama_vocab_n_tokens(vocab)), chain_(vocab, params), grammar_order_(grammar_order) {
+                             const GrammarUse & use)
+    : n_vocab_(llama_vocab_n_tokens(vocab)), chain_(vocab, params), grammar_order_(use.order) {
     if (!gbnf.empty()) {
-        grammar_.emplace(vocab, gbnf);
+        grammar_.emplace(vocab, gbnf, use.triggers);
     }
+}
+
+std::string TokenSelector::describe() const {
+    const std::string chain = chain_.describe();
+    if (!grammar_) {
+        return chain;
+    }
+    return grammar_order_ == GrammarOrder::first ? "grammar;" + chain : chain + ";grammar";
 }
 
 // The index of the winner among the allowed tokens.
@@ -32,7 +40,7 @@ uint32_t TokenSelector::pick(const float * logits, TokenSpan allowed, bool sampl
         return static_cast<uint32_t>(argmax(logits, static_cast<int32_t>(allowed.size)));
     }
     llama_token_data_array & candidates = candidates_.fill(logits, allowed.data, allowed.size);
-    const llama_token token = sampled ? chain_.sample(candidates) : chain_.argmax(candidates);
+    const llama_token token = sampled ? chain_.sample(candidates, true) : chain_.argmax(candidates);
     return static_cast<uint32_t>(std::lower_bound(allowed.begin(), allowed.end(), token) - allowed.begin());
 }
 
@@ -103,7 +111,7 @@ std::optional<llama_token> TokenSelector::select_in_text(const float * logits, T
                     "no token of the vocabulary spells what has to follow \"" + text.value() + "\"");
     }
     llama_token_data_array & candidates = candidates_.fill_from(logits, legal.data(), legal.size());
-    return chain_.greedy() ? chain_.argmax(candidates) : chain_.sample(candidates);
+    return chain_.greedy() ? chain_.argmax(candidates) : chain_.sample(candidates, true);
 }
 
 double TokenSelector::logprob_among(const float * logits, const TokenMask & legal, llama_token token) {

@@ -4,6 +4,7 @@
 
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "constraint/constraint.h"
 #include "constraint/text_constraint.h"
@@ -17,6 +18,11 @@ enum class GrammarOrder {
     first,  // mask the vocabulary, then sample
 };
 
+struct GrammarUse {
+    GrammarOrder order = GrammarOrder::last;
+    std::optional<GrammarTriggers> triggers;  // of a lazy grammar, which waits for one of them
+};
+
 // log(sum(exp(logits[0 .. n)))), shifted by the largest so that it cannot overflow.
 double log_sum_exp(const float * logits, size_t n);
 
@@ -27,7 +33,13 @@ class TokenSelector {
 public:
     // `gbnf` may be empty. Throws Error when it does not parse.
     TokenSelector(const llama_vocab * vocab, const SamplingParams & params, const std::string & gbnf,
-                  GrammarOrder grammar_order);
+                  const GrammarUse & use);
+
+    // Goes on with another chain, which has to be told of the tokens so far.
+    void set_chain(SamplerChain chain) { chain_ = std::move(chain); }
+
+    // The names of the samplers in the order they act, with ';' between them.
+    std::string describe() const;
 
     // Outside spans. `drawn` is a token that was already drawn from these logits, if any; it is kept
     // where the grammar allows it.
@@ -57,7 +69,7 @@ public:
     // The natural logarithm of a token's probability among the legal ones, from raw logits.
     static double logprob_among(const float * logits, const TokenMask & legal, llama_token token);
 
-    // A token of the prompt counts for the penalties only; the grammar describes what is generated.
+    // A token of the prompt counts for the chain only; the grammar describes what is generated.
     void accept_prompt(llama_token token) { chain_.accept(token); }
     void accept(llama_token token);
     void reset();

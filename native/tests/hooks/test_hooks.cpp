@@ -3,14 +3,19 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstdio>
 #include <cstring>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "constraint/token_trie_constraint.h"
+#include "engine/model.h"
 #include "llama-cpp.h"
 #include "log.h"
+#include "sampling/gumbel.h"
+#include "sampling/sampler_chain.h"
 
 #define ELIZA_TEST_API extern "C" __attribute__((visibility("default")))
 
@@ -73,4 +78,41 @@ ELIZA_TEST_API int eliza_test_trie_walk(const char * payload, size_t len, int32_
     } catch (const std::exception &) {
         return -1;
     }
+}
+
+// Runs the sampler chain of a model's vocabulary, with settings as eliza_inference_llm_stream_set_sampling
+// takes them, over n candidates: token ids[i] with logits[i]. Before that, the chain is told of the
+// accepted tokens. Writes the candidates that are left (their ids, logits and probabilities, for which
+// there must be room for n) and the token selected; returns how many are left, or -1 and a text.
+ELIZA_TEST_API int eliza_test_chain(const char * model_path, const char * settings, const int32_t * ids,
+                                    const float * logits, size_t n, const int32_t * accepted, size_t n_accepted,
+                                    int32_t * ids_out, float * logits_out, float * probs_out, int32_t * selected_out,
+                                    char * error_out, size_t error_cap) {
+    try {
+        static std::map<std::string, std::shared_ptr<Model>> models;
+        std::shared_ptr<Model> & model = models[model_path];
+        if (model == nullptr) {
+            model = Model::load(model_path, 0, true, {});
+        }
+        SamplerChain chain(model->vocab(), parse_sampling({}, settings));
+        for (size_t i = 0; i < n_accepted; ++i) {
+            chain.accept(accepted[i]);
+        }
+        Candidates candidates;
+        llama_token_data_array & array = candidates.fill(logits, ids, n);
+        *selected_out = chain.sample(array);
+        for (size_t i = 0; i < array.size; ++i) {
+            ids_out[i] = array.data[i].id;
+            logits_out[i] = array.data[i].logit;
+            probs_out[i] = array.data[i].p;
+        }
+        return static_cast<int>(array.size);
+    } catch (const std::exception & error) {
+        std::snprintf(error_out, error_cap, "%s", error.what());
+        return -1;
+    }
+}
+
+ELIZA_TEST_API float eliza_test_gumbel_uniform(uint32_t position, uint32_t seed_offset, uint32_t token) {
+    return gumbel_uniform(position, seed_offset, token);
 }

@@ -1,0 +1,256 @@
+#include "sampling/sampling_params.h"
+
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <utility>
+
+#include "error.h"
+#include "json_input.h"
+#include "parse_value.h"
+
+namespace eliza {
+namespace {
+
+constexpr float largest = 1e6f;
+constexpr int32_t max_int = std::numeric_limits<int32_t>::max();
+
+const std::vector<std::pair<const char *, SamplerKind>> & kinds() {
+    static const std::vector<std::pair<const char *, SamplerKind>> names = {
+        {"penalties", SamplerKind::penalties},
+        {"dry", SamplerKind::dry},
+        {"top_n_sigma", SamplerKind::top_n_sigma},
+        {"top_k", SamplerKind::top_k},
+        {"typ_p", SamplerKind::typ_p},
+        {"top_p", SamplerKind::top_p},
+        {"min_p", SamplerKind::min_p},
+        {"xtc", SamplerKind::xtc},
+        {"temperature", SamplerKind::temperature},
+        {"infill", SamplerKind::infill},
+        {"adaptive_p", SamplerKind::adaptive_p},
+    };
+    return names;
+}
+
+std::string kind_names() {
+    std::string names;
+    for (const auto & [name, kind] : kinds()) {
+        names += (names.empty() ? "" : ", ") + std::string(name);
+    }
+    return names;
+}
+
+std::vector<SamplerKind> parse_order(const std::string & text) {
+    std::vector<SamplerKind> order;
+    for (size_t begin = 0; begin < text.size();) {
+        const size_t end = std::min(text.find(';', begin), text.size());
+        const std::string name = text.substr(begin, end - begin);
+        SamplerKind kind{};
+        if (!parse_name(name, kinds(), kind)) {
+            throw invalid_argument("samplers: \"" + name + "\" is not one of " + kind_names());
+        }
+        for (const SamplerKind earlier : order) {
+            if (earlier == kind) {
+                throw invalid_argument("samplers: \"" + name + "\" stands twice in \"" + text + "\"");
+            }
+            if (earlier == SamplerKind::adaptive_p) {
+                throw invalid_argument("samplers: adaptive_p chooses the token, so \"" + name +
+                                       "\" cannot come after it");
+            }
+        }
+        order.push_back(kind);
+        begin = end + 1;
+    }
+    return order;
+}
+
+std::vector<llama_logit_bias> parse_logit_bias(const std::string & text) {
+    std::vector<llama_logit_bias> biases;
+    const Json json = parse_json(text, "logit_bias");
+    const char * expected = "expected an array of [token, bias], found ";
+    if (!json.is_array()) {
+        throw invalid_argument("logit_bias: " + (expected + kind_of(json)));
+    }
+    for (const Json & pair : json) {
+        const std::string place = at("logit_bias", biases.size());
+        if (!pair.is_array() || pair.size() != 2 || !pair[0].is_number_integer() ||
+            !(pair[1].is_number() || pair[1] == "-inf")) {
+            throw invalid_argument(place + ": expected [token, bias] with a number or \"-inf\"");
+        }
+        const auto token = pair[0].get<int64_t>();
+        if (token < 0 || token > max_int) {
+            throw invalid_argument(place + ": token " + std::to_string(token) + " is not 0 to " +
+                                   std::to_string(max_int));
+        }
+        const float bias = pair[1].is_number() ? pair[1].get<float>() : -INFINITY;
+        if (std::isnan(bias) || bias > largest) {
+            throw invalid_argument(place + ": the bias is not a number up to 1000000");
+        }
+        biases.push_back({static_cast<llama_token>(token), bias});
+    }
+    return biases;
+}
+
+std::vector<std::string> parse_strings(const std::string & text, const char * what) {
+    std::vector<std::string> strings;
+    const Json json = parse_json(text, what);
+    for (const Json & each : json) {
+        if (!json.is_array() || !each.is_string() || each.get<std::string>().empty()) {
+            throw invalid_argument(std::string(what) + ": expected an array of strings that are not empty");
+        }
+        strings.push_back(each.get<std::string>());
+    }
+    return strings;
+}
+
+struct Preset {
+    const char * name;
+    float temperature;
+    int32_t top_k;
+    float top_p, min_p;
+};
+constexpr Preset presets[] = {
+    {"greedy", 0.0f, 0, 1.0f, 0.0f},         {"balanced", 0.7f, 40, 0.95f, 0.05f}, {"creative", 1.0f, 0, 0.9f, 0.0f},
+    {"very-creative", 1.2f, 0, 0.95f, 0.0f}, {"code", 0.2f, 40, 0.95f, 0.1f},
+};
+
+bool set_preset(SamplingParams & params, const std::string & name) {
+    for (const Preset & preset : presets) {
+        if (name == preset.name) {
+            params.temperature = preset.temperature;
+            params.top_k = preset.top_k;
+            params.top_p = preset.top_p;
+            params.min_p = preset.min_p;
+            return true;
+        }
+    }
+    return false;
+}
+
+struct Param {
+    const char * key;
+    const char * allowed;  // for the error text
+    std::function<bool(SamplingParams &, const std::string &)> set;
+};
+
+// A number in a range, the way most of them are.
+template <typename Number>
+Param number(const char * key, Number SamplingParams::*member, Number low, Number high, const char * allowed) {
+    return {key, allowed,
+            [=](SamplingParams & p, const std::string & v) { return parse_number(v, low, high, p.*member); }};
+}
+
+const std::vector<Param> & table() {
+    using P = SamplingParams;
+    static const std::vector<Param> params = {
+        {"preset", "greedy, balanced, creative, very-creative or code", set_preset},
+        {"samplers", "",
+         [](P & p, const std::string & v) {
+             p.order = parse_order(v);
+             return true;
+         }},
+        number("temperature", &P::temperature, 0.0f, largest, "0 (greedy) to 1000000"),
+        number("dynatemp_range", &P::dynatemp_range, 0.0f, largest, "0 (off) to 1000000"),
+        number("dynatemp_exponent", &P::dynatemp_exponent, 0.0f, largest, "0 to 1000000"),
+        number("top_k", &P::top_k, 0, max_int, "0 (off) to 2147483647"),
+        number("top_p", &P::top_p, 0.0f, 1.0f, "0 to 1 (off)"),
+        number("min_p", &P::min_p, 0.0f, 1.0f, "0 (off) to 1"),
+        number("typical_p", &P::typical_p, 0.0f, 1.0f, "0 to 1 (off)"),
+        number("top_n_sigma", &P::top_n_sigma, 0.0f, largest, "0 (off) to 1000000"),
+        number("xtc_probability", &P::xtc_probability, 0.0f, 1.0f, "0 (off) to 1"),
+        number("xtc_threshold", &P::xtc_threshold, 0.0f, 1.0f, "0 to 1; above 0.5 is off"),
+        number("repeat_last_n", &P::repeat_last_n, 0, 1 << 24, "0 (off) to 16777216 tokens"),
+        number("repeat_penalty", &P::repeat_penalty, 0.0f, largest, "0 or 1 (off) to 1000000"),
+        number("frequency_penalty", &P::frequency_penalty, -largest, largest, "-1000000 to 1000000"),
+        number("presence_penalty", &P::presence_penalty, -largest, largest, "-1000000 to 1000000"),
+        number("dry_multiplier", &P::dry_multiplier, 0.0f, largest, "0 (off) to 1000000"),
+        number("dry_base", &P::dry_base, 1.0f, largest, "1 to 1000000"),
+        number("dry_allowed_length", &P::dry_allowed_length, 0, max_int, "0 to 2147483647 tokens"),
+        number("dry_penalty_last_n", &P::dry_penalty_last_n, 0, 1 << 24, "0 (off) to 16777216 tokens"),
+        {"dry_sequence_breakers", "",
+         [](P & p, const std::string & v) {
+             p.dry_sequence_breakers = parse_strings(v, "dry_sequence_breakers");
+             return true;
+         }},
+        number("mirostat", &P::mirostat, 0, 2, "0 (off), 1 or 2"),
+        number("mirostat_tau", &P::mirostat_tau, 0.0f, largest, "0 to 1000000"),
+        number("mirostat_eta", &P::mirostat_eta, 0.0f, 1.0f, "0 to 1"),
+        number("adaptive_target", &P::adaptive_target, -1.0f, 1.0f, "0 to 1, or below 0 (off)"),
+        number("adaptive_decay", &P::adaptive_decay, 0.0f, 0.99f, "0 to 0.99"),
+        {"logit_bias", "",
+         [](P & p, const std::string & v) {
+             p.logit_bias = parse_logit_bias(v);
+             return true;
+         }},
+        {"draw", "cdf or gumbel",
+         [](P & p, const std::string & v) {
+             return parse_name<Draw>(v, {{"cdf", Draw::cdf}, {"gumbel", Draw::gumbel}}, p.draw);
+         }},
+        {"seed", "random, or 0 to 4294967294",
+         [](P & p, const std::string & v) {
+             return parse_name<uint32_t>(v, {{"random", LLAMA_DEFAULT_SEED}}, p.seed) ||
+                    parse_number<uint32_t>(v, 0, LLAMA_DEFAULT_SEED - 1, p.seed);
+         }},
+        {"disable_thinking", "0 or 1",
+         [](P & p, const std::string & v) {
+             return parse_name<bool>(v, {{"0", false}, {"1", true}, {"false", false}, {"true", true}},
+                                     p.disable_thinking);
+         }},
+    };
+    return params;
+}
+
+}  // namespace
+
+const char * sampler_name(SamplerKind kind) {
+    for (const auto & [name, each] : kinds()) {
+        if (each == kind) {
+            return name;
+        }
+    }
+    return "";
+}
+
+bool set_sampling_param(SamplingParams & params, std::string_view key, const std::string & value) {
+    for (const Param & param : table()) {
+        if (key != param.key) {
+            continue;
+        }
+        if (!param.set(params, value)) {
+            throw invalid_argument("option " + std::string(key) + ": \"" + value + "\" is not " + param.allowed);
+        }
+        return true;
+    }
+    return false;
+}
+
+std::string sampling_param_names() {
+    std::string names;
+    for (const Param & param : table()) {
+        names += (names.empty() ? "" : ", ") + std::string(param.key);
+    }
+    return names;
+}
+
+SamplingParams parse_sampling(SamplingParams params, std::string_view text) {
+    const Json json = parse_json(text, "sampling");
+    if (!json.is_object()) {
+        throw invalid_argument("sampling: expected an object, found " + kind_of(json));
+    }
+    const auto set = [&](const std::string & key, const Json & value) {
+        if (!set_sampling_param(params, key, value.is_string() ? value.get<std::string>() : value.dump())) {
+            throw invalid_argument("sampling: unknown key \"" + key + "\"; known are " + sampling_param_names());
+        }
+    };
+    if (const auto preset = json.find("preset"); preset != json.end()) {
+        set("preset", *preset);
+    }
+    for (const auto & [key, value] : json.items()) {
+        if (key != "preset") {
+            set(key, value);
+        }
+    }
+    return params;
+}
+
+}  // namespace eliza

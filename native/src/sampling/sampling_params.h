@@ -1,0 +1,80 @@
+// How tokens are sampled: llama.cpp's samplers by name, their settings and their order.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "llama.h"
+
+namespace eliza {
+
+enum class SamplerKind {
+    penalties,
+    dry,
+    top_n_sigma,
+    top_k,
+    typ_p,
+    top_p,
+    min_p,
+    xtc,
+    temperature,
+    infill,
+    adaptive_p,
+};
+const char * sampler_name(SamplerKind kind);
+
+enum class Draw {
+    cdf,     // inverse distribution function, a generator of random numbers that goes on from draw to draw
+    gumbel,  // Gumbel-max, a hash of seed, position and token
+};
+
+struct SamplingParams {
+    // Those whose settings are off do nothing.
+    std::vector<SamplerKind> order = {SamplerKind::penalties, SamplerKind::dry,   SamplerKind::top_n_sigma,
+                                      SamplerKind::top_k,     SamplerKind::typ_p, SamplerKind::top_p,
+                                      SamplerKind::min_p,     SamplerKind::xtc,   SamplerKind::temperature};
+
+    float temperature = 0.0f;     // <= 0: greedy
+    float dynatemp_range = 0.0f;  // 0: off
+    float dynatemp_exponent = 1.0f;
+    int32_t top_k = 0;             // <= 0: off
+    float top_p = 1.0f;            // <= 0 or >= 1: off
+    float min_p = 0.0f;            // <= 0: off
+    float typical_p = 1.0f;        // <= 0 or >= 1: off
+    float top_n_sigma = 0.0f;      // <= 0: off
+    float xtc_probability = 0.0f;  // 0: off
+    float xtc_threshold = 0.1f;    // above 0.5: off
+    int32_t repeat_last_n = 64;    // tokens that penalties look back on
+    float repeat_penalty = 1.0f;   // 0 or 1: off
+    float frequency_penalty = 0.0f;
+    float presence_penalty = 0.0f;
+    float dry_multiplier = 0.0f;  // 0: off
+    float dry_base = 1.75f;
+    int32_t dry_allowed_length = 2;
+    int32_t dry_penalty_last_n = 1024;
+    std::vector<std::string> dry_sequence_breakers = {"\n", ":", "\"", "*"};
+    int32_t mirostat = 0;  // 1 or 2: instead of all truncation
+    float mirostat_tau = 5.0f;
+    float mirostat_eta = 0.1f;
+    float adaptive_target = -1.0f;  // < 0: off
+    float adaptive_decay = 0.9f;
+    std::vector<llama_logit_bias> logit_bias;
+    Draw draw = Draw::cdf;
+    uint32_t seed = LLAMA_DEFAULT_SEED;  // the default draws a random one
+    bool disable_thinking = false;
+};
+
+// Sets what `key` names. Returns false for an unknown key. Throws Error that says what is allowed; the
+// params are then unchanged.
+bool set_sampling_param(SamplingParams & params, std::string_view key, const std::string & value);
+
+// The keys there are.
+std::string sampling_param_names();
+
+// Sets what a JSON object says, all or nothing: the keys above, with numbers, strings and arrays.
+// "preset" comes first, whatever its place.
+SamplingParams parse_sampling(SamplingParams params, std::string_view json);
+
+}  // namespace eliza

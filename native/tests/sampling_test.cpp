@@ -1,0 +1,260 @@
+// The sampler chain by name and order, its settings, and Gumbel-max.
+
+#include <cmath>
+#include <random>
+
+#include "eliza/eliza_gumbel_sampler.h"
+#include "error.h"
+#include "sampling/gumbel.h"
+#include "sampling/sampler_chain.h"
+#include "test_session.h"
+
+namespace eliza::test {
+namespace {
+
+SamplingParams params_of(const std::string & json) { return parse_sampling({}, json); }
+
+std::string refusal(const std::string & json) {
+    try {
+        params_of(json);
+    } catch (const Error & error) {
+        return error.what();
+    }
+    return "";
+}
+
+class Sampling : public testing::Test {
+protected:
+    std::shared_ptr<Model> model = load_model();
+
+    std::string chain_of(const std::string & json) const {
+        return SamplerChain(model->vocab(), params_of(json)).describe();
+    }
+    // How often each of n tokens is drawn from the logits.
+    std::vector<int> draw(const std::string & json, const std::vector<float> & logits, int n_draws) const {
+        SamplerChain chain(model->vocab(), params_of(json));
+        Candidates candidates;
+        std::vector<llama_token> tokens(logits.size());
+        for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<llama_token>(i);
+        std::vector<int> counts(logits.size());
+        for (int i = 0; i < n_draws; ++i) {
+            const llama_token token = chain.sample(candidates.fill(logits.data(), tokens.data(), tokens.size()));
+            ++counts[static_cast<size_t>(token)];
+            chain.accept(token);
+        }
+        return counts;
+    }
+};
+
+TEST_F(Sampling, TheChainHasWhatIsOnInItsOrder) {
+    EXPECT_EQ(chain_of("{}"), "greedy");
+    EXPECT_EQ(chain_of(R"({"temperature":1})"), "dist");
+    EXPECT_EQ(chain_of(R"({"preset":"balanced"})"), "top_k;top_p;min_p;temperature;dist");
+    EXPECT_EQ(chain_of(R"({"preset":"greedy"})"), "greedy");
+    EXPECT_EQ(chain_of(R"({"top_k":10,"preset":"code"})"), "top_k;top_p;min_p;temperature;dist");
+    EXPECT_EQ(chain_of(R"({"temperature":0.5,"repeat_penalty":1.1,"dry_multiplier":0.8,"top_n_sigma":1,"top_k":4,
+                           "typical_p":0.9,"top_p":0.9,"min_p":0.1,"xtc_probability":0.5})"),
+              "penalties;dry;top_n_sigma;top_k;typ_p;top_p;min_p;xtc;temperature;dist");
+    EXPECT_EQ(chain_of(R"({"temperature":0.5,"top_k":4,"min_p":0.1,"samplers":"temperature;min_p;top_k"})"),
+              "temperature;min_p;top_k;dist");
+    EXPECT_EQ(chain_of(R"({"temperature":0.5,"top_k":4,"samplers":""})"), "dist");
+    EXPECT_EQ(chain_of(R"({"temperature":0.5,"mirostat":1,"top_k":4})"), "temperature;mirostat");
+    EXPECT_EQ(chain_of(R"({"temperature":0.5,"mirostat":2,"repeat_penalty":2})"), "penalties;temperature;mirostat_v2");
+    EXPECT_EQ(chain_of(R"({"temperature":0.5,"draw":"gumbel"})"), "temperature;gumbel");
+    EXPECT_EQ(chain_of(R"({"temperature":1,"adaptive_target":0.5,"samplers":"min_p;adaptive_p"})"), "adaptive_p");
+    EXPECT_EQ(chain_of(R"({"temperature":1,"logit_bias":[[5,-1.5],[6,"-inf"]],"samplers":"infill"})"),
+              "logit_bias;infill;dist");
+    EXPECT_EQ(chain_of(R"({"top_k":40,"repeat_penalty":1.1})"), "penalties;greedy");  // a greedy choice needs no more
+}
+
+TEST(SamplingParams, WhatIsWrongIsNamedWithWhatIsAllowed) {
+    EXPECT_EQ(refusal(R"({"samplers":"top_k;best"})"),
+              "samplers: \"best\" is not one of penalties, dry, top_n_sigma, top_k, typ_p, top_p, min_p, xtc, "
+              "temperature, infill, adaptive_p");
+    EXPECT_EQ(refusal(R"({"samplers":"top_k;min_p;top_k"})"),
+              "samplers: \"top_k\" stands twice in \"top_k;min_p;top_k\"");
+    EXPECT_EQ(refusal(R"({"samplers":"adaptive_p;top_k"})"),
+              "samplers: adaptive_p chooses the token, so \"top_k\" cannot come after it");
+    EXPECT_EQ(refusal(R"({"top_p":1.5})"), "option top_p: \"1.5\" is not 0 to 1 (off)");
+    EXPECT_EQ(refusal(R"({"temperature":-1})"), "option temperature: \"-1\" is not 0 (greedy) to 1000000");
+    EXPECT_EQ(refusal(R"({"temperature":"nan"})"), "option temperature: \"nan\" is not 0 (greedy) to 1000000");
+    EXPECT_EQ(refusal(R"({"mirostat":3})"), "option mirostat: \"3\" is not 0 (off), 1 or 2");
+    EXPECT_EQ(refusal(R"({"preset":"wild"})"),
+              "option preset: \"wild\" is not greedy, balanced, creative, very-creative or code");
+    EXPECT_EQ(refusal(R"({"draw":"dice"})"), "option draw: \"dice\" is not cdf or gumbel");
+    EXPECT_EQ(refusal(R"({"logit_bias":[[1]]})"), "logit_bias[0]: expected [token, bias] with a number or \"-inf\"");
+    EXPECT_EQ(refusal(R"({"logit_bias":{"1":2}})"), "logit_bias: expected an array of [token, bias], found object");
+    EXPECT_EQ(refusal(R"({"dry_sequence_breakers":"x"})"), "dry_sequence_breakers is not JSON: byte 1 of 1");
+    EXPECT_EQ(refusal(R"({"top_kk":1})").rfind("sampling: unknown key \"top_kk\"; known are preset, samplers", 0), 0u);
+    EXPECT_EQ(refusal("[1]"), "sampling: expected an object, found array");
+}
+
+TEST_F(Sampling, ABiasOutsideTheVocabularyIsRefused) {
+    EXPECT_THROW(SamplerChain(model->vocab(), params_of(R"({"logit_bias":[[99999999,1]]})")), Error);
+}
+
+TEST_F(Sampling, ALogitThatIsNoNumberIsAnError) {
+    for (const char * json : {"{}", R"({"temperature":1})", R"({"temperature":1,"top_k":2,"draw":"gumbel"})"}) {
+        EXPECT_THROW(draw(json, {1.0f, NAN, 2.0f}, 1), Error) << json;
+        EXPECT_THROW(draw(json, {-INFINITY, -INFINITY}, 1), Error) << json;
+    }
+    EXPECT_EQ(draw(R"({"temperature":1,"draw":"gumbel"})", {-INFINITY, 0.0f, -INFINITY}, 20)[1], 20);
+    EXPECT_EQ(draw(R"({"temperature":1})", {0.0f}, 5)[0], 5);
+}
+
+// The hash of the seed's kernel, worked out by hand in docs/sampling.md.
+TEST(Gumbel, UniformsAreThoseOfTheHash) {
+    const auto by_hand = [](uint32_t position, uint32_t offset, uint32_t token) {
+        const uint64_t m = uint64_t(1) << 32;
+        const uint64_t start = (uint64_t(position) + offset) % m * 2654435761u % m;
+        const uint64_t state = ((start + token) % m * 747796405u + 2891336453u) % m;
+        const uint64_t word = ((state >> ((state >> 28) + 4)) ^ state) * 277803737u % m;
+        return static_cast<float>(static_cast<uint32_t>((word >> 22) ^ word)) / 4294967296.0f;
+    };
+    for (uint32_t i = 0; i < 1000; ++i) {
+        EXPECT_EQ(gumbel_uniform(i, 7 * i, 13 * i), std::min(std::max(by_hand(i, 7 * i, 13 * i), 1e-7f), 1.0f - 1e-7f));
+    }
+}
+
+// Both ways of drawing follow the same probabilities: chi-square with 5 degrees of freedom, whose value
+// exceeds 20.5 once in 1,000 draws of a sample. Seeds are fixed.
+TEST_F(Sampling, CdfAndGumbelDrawFromTheSoftmax) {
+    const std::vector<float> logits = {0.0f, 1.0f, 2.0f, -1.0f, 0.5f, 1.5f};
+    constexpr int n_draws = 20000;
+    for (const char * draw_name : {"cdf", "gumbel"}) {
+        for (const float temperature : {1.0f, 0.7f, 2.0f}) {
+            double total = 0.0;
+            for (const float logit : logits) total += std::exp(logit / temperature);
+            const std::vector<int> counts =
+                draw(R"({"seed":3,"temperature":)" + std::to_string(temperature) + R"(,"draw":")" + draw_name + "\"}",
+                     logits, n_draws);
+            double chi_square = 0.0;
+            for (size_t i = 0; i < logits.size(); ++i) {
+                const double expected = n_draws * std::exp(logits[i] / temperature) / total;
+                chi_square += (counts[i] - expected) * (counts[i] - expected) / expected;
+            }
+            EXPECT_LT(chi_square, 20.5) << draw_name << " at " << temperature;
+        }
+    }
+}
+
+TEST(Gumbel, TheDrawOfATokenDoesNotDependOnWhatElseThereIs) {
+    std::mt19937 random(4);
+    for (uint32_t position = 0; position < 500; ++position) {
+        std::vector<llama_token_data> all(50), some;
+        for (size_t i = 0; i < all.size(); ++i) {
+            all[i] = {static_cast<llama_token>(i), static_cast<float>(random() % 1000) / 250.0f, 0.0f};
+            if (random() % 3 == 0) some.push_back(all[i]);
+        }
+        llama_sampler_ptr sampler(llama_sampler_init_gumbel(11));
+        for (uint32_t i = 0; i < position; ++i) llama_sampler_accept(sampler.get(), 0);
+        const auto selected = [&](std::vector<llama_token_data> & from) {
+            llama_token_data_array array{from.data(), from.size(), -1, false};
+            llama_sampler_apply(sampler.get(), &array);
+            return from[static_cast<size_t>(array.selected)].id;
+        };
+        // If the winner of all is among some, it wins there too.
+        const llama_token winner = selected(all);
+        const bool is_there = std::any_of(some.begin(), some.end(), [&](const auto & c) { return c.id == winner; });
+        if (is_there) {
+            EXPECT_EQ(selected(some), winner);
+        }
+        EXPECT_EQ(selected(all), winner);  // nothing is remembered
+        llama_sampler_ptr copy(llama_sampler_clone(sampler.get()));
+        llama_token_data_array array{all.data(), all.size(), -1, false};
+        llama_sampler_apply(copy.get(), &array);
+        EXPECT_EQ(all[static_cast<size_t>(array.selected)].id, winner);
+    }
+}
+
+class SamplingInAStream : public testing::Test {
+protected:
+    ContextHandle context = create({{"n_threads", "1"}});
+
+    std::vector<int32_t> generate(const std::string & json, const std::string & strategy = "auto",
+                                  int mode = ELIZA_TRIE_SAMPLE) {
+        EXPECT_EQ(eliza_inference_set_option(context.get(), "strategy", strategy.c_str(), nullptr), 0);
+        const StreamHandle stream = open(context);
+        ErrorText error;
+        EXPECT_EQ(eliza_inference_llm_stream_set_sampling(stream.get(), json.data(), json.size(), error.out()), 0)
+            << error.text();
+        prefill(stream, chat_prompt(context, "hello"));
+        std::vector<int32_t> tokens = pull(stream, 8).tokens;
+        set_trie(stream, payload_of(context, action_names), mode);
+        for (const int32_t token : pull(stream, 12).tokens) tokens.push_back(token);
+        return tokens;
+    }
+    static std::string chain(const StreamHandle & stream) {
+        char * out = nullptr;
+        EXPECT_EQ(eliza_inference_llm_stream_describe_chain(stream.get(), &out, nullptr), 0);
+        const std::string text = out;
+        eliza_inference_free_string(out);
+        return text;
+    }
+};
+
+TEST_F(SamplingInAStream, TheSameSeedGivesTheSameTokensInAndOutsideSpans) {
+    for (const std::string & settings :
+         {std::string(R"("preset":"creative")"), std::string(R"("preset":"creative","draw":"gumbel")"),
+          std::string(R"("temperature":1.5,"mirostat":2)"), std::string(R"("temperature":1,"mirostat":1)"),
+          std::string(R"("temperature":1,"xtc_probability":0.9,"dry_multiplier":0.8)"),
+          std::string(R"("temperature":1,"dynatemp_range":0.5,"top_n_sigma":1)"),
+          std::string(R"("temperature":1,"adaptive_target":0.3,"samplers":"min_p;adaptive_p")"),
+          std::string(R"("temperature":1,"samplers":"top_k;infill","top_k":20)")}) {
+        const std::string json = "{\"seed\":9," + settings + "}";
+        const auto tokens = generate(json);
+        EXPECT_GT(tokens.size(), 1u) << json;
+        EXPECT_EQ(generate(json), tokens) << json;
+        EXPECT_EQ(generate(json, "token-by-token"), tokens) << json;
+    }
+}
+
+TEST_F(SamplingInAStream, DescribesItsChain) {
+    const std::string gbnf = "root ::= [a-z]+";
+    eliza_llm_stream_config_t cfg = config();
+    cfg.gbnf_grammar = gbnf.c_str();
+    cfg.temperature = 0.8f;
+    cfg.top_k = 40;
+    const StreamHandle stream = open(context, cfg);
+    EXPECT_EQ(chain(stream), "top_k;temperature;dist;grammar");
+    prefill(stream, {30});
+    set_trie(stream, payload_of(context, action_names), 0);
+    EXPECT_EQ(chain(stream), "token_trie;top_k;temperature;dist;grammar");
+    ASSERT_EQ(eliza_inference_set_option(context.get(), "preset", "balanced", nullptr), 0);
+    EXPECT_EQ(chain(open(context)), "top_k;top_p;min_p;temperature;dist");
+    ASSERT_EQ(eliza_inference_set_option(context.get(), "temperature", "0", nullptr), 0);
+    EXPECT_EQ(chain(open(context)), "greedy");
+}
+
+TEST_F(SamplingInAStream, ARefusedSettingChangesNothing) {
+    const StreamHandle stream = open(context);
+    ErrorText error;
+    const std::string json = R"({"top_k":5,"top_p":7})";
+    EXPECT_EQ(eliza_inference_llm_stream_set_sampling(stream.get(), json.data(), json.size(), error.out()),
+              ELIZA_ERR_INVALID_ARG);
+    EXPECT_EQ(error.text(), "option top_p: \"7\" is not 0 to 1 (off)");
+    EXPECT_EQ(chain(stream), "greedy");
+}
+
+TEST_F(SamplingInAStream, ALazyGrammarWaitsForItsTrigger) {
+    const std::string triggers = R"([{"type":"word","value":"<"}])";
+    ASSERT_EQ(eliza_inference_set_option(context.get(), "grammar_triggers", triggers.c_str(), nullptr), 0);
+    const std::string gbnf = "root ::= \"<\" [0-9]+ \">\"";
+    eliza_llm_stream_config_t cfg = config();
+    cfg.gbnf_grammar = gbnf.c_str();
+    const StreamHandle lazy = open(context, cfg);
+    ASSERT_EQ(eliza_inference_set_option(context.get(), "grammar_triggers", "", nullptr), 0);
+    const StreamHandle plain = open(context);
+    prefill(lazy, chat_prompt(context, "hello"));
+    prefill(plain, chat_prompt(context, "hello"));
+    const Output free_text = pull(plain, 10), awaiting = pull(lazy, 10);
+    ASSERT_EQ(free_text.text.find('<'), std::string::npos);
+    EXPECT_EQ(awaiting.tokens, free_text.tokens);
+    EXPECT_EQ(
+        eliza_inference_set_option(context.get(), "grammar_triggers", R"([{"type":"pattern","value":"("}])", nullptr),
+        ELIZA_ERR_INVALID_ARG);
+    EXPECT_EQ(eliza_inference_set_option(context.get(), "grammar_triggers", "[]", nullptr), ELIZA_ERR_INVALID_ARG);
+}
+
+}  // namespace
+}  // namespace eliza::test
