@@ -250,10 +250,15 @@ TEST_F(SamplingInAStream, ALazyGrammarWaitsForItsTrigger) {
     const Output free_text = pull(plain, 10), awaiting = pull(lazy, 10);
     ASSERT_EQ(free_text.text.find('<'), std::string::npos);
     EXPECT_EQ(awaiting.tokens, free_text.tokens);
-    EXPECT_EQ(
-        eliza_inference_set_option(context.get(), "grammar_triggers", R"([{"type":"pattern","value":"("}])", nullptr),
-        ELIZA_ERR_INVALID_ARG);
-    EXPECT_EQ(eliza_inference_set_option(context.get(), "grammar_triggers", "[]", nullptr), ELIZA_ERR_INVALID_ARG);
+    const auto set = [&](const char * json) {
+        return eliza_inference_set_option(context.get(), "grammar_triggers", json, nullptr);
+    };
+    EXPECT_EQ(set("[]"), ELIZA_ERR_INVALID_ARG);
+    EXPECT_EQ(set(R"([{"type":"patern","value":"a"}])"), ELIZA_ERR_INVALID_ARG);
+    ASSERT_EQ(set(R"([{"type":"pattern","value":"("}])"), 0);  // compiled where it is used
+    ErrorText error;
+    EXPECT_EQ(eliza_inference_llm_stream_open(context.get(), &cfg, error.out()), nullptr);
+    EXPECT_EQ(error.text().rfind("grammar_triggers: ", 0), 0u) << error.text();
 }
 
 }  // namespace

@@ -3,7 +3,6 @@
 #include <cmath>
 #include <cstring>
 #include <exception>
-#include <regex>
 
 #include "error.h"
 #include "json_input.h"
@@ -108,11 +107,6 @@ GrammarTriggers parse_grammar_triggers(const std::string & text) {
             throw invalid_argument(place + ".type: \"" + type + "\" is not word, pattern or token");
         }
         triggers.patterns.push_back(type == "word" ? literal_pattern(value) : value);
-        try {
-            const std::regex compiled(triggers.patterns.back());
-        } catch (const std::regex_error & error) {
-            throw invalid_argument(place + ".value: not a regular expression: " + error.what());
-        }
     }
     return triggers;
 }
@@ -132,9 +126,13 @@ Grammar::Grammar(const llama_vocab * vocab, const std::string & gbnf, const std:
                                        " is outside the vocabulary of " + std::to_string(llama_vocab_n_tokens(vocab)));
             }
         }
-        sampler_.reset(llama_sampler_init_grammar_lazy_patterns(vocab, gbnf.c_str(), start_rule, patterns.data(),
-                                                                patterns.size(), triggers->tokens.data(),
-                                                                triggers->tokens.size()));
+        try {
+            sampler_.reset(llama_sampler_init_grammar_lazy_patterns(vocab, gbnf.c_str(), start_rule, patterns.data(),
+                                                                    patterns.size(), triggers->tokens.data(),
+                                                                    triggers->tokens.size()));
+        } catch (const std::exception & error) {  // such as a pattern that is no regular expression
+            throw invalid_argument(std::string("grammar_triggers: ") + error.what());
+        }
     } else {
         sampler_.reset(llama_sampler_init_grammar(vocab, gbnf.c_str(), start_rule));
     }
