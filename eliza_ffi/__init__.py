@@ -10,8 +10,10 @@ from __future__ import annotations
 
 from .choices import Choice
 from .errors import ElizaError
+from .fill_result import FillResult
 from .model import Generation, Model
 from .runner import FfiStreamingGenerateArgs, FfiStreamingRunner
+from .skeleton import Skeleton
 from .token_tree import TokenTreePayload
 
 __all__ = [
@@ -19,8 +21,10 @@ __all__ = [
     "ElizaError",
     "FfiStreamingGenerateArgs",
     "FfiStreamingRunner",
+    "FillResult",
     "Generation",
     "Model",
+    "Skeleton",
     "TokenTreePayload",
     "__version__",
 ]

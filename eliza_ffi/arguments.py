@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from .errors import InvalidArgumentError
 from .protocol import StreamConfig, StreamStats, Tokens, TrieLeaf
+from .sampling.params import SamplingParams
 from .token_tree import TokenTreePayload
 
 __all__ = ["FfiStreamingGenerateArgs", "FfiStreamingResult", "Usage"]
@@ -30,6 +31,9 @@ class FfiStreamingGenerateArgs:
     temperature, top_p, top_k, repeat_penalty, gbnf_grammar, prompt_cache_key, disable_thinking,
     draft_min, draft_max, mtp_drafter_path, n_gpu_layers, cache_type_k, cache_type_v
         See :class:`~eliza_ffi.protocol.StreamConfig`.
+    sampling : SamplingParams or None
+        All settings of the sampling at once, in place of `temperature`, `top_p`, `top_k` and
+        `repeat_penalty`.
     token_tree_payload : TokenTreePayload or None
         The choices the generation begins with.
     token_tree_mode : int
@@ -38,6 +42,10 @@ class FfiStreamingGenerateArgs:
         generation with the choice.
     token_tree_path : str or None
         Send only the descriptors of this path; None sends all.
+    text_choices : tuple of str or None
+        Instead of a payload: choices that may be cut into tokens in every way, as a grammar allows.
+    heal_prompt : bool
+        With `text_choices`: the prompt's last token may be spelled anew together with the choice.
     score_leaves : bool
         Find the probability of every choice before choosing.
     on_trie_error : {"raise", "grammar"}
@@ -64,9 +72,12 @@ class FfiStreamingGenerateArgs:
     n_gpu_layers: int = -1
     cache_type_k: str | None = None
     cache_type_v: str | None = None
+    sampling: SamplingParams | None = None
     token_tree_payload: TokenTreePayload | None = None
     token_tree_mode: int = 0
     token_tree_path: str | None = None
+    text_choices: tuple[str, ...] | None = None
+    heal_prompt: bool = False
     score_leaves: bool = False
     on_trie_error: str = "raise"
     on_text_chunk: Callable[[str], Any] | None = None
@@ -76,6 +87,8 @@ class FfiStreamingGenerateArgs:
             raise InvalidArgumentError(
                 f'on_trie_error must be "raise" or "grammar", not {self.on_trie_error!r}'
             )
+        if self.text_choices is not None and self.token_tree_payload is not None:
+            raise InvalidArgumentError("give either a token_tree_payload or text_choices, not both")
         if self.max_tokens < 0:
             raise InvalidArgumentError(f"max_tokens must be 0 or more, not {self.max_tokens}")
 

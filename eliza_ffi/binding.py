@@ -7,7 +7,7 @@ exceptions. cffi lets go of the GIL during every call.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -37,6 +37,7 @@ from .errors import (
 from .library import PREFIX, Library
 from .protocol import (
     LlmStreamingBinding,
+    SpanResult,
     StreamConfig,
     StreamStats,
     StreamStep,
@@ -193,6 +194,13 @@ class CffiBinding:
         self, ctx: Any, tokens: Tokens, remove_special: bool = False, unparse_special: bool = False
     ) -> str:
         """Return the text of tokens; bytes that are not UTF-8 come out as U+FFFD."""
+        raw = self.detokenize_bytes(ctx, tokens, remove_special, unparse_special)
+        return raw.decode("utf-8", "replace")
+
+    def detokenize_bytes(
+        self, ctx: Any, tokens: Tokens, remove_special: bool = False, unparse_special: bool = False
+    ) -> bytes:
+        """Return the bytes of tokens, which may end inside a character."""
         self._need("detokenize")
         ids = token_array(tokens)
         pointer = self._ffi.from_buffer("int[]", ids)
@@ -211,7 +219,7 @@ class CffiBinding:
                 cap,
             )
             if size < cap:
-                return bytes(self._ffi.buffer(text, size)).decode("utf-8", "replace")
+                return bytes(self._ffi.buffer(text, size))
             cap = size + 1
 
     # ---- streams ----------------------------------------------------------------------------
@@ -297,6 +305,27 @@ class CffiBinding:
         )
         return StreamStats(**values)
 
+    def set_sampling(self, stream: CffiStream, settings: str) -> None:
+        """Sample otherwise from now on; `settings` is the JSON of a ``SamplingParams``."""
+        self._need("llm_stream_set_sampling")
+        raw = settings.encode("utf-8", "surrogatepass")
+        status = self._lib.eliza_inference_llm_stream_set_sampling(
+            stream.pointer, raw, len(raw), stream.error
+        )
+        if status < 0:
+            raise self._stream_error(stream, status, "set the sampling")
+
+    def describe_chain(self, stream: CffiStream) -> tuple[str, ...]:
+        """Return the names of the samplers a stream runs, in the order they act."""
+        self._need("llm_stream_describe_chain")
+        out = self._ffi.new("char **")
+        status = self._lib.eliza_inference_llm_stream_describe_chain(
+            stream.pointer, out, stream.error
+        )
+        if status < 0:
+            raise self._stream_error(stream, status, "read the stream's samplers")
+        return tuple(filter(None, self._take(out).split(";")))
+
     # ---- the trie ---------------------------------------------------------------------------
 
     def trie_modes(self) -> int:
@@ -313,6 +342,14 @@ class CffiBinding:
         if self._trie_reports and status < 0:
             reason = self._last_error(stream) or f"status {status}"
             raise TokenTrieError(f"the token trie was refused: {reason}")
+
+    def set_text_choices(self, stream: CffiStream, choices: Sequence[str], mode: int) -> None:
+        """Start a span of choices that may be cut into tokens in every way."""
+        self._need("set_text_choices")
+        raw = json.dumps(choices, ensure_ascii=False).encode("utf-8", "surrogatepass")
+        status = self._lib.eliza_inference_set_text_choices(stream.pointer, raw, len(raw), mode)
+        if status < 0:
+            raise TokenTrieError(f"the choices were refused: {self._last_error(stream)}")
 
     def clear_token_trie(self, stream: CffiStream) -> None:
         """End the span, if one is active."""
@@ -349,6 +386,25 @@ class CffiBinding:
         if count < 0:
             raise self._stream_error(stream, count, "score the choices")
         return logprobs
+
+    # ---- skeletons --------------------------------------------------------------------------
+
+    def fill(self, stream: CffiStream, span: Mapping[str, Any]) -> SpanResult:
+        """Write one span of an answer."""
+        self._need("llm_stream_fill")
+        raw = json.dumps(span).encode()
+        out = self._ffi.new("char **")
+        status = self._lib.eliza_inference_llm_stream_fill(
+            stream.pointer, raw, len(raw), out, stream.error
+        )
+        written = self._take(out)
+        result = span_result(json.loads(written)) if written else None
+        if status < 0 or result is None:
+            error = self._stream_error(stream, status, "fill a span")
+            if isinstance(error, ContextFullError):
+                error.partial = result
+            raise error
+        return result
 
     # ---- internals --------------------------------------------------------------------------
 
@@ -432,3 +488,15 @@ class CffiBinding:
         stream.text_cap *= 4
         stream.text = self._ffi.new("char[]", stream.text_cap)
         return True
+
+
+def span_result(facts: Mapping[str, Any]) -> SpanResult:
+    """Return what the library's JSON says of a span."""
+    return SpanResult(
+        text=facts["text"],
+        logprob=facts["logprob"],
+        tokens=facts["tokens"],
+        truncated=facts["truncated"],
+        choice=facts["choice"],
+        answer_tokens=tuple(facts["answer_tokens"]),
+    )

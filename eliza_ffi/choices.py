@@ -143,9 +143,11 @@ class ChoiceSet(Generic[T]):
         return TokenTreePayload(model_id, (descriptor,))
 
     def choice(
-        self, result: FfiStreamingResult, payload: TokenTreePayload, elapsed: float
+        self, result: FfiStreamingResult, payload: TokenTreePayload | None, elapsed: float
     ) -> Choice[T]:
         """Return which of the choices was generated.
+
+        `payload` is what constrained it; None where text choices did.
 
         Raises
         ------
@@ -163,12 +165,17 @@ class ChoiceSet(Generic[T]):
                 f"shorten the prompt or raise n_ctx"
             )
         if result.finish_reason == "length":
-            longest = max(len(leaf.tokens) for leaf in payload.leaves())
+            room = "" if payload is None else f" or raise it to {_longest(payload)}"
             raise InvalidArgumentError(
                 f"max_tokens ended the generation inside the choice, after {result.text!r}: "
-                f"leave it at 0 or raise it to the longest choice's {longest} tokens"
+                f"leave it at 0{room}"
             )
-        name = next((leaf.name for leaf in payload.leaves() if leaf.tokens == result.tokens), None)
+        name: str | None
+        if payload is None:
+            name = None if result.leaf is None else result.leaf.name
+        else:
+            of_tokens = {leaf.tokens: leaf.name for leaf in payload.leaves()}
+            name = of_tokens.get(result.tokens)
         if name is None:
             raise NativeFault(
                 f"the generation ended ({result.finish_reason}) on {result.text!r}, "
@@ -188,13 +195,17 @@ class ChoiceSet(Generic[T]):
         )
 
     def _probabilities(
-        self, result: FfiStreamingResult, payload: TokenTreePayload
+        self, result: FfiStreamingResult, payload: TokenTreePayload | None
     ) -> tuple[float, ...] | None:
-        if result.leaf_logprobs is None:
+        if result.leaf_logprobs is None or payload is None:
             return None
         names = [leaf.name for leaf in payload.leaves()]
         of_name = dict(zip(names, np.exp(result.leaf_logprobs).tolist(), strict=True))
         return tuple(of_name[text] for text in self.texts)
+
+
+def _longest(payload: TokenTreePayload) -> str:
+    return f"the longest choice's {max(len(leaf.tokens) for leaf in payload.leaves())} tokens"
 
 
 E_ = TypeVar("E_", bound=enum.Enum)

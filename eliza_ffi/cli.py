@@ -21,17 +21,20 @@ from .bench import add_bench_arguments, run_bench
 from .choices import Choice
 from .console import (
     UsageError,
+    add_chat_arguments,
     add_model_arguments,
     add_prompt_arguments,
     open_model,
     read_choices,
-    read_prompt,
+    read_question,
     run_interruptibly,
 )
 from .demo import run_demo
 from .doctor import run_doctor
 from .errors import ElizaError
+from .evaluation.command import add_eval_arguments, run_eval
 from .model import Model, as_choice_set
+from .sampling import PRESETS, SamplingParams
 
 __all__ = ["main"]
 
@@ -86,11 +89,23 @@ def build_parser() -> argparse.ArgumentParser:
 
     choose = commands.add_parser("choose", help="choose one of some known answers")
     add_prompt_arguments(choose)
+    add_chat_arguments(choose)
     listed = choose.add_mutually_exclusive_group()
     listed.add_argument("--choice", action="append", metavar="TEXT", help="an answer; repeated")
     listed.add_argument("--choices-file", metavar="FILE", help="answers, one per line")
     choose.add_argument("--mode", choices=("argmax", "sample", "best"), default="argmax")
     choose.add_argument("--temperature", type=float, default=1.0, help="of --mode sample (1.0)")
+    choose.add_argument(
+        "--tokenization",
+        choices=("own", "any"),
+        default="own",
+        help="any: choices may be cut into tokens in every way, as under a grammar",
+    )
+    choose.add_argument(
+        "--heal-prompt",
+        action="store_true",
+        help="with --tokenization any: the prompt's last token may be spelled anew",
+    )
     choose.add_argument(
         "--probabilities",
         action="store_true",
@@ -102,17 +117,22 @@ def build_parser() -> argparse.ArgumentParser:
 
     generate = commands.add_parser("generate", help="go on with a prompt, streaming")
     add_prompt_arguments(generate)
+    add_chat_arguments(generate)
     generate.add_argument("--max-tokens", type=int, default=256, help="0 = no limit (256)")
     generate.add_argument("--temperature", type=float, default=0.0, help="0 = greedy (0)")
     generate.add_argument("--top-k", type=int, default=0, help="0 = off (0)")
     generate.add_argument("--top-p", type=float, default=1.0, help="1 = off (1)")
     generate.add_argument("--repeat-penalty", type=float, default=1.0, help="1 = off (1)")
+    generate.add_argument(
+        "--preset", choices=tuple(PRESETS), help="sampling settings in place of the four above"
+    )
     generate.add_argument("--grammar-file", metavar="FILE", help="GBNF whose start rule is root")
     add_model_arguments(generate)
     generate.set_defaults(run=run_generate)
 
     tokenize = commands.add_parser("tokenize", help="print the tokens of a text")
     add_prompt_arguments(tokenize)
+    add_chat_arguments(tokenize)
     tokenize.add_argument("--add-special", action="store_true", help="add BOS and EOS")
     tokenize.add_argument("--parse-special", action="store_true", help="read special tokens")
     tokenize.add_argument("--json", action="store_true", help="ids and their texts as JSON")
@@ -133,15 +153,19 @@ def build_parser() -> argparse.ArgumentParser:
     add_bench_arguments(bench)
     add_model_arguments(bench)
     bench.set_defaults(run=run_bench)
+
+    evaluate = commands.add_parser("eval", help="answer the bundled tasks, from free to strict")
+    add_eval_arguments(evaluate)
+    evaluate.set_defaults(run=run_eval)
     return parser
 
 
 def run_choose(arguments: argparse.Namespace) -> int:
     """Print the chosen answer."""
     choices = read_choices(arguments)
-    prompt = read_prompt(arguments)
+    question = read_question(arguments)
     with open_model(arguments) as model:
-        choice = run_interruptibly(_choose(model, prompt, choices, arguments))
+        choice = run_interruptibly(_choose(model, question, choices, arguments))
         if arguments.json:
             facts: dict[str, Any] = {
                 "value": choice.value,
@@ -167,15 +191,18 @@ def run_choose(arguments: argparse.Namespace) -> int:
 
 
 async def _choose(
-    model: Model, prompt: str, choices: list[str], arguments: argparse.Namespace
+    model: Model, question: dict[str, Any], choices: list[str], arguments: argparse.Namespace
 ) -> Choice[Any]:
     choice_set = as_choice_set(choices)
     args = model.choice_args(
-        prompt,
+        question.get("prompt"),
         choice_set,
+        messages=question.get("messages"),
         mode=arguments.mode,
         temperature=arguments.temperature,
         score_leaves=arguments.probabilities,
+        tokenization=arguments.tokenization,
+        heal_prompt=arguments.heal_prompt,
     )
     begin = time.perf_counter()
     result = await model.runner.generate_with_usage(args)
@@ -184,27 +211,28 @@ async def _choose(
 
 def run_generate(arguments: argparse.Namespace) -> int:
     """Print a text as it is generated."""
-    prompt = read_prompt(arguments)
+    question = read_question(arguments)
     if arguments.max_tokens < 0:
         raise UsageError(f"--max-tokens must be 0 or more, not {arguments.max_tokens}")
     grammar = None
     if arguments.grammar_file is not None:
         grammar = Path(arguments.grammar_file).read_text(encoding="utf-8")
     with open_model(arguments) as model:
-        run_interruptibly(_generate(model, prompt, grammar, arguments))
+        run_interruptibly(_generate(model, question, grammar, arguments))
     return 0
 
 
 async def _generate(
-    model: Model, prompt: str, grammar: str | None, arguments: argparse.Namespace
+    model: Model, question: dict[str, Any], grammar: str | None, arguments: argparse.Namespace
 ) -> None:
     args = model.generate_args(
-        prompt,
+        **question,
         max_tokens=arguments.max_tokens,
         temperature=arguments.temperature,
         top_k=arguments.top_k,
         top_p=arguments.top_p,
         repeat_penalty=arguments.repeat_penalty,
+        sampling=None if arguments.preset is None else SamplingParams.preset(arguments.preset),
         gbnf_grammar=grammar,
     )
     async with aclosing(model.runner.generate_stream(args)) as steps:
@@ -216,9 +244,15 @@ async def _generate(
 
 def run_tokenize(arguments: argparse.Namespace) -> int:
     """Print the tokens of a text."""
-    text = read_prompt(arguments)
+    question = read_question(arguments)
+    if "messages" in question and (arguments.add_special or arguments.parse_special):
+        raise UsageError("a chat template decides on special tokens: give no option about them")
     with open_model(arguments) as model:
-        tokens = model.tokenize(text, arguments.add_special, arguments.parse_special)
+        if "messages" in question:
+            tokens = model.chat_tokens(question["messages"])
+        else:
+            text = question["prompt"]
+            tokens = model.tokenize(text, arguments.add_special, arguments.parse_special)
         if arguments.json:
             pieces = [model.detokenize([token], unparse_special=True) for token in tokens]
             print(json.dumps({"tokens": tokens, "pieces": pieces}, ensure_ascii=False))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import signal
 import sys
 from collections.abc import Coroutine, Iterator
@@ -16,11 +17,13 @@ from .progress import ProgressBar
 
 __all__ = [
     "UsageError",
+    "add_chat_arguments",
     "add_model_arguments",
     "add_prompt_arguments",
     "open_model",
     "read_choices",
     "read_prompt",
+    "read_question",
     "run_interruptibly",
     "shorten",
 ]
@@ -53,6 +56,33 @@ def add_prompt_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--prompt-file", metavar="FILE", help="read the prompt from FILE; its last newline is cut"
     )
+
+
+def add_chat_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the ways to ask in the model's chat template, beside those of a prompt."""
+    group = parser.add_argument_group("chat", "needs the extra: pip install 'eliza-ffi[chat]'")
+    group.add_argument(
+        "--chat", action="store_true", help="the prompt is a user's message: use the chat template"
+    )
+    group.add_argument("--system", metavar="TEXT", help="with --chat, the system message before it")
+    group.add_argument(
+        "--messages", metavar="FILE", help="a conversation: JSON list of roles and contents"
+    )
+
+
+def read_question(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Return what to ask the model, as its argument ``prompt`` or ``messages``."""
+    if arguments.system is not None and not arguments.chat:
+        raise UsageError("--system goes with --chat")
+    if arguments.messages is not None:
+        if arguments.chat or arguments.prompt is not None or arguments.prompt_file is not None:
+            raise UsageError("--messages holds all that is asked: give no prompt and no --chat")
+        return {"messages": _read_messages(arguments.messages)}
+    prompt = read_prompt(arguments)
+    if not arguments.chat:
+        return {"prompt": prompt}
+    turns = {"system": arguments.system, "user": prompt}
+    return {"messages": [{"role": r, "content": c} for r, c in turns.items() if c is not None]}
 
 
 def read_prompt(arguments: argparse.Namespace) -> str:
@@ -142,6 +172,13 @@ def shorten(text: str, width: int) -> str:
     """Return a text on one line of at most `width` characters."""
     line = " ".join(text.split())
     return line if len(line) <= width else line[: max(width - 3, 0)] + "..."
+
+
+def _read_messages(path: str) -> Any:
+    try:
+        return json.loads(_read_text(path))
+    except json.JSONDecodeError as error:
+        raise UsageError(f"{path} is not JSON: {error}") from error
 
 
 def _read_text(path: str) -> str:

@@ -86,6 +86,8 @@ def _lines(name: str, value: Any) -> list[str]:
         # "CPU : SSE3 = 1 | AVX = 1 | NEON = 0": what is there is of interest.
         flags = [part.split(" = ") for part in value.replace(" : ", " | ").split(" | ")]
         return [" ".join(flag[0].strip() for flag in flags if flag[1:] != ["0"])]
+    if name == "chat_template":
+        return [f"{len(value):,} characters" if value else "none"]
     if isinstance(value, bool):
         return ["yes" if value else "no"]
     if isinstance(value, list):

@@ -5,10 +5,18 @@ Everything the package raises on purpose is an :class:`ElizaError`.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .fill_result import FillResult
+    from .protocol import SpanResult
+
 __all__ = [
     "AbiMismatchError",
+    "ChatTemplateError",
     "ContextFullError",
     "ElizaError",
+    "FillError",
     "GenerationCancelled",
     "InvalidArgumentError",
     "LibraryLoadError",
@@ -47,6 +55,10 @@ class InvalidArgumentError(ElizaError, ValueError):
     """An argument is out of range or of the wrong kind, or a call came at the wrong moment."""
 
 
+class ChatTemplateError(InvalidArgumentError):
+    """The model has no chat template, or its template is broken or refused the messages."""
+
+
 class TokenTrieError(ElizaError):
     """The library refused a token-tree payload; the stream was left as it was."""
 
@@ -64,7 +76,29 @@ class GenerationCancelled(ElizaError):  # noqa: N818 - an outcome
 
 
 class ContextFullError(ElizaError):
-    """The tokens do not fit into the model's context: shorten the prompt or raise ``n_ctx``."""
+    """The tokens do not fit into the model's context: shorten the prompt or raise ``n_ctx``.
+
+    Attributes
+    ----------
+    partial : SpanResult or None
+        What was written of a span until then, where it was a span.
+    """
+
+    partial: SpanResult | None = None
+
+
+class FillError(ElizaError):
+    """Filling a skeleton broke off; the error that did it is the `__cause__`.
+
+    Attributes
+    ----------
+    partial : FillResult
+        What was written until then.
+    """
+
+    def __init__(self, text: str, partial: FillResult) -> None:
+        super().__init__(text)
+        self.partial = partial
 
 
 class NotSupportedError(ElizaError):

@@ -18,7 +18,14 @@ from numpy.typing import NDArray
 
 from .arguments import FfiStreamingGenerateArgs, FfiStreamingResult, Usage
 from .errors import ContextFullError, GenerationCancelled, TokenTrieError
-from .protocol import STOP_AT_LEAF, LlmStreamingBinding, StreamStats, StreamStep, TrieLeaf
+from .protocol import (
+    STOP_AT_LEAF,
+    TEXT_HEAL_PROMPT,
+    LlmStreamingBinding,
+    StreamStats,
+    StreamStep,
+    TrieLeaf,
+)
 
 __all__ = ["Generation"]
 
@@ -85,6 +92,8 @@ class Generation:
             self._stream = stream
         try:
             self._check_cancelled()
+            if self._args.sampling is not None:
+                binding.set_sampling(stream, self._args.sampling.to_json())
             binding.prefill(stream, self._args.prompt_tokens)
             self._check_cancelled()
             has_trie = self._set_trie(stream)
@@ -100,11 +109,11 @@ class Generation:
                             self._read_outcome(stream, has_trie)
                         yield step
             finally:
+                self._forget_stream()
                 if has_trie:
                     binding.clear_token_trie(stream)
         finally:
-            with self._lock:
-                self._stream = None
+            self._forget_stream()
             binding.close(stream)
 
     def result(self) -> FfiStreamingResult:
@@ -125,23 +134,35 @@ class Generation:
             leaf_logprobs=self._leaf_logprobs,
         )
 
+    def _forget_stream(self) -> None:
+        """Leave `cancel` nothing to stop: what follows is short, and must not be cut off."""
+        with self._lock:
+            self._stream = None
+
     def _check_cancelled(self) -> None:
         if self._cancelled:
             raise GenerationCancelled("the generation was cancelled")
 
     def _set_trie(self, stream: Any) -> bool:
         """Start the span and return whether it has begun."""
-        if self._payload is None:
-            return False
         binding = self._binding
-        if not (binding.supports("set_token_trie") and binding.supports("clear_token_trie")):
+        texts = self._args.text_choices
+        if self._payload is None and texts is None:
+            return False
+        setter = "set_token_trie" if texts is None else "set_text_choices"
+        if not (binding.supports(setter) and binding.supports("clear_token_trie")):
             self._warn(
                 "this library has no token-trie sampler: choices are constrained by the grammar "
                 "alone, or not at all if there is none"
             )
             return False
         try:
-            binding.set_token_trie(stream, self._payload.to_json(), self._args.token_tree_mode)
+            mode = self._args.token_tree_mode
+            if self._payload is not None:
+                binding.set_token_trie(stream, self._payload.to_json(), mode)
+            elif texts is not None:
+                heal = TEXT_HEAL_PROMPT if self._args.heal_prompt else 0
+                binding.set_text_choices(stream, texts, mode | heal)
         except TokenTrieError as error:
             if self._args.on_trie_error == "raise":
                 raise

@@ -6,7 +6,7 @@ stand behind it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -15,10 +15,12 @@ from numpy.typing import NDArray
 
 __all__ = [
     "STOP_AT_LEAF",
+    "TEXT_HEAL_PROMPT",
     "TRIE_ARGMAX",
     "TRIE_BEST_LEAF",
     "TRIE_SAMPLE",
     "LlmStreamingBinding",
+    "SpanResult",
     "StreamConfig",
     "StreamStats",
     "StreamStep",
@@ -32,6 +34,9 @@ TRIE_SAMPLE = 1
 TRIE_BEST_LEAF = 2
 STOP_AT_LEAF = 0x100
 """Or-ed into a trie mode: the generation ends when the span does."""
+
+TEXT_HEAL_PROMPT = 0x200
+"""Or-ed into the mode of text choices: the prompt's last token may be spelled anew with them."""
 
 Tokens = Sequence[int] | NDArray[np.integer[Any]]
 """Token ids, shape ``[n]``, each 0 or more and below 2**31."""
@@ -168,6 +173,35 @@ class TrieLeaf:
     logprob: float
 
 
+@dataclass(frozen=True)
+class SpanResult:
+    """What one call of `fill` wrote.
+
+    Attributes
+    ----------
+    text : str
+        The value, without the known text around it.
+    logprob : float or None
+        The sum, over the decisions, of the natural logarithm of the token's probability among the
+        legal ones; None where it was not asked for.
+    tokens : int
+        Tokens that the model decided on or that were forced.
+    truncated : bool
+        Whether the value was brought to its end because of a limit.
+    choice : int
+        Which of the choices it is, -1 where there are none.
+    answer_tokens : tuple of int
+        All tokens since the prompt.
+    """
+
+    text: str
+    logprob: float | None = None
+    tokens: int = 0
+    truncated: bool = False
+    choice: int = -1
+    answer_tokens: tuple[int, ...] = ()
+
+
 class LlmStreamingBinding(Protocol):
     """What the runner calls. Contexts and streams are whatever the binding makes of them.
 
@@ -196,6 +230,9 @@ class LlmStreamingBinding(Protocol):
     def set_token_trie(self, stream: Any, payload: str, mode: int) -> None:
         """Start a span; raises :class:`~eliza_ffi.errors.TokenTrieError` if it is refused."""
 
+    def set_text_choices(self, stream: Any, choices: Sequence[str], mode: int) -> None:
+        """Start a span of choices by text; raises TokenTrieError if they are refused."""
+
     def clear_token_trie(self, stream: Any) -> None:
         """End the span."""
 
@@ -204,6 +241,15 @@ class LlmStreamingBinding(Protocol):
 
     def token_trie_scores(self, stream: Any) -> NDArray[np.float64]:
         """Return the logarithm of every leaf's probability, in the payload's order."""
+
+    def fill(self, stream: Any, span: Mapping[str, Any]) -> SpanResult:
+        """Write one span of an answer; the C header says what `span` holds.
+
+        A :class:`~eliza_ffi.errors.ContextFullError` has what was written as its `partial`.
+        """
+
+    def set_sampling(self, stream: Any, settings: str) -> None:
+        """Sample otherwise from now on; takes the JSON of a SamplingParams."""
 
     def stats(self, stream: Any) -> StreamStats:
         """Return the counts of the stream."""

@@ -7,12 +7,14 @@ import inspect
 import logging
 import threading
 import weakref
-from collections.abc import AsyncGenerator, Callable, Generator, Iterator
+from collections.abc import AsyncGenerator, Generator, Iterator
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, closing, contextmanager, nullcontext
-from typing import Any, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from .arguments import FfiStreamingGenerateArgs, FfiStreamingResult, Usage
 from .errors import InvalidArgumentError
+from .filling import FillArgs, Filling, FillResult, SpanFill
 from .generation import Generation
 from .protocol import LlmStreamingBinding, StreamStep
 
@@ -26,7 +28,10 @@ __all__ = [
 
 logger = logging.getLogger("eliza_ffi")
 
-T = TypeVar("T")
+Step = TypeVar("Step", covariant=True)
+
+MOST_SLOTS = 64
+"""A context has no more; each generation in one has a thread."""
 
 
 class _Runner:
@@ -60,12 +65,14 @@ class FfiStreamingRunner(_Runner):
     library refuses one more than the context has slots. The wait is per event loop: a slot that
     another loop or thread is using is refused by the library too.
 
-    Native work runs on the loop's default executor. Cancelling the task stops the native call and
-    waits until it has returned; only then the stream is closed.
+    Native work runs on a thread for each generation, which does not wait for who reads the steps:
+    a slow reader finds them waiting. Cancelling the task stops the native call and waits until it
+    has returned and the stream is closed.
     """
 
     def __init__(self, binding: LlmStreamingBinding, ctx: Any) -> None:
         super().__init__(binding, ctx)
+        self._threads = ThreadPoolExecutor(MOST_SLOTS, thread_name_prefix="eliza-ffi")
         self._slots: weakref.WeakKeyDictionary[
             asyncio.AbstractEventLoop, dict[int, asyncio.Lock]
         ] = weakref.WeakKeyDictionary()
@@ -99,20 +106,42 @@ class FfiStreamingRunner(_Runner):
         """
         return self._drive(self._generation(args), args)
 
+    async def fill_stream(self, args: FillArgs) -> AsyncGenerator[SpanFill | FillResult, None]:
+        """Yield each span of a skeleton when it has been filled, and at last the whole result.
+
+        Raises
+        ------
+        FillError
+            If the library fails on a span; its `partial` is what was written until then.
+        NotSupportedError
+            If the library cannot fill skeletons.
+        ElizaError
+            If it fails before the first span.
+        """
+        filling = Filling(self.binding, self.ctx, args)
+        async with self._slot(args.generation.slot_id):
+            running = _RunningGeneration(filling, self._threads)
+            try:
+                while (span := await running.next_step()) is not None:
+                    yield span
+            finally:
+                await running.stop()
+        yield filling.result()
+
     async def _drive(
         self, generation: Generation, args: FfiStreamingGenerateArgs
     ) -> AsyncGenerator[StreamStep, None]:
         async with self._slot(args.slot_id):
-            steps = generation.steps()
+            running = _RunningGeneration(generation, self._threads)
             try:
-                while (step := await _off_loop(lambda: next(steps, None), generation)) is not None:
+                while (step := await running.next_step()) is not None:
                     if step.text and args.on_text_chunk is not None:
                         waiting = args.on_text_chunk(step.text)
                         if inspect.isawaitable(waiting):
                             await waiting
                     yield step
             finally:
-                await _off_loop(steps.close, generation)
+                await running.stop()
 
     def _slot(self, slot_id: int) -> AbstractAsyncContextManager[Any]:
         if slot_id < 0:
@@ -139,6 +168,13 @@ class SyncStreamingRunner(_Runner):
     def generate_stream(self, args: FfiStreamingGenerateArgs) -> Generator[StreamStep, None, None]:
         """Yield each step as it comes. To leave early, close the iterator or let go of it."""
         return self._drive(self._generation(args), args)
+
+    def fill_stream(self, args: FillArgs) -> Generator[SpanFill | FillResult, None, None]:
+        """Yield each span of a skeleton when it has been filled, and at last the whole result."""
+        filling = Filling(self.binding, self.ctx, args)
+        with self._slot(args.generation.slot_id), closing(filling.steps()) as spans:
+            yield from spans
+        yield filling.result()
 
     def _drive(
         self, generation: Generation, args: FfiStreamingGenerateArgs
@@ -168,17 +204,52 @@ class SyncStreamingRunner(_Runner):
                 del self._owners[slot_id]
 
 
-async def _off_loop(work: Callable[[], T], generation: Generation) -> T:
-    """Run native work on a thread. Cancelled, stop the work and wait until it has returned."""
-    future = asyncio.get_running_loop().run_in_executor(None, work)
-    cancelled: asyncio.CancelledError | None = None
-    while not future.done():
+class _Steps(Protocol[Step]):
+    """What runs on a thread."""
+
+    def steps(self) -> Generator[Step, None, None]: ...
+
+    def cancel(self) -> None: ...
+
+
+class _RunningGeneration(Generic[Step]):
+    """A generation on its way to the end on a thread, its steps queued for the event loop.
+
+    Fetching each step when it is asked for would cost every token two wake-ups, the thread's and
+    the loop's. This way the thread is never asleep, and the loop wakes up during the next pass.
+    """
+
+    def __init__(self, generation: _Steps[Step], threads: Executor) -> None:
+        self._generation = generation
+        self._loop = asyncio.get_running_loop()
+        self._steps: asyncio.Queue[Step | None] = asyncio.Queue()  # None: that was the last
+        self._thread = self._loop.run_in_executor(threads, self._run)
+
+    def _run(self) -> None:
         try:
-            await asyncio.wait([future])
-        except asyncio.CancelledError as error:
-            cancelled = error
-            generation.cancel()
-    if cancelled is not None:
-        future.exception()  # its failure is the cancel's doing: looked at, not reported
-        raise cancelled
-    return future.result()
+            # Closed by name: a loop that is gone takes no more steps, and the stream must go too.
+            with closing(self._generation.steps()) as steps:
+                for step in steps:
+                    self._loop.call_soon_threadsafe(self._steps.put_nowait, step)
+        finally:
+            self._loop.call_soon_threadsafe(self._steps.put_nowait, None)
+
+    async def next_step(self) -> Step | None:
+        """Return the next step; None when there is none and the stream has been closed."""
+        step = await self._steps.get()
+        if step is None:
+            await self._thread  # raises what went wrong
+        return step
+
+    async def stop(self) -> None:
+        """Stop the native call, if one is running, and wait until the stream has been closed."""
+        self._generation.cancel()
+        cancelled: asyncio.CancelledError | None = None
+        while not self._thread.done():
+            try:
+                await asyncio.wait([self._thread])
+            except asyncio.CancelledError as error:
+                cancelled = error
+        self._thread.exception()  # its failure is the cancel's doing: looked at, not reported
+        if cancelled is not None:
+            raise cancelled

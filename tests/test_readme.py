@@ -14,10 +14,11 @@ from eliza_ffi.library import LIBRARY_VARIABLE, Library
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+SKELETONS = (ROOT / "docs" / "skeletons.md").read_text(encoding="utf-8")
 
 
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", README, flags=re.DOTALL)
+def blocks(language: str, page: str = README) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", page, flags=re.DOTALL)
 
 
 COMMANDS = [
@@ -30,7 +31,7 @@ COMMANDS = [
 OURS = [command for command in COMMANDS if command.startswith("eliza-ffi ")]
 
 
-@pytest.mark.parametrize("program", blocks("python"))
+@pytest.mark.parametrize("program", blocks("python") + blocks("python", SKELETONS))
 def test_the_python_examples_run(
     program: str,
     library: Library,

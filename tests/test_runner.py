@@ -437,7 +437,83 @@ def test_a_library_that_cannot_cancel_is_waited_for() -> None:
     assert binding.calls[-1] == "close"
 
 
+def test_a_cancel_comes_too_late_for_what_has_been_generated() -> None:
+    binding = RecordingBinding()
+    closed = threading.Event()
+    binding.on_call = lambda name: closed.set() if name == "close" else None
+
+    async def leave_late() -> None:
+        runner = FfiStreamingRunner(binding, "ctx")
+        async with aclosing(runner.generate_stream(args_with())) as steps:
+            await anext(steps)
+            await asyncio.to_thread(closed.wait, 10)
+
+    asyncio.run(leave_late())
+    assert binding.calls == PULLED
+
+
+def test_a_cancel_never_falls_between_clearing_and_closing() -> None:
+    binding = RecordingBinding()
+    clearing, go_on = threading.Event(), threading.Event()
+
+    def on_call(name: str) -> None:
+        if name == "clear_token_trie":
+            clearing.set()
+            assert go_on.wait(10)
+
+    async def leave_meanwhile() -> None:
+        runner = FfiStreamingRunner(binding, "ctx")
+        async with aclosing(runner.generate_stream(args_with())) as steps:
+            await anext(steps)
+            await asyncio.to_thread(clearing.wait, 10)
+            asyncio.get_running_loop().call_later(0.01, go_on.set)
+
+    binding.on_call = on_call
+    asyncio.run(leave_meanwhile())
+    assert binding.calls == PULLED
+
+
 # ---- the event loop and the slots ----------------------------------------------------------------
+
+
+def test_the_library_goes_on_while_a_step_is_looked_at() -> None:
+    binding = RecordingBinding()
+    closed = threading.Event()
+    binding.on_call = lambda name: closed.set() if name == "close" else None
+
+    async def read_slowly() -> list[StreamStep]:
+        steps = []
+        async for step in FfiStreamingRunner(binding, "ctx").generate_stream(args_with()):
+            steps.append(step)
+            assert await asyncio.to_thread(closed.wait, 10)
+        return steps
+
+    assert asyncio.run(read_slowly()) == list(STEPS)
+
+
+# What is left of the iterator has no loop to end on, and Python says so.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_stream_is_closed_even_if_its_event_loop_is_gone() -> None:
+    binding = RecordingBinding()
+    pulling, go_on, closed = threading.Event(), threading.Event(), threading.Event()
+
+    def on_call(name: str) -> None:
+        if binding.calls.count("next") == 2 and name == "next":
+            pulling.set()
+            assert go_on.wait(10)
+        if name == "close":
+            closed.set()
+
+    binding.on_call = on_call
+    loop = asyncio.new_event_loop()
+    runner = FfiStreamingRunner(binding, "ctx")
+    steps = runner.generate_stream(args_with())
+    assert loop.run_until_complete(anext(steps)).text == "one"
+    assert pulling.wait(10)
+    loop.close()
+    go_on.set()
+    assert closed.wait(10)
+    assert binding.calls[-2:] == ["clear_token_trie", "close"]
 
 
 def test_the_event_loop_runs_on_while_the_library_works() -> None:

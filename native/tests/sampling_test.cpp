@@ -102,6 +102,32 @@ TEST_F(Sampling, ALogitThatIsNoNumberIsAnError) {
     EXPECT_EQ(draw(R"({"temperature":1})", {0.0f}, 5)[0], 5);
 }
 
+// With the most likely tokens as candidates the chain draws what it draws from the whole vocabulary.
+TEST_F(Sampling, TopKFirstNeedsNoOtherCandidates) {
+    std::mt19937 random(8);
+    std::normal_distribution<float> normal(0.0f, 4.0f);
+    for (const char * json : {R"({"seed":5,"temperature":1,"top_k":20})", R"({"seed":5,"preset":"balanced"})",
+                              R"({"seed":5,"temperature":1,"top_k":8,"repeat_penalty":1.5,"presence_penalty":1})"}) {
+        SamplerChain all(model->vocab(), params_of(json)), some(model->vocab(), params_of(json));
+        ASSERT_GT(some.n_candidates(), 0u);
+        Candidates of_all, of_some;
+        std::vector<float> logits(static_cast<size_t>(model->n_vocab()));
+        for (int round = 0; round < 200; ++round) {
+            for (float & logit : logits) logit = normal(random);
+            const llama_token token = all.sample(of_all.fill(logits.data(), model->n_vocab()));
+            ASSERT_EQ(some.sample(of_some.fill_top(logits.data(), model->n_vocab(), some.n_candidates())), token);
+            all.accept(token);
+            some.accept(token);
+        }
+    }
+    for (const char * json : {R"({"temperature":1})", R"({"temperature":1,"top_k":9,"dry_multiplier":1})",
+                              R"({"temperature":1,"top_k":9,"repeat_penalty":0.5})", R"({"temperature":1,"top_k":900})",
+                              R"({"temperature":1,"top_k":9,"logit_bias":[[1,1]]})", "{}",
+                              R"({"temperature":1,"top_k":9,"samplers":"min_p;top_k","min_p":0.1})"}) {
+        EXPECT_EQ(SamplerChain(model->vocab(), params_of(json)).n_candidates(), 0u) << json;
+    }
+}
+
 // The hash of the seed's kernel, worked out by hand in docs/sampling.md.
 TEST(Gumbel, UniformsAreThoseOfTheHash) {
     const auto by_hand = [](uint32_t position, uint32_t offset, uint32_t token) {

@@ -356,7 +356,8 @@ ELIZA_API int eliza_inference_llm_fill_supported(void); /* 1 */
  * to be freed with eliza_inference_free_string(), and also where a call fails after it began:
  *   {"text": the value, "logprob": natural logarithm of its probability among what was legal at each
  *    step, or null, "choice": its place or -1, "tokens": how many, "truncated": whether "max_tokens"
- *    ended it, "complete": false after a failure, "answer_tokens": all tokens since the prompt}
+ *    ended it, "complete": false after a failure, "answer_tokens": all tokens since the prompt, without
+ *    one that was healed}
  * Afterwards the stream can be filled further, or generate. */
 ELIZA_API int eliza_inference_llm_stream_fill(EliLlmStream * stream, const char * span, size_t len, char ** out,
                                               char ** err);

@@ -271,14 +271,16 @@ std::string JsonRecognizer::shortest_end(const State & state) const {
     return text;
 }
 
-// The outer brackets do not matter to a token that cannot close so many, and the depth not to one that
-// cannot open so many: all such states are one.
+// The outer brackets do not matter to a token that cannot close so many, but for the one it may come to
+// stand in, and the depth not to one that cannot open so many: all such states are one.
 MaskKey JsonRecognizer::key(const State & state) const {
     uint64_t open = state.open;
     size_t depth = state.depth;
     if (depth > most_.closed && depth + most_.opened <= max_depth_) {
-        open &= (uint64_t(1) << most_.closed) - 1;
         depth = most_.closed + 1;
+        if (depth < max_depth_limit) {
+            open &= (uint64_t(1) << depth) - 1;
+        }
     }
     return {open, depth << 16 | size_t(state.lexeme) << 8 | state.spaces};
 }

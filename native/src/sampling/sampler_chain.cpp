@@ -34,15 +34,19 @@ llama_token think_token(const llama_vocab * vocab) {
 
 bool between_0_and_1(float value) { return value > 0.0f && value < 1.0f; }
 
+void refuse_if(int not_a_number) {
+    if (not_a_number != 0) {
+        throw Error(ELIZA_ERR_FFI_FAULT, "the model gave a logit that is not a number");
+    }
+}
+
 // Orderings of logits that are no numbers are undefined.
 void require_numbers(const float * logits, size_t n) {
     int not_a_number = 0;
     for (size_t i = 0; i < n; ++i) {
         not_a_number |= logits[i] != logits[i] ? 1 : 0;
     }
-    if (not_a_number != 0) {
-        throw Error(ELIZA_ERR_FFI_FAULT, "the model gave a logit that is not a number");
-    }
+    refuse_if(not_a_number);
 }
 
 uint32_t drawn_seed(uint32_t seed) { return seed != LLAMA_DEFAULT_SEED ? seed : std::random_device()(); }
@@ -50,12 +54,48 @@ uint32_t drawn_seed(uint32_t seed) { return seed != LLAMA_DEFAULT_SEED ? seed : 
 }  // namespace
 
 llama_token_data_array & Candidates::fill(const float * logits, int32_t n_vocab) {
-    require_numbers(logits, static_cast<size_t>(n_vocab));
     data_.resize(static_cast<size_t>(n_vocab));
+    int not_a_number = 0;
     for (int32_t id = 0; id < n_vocab; ++id) {
         data_[static_cast<size_t>(id)] = {id, logits[id], 0.0f};
+        not_a_number |= logits[id] != logits[id] ? 1 : 0;
     }
+    refuse_if(not_a_number);
     array_ = {data_.data(), data_.size(), -1, false};
+    return array_;
+}
+
+llama_token_data_array & Candidates::fill_top(const float * logits, int32_t n_vocab, size_t k) {
+    // A heap of the best so far, the least of them in front. Most blocks have nothing above that.
+    constexpr int32_t block = 64;
+    const auto better = [](const llama_token_data & a, const llama_token_data & b) { return a.logit > b.logit; };
+    data_.clear();
+    int32_t id = 0;
+    for (; id < n_vocab && data_.size() < k; ++id) {
+        data_.push_back({id, logits[id], 0.0f});
+    }
+    require_numbers(logits, data_.size());
+    std::make_heap(data_.begin(), data_.end(), better);
+    int not_a_number = 0;
+    for (; id < n_vocab; id += block) {
+        const int32_t end = std::min(id + block, n_vocab);
+        const float least = data_.front().logit;
+        int above = 0;
+        for (int32_t i = id; i < end; ++i) {
+            above |= logits[i] > least ? 1 : 0;
+            not_a_number |= logits[i] != logits[i] ? 1 : 0;
+        }
+        for (int32_t i = id; above != 0 && i < end; ++i) {
+            if (logits[i] > data_.front().logit) {
+                std::pop_heap(data_.begin(), data_.end(), better);
+                data_.back() = {i, logits[i], 0.0f};
+                std::push_heap(data_.begin(), data_.end(), better);
+            }
+        }
+    }
+    refuse_if(not_a_number);
+    std::sort_heap(data_.begin(), data_.end(), better);
+    array_ = {data_.data(), data_.size(), -1, true};
     return array_;
 }
 
@@ -102,6 +142,22 @@ SamplerChain::SamplerChain(const llama_vocab * vocab, const SamplingParams & par
         add_in_order(vocab, params, kind);
     }
     add_selection(vocab, params);
+    n_candidates_ = count_candidates(params);
+    if (n_candidates_ * 8 > static_cast<size_t>(n_vocab)) {
+        n_candidates_ = 0;
+    }
+}
+
+size_t SamplerChain::count_candidates(const SamplingParams & params) const {
+    // Penalties that can only lower a logit push out at most as many tokens as they look back on.
+    const bool penalized = !logit_samplers_.empty() && names_[0] == sampler_name(SamplerKind::penalties);
+    const bool only_lowers =
+        params.repeat_penalty >= 1.0f && params.frequency_penalty >= 0.0f && params.presence_penalty >= 0.0f;
+    const size_t first = penalized && only_lowers ? 1 : 0;
+    if (logit_samplers_.size() > first || names_[first] != sampler_name(SamplerKind::top_k)) {
+        return 0;
+    }
+    return static_cast<size_t>(params.top_k) + (first == 1 ? static_cast<size_t>(params.repeat_last_n) : 0);
 }
 
 // What is off is not there, so that the chain is as short as it can be.

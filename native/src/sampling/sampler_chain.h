@@ -19,6 +19,8 @@ class Candidates {
 public:
     // All n_vocab tokens with their logits.
     llama_token_data_array & fill(const float * logits, int32_t n_vocab);
+    // The k most likely of all n_vocab tokens, the most likely first.
+    llama_token_data_array & fill_top(const float * logits, int32_t n_vocab, size_t k);
     // The k given tokens, where logits[i] is that of tokens[i].
     llama_token_data_array & fill(const float * logits, const llama_token * tokens, size_t k);
     // The k given tokens out of the logits of all.
@@ -38,6 +40,10 @@ public:
     // select a token that is no candidate. Throws Error when no candidate has a finite logit.
     llama_token sample(llama_token_data_array & candidates, bool in_span = false);
 
+    // So many of the most likely tokens are enough to sample from; 0 = all are needed. Where top-k comes
+    // first, the rest of the vocabulary need not even become candidates.
+    size_t n_candidates() const { return n_candidates_; }
+
     // The most likely candidate after the samplers that move single logits (bias, penalties, DRY) and
     // without those that reshape the distribution.
     llama_token argmax(llama_token_data_array & candidates);
@@ -55,12 +61,14 @@ public:
 private:
     void add(llama_sampler * sampler, const char * name);
     void add_in_order(const llama_vocab * vocab, const SamplingParams & params, SamplerKind kind);
+    size_t count_candidates(const SamplingParams & params) const;
     void add_selection(const llama_vocab * vocab, const SamplingParams & params);
 
     llama_sampler_ptr chain_;
     std::vector<const char *> names_;
     std::vector<int32_t> logit_samplers_;  // places in the chain
     int32_t infill_ = -1;
+    size_t n_candidates_ = 0;
     bool greedy_ = false;
 };
 

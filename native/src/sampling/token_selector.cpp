@@ -46,7 +46,8 @@ uint32_t TokenSelector::pick(const float * logits, TokenSpan allowed, bool sampl
 
 llama_token TokenSelector::pick_from_vocabulary(const float * logits, bool sampled) {
     if (sampled && !chain_.greedy()) {
-        return chain_.sample(candidates_.fill(logits, n_vocab_));
+        const size_t n = chain_.n_candidates();
+        return chain_.sample(n > 0 ? candidates_.fill_top(logits, n_vocab_, n) : candidates_.fill(logits, n_vocab_));
     }
     if (!chain_.keeps_logits()) {
         return chain_.argmax(candidates_.fill(logits, n_vocab_));

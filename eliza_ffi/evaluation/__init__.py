@@ -1,0 +1,15 @@
+"""``eliza-ffi eval``: whole answers to the bundled tasks, in modes from free to strict.
+
+Modes: ``unguided`` generates freely; ``guided`` under a grammar of the answers that a sampled token
+is checked against, and that masks the vocabulary only if it was illegal; ``strict-guided`` under
+the same grammar, which masks before sampling; ``strict-trie-ffi`` fills the skeleton that the
+grammar was made from.
+"""
+
+from __future__ import annotations
+
+from .answers import MODES, Answer, answer
+from .report import Row, Summary, summarize
+from .tasks import TASKS, Case, cases_of
+
+__all__ = ["MODES", "TASKS", "Answer", "Case", "Row", "Summary", "answer", "cases_of", "summarize"]

@@ -1,0 +1,120 @@
+"""Answering one case in one mode, timed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from ..errors import FillError
+from ..model import Model
+from ..protocol import StreamConfig, Tokens
+from .tasks import Case
+
+__all__ = ["MODES", "Answer", "answer", "prompt_of"]
+
+MODES = ("unguided", "guided", "strict-guided", "strict-trie-ffi")
+
+GRAMMAR_ORDERS = {"guided": "last", "strict-guided": "first"}
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the model answered.
+
+    Attributes
+    ----------
+    text : str
+    tokens : int
+    forward_passes : int
+        Beyond those of the prompt.
+    seconds : float
+        From the prompt's tokens to the answer's last. The prompt is in the KV cache already.
+    """
+
+    text: str
+    tokens: int
+    forward_passes: int
+    seconds: float
+
+
+def prompt_of(model: Model, case: Case, *, chat: bool) -> Tokens:
+    """Return the tokens of the question, in the embedded model's format or as a chat."""
+    if chat:
+        turns = {"system": case.instruction, "user": case.question}
+        return model.chat_tokens([{"role": r, "content": c} for r, c in turns.items()])
+    return model.tokenize(case.prompt, add_special=True, parse_special=True)
+
+
+def answer(model: Model, case: Case, prompt: Tokens, mode: str, max_tokens: int) -> Answer:
+    """Answer a case.
+
+    Parameters
+    ----------
+    model
+    case
+    prompt
+    mode
+        One of :data:`MODES`.
+    max_tokens
+        Of the answer; filled, of each free value.
+    """
+    _read_prompt(model, prompt)
+    if mode == "strict-trie-ffi":
+        return _fill(model, case, prompt, max_tokens)
+    if mode == "unguided":
+        return _generate(model, prompt, max_tokens)
+    model.binding.set_option(model.runner.ctx, "grammar_order", GRAMMAR_ORDERS[mode])
+
+    def is_complete(text: str) -> bool:
+        # All of these answers end on a bracket that nothing can follow.
+        return text.endswith("}") and case.skeleton.matches(text)
+
+    return _generate(model, prompt, max_tokens, case.skeleton.to_gbnf(), is_complete)
+
+
+def _read_prompt(model: Model, prompt: Tokens) -> None:
+    """Bring the prompt into the KV cache, so that no mode finds it there thanks to another."""
+    stream = model.binding.open(model.runner.ctx, StreamConfig())
+    try:
+        model.binding.prefill(stream, prompt)
+    finally:
+        model.binding.close(stream)
+
+
+def _fill(model: Model, case: Case, prompt: Tokens, max_tokens: int) -> Answer:
+    begin = time.perf_counter()
+    try:
+        result = model.fill(prompt, case.skeleton, max_tokens=max_tokens)
+    except FillError as error:
+        result = error.partial
+    seconds = time.perf_counter() - begin
+    return Answer(result.text, len(result.tokens), result.forward_passes, seconds)
+
+
+def _generate(
+    model: Model,
+    prompt: Tokens,
+    max_tokens: int,
+    grammar: str | None = None,
+    is_complete: Callable[[str], bool] = lambda text: False,
+) -> Answer:
+    binding: Any = model.binding
+    begin = time.perf_counter()
+    stream = binding.open(
+        model.runner.ctx, StreamConfig(max_tokens=max_tokens, gbnf_grammar=grammar)
+    )
+    try:
+        binding.prefill(stream, prompt)
+        text, n_tokens, done = "", 0, False
+        while not done:
+            step = binding.next(stream)
+            text += step.text
+            n_tokens += len(step.tokens)
+            # Where the grammar allows only the end, asking for it would be a pass for nothing.
+            done = step.done or is_complete(text)
+        seconds = time.perf_counter() - begin
+        return Answer(text, n_tokens, binding.stats(stream).passes_after_prompt, seconds)
+    finally:
+        binding.close(stream)

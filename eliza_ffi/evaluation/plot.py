@@ -1,0 +1,56 @@
+"""The summaries as a picture."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ..errors import NotSupportedError
+from .report import Summary
+
+__all__ = ["draw", "load_matplotlib"]
+
+RATES = {"parse_rate": "parses", "schema_rate": "of the schema", "label_rate": "right"}
+
+
+def load_matplotlib() -> Any:
+    """Return ``matplotlib.figure``.
+
+    Raises
+    ------
+    NotSupportedError
+        If it is not installed.
+    """
+    try:
+        import matplotlib.figure
+    except ImportError:
+        raise NotSupportedError("a plot needs matplotlib: pip install 'eliza-ffi[bench]'") from None
+    return matplotlib.figure
+
+
+def draw(summaries: Sequence[Summary], path: Path) -> None:
+    """Write a PNG with the rates above and the times below, a group of bars for each task."""
+    tasks = list(dict.fromkeys(each.task for each in summaries))
+    modes = list(dict.fromkeys(each.mode for each in summaries))
+    figure = load_matplotlib().Figure(figsize=(3.6 * len(tasks) + 1.6, 6), layout="constrained")
+    axes = figure.subplots(2, len(tasks), squeeze=False)
+    width = 0.8 / len(modes)
+    for column, task in enumerate(tasks):
+        rates, times = axes[0][column], axes[1][column]
+        rates.set_title(task)
+        for i, mode in enumerate(modes):
+            of_mode = [each for each in summaries if (each.task, each.mode) == (task, mode)]
+            places = [j + (i - (len(modes) - 1) / 2) * width for j in range(len(RATES))]
+            for each in of_mode:
+                heights = [getattr(each, name) for name in RATES]
+                rates.bar(places, heights, width, label=mode, color=f"C{i}")
+                times.bar([i], [each.ms_p50], color=f"C{i}")
+                times.plot([i, i], [each.ms_p50, each.ms_p95], color="black", linewidth=1)
+        rates.set_xticks(range(len(RATES)), list(RATES.values()))
+        rates.set_ylim(0, 1.05)
+        times.set_xticks(range(len(modes)), modes, rotation=20, ha="right", fontsize="small")
+        times.set_ylabel("ms an answer: median, line to p95")
+    axes[0][0].set_ylabel("share of the answers")
+    axes[0][-1].legend(fontsize="small", loc="lower right")
+    figure.savefig(path, format="png", dpi=120)

@@ -1,0 +1,149 @@
+"""Counting answers: rates, times, the table, the JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..errors import InvalidArgumentError
+from ..json_text import read_json
+from .answers import Answer
+from .tasks import Case
+
+__all__ = ["Row", "Summary", "judge", "summarize", "table"]
+
+
+@dataclass(frozen=True)
+class Row:
+    """An answer and what it is worth.
+
+    Attributes
+    ----------
+    parsed : bool
+        Whether the whole of it is JSON, but for white space around it.
+    of_schema : bool
+        Whether its value has the keys and types that the task asks for, in any order.
+    right_name : bool
+        Whether the action, or whether to respond, is the expected one.
+    right : bool
+        Whether the parameters are, too.
+    """
+
+    task: str
+    id: str
+    mode: str
+    text: str
+    parsed: bool
+    of_schema: bool
+    right_name: bool
+    right: bool
+    tokens: int
+    forward_passes: int
+    milliseconds: float
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Rates are 0 to 1; `name_rate` and `label_rate` count all answers, parsed or not.
+
+    Attributes
+    ----------
+    label_rate : float
+        The share of answers that are right with all parameters.
+    tokens_per_second : float
+        All tokens of all answers divided by their time.
+    forward_passes : float
+        Mean for an answer, without those of the prompt.
+    """
+
+    task: str
+    mode: str
+    cases: int
+    parse_rate: float
+    schema_rate: float
+    name_rate: float
+    label_rate: float
+    ms_p50: float
+    ms_p95: float
+    tokens_per_second: float
+    tokens: float
+    forward_passes: float
+
+
+def judge(case: Case, mode: str, answer: Answer) -> Row:
+    """Return the row of an answer."""
+    value: Any = None
+    parsed = True
+    try:
+        value = read_json(answer.text.strip())
+    except InvalidArgumentError:
+        parsed = False
+    of_schema = parsed and case.skeleton.accepts(value)
+    return Row(
+        task=case.task,
+        id=case.id,
+        mode=mode,
+        text=answer.text,
+        parsed=parsed,
+        of_schema=of_schema,
+        right_name=of_schema and case.has_right_name(value),
+        right=of_schema and case.is_right(value),
+        tokens=answer.tokens,
+        forward_passes=answer.forward_passes,
+        milliseconds=answer.seconds * 1e3,
+    )
+
+
+def summarize(rows: Iterable[Row]) -> Summary:
+    """Count over the rows of one task and mode; there must be at least one."""
+    listed = list(rows)
+    times = [row.milliseconds for row in listed]
+    return Summary(
+        task=listed[0].task,
+        mode=listed[0].mode,
+        cases=len(listed),
+        parse_rate=float(np.mean([row.parsed for row in listed])),
+        schema_rate=float(np.mean([row.of_schema for row in listed])),
+        name_rate=float(np.mean([row.right_name for row in listed])),
+        label_rate=float(np.mean([row.right for row in listed])),
+        ms_p50=float(np.percentile(times, 50)),
+        ms_p95=float(np.percentile(times, 95)),
+        tokens_per_second=sum(row.tokens for row in listed) / (sum(times) / 1e3),
+        tokens=float(np.mean([row.tokens for row in listed])),
+        forward_passes=float(np.mean([row.forward_passes for row in listed])),
+    )
+
+
+HEADS = ("task", "mode", "cases", "parse", "schema", "name", "label", "p50 ms", "p95 ms", "tok/s")
+HEADS_OF_COUNTS = ("tokens", "passes")
+
+
+def table(summaries: Sequence[Summary]) -> str:
+    """Return the summaries as lines of aligned columns."""
+    lines = [[*HEADS, *HEADS_OF_COUNTS]]
+    for each in summaries:
+        rates = (each.parse_rate, each.schema_rate, each.name_rate, each.label_rate)
+        numbers = (each.ms_p50, each.ms_p95)
+        lines.append(
+            [
+                each.task,
+                each.mode,
+                str(each.cases),
+                *(f"{rate:.0%}" for rate in rates),
+                *(f"{number:.1f}" for number in numbers),
+                f"{each.tokens_per_second:.0f}",
+                f"{each.tokens:.1f}",
+                f"{each.forward_passes:.1f}",
+            ]
+        )
+    widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
+    return "\n".join(
+        "  ".join(
+            cell.ljust(width) if column < 2 else cell.rjust(width)
+            for column, (cell, width) in enumerate(zip(line, widths, strict=True))
+        ).rstrip()
+        for line in lines
+    )

@@ -1,0 +1,72 @@
+"""Sampling: the settings, and its mathematics in numpy.
+
+>>> from eliza_ffi.sampling import Chain, SamplingParams
+>>> chain = Chain(SamplingParams.preset("balanced", seed=7), n_vocab=4)
+>>> chain.sample([1.0, 3.0, 2.0, 0.0]) in (0, 1, 2)
+True
+
+- :class:`SamplingParams` and :data:`PRESETS` set up native streams.
+- :class:`Chain` is the twin of the native chain, made of one class per llama.cpp sampler.
+- :mod:`~eliza_ffi.sampling.reference` has the stages of a CPU sampler as plain functions, and
+  :mod:`~eliza_ffi.sampling.pipeline` puts them together.
+- :mod:`~eliza_ffi.sampling.gumbel` draws without a softmax and without a state.
+"""
+
+from __future__ import annotations
+
+from .adaptive_p import AdaptiveP
+from .candidates import MIN_KEEP, Candidates, Sampler
+from .chain import Chain
+from .draws import Dist, Greedy, Gumbel
+from .dry import Dry, breaker_sequences
+from .gumbel import gumbel_argmax, gumbel_noise, gumbel_uniform, pcg_hash
+from .infill import Infill, InfillVocabulary
+from .logit_bias import LogitBias
+from .mirostat import Mirostat, MirostatV2
+from .order import BOOK_ORDER, DEFAULT_ORDER, SAMPLER_NAMES, parse_order
+from .params import PRESETS, SamplingParams
+from .penalties import Penalties
+from .pipeline import distribution, sample_logits, sample_logits_f16
+from .random_numbers import MersenneTwister
+from .temperature import Temperature
+from .truncation import MinP, TopK, TopNSigma, TopP, TypicalP, Xtc
+
+__all__ = [
+    "BOOK_ORDER",
+    "DEFAULT_ORDER",
+    "MIN_KEEP",
+    "PRESETS",
+    "SAMPLER_NAMES",
+    "AdaptiveP",
+    "Candidates",
+    "Chain",
+    "Dist",
+    "Dry",
+    "Greedy",
+    "Gumbel",
+    "Infill",
+    "InfillVocabulary",
+    "LogitBias",
+    "MersenneTwister",
+    "MinP",
+    "Mirostat",
+    "MirostatV2",
+    "Penalties",
+    "Sampler",
+    "SamplingParams",
+    "Temperature",
+    "TopK",
+    "TopNSigma",
+    "TopP",
+    "TypicalP",
+    "Xtc",
+    "breaker_sequences",
+    "distribution",
+    "gumbel_argmax",
+    "gumbel_noise",
+    "gumbel_uniform",
+    "parse_order",
+    "pcg_hash",
+    "sample_logits",
+    "sample_logits_f16",
+]

@@ -1,0 +1,106 @@
+"""Infill: for text between two given ones, end rather than go on without conviction."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .arithmetic import running_sum
+from .candidates import Candidates, Sampler
+
+__all__ = ["Infill", "InfillVocabulary"]
+
+LEAST_SHARE = np.float32(0.2)
+
+
+@dataclass(frozen=True)
+class InfillVocabulary:
+    """What the infill sampler needs to know of a vocabulary.
+
+    Attributes
+    ----------
+    pieces : sequence of bytes, shape [n_vocab]
+        The text of every token; nothing for control tokens.
+    ends : frozenset of int
+        The tokens that end a generation.
+    end_of_turn : int
+        The one that is drawn where no text is likely enough.
+    """
+
+    pieces: Sequence[bytes]
+    ends: frozenset[int]
+    end_of_turn: int
+
+
+@dataclass
+class Infill(Sampler):
+    r"""``llama_sampler_init_infill``; meant to stand behind top-k and top-p.
+
+    1. If :math:`3 k \sum_{end} p > \sum_{text} p`, only ends are left.
+    2. Of two tokens one of which begins with the other, the likelier takes the other's probability.
+    3. Text below 0.2, and then below 1 / (n + 1) of the `n` that are left, is dropped. If no text
+       is left after the first of these, the token that ends a turn is all there is.
+
+    Only logits live on behind it: the probabilities it gathers are not what is drawn from. So it
+    decides which tokens are left, and the logits decide between those.
+
+    References
+    ----------
+    https://github.com/ggml-org/llama.cpp/pull/9896
+    """
+
+    vocabulary: InfillVocabulary
+
+    def apply(self, candidates: Candidates) -> None:
+        candidates.softmax(sort=True)
+        ends = self._ends(candidates)
+        p_end = _sum(candidates.probs[ends])
+        p_text = _sum(candidates.probs[~ends])
+        if np.float32(3) * p_end * np.float32(len(candidates)) > p_text:
+            candidates.keep(ends)
+            _renormalize(candidates)
+            return
+        self._merge_beginnings(candidates)
+
+        candidates.keep(self._ends(candidates) | (candidates.probs >= LEAST_SHARE))
+        n_text = int((~self._ends(candidates)).sum())
+        if n_text == 0:
+            self._end_turn(candidates)
+            return
+        _renormalize(candidates)
+        least = np.float32(1.0 / (n_text + 1))
+        candidates.keep(self._ends(candidates) | (candidates.probs >= least))
+        _renormalize(candidates)
+
+    def _ends(self, candidates: Candidates) -> NDArray[np.bool_]:
+        return np.array([token in self.vocabulary.ends for token in candidates.ids.tolist()])
+
+    def _merge_beginnings(self, candidates: Candidates) -> None:
+        logits, probs = candidates.logits, candidates.probs
+        pieces = [self.vocabulary.pieces[token] for token in candidates.ids.tolist()]
+        for i, shorter in enumerate(pieces):
+            for j, longer in enumerate(pieces):
+                if logits[i] == -np.inf:
+                    break
+                if i == j or logits[j] == -np.inf:
+                    continue
+                if shorter and longer.startswith(shorter):
+                    kept, merged = (j, i) if probs[j] > probs[i] else (i, j)
+                    probs[kept] += probs[merged]
+                    probs[merged], logits[merged] = 0, -np.inf
+
+    def _end_turn(self, candidates: Candidates) -> None:
+        candidates.ids = np.array([self.vocabulary.end_of_turn], dtype=np.int32)
+        candidates.logits = np.ones(1, dtype=np.float32)
+        candidates.probs = np.ones(1, dtype=np.float32)
+
+
+def _sum(values: NDArray[np.float32]) -> np.float32:
+    return np.float32(running_sum(values)[-1]) if len(values) else np.float32(0)
+
+
+def _renormalize(candidates: Candidates) -> None:
+    np.divide(candidates.probs, _sum(candidates.probs), out=candidates.probs)

@@ -1,0 +1,335 @@
+"""How tokens are sampled: every setting, checked, and the presets."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+from ..errors import InvalidArgumentError
+from .dry import MAX_BREAKER_BYTES
+from .order import DEFAULT_ORDER, parse_order
+
+__all__ = ["LEAST_TEMPERATURE", "PRESETS", "SamplingParams"]
+
+LEAST_TEMPERATURE = 1e-6
+"""Below, sampling is greedy: logits divided by less could overflow."""
+
+BESIDE_MIROSTAT = ("penalties", "dry", "temperature")
+
+LARGEST = 1e6
+LEAST_PENALTY = 1e-6
+MAX_INT = 2**31 - 1
+MAX_LAST_N = 2**24
+MAX_SEED = 2**32 - 2  # the one above asks llama.cpp for a random one
+
+Allowed = tuple[Callable[[Any], bool], str]
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _number(low: float, high: float, allowed: str, above: bool = False) -> Allowed:
+    def is_allowed(value: Any) -> bool:
+        return _is_number(value) and low <= value <= high and not (above and value == low)
+
+    return is_allowed, allowed
+
+
+def _whole(low: int, high: int, allowed: str) -> Allowed:
+    return lambda value: _is_whole(value) and low <= value <= high, allowed
+
+
+_PENALTY = _number(-LARGEST, LARGEST, "-1000000 to 1000000 (0 = off)")
+_LAST_N = _whole(0, MAX_LAST_N, "a whole number of 0 (off) to 16777216 tokens")
+
+_ALLOWED: dict[str, Allowed] = {
+    "samplers": (lambda value: isinstance(value, str), "names separated by semicolons"),
+    "temperature": _number(0, LARGEST, "0 (greedy) to 1000000"),
+    "dynatemp_range": _number(0, LARGEST, "0 (off) to 1000000"),
+    "dynatemp_exponent": _number(0, LARGEST, "0 to 1000000"),
+    "top_k": _whole(0, MAX_INT, "a whole number of 0 (off) to 2147483647"),
+    "top_p": _number(0, 1, "above 0 and at most 1 (off)", above=True),
+    "min_p": _number(0, 1, "0 (off) to 1"),
+    "typical_p": _number(0, 1, "above 0 and at most 1 (off)", above=True),
+    "top_n_sigma": _number(0, LARGEST, "0 (off) to 1000000"),
+    "xtc_probability": _number(0, 1, "0 (off) to 1"),
+    "xtc_threshold": _number(0, 1, "0 to 1 (above 0.5 = off)"),
+    "repeat_last_n": _LAST_N,
+    "repeat_penalty": _number(LEAST_PENALTY, LARGEST, "0.000001 to 1000000 (1 = off)"),
+    "frequency_penalty": _PENALTY,
+    "presence_penalty": _PENALTY,
+    "dry_multiplier": _number(0, LARGEST, "0 (off) to 1000000"),
+    "dry_base": _number(1, LARGEST, "1 to 1000000"),
+    "dry_allowed_length": _whole(0, MAX_INT, "a whole number of 0 to 2147483647 tokens"),
+    "dry_penalty_last_n": _LAST_N,
+    "mirostat": _whole(0, 2, "0 (off), 1 or 2"),
+    "mirostat_tau": _number(0, LARGEST, "0 to 1000000"),
+    "mirostat_eta": _number(0, 1, "0 to 1"),
+    "adaptive_target": _number(-1, 1, "0 to 1, or below 0 (off) down to -1"),
+    "adaptive_decay": _number(0, 0.99, "0 to 0.99"),
+    "draw": (lambda value: value in ("cdf", "gumbel"), "cdf or gumbel"),
+    "seed": (
+        lambda value: value is None or (_is_whole(value) and 0 <= value <= MAX_SEED),
+        "None or a whole number of 0 to 4294967294",
+    ),
+}
+
+
+def _breakers(texts: Any) -> tuple[str, ...]:
+    allowed = f"texts of 1 to {MAX_BREAKER_BYTES} bytes in UTF-8 without NUL"
+    if isinstance(texts, str) or not isinstance(texts, Sequence):
+        raise InvalidArgumentError(f"dry_sequence_breakers must be {allowed}, not {texts!r:.80}")
+    for i, text in enumerate(texts):
+        if not isinstance(text, str) or not _is_breaker(text):
+            raise InvalidArgumentError(
+                f"dry_sequence_breakers must be {allowed}; [{i}] is {text!r:.80}"
+            )
+    return tuple(texts)
+
+
+def _is_breaker(text: str) -> bool:
+    try:
+        return 1 <= len(text.encode()) <= MAX_BREAKER_BYTES and "\0" not in text
+    except UnicodeEncodeError:
+        return False
+
+
+def _biases(pairs: Any) -> tuple[tuple[int, float], ...]:
+    if isinstance(pairs, str) or not isinstance(pairs, Iterable):
+        raise InvalidArgumentError(f"logit_bias must be (token, bias) pairs, not {pairs!r:.80}")
+    biases: dict[int, float] = {}
+    for i, pair in enumerate(pairs):
+        if not isinstance(pair, Sequence) or len(pair) != 2 or not _is_bias(*pair):
+            raise InvalidArgumentError(
+                "logit_bias must be (token, bias) pairs, the token 0 to 2147483647 and the bias "
+                f"-inf or -1000000 to 1000000; [{i}] is {pair!r:.80}"
+            )
+        if pair[0] in biases:
+            raise InvalidArgumentError(f"logit_bias: token {pair[0]} stands twice")
+        biases[pair[0]] = pair[1]
+    return tuple(biases.items())
+
+
+def _is_bias(token: Any, bias: Any) -> bool:
+    is_number = _is_number(bias) and abs(bias) <= LARGEST
+    return _is_whole(token) and 0 <= token <= MAX_INT and (is_number or bias == -math.inf)
+
+
+def _freeze(params: SamplingParams, name: str, value: Any) -> None:
+    object.__setattr__(params, name, value)
+
+
+@dataclass(frozen=True)
+class SamplingParams:
+    """How tokens are sampled. By default: greedily, with everything off, in llama.cpp's order.
+
+    Attributes
+    ----------
+    samplers : str
+        The order of the samplers, names separated by semicolons; those that are off do nothing. See
+        :data:`~eliza_ffi.sampling.order.SAMPLER_NAMES`. A setting that is not off needs its
+        sampler.
+    temperature : float
+        0 = greedy: the most likely token after bias, penalties and DRY, whatever else is set. 1 =
+        off.
+    dynatemp_range, dynatemp_exponent : float
+        The temperature follows the entropy within this distance; 0 = off.
+    top_k : int
+        0 = off.
+    top_p, typical_p : float
+        Above 0; 1 = off.
+    min_p, top_n_sigma : float
+        0 = off.
+    xtc_probability, xtc_threshold : float
+        0 = off; a threshold above 0.5, too.
+    repeat_last_n : int
+        Tokens the penalties look back on; 0 = off.
+    repeat_penalty : float
+        Above 0; 1 = off.
+    frequency_penalty, presence_penalty : float
+        0 = off; below 0 they are rewards.
+    dry_multiplier : float
+        0 = off.
+    dry_base : float
+        1 or more.
+    dry_allowed_length : int
+        Repetitions of fewer tokens cost nothing.
+    dry_penalty_last_n : int
+        Tokens DRY looks back on; 0 = off.
+    dry_sequence_breakers : tuple of str
+        Texts that repetitions do not reach back over, of at most 40 bytes in UTF-8.
+    mirostat : int
+        1 or 2 = that version instead of all truncation; 0 = off.
+    mirostat_tau, mirostat_eta : float
+        Its target surprise in bits, and its learning rate.
+    adaptive_target : float
+        The probability that `adaptive_p` aims at; below 0 = off.
+    adaptive_decay : float
+        0 to 0.99.
+    logit_bias : tuple of (int, float)
+        Tokens, each once, and what is added to their logits; ``-inf`` bans one.
+    draw : {"cdf", "gumbel"}
+        By the cumulative distribution function and a generator of random numbers, or by
+        Gumbel-max, a hash of seed, position and token.
+    seed : int or None
+        0 to 4294967294; None = the stream's own, which unless set is drawn at random.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If one of them is out of range or does not go with the others; the text says what is
+        allowed.
+
+    See Also
+    --------
+    eliza_ffi.sampling.chain : the samplers behind the settings.
+    """
+
+    samplers: str = DEFAULT_ORDER
+    temperature: float = 0.0
+    dynatemp_range: float = 0.0
+    dynatemp_exponent: float = 1.0
+    top_k: int = 0
+    top_p: float = 1.0
+    min_p: float = 0.0
+    typical_p: float = 1.0
+    top_n_sigma: float = 0.0
+    xtc_probability: float = 0.0
+    xtc_threshold: float = 0.1
+    repeat_last_n: int = 64
+    repeat_penalty: float = 1.0
+    frequency_penalty: float = 0.0
+    presence_penalty: float = 0.0
+    dry_multiplier: float = 0.0
+    dry_base: float = 1.75
+    dry_allowed_length: int = 2
+    dry_penalty_last_n: int = 1024
+    dry_sequence_breakers: tuple[str, ...] = ("\n", ":", '"', "*")
+    mirostat: int = 0
+    mirostat_tau: float = 5.0
+    mirostat_eta: float = 0.1
+    adaptive_target: float = -1.0
+    adaptive_decay: float = 0.9
+    logit_bias: tuple[tuple[int, float], ...] = ()
+    draw: str = "cdf"
+    seed: int | None = None
+
+    def __post_init__(self) -> None:
+        for name, (is_allowed, allowed) in _ALLOWED.items():
+            value = getattr(self, name)
+            if not is_allowed(value):
+                raise InvalidArgumentError(f"{name} must be {allowed}, not {value!r:.80}")
+        _freeze(self, "dry_sequence_breakers", _breakers(self.dry_sequence_breakers))
+        _freeze(self, "logit_bias", _biases(self.logit_bias))
+        self._check_together()
+
+    @classmethod
+    def preset(cls, name: str, **changes: Any) -> SamplingParams:
+        """Return a preset, with some settings changed.
+
+        Parameters
+        ----------
+        name
+            A key of :data:`PRESETS`.
+        **changes
+            Settings by name.
+        """
+        if name not in PRESETS:
+            raise InvalidArgumentError(f"preset must be one of {', '.join(PRESETS)}, not {name!r}")
+        preset = PRESETS[name]
+        unknown = sorted(changes.keys() - _NAMES)
+        if unknown:
+            raise InvalidArgumentError(f"{unknown[0]!r} is not one of {', '.join(_NAMES)}")
+        return cls(**{**{key: getattr(preset, key) for key in _NAMES}, **changes})
+
+    @property
+    def is_greedy(self) -> bool:
+        """Whether the most likely token is always taken."""
+        return self.temperature < LEAST_TEMPERATURE
+
+    def to_options(self) -> dict[str, str]:
+        """Return the settings as options of the library; no seed if there is none."""
+        options = self._wire()
+        return {
+            name: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+            for name, value in options.items()
+        }
+
+    def to_json(self) -> str:
+        """Return the settings as one JSON object; no seed if there is none."""
+        return json.dumps(self._wire(), ensure_ascii=False)
+
+    def _wire(self) -> dict[str, Any]:
+        wire = {field.name: getattr(self, field.name) for field in fields(self)}
+        wire["logit_bias"] = [
+            [token, "-inf" if bias == -math.inf else bias] for token, bias in self.logit_bias
+        ]
+        if self.seed is None:
+            del wire["seed"]
+        return wire
+
+    def _check_together(self) -> None:
+        order = parse_order(self.samplers)
+        mirostat = f"mirostat={self.mirostat}" if self.mirostat else None
+        for sampler, setting in self.active().items():
+            if mirostat and sampler not in BESIDE_MIROSTAT:
+                raise InvalidArgumentError(
+                    f"{mirostat} takes the place of all truncation: leave {setting} off"
+                )
+            if sampler not in order:
+                raise InvalidArgumentError(
+                    f"{setting} needs {sampler!r} in samplers={self.samplers!r}"
+                )
+        if mirostat and ("infill" in order or self.dynatemp_range > 0):
+            raise InvalidArgumentError(f"{mirostat} goes with neither infill nor dynatemp_range")
+        drawing = mirostat or self.active().get("adaptive_p")
+        if drawing and self.draw == "gumbel":
+            raise InvalidArgumentError(f"{drawing} draws the token itself: leave draw at cdf")
+
+    def active(self) -> dict[str, str]:
+        """Return the samplers that have something to do, each with a setting that says so."""
+        is_on = {
+            "penalties": {
+                "repeat_penalty": self.repeat_penalty != 1,
+                "frequency_penalty": self.frequency_penalty != 0,
+                "presence_penalty": self.presence_penalty != 0,
+            },
+            "dry": {"dry_multiplier": self.dry_multiplier != 0},
+            "top_n_sigma": {"top_n_sigma": self.top_n_sigma > 0},
+            "top_k": {"top_k": self.top_k > 0},
+            "typ_p": {"typical_p": self.typical_p < 1},
+            "top_p": {"top_p": self.top_p < 1},
+            "min_p": {"min_p": self.min_p > 0},
+            "xtc": {"xtc_probability": self.xtc_probability > 0 and self.xtc_threshold <= 0.5},
+            "temperature": {
+                "temperature": self.temperature != 1 and not self.is_greedy,
+                "dynatemp_range": self.dynatemp_range > 0 and not self.is_greedy,
+            },
+            "adaptive_p": {"adaptive_target": self.adaptive_target >= 0},
+        }
+        return {
+            sampler: f"{setting}={getattr(self, setting)!r}"
+            for sampler, settings in is_on.items()
+            for setting, on in reversed(settings.items())
+            if on
+        }
+
+
+_NAMES = {field.name: None for field in fields(SamplingParams)}.keys()
+
+PRESETS = {
+    "greedy": SamplingParams(),
+    "balanced": SamplingParams(temperature=0.7, top_k=40, top_p=0.95, min_p=0.05),
+    "creative": SamplingParams(temperature=1.0, top_p=0.9),
+    "very-creative": SamplingParams(temperature=1.2, top_p=0.95),
+    "code": SamplingParams(temperature=0.2, top_k=40, top_p=0.95, min_p=0.1),
+}
+"""The settings that akunu's book recommends, by name."""

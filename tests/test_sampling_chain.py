@@ -1,0 +1,255 @@
+"""The chain: order, presets and parameters."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sampling_strategies import assert_draws_follow, distinct_logits, softmax64
+
+from eliza_ffi.errors import InvalidArgumentError
+from eliza_ffi.sampling import (
+    BOOK_ORDER,
+    DEFAULT_ORDER,
+    PRESETS,
+    SAMPLER_NAMES,
+    Chain,
+    InfillVocabulary,
+    SamplingParams,
+    parse_order,
+)
+
+SAMPLED = {"temperature": 1.0, "seed": 1}
+
+
+# ---- the order ----------------------------------------------------------------------------------
+
+
+def test_the_order_is_that_of_the_string() -> None:
+    settings: dict[str, Any] = {"top_k": 3, "top_p": 0.5, "temperature": 0.5, "seed": 1}
+    default = Chain(SamplingParams(**settings), 4).describe()
+    assert default.index("TopK") < default.index("TopP") < default.index("Temperature")
+    other = Chain(SamplingParams(**settings, samplers="temperature;top_p;top_k"), 4).describe()
+    assert other.index("Temperature") < other.index("TopP") < other.index("TopK")
+
+
+def test_temperature_before_and_after_top_p_leaves_different_tokens() -> None:
+    logits = np.log([0.5, 0.3, 0.15, 0.05])
+    last = SamplingParams(top_p=0.7, temperature=2.0, seed=1)
+    first = SamplingParams(top_p=0.7, temperature=2.0, seed=1, samplers="temperature;top_p")
+    assert sorted(Chain(last, 4).apply(logits).ids.tolist()) == [0, 1]
+    assert sorted(Chain(first, 4).apply(logits).ids.tolist()) == [0, 1, 2]
+
+
+@given(st.permutations(SAMPLER_NAMES[:-1]), st.integers(0, 10))
+def test_any_order_is_parsed_as_it_stands(names: list[str], n: int) -> None:
+    assert parse_order(";".join(names[:n])) == tuple(names[:n])
+
+
+@pytest.mark.parametrize(
+    ("order", "words"),
+    [
+        ("top_k;nucleus", f"'nucleus' is not one of {', '.join(SAMPLER_NAMES)}"),
+        ("top_k;", "'' is not one of"),
+        ("top_k;top_p;top_k", "'top_k' stands twice"),
+        ("adaptive_p;temperature", "'temperature' cannot come after it"),
+    ],
+)
+def test_orders_that_make_no_sense_say_what_is_allowed(order: str, words: str) -> None:
+    with pytest.raises(InvalidArgumentError) as error:
+        SamplingParams(samplers=order)
+    assert words in str(error.value)
+
+
+def test_the_two_orders_are_valid() -> None:
+    assert len(parse_order(DEFAULT_ORDER)) == 9
+    assert parse_order(BOOK_ORDER)[1] == "temperature"
+
+
+# ---- parameters ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"temperature": -0.1}, "temperature must be 0 (greedy) to 1000000, not -0.1"),
+        ({"temperature": math.nan}, "temperature must be"),
+        ({"temperature": "1"}, "temperature must be"),
+        ({"top_k": 1.5}, "top_k must be a whole number of 0 (off)"),
+        ({"top_k": True}, "top_k must be"),
+        ({"top_p": 0.0}, "top_p must be above 0 and at most 1 (off)"),
+        ({"min_p": 1.1}, "min_p must be 0 (off) to 1"),
+        ({"typical_p": 0}, "typical_p must be above 0"),
+        ({"top_n_sigma": -1}, "top_n_sigma must be 0 (off)"),
+        ({"xtc_probability": 2}, "xtc_probability must be"),
+        ({"repeat_penalty": 0}, "repeat_penalty must be"),
+        ({"repeat_last_n": -1}, "repeat_last_n must be"),
+        ({"frequency_penalty": math.inf}, "frequency_penalty must be"),
+        ({"dry_base": 0.9}, "dry_base must be 1 to 1000000"),
+        ({"dry_sequence_breakers": "\n"}, "dry_sequence_breakers must be texts"),
+        ({"dry_sequence_breakers": ["a", ""]}, "[1] is ''"),
+        ({"dry_sequence_breakers": ["ä" * 21]}, "1 to 40 bytes"),
+        ({"dry_sequence_breakers": ["\ud800"]}, "UTF-8"),
+        ({"mirostat": 3}, "mirostat must be 0 (off), 1 or 2, not 3"),
+        ({"adaptive_decay": 1.0}, "adaptive_decay must be 0 to 0.99"),
+        ({"logit_bias": [(1, 2.0), (1, 3.0)]}, "token 1 stands twice"),
+        ({"logit_bias": [(1, math.inf)]}, "-inf or -1000000 to 1000000"),
+        ({"logit_bias": [1]}, "[0] is 1"),
+        ({"logit_bias": 5}, "(token, bias) pairs"),
+        ({"draw": "normal"}, "draw must be cdf or gumbel, not 'normal'"),
+        ({"seed": 2**32 - 1}, "seed must be None or a whole number of 0 to 4294967294"),
+        ({"samplers": 3}, "samplers must be names"),
+    ],
+)
+def test_what_is_out_of_range_says_what_is_allowed(changes: dict[str, Any], words: str) -> None:
+    with pytest.raises(InvalidArgumentError) as error:
+        SamplingParams(**changes)
+    assert words in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        (
+            {"top_k": 5, "samplers": "temperature"},
+            "top_k=5 needs 'top_k' in samplers='temperature'",
+        ),
+        ({"temperature": 0.7, "samplers": ""}, "temperature=0.7 needs 'temperature'"),
+        ({"adaptive_target": 0.5, **SAMPLED}, "adaptive_target=0.5 needs 'adaptive_p'"),
+        ({"mirostat": 1, "top_p": 0.5}, "mirostat=1 takes the place of all truncation"),
+        ({"mirostat": 2, "draw": "gumbel"}, "mirostat=2 draws the token itself"),
+        ({"mirostat": 2, "samplers": "infill"}, "neither infill nor dynatemp_range"),
+    ],
+)
+def test_settings_that_would_be_ignored_are_errors(changes: dict[str, Any], words: str) -> None:
+    with pytest.raises(InvalidArgumentError) as error:
+        SamplingParams(**changes)
+    assert words in str(error.value)
+
+
+def test_options_and_json_name_every_setting() -> None:
+    params = SamplingParams(
+        temperature=0.7, logit_bias=[(3, -math.inf), (4, 1.5)], dry_sequence_breakers=["\n", "é"],
+        seed=7,
+    )  # fmt: skip
+    options = params.to_options()
+    assert set(options) == {field.name for field in fields(params)}
+    assert options["temperature"] == "0.7"
+    assert options["samplers"] == DEFAULT_ORDER
+    assert options["draw"] == "cdf"
+    assert json.loads(options["logit_bias"]) == [[3, "-inf"], [4, 1.5]]
+    assert json.loads(options["dry_sequence_breakers"]) == ["\n", "é"]
+    as_json = json.loads(params.to_json())
+    assert as_json["seed"] == 7
+    assert as_json["logit_bias"] == [[3, "-inf"], [4, 1.5]]
+    assert "seed" not in SamplingParams().to_options()
+
+
+def test_presets_are_those_of_the_book() -> None:
+    table = {name: (p.temperature, p.top_k, p.top_p, p.min_p) for name, p in PRESETS.items()}
+    assert table == {
+        "greedy": (0.0, 0, 1.0, 0.0),
+        "balanced": (0.7, 40, 0.95, 0.05),
+        "creative": (1.0, 0, 0.9, 0.0),
+        "very-creative": (1.2, 0, 0.95, 0.0),
+        "code": (0.2, 40, 0.95, 0.1),
+    }
+    assert SamplingParams.preset("code", seed=3).seed == 3
+    assert SamplingParams.preset("code", seed=3).top_k == 40
+    with pytest.raises(
+        InvalidArgumentError, match="greedy, balanced, creative, very-creative, code"
+    ):
+        SamplingParams.preset("wild")
+    with pytest.raises(InvalidArgumentError, match="'topk' is not one of samplers, temperature"):
+        SamplingParams.preset("code", topk=3)
+
+
+# ---- the chain ----------------------------------------------------------------------------------
+
+
+@given(distinct_logits, st.sampled_from(["", "xtc"]))
+def test_temperature_0_takes_the_likeliest_whatever_truncates(
+    logits: list[float], name: str
+) -> None:
+    changes = {"xtc_probability": 1.0} if name else {}
+    chain = Chain(SamplingParams(typical_p=0.2, **changes), len(logits))
+    assert chain.sample(logits) == int(np.argmax(logits))
+
+
+def test_temperature_0_heeds_bias_and_penalties() -> None:
+    params = SamplingParams(logit_bias=((2, -math.inf),), repeat_penalty=2.0)
+    chain = Chain(params, 3)
+    assert [chain.sample([2.0, 1.5, 9.0]) for _ in range(2)] == [0, 1]
+    chain.reset()
+    assert chain.sample([2.0, 1.5, 9.0]) == 0
+
+
+def test_a_seed_makes_a_chain_reproducible_and_reset_begins_anew() -> None:
+    logits = np.zeros(500)
+    params = SamplingParams(temperature=1.0, xtc_probability=0.5, xtc_threshold=0.0, seed=9)
+    chains = Chain(params, 500), Chain(params, 500)
+    first = [chains[0].sample(logits) for _ in range(5)]
+    assert first == [chains[1].sample(logits) for _ in range(5)]
+    chains[0].reset()
+    assert first == [chains[0].sample(logits) for _ in range(5)]
+
+
+@pytest.mark.parametrize("draw", ["cdf", "gumbel"])
+def test_inside_a_span_draws_follow_the_renormalised_softmax_of_the_legal_tokens(
+    draw: str,
+) -> None:
+    logits = np.random.default_rng(1).normal(size=50).astype(np.float32)
+    legal = [4, 8, 15, 16, 23, 42]
+    chain = Chain(SamplingParams(temperature=0.8, draw=draw, seed=5), 50)
+    draws = [chain.sample(logits[legal], legal, position) for position in range(4000)]
+    expected = np.zeros(50)
+    expected[legal] = softmax64(logits[legal] / 0.8)
+    assert_draws_follow(draws, expected)
+
+
+def test_gumbel_gives_the_same_token_at_the_same_place_whatever_came_before() -> None:
+    logits = np.random.default_rng(2).normal(size=80)
+    chain = Chain(SamplingParams(temperature=1.0, draw="gumbel", seed=5), 80)
+    stepwise = [chain.sample(logits, position=position) for position in range(20)]
+    batched = [chain.apply(logits, position=position).token for position in reversed(range(20))]
+    assert stepwise == batched[::-1]
+
+
+def test_mirostat_and_adaptive_p_draw_in_place_of_the_distribution() -> None:
+    for changes, name in (
+        ({"mirostat": 1}, "Mirostat("),
+        ({"mirostat": 2}, "MirostatV2("),
+        ({"adaptive_target": 0.5, "samplers": "top_k;adaptive_p", "top_k": 3}, "AdaptiveP("),
+    ):
+        params = SamplingParams(temperature=1.0, seed=1, **changes)  # type: ignore[arg-type]
+        chain = Chain(params, 5)
+        assert name in chain.describe()
+        assert chain.sample([1.0, 2.0, 3.0, 4.0, 5.0]) < 5
+
+
+def test_infill_and_dry_ask_for_what_they_need() -> None:
+    infill = SamplingParams(samplers="infill", **SAMPLED)  # type: ignore[arg-type]
+    with pytest.raises(InvalidArgumentError, match="pass infill="):
+        Chain(infill, 2)
+    vocabulary = InfillVocabulary([b"a", b""], frozenset({1}), 1)
+    assert Chain(infill, 2, infill=vocabulary).sample([1.0, 1.0]) == 1
+    with pytest.raises(InvalidArgumentError, match="pass breakers="):
+        Chain(SamplingParams(dry_multiplier=1.0), 2)
+
+
+def test_a_vocabulary_bounds_the_bias() -> None:
+    with pytest.raises(InvalidArgumentError, match="has 3 tokens"):
+        Chain(SamplingParams(logit_bias=((3, 1.0),)), 3)
+
+
+def test_all_logits_banned_is_an_error() -> None:
+    for changes in ({}, SAMPLED, {**SAMPLED, "draw": "gumbel"}):
+        params = SamplingParams(logit_bias=((0, -math.inf),), **changes)  # type: ignore[arg-type]
+        with pytest.raises(InvalidArgumentError, match="nothing to choose from"):
+            Chain(params, 1).sample([1.0])
