@@ -48,10 +48,14 @@ wheel: $(VENV)/installed ## build a portable wheel into dist/
 	@PATH="$(BIN):$$PATH" $(BIN)/python -m auditwheel repair --wheel-dir dist dist/raw/*.whl
 	@rm -rf dist/raw
 
-bench: bench-ready ## measure a choice here and in other libraries (half an hour)
-	@$(BIN)/python scripts/bench_peers.py
+bench: bench-ready ## measure everything that docs/performance.md shows (half an hour)
+	@$(BIN)/python scripts/bench_peers.py --docs docs/performance.md --docs README.md
+	@$(BIN)/python scripts/bench_growth.py --docs docs/performance.md
+	@$(BIN)/python scripts/bench_streaming.py --docs docs/performance.md
+	@$(BIN)/python scripts/bench_tries.py --docs docs/performance.md
+	-@$(BIN)/python scripts/count_instructions.py --docs docs/performance.md  # Linux on x86-64 alone
 
-bench-quick: bench-ready ## the same in under 3 minutes
+bench-quick: bench-ready ## compare a choice here and in other libraries in under 3 minutes
 	@$(BIN)/python scripts/bench_peers.py --quick
 
 # A library to compare with that cannot be installed is named in the table as missing.

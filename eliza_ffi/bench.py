@@ -231,8 +231,8 @@ class Workbench:
                 count = in_span + sampled
                 if count:
                     seen = now.candidates_seen - before.candidates_seen + sampled * self.n_vocab
-                    spent = now.select_us - before.select_us
-                    made += [Decision(seen / count, spent / count)] * count
+                    spent = now.select_ns - before.select_ns
+                    made += [Decision(seen / count, spent / count / 1e3)] * count
                 before = now
         return made
 
@@ -306,8 +306,7 @@ class Report:
         Over all timed choices: tokens that ran no forward pass of their own, and the passes run,
         without those of the prompts.
     decision_us_mean, decision_us_p50, decision_us_p99 : float
-        Microseconds selecting a token at a decision. The library counts whole microseconds, so
-        below about 10 only the mean tells more than the order of magnitude.
+        Microseconds selecting a token at a decision.
     choice_ms_p50, choice_ms_p99 : float
         Milliseconds of a choice, as for `tokens_per_second`: the prompt is in the slot already.
     prompt_ms_p50 : float

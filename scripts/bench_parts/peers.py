@@ -25,7 +25,17 @@ from eliza_ffi.bench import gbnf_of
 from eliza_ffi.choices import ANCHOR
 from eliza_ffi.model import Model
 
-__all__ = ["MASK_ENGINES", "Logits", "Peer", "PeerCost", "VocabularyBytes", "measure_peer"]
+__all__ = [
+    "MASK_ENGINES",
+    "LlamaCppPython",
+    "Logits",
+    "Peer",
+    "PeerCost",
+    "VocabularyBytes",
+    "byte_level",
+    "measure_peer",
+    "word_piece",
+]
 
 CONTROL_TOKEN, BYTE_TOKEN = 3, 6  # llama.cpp's token types
 
@@ -70,7 +80,7 @@ class VocabularyBytes:
         raw = entries["tokenizer.ggml.tokens"].value
         self.is_control = [each == CONTROL_TOKEN for each in types]
         self.eos = int(entries["tokenizer.ggml.eos_token_id"].value)
-        spell = _byte_level if kind == "gpt2" else _word_piece
+        spell = byte_level if kind == "gpt2" else word_piece
         self.tokens = [
             token
             if control
@@ -87,15 +97,12 @@ class VocabularyBytes:
         return self._model.tokenize(ANCHOR + text)[len(self._anchor) :]
 
 
-def _byte(token: bytes) -> bytes:
-    return bytes([int(token[3:5], 16)])  # <0x0A>
-
-
-def _word_piece(token: bytes) -> bytes:
+def word_piece(token: bytes) -> bytes:
+    """Undo SentencePiece's mark for a space."""
     return token.replace("▁".encode(), b" ")
 
 
-def _byte_level(token: bytes) -> bytes:
+def byte_level(token: bytes) -> bytes:
     """Undo GPT-2's mapping of bytes to printable characters."""
     return bytes(_BYTE_OF_CHAR.get(char, ord("?")) for char in token.decode("utf-8", "replace"))
 
@@ -319,9 +326,9 @@ def measure_peer(
 class LlamaCppPython:
     """llama-cpp-python with its grammar: a whole program, not a mask."""
 
-    def __init__(self, model: str, texts: Sequence[str], n_ctx: int) -> None:
+    def __init__(self, model: str, texts: Sequence[str], n_ctx: int, n_threads: int) -> None:
         package = importlib.import_module("llama_cpp")
-        self._llama = package.Llama(model, n_ctx=n_ctx, verbose=False)
+        self._llama = package.Llama(model, n_ctx=n_ctx, n_threads=n_threads, verbose=False)
         self._grammar_of: Any = package.LlamaGrammar.from_string
         self._gbnf = gbnf_of(texts)
 

@@ -12,7 +12,7 @@ from make_test_models import cached_model
 from eliza_ffi._resources import default_model_path
 from eliza_ffi.prompts import planner_prompt
 
-__all__ = ["MODELS", "Subject", "action_names", "prompts"]
+__all__ = ["MODELS", "NOUNS", "VERBS", "Subject", "action_names", "prompts"]
 
 MESSAGES = (
     "send Ana a message that I am late",
@@ -55,18 +55,33 @@ class Subject:
     name : str
         As the tables call it.
     vocab : str or None
-        The vocabulary that random weights are put around; None = the embedded, trained model.
+        The vocabulary that random weights are put around, by name or as a file's path; None = the
+        embedded, trained model.
+    n_embd, n_layers : int
+        Width and layers of random weights.
     """
 
     name: str
     vocab: str | None
+    n_embd: int = 256
+    n_layers: int = 4
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether a pass takes long, tens of milliseconds."""
+        return self.n_embd > 256
 
     def path(self) -> Path:
         """Return the model's file, made on first use."""
         if self.vocab is None:
             return Path(default_model_path())
         return cached_model(
-            self.vocab, n_embd=256, n_layers=4, n_heads=4, tensor_type="q8_0", tied=True
+            self.vocab,
+            n_embd=self.n_embd,
+            n_layers=self.n_layers,
+            n_heads=self.n_embd // 64,
+            tensor_type="q8_0",
+            tied=True,
         )
 
 
@@ -75,6 +90,7 @@ MODELS = (
     Subject("random 32k", "llama-spm"),
     Subject("random 128k", "llama-bpe"),
     Subject("random 262k", "gemma-4"),
+    Subject("wide 32k", "llama-spm", n_embd=1024, n_layers=13),
 )
 
 

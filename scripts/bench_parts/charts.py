@@ -1,0 +1,105 @@
+"""Results as pictures: the time of a choice over what it grows with."""
+
+from __future__ import annotations
+
+import importlib
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+__all__ = ["Panel", "draw", "plot_peers"]
+
+# Okabe and Ito's colours, told apart by the colour-blind too; a method has the same one everywhere.
+COLOURS = {
+    "eliza-ffi auto": "#D55E00",
+    "eliza-ffi token-by-token": "#E69F00",
+    "llama.cpp grammar last": "#0072B2",
+    "llama.cpp grammar first": "#56B4E9",
+    "llguidance": "#009E73",
+    "xgrammar": "#CC79A7",
+    "llama-cpp-python": "#666666",
+}
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One picture of several.
+
+    Attributes
+    ----------
+    title, x_label : str
+    cells : sequence of dict
+        Cells of results, each with an ``x``.
+    """
+
+    title: str
+    x_label: str
+    cells: Sequence[dict[str, Any]]
+
+
+def plot_peers(results: dict[str, Any], file: Path) -> None:
+    """Draw the time of a choice over the number of choices, one panel for each model."""
+    models = dict.fromkeys(cell["model"] for cell in results["cells"])
+    panels = [
+        Panel(
+            model,
+            "choices",
+            [{**cell, "x": cell["choices"]} for cell in results["cells"] if cell["model"] == model],
+        )
+        for model in models
+    ]
+    draw(panels, file, columns=len(panels))
+
+
+def draw(panels: Sequence[Panel], file: Path, *, columns: int) -> None:
+    """Draw panels of one scale of milliseconds, both axes logarithmic."""
+    matplotlib = importlib.import_module("matplotlib")
+    matplotlib.use("Agg")
+    pyplot = importlib.import_module("matplotlib.pyplot")
+    rows = math.ceil(len(panels) / columns)
+    size = (3.4 * columns, 3.2 * rows + 0.5)
+    figure, axes = pyplot.subplots(rows, columns, figsize=size, sharey=True, squeeze=False)
+    for place, axis in enumerate(axes.flat):
+        if place < len(panels):
+            _draw_panel(axis, panels[place])
+        else:
+            axis.set_visible(False)
+    for row in axes:
+        row[0].set_ylabel("milliseconds a choice")
+    lines = {
+        line.get_label(): line
+        for axis in axes.flat
+        for line in axis.get_lines()
+        if line.get_label()
+    }
+    figure.legend(
+        lines.values(), lines.keys(), loc="lower center", ncols=4, frameon=False, fontsize="small"
+    )
+    figure.tight_layout(rect=(0.0, 0.5 / size[1], 1.0, 1.0))
+    figure.savefig(file, dpi=120)
+    pyplot.close(figure)
+
+
+def _draw_panel(axis: Any, panel: Panel) -> None:
+    for name, colour in COLOURS.items():
+        points = [
+            (cell["x"], cell["methods"][name]["choice_ms"])
+            for cell in panel.cells
+            if name in cell["methods"]
+        ]
+        if points:
+            axis.plot(*zip(*points, strict=True), marker="o", ms=4, label=name, color=colour)
+    axis.set(title=panel.title, xlabel=panel.x_label, xscale="log", yscale="log")
+    places = [cell["x"] for cell in panel.cells]
+    axis.set_xticks(places, [_short(place) for place in places])
+    axis.minorticks_off()
+    axis.grid(True, alpha=0.25)
+    for side in ("top", "right"):
+        axis.spines[side].set_visible(False)
+
+
+def _short(value: float) -> str:
+    """Return a number as an axis shows it: 262144 as 262k."""
+    return f"{value / 1000:.3g}k" if value >= 1000 else f"{value:.3g}"

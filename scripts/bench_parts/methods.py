@@ -1,0 +1,137 @@
+"""Our strategies and llama.cpp's grammar, run on the same prompts in turns."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from eliza_ffi.bench import Answer, Method, Workbench
+from eliza_ffi.protocol import StreamConfig
+
+__all__ = [
+    "GRAMMAR",
+    "METHODS",
+    "OURS",
+    "REFERENCE",
+    "Effort",
+    "Runs",
+    "open_ms",
+    "run_methods",
+    "strategies_agree",
+    "summary_of",
+]
+
+METHODS = {
+    "eliza-ffi auto": Method("strict-trie-ffi", "auto"),
+    "eliza-ffi tree": Method("strict-trie-ffi", "tree"),
+    "eliza-ffi skip-ahead": Method("strict-trie-ffi", "skip-ahead"),
+    "eliza-ffi token-by-token": Method("strict-trie-ffi", "token-by-token"),
+    "llama.cpp grammar last": Method("strict-guided", grammar_order="last"),
+    "llama.cpp grammar first": Method("strict-guided", grammar_order="first"),
+}
+OURS = "eliza-ffi auto"
+REFERENCE = "eliza-ffi token-by-token"
+GRAMMAR = "llama.cpp grammar last"
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How much is measured.
+
+    Attributes
+    ----------
+    repeat : int
+        Rounds over all prompts at most.
+    budget : float
+        Seconds after which a method gets no more rounds; every one gets a round of one prompt.
+    """
+
+    repeat: int
+    budget: float
+
+
+@dataclass
+class Runs:
+    """The answers of a method, by prompt."""
+
+    answers: dict[int, list[Answer]] = field(default_factory=dict)
+    spent: float = 0.0
+
+    def all(self) -> list[Answer]:
+        return [answer for listed in self.answers.values() for answer in listed]
+
+
+def run_methods(
+    bench: Workbench,
+    tokenized: Sequence[Sequence[int]],
+    effort: Effort,
+    methods: Mapping[str, Method] = METHODS,
+) -> dict[str, Runs]:
+    """Run every method on every prompt, round by round, while its budget lasts."""
+    runs = {name: Runs() for name in methods}
+    bench.answer(tokenized[0], METHODS[REFERENCE])  # the first pass of a model is its slowest
+    begin_all = time.perf_counter()
+    for turn in range(effort.repeat):
+        # What brings prompts into slots is in no method's budget, and takes a wide model long.
+        if turn > 0 and time.perf_counter() - begin_all > effort.budget * len(methods):
+            break
+        for i, prompt in enumerate(tokenized):
+            # Brings the prompt into a slot for all of them.
+            bench.answer(prompt, METHODS[OURS])
+            for name, method in methods.items():
+                if runs[name].spent > effort.budget:
+                    continue
+                begin = time.perf_counter()
+                runs[name].answers.setdefault(i, []).append(bench.answer(prompt, method))
+                runs[name].spent += time.perf_counter() - begin
+    return runs
+
+
+def summary_of(runs: Runs, reference: Runs) -> dict[str, Any]:
+    """Return the figures of a method; what they are is said in docs/performance.md."""
+    answers = runs.all()
+    stats = [answer.stats for answer in answers]
+    milliseconds = [answer.seconds * 1e3 for answer in answers]
+    decisions = sum(each.decisions + each.tokens_sampled for each in stats)
+    shared = [i for i in runs.answers if i in reference.answers]
+    agreed = [runs.answers[i][0].text == reference.answers[i][0].text for i in shared]
+    return {
+        "choice_ms": float(np.median(milliseconds)),
+        "choice_ms_p99": float(np.percentile(milliseconds, 99)),
+        "tokens": float(np.mean([len(answer.tokens) for answer in answers])),
+        "ms_per_token": float(np.median([a.seconds * 1e3 / len(a.tokens) for a in answers])),
+        "passes": float(np.mean([each.passes_after_prompt for each in stats])),
+        "select_us": sum(each.select_ns for each in stats) / 1e3 / max(decisions, 1),
+        "prompt_ms": float(np.median([answer.prompt_seconds * 1e3 for answer in answers])),
+        "agreement": float(np.mean(agreed)),
+        "samples": len(answers),
+    }
+
+
+def open_ms(bench: Workbench, grammar: str | None) -> float:
+    """Return the median time of opening and closing a stream, which parses the grammar."""
+    binding, config = bench.model.binding, StreamConfig(gbnf_grammar=grammar)
+    times = []
+    for _ in range(9):
+        begin = time.perf_counter()
+        binding.close(binding.open(bench.model.runner.ctx, config))
+        times.append(time.perf_counter() - begin)
+    return float(np.median(times)) * 1e3
+
+
+def strategies_agree(runs: Mapping[str, Runs]) -> bool:
+    """Return whether all strategies chose the same tokens in every round.
+
+    From round to round near ties may turn: a prompt's KV cache depends in its last digits on how it
+    was decoded.
+    """
+    tries = [each for name, each in runs.items() if METHODS[name].mode == "strict-trie-ffi"]
+    return all(
+        len({answer.tokens for answer in same_round}) == 1
+        for i in runs[REFERENCE].answers
+        for same_round in zip(*(each.answers.get(i, []) for each in tries), strict=False)
+    )

@@ -1,0 +1,62 @@
+"""Results on their way to people: numbers, Markdown tables, files, and places in documents."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+__all__ = ["RESULTS", "fill_sections", "number", "publish", "table"]
+
+RESULTS = Path(__file__).resolve().parent.parent.parent / "bench" / "results"
+"""Where scripts write their results if not told otherwise."""
+
+
+def number(value: float) -> str:
+    """Return three significant digits, without an exponent."""
+    if value >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if value >= 10 else f"{value:.2f}" if value >= 0.1 else f"{value:.3f}"
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a Markdown table, its first column aligned left and the others right."""
+    aligned = [":--" if i == 0 else "--:" for i in range(len(head))]
+    return "\n".join(f"| {' | '.join(row)} |" for row in [head, aligned, *rows])
+
+
+def fill_sections(file: Path, sections: Mapping[str, str]) -> None:
+    """Put each text between the ``<!-- bench:NAME:begin -->`` and ``end`` of its name.
+
+    A document need not have all of them.
+
+    Raises
+    ------
+    ValueError
+        If it has none.
+    """
+    text = file.read_text(encoding="utf-8")
+    found = False
+    for name, content in sections.items():
+        begin, end = (f"<!-- bench:{name}:{edge} -->" for edge in ("begin", "end"))
+        before, has_begin, rest = text.partition(begin)
+        _, has_end, after = rest.partition(end)
+        if has_begin and has_end:
+            found = True
+            text = f"{before}{begin}\n\n{content.strip()}\n\n{end}{after}"
+    if not found:
+        raise ValueError(f"{file} has no <!-- bench:NAME:begin --> and end for {[*sections]}")
+    file.write_text(text, encoding="utf-8")
+
+
+def publish(
+    name: str, results: Mapping[str, Any], markdown: str, out: Path, docs: Path | None
+) -> None:
+    """Write ``NAME.json`` and ``NAME.md``, print the Markdown, and put it into a document."""
+    out.mkdir(parents=True, exist_ok=True)
+    (out / f"{name}.json").write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    (out / f"{name}.md").write_text(markdown, encoding="utf-8")
+    if docs is not None:
+        fill_sections(docs, {name: markdown})
+    print(markdown)

@@ -1,1 +1,0 @@
-"""The parts of ``bench_peers.py``."""

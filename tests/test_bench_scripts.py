@@ -1,0 +1,350 @@
+"""The benchmark scripts: what they measure and how they show it, on inputs that take no time."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import bench_growth
+import bench_peers
+import bench_streaming
+import bench_tries
+import count_instructions
+import numpy as np
+import pytest
+from bench_parts.cells import Others, Workload, measure_cell
+from bench_parts.machine import machine_facts, machine_line, noting_other_programs
+from bench_parts.merging import merged
+from bench_parts.methods import METHODS, Effort
+from bench_parts.pages import fill_sections, number, publish, table
+from bench_parts.peers import Logits, Peer, VocabularyBytes, measure_peer
+from bench_parts.report import markdown, ratios
+from bench_parts.workload import MODELS, action_names
+from bench_parts.workload import prompts as planner_prompts
+from numpy.typing import NDArray
+
+from eliza_ffi._resources import default_model_path
+from eliza_ffi.library import Library
+from eliza_ffi.model import Model
+
+ROOT = Path(__file__).resolve().parent.parent
+
+# ---- the comparison with other libraries -------------------------------------------------------
+
+
+def test_action_names_are_distinct_and_longer_lists_hold_the_shorter_ones() -> None:
+    names = action_names(3000)
+    assert len(set(names)) == 3000
+    assert action_names(30) == names[:30]
+    assert names[0] in planner_prompts(names, 1)[0]
+    assert names[30] not in planner_prompts(names, 1)[0]
+    with pytest.raises(ValueError, match="there are only"):
+        action_names(10_000)
+
+
+@pytest.mark.parametrize("vocab", [None, "llama-spm"])
+def test_the_bytes_of_tokens_spell_what_the_model_spells(
+    library: Library, tiny_model: Model, random_model_path: Any, vocab: str | None
+) -> None:
+    path = None if vocab is None else random_model_path(vocab, n_embd=64, n_layers=2, seed=1)
+    with Model(path, library=library, n_threads=1) as model:
+        vocabulary = VocabularyBytes(model)
+        text = "SEND_EMAIL to Grüße 你好 🙂\n\tdone"
+        spelled = b"".join(vocabulary.tokens[token] for token in vocabulary.tokenize(text))
+        assert spelled.decode() == text
+
+
+class OneTokenEngine:
+    """Allows one token and records what it was asked."""
+
+    compile_seconds = 0.5
+
+    def __init__(self) -> None:
+        self.accepted: list[int] = []
+
+    def start(self) -> None:
+        self.accepted.clear()
+
+    def fill(self) -> None:
+        pass
+
+    def pick(self, logits: NDArray[np.float32]) -> int:
+        logits[:] = -np.inf
+        return 7
+
+    def accept(self, token: int) -> None:
+        self.accepted.append(token)
+
+
+def test_a_peer_is_driven_along_our_answer_and_never_harms_the_logits() -> None:
+    engine = OneTokenEngine()
+    rows = [np.zeros(8, dtype=np.float32) for _ in range(2)]
+    cost = measure_peer(engine, [((7, 3), rows)], repeat=2)
+    assert engine.accepted == [7, 3]
+    assert not np.any(rows)
+    assert cost.same_decisions == 0.5
+    assert cost.steps == 2.0
+    assert cost.compile_ms == 500.0
+    assert 0.0 <= cost.mask_us <= cost.step_us
+
+
+def test_a_peer_that_is_not_there_says_why() -> None:
+    peer = Peer.find("no-such-library", "no_such_library")
+    assert peer.version is None
+    assert peer.problem is not None
+    assert "no_such_library" in peer.problem
+
+
+# ---- the comparison, its tables and its pieces ---------------------------------------------------
+
+
+def cell(**methods: dict[str, Any]) -> dict[str, Any]:
+    figures = {
+        "choice_ms": 1.0,
+        "ms_per_token": 0.5,
+        "tokens": 2.0,
+        "passes": 1.0,
+        "select_us": 3.0,
+        "setup_ms": 0.1,
+        "agreement": 1.0,
+    }
+    return {
+        "model": "trained 2k",
+        "n_vocab": 32000,
+        "choices": 30,
+        "pass_ms": 2.0,
+        "seconds": 60.0,
+        "set_token_trie_us_cold": 50.0,
+        "set_token_trie_us_cached": 1.0,
+        "methods": {
+            **dict.fromkeys(METHODS, figures),
+            "llama.cpp grammar last": {**figures, "ms_per_token": 20.0},
+            **methods,
+        },
+        "problems": {"xgrammar": "ValueError: no"},
+    }
+
+
+def results(*cells: dict[str, Any], date: str = "today") -> dict[str, Any]:
+    names = ("cpu", "cores", "threads", "system", "python", "numpy", "eliza_ffi", "llama_cpp")
+    peers = [
+        {"name": "xgrammar", "version": "1.0", "problem": None},
+        {"name": "llguidance", "version": None, "problem": "ModuleNotFoundError: none"},
+    ]
+    machine = {**dict.fromkeys(names, "?"), "date": date}
+    return {"machine": machine, "peers": peers, "plan": {}, "cells": [*(cells or (cell(),))]}
+
+
+def test_the_tables_begin_with_ratios_and_name_what_is_missing_or_failed() -> None:
+    shown = markdown(results())
+    assert "| trained 2k | 32,000 | 30 | 40.0 | 1.00 | - | - | - |" in shown
+    assert "llguidance not installed" in shown
+    assert "- llguidance: ModuleNotFoundError: none" in shown
+    assert "- trained 2k, 30 choices, xgrammar: ValueError: no" in shown
+    assert "Measured in 1.0 minutes" in shown
+
+
+def test_the_short_table_has_the_ratios_and_our_milliseconds() -> None:
+    other = {**cell(), "choices": 3}
+    assert "| trained 2k, 30 | 40.0 | - | - | - | 1.00 |" in ratios(results(cell(), other))
+    assert "trained 2k, 3 " not in ratios(results(cell(), other))
+
+
+def test_a_cell_that_other_programs_disturbed_is_named() -> None:
+    busy = {**cell(), "other_programs": 0.5}
+    assert "trained 2k with 30 choices (0.5 cores)" in markdown(results(busy))
+
+
+@pytest.fixture
+def no_others(hooks_path: Path) -> Others:
+    return Others((Peer("llguidance", None, "not wanted here"),), Logits(hooks_path))
+
+
+def test_a_cell_has_the_figures_of_every_method(no_others: Others) -> None:
+    workload = Workload(MODELS[0], action_names(3), ["Next action: "], n_threads=1)
+    measured = measure_cell(workload, Effort(repeat=1, budget=0.0), no_others)
+    assert set(measured["methods"]) == set(METHODS)
+    assert set(measured) >= set(cell()) - {"model"}
+    assert measured["choices"] == 3
+    assert measured["strategies_agree"]
+
+
+def stub(workload: Workload, effort: Effort, others: Others) -> dict[str, Any]:
+    return {"choices": len(workload.texts), "seconds": 0.0}
+
+
+def test_a_run_has_the_cells_that_were_asked_for(no_others: Others) -> None:
+    run = bench_peers.run(bench_peers.QUICK, [], [], no_others, stub)
+    assert len(run["cells"]) == len(MODELS) * len(bench_peers.QUICK.choices)
+    run = bench_peers.run(bench_peers.QUICK, ["trained 2k"], [30], no_others, stub)
+    assert run["cells"] == [{"model": "trained 2k", "choices": 30, "seconds": 0.0}]
+
+
+def test_pieces_of_a_run_are_put_together_in_order() -> None:
+    old = results({**cell(), "choices": 300}, {**cell(), "choices": 3}, date="yesterday")
+    new = results({**cell(), "choices": 30}, {**cell(), "choices": 3, "seconds": 1.0})
+    order = [("trained 2k", n) for n in (3, 30, 300)]
+    put = merged(old, new, "cells", bench_peers.cell_key, order)
+    assert [(each["choices"], each["seconds"]) for each in put["cells"]] == [
+        *((3, 1.0), (30, 60.0), (300, 60.0))
+    ]
+    assert put["machine"]["date"] == "today"
+
+
+@pytest.mark.parametrize("changed", ["machine", "peers", "plan"])
+def test_pieces_of_different_states_are_not_put_together(changed: str) -> None:
+    other = {**results(), changed: {"cpu": "another"}}
+    with pytest.raises(SystemExit, match="another machine"):
+        merged(other, results(), "cells", bench_peers.cell_key, [])
+
+
+def test_results_are_shown_again_in_every_document(tmp_path: Path) -> None:
+    file, page, readme = (tmp_path / name for name in ("quick.json", "page.md", "readme.md"))
+    file.write_text(json.dumps(results()), encoding="utf-8")
+    page.write_text("<!-- bench:peers:begin --><!-- bench:peers:end -->", encoding="utf-8")
+    readme.write_text("<!-- bench:ratios:begin --><!-- bench:ratios:end -->", encoding="utf-8")
+    docs = ["--docs", str(page), "--docs", str(readme)]
+    assert bench_peers.main(["--render", str(file), *docs]) == 0
+    assert markdown(results()).strip() in page.read_text(encoding="utf-8")
+    assert ratios(results()).strip() in readme.read_text(encoding="utf-8")
+    assert file.with_suffix(".md").read_text(encoding="utf-8") == markdown(results())
+
+
+# ---- growth ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("growth", bench_growth.GROWTHS, ids=lambda growth: growth.name)
+def test_a_growth_varies_one_thing(library: Library, growth: bench_growth.Growth) -> None:
+    workloads = [workload for _, workload in growth.points()]
+    varied = {
+        "model": {workload.subject for workload in workloads},
+        "answers": {tuple(workload.texts) for workload in workloads},
+        "threads": {workload.n_threads for workload in workloads},
+    }
+    assert sum(len(values) > 1 for values in varied.values()) <= 1
+    for workload in workloads:
+        assert len(set(workload.texts)) == len(workload.texts)
+
+
+def test_a_growth_is_told_by_the_cell_where_it_is_not_known_before(no_others: Others) -> None:
+    def points() -> bench_growth.Points:
+        return [(at, Workload(MODELS[0], ["A", "B"], ["x"], n_threads=1)) for at in (7, "n_vocab")]
+
+    growth = bench_growth.Growth("g", "Title", "label", points)
+    measured = bench_growth.measure(growth, no_others, Effort(repeat=1, budget=0.0))
+    assert [each["x"] for each in measured["cells"]] == [7, 2048]
+    shown = bench_growth.markdown({**results(), "growths": [measured]})
+    assert "Title\n\n| label | eliza-ffi auto |" in shown
+    assert "| 2,048 |" in shown
+    assert bench_growth.panels({"growths": [measured]})[0].x_label == "label"
+
+
+# ---- streaming, tries, instructions ------------------------------------------------------------
+
+
+def test_every_consumer_of_a_stream_pulls_the_same(library: Library) -> None:
+    measured = bench_streaming.measure(bench_streaming.small_model(), max_tokens=4, rounds=2)
+    assert set(measured["consumers"]) == {
+        *(bench_streaming.C_LOOP_NAME, "cffi loop", "SyncStreamingRunner", "FfiStreamingRunner")
+    }
+    shown = bench_streaming.markdown({**results(), "slow": measured, "small": measured})
+    assert "| FfiStreamingRunner |" in shown
+
+
+def test_the_error_of_a_median_is_that_of_normal_values() -> None:
+    values = np.random.default_rng(1).normal(5.0, 1.0, 10_000)
+    found = bench_streaming.median_and_error("x", values)
+    assert found["x_error"] == pytest.approx(np.sqrt(np.pi / 2 / 10_000), rel=0.1)
+    assert found["x"] == pytest.approx(5.0, abs=5 * found["x_error"])
+
+
+def test_tries_are_set_from_one_thread_and_several(library: Library) -> None:
+    effort = bench_tries.Effort((3,), shared_leaves=3, calls=3, raced_known=3, raced_new=3)
+    run = bench_tries.run(effort)
+    assert [(each["threads"], each["known"]) for each in run["race"]] == [
+        *((1, True), (2, True), (8, True), (1, False), (2, False), (8, False))
+    ]
+    assert all(0.0 < each["p50_us"] <= each["p99_us"] for each in run["race"])
+    assert "| open and close |" in bench_tries.markdown(run)
+
+
+def test_instructions_of_a_function_are_those_until_it_returns() -> None:
+    whole, inner = list(count_instructions.PARTS)[:2]
+    functions = {100: whole, 200: inner, 300: "not of interest"}
+    places = [(100, 50), (104, 40), (200, 32), (300, 24), (304, 24), (204, 32), (108, 40)]
+    steps = [count_instructions.Step(*place) for place in places]
+    assert count_instructions.inclusive_counts(steps, functions) == {whole: 7, inner: 4}
+
+
+@pytest.mark.skipif(
+    not count_instructions.is_supported(), reason="single steps are for Linux on x86-64"
+)
+def test_a_decision_is_counted_instruction_by_instruction(library: Library) -> None:
+    counted = count_instructions.count(Path(default_model_path()))
+    assert counted["n_vocab"] == 2048
+    whole, decision, *parts = counted["parts"].values()
+    assert whole > decision > sum(parts) > 0
+
+
+# ---- what they share ---------------------------------------------------------------------------
+
+
+def test_numbers_have_three_digits() -> None:
+    values = (12345.6, 123.4, 12.34, 1.234, 0.01234)
+    assert [number(value) for value in values] == ["12,346", "123", "12.3", "1.23", "0.012"]
+
+
+def test_a_table_is_aligned_by_its_first_column() -> None:
+    assert table(["a", "b"], [["x", "1"]]) == "| a | b |\n| :-- | --: |\n| x | 1 |"
+
+
+def test_texts_go_between_the_markers_of_their_name_however_often(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    edges = "<!-- bench:{0}:begin -->\nold\n<!-- bench:{0}:end -->\n"
+    page.write_text(f"a\n{edges.format('x')}m\n{edges.format('y')}z\n", encoding="utf-8")
+    fill_sections(page, {"x": "new", "elsewhere": "no"})
+    fill_sections(page, {"x": "newer"})
+    assert page.read_text(encoding="utf-8") == (
+        f"a\n{edges.format('x').replace('old', f'{chr(10)}newer{chr(10)}')}"
+        f"m\n{edges.format('y')}z\n"
+    )
+    page.write_text("no markers", encoding="utf-8")
+    with pytest.raises(ValueError, match="has no"):
+        fill_sections(page, {"x": "new"})
+
+
+def test_results_are_published_as_json_and_markdown(tmp_path: Path) -> None:
+    publish("x", {"figure": 1}, "text\n", tmp_path / "out", None)
+    assert json.loads((tmp_path / "out" / "x.json").read_text(encoding="utf-8")) == {"figure": 1}
+    assert (tmp_path / "out" / "x.md").read_text(encoding="utf-8") == "text\n"
+
+
+def test_the_machine_is_described_in_one_line(library: Library) -> None:
+    line = machine_line(machine_facts())
+    assert "compute threads" in line
+    assert "\n" not in line
+
+
+def test_what_other_programs_do_is_no_part_of_what_we_do() -> None:
+    noted: dict[str, float] = {}
+    with noting_other_programs(noted):
+        sum(range(1000))
+    assert all(value >= 0.0 for value in noted.values())
+
+
+@pytest.mark.parametrize(
+    ("file", "sections"),
+    [
+        ("docs/performance.md", ("peers", "growth", "streaming", "tries", "instructions")),
+        ("README.md", ("ratios",)),
+    ],
+)
+def test_documents_have_the_sections_that_scripts_fill(
+    file: str, sections: tuple[str, ...]
+) -> None:
+    text = (ROOT / file).read_text(encoding="utf-8")
+    for name in sections:
+        assert (
+            0 <= text.find(f"<!-- bench:{name}:begin -->") < text.find(f"<!-- bench:{name}:end -->")
+        )
