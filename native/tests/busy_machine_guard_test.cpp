@@ -22,12 +22,23 @@ TEST(BusyMachineGuard, GoesDownToOneThreadLongerEachTimeAndComesBack) {
         return n;
     };
     guard.look_at_pass(20000, 5);
+    guard.look_at_pass(20000, 5);
     EXPECT_EQ(passes_on_one(), 16);
     guard.look_at_pass(20000, 5);
     EXPECT_EQ(passes_on_one(), 32);
     for (int pass = 0; pass < 16; ++pass) guard.look_at_pass(2000, 0);
     guard.look_at_pass(20000, 5);
+    guard.look_at_pass(20000, 5);
     EXPECT_EQ(passes_on_one(), 16);
+}
+
+TEST(BusyMachineGuard, ForgivesOnePassThatLostItsCores) {
+    BusyMachineGuard guard;
+    for (int pass = 0; pass < 100; ++pass) {
+        EXPECT_EQ(guard.limit(8), 8);
+        guard.look_at_pass(20000, 5);
+        guard.look_at_pass(20000, 0);
+    }
 }
 
 TEST(UsefulThreadCount, GrowsWithTheWorkOfAPass) {

@@ -57,14 +57,20 @@ int32_t BusyMachineGuard::limit(int32_t n_threads) {
 
 void BusyMachineGuard::look_at_pass(int64_t microseconds, int64_t n_switches) {
     // On an idle machine a core is lost a few times a second; to another program that computes, as
-    // often as the scheduler's slices end, which are a few milliseconds long.
+    // often as the scheduler's slices end, which are a few milliseconds long. One pass may meet the
+    // system's own work on an idle machine; two in a row do not.
     constexpr int64_t idle_microseconds = 10000;
-    if (n_switches >= 2 && n_switches * idle_microseconds > microseconds) {
+    if (n_switches < 2 || n_switches * idle_microseconds <= microseconds) {
+        n_busy_ = 0;
+        if (++n_clean_ >= first_pause) {
+            pause_ = first_pause;
+        }
+        return;
+    }
+    n_clean_ = 0;
+    if (++n_busy_ >= 2) {
         left_ = pause_;
         pause_ = std::min(2 * pause_, longest_pause);
-        n_clean_ = 0;
-    } else if (++n_clean_ >= first_pause) {
-        pause_ = first_pause;
     }
 }
 

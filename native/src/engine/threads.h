@@ -14,7 +14,8 @@ int32_t default_thread_count();
 int32_t useful_thread_count(int32_t n_threads, uint64_t n_params, int32_t n_tokens);
 
 // Threads of a pass that spin for one another while other programs have their cores make it dozens of
-// times slower than one thread would be. This notices, and has the next passes run on one.
+// times slower than one thread would be. This notices, when it happens twice in a row, and has the
+// next passes run on one.
 class BusyMachineGuard {
 public:
     // How many of n_threads to use for the next pass.
@@ -32,7 +33,8 @@ private:
 
     int32_t pause_ = first_pause;  // passes on one thread before several are tried again
     int32_t left_ = 0;
-    int32_t n_clean_ = 0;
+    int32_t n_clean_ = 0;  // passes in a row that kept their cores
+    int32_t n_busy_ = 0;   // and that lost them
 };
 
 }  // namespace eliza
