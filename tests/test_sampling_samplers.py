@@ -281,7 +281,7 @@ def test_dynamic_temperature_follows_the_entropy(
     entropy = -(probs[probs > 0] * np.log(probs[probs > 0])).sum() / np.log(len(logits))
     low, high = max(0.0, 1.0 - distance), 1.0 + distance
     expected = low + (high - low) * entropy**exponent
-    assume(expected > 1e-2)
+    assume(entropy > 0.05 and expected > 0.05)  # else single precision has few digits of it
     candidates = Candidates.of(logits)
     Temperature(1.0, distance, exponent).apply(candidates)
     np.testing.assert_allclose(

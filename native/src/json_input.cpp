@@ -1,16 +1,55 @@
 #include "json_input.h"
 
+#include <cstdint>
+
 #include "error.h"
 
 namespace eliza {
 
+namespace {
+
+constexpr int max_depth = 64;
+
+void check_depth(std::string_view text, const char * what) {
+    int depth = 0;
+    bool in_string = false;
+    for (size_t i = 0; i < text.size(); ++i) {
+        switch (text[i]) {
+            case '"': in_string = !in_string; break;
+            case '\\': i += in_string ? 1 : 0; break;
+            case '[':
+            case '{': depth += in_string ? 0 : 1; break;
+            case ']':
+            case '}': depth -= in_string ? 0 : 1; break;
+            default: break;
+        }
+        if (depth > max_depth) {
+            throw invalid_argument(std::string(what) + " is nested deeper than " + std::to_string(max_depth) +
+                                   " levels, at byte " + std::to_string(i));
+        }
+    }
+}
+
+}  // namespace
+
 Json parse_json(std::string_view text, const char * what) {
+    check_depth(text, what);
     try {
         return Json::parse(text.begin(), text.end());
     } catch (const Json::parse_error & error) {
         throw invalid_argument(std::string(what) + " is not JSON: byte " + std::to_string(error.byte) + " of " +
                                std::to_string(text.size()));
+    } catch (const Json::exception &) {
+        throw invalid_argument(std::string(what) + " holds a number that is too large");
     }
+}
+
+bool read_int(const Json & value, int64_t least, int64_t most, int64_t & out) {
+    if (!value.is_number_integer() || (value.is_number_unsigned() && value.get<uint64_t>() > INT64_MAX)) {
+        return false;
+    }
+    out = value.get<int64_t>();
+    return out >= least && out <= most;
 }
 
 const Json * optional_member(const Json & object, const char * key, bool (Json::*is_kind)() const noexcept,

@@ -9,7 +9,8 @@ namespace eliza {
 
 using Json = nlohmann::json;
 
-// Throws Error that says at which byte `what` stops being JSON.
+// Throws Error that says at which byte `what` stops being JSON, or that it is nested too deep to be handled
+// by functions that follow it recursively.
 Json parse_json(std::string_view text, const char * what);
 
 // `object[key]`, which must be there and of the wanted kind. `path` names the object in errors; it is
@@ -20,6 +21,9 @@ const Json & member(const Json & object, const char * key, bool (Json::*is_kind)
 // The same where it may be missing: then nullptr.
 const Json * optional_member(const Json & object, const char * key, bool (Json::*is_kind)() const noexcept,
                              const char * kind, const std::string & path);
+
+// A whole number from `least` to `most`, however it is stored; false where it is none.
+bool read_int(const Json & value, int64_t least, int64_t most, int64_t & out);
 
 inline std::string at(const std::string & path, size_t index) { return path + "[" + std::to_string(index) + "]"; }
 

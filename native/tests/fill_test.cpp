@@ -3,6 +3,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <random>
+#include <set>
 
 #include "test_session.h"
 
@@ -219,7 +220,7 @@ TEST_F(Fill, WhatIsWrongIsNamedAndChangesNothing) {
         return filled.error;
     };
     EXPECT_EQ(refusal("{"), "span is not JSON: byte 2 of 1");
-    EXPECT_EQ(refusal("[]"), "payload: expected an object, found array");
+    EXPECT_EQ(refusal("[]"), "span: expected an object, found array");
     EXPECT_EQ(refusal(R"({"before":1})"), "before: expected a string, found number");
     EXPECT_EQ(refusal(R"({"choices":[]})"), "choices is empty");
     EXPECT_EQ(refusal(R"({"choices":["a",""]})"), "choices[1] is empty");
@@ -227,9 +228,16 @@ TEST_F(Fill, WhatIsWrongIsNamedAndChangesNothing) {
     EXPECT_EQ(refusal(R"({"choices":["a"],"json":"string"})"), "a span has one value, not choices and json");
     EXPECT_EQ(refusal(R"({"json":"text"})"),
               "json: \"text\" is not one of string, string-body, number, integer, value");
-    EXPECT_EQ(refusal(R"({"json":"value","depth":65})"), "depth: 65 is not 1.0 to 64.0");
+    EXPECT_EQ(refusal(R"({"json":"value","depth":65})"), "depth: 65 is not 1 to 64");
     EXPECT_EQ(refusal(R"({"json":"string","temperature":-1})"), "temperature: -1 is not 0.0 to 1000000.0");
     EXPECT_EQ(refusal(R"({"dfa":{"classes":[]}})"), "dfa.transitions: missing");
+    EXPECT_EQ(refusal(R"({"dfa":{"classes":[18446744073709551615],"transitions":[[-1]],"accepting":[0]}})"),
+              "dfa.classes[0]: expected a number of a state or class, found number");
+    EXPECT_EQ(refusal(R"({"dfa":)" + std::string(200000, '[') + std::string(200000, ']') + "}"),
+              "span is nested deeper than 64 levels, at byte 70");
+    EXPECT_EQ(refusal(R"({"json":"string","max_tokens":1e999})").rfind("span holds a number", 0), 0u);
+    EXPECT_EQ(refusal(R"({"choices":["a"],"stop":1})").rfind("span: unknown member \"stop\"; known are after", 0), 0u);
+    EXPECT_NE(refusal(R"({"before":"\u0000","grammar":"root ::= [a]"})").find("U+0000"), std::string::npos);
     EXPECT_NE(refusal(R"({"grammar":"root ::= ("})").find("gbnf_grammar"), std::string::npos);
     EXPECT_EQ(refusal("{\"before\":\"\xff\"}").rfind("span is not JSON", 0), 0u);
     char * out = nullptr;
@@ -237,6 +245,113 @@ TEST_F(Fill, WhatIsWrongIsNamedAndChangesNothing) {
     EXPECT_EQ(eliza_inference_llm_stream_fill(stream.get(), "{}", 2, nullptr, nullptr), ELIZA_ERR_INVALID_ARG);
     EXPECT_EQ(eliza_inference_llm_stream_fill(nullptr, "{}", 2, &out, nullptr), ELIZA_ERR_INVALID_ARG);
     EXPECT_EQ(pull(stream, 8).tokens, pull(plain, 8).tokens);
+}
+
+TEST_F(Fill, AFailedSpanTakesNothingOfWhatWasThere) {
+    context = create({{"n_threads", "1"}, {"n_ctx", "64"}, {"n_slots", "2"}});
+    const StreamHandle stream = prompted(), plain = prompted();
+    const std::string known = R"({"before":"{\"reply\": \"yes"})";
+    const Json before = fill(stream, known).result["answer_tokens"];
+    fill(plain, known);
+    const std::string much(2000, 'x');
+    for (const Json & span :
+         {Json{{"before", much}}, Json{{"before", much}, {"choices", {"a", "b"}}},
+          Json{{"choices", {"a", "b"}}, {"after", much}}, Json{{"before", much}, {"json", "string"}}}) {
+        const Filled filled = fill(stream, span.dump());
+        EXPECT_EQ(filled.status, ELIZA_ERR_FFI_FAULT) << filled.error;
+        EXPECT_EQ(filled.error.rfind("context full", 0), 0u) << filled.error;
+        EXPECT_EQ(filled.result["answer_tokens"], before);
+    }
+    const std::string rest = R"({"before":"\",","choices":["\"a\"","\"b\""],"after":"}"})";
+    EXPECT_EQ(fill(stream, rest).result["answer_tokens"], fill(plain, rest).result["answer_tokens"]);
+    // Of a value there is something, which stays.
+    const Filled value = fill(stream, Json{{"json", "integer"}, {"after", much}, {"max_tokens", 2}}.dump());
+    EXPECT_EQ(value.status, ELIZA_ERR_FFI_FAULT);
+    EXPECT_NE(value.result["text"], "");
+    EXPECT_GT(value.result["answer_tokens"].size(), before.size());
+}
+
+TEST_F(Fill, OnlyTheValuesTokensCount) {
+    const StreamHandle stream = prompted();
+    const eliza_llm_stream_stats_t before = stats(stream);
+    const Json choice =
+        fill(
+            stream,
+            R"({"before":"{\"the name of the action\": \"","choices":["REPLY","NONE"],"after":"\", \"parameters\": {"})")
+            .result;
+    const eliza_llm_stream_stats_t after = stats(stream);
+    EXPECT_GE(choice["tokens"].get<int>(), 1);
+    EXPECT_LE(choice["tokens"].get<int>(), 5);
+    EXPECT_LE(after.tokens_forced - before.tokens_forced, choice["tokens"].get<int64_t>());
+    EXPECT_LE(after.forward_passes_saved - before.forward_passes_saved, choice["tokens"].get<int64_t>());
+    const Json value =
+        fill(stream, R"({"before":"\"number\": ","dfa":)" + letters(3).dump() + R"(,"max_tokens":1})").result;
+    EXPECT_EQ(value["tokens"], 1);
+    EXPECT_EQ(value["answer_tokens"].size(), value["answer_bytes"].size());
+    size_t n_bytes = 0;
+    for (const Json & n : value["answer_bytes"]) n_bytes += n.get<size_t>();
+    EXPECT_EQ(n_bytes, text_of(value["answer_tokens"]).size());
+}
+
+TEST_F(Fill, LongKnownTextIsCutAsTheTokenizerCutsTheWhole) {
+    context = create({{"n_threads", "1"}, {"n_ctx", "4096"}, {"n_slots", "1"}});
+    const StreamHandle stream = prompted();
+    Json last;
+    for (int i = 0; i < 60; ++i) {
+        const std::string known = "\"key number " + std::to_string(i) + "\": \"";
+        last = fill(stream, Json{{"before", known}, {"choices", {"YES", "NO", "NOT_NOW"}}, {"after", "\",\n"}}.dump())
+                   .result;
+        ASSERT_TRUE(last["complete"]);
+    }
+    const auto tokens = last["answer_tokens"].get<std::vector<int32_t>>();
+    EXPECT_EQ(tokens, tokenize(context, text_of(tokens)));
+}
+
+TEST_F(Fill, WithAFixedSeedSpansDrawAnewAndRunsDrawTheSame) {
+    const auto run = [&](const StreamHandle & stream) {
+        std::vector<std::string> texts;
+        for (int i = 0; i < 12; ++i) {
+            texts.push_back(
+                fill(stream, R"({"before":"x ","json":"integer","after":" ","temperature":5,"max_tokens":4})")
+                    .result["text"]);
+        }
+        return texts;
+    };
+    // Each in a context of its own: what is in the cache already moves logits by a rounding.
+    std::vector<std::vector<std::string>> runs;
+    for (int i = 0; i < 2; ++i) {
+        context = create({{"n_threads", "1"}, {"seed", "7"}});
+        runs.push_back(run(prompted()));
+    }
+    const std::vector<std::string> & texts = runs[0];
+    EXPECT_EQ(runs[1], texts);
+    EXPECT_GT(std::set<std::string>(texts.begin(), texts.end()).size(), 3u);
+}
+
+TEST_F(Fill, LogprobsOfAValueThatEndsFreelyCountItsEnd) {
+    // One letter and then anything: what is added is the probability that the letter is not followed by
+    // another legal one, which is all of it here, since a second is never legal.
+    const StreamHandle once = prompted(), twice = prompted();
+    const auto logprob = [&](const StreamHandle & stream, int n, const std::string & after) {
+        return fill(stream, Json{{"dfa", letters(n)}, {"after", after}, {"logprobs", true}}.dump()).result["logprob"];
+    };
+    EXPECT_EQ(logprob(once, 1, ""), logprob(twice, 1, "."));
+    Json any_number = letters(1);
+    any_number["transitions"] = {{1, -1}, {1, -1}};
+    const StreamHandle freely = prompted();
+    const Json result = fill(freely, Json{{"dfa", any_number}, {"logprobs", true}, {"max_tokens", 30}}.dump()).result;
+    EXPECT_LT(result["logprob"].get<double>(), 0.0);
+}
+
+TEST_F(Fill, TruncationActsOnTheLegalTokens) {
+    // With top_k 1 over the whole vocabulary the winner would be illegal and the draw free again.
+    const StreamHandle greedy = prompted();
+    const std::string span = R"({"json":"integer","after":"|","max_tokens":6)";
+    const Json best = fill(greedy, span + "}").result;
+    for (int round = 0; round < 10; ++round) {
+        const StreamHandle stream = prompted();
+        EXPECT_EQ(fill(stream, span + R"(,"temperature":3,"top_k":1})").result["text"], best["text"]);
+    }
 }
 
 TEST_F(Fill, NeedsAPromptAndNoActiveSpan) {
@@ -249,8 +364,11 @@ TEST_F(Fill, NeedsAPromptAndNoActiveSpan) {
 
 TEST_F(Fill, CancelStopsItAndTheStreamCanGoOn) {
     const StreamHandle stream = prompted();
+    const Json known = fill(stream, R"({"before":"{\"a\":"})").result["answer_tokens"];
     eliza_inference_llm_stream_cancel(stream.get());
-    EXPECT_EQ(fill(stream, R"({"json":"string"})").status, ELIZA_ERR_CANCELLED);
+    const Filled cancelled = fill(stream, R"({"json":"string"})");
+    EXPECT_EQ(cancelled.status, ELIZA_ERR_CANCELLED);
+    EXPECT_EQ(cancelled.result["answer_tokens"], known);
     EXPECT_EQ(fill(stream, R"({"json":"string","max_tokens":5,"after":"."})").status, 0);
 }
 

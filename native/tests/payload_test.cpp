@@ -83,9 +83,12 @@ INSTANTIATE_TEST_SUITE_P(
 TEST(Payload, SurvivesDeepNesting) {
     EXPECT_NE(error_of(std::string(1000000, '[')), "accepted");
     const std::string deep = std::string(300000, '[') + std::string(300000, ']');
-    EXPECT_EQ(error_of(deep), "payload: expected an object, found array");
+    EXPECT_EQ(error_of(deep), "payload is nested deeper than 64 levels, at byte 64");
     EXPECT_EQ(error_of(with_leaves(R"({"name":"A","tokens":)" + deep + "}")),
-              "descriptors[0].leaves[0].tokens[0]: expected a token id, found array");
+              "payload is nested deeper than 64 levels, at byte 137");
+    const std::string brackets_in_text =
+        R"({"name":"\"[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[",)";
+    EXPECT_EQ(error_of(with_leaves(brackets_in_text + R"("tokens":[1]})")), "accepted");
 }
 
 TEST(Payload, ErrorsStaySmallWhateverTheyAreAbout) {

@@ -102,6 +102,31 @@ TEST_F(Sampling, ALogitThatIsNoNumberIsAnError) {
     EXPECT_EQ(draw(R"({"temperature":1})", {0.0f}, 5)[0], 5);
 }
 
+TEST_F(Sampling, WhereSomeLogitsAreInfiniteOnlyThoseAreDrawn) {
+    for (const char * json : {R"({"temperature":1})", R"({"temperature":1,"top_k":2})", R"({"temperature":0})",
+                              R"({"temperature":1,"draw":"gumbel","min_p":0.1})"}) {
+        EXPECT_EQ(draw(json, {1.0f, INFINITY, 50.0f, -INFINITY}, 20)[1], 20) << json;
+    }
+    const auto counts = draw(R"({"temperature":1})", {INFINITY, 1.0f, INFINITY}, 400);
+    EXPECT_EQ(counts[1], 0);
+    EXPECT_GT(counts[0], 100);
+    EXPECT_GT(counts[2], 100);
+}
+
+TEST_F(Sampling, BiasesThatBanEveryTokenAreAnError) {
+    for (const char * settings : {"", R"("temperature":1,)", R"("temperature":1,"typical_p":0.5,)",
+                                  R"("temperature":1,"top_k":2,"top_p":0.5,"draw":"gumbel",)"}) {
+        const std::string json = std::string("{") + settings + R"("logit_bias":[[0,"-inf"],[1,"-inf"]]})";
+        try {
+            draw(json.c_str(), {1.0f, 2.0f}, 1);
+            ADD_FAILURE() << json;
+        } catch (const Error & error) {
+            EXPECT_EQ(std::string(error.what()).rfind("no token is left to choose from", 0), 0u) << error.what();
+        }
+        EXPECT_EQ(draw(json.c_str(), {1.0f, 2.0f, -50.0f}, 5)[2], 5) << json;
+    }
+}
+
 // With the most likely tokens as candidates the chain draws what it draws from the whole vocabulary.
 TEST_F(Sampling, TopKFirstNeedsNoOtherCandidates) {
     std::mt19937 random(8);

@@ -184,6 +184,49 @@ TEST_F(TextChoicesInAStream, ClearingBeforeTheFirstTokenGivesTheHealedOneBack) {
     EXPECT_EQ(a.text, b.text);
 }
 
+TEST_F(TextChoicesInAStream, HealedTwiceBeforeTheFirstTokenSpellTheSamePrompt) {
+    const std::vector<int32_t> prompt = tokenize(context, "The answer is SEND_EM");
+    const StreamHandle once = open(context), twice = open(context);
+    for (const StreamHandle * stream : {&once, &twice}) prefill(*stream, prompt);
+    const std::string choices = json_of({"AIL", "ESSAGE"});
+    const int mode = ELIZA_TRIE_STOP_AT_LEAF | ELIZA_TEXT_HEAL_PROMPT;
+    const auto set = [&](const StreamHandle & stream, const std::string & json) {
+        return eliza_inference_set_text_choices(stream.get(), json.data(), json.size(), mode);
+    };
+    ASSERT_EQ(set(twice, json_of({"XX", "YY"})), 0);
+    ASSERT_EQ(set(twice, choices), 0);
+    ASSERT_EQ(set(once, choices), 0);
+    const Output expected = pull(once);
+    EXPECT_EQ(pull(twice).text, expected.text);
+    EXPECT_TRUE(expected.text == "AIL" || expected.text == "ESSAGE") << expected.text;
+}
+
+TEST_F(TextChoicesInAStream, APrefillBehindATokenThatWasTakenOffIsRefused) {
+    const StreamHandle stream = open(context);
+    prefill(stream, tokenize(context, "The answer is SEND_EM"));
+    const int32_t n_before = stats(stream).n_past;
+    const std::string choices = json_of({"AIL", "ESSAGE"});
+    ASSERT_EQ(eliza_inference_set_text_choices(stream.get(), choices.data(), choices.size(), ELIZA_TEXT_HEAL_PROMPT),
+              0);
+    const int32_t token = 30;
+    EXPECT_EQ(eliza_inference_llm_stream_prefill(stream.get(), &token, 1, nullptr), ELIZA_ERR_INVALID_ARG);
+    eliza_inference_clear_token_trie(stream.get());
+    EXPECT_EQ(stats(stream).n_past, n_before);
+    prefill(stream, {token});
+    EXPECT_EQ(stats(stream).n_past, n_before + 1);
+}
+
+TEST_F(TextChoicesInAStream, HealingIsRefusedUnderAGrammar) {
+    eliza_llm_stream_config_t cfg = config();
+    cfg.gbnf_grammar = "root ::= [a-z]+";
+    const StreamHandle stream = open(context, cfg);
+    prefill(stream, tokenize(context, "The answer is SEND_EM"));
+    const std::string choices = json_of({"ail"});
+    EXPECT_EQ(eliza_inference_set_text_choices(stream.get(), choices.data(), choices.size(), ELIZA_TEXT_HEAL_PROMPT),
+              ELIZA_ERR_INVALID_ARG);
+    EXPECT_NE(std::string(eliza_inference_last_error(stream.get())).find("grammar"), std::string::npos);
+}
+
 TEST_F(TextChoicesInAStream, WhatIsRefusedLeavesTheStreamAsItWas) {
     const StreamHandle stream = open(context), plain = open(context);
     const std::vector<int32_t> prompt = chat_prompt(context, "hello");
@@ -262,6 +305,20 @@ TEST(TextChoices, ThatTheVocabularyCannotSpellAreRefused) {
         FAIL();
     } catch (const Error & error) {
         EXPECT_STREQ(error.what(), "choices[1] \"aba\" cannot be spelled with the tokens of this vocabulary");
+    }
+}
+
+// "abc" continues "ab", but not by any token: there the choice is over.
+TEST(TextChoices, AChoiceThatNoTokenContinuesIsOver) {
+    const std::vector<std::string_view> texts = {"ab", "abc", "d"};
+    const auto vocabulary = std::make_shared<const Vocabulary>(ByteTrie(texts));
+    const auto choices =
+        std::make_shared<const TextChoices>(vocabulary, "", std::vector<std::string>{"ab", "abc", "dab"});
+    for (const std::vector<Token> & end_tokens : {std::vector<Token>{}, std::vector<Token>{2}}) {
+        TextChoicesConstraint constraint(choices, end_tokens);
+        constraint.accept(0);
+        ASSERT_NE(constraint.leaf_name(), nullptr);
+        EXPECT_EQ(*constraint.leaf_name(), "ab");
     }
 }
 

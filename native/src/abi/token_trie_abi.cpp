@@ -76,6 +76,7 @@ int eliza_inference_llm_stream_fill(EliLlmStream * stream, const char * span, si
     return with_stream(stream, err, [&](Stream & s) {
         require(span != nullptr, "span is NULL");
         require(out != nullptr, "out is NULL");
+        *out = nullptr;
         const SpanSpec spec = parse_span({span, len});
         FillResult result;
         const auto give = [&] {

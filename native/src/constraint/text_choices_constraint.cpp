@@ -148,7 +148,8 @@ bool TextChoicesConstraint::walk(Token token) {
 
 void TextChoicesConstraint::find_allowed() {
     allowed_ = choices_->allowed(state_);
-    if (is_leaf()) {
+    can_go_on_ = !allowed_.empty();
+    if (is_leaf() && can_go_on_) {
         allowed_.insert(allowed_.end(), end_tokens_.begin(), end_tokens_.end());
         std::sort(allowed_.begin(), allowed_.end());
     }

@@ -59,7 +59,7 @@ private:
     void to_start() override;
     bool walk(Token token) override;
     bool is_leaf() const override { return choices_->texts().may_end(state_); }
-    bool can_go_on() const override { return !choices_->texts().trie().children(state_).empty(); }
+    bool can_go_on() const override { return can_go_on_; }
     const std::string & leaf_here() const override { return choices_->name(state_); }
     void find_allowed();
 
@@ -67,6 +67,7 @@ private:
     std::vector<Token> end_tokens_;
     TextSet::State state_ = TokenTrie::root;
     std::vector<Token> allowed_;
+    bool can_go_on_ = true;  // some token leads on; a longer text may have none that does
 };
 
 }  // namespace eliza

@@ -1,5 +1,7 @@
 #include "engine/span_spec.h"
 
+#include <set>
+
 #include "error.h"
 #include "json_input.h"
 
@@ -25,10 +27,16 @@ double number_member(const Json & span, const char * key, double otherwise, doub
 }
 
 int32_t int_member(const Json & span, const char * key, int32_t otherwise, int32_t least, int32_t most) {
-    if (optional_member(span, key, &Json::is_number_integer, "a whole number", "") == nullptr) {
+    const Json * number = optional_member(span, key, &Json::is_number_integer, "a whole number", "");
+    if (number == nullptr) {
         return otherwise;
     }
-    return static_cast<int32_t>(number_member(span, key, otherwise, least, most));
+    int64_t value = 0;
+    if (!read_int(*number, least, most, value)) {
+        throw invalid_argument(std::string(key) + ": " + number->dump() + " is not " + std::to_string(least) + " to " +
+                               std::to_string(most));
+    }
+    return static_cast<int32_t>(value);
 }
 
 bool bool_member(const Json & span, const char * key) {
@@ -54,10 +62,30 @@ std::vector<std::string> parse_choices(const Json & array) {
     return texts;
 }
 
+void check_members(const Json & span) {
+    static const std::set<std::string> known = {"before",     "after",    "choices",     "json",  "dfa",
+                                                "grammar",    "depth",    "temperature", "top_k", "top_p",
+                                                "max_tokens", "logprobs", "heal"};
+    if (!span.is_object()) {
+        throw invalid_argument("span: expected an object, found " + kind_of(span));
+    }
+    for (const auto & [key, value] : span.items()) {
+        if (known.count(key) > 0) {
+            continue;
+        }
+        std::string names;
+        for (const std::string & name : known) {
+            names += (names.empty() ? "" : ", ") + name;
+        }
+        throw invalid_argument("span: unknown member \"" + key + "\"; known are " + names);
+    }
+}
+
 }  // namespace
 
 SpanSpec parse_span(std::string_view json) {
     const Json span = parse_json(json, "span");
+    check_members(span);
     SpanSpec spec;
     spec.before = text_member(span, "before");
     spec.after = text_member(span, "after");
@@ -108,7 +136,8 @@ std::string to_json(const FillResult & result) {
         {"tokens", result.n_tokens},
         {"truncated", result.truncated},
         {"complete", result.complete},
-        {"answer_tokens", result.answer}};
+        {"answer_tokens", result.answer},
+        {"answer_bytes", result.answer_bytes}};
     // A grammar may allow bytes that are no UTF-8, which JSON is.
     return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }

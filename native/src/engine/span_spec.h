@@ -31,13 +31,14 @@ struct SpanSpec {
 SpanSpec parse_span(std::string_view json);
 
 struct FillResult {
-    std::string text;                 // of the value
-    std::optional<double> logprob;    // natural logarithm, among the legal tokens of each step
-    int32_t choice = -1;              // its place among the choices
-    int64_t n_tokens = 0;             // of the value, those that share a text with it included
-    bool truncated = false;           // max_tokens was reached, and the value brought to its shortest end
-    bool complete = false;            // false where an error came before its end
-    std::vector<llama_token> answer;  // all tokens since the prompt
+    std::string text;                  // of the value
+    std::optional<double> logprob;     // natural logarithm, among the legal tokens of each step
+    int32_t choice = -1;               // its place among the choices
+    int64_t n_tokens = 0;              // of the value, those that share a text with it included
+    bool truncated = false;            // max_tokens was reached, and the value brought to its shortest end
+    bool complete = false;             // false where an error came before its end
+    std::vector<llama_token> answer;   // all tokens since the prompt
+    std::vector<size_t> answer_bytes;  // how many bytes each of them spells
 };
 
 std::string to_json(const FillResult & result);

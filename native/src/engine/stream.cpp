@@ -35,7 +35,11 @@ void Stream::prefill(const llama_token * tokens, size_t n) {
     if (n == 0) {
         return;
     }
-    settle_known_text();
+    if (healing_is_pending()) {
+        throw invalid_argument(
+            "choices that spell the prompt's last token anew are active: take their first token or clear them before "
+            "prefilling");
+    }
     const size_t n_before = sequence_.tokens().size();
     const eliza_finish_reason reason_before = finish_reason_;
     const auto n_ctx = static_cast<size_t>(decoder_->n_ctx());
@@ -55,6 +59,7 @@ void Stream::prefill(const llama_token * tokens, size_t n) {
         finish_reason_ = reason_before;
         throw;
     }
+    settle_known_text(n_before);
     for (size_t i = 0; i < n; ++i) {
         selector_.accept_prompt(tokens[i]);
     }
@@ -138,7 +143,7 @@ Stream::Step Stream::compute_step() {
 
     std::string bytes = decoder_->model().piece(*token);
     const size_t n_skipped = std::min(text_to_skip_, bytes.size());
-    text_to_skip_ -= n_skipped;
+    text_to_skip_ = span_ ? text_to_skip_ - n_skipped : 0;
     Step step{token, utf8_.push(std::string_view(bytes).substr(n_skipped)), false};
     if (stop_at_leaf && !span_) {
         step.text += finish(ELIZA_FINISH_LEAF).text;
@@ -211,6 +216,7 @@ int32_t Stream::reset_keep(int32_t n_keep) {
         selector_.accept_prompt(token);
     }
     n_told_ = answer_begin_ = sequence_.tokens().size();
+    n_filled_ = 0;
     known_.reset();
     healed_.reset();
     text_to_skip_ = 0;

@@ -69,8 +69,9 @@ public:
     // The samplers in the order they act, with ';' between them.
     std::string describe_chain() const { return (span_ ? "token_trie;" : "") + selector_.describe(); }
 
-    // Writes the next span of a structured answer. On failure `result` holds what there is of it, and
-    // the stream can go on.
+    // Writes the next span of a structured answer; its tokens do not count against max_tokens of the
+    // configuration. On failure `result` holds what there is of it, and the stream can go on: behind the
+    // value's text so far, or if there is none, as if the span had not been asked for.
     void fill(const SpanSpec & spec, FillResult & result);
 
     struct LeafResult {
@@ -94,6 +95,7 @@ private:
     Step finish(eliza_finish_reason reason);
     void go_on();
     void begin_span(Span span);
+    bool healing_is_pending() const { return healed_ && sequence_.tokens().size() == healed_->position; }
     void take_back_healing();
     void count_strategy_of_one_path();
     std::optional<llama_token> choose_in_span();
@@ -106,10 +108,15 @@ private:
     void learn_all_branches(Turn & turn);
     llama_token choose_freely();
     TokenSelector & selector() { return fill_selector_ ? *fill_selector_ : selector_; }
-    void settle_known_text();
+    void settle_known_text() { settle_known_text(sequence_.tokens().size()); }
+    void settle_known_text(size_t end);
     struct KnownText;
     KnownText known_text_before(const SpanSpec & spec) const;
     void append_known_text(const KnownText & known);
+    void shorten_known_text();
+    void require_room(size_t n_tokens) const;
+    std::string take_off_whole_characters(std::vector<llama_token> & tokens) const;
+    void tell_answer(FillResult & result) const;
     void fill_choice(const SpanSpec & spec, const KnownText & known, FillResult & result);
     void fill_value(const SpanSpec & spec, const KnownText & known, FillResult & result);
     std::optional<llama_token> choose_in_text(TextConstraint & constraint, const SpanSpec & spec, FillResult & result);
@@ -149,6 +156,7 @@ private:
     std::optional<TokenSelector> fill_selector_;  // of the span that is being filled
     size_t answer_begin_ = 0;                     // where the answer that is being filled begins
     size_t n_told_ = 0;                           // tokens that selector_ has been told of
+    uint32_t n_filled_ = 0;                       // spans since the last reset
     std::optional<llama_token> drawn_;            // drawn where a span could end, and ended it
     std::optional<LeafResult> leaf_;
     std::vector<double> scores_;

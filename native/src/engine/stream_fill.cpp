@@ -13,10 +13,30 @@
 #include "sampling/grammar_constraint.h"
 
 namespace eliza {
+namespace {
 
-// What comes now is no more part of the known text.
-void Stream::settle_known_text() {
-    for (; n_told_ < sequence_.tokens().size(); ++n_told_) {
+// Known text that is longer than this is not cut anew from its beginning.
+constexpr size_t long_text_bytes = 512;
+constexpr size_t tail_tokens = 32;
+
+bool inside_character(std::string_view text) {
+    return !text.empty() && (static_cast<uint8_t>(text.front()) & 0xc0) == 0x80;
+}
+
+// A seed of its own for every span, so that two of them do not draw alike.
+uint32_t seed_of_span(uint32_t seed, uint32_t n_spans_before) {
+    if (seed == LLAMA_DEFAULT_SEED || n_spans_before == 0) {
+        return seed;
+    }
+    const uint32_t mixed = seed ^ (n_spans_before * 0x9e3779b9u);
+    return mixed != LLAMA_DEFAULT_SEED ? mixed : 0;
+}
+
+}  // namespace
+
+// What comes now is no more part of the known text, which ends at token `end`.
+void Stream::settle_known_text(size_t end) {
+    for (; n_told_ < end; ++n_told_) {
         selector_.accept(sequence_.tokens()[n_told_]);
     }
     known_.reset();
@@ -24,9 +44,40 @@ void Stream::settle_known_text() {
 
 void Stream::append_known_text(const KnownText & known) {
     const std::vector<llama_token> tokens = decoder_->model().tokenize_inside(known.text);
+    require_room(known.begin + tokens.size());
     sequence_.truncate(known.begin);
     sequence_.append(tokens.data(), tokens.size());
     known_ = known;
+    shorten_known_text();
+}
+
+void Stream::require_room(size_t n_tokens) const {
+    if (n_tokens > static_cast<size_t>(decoder_->n_ctx())) {
+        throw ContextFull(ELIZA_ERR_FFI_FAULT, "context full: the known text makes the answer " +
+                                                   std::to_string(n_tokens) + " tokens long, the context is " +
+                                                   std::to_string(decoder_->n_ctx()) + " (option n_ctx)");
+    }
+}
+
+// Cutting all known text anew for every choice takes time that grows with its square. What lies far
+// behind stays as it is, where the rest is cut the same without it.
+void Stream::shorten_known_text() {
+    const Model & model = decoder_->model();
+    const std::vector<llama_token> & tokens = sequence_.tokens();
+    if (known_->text.size() <= long_text_bytes || tokens.size() - known_->begin <= tail_tokens) {
+        return;
+    }
+    const size_t begin = tokens.size() - tail_tokens;
+    const std::vector<llama_token> tail(tokens.begin() + static_cast<ptrdiff_t>(begin), tokens.end());
+    std::string text;
+    for (const llama_token token : tail) {
+        text += model.vocabulary()->all().text(token);
+    }
+    if (!inside_character(text) && known_->text.size() >= text.size() &&
+        known_->text.compare(known_->text.size() - text.size(), text.size(), text) == 0 &&
+        model.tokenize_inside(text) == tail) {
+        known_ = KnownText{begin, std::move(text)};
+    }
 }
 
 Stream::KnownText Stream::known_text_before(const SpanSpec & spec) const {
@@ -43,7 +94,17 @@ Stream::KnownText Stream::known_text_before(const SpanSpec & spec) const {
     return {n, spec.before};
 }
 
+void Stream::tell_answer(FillResult & result) const {
+    const std::vector<llama_token> & tokens = sequence_.tokens();
+    result.answer.assign(tokens.begin() + static_cast<ptrdiff_t>(std::min(answer_begin_, tokens.size())), tokens.end());
+    result.answer_bytes.clear();
+    for (const llama_token token : result.answer) {
+        result.answer_bytes.push_back(decoder_->model().vocabulary()->all().text(token).size());
+    }
+}
+
 void Stream::fill(const SpanSpec & spec, FillResult & result) {
+    tell_answer(result);
     throw_if_cancelled();
     require_prompt();
     if (span_) {
@@ -53,26 +114,33 @@ void Stream::fill(const SpanSpec & spec, FillResult & result) {
         throw invalid_argument("a generated token waits to be taken before filling");
     }
     go_on();
+    drawn_.reset();
     const size_t n_before = sequence_.tokens().size();
     const int64_t n_generated = stats_.generated_tokens;
+    const int64_t n_since_prefill = generated_since_prefill_;
+    const std::optional<KnownText> known_before = known_;
     const KnownText known = known_text_before(spec);
+    const std::vector<llama_token> tail(sequence_.tokens().begin() + static_cast<ptrdiff_t>(known.begin),
+                                        sequence_.tokens().end());
 
     SamplingParams sampling = sampling_;
     sampling.temperature = spec.temperature;
     sampling.top_k = spec.top_k;
     sampling.top_p = spec.top_p;
+    sampling.seed = seed_of_span(sampling.seed, n_filled_++);
     fill_selector_.emplace(decoder_->model().vocab(), sampling, "", GrammarUse());
-    for (const llama_token token : sequence_.tokens()) {
-        fill_selector_->accept_prompt(token);
+    for (size_t i = 0; i < known.begin; ++i) {
+        fill_selector_->accept_prompt(sequence_.tokens()[i]);
     }
     const auto finish = [&] {
         fill_selector_.reset();
         span_.reset();
+        drawn_.reset();
         const size_t n_now = sequence_.tokens().size();
         // Tokens that were cut anew count once.
         stats_.generated_tokens = n_generated + static_cast<int64_t>(n_now - std::min(n_before, n_now));
-        result.answer.assign(sequence_.tokens().begin() + static_cast<ptrdiff_t>(std::min(answer_begin_, n_now)),
-                             sequence_.tokens().end());
+        generated_since_prefill_ = n_since_prefill;
+        tell_answer(result);
     };
     try {
         switch (spec.kind) {
@@ -82,6 +150,11 @@ void Stream::fill(const SpanSpec & spec, FillResult & result) {
             case SpanSpec::Kind::grammar: fill_value(spec, known, result); break;
         }
     } catch (...) {
+        if (result.text.empty()) {  // of the span nothing is there: all is as it was
+            sequence_.truncate(known.begin);
+            sequence_.append(tail.data(), tail.size());
+            known_ = known_before;
+        }
         finish();
         throw;
     }
@@ -94,15 +167,14 @@ void Stream::fill_choice(const SpanSpec & spec, const KnownText & known, FillRes
     std::vector<Leaf> leaves;
     for (const std::string & choice : spec.choices) {
         leaves.push_back({choice, model.tokenize_inside(known.text + choice + spec.after)});
+        require_room(known.begin + leaves.back().tokens.size());
     }
     auto trie = std::make_shared<const CachedTrie>(CachedTrie{"", TokenTrie(leaves)});
-    if (trie->trie.n_nodes() > 0) {
-        for (size_t i = 0; i < leaves.size(); ++i) {
-            const int32_t first = trie->trie.leaf(trie->trie.leaf_node(static_cast<int32_t>(i)));
-            if (first != static_cast<int32_t>(i)) {
-                throw invalid_argument("choices[" + std::to_string(i) + "] is the same as choices[" +
-                                       std::to_string(first) + "]");
-            }
+    for (size_t i = 0; i < leaves.size(); ++i) {
+        const int32_t first = trie->trie.leaf(trie->trie.leaf_node(static_cast<int32_t>(i)));
+        if (first != static_cast<int32_t>(i)) {
+            throw invalid_argument("choices[" + std::to_string(i) + "] is the same as choices[" +
+                                   std::to_string(first) + "]");
         }
     }
     SpanMode mode;
@@ -112,15 +184,23 @@ void Stream::fill_choice(const SpanSpec & spec, const KnownText & known, FillRes
     leaf_.reset();
     scores_.clear();
     span_.emplace(TokenTrieConstraint(std::move(trie), INT32_MAX), mode, model.n_vocab());
+    struct Part {
+        llama_token token;
+        int64_t forced, saved;
+    };
+    std::vector<Part> parts;
+    const int64_t forced_before = stats_.tokens_forced;
+    const int64_t saved_before = stats_.forward_passes_saved;
     while (span_) {
+        const int64_t forced = stats_.tokens_forced;
+        const int64_t saved = stats_.forward_passes_saved;
         const std::optional<llama_token> token = choose_in_span();
         if (!token) {
             break;
         }
         commit(*token);
-        ++result.n_tokens;
+        parts.push_back({*token, stats_.tokens_forced - forced, stats_.forward_passes_saved - saved});
     }
-    drawn_.reset();
     if (!leaf_) {
         throw Error(ELIZA_ERR_FFI_FAULT, "the span ended on none of its choices");
     }
@@ -128,18 +208,46 @@ void Stream::fill_choice(const SpanSpec & spec, const KnownText & known, FillRes
     result.logprob = leaf_->logprob;
     const auto chosen = std::find(spec.choices.begin(), spec.choices.end(), leaf_->name);
     result.choice = static_cast<int32_t>(chosen - spec.choices.begin());
+    // The known text on both sides is no choice, and counts as little as where there is none.
+    stats_.tokens_forced = forced_before;
+    stats_.forward_passes_saved = saved_before;
+    const size_t choice_begin = known.text.size();
+    const size_t choice_end = choice_begin + result.text.size();
+    size_t begin = 0;
+    for (const Part & part : parts) {
+        const size_t end = begin + model.vocabulary()->all().text(part.token).size();
+        if (end > choice_begin && begin < choice_end) {
+            ++result.n_tokens;
+            stats_.tokens_forced += part.forced;
+            stats_.forward_passes_saved += part.saved;
+        }
+        begin = end;
+    }
     known_ = KnownText{known.begin, known.text + leaf_->name + spec.after};
+    shorten_known_text();
+}
+
+// Takes tokens off the end until what they spell is whole characters. Returns their text.
+std::string Stream::take_off_whole_characters(std::vector<llama_token> & tokens) const {
+    const ByteTrie & vocabulary = decoder_->model().vocabulary()->all();
+    std::string text;
+    size_t n = tokens.size();
+    do {
+        if (n == 0 || vocabulary.text(tokens[n - 1]).empty()) {
+            return "";
+        }
+        text.insert(0, vocabulary.text(tokens[--n]));
+    } while (inside_character(text));
+    tokens.resize(n);
+    return text;
 }
 
 void Stream::fill_value(const SpanSpec & spec, const KnownText & known, FillResult & result) {
     const Model & model = decoder_->model();
     std::vector<llama_token> tokens = model.tokenize_inside(known.text);
+    require_room(known.begin + tokens.size());
     // The last token of what is known may be the beginning of a longer one: the span spells it again.
-    Frame frame{"", spec.after};
-    if (!tokens.empty()) {
-        frame.before = model.vocabulary()->all().text(tokens.back());
-        tokens.pop_back();
-    }
+    const Frame frame{take_off_whole_characters(tokens), spec.after};
     std::unique_ptr<TextConstraint> constraint;
     if (spec.kind == SpanSpec::Kind::grammar) {
         constraint = std::make_unique<GrammarConstraint>(model.vocab(), model.vocabulary(), model.end_tokens(),
@@ -149,13 +257,16 @@ void Stream::fill_value(const SpanSpec & spec, const KnownText & known, FillResu
     }
     sequence_.truncate(known.begin);
     sequence_.append(tokens.data(), tokens.size());
+    for (const llama_token token : tokens) {
+        fill_selector_->accept_prompt(token);
+    }
     known_.reset();
 
     if (spec.logprobs) {
         result.logprob = 0.0;
     }
     while (!constraint->is_over()) {
-        if (spec.max_tokens > 0 && result.n_tokens >= spec.max_tokens && !constraint->before_value()) {
+        if (spec.max_tokens > 0 && result.n_tokens >= spec.max_tokens) {
             result.truncated = true;
             break;
         }
@@ -165,12 +276,15 @@ void Stream::fill_value(const SpanSpec & spec, const KnownText & known, FillResu
         }
         commit(*token);
         constraint->accept(*token);
+        // A token of the known text alone, spelled again, is none of the value's.
+        if (constraint->value().size() > result.text.size() || constraint->n_after() > 0) {
+            ++result.n_tokens;
+        }
         result.text = constraint->value();
-        ++result.n_tokens;
     }
     const std::string end = result.truncated ? constraint->shortest_end() : "";
-    result.text += end;
     append_known_text({sequence_.tokens().size(), end + spec.after.substr(constraint->n_after())});
+    result.text += end;
 }
 
 // The next token of a value; nothing where the value ends before it.
@@ -189,11 +303,11 @@ std::optional<llama_token> Stream::choose_in_text(TextConstraint & constraint, c
     const std::optional<llama_token> token = selector().select_in_text(row, constraint, ends_freely);
     ++stats_.decisions;
     stats_.candidates_seen += decoder_->model().n_vocab();
+    if (result.logprob) {
+        *result.logprob += selector().logprob_in_text(row, constraint, ends_freely, token);
+    }
     if (!token || llama_vocab_is_eog(decoder_->model().vocab(), *token)) {
         return std::nullopt;
-    }
-    if (result.logprob) {
-        *result.logprob += TokenSelector::logprob_among(row, *constraint.mask(), *token);
     }
     return token;
 }

@@ -66,18 +66,27 @@ void Stream::set_text_choices(std::string_view json, int mode) {
             "mode 2 (best leaf) needs one way to spell each choice; text choices have many (use a token trie)");
     }
     const Model & model = decoder_->model();
-    settle_known_text();
-    const std::vector<llama_token> & tokens = sequence_.tokens();
     std::string healed;
-    if ((mode & ELIZA_TEXT_HEAL_PROMPT) != 0 && tokens.size() > 1) {
-        healed = model.vocabulary()->all().text(tokens.back());
+    if ((mode & ELIZA_TEXT_HEAL_PROMPT) != 0) {
+        if (selector_.has_grammar()) {
+            throw invalid_argument(
+                "the stream's grammar describes what is generated, so no token of the prompt can be spelled anew "
+                "(flag 0x200)");
+        }
+        // Of choices that were set and not begun, that token is off already.
+        const std::vector<llama_token> & tokens = sequence_.tokens();
+        if (healing_is_pending()) {
+            healed = model.vocabulary()->all().text(healed_->token);
+        } else if (tokens.size() > 1) {
+            healed = model.vocabulary()->all().text(tokens.back());
+        }
     }
     auto choices = model.text_constraints().choices(json, healed);
     begin_span(Span(TextChoicesConstraint(std::move(choices), span_mode.stop_at_leaf ? model.end_tokens() : NoTokens(),
                                           options_.span_limit),
                     span_mode, model.n_vocab()));
     if (!healed.empty()) {
-        healed_ = Healed{tokens.back(), tokens.size() - 1};
+        healed_ = Healed{sequence_.tokens().back(), sequence_.tokens().size() - 1};
         text_to_skip_ = healed.size();
         sequence_.truncate(healed_->position);
     }
@@ -96,11 +105,11 @@ void Stream::begin_span(Span span) {
 
 // The prompt's last token, taken off for a span that has not begun.
 void Stream::take_back_healing() {
-    if (healed_ && sequence_.tokens().size() == healed_->position) {
+    if (healing_is_pending()) {
         sequence_.append(healed_->token);
-        text_to_skip_ = 0;
     }
     healed_.reset();
+    text_to_skip_ = 0;
 }
 
 void Stream::clear_token_trie() {

@@ -40,11 +40,12 @@ std::vector<int32_t> parse_ints(const Json & array, const std::string & path) {
     std::vector<int32_t> values;
     values.reserve(array.size());
     for (const Json & value : array) {
-        if (!value.is_number_integer() || value.get<int64_t>() < -1 || value.get<int64_t>() > INT32_MAX) {
+        int64_t number = 0;
+        if (!read_int(value, -1, INT32_MAX, number)) {
             throw invalid_argument(at(path, values.size()) + ": expected a number of a state or class, found " +
                                    kind_of(value));
         }
-        values.push_back(static_cast<int32_t>(value.get<int64_t>()));
+        values.push_back(static_cast<int32_t>(number));
     }
     return values;
 }

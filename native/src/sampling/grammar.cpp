@@ -98,8 +98,12 @@ GrammarTriggers parse_grammar_triggers(const std::string & text) {
         const std::string place = at("grammar_triggers", i);
         const auto type = member(json[i], "type", &Json::is_string, "a string", place).get<std::string>();
         if (type == "token") {
-            triggers.tokens.push_back(
-                member(json[i], "value", &Json::is_number_integer, "a token id", place).get<llama_token>());
+            int64_t token = 0;
+            if (!read_int(member(json[i], "value", &Json::is_number_integer, "a token id", place), 0, INT32_MAX,
+                          token)) {
+                throw invalid_argument(place + ".value: a token id is 0 to " + std::to_string(INT32_MAX));
+            }
+            triggers.tokens.push_back(static_cast<llama_token>(token));
             continue;
         }
         const auto value = member(json[i], "value", &Json::is_string, "a string", place).get<std::string>();

@@ -11,6 +11,9 @@ namespace {
 constexpr const char * framed_rule = "eliza-framed";
 
 std::string literal(const std::string & text) {
+    if (text.find('\0') != std::string::npos) {
+        throw invalid_argument("grammar: the text around the value holds U+0000, which grammars cannot spell");
+    }
     std::string quoted = "\"";
     for (const char byte : text) {
         switch (byte) {
@@ -77,6 +80,9 @@ bool GrammarConstraint::may_end() const {
 size_t GrammarConstraint::n_after() const { return may_end() ? frame_.after.size() : 0; }
 
 std::string GrammarConstraint::shortest_end() const {
+    if (may_end()) {
+        return "";
+    }
     throw invalid_argument("the grammar did not come to its end within max_tokens, after \"" + value_ + "\"");
 }
 

@@ -11,8 +11,8 @@ namespace eliza {
 
 class GrammarConstraint final : public TextConstraint {
 public:
-    // The value is what the rule "root" describes. `end_tokens` are legal where the text is complete.
-    // Throws Error when the grammar cannot be used.
+    // The value is what the rule "root" describes, the texts around it are whole characters. `end_tokens`
+    // are legal where the text is complete. Throws Error when the grammar cannot be used.
     GrammarConstraint(const llama_vocab * vocab, std::shared_ptr<const Vocabulary> vocabulary,
                       const std::vector<Token> & end_tokens, const std::string & gbnf, const Frame & frame);
 

@@ -23,6 +23,22 @@ void require_finite(const llama_token_data_array & candidates) {
     throw no_finite_logit();
 }
 
+void require_any_left(const llama_token_data_array & candidates) {
+    for (size_t i = 0; i < candidates.size; ++i) {
+        if (candidates.data[i].logit > -INFINITY) {
+            return;
+        }
+    }
+    throw invalid_argument("no token is left to choose from: logit_bias bans all that are legal");
+}
+
+// llama.cpp marks tokens it leaves out by -infinity, and its typical sampler takes 0 * log(0) for them.
+void drop_left_out(llama_token_data_array & candidates) {
+    llama_token_data * end = std::remove_if(candidates.data, candidates.data + candidates.size,
+                                            [](const llama_token_data & each) { return each.logit == -INFINITY; });
+    candidates.size = static_cast<size_t>(end - candidates.data);
+}
+
 // The token <think> of reasoning models; LLAMA_TOKEN_NULL where the vocabulary has no such token.
 llama_token think_token(const llama_vocab * vocab) {
     const std::string text = "<think>";
@@ -34,20 +50,25 @@ llama_token think_token(const llama_vocab * vocab) {
 
 bool between_0_and_1(float value) { return value > 0.0f && value < 1.0f; }
 
-void refuse_if(int not_a_number) {
-    if (not_a_number != 0) {
-        throw Error(ELIZA_ERR_FFI_FAULT, "the model gave a logit that is not a number");
+// Orderings of logits that are no numbers are undefined. Without branches: the loops over a vocabulary
+// that ask this stay vector loops.
+class Oddities {
+public:
+    void look_at(float logit) {
+        not_a_number_ |= logit != logit ? 1 : 0;
+        infinite_ |= logit == INFINITY ? 1 : 0;
     }
-}
+    void refuse_what_is_no_number() const {
+        if (not_a_number_ != 0) {
+            throw Error(ELIZA_ERR_FFI_FAULT, "the model gave a logit that is not a number");
+        }
+    }
+    bool any_infinite() const { return infinite_ != 0; }
 
-// Orderings of logits that are no numbers are undefined.
-void require_numbers(const float * logits, size_t n) {
-    int not_a_number = 0;
-    for (size_t i = 0; i < n; ++i) {
-        not_a_number |= logits[i] != logits[i] ? 1 : 0;
-    }
-    refuse_if(not_a_number);
-}
+private:
+    int not_a_number_ = 0;
+    int infinite_ = 0;
+};
 
 uint32_t drawn_seed(uint32_t seed) { return seed != LLAMA_DEFAULT_SEED ? seed : std::random_device()(); }
 
@@ -55,13 +76,25 @@ uint32_t drawn_seed(uint32_t seed) { return seed != LLAMA_DEFAULT_SEED ? seed : 
 
 llama_token_data_array & Candidates::fill(const float * logits, int32_t n_vocab) {
     data_.resize(static_cast<size_t>(n_vocab));
-    int not_a_number = 0;
+    Oddities odd;
     for (int32_t id = 0; id < n_vocab; ++id) {
         data_[static_cast<size_t>(id)] = {id, logits[id], 0.0f};
-        not_a_number |= logits[id] != logits[id] ? 1 : 0;
+        odd.look_at(logits[id]);
     }
-    refuse_if(not_a_number);
-    array_ = {data_.data(), data_.size(), -1, false};
+    odd.refuse_what_is_no_number();
+    return filled(false, odd.any_infinite());
+}
+
+llama_token_data_array & Candidates::filled(bool sorted, bool any_infinite) {
+    if (any_infinite) {
+        data_.erase(std::remove_if(data_.begin(), data_.end(),
+                                   [](const llama_token_data & each) { return each.logit != INFINITY; }),
+                    data_.end());
+        for (llama_token_data & each : data_) {
+            each.logit = 0.0f;
+        }
+    }
+    array_ = {data_.data(), data_.size(), -1, sorted};
     return array_;
 }
 
@@ -74,16 +107,19 @@ llama_token_data_array & Candidates::fill_top(const float * logits, int32_t n_vo
     for (; id < n_vocab && data_.size() < k; ++id) {
         data_.push_back({id, logits[id], 0.0f});
     }
-    require_numbers(logits, data_.size());
+    Oddities odd;
+    for (const llama_token_data & each : data_) {
+        odd.look_at(each.logit);
+    }
+    odd.refuse_what_is_no_number();
     std::make_heap(data_.begin(), data_.end(), better);
-    int not_a_number = 0;
     for (; id < n_vocab; id += block) {
         const int32_t end = std::min(id + block, n_vocab);
         const float least = data_.front().logit;
         int above = 0;
         for (int32_t i = id; i < end; ++i) {
             above |= logits[i] > least ? 1 : 0;
-            not_a_number |= logits[i] != logits[i] ? 1 : 0;
+            odd.look_at(logits[i]);
         }
         for (int32_t i = id; above != 0 && i < end; ++i) {
             if (logits[i] > data_.front().logit) {
@@ -93,29 +129,31 @@ llama_token_data_array & Candidates::fill_top(const float * logits, int32_t n_vo
             }
         }
     }
-    refuse_if(not_a_number);
+    odd.refuse_what_is_no_number();
     std::sort_heap(data_.begin(), data_.end(), better);
-    array_ = {data_.data(), data_.size(), -1, true};
-    return array_;
+    return filled(true, odd.any_infinite());
 }
 
 llama_token_data_array & Candidates::fill(const float * logits, const llama_token * tokens, size_t k) {
-    require_numbers(logits, k);
     data_.resize(k);
+    Oddities odd;
     for (size_t i = 0; i < k; ++i) {
         data_[i] = {tokens[i], logits[i], 0.0f};
+        odd.look_at(logits[i]);
     }
-    array_ = {data_.data(), data_.size(), -1, false};
-    return array_;
+    odd.refuse_what_is_no_number();
+    return filled(false, odd.any_infinite());
 }
 
 llama_token_data_array & Candidates::fill_from(const float * logits, const llama_token * tokens, size_t k) {
     data_.resize(k);
+    Oddities odd;
     for (size_t i = 0; i < k; ++i) {
         data_[i] = {tokens[i], logits[tokens[i]], 0.0f};
+        odd.look_at(data_[i].logit);
     }
-    array_ = {data_.data(), data_.size(), -1, false};
-    return array_;
+    odd.refuse_what_is_no_number();
+    return filled(false, odd.any_infinite());
 }
 
 SamplerChain::SamplerChain(const llama_vocab * vocab, const SamplingParams & params)
@@ -195,37 +233,40 @@ void SamplerChain::add_in_order(const llama_vocab * vocab, const SamplingParams 
     switch (kind) {
         case SamplerKind::top_n_sigma:
             if (params.top_n_sigma > 0.0f) {
-                add(llama_sampler_init_top_n_sigma(params.top_n_sigma), name);
+                add_shaping(llama_sampler_init_top_n_sigma(params.top_n_sigma), name);
             }
             break;
         case SamplerKind::top_k:
             if (params.top_k > 0) {
-                add(llama_sampler_init_top_k(params.top_k), name);
+                add_shaping(llama_sampler_init_top_k(params.top_k), name);
             }
             break;
         case SamplerKind::typ_p:
             if (between_0_and_1(params.typical_p)) {
-                add(llama_sampler_init_typical(params.typical_p, min_keep), name);
+                typical_ = llama_sampler_chain_n(chain_.get());
+                add_shaping(llama_sampler_init_typical(params.typical_p, min_keep), name);
             }
             break;
         case SamplerKind::top_p:
             if (between_0_and_1(params.top_p)) {
-                add(llama_sampler_init_top_p(params.top_p, min_keep), name);
+                add_shaping(llama_sampler_init_top_p(params.top_p, min_keep), name);
             }
             break;
         case SamplerKind::min_p:
             if (params.min_p > 0.0f) {
-                add(llama_sampler_init_min_p(params.min_p, min_keep), name);
+                add_shaping(llama_sampler_init_min_p(params.min_p, min_keep), name);
             }
             break;
         case SamplerKind::xtc:
             if (params.xtc_probability > 0.0f && params.xtc_threshold <= 0.5f) {
-                add(llama_sampler_init_xtc(params.xtc_probability, params.xtc_threshold, min_keep, params.seed), name);
+                add_shaping(llama_sampler_init_xtc(params.xtc_probability, params.xtc_threshold, min_keep, params.seed),
+                            name);
             }
             break;
         case SamplerKind::temperature:
             if (params.dynatemp_range > 0.0f && params.mirostat == 0) {
-                add(llama_sampler_init_temp_ext(params.temperature, params.dynatemp_range, params.dynatemp_exponent),
+                add_shaping(
+                    llama_sampler_init_temp_ext(params.temperature, params.dynatemp_range, params.dynatemp_exponent),
                     name);
             } else if (params.temperature != 1.0f) {
                 add(llama_sampler_init_temp(params.temperature), name);
@@ -233,7 +274,7 @@ void SamplerChain::add_in_order(const llama_vocab * vocab, const SamplingParams 
             break;
         case SamplerKind::infill:
             infill_ = llama_sampler_chain_n(chain_.get());
-            add(llama_sampler_init_infill(vocab), name);
+            add_shaping(llama_sampler_init_infill(vocab), name);
             break;
         default: break;  // adaptive_p selects
     }
@@ -246,18 +287,25 @@ void SamplerChain::add_selection(const llama_vocab * vocab, const SamplingParams
     if (greedy_) {
         add(llama_sampler_init_greedy(), "greedy");
     } else if (params.mirostat == 1) {
-        add(llama_sampler_init_mirostat(llama_vocab_n_tokens(vocab), params.seed, params.mirostat_tau,
-                                        params.mirostat_eta, mirostat_m),
-            "mirostat");
+        add_shaping(llama_sampler_init_mirostat(llama_vocab_n_tokens(vocab), params.seed, params.mirostat_tau,
+                                                params.mirostat_eta, mirostat_m),
+                    "mirostat");
     } else if (params.mirostat == 2) {
-        add(llama_sampler_init_mirostat_v2(params.seed, params.mirostat_tau, params.mirostat_eta), "mirostat_v2");
+        add_shaping(llama_sampler_init_mirostat_v2(params.seed, params.mirostat_tau, params.mirostat_eta),
+                    "mirostat_v2");
     } else if (adaptive) {
-        add(llama_sampler_init_adaptive_p(params.adaptive_target, params.adaptive_decay, params.seed), "adaptive_p");
+        add_shaping(llama_sampler_init_adaptive_p(params.adaptive_target, params.adaptive_decay, params.seed),
+                    "adaptive_p");
     } else if (params.draw == Draw::gumbel) {
         add(llama_sampler_init_gumbel(drawn_seed(params.seed)), "gumbel");
     } else {
         add(llama_sampler_init_dist(params.seed), "dist");
     }
+}
+
+void SamplerChain::add_shaping(llama_sampler * sampler, const char * name) {
+    add(sampler, name);
+    reshapes_ = true;
 }
 
 void SamplerChain::add(llama_sampler * sampler, const char * name) {
@@ -278,7 +326,14 @@ std::string SamplerChain::describe() const {
 
 llama_token SamplerChain::sample(llama_token_data_array & candidates, bool in_span) {
     require_finite(candidates);
-    for (int32_t i = 0; i < llama_sampler_chain_n(chain_.get()); ++i) {
+    const int32_t n_samplers = llama_sampler_chain_n(chain_.get());
+    for (int32_t i = 0; i < n_samplers; ++i) {
+        if (i == typical_) {
+            drop_left_out(candidates);
+        }
+        if (i == n_samplers - 1 || i == typical_) {
+            require_any_left(candidates);
+        }
         if (!in_span || i != infill_) {
             llama_sampler_apply(llama_sampler_chain_get(chain_.get(), i), &candidates);
         }
@@ -287,10 +342,11 @@ llama_token SamplerChain::sample(llama_token_data_array & candidates, bool in_sp
 }
 
 llama_token SamplerChain::argmax(llama_token_data_array & candidates) {
+    require_finite(candidates);
     for (const int32_t i : logit_samplers_) {
         llama_sampler_apply(llama_sampler_chain_get(chain_.get(), i), &candidates);
     }
-    require_finite(candidates);
+    require_any_left(candidates);
     size_t best = 0;
     for (size_t i = 1; i < candidates.size; ++i) {
         if (candidates.data[i].logit > candidates.data[best].logit) {
@@ -301,7 +357,11 @@ llama_token SamplerChain::argmax(llama_token_data_array & candidates) {
 }
 
 int32_t argmax(const float * logits, int32_t n) {
-    require_numbers(logits, static_cast<size_t>(n));
+    Oddities odd;
+    for (int32_t i = 0; i < n; ++i) {
+        odd.look_at(logits[i]);
+    }
+    odd.refuse_what_is_no_number();
     int32_t best = -1;
     float best_logit = -INFINITY;
     for (int32_t i = 0; i < n; ++i) {

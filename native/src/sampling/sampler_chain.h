@@ -14,7 +14,7 @@ namespace eliza {
 inline Error no_finite_logit() { return {ELIZA_ERR_FFI_FAULT, "the model gave no finite logit to choose from"}; }
 
 // An array of candidates that samplers may shrink and reorder. The storage is reused. A logit that is
-// no number is an Error.
+// no number is an Error; where some are +infinity, only those are candidates, all alike.
 class Candidates {
 public:
     // All n_vocab tokens with their logits.
@@ -27,6 +27,8 @@ public:
     llama_token_data_array & fill_from(const float * logits, const llama_token * tokens, size_t k);
 
 private:
+    llama_token_data_array & filled(bool sorted, bool any_infinite);
+
     std::vector<llama_token_data> data_;
     llama_token_data_array array_{};
 };
@@ -37,7 +39,7 @@ public:
     SamplerChain(const llama_vocab * vocab, const SamplingParams & params);
 
     // Runs the whole chain and returns what it selects. Inside a span, `infill` is left out, which could
-    // select a token that is no candidate. Throws Error when no candidate has a finite logit.
+    // select a token that is no candidate. Throws Error when none is left to select.
     llama_token sample(llama_token_data_array & candidates, bool in_span = false);
 
     // So many of the most likely tokens are enough to sample from; 0 = all are needed. Where top-k comes
@@ -52,6 +54,9 @@ public:
     bool keeps_logits() const { return logit_samplers_.empty(); }
     bool greedy() const { return greedy_; }
 
+    // True when what one token gets depends on which others are candidates, beyond its share of them.
+    bool reshapes() const { return reshapes_; }
+
     // The names of the samplers that do something, in their order, with ';' between them.
     std::string describe() const;
 
@@ -60,6 +65,7 @@ public:
 
 private:
     void add(llama_sampler * sampler, const char * name);
+    void add_shaping(llama_sampler * sampler, const char * name);
     void add_in_order(const llama_vocab * vocab, const SamplingParams & params, SamplerKind kind);
     size_t count_candidates(const SamplingParams & params) const;
     void add_selection(const llama_vocab * vocab, const SamplingParams & params);
@@ -70,6 +76,8 @@ private:
     int32_t infill_ = -1;
     size_t n_candidates_ = 0;
     bool greedy_ = false;
+    bool reshapes_ = false;
+    int32_t typical_ = -1;
 };
 
 // The index of the largest of n logits, the first of equals. Throws Error if none is above -infinity.

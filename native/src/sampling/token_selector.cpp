@@ -8,6 +8,9 @@
 namespace eliza {
 
 double log_sum_exp(const float * logits, size_t n) {
+    if (n == 0) {
+        return -INFINITY;
+    }
     const float largest = *std::max_element(logits, logits + n);
     double sum = 0.0;
     for (size_t i = 0; i < n; ++i) {
@@ -99,12 +102,16 @@ TokenSelector::SpanChoice TokenSelector::select_in_span(SpanLogits logits, const
 
 std::optional<llama_token> TokenSelector::select_in_text(const float * logits, TextConstraint & text,
                                                          bool ends_freely) {
-    const llama_token winner = pick_from_vocabulary(logits, true);
-    if (text.allows(winner)) {
+    if (!chain_.reshapes() || ends_freely) {
+        const llama_token winner = pick_from_vocabulary(logits, true);
+        if (text.allows(winner)) {
+            return winner;
+        }
+        if (ends_freely) {
+            return std::nullopt;
+        }
+    } else if (const auto winner = pick_if_top_is_legal(logits, text)) {
         return winner;
-    }
-    if (ends_freely) {
-        return std::nullopt;
     }
     const std::vector<Token> legal = text.mask()->tokens.tokens();
     if (legal.empty()) {
@@ -115,12 +122,27 @@ std::optional<llama_token> TokenSelector::select_in_text(const float * logits, T
     return chain_.greedy() ? chain_.argmax(candidates) : chain_.sample(candidates, true);
 }
 
-double TokenSelector::logprob_among(const float * logits, const TokenMask & legal, llama_token token) {
-    std::vector<float> of_legal;
-    for (const Token each : legal.tokens.tokens()) {
-        of_legal.push_back(logits[each]);
+// Where top-k comes first and all of the top are legal, the legal ones' top is the same.
+std::optional<llama_token> TokenSelector::pick_if_top_is_legal(const float * logits, const TextConstraint & text) {
+    if (chain_.n_candidates() == 0) {
+        return std::nullopt;
     }
-    return logits[token] - log_sum_exp(of_legal.data(), of_legal.size());
+    llama_token_data_array & top = candidates_.fill_top(logits, n_vocab_, chain_.n_candidates());
+    const bool legal =
+        std::all_of(top.data, top.data + top.size, [&](const llama_token_data & each) { return text.allows(each.id); });
+    return legal ? std::optional<llama_token>(chain_.sample(top, true)) : std::nullopt;
+}
+
+double TokenSelector::logprob_in_text(const float * logits, TextConstraint & text, bool ends_freely,
+                                      std::optional<llama_token> token) const {
+    std::vector<float> legal;
+    for (const Token each : text.mask()->tokens.tokens()) {
+        legal.push_back(logits[each]);
+    }
+    const double of_legal = log_sum_exp(legal.data(), legal.size());
+    // Where any other token ends the value, all are legal.
+    const double total = ends_freely ? log_sum_exp(logits, static_cast<size_t>(n_vocab_)) : of_legal;
+    return token ? logits[*token] - total : log_of_rest(of_legal - total);
 }
 
 void TokenSelector::accept(llama_token token) {

@@ -23,7 +23,7 @@ struct GrammarUse {
     std::optional<GrammarTriggers> triggers;  // of a lazy grammar, which waits for one of them
 };
 
-// log(sum(exp(logits[0 .. n)))), shifted by the largest so that it cannot overflow.
+// log(sum(exp(logits[0 .. n)))), shifted by the largest so that it cannot overflow; -infinity for none.
 double log_sum_exp(const float * logits, size_t n);
 
 // log(1 - exp(log_share)): the share of everything else.
@@ -40,6 +40,7 @@ public:
 
     // The names of the samplers in the order they act, with ';' between them.
     std::string describe() const;
+    bool has_grammar() const { return grammar_.has_value(); }
 
     // Outside spans. `drawn` is a token that was already drawn from these logits, if any; it is kept
     // where the grammar allows it.
@@ -61,13 +62,14 @@ public:
     SpanChoice select_in_span(SpanLogits logits, const Constraint & span, bool sampled);
 
     // Under a constraint by text: the winner of the whole vocabulary, if it is legal, for then no mask
-    // is needed; otherwise that of the legal tokens. Nothing where the winner is not legal and
-    // `ends_freely`: anything but the value's own tokens ends it then. Throws Error where no token is
-    // legal.
+    // is needed; otherwise that of the legal tokens. Samplers that look at all candidates, such as
+    // top-p, see the legal ones only. Nothing where the winner is not legal and `ends_freely`: anything
+    // but the value's own tokens ends it then. Throws Error where no token is legal.
     std::optional<llama_token> select_in_text(const float * logits, TextConstraint & text, bool ends_freely);
 
-    // The natural logarithm of a token's probability among the legal ones, from raw logits.
-    static double logprob_among(const float * logits, const TokenMask & legal, llama_token token);
+    // The natural logarithm of that outcome's probability among the legal ones, from raw logits.
+    double logprob_in_text(const float * logits, TextConstraint & text, bool ends_freely,
+                           std::optional<llama_token> token) const;
 
     // A token of the prompt counts for the chain only; the grammar describes what is generated.
     void accept_prompt(llama_token token) { chain_.accept(token); }
@@ -78,6 +80,7 @@ private:
     uint32_t pick(const float * logits, TokenSpan allowed, bool sampled);
     llama_token pick_from_vocabulary(const float * logits, bool sampled);
     llama_token pick_under_grammar(const float * logits);
+    std::optional<llama_token> pick_if_top_is_legal(const float * logits, const TextConstraint & text);
 
     int32_t n_vocab_;
     SamplerChain chain_;
