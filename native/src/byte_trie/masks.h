@@ -6,7 +6,9 @@
 // walked. The same holds for a value and the text behind it.
 #pragma once
 
+#include <algorithm>
 #include <array>
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <utility>
@@ -27,18 +29,54 @@ struct TokenMask {
 };
 using SharedMask = std::shared_ptr<const TokenMask>;
 
-// The tries of a vocabulary. Safe from any thread.
+// The masks of one vocabulary, whatever recognizer they are of. The least recently used are forgotten:
+// at 262k tokens one is 32 KiB. Safe from any thread.
+class MaskCache {
+public:
+    explicit MaskCache(size_t n_vocab) : masks_(std::max<size_t>(least, most_bytes / (n_vocab / 8 + 1))) {}
+
+    // What `compute()` returns, kept under the recognizer's number and its state's key.
+    template <typename Compute>
+    SharedMask get(uint64_t recognizer, const MaskKey & state, const Compute & compute) {
+        return masks_.get({recognizer, state}, [&] { return std::make_shared<const TokenMask>(compute()); });
+    }
+    uint64_t number_of_new_recognizer() { return ++n_recognizers_; }
+
+private:
+    struct Key {
+        uint64_t recognizer;
+        MaskKey state;
+        bool operator==(const Key & other) const { return recognizer == other.recognizer && state == other.state; }
+    };
+    struct Hash {
+        size_t operator()(const Key & key) const {
+            // Odd constants spread neighbouring states.
+            return static_cast<size_t>((key.state.high * 0x9e3779b97f4a7c15u) ^ (key.state.low * 0xc2b2ae3d27d4eb4fu) ^
+                                       (key.recognizer * 0xff51afd7ed558ccdu));
+        }
+    };
+    static constexpr size_t most_bytes = size_t(64) << 20;
+    static constexpr size_t least = 256;
+
+    LruCache<Key, TokenMask, Key, Hash> masks_;
+    std::atomic<uint64_t> n_recognizers_{0};
+};
+
+// The tries of a vocabulary, and what was computed with them. Safe from any thread.
 class Vocabulary {
 public:
-    explicit Vocabulary(ByteTrie all) : all_(std::move(all)) {}
+    explicit Vocabulary(ByteTrie all) : all_(std::move(all)), masks_(all_.n_vocab()) {}
 
     const ByteTrie & all() const { return all_; }
 
     // Of the tokens that have this byte somewhere; built when first asked for.
     const ByteTrie & with_byte(uint8_t byte) const;
 
+    MaskCache & masks() const { return masks_; }
+
 private:
     ByteTrie all_;
+    mutable MaskCache masks_;
     mutable std::mutex mutex_;
     mutable std::array<std::unique_ptr<const ByteTrie>, 256> with_byte_;
 };
@@ -50,26 +88,6 @@ void add_legal(const ByteTrie & trie, const Recognizer & recognizer, const typen
     trie.add_allowed(stack, legal);
 }
 
-// Masks by their keys, least recently used ones forgotten: at 262k tokens one is 32 KiB.
-class MaskCache {
-public:
-    template <typename Compute>
-    SharedMask get(const MaskKey & key, const Compute & compute) const {
-        return masks_.get(key, [&] { return std::make_shared<const TokenMask>(compute()); });
-    }
-
-private:
-    struct Hash {
-        size_t operator()(const MaskKey & key) const {
-            // Odd constants spread neighbouring states.
-            return static_cast<size_t>((key.high * 0x9e3779b97f4a7c15u) ^ (key.low * 0xc2b2ae3d27d4eb4fu));
-        }
-    };
-    static constexpr size_t capacity = 256;
-
-    mutable LruCache<MaskKey, TokenMask, MaskKey, Hash> masks_{capacity};
-};
-
 // ---- Sources of masks: recognizer() and mask(state), safe from any thread --------------------------
 
 class DfaMasks {
@@ -77,11 +95,13 @@ public:
     using Recognizer = Dfa;
 
     DfaMasks(std::shared_ptr<const Vocabulary> vocabulary, Dfa dfa)
-        : vocabulary_(std::move(vocabulary)), dfa_(std::move(dfa)) {}
+        : vocabulary_(std::move(vocabulary)),
+          number_(vocabulary_->masks().number_of_new_recognizer()),
+          dfa_(std::move(dfa)) {}
 
     const Dfa & recognizer() const { return dfa_; }
     SharedMask mask(Dfa::State state) const {
-        return cache_.get(dfa_.key(state), [&] {
+        return vocabulary_->masks().get(number_, dfa_.key(state), [&] {
             TokenSet legal(vocabulary_->all().n_vocab());
             add_legal(vocabulary_->all(), dfa_, state, legal);
             return legal;
@@ -90,8 +110,8 @@ public:
 
 private:
     std::shared_ptr<const Vocabulary> vocabulary_;
+    const uint64_t number_;
     Dfa dfa_;
-    MaskCache cache_;
 };
 
 class JsonMasks {
@@ -101,11 +121,14 @@ public:
     // `strings` are those of json_string_body_dfa().
     JsonMasks(std::shared_ptr<const Vocabulary> vocabulary, JsonRecognizer json,
               std::shared_ptr<const DfaMasks> strings)
-        : vocabulary_(std::move(vocabulary)), json_(std::move(json)), strings_(std::move(strings)) {}
+        : vocabulary_(std::move(vocabulary)),
+          number_(vocabulary_->masks().number_of_new_recognizer()),
+          json_(std::move(json)),
+          strings_(std::move(strings)) {}
 
     const JsonRecognizer & recognizer() const { return json_; }
     SharedMask mask(const JsonRecognizer::State & state) const {
-        return cache_.get(json_.key(state), [&] {
+        return vocabulary_->masks().get(number_, json_.key(state), [&] {
             if (const auto inside = json_.inside_string(state)) {
                 TokenSet legal = strings_->mask(*inside)->tokens;
                 add_legal(vocabulary_->with_byte('"'), json_, state, legal);
@@ -119,9 +142,9 @@ public:
 
 private:
     std::shared_ptr<const Vocabulary> vocabulary_;
+    const uint64_t number_;
     JsonRecognizer json_;
     std::shared_ptr<const DfaMasks> strings_;
-    MaskCache cache_;
 };
 
 // Of a value between two known texts; the value's own masks may serve several frames.
@@ -132,6 +155,7 @@ public:
 
     FramedMasks(std::shared_ptr<const Vocabulary> vocabulary, std::shared_ptr<const Source> source, Frame frame)
         : vocabulary_(std::move(vocabulary)),
+          number_(vocabulary_->masks().number_of_new_recognizer()),
           source_(std::move(source)),
           framed_(std::move(frame), source_->recognizer()) {}
 
@@ -142,7 +166,7 @@ public:
         if (framed_.in_value(state) && framed_.frame().after.empty()) {
             return source_->mask(state.value);
         }
-        return cache_.get(framed_.key(state), [&] {
+        return vocabulary_->masks().get(number_, framed_.key(state), [&] {
             if (framed_.in_value(state)) {
                 TokenSet legal = source_->mask(state.value)->tokens;
                 const auto first_behind = static_cast<uint8_t>(framed_.frame().after[0]);
@@ -157,9 +181,9 @@ public:
 
 private:
     std::shared_ptr<const Vocabulary> vocabulary_;
+    const uint64_t number_;
     std::shared_ptr<const Source> source_;
     Recognizer framed_;
-    MaskCache cache_;
 };
 
 }  // namespace eliza
