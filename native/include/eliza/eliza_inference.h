@@ -81,6 +81,9 @@ ELIZA_API int eliza_inference_mmap_evict(EliInferenceContext * ctx, const char *
  *   n_threads     compute threads; 0 (default) = as many as each pass has work for, up to the
  *                 physical cores this process may use, and one while other programs have those
  *   flash_attn    "auto" (default: on a GPU, and for a quantized V cache), "on" or "off"
+ *   backend_sampling  where all logits are computed on a device, a decision copies those of its legal
+ *                 tokens only (up to 1,024): "auto" (default: on a device other than the CPU), "on"
+ *                 or "off"
  * Any time, for streams opened afterwards:
  *   grammar_order "last" (default: sample, check, and mask only if it was illegal) or "first"
  *   grammar_triggers  a JSON array of {"type": "word" | "pattern" | "token", "value": ...}: a grammar

@@ -37,6 +37,10 @@ struct llama_sampler;
  *   accept  walks to the child, or ends the span.
  *   reset   back to the root. clone keeps the position.
  *
+ * It also runs in the compute graph, with llama.cpp's backend sampling (llama_context_params.samplers,
+ * n_outputs_max_per_seq = 1), where the device has the operations; then the llama.cpp of the program
+ * must be the one this library is linked with, or this sampler be compiled against the program's.
+ *
  * `vocab` must come from the llama.cpp this library is linked with, or be NULL; then token ids are
  * not checked against the vocabulary. Returns NULL for a bad payload, an unknown mode or no leaves.
  */

@@ -2,10 +2,12 @@
 #pragma once
 
 #include <condition_variable>
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <new>
 #include <string>
+#include <string_view>
 #include <thread>
 
 #include "abi/handles.h"
@@ -107,6 +109,15 @@ inline void require(bool condition, const char * what) {
     if (!condition) {
         throw invalid_argument(what);
     }
+}
+
+// A caller's text. A length that cannot be meant is refused before anything is read.
+inline std::string_view require_text(const char * text, size_t len, const char * what) {
+    require(text != nullptr, (std::string(what) + " is NULL").c_str());
+    if (len > INT32_MAX) {
+        throw invalid_argument(std::string(what) + " of " + std::to_string(len) + " bytes is too long");
+    }
+    return {text, len};
 }
 
 }  // namespace eliza

@@ -163,8 +163,7 @@ int eliza_inference_llm_stream_stats(EliLlmStream * stream, eliza_llm_stream_sta
 
 int eliza_inference_llm_stream_set_sampling(EliLlmStream * stream, const char * json, size_t len, char ** err) {
     return with_stream(stream, err, [&](Stream & s) {
-        require(json != nullptr, "json is NULL");
-        s.set_sampling({json, len});
+        s.set_sampling(require_text(json, len, "json"));
         return ELIZA_OK;
     });
 }

@@ -15,16 +15,14 @@ int eliza_inference_token_trie_supported(void) {
 
 int eliza_inference_set_token_trie(EliLlmStream * stream, const char * payload, size_t len, int mode) {
     return with_stream(stream, nullptr, [&](Stream & s) {
-        require(payload != nullptr, "payload is NULL");
-        s.set_token_trie({payload, len}, mode);
+        s.set_token_trie(require_text(payload, len, "payload"), mode);
         return ELIZA_OK;
     });
 }
 
 int eliza_inference_set_text_choices(EliLlmStream * stream, const char * json_array_of_strings, size_t len, int mode) {
     return with_stream(stream, nullptr, [&](Stream & s) {
-        require(json_array_of_strings != nullptr, "json_array_of_strings is NULL");
-        s.set_text_choices({json_array_of_strings, len}, mode);
+        s.set_text_choices(require_text(json_array_of_strings, len, "json_array_of_strings"), mode);
         return ELIZA_OK;
     });
 }
@@ -74,10 +72,9 @@ int eliza_inference_llm_fill_supported(void) { return 1; }
 
 int eliza_inference_llm_stream_fill(EliLlmStream * stream, const char * span, size_t len, char ** out, char ** err) {
     return with_stream(stream, err, [&](Stream & s) {
-        require(span != nullptr, "span is NULL");
         require(out != nullptr, "out is NULL");
         *out = nullptr;
-        const SpanSpec spec = parse_span({span, len});
+        const SpanSpec spec = parse_span(require_text(span, len, "span"));
         FillResult result;
         const auto give = [&] {
             *out = new_c_string(to_json(result));

@@ -22,6 +22,8 @@ size_t count_rows(const llama_batch & batch) {
         std::count_if(batch.logits, batch.logits + batch.n_tokens, [](int8_t want) { return want != 0; }));
 }
 
+bool is_on_device(const Model & model) { return llama_supports_gpu_offload() && model.n_gpu_layers() != 0; }
+
 // Flash attention on the CPU sums in half precision, in the order of the KV cells: the same prompt
 // gives logits up to 0.01 apart depending on what other slots hold (0 apart without it), and a token
 // takes longer (1.6 times at 2,000 tokens of context). There it is used only where a quantized V
@@ -30,8 +32,8 @@ llama_flash_attn_type resolve_flash_attn(const Options & options, const Model & 
     if (options.flash_attn != LLAMA_FLASH_ATTN_TYPE_AUTO) {
         return options.flash_attn;
     }
-    const bool on_gpu = llama_supports_gpu_offload() && model.n_gpu_layers() != 0;
-    return on_gpu || ggml_is_quantized(types.v) ? LLAMA_FLASH_ATTN_TYPE_AUTO : LLAMA_FLASH_ATTN_TYPE_DISABLED;
+    return is_on_device(model) || ggml_is_quantized(types.v) ? LLAMA_FLASH_ATTN_TYPE_AUTO
+                                                             : LLAMA_FLASH_ATTN_TYPE_DISABLED;
 }
 
 // Cells of the KV cache can belong to several sequences. A recurrent state cannot, and a sliding
@@ -99,6 +101,7 @@ Decoder::Decoder(std::shared_ptr<Model> model, const Options & options, KvTypes 
     if (llama_get_memory(context_.get()) == nullptr) {
         throw Error(ELIZA_ERR_BUNDLE_INVALID, "the model keeps no KV cache: it cannot go on with a text");
     }
+    may_gather_ = options.backend_sampling.value_or(is_on_device(*model_));
     llama_attach_threadpool(context_.get(), threadpool_.get(), threadpool_.get());
     n_batch_ = static_cast<int32_t>(llama_n_batch(context_.get()));
     if (can_fork(*model_)) {
@@ -202,7 +205,37 @@ void Decoder::run(const llama_batch & batch, int32_t position) {
     }
 }
 
-void Decoder::decode(Slot & slot, const llama_token * tokens, int32_t n, int32_t begin, bool want_logits) {
+void Decoder::attach_gather(const Slot & slot, TokenSpan tokens) {
+    auto & attached = gathers_[slot.id];
+    if (tokens.empty()) {
+        if (attached != nullptr) {
+            llama_set_sampler(context_.get(), slot.id, nullptr);
+            attached.reset();
+        }
+        return;
+    }
+    if (attached == nullptr || attached->width() < tokens.size) {
+        uint32_t width = LogitGather::least_width;
+        while (width < tokens.size) {
+            width *= 2;
+        }
+        llama_set_sampler(context_.get(), slot.id, nullptr);
+        attached = std::make_unique<LogitGather>(width);
+        if (!llama_set_sampler(context_.get(), slot.id, attached->chain()) || !attached->is_supported()) {
+            llama_set_sampler(context_.get(), slot.id, nullptr);
+            attached.reset();
+            may_gather_ = false;  // all logits are copied, here and from now on
+            return;
+        }
+    }
+    attached->set_tokens(tokens);
+}
+
+void Decoder::decode(Slot & slot, const llama_token * tokens, int32_t n, int32_t begin, bool want_logits,
+                     TokenSpan gather) {
+    if (want_logits) {
+        attach_gather(slot, gather);
+    }
     Batch batch;
     for (int32_t i = 0; i < n; ++i) {
         batch.add(tokens[i], begin + i, {slot.id}, want_logits && i == n - 1);

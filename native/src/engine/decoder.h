@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -20,6 +21,7 @@
 #include "error.h"
 #include "ggml-cpu.h"
 #include "llama-cpp.h"
+#include "sampling/logit_gather.h"
 
 namespace eliza {
 
@@ -64,6 +66,9 @@ public:
 
     const OutputHead & head() const { return head_; }
 
+    // True where the logits of so many tokens can be picked out before they are copied to the host.
+    bool can_gather(size_t n_tokens) const { return may_gather_ && n_tokens <= LogitGather::most_width; }
+
     // All logits of a hidden state.
     void compute_logits(const Turn & turn, const HiddenState & hidden, std::vector<float> & out);
 
@@ -87,9 +92,14 @@ private:
     // the model cannot step back, 0.
     size_t truncate(Slot & slot, size_t n);
 
-    // Decodes n tokens of a slot from position `begin`, with logits after the last if `want_logits`.
-    // All or nothing: on failure the slot is as it was. Throws Error.
-    void decode(Slot & slot, const llama_token * tokens, int32_t n, int32_t begin, bool want_logits);
+    // Decodes n tokens of a slot from position `begin`, with logits after the last if `want_logits`: all,
+    // or on the host only those of the tokens to gather. All or nothing: on failure the slot is as it
+    // was. Throws Error.
+    void decode(Slot & slot, const llama_token * tokens, int32_t n, int32_t begin, bool want_logits,
+                TokenSpan gather = {nullptr, 0});
+
+    // Has the slot's passes to come gather these tokens, or none.
+    void attach_gather(const Slot & slot, TokenSpan tokens);
 
     // The passes that run while one lives stop before the output head, if `stop`.
     class StopBeforeHead {
@@ -134,6 +144,8 @@ private:
     BusyMachineGuard busy_guard_;
     std::unique_ptr<ggml_threadpool, ThreadpoolDeleter> threadpool_;  // outlives the context
     OutputHead head_;                                                 // outlives the context
+    std::map<llama_seq_id, std::unique_ptr<LogitGather>> gathers_;    // by slot; outlive the context
+    bool may_gather_ = false;
     llama_context_ptr context_;
     SlotTable slots_;
     TurnQueue turns_;

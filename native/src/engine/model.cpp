@@ -97,8 +97,8 @@ std::vector<llama_token> Model::tokenize(std::string_view text, bool add_special
 }
 
 std::string Model::detokenize(const llama_token * tokens, size_t n, bool remove_special, bool unparse_special) const {
-    check_tokens(tokens, n);
     const int32_t n_tokens = checked_size(n, "a token count");
+    check_tokens(tokens, n);
     std::string text(n * 8 + 16, '\0');
     const auto run = [&] {
         return llama_detokenize(vocab(), tokens, n_tokens, text.data(), checked_size(text.size(), "a text size"),

@@ -66,6 +66,11 @@ const std::vector<Option> & table() {
          [](Options & o, const std::string & v) {
              return parse_name<bool>(v, {{"auto", true}, {"off", false}}, o.restrict_head);
          }},
+        {"backend_sampling", S::model_loaded, "auto, on or off",
+         [](Options & o, const std::string & v) {
+             return parse_name<std::optional<bool>>(v, {{"auto", std::nullopt}, {"on", true}, {"off", false}},
+                                                    o.backend_sampling);
+         }},
         {"strategy", S::stream_opened, "auto, tree, skip-ahead or token-by-token",
          [](Options & o, const std::string & v) {
              return parse_name<Strategy>(v,

@@ -34,7 +34,8 @@ struct Options {
     std::string model_id;
     int32_t span_limit = Constraint::default_span_limit;
     Strategy strategy = Strategy::automatic;
-    bool restrict_head = true;  // where that is possible, only the logits of legal tokens are computed
+    bool restrict_head = true;             // where that is possible, only the logits of legal tokens are computed
+    std::optional<bool> backend_sampling;  // or else only they are copied from the device; unset: if there is one
 };
 
 // How far a context has come; an option that comes too late is an error.

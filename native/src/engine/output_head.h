@@ -7,6 +7,7 @@
 // repacked matrix, a device other than the CPU), nothing is stopped and all logits are computed.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -55,16 +56,26 @@ private:
     std::vector<HiddenState> rows_;
 };
 
-// One row of logits: all of it, or what is asked for out of a hidden state.
+// One row of logits: all of it, those of some tokens, or what is asked for out of a hidden state.
 class LogitsRow {
 public:
     explicit LogitsRow(const float * whole) : whole_(whole) {}
+    // Of those tokens that are asked for, in their order.
+    static LogitsRow of_tokens(const float * gathered) {
+        LogitsRow row(nullptr);
+        row.gathered_ = gathered;
+        return row;
+    }
     LogitsRow(const OutputHead & head, const HiddenState & hidden) : head_(&head), hidden_(&hidden) {}
 
     // All logits, or nullptr where only some can be asked for.
     const float * whole() const { return whole_; }
 
     void gather(TokenSpan tokens, float * out) const {
+        if (gathered_ != nullptr) {
+            std::copy(gathered_, gathered_ + tokens.size, out);
+            return;
+        }
         if (whole_ == nullptr) {
             head_->logits(*hidden_, tokens, out);
             return;
@@ -76,6 +87,7 @@ public:
 
 private:
     const float * whole_ = nullptr;
+    const float * gathered_ = nullptr;
     const OutputHead * head_ = nullptr;
     const HiddenState * hidden_ = nullptr;
 };

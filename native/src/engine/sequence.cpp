@@ -33,6 +33,7 @@ void Sequence::truncate(size_t n) {
 void Sequence::forget_outputs() {
     has_logits_ = false;
     hidden_.reset();
+    gathered_.reset();
 }
 
 const float * Sequence::logits(Turn & turn, Cost & cost, const Progress & progress) {
@@ -73,6 +74,24 @@ LogitsRow Sequence::row(Turn & turn, Cost & cost) {
     return hidden_ ? LogitsRow(decoder_->head(), *hidden_) : LogitsRow(logits(turn, cost));
 }
 
+LogitsRow Sequence::gathered_row(Turn & turn, Cost & cost, TokenSpan tokens) {
+    if (has_logits_ || hidden_) {
+        return row(turn, cost);
+    }
+    if (!gathered_ || !std::equal(tokens.begin(), tokens.end(), gathered_->tokens.begin(), gathered_->tokens.end())) {
+        match_cache(cost);
+        decode_until(turn, tokens_.size(), true, cost, {}, tokens);
+        const float * logits = llama_get_sampled_logits_ith(decoder_->context_.get(), -1);
+        if (logits == nullptr) {  // the device could not
+            decoder_->take_over_logits(this);
+            has_logits_ = true;
+            return row(turn, cost);
+        }
+        gathered_ = Gathered{{tokens.begin(), tokens.end()}, {logits, logits + tokens.size}};
+    }
+    return LogitsRow::of_tokens(gathered_->logits.data());
+}
+
 void Sequence::match_cache(Cost & cost) {
     const size_t n_before = std::min(n_decoded_, slot_.cached.size());
     if (tokens_.size() - n_before > 1) {
@@ -85,7 +104,8 @@ void Sequence::match_cache(Cost & cost) {
     }
 }
 
-void Sequence::decode_until(Turn & turn, size_t end, bool want_logits, Cost & cost, const Progress & progress) {
+void Sequence::decode_until(Turn & turn, size_t end, bool want_logits, Cost & cost, const Progress & progress,
+                            TokenSpan gather) {
     const int64_t start = llama_time_us();
     const size_t n_total = end - n_decoded_;
     for (size_t left = n_total; left > 0;) {
@@ -95,7 +115,7 @@ void Sequence::decode_until(Turn & turn, size_t end, bool want_logits, Cost & co
         decoder_->take_over_logits(nullptr);
         const size_t n = std::min(left, static_cast<size_t>(decoder_->n_batch_));
         decoder_->decode(slot_, tokens_.data() + n_decoded_, static_cast<int32_t>(n), static_cast<int32_t>(n_decoded_),
-                         want_logits && n == left);
+                         want_logits && n == left, gather);
         n_decoded_ += n;
         left -= n;
         ++cost.forward_passes;

@@ -35,7 +35,7 @@ public:
     void truncate(size_t n);
 
     // True when the last token's logits have to be computed before the next choice.
-    bool has_undecoded() const { return !has_logits_ && !hidden_; }
+    bool has_undecoded() const { return !has_logits_ && !hidden_ && !gathered_; }
 
     // Decodes what waits, for choices to come. Where that is known to do, it stops before the output
     // head: which logits will be needed is not known yet.
@@ -47,6 +47,10 @@ public:
 
     // What decode() has left of that row: all logits, or those that are asked for.
     LogitsRow row(Turn & turn, Cost & cost);
+
+    // Of that row what belongs to these tokens, picked out on the device if it has to be computed;
+    // Decoder::can_gather() must hold.
+    LogitsRow gathered_row(Turn & turn, Cost & cost, TokenSpan tokens);
 
     // In one pass what waits to be decoded and, behind it, the tree; see Decoder::decode_tree. The
     // logits after the last token, if they were known, stay so.
@@ -64,7 +68,8 @@ private:
 
     // Finds what the cache holds of the tokens; afterwards tokens_[n_decoded_ ...) wait.
     void match_cache(Cost & cost);
-    void decode_until(Turn & turn, size_t end, bool want_logits, Cost & cost, const Progress & progress);
+    void decode_until(Turn & turn, size_t end, bool want_logits, Cost & cost, const Progress & progress,
+                      TokenSpan gather = {nullptr, 0});
 
     void forget_outputs();
 
@@ -78,6 +83,11 @@ private:
     size_t n_decoded_ = 0;      // tokens_[0, n_decoded_) are known to be in slot_.cached
     bool has_logits_ = false;
     std::optional<HiddenState> hidden_;  // after the last token, where the pass stopped before the head
+    struct Gathered {
+        std::vector<Token> tokens;
+        std::vector<float> logits;
+    };
+    std::optional<Gathered> gathered_;  // after the last token, where only these were copied
     std::vector<float> saved_logits_;
 };
 

@@ -160,14 +160,19 @@ const float * Stream::logits(Turn & turn) {
     return sequence_.logits(turn, cost_);
 }
 
-// What waits, if anything does.
-void Stream::decode(Turn & turn, bool may_stop_before_head, const Progress & progress) {
+template <typename Decode>
+auto Stream::with_context_full_noted(const Decode & decode_what_waits) {
     try {
-        sequence_.decode(turn, cost_, may_stop_before_head, progress);
+        return decode_what_waits();
     } catch (const ContextFull &) {
         finish_reason_ = ELIZA_FINISH_CONTEXT_FULL;
         throw;
     }
+}
+
+// What waits, if anything does.
+void Stream::decode(Turn & turn, bool may_stop_before_head, const Progress & progress) {
+    with_context_full_noted([&] { sequence_.decode(turn, cost_, may_stop_before_head, progress); });
 }
 
 // The reference computes all logits in llama.cpp's own pass.
@@ -175,13 +180,16 @@ bool Stream::may_restrict_head() const {
     return options_.restrict_head && options_.strategy != Strategy::token_by_token;
 }
 
-// The row after the last token, of which all is needed if `whole`.
-LogitsRow Stream::row(Turn & turn, bool whole) {
-    if (whole || !may_restrict_head()) {
-        return LogitsRow(logits(turn));
+// The row after the last token, of which all is needed if `whole`, else these tokens.
+LogitsRow Stream::row(Turn & turn, bool whole, TokenSpan tokens) {
+    if (!whole && may_restrict_head() && decoder_->head().can_stop()) {
+        decode(turn, /*may_stop_before_head=*/true);
+        return sequence_.row(turn, cost_);
     }
-    decode(turn, /*may_stop_before_head=*/true);
-    return sequence_.row(turn, cost_);
+    if (!whole && options_.strategy != Strategy::token_by_token && decoder_->can_gather(tokens.size)) {
+        return with_context_full_noted([&] { return sequence_.gathered_row(turn, cost_, tokens); });
+    }
+    return LogitsRow(logits(turn));
 }
 
 llama_token Stream::choose_freely() {

@@ -122,10 +122,12 @@ private:
     std::optional<llama_token> choose_in_text(TextConstraint & constraint, const SpanSpec & spec, FillResult & result);
     void end_span_if_over();
     void commit(llama_token token);
+    template <typename Decode>
+    auto with_context_full_noted(const Decode & decode_what_waits);
     void decode(Turn & turn, bool may_stop_before_head, const Progress & progress = {});
     bool may_restrict_head() const;
     const float * logits(Turn & turn);
-    LogitsRow row(Turn & turn, bool whole);
+    LogitsRow row(Turn & turn, bool whole, TokenSpan tokens);
     void throw_if_cancelled();
     void require_prompt() const;
 

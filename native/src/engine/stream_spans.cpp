@@ -187,7 +187,7 @@ std::optional<llama_token> Stream::follow_best_leaf() {
 TokenSelector::SpanLogits Stream::span_logits(Turn & turn) {
     if (!span_->has_trie()) {
         count_strategy_of_one_path();
-        return span_->gather(row(turn, span_->constraint().may_end()));
+        return span_->gather(row(turn, span_->constraint().may_end(), span_->constraint().allowed()));
     }
     const TokenTrie::Node node = span_->node();
     if (span_->knows(node)) {
@@ -198,7 +198,7 @@ TokenSelector::SpanLogits Stream::span_logits(Turn & turn) {
         return span_->logits_at(node);
     }
     count_strategy_of_one_path();
-    return span_->gather(row(turn, span_->needs_vocabulary(node)));
+    return span_->gather(row(turn, span_->needs_vocabulary(node), span_->constraint().allowed()));
 }
 
 void Stream::count_strategy_of_one_path() {
@@ -280,7 +280,8 @@ const std::vector<double> & Stream::leaf_scores() {
 void Stream::learn_all_branches(Turn & turn) {
     const TokenTrie & trie = span_->trie();
     if (trie.is_branch(TokenTrie::root) && !span_->knows(TokenTrie::root)) {
-        span_->keep_row(TokenTrie::root, row(turn, span_->needs_vocabulary(TokenTrie::root)));
+        span_->keep_row(TokenTrie::root,
+                        row(turn, span_->needs_vocabulary(TokenTrie::root), trie.children(TokenTrie::root)));
     }
     if (options_.strategy != Strategy::token_by_token) {
         try {

@@ -11,6 +11,8 @@
 #include "constraint/token_trie_constraint.h"
 #include "eliza/eliza_inference.h"
 #include "llama.h"
+#include "sampling/device_mask.h"
+#include "sampling/device_tensors.h"
 #include "token_trie/rtkt.h"
 
 namespace eliza {
@@ -19,6 +21,25 @@ namespace {
 struct TokenTrieSampler {
     TokenTrieConstraint constraint;
     int mode;
+    DeviceMask device_mask;
+
+    TokenTrieSampler(TokenTrieConstraint at_root, int trie_mode, int32_t n_vocab)
+        : constraint(std::move(at_root)),
+          mode(trie_mode),
+          device_mask(n_vocab, most_children(constraint.trie()), trie_mode == ELIZA_TRIE_ARGMAX) {}
+
+    // What is legal next; nothing where nothing is masked.
+    TokenSpan masked_to() const {
+        return constraint.active() && !constraint.may_end() ? constraint.allowed() : TokenSpan{};
+    }
+
+    static uint32_t most_children(const TokenTrie & trie) {
+        uint32_t most = 1;
+        for (TokenTrie::Node node = 0; node < trie.n_nodes(); ++node) {
+            most = std::max(most, trie.children(node).size);
+        }
+        return most;
+    }
 };
 
 TokenTrieSampler & self(const llama_sampler * sampler) { return *static_cast<TokenTrieSampler *>(sampler->ctx); }
@@ -66,13 +87,13 @@ int64_t mask(TokenSpan allowed, llama_token_data_array & candidates) {
 }
 
 void sampler_apply(llama_sampler * sampler, llama_token_data_array * candidates) {
-    const auto & [constraint, mode] = self(sampler);
-    if (!constraint.active() || constraint.may_end()) {
+    const TokenSpan allowed = self(sampler).masked_to();
+    if (allowed.empty()) {
         return;
     }
-    const int64_t best = mask(constraint.allowed(), *candidates);
+    const int64_t best = mask(allowed, *candidates);
     candidates->sorted = false;
-    if (mode == ELIZA_TRIE_ARGMAX && best >= 0) {
+    if (self(sampler).mode == ELIZA_TRIE_ARGMAX && best >= 0) {
         std::swap(candidates->data[0], candidates->data[best]);
         candidates->size = 1;
         candidates->selected = 0;
@@ -87,13 +108,26 @@ void sampler_free(llama_sampler * sampler) { delete &self(sampler); }
 llama_sampler * sampler_clone(const llama_sampler * sampler);
 
 llama_sampler_i make_interface() {
-    llama_sampler_i interface{};  // the backend sampling callbacks stay NULL: this one runs on the CPU
+    llama_sampler_i interface{};
     interface.name = sampler_name;
     interface.accept = sampler_accept;
     interface.apply = sampler_apply;
     interface.reset = sampler_reset;
     interface.clone = sampler_clone;
     interface.free = sampler_free;
+    interface.backend_init = [](llama_sampler * sampler, ggml_backend_buffer_type_t where, uint32_t n_outputs) {
+        // Several outputs of one sequence are several places of the trie, and one mask.
+        return n_outputs == 1 && self(sampler).device_mask.can_be_added() && device_supports(sampler, where);
+    };
+    interface.backend_apply = [](llama_sampler * sampler, ggml_context * context, ggml_cgraph *,
+                                 llama_sampler_data * data) { self(sampler).device_mask.add(context, *data); };
+    interface.backend_set_input = [](llama_sampler * sampler) {
+        self(sampler).device_mask.set(self(sampler).masked_to());
+    };
+    interface.backend_reset = [](llama_sampler * sampler) { self(sampler).device_mask.forget_graph(); };
+    interface.copy_state = [](const llama_sampler * from, llama_sampler * to) {
+        self(to).constraint = self(from).constraint;
+    };
     return interface;
 }
 
@@ -115,7 +149,7 @@ llama_sampler * make_sampler(std::string_view payload, int32_t n_vocab, int mode
     try {
         auto trie = TrieCache::shared().get(payload, n_vocab);
         return llama_sampler_init(&token_trie_interface,
-                                  new TokenTrieSampler{TokenTrieConstraint(std::move(trie)), mode});
+                                  new TokenTrieSampler(TokenTrieConstraint(std::move(trie)), mode, n_vocab));
     } catch (const std::exception &) {
         return nullptr;
     }

@@ -1,0 +1,48 @@
+// The logits of a few tokens, picked out of all on the device that computed them: only they are copied
+// to the host.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "ggml.h"
+#include "llama-cpp.h"
+#include "token_trie/token_trie.h"
+
+namespace eliza {
+
+// A sampler of llama.cpp's backend interface, to be attached to a sequence with llama_set_sampler().
+// How many tokens it picks is fixed, so that one graph serves all decisions; which, is not.
+class LogitGather {
+public:
+    static constexpr uint32_t least_width = 64;
+    static constexpr uint32_t most_width = 1024;
+
+    // Picks `width` tokens.
+    explicit LogitGather(uint32_t width);
+    LogitGather(const LogitGather &) = delete;
+    LogitGather & operator=(const LogitGather &) = delete;
+
+    uint32_t width() const { return static_cast<uint32_t>(tokens_.size()); }
+
+    // The tokens of the passes to come, 1 to width() of them. Their logits come first in what
+    // llama_get_sampled_logits_ith() returns.
+    void set_tokens(TokenSpan tokens);
+
+    // What is attached. The gather must outlive it.
+    llama_sampler * chain() const { return chain_.get(); }
+
+    // Once attached: whether the device can do it.
+    bool is_supported() const { return is_supported_; }
+
+private:
+    static LogitGather & self(const llama_sampler * sampler);
+    static const llama_sampler_i & interface();
+
+    std::vector<int32_t> tokens_;
+    bool is_supported_ = false;
+    ggml_tensor * tokens_input_ = nullptr;  // of the current graph
+    llama_sampler_ptr chain_;
+};
+
+}  // namespace eliza

@@ -1,0 +1,214 @@
+// What abi_arguments_test.cpp passes for each type of argument: a good value first, then bad ones.
+#pragma once
+
+#include <array>
+#include <cfloat>
+#include <climits>
+#include <cmath>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "eliza/eliza_inference.h"
+#include "eliza/eliza_token_trie_sampler.h"
+#include "eliza/eliza_voice.h"
+#include "test_session.h"
+
+namespace eliza::test::abi_arguments {
+
+inline constexpr size_t room = 4096;  // of every buffer, in elements; lengths beyond it must be refused unread
+
+inline std::string model;  // absolute path
+
+// A context and a stream in use, and handles that are none.
+struct World {
+    ContextHandle context = create({{"n_ctx", "256"}, {"n_slots", "3"}, {"n_threads", "1"}}, model);
+    StreamHandle stream = open(context);
+    EliInferenceContext * destroyed;
+    EliLlmStream * closed;
+
+    World() {
+        ContextHandle short_lived = create({}, model);
+        destroyed = short_lived.get();
+        StreamHandle also = open(context);
+        closed = also.get();
+        prefill(stream, {5, 6, 7});
+    }
+};
+
+// What is allocated by the library and handed out during one call, one slot per argument.
+struct HandedOut {
+    std::array<char *, 12> texts{};
+    std::array<int *, 12> tokens{};
+
+    ~HandedOut() {
+        for (char * text : texts) eliza_inference_free_string(text);
+        for (int * list : tokens) eliza_inference_free_tokens(list);
+    }
+};
+
+struct Pool {
+    World & world;
+    HandedOut & handed_out;
+    size_t argument;  // place in the call
+};
+
+// The values of a type of argument; the first is one that a caller should pass.
+template <typename T, typename = void>
+struct Values;
+
+template <>
+struct Values<EliInferenceContext *> {
+    static std::vector<EliInferenceContext *> of(const Pool & pool) {
+        return {pool.world.context.get(), nullptr, reinterpret_cast<EliInferenceContext *>(8), pool.world.destroyed};
+    }
+};
+
+template <>
+struct Values<EliLlmStream *> {
+    static std::vector<EliLlmStream *> of(const Pool & pool) {
+        return {pool.world.stream.get(), nullptr, reinterpret_cast<EliLlmStream *>(8), pool.world.closed};
+    }
+};
+
+template <typename T>
+struct Handles {
+    static std::vector<T *> of(const Pool &) { return {nullptr, reinterpret_cast<T *>(8)}; }
+};
+template <>
+struct Values<EliAsrStream *> : Handles<EliAsrStream> {};
+template <>
+struct Values<EliVad *> : Handles<EliVad> {};
+template <>
+struct Values<EliWakeWord *> : Handles<EliWakeWord> {};
+template <>
+struct Values<EliSpeaker *> : Handles<EliSpeaker> {};
+template <>
+struct Values<EliDiariz *> : Handles<EliDiariz> {};
+
+template <>
+struct Values<const llama_vocab *> {
+    static std::vector<const llama_vocab *> of(const Pool &) { return {nullptr}; }
+};
+
+// Every text is followed by NULs up to `room`, so a length up to that is the truth.
+template <>
+struct Values<const char *> {
+    static std::vector<const char *> of(const Pool &) {
+        static const std::vector<std::string> texts = [] {
+            std::vector<std::string> list = {
+                "x", "", "{}", "[]", "\xFF\xFE", std::string(room, '['), R"([{"a":1e999}])"};
+            for (std::string & text : list) text.resize(room, '\0');
+            return list;
+        }();
+        std::vector<const char *> values = {nullptr};
+        for (const std::string & text : texts) values.push_back(text.c_str());
+        return values;
+    }
+};
+
+template <>
+struct Values<const eliza_llm_stream_config_t *> {
+    static std::vector<const eliza_llm_stream_config_t *> of(const Pool &) {
+        static const std::vector<eliza_llm_stream_config_t> list = [] {
+            std::vector<eliza_llm_stream_config_t> configs(1, config());
+            const auto add = [&](const std::function<void(eliza_llm_stream_config_t &)> & change) {
+                configs.push_back(config());
+                change(configs.back());
+            };
+            for (const int32_t number : {INT_MIN, -1, 1, INT_MAX}) {
+                add([&](auto & c) { c.max_tokens = number; });
+                add([&](auto & c) { c.top_k = number; });
+                add([&](auto & c) { c.slot_id = number; });
+                add([&](auto & c) { c.draft_min = number; });
+                add([&](auto & c) { c.draft_max = number; });
+                add([&](auto & c) { c.disable_thinking = number; });
+                add([&](auto & c) { c.n_gpu_layers = number; });
+            }
+            for (const float number : {-1.0f, FLT_MAX, -FLT_MAX, NAN, INFINITY}) {
+                add([&](auto & c) { c.temperature = number; });
+                add([&](auto & c) { c.top_p = number; });
+                add([&](auto & c) { c.repeat_penalty = number; });
+            }
+            for (const char * text : {"", "x", "\xFF"}) {
+                add([&](auto & c) { c.prompt_cache_key = text; });
+                add([&](auto & c) { c.gbnf_grammar = text; });
+                add([&](auto & c) { c.cache_type_k = text; });
+                add([&](auto & c) { c.cache_type_v = text; });
+                add([&](auto & c) { c.mtp_drafter_path = text, c.draft_min = c.draft_max = 4; });
+            }
+            return configs;
+        }();
+        std::vector<const eliza_llm_stream_config_t *> values = {nullptr};
+        for (const auto & cfg : list) values.push_back(&cfg);
+        return values;
+    }
+};
+
+template <typename T>
+struct Values<T, std::enable_if_t<std::is_integral_v<T>>> {
+    static std::vector<T> of(const Pool &) {
+        if constexpr (sizeof(T) == sizeof(size_t)) {  // lengths and capacities: none, odd ones, too large ones
+            return {1, 0, 3, 7, 79, 161, room, size_t(1) << 40, SIZE_MAX / 4, SIZE_MAX / 2 + 1, SIZE_MAX};
+        } else {
+            return {1, 0, static_cast<T>(-1), 2, std::numeric_limits<T>::min(), std::numeric_limits<T>::max()};
+        }
+    }
+};
+
+template <>
+struct Values<float> {
+    static std::vector<float> of(const Pool &) { return {1.0f, 0.0f, -1.0f, NAN, INFINITY, FLT_MAX}; }
+};
+
+// Arrays to read and to write. Each argument has its own, as a caller's would be.
+template <typename T>
+struct Values<T *, std::enable_if_t<std::is_arithmetic_v<std::remove_const_t<T>> && !std::is_same_v<T, const char>>> {
+    static std::vector<T *> of(const Pool & pool) {
+        static std::array<std::vector<std::remove_const_t<T>>, 12> arrays;
+        auto & array = arrays[pool.argument];
+        // A capacity beyond the array is a lie the library cannot see through, so whatever it writes has to fit.
+        array.assign(std::is_same_v<T, char> ? 64 * room : room, std::remove_const_t<T>(1));
+        return {array.data(), nullptr};
+    }
+};
+
+template <>
+struct Values<eliza_llm_stream_stats_t *> {
+    static std::vector<eliza_llm_stream_stats_t *> of(const Pool &) {
+        static eliza_llm_stream_stats_t stats;
+        return {&stats, nullptr};
+    }
+};
+
+template <>
+struct Values<char **> {
+    static std::vector<char **> of(const Pool & pool) { return {&pool.handed_out.texts[pool.argument], nullptr}; }
+};
+
+template <>
+struct Values<int **> {
+    static std::vector<int **> of(const Pool & pool) { return {&pool.handed_out.tokens[pool.argument], nullptr}; }
+};
+
+template <>
+struct Values<void *> {
+    static std::vector<void *> of(const Pool &) { return {nullptr, reinterpret_cast<void *>(8)}; }
+};
+
+// A callback that says stop, whatever it is told.
+template <typename R, typename... A>
+struct Values<R (*)(A...)> {
+    static R stop(A...) { return R(1); }
+    static std::vector<R (*)(A...)> of(const Pool &) { return {&stop, nullptr}; }
+};
+template <typename... A>
+struct Values<void (*)(A...)> {
+    static void ignore(A...) {}
+    static std::vector<void (*)(A...)> of(const Pool &) { return {&ignore, nullptr}; }
+};
+
+}  // namespace eliza::test::abi_arguments
