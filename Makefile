@@ -15,7 +15,7 @@ BUILD   := build/cpu
 CPP     := $(shell git ls-files 'native/*.cpp' 'native/*.h' 'native/*.c' 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-native test-python cpu cpu-with-tests wheel lint format clean bench bench-quick
+.PHONY: help demo test test-native test-python test-bun cpu cpu-with-tests wheel lint format clean bench bench-quick
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -38,6 +38,18 @@ test-native: cpu-with-tests
 
 test-python: cpu-with-tests
 	@$(BIN)/python -m pytest
+
+# What elizaOS's own client does, from JavaScript; bun comes from the npm registry.
+BUN := tests/bun/node_modules
+
+test-bun: cpu $(BUN)/.package-lock.json ## run the client in tests/bun against the library
+	@cd tests/bun && node_modules/.bin/bun test
+
+$(BUN)/.package-lock.json: tests/bun/package-lock.json
+	@command -v npm > /dev/null || { echo "make: test-bun needs npm, to install bun; on Debian: apt install npm"; exit 1; }
+	@echo "Installing bun into $(BUN)"
+	@cd tests/bun && npm ci --silent --no-audit --no-fund
+	@touch $@
 
 cpu-with-tests:
 	@$(MAKE) --no-print-directory cpu CMAKE_ARGS="$(CMAKE_ARGS) -DELIZA_BUILD_TESTS=ON"
@@ -79,7 +91,7 @@ format: $(VENV)/installed ## bring all sources into style
 	@$(BIN)/clang-format -i $(CPP)
 
 clean: ## remove what was built here (llama.cpp stays in the user's cache)
-	rm -rf build dist .venv
+	rm -rf build dist .venv $(BUN)
 
 # The package in development mode; the library comes from build/cpu.
 $(VENV)/installed: pyproject.toml

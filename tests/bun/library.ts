@@ -1,0 +1,58 @@
+/** Opens libelizainference as elizaOS's loader does, and says what was left out. */
+import { dlopen } from "bun:ffi";
+import { resolve } from "node:path";
+import { extras, families, rungs, version12, type Family, type Signatures } from "./families";
+
+type Value = number | bigint | ReturnType<typeof import("bun:ffi").ptr> | null;
+export type Symbols = Record<string, (...args: Value[]) => any>;
+export type Open = (path: string, table: Signatures) => { symbols: Symbols };
+
+const root = resolve(import.meta.dir, "../..");
+const suffix = process.platform === "darwin" ? "dylib" : "so";
+
+export const libraryPath =
+  process.env.ELIZA_INFERENCE_LIBRARY ?? resolve(root, `build/cpu/libelizainference.${suffix}`);
+export const modelPath = resolve(root, "models/eliza-tiny.gguf");
+
+export interface Library {
+  symbols: Symbols;
+  version: string;
+  /** Families of version 12 that the library has no complete set of. */
+  dropped: Family[];
+}
+
+const bunOpen: Open = (path, table) => dlopen(path, table) as unknown as { symbols: Symbols };
+
+/**
+ * Binds the most that the library has all of.
+ *
+ * @throws Error with the linker's words if not even the core is there, or if the library's version does
+ *   not fit what it exports.
+ */
+export function bind(path: string = libraryPath, open: Open = bunOpen): Library {
+  let failure: unknown;
+  for (const rung of rungs) {
+    let symbols: Symbols;
+    try {
+      const table: Signatures = Object.assign({}, ...rung.map((family) => families[family]));
+      symbols = { ...open(path, table).symbols };
+    } catch (error) {
+      failure = error;
+      continue;
+    }
+    const version = String(symbols.eliza_inference_abi_version!());
+    const isLater = rung.includes("visionStream13") || rung.includes("phonemes14");
+    if (version === "12" && isLater) {
+      throw new Error(`${path} says version 12 and has functions of a later one`);
+    }
+    for (const [name, signature] of Object.entries(extras)) {
+      try {
+        Object.assign(symbols, open(path, { [name]: signature }).symbols);
+      } catch {
+        // Its absence is seen where it is called.
+      }
+    }
+    return { symbols, version, dropped: version12.filter((family) => !rung.includes(family)) };
+  }
+  throw failure;
+}

@@ -1,0 +1,80 @@
+/** What crosses between JavaScript and C: texts, errors, and the configuration struct. */
+import { CString, ptr, type Pointer } from "bun:ffi";
+import type { Symbols } from "./library";
+
+export const status = { ok: 0, notImplemented: -1, invalidArgument: -2, fault: -4, cancelled: -7 } as const;
+
+export class ElizaError extends Error {
+  constructor(readonly status: number, message: string) {
+    super(message);
+    this.name = "ElizaError";
+  }
+}
+
+/** Memory that C reads a text from; it must live until the call has returned. */
+export function cString(text: string): Buffer {
+  return Buffer.from(`${text}\0`, "utf8");
+}
+
+/** A pointer to a typed array; of an empty one, NULL. */
+export function pointer(view: NodeJS.TypedArray): Pointer | null {
+  return view.length > 0 ? ptr(view) : null;
+}
+
+/** Room for a `char **`. Reads the text and frees it. */
+export class ErrorText {
+  private readonly slot = new BigUint64Array(1);
+  readonly out = ptr(this.slot);
+
+  constructor(private readonly symbols: Symbols) {}
+
+  take(): string {
+    const address = this.slot[0]!;
+    if (address === 0n) return "";
+    const text = new CString(Number(address) as Pointer).toString();
+    this.symbols.eliza_inference_free_string!(address);
+    this.slot[0] = 0n;
+    return text;
+  }
+
+  /** @throws ElizaError if `result` says that a call failed. */
+  check(result: number): number {
+    if (result < 0) throw new ElizaError(result, this.take());
+    return result;
+  }
+}
+
+export interface StreamConfig {
+  maxTokens?: number;
+  temperature?: number;
+  slotId?: number;
+  promptCacheKey?: string;
+  grammar?: string;
+  draftMin?: number;
+  draftMax?: number;
+  cacheTypeK?: string;
+  cacheTypeV?: string;
+}
+
+/** The 80 bytes of eliza_llm_stream_config_t, and the texts they point to. */
+export function packConfig(config: StreamConfig): { bytes: Buffer; texts: Buffer[] } {
+  const bytes = Buffer.alloc(80);
+  const texts: Buffer[] = [];
+  const writeText = (offset: number, text: string | undefined) => {
+    if (text === undefined) return;
+    const memory = cString(text);
+    texts.push(memory);
+    bytes.writeBigUInt64LE(BigInt(ptr(memory)), offset);
+  };
+  bytes.writeInt32LE(config.maxTokens ?? 0, 0);
+  bytes.writeFloatLE(config.temperature ?? 0, 4);
+  bytes.writeInt32LE(config.slotId ?? -1, 20);
+  writeText(24, config.promptCacheKey);
+  bytes.writeInt32LE(config.draftMin ?? 0, 32);
+  bytes.writeInt32LE(config.draftMax ?? 0, 36);
+  writeText(48, config.grammar);
+  bytes.writeInt32LE(-1, 60);
+  writeText(64, config.cacheTypeK);
+  writeText(72, config.cacheTypeV);
+  return { bytes, texts };
+}

@@ -1,0 +1,206 @@
+import { describe, expect, test } from "bun:test";
+import { mkdtempSync, rmSync, symlinkSync, mkdirSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { Context, ElizaError, status } from "./client";
+import { chatPrompt, context, endless, library, payload, pull } from "./fixtures";
+import { modelPath } from "./library";
+
+const argmax = 0;
+const stopAtLeaf = 0x100;
+
+describe("tokens", () => {
+  test("tokenize and detokenize are inverse", () => {
+    const engine = context();
+    for (const text of ["Hello, world!", "SEND_EMAIL", "naïve 🎉 日本", "a\0b"]) {
+      expect(engine.detokenize(engine.tokenize(text))).toBe(text);
+    }
+    expect(engine.tokenize("")).toHaveLength(0);
+  });
+
+  test("a bundle's model is found by its directory", () => {
+    const bundle = mkdtempSync(join(tmpdir(), "eliza-bundle-"));
+    try {
+      mkdirSync(join(bundle, "text"));
+      symlinkSync(modelPath, join(bundle, "text", "model.gguf"));
+      const engine = new Context(library, bundle);
+      expect(engine.tokenize("hello").length).toBeGreaterThan(0);
+      engine.destroy();
+    } finally {
+      rmSync(bundle, { recursive: true });
+    }
+  });
+});
+
+describe("streaming", () => {
+  test("an answer arrives in pieces that are whole characters, until the last one", async () => {
+    const engine = context();
+    const stream = engine.open({ maxTokens: 40 });
+    stream.prefill(chatPrompt(engine, "What is your name?"));
+    const tokens: number[] = [];
+    let text = "";
+    let steps = 0;
+    for await (const step of stream.steps()) {
+      tokens.push(...step.tokens);
+      text += step.text;
+      steps += 1;
+    }
+    expect(steps).toBeGreaterThan(1);
+    expect(text.length).toBeGreaterThan(0);
+    expect(text).toBe(engine.detokenize(Int32Array.from(tokens)));
+  });
+
+  test("at temperature 0 the same prompt gives the same answer", async () => {
+    const engine = context();
+    const answers = [];
+    for (let i = 0; i < 2; ++i) {
+      const stream = engine.open({ maxTokens: 20 });
+      stream.prefill(chatPrompt(engine, "Tell me something."));
+      answers.push(await stream.text());
+      stream.close();
+    }
+    expect(answers[0]).toBe(answers[1]!);
+  });
+
+  test("an empty prompt is accepted", () => {
+    const stream = context().open();
+    stream.prefill(new Int32Array(0));
+  });
+
+  test("under a grammar only what it allows comes", async () => {
+    const engine = context();
+    const stream = engine.open({ grammar: 'root ::= "{\\"ok\\":" ("true" | "false") "}"' });
+    stream.prefill(chatPrompt(engine, "Answer in JSON."));
+    expect(["{\"ok\":true}", "{\"ok\":false}"]).toContain(await stream.text());
+  });
+
+  test("speculation is asked for and changes no token", () => {
+    const answers = [0, 4].map((drafts) => {
+      const engine = context();
+      const stream = engine.open({ maxTokens: 30, draftMin: drafts && 1, draftMax: drafts });
+      stream.prefill(chatPrompt(engine, "Tell me something."));
+      return pull(stream, 30);
+    });
+    expect(answers[1]).toEqual(answers[0]!);
+    expect(answers[0]!.length).toBeGreaterThan(5);
+  });
+
+  test("a text that does not fit waits for the next call", () => {
+    const engine = context();
+    const stream = engine.open({ grammar: 'root ::= "REPLY"' });
+    stream.prefill(chatPrompt(engine, "Act."));
+    expect(() => stream.next(32, 1)).toThrow(/^text_cap is 1/);
+    let text = "";
+    for (let done = false; !done; ) {
+      const step = stream.next();
+      text += step.text;
+      done = step.done;
+    }
+    expect(text).toBe("REPLY");
+  });
+});
+
+describe("cancelling", () => {
+  test("an abort signal ends the stream with its reason, and the stream can be used again", async () => {
+    const engine = context();
+    const stream = engine.open({ grammar: endless });
+    stream.prefill(chatPrompt(engine, "Talk."));
+    const controller = new AbortController();
+    let steps = 0;
+    const run = (async () => {
+      for await (const _ of stream.steps(controller.signal)) {
+        if (++steps === 5) setTimeout(() => controller.abort(new Error("enough")), 0);
+      }
+    })();
+    await expect(run).rejects.toThrow("enough");
+    expect(steps).toBeGreaterThanOrEqual(5);
+    expect(stream.next().done).toBe(false);
+  });
+
+  test("a signal that is aborted already starts nothing", async () => {
+    const engine = context();
+    const stream = engine.open({ grammar: endless });
+    stream.prefill(chatPrompt(engine, "Talk."));
+    await expect(stream.text(AbortSignal.abort(new Error("no")))).rejects.toThrow("no");
+    expect(stream.next().done).toBe(false);
+  });
+
+  test("a call that runs on another thread is cancelled from this one", async () => {
+    const engine = context();
+    const stream = engine.open({ grammar: endless });
+    stream.prefill(chatPrompt(engine, "Talk."));
+    const worker = new Worker(new URL("./generating_worker.ts", import.meta.url).href);
+    const result = new Promise<{ status: number; text: string }>((resolve, reject) => {
+      worker.onerror = reject;
+      worker.onmessage = ({ data }) => {
+        if (data === "generating") stream.cancel();
+        else resolve(data);
+      };
+    });
+    worker.postMessage(stream.handle);
+    expect((await result).status).toBe(status.cancelled);
+    worker.terminate();
+    expect(stream.next().done).toBe(false);
+  });
+});
+
+describe("the trie", () => {
+  const actions = ["REPLY", "SEND_EMAIL", "SEND_MESSAGE", "IGNORE"];
+
+  test("lets only its leaves come, and says which one came", async () => {
+    const engine = context();
+    const stream = engine.open();
+    stream.prefill(chatPrompt(engine, "Someone says hello. Action?"));
+    stream.setTrie(payload(engine, actions), argmax | stopAtLeaf);
+    const text = await stream.text();
+    expect(actions).toContain(text);
+    expect(stream.leaf()).toBe(text);
+  });
+
+  test("cleared, it constrains no longer", () => {
+    const engine = context();
+    const [free, cleared] = [engine.open(), engine.open()];
+    for (const stream of [free, cleared]) stream.prefill(chatPrompt(engine, "Hello!"));
+    cleared.setTrie(payload(engine, actions), argmax);
+    cleared.clearTrie();
+    expect(pull(cleared, 8)).toEqual(pull(free, 8));
+  });
+
+  test("a payload that is refused leaves the stream as it was, with a text", () => {
+    const engine = context();
+    const [free, refused] = [engine.open(), engine.open()];
+    for (const stream of [free, refused]) stream.prefill(chatPrompt(engine, "Hello!"));
+    expect(() => refused.setTrie({ modelId: "", descriptors: [] }, argmax)).toThrow("the payload has no leaves");
+    expect(pull(refused, 8)).toEqual(pull(free, 8));
+  });
+});
+
+describe("errors", () => {
+  test("say what was wrong", () => {
+    const engine = context();
+    expect(() => new Context(library, "/no/such/model.gguf")).toThrow("/no/such/model.gguf");
+    expect(() => engine.open({ grammar: "root ::= (" })).toThrow("gbnf_grammar");
+    expect(() => engine.open({ cacheTypeK: "q7" })).toThrow('"q7" is not a KV cache type');
+    expect(() => engine.open().prefill(Int32Array.of(-3))).toThrow("outside the vocabulary");
+  });
+
+  test("carry their code", () => {
+    const stream = context().open();
+    stream.close();
+    try {
+      stream.next();
+      expect.unreachable();
+    } catch (error) {
+      expect(error).toBeInstanceOf(ElizaError);
+      expect((error as ElizaError).status).toBe(status.invalidArgument);
+      expect((error as ElizaError).message).toBe("the stream is closed or was never one");
+    }
+  });
+
+  test("a quantized cache is applied and answers", () => {
+    const engine = context();
+    const stream = engine.open({ maxTokens: 5, cacheTypeK: "q8_0", cacheTypeV: "q8_0", grammar: endless });
+    stream.prefill(chatPrompt(engine, "Hi."));
+    expect(pull(stream, 5)).toHaveLength(5);
+  });
+});
