@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from .dfa import DEAD, Dfa, json_number, json_string
+from .automata import DEAD, Dfa, json_number, json_string
 
 __all__ = [
     "INTEGER_PATTERN",

@@ -11,7 +11,7 @@ import functools
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
-from .dfa import DEAD, Dfa
+from .automata import DEAD, Dfa
 from .free_values import JSON_DEPTH, MOST_SPACES
 from .placed_span import PlacedSpan
 

@@ -57,8 +57,8 @@ def skeleton_spans(schema: Any) -> tuple[SkeletonSpan, ...]:
 
         - ``object`` with ``properties``, all of which are written, in their order;
         - ``string``, with ``pattern`` (for the whole string, in the syntax of
-          :mod:`eliza_ffi.regex`), ``minLength`` and ``maxLength``; with any of these no character
-          is written that would need an escape;
+          :mod:`eliza_ffi.automata.regex_syntax`), ``minLength`` and ``maxLength``; with any of
+          these no character is written that would need an escape;
         - ``integer``, with both ``minimum`` and ``maximum`` up to 1,000 numbers apart; ``number``;
           ``boolean``; ``null``;
         - ``array`` whose ``items`` are an ``enum``, a ``const``, or plain strings, numbers,

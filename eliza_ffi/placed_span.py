@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from .dfa import DEAD, Dfa, json_integer, json_number, json_string
+from .automata import DEAD, Dfa, compile_regex, json_integer, json_number, json_string
 from .errors import InvalidArgumentError
 from .free_values import (
     INTEGER_PATTERN,
@@ -27,7 +27,6 @@ from .free_values import (
     value_ends,
 )
 from .json_text import read_json, string_from_body
-from .regex import compile_regex
 from .spans import SkeletonSpan
 
 __all__ = ["Filled", "PlacedSpan", "Script", "regex_literal"]

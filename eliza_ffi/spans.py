@@ -56,9 +56,9 @@ class SkeletonSpan:
     rule : str or None
         A rule of the skeleton's grammar that takes the place of the kind's own.
     pattern : str or None
-        A regular expression (see :mod:`eliza_ffi.regex`) for the whole text of a ``"pattern"``,
-        which is taken as it is: in a JSON string no character is then written that would need an
-        escape.
+        A regular expression (see :mod:`eliza_ffi.automata.regex_syntax`) for the whole text of a
+        ``"pattern"``, which is taken as it is: in a JSON string no character is then written that
+        would need an escape.
 
     Raises
     ------

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from recording_binding import ALL, RecordingBinding
 
-from eliza_ffi.dfa import DEAD, Dfa
+from eliza_ffi.automata import DEAD, Dfa
 from eliza_ffi.errors import ContextFullError
 from eliza_ffi.protocol import SpanResult, StreamStats
 

@@ -11,8 +11,15 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from eliza_ffi import dfa as dfa_module
-from eliza_ffi.dfa import Dfa, Nfa, json_integer, json_number, json_string
+from eliza_ffi.automata import (
+    MOST_STATES,
+    Dfa,
+    Nfa,
+    determinize,
+    json_integer,
+    json_number,
+    json_string,
+)
 from eliza_ffi.errors import InvalidArgumentError
 
 ONE_CLASS = [0] * 256
@@ -143,7 +150,7 @@ def test_a_wrong_table_is_refused_by_name(
 
 
 def test_the_most_states_are_accepted() -> None:
-    n = dfa_module.MOST_STATES
+    n = MOST_STATES
     following = np.append(np.arange(1, n), -1)[:, None]
     chain = Dfa(ONE_CLASS, following, np.arange(n) == n - 1)
     chain.validate()
@@ -352,7 +359,7 @@ def test_states_are_limited_as_asked() -> None:
 
 
 def test_steps_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dfa_module, "MOST_WORK", 50)
+    monkeypatch.setattr(determinize, "MOST_WORK", 50)
     with pytest.raises(InvalidArgumentError, match="deterministic takes more than 50 steps"):
         Dfa.from_nfa(third_from_the_end_is_an_a())
 

@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 from skeleton_strategies import Field, actions, shaped_skeletons
 
 from eliza_ffi import gbnf
-from eliza_ffi.dfa import json_number
+from eliza_ffi.automata import compile_regex, json_number
 from eliza_ffi.model import Model
 from eliza_ffi.planning import ActionSkeleton, ParametersSkeleton
-from eliza_ffi.regex import compile_regex
 from eliza_ffi.skeleton import Skeleton
 
 seeds = st.integers(0, 10**6)

@@ -11,9 +11,10 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from eliza_ffi import dfa, regex
+from eliza_ffi import automata
+from eliza_ffi.automata import compile_regex, dfa, regex, regex_syntax, regex_tree
+from eliza_ffi.automata.utf8_ranges import utf8_sequences
 from eliza_ffi.errors import InvalidArgumentError
-from eliza_ffi.regex import compile_regex, utf8_sequences
 
 DATE_TIME = (
     r"^\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01])T(?:[01]\d|2[0-3]):[0-5]\d:(?:[0-5]\d|60)"
@@ -217,7 +218,11 @@ def test_fifty_groups_may_be_nested_and_repeated() -> None:
 
 def test_the_documentation_lists_the_limits() -> None:
     documentation = compile_regex.__doc__ or ""
-    for limit in (regex.MOST_NESTED_GROUPS, regex.MOST_REPETITIONS, regex.MOST_PARTS):
+    for limit in (
+        regex_syntax.MOST_NESTED_GROUPS,
+        regex_syntax.MOST_REPETITIONS,
+        regex_tree.MOST_PARTS,
+    ):
         assert f"{limit:,}" in documentation
 
 
@@ -405,7 +410,7 @@ def test_a_compiled_pattern_is_an_automaton_for_the_library() -> None:
 
 
 def test_the_examples_of_the_documentation_hold() -> None:
-    for module in (dfa, regex):
+    for module in (automata, dfa, regex):
         failed, attempted = doctest.testmod(module)
         assert attempted
         assert not failed

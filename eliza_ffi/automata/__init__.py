@@ -1,0 +1,25 @@
+"""Which texts may stand in a free span: deterministic automata, and what they are made from.
+
+>>> from eliza_ffi.automata import compile_regex
+>>> compile_regex("[0-9]+").accepts(b"42")
+True
+"""
+
+from __future__ import annotations
+
+from .dfa import Dfa
+from .json_values import json_integer, json_number, json_string
+from .nfa import Nfa
+from .regex import compile_regex
+from .tables import DEAD, MOST_STATES
+
+__all__ = [
+    "DEAD",
+    "MOST_STATES",
+    "Dfa",
+    "Nfa",
+    "compile_regex",
+    "json_integer",
+    "json_number",
+    "json_string",
+]

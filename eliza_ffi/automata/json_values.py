@@ -1,0 +1,37 @@
+"""The automata of JSON's strings and numbers."""
+
+from __future__ import annotations
+
+import functools
+
+from .dfa import Dfa
+from .regex import compile_regex
+
+__all__ = ["json_integer", "json_number", "json_string"]
+
+
+@functools.cache
+def json_string() -> Dfa:
+    r"""Return the automaton of a JSON string (RFC 8259, section 7) with its quotes.
+
+    Narrower than the grammar in one thing: the text always decodes to valid Unicode. An escaped
+    high surrogate is followed by an escaped low one, a low one stands nowhere else, and the bytes
+    are UTF-8.
+    """
+    unescaped = r'[^"\\\x00-\x1F]'
+    short = r'\\["\\/bfnrt]'
+    not_surrogate = r"\\u(?:[0-9A-CEFa-cef][0-9A-Fa-f]|[Dd][0-7])[0-9A-Fa-f]{2}"
+    pair = r"\\u[Dd][89ABab][0-9A-Fa-f]{2}\\u[Dd][C-Fc-f][0-9A-Fa-f]{2}"
+    return compile_regex(f'"(?:{unescaped}|{short}|{not_surrogate}|{pair})*"')
+
+
+@functools.cache
+def json_number() -> Dfa:
+    """Return the automaton of a JSON number (RFC 8259, section 6)."""
+    return compile_regex(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[Ee][+-]?\d+)?")
+
+
+@functools.cache
+def json_integer() -> Dfa:
+    """Return the automaton of a JSON number without a fraction and an exponent."""
+    return compile_regex(r"-?(?:0|[1-9]\d*)")

@@ -1,0 +1,21 @@
+"""What ``eliza-ffi bench`` measures with: answers, methods that choose one, and the report."""
+
+from __future__ import annotations
+
+from .alternatives import Alternatives, gbnf_of
+from .report import Report, measure
+from .workbench import GRAMMAR_ORDERS, MODES, STRATEGIES, Answer, Decision, Method, Workbench
+
+__all__ = [
+    "GRAMMAR_ORDERS",
+    "MODES",
+    "STRATEGIES",
+    "Alternatives",
+    "Answer",
+    "Decision",
+    "Method",
+    "Report",
+    "Workbench",
+    "gbnf_of",
+    "measure",
+]

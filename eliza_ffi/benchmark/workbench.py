@@ -1,0 +1,170 @@
+"""Choices made by any method, and what each took."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..model import Model
+from ..protocol import STOP_AT_LEAF, TRIE_ARGMAX, StreamConfig, StreamStats, Tokens
+from .alternatives import Alternatives
+
+__all__ = ["GRAMMAR_ORDERS", "MODES", "STRATEGIES", "Answer", "Decision", "Method", "Workbench"]
+
+MODES = ("unguided", "strict-guided", "strict-trie-ffi")
+STRATEGIES = ("auto", "tree", "skip-ahead", "token-by-token")
+GRAMMAR_ORDERS = ("last", "first")
+
+TRIES_SET = 32
+"""How often a payload is set to measure what that takes."""
+
+
+@dataclass(frozen=True)
+class Method:
+    """How a choice is made.
+
+    Attributes
+    ----------
+    mode : str
+        One of `MODES`.
+    strategy : str
+        How the trie's tokens are decoded; one of `STRATEGIES`.
+    grammar_order : str
+        ``"first"``: the grammar masks the whole vocabulary before every token is sampled.
+        ``"last"``: a token is sampled and checked, and the vocabulary masked only if it was
+        illegal.
+    """
+
+    mode: str
+    strategy: str = "auto"
+    grammar_order: str = "last"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One generation.
+
+    Attributes
+    ----------
+    text : str
+    tokens : tuple of int
+    seconds : float
+        From after the prefill to the last token; setting the trie is part of it, closing is not.
+    prompt_seconds : float
+        Opening the stream, which parses the grammar, and the prefill.
+    stats : StreamStats
+    """
+
+    text: str
+    tokens: tuple[int, ...]
+    seconds: float
+    prompt_seconds: float
+    stats: StreamStats
+
+
+@dataclass(frozen=True)
+class Decision:
+    """A choice of one token: how many were possible, and the microseconds choosing took."""
+
+    candidates: float
+    microseconds: float
+
+
+class Workbench:
+    """Runs choices of some alternatives by any method.
+
+    Parameters
+    ----------
+    model
+    alternatives
+    """
+
+    def __init__(self, model: Model, alternatives: Alternatives) -> None:
+        self.model = model
+        self.alternatives = alternatives
+        self.n_vocab = int(model.describe()["model"]["n_vocab"])
+        self._ctx = model.runner.ctx
+
+    def answer(self, prompt: Tokens, method: Method, max_tokens: int = 0) -> Answer:
+        """Make one choice, timed. `max_tokens` ends an unguided one."""
+        begin = time.perf_counter()
+        with self._prefilled(prompt, method, max_tokens) as stream:
+            prefilled = time.perf_counter()
+            steps = list(self._steps(stream, method))
+            end = time.perf_counter()
+            return Answer(
+                text="".join(text for _, text in steps),
+                tokens=tuple(itertools.chain.from_iterable(tokens for tokens, _ in steps)),
+                seconds=end - prefilled,
+                prompt_seconds=prefilled - begin,
+                stats=self.model.binding.stats(stream),
+            )
+
+    def decisions(self, prompt: Tokens, method: Method, max_tokens: int = 0) -> list[Decision]:
+        """Make one choice and return its decisions; forced tokens are none.
+
+        Outside spans all of the vocabulary is looked at: a grammar masks it, or sampling reads it.
+        """
+        made: list[Decision] = []
+        binding = self.model.binding
+        with self._prefilled(prompt, method, max_tokens) as stream:
+            before = binding.stats(stream)
+            for _ in self._steps(stream, method):
+                now = binding.stats(stream)
+                in_span = now.decisions - before.decisions
+                sampled = now.tokens_sampled - before.tokens_sampled
+                count = in_span + sampled
+                if count:
+                    seen = now.candidates_seen - before.candidates_seen + sampled * self.n_vocab
+                    spent = now.select_ns - before.select_ns
+                    made += [Decision(seen / count, spent / count / 1e3)] * count
+                before = now
+        return made
+
+    def set_trie_microseconds(self, prompt: Tokens, *, cached: bool) -> float:
+        """Return the median time of setting the trie, its payload known already or never seen."""
+        payloads = [
+            self.alternatives.json if cached else self.alternatives.unseen_json()
+            for _ in range(TRIES_SET)
+        ]
+        binding = self.model.binding
+        with self._prefilled(prompt, Method("strict-trie-ffi"), 0) as stream:
+            if cached:
+                binding.set_token_trie(stream, payloads[0], TRIE_ARGMAX)
+            times = []
+            for payload in payloads:
+                begin = time.perf_counter()
+                binding.set_token_trie(stream, payload, TRIE_ARGMAX)
+                times.append(time.perf_counter() - begin)
+        return float(np.median(times)) * 1e6
+
+    @contextmanager
+    def _prefilled(self, prompt: Tokens, method: Method, max_tokens: int) -> Iterator[Any]:
+        binding = self.model.binding
+        binding.set_option(self._ctx, "strategy", method.strategy)
+        binding.set_option(self._ctx, "grammar_order", method.grammar_order)
+        grammar = self.alternatives.grammar if method.mode == "strict-guided" else None
+        stream = binding.open(self._ctx, StreamConfig(max_tokens=max_tokens, gbnf_grammar=grammar))
+        try:
+            binding.prefill(stream, prompt)
+            yield stream
+        finally:
+            binding.close(stream)
+
+    def _steps(self, stream: Any, method: Method) -> Iterator[tuple[tuple[int, ...], str]]:
+        binding = self.model.binding
+        if method.mode == "strict-trie-ffi":
+            binding.set_token_trie(stream, self.alternatives.json, TRIE_ARGMAX | STOP_AT_LEAF)
+        text, done = "", False
+        while not done:
+            step = binding.next(stream)
+            text += step.text
+            # Where the grammar allows only the end, asking for it would be a pass for nothing.
+            done = step.done or (method.mode == "strict-guided" and self.alternatives.ends_at(text))
+            yield step.tokens, step.text
