@@ -123,6 +123,10 @@ def test_xtc_drops_all_top_choices_but_the_least_likely(
     assert left(Xtc(1.0, threshold, seed=1), logits) == expected
 
 
+def test_xtc_never_leaves_banned_tokens_alone() -> None:
+    assert left(Xtc(1.0, 0.0, seed=1), [1.0, -np.inf, 0.0, -np.inf]) == {2}
+
+
 def test_xtc_acts_as_often_as_its_probability_says() -> None:
     sampler = Xtc(0.3, 0.1, seed=5)
     acted = [len(left(sampler, [1.0, 1.0, 1.0])) < 3 for _ in range(3000)]
@@ -421,11 +425,12 @@ def test_infill_ends_or_keeps_what_is_sure(probs: list[float], expected: list[in
     assert candidates.probs.sum() == pytest.approx(1)
 
 
-def test_infill_ends_the_turn_where_no_text_is_likely_enough() -> None:
+@pytest.mark.parametrize("candidates", [[*range(99), 99], [*range(99)]])
+def test_infill_ends_the_turn_where_no_text_is_likely_enough(candidates: list[int]) -> None:
     vocabulary = InfillVocabulary([b"%d" % i for i in range(10, 110)], frozenset({99}), 99)
-    candidates = Candidates.of([*np.zeros(99), -30.0])
-    Infill(vocabulary).apply(candidates)
-    assert candidates.ids.tolist() == [99]
+    left = Candidates.of([0.0 if token < 99 else -30.0 for token in candidates], candidates)
+    Infill(vocabulary).apply(left)
+    assert left.ids.tolist() == [99]
 
 
 # ---- candidates ---------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +30,7 @@ class InfillVocabulary:
         The one that is drawn where no text is likely enough.
     """
 
-    pieces: Sequence[bytes]
+    pieces: Sequence[bytes] = field(repr=False)
     ends: frozenset[int]
     end_of_turn: int
 
@@ -76,7 +76,8 @@ class Infill(Sampler):
         _renormalize(candidates)
 
     def _ends(self, candidates: Candidates) -> NDArray[np.bool_]:
-        return np.array([token in self.vocabulary.ends for token in candidates.ids.tolist()])
+        is_end = [token in self.vocabulary.ends for token in candidates.ids.tolist()]
+        return np.array(is_end, dtype=np.bool_)  # there may be none
 
     def _merge_beginnings(self, candidates: Candidates) -> None:
         logits, probs = candidates.logits, candidates.probs

@@ -140,6 +140,8 @@ class Xtc(Sampler):
 
     With a probability, drops all tokens of at least a threshold but the least likely of them. It
     needs two candidates, and draws its own random number, from a generator with the chain's seed.
+    A candidate at ``-inf`` is no top choice, be the threshold 0: nothing could be drawn if it were
+    the least likely one.
 
     Attributes
     ----------
@@ -168,7 +170,8 @@ class Xtc(Sampler):
         if self._random.uniform32() > np.float32(self.probability):
             return
         candidates.softmax(sort=True)
-        n_likely = int((candidates.probs >= np.float32(self.threshold)).sum())
+        is_likely = candidates.probs >= np.float32(self.threshold)
+        n_likely = int((is_likely & (candidates.logits > -np.inf)).sum())
         if n_likely > 1:
             candidates.keep(slice(n_likely - 1, None))
 

@@ -1,0 +1,214 @@
+"""The native chain, its twin in numpy, and settings and logits to compare them on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import cffi
+import numpy as np
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from eliza_ffi.errors import InvalidArgumentError
+from eliza_ffi.sampling import (
+    Candidates,
+    Chain,
+    InfillVocabulary,
+    SamplingParams,
+)
+
+N_VOCAB = 32000
+
+with_fixtures = settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=200
+)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a chain left: ids, logits and probabilities, shape [k], and the drawn token."""
+
+    ids: NDArray[np.int32]
+    logits: NDArray[np.float32]
+    probs: NDArray[np.float32]
+    token: int
+
+
+class NativeChain:
+    """The hook that runs the library's chain."""
+
+    def __init__(self, path: Path, model: Path) -> None:
+        self._ffi: Any = cffi.FFI()
+        self._ffi.cdef(
+            """
+            int eliza_test_chain(const char * model_path, const char * settings,
+                                 const int32_t * ids, const float * logits, size_t n,
+                                 const int32_t * accepted, size_t n_accepted, int32_t * ids_out,
+                                 float * logits_out, float * probs_out, int32_t * selected_out,
+                                 char * error_out, size_t error_cap);
+            float eliza_test_gumbel_uniform(uint32_t position, uint32_t seed_offset,
+                                            uint32_t token);
+            """
+        )
+        self._lib: Any = self._ffi.dlopen(str(path))
+        self._model = str(model).encode()
+
+    def apply(
+        self,
+        params: SamplingParams,
+        logits: Sequence[float],
+        ids: Sequence[int],
+        accepted: Sequence[int] = (),
+    ) -> Outcome:
+        n = len(logits)
+        ids_out = np.zeros(n, dtype=np.int32)
+        logits_out, probs_out = np.zeros(n, dtype=np.float32), np.zeros(n, dtype=np.float32)
+        selected = self._ffi.new("int32_t *")
+        error = self._ffi.new("char[]", 1024)
+        left = self._lib.eliza_test_chain(
+            self._model,
+            params.to_json().encode(),
+            list(ids),
+            list(logits),
+            n,
+            list(accepted),
+            len(accepted),
+            self._ffi.from_buffer("int32_t[]", ids_out),
+            self._ffi.from_buffer("float[]", logits_out),
+            self._ffi.from_buffer("float[]", probs_out),
+            selected,
+            error,
+            1024,
+        )
+        if left < 0:
+            raise InvalidArgumentError(self._ffi.string(error).decode())
+        return Outcome(ids_out[:left], logits_out[:left], probs_out[:left], int(selected[0]))
+
+    def uniform(self, position: int, seed: int, token: int) -> float:
+        return float(self._lib.eliza_test_gumbel_uniform(position, seed, token))
+
+
+def twin_of(
+    params: SamplingParams,
+    logits: Sequence[float],
+    ids: Sequence[int],
+    accepted: Sequence[int] = (),
+    breakers: Sequence[Sequence[int]] = (),
+    infill: InfillVocabulary | None = None,
+) -> Candidates:
+    chain = Chain(params, N_VOCAB, breakers=breakers, infill=infill)
+    for token in accepted:
+        chain.accept(token)
+    return chain.apply(logits, ids, position=len(accepted))
+
+
+def possible(outcome: Outcome | Candidates) -> dict[int, float]:
+    """Return the logits of the tokens that are left and above -infinity, by ascending token."""
+    left = zip(outcome.ids.tolist(), outcome.logits.tolist(), strict=True)
+    return {token: logit for token, logit in sorted(left) if logit > -np.inf}
+
+
+def assert_same(native: Outcome, twin: Candidates) -> None:
+    """Check that the same tokens are possible, with the same logits, and the same one was drawn."""
+    assert list(possible(native)) == list(possible(twin))
+    np.testing.assert_allclose(
+        list(possible(native).values()), list(possible(twin).values()), rtol=2e-5, atol=2e-5
+    )
+    assert native.token == twin.token
+
+
+def is_on_an_edge(
+    params: SamplingParams,
+    logits: Sequence[float],
+    ids: Sequence[int],
+    accepted: Sequence[int] = (),
+    infill: InfillVocabulary | None = None,
+) -> bool:
+    """Return whether changing settings and logits by what rounding may do changes the outcome."""
+    fields = ("top_p", "min_p", "typical_p", "top_n_sigma", "xtc_threshold", "mirostat_tau")
+    chosen = twin_of(params, logits, ids, accepted, infill=infill)
+    for factor in (1 - 2e-6, 1 + 2e-6):
+        changes = {name: min(getattr(params, name) * factor, 1e6) for name in fields}
+        changes = {
+            name: min(value, 1.0) if name.endswith(("_p", "threshold")) else value
+            for name, value in changes.items()
+            if getattr(params, name) not in (0, 1)
+        }
+        moved = replace(params, **changes)
+        shaken = [
+            logit * (1 + (i % 3 - 1) * 3e-7) if np.isfinite(logit) else logit
+            for i, logit in enumerate(logits)
+        ]
+        other = twin_of(moved, shaken, ids, accepted, infill=infill)
+        if other.token != chosen.token or set(other.ids) != set(chosen.ids):
+            return True
+    return False
+
+
+# Distinct logits: among equals, llama.cpp's order is that of std::sort.
+distinct = st.lists(st.integers(-300000, 300000), min_size=1, max_size=60, unique=True).map(
+    lambda numbers: [n / 30000 for n in numbers]
+)
+
+
+def hundredths(low: float, high: float) -> st.SearchStrategy[float]:
+    return st.integers(round(low * 100), round(high * 100)).map(lambda n: n / 100)
+
+
+SETTINGS: dict[str, st.SearchStrategy[dict[str, Any]]] = {
+    "temperature": st.fixed_dictionaries({"temperature": hundredths(0.2, 3)}),
+    "dynatemp": st.fixed_dictionaries(
+        {
+            "temperature": hundredths(0.5, 2),
+            "dynatemp_range": st.sampled_from([0.25, 0.5, 3.0]),
+            "dynatemp_exponent": st.sampled_from([0.5, 1.0, 2.0]),
+        }
+    ),
+    "top_k": st.fixed_dictionaries({"top_k": st.integers(1, 70)}),
+    "top_p": st.fixed_dictionaries({"top_p": hundredths(0.01, 0.99)}),
+    "min_p": st.fixed_dictionaries({"min_p": hundredths(0.01, 1)}),
+    "typ_p": st.fixed_dictionaries({"typical_p": hundredths(0.01, 0.99)}),
+    "top_n_sigma": st.fixed_dictionaries({"top_n_sigma": hundredths(0.1, 4)}),
+    "xtc": st.fixed_dictionaries(
+        {
+            "xtc_probability": hundredths(0.1, 1),
+            "xtc_threshold": hundredths(0.01, 0.5),
+        }
+    ),
+    "penalties": st.fixed_dictionaries(
+        {
+            "repeat_penalty": st.sampled_from([0.8, 1.1, 1.5]),
+            "frequency_penalty": st.sampled_from([0.0, -0.5, 0.7]),
+            "presence_penalty": st.sampled_from([0.0, 0.3]),
+            "repeat_last_n": st.sampled_from([0, 3, 64]),
+        }
+    ),
+    "dry": st.fixed_dictionaries(
+        {
+            "dry_multiplier": st.sampled_from([0.5, 1.0]),
+            "dry_base": st.sampled_from([1.0, 1.5, 1.75]),
+            "dry_allowed_length": st.integers(0, 3),
+            "dry_penalty_last_n": st.sampled_from([4, 16, 1024]),
+        }
+    ),
+    "mirostat": st.fixed_dictionaries(
+        {"mirostat": st.sampled_from([1, 2]), "mirostat_tau": hundredths(0.5, 6)}
+    ),
+    "adaptive_p": st.fixed_dictionaries(
+        {
+            "adaptive_target": hundredths(0, 1),
+            "adaptive_decay": st.sampled_from([0.0, 0.5, 0.9]),
+            "samplers": st.just("top_k;temperature;adaptive_p"),
+        }
+    ),
+    "logit_bias": st.fixed_dictionaries(
+        {"logit_bias": st.sampled_from([((3, 2.5),), ((1, -1.25), (4, 0.5))])}
+    ),
+    "gumbel": st.just({"draw": "gumbel"}),
+}
+
+CHAINED = ["penalties", "dry", "top_n_sigma", "top_k", "typ_p", "top_p", "min_p", "xtc"]

@@ -1,0 +1,206 @@
+"""Gumbel-max: the hash by hand, the distribution by statistics."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from sampling_strategies import assert_draws_follow, softmax64, tied_logits
+
+from eliza_ffi.errors import InvalidArgumentError
+from eliza_ffi.sampling.gumbel import (
+    LEAST_UNIFORM,
+    MOST_UNIFORM,
+    element_seed,
+    gumbel_argmax,
+    gumbel_noise,
+    gumbel_uniform,
+    pcg_hash,
+)
+
+WORD = 2**32
+
+# position, seed_offset, token, hash, bits of u: the table of docs/sampling.md.
+VECTORS = [
+    (0, 0, 0, 0x07BB2FE2, 0x3CF765FC),
+    (0, 0, 1, 0xA8BEEA3C, 0x3F28BEEA),
+    (1, 0, 0, 0x703CC78A, 0x3EE0798F),
+    (5, 42, 151643, 0x8EF68E46, 0x3F0EF68E),
+    (5, 42, 262143, 0x0AAD5F34, 0x3D2AD5F3),
+    (0, 0, 4734895, 0x00000041, 0x33D6BF95),  # below 1e-7
+    (0, 0, 60418823, 0xFFFFFF90, 0x3F7FFFFE),  # rounds to 1
+]
+
+seeds = st.integers(0, WORD - 1)
+positions = st.integers(0, 2**20)
+
+
+def pcg_by_hand(state: int) -> int:
+    state = (state * 747796405 + 2891336453) % WORD
+    word = ((state >> ((state >> 28) + 4)) ^ state) * 277803737 % WORD
+    return (word >> 22) ^ word
+
+
+@pytest.mark.parametrize(("position", "seed_offset", "token", "hashed", "bits"), VECTORS)
+def test_the_vectors_of_the_docs(
+    position: int, seed_offset: int, token: int, hashed: int, bits: int
+) -> None:
+    state = (element_seed(position, seed_offset) + token) % WORD
+    assert pcg_by_hand(state) == hashed
+    assert int(pcg_hash(state)) == hashed
+    assert int(gumbel_uniform(position, seed_offset, [token]).view(np.uint32)[0]) == bits
+
+
+@given(seeds)
+def test_the_hash_is_that_of_whole_numbers(state: int) -> None:
+    assert int(pcg_hash(state)) == pcg_by_hand(state)
+
+
+def test_the_hash_gives_no_word_twice() -> None:
+    words = pcg_hash(np.arange(2**20, dtype=np.uint32) * np.uint32(4001))
+    assert len(np.unique(words)) == len(words)
+
+
+@given(positions, seeds, st.lists(st.integers(0, 2**18), min_size=1, max_size=20))
+def test_uniforms_are_the_rounded_hash_held_between_the_limits(
+    position: int, seed: int, tokens: list[int]
+) -> None:
+    uniform = gumbel_uniform(position, seed, tokens)
+    assert uniform.dtype == np.float32
+    for token, u in zip(tokens, uniform, strict=True):
+        hashed = pcg_by_hand(((position + seed) * 2654435761 + token) % WORD)
+        exact = float(np.float32(hashed)) / WORD
+        assert float(u) == min(max(exact, float(LEAST_UNIFORM)), float(MOST_UNIFORM))
+
+
+def test_the_limits_are_the_nearest_single_precision_numbers() -> None:
+    assert int(LEAST_UNIFORM.view(np.uint32)) == 0x33D6BF95
+    assert int(MOST_UNIFORM.view(np.uint32)) == 0x3F7FFFFE
+    least, most = gumbel_noise([LEAST_UNIFORM, MOST_UNIFORM])
+    assert least == pytest.approx(-math.log(-math.log(1e-7)), abs=1e-6)
+    assert most == pytest.approx(23 * math.log(2), abs=1e-5)
+
+
+@given(tied_logits, positions, seeds)
+def test_the_draw_is_the_argmax_of_logit_plus_noise(
+    logits: list[float], position: int, seed: int
+) -> None:
+    scores = [
+        np.float32(logit) + gumbel_noise(gumbel_uniform(position, seed, [token]))[0]
+        for token, logit in enumerate(logits)
+    ]
+    assert gumbel_argmax(logits, position, seed) == int(np.argmax(scores))
+
+
+@given(tied_logits, positions, seeds, st.sampled_from([0.25, 0.5, 2.0, 4.0]))
+def test_noise_times_the_temperature_is_logits_over_the_temperature(
+    logits: list[float], position: int, seed: int, temperature: float
+) -> None:
+    # Powers of 2, so that neither way rounds.
+    divided = [logit / temperature for logit in logits]
+    assert gumbel_argmax(logits, position, seed, temperature) == gumbel_argmax(
+        divided, position, seed
+    )
+
+
+@given(tied_logits, positions, seeds)
+def test_a_temperature_of_0_is_the_argmax(logits: list[float], position: int, seed: int) -> None:
+    assert gumbel_argmax(logits, position, seed, 0.0) == int(np.argmax(logits))
+
+
+@given(tied_logits, positions, seeds, st.data())
+def test_the_draw_of_a_legal_token_does_not_depend_on_which_illegal_ones_exist(
+    logits: list[float], position: int, seed: int, data: st.DataObject
+) -> None:
+    finite = [token for token, logit in enumerate(logits) if logit > -np.inf]
+    legal = data.draw(st.lists(st.sampled_from(finite), min_size=1, unique=True))
+    alone = gumbel_argmax(np.take(logits, legal), position, seed, tokens=legal)
+    masked = [logit if token in legal else -np.inf for token, logit in enumerate(logits)]
+    assert gumbel_argmax(masked, position, seed) == alone
+    # Nor on their logits: where the free draw is legal, it is the same.
+    free = gumbel_argmax(logits, position, seed)
+    assert free == alone or free not in legal
+
+
+def test_order_and_history_do_not_matter() -> None:
+    logits = np.random.default_rng(1).normal(size=100).astype(np.float32)
+    forward = [gumbel_argmax(logits, position, 42) for position in range(30)]
+    backward = [gumbel_argmax(logits, position, 42) for position in reversed(range(30))]
+    assert forward == backward[::-1]
+    shuffled = np.random.default_rng(2).permutation(100)
+    assert forward == [
+        gumbel_argmax(logits[shuffled], position, 42, tokens=shuffled) for position in range(30)
+    ]
+    assert len(set(forward)) > 10
+
+
+def test_of_equal_scores_the_lowest_id_wins() -> None:
+    inf = np.inf
+    collision = first_collision()
+    assert gumbel_argmax([0.0, 0.0], 0, 0, tokens=collision) == min(collision)
+    assert gumbel_argmax([0.0, 0.0], 0, 0, tokens=collision[::-1]) == min(collision)
+    assert gumbel_argmax([-inf, 3.0], 0, 0) == 1
+
+
+def first_collision() -> list[int]:
+    """Return two tokens whose uniforms at position 0 of seed 0 are the same 24 bits."""
+    uniform = gumbel_uniform(0, 0, np.arange(2**14))
+    order = np.argsort(uniform, kind="stable")
+    same = np.flatnonzero(np.diff(uniform[order]) == 0)
+    return [int(order[same[0]]), int(order[same[0] + 1])]
+
+
+@pytest.mark.parametrize("temperature", [0.5, 1.0, 1.7])
+def test_draws_follow_the_softmax(temperature: float) -> None:
+    logits = np.random.default_rng(3).normal(size=10).astype(np.float32)
+    draws = [gumbel_argmax(logits, position, 7, temperature) for position in range(6000)]
+    assert_draws_follow(draws, softmax64(logits / temperature))
+
+
+def test_draws_over_seeds_at_one_position_follow_the_softmax() -> None:
+    logits = np.random.default_rng(4).normal(size=10).astype(np.float32)
+    draws = [gumbel_argmax(logits, 12, seed) for seed in range(6000)]
+    assert_draws_follow(draws, softmax64(logits))
+
+
+def test_draws_of_a_legal_subset_follow_its_renormalised_softmax() -> None:
+    logits = np.random.default_rng(5).normal(size=200).astype(np.float32)
+    legal = np.array([3, 17, 64, 100, 199])
+    draws = [gumbel_argmax(logits[legal], position, 1, tokens=legal) for position in range(6000)]
+    expected = np.zeros(200)
+    expected[legal] = softmax64(logits[legal])
+    assert_draws_follow(draws, expected)
+
+
+def test_tokens_below_the_range_of_the_noise_are_never_drawn() -> None:
+    # The noise of one token exceeds that of another by 18.72 at the most.
+    width = float(np.subtract(*gumbel_noise([MOST_UNIFORM, LEAST_UNIFORM])))
+    assert width == pytest.approx(18.72, abs=0.01)
+    assert math.exp(-width) == pytest.approx(7.4e-9, rel=0.01)
+
+
+def test_neighbouring_seeds_share_noise_one_position_apart() -> None:
+    tokens = np.arange(50)
+    np.testing.assert_array_equal(gumbel_uniform(9, 7, tokens), gumbel_uniform(8, 8, tokens))
+
+
+@given(positions, seeds)
+def test_one_token_is_always_drawn(position: int, seed: int) -> None:
+    assume(position + seed < WORD)
+    assert gumbel_argmax([-50.0], position, seed) == 0
+
+
+@pytest.mark.parametrize(("position", "seed"), [(-1, 0), (0, -1), (0, WORD)])
+def test_positions_and_seeds_out_of_range_are_errors(position: int, seed: int) -> None:
+    with pytest.raises(InvalidArgumentError, match="32 bits"):
+        gumbel_argmax([0.0], position, seed)
+
+
+def test_tokens_must_go_with_the_logits() -> None:
+    with pytest.raises(InvalidArgumentError, match="2 tokens do not go with 1"):
+        gumbel_argmax([0.0], 0, 0, tokens=[1, 2])
+    with pytest.raises(InvalidArgumentError, match="NaN"):
+        gumbel_argmax([np.nan], 0, 0)

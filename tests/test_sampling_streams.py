@@ -1,0 +1,360 @@
+"""Sampling through the library: settings by name, draws inside spans, and reproducibility."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import cffi
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from sampling_strategies import assert_draws_follow, softmax64
+
+from eliza_ffi import cli
+from eliza_ffi.errors import ElizaError
+from eliza_ffi.library import Library
+from eliza_ffi.model import Model
+from eliza_ffi.protocol import STOP_AT_LEAF, TRIE_SAMPLE, StreamConfig
+from eliza_ffi.sampling import (
+    DEFAULT_ORDER,
+    PRESETS,
+    SAMPLER_NAMES,
+    Chain,
+    SamplingParams,
+    gumbel_argmax,
+)
+from eliza_ffi.token_tree import TokenTreeDescriptor, TokenTreeLeaf, TokenTreePayload
+
+OFF = SamplingParams(seed=1)
+DRAWS = ("cdf", "gumbel")
+
+
+class Sampled:
+    """A model, and the streams that tests sample from."""
+
+    def __init__(self, model: Model) -> None:
+        self.binding = model.binding
+        self.ctx = model._context()
+        self.n_vocab = int(model.describe()["model"]["n_vocab"])
+        self.prompt = model.tokenize("Which tool helps best? Answer: ", add_special=True)
+
+    def set_options(self, options: dict[str, str]) -> None:
+        """Set options of the streams to come, and all others of sampling to their defaults."""
+        for key, value in {**OFF.to_options(), **options}.items():
+            self.binding.set_option(self.ctx, key, value)
+
+    @contextmanager
+    def stream(self, sampling: SamplingParams | None = None) -> Iterator[Any]:
+        stream = self.binding.open(self.ctx, StreamConfig())
+        try:
+            if sampling is not None:
+                self.binding.set_sampling(stream, sampling.to_json())
+            yield stream
+        finally:
+            self.binding.close(stream)
+
+    def chain(self, sampling: SamplingParams | None = None) -> str:
+        """Return the names of the samplers of a stream."""
+        with self.stream(sampling) as stream:
+            return ";".join(self.binding.describe_chain(stream))
+
+    def draw(
+        self, sampling: SamplingParams, leaves: Sequence[tuple[int, ...]] | None = None
+    ) -> tuple[int, ...]:
+        """Sample behind the prompt: one of the leaves, or any token of the vocabulary."""
+        with self.stream(sampling) as stream:
+            self.binding.prefill(stream, self.prompt)
+            if leaves is None:
+                return self.binding.next(stream).tokens
+            named = tuple(TokenTreeLeaf(str(i), leaf) for i, leaf in enumerate(leaves))
+            payload = TokenTreePayload("", (TokenTreeDescriptor("p", named),)).to_json()
+            self.binding.set_token_trie(stream, payload, TRIE_SAMPLE | STOP_AT_LEAF)
+            tokens: list[int] = []
+            done = False
+            while not done:
+                step = self.binding.next(stream)
+                tokens += step.tokens
+                done = step.done
+            return tuple(tokens)
+
+
+@pytest.fixture(scope="module")
+def sampled(library: Library) -> Iterator[Sampled]:
+    with Model(library=library, n_threads=1) as model:
+        yield Sampled(model)
+
+
+@pytest.fixture(scope="module")
+def logits_after(hooks_path: Path, sampled: Sampled) -> Callable[[Sequence[int]], NDArray[Any]]:
+    """Return a function from tokens to the logits plain llama.cpp gives behind them."""
+    from eliza_ffi._resources import default_model_path
+
+    ffi: Any = cffi.FFI()
+    ffi.cdef("int eliza_test_logits(const char *, const int32_t *, size_t, float *, size_t);")
+    lib: Any = ffi.dlopen(str(hooks_path))
+    path = str(default_model_path()).encode()
+
+    def logits(tokens: Sequence[int]) -> NDArray[Any]:
+        out = np.zeros(sampled.n_vocab, dtype=np.float32)
+        written = lib.eliza_test_logits(
+            path, list(tokens), len(tokens), ffi.from_buffer("float[]", out), len(out)
+        )
+        assert written == len(out)
+        return out
+
+    return logits
+
+
+# ---- settings by name ----------------------------------------------------------------------------
+
+# Every sampler of llama.cpp: what turns it on, and the chain that comes of it.
+SAMPLERS: dict[str, tuple[dict[str, Any], str]] = {
+    "repeat penalty": ({"repeat_penalty": 1.1}, "penalties;dist"),
+    "frequency penalty": ({"frequency_penalty": 0.5}, "penalties;dist"),
+    "presence penalty": ({"presence_penalty": 0.5}, "penalties;dist"),
+    "DRY": ({"dry_multiplier": 0.8}, "dry;dist"),
+    "top-n-sigma": ({"top_n_sigma": 1.0}, "top_n_sigma;dist"),
+    "top-k": ({"top_k": 40}, "top_k;dist"),
+    "typical-p": ({"typical_p": 0.9}, "typ_p;dist"),
+    "top-p": ({"top_p": 0.9}, "top_p;dist"),
+    "min-p": ({"min_p": 0.1}, "min_p;dist"),
+    "XTC": ({"xtc_probability": 0.5}, "xtc;dist"),
+    "temperature": ({"temperature": 0.8}, "temperature;dist"),
+    "dynamic temperature": ({"dynatemp_range": 0.5}, "temperature;dist"),
+    "mirostat 1": ({"mirostat": 1}, "mirostat"),
+    "mirostat 2": ({"mirostat": 2}, "mirostat_v2"),
+    "adaptive-p": ({"adaptive_target": 0.5, "samplers": "adaptive_p"}, "adaptive_p"),
+    "logit bias": ({"logit_bias": ((5, -1.5), (6, -np.inf))}, "logit_bias;dist"),
+    "infill": ({"samplers": "infill"}, "infill;dist"),
+    "Gumbel-max": ({"draw": "gumbel"}, "gumbel"),
+    "greedy": ({"temperature": 0.0}, "greedy"),
+}
+
+
+@pytest.mark.parametrize("name", SAMPLERS)
+def test_every_sampler_is_turned_on_by_name_as_an_option_and_as_a_setting(
+    sampled: Sampled, name: str
+) -> None:
+    changes, chain = SAMPLERS[name]
+    params = SamplingParams(**{"temperature": 1.0, **changes})
+    options = params.to_options()
+    sampled.set_options({key: options[key] for key in ("temperature", *changes)})
+    assert sampled.chain() == chain
+    sampled.set_options({})
+    assert sampled.chain() == "greedy"
+    assert sampled.chain(params) == chain
+
+
+def test_all_at_once_stand_in_the_order_of_the_string(sampled: Sampled) -> None:
+    on = SamplingParams(
+        temperature=0.8, repeat_penalty=1.1, dry_multiplier=0.8, top_n_sigma=2.0, top_k=40,
+        typical_p=0.9, top_p=0.9, min_p=0.1, xtc_probability=0.5,
+    )  # fmt: skip
+    assert sampled.chain(on) == f"{DEFAULT_ORDER};dist"
+    backwards = ";".join(reversed(DEFAULT_ORDER.split(";")))
+    settings = json.loads(on.to_json()) | {"samplers": backwards}
+    with sampled.stream() as stream:
+        sampled.binding.set_sampling(stream, json.dumps(settings))
+        assert ";".join(sampled.binding.describe_chain(stream)) == f"{backwards};dist"
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_a_preset_is_the_same_by_name_and_by_its_settings(sampled: Sampled, preset: str) -> None:
+    sampled.set_options({"preset": preset})
+    by_name = sampled.chain()
+    sampled.set_options({})
+    assert by_name == sampled.chain(SamplingParams.preset(preset))
+    sampling = SamplingParams.preset(preset, seed=4)
+    with sampled.stream() as stream:
+        sampled.binding.set_sampling(stream, json.dumps({"preset": preset, "seed": 4}))
+        sampled.binding.prefill(stream, sampled.prompt)
+        assert sampled.binding.next(stream).tokens == sampled.draw(sampling)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "allowed"),
+    [
+        ("temperature", "-1", "0 (greedy) to 1000000"),
+        ("dynatemp_range", "-1", "0 (off) to 1000000"),
+        ("dynatemp_exponent", "-1", "0 to 1000000"),
+        ("top_k", "-1", "0 (off) to 2147483647"),
+        ("top_p", "1.5", "0 to 1 (off)"),
+        ("min_p", "1.5", "0 (off) to 1"),
+        ("typical_p", "2", "0 to 1 (off)"),
+        ("top_n_sigma", "-1", "0 (off) to 1000000"),
+        ("xtc_probability", "2", "0 (off) to 1"),
+        ("xtc_threshold", "2", "0 to 1"),
+        ("repeat_last_n", "-1", "0 (off) to 16777216 tokens"),
+        ("repeat_penalty", "-1", "0 or 1 (off) to 1000000"),
+        ("frequency_penalty", "inf", "-1000000 to 1000000"),
+        ("presence_penalty", "nan", "-1000000 to 1000000"),
+        ("dry_multiplier", "-1", "0 (off) to 1000000"),
+        ("dry_base", "0.9", "1 to 1000000"),
+        ("dry_allowed_length", "-1", "0 to 2147483647 tokens"),
+        ("dry_penalty_last_n", "-1", "0 (off) to 16777216 tokens"),
+        ("dry_sequence_breakers", '[""]', "an array of strings that are not empty"),
+        ("mirostat", "3", "0 (off), 1 or 2"),
+        ("mirostat_tau", "-1", "0 to 1000000"),
+        ("mirostat_eta", "2", "0 to 1"),
+        ("adaptive_target", "2", "0 to 1, or below 0 (off)"),
+        ("adaptive_decay", "1", "0 to 0.99"),
+        ("logit_bias", "[5]", "[token, bias]"),
+        ("draw", "dice", "cdf or gumbel"),
+        ("seed", "4294967295", "random, or 0 to 4294967294"),
+        ("preset", "wild", "greedy, balanced, creative, very-creative or code"),
+        ("samplers", "top_k;best", ", ".join(SAMPLER_NAMES)),
+        ("samplers", "top_k;top_p;top_k", "stands twice"),
+        ("samplers", "adaptive_p;top_k", "cannot come after it"),
+        ("topk", "5", "known are n_gpu_layers"),
+    ],
+)
+def test_an_option_that_is_refused_says_what_is_allowed_and_changes_nothing(
+    sampled: Sampled, key: str, value: str, allowed: str
+) -> None:
+    sampled.set_options({"temperature": "0.8"})
+    with pytest.raises(ElizaError) as error:
+        sampled.binding.set_option(sampled.ctx, key, value)
+    assert key in str(error.value)
+    assert allowed in str(error.value)
+    assert sampled.chain() == "temperature;dist"
+
+
+def test_an_unknown_option_lists_every_setting(sampled: Sampled) -> None:
+    with pytest.raises(ElizaError) as error:
+        sampled.binding.set_option(sampled.ctx, "topk", "5")
+    listed = str(error.value).partition("known are ")[2].replace(" (status -2)", "").split(", ")
+    assert {field.name for field in fields(SamplingParams)} <= set(listed)
+
+
+# ---- inside spans --------------------------------------------------------------------------------
+
+SETTINGS: dict[str, dict[str, Any]] = {
+    "plain": {"temperature": 1.0},
+    "sharper": {"temperature": 0.6},
+    "filtered": {"temperature": 1.5, "top_k": 5, "min_p": 0.05},
+    "nucleus": {"temperature": 1.2, "top_p": 0.8, "samplers": "temperature;top_p"},
+}
+
+
+@pytest.fixture(scope="module")
+def legal(sampled: Sampled, logits_after: Callable[..., NDArray[Any]]) -> list[int]:
+    """Return eight tokens of different likelihood, ascending."""
+    logits = logits_after(sampled.prompt)
+    likeliest = np.argsort(-logits)
+    return sorted(likeliest[[0, 1, 2, 4, 6, 9, 13, 20]].tolist())
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+@pytest.mark.parametrize("draw", DRAWS)
+def test_draws_in_a_span_follow_the_renormalised_softmax_of_the_legal_tokens(
+    sampled: Sampled,
+    logits_after: Callable[..., NDArray[Any]],
+    legal: list[int],
+    draw: str,
+    name: str,
+) -> None:
+    settings = SETTINGS[name]
+    of_legal = logits_after(sampled.prompt)[legal]
+    left = Chain(SamplingParams(**settings, seed=1), sampled.n_vocab).apply(of_legal, legal)
+    expected = np.zeros(sampled.n_vocab)
+    left.softmax(sort=False)
+    expected[left.ids] = left.probs
+    if "top_k" not in settings and "top_p" not in settings:  # by the definition, too
+        np.testing.assert_allclose(
+            expected[legal], softmax64(of_legal / settings["temperature"]), rtol=1e-4
+        )
+    leaves = [(token,) for token in legal]
+    draws = [
+        sampled.draw(SamplingParams(**settings, draw=draw, seed=seed), leaves)[0]
+        for seed in range(2000)
+    ]
+    assert_draws_follow(draws, expected)
+
+
+@pytest.mark.parametrize("draw", DRAWS)
+def test_leaves_of_several_tokens_are_drawn_with_the_product_of_their_shares(
+    sampled: Sampled, logits_after: Callable[..., NDArray[Any]], legal: list[int], draw: str
+) -> None:
+    a, b, c = legal[0], legal[1], legal[2]
+    leaves = [(a, a), (a, b), (a, c), (b, a), (b, c), (c,)]
+    first = dict(zip((a, b, c), softmax64(logits_after(sampled.prompt)[[a, b, c]]), strict=True))
+    shares = []
+    for leaf in leaves:
+        share = first[leaf[0]]
+        if len(leaf) == 2:
+            siblings = [other[1] for other in leaves if other[0] == leaf[0] and len(other) == 2]
+            behind = softmax64(logits_after([*sampled.prompt, leaf[0]])[siblings])
+            share *= behind[siblings.index(leaf[1])]
+        shares.append(share)
+    draws = [
+        leaves.index(sampled.draw(SamplingParams(temperature=1.0, draw=draw, seed=seed), leaves))
+        for seed in range(1500)
+    ]
+    assert_draws_follow(draws, shares)
+
+
+def test_gumbel_in_a_span_draws_what_its_twin_draws(
+    sampled: Sampled, logits_after: Callable[..., NDArray[Any]], legal: list[int]
+) -> None:
+    of_legal = logits_after(sampled.prompt)[legal]
+    leaves = [(token,) for token in legal]
+    for seed in range(300):
+        sampling = SamplingParams(temperature=0.9, draw="gumbel", seed=seed)
+        twin = gumbel_argmax(of_legal, len(sampled.prompt), seed, 0.9, tokens=legal)
+        assert sampled.draw(sampling, leaves) == (twin,)
+
+
+def test_with_gumbel_a_legal_token_is_drawn_whichever_illegal_ones_exist(
+    sampled: Sampled, legal: list[int]
+) -> None:
+    leaves = [(token,) for token in legal]
+    kept = {"among more legal ones": 0, "among the whole vocabulary": 0}
+    for seed in range(300):
+        dice = np.random.default_rng(seed)
+        sampling = SamplingParams(temperature=1.3, draw="gumbel", seed=seed)
+        few = [leaf for leaf in leaves if dice.integers(2)] or leaves[:1]
+        among_few = sampled.draw(sampling, few)
+        # What wins among more wins among fewer, whichever they are.
+        for which, more in zip(kept, (leaves, None), strict=True):
+            winner = sampled.draw(sampling, more)
+            if winner in few:
+                kept[which] += 1
+                assert among_few == winner
+    assert min(kept.values()) > 30
+
+
+# ---- reproducibility -----------------------------------------------------------------------------
+
+
+def generate(*arguments: str) -> list[str]:
+    return ["generate", "--prompt", "User: hello\nAssistant:", "--max-tokens", "24", *arguments]
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_a_preset_and_a_seed_give_the_same_text_whatever_the_run_and_the_threads(
+    library: Library, capsys: pytest.CaptureFixture[str], preset: str
+) -> None:
+    texts = []
+    for threads in ("1", "2", "1"):
+        options = ["--seed", "7", "--threads", threads, "--library", str(library.path)]
+        assert cli.main(generate("--preset", preset, *options)) == 0
+        texts.append(capsys.readouterr().out)
+    assert texts[0].strip()
+    assert texts == [texts[0]] * 3
+
+
+def test_another_process_gives_the_same_text_and_another_seed_does_not(library: Library) -> None:
+    def text(seed: str) -> str:
+        options = ["--preset", "creative", "--seed", seed, "--library", str(library.path)]
+        command = [sys.executable, "-m", "eliza_ffi", *generate(*options)]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+    assert text("7") == text("7")
+    assert len({text(seed) for seed in ("1", "2", "3")}) > 1
