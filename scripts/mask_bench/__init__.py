@@ -1,0 +1,1 @@
+"""Masks: which tokens a constraint allows, here and in other libraries."""

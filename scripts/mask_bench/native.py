@@ -1,0 +1,164 @@
+"""The library's byte trie and recognizers over any vocabulary, through the test hooks.
+
+The library itself asks for masks only where a token was illegal, so it exports no function for
+them; ``build/cpu/libeliza_test_hooks.so`` (``make cpu-with-tests``) does.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import cffi
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["NativeVocabulary", "NativeWalk"]
+
+DECLARATIONS = """
+    const char * eliza_test_last_error();
+    void * eliza_test_vocabulary(const char *, const uint64_t * ends, size_t n, int64_t * build_ns);
+    void eliza_test_vocabulary_free(void *);
+    int64_t eliza_test_vocabulary_nodes(void *);
+    int64_t eliza_test_vocabulary_bytes(void *);
+    void eliza_test_vocabulary_forget(void *);
+    void * eliza_test_walk(void * vocabulary, const char * span, size_t len);
+    void eliza_test_walk_free(void *);
+    int64_t eliza_test_walk_allowed(void *, int32_t * out, size_t cap);
+    int eliza_test_walk_allows(void *, int32_t token);
+    void eliza_test_walk_accept(void *, int32_t token);
+    int eliza_test_walk_may_end(void *);
+    int eliza_test_walk_is_over(void *);
+    int64_t eliza_test_walk_time(void *, const int32_t *, size_t n, int with_accept, int64_t * out);
+"""
+
+
+@functools.cache
+def _opened(hooks: Path) -> tuple[Any, Any]:
+    """Return cffi's instance and the library of hooks, opened once."""
+    ffi: Any = cffi.FFI()
+    ffi.cdef(DECLARATIONS)
+    return ffi, ffi.dlopen(str(hooks))
+
+
+class NativeVocabulary:
+    """The tokens' texts as a flattened trie.
+
+    Parameters
+    ----------
+    hooks
+        The library of test hooks.
+    texts
+        The bytes of each token, by its id; empty for one without a text.
+
+    Raises
+    ------
+    ValueError
+        If the library refuses them: a text of more than 1,023 bytes, say.
+    """
+
+    def __init__(self, hooks: Path, texts: Sequence[bytes]) -> None:
+        self.ffi, self.lib = _opened(hooks)
+        self.n_vocab = len(texts)
+        ends = np.cumsum([len(text) for text in texts], dtype=np.uint64)
+        build_ns = self.ffi.new("int64_t *")
+        self.pointer = self.checked(
+            self.lib.eliza_test_vocabulary(
+                b"".join(texts), self.ffi.from_buffer("uint64_t[]", ends), len(texts), build_ns
+            )
+        )
+        self.pointer = self.ffi.gc(self.pointer, self.lib.eliza_test_vocabulary_free)
+        self.build_seconds: float = build_ns[0] / 1e9
+
+    @property
+    def n_nodes(self) -> int:
+        """Nodes of the trie, the root included."""
+        return int(self.lib.eliza_test_vocabulary_nodes(self.pointer))
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of nodes and texts."""
+        return int(self.lib.eliza_test_vocabulary_bytes(self.pointer))
+
+    def forget(self) -> None:
+        """Forget the masks that were computed."""
+        self.lib.eliza_test_vocabulary_forget(self.pointer)
+
+    def walk(self, span: Mapping[str, Any]) -> NativeWalk:
+        """Return the constraint of a span at its start.
+
+        Parameters
+        ----------
+        span
+            ``before``, ``after`` and one of ``choices``, ``json``, ``dfa``; see the C header.
+
+        Raises
+        ------
+        ValueError
+            If the library refuses it.
+        """
+        return NativeWalk(self, json.dumps(span).encode())
+
+    def checked(self, result: Any) -> Any:
+        """Return what a hook returned, unless it says that it failed."""
+        if result == self.ffi.NULL if isinstance(result, self.ffi.CData) else result == -1:
+            raise ValueError(self.ffi.string(self.lib.eliza_test_last_error()).decode())
+        return result
+
+
+class NativeWalk:
+    """A constraint, from token to token; made by :meth:`NativeVocabulary.walk`."""
+
+    def __init__(self, vocabulary: NativeVocabulary, span: bytes) -> None:
+        self.vocabulary = vocabulary
+        lib = vocabulary.lib
+        pointer = vocabulary.checked(lib.eliza_test_walk(vocabulary.pointer, span, len(span)))
+        self.pointer = vocabulary.ffi.gc(pointer, lib.eliza_test_walk_free)
+
+    def allowed(self) -> list[int]:
+        """Return the legal next tokens, ascending."""
+        return [int(token) for token in self.allowed_array()]
+
+    def allowed_array(self) -> NDArray[np.int32]:
+        """Return the legal next tokens, ascending."""
+        out = np.empty(self.vocabulary.n_vocab, dtype=np.int32)
+        n = self.vocabulary.checked(
+            self.vocabulary.lib.eliza_test_walk_allowed(
+                self.pointer, self.vocabulary.ffi.from_buffer("int32_t[]", out), len(out)
+            )
+        )
+        return out[:n]
+
+    def allows(self, token: int) -> bool:
+        """Return whether one token is legal next."""
+        return bool(self.vocabulary.lib.eliza_test_walk_allows(self.pointer, token))
+
+    def accept(self, token: int) -> None:
+        """Walk on with a legal token."""
+        self.vocabulary.lib.eliza_test_walk_accept(self.pointer, token)
+
+    def may_end(self) -> bool:
+        """Return whether the value is complete."""
+        return bool(self.vocabulary.lib.eliza_test_walk_may_end(self.pointer))
+
+    def is_over(self) -> bool:
+        """Return whether the value is complete and cannot go on."""
+        return bool(self.vocabulary.lib.eliza_test_walk_is_over(self.pointer))
+
+    def time(self, tokens: Sequence[int], *, with_accept: bool = False) -> NDArray[np.int64]:
+        """Return the nanoseconds of each mask along a walk, shape ``[len(tokens)]``."""
+        ffi = self.vocabulary.ffi
+        spent = np.zeros(len(tokens), dtype=np.int64)
+        self.vocabulary.checked(
+            self.vocabulary.lib.eliza_test_walk_time(
+                self.pointer,
+                ffi.new("int32_t[]", list(tokens)),
+                len(tokens),
+                with_accept,
+                ffi.from_buffer("int64_t[]", spent),
+            )
+        )
+        return spent
