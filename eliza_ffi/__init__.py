@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+from .capabilities import InferenceCapabilities, detect_capabilities
 from .choices import Choice
 from .errors import ElizaError
 from .fill_result import FillResult
@@ -23,10 +24,12 @@ __all__ = [
     "FfiStreamingRunner",
     "FillResult",
     "Generation",
+    "InferenceCapabilities",
     "Model",
     "Skeleton",
     "TokenTreePayload",
     "__version__",
+    "detect_capabilities",
 ]
 
 __version__ = "0.1.0"

@@ -10,6 +10,7 @@ from typing import Any
 
 from . import _resources
 from .binding import CffiBinding
+from .capabilities import InferenceCapabilities, detect_capabilities
 from .errors import ElizaError
 from .library import Library
 from .model import Model
@@ -48,6 +49,7 @@ def examine(arguments: argparse.Namespace) -> tuple[dict[str, Any], list[str]]:
         findings["missing_symbols"] = list(library.missing_symbols)
         binding = CffiBinding(library)
         findings["token_trie"] = binding.trie_modes() != 0
+        findings["capabilities"] = _unsaid(detect_capabilities(binding))
         if binding.supports("describe"):
             findings.update(binding.describe())
         _examine_model(arguments, library, findings)
@@ -71,8 +73,28 @@ def _examine_model(
         findings["model"] = {"path": model.path}
         if model.binding.supports("describe"):
             findings["model"] = model.describe()["model"]
+        capabilities = detect_capabilities(model.binding, model.runner.ctx)
+        findings["capabilities"] = _unsaid(capabilities)
         choice = model.choose("Yes or no? ", ["yes", "no"])
         findings["model_check"] = f"chose 1 of 2 answers in {choice.elapsed * 1e3:.1f} ms"
+
+
+def _unsaid(capabilities: InferenceCapabilities) -> dict[str, Any]:
+    """Return the capabilities without those that have a line of their own."""
+    told = ("abi_version", "missing_symbols", "token_trie")
+    return {name: value for name, value in capabilities.to_dict().items() if name not in told}
+
+
+def _capability_lines(capabilities: dict[str, Any]) -> list[str]:
+    """Return what there is and what there is not, and then what has a value."""
+    flags = {name: value for name, value in capabilities.items() if isinstance(value, bool)}
+    lines = []
+    for heading, is_there in (("yes", True), ("no", False)):
+        names = [name.replace("_", " ") for name, value in flags.items() if value is is_there]
+        if names:
+            lines.append(f"{heading}: {', '.join(names)}")
+    others = {name: value for name, value in capabilities.items() if name not in flags}
+    return lines + [f"{name.replace('_', ' ')}: {_lines(name, v)[0]}" for name, v in others.items()]
 
 
 def _lines(name: str, value: Any) -> list[str]:
@@ -82,6 +104,8 @@ def _lines(name: str, value: Any) -> list[str]:
             f"{item['name']}: {item['description']}, {item['memory_bytes'] / GIB:.1f} GiB"
             for item in value
         ]
+    if name == "capabilities":
+        return _capability_lines(value)
     if name == "system_info":
         # "CPU : SSE3 = 1 | AVX = 1 | NEON = 0": what is there is of interest.
         flags = [part.split(" = ") for part in value.replace(" : ", " | ").split(" | ")]

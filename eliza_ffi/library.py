@@ -18,12 +18,30 @@ from typing import Any
 import cffi
 
 from . import _resources
-from .errors import AbiMismatchError, LibraryLoadError, LibraryNotFoundError
+from .abi import (
+    ABI_VERSION,
+    OLDEST_ABI_VERSION,
+    PREFIX,
+    PULL_SYMBOLS,
+    REQUIRED_SYMBOLS,
+    SINCE,
+    SUPPLEMENT,
+    supplement_to,
+)
+from .errors import (
+    AbiMismatchError,
+    LibraryLoadError,
+    LibraryNotFoundError,
+    NotSupportedError,
+)
 
 __all__ = [
     "ABI_VERSION",
     "LIBRARY_VARIABLE",
     "OLDEST_ABI_VERSION",
+    "PREFIX",
+    "PULL_SYMBOLS",
+    "REQUIRED_SYMBOLS",
     "Library",
     "cdef_from_header",
     "declared_functions",
@@ -31,24 +49,7 @@ __all__ = [
     "header_ffi",
 ]
 
-ABI_VERSION = 12
-OLDEST_ABI_VERSION = 4
 LIBRARY_VARIABLE = "ELIZA_INFERENCE_LIBRARY"
-
-PREFIX = "eliza_inference_"
-
-REQUIRED_SYMBOLS = (
-    "eliza_inference_abi_version",
-    "eliza_inference_create",
-    "eliza_inference_destroy",
-    "eliza_inference_free_string",
-    "eliza_inference_llm_stream_open",
-    "eliza_inference_llm_stream_prefill",
-    "eliza_inference_llm_stream_close",
-)
-"""Without these nothing works; of ``next`` and ``generate``, one is needed too."""
-
-PULL_SYMBOLS = ("eliza_inference_llm_stream_next", "eliza_inference_llm_stream_generate")
 
 
 def cdef_from_header(header: str) -> str:
@@ -79,10 +80,11 @@ def declared_functions(header: str) -> tuple[str, ...]:
 
 @functools.cache
 def header_ffi() -> tuple[Any, tuple[str, ...]]:
-    """Return the one FFI object of this process and the functions declared in it."""
+    """Return the one FFI object of this process and the functions that the header declares."""
     header = _resources.header_path().read_text(encoding="utf-8")
+    declarations = cdef_from_header(header)
     ffi: Any = cffi.FFI()  # what it makes of C is not known to a type checker
-    ffi.cdef(cdef_from_header(header))
+    ffi.cdef(declarations + supplement_to(declarations))
     return ffi, declared_functions(header)
 
 
@@ -186,14 +188,42 @@ class Library:
             # cffi adds what it looked for besides, which misleads where a path was given.
             reason = str(error).partition(".  Additionally")[0]
             raise LibraryLoadError(reason) from error
-        self._present = frozenset(name for name in declared if hasattr(self.lib, name))
+        self._present = frozenset(n for n in (*declared, *SUPPLEMENT) if hasattr(self.lib, n))
         self.missing_symbols = tuple(name for name in declared if name not in self._present)
         self._check_required_symbols()
         self.abi_version = self._checked_abi_version()
 
     def has(self, symbol: str) -> bool:
-        """Return whether the library has this function of the header."""
+        """Return whether the library has this function."""
         return symbol in self._present
+
+    def need(self, symbol: str) -> None:
+        """Raise :class:`~eliza_ffi.errors.NotSupportedError` if it has not, naming both."""
+        if symbol in self._present:
+            return
+        since = SINCE.get(symbol, 0)
+        came = f", which came with version {since}" if since > self.version else ""
+        raise NotSupportedError(
+            f"{self.path} (ABI version {self.abi_version}) has no {symbol}{came}"
+        )
+
+    def probe(self, symbol: str) -> bool:
+        """Return what a function such as ``..._supported`` answers; False where it is missing."""
+        return symbol in self._present and int(getattr(self.lib, symbol)()) == 1
+
+    @property
+    def version(self) -> int:
+        """`abi_version` as a number."""
+        return int(self.abi_version)
+
+    @property
+    def is_elder(self) -> bool:
+        """Whether this is another library of that name, which does not check its handles.
+
+        Such a library may crash on a closed handle and on two calls at once in one stream; this
+        project's answers with an error, whose text it has a function for.
+        """
+        return "eliza_inference_last_error" not in self._present
 
     def _check_required_symbols(self) -> None:
         missing = [name for name in REQUIRED_SYMBOLS if name not in self._present]

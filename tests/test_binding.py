@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from eliza_ffi import binding as binding_module
-from eliza_ffi import cffi_values
+from eliza_ffi import cffi_values, native_calls
 from eliza_ffi.binding import CffiBinding, StreamConfig, StreamStep
 from eliza_ffi.errors import (
     AbiMismatchError,
@@ -99,7 +98,7 @@ def test_a_text_that_does_not_fit_is_fetched_with_more_room(
 def test_room_does_not_grow_without_end(
     binding: CffiBinding, stream: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(binding_module, "LARGEST_TEXT_CAP", 1)
+    monkeypatch.setattr(native_calls, "LARGEST_TEXT_CAP", 1)
     stream.text_cap = 1
     with pytest.raises(InvalidArgumentError, match="text_cap is 1"):
         for _ in range(6):
@@ -136,7 +135,7 @@ def test_the_leaf_is_known_once_the_span_has_ended_on_it(binding: CffiBinding, s
 def test_a_name_too_long_for_any_buffer_is_a_fault(
     binding: CffiBinding, stream: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(binding_module, "LARGEST_TEXT_CAP", 256)
+    monkeypatch.setattr(native_calls, "LARGEST_TEXT_CAP", 256)
     binding.set_token_trie(stream, leaf_payload(("n" * 300, [300])), 0)
     binding.next(stream)
     with pytest.raises(NativeFault, match="cannot read the leaf's name"):

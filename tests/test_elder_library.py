@@ -274,7 +274,10 @@ def test_the_elder_engine_has_no_function_of_the_trie_and_every_one_of_streams(
     _, declared = header_ffi()
     missing = set(elder_engine.missing_symbols)
     assert {name for name in declared if "token_trie" in name} <= missing
-    assert not {name for name in declared if "_llm_" in name or "tokenize" in name} & missing
+    in_every_version = ("next", "generate", "cancel", "reset", "reset_keep", "supported")
+    assert not {f"eliza_inference_llm_stream_{name}" for name in in_every_version} & missing
+    assert not {name for name in declared if "tokenize" in name} & missing
+    assert elder_engine.is_elder
 
 
 @pytest.mark.parametrize("is_async", [True, False])

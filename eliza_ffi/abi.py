@@ -1,0 +1,123 @@
+"""What is known of the C ABI besides its header: the versions, what must be there, what came when.
+
+Libraries of the name libelizainference exist in several versions. What a version has is found by
+looking each function up; this page says what to make of one that is missing.
+"""
+
+from __future__ import annotations
+
+import re
+
+__all__ = [
+    "ABI_VERSION",
+    "CONTEXT_SIZE_OFFSET",
+    "CONTEXT_SIZE_SINCE",
+    "KV_TYPES_SINCE",
+    "MOBILE_CONFIG_SIZE",
+    "OLDEST_ABI_VERSION",
+    "PREFIX",
+    "PULL_SYMBOLS",
+    "REQUIRED_SYMBOLS",
+    "SINCE",
+    "SUPPLEMENT",
+    "supplement_to",
+    "symbols_of",
+]
+
+ABI_VERSION = 12
+OLDEST_ABI_VERSION = 4
+"""Before, ``disable_thinking`` lay where the grammar does now."""
+
+PREFIX = "eliza_inference_"
+
+REQUIRED_SYMBOLS = (
+    "eliza_inference_abi_version",
+    "eliza_inference_create",
+    "eliza_inference_destroy",
+    "eliza_inference_free_string",
+    "eliza_inference_llm_stream_open",
+    "eliza_inference_llm_stream_prefill",
+    "eliza_inference_llm_stream_close",
+)
+"""Without these nothing works; of ``next`` and ``generate``, one is needed too."""
+
+PULL_SYMBOLS = ("eliza_inference_llm_stream_next", "eliza_inference_llm_stream_generate")
+
+SINCE = {
+    "eliza_inference_set_verifier_callback": 2,
+    "eliza_inference_llm_stream_next": 4,
+    "eliza_inference_llm_stream_cancel": 4,
+    "eliza_inference_llm_stream_save_slot": 4,
+    "eliza_inference_llm_stream_restore_slot": 4,
+    "eliza_inference_llm_mtp_supported": 8,
+    "eliza_inference_llm_kv_quant_supported": 8,
+    "eliza_inference_tokenize": 9,
+    "eliza_inference_detokenize": 9,
+    "eliza_inference_embed": 9,
+    "eliza_inference_llm_eot_score": 11,
+}
+"""The version that brought a function; the others came between versions, or are additions."""
+
+KV_TYPES_SINCE = 8
+"""The configuration had 64 bytes before; n_gpu_layers and the KV cache types made it 80."""
+
+CONTEXT_SIZE_SINCE = 9
+CONTEXT_SIZE_OFFSET = 80
+MOBILE_CONFIG_SIZE = 88
+"""Later libraries read an int32 context size behind the 80 bytes; 0 = their own default."""
+
+SUPPLEMENT = {
+    "eliza_inference_llm_stream_save_slot": (
+        "int {}(EliLlmStream *, const char * file, char ** err);"
+    ),
+    "eliza_inference_llm_stream_restore_slot": (
+        "int {}(EliLlmStream *, const char * file, char ** err);"
+    ),
+    "eliza_inference_embed_supported": "int {}(void);",
+    "eliza_inference_embed": (
+        "int {}(EliInferenceContext *, const char * text, size_t len, int pooling, float * out, "
+        "size_t cap, int * out_dim, char ** err);"
+    ),
+    "eliza_inference_llm_eot_supported": "int {}(void);",
+    "eliza_inference_llm_eot_score": (
+        "int {}(EliInferenceContext *, const int32_t * tokens, size_t n, int32_t target, "
+        "float * out_prob, int32_t * out_top, float * out_top_prob, char ** err);"
+    ),
+    "eliza_inference_set_verifier_callback": (
+        "int {}(EliInferenceContext *, void (*callback)(const EliVerifierEvent *, void * user), "
+        "void * user, char ** err);"
+    ),
+    "eliza_inference_tts_stream_supported": "int {}(void);",
+    "eliza_inference_vision_supported": "int {}(void);",
+}
+"""Functions of the ABI that this package calls where a library has them, by their prototypes.
+
+Each is taken from the header as soon as it is declared there.
+"""
+
+VERIFIER_EVENT = """
+typedef struct {
+    const int * accepted_token_ids;
+    size_t n_accepted;
+    int rejected_from;
+    int rejected_to;
+    const int * corrected_token_ids;
+    size_t n_corrected;
+} EliVerifierEvent;
+"""
+
+
+def supplement_to(cdef: str) -> str:
+    """Return the declarations of :data:`SUPPLEMENT` that are not among these."""
+    parts = [] if re.search(r"\bEliVerifierEvent\b", cdef) else [VERIFIER_EVENT]
+    parts += [
+        prototype.format(name)
+        for name, prototype in SUPPLEMENT.items()
+        if not re.search(rf"\b{name}\b", cdef)
+    ]
+    return "\n".join(parts)
+
+
+def symbols_of(name: str) -> tuple[str, ...]:
+    """Return what a function of this short name may be called in a library."""
+    return f"{PREFIX}llm_stream_{name}", f"{PREFIX}llm_{name}", PREFIX + name

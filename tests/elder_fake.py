@@ -1,0 +1,124 @@
+"""Builds libraries out of ``elder_fake.c`` that export just the functions a test asks for."""
+
+from __future__ import annotations
+
+import functools
+import re
+import shutil
+import subprocess
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import cffi
+import pytest
+
+from eliza_ffi.abi import SINCE
+from eliza_ffi.library import PREFIX, REQUIRED_SYMBOLS, library_file_name
+
+SOURCE = Path(__file__).with_name("elder_fake.c")
+FUNCTIONS = frozenset(re.findall(r"^EXPORT\((\w+)\)", SOURCE.read_text(), flags=re.MULTILINE))
+
+REQUIRED = frozenset(symbol.removeprefix(PREFIX) for symbol in REQUIRED_SYMBOLS)
+PULL = REQUIRED | {"llm_stream_supported", "llm_stream_next", "llm_stream_cancel"}
+PUSH = REQUIRED | {"llm_stream_supported", "llm_stream_generate", "llm_stream_cancel"}
+TRIE = frozenset(("token_trie_supported", "set_token_trie", "clear_token_trie"))
+
+# What the engine writes in all, one byte a token.
+TEXT = "Grüße " * 3
+BYTES = tuple(TEXT.encode())
+
+# How the engine behaves, by the first token of the prompt.
+PLAIN, REFUSE, FAIL, ENDLESS, GATED, ONE_SHOT, NO_ROOM = range(1, 8)
+
+
+def functions_of_version(version: int) -> frozenset[str]:
+    """Return what a library of elizaOS's exports in that version, as far as it is of the text."""
+    came = {symbol.removeprefix(PREFIX) for symbol, since in SINCE.items() if since <= version}
+    if version >= 9:
+        came |= {"tokenize_supported", "embed_supported", "vision_supported"}
+    if version >= 11:
+        came |= {"llm_eot_supported"}
+    return PULL | came | {"free_tokens"}
+
+
+@functools.cache
+def build_fake(
+    folder: Path, functions: frozenset[str], abi_version: int = 11, defines: tuple[str, ...] = ()
+) -> Path:
+    """Compile a library that exports these functions; returns its path."""
+    assert functions <= FUNCTIONS, functions - FUNCTIONS
+    compiler = shutil.which("cc")
+    if compiler is None:
+        pytest.fail("these tests build a library: they need a C compiler called cc")
+    place = folder / str(len(list(folder.iterdir())))
+    place.mkdir()
+    library = place / library_file_name()
+    seen = {name: "default" if name in functions else "hidden" for name in FUNCTIONS}
+    subprocess.run(
+        [
+            compiler,
+            *("-shared", "-fPIC", "-O1", "-g", "-pthread", "-Wall", "-Wextra", "-Werror"),
+            f"-DABI_VERSION={abi_version}",
+            *(f'-DEXPORT_{n}=__attribute__((visibility("{how}")))' for n, how in seen.items()),
+            *(f"-D{name}" for name in defines),
+            *("-o", str(library), str(SOURCE)),
+        ],
+        check=True,
+    )
+    return library
+
+
+class Fake:
+    """A library that was built, and what it has taken note of."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._ffi: Any = cffi.FFI()
+        self._ffi.cdef(
+            "const char * fake_calls(void); const char * fake_harm(void); int fake_sampled(void);"
+            "int fake_limit(void); int fake_config(unsigned char *); void fake_forget(void);"
+            "void fake_open_gate(void);"
+        )
+        self._lib: Any = self._ffi.dlopen(str(path))
+        self._lib.fake_forget()
+
+    def open_gate(self) -> None:
+        """Let the third token of a gated stream be computed."""
+        self._lib.fake_open_gate()
+
+    @property
+    def calls(self) -> list[str]:
+        """The calls since the beginning, in their order."""
+        return str(self._ffi.string(self._lib.fake_calls()), "utf-8").split()
+
+    @property
+    def harm(self) -> str:
+        """What would have crashed a library that trusts its callers."""
+        return str(self._ffi.string(self._lib.fake_harm()), "utf-8")
+
+    @property
+    def sampled(self) -> int:
+        """Tokens sampled."""
+        return int(self._lib.fake_sampled())
+
+    @property
+    def limit(self) -> int:
+        """The max_tokens of the last ``generate``."""
+        return int(self._lib.fake_limit())
+
+    @property
+    def config(self) -> bytes:
+        """The configuration of the last stream, as much of it as this version reads."""
+        out = self._ffi.new("unsigned char[]", 88)
+        return bytes(self._ffi.buffer(out, self._lib.fake_config(out)))
+
+
+class Fakes:
+    """Builds each library once."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def __call__(self, functions: Iterable[str], abi_version: int = 11, *defines: str) -> Fake:
+        return Fake(build_fake(self._folder, frozenset(functions), abi_version, defines))

@@ -1,0 +1,107 @@
+"""What a library is said to be able to do is what it can."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import pytest
+from elder_fake import PULL, PUSH, TRIE, Fakes, functions_of_version
+
+import eliza_ffi
+from eliza_ffi import cli
+from eliza_ffi._resources import default_model_path
+from eliza_ffi.binding import CffiBinding
+from eliza_ffi.capabilities import InferenceCapabilities, detect_capabilities
+from eliza_ffi.errors import LibraryNotFoundError
+from eliza_ffi.library import Library
+from eliza_ffi.model import Model
+
+
+@pytest.fixture(scope="module")
+def fakes(tmp_path_factory: pytest.TempPathFactory) -> Fakes:
+    return Fakes(tmp_path_factory.mktemp("capabilities"))
+
+
+def test_where_there_is_no_library_nothing_can_be_done() -> None:
+    nothing = eliza_ffi.detect_capabilities(None)
+    assert nothing == eliza_ffi.InferenceCapabilities()
+    assert not any(value for value in nothing.to_dict().values() if value != "none")
+    assert nothing.to_mobile() == {
+        "streamingLlm": False,
+        "mtpSupported": False,
+        "omnivoiceStreaming": False,
+        "maxContextTokens": 0,
+        "recommendedGpuLayers": 0,
+    }
+
+
+def test_this_projects_library_chooses_fills_and_counts(tiny_model: Model) -> None:
+    can = detect_capabilities(tiny_model.binding, tiny_model.runner.ctx)
+    for name in ("streaming_llm", "pull", "push", "cancel", "token_trie", "text_choices", "fill"):
+        assert getattr(can, name) is True, name
+    assert can.sampling and can.stats and can.tokenizer and can.kv_quant
+    assert can.trie_modes == ("argmax", "sample", "best-leaf", "stop-at-leaf")
+    assert can.max_context_tokens == tiny_model.describe()["model"]["n_ctx_train"]
+    assert can.recommended_gpu_layers in (0, -1)
+    assert (can.context_size, can.config_size, can.abi_version) == ("option", 80, "12")
+    assert can.missing_symbols == ()
+
+
+def test_each_version_can_what_it_brought(fakes: Fakes) -> None:
+    brought = {"kv_quant": 8, "tokenizer": 9, "embeddings": 9, "end_of_turn": 11}
+    for version in range(4, 13):
+        can = detect_capabilities(fakes(functions_of_version(version), version).path)
+        assert can.streaming_llm and can.pull and can.cancel and can.slots and can.verifier_events
+        assert not (can.push or can.token_trie or can.fill or can.text_choices or can.vision)
+        for name, since in brought.items():
+            assert getattr(can, name) is (version >= since), (name, version)
+        assert can.mtp_supported is (version >= 8)
+        assert can.context_size == ("config" if version >= 9 else "none")
+        assert can.config_size == {4: 64, 8: 80}.get(version, 64 if version < 8 else 88)
+        assert (can.max_context_tokens, can.recommended_gpu_layers) == (0, 0)
+        assert can.abi_version == str(version)
+        assert "eliza_inference_set_token_trie" in can.missing_symbols
+
+
+def test_pushes_tries_and_speech_are_seen(fakes: Fakes) -> None:
+    can = detect_capabilities(Library(fakes(PUSH | TRIE | {"tts_stream_supported"}).path))
+    assert (can.pull, can.push, can.token_trie, can.omnivoice_streaming) == (False, *[True] * 3)
+    assert can.trie_modes == ("argmax", "sample", "stop-at-leaf")
+    half = detect_capabilities(fakes(PULL | TRIE - {"clear_token_trie"}).path)
+    assert not half.token_trie
+
+
+def test_a_build_without_text_does_not_stream(fakes: Fakes) -> None:
+    can = detect_capabilities(CffiBinding(Library(fakes(PULL, 12, "STUB").path)))
+    assert not can.streaming_llm
+    assert can.to_mobile()["streamingLlm"] is False
+
+
+def test_capabilities_are_frozen_and_go_through_json(fakes: Fakes) -> None:
+    can = detect_capabilities(fakes(PUSH | TRIE).path)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        can.pull = True  # type: ignore[misc]
+    facts = json.loads(json.dumps(can.to_dict()))
+    facts = {name: tuple(v) if isinstance(v, list) else v for name, v in facts.items()}
+    assert InferenceCapabilities(**facts) == can
+
+
+def test_a_library_that_is_not_there_is_an_error(tmp_path_factory: pytest.TempPathFactory) -> None:
+    with pytest.raises(LibraryNotFoundError):
+        detect_capabilities(tmp_path_factory.mktemp("none") / "none.so")
+
+
+def test_doctor_shows_them(
+    library: Library, fakes: Fakes, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = str(default_model_path())
+    assert cli.main(["doctor", "--json", "--model", model, "--library", str(library.path)]) == 0
+    shown = json.loads(capsys.readouterr().out)["capabilities"]
+    assert shown["fill"] is True
+    assert shown["max_context_tokens"] == 2048
+    assert cli.main(["doctor", "--model", "any", "--library", str(fakes(PUSH).path)]) == 1
+    out = capsys.readouterr().out
+    assert "capabilities     yes: streaming llm, push, cancel\n" in out
+    assert "no: mtp supported, omnivoice streaming, pull, " in out
+    assert "config size: 88\n" in out

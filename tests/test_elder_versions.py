@@ -1,0 +1,315 @@
+"""Libraries of each version of the ABI: what they lack is named, and what they have works."""
+
+from __future__ import annotations
+
+import logging
+import struct
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from elder_fake import BYTES, PULL, PUSH, REQUIRED, TEXT, TRIE, Fake, Fakes, functions_of_version
+
+from eliza_ffi.abi import SINCE, SUPPLEMENT, supplement_to
+from eliza_ffi.binding import CffiBinding, StreamConfig, VerifierEvent
+from eliza_ffi.errors import (
+    AbiMismatchError,
+    InvalidArgumentError,
+    LibraryLoadError,
+    NativeFault,
+    NotSupportedError,
+    TokenTrieError,
+)
+from eliza_ffi.library import PREFIX, Library, header_ffi
+from eliza_ffi.runner import FfiStreamingGenerateArgs, SyncStreamingRunner
+from eliza_ffi.token_tree import TokenTreePayload
+
+VERSIONS = range(4, 13)
+ALL = functions_of_version(12)
+
+
+@pytest.fixture(scope="module")
+def fakes(tmp_path_factory: pytest.TempPathFactory) -> Fakes:
+    return Fakes(tmp_path_factory.mktemp("versions"))
+
+
+@pytest.fixture
+def newest(fakes: Fakes) -> Fake:
+    return fakes(ALL, 12)
+
+
+def bound(fake: Fake) -> tuple[CffiBinding, Any]:
+    binding = CffiBinding(Library(fake.path))
+    return binding, binding.create("any")
+
+
+def opened(fake: Fake, **config: Any) -> tuple[CffiBinding, Any, Any]:
+    binding, ctx = bound(fake)
+    stream = binding.open(ctx, StreamConfig(**config))
+    binding.prefill(stream, [1])
+    return binding, ctx, stream
+
+
+def payload(name: str) -> TokenTreePayload:
+    return TokenTreePayload.from_json(
+        '{"modelId":"m","descriptors":[{"path":"p","leaves":'
+        f'[{{"name":"{name}","tokens":[65]}}]}}]}}'
+    )
+
+
+# ---- versions ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_every_version_generates(version: int, fakes: Fakes) -> None:
+    fake = fakes(functions_of_version(version), version)
+    binding, ctx = bound(fake)
+    result = SyncStreamingRunner(binding, ctx).generate_with_usage(FfiStreamingGenerateArgs([1]))
+    assert (result.text, result.tokens) == (TEXT, BYTES)
+    binding.destroy(ctx)
+    assert fake.harm == ""
+
+
+CALLS: dict[str, Callable[[CffiBinding, Any, Any], Any]] = {
+    "set_verifier_callback": lambda b, ctx, s: b.set_verifier_callback(ctx, None),
+    "llm_stream_save_slot": lambda b, ctx, s: b.save_slot(s, "/dev/null"),
+    "llm_stream_restore_slot": lambda b, ctx, s: b.restore_slot(s, "/dev/null"),
+    "llm_stream_cancel": lambda b, ctx, s: b.cancel(s),
+    "tokenize": lambda b, ctx, s: b.tokenize(ctx, "text"),
+    "detokenize": lambda b, ctx, s: b.detokenize(ctx, [65]),
+    "embed": lambda b, ctx, s: b.embed(ctx, "text"),
+    "llm_eot_score": lambda b, ctx, s: b.eot_score(ctx, [65], 65),
+    "llm_stream_generate": lambda b, ctx, s: b.generate(s, 0, lambda token, text: False),
+    "set_token_trie": lambda b, ctx, s: b.set_token_trie(s, "{}", 0),
+    "clear_token_trie": lambda b, ctx, s: b.clear_token_trie(s),
+    "token_trie_leaf": lambda b, ctx, s: b.token_trie_leaf(s),
+    "token_trie_scores": lambda b, ctx, s: b.token_trie_scores(s),
+    "set_text_choices": lambda b, ctx, s: b.set_text_choices(s, ["A"], 0),
+    "llm_stream_stats": lambda b, ctx, s: b.stats(s),
+    "llm_stream_fill": lambda b, ctx, s: b.fill(s, {}),
+    "llm_stream_set_sampling": lambda b, ctx, s: b.set_sampling(s, "{}"),
+    "llm_stream_describe_chain": lambda b, ctx, s: b.describe_chain(s),
+    "set_option": lambda b, ctx, s: b.set_option(ctx, "n_ctx", "8"),
+    "describe": lambda b, ctx, s: b.describe(ctx),
+    "mmap_acquire": lambda b, ctx, s: b.load(ctx),
+    "set_progress_callback": lambda b, ctx, s: b.set_progress_callback(ctx, None),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.parametrize("version", [4, 8, 12])
+def test_a_function_that_is_missing_is_named_with_the_version_it_came_with(
+    name: str, version: int, fakes: Fakes
+) -> None:
+    fake = fakes(functions_of_version(version) - {"llm_stream_cancel"}, version)
+    binding, ctx, stream = opened(fake)
+    if binding.library.has(PREFIX + name):
+        CALLS[name](binding, ctx, stream) if name != "llm_stream_restore_slot" else None
+        binding.destroy(ctx)
+        return
+    since = SINCE.get(PREFIX + name, 0)
+    came = f", which came with version {since}" if since > version else ""
+    with pytest.raises(NotSupportedError) as caught:
+        CALLS[name](binding, ctx, stream)
+    assert str(caught.value) == f"{fake.path} (ABI version {version}) has no {PREFIX}{name}{came}"
+    binding.destroy(ctx)
+    assert fake.harm == ""
+
+
+@pytest.mark.parametrize("version", [3, 13])
+def test_a_version_too_old_or_too_new_is_refused_by_its_number(version: int, fakes: Fakes) -> None:
+    with pytest.raises(AbiMismatchError, match=f"ABI version '{version}'; .* accepts 4 to 12"):
+        Library(fakes(ALL, version).path)
+
+
+@pytest.mark.parametrize("name", sorted(REQUIRED))
+def test_a_library_without_a_function_that_it_must_have_is_refused_by_its_name(
+    name: str, fakes: Fakes
+) -> None:
+    with pytest.raises(LibraryLoadError, match=f"it lacks {PREFIX}{name}$"):
+        Library(fakes(PULL - {name}).path)
+
+
+def test_a_build_without_text_says_so_when_a_stream_is_opened(fakes: Fakes) -> None:
+    binding, ctx = bound(fakes(PULL, 12, "STUB"))
+    with pytest.raises(NotSupportedError, match="without text generation: a build for speech"):
+        binding.open(ctx, StreamConfig())
+    binding.destroy(ctx)
+
+
+# ---- the configuration -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("version", "size"), [(4, 64), (7, 64), (8, 80), (9, 88), (12, 88)])
+def test_every_version_reads_the_configuration_it_knows_and_no_byte_of_something_else(
+    version: int, size: int, fakes: Fakes
+) -> None:
+    fake = fakes(PULL, version)
+    config = {"max_tokens": 7, "temperature": 0.5, "top_p": 0.9, "top_k": 40, "slot_id": 3}
+    binding, ctx, _ = opened(fake, repeat_penalty=1.25, disable_thinking=True, **config)
+    assert len(fake.config) == size
+    head = struct.unpack_from("<iffifi", fake.config)
+    assert head == (7, 0.5, np.float32(0.9), 40, 1.25, 3)
+    assert struct.unpack_from("<i", fake.config, 56) == (1,)
+    assert fake.config[80:] == bytes(max(size - 80, 0)), "0 = the library's own context size"
+    binding.destroy(ctx)
+
+
+def test_kv_types_that_a_library_would_not_read_are_refused(fakes: Fakes) -> None:
+    binding, ctx = bound(fakes(PULL, 7))
+    with pytest.raises(NotSupportedError, match=r"version 7\) does not read cache_type_k 'q8_0', "):
+        binding.open(ctx, StreamConfig(cache_type_k="q8_0"))
+    binding.open(ctx, StreamConfig(cache_type_k="f16"))
+    binding.destroy(ctx)
+    binding, ctx, _ = opened(fakes(PULL, 8), cache_type_v="q8_0")
+    binding.destroy(ctx)
+
+
+# ---- the trie ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("functions", [PULL, PUSH])
+def test_a_refused_trie_raises_or_falls_back_as_the_caller_wants(
+    functions: frozenset[str], fakes: Fakes, caplog: pytest.LogCaptureFixture
+) -> None:
+    fake = fakes(functions | TRIE)
+    binding, ctx = bound(fake)
+    runner = SyncStreamingRunner(binding, ctx)
+    strict = FfiStreamingGenerateArgs([1], token_tree_payload=payload("REFUSE"))
+    with pytest.raises(TokenTrieError, match="the token trie was refused: status -2"):
+        runner.generate_with_usage(strict)
+    assert fake.calls == ["open", "prefill", "set", "close"]
+    lax = FfiStreamingGenerateArgs(
+        [1], token_tree_payload=payload("REFUSE"), on_trie_error="grammar"
+    )
+    with caplog.at_level(logging.WARNING, "eliza_ffi"):
+        assert runner.generate_with_usage(lax).text == TEXT
+    assert "going on with the grammar alone" in caplog.text
+    assert "clear" not in fake.calls
+    good = FfiStreamingGenerateArgs([1], token_tree_payload=payload("A"))
+    assert runner.generate_with_usage(good).text == TEXT
+    assert fake.calls[-2:] == ["clear", "close"]
+    binding.destroy(ctx)
+    assert fake.harm == ""
+
+
+def test_a_trie_that_cannot_be_cleared_is_not_set(
+    fakes: Fakes, caplog: pytest.LogCaptureFixture
+) -> None:
+    fake = fakes(PULL | TRIE - {"clear_token_trie"})
+    binding, ctx = bound(fake)
+    args = FfiStreamingGenerateArgs([1], token_tree_payload=payload("A"))
+    with caplog.at_level(logging.WARNING, "eliza_ffi"):
+        assert SyncStreamingRunner(binding, ctx).generate_with_usage(args).text == TEXT
+    assert "this library has no token-trie sampler" in caplog.text
+    assert "set" not in fake.calls
+    binding.destroy(ctx)
+
+
+# ---- slots, embeddings, end of turn, drafts ----------------------------------------------------
+
+
+@pytest.mark.parametrize("functions", [ALL, PUSH | ALL - {"llm_stream_next"}])
+def test_a_slot_is_saved_and_restored_between_two_pulls(
+    functions: frozenset[str], fakes: Fakes, tmp_path: Path
+) -> None:
+    fake = fakes(functions, 12)
+    binding, ctx, stream = opened(fake)
+    assert binding.supports("save_slot") and binding.supports("restore_slot")
+    assert [binding.next(stream).tokens[0] for _ in range(5)] == list(BYTES[:5])
+    file = tmp_path / "Grüße.slot"
+    binding.save_slot(stream, file)
+    assert binding.next(stream).tokens == (BYTES[5],)
+    binding.restore_slot(stream, str(file))
+    assert binding.next(stream).tokens == (BYTES[5],)
+    file.write_text("not a number")
+    with pytest.raises(InvalidArgumentError, match="cannot restore the slot .*: this is no slot"):
+        binding.restore_slot(stream, file)
+    with pytest.raises(NativeFault, match="cannot save the slot .*: cannot open the file"):
+        binding.save_slot(stream, tmp_path)
+    with pytest.raises(InvalidArgumentError, match="contains a NUL character"):
+        binding.save_slot(stream, "a\0b")
+    binding.destroy(ctx)
+    assert fake.harm == ""
+
+
+@pytest.mark.parametrize("size", [8, 5000])
+def test_an_embedding_is_fetched_with_as_much_room_as_it_needs(size: int, fakes: Fakes) -> None:
+    binding, ctx = bound(fakes(ALL, 12, f"EMBEDDING={size}"))
+    assert binding.supports("embed")
+    for number, pooling in ((1, "mean"), (2, "cls"), (3, "last")):
+        embedding = binding.embed(ctx, "Grüße", pooling)
+        assert (embedding.shape, embedding.dtype) == ((size,), np.float32)
+        assert list(embedding[:3]) == [number, len("Grüße".encode()), 0]
+    with pytest.raises(InvalidArgumentError, match="pooling must be one of mean, cls, last, not"):
+        binding.embed(ctx, "text", "max")
+    with pytest.raises(InvalidArgumentError, match="cannot embed a text: nothing to embed"):
+        binding.embed(ctx, "!")
+    binding.destroy(ctx)
+    with pytest.raises(InvalidArgumentError, match="cannot embed a text: the context is destroyed"):
+        binding.embed(ctx, "text")
+
+
+def test_the_end_of_a_turn_is_scored(newest: Fake) -> None:
+    binding, ctx = bound(newest)
+    assert binding.supports("eot_score")
+    score = binding.eot_score(ctx, [5, 6], 6)
+    assert (score.probability, score.top, score.top_probability) == (0.75, 6, 0.75)
+    assert binding.eot_score(ctx, [5, 6], 7).probability == 0.25
+    with pytest.raises(InvalidArgumentError, match="cannot score token 7 after 0 tokens: no tok"):
+        binding.eot_score(ctx, [], 7)
+    with pytest.raises(InvalidArgumentError, match="outside 0 to"):
+        binding.eot_score(ctx, [5], -1)
+    binding.destroy(ctx)
+
+
+def test_what_became_of_each_draft_is_reported_until_it_is_switched_off(newest: Fake) -> None:
+    binding, ctx, stream = opened(newest)
+    events: list[VerifierEvent] = []
+    binding.set_verifier_callback(ctx, events.append)
+    binding.next(stream), binding.next(stream)
+    assert events == [
+        VerifierEvent((BYTES[0],), None, ()),
+        VerifierEvent((BYTES[1],), (2, 4), (BYTES[1],)),
+    ]
+    binding.set_verifier_callback(ctx, None)
+    binding.next(stream)
+    assert len(events) == 2
+    binding.destroy(ctx)
+
+
+def test_an_exception_in_the_verifier_callback_comes_out_of_the_pull(newest: Fake) -> None:
+    binding, ctx, stream = opened(newest)
+
+    def complain(event: VerifierEvent) -> None:
+        raise KeyError(event.accepted)
+
+    binding.set_verifier_callback(ctx, complain)
+    with pytest.raises(KeyError):
+        binding.next(stream)
+    binding.set_verifier_callback(ctx, None)
+    assert binding.next(stream).tokens == (BYTES[1],)
+    binding.destroy(ctx)
+
+
+def test_tokens_are_made_of_texts_and_texts_of_tokens(newest: Fake) -> None:
+    binding, ctx = bound(newest)
+    assert binding.tokenize(ctx, "a\0b") == [97, 0, 98]
+    assert binding.detokenize(ctx, list("Grüße".encode()) * 50) == "Grüße" * 50
+    binding.destroy(ctx)
+
+
+# ---- declarations ------------------------------------------------------------------------------
+
+
+def test_what_the_header_does_not_declare_is_declared_besides_and_nothing_twice() -> None:
+    ffi, _ = header_ffi()
+    library = ffi.dlopen(None)
+    for name in SUPPLEMENT:
+        with pytest.raises(AttributeError, match="undefined symbol|not found"):
+            getattr(library, name)  # declared, and not in this process
+    whole = supplement_to("")
+    assert supplement_to(whole) == ""
+    assert "EliVerifierEvent;" in whole
