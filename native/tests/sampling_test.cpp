@@ -57,7 +57,7 @@ TEST_F(Sampling, TheChainHasWhatIsOnInItsOrder) {
               "penalties;dry;top_n_sigma;top_k;typ_p;top_p;min_p;xtc;temperature;dist");
     EXPECT_EQ(chain_of(R"({"temperature":0.5,"top_k":4,"min_p":0.1,"samplers":"temperature;min_p;top_k"})"),
               "temperature;min_p;top_k;dist");
-    EXPECT_EQ(chain_of(R"({"temperature":0.5,"top_k":4,"samplers":""})"), "dist");
+    EXPECT_EQ(chain_of(R"({"temperature":1,"samplers":""})"), "dist");
     EXPECT_EQ(chain_of(R"({"temperature":0.5,"mirostat":1,"top_k":4})"), "temperature;mirostat");
     EXPECT_EQ(chain_of(R"({"temperature":0.5,"mirostat":2,"repeat_penalty":2})"), "penalties;temperature;mirostat_v2");
     EXPECT_EQ(chain_of(R"({"temperature":0.5,"draw":"gumbel"})"), "temperature;gumbel");
@@ -87,6 +87,35 @@ TEST(SamplingParams, WhatIsWrongIsNamedWithWhatIsAllowed) {
     EXPECT_EQ(refusal(R"({"dry_sequence_breakers":"x"})"), "dry_sequence_breakers is not JSON: byte 1 of 1");
     EXPECT_EQ(refusal(R"({"top_kk":1})").rfind("sampling: unknown key \"top_kk\"; known are preset, samplers", 0), 0u);
     EXPECT_EQ(refusal("[1]"), "sampling: expected an object, found array");
+    EXPECT_EQ(refusal(R"({"samplers":"top_k;"})").rfind("samplers: \"\" is not one of penalties", 0), 0u);
+    EXPECT_EQ(refusal(R"({"dry_sequence_breakers":{}})"),
+              "dry_sequence_breakers: expected an array of strings, found object");
+    EXPECT_EQ(refusal(R"({"dry_sequence_breakers":["a",")" + std::string(41, 'x') + R"("]})"),
+              "dry_sequence_breakers[1]: expected a string of 1 to 40 bytes without a NUL");
+    EXPECT_EQ(refusal(R"({"logit_bias":[[18446744073709551615,1]]})"),
+              "logit_bias[0]: token 18446744073709551615 is not 0 to 2147483647");
+    EXPECT_EQ(refusal(R"({"logit_bias":[[7,1],[7,2]]})"), "logit_bias[1]: token 7 has a bias already, logit_bias[0]");
+    EXPECT_EQ(refusal(R"({"logit_bias":[[7,-1e300]]})").rfind("logit_bias[0]: the bias -1e+300 is not", 0), 0u);
+}
+
+TEST_F(Sampling, SettingsThatWouldBeIgnoredAreRefused) {
+    const auto refused_chain = [&](const std::string & json) {
+        try {
+            chain_of(json);
+        } catch (const Error & error) {
+            return std::string(error.what());
+        }
+        return std::string();
+    };
+    EXPECT_EQ(refused_chain(R"({"temperature":0.5,"top_k":4,"samplers":"temperature"})"),
+              "top_k is set, and \"top_k\" is missing in samplers");
+    EXPECT_EQ(refused_chain(R"({"temperature":0.5,"samplers":"top_k"})"),
+              "temperature is set, and \"temperature\" is missing in samplers");
+    for (const char * json : {R"({"temperature":1,"mirostat":2,"draw":"gumbel"})",
+                              R"({"temperature":1,"mirostat":1,"adaptive_target":0.5,"samplers":"adaptive_p"})",
+                              R"({"temperature":1,"draw":"gumbel","adaptive_target":0.5,"samplers":"adaptive_p"})"}) {
+        EXPECT_EQ(refused_chain(json), "mirostat, adaptive_p and draw \"gumbel\" each draw the token: choose one");
+    }
 }
 
 TEST_F(Sampling, ABiasOutsideTheVocabularyIsRefused) {
@@ -310,6 +339,106 @@ TEST_F(SamplingInAStream, ALazyGrammarWaitsForItsTrigger) {
     ErrorText error;
     EXPECT_EQ(eliza_inference_llm_stream_open(context.get(), &cfg, error.out()), nullptr);
     EXPECT_EQ(error.text().rfind("grammar_triggers: ", 0), 0u) << error.text();
+}
+
+class Reasoning : public SamplingInAStream {
+protected:
+    // Tags that this vocabulary spells with several tokens.
+    const std::string tags = R"("reasoning_start":"<plan>","reasoning_end":"</plan>")";
+
+    StreamHandle thinking(const std::string & settings, const std::string & prompt) {
+        StreamHandle stream = open(context);
+        const std::string json = "{" + tags + settings + "}";
+        ErrorText error;
+        EXPECT_EQ(eliza_inference_llm_stream_set_sampling(stream.get(), json.data(), json.size(), error.out()), 0)
+            << error.text();
+        prefill(stream, tokenize(context, prompt));
+        return stream;
+    }
+    std::vector<int32_t> free_tokens(const std::string & prompt, size_t n) {
+        const StreamHandle stream = open(context);
+        prefill(stream, tokenize(context, prompt));
+        return pull(stream, n).tokens;
+    }
+};
+
+TEST_F(Reasoning, IsEndedWhenItsBudgetIsSpent) {
+    const std::string prompt = "Say hello. <plan>";
+    const std::vector<int32_t> end = tokenize(context, " enough</plan>");
+    for (const int budget : {0, 1, 5}) {
+        const StreamHandle stream =
+            thinking(R"(,"reasoning_message":" enough","reasoning_budget":)" + std::to_string(budget), prompt);
+        EXPECT_EQ(chain(stream), "reasoning_budget;greedy");
+        std::vector<int32_t> expected = free_tokens(prompt, static_cast<size_t>(budget));
+        ASSERT_EQ(expected.size(), static_cast<size_t>(budget));
+        expected.insert(expected.end(), end.begin(), end.end());
+        EXPECT_EQ(pull(stream, expected.size()).tokens, expected);
+        EXPECT_GE(pull(stream, 3).status, 0);  // and goes on freely
+    }
+}
+
+TEST_F(Reasoning, CountsOnlyInsideTheBlock) {
+    for (const char * prompt : {"Say hello. ", "<plan> a </plan> Say hello. ", "<plan> a"}) {
+        const bool is_open = std::string(prompt) == "<plan> a";
+        const StreamHandle stream = thinking(R"(,"reasoning_budget":2)", prompt);
+        const Output output = pull(stream, 12);
+        EXPECT_EQ(output.text.find("</plan>") != std::string::npos, is_open) << prompt << output.text;
+        if (!is_open) {
+            EXPECT_EQ(output.tokens, free_tokens(prompt, 12));
+        }
+    }
+}
+
+TEST_F(Reasoning, AnActiveTrieComesFirst) {
+    const std::string prompt = "Say hello. <plan>";
+    const StreamHandle stream = thinking(R"(,"reasoning_budget":1)", prompt);
+    const StreamHandle plain = open(context);
+    prefill(plain, tokenize(context, prompt));
+    for (const StreamHandle * each : {&stream, &plain}) set_trie(*each, payload_of(context, action_names), 0);
+    const size_t n = pull(plain, 1).tokens.size();
+    ASSERT_EQ(n, 1u);
+    std::vector<int32_t> in_span = pull(stream, 1).tokens;
+    while (stats(stream).trie_active != 0) {
+        for (const int32_t token : pull(stream, 1).tokens) in_span.push_back(token);
+    }
+    std::string name = leaf(stream);
+    EXPECT_EQ(in_span, tokenize(context, name));
+    // The choice's tokens have used the budget up.
+    const std::vector<int32_t> end = tokenize(context, "</plan>");
+    EXPECT_EQ(pull(stream, end.size()).tokens, end);
+}
+
+TEST_F(Reasoning, ALazyGrammarDoesNotLookIntoIt) {
+    // What would trigger the grammar stands in the reasoning, where it is forced to stand.
+    const std::string triggers = R"([{"type":"word","value":"go:"}])";
+    ASSERT_EQ(eliza_inference_set_option(context.get(), "grammar_triggers", triggers.c_str(), nullptr), 0);
+    eliza_llm_stream_config_t cfg = config();
+    cfg.gbnf_grammar = "root ::= \"go:\" [0-9] [0-9]";
+    const auto text_of = [&](const std::string & message) {
+        const StreamHandle stream = open(context, cfg);
+        const std::string json = "{" + tags + R"(,"reasoning_budget":1,"reasoning_message":")" + message + "\"}";
+        EXPECT_EQ(eliza_inference_llm_stream_set_sampling(stream.get(), json.data(), json.size(), nullptr), 0);
+        prefill(stream, tokenize(context, "Say hello. <plan>"));
+        const Output output = pull(stream, 30);
+        EXPECT_GE(output.status, 0) << output.error;
+        return output.text;
+    };
+    const std::string text = text_of(" go:");
+    EXPECT_NE(text.find("go:</plan>"), std::string::npos) << text;
+}
+
+TEST_F(Reasoning, WhatIsWrongIsNamed) {
+    const StreamHandle stream = open(context);
+    const auto refused = [&](const std::string & json) {
+        ErrorText error;
+        EXPECT_EQ(eliza_inference_llm_stream_set_sampling(stream.get(), json.data(), json.size(), error.out()),
+                  ELIZA_ERR_INVALID_ARG);
+        return error.text();
+    };
+    EXPECT_EQ(refused(R"({"reasoning_budget":-2})"),
+              "option reasoning_budget: \"-2\" is not -1 (no limit) to 2147483647 tokens");
+    EXPECT_EQ(refused(R"({"reasoning_budget":5,"reasoning_start":""})"),
+              "reasoning_start: \"\" has no tokens in this vocabulary");
 }
 
 }  // namespace

@@ -114,6 +114,10 @@ ELIZA_API int eliza_inference_mmap_evict(EliInferenceContext * ctx, const char *
  *   adaptive_target (below 0 = off), adaptive_decay (0.9): for adaptive_p in samplers
  *   logit_bias    a JSON array of [token, bias], a bias being a number or "-inf"
  *   disable_thinking  "0" (default) or "1": never sample <think>
+ *   reasoning_budget  tokens that may come between reasoning_start ("<think>") and reasoning_end
+ *                 ("</think>"); then reasoning_message ("") and reasoning_end are written. -1 (default) =
+ *                 no limit. A lazy grammar does not look into that block; choices, while they are
+ *                 active, come first
  */
 ELIZA_API int eliza_inference_set_option(EliInferenceContext * ctx, const char * key, const char * value, char ** err);
 

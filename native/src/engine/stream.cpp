@@ -242,11 +242,7 @@ int32_t Stream::reset_keep(int32_t n_keep) {
 
 void Stream::set_sampling(std::string_view json) {
     SamplingParams params = parse_sampling(sampling_, json);
-    SamplerChain chain(decoder_->model().vocab(), params);
-    for (size_t i = 0; i < n_told_; ++i) {
-        chain.accept(sequence_.tokens()[i]);
-    }
-    selector_.set_chain(std::move(chain));
+    selector_.set_sampling(params, sequence_.tokens().data(), n_told_);
     sampling_ = std::move(params);
 }
 

@@ -127,6 +127,7 @@ void Stream::fill(const SpanSpec & spec, FillResult & result) {
     sampling.temperature = spec.temperature;
     sampling.top_k = spec.top_k;
     sampling.top_p = spec.top_p;
+    sampling.reasoning_budget = -1;
     sampling.seed = seed_of_span(sampling.seed, n_filled_++);
     fill_selector_.emplace(decoder_->model().vocab(), sampling, "", GrammarUse());
     for (size_t i = 0; i < known.begin; ++i) {

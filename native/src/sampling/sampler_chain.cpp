@@ -32,7 +32,8 @@ void require_any_left(const llama_token_data_array & candidates) {
     throw invalid_argument("no token is left to choose from: logit_bias bans all that are legal");
 }
 
-// llama.cpp marks tokens it leaves out by -infinity, and its typical sampler takes 0 * log(0) for them.
+// llama.cpp marks tokens it leaves out by -infinity, for which its typical sampler takes 0 * log(0), and
+// XTC counts them among those it keeps.
 void drop_left_out(llama_token_data_array & candidates) {
     llama_token_data * end = std::remove_if(candidates.data, candidates.data + candidates.size,
                                             [](const llama_token_data & each) { return each.logit == -INFINITY; });
@@ -159,6 +160,7 @@ llama_token_data_array & Candidates::fill_from(const float * logits, const llama
 SamplerChain::SamplerChain(const llama_vocab * vocab, const SamplingParams & params)
     : chain_(llama_sampler_chain_init(llama_sampler_chain_default_params())),
       greedy_(params.temperature < least_temperature) {
+    check_together(params);
     const int32_t n_vocab = llama_vocab_n_tokens(vocab);
     std::vector<llama_logit_bias> biases = params.logit_bias;
     for (const llama_logit_bias & bias : biases) {
@@ -259,6 +261,7 @@ void SamplerChain::add_in_order(const llama_vocab * vocab, const SamplingParams 
             break;
         case SamplerKind::xtc:
             if (params.xtc_probability > 0.0f && params.xtc_threshold <= 0.5f) {
+                xtc_ = llama_sampler_chain_n(chain_.get());
                 add_shaping(llama_sampler_init_xtc(params.xtc_probability, params.xtc_threshold, min_keep, params.seed),
                             name);
             }
@@ -328,10 +331,11 @@ llama_token SamplerChain::sample(llama_token_data_array & candidates, bool in_sp
     require_finite(candidates);
     const int32_t n_samplers = llama_sampler_chain_n(chain_.get());
     for (int32_t i = 0; i < n_samplers; ++i) {
-        if (i == typical_) {
+        const bool counts_left_out = i == typical_ || i == xtc_;
+        if (counts_left_out) {
             drop_left_out(candidates);
         }
-        if (i == n_samplers - 1 || i == typical_) {
+        if (counts_left_out || i == n_samplers - 1) {
             require_any_left(candidates);
         }
         if (!in_span || i != infill_) {

@@ -77,7 +77,8 @@ private:
     size_t n_candidates_ = 0;
     bool greedy_ = false;
     bool reshapes_ = false;
-    int32_t typical_ = -1;
+    int32_t typical_ = -1;  // places in the chain
+    int32_t xtc_ = -1;
 };
 
 // The index of the largest of n logits, the first of equals. Throws Error if none is above -infinity.

@@ -1,8 +1,10 @@
 #include "sampling/sampling_params.h"
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <tuple>
 #include <utility>
 
 #include "error.h"
@@ -13,6 +15,7 @@ namespace eliza {
 namespace {
 
 constexpr float largest = 1e6f;
+constexpr size_t longest_breaker = 40;
 constexpr int32_t max_int = std::numeric_limits<int32_t>::max();
 
 const std::vector<std::pair<const char *, SamplerKind>> & kinds() {
@@ -42,7 +45,7 @@ std::string kind_names() {
 
 std::vector<SamplerKind> parse_order(const std::string & text) {
     std::vector<SamplerKind> order;
-    for (size_t begin = 0; begin < text.size();) {
+    for (size_t begin = 0; !text.empty() && begin <= text.size();) {
         const size_t end = std::min(text.find(';', begin), text.size());
         const std::string name = text.substr(begin, end - begin);
         SamplerKind kind{};
@@ -77,16 +80,21 @@ std::vector<llama_logit_bias> parse_logit_bias(const std::string & text) {
             !(pair[1].is_number() || pair[1] == "-inf")) {
             throw invalid_argument(place + ": expected [token, bias] with a number or \"-inf\"");
         }
-        const auto token = pair[0].get<int64_t>();
-        if (token < 0 || token > max_int) {
-            throw invalid_argument(place + ": token " + std::to_string(token) + " is not 0 to " +
-                                   std::to_string(max_int));
+        int64_t token = 0;
+        if (!read_int(pair[0], 0, max_int, token)) {
+            throw invalid_argument(place + ": token " + pair[0].dump() + " is not 0 to " + std::to_string(max_int));
         }
-        const float bias = pair[1].is_number() ? pair[1].get<float>() : -INFINITY;
-        if (std::isnan(bias) || bias > largest) {
-            throw invalid_argument(place + ": the bias is not a number up to 1000000");
+        const double bias = pair[1].is_number() ? pair[1].get<double>() : -HUGE_VAL;
+        if (pair[1].is_number() && !(std::abs(bias) <= largest)) {
+            throw invalid_argument(place + ": the bias " + pair[1].dump() + " is not -1000000 to 1000000 or \"-inf\"");
         }
-        biases.push_back({static_cast<llama_token>(token), bias});
+        for (size_t i = 0; i < biases.size(); ++i) {
+            if (biases[i].token == token) {
+                throw invalid_argument(place + ": token " + std::to_string(token) + " has a bias already, " +
+                                       at("logit_bias", i));
+            }
+        }
+        biases.push_back({static_cast<llama_token>(token), static_cast<float>(bias)});
     }
     return biases;
 }
@@ -94,11 +102,17 @@ std::vector<llama_logit_bias> parse_logit_bias(const std::string & text) {
 std::vector<std::string> parse_strings(const std::string & text, const char * what) {
     std::vector<std::string> strings;
     const Json json = parse_json(text, what);
+    if (!json.is_array()) {
+        throw invalid_argument(std::string(what) + ": expected an array of strings, found " + kind_of(json));
+    }
     for (const Json & each : json) {
-        if (!json.is_array() || !each.is_string() || each.get<std::string>().empty()) {
-            throw invalid_argument(std::string(what) + ": expected an array of strings that are not empty");
+        const std::string breaker = each.is_string() ? each.get<std::string>() : "";
+        // llama.cpp cuts longer ones, and all of them at a NUL.
+        if (breaker.empty() || breaker.size() > longest_breaker || breaker.find('\0') != std::string::npos) {
+            throw invalid_argument(at(what, strings.size()) + ": expected a string of 1 to " +
+                                   std::to_string(longest_breaker) + " bytes without a NUL");
         }
-        strings.push_back(each.get<std::string>());
+        strings.push_back(breaker);
     }
     return strings;
 }
@@ -138,6 +152,13 @@ template <typename Number>
 Param number(const char * key, Number SamplingParams::*member, Number low, Number high, const char * allowed) {
     return {key, allowed,
             [=](SamplingParams & p, const std::string & v) { return parse_number(v, low, high, p.*member); }};
+}
+
+Param text(const char * key, std::string SamplingParams::*member) {
+    return {key, "any text", [=](SamplingParams & p, const std::string & v) {
+                p.*member = v;
+                return true;
+            }};
 }
 
 const std::vector<Param> & table() {
@@ -191,6 +212,10 @@ const std::vector<Param> & table() {
              return parse_name<uint32_t>(v, {{"random", LLAMA_DEFAULT_SEED}}, p.seed) ||
                     parse_number<uint32_t>(v, 0, LLAMA_DEFAULT_SEED - 1, p.seed);
          }},
+        number("reasoning_budget", &P::reasoning_budget, -1, max_int, "-1 (no limit) to 2147483647 tokens"),
+        text("reasoning_start", &P::reasoning_start),
+        text("reasoning_end", &P::reasoning_end),
+        text("reasoning_message", &P::reasoning_message),
         {"disable_thinking", "0 or 1",
          [](P & p, const std::string & v) {
              return parse_name<bool>(v, {{"0", false}, {"1", true}, {"false", false}, {"true", true}},
@@ -251,6 +276,38 @@ SamplingParams parse_sampling(SamplingParams params, std::string_view text) {
         }
     }
     return params;
+}
+
+void check_together(const SamplingParams & p) {
+    const bool greedy = p.temperature <= 0.0f;
+    const bool penalizes = (p.repeat_penalty > 0.0f && p.repeat_penalty != 1.0f) || p.frequency_penalty != 0.0f ||
+                           p.presence_penalty != 0.0f;
+    const auto between = [](float share) { return share > 0.0f && share < 1.0f; };
+    const std::tuple<SamplerKind, const char *, bool> settings[] = {
+        {SamplerKind::penalties, "repeat_penalty, frequency_penalty or presence_penalty", penalizes},
+        {SamplerKind::dry, "dry_multiplier", p.dry_multiplier > 0.0f},
+        {SamplerKind::top_n_sigma, "top_n_sigma", p.top_n_sigma > 0.0f},
+        {SamplerKind::top_k, "top_k", p.top_k > 0},
+        {SamplerKind::typ_p, "typical_p", between(p.typical_p)},
+        {SamplerKind::top_p, "top_p", between(p.top_p)},
+        {SamplerKind::min_p, "min_p", p.min_p > 0.0f},
+        {SamplerKind::xtc, "xtc_probability", p.xtc_probability > 0.0f && p.xtc_threshold <= 0.5f},
+        {SamplerKind::temperature, "temperature", !greedy && (p.temperature != 1.0f || p.dynatemp_range > 0.0f)},
+        {SamplerKind::adaptive_p, "adaptive_target", p.adaptive_target >= 0.0f},
+    };
+    const auto in_order = [&](SamplerKind kind) {
+        return std::find(p.order.begin(), p.order.end(), kind) != p.order.end();
+    };
+    for (const auto & [kind, setting, is_on] : settings) {
+        if (is_on && !in_order(kind)) {
+            throw invalid_argument(std::string(setting) + " is set, and \"" + sampler_name(kind) +
+                                   "\" is missing in samplers");
+        }
+    }
+    const bool adaptive = p.adaptive_target >= 0.0f;
+    if (!greedy && (p.mirostat != 0) + adaptive + (p.draw == Draw::gumbel) > 1) {
+        throw invalid_argument("mirostat, adaptive_p and draw \"gumbel\" each draw the token: choose one");
+    }
 }
 
 }  // namespace eliza

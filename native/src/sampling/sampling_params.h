@@ -64,6 +64,10 @@ struct SamplingParams {
     Draw draw = Draw::cdf;
     uint32_t seed = LLAMA_DEFAULT_SEED;  // the default draws a random one
     bool disable_thinking = false;
+    int32_t reasoning_budget = -1;  // tokens of a reasoning block; -1: no limit
+    std::string reasoning_start = "<think>";
+    std::string reasoning_end = "</think>";
+    std::string reasoning_message;  // written before reasoning_end when the budget is spent
 };
 
 // Sets what `key` names. Returns false for an unknown key. Throws Error that says what is allowed; the
@@ -76,5 +80,9 @@ std::string sampling_param_names();
 // Sets what a JSON object says, all or nothing: the keys above, with numbers, strings and arrays.
 // "preset" comes first, whatever its place.
 SamplingParams parse_sampling(SamplingParams params, std::string_view json);
+
+// Throws Error where one setting would make another be ignored: a sampler that is on and not in the
+// order, or two that each draw the token.
+void check_together(const SamplingParams & params);
 
 }  // namespace eliza

@@ -23,14 +23,37 @@ double log_of_rest(double log_share) { return std::log1p(-std::min(std::exp(log_
 
 TokenSelector::TokenSelector(const llama_vocab * vocab, const SamplingParams & params, const std::string & gbnf,
                              const GrammarUse & use)
-    : n_vocab_(llama_vocab_n_tokens(vocab)), chain_(vocab, params), grammar_order_(use.order) {
+    : vocab_(vocab),
+      n_vocab_(llama_vocab_n_tokens(vocab)),
+      chain_(vocab, params),
+      grammar_order_(use.order),
+      waits_for_trigger_(!gbnf.empty() && use.triggers.has_value()) {
     if (!gbnf.empty()) {
         grammar_.emplace(vocab, gbnf, use.triggers);
     }
+    if (params.reasoning_budget >= 0 || waits_for_trigger_) {
+        budget_.emplace(vocab, params);
+    }
+}
+
+void TokenSelector::set_sampling(const SamplingParams & params, const llama_token * tokens, size_t n) {
+    SamplerChain chain(vocab_, params);
+    std::optional<ReasoningBudget> budget;
+    if (params.reasoning_budget >= 0 || waits_for_trigger_) {
+        budget.emplace(vocab_, params);
+    }
+    for (size_t i = 0; i < n; ++i) {
+        chain.accept(tokens[i]);
+        if (budget) {
+            budget->accept_prompt(tokens[i]);
+        }
+    }
+    chain_ = std::move(chain);
+    budget_ = std::move(budget);
 }
 
 std::string TokenSelector::describe() const {
-    const std::string chain = chain_.describe();
+    const std::string chain = (budget_ ? "reasoning_budget;" : "") + chain_.describe();
     if (!grammar_) {
         return chain;
     }
@@ -70,7 +93,10 @@ llama_token TokenSelector::pick_under_grammar(const float * logits) {
 }
 
 llama_token TokenSelector::select(const float * logits, std::optional<llama_token> drawn) {
-    if (!grammar_) {
+    if (const auto forced = budget_ ? budget_->forced() : std::nullopt) {
+        return *forced;
+    }
+    if (!grammar_ || grammar_rests()) {
         return drawn ? *drawn : pick_from_vocabulary(logits, true);
     }
     if (!grammar_->in_step()) {
@@ -145,15 +171,36 @@ double TokenSelector::logprob_in_text(const float * logits, TextConstraint & tex
     return token ? logits[*token] - total : log_of_rest(of_legal - total);
 }
 
-void TokenSelector::accept(llama_token token) {
+void TokenSelector::accept_prompt(llama_token token) {
     chain_.accept(token);
-    if (grammar_) {
+    if (budget_) {
+        budget_->accept_prompt(token);
+    }
+}
+
+void TokenSelector::accept(llama_token token) {
+    const bool rests = grammar_rests();
+    chain_.accept(token);
+    if (budget_) {
+        budget_->accept(token);
+    }
+    if (!grammar_) {
+        return;
+    }
+    if (!rests) {
         grammar_->accept(token);
+    } else if (!budget_->in_block()) {
+        for (const llama_token end : budget_->ended_with()) {  // it may be what the grammar waits for
+            grammar_->accept(end);
+        }
     }
 }
 
 void TokenSelector::reset() {
     chain_.reset();
+    if (budget_) {
+        budget_->reset();
+    }
     if (grammar_) {
         grammar_->reset();
     }

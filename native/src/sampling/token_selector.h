@@ -9,6 +9,7 @@
 #include "constraint/constraint.h"
 #include "constraint/text_constraint.h"
 #include "sampling/grammar.h"
+#include "sampling/reasoning_budget.h"
 #include "sampling/sampler_chain.h"
 
 namespace eliza {
@@ -35,8 +36,9 @@ public:
     TokenSelector(const llama_vocab * vocab, const SamplingParams & params, const std::string & gbnf,
                   const GrammarUse & use);
 
-    // Goes on with another chain, which has to be told of the tokens so far.
-    void set_chain(SamplerChain chain) { chain_ = std::move(chain); }
+    // Goes on with other settings, told of the tokens so far. Throws Error, and nothing changes, where
+    // they do not fit the vocabulary.
+    void set_sampling(const SamplingParams & params, const llama_token * tokens, size_t n);
 
     // The names of the samplers in the order they act, with ';' between them.
     std::string describe() const;
@@ -72,7 +74,7 @@ public:
                            std::optional<llama_token> token) const;
 
     // A token of the prompt counts for the chain only; the grammar describes what is generated.
-    void accept_prompt(llama_token token) { chain_.accept(token); }
+    void accept_prompt(llama_token token);
     void accept(llama_token token);
     void reset();
 
@@ -82,10 +84,15 @@ private:
     llama_token pick_under_grammar(const float * logits);
     std::optional<llama_token> pick_if_top_is_legal(const float * logits, const TextConstraint & text);
 
+    bool grammar_rests() const { return waits_for_trigger_ && budget_ && budget_->in_block(); }
+
+    const llama_vocab * vocab_;
     int32_t n_vocab_;
     SamplerChain chain_;
     std::optional<Grammar> grammar_;
     GrammarOrder grammar_order_;
+    bool waits_for_trigger_;  // the grammar is lazy: it does not look into reasoning
+    std::optional<ReasoningBudget> budget_;
     Candidates candidates_;
 };
 
