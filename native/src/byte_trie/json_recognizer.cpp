@@ -84,6 +84,8 @@ Dfa json_string_dfa() {
     return dfa.on(before, "\"", body).on(body, "\"", after).accept(after).build();
 }
 
+static_assert(body == json_string_body_begin);
+
 Dfa json_string_body_dfa() {
     DfaBuilder dfa(n_string_states - 2);  // without `before` and `after`
     add_string_body(dfa, body);

@@ -16,6 +16,9 @@ namespace eliza {
 // valid Unicode, so a surrogate comes in pairs only.
 Dfa json_string_dfa();
 
+// Where the states of json_string_body_dfa() begin in it; only a quote leaves them.
+constexpr Dfa::State json_string_body_begin = 1;
+
 // What stands between the quotes of one.
 Dfa json_string_body_dfa();
 

@@ -94,14 +94,29 @@ class DfaMasks {
 public:
     using Recognizer = Dfa;
 
+    // States from `first` on that are those of another automaton, which only `leaving` leaves.
+    struct Inside {
+        std::shared_ptr<const DfaMasks> masks;
+        Dfa::State first;
+        uint8_t leaving;
+    };
+
     DfaMasks(std::shared_ptr<const Vocabulary> vocabulary, Dfa dfa)
+        : DfaMasks(std::move(vocabulary), std::move(dfa), Inside{nullptr, 0, 0}) {}
+    DfaMasks(std::shared_ptr<const Vocabulary> vocabulary, Dfa dfa, Inside inside)
         : vocabulary_(std::move(vocabulary)),
           number_(vocabulary_->masks().number_of_new_recognizer()),
-          dfa_(std::move(dfa)) {}
+          dfa_(std::move(dfa)),
+          inside_(std::move(inside)) {}
 
     const Dfa & recognizer() const { return dfa_; }
     SharedMask mask(Dfa::State state) const {
         return vocabulary_->masks().get(number_, dfa_.key(state), [&] {
+            if (is_inside(state)) {
+                TokenSet legal = inside_.masks->mask(state - inside_.first)->tokens;
+                add_legal(vocabulary_->with_byte(inside_.leaving), dfa_, state, legal);
+                return legal;
+            }
             TokenSet legal(vocabulary_->all().n_vocab());
             add_legal(vocabulary_->all(), dfa_, state, legal);
             return legal;
@@ -109,9 +124,15 @@ public:
     }
 
 private:
+    bool is_inside(Dfa::State state) const {
+        return inside_.masks != nullptr && state >= inside_.first &&
+               state - inside_.first < inside_.masks->recognizer().n_states();
+    }
+
     std::shared_ptr<const Vocabulary> vocabulary_;
     const uint64_t number_;
     Dfa dfa_;
+    Inside inside_;
 };
 
 class JsonMasks {

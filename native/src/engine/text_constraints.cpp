@@ -65,7 +65,10 @@ Dfa parse_dfa(const std::string & text) {
 TextConstraints::TextConstraints(std::shared_ptr<const Vocabulary> vocabulary)
     : vocabulary_(std::move(vocabulary)),
       most_brackets_(most_json_brackets(vocabulary_->all())),
-      string_bodies_(std::make_shared<const DfaMasks>(vocabulary_, json_string_body_dfa())) {}
+      string_bodies_(std::make_shared<const DfaMasks>(vocabulary_, json_string_body_dfa())) {
+    // Nearly the whole vocabulary: better once here than where someone waits for a token.
+    string_bodies_->mask(string_bodies_->recognizer().start());
+}
 
 bool is_json_kind(const std::string & name) {
     return name == "string" || name == "string-body" || name == "number" || name == "integer" || name == "value";
@@ -101,10 +104,12 @@ std::shared_ptr<const DfaMasks> TextConstraints::dfa_masks(const ValueKind & kin
             if (kind.name == "dfa") {
                 return parse_dfa(kind.dfa);
             }
-            return kind.name == "string"    ? json_string_dfa()
-                   : kind.name == "integer" ? json_integer_dfa()
-                                            : json_number_dfa();
+            return kind.name == "integer" ? json_integer_dfa() : json_number_dfa();
         };
+        if (kind.name == "string") {
+            return std::make_shared<const DfaMasks>(vocabulary_, json_string_dfa(),
+                                                    DfaMasks::Inside{string_bodies_, json_string_body_begin, '"'});
+        }
         return std::make_shared<const DfaMasks>(vocabulary_, build());
     });
 }
