@@ -6,7 +6,7 @@ import enum
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from .arguments import FfiStreamingResult
 from .errors import ContextFullError, InvalidArgumentError, NativeFault
 from .token_tree import TokenTreePayload, build_token_tree_descriptor
 
-__all__ = ["Choice", "ChoiceSet", "tokenize_choice"]
+__all__ = ["Choice", "ChoiceSet", "as_choice_set", "tokenize_choice"]
 
 T = TypeVar("T")
 
@@ -226,3 +226,12 @@ def string_choices(texts: Iterable[str]) -> ChoiceSet[str]:
         raise InvalidArgumentError(f"choices must be several strings, not the one string {texts!r}")
     listed = list(texts)
     return ChoiceSet(listed, listed)
+
+
+def as_choice_set(choices: type[enum.Enum] | Iterable[str] | None) -> ChoiceSet[Any]:
+    """Return the choices of an enum class or of some strings."""
+    if choices is None:
+        raise InvalidArgumentError("there are no choices: pass strings or an enum class")
+    if isinstance(choices, type) and issubclass(choices, enum.Enum):
+        return enum_choices(choices)
+    return string_choices(choices)

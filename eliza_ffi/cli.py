@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from .bench import add_bench_arguments, run_bench
-from .choices import Choice
+from .choices import Choice, as_choice_set
 from .console import (
     UsageError,
     add_chat_arguments,
@@ -33,7 +33,7 @@ from .demo import run_demo
 from .doctor import run_doctor
 from .errors import ElizaError
 from .evaluation.command import add_eval_arguments, run_eval
-from .model import Model, as_choice_set
+from .model import Model
 from .sampling import PRESETS, SamplingParams
 
 __all__ = ["main"]
@@ -94,7 +94,7 @@ def build_parser() -> argparse.ArgumentParser:
     listed.add_argument("--choice", action="append", metavar="TEXT", help="an answer; repeated")
     listed.add_argument("--choices-file", metavar="FILE", help="answers, one per line")
     choose.add_argument("--mode", choices=("argmax", "sample", "best"), default="argmax")
-    choose.add_argument("--temperature", type=float, default=1.0, help="of --mode sample (1.0)")
+    choose.add_argument("--temperature", type=float, help="of --mode sample (1.0)")
     choose.add_argument(
         "--tokenization",
         choices=("own", "any"),
@@ -119,13 +119,13 @@ def build_parser() -> argparse.ArgumentParser:
     add_prompt_arguments(generate)
     add_chat_arguments(generate)
     generate.add_argument("--max-tokens", type=int, default=256, help="0 = no limit (256)")
-    generate.add_argument("--temperature", type=float, default=0.0, help="0 = greedy (0)")
-    generate.add_argument("--top-k", type=int, default=0, help="0 = off (0)")
-    generate.add_argument("--top-p", type=float, default=1.0, help="1 = off (1)")
-    generate.add_argument("--repeat-penalty", type=float, default=1.0, help="1 = off (1)")
     generate.add_argument(
-        "--preset", choices=tuple(PRESETS), help="sampling settings in place of the four above"
+        "--preset", choices=tuple(PRESETS), help="sampling settings; the four below change them"
     )
+    generate.add_argument("--temperature", type=float, help="0 = greedy (0)")
+    generate.add_argument("--top-k", type=int, help="0 = off (0)")
+    generate.add_argument("--top-p", type=float, help="1 = off (1)")
+    generate.add_argument("--repeat-penalty", type=float, help="1 = off (1)")
     generate.add_argument("--grammar-file", metavar="FILE", help="GBNF whose start rule is root")
     add_model_arguments(generate)
     generate.set_defaults(run=run_generate)
@@ -162,6 +162,10 @@ def build_parser() -> argparse.ArgumentParser:
 
 def run_choose(arguments: argparse.Namespace) -> int:
     """Print the chosen answer."""
+    if arguments.temperature is not None and arguments.mode != "sample":
+        raise UsageError("--temperature goes with --mode sample: the other modes do not sample")
+    if arguments.heal_prompt and arguments.tokenization != "any":
+        raise UsageError("--heal-prompt goes with --tokenization any")
     choices = read_choices(arguments)
     question = read_question(arguments)
     with open_model(arguments) as model:
@@ -199,7 +203,7 @@ async def _choose(
         choice_set,
         messages=question.get("messages"),
         mode=arguments.mode,
-        temperature=arguments.temperature,
+        temperature=1.0 if arguments.temperature is None else arguments.temperature,
         score_leaves=arguments.probabilities,
         tokenization=arguments.tokenization,
         heal_prompt=arguments.heal_prompt,
@@ -228,18 +232,24 @@ async def _generate(
     args = model.generate_args(
         **question,
         max_tokens=arguments.max_tokens,
-        temperature=arguments.temperature,
-        top_k=arguments.top_k,
-        top_p=arguments.top_p,
-        repeat_penalty=arguments.repeat_penalty,
-        sampling=None if arguments.preset is None else SamplingParams.preset(arguments.preset),
         gbnf_grammar=grammar,
+        **_sampling(arguments),
     )
     async with aclosing(model.runner.generate_stream(args)) as steps:
         async for step in steps:
             sys.stdout.write(step.text)
             sys.stdout.flush()
     sys.stdout.write("\n")
+
+
+def _sampling(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Return the settings that are given; those beside a preset take the place of its own."""
+    names = ("temperature", "top_k", "top_p", "repeat_penalty")
+    given = {name: getattr(arguments, name) for name in names}
+    given = {name: value for name, value in given.items() if value is not None}
+    if arguments.preset is None:
+        return given
+    return {"sampling": SamplingParams.preset(arguments.preset, **given)}
 
 
 def run_tokenize(arguments: argparse.Namespace) -> int:

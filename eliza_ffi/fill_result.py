@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from typing import Any
 
 from .errors import InvalidArgumentError, NativeFault
@@ -97,11 +97,6 @@ class FillResult:
 class Answer:
     """An answer as it is written.
 
-    Parameters
-    ----------
-    token_bytes
-        Returns the bytes of a token; None leaves the spans without their tokens.
-
     Attributes
     ----------
     text : str
@@ -109,10 +104,10 @@ class Answer:
         What the library has written so far. Known text that it still holds back is not in it.
     """
 
-    def __init__(self, token_bytes: Callable[[int], bytes] | None = None) -> None:
+    def __init__(self) -> None:
         self.text = ""
         self.tokens: tuple[int, ...] = ()
-        self._token_bytes = token_bytes
+        self._token_bytes: tuple[int, ...] = ()
         self._first_token_at = 0
         self._filled: list[tuple[SpanFill, int]] = []
         self._end_of_last = 0
@@ -121,16 +116,27 @@ class Answer:
         """Add a known text."""
         self.text += known
 
-    def align(self) -> None:
-        """Find where the tokens begin, once they spell the end of what is written.
+    def take_tokens(self, tokens: tuple[int, ...], token_bytes: tuple[int, ...]) -> None:
+        """Take all tokens since the prompt, in place of those taken before.
 
-        The answer's first characters may be part of a token that the prompt begins.
+        Parameters
+        ----------
+        tokens
+        token_bytes
+            How many bytes each of them spells; empty where the library does not tell.
         """
-        data = self.text.encode()
-        for first in range(len(data)):
-            if self._token_bounds(data, first)[-1] == len(data):
-                self._first_token_at = first
-                return
+        self.tokens = tokens
+        self._token_bytes = token_bytes
+
+    def align(self) -> None:
+        """Find where the tokens begin, now that they end where the text does.
+
+        Behind a healed prompt that may be inside the answer, whose first bytes then end the token
+        that took the place of the prompt's last one; or in front of it, where that token became
+        shorter.
+        """
+        if self._token_bytes:
+            self._first_token_at = len(self.text.encode()) - sum(self._token_bytes)
 
     def write_value(self, placed: PlacedSpan, text: str, result: SpanResult) -> None:
         """Add the value of a span.
@@ -175,20 +181,8 @@ class Answer:
         return self._with_tokens(filled, start, self._token_starts())
 
     def _token_starts(self) -> list[int]:
-        """Return at which byte each token begins."""
-        return self._token_bounds(self.text.encode(), self._first_token_at)[:-1]
-
-    def _token_bounds(self, data: bytes, first: int) -> list[int]:
-        """Return where each token begins, as far as they spell the text, and the last one ends."""
-        bounds = [first]
-        if self._token_bytes is None:
-            return bounds
-        for token in self.tokens:
-            end = _end_of_token(data, bounds[-1], self._token_bytes(token))
-            if end is None:
-                break
-            bounds.append(end)
-        return bounds
+        """Return at which byte each token begins, and at last where the last one ends."""
+        return list(accumulate(self._token_bytes, initial=self._first_token_at))
 
     def _with_tokens(self, filled: SpanFill, start: int, token_starts: list[int]) -> SpanFill:
         end = start + len(filled.text.encode())
@@ -198,18 +192,3 @@ class Answer:
             if start <= begin < end
         )
         return replace(filled, tokens=tuple(inside))
-
-
-def _end_of_token(data: bytes, start: int, piece: bytes) -> int | None:
-    """Return where a token ends that begins at `start`, or None if that is not its text.
-
-    Some vocabularies have spaces in front of punctuation cleaned away, so a token may have more
-    spaces in the text than its piece shows.
-    """
-    for byte in piece:
-        while start < len(data) and data[start] == 0x20 != byte:
-            start += 1
-        if start == len(data) or data[start] != byte:
-            return None
-        start += 1
-    return start

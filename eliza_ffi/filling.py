@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
@@ -57,8 +57,6 @@ class FillArgs:
         Find the probability of free values too; that of choices is always known.
     heal_prompt : bool
         The prompt's last token may be spelled anew, together with the beginning of the answer.
-    token_bytes : callable or None
-        Returns the bytes of a token; None leaves the spans without their tokens.
 
     Raises
     ------
@@ -72,7 +70,6 @@ class FillArgs:
     max_tokens: int = 256
     logprobs: bool = False
     heal_prompt: bool = False
-    token_bytes: Callable[[int], bytes] | None = None
 
     def __post_init__(self) -> None:
         self.sampler_plan.check(self.skeleton.n_spans)
@@ -117,7 +114,7 @@ class Filling:
         self._lock = threading.Lock()
         self._stream: Any = None
         self._cancelled = False
-        self._answer = Answer(args.token_bytes)
+        self._answer = Answer()
         self._is_healing = args.heal_prompt  # until the first span has been written
         self._complete = False
         self._stats: StreamStats | None = None
@@ -259,10 +256,11 @@ class Filling:
             result = self._binding.fill(stream, request)
         except ContextFullError as error:
             if error.partial is not None:
-                self._answer.tokens = error.partial.answer_tokens
-                self._answer.write(request.get("before", "") + error.partial.text)
+                partial = error.partial
+                self._answer.take_tokens(partial.answer_tokens, partial.answer_bytes)
+                self._answer.write(request.get("before", "") + partial.text)
             raise
-        self._answer.tokens = result.answer_tokens
+        self._answer.take_tokens(result.answer_tokens, result.answer_bytes)
         return result
 
 

@@ -7,10 +7,8 @@ last two happen on every way out: the end, an error, a cancel, and a consumer th
 from __future__ import annotations
 
 import logging
-import queue
 import threading
 from collections.abc import Callable, Generator, Iterator
-from contextlib import closing
 from typing import Any
 
 import numpy as np
@@ -101,13 +99,11 @@ class Generation:
                 if has_trie and self._args.score_leaves:
                     self._leaf_logprobs = binding.token_trie_scores(stream)
                     self._check_cancelled()
-                # Closed by name: a push that is still running must end before its stream does.
-                with closing(self._pull(stream)) as pulled:
-                    for step in pulled:
-                        self._count(step)
-                        if step.done:
-                            self._read_outcome(stream, has_trie)
-                        yield step
+                for step in self._pull(stream):
+                    self._count(step)
+                    if step.done:
+                        self._read_outcome(stream, has_trie)
+                    yield step
             finally:
                 self._forget_stream()
                 if has_trie:
@@ -170,58 +166,19 @@ class Generation:
             return False
         return True
 
-    def _pull(self, stream: Any) -> Generator[StreamStep, None, None]:
-        has_next = self._binding.supports("next")
+    def _pull(self, stream: Any) -> Iterator[StreamStep]:
+        done = False
         try:
-            yield from self._pull_next(stream) if has_next else self._pull_pushed(stream)
+            while not done:
+                self._check_cancelled()
+                step = self._binding.next(stream)
+                done = step.done
+                yield step
         except ContextFullError:
             if not self._tokens:
                 raise
             self._context_full = True
             yield StreamStep((), "", True)  # what was generated stands
-
-    def _pull_next(self, stream: Any) -> Iterator[StreamStep]:
-        done = False
-        while not done:
-            self._check_cancelled()
-            step = self._binding.next(stream)
-            done = step.done
-            yield step
-
-    def _pull_pushed(self, stream: Any) -> Iterator[StreamStep]:
-        """Turn the library's push into pulls: `generate` runs on a thread of its own.
-
-        It runs ahead of a slow consumer; one that walks away stops it.
-        """
-        arrived: queue.SimpleQueue[StreamStep | BaseException] = queue.SimpleQueue()
-        abandoned = threading.Event()
-
-        def on_token(token: int, text: str) -> bool:
-            arrived.put(StreamStep((token,) if token >= 0 else (), text, False))
-            return abandoned.is_set() or self._cancelled
-
-        def push() -> None:
-            try:
-                self._binding.generate(stream, self._args.max_tokens, on_token)
-                arrived.put(StreamStep((), "", True))
-            except BaseException as error:  # the thread that pulls raises it
-                arrived.put(error)
-
-        thread = threading.Thread(target=push, name="eliza-ffi-generate", daemon=True)
-        thread.start()
-        has_ended = False
-        try:
-            while not has_ended:
-                item = arrived.get()
-                has_ended = isinstance(item, BaseException) or item.done
-                if isinstance(item, BaseException):
-                    raise item
-                yield item
-        finally:
-            abandoned.set()
-            if not has_ended and self._binding.supports("cancel"):
-                self._binding.cancel(stream)
-            thread.join()
 
     def _count(self, step: StreamStep) -> None:
         self._text.append(step.text)

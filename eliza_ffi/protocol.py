@@ -191,7 +191,9 @@ class SpanResult:
     choice : int
         Which of the choices it is, -1 where there are none.
     answer_tokens : tuple of int
-        All tokens since the prompt.
+        All tokens since the prompt, without one that was healed.
+    answer_bytes : tuple of int
+        How many bytes each of them spells; empty where the library does not tell.
     """
 
     text: str
@@ -200,6 +202,7 @@ class SpanResult:
     truncated: bool = False
     choice: int = -1
     answer_tokens: tuple[int, ...] = ()
+    answer_bytes: tuple[int, ...] = ()
 
 
 class LlmStreamingBinding(Protocol):
@@ -220,9 +223,6 @@ class LlmStreamingBinding(Protocol):
 
     def next(self, stream: Any) -> StreamStep:
         """Pull the next step."""
-
-    def generate(self, stream: Any, max_tokens: int, on_token: TokenCallback) -> None:
-        """Push tokens to the callback until the generation ends."""
 
     def cancel(self, stream: Any) -> None:
         """Stop the call that is running on the stream."""

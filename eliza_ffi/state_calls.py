@@ -119,4 +119,5 @@ def span_result(facts: Mapping[str, Any]) -> SpanResult:
         truncated=facts["truncated"],
         choice=facts["choice"],
         answer_tokens=tuple(facts["answer_tokens"]),
+        answer_bytes=tuple(facts.get("answer_bytes", ())),
     )

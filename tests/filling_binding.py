@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,8 @@ class FillingBinding(RecordingBinding):
         The call of `fill`, from 0, at which the context is full.
     grammar_text
         What is written for a grammar.
+    tells_bytes
+        Whether results say how many bytes each token spells.
     write
         In place of what is random: takes the request and returns the value.
     """
@@ -39,6 +42,7 @@ class FillingBinding(RecordingBinding):
         full_at: int | None = None,
         grammar_text: str = "1",
         write: Callable[[Mapping[str, Any]], str] | None = None,
+        tells_bytes: bool = True,
         has: Iterable[str] = ALL | {"fill"},
         **more: Any,
     ) -> None:
@@ -48,6 +52,7 @@ class FillingBinding(RecordingBinding):
         self._rng = random.Random(seed)
         self._full_at = full_at
         self._grammar_text = grammar_text
+        self._tells_bytes = tells_bytes
         self._write = write or self._random
 
     def fill(self, stream: int, span: Mapping[str, Any]) -> SpanResult:
@@ -62,7 +67,7 @@ class FillingBinding(RecordingBinding):
             raise error
         result = self._result(span, text)
         self.written += span.get("after", "").encode()
-        return SpanResult(**{**vars(result), "answer_tokens": tuple(self.written)})
+        return replace(result, **self._answer())
 
     def stats(self, stream: int) -> StreamStats:
         return super().stats(stream)
@@ -71,7 +76,11 @@ class FillingBinding(RecordingBinding):
         self.written += text.encode()
         choices = span.get("choices", [])
         index = choices.index(text) if text in choices else -1
-        return SpanResult(text, -0.5, len(text), False, index, tuple(self.written))
+        return SpanResult(text, -0.5, len(text), False, index, **self._answer())
+
+    def _answer(self) -> dict[str, tuple[int, ...]]:
+        lengths = (1,) * len(self.written) if self._tells_bytes else ()
+        return {"answer_tokens": tuple(self.written), "answer_bytes": lengths}
 
     def _random(self, span: Mapping[str, Any]) -> str:
         if "choices" in span:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from eliza_ffi.errors import GenerationCancelled, NativeFault
 from eliza_ffi.protocol import StreamConfig, StreamStats, StreamStep, Tokens, TrieLeaf
 
-ALL = frozenset(("next", "generate", "cancel", "set_token_trie", "clear_token_trie"))
+ALL = frozenset(("next", "cancel", "set_token_trie", "clear_token_trie"))
 
 STEPS = (
     StreamStep((1,), "one", False),
@@ -80,13 +80,6 @@ class RecordingBinding:
         self._record("next", stream, f"next:{position}")
         self._pulled[stream] += 1
         return self._steps[position]
-
-    def generate(self, stream: int, max_tokens: int, on_token: Callable[[int, str], bool]) -> None:
-        self._record("generate", stream)
-        for position, step in enumerate(self._steps):
-            if on_token(step.tokens[-1], step.text):
-                raise GenerationCancelled("stopped by the callback")
-            self._fail_or_hold(f"generate:{position}")
 
     def cancel(self, stream: int) -> None:
         assert stream in self._pulled, "cancel of a stream that is closed"

@@ -18,9 +18,10 @@ from hypothesis import strategies as st
 from eliza_ffi import cli
 from eliza_ffi.chat import ChatTemplate, template_of_model
 from eliza_ffi.chat_tokens import ChatTokenizer
+from eliza_ffi.choices import as_choice_set
 from eliza_ffi.errors import ChatTemplateError, InvalidArgumentError, NotSupportedError
 from eliza_ffi.library import Library
-from eliza_ffi.model import Model, as_choice_set
+from eliza_ffi.model import Model
 from eliza_ffi.prompts import chat_prompt
 
 Message = dict[str, Any]

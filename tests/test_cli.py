@@ -89,7 +89,7 @@ def ranking_of(out: str) -> list[tuple[str, float, str]]:
 def test_probabilities_are_listed_most_likely_first_and_the_chosen_one_is_marked(
     run: Run, capsys: pytest.CaptureFixture[str], mode: str
 ) -> None:
-    sampling = ["--mode", mode, "--temperature", "9", "--seed", "3"]
+    sampling = ["--mode", mode, *(["--temperature", "9", "--seed", "3"] * (mode == "sample"))]
     assert run(*PROBABILITIES, *sampling) == 0
     out = capsys.readouterr().out
     ranking = ranking_of(out)
@@ -191,6 +191,39 @@ def test_generate_obeys_a_grammar_file(
     assert capsys.readouterr().out in ("yes\n", "no\n")
 
 
+@pytest.fixture
+def generated(run: Run, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    def generate(*options: str) -> str:
+        prompt = ["--prompt", "x y x y", "--max-tokens", "8", "--seed", "3"]
+        assert run("generate", *prompt, *options) == 0
+        return capsys.readouterr().out
+
+    return generate
+
+
+@pytest.mark.parametrize(
+    "option", [("--temperature", "0"), ("--top-k", "1"), ("--top-p", "0.000001")]
+)
+def test_an_option_takes_the_place_of_what_the_preset_says(
+    generated: Callable[..., str], option: tuple[str, str]
+) -> None:
+    greedy = generated()
+    assert generated("--preset", "creative") != greedy
+    # Each of them alone leaves nothing but the most likely token; the rest stays the preset's.
+    assert generated("--preset", "creative", *option) == greedy
+
+
+def test_an_option_changes_only_its_own_setting_of_the_preset(
+    generated: Callable[..., str],
+) -> None:
+    creative = ["--temperature", "1", "--top-p", "0.9"]
+    assert generated("--preset", "creative") == generated(*creative)
+    for option in (["--repeat-penalty", "0.01"], ["--top-k", "3"]):
+        changed = generated("--preset", "creative", *option)
+        assert changed == generated(*creative, *option)
+        assert changed != generated("--preset", "creative")
+
+
 def test_tokenize_prints_ids_and_as_json_their_texts(
     run: Run, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -289,6 +322,21 @@ def test_no_prompt_at_a_terminal_is_exit_code_2(
     monkeypatch.setattr(sys, "stdin", None)
     assert cli.main(["generate"]) == 2
     assert "no prompt: give --prompt" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        (["--temperature", "0.5"], "--temperature goes with --mode sample"),
+        (["--mode", "best", "--temperature", "0.5"], "--temperature goes with --mode sample"),
+        (["--heal-prompt"], "--heal-prompt goes with --tokenization any"),
+    ],
+)
+def test_an_option_that_would_change_nothing_is_exit_code_2(
+    option: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["choose", "--prompt", "x", "--choice", "a", *option]) == 2
+    assert said in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any
@@ -14,12 +15,14 @@ import pytest
 from gbnf_reader import Gbnf
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from mask_bench.vocabularies import TokenBytes
 from skeleton_strategies import Field, actions, has_shape, shaped_skeletons
 
 from eliza_ffi.errors import ContextFullError, FillError, InvalidArgumentError
 from eliza_ffi.filling import FillResult
 from eliza_ffi.library import Library
 from eliza_ffi.model import Model
+from eliza_ffi.placed_span import regex_literal
 from eliza_ffi.planning import ActionSkeleton
 from eliza_ffi.prompts import planner_prompt
 from eliza_ffi.skeleton import Skeleton
@@ -28,6 +31,8 @@ random_weights = settings(
     max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 
+BOOLEANS = ("true", "false")
+
 REPLY = {
     "type": "object",
     "properties": {"action": {"enum": ["REPLY", "IGNORE"]}, "text": {"type": "string"}},
@@ -35,24 +40,50 @@ REPLY = {
 
 
 @pytest.fixture(scope="session", params=["llama-spm", "llama-bpe", "tiny"])
+def vocabulary(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(scope="session")
 def any_model(
-    request: pytest.FixtureRequest, library: Library, random_model_path: Callable[..., Path]
+    vocabulary: str, library: Library, random_model_path: Callable[..., Path]
 ) -> Iterator[Model]:
     """Return models whose vocabularies are cut in different ways."""
     path = None
-    if request.param != "tiny":
-        path = random_model_path(request.param, n_embd=64, n_layers=2, seed=1)
+    if vocabulary != "tiny":
+        path = random_model_path(vocabulary, n_embd=64, n_layers=2, seed=1)
     with Model(path, library=library, n_ctx=1024, n_threads=1, seed=5) as model:
         yield model
 
 
-def spelled(model: Model, result: FillResult) -> str:
-    """Return what the tokens of the answer spell, without the spaces that detokenizing may drop."""
-    return b"".join(map(model._token_bytes, result.tokens)).decode().replace(" ", "")
+@functools.cache
+def texts_of_tokens(path: str) -> tuple[bytes, ...]:
+    """Return what each token spells: read from the file, where no detokenizer cleans anything."""
+    return TokenBytes.from_file(Path(path)).texts
 
 
-def without_spaces(text: str) -> str:
-    return text.replace(" ", "")
+def spelled(model: Model, tokens: Iterable[int]) -> str:
+    texts = texts_of_tokens(model.path)
+    return b"".join(texts[token] for token in tokens).decode()
+
+
+def tokens_inside(model: Model, result: FillResult, first_at: int = 0) -> list[tuple[int, ...]]:
+    """Return, span by span, the tokens that begin inside it: the long way."""
+    texts = texts_of_tokens(model.path)
+    begins = [first_at]
+    for token in result.tokens:
+        begins.append(begins[-1] + len(texts[token]))
+    assert begins[-1] == len(result.text.encode())
+    inside, end = [], 0
+    for span in result.spans:
+        begin = end + len(span.before.encode())
+        end = begin + len(span.text.encode())
+        inside.append(
+            tuple(
+                token for token, at in zip(result.tokens, begins, strict=False) if begin <= at < end
+            )
+        )
+    return inside
 
 
 # ---- any skeleton, any model -----------------------------------------------------------------
@@ -79,12 +110,8 @@ def test_any_skeleton_filled_parses_to_its_shape(
     assert has_shape(fields, result.value)
     assert skeleton.matches(result.text)
     assert Gbnf(skeleton.to_gbnf()).accepts(result.text)
-    assert spelled(any_model, result) == without_spaces(result.text)
-    for span in result.spans:
-        # A token that only begins inside the value may reach beyond it.
-        inside = without_spaces(span.text)
-        pieces = b"".join(map(any_model._token_bytes, span.tokens)).decode("utf-8", "replace")
-        assert not span.tokens or without_spaces(pieces)[:1] in inside + "\ufffd"
+    assert spelled(any_model, result.tokens) == result.text
+    assert [span.tokens for span in result.spans] == tokens_inside(any_model, result)
     assert all(not logprobs or span.logprob is not None for span in result.spans)
     assert all(span.logprob is None or span.logprob < 1e-6 for span in result.spans)
 
@@ -102,7 +129,7 @@ def test_any_plan_is_an_action_with_its_parameters(
     skeleton = ActionSkeleton(listed)
     assert skeleton.accepts(result.value)
     assert skeleton.matches(result.text)
-    assert spelled(any_model, result) == without_spaces(result.text)
+    assert spelled(any_model, result.tokens) == result.text
 
 
 def test_known_text_is_cut_as_the_tokenizer_cuts_it(any_model: Model) -> None:
@@ -114,6 +141,30 @@ def test_known_text_is_cut_as_the_tokenizer_cuts_it(any_model: Model) -> None:
         prompt = any_model.tokenize("Answer:\n", add_special=True)
         assert [*prompt, *result.tokens] == any_model.tokenize("Answer:\n" + text, add_special=True)
         assert result.forward_passes == 0
+
+
+def test_tokens_spell_their_spans_where_detokenizing_cleans_spaces_away(
+    any_model: Model, vocabulary: str
+) -> None:
+    spaced = ["yes , it 's", "no ! They 're ?"]
+    pattern = "|".join(map(regex_literal, spaced))
+    spans: list[dict[str, Any]] = [
+        {"kind": "pattern", "pattern": pattern},
+        {"kind": "literal", "value": "\n"},
+        {"kind": "free-string", "rule": "root"},
+        {"kind": "literal", "value": " , "},
+        {"kind": "boolean"},
+    ]
+    skeleton = Skeleton.from_dict({"spans": spans}, f'root ::= "{spaced[0]}" | "{spaced[1]}"')
+    # Behind a line break, no token reaches over the edge of the prompt.
+    result = any_model.fill("Answer:\n", skeleton)
+    assert result.text in [f"{a}\n{b} , {c}" for a in spaced for b in spaced for c in BOOLEANS]
+    cleaned = any_model.detokenize(result.tokens) != result.text
+    assert cleaned == (vocabulary == "llama-bpe")
+    inside = tokens_inside(any_model, result)
+    assert [span.tokens for span in result.spans] == inside
+    first = result.spans[0]
+    assert spelled(any_model, first.tokens) == first.text
 
 
 def test_a_choice_is_cut_together_with_what_surrounds_it(any_model: Model) -> None:
@@ -179,12 +230,26 @@ def test_a_healed_prompt_shares_a_token_with_the_answer(tiny_model: Model) -> No
     skeleton = Skeleton.from_json_schema(schema)
     plain = tiny_model.fill(prompt, skeleton)
     healed = tiny_model.fill(prompt, skeleton, heal_prompt=True)
-    assert spelled(tiny_model, plain) == plain.text
+    assert spelled(tiny_model, plain.tokens) == plain.text
     # The prompt's last token, '":', has become '":{"'.
-    assert spelled(tiny_model, healed) == healed.text.removeprefix('{"')
-    for result in (plain, healed):
-        (span,) = result.spans
-        assert tiny_model.detokenize(span.tokens).strip('"}') == span.value
+    assert spelled(tiny_model, healed.tokens) == healed.text.removeprefix('{"')
+    for result, first_at in ((plain, 0), (healed, len('{"'))):
+        assert [span.tokens for span in result.spans] == tokens_inside(tiny_model, result, first_at)
+        assert result.spans[0].tokens
+
+
+@pytest.mark.parametrize("prompt", ['{"a', "Answer: hello wor", "日本\n\n", 'x = "', "[1, 2"])
+def test_tokens_behind_a_healed_prompt_spell_the_end_of_prompt_and_answer(
+    any_model: Model, prompt: str
+) -> None:
+    skeleton = Skeleton.from_dict(
+        {"spans": [{"kind": "free-json"}, {"kind": "literal", "value": "]\n"}, {"kind": "boolean"}]}
+    )
+    result = any_model.fill(prompt, skeleton, heal_prompt=True, max_tokens=6)
+    written = spelled(any_model, result.tokens)
+    assert (prompt + result.text).endswith(written)
+    first_at = len(result.text.encode()) - len(written.encode())
+    assert [span.tokens for span in result.spans] == tokens_inside(any_model, result, first_at)
 
 
 def test_the_logprob_of_a_choice_is_that_of_choosing_it(any_model: Model) -> None:
@@ -258,7 +323,7 @@ def test_a_value_may_be_all_there_is(any_model: Model, kind: str) -> None:
     skeleton = Skeleton.from_dict({"spans": [{"kind": kind}]})
     result = any_model.fill("1, 2, ", skeleton, max_tokens=12)
     assert skeleton.matches(result.text)
-    assert spelled(any_model, result) == without_spaces(result.text)
+    assert spelled(any_model, result.tokens) == result.text
 
 
 # ---- bad input -------------------------------------------------------------------------------

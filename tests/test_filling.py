@@ -66,7 +66,7 @@ both_runners = pytest.mark.parametrize("run", [run_async, run_sync])
 def args_of(skeleton: Fillable, **more: Any) -> FillArgs:
     sampling = {name: more.pop(name) for name in ("temperature", "top_k", "top_p") if name in more}
     generation = FfiStreamingGenerateArgs(prompt_tokens=[7, 8], **sampling)
-    return FillArgs(skeleton, generation, token_bytes=lambda token: bytes([token]), **more)
+    return FillArgs(skeleton, generation, **more)
 
 
 def fill(binding: FillingBinding, skeleton: Fillable, **more: Any) -> FillResult:
@@ -182,23 +182,36 @@ def test_literals_alone_are_written_at_once() -> None:
     assert binding.requests == [{"before": '{"a":1}'}]
 
 
-def test_tokens_are_found_where_detokenizing_drops_spaces_before_punctuation() -> None:
-    pieces = {1: b'"', 2: b"a", 3: b",", 4: b"b", 5: b'"}', 6: b'{"x":'}
-    # Token 3 is " ,", of which the space is cleaned away.
-    answer = Answer(pieces.__getitem__)
+def test_spans_come_without_tokens_where_the_library_does_not_tell_their_lengths() -> None:
+    result = fill(FillingBinding(tells_bytes=False), SKELETON)
+    assert bytes(result.tokens) == result.text.encode()
+    assert [span.tokens for span in result.spans] == [(), (), ()]
+
+
+@pytest.mark.parametrize(
+    ("tokens", "token_bytes", "inside"),
+    [
+        # The prompt's last token has become one that ends behind the brace of '{"x":"aä"}'.
+        ((10, 11, 12, 13), (4, 1, 3, 2), (11, 12, 13)),
+        # It has become a shorter one: the answer's first token begins in the prompt.
+        ((9, 11, 12, 13), (7, 1, 3, 2), (11, 12, 13)),
+        # It ends inside the value.
+        ((12, 13), (3, 2), (12, 13)),
+    ],
+)
+def test_tokens_behind_a_healed_prompt_are_counted_from_the_end(
+    tokens: tuple[int, ...], token_bytes: tuple[int, ...], inside: tuple[int, ...]
+) -> None:
+    answer = Answer()
     placed = Skeleton.from_json_schema({"type": "string"}).placed[0]
-    answer.tokens = (6, 1, 2, 3, 4, 5)
+    answer.take_tokens(tokens, token_bytes)
     answer.write('{"x":')
-    answer.write_value(placed, '"a ,b"', SpanResult('"a ,b"'))
+    answer.write_value(placed, '"aä"', SpanResult('"aä"'))
     answer.write("}")
-    assert answer.last_span().tokens == (1, 2, 3, 4, 5)
-    healed = Answer(pieces.__getitem__)
-    healed.tokens = (1, 2, 3, 4, 5)
-    healed.write('{"x":')
-    healed.write_value(placed, '"a ,b"', SpanResult('"a ,b"'))
-    healed.write("}")
-    healed.align()
-    assert healed.last_span().tokens == (1, 2, 3, 4, 5)
+    answer.align()
+    assert answer.last_span().tokens == inside
+    answer.take_tokens((*tokens, 14), (*token_bytes, 4))
+    assert answer.spans()[0].tokens == inside  # what follows changes nothing
 
 
 # ---- what goes wrong -------------------------------------------------------------------------

@@ -171,12 +171,12 @@ def test_the_logits_are_spread(tmp_path: Path, vocabulary: str, tied: bool) -> N
     assert np.std(output @ hidden) == pytest.approx(LOGIT_STD, rel=0.15)
 
 
-@pytest.mark.parametrize(("tensor_type", "error"), [("f16", 1e-3), ("q8_0", 2e-2)])
+@pytest.mark.parametrize(("tensor_type", "error"), [("f16", 1e-3), ("q8_0", 2e-2), ("q4_k", 5e-2)])
 def test_a_narrower_type_rounds_the_same_weights(
     tmp_path: Path, vocabulary: str, tensor_type: str, error: float
 ) -> None:
-    exact = make_model(vocabulary, tmp_path / "exact.gguf", tensor_type="f32")
-    rounded = make_model(vocabulary, tmp_path / "rounded.gguf", tensor_type=tensor_type)
+    exact = make_model(vocabulary, tmp_path / "exact.gguf", n_embd=256, tensor_type="f32")
+    rounded = make_model(vocabulary, tmp_path / "rounded.gguf", n_embd=256, tensor_type=tensor_type)
     tensor = tensors_of(rounded)["output.weight"]
     assert tensor.tensor_type is GGMLQuantizationType[tensor_type.upper()]
     difference = weights_of(exact, "output.weight") - weights_of(rounded, "output.weight")
@@ -191,9 +191,10 @@ def test_a_narrower_type_rounds_the_same_weights(
         ({"n_embd": 66, "n_heads": 4}, "66 is not a multiple of 2 x 4"),
         ({"n_embd": 12, "n_heads": 4}, "12 is not a multiple of 2 x 4"),
         ({"n_heads": 4, "n_head_kv": 3}, "no multiple of 3 KV heads"),
-        ({"tensor_type": "q4_k"}, "'q4_k' is none of f32, f16, q8_0"),
+        ({"tensor_type": "q5_1"}, "'q5_1' is none of f32, f16, q8_0, q4_k"),
         ({"n_embd": 48, "tensor_type": "q8_0"}, "multiples of 32"),
         ({"n_ff": 100, "tensor_type": "q8_0"}, "multiples of 32"),
+        ({"n_embd": 128, "tensor_type": "q4_k"}, "multiples of 256"),
     ],
 )
 def test_an_impossible_shape_is_refused(parameters: dict[str, Any], message: str) -> None:

@@ -37,8 +37,6 @@ PAYLOAD = TokenTreePayload(
     ),
 )
 PULLED = ["open", "prefill", "set_token_trie", "next", "next", "next", "clear_token_trie", "close"]
-PUSHED = ["open", "prefill", "set_token_trie", "generate", "clear_token_trie", "close"]
-ONLY_GENERATE = ALL - {"next"}
 
 Run = Callable[[RecordingBinding, FfiStreamingGenerateArgs], FfiStreamingResult]
 
@@ -52,7 +50,6 @@ def run_sync(binding: RecordingBinding, args: FfiStreamingGenerateArgs) -> FfiSt
 
 
 both_runners = pytest.mark.parametrize("run", [run_async, run_sync])
-both_pulls = pytest.mark.parametrize("has", [ALL, ONLY_GENERATE], ids=["next", "generate"])
 
 
 def args_with(**changes: object) -> FfiStreamingGenerateArgs:
@@ -72,14 +69,6 @@ def test_the_order_is_open_prefill_set_next_clear_close(run: Run) -> None:
     assert result.text == "onetwoend"
     assert result.tokens == (1, 2, 3, 4)
     assert result.usage == Usage(prompt_tokens=3, completion_tokens=4, drafted=2, accepted=1)
-
-
-@both_runners
-def test_generate_takes_the_place_of_next_where_that_is_missing(run: Run) -> None:
-    binding = RecordingBinding(has=ONLY_GENERATE)
-    result = run(binding, args_with())
-    assert binding.calls == PUSHED
-    assert result.text == "onetwoend"
 
 
 @both_runners
@@ -107,14 +96,11 @@ def test_a_span_that_ended_the_generation_is_its_finish_reason_without_counts_to
 
 
 @both_runners
-@both_pulls
-def test_choices_are_scored_between_setting_the_trie_and_the_first_pull(
-    run: Run, has: frozenset[str]
-) -> None:
-    binding = RecordingBinding(has=has | {"token_trie_scores"})
+def test_choices_are_scored_between_setting_the_trie_and_the_first_pull(run: Run) -> None:
+    binding = RecordingBinding(has=ALL | {"token_trie_scores"})
     result = run(binding, args_with(score_leaves=True))
     begin = ["open", "prefill", "set_token_trie", "token_trie_scores"]
-    assert binding.calls[:5] == [*begin, "next" if "next" in has else "generate"]
+    assert binding.calls[:5] == [*begin, "next"]
     assert binding.calls[-2:] == ["clear_token_trie", "close"]
     assert result.leaf_logprobs is not None
     assert np.allclose(np.exp(result.leaf_logprobs), [0.25, 0.75])
@@ -196,12 +182,9 @@ def test_the_finish_reason_is_told_even_where_the_library_does_not_count(run: Ru
 
 
 @both_runners
-@both_pulls
-def test_a_full_context_ends_the_text_and_keeps_what_there_is(
-    run: Run, has: frozenset[str]
-) -> None:
+def test_a_full_context_ends_the_text_and_keeps_what_there_is(run: Run) -> None:
     full = ContextFullError("context full")
-    binding = RecordingBinding(has=has, failures={"next:1": full, "generate:0": full})
+    binding = RecordingBinding(failures={"next:1": full})
     result = run(binding, args_with(max_tokens=1))
     assert (result.text, result.finish_reason) == ("one", "context_full")
     assert binding.calls[-2:] == ["clear_token_trie", "close"]
@@ -237,11 +220,8 @@ def test_an_error_at_any_point_clears_and_closes_what_was_begun(
 
 
 @both_runners
-@both_pulls
-def test_an_error_while_scoring_the_choices_clears_and_closes(
-    run: Run, has: frozenset[str]
-) -> None:
-    binding = RecordingBinding(has=has, failures={"token_trie_scores": NativeFault("broken")})
+def test_an_error_while_scoring_the_choices_clears_and_closes(run: Run) -> None:
+    binding = RecordingBinding(failures={"token_trie_scores": NativeFault("broken")})
     with pytest.raises(NativeFault, match="broken"):
         run(binding, args_with(score_leaves=True))
     assert binding.calls == [
@@ -260,38 +240,26 @@ def test_an_error_while_reading_the_outcome_clears_and_closes(run: Run, point: s
 
 
 @both_runners
-@pytest.mark.parametrize("point", ["generate", "generate:0", "generate:2"])
-def test_an_error_in_generate_clears_and_closes(run: Run, point: str) -> None:
-    binding = RecordingBinding(has=ONLY_GENERATE, failures={point: NativeFault("broken")})
-    with pytest.raises(NativeFault, match="broken"):
-        run(binding, args_with())
-    assert binding.calls == PUSHED
-
-
-@both_runners
-@both_pulls
-def test_an_exception_in_the_text_callback_clears_and_closes(run: Run, has: frozenset[str]) -> None:
+def test_an_exception_in_the_text_callback_clears_and_closes(run: Run) -> None:
     def on_text_chunk(text: str) -> None:
         raise ZeroDivisionError(text)
 
-    binding = RecordingBinding(has=has)
+    binding = RecordingBinding()
     with pytest.raises(ZeroDivisionError, match="one"):
         run(binding, args_with(on_text_chunk=on_text_chunk))
     assert binding.calls[-2:] == ["clear_token_trie", "close"]
 
 
-@both_pulls
-def test_an_abandoned_synchronous_iterator_clears_and_closes(has: frozenset[str]) -> None:
-    binding = RecordingBinding(has=has)
+def test_an_abandoned_synchronous_iterator_clears_and_closes() -> None:
+    binding = RecordingBinding()
     for step in SyncStreamingRunner(binding, "ctx").generate_stream(args_with()):
         assert step.text == "one"
         break
     assert binding.calls[-2:] == ["clear_token_trie", "close"]
 
 
-@both_pulls
-def test_an_abandoned_asynchronous_iterator_clears_and_closes(has: frozenset[str]) -> None:
-    binding = RecordingBinding(has=has)
+def test_an_abandoned_asynchronous_iterator_clears_and_closes() -> None:
+    binding = RecordingBinding()
 
     async def abandon() -> None:
         stream = FfiStreamingRunner(binding, "ctx").generate_stream(args_with())
@@ -302,15 +270,6 @@ def test_an_abandoned_asynchronous_iterator_clears_and_closes(has: frozenset[str
         assert binding.calls[-2:] == ["clear_token_trie", "close"]
 
     asyncio.run(abandon())
-
-
-def test_a_push_that_is_still_running_ends_before_its_stream_does() -> None:
-    binding = RecordingBinding(has=ONLY_GENERATE, hold="generate:1")
-    steps = SyncStreamingRunner(binding, "ctx").generate_stream(args_with())
-    assert next(steps).text == "one"
-    assert binding.held.wait(10)
-    steps.close()
-    assert binding.calls == [*PUSHED[:4], "cancel", "clear_token_trie", "close"]
 
 
 def test_an_iterator_that_is_just_dropped_is_cleaned_up_with_the_loop() -> None:
@@ -336,19 +295,18 @@ def test_the_iterator_yields_every_step() -> None:
 
 
 @pytest.mark.parametrize(
-    ("hold", "has", "ending"),
+    ("hold", "ending"),
     [
-        ("prefill", ALL, ["prefill", "cancel", "close"]),
-        ("token_trie_scores", ALL, ["token_trie_scores", "cancel", "clear_token_trie", "close"]),
-        ("next:0", ALL, ["next", "cancel", "clear_token_trie", "close"]),
-        ("next:1", ALL, ["next", "cancel", "clear_token_trie", "close"]),
-        ("generate:1", ONLY_GENERATE, ["cancel", "clear_token_trie", "close"]),
+        ("prefill", ["prefill", "cancel", "close"]),
+        ("token_trie_scores", ["token_trie_scores", "cancel", "clear_token_trie", "close"]),
+        ("next:0", ["next", "cancel", "clear_token_trie", "close"]),
+        ("next:1", ["next", "cancel", "clear_token_trie", "close"]),
     ],
 )
 def test_cancelling_the_task_stops_the_native_call_and_closes_after_it(
-    hold: str, has: frozenset[str], ending: list[str]
+    hold: str, ending: list[str]
 ) -> None:
-    binding = RecordingBinding(has=has, hold=hold)
+    binding = RecordingBinding(hold=hold)
 
     async def cancel_midway() -> None:
         runner = FfiStreamingRunner(binding, "ctx")

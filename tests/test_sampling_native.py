@@ -213,7 +213,6 @@ def test_chains_treat_infinite_logits_as_their_twins_do(
         )
 
 
-@pytest.mark.xfail(strict=True, reason="the native chain hands XTC what earlier samplers left out")
 @pytest.mark.parametrize("changes", [{"logit_bias": ((0, -np.inf),)}, {"top_n_sigma": 0.5}])
 def test_xtc_with_threshold_0_never_leaves_banned_tokens_alone(
     native: NativeChain, changes: dict[str, Any]

@@ -199,7 +199,7 @@ def test_a_preset_is_the_same_by_name_and_by_its_settings(sampled: Sampled, pres
         ("dry_base", "0.9", "1 to 1000000"),
         ("dry_allowed_length", "-1", "0 to 2147483647 tokens"),
         ("dry_penalty_last_n", "-1", "0 (off) to 16777216 tokens"),
-        ("dry_sequence_breakers", '[""]', "an array of strings that are not empty"),
+        ("dry_sequence_breakers", '[""]', "a string of 1 to 40 bytes without a NUL"),
         ("mirostat", "3", "0 (off), 1 or 2"),
         ("mirostat_tau", "-1", "0 to 1000000"),
         ("mirostat_eta", "2", "0 to 1"),
