@@ -74,6 +74,11 @@ ELIZA_API int eliza_inference_mmap_evict(EliInferenceContext * ctx, const char *
  * Before the model is loaded:
  *   n_gpu_layers  layers to offload when no stream has asked yet; -1 = all (default)
  *   use_mmap      "1" (default) or "0"
+ *   device        "auto" (default: all GPUs), "none" (the CPU alone) or names of devices, as
+ *                 eliza_inference_describe lists them, joined by commas
+ *   rpc           servers of llama.cpp's RPC backend, "host:port,...", that layers are put on before
+ *                 the devices here; only in a library built with it. Nothing authenticates the
+ *                 servers or encrypts what they are sent: private networks only
  * Before the first stream is opened:
  *   n_ctx         tokens of KV cache, shared by all slots; 0 (default) = min(trained length, 8192)
  *   n_slots       KV slots, that is streams open at once, 1 to 64 (default 8)
@@ -154,10 +159,28 @@ ELIZA_API int eliza_inference_tokenize(EliInferenceContext * ctx, const char * t
 ELIZA_API int eliza_inference_detokenize(EliInferenceContext * ctx, const int * tokens, size_t n, int remove_special,
                                          int unparse_special, char * out, size_t cap, char ** err);
 
+/* ---- Embeddings and scores -------------------------------------------------------------------- */
+
+ELIZA_API int eliza_inference_embed_supported(void); /* 1 */
+
+/* The embedding of a text of `len` bytes, of unit length: `pooling` is 1 (mean over its tokens), 2 (the
+ * first) or 3 (the last). Writes *out_dim floats. If that is more than `cap`, *out_dim is set, nothing
+ * is written and ELIZA_ERR_INVALID_ARG returned; `out` may be NULL when `cap` is 0. */
+ELIZA_API int eliza_inference_embed(EliInferenceContext * ctx, const char * text, size_t len, int pooling, float * out,
+                                    size_t cap, int * out_dim, char ** err);
+
+ELIZA_API int eliza_inference_llm_eot_supported(void); /* 1 */
+
+/* How probable it is that `target` (an end-of-turn token, say) comes after the tokens, and which token is
+ * the most probable one. Takes a free slot while it runs; what a slot holds of the tokens is not decoded
+ * again. Outputs that are NULL are left out. */
+ELIZA_API int eliza_inference_llm_eot_score(EliInferenceContext * ctx, const int32_t * tokens, size_t n, int32_t target,
+                                            float * out_prob, int32_t * out_top, float * out_top_prob, char ** err);
+
 /* ---- Streams ---------------------------------------------------------------------------------- */
 
 ELIZA_API int eliza_inference_llm_stream_supported(void);   /* 1 */
-ELIZA_API int eliza_inference_llm_mtp_supported(void);      /* 0: draft_* is accepted and not used */
+ELIZA_API int eliza_inference_llm_mtp_supported(void);      /* 1: draft_min and draft_max ask for speculation */
 ELIZA_API int eliza_inference_llm_kv_quant_supported(void); /* 1 */
 
 typedef struct {
@@ -168,9 +191,9 @@ typedef struct {
     float repeat_penalty;          /* 16: 0 or 1 = off; over the last 64 tokens */
     int32_t slot_id;               /* 20: 0 .. n_slots-1, or -1 = any free slot */
     const char * prompt_cache_key; /* 24: NULL ok; names a slot when slot_id is -1 */
-    int32_t draft_min;             /* 32 */
-    int32_t draft_max;             /* 36 */
-    const char * mtp_drafter_path; /* 40 */
+    int32_t draft_min;             /* 32: with draft_max > 0, shorter drafts are not checked */
+    int32_t draft_max;             /* 36: tokens of a draft; 0 in either = no speculation */
+    const char * mtp_drafter_path; /* 40: a model of the same vocabulary; NULL = what followed before */
     const char * gbnf_grammar;     /* 48: NULL or empty = none; start rule "root" */
     int32_t disable_thinking;      /* 56: 1 = never sample <think> */
     int32_t n_gpu_layers;          /* 60: -1 = all, 0 = CPU; the first stream of a context decides */
@@ -188,12 +211,14 @@ ELIZA_API EliLlmStream * eliza_inference_llm_stream_open(EliInferenceContext * c
 ELIZA_API int eliza_inference_llm_stream_prefill(EliLlmStream * stream, const int32_t * tokens, size_t n, char ** err);
 
 /* Pulls the next step: returns 0 when more may come, 1 when the generation has ended, negative on
- * failure. Writes the step's tokens and its text, ended by a NUL. The text is whole UTF-8
+ * failure. Writes the step's tokens, one of them or, under speculation, those of a checked draft as far
+ * as there is room, and their text, ended by a NUL. The text is whole UTF-8
  * characters, so a token in the middle of one has empty text and the token that completes it has
  * all of it; invalid bytes and NUL come out as U+FFFD. A token whose text does not fit is an error
  * (ELIZA_ERR_INVALID_ARG, a text that begins with "text_cap") and waits for the next call. So is a
  * full KV cache (ELIZA_ERR_FFI_FAULT, "context full"), after all tokens before it were given out.
- * The end-of-generation token itself is not given out. drafted_out and accepted_out may be NULL. */
+ * The end-of-generation token itself is not given out. drafted_out and accepted_out, which may be NULL,
+ * count the tokens of the drafts that came to their end in this call, and those of them generated. */
 ELIZA_API int eliza_inference_llm_stream_next(EliLlmStream * stream, int32_t * tokens_out, size_t tokens_cap,
                                               size_t * num_tokens_out, char * text_out, size_t text_cap,
                                               int32_t * drafted_out, int32_t * accepted_out, char ** err);
@@ -218,6 +243,23 @@ ELIZA_API int eliza_inference_llm_stream_set_sampling(EliLlmStream * stream, con
  * say. *out is freed with eliza_inference_free_string(). */
 ELIZA_API int eliza_inference_llm_stream_describe_chain(EliLlmStream * stream, char ** out, char ** err);
 
+/* What became of a draft, told once all its tokens were generated or one was not. Indices count the
+ * tokens since the prompt. The arrays are valid during the call. */
+typedef struct {
+    const int * accepted_token_ids;
+    size_t n_accepted;
+    int rejected_from, rejected_to;  /* the first and the last drafted token that was dropped; -1 -1 = none */
+    const int * corrected_token_ids; /* what was generated instead: one token, or none */
+    size_t n_corrected;
+} EliVerifierEvent;
+typedef void (*eliza_verifier_callback)(const EliVerifierEvent * event, void * user);
+
+/* For all streams of the context, those that are open too. Called on the thread that generates; it must
+ * not call into the stream. NULL switches it off; a call that is running on another thread may still
+ * end after that. */
+ELIZA_API int eliza_inference_set_verifier_callback(EliInferenceContext * ctx, eliza_verifier_callback callback,
+                                                    void * user, char ** err);
+
 /* Stops the call that is running on the stream, or if none is, the next one: that call returns
  * ELIZA_ERR_CANCELLED and the stream can be used again. */
 ELIZA_API int eliza_inference_llm_stream_cancel(EliLlmStream * stream);
@@ -227,6 +269,15 @@ ELIZA_API int eliza_inference_llm_stream_reset(EliLlmStream * stream);
 
 /* Like reset, but keeps the first n_keep tokens. Returns how many were kept. */
 ELIZA_API int eliza_inference_llm_stream_reset_keep(EliLlmStream * stream, int32_t n_keep);
+
+/* Writes the stream's tokens and their KV cache to a file, whole or not at all. What was generated and
+ * not yet decoded is decoded first. */
+ELIZA_API int eliza_inference_llm_stream_save_slot(EliLlmStream * stream, const char * file, char ** err);
+
+/* The conversation of a file instead of the stream's own, with no prefill: generation goes on behind it,
+ * samplers and grammar beginning anew. A file that is none of ours, cut short, damaged, or of another
+ * model, KV cache type or llama.cpp is refused, and the stream is as it was. */
+ELIZA_API int eliza_inference_llm_stream_restore_slot(EliLlmStream * stream, const char * file, char ** err);
 
 /* Frees the slot; what it holds stays in the KV cache for a later stream with the same prompt. A
  * call running on another thread is cancelled and waited for; from inside a callback, do not close a
@@ -271,10 +322,12 @@ typedef struct {
     int64_t select_us;            /* microseconds choosing tokens */
     int32_t n_past;               /* tokens of the conversation so far */
     int32_t n_vocab;
-    int32_t finish_reason; /* eliza_finish_reason */
-    int32_t trie_active;   /* 1 while a span constrains the next token */
-    int64_t select_ns;     /* select_us in nanoseconds */
-    int32_t strategies;    /* those that decisions inside spans were made by: bits of eliza_strategy */
+    int32_t finish_reason;   /* eliza_finish_reason */
+    int32_t trie_active;     /* 1 while a span constrains the next token */
+    int64_t select_ns;       /* select_us in nanoseconds */
+    int32_t strategies;      /* those that decisions inside spans were made by: bits of eliza_strategy */
+    int64_t tokens_drafted;  /* by speculation, of drafts that came to their end */
+    int64_t tokens_accepted; /* of those, generated */
 } eliza_llm_stream_stats_t;
 
 /* Counts since the stream was opened. Writes at most sizeof_stats bytes, so that older callers may

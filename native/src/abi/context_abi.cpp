@@ -1,9 +1,11 @@
 // Library, context, options and tokens.
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "abi/boundary.h"
 #include "log.h"
@@ -145,5 +147,58 @@ int eliza_inference_detokenize(EliInferenceContext * ctx, const int * tokens, si
             std::memcpy(out, text.c_str(), text.size() + 1);
         }
         return static_cast<int>(text.size());
+    });
+}
+
+int eliza_inference_embed_supported(void) { return 1; }
+
+namespace {
+
+Pooling pooling_from(int pooling) {
+    switch (pooling) {
+        case 1: return LLAMA_POOLING_TYPE_MEAN;
+        case 2: return LLAMA_POOLING_TYPE_CLS;
+        case 3: return LLAMA_POOLING_TYPE_LAST;
+        default: throw invalid_argument("pooling " + std::to_string(pooling) + " is not 1 (mean), 2 (cls) or 3 (last)");
+    }
+}
+
+}  // namespace
+
+int eliza_inference_embed(EliInferenceContext * ctx, const char * text, size_t len, int pooling, float * out,
+                          size_t cap, int * out_dim, char ** err) {
+    return with_context(ctx, err, [&](InferenceContext & context) {
+        require(out_dim != nullptr, "out_dim is NULL");
+        require(out != nullptr || cap == 0, "out is NULL");
+        const Pooling type = pooling_from(pooling);
+        const std::string_view bytes = require_text(text, len, "text");
+        const std::shared_ptr<Embedder> embedder = context.embedder();
+        *out_dim = embedder->size();
+        if (cap < static_cast<size_t>(*out_dim)) {
+            throw invalid_argument("cap is " + std::to_string(cap) + ", an embedding has " + std::to_string(*out_dim) +
+                                   " numbers");
+        }
+        const std::vector<float> embedding = embedder->embed(bytes, type);
+        std::copy(embedding.begin(), embedding.end(), out);
+        return ELIZA_OK;
+    });
+}
+
+int eliza_inference_llm_eot_supported(void) { return 1; }
+
+int eliza_inference_llm_eot_score(EliInferenceContext * ctx, const int32_t * tokens, size_t n, int32_t target,
+                                  float * out_prob, int32_t * out_top, float * out_top_prob, char ** err) {
+    return with_context(ctx, err, [&](InferenceContext & context) {
+        require(tokens != nullptr && n > 0, "there are no tokens to score what follows them");
+        const InferenceContext::NextToken next = context.score_next(tokens, n, target);
+        const auto write = [](auto * to, auto value) {
+            if (to != nullptr) {
+                *to = value;
+            }
+        };
+        write(out_prob, next.probability);
+        write(out_top, next.top);
+        write(out_top_prob, next.top_probability);
+        return ELIZA_OK;
     });
 }

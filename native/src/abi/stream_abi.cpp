@@ -12,7 +12,7 @@ using namespace eliza;
 static_assert(sizeof(eliza_llm_stream_config_t) == 80, "the layout elizaOS's clients write");
 
 int eliza_inference_llm_stream_supported(void) { return 1; }
-int eliza_inference_llm_mtp_supported(void) { return 0; }
+int eliza_inference_llm_mtp_supported(void) { return 1; }
 int eliza_inference_llm_kv_quant_supported(void) { return 1; }
 
 namespace {
@@ -39,6 +39,14 @@ InferenceContext::OpenRequest read_config(const eliza_llm_stream_config_t * cfg)
     request.stream.prompt_cache_key = is_set(cfg->prompt_cache_key) ? cfg->prompt_cache_key : "";
     request.stream.gbnf_grammar = is_set(cfg->gbnf_grammar) ? cfg->gbnf_grammar : "";
     request.n_gpu_layers = cfg->n_gpu_layers;
+    constexpr int32_t longest_draft = 256;
+    require(cfg->draft_min >= 0 && cfg->draft_max >= 0, "draft_min or draft_max is negative");
+    require(cfg->draft_max <= longest_draft, "draft_max is above 256");
+    if (cfg->draft_min > 0 && cfg->draft_max > 0) {
+        require(cfg->draft_min <= cfg->draft_max, "draft_min is above draft_max");
+        request.stream.draft = {cfg->draft_min, cfg->draft_max,
+                                is_set(cfg->mtp_drafter_path) ? cfg->mtp_drafter_path : ""};
+    }
     if (is_set(cfg->cache_type_k)) {
         request.kv_types.k = kv_type_from_name("cache_type_k", cfg->cache_type_k);
     }
@@ -46,6 +54,35 @@ InferenceContext::OpenRequest read_config(const eliza_llm_stream_config_t * cfg)
         request.kv_types.v = kv_type_from_name("cache_type_v", cfg->cache_type_v);
     }
     return request;
+}
+
+// Writes steps behind each other into what the caller has room for.
+struct StepWriter {
+    int32_t * tokens;
+    size_t tokens_cap;
+    char * text;
+    size_t text_cap;
+    size_t n_tokens = 0;
+    size_t n_bytes = 0;
+
+    bool has_room(const Stream::Step & step) const {
+        return n_tokens < tokens_cap && n_bytes + step.text.size() < text_cap;
+    }
+    // Returns whether the step is the last.
+    bool write(const Stream::Step & step) {
+        if (step.token) {
+            tokens[n_tokens++] = *step.token;
+        }
+        std::memcpy(text + n_bytes, step.text.c_str(), step.text.size() + 1);
+        n_bytes += step.text.size();
+        return step.final;
+    }
+};
+
+void write_if_asked(int32_t * out, int64_t value) {
+    if (out != nullptr) {
+        *out = static_cast<int32_t>(value);
+    }
 }
 
 }  // namespace
@@ -79,23 +116,28 @@ int eliza_inference_llm_stream_next(EliLlmStream * stream, int32_t * tokens_out,
         require(tokens_cap > 0, "tokens_cap is 0: room for one token is needed");
         require(num_tokens_out != nullptr, "num_tokens_out is NULL");
         require(text_out != nullptr, "text_out is NULL");
+        const Stream::DraftCounts before = s.draft_counts();
         const Stream::Step & step = s.peek();
         if (step.text.size() >= text_cap) {
             throw invalid_argument("text_cap is " + std::to_string(text_cap) + ", the next token's text needs " +
                                    std::to_string(step.text.size() + 1) + " bytes; it waits for the next call");
         }
-        *num_tokens_out = step.token ? 1 : 0;
-        tokens_out[0] = step.token.value_or(0);
-        std::memcpy(text_out, step.text.c_str(), step.text.size() + 1);
-        if (drafted_out != nullptr) {
-            *drafted_out = 0;
-        }
-        if (accepted_out != nullptr) {
-            *accepted_out = 0;
-        }
-        const int result = step.final ? 1 : 0;
+        StepWriter writer{tokens_out, tokens_cap, text_out, text_cap};
+        bool is_final = writer.write(step);
         s.take();
-        return result;
+        while (!is_final && s.next_is_ready()) {
+            const Stream::Step * next = s.peek_ready();
+            if (next == nullptr || !writer.has_room(*next)) {
+                break;  // for the next call, as is what went wrong
+            }
+            is_final = writer.write(*next);
+            s.take();
+        }
+        *num_tokens_out = writer.n_tokens;
+        const Stream::DraftCounts & now = s.draft_counts();
+        write_if_asked(drafted_out, now.drafted - before.drafted);
+        write_if_asked(accepted_out, now.accepted - before.accepted);
+        return is_final ? 1 : 0;
     });
 }
 
@@ -110,6 +152,14 @@ int eliza_inference_llm_stream_generate(EliLlmStream * stream, int32_t max_token
         if (!ended) {
             throw Error(ELIZA_ERR_CANCELLED, "cancelled by the callback");
         }
+        return ELIZA_OK;
+    });
+}
+
+int eliza_inference_set_verifier_callback(EliInferenceContext * ctx, eliza_verifier_callback callback, void * user,
+                                          char ** err) {
+    return with_context(ctx, err, [&](InferenceContext & context) {
+        context.set_verifier(callback, user);
         return ELIZA_OK;
     });
 }
@@ -130,6 +180,22 @@ int eliza_inference_llm_stream_reset(EliLlmStream * stream) {
 
 int eliza_inference_llm_stream_reset_keep(EliLlmStream * stream, int32_t n_keep) {
     return with_stream(stream, nullptr, [&](Stream & s) { return s.reset_keep(n_keep); });
+}
+
+int eliza_inference_llm_stream_save_slot(EliLlmStream * stream, const char * file, char ** err) {
+    return with_stream(stream, err, [&](Stream & s) {
+        require(file != nullptr && *file != '\0', "file is NULL or empty");
+        s.save_slot(file);
+        return ELIZA_OK;
+    });
+}
+
+int eliza_inference_llm_stream_restore_slot(EliLlmStream * stream, const char * file, char ** err) {
+    return with_stream(stream, err, [&](Stream & s) {
+        require(file != nullptr && *file != '\0', "file is NULL or empty");
+        s.restore_slot(file);
+        return ELIZA_OK;
+    });
 }
 
 void eliza_inference_llm_stream_close(EliLlmStream * stream) {

@@ -22,8 +22,6 @@ size_t count_rows(const llama_batch & batch) {
         std::count_if(batch.logits, batch.logits + batch.n_tokens, [](int8_t want) { return want != 0; }));
 }
 
-bool is_on_device(const Model & model) { return llama_supports_gpu_offload() && model.n_gpu_layers() != 0; }
-
 // Flash attention on the CPU sums in half precision, in the order of the KV cells: the same prompt
 // gives logits up to 0.01 apart depending on what other slots hold (0 apart without it), and a token
 // takes longer (1.6 times at 2,000 tokens of context). There it is used only where a quantized V
@@ -32,8 +30,8 @@ llama_flash_attn_type resolve_flash_attn(const Options & options, const Model & 
     if (options.flash_attn != LLAMA_FLASH_ATTN_TYPE_AUTO) {
         return options.flash_attn;
     }
-    return is_on_device(model) || ggml_is_quantized(types.v) ? LLAMA_FLASH_ATTN_TYPE_AUTO
-                                                             : LLAMA_FLASH_ATTN_TYPE_DISABLED;
+    return model.is_offloaded() || ggml_is_quantized(types.v) ? LLAMA_FLASH_ATTN_TYPE_AUTO
+                                                              : LLAMA_FLASH_ATTN_TYPE_DISABLED;
 }
 
 // Cells of the KV cache can belong to several sequences. A recurrent state cannot, and a sliding
@@ -60,7 +58,7 @@ ggml_type kv_type_from_name(const std::string & option, const std::string & name
 }
 
 Decoder::Decoder(std::shared_ptr<Model> model, const Options & options, KvTypes types)
-    : model_(std::move(model)), slots_(options.n_slots) {
+    : model_(std::move(model)), kv_types_(types), slots_(options.n_slots) {
     if (!llama_model_has_decoder(model_->get()) || llama_model_has_encoder(model_->get())) {
         throw Error(ELIZA_ERR_BUNDLE_INVALID, "the model is not a decoder alone: it cannot go on with a text");
     }
@@ -101,7 +99,7 @@ Decoder::Decoder(std::shared_ptr<Model> model, const Options & options, KvTypes 
     if (llama_get_memory(context_.get()) == nullptr) {
         throw Error(ELIZA_ERR_BUNDLE_INVALID, "the model keeps no KV cache: it cannot go on with a text");
     }
-    may_gather_ = options.backend_sampling.value_or(is_on_device(*model_));
+    may_gather_ = options.backend_sampling.value_or(model_->is_offloaded());
     llama_attach_threadpool(context_.get(), threadpool_.get(), threadpool_.get());
     n_batch_ = static_cast<int32_t>(llama_n_batch(context_.get()));
     if (can_fork(*model_)) {
@@ -140,7 +138,7 @@ size_t Decoder::reuse_prefix(Slot & slot, const std::vector<llama_token> & token
         return static_cast<size_t>(end.first - tokens.begin());
     };
     const size_t own = truncate(slot, shared_with(slot));
-    if (llama_model_is_recurrent(model_->get()) || llama_model_is_hybrid(model_->get())) {
+    if (!can_step_back()) {
         return own;  // a state, not cells: a part of it cannot be shared
     }
     const Slot * donor = nullptr;
@@ -177,6 +175,7 @@ void Decoder::compute_logits(const Turn &, const HiddenState & hidden, std::vect
 void Decoder::run(const llama_batch & batch, int32_t position) {
     const int32_t n_threads = choose_threads(llama_model_n_params(model_->get()), batch.n_tokens);
     llama_set_n_threads(context_.get(), n_threads, n_threads);
+    check_rpc_connections(model_->rpc_servers());
     const int64_t start = llama_time_us();
     const int64_t n_switches = BusyMachineGuard::count_switches();
     head_.begin_pass();
@@ -188,6 +187,10 @@ void Decoder::run(const llama_batch & batch, int32_t position) {
     if (adapt_threads_ && n_threads > 1) {
         llama_synchronize(context_.get());
         busy_guard_.look_at_pass(llama_time_us() - start, BusyMachineGuard::count_switches() - n_switches);
+    }
+    if (!model_->rpc_servers().empty()) {
+        llama_synchronize(context_.get());  // or a connection may yet break before the logits are here
+        check_rpc_connections(model_->rpc_servers());
     }
     if (result == 0 && head_.is_stopping() && head_.rows().size() != count_rows(batch)) {
         throw Error(ELIZA_ERR_FFI_FAULT, "the pass did not stop before the output head (option restricted_head)");
@@ -236,9 +239,26 @@ void Decoder::decode(Slot & slot, const llama_token * tokens, int32_t n, int32_t
     if (want_logits) {
         attach_gather(slot, gather);
     }
+    decode_in_slot(slot, tokens, n, begin, want_logits ? 1 : 0);
+}
+
+std::vector<std::vector<float>> Decoder::decode_rows(Slot & slot, const std::vector<llama_token> & tokens,
+                                                     int32_t begin, size_t n_rows) {
+    attach_gather(slot, {});
+    const auto n = static_cast<int32_t>(tokens.size());
+    decode_in_slot(slot, tokens.data(), n, begin, static_cast<int32_t>(n_rows));
+    std::vector<std::vector<float>> rows;
+    for (int32_t i = n - static_cast<int32_t>(n_rows); i < n; ++i) {
+        const float * row = llama_get_logits_ith(context_.get(), i);
+        rows.emplace_back(row, row + model_->n_vocab());
+    }
+    return rows;
+}
+
+void Decoder::decode_in_slot(Slot & slot, const llama_token * tokens, int32_t n, int32_t begin, int32_t n_rows) {
     Batch batch;
     for (int32_t i = 0; i < n; ++i) {
-        batch.add(tokens[i], begin + i, {slot.id}, want_logits && i == n - 1);
+        batch.add(tokens[i], begin + i, {slot.id}, i >= n - n_rows);
     }
     slot.cached.insert(slot.cached.end(), tokens, tokens + n);
     try {
@@ -248,6 +268,35 @@ void Decoder::decode(Slot & slot, const llama_token * tokens, int32_t n, int32_t
         truncate(slot, static_cast<size_t>(begin));
         throw;
     }
+}
+
+std::string Decoder::describe_cache() const {
+    return std::string(ggml_type_name(kv_types_.k)) + "/" + ggml_type_name(kv_types_.v) + " llama.cpp " +
+           ELIZA_LLAMA_CPP_COMMIT;
+}
+
+std::vector<uint8_t> Decoder::copy_state(const Slot & slot) {
+    std::vector<uint8_t> state(llama_state_seq_get_size(context_.get(), slot.id));
+    const size_t size = llama_state_seq_get_data(context_.get(), state.data(), state.size(), slot.id);
+    if (size == 0) {
+        throw Error(ELIZA_ERR_FFI_FAULT, "llama.cpp could not copy the state of slot " + std::to_string(slot.id));
+    }
+    state.resize(size);
+    return state;
+}
+
+void Decoder::restore_state(Slot & slot, const std::vector<uint8_t> & state) {
+    llama_memory_t memory = llama_get_memory(context_.get());
+    llama_memory_seq_rm(memory, slot.id, -1, -1);
+    slot.cached.clear();
+    const LlamaErrorCapture capture;
+    do {
+        if (llama_state_seq_set_data(context_.get(), state.data(), state.size(), slot.id) != 0) {
+            return;
+        }
+        llama_memory_seq_rm(memory, slot.id, -1, -1);
+    } while (make_room());
+    throw Error(ELIZA_ERR_FFI_FAULT, "the saved state does not fit this context" + capture.suffix());
 }
 
 void Decoder::take_over_logits(Sequence * owner) {

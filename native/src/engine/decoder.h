@@ -56,10 +56,22 @@ public:
     Decoder(std::shared_ptr<Model> model, const Options & options, KvTypes types);
 
     const Model & model() const { return *model_; }
+    llama_context * context() const { return context_.get(); }
+    int32_t n_threads() const { return n_threads_; }
+
+    // How keys and values are stored: what a state depends on.
+    std::string describe_cache() const;
+
+    int32_t n_batch() const { return n_batch_; }
     int32_t n_ctx() const { return static_cast<int32_t>(llama_n_ctx(context_.get())); }
 
     SlotTable & slots() { return slots_; }
     TurnQueue & turns() { return turns_; }
+
+    // False where what was decoded cannot be taken back token by token.
+    bool can_step_back() const {
+        return !llama_model_is_recurrent(model_->get()) && !llama_model_is_hybrid(model_->get());
+    }
 
     // What one tree batch may hold; no lanes where the model's memory cannot fork.
     TreeLimits tree_limits() const { return tree_limits_; }
@@ -97,6 +109,18 @@ private:
     // was. Throws Error.
     void decode(Slot & slot, const llama_token * tokens, int32_t n, int32_t begin, bool want_logits,
                 TokenSpan gather = {nullptr, 0});
+
+    // The same with all logits after each of the last n_rows tokens.
+    std::vector<std::vector<float>> decode_rows(Slot & slot, const std::vector<llama_token> & tokens, int32_t begin,
+                                                size_t n_rows);
+
+    // What the slot's cache holds, and back; restoring makes room by dropping what no stream wants. Throws
+    // Error where it cannot; the slot is then empty.
+    std::vector<uint8_t> copy_state(const Slot & slot);
+    void restore_state(Slot & slot, const std::vector<uint8_t> & state);
+
+    // Adds the tokens to the slot's cache in one pass; logits are wanted after the last n_rows.
+    void decode_in_slot(Slot & slot, const llama_token * tokens, int32_t n, int32_t begin, int32_t n_rows);
 
     // Has the slot's passes to come gather these tokens, or none.
     void attach_gather(const Slot & slot, TokenSpan tokens);
@@ -138,6 +162,7 @@ private:
     bool make_room();
 
     std::shared_ptr<Model> model_;
+    KvTypes kv_types_;
     int32_t n_batch_;
     int32_t n_threads_;
     bool adapt_threads_;  // to the size of each pass and to the machine; not to a number the user set

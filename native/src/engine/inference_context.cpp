@@ -1,7 +1,11 @@
 #include "engine/inference_context.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
+
+#include "engine/sequence.h"
+#include "engine/slot_file.h"
 
 namespace eliza {
 
@@ -24,7 +28,8 @@ void InferenceContext::set_progress(Progress progress) {
 
 std::shared_ptr<Model> InferenceContext::model_locked() {
     if (model_ == nullptr) {
-        model_ = Model::load(model_path_, options_.n_gpu_layers, options_.use_mmap, progress_);
+        model_fingerprint_ = fingerprint_of_file(model_path_);
+        model_ = Model::load(model_path_, options_.n_gpu_layers, options_.use_mmap, progress_, options_.devices);
     }
     return model_;
 }
@@ -49,6 +54,7 @@ void InferenceContext::unload_if_idle() {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (!has_open_streams_locked()) {
         decoders_.clear();
+        embedder_.reset();
         model_.reset();
         stream_opened_ = false;
     }
@@ -72,6 +78,47 @@ static SamplingParams with_defaults(const SamplingParams & asked, SamplingParams
     return params;
 }
 
+std::shared_ptr<Decoder> InferenceContext::decoder_locked(KvTypes types) {
+    const std::shared_ptr<Model> model = model_locked();
+    const auto known = decoders_.find(types);
+    return known != decoders_.end() ? known->second : std::make_shared<Decoder>(model, options_, types);
+}
+
+std::shared_ptr<Embedder> InferenceContext::embedder() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (embedder_ == nullptr) {
+        embedder_ = std::make_shared<Embedder>(model_locked(), options_);
+    }
+    return embedder_;
+}
+
+InferenceContext::NextToken InferenceContext::score_next(const llama_token * tokens, size_t n, llama_token target) {
+    std::shared_ptr<Decoder> decoder;
+    {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        decoder = decoder_locked({});
+        decoder->model().check_tokens(tokens, n);
+        decoder->model().check_tokens(&target, 1);
+        decoders_[{}] = decoder;
+        stream_opened_ = true;
+    }
+    if (n > static_cast<size_t>(decoder->n_ctx())) {
+        throw invalid_argument(std::to_string(n) + " tokens do not fit the context of " +
+                               std::to_string(decoder->n_ctx()) + " (option n_ctx)");
+    }
+    Sequence sequence(decoder, -1, "");
+    sequence.append(tokens, n);
+    std::atomic<bool> cancelled{false};
+    Turn turn(decoder->turns(), cancelled);
+    Sequence::Cost cost;
+    const float * logits = sequence.logits(turn, cost);
+    const int32_t n_vocab = decoder->model().n_vocab();
+    const llama_token top = argmax(logits, n_vocab);
+    const double total = log_sum_exp(logits, static_cast<size_t>(n_vocab));
+    const auto probability = [&](llama_token token) { return static_cast<float>(std::exp(logits[token] - total)); };
+    return {probability(target), top, probability(top)};
+}
+
 std::shared_ptr<Stream> InferenceContext::open_stream(OpenRequest request) {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (!stream_opened_ && request.n_gpu_layers && *request.n_gpu_layers != options_.n_gpu_layers) {
@@ -81,13 +128,10 @@ std::shared_ptr<Stream> InferenceContext::open_stream(OpenRequest request) {
             model_.reset();
         }
     }
-    const std::shared_ptr<Model> model = model_locked();
-
-    const auto known = decoders_.find(request.kv_types);
-    const auto decoder =
-        known != decoders_.end() ? known->second : std::make_shared<Decoder>(model, options_, request.kv_types);
+    const std::shared_ptr<Decoder> decoder = decoder_locked(request.kv_types);
+    request.stream.model_fingerprint = model_fingerprint_;
     request.stream.sampling = with_defaults(request.stream.sampling, options_.sampling);
-    auto stream = std::make_shared<Stream>(decoder, request.stream, options_, progress_);
+    auto stream = std::make_shared<Stream>(decoder, request.stream, options_, progress_, verifier_);
     // Only now: after a failure the options may still change.
     decoders_[request.kv_types] = decoder;
     stream_opened_ = true;

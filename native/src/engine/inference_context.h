@@ -8,6 +8,7 @@
 #include <string>
 
 #include "engine/decoder.h"
+#include "engine/embedder.h"
 #include "engine/model.h"
 #include "engine/options.h"
 #include "engine/stream.h"
@@ -21,6 +22,7 @@ public:
 
     void set_option(const std::string & key, const std::string & value);
     void set_progress(Progress progress);
+    void set_verifier(eliza_verifier_callback callback, void * user) { verifier_->set(callback, user); }
 
     // The model, loaded now if it was not.
     std::shared_ptr<Model> model();
@@ -35,11 +37,24 @@ public:
     };
     std::shared_ptr<Stream> open_stream(OpenRequest request);
 
+    // The embedding of a text; see Embedder.
+    std::shared_ptr<Embedder> embedder();
+
+    struct NextToken {
+        float probability;  // of the token that was asked for
+        llama_token top;    // the most likely one
+        float top_probability;
+    };
+    // What may follow the tokens, which take a free slot meanwhile. Throws Error for tokens outside the
+    // vocabulary.
+    NextToken score_next(const llama_token * tokens, size_t n, llama_token target);
+
     // Facts about the model as JSON text; loads it.
     std::string describe();
 
 private:
     std::shared_ptr<Model> model_locked();
+    std::shared_ptr<Decoder> decoder_locked(KvTypes types);
     ContextStage stage_locked() const;
     bool has_open_streams_locked() const;
     int32_t option_n_threads();
@@ -48,7 +63,10 @@ private:
     std::mutex mutex_;
     Options options_;
     Progress progress_;
+    const std::shared_ptr<VerifierHook> verifier_ = std::make_shared<VerifierHook>();
     std::shared_ptr<Model> model_;
+    std::string model_fingerprint_;
+    std::shared_ptr<Embedder> embedder_;
     std::map<KvTypes, std::shared_ptr<Decoder>> decoders_;
     bool stream_opened_ = false;
 };

@@ -7,12 +7,13 @@
 #include <tuple>
 
 #include "error.h"
+#include "llama-ext.h"
 #include "log.h"
 
 namespace eliza {
 namespace {
 
-using Key = std::tuple<std::string, int32_t, bool>;
+using Key = std::tuple<std::string, int32_t, bool, DeviceChoice>;
 
 std::mutex registry_mutex;
 std::map<Key, std::weak_ptr<Model>> registry;
@@ -32,7 +33,8 @@ int32_t checked_size(size_t size, const char * what) {
 
 }  // namespace
 
-Model::Model(llama_model * model, int32_t n_gpu_layers) : model_(model), n_gpu_layers_(n_gpu_layers) {
+Model::Model(llama_model * model, int32_t n_gpu_layers, const Endpoints & rpc_servers)
+    : model_(model), n_gpu_layers_(n_gpu_layers), rpc_servers_(rpc_servers) {
     for (llama_token token = 0; token < n_vocab(); ++token) {
         if (llama_vocab_is_eog(vocab(), token)) {
             end_tokens_.push_back(token);
@@ -41,11 +43,11 @@ Model::Model(llama_model * model, int32_t n_gpu_layers) : model_(model), n_gpu_l
 }
 
 std::shared_ptr<Model> Model::load(const std::string & path, int32_t n_gpu_layers, bool use_mmap,
-                                   const Progress & progress) {
+                                   const Progress & progress, const DeviceChoice & devices) {
     init_backend();
     // Held while loading, so that two who ask for one file at once do not load it twice.
     const std::lock_guard<std::mutex> lock(registry_mutex);
-    std::weak_ptr<Model> & known = registry[{path, n_gpu_layers, use_mmap}];
+    std::weak_ptr<Model> & known = registry[{path, n_gpu_layers, use_mmap, devices}];
     if (auto model = known.lock()) {
         return model;
     }
@@ -53,6 +55,12 @@ std::shared_ptr<Model> Model::load(const std::string & path, int32_t n_gpu_layer
     llama_model_params params = llama_model_default_params();
     params.n_gpu_layers = n_gpu_layers;
     params.load_mode = use_mmap ? LLAMA_LOAD_MODE_MMAP : LLAMA_LOAD_MODE_NONE;
+    std::vector<ggml_backend_dev_t> opened;
+    if (!devices.is_default()) {
+        opened = open_devices(devices);
+        opened.push_back(nullptr);
+        params.devices = opened.data();
+    }
     if (progress) {
         params.progress_callback = report_progress;
         params.progress_callback_user_data = const_cast<Progress *>(&progress);
@@ -60,15 +68,19 @@ std::shared_ptr<Model> Model::load(const std::string & path, int32_t n_gpu_layer
     const LlamaErrorCapture capture;
     llama_model * raw = llama_model_load_from_file(path.c_str(), params);
     if (raw == nullptr) {
+        check_rpc_connections(devices.rpc);
         throw Error(ELIZA_ERR_BUNDLE_INVALID, "cannot load the model " + path + capture.suffix());
     }
-    std::shared_ptr<Model> model(new Model(raw, n_gpu_layers));
+    std::shared_ptr<Model> model(new Model(raw, n_gpu_layers, devices.rpc));
+    check_rpc_connections(devices.rpc);
     if (llama_vocab_type(model->vocab()) == LLAMA_VOCAB_TYPE_NONE) {
         throw Error(ELIZA_ERR_BUNDLE_INVALID, "the model " + path + " has no vocabulary");
     }
     known = model;
     return model;
 }
+
+bool Model::is_offloaded() const { return n_gpu_layers_ != 0 && llama_model_n_devices(get()) > 0; }
 
 std::vector<llama_token> Model::tokenize(std::string_view text, bool add_special, bool parse_special) const {
     const int32_t length = checked_size(text.size(), "a text length in bytes");

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "byte_trie/masks.h"
+#include "engine/devices.h"
 #include "engine/text_constraints.h"
 #include "llama-cpp.h"
 
@@ -26,12 +27,14 @@ class Model {
 public:
     // Loads the file, or shares it if it is loaded already with the same settings.
     static std::shared_ptr<Model> load(const std::string & path, int32_t n_gpu_layers, bool use_mmap,
-                                       const Progress & progress);
+                                       const Progress & progress, const DeviceChoice & devices = {});
 
     llama_model * get() const { return model_.get(); }
     const llama_vocab * vocab() const { return llama_model_get_vocab(model_.get()); }
     int32_t n_vocab() const { return llama_vocab_n_tokens(vocab()); }
     int32_t n_gpu_layers() const { return n_gpu_layers_; }
+    bool is_offloaded() const;  // to a device other than the CPU, if only in part
+    const Endpoints & rpc_servers() const { return rpc_servers_; }
 
     std::vector<llama_token> tokenize(std::string_view text, bool add_special, bool parse_special) const;
     std::string detokenize(const llama_token * tokens, size_t n, bool remove_special, bool unparse_special) const;
@@ -56,12 +59,13 @@ public:
     void check_tokens(const llama_token * tokens, size_t n) const;
 
 private:
-    Model(llama_model * model, int32_t n_gpu_layers);
+    Model(llama_model * model, int32_t n_gpu_layers, const Endpoints & rpc_servers);
 
     std::vector<llama_token> spell(std::string_view text) const;
 
     llama_model_ptr model_;
     int32_t n_gpu_layers_;
+    Endpoints rpc_servers_;
     std::vector<llama_token> end_tokens_;
     mutable std::once_flag vocabulary_built_;
     mutable std::shared_ptr<const Vocabulary> vocabulary_;

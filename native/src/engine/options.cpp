@@ -29,6 +29,16 @@ const std::vector<Option> & table() {
          [](Options & o, const std::string & v) {
              return parse_name<bool>(v, {{"0", false}, {"1", true}}, o.use_mmap);
          }},
+        {"device", S::created, "auto, none or names of devices, joined by commas",
+         [](Options & o, const std::string & v) {
+             parse_devices(v, o.devices);
+             return true;
+         }},
+        {"rpc", S::created, "host:port,...",
+         [](Options & o, const std::string & v) {
+             o.devices.rpc = parse_rpc_servers(v);
+             return true;
+         }},
         {"n_ctx", S::model_loaded, "0 (from the model) to 16777216 tokens",
          [](Options & o, const std::string & v) { return parse_number(v, 0, max_ctx, o.n_ctx); }},
         {"n_slots", S::model_loaded, "1 to 64",

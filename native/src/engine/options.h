@@ -6,6 +6,7 @@
 #include <string>
 
 #include "constraint/constraint.h"
+#include "engine/devices.h"
 #include "llama.h"
 #include "sampling/token_selector.h"
 
@@ -21,6 +22,7 @@ enum class Strategy {
 struct Options {
     int32_t n_gpu_layers = -1;
     bool use_mmap = true;
+    DeviceChoice devices;
 
     int32_t n_ctx = 0;
     int32_t n_slots = 8;

@@ -21,6 +21,19 @@ void Sequence::append(const llama_token * tokens, size_t n) {
     }
 }
 
+void Sequence::append(llama_token token) {
+    if (n_ahead() == 0 || token != ahead_->tokens[ahead_->n_appended]) {
+        append(&token, 1);
+        return;
+    }
+    std::vector<float> & row = ahead_->rows[ahead_->n_appended++];
+    forget_row();
+    tokens_.push_back(token);
+    slot_.n_wanted = n_decoded_ = tokens_.size();
+    saved_logits_.swap(row);
+    has_logits_ = true;
+}
+
 void Sequence::truncate(size_t n) {
     if (n < tokens_.size()) {
         tokens_.resize(n);
@@ -31,6 +44,11 @@ void Sequence::truncate(size_t n) {
 }
 
 void Sequence::forget_outputs() {
+    forget_row();
+    ahead_.reset();
+}
+
+void Sequence::forget_row() {
     has_logits_ = false;
     hidden_.reset();
     gathered_.reset();
@@ -149,6 +167,41 @@ void Sequence::decode_tree(Turn & turn, Cost & cost, const TreeBatch & tree, boo
     n_decoded_ = tokens_.size();
     ++cost.forward_passes;
     cost.microseconds += llama_time_us() - start;
+}
+
+void Sequence::decode_ahead(Turn & turn, Cost & cost, const std::vector<llama_token> & ahead) {
+    match_cache(cost);
+    const size_t room = static_cast<size_t>(decoder_->n_batch_) - ahead.size();
+    if (tokens_.size() - n_decoded_ > room) {
+        decode_until(turn, tokens_.size() - 1, false, cost, {});
+    }
+    std::vector<llama_token> tokens(tokens_.begin() + static_cast<ptrdiff_t>(n_decoded_), tokens_.end());
+    tokens.insert(tokens.end(), ahead.begin(), ahead.end());
+    decoder_->take_over_logits(nullptr);
+    const int64_t start = llama_time_us();
+    auto rows = decoder_->decode_rows(slot_, tokens, static_cast<int32_t>(n_decoded_), ahead.size() + 1);
+    cost.microseconds += llama_time_us() - start;
+    ++cost.forward_passes;
+    n_decoded_ = tokens_.size();
+    saved_logits_ = std::move(rows.front());
+    rows.erase(rows.begin());
+    has_logits_ = true;
+    ahead_ = Ahead{ahead, std::move(rows)};
+}
+
+std::vector<uint8_t> Sequence::copy_state(Turn &) {
+    decoder_->truncate(slot_, tokens_.size());
+    return decoder_->copy_state(slot_);
+}
+
+void Sequence::restore_state(Turn &, const std::vector<llama_token> & tokens, const std::vector<uint8_t> & state) {
+    decoder_->restore_state(slot_, state);
+    slot_.cached = tokens;
+    tokens_ = tokens;
+    slot_.n_wanted = tokens_.size();
+    appended_from_ = 0;
+    n_decoded_ = tokens_.size();
+    forget_outputs();
 }
 
 void Sequence::save_logits() {

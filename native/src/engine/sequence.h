@@ -31,7 +31,7 @@ public:
 
     const std::vector<llama_token> & tokens() const { return tokens_; }
     void append(const llama_token * tokens, size_t n);
-    void append(llama_token token) { append(&token, 1); }
+    void append(llama_token token);
     void truncate(size_t n);
 
     // True when the last token's logits have to be computed before the next choice.
@@ -58,6 +58,23 @@ public:
                      const std::function<void(int32_t place, const LogitsRow & row)> & on_row,
                      const std::function<int32_t()> & kept);
 
+    // In one pass what waits to be decoded and, behind it, tokens that may follow. While what is appended
+    // one by one is those tokens, the logits after them are known.
+    void decode_ahead(Turn & turn, Cost & cost, const std::vector<llama_token> & ahead);
+
+    // How many tokens were decoded ahead and not yet appended.
+    size_t n_ahead() const { return ahead_ ? ahead_->tokens.size() - ahead_->n_appended : 0; }
+
+    // True where the last token was decoded ahead.
+    bool came_ahead() const { return ahead_ && ahead_->n_appended > 0; }
+
+    // What the cache holds, all of which must be decoded, in llama.cpp's own format.
+    std::vector<uint8_t> copy_state(Turn & turn);
+
+    // The tokens instead of what is here, their cache from copy_state(). Throws Error where the state does
+    // not fit; the tokens are then as they were.
+    void restore_state(Turn & turn, const std::vector<llama_token> & tokens, const std::vector<uint8_t> & state);
+
     // How many tokens wait to be decoded.
     size_t n_waiting() const {
         return !has_undecoded() ? 0 : tokens_.size() - std::min(n_decoded_, tokens_.size() - 1);
@@ -71,6 +88,7 @@ private:
     void decode_until(Turn & turn, size_t end, bool want_logits, Cost & cost, const Progress & progress,
                       TokenSpan gather = {nullptr, 0});
 
+    void forget_row();
     void forget_outputs();
 
     // Another sequence is about to overwrite our logits in the llama_context.
@@ -89,6 +107,12 @@ private:
     };
     std::optional<Gathered> gathered_;  // after the last token, where only these were copied
     std::vector<float> saved_logits_;
+    struct Ahead {
+        std::vector<llama_token> tokens;
+        std::vector<std::vector<float>> rows;  // the logits after each
+        size_t n_appended = 0;
+    };
+    std::optional<Ahead> ahead_;
 };
 
 }  // namespace eliza

@@ -8,7 +8,7 @@
 namespace eliza {
 
 Stream::Stream(std::shared_ptr<Decoder> decoder, const StreamConfig & config, const Options & options,
-               Progress progress)
+               Progress progress, std::shared_ptr<VerifierHook> verifier)
     : decoder_(decoder),
       config_(config),
       options_(options),
@@ -16,7 +16,9 @@ Stream::Stream(std::shared_ptr<Decoder> decoder, const StreamConfig & config, co
       sequence_(decoder, config.slot_id, config.prompt_cache_key),
       sampling_(config.sampling),
       selector_(decoder->model().vocab(), config.sampling, config.gbnf_grammar,
-                {options.grammar_order, options.grammar_triggers}) {}
+                {options.grammar_order, options.grammar_triggers}),
+      drafter_(config.draft.most > 0 ? std::make_unique<Drafter>(config.draft, *decoder, options) : nullptr),
+      verifier_(std::move(verifier)) {}
 
 void Stream::throw_if_cancelled() {
     if (cancelled_.exchange(false)) {
@@ -50,6 +52,7 @@ void Stream::prefill(const llama_token * tokens, size_t n) {
     }
     decoder_->model().check_tokens(tokens, n);
     const Sequence::Cost cost_before = cost_;
+    draft_.reset();
     sequence_.append(tokens, n);
     try {
         Turn turn(decoder_->turns(), cancelled_);
@@ -84,6 +87,17 @@ const Stream::Step & Stream::peek() {
         waiting_step_ = compute_step();
     }
     return *waiting_step_;
+}
+
+const Stream::Step * Stream::peek_ready() {
+    try {
+        if (!waiting_step_ && !cancelled_) {
+            waiting_step_ = compute_step();
+        }
+    } catch (const Error &) {
+        return nullptr;
+    }
+    return waiting_step_ ? &*waiting_step_ : nullptr;
 }
 
 bool Stream::generate(int64_t max_tokens, const std::function<bool(const Step &)> & on_step) {
@@ -195,9 +209,17 @@ LogitsRow Stream::row(Turn & turn, bool whole, TokenSpan tokens) {
 llama_token Stream::choose_freely() {
     const std::optional<llama_token> drawn = std::exchange(drawn_, std::nullopt);
     Turn turn(decoder_->turns(), cancelled_);
+    if (drafter_ && sequence_.has_undecoded()) {
+        decode_with_draft(turn);
+    }
     const float * row = logits(turn);
-    const Stopwatch stopwatch(stats_.select_ns);
-    return selector_.select(row, drawn);
+    llama_token token = LLAMA_TOKEN_NULL;
+    {
+        const Stopwatch stopwatch(stats_.select_ns);
+        token = selector_.select(row, drawn);
+    }
+    compare_with_draft(token);
+    return token;
 }
 
 void Stream::commit(llama_token token) {
@@ -219,12 +241,19 @@ int32_t Stream::reset_keep(int32_t n_keep) {
         throw invalid_argument("n_keep " + std::to_string(n_keep) + " is negative");
     }
     sequence_.truncate(static_cast<size_t>(n_keep));
+    begin_anew();
+    return static_cast<int32_t>(sequence_.tokens().size());
+}
+
+// All that is there counts as the prompt.
+void Stream::begin_anew() {
     selector_.reset();
     for (const llama_token token : sequence_.tokens()) {
         selector_.accept_prompt(token);
     }
     n_told_ = answer_begin_ = sequence_.tokens().size();
     n_filled_ = 0;
+    draft_.reset();
     known_.reset();
     healed_.reset();
     text_to_skip_ = 0;
@@ -237,7 +266,6 @@ int32_t Stream::reset_keep(int32_t n_keep) {
     finish_reason_ = ELIZA_FINISH_NONE;
     generated_since_prefill_ = 0;
     cancelled_ = false;
-    return static_cast<int32_t>(sequence_.tokens().size());
 }
 
 void Stream::set_sampling(std::string_view json) {

@@ -15,11 +15,13 @@
 
 #include "constraint/token_trie_constraint.h"
 #include "eliza/eliza_inference.h"
+#include "engine/drafter.h"
 #include "engine/options.h"
 #include "engine/sequence.h"
 #include "engine/span.h"
 #include "engine/span_spec.h"
 #include "engine/utf8_assembler.h"
+#include "engine/verifier_hook.h"
 #include "sampling/token_selector.h"
 
 namespace eliza {
@@ -31,11 +33,14 @@ struct StreamConfig {
     std::string gbnf_grammar;
     int32_t slot_id = -1;
     std::string prompt_cache_key;
+    DraftConfig draft;
+    std::string model_fingerprint;
 };
 
 class Stream {
 public:
-    Stream(std::shared_ptr<Decoder> decoder, const StreamConfig & config, const Options & options, Progress progress);
+    Stream(std::shared_ptr<Decoder> decoder, const StreamConfig & config, const Options & options, Progress progress,
+           std::shared_ptr<VerifierHook> verifier);
 
     // Appends and decodes. On failure the conversation is as it was.
     void prefill(const llama_token * tokens, size_t n);
@@ -55,9 +60,27 @@ public:
     // (0 = no limit) or the generation ends. Returns false when on_step stopped it.
     bool generate(int64_t max_tokens, const std::function<bool(const Step &)> & on_step);
 
+    // True while the next step takes no pass: what it is chosen from was decoded with a draft.
+    bool next_is_ready() const { return drafter_ && !span_ && !sequence_.has_undecoded() && sequence_.came_ahead(); }
+
+    // The same as peek(), but what goes wrong is left for peek(): then nullptr.
+    const Step * peek_ready();
+
+    // Drafted tokens, and those of them that were generated, of the drafts that came to their end.
+    struct DraftCounts {
+        int64_t drafted = 0;
+        int64_t accepted = 0;
+    };
+    const DraftCounts & draft_counts() const { return draft_counts_; }
+
     void cancel();
     void reset() { reset_keep(0); }
     int32_t reset_keep(int32_t n_keep);
+
+    // The conversation in a file, and back. On failure the stream is as it was; Error names the file.
+    // What is restored counts as a prompt: samplers and grammar begin behind it.
+    void save_slot(const std::string & path);
+    void restore_slot(const std::string & path);
 
     void set_token_trie(std::string_view payload, int mode);
     void set_text_choices(std::string_view json, int mode);
@@ -91,6 +114,8 @@ public:
     eliza_llm_stream_stats_t stats() const;
 
 private:
+    void begin_anew();
+    std::string slot_fingerprint() const;
     Step compute_step();
     Step finish(eliza_finish_reason reason);
     void go_on();
@@ -107,6 +132,9 @@ private:
     void decode_batch(Turn & turn, const TreeBatch & batch, TokenTrie::Node from);
     void learn_all_branches(Turn & turn);
     llama_token choose_freely();
+    void decode_with_draft(Turn & turn);
+    void compare_with_draft(llama_token token);
+    void end_draft(std::optional<llama_token> instead);
     TokenSelector & selector() { return fill_selector_ ? *fill_selector_ : selector_; }
     void settle_known_text() { settle_known_text(sequence_.tokens().size()); }
     void settle_known_text(size_t end);
@@ -162,6 +190,15 @@ private:
     std::optional<llama_token> drawn_;            // drawn where a span could end, and ended it
     std::optional<LeafResult> leaf_;
     std::vector<double> scores_;
+    std::unique_ptr<Drafter> drafter_;  // made when first needed
+    struct Draft {
+        std::vector<llama_token> tokens;
+        size_t n_accepted = 0;
+        int64_t begin = 0;  // where the first of them stands among the tokens since the prompt
+    };
+    std::optional<Draft> draft_;  // that is being compared with what is generated
+    DraftCounts draft_counts_;
+    std::shared_ptr<VerifierHook> verifier_;
     std::optional<Step> waiting_step_;
     eliza_finish_reason finish_reason_ = ELIZA_FINISH_NONE;
     int64_t generated_since_prefill_ = 0;

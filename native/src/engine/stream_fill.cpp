@@ -115,6 +115,7 @@ void Stream::fill(const SpanSpec & spec, FillResult & result) {
     }
     go_on();
     drawn_.reset();
+    draft_.reset();
     const size_t n_before = sequence_.tokens().size();
     const int64_t n_generated = stats_.generated_tokens;
     const int64_t n_since_prefill = generated_since_prefill_;

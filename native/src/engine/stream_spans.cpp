@@ -99,6 +99,7 @@ void Stream::begin_span(Span span) {
     scores_.clear();
     leaf_.reset();
     drawn_.reset();
+    draft_.reset();
     go_on();
     ++stats_.spans;
 }

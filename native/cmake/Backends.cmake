@@ -1,0 +1,107 @@
+# What each value of ELIZA_BACKEND asks of llama.cpp, and what it links into the library. Every backend
+# keeps the CPU beside it.
+#
+# Sets _backend_args, the arguments of llama.cpp's CMake, and defines eliza_link_backend(), which is
+# called once llama.cpp has been found: as a static library it leaves most of its system libraries to us.
+# scripts/check_toolchain.py says what a backend's tools and headers are and how to get them.
+
+set(ELIZA_BACKENDS cpu cuda vulkan metal hip sycl opencl blas rpc)
+set_property(CACHE ELIZA_BACKEND PROPERTY STRINGS ${ELIZA_BACKENDS})
+if(NOT ELIZA_BACKEND IN_LIST ELIZA_BACKENDS)
+  list(JOIN ELIZA_BACKENDS ", " _known)
+  message(FATAL_ERROR "ELIZA_BACKEND: \"${ELIZA_BACKEND}\" is not a backend this build knows; there are ${_known}")
+endif()
+
+set(ELIZA_CUDA_ARCHITECTURES "" CACHE STRING "cuda: compute capabilities, 90 or 80;90; empty: the GPUs of this machine")
+set(ELIZA_CUBLAS_DIR "" CACHE PATH "cuda: folder with include/ and lib/ of cuBLAS where the toolkit has none")
+set(ELIZA_BLAS_VENDOR "OpenBLAS" CACHE STRING "blas: a vendor that CMake's FindBLAS knows")
+set(VULKAN_INCLUDE_DIR "" CACHE PATH "vulkan: folder with vulkan/ and spirv/ headers newer than the system's")
+
+option(ELIZA_RPC "Add llama.cpp's RPC client to the backend; ELIZA_BACKEND=rpc does" OFF)
+if(ELIZA_BACKEND STREQUAL "rpc")
+  set(ELIZA_RPC ON)
+endif()
+
+set(_backend_args "")
+if(ELIZA_RPC)
+  # A system library that happens to be here must not become one that is needed elsewhere.
+  list(APPEND _backend_args -DGGML_RPC=ON -DGGML_RPC_RDMA=OFF)
+  set(ELIZA_RPC_SOURCES src/engine/rpc_connections.cpp)
+  set_source_files_properties(${ELIZA_RPC_SOURCES} PROPERTIES
+    COMPILE_OPTIONS "-isystem;${LLAMA_CPP_SOURCE_DIR}/ggml/src/ggml-rpc")
+else()
+  set(ELIZA_RPC_SOURCES src/engine/rpc_connections_absent.cpp)
+endif()
+if(ELIZA_BACKEND STREQUAL "cuda")
+  list(APPEND _backend_args
+    -DGGML_CUDA=ON
+    # Calls to the driver's own library would keep ours from loading where there is no driver.
+    -DGGML_CUDA_NO_VMM=ON
+    -DGGML_CUDA_NCCL=OFF)
+  if(ELIZA_CUDA_ARCHITECTURES)
+    string(REPLACE ";" "\\;" _architectures "${ELIZA_CUDA_ARCHITECTURES}")
+    list(APPEND _backend_args "-DCMAKE_CUDA_ARCHITECTURES=${_architectures}")
+  endif()
+  if(ELIZA_CUBLAS_DIR)
+    # As a wheel from a package index lays it out: no libcublas.so, only the versioned name.
+    file(GLOB _cublas ${ELIZA_CUBLAS_DIR}/lib/libcublas.so ${ELIZA_CUBLAS_DIR}/lib/libcublas.so.*)
+    if(NOT _cublas)
+      message(FATAL_ERROR "ELIZA_CUBLAS_DIR: there is no lib/libcublas.so in ${ELIZA_CUBLAS_DIR}")
+    endif()
+    list(GET _cublas 0 _cublas)
+    set(CUDA_cublas_LIBRARY ${_cublas} CACHE FILEPATH "" FORCE)
+    list(APPEND _backend_args
+      -DCUDA_cublas_LIBRARY=${_cublas}
+      -DCMAKE_CUDA_FLAGS=-isystem\ ${ELIZA_CUBLAS_DIR}/include)
+  endif()
+elseif(ELIZA_BACKEND STREQUAL "vulkan")
+  list(APPEND _backend_args -DGGML_VULKAN=ON)
+  if(VULKAN_INCLUDE_DIR)
+    get_filename_component(_vulkan_prefix ${VULKAN_INCLUDE_DIR} DIRECTORY)
+    set(Vulkan_INCLUDE_DIR ${VULKAN_INCLUDE_DIR} CACHE PATH "" FORCE)
+    list(APPEND _backend_args -DVulkan_INCLUDE_DIR=${VULKAN_INCLUDE_DIR} -DCMAKE_PREFIX_PATH=${_vulkan_prefix})
+  endif()
+elseif(ELIZA_BACKEND STREQUAL "metal")
+  list(APPEND _backend_args -DGGML_METAL=ON -DGGML_METAL_EMBED_LIBRARY=ON)
+elseif(ELIZA_BACKEND STREQUAL "hip")
+  list(APPEND _backend_args -DGGML_HIP=ON)
+elseif(ELIZA_BACKEND STREQUAL "sycl")
+  list(APPEND _backend_args -DGGML_SYCL=ON)
+elseif(ELIZA_BACKEND STREQUAL "opencl")
+  list(APPEND _backend_args -DGGML_OPENCL=ON)
+elseif(ELIZA_BACKEND STREQUAL "blas")
+  list(APPEND _backend_args -DGGML_BLAS=ON -DGGML_BLAS_VENDOR=${ELIZA_BLAS_VENDOR})
+endif()
+
+# What the configuration file of ggml looks for must be the same as what ggml was built with.
+if(ELIZA_BACKEND STREQUAL "blas")
+  set(BLA_VENDOR ${ELIZA_BLAS_VENDOR})
+endif()
+
+function(eliza_link_backend)
+  if(ELIZA_BACKEND STREQUAL "cuda")
+    find_package(CUDAToolkit REQUIRED)
+    # The runtime is linked in and opens the driver when it is first used; cuBLAS, of half a gigabyte, is not.
+    set_property(TARGET ggml::ggml-cuda APPEND PROPERTY INTERFACE_LINK_LIBRARIES CUDA::cudart_static)
+    if(ELIZA_CUBLAS_DIR)
+      set_property(TARGET ggml::ggml-cuda APPEND PROPERTY INTERFACE_LINK_LIBRARIES ${CUDA_cublas_LIBRARY})
+      set_property(TARGET ggml::ggml-cuda APPEND PROPERTY INTERFACE_LINK_OPTIONS
+        -Wl,-rpath-link,${ELIZA_CUBLAS_DIR}/lib)
+    else()
+      set_property(TARGET ggml::ggml-cuda APPEND PROPERTY INTERFACE_LINK_LIBRARIES CUDA::cublas)
+    endif()
+  elseif(ELIZA_BACKEND STREQUAL "sycl")
+    set_property(TARGET ggml::ggml-sycl APPEND PROPERTY INTERFACE_LINK_OPTIONS -fsycl)
+    find_package(MKL REQUIRED)
+    set_property(TARGET ggml::ggml-sycl APPEND PROPERTY INTERFACE_LINK_LIBRARIES MKL::MKL_SYCL::BLAS)
+  endif()
+endfunction()
+
+# llama.cpp's own server, from the same source: both ends must speak one version of the protocol.
+function(eliza_add_rpc_server)
+  if(ELIZA_RPC)
+    add_executable(rpc-server ${LLAMA_CPP_SOURCE_DIR}/tools/rpc/rpc-server.cpp)
+    target_link_libraries(rpc-server PRIVATE ggml::ggml)
+    target_compile_options(rpc-server PRIVATE -w)
+  endif()
+endfunction()

@@ -1,0 +1,33 @@
+// A conversation on disk: its tokens and what the KV cache holds for them.
+//
+// Little-endian: the magic "ELIZASLT", u32 version, then three parts, each a u64 length and so many bytes
+// (the fingerprint, the tokens as i32, llama.cpp's state of the sequence), and at the end
+// the FNV-1a hash of all before it as u64.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "llama.h"
+
+namespace eliza {
+
+struct SlotFile {
+    std::string fingerprint;  // of the model and of how its cache is stored
+    std::vector<llama_token> tokens;
+    std::vector<uint8_t> state;
+};
+
+// Writes the whole file or leaves what was there. Throws Error with the path and the system's reason.
+void write_slot_file(const std::string & path, const SlotFile & file);
+
+// Throws Error that says what is wrong: no such file, none of ours, cut short, damaged, or of another
+// model, whose fingerprint is not `fingerprint`.
+SlotFile read_slot_file(const std::string & path, const std::string & fingerprint);
+
+// A short text that tells one model file from another: by its size, beginning and end. Empty if it cannot
+// be read.
+std::string fingerprint_of_file(const std::string & path);
+
+}  // namespace eliza

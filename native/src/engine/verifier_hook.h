@@ -1,0 +1,39 @@
+// The one callback of a context that is told what became of drafted tokens.
+#pragma once
+
+#include <mutex>
+#include <utility>
+
+#include "eliza/eliza_inference.h"
+
+namespace eliza {
+
+// Safe from any thread.
+class VerifierHook {
+public:
+    void set(eliza_verifier_callback callback, void * user) {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        callback_ = callback;
+        user_ = user;
+    }
+
+    // Called outside the lock: it may set another one.
+    void call(const EliVerifierEvent & event) {
+        const auto [callback, user] = current();
+        if (callback != nullptr) {
+            callback(&event, user);
+        }
+    }
+
+private:
+    std::pair<eliza_verifier_callback, void *> current() {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        return {callback_, user_};
+    }
+
+    std::mutex mutex_;
+    eliza_verifier_callback callback_ = nullptr;
+    void * user_ = nullptr;
+};
+
+}  // namespace eliza

@@ -1,0 +1,121 @@
+// Embeddings and the score of an end of turn.
+
+#include <cmath>
+
+#include "test_session.h"
+
+namespace eliza::test {
+namespace {
+
+class Embeddings : public testing::Test {
+protected:
+    ContextHandle context = create({{"n_threads", "1"}});
+
+    std::vector<float> embed(const std::string & text, int pooling = 1) {
+        int size = 0;
+        ErrorText error;
+        EXPECT_EQ(
+            eliza_inference_embed(context.get(), text.data(), text.size(), pooling, nullptr, 0, &size, error.out()),
+            ELIZA_ERR_INVALID_ARG);
+        std::vector<float> values(static_cast<size_t>(size));
+        EXPECT_EQ(eliza_inference_embed(context.get(), text.data(), text.size(), pooling, values.data(), values.size(),
+                                        &size, error.out()),
+                  0)
+            << error.text();
+        return values;
+    }
+    static double product(const std::vector<float> & a, const std::vector<float> & b) {
+        double sum = 0.0;
+        for (size_t i = 0; i < a.size(); ++i) sum += static_cast<double>(a[i]) * b[i];
+        return sum;
+    }
+};
+
+TEST_F(Embeddings, AreOfUnitLengthAndTheSameForTheSameText) {
+    for (const int pooling : {1, 2, 3}) {
+        const std::vector<float> cat = embed("the cat", pooling);
+        ASSERT_EQ(cat.size(), static_cast<size_t>(llama_model_n_embd_out(load_model()->get())));
+        EXPECT_NEAR(product(cat, cat), 1.0, 1e-5);
+        EXPECT_NEAR(product(cat, embed("the cat", pooling)), 1.0, 1e-5);
+        // The first token of a model that reads forward knows nothing of the text.
+        const double other = product(cat, embed("send an email to Bob", pooling));
+        EXPECT_EQ(other < 0.9999, pooling != 2) << other;
+    }
+    EXPECT_LT(product(embed("the cat", 1), embed("the cat", 3)), 0.9999);
+}
+
+TEST_F(Embeddings, OfLongTextsNeedNoMoreThanTheirTokens) {
+    std::string text;
+    while (tokenize(context, text, true).size() < 700) text += "many words and ";
+    const std::vector<float> values = embed(text);
+    EXPECT_NEAR(product(values, values), 1.0, 1e-5);
+    EXPECT_NEAR(product(embed("short"), embed("short")), 1.0, 1e-5);
+    while (tokenize(context, text, true).size() < 4000) text += text;
+    int size = 0;
+    std::vector<float> room(4096);
+    ErrorText error;
+    EXPECT_EQ(
+        eliza_inference_embed(context.get(), text.data(), text.size(), 1, room.data(), room.size(), &size, error.out()),
+        ELIZA_ERR_INVALID_ARG);
+    EXPECT_NE(error.text().find("tokens, the model takes"), std::string::npos) << error.text();
+}
+
+TEST_F(Embeddings, SayHowMuchRoomTheyNeed) {
+    int size = 0;
+    float one = 7.0f;
+    ErrorText error;
+    EXPECT_EQ(eliza_inference_embed(context.get(), "a", 1, 1, &one, 1, &size, error.out()), ELIZA_ERR_INVALID_ARG);
+    EXPECT_EQ(error.text(), "cap is 1, an embedding has " + std::to_string(size) + " numbers");
+    EXPECT_EQ(one, 7.0f);
+    EXPECT_EQ(eliza_inference_embed(context.get(), "a", 1, 4, &one, 1, &size, error.out()), ELIZA_ERR_INVALID_ARG);
+    EXPECT_EQ(error.text(), "pooling 4 is not 1 (mean), 2 (cls) or 3 (last)");
+}
+
+TEST_F(Embeddings, TheScoreOfATokenIsItsProbability) {
+    const std::vector<int32_t> prompt = chat_prompt(context, "hello");
+    float sum = 0.0f, best = 0.0f, top_probability = 0.0f;
+    int32_t top = -1;
+    for (int32_t target = 0; target < 2048; ++target) {
+        float probability = -1.0f;
+        ErrorText error;
+        ASSERT_EQ(eliza_inference_llm_eot_score(context.get(), prompt.data(), prompt.size(), target, &probability, &top,
+                                                &top_probability, error.out()),
+                  0)
+            << error.text();
+        sum += probability;
+        best = std::max(best, probability);
+        if (target == top) {
+            EXPECT_EQ(probability, top_probability);
+        }
+    }
+    EXPECT_NEAR(sum, 1.0f, 1e-3f);
+    EXPECT_EQ(best, top_probability);
+    const StreamHandle stream = open(context);
+    prefill(stream, prompt);
+    const Output next = pull(stream, 1);
+    ASSERT_EQ(next.tokens.size(), 1u);
+    EXPECT_EQ(next.tokens[0], top);
+}
+
+TEST_F(Embeddings, AScoreNeedsTokensAndAFreeSlot) {
+    context = create({{"n_threads", "1"}, {"n_slots", "1"}, {"n_ctx", "128"}});
+    ErrorText error;
+    const auto score = [&](const std::vector<int32_t> & tokens, int32_t target) {
+        return eliza_inference_llm_eot_score(context.get(), tokens.data(), tokens.size(), target, nullptr, nullptr,
+                                             nullptr, error.out());
+    };
+    EXPECT_EQ(score({30}, 31), 0);
+    EXPECT_EQ(score({}, 31), ELIZA_ERR_INVALID_ARG);
+    EXPECT_EQ(score({30}, 99999999), ELIZA_ERR_INVALID_ARG);
+    EXPECT_EQ(score({-1}, 31), ELIZA_ERR_INVALID_ARG);
+    EXPECT_EQ(score(std::vector<int32_t>(1000, 30), 31), ELIZA_ERR_INVALID_ARG);
+    {
+        const StreamHandle stream = open(context);
+        EXPECT_EQ(score({30}, 31), ELIZA_ERR_INVALID_ARG);
+        EXPECT_NE(error.text().find("n_slots"), std::string::npos) << error.text();
+    }
+    EXPECT_EQ(score({30}, 31), 0);
+}
+
+}  // namespace
+}  // namespace eliza::test

@@ -1,0 +1,202 @@
+// Conversations on disk: what is restored goes on as if it had never left; what is not ours is refused and
+// changes nothing.
+
+#include <filesystem>
+#include <fstream>
+
+#include "test_session.h"
+
+namespace eliza::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+class SavedSlots : public testing::Test {
+protected:
+    fs::path folder = fs::temp_directory_path() / ("eliza-slots-" + std::to_string(getpid()));
+    std::string path = (folder / "talk.slot").string();
+    ContextHandle context = create({{"n_threads", "1"}});
+
+    void SetUp() override { fs::create_directories(folder); }
+    void TearDown() override { fs::remove_all(folder); }
+
+    static int save(const StreamHandle & stream, const std::string & file, std::string * text = nullptr) {
+        ErrorText error;
+        const int status = eliza_inference_llm_stream_save_slot(stream.get(), file.c_str(), error.out());
+        if (text != nullptr) *text = error.text();
+        return status;
+    }
+    static int restore(const StreamHandle & stream, const std::string & file, std::string * text = nullptr) {
+        ErrorText error;
+        const int status = eliza_inference_llm_stream_restore_slot(stream.get(), file.c_str(), error.out());
+        if (text != nullptr) *text = error.text();
+        return status;
+    }
+    StreamHandle prompted(const std::string & question = "Tell me of the sea.") {
+        StreamHandle stream = open(context);
+        prefill(stream, chat_prompt(context, question));
+        return stream;
+    }
+    std::string read() const {
+        std::ifstream file(path, std::ios::binary);
+        return {std::istreambuf_iterator<char>(file), {}};
+    }
+    void write(const std::string & bytes) const { std::ofstream(path, std::ios::binary) << bytes; }
+};
+
+TEST_F(SavedSlots, GoOnWithoutAPrefillInAnotherProcessToo) {
+    const StreamHandle stream = prompted();
+    pull(stream, 4);
+    ASSERT_EQ(save(stream, path), 0);
+    const Output expected = pull(stream, 12);
+    EXPECT_EQ(stats(stream).finish_reason, ELIZA_FINISH_NONE);
+    context = create({{"n_threads", "1"}});  // as in another process: another model, another cache
+    const StreamHandle restored = open(context);
+    ASSERT_EQ(restore(restored, path), 0);
+    EXPECT_EQ(pull(restored, 12).tokens, expected.tokens);
+    // The last token was decoded for its logits, and then one pass a token.
+    EXPECT_LE(stats(restored).forward_passes, 12);
+    EXPECT_EQ(stats(restored).prompt_tokens, 0);
+}
+
+TEST_F(SavedSlots, HoldWhatWasChosenAndNotYetDecoded) {
+    const StreamHandle stream = prompted(), plain = prompted();
+    for (const StreamHandle * each : {&stream, &plain}) {
+        set_trie(*each, payload_of(context, action_names), 0);
+        while (stats(*each).trie_active != 0) pull(*each, 1);
+    }
+    ASSERT_EQ(save(stream, path), 0);
+    const StreamHandle restored = open(context);
+    ASSERT_EQ(restore(restored, path), 0);
+    EXPECT_EQ(stats(restored).n_past, stats(plain).n_past);
+    const Output expected = pull(plain, 6);
+    EXPECT_EQ(pull(restored, 6).tokens, expected.tokens);
+    EXPECT_EQ(pull(stream, 6).tokens, expected.tokens);
+}
+
+TEST_F(SavedSlots, TakeThePlaceOfWhatAStreamHeld) {
+    const StreamHandle stream = prompted();
+    ASSERT_EQ(save(stream, path), 0);
+    const Output expected = pull(stream, 8);
+    const StreamHandle other = prompted("Something quite different, and longer than that one?");
+    pull(other, 5);
+    set_trie(other, payload_of(context, action_names), 0);
+    ASSERT_EQ(restore(other, path), 0);
+    EXPECT_EQ(stats(other).trie_active, 0);
+    EXPECT_EQ(pull(other, 8).tokens, expected.tokens);
+    EXPECT_EQ(eliza_inference_llm_stream_reset(other.get()), 0);
+    prefill(other, {30, 31});
+    EXPECT_EQ(pull(other, 2).status, 0);
+}
+
+TEST_F(SavedSlots, AreOfOneKindOfCache) {
+    const StreamHandle stream = prompted();
+    ASSERT_EQ(save(stream, path), 0);
+    eliza_llm_stream_config_t cfg = config();
+    cfg.cache_type_k = "q8_0";
+    const StreamHandle quantized = open(context, cfg);
+    std::string error;
+    EXPECT_EQ(restore(quantized, path, &error), ELIZA_ERR_FFI_FAULT);
+    EXPECT_NE(error.find("of another model or cache"), std::string::npos) << error;
+    prefill(quantized, chat_prompt(context, "hello"));
+    ASSERT_EQ(save(quantized, path), 0);
+    const Output expected = pull(quantized, 5);
+    const StreamHandle again = open(context, cfg);
+    ASSERT_EQ(restore(again, path), 0);
+    EXPECT_EQ(pull(again, 5).tokens, expected.tokens);
+}
+
+TEST_F(SavedSlots, OfAnotherModelAreRefused) {
+    const StreamHandle stream = prompted();
+    ASSERT_EQ(save(stream, path), 0);
+    const ContextHandle other = create({{"n_threads", "1"}}, f32_model_path());
+    const StreamHandle foreign = open(other);
+    std::string error;
+    EXPECT_EQ(restore(foreign, path, &error), ELIZA_ERR_FFI_FAULT);
+    EXPECT_NE(error.find("of another model or cache"), std::string::npos) << error;
+}
+
+TEST_F(SavedSlots, ThatAreDamagedAreRefusedAndChangeNothing) {
+    const StreamHandle stream = prompted(), plain = prompted();
+    ASSERT_EQ(save(stream, path), 0);
+    const std::string good = read();
+    std::string error;
+    const auto refused = [&](const std::string & bytes) {
+        write(bytes);
+        EXPECT_EQ(restore(stream, path, &error), ELIZA_ERR_FFI_FAULT);
+        EXPECT_EQ(error.rfind("slot file " + path + ": ", 0), 0u) << error;
+        return error.substr(("slot file " + path + ": ").size());
+    };
+    EXPECT_EQ(refused(""), "not a slot file");
+    EXPECT_EQ(refused("GGUF and more"), "not a slot file");
+    for (size_t size = 8; size < good.size(); size += 1 + good.size() / 40) {
+        EXPECT_EQ(refused(good.substr(0, size)), "cut short, or damaged") << size;
+    }
+    for (size_t at = 12; at < good.size(); at += 1 + good.size() / 60) {
+        std::string bad = good;
+        bad[at] = static_cast<char>(bad[at] ^ 0x20);
+        EXPECT_EQ(refused(bad), "cut short, or damaged") << at;
+    }
+    std::string newer = good;
+    newer[8] = 9;
+    EXPECT_EQ(refused(newer).rfind("version 9 of the format", 0), 0u);
+    fs::remove(path);
+    EXPECT_EQ(restore(stream, path, &error), ELIZA_ERR_FFI_FAULT);
+    EXPECT_NE(error.find("cannot be read"), std::string::npos) << error;
+    EXPECT_EQ(restore(stream, folder.string(), &error), ELIZA_ERR_FFI_FAULT);
+    EXPECT_EQ(pull(stream, 8).tokens, pull(plain, 8).tokens);
+}
+
+TEST_F(SavedSlots, AreWrittenWholeOrNotAtAll) {
+    const StreamHandle stream = prompted();
+    ASSERT_EQ(save(stream, path), 0);
+    const std::string before = read();
+    std::string error;
+    EXPECT_EQ(save(stream, (folder / "nowhere" / "a.slot").string(), &error), ELIZA_ERR_FFI_FAULT);
+    EXPECT_NE(error.find("cannot be written"), std::string::npos) << error;
+    // A full disk, where the system has one to offer.
+    if (fs::exists("/dev/full")) {
+        fs::create_symlink("/dev/full", path + ".part");
+        EXPECT_EQ(save(stream, path, &error), ELIZA_ERR_FFI_FAULT);
+        EXPECT_NE(error.find("cannot be written"), std::string::npos) << error;
+        EXPECT_EQ(read(), before);
+        EXPECT_FALSE(fs::exists(path + ".part"));
+    }
+    EXPECT_EQ(save(stream, path), 0);
+}
+
+TEST_F(SavedSlots, NeedATokenAndRoom) {
+    const StreamHandle empty = open(context);
+    EXPECT_EQ(save(empty, path), ELIZA_ERR_INVALID_ARG);
+    EXPECT_FALSE(fs::exists(path));
+    const StreamHandle stream = open(context);
+    prefill(stream, std::vector<int32_t>(300, 40));
+    ASSERT_EQ(save(stream, path), 0);
+    const ContextHandle small = create({{"n_threads", "1"}, {"n_ctx", "256"}, {"n_slots", "1"}});
+    const StreamHandle narrow = open(small);
+    std::string error;
+    EXPECT_EQ(restore(narrow, path, &error), ELIZA_ERR_FFI_FAULT);
+    EXPECT_EQ(error.rfind("context full", 0), 0u) << error;
+    prefill(narrow, {30, 31});
+    EXPECT_EQ(pull(narrow, 2).status, 0);
+}
+
+TEST_F(SavedSlots, MakeRoomAmongWhatNobodyWants) {
+    context = create({{"n_threads", "1"}, {"n_ctx", "512"}, {"n_slots", "3"}});
+    {
+        const StreamHandle stream = open(context);
+        prefill(stream, std::vector<int32_t>(200, 40));
+        ASSERT_EQ(save(stream, path), 0);
+    }
+    for (const int token : {41, 42}) {
+        const StreamHandle stream = open(context);
+        prefill(stream, std::vector<int32_t>(150, token));
+    }
+    const StreamHandle restored = open(context);
+    std::string error;
+    EXPECT_EQ(restore(restored, path, &error), 0) << error;
+    EXPECT_EQ(pull(restored, 2).status, 0);
+}
+
+}  // namespace
+}  // namespace eliza::test
