@@ -74,6 +74,38 @@ TEST_F(SavedSlots, HoldWhatWasChosenAndNotYetDecoded) {
     EXPECT_EQ(pull(stream, 6).tokens, expected.tokens);
 }
 
+TEST_F(SavedSlots, HoldNothingOfADraft) {
+    context = create({{"n_threads", "1"}}, f32_model_path());
+    eliza_llm_stream_config_t cfg = config();
+    cfg.cache_type_k = cfg.cache_type_v = "f32";
+    const StreamHandle plain = open(context, cfg);
+    const std::string drafter = f32_model_path();
+    cfg.draft_min = 1;
+    cfg.draft_max = 6;
+    cfg.mtp_drafter_path = drafter.c_str();
+    const StreamHandle drafting = open(context, cfg), restored = open(context, cfg);
+    std::vector<int32_t> tokens;
+    for (const StreamHandle * each : {&plain, &drafting}) prefill(*each, chat_prompt(context, "hello"));
+    while (tokens.size() < 4) {  // in the middle of a draft
+        int32_t token = 0;
+        size_t n = 0;
+        char text[64];
+        ASSERT_EQ(eliza_inference_llm_stream_next(drafting.get(), &token, 1, &n, text, sizeof text, nullptr, nullptr,
+                                                  nullptr),
+                  0);
+        tokens.push_back(token);
+    }
+    EXPECT_EQ(pull(plain, 4).tokens, tokens);
+    ASSERT_EQ(save(drafting, path), 0);
+    ASSERT_EQ(restore(restored, path), 0);
+    const std::vector<int32_t> expected = pull(plain, 10).tokens;
+    for (const StreamHandle * each : {&drafting, &restored}) {
+        std::vector<int32_t> got = pull(*each, 10).tokens;
+        got.resize(std::min(got.size(), expected.size()));
+        EXPECT_EQ(got, expected);
+    }
+}
+
 TEST_F(SavedSlots, TakeThePlaceOfWhatAStreamHeld) {
     const StreamHandle stream = prompted();
     ASSERT_EQ(save(stream, path), 0);

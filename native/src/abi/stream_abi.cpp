@@ -65,9 +65,7 @@ struct StepWriter {
     size_t n_tokens = 0;
     size_t n_bytes = 0;
 
-    bool has_room(const Stream::Step & step) const {
-        return n_tokens < tokens_cap && n_bytes + step.text.size() < text_cap;
-    }
+    bool has_room(const Stream::Step & step) const { return n_bytes + step.text.size() < text_cap; }
     // Returns whether the step is the last.
     bool write(const Stream::Step & step) {
         if (step.token) {
@@ -125,7 +123,7 @@ int eliza_inference_llm_stream_next(EliLlmStream * stream, int32_t * tokens_out,
         StepWriter writer{tokens_out, tokens_cap, text_out, text_cap};
         bool is_final = writer.write(step);
         s.take();
-        while (!is_final && s.next_is_ready()) {
+        while (!is_final && writer.n_tokens < tokens_cap && s.next_is_ready()) {
             const Stream::Step * next = s.peek_ready();
             if (next == nullptr || !writer.has_room(*next)) {
                 break;  // for the next call, as is what went wrong

@@ -5,6 +5,7 @@
 #include "engine/inference_context.h"
 #include "engine/threads.h"
 #include "ggml-backend.h"
+#include "llama-model.h"
 #include "log.h"
 
 namespace eliza {
@@ -24,6 +25,24 @@ Json devices() {
                         {"memory_bytes", props.memory_total}});
     }
     return list;
+}
+
+// Where the layers are computed, in their order, runs of one device together; the output head is the
+// last of them.
+Json placement(const llama_model * model) {
+    Json runs = Json::array();
+    const auto add = [&](ggml_backend_dev_t device) {
+        const char * name = ggml_backend_dev_name(device);
+        if (runs.empty() || runs.back()["device"] != name) {
+            runs.push_back({{"device", name}, {"description", ggml_backend_dev_description(device)}, {"layers", 0}});
+        }
+        runs.back()["layers"] = runs.back()["layers"].get<int>() + 1;
+    };
+    for (int32_t layer = 0; layer < llama_model_n_layer(model); ++layer) {
+        add(model->dev_layer(layer));
+    }
+    add(model->dev_output());
+    return runs;
 }
 
 std::string model_description(const llama_model * model) {
@@ -82,6 +101,7 @@ std::string InferenceContext::describe() {
                       {"n_ctx_train", llama_model_n_ctx_train(model)},
                       {"n_embd", llama_model_n_embd(model)},
                       {"n_layer", llama_model_n_layer(model)},
+                      {"placement", placement(model)},
                       {"has_chat_template", chat_template != nullptr},
                       {"chat_template", chat_template != nullptr ? Json(chat_template) : Json()},
                       {"bos_token", token_text(vocab, llama_vocab_bos(vocab))},

@@ -39,6 +39,14 @@ Drafter::Drafter(const DraftConfig & config, Decoder & decoder, const Options & 
     if (config.model_path.empty()) {
         params.types = {COMMON_SPECULATIVE_TYPE_NGRAM_SIMPLE};
     } else {
+        // Those that read the target's hidden states are told apart by their files.
+        for (const common_speculative_type kind : common_speculative_types_from_gguf(config.model_path)) {
+            if (kind != COMMON_SPECULATIVE_TYPE_DRAFT_SIMPLE) {
+                throw invalid_argument("mtp_drafter_path: \"" + config.model_path + "\" is a drafter of the kind " +
+                                       common_speculative_type_to_str(kind) +
+                                       "; this library drafts with whole models of the same vocabulary");
+            }
+        }
         model_ = Model::load(config.model_path, options.n_gpu_layers, options.use_mmap, {});
         context_ = new_draft_context(model_->get(), decoder.n_ctx(), decoder.n_threads());
         params.types = {COMMON_SPECULATIVE_TYPE_DRAFT_SIMPLE};

@@ -29,7 +29,7 @@ void Sequence::append(llama_token token) {
     std::vector<float> & row = ahead_->rows[ahead_->n_appended++];
     forget_row();
     tokens_.push_back(token);
-    slot_.n_wanted = n_decoded_ = tokens_.size();
+    n_decoded_ = tokens_.size();
     saved_logits_.swap(row);
     has_logits_ = true;
 }
@@ -158,8 +158,7 @@ void Sequence::decode_tree(Turn & turn, Cost & cost, const TreeBatch & tree, boo
         }
         waiting.assign(tokens_.begin() + static_cast<ptrdiff_t>(n_decoded_), tokens_.end());
     } else {
-        // What is in the cache behind the last token was decoded ahead and not used.
-        decoder_->truncate(slot_, tokens_.size());
+        drop_ahead();
     }
     decoder_->take_over_logits(nullptr);
     const int64_t start = llama_time_us();
@@ -187,10 +186,18 @@ void Sequence::decode_ahead(Turn & turn, Cost & cost, const std::vector<llama_to
     rows.erase(rows.begin());
     has_logits_ = true;
     ahead_ = Ahead{ahead, std::move(rows)};
+    slot_.n_wanted = tokens_.size() + ahead.size();  // until it is known whether they are
+}
+
+// The cache ends with the tokens again.
+void Sequence::drop_ahead() {
+    ahead_.reset();
+    slot_.n_wanted = tokens_.size();
+    decoder_->truncate(slot_, tokens_.size());
 }
 
 std::vector<uint8_t> Sequence::copy_state(Turn &) {
-    decoder_->truncate(slot_, tokens_.size());
+    drop_ahead();
     return decoder_->copy_state(slot_);
 }
 

@@ -88,6 +88,7 @@ private:
     void decode_until(Turn & turn, size_t end, bool want_logits, Cost & cost, const Progress & progress,
                       TokenSpan gather = {nullptr, 0});
 
+    void drop_ahead();
     void forget_row();
     void forget_outputs();
 

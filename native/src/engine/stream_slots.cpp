@@ -10,6 +10,9 @@ std::string Stream::slot_fingerprint() const { return config_.model_fingerprint 
 void Stream::save_slot(const std::string & path) {
     throw_if_cancelled();
     require_prompt();
+    if (waiting_step_ && waiting_step_->token) {
+        throw invalid_argument("a generated token waits to be taken before saving");
+    }
     if (healing_is_pending()) {
         throw invalid_argument("choices that spell the prompt's last token anew are active: clear them before saving");
     }
