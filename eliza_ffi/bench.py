@@ -17,6 +17,7 @@ from .benchmark import (
     GRAMMAR_ORDERS,
     MODES,
     STRATEGIES,
+    TOKENIZATIONS,
     Alternatives,
     Answer,
     Decision,
@@ -61,6 +62,12 @@ def add_bench_arguments(parser: argparse.ArgumentParser) -> None:
         default="last",
         help="mask before sampling, or only where an illegal token was sampled (last)",
     )
+    parser.add_argument(
+        "--tokenization",
+        choices=TOKENIZATIONS,
+        default="own",
+        help="each answer's own tokens, or any that spell it (own)",
+    )
     parser.add_argument("--strategy", choices=STRATEGIES, default="auto", help="of the trie (auto)")
     parser.add_argument(
         "--repeat", type=int, default=20, metavar="N", help="timed choices per prompt (20)"
@@ -92,7 +99,12 @@ def run_bench(arguments: argparse.Namespace) -> int:
         report = measure(
             Workbench(model, alternatives),
             prompts,
-            Method(arguments.mode, arguments.strategy, arguments.grammar_order),
+            Method(
+                arguments.mode,
+                arguments.strategy,
+                arguments.grammar_order,
+                arguments.tokenization,
+            ),
             repeat=arguments.repeat,
             warmup=arguments.warmup,
         )

@@ -258,7 +258,8 @@ class Filling:
             if error.partial is not None:
                 partial = error.partial
                 self._answer.take_tokens(partial.answer_tokens, partial.answer_bytes)
-                self._answer.write(request.get("before", "") + partial.text)
+                if partial.text:  # else the library has taken the known text back, too
+                    self._answer.write(request.get("before", "") + partial.text)
             raise
         self._answer.take_tokens(result.answer_tokens, result.answer_bytes)
         return result

@@ -163,6 +163,21 @@ def _in_characters(model: Model, text: str) -> tuple[int, ...]:
     return tokens
 
 
+def test_answers_in_any_tokens_have_the_tokens_of_the_grammar(tiny_model: Model) -> None:
+    texts = ["SEND_EMAIL", "SEND", "REPLY", "IGNORE", "é日"]
+    bench = Workbench(tiny_model, Alternatives.of_texts(tiny_model, texts))
+    prompts = [
+        tiny_model.tokenize(text, add_special=True) for text in ("Hello", "Say: ", '{"a": "')
+    ]
+    any_tokens = Method("strict-trie-ffi", tokenization="any")
+    report = measure(bench, prompts, any_tokens, repeat=2, warmup=0)
+    assert report.token_accuracy == 1.0
+    assert report.tokenization == "any"
+    for prompt in prompts:
+        grammar = bench.answer(prompt, Method("strict-guided"))
+        assert bench.answer(prompt, any_tokens).tokens == grammar.tokens
+
+
 def test_a_payload_in_either_format_gives_the_same_grammar(tiny_model: Model) -> None:
     by_text = Alternatives.of_texts(tiny_model, ACTIONS)
     by_json = Alternatives.of_payload(tiny_model, by_text.json)

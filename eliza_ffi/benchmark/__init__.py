@@ -4,12 +4,22 @@ from __future__ import annotations
 
 from .alternatives import Alternatives, gbnf_of
 from .report import Report, measure
-from .workbench import GRAMMAR_ORDERS, MODES, STRATEGIES, Answer, Decision, Method, Workbench
+from .workbench import (
+    GRAMMAR_ORDERS,
+    MODES,
+    STRATEGIES,
+    TOKENIZATIONS,
+    Answer,
+    Decision,
+    Method,
+    Workbench,
+)
 
 __all__ = [
     "GRAMMAR_ORDERS",
     "MODES",
     "STRATEGIES",
+    "TOKENIZATIONS",
     "Alternatives",
     "Answer",
     "Decision",

@@ -32,10 +32,13 @@ class Report:
         begins when the prompt has been decoded and ends with its last token.
     tokens_per_second_vs_grammar : float
         Divided by the same of the grammar, run in the same rounds.
+    tokenization : str
+        ``"own"`` or ``"any"``; ``"none"`` where there are no choices.
     token_accuracy : float
-        Leaf agreement: the share of the prompts on which the text is the one that the grammar leads
-        to, both greedily. The grammar may spell a string with any tokens, the trie with those of
-        its leaf, so less than 1 is possible, and is no error of either.
+        Of choices by text, which any tokens may spell: the share of the prompts on which the tokens
+        are those of the grammar, both greedily. Otherwise leaf agreement: the share on which the
+        text is the grammar's. That may spell a string with any tokens and the trie with those of its
+        leaf, so less than 1 is possible, and is no error of either.
     forward_passes_saved, forward_passes_total : int
         Over all timed choices: tokens that ran no forward pass of their own, and the passes run,
         without those of the prompts.
@@ -62,6 +65,7 @@ class Report:
     model: str
     strategy: str
     grammar_order: str
+    tokenization: str
     skip_ratio_mean: float
     skip_ratio_std: float
     tokens_per_second: float
@@ -129,7 +133,10 @@ def measure(
             if turn >= warmup:
                 answers.append(measured)
                 baseline.append(other)
-        agreed.append(answers[-1].text == expected.text)
+        same = answers[-1].text == expected.text
+        if method.tokenization == "any":
+            same = same and answers[-1].tokens == expected.tokens
+        agreed.append(same)
         for _ in range(repeat):
             decisions += bench.decisions(prompt, method, limit)
 
@@ -144,6 +151,7 @@ def measure(
         model=bench.model.path,
         strategy=method.strategy if method.mode == "strict-trie-ffi" else "none",
         grammar_order=method.grammar_order,
+        tokenization=method.tokenization if method.mode == "strict-trie-ffi" else "none",
         skip_ratio_mean=float(np.mean(skipped)),
         skip_ratio_std=float(np.std(skipped)),
         tokens_per_second=rate,

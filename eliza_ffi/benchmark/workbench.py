@@ -15,11 +15,22 @@ from ..model import Model
 from ..protocol import STOP_AT_LEAF, TRIE_ARGMAX, StreamConfig, StreamStats, Tokens
 from .alternatives import Alternatives
 
-__all__ = ["GRAMMAR_ORDERS", "MODES", "STRATEGIES", "Answer", "Decision", "Method", "Workbench"]
+__all__ = [
+    "GRAMMAR_ORDERS",
+    "MODES",
+    "STRATEGIES",
+    "TOKENIZATIONS",
+    "Answer",
+    "Decision",
+    "Method",
+    "Workbench",
+]
 
 MODES = ("unguided", "strict-guided", "strict-trie-ffi")
 STRATEGIES = ("auto", "tree", "skip-ahead", "token-by-token")
 GRAMMAR_ORDERS = ("last", "first")
+
+TOKENIZATIONS = ("own", "any")
 
 TRIES_SET = 32
 """How often a payload is set to measure what that takes."""
@@ -39,11 +50,14 @@ class Method:
         ``"first"``: the grammar masks the whole vocabulary before every token is sampled.
         ``"last"``: a token is sampled and checked, and the vocabulary masked only if it was
         illegal.
+    tokenization : str
+        Of choices without a grammar: each one's ``"own"``, a trie, or ``"any"`` that spells it.
     """
 
     mode: str
     strategy: str = "auto"
     grammar_order: str = "last"
+    tokenization: str = "own"
 
 
 @dataclass(frozen=True)
@@ -159,7 +173,9 @@ class Workbench:
 
     def _steps(self, stream: Any, method: Method) -> Iterator[tuple[tuple[int, ...], str]]:
         binding = self.model.binding
-        if method.mode == "strict-trie-ffi":
+        if method.mode == "strict-trie-ffi" and method.tokenization == "any":
+            binding.set_text_choices(stream, self.alternatives.texts, TRIE_ARGMAX | STOP_AT_LEAF)
+        elif method.mode == "strict-trie-ffi":
             binding.set_token_trie(stream, self.alternatives.json, TRIE_ARGMAX | STOP_AT_LEAF)
         text, done = "", False
         while not done:
