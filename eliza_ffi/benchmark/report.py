@@ -37,8 +37,8 @@ class Report:
     token_accuracy : float
         Of choices by text, which any tokens may spell: the share of the prompts on which the tokens
         are those of the grammar, both greedily. Otherwise leaf agreement: the share on which the
-        text is the grammar's. That may spell a string with any tokens and the trie with those of its
-        leaf, so less than 1 is possible, and is no error of either.
+        text is the grammar's. That may spell a string with any tokens and the trie with those of
+        its leaf, so less than 1 is possible, and is no error of either.
     forward_passes_saved, forward_passes_total : int
         Over all timed choices: tokens that ran no forward pass of their own, and the passes run,
         without those of the prompts.
