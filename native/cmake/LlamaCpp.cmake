@@ -26,6 +26,9 @@ else()
   set(LLAMA_CPP_COMMIT "0c1e57098")
 endif()
 
+if(CMAKE_CROSSCOMPILING)
+  set(ELIZA_NATIVE OFF)  # this machine's CPU is not the one that it will run on
+endif()
 set(_args
   -DCMAKE_BUILD_TYPE=Release
   -DCMAKE_POSITION_INDEPENDENT_CODE=ON

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstring>
 #include <exception>
+#include <regex>
 
 #include "error.h"
 #include "json_input.h"
@@ -131,12 +132,15 @@ Grammar::Grammar(const llama_vocab * vocab, const std::string & gbnf, const std:
             }
         }
         try {
-            sampler_.reset(llama_sampler_init_grammar_lazy_patterns(vocab, gbnf.c_str(), start_rule, patterns.data(),
-                                                                    patterns.size(), triggers->tokens.data(),
-                                                                    triggers->tokens.size()));
-        } catch (const std::exception & error) {  // such as a pattern that is no regular expression
+            for (const char * pattern : patterns) {
+                const std::regex compiled(pattern);  // what llama.cpp does, but it loses memory where this throws
+            }
+        } catch (const std::regex_error & error) {
             throw invalid_argument(std::string("grammar_triggers: ") + error.what());
         }
+        sampler_.reset(llama_sampler_init_grammar_lazy_patterns(vocab, gbnf.c_str(), start_rule, patterns.data(),
+                                                                patterns.size(), triggers->tokens.data(),
+                                                                triggers->tokens.size()));
     } else {
         sampler_.reset(llama_sampler_init_grammar(vocab, gbnf.c_str(), start_rule));
     }
