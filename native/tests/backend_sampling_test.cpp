@@ -25,10 +25,8 @@ std::map<std::string, std::vector<int32_t>> random_leaves(std::mt19937 & random,
 TEST(BackendSampling, DecisionsOnTheLegalLogitsAloneAreThoseOnAll) {
     std::map<std::string, ContextHandle> contexts;
     for (const char * setting : {"on", "off"}) {
-        contexts.emplace(setting, create({{"backend_sampling", setting},
-                                          {"n_threads", "1"},
-                                          {"restricted_head", "off"},
-                                          {"strategy", "skip-ahead"}}));
+        contexts.emplace(setting,
+                         create({{"backend_sampling", setting}, {"n_threads", "1"}, {"restricted_head", "off"}}));
     }
     // The head has to be computed for it: what the option's "auto" asks of a device, "on" does here.
     std::mt19937 random(31);
@@ -42,6 +40,8 @@ TEST(BackendSampling, DecisionsOnTheLegalLogitsAloneAreThoseOnAll) {
             eliza_llm_stream_config_t cfg = config();
             cfg.temperature = 1.0f;
             ASSERT_EQ(eliza_inference_set_option(context.get(), "seed", std::to_string(round).c_str(), nullptr), 0);
+            const char * strategy = round % 3 == 0 ? "tree" : "skip-ahead";
+            ASSERT_EQ(eliza_inference_set_option(context.get(), "strategy", strategy, nullptr), 0);
             const StreamHandle stream = open(context, cfg);
             prefill(stream, prompt);
             set_trie(stream, trie, mode);
@@ -51,6 +51,8 @@ TEST(BackendSampling, DecisionsOnTheLegalLogitsAloneAreThoseOnAll) {
                 EXPECT_GE(output.status, 0) << output.error;
                 tokens.back().insert(tokens.back().end(), output.tokens.begin(), output.tokens.end());
             };
+            set_trie(stream, trie, mode);
+            go_on();
             set_trie(stream, trie, mode);
             go_on();
             eliza_inference_clear_token_trie(stream.get());

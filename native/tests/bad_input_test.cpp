@@ -417,5 +417,21 @@ TEST_F(BadModelFiles, ABundlesModelIsFoundBesideItsCompanions) {
     EXPECT_FALSE(tokenize(context, "hello").empty());
 }
 
+// llama.cpp ends the process where a batch has less room than there are sequences.
+TEST_F(BadInput, TheSmallestSizesWork) {
+    for (const auto & options : std::vector<std::map<std::string, std::string>>{{{"n_ctx", "1"}},
+                                                                                {{"n_ctx", "33"}, {"n_slots", "64"}},
+                                                                                {{"n_batch", "1"}},
+                                                                                {{"n_batch", "8"}, {"n_slots", "1"}},
+                                                                                {{"n_ctx", "1"}, {"n_batch", "1"}}}) {
+        const ContextHandle small = create(options);
+        const StreamHandle stream = open(small);
+        prefill(stream, {30, 31, 32});
+        set_trie(stream, payload_of(small, action_names), ELIZA_TRIE_STOP_AT_LEAF);
+        EXPECT_EQ(pull(stream).status, 1);
+        EXPECT_NE(leaf(stream), "");
+    }
+}
+
 }  // namespace
 }  // namespace eliza::test

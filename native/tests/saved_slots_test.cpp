@@ -1,8 +1,12 @@
 // Conversations on disk: what is restored goes on as if it had never left; what is not ours is refused and
 // changes nothing.
 
+#include <sys/resource.h>
+
+#include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 
 #include "test_session.h"
 
@@ -186,15 +190,38 @@ TEST_F(SavedSlots, AreWrittenWholeOrNotAtAll) {
     std::string error;
     EXPECT_EQ(save(stream, (folder / "nowhere" / "a.slot").string(), &error), ELIZA_ERR_FFI_FAULT);
     EXPECT_NE(error.find("cannot be written"), std::string::npos) << error;
-    // A full disk, where the system has one to offer.
-    if (fs::exists("/dev/full")) {
-        fs::create_symlink("/dev/full", path + ".part");
-        EXPECT_EQ(save(stream, path, &error), ELIZA_ERR_FFI_FAULT);
-        EXPECT_NE(error.find("cannot be written"), std::string::npos) << error;
-        EXPECT_EQ(read(), before);
-        EXPECT_FALSE(fs::exists(path + ".part"));
-    }
+    EXPECT_EQ(save(stream, folder.string(), &error), ELIZA_ERR_FFI_FAULT);
+    EXPECT_NE(error.find("something other than a file is there"), std::string::npos) << error;
+    // A file that may not grow any more is what a full disk is.
+    std::signal(SIGXFSZ, SIG_IGN);
+    rlimit limit{};
+    getrlimit(RLIMIT_FSIZE, &limit);
+    const rlimit small{1024, limit.rlim_max};
+    setrlimit(RLIMIT_FSIZE, &small);
+    EXPECT_EQ(save(stream, path, &error), ELIZA_ERR_FFI_FAULT);
+    setrlimit(RLIMIT_FSIZE, &limit);
+    EXPECT_NE(error.find("cannot be written"), std::string::npos) << error;
+    EXPECT_EQ(read(), before);
+    EXPECT_EQ(std::distance(fs::directory_iterator(folder), {}), 1) << "something was left behind";
     EXPECT_EQ(save(stream, path), 0);
+}
+
+TEST_F(SavedSlots, ThatDoNotFitLeaveTheStreamAsItWas) {
+    const StreamHandle large = open(context);
+    prefill(large, std::vector<int32_t>(180, 40));
+    ASSERT_EQ(save(large, path), 0);
+    const ContextHandle small = create({{"n_threads", "1"}, {"n_ctx", "256"}, {"n_slots", "2"}});
+    const StreamHandle other = open(small), stream = open(small);
+    prefill(other, std::vector<int32_t>(120, 41));
+    const std::vector<int32_t> prompt = chat_prompt(small, "hello");
+    prefill(stream, prompt);
+    std::string error;
+    EXPECT_EQ(restore(stream, path, &error), ELIZA_ERR_FFI_FAULT);
+    EXPECT_NE(error.find("does not fit"), std::string::npos) << error;
+    const ContextHandle fresh = create({{"n_threads", "1"}, {"n_ctx", "256"}});
+    const StreamHandle plain = open(fresh);
+    prefill(plain, prompt);
+    EXPECT_EQ(pull(stream, 6).tokens, pull(plain, 6).tokens);
 }
 
 TEST_F(SavedSlots, NeedATokenAndRoom) {

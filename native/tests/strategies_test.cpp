@@ -349,5 +349,39 @@ TEST_F(Strategies, StreamsShareTheLanesWithoutMixing) {
     EXPECT_EQ(of_b, alone_b.tokens);
 }
 
+TEST_F(Strategies, APromptThatIsContinuedInsideASpanIsDecidedAnew) {
+    for (const std::string & strategy : strategies) {
+        for (int round = 0; round < 10; ++round) {
+            const Leaves leaves = random_leaves(random, 12, 4, 5);
+            const std::vector<int32_t> prompt = random_prompt(), more = random_prompt();
+            std::vector<int32_t> whole = prompt;
+            whole.insert(whole.end(), more.begin(), more.end());
+            const Choice expected = choose(strategy, whole, leaves);
+            if (margin(leaves, scores(strategy, whole, leaves), expected.tokens) < 1e-3) continue;
+            const StreamHandle stream = prompted(strategy, prompt);
+            set_trie(stream, payload(leaves), ELIZA_TRIE_STOP_AT_LEAF);
+            std::vector<double> before(leaves.size());
+            eliza_inference_token_trie_scores(stream.get(), before.data(), before.size());
+            prefill(stream, more);
+            EXPECT_EQ(pull(stream).tokens, expected.tokens) << strategy;
+        }
+    }
+}
+
+TEST_F(Strategies, ATreeOfJustAsManyTokensAsABatchLeavesRoomForTheOneThatWaits) {
+    for (const int n_batch : {100, 101, 102, 103}) {
+        const ContextHandle narrow =
+            create({{"n_batch", std::to_string(n_batch)}, {"n_slots", "1"}, {"strategy", "tree"}}, f32_model_path());
+        Leaves leaves;
+        for (int32_t i = 0; i < 20; ++i) leaves.push_back({300, 310 + i, 400, 401, 402, 403});
+        leaves.push_back({299});
+        const StreamHandle stream = open(narrow, full_precision());
+        prefill(stream, {30, 31});
+        pull(stream, 1);
+        set_trie(stream, payload(leaves), ELIZA_TRIE_STOP_AT_LEAF);
+        EXPECT_EQ(pull(stream).status, 1);
+    }
+}
+
 }  // namespace
 }  // namespace eliza::test

@@ -87,8 +87,8 @@ ELIZA_API int eliza_inference_mmap_evict(EliInferenceContext * ctx, const char *
  *                 physical cores this process may use, and one while other programs have those
  *   flash_attn    "auto" (default: on a GPU, and for a quantized V cache), "on" or "off"
  *   backend_sampling  where all logits are computed on a device, a decision copies those of its legal
- *                 tokens only (up to 1,024): "auto" (default: on a device other than the CPU), "on"
- *                 or "off"
+ *                 tokens only (up to 1,024): "auto" (default: on a device other than the CPU, but not
+ *                 with Vulkan), "on" or "off"
  * Any time, for streams opened afterwards:
  *   grammar_order "last" (default: sample, check, and mask only if it was illegal) or "first"
  *   grammar_triggers  a JSON array of {"type": "word" | "pattern" | "token", "value": ...}: a grammar
@@ -255,7 +255,7 @@ typedef struct {
 typedef void (*eliza_verifier_callback)(const EliVerifierEvent * event, void * user);
 
 /* For all streams of the context, those that are open too. Called on the thread that generates; it must
- * not call into the stream. NULL switches it off; a call that is running on another thread may still
+ * not call the library. NULL switches it off; a call that is running on another thread may still
  * end after that. */
 ELIZA_API int eliza_inference_set_verifier_callback(EliInferenceContext * ctx, eliza_verifier_callback callback,
                                                     void * user, char ** err);

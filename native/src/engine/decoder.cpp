@@ -1,6 +1,7 @@
 #include "engine/decoder.h"
 
 #include <algorithm>
+#include <string_view>
 #include <utility>
 
 #include "engine/batch.h"
@@ -12,6 +13,12 @@ namespace eliza {
 namespace {
 
 constexpr int32_t default_n_ctx = 8192;
+
+// Picking logits out on the device has corrupted memory on Mesa's software Vulkan, for a reason that is not
+// known: there it has to be asked for.
+constexpr bool gathers_by_itself = std::string_view(ELIZA_BACKEND) != "vulkan";
+
+constexpr uint32_t n_ctx_step = 256;  // what llama.cpp rounds up to, and more than there are sequences
 
 // Lanes of a tree, each a sequence of the KV cache. They cost memory for as many rows of logits.
 constexpr int32_t max_lanes = 32;
@@ -70,11 +77,13 @@ Decoder::Decoder(std::shared_ptr<Model> model, const Options & options, KvTypes 
     n_threads_ = adapt_threads_ ? default_thread_count() : options.n_threads;
 
     llama_context_params params = llama_context_default_params();
-    params.n_ctx = static_cast<uint32_t>(
+    const auto n_ctx = static_cast<uint32_t>(
         options.n_ctx > 0 ? options.n_ctx : std::min(llama_model_n_ctx_train(model_->get()), default_n_ctx));
-    params.n_batch = static_cast<uint32_t>(options.n_batch);
-    params.n_ubatch = params.n_batch;
+    params.n_ctx = (n_ctx + n_ctx_step - 1) / n_ctx_step * n_ctx_step;
     params.n_seq_max = static_cast<uint32_t>(options.n_slots + (can_fork(*model_) ? max_lanes : 0));
+    // llama.cpp ends the process where a batch has not room for a token of each sequence.
+    params.n_batch = std::max(static_cast<uint32_t>(options.n_batch), params.n_seq_max);
+    params.n_ubatch = params.n_batch;
     params.n_threads = n_threads_;
     params.n_threads_batch = n_threads_;
     params.flash_attn_type = resolve_flash_attn(options, *model_, types);
@@ -99,12 +108,13 @@ Decoder::Decoder(std::shared_ptr<Model> model, const Options & options, KvTypes 
     if (llama_get_memory(context_.get()) == nullptr) {
         throw Error(ELIZA_ERR_BUNDLE_INVALID, "the model keeps no KV cache: it cannot go on with a text");
     }
-    may_gather_ = options.backend_sampling.value_or(model_->is_offloaded());
+    may_gather_ = options.backend_sampling.value_or(model_->is_offloaded() && gathers_by_itself);
     llama_attach_threadpool(context_.get(), threadpool_.get(), threadpool_.get());
-    n_batch_ = static_cast<int32_t>(llama_n_batch(context_.get()));
+    n_batch_ = std::min(options.n_batch, static_cast<int32_t>(llama_n_batch(context_.get())));
     if (can_fork(*model_)) {
         const size_t row_bytes = static_cast<size_t>(model_->n_vocab()) * sizeof(float);
-        tree_limits_ = {n_batch_, static_cast<int32_t>(std::max<size_t>(1, max_row_bytes / row_bytes)), max_lanes};
+        // The token that waits goes with the tree.
+        tree_limits_ = {n_batch_ - 1, static_cast<int32_t>(std::max<size_t>(1, max_row_bytes / row_bytes)), max_lanes};
     }
 }
 
@@ -285,13 +295,14 @@ std::vector<uint8_t> Decoder::copy_state(const Slot & slot) {
     return state;
 }
 
-void Decoder::restore_state(Slot & slot, const std::vector<uint8_t> & state) {
+void Decoder::restore_state(Slot & slot, const std::vector<uint8_t> & state, size_t n_tokens) {
     llama_memory_t memory = llama_get_memory(context_.get());
     llama_memory_seq_rm(memory, slot.id, -1, -1);
     slot.cached.clear();
     const LlamaErrorCapture capture;
     do {
-        if (llama_state_seq_set_data(context_.get(), state.data(), state.size(), slot.id) != 0) {
+        if (llama_state_seq_set_data(context_.get(), state.data(), state.size(), slot.id) != 0 &&
+            llama_memory_seq_pos_max(memory, slot.id) + 1 == static_cast<llama_pos>(n_tokens)) {
             return;
         }
         llama_memory_seq_rm(memory, slot.id, -1, -1);

@@ -117,7 +117,7 @@ private:
     // What the slot's cache holds, and back; restoring makes room by dropping what no stream wants. Throws
     // Error where it cannot; the slot is then empty.
     std::vector<uint8_t> copy_state(const Slot & slot);
-    void restore_state(Slot & slot, const std::vector<uint8_t> & state);
+    void restore_state(Slot & slot, const std::vector<uint8_t> & state, size_t n_tokens);
 
     // Adds the tokens to the slot's cache in one pass; logits are wanted after the last n_rows.
     void decode_in_slot(Slot & slot, const llama_token * tokens, int32_t n, int32_t begin, int32_t n_rows);

@@ -37,6 +37,7 @@ void Decoder::decode_tree(Slot & slot, const std::vector<llama_token> & waiting,
     };
     const std::vector<llama_seq_id> all_lanes = lanes(0, tree.n_lanes);
 
+    attach_gather(slot, {});
     const bool is_hidden = !whole && head_.can_stop();
     Batch batch;
     std::vector<llama_seq_id> everyone = all_lanes;

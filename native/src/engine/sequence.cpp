@@ -13,12 +13,13 @@ Sequence::~Sequence() {
 }
 
 void Sequence::append(const llama_token * tokens, size_t n) {
+    if (n == 0) {
+        return;
+    }
     appended_from_ = tokens_.size();
     tokens_.insert(tokens_.end(), tokens, tokens + n);
     slot_.n_wanted = tokens_.size();
-    if (n > 0) {
-        forget_outputs();
-    }
+    forget_outputs();
 }
 
 void Sequence::append(llama_token token) {
@@ -178,7 +179,14 @@ void Sequence::decode_ahead(Turn & turn, Cost & cost, const std::vector<llama_to
     tokens.insert(tokens.end(), ahead.begin(), ahead.end());
     decoder_->take_over_logits(nullptr);
     const int64_t start = llama_time_us();
-    auto rows = decoder_->decode_rows(slot_, tokens, static_cast<int32_t>(n_decoded_), ahead.size() + 1);
+    slot_.n_wanted = tokens_.size() + ahead.size();  // until it is known whether they are
+    std::vector<std::vector<float>> rows;
+    try {
+        rows = decoder_->decode_rows(slot_, tokens, static_cast<int32_t>(n_decoded_), ahead.size() + 1);
+    } catch (...) {
+        slot_.n_wanted = tokens_.size();
+        throw;
+    }
     cost.microseconds += llama_time_us() - start;
     ++cost.forward_passes;
     n_decoded_ = tokens_.size();
@@ -186,7 +194,6 @@ void Sequence::decode_ahead(Turn & turn, Cost & cost, const std::vector<llama_to
     rows.erase(rows.begin());
     has_logits_ = true;
     ahead_ = Ahead{ahead, std::move(rows)};
-    slot_.n_wanted = tokens_.size() + ahead.size();  // until it is known whether they are
 }
 
 // The cache ends with the tokens again.
@@ -202,7 +209,13 @@ std::vector<uint8_t> Sequence::copy_state(Turn &) {
 }
 
 void Sequence::restore_state(Turn &, const std::vector<llama_token> & tokens, const std::vector<uint8_t> & state) {
-    decoder_->restore_state(slot_, state);
+    try {
+        decoder_->restore_state(slot_, state, tokens.size());
+    } catch (...) {
+        forget_outputs();
+        n_decoded_ = 0;  // the tokens are decoded again when logits are asked for
+        throw;
+    }
     slot_.cached = tokens;
     tokens_ = tokens;
     slot_.n_wanted = tokens_.size();

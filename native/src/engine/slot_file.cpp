@@ -1,6 +1,8 @@
 #include "engine/slot_file.h"
 
+#include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
@@ -43,11 +45,23 @@ Error system_fault(const std::string & path, const char * doing) {
     return fault(path, std::string(doing) + ": " + std::strerror(errno));
 }
 
+// Several streams may save to one path at once: each writes its own file, and the last one stays.
+std::string unique_suffix() {
+    static std::atomic<uint64_t> counter{0};
+    const auto now = std::chrono::steady_clock::now().time_since_epoch().count();
+    return "." + std::to_string(now) + "-" + std::to_string(++counter) + ".part";
+}
+
 // Writes beside the file, and renames when all of it is on disk.
 class Writer {
 public:
     explicit Writer(const std::string & path)
-        : path_(path), temporary_(path + ".part"), file_(std::fopen(temporary_.c_str(), "wb"), std::fclose) {
+        : path_(path), temporary_(path + unique_suffix()), file_(nullptr, std::fclose) {
+        std::error_code error;
+        if (std::filesystem::exists(path, error) && !std::filesystem::is_regular_file(path, error)) {
+            throw fault(path_, "cannot be written: something other than a file is there");
+        }
+        file_.reset(std::fopen(temporary_.c_str(), "wb"));
         if (file_ == nullptr) {
             throw system_fault(path_, "cannot be written");
         }
@@ -81,12 +95,13 @@ public:
             throw system_fault(path_, "cannot be written");
         }
 #endif
+        file_.reset();
         std::error_code error;
         std::filesystem::rename(temporary_, path_, error);
         if (error) {
+            std::remove(temporary_.c_str());
             throw fault(path_, "cannot be put in its place: " + error.message());
         }
-        file_.reset();
     }
 
 private:
@@ -137,6 +152,14 @@ private:
     size_t end_;
     size_t at_ = 0;
 };
+
+int seek(std::FILE * file, uint64_t position) {
+#if defined(__unix__) || defined(__APPLE__)
+    return fseeko(file, static_cast<off_t>(position), SEEK_SET);
+#else
+    return _fseeki64(file, static_cast<long long>(position), SEEK_SET);
+#endif
+}
 
 std::vector<uint8_t> read_all(const std::string & path) {
     std::error_code error;
@@ -207,7 +230,8 @@ SlotFile read_slot_file(const std::string & path, const std::string & fingerprin
 }
 
 std::string fingerprint_of_file(const std::string & path) {
-    constexpr long sample = 1 << 16;
+    constexpr uint64_t n_samples = 256;
+    constexpr size_t sample_bytes = 4096;
     const File file(std::fopen(path.c_str(), "rb"), std::fclose);
     std::error_code error;
     const auto size = std::filesystem::file_size(path, error);
@@ -215,11 +239,12 @@ std::string fingerprint_of_file(const std::string & path) {
         return "";
     }
     Fnv1a hash;
-    std::vector<char> bytes(sample);
-    const auto add_sample = [&] { hash.add(bytes.data(), std::fread(bytes.data(), 1, bytes.size(), file.get())); };
-    add_sample();
-    if (size > 2 * sample && std::fseek(file.get(), -sample, SEEK_END) == 0) {
-        add_sample();
+    std::vector<char> bytes(sample_bytes);
+    for (uint64_t i = 0; i < n_samples; ++i) {
+        if (seek(file.get(), size / n_samples * i) != 0) {
+            return "";
+        }
+        hash.add(bytes.data(), std::fread(bytes.data(), 1, bytes.size(), file.get()));
     }
     char text[64];
     std::snprintf(text, sizeof text, "%llu-%016llx", static_cast<unsigned long long>(size),

@@ -26,8 +26,8 @@ void write_slot_file(const std::string & path, const SlotFile & file);
 // model, whose fingerprint is not `fingerprint`.
 SlotFile read_slot_file(const std::string & path, const std::string & fingerprint);
 
-// A short text that tells one model file from another: by its size, beginning and end. Empty if it cannot
-// be read.
+// A short text that tells one model file from another: by its size and samples from all over it. Empty
+// if it cannot be read.
 std::string fingerprint_of_file(const std::string & path);
 
 }  // namespace eliza

@@ -45,6 +45,7 @@ public:
     // Keeps what a decision at `node` needs of a row of logits.
     void keep_row(TokenTrie::Node node, const LogitsRow & row);
     bool knows(TokenTrie::Node node) const { return rows_.count(node) > 0; }
+    void forget_rows() { rows_.clear(); }
     TokenSelector::SpanLogits logits_at(TokenTrie::Node node) const;
 
     // The place in the batch to which the most likely way from `from` leads, -1 if it leaves it at

@@ -62,6 +62,10 @@ void Stream::prefill(const llama_token * tokens, size_t n) {
         finish_reason_ = reason_before;
         throw;
     }
+    if (span_) {
+        span_->forget_rows();  // of the decisions behind the shorter prompt
+    }
+    scores_.clear();
     settle_known_text(n_before);
     for (size_t i = 0; i < n; ++i) {
         selector_.accept_prompt(tokens[i]);
@@ -94,7 +98,10 @@ const Stream::Step * Stream::peek_ready() {
         if (!waiting_step_ && !cancelled_) {
             waiting_step_ = compute_step();
         }
-    } catch (const Error &) {
+    } catch (const Error & error) {
+        if (error.status() == ELIZA_ERR_CANCELLED) {
+            cancelled_ = true;  // that was for the call to come
+        }
         return nullptr;
     }
     return waiting_step_ ? &*waiting_step_ : nullptr;
@@ -270,7 +277,7 @@ void Stream::begin_anew() {
 
 void Stream::set_sampling(std::string_view json) {
     SamplingParams params = parse_sampling(sampling_, json);
-    selector_.set_sampling(params, sequence_.tokens().data(), n_told_);
+    selector_.set_sampling(params, sequence_.tokens().data(), std::min(n_told_, sequence_.tokens().size()));
     sampling_ = std::move(params);
 }
 

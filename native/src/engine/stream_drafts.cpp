@@ -18,14 +18,21 @@ void Stream::decode_with_draft(Turn & turn) {
     if (most < 1 || !decoder_->can_step_back()) {
         return;
     }
-    const std::vector<llama_token> drafted = drafter_->draft(sequence_.tokens(), static_cast<int32_t>(most));
+    std::vector<llama_token> drafted = drafter_->draft(sequence_.tokens(), static_cast<int32_t>(most));
+    // llama.cpp lets a drafter know some tokens more.
+    drafted.erase(std::find_if(drafted.begin(), drafted.end(),
+                               [&](llama_token token) { return token >= decoder_->model().n_vocab(); }),
+                  drafted.end());
     if (drafted.empty()) {
         return;
     }
     try {
         sequence_.decode_ahead(turn, cost_, drafted);
-    } catch (const ContextFull &) {
-        return;  // there may still be room without the draft
+    } catch (const Error & error) {
+        if (error.status() == ELIZA_ERR_CANCELLED) {
+            throw;
+        }
+        return;  // it may still work without the draft: there may be room for one token
     }
     draft_ = Draft{drafted, 0, generated_since_prefill_};
 }

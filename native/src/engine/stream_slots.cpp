@@ -16,16 +16,24 @@ void Stream::save_slot(const std::string & path) {
     if (healing_is_pending()) {
         throw invalid_argument("choices that spell the prompt's last token anew are active: clear them before saving");
     }
-    Turn turn(decoder_->turns(), cancelled_);
-    decode(turn, /*may_stop_before_head=*/true);
-    write_slot_file(path, {slot_fingerprint(), sequence_.tokens(), sequence_.copy_state(turn)});
+    SlotFile file{slot_fingerprint(), sequence_.tokens(), {}};
+    {
+        Turn turn(decoder_->turns(), cancelled_);
+        decode(turn, /*may_stop_before_head=*/true);
+        file.state = sequence_.copy_state(turn);
+    }
+    write_slot_file(path, file);  // others need not wait for the disk
 }
 
 void Stream::restore_slot(const std::string & path) {
     throw_if_cancelled();
     const SlotFile file = read_slot_file(path, slot_fingerprint());
     decoder_->model().check_tokens(file.tokens.data(), file.tokens.size());
-    require_room(file.tokens.size());
+    if (file.tokens.size() > static_cast<size_t>(decoder_->n_ctx())) {
+        throw ContextFull(ELIZA_ERR_FFI_FAULT, "context full: the " + std::to_string(file.tokens.size()) +
+                                                   " tokens of slot file " + path + " do not fit the context of " +
+                                                   std::to_string(decoder_->n_ctx()) + " (option n_ctx)");
+    }
     {
         Turn turn(decoder_->turns(), cancelled_);
         sequence_.restore_state(turn, file.tokens, file.state);
