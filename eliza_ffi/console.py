@@ -20,6 +20,7 @@ __all__ = [
     "add_chat_arguments",
     "add_model_arguments",
     "add_prompt_arguments",
+    "device_options",
     "open_model",
     "read_choices",
     "read_prompt",
@@ -46,7 +47,21 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--gpu-layers", type=int, default=-1, metavar="N", help="layers to offload; -1 = all (-1)"
     )
+    group.add_argument(
+        "--device", metavar="NAMES", help="devices to use, as doctor names them; none = the CPU"
+    )
+    group.add_argument(
+        "--rpc",
+        metavar="HOST:PORT,...",
+        help="rpc-server processes to put layers on; private networks only",
+    )
     group.add_argument("--seed", type=_whole, metavar="N", help="seed of the sampling (random)")
+
+
+def device_options(arguments: argparse.Namespace) -> dict[str, str]:
+    """Return the library's options that say where the model's layers are computed."""
+    asked = {"device": arguments.device, "rpc": arguments.rpc}
+    return {name: value for name, value in asked.items() if value is not None}
 
 
 def add_prompt_arguments(parser: argparse.ArgumentParser) -> None:
@@ -134,6 +149,7 @@ def open_model(arguments: argparse.Namespace) -> Iterator[Model]:
             n_threads=arguments.threads,
             n_gpu_layers=arguments.gpu_layers,
             seed=arguments.seed,
+            options=device_options(arguments),
             progress=bar if sys.stderr.isatty() else None,
         ) as model:
             yield model

@@ -11,6 +11,7 @@ from typing import Any
 from . import _resources
 from .binding import CffiBinding
 from .capabilities import InferenceCapabilities, detect_capabilities
+from .console import device_options
 from .errors import ElizaError
 from .library import Library
 from .model import Model
@@ -69,6 +70,7 @@ def _examine_model(
         n_threads=arguments.threads,
         n_gpu_layers=arguments.gpu_layers,
         seed=arguments.seed,
+        options=device_options(arguments),
     ) as model:
         findings["model"] = {"path": model.path}
         if model.binding.supports("describe"):
@@ -103,6 +105,12 @@ def _lines(name: str, value: Any) -> list[str]:
         return [
             f"{item['name']}: {item['description']}, {item['memory_bytes'] / GIB:.1f} GiB"
             for item in value
+        ]
+    if name == "placement":
+        return [
+            ", ".join(
+                f"{part['layers']} on {part['device']} ({part['description']})" for part in value
+            )
         ]
     if name == "capabilities":
         return _capability_lines(value)

@@ -29,6 +29,7 @@ from typing import Any, NamedTuple
 
 import gguf
 import numpy as np
+import q4_k
 from fetch_llama_cpp import FetchError, cache_dir, source_tree
 from gguf import GGMLQuantizationType, GGUFValueType, LlamaFileType
 from numpy.typing import NDArray
@@ -44,8 +45,9 @@ TENSOR_TYPES = {
     "f32": (GGMLQuantizationType.F32, LlamaFileType.ALL_F32),
     "f16": (GGMLQuantizationType.F16, LlamaFileType.MOSTLY_F16),
     "q8_0": (GGMLQuantizationType.Q8_0, LlamaFileType.MOSTLY_Q8_0),
+    "q4_k": (GGMLQuantizationType.Q4_K, LlamaFileType.MOSTLY_Q4_K_M),
 }
-Q8_0_BLOCK = 32
+BLOCKS = {"q8_0": 32, "q4_k": q4_k.BLOCK}
 
 # What llama.cpp needs besides the tokens, for each kind of tokenizer that can generate text.
 NEEDED_BY_TOKENIZER = {
@@ -66,7 +68,8 @@ class Shape:
     Attributes
     ----------
     n_embd
-        Width of the residual stream, a multiple of ``n_heads`` (of 32 for ``q8_0``).
+        Width of the residual stream, a multiple of ``n_heads`` (of 32 for ``q8_0``, of
+        256 for ``q4_k``).
     n_layers, n_heads
         Depth and attention heads. A quantized KV cache needs ``n_embd / n_heads`` to be a multiple
         of 32.
@@ -77,7 +80,7 @@ class Shape:
     seed
         Same seed, same bytes.
     tensor_type
-        ``f32``, ``f16`` or ``q8_0``, for matrices; norms are always f32.
+        ``f32``, ``f16``, ``q8_0`` or ``q4_k``, for matrices; norms are always f32.
     context_length
         Trained context length that the file states, in tokens.
     tied
@@ -105,8 +108,9 @@ class Shape:
             raise ModelError(f"{self.n_heads} heads are no multiple of {self.kv_heads} KV heads")
         if self.tensor_type not in TENSOR_TYPES:
             raise ModelError(f"type {self.tensor_type!r} is none of {', '.join(TENSOR_TYPES)}")
-        if self.tensor_type == "q8_0" and (self.n_embd % Q8_0_BLOCK or self.ff_width % Q8_0_BLOCK):
-            raise ModelError(f"q8_0 needs widths that are multiples of {Q8_0_BLOCK}")
+        block = BLOCKS.get(self.tensor_type, 1)
+        if self.n_embd % block or self.ff_width % block:
+            raise ModelError(f"{self.tensor_type} needs widths that are multiples of {block}")
 
     @property
     def kv_heads(self) -> int:
@@ -294,7 +298,10 @@ def write_model(file: Path, name: str, tokenizer: dict[str, Entry], shape: Shape
         writer.add_tensor(f"{norm}.weight", np.ones(shape.n_embd, dtype=np.float32))
     for matrix, (rows, columns, std) in matrices(shape, n_vocab).items():
         weights = random_matrix(shape.seed, matrix, (rows, columns), std)
-        quantized = gguf.quants.quantize(weights, matrix_type)
+        if matrix_type is GGMLQuantizationType.Q4_K:
+            quantized = q4_k.quantize_q4_k(weights)
+        else:
+            quantized = gguf.quants.quantize(weights, matrix_type)
         writer.add_tensor(f"{matrix}.weight", quantized, raw_dtype=matrix_type)
 
     writer.write_header_to_file()

@@ -1,0 +1,1 @@
+"""The backend equality suite: the same choices, whatever computes them."""

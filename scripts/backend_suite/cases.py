@@ -1,0 +1,100 @@
+"""What is compared: models, prompts and sets of answers, and every way to decode them."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from pathlib import Path
+
+from make_test_models import cached_model
+
+from eliza_ffi._resources import default_model_path
+
+__all__ = ["ANSWERS", "PROMPTS", "REFERENCE", "WAYS", "ModelCase", "Way", "model_cases"]
+
+VOCABULARIES = {"32k": "llama-spm", "128k": "llama-bpe", "262k": "gemma-4"}
+TYPES = ("f16", "q8_0", "q4_k")
+
+# Wide enough for Q4_K and for kernels that want heads of 64; the rest is kept small.
+SHAPE = {"n_embd": 256, "n_layers": 2, "n_heads": 4, "context_length": 512, "tied": True}
+
+NEAR_TIE = {"f16": 0.02, "q8_0": 0.1, "q4_k": 0.3}
+"""Largest margin, in nats, that rounding may turn.
+
+Activations are quantized beside the weights, and a device sums in another order and precision: half
+floats in flash attention move a decision of a random Q4_K model by up to a quarter of a nat.
+"""
+
+
+@dataclass(frozen=True)
+class ModelCase:
+    """A model and what counts as a near-tie on it, in nats."""
+
+    name: str
+    path: Path
+    near_tie: float
+
+
+@dataclass(frozen=True)
+class Way:
+    """One way to decode a choice; the values are those of the options of the same names."""
+
+    strategy: str
+    backend_sampling: str
+    restricted_head: str
+
+    def __str__(self) -> str:
+        switched = [
+            name
+            for name, is_on in (
+                ("backend sampling", self.backend_sampling == "on"),
+                ("restricted head", self.restricted_head == "auto"),
+            )
+            if is_on
+        ]
+        return ", ".join([self.strategy, *switched])
+
+
+REFERENCE = Way("token-by-token", "off", "off")
+"""All logits, one token a pass, on the CPU: the slow and obvious way."""
+
+WAYS = tuple(
+    Way(strategy, backend_sampling, restricted_head)
+    # Whether to sample in the compute graph is decided once for a context: it varies slowest.
+    for backend_sampling, strategy, restricted_head in itertools.product(
+        ("off", "on"), ("token-by-token", "skip-ahead", "tree", "auto"), ("off", "auto")
+    )
+)
+
+PROMPTS = {
+    "short": "Next: ",
+    "sentence": "The user asks to send a message to Ann about the meeting tomorrow. Action: ",
+    "long": "A log of what was done so far. " + "The mail was read and answered. " * 8 + "Now: ",
+}
+
+ANSWERS: dict[str, list[str]] = {
+    "3 apart": ["RESPOND", "IGNORE", "STOP"],
+    "12 alike": [
+        f"{verb}_{noun}"
+        for verb in ("SEND", "READ", "DELETE")
+        for noun in ("MAIL", "NOTE", "FILE", "TASK")
+    ],
+    "90 alike": [
+        f"SCHEDULE_{kind}_{day}_{hour:02d}"
+        for kind in ("MEETING", "CALL", "REMINDER")
+        for day in ("MONDAY", "MORNING", "MONTHLY")
+        for hour in range(10)
+    ],
+}
+
+
+def model_cases(*, quick: bool) -> list[ModelCase]:
+    """Return the models, made on first use; `quick` leaves all but two of them out."""
+    cases = [ModelCase("trained 2k", default_model_path(), NEAR_TIE["q8_0"])]
+    for size, vocabulary in VOCABULARIES.items():
+        for kind in TYPES:
+            if quick and (size, kind) != ("32k", "q8_0"):
+                continue
+            path = cached_model(vocabulary, tensor_type=kind, **SHAPE)
+            cases.append(ModelCase(f"random {size} {kind}", path, NEAR_TIE[kind]))
+    return cases

@@ -1,0 +1,96 @@
+"""One choice by one library, with everything that is compared afterwards."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from eliza_ffi.model import Model
+from eliza_ffi.protocol import (
+    STOP_AT_LEAF,
+    TRIE_ARGMAX,
+    StreamConfig,
+    StreamStats,
+    Tokens,
+)
+from eliza_ffi.token_tree import (
+    TokenTreePayload,
+    build_token_tree_descriptor,
+)
+
+from .cases import Way
+
+__all__ = ["Outcome", "choose", "payload_of"]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a choice came to.
+
+    Attributes
+    ----------
+    tokens : tuple of int
+        The leaf's tokens.
+    logprob : float
+        Of that leaf, as the stream that chose it computed it on its way.
+    logprobs : numpy.ndarray
+        Of every leaf, in payload order, shape ``[leaves]``, computed by a tree.
+    stats : StreamStats
+        Of the stream that chose; the logprobs come from another.
+    """
+
+    tokens: tuple[int, ...]
+    logprob: float
+    logprobs: NDArray[np.float64]
+    stats: StreamStats
+
+
+def payload_of(model: Model, answers: list[str]) -> TokenTreePayload:
+    """Return the answers as the model's tokens."""
+    return TokenTreePayload("", (build_token_tree_descriptor("answer", answers, model.tokenize),))
+
+
+def choose(model: Model, prompt: Tokens, payload: TokenTreePayload, way: Way) -> Outcome:
+    """Let the model choose, greedily.
+
+    `way.backend_sampling` is not set here: it belongs to the whole context.
+    """
+    binding, ctx = model.binding, model.runner.ctx
+    binding.set_option(ctx, "strategy", way.strategy)
+    binding.set_option(ctx, "restricted_head", way.restricted_head)
+    tokens, logprob, stats = _run(binding, ctx, prompt, payload)
+    return Outcome(tokens, logprob, _scores(binding, ctx, prompt, payload), stats)
+
+
+def _run(
+    binding: Any, ctx: Any, prompt: Tokens, payload: TokenTreePayload
+) -> tuple[tuple[int, ...], float, StreamStats]:
+    stream = binding.open(ctx, StreamConfig())
+    try:
+        binding.prefill(stream, prompt)
+        binding.set_token_trie(stream, payload.to_json(), TRIE_ARGMAX | STOP_AT_LEAF)
+        tokens: list[int] = []
+        done = False
+        while not done:
+            step = binding.next(stream)
+            tokens += step.tokens
+            done = step.done
+        return tuple(tokens), binding.token_trie_leaf(stream).logprob, binding.stats(stream)
+    finally:
+        binding.close(stream)
+
+
+def _scores(
+    binding: Any, ctx: Any, prompt: Tokens, payload: TokenTreePayload
+) -> NDArray[np.float64]:
+    stream = binding.open(ctx, StreamConfig())
+    try:
+        binding.prefill(stream, prompt)
+        binding.set_token_trie(stream, payload.to_json(), TRIE_ARGMAX | STOP_AT_LEAF)
+        logprobs: NDArray[np.float64] = binding.token_trie_scores(stream)
+        return logprobs
+    finally:
+        binding.close(stream)

@@ -1,0 +1,121 @@
+"""Run all cases on the reference and on the library to be checked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from eliza_ffi.model import Model
+from eliza_ffi.token_tree import TokenTreePayload
+
+from .cases import REFERENCE, ModelCase, Way
+from .choosing import Outcome, choose, payload_of
+from .judging import Verdict, judge
+
+__all__ = ["Comparison", "Subject", "compare"]
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What is checked: a library, and the devices that its models are put on.
+
+    Attributes
+    ----------
+    library
+        Its file.
+    n_gpu_layers
+        -1 = all.
+    options
+        More of the library's options, such as ``device`` or ``rpc``.
+    """
+
+    library: Path
+    n_gpu_layers: int
+    options: tuple[tuple[str, str], ...] = ()
+
+    @contextmanager
+    def open(self, path: Path, backend_sampling: str) -> Iterator[Model]:
+        """Open a model, in a context of its own."""
+        with Model(
+            path,
+            library=self.library,
+            n_gpu_layers=self.n_gpu_layers,
+            options={"backend_sampling": backend_sampling, **dict(self.options)},
+        ) as model:
+            yield model
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One choice, compared with the reference's."""
+
+    model: str
+    prompt: str
+    answers: str
+    way: Way
+    verdict: Verdict
+
+
+@dataclass(frozen=True)
+class _Question:
+    prompt_name: str
+    answers_name: str
+    prompt: list[int]
+    payload: TokenTreePayload
+    expected: Outcome
+
+
+def compare(
+    case: ModelCase,
+    reference: Subject,
+    subject: Subject,
+    *,
+    prompts: dict[str, str],
+    answers: dict[str, list[str]],
+    ways: Sequence[Way],
+    on_devices: Callable[[list[dict[str, Any]]], None] = lambda placement: None,
+) -> list[Comparison]:
+    """Compare a model's choices in all ways with the reference's.
+
+    Parameters
+    ----------
+    case
+    reference, subject
+        May be the same library: then its ways are compared with its slowest.
+    prompts, answers
+        By name.
+    ways
+    on_devices
+        Called with where the subject's layers are, as ``describe`` names it.
+    """
+    with reference.open(case.path, REFERENCE.backend_sampling) as model:
+        questions = [
+            _asked(model, (name, text), (answers_name, texts))
+            for name, text in prompts.items()
+            for answers_name, texts in answers.items()
+        ]
+    compared = []
+    for backend_sampling in dict.fromkeys(way.backend_sampling for way in ways):
+        with subject.open(case.path, backend_sampling) as model:
+            on_devices(model.describe()["model"].get("placement", []))
+            for way in ways:
+                if way.backend_sampling != backend_sampling:
+                    continue
+                for question in questions:
+                    outcome = choose(model, question.prompt, question.payload, way)
+                    verdict = judge(
+                        question.payload, question.expected, outcome, way, case.near_tie
+                    )
+                    names = (case.name, question.prompt_name, question.answers_name)
+                    compared.append(Comparison(*names, way, verdict))
+    return compared
+
+
+def _asked(model: Model, prompt: tuple[str, str], answers: tuple[str, list[str]]) -> _Question:
+    tokens = [int(token) for token in model.tokenize(prompt[1], add_special=True)]
+    payload = payload_of(model, answers[1])
+    expected = choose(model, tokens, payload, REFERENCE)
+    return _Question(prompt[0], answers[0], tokens, payload, expected)

@@ -1,0 +1,50 @@
+"""One table of all comparisons, and every one of them that is not plainly the same."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+
+from .comparing import Comparison
+
+__all__ = ["details", "table"]
+
+KINDS = ("same", "near-tie", "other leaf", "wrong")
+
+
+def table(compared: Sequence[Comparison]) -> str:
+    """Return a table in Markdown: a row for each model and strategy, counts of verdicts.
+
+    The difference is the largest of a leaf's probability from the reference's.
+    """
+    rows: dict[tuple[str, str], list[Comparison]] = defaultdict(list)
+    for each in compared:
+        rows[each.model, each.way.strategy].append(each)
+    lines = [
+        "| model | strategy | choices | same | near-ties | other leaf | wrong | difference |",
+        "| :-- | :-- | --: | --: | --: | --: | --: | --: |",
+    ]
+    for (model, strategy), group in rows.items():
+        lines.append(f"| {model} | {strategy} | {_counts(group)} |")
+    lines.append(f"| all | all | {_counts(compared)} |")
+    return "\n".join(lines)
+
+
+def details(compared: Iterable[Comparison]) -> list[str]:
+    """Return a line for each comparison that is not plainly the same."""
+    lines = []
+    for each in compared:
+        verdict = each.verdict
+        if verdict.kind == "same":
+            continue
+        where = f"{each.model}, prompt {each.prompt!r}, answers {each.answers!r}, {each.way}"
+        what = "; ".join(verdict.problems) or f"margin {verdict.margin:.4f} nats"
+        lines.append(f"{verdict.kind}: {where}: {what}")
+    return lines
+
+
+def _counts(group: Sequence[Comparison]) -> str:
+    count = Counter(each.verdict.kind for each in group)
+    difference = max((each.verdict.difference for each in group), default=0.0)
+    cells = [len(group), *(count[kind] for kind in KINDS), f"{difference:.1e}"]
+    return " | ".join(map(str, cells))

@@ -1,0 +1,88 @@
+"""Quantize matrices to Q4_K, which the ``gguf`` package reads but does not write.
+
+A block holds 256 values as 4-bit numbers, in 8 runs of 32. Each value is
+
+    d * scale * number - dmin * least
+
+where the runs' scales and leasts are 6-bit numbers, and d and dmin half floats of the block:
+
+    bytes 0-1 d, 2-3 dmin, 4-15 the 16 six-bit numbers, 16-143 the 4-bit numbers
+
+Runs come in pairs: the low halves of 32 bytes are one run, the high halves the next. It is simpler
+than llama.cpp's own search for the best scales, and as close as tests need.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["BLOCK", "quantize_q4_k"]
+
+BLOCK = 256
+RUN = 32
+BLOCK_BYTES = 144
+BLOCKS_AT_ONCE = 1 << 14
+
+
+def quantize_q4_k(weights: NDArray[np.float32]) -> NDArray[np.uint8]:
+    """Quantize a matrix.
+
+    Parameters
+    ----------
+    weights
+        Shape ``[rows, columns]``; the columns are a multiple of 256.
+
+    Returns
+    -------
+    numpy.ndarray
+        Bytes, shape ``[rows, columns / 256 * 144]``.
+    """
+    rows, columns = weights.shape
+    if columns % BLOCK:
+        raise ValueError(f"{columns} columns are no multiple of {BLOCK}")
+    blocks = weights.reshape(-1, BLOCK)
+    out = np.empty((len(blocks), BLOCK_BYTES), dtype=np.uint8)
+    for begin in range(0, len(blocks), BLOCKS_AT_ONCE):
+        part = slice(begin, begin + BLOCKS_AT_ONCE)
+        out[part] = _quantize_blocks(blocks[part])
+    return out.reshape(rows, columns // BLOCK * BLOCK_BYTES)
+
+
+def _quantize_blocks(blocks: NDArray[np.float32]) -> NDArray[np.uint8]:
+    runs = blocks.reshape(-1, BLOCK // RUN, RUN)
+    least = np.minimum(runs.min(axis=2), 0.0)  # [blocks, 8]; a least above 0 cannot be stated
+    scale = (runs.max(axis=2) - least) / 15.0
+    d, scale_bits = _six_bits(scale)
+    dmin, least_bits = _six_bits(-least)
+
+    step = d[:, None] * scale_bits
+    offset = dmin[:, None] * least_bits
+    with np.errstate(divide="ignore", invalid="ignore"):
+        numbers = np.rint((runs + offset[:, :, None]) / step[:, :, None])
+    numbers = np.nan_to_num(np.clip(numbers, 0, 15)).astype(np.uint8)
+
+    out = np.empty((len(blocks), BLOCK_BYTES), dtype=np.uint8)
+    halves = np.stack([d, dmin], axis=1).astype(np.float16)
+    out[:, :4] = halves.view(np.uint8)
+    out[:, 4:16] = _pack_six_bits(scale_bits, least_bits)
+    out[:, 16:] = (numbers[:, 0::2] | (numbers[:, 1::2] << 4)).reshape(len(blocks), -1)
+    return out
+
+
+def _six_bits(values: NDArray[Any]) -> tuple[NDArray[np.float32], NDArray[np.uint8]]:
+    """Return a half float for each block and the 6-bit numbers that it scales to the values."""
+    unit = (values.max(axis=1) / 63.0).astype(np.float16).astype(np.float32)
+    safe = np.where(unit > 0, unit, 1.0)
+    return unit, np.clip(np.rint(values / safe[:, None]), 0, 63).astype(np.uint8)
+
+
+def _pack_six_bits(scales: NDArray[np.uint8], leasts: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Return the 12 bytes; the last four's upper bits stand in the bytes of the first four."""
+    packed = np.empty((len(scales), 12), dtype=np.uint8)
+    packed[:, 0:4] = scales[:, :4] | ((scales[:, 4:] >> 4) << 6)
+    packed[:, 4:8] = leasts[:, :4] | ((leasts[:, 4:] >> 4) << 6)
+    packed[:, 8:12] = (scales[:, 4:] & 0xF) | ((leasts[:, 4:] & 0xF) << 4)
+    return packed

@@ -1,0 +1,179 @@
+"""The backend equality suite: what it takes for the same, for a near-tie, and for wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import check_load
+import numpy as np
+import pytest
+from backend_suite.cases import ANSWERS, REFERENCE, WAYS, ModelCase, Way
+from backend_suite.choosing import Outcome
+from backend_suite.comparing import Comparison, Subject, compare
+from backend_suite.judging import Verdict, allowed_along, judge, margin_between
+from backend_suite.reporting import details, table
+
+from eliza_ffi.library import Library
+from eliza_ffi.protocol import StreamStats
+from eliza_ffi.token_tree import TokenTreeDescriptor, TokenTreeLeaf, TokenTreePayload
+
+LEAVES = ((1, 2, 3), (1, 2, 4), (5, 6))
+PAYLOAD = TokenTreePayload(
+    "",
+    (
+        TokenTreeDescriptor(
+            "answer", tuple(TokenTreeLeaf(str(i), tokens) for i, tokens in enumerate(LEAVES))
+        ),
+    ),
+)
+WAY = Way("token-by-token", "off", "off")
+
+
+def outcome(tokens: tuple[int, ...], probabilities: tuple[float, float, float]) -> Outcome:
+    """An outcome whose stats are those of the trie above."""
+    decisions, candidates = {3: (2, 4), 2: (1, 2)}[len(tokens)]
+    counts = dict.fromkeys(StreamStats.__dataclass_fields__, 0)
+    stats = StreamStats(
+        **{
+            **counts,
+            "finish_reason": "leaf",
+            "trie_active": False,
+            "strategies": ("token-by-token",),
+            "spans": 1,
+            "generated_tokens": len(tokens),
+            "decisions": decisions,
+            "candidates_seen": candidates,
+            "tokens_forced": len(tokens) - decisions,
+        }  # type: ignore[arg-type]
+    )
+    logprobs = np.log(probabilities)
+    return Outcome(tokens, float(logprobs[LEAVES.index(tokens)]), logprobs, stats)
+
+
+REFERENCE_OUTCOME = outcome((1, 2, 3), (0.31, 0.3, 0.39))
+
+
+def verdict_of(other: Outcome, near_tie: float = 0.1) -> Verdict:
+    return judge(PAYLOAD, REFERENCE_OUTCOME, other, WAY, near_tie)
+
+
+def test_the_same_leaf_is_the_same_and_tells_how_far_probabilities_are() -> None:
+    verdict = verdict_of(outcome((1, 2, 3), (0.3, 0.31, 0.39)))
+    assert verdict.kind == "same"
+    assert verdict.difference == pytest.approx(0.01)
+
+
+def test_the_margin_is_that_of_the_decision_where_two_leaves_part() -> None:
+    # At the second decision 0.31 to 0.3; at the first 0.61 to 0.39.
+    assert margin_between(PAYLOAD, REFERENCE_OUTCOME, (1, 2, 4)) == pytest.approx(
+        np.log(0.31 / 0.3)
+    )
+    assert margin_between(PAYLOAD, REFERENCE_OUTCOME, (5, 6)) == pytest.approx(np.log(0.61 / 0.39))
+
+
+def test_another_leaf_is_a_near_tie_within_the_margin_and_else_a_failure() -> None:
+    near = verdict_of(outcome((1, 2, 4), (0.3, 0.31, 0.39)))
+    assert near.kind == "near-tie" and not near.is_failure
+    far = verdict_of(outcome((5, 6), (0.3, 0.31, 0.39)))
+    assert far.kind == "other leaf" and far.is_failure
+    strict = verdict_of(outcome((1, 2, 4), (0.3, 0.31, 0.39)), near_tie=0.001)
+    assert strict.kind == "other leaf"
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"candidates_seen": 5}, "candidates_seen is 5, not 4"),
+        ({"decisions": 3}, "decisions is 3, not 2"),
+        ({"tokens_forced": 0}, "tokens_forced is 0, not 1"),
+        ({"finish_reason": "length"}, "finish_reason is length, not leaf"),
+        ({"forward_passes": 9}, "9 passes for 3 tokens"),
+        ({"tree_passes": 1}, "1 tree passes, token by token"),
+    ],
+)
+def test_stats_that_contradict_the_trie_are_wrong(change: dict[str, int], problem: str) -> None:
+    good = outcome((1, 2, 3), (0.31, 0.3, 0.39))
+    verdict = verdict_of(replace(good, stats=replace(good.stats, **change)))
+    assert verdict.kind == "wrong" and verdict.is_failure
+    assert problem in "; ".join(verdict.problems)
+
+
+def test_scores_that_do_not_add_up_and_tokens_that_are_no_leaf_are_wrong() -> None:
+    good = outcome((1, 2, 3), (0.31, 0.3, 0.39))
+    half = replace(good, logprobs=good.logprobs - np.log(2))
+    assert "add up to 0.5" in verdict_of(half).problems[0]
+    assert "are no leaf" in verdict_of(replace(good, tokens=(1, 2))).problems[0]
+    short = replace(good, logprobs=good.logprobs[:2])
+    assert verdict_of(short).problems == ("2 scores for 3 leaves",)
+    assert verdict_of(short).difference == float("inf")
+
+
+def test_the_allowed_tokens_are_counted_along_the_way() -> None:
+    assert allowed_along(list(LEAVES), (1, 2, 3)) == [2, 1, 2]
+    assert allowed_along(list(LEAVES), (5, 6)) == [2, 1]
+
+
+def test_no_answer_of_the_suite_begins_another() -> None:
+    for answers in ANSWERS.values():
+        assert not any(a != b and b.startswith(a) for a in answers for b in answers)
+
+
+def test_near_ties_and_failures_are_listed_and_counted() -> None:
+    def comparison(verdict: Verdict) -> Comparison:
+        return Comparison("model", "short", "3 apart", WAY, verdict)
+
+    compared = [
+        comparison(Verdict("same", 0.001)),
+        comparison(Verdict("near-tie", 0.02, margin=0.05)),
+        comparison(Verdict("wrong", 0.0, problems=("decisions is 3, not 2",))),
+    ]
+    last = table(compared).splitlines()[-1]
+    assert last == "| all | all | 3 | 1 | 1 | 0 | 1 | 2.0e-02 |"
+    near, wrong = details(compared)
+    assert "near-tie: model" in near and "margin 0.0500 nats" in near
+    assert "decisions is 3, not 2" in wrong
+
+
+def test_the_ways_are_all_combinations_of_the_options() -> None:
+    assert len(set(WAYS)) == len(WAYS) == 16
+    assert REFERENCE in WAYS
+
+
+def test_a_library_agrees_with_its_own_slowest_way(
+    library: Library, random_model_path: Callable[..., Path]
+) -> None:
+    path = random_model_path("llama-spm", n_embd=64, n_layers=2, seed=1)
+    subject = Subject(library.path, n_gpu_layers=0)
+    placed: list[object] = []
+    compared = compare(
+        ModelCase("small", path, 0.02),
+        subject,
+        subject,
+        prompts={"short": "Next: "},
+        answers={name: ANSWERS[name] for name in ("3 apart", "12 alike")},
+        ways=WAYS,
+        on_devices=placed.append,
+    )
+    assert len(compared) == 2 * len(WAYS)
+    assert details(compared) == []
+    assert len(placed) == 2  # one context with backend sampling, one without
+
+
+def test_a_built_library_is_loaded_and_named(
+    library: Library, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert check_load.main([str(library.path), "cpu"]) == 0
+    assert "ABI 12, backend cpu; devices: CPU" in capsys.readouterr().out
+    assert check_load.main([str(library.path.parent), "vulkan"]) == 1
+    assert "was built for cpu, not vulkan" in capsys.readouterr().err
+
+
+def test_a_file_that_is_no_library_fails_the_load_check(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "libelizainference.so"
+    file.write_bytes(b"no library")
+    assert check_load.main([str(file), "cpu"]) == 1
+    assert "check_load: " in capsys.readouterr().err
