@@ -67,55 +67,19 @@ MOBILE_CONFIG_SIZE = 88
 """Later libraries read an int32 context size behind the 80 bytes; 0 = their own default."""
 
 SUPPLEMENT = {
-    "eliza_inference_llm_stream_save_slot": (
-        "int {}(EliLlmStream *, const char * file, char ** err);"
-    ),
-    "eliza_inference_llm_stream_restore_slot": (
-        "int {}(EliLlmStream *, const char * file, char ** err);"
-    ),
-    "eliza_inference_embed_supported": "int {}(void);",
-    "eliza_inference_embed": (
-        "int {}(EliInferenceContext *, const char * text, size_t len, int pooling, float * out, "
-        "size_t cap, int * out_dim, char ** err);"
-    ),
-    "eliza_inference_llm_eot_supported": "int {}(void);",
-    "eliza_inference_llm_eot_score": (
-        "int {}(EliInferenceContext *, const int32_t * tokens, size_t n, int32_t target, "
-        "float * out_prob, int32_t * out_top, float * out_top_prob, char ** err);"
-    ),
-    "eliza_inference_set_verifier_callback": (
-        "int {}(EliInferenceContext *, void (*callback)(const EliVerifierEvent *, void * user), "
-        "void * user, char ** err);"
-    ),
     "eliza_inference_tts_stream_supported": "int {}(void);",
     "eliza_inference_vision_supported": "int {}(void);",
 }
-"""Functions of the ABI that this package calls where a library has them, by their prototypes.
-
-Each is taken from the header as soon as it is declared there.
-"""
-
-VERIFIER_EVENT = """
-typedef struct {
-    const int * accepted_token_ids;
-    size_t n_accepted;
-    int rejected_from;
-    int rejected_to;
-    const int * corrected_token_ids;
-    size_t n_corrected;
-} EliVerifierEvent;
-"""
+"""Functions of other headers that this package calls where a library has them, with prototypes."""
 
 
 def supplement_to(cdef: str) -> str:
     """Return the declarations of :data:`SUPPLEMENT` that are not among these."""
-    parts = [] if re.search(r"\bEliVerifierEvent\b", cdef) else [VERIFIER_EVENT]
-    parts += [
+    return "\n".join(
         prototype.format(name)
         for name, prototype in SUPPLEMENT.items()
         if not re.search(rf"\b{name}\b", cdef)
-    ]
-    return "\n".join(parts)
+    )
 
 
 def symbols_of(name: str) -> tuple[str, ...]:

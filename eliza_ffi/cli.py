@@ -42,6 +42,8 @@ EXIT_FAILURE = 1
 EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130
 
+MOST_DRAFTED = 256
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code.
@@ -127,6 +129,16 @@ def build_parser() -> argparse.ArgumentParser:
     generate.add_argument("--top-p", type=float, help="1 = off (1)")
     generate.add_argument("--repeat-penalty", type=float, help="1 = off (1)")
     generate.add_argument("--grammar-file", metavar="FILE", help="GBNF whose start rule is root")
+    generate.add_argument(
+        "--draft-max",
+        type=int,
+        default=0,
+        metavar="N",
+        help="tokens to guess at a time; 0 = none (0)",
+    )
+    generate.add_argument(
+        "--drafter", metavar="FILE", help="with --draft-max, a small model that guesses"
+    )
     add_model_arguments(generate)
     generate.set_defaults(run=run_generate)
 
@@ -218,6 +230,10 @@ def run_generate(arguments: argparse.Namespace) -> int:
     question = read_question(arguments)
     if arguments.max_tokens < 0:
         raise UsageError(f"--max-tokens must be 0 or more, not {arguments.max_tokens}")
+    if not 0 <= arguments.draft_max <= MOST_DRAFTED:
+        raise UsageError(f"--draft-max must be 0 to {MOST_DRAFTED}, not {arguments.draft_max}")
+    if arguments.drafter is not None and arguments.draft_max == 0:
+        raise UsageError("--drafter goes with --draft-max")
     grammar = None
     if arguments.grammar_file is not None:
         grammar = Path(arguments.grammar_file).read_text(encoding="utf-8")
@@ -233,6 +249,8 @@ async def _generate(
         **question,
         max_tokens=arguments.max_tokens,
         gbnf_grammar=grammar,
+        draft_max=arguments.draft_max,
+        drafter=arguments.drafter,
         **_sampling(arguments),
     )
     async with aclosing(model.runner.generate_stream(args)) as steps:

@@ -21,16 +21,16 @@ ProgressCallback = Callable[[str, float], None]
 
 @dataclass(frozen=True, slots=True)
 class VerifierEvent:
-    """What became of one draft; places count the tokens of the output from 0.
+    """What became of one draft; places count the tokens since the prompt from 0.
 
     Attributes
     ----------
     accepted : tuple of int
         Drafted tokens that were right.
     rejected : tuple of (int, int) or None
-        The places from and below which the draft was wrong.
+        The places of the first and the last drafted token that was dropped; None = all were right.
     corrected : tuple of int
-        What the model said instead.
+        What was generated instead of the first of them: one token, or none.
     """
 
     accepted: tuple[int, ...]
@@ -121,7 +121,7 @@ def _verifier_callback() -> Any:
         except BaseException as error:  # it must not cross the C code: reraise() raises it later
             state.error = error
 
-    return ffi.callback("void(const EliVerifierEvent *, void *)", on_event)
+    return ffi.callback("eliza_verifier_callback", on_event)
 
 
 def _verifier_event(ffi: Any, event: Any) -> VerifierEvent:

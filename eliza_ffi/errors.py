@@ -125,7 +125,7 @@ _OPEN_BY_WORDS: dict[str, type[ElizaError]] = {
 
 # The first is promised by the header. Both are for calls that leave the stream as it was, so that
 # its counts do not tell, and for libraries that do not count.
-_CONTEXT_FULL_BY_WORDS = ("context full", "does not fit the context")
+_CONTEXT_FULL_BY_WORDS = ("context full", "not fit the context")
 
 _BARE_TEXT: dict[int, str] = {
     -1: "not implemented by this library",

@@ -1,4 +1,4 @@
-"""A model that is open: its lifetime, what it says of itself, and texts as tokens."""
+"""A model that is open: its lifetime, what it says of itself, texts as tokens and as numbers."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 from . import _resources
-from .binding import CffiBinding
+from .binding import CffiBinding, EotScore
 from .chat import ChatTemplate, Messages, template_of_model
 from .chat_tokens import ChatTokenizer
 from .choice_payloads import ChoicePayloads
-from .errors import ElizaError
+from .errors import ElizaError, InvalidArgumentError
 from .library import Library
 from .protocol import Tokens
 from .runner import FfiStreamingRunner, SyncStreamingRunner
@@ -108,6 +111,61 @@ class LoadedModel:
     def detokenize(self, tokens: Tokens, unparse_special: bool = False) -> str:
         """Return the text of tokens; special tokens are left out unless `unparse_special`."""
         return self.binding.detokenize(self._context(), tokens, unparse_special=unparse_special)
+
+    def embed(self, text: str, pooling: str = "mean") -> NDArray[np.float32]:
+        """Return the embedding of a text: the product of two is the cosine of their angle.
+
+        Parameters
+        ----------
+        text
+            Of one to as many tokens as the model was trained on; control tokens in it are text.
+        pooling
+            What is made of the tokens' vectors: ``"mean"``, ``"cls"`` (the first) or ``"last"``.
+
+        Returns
+        -------
+        array of float32, shape [n_embd]
+            Of length 1.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If `pooling` is none of these, or the text has no tokens or too many.
+        NotSupportedError
+            If the library has no embeddings.
+        """
+        return self.binding.embed(self._context(), text, pooling)
+
+    def end_of_turn(self, prompt: str | Tokens, end: str | int) -> EotScore:
+        """Return how likely it is that someone has finished speaking.
+
+        Parameters
+        ----------
+        prompt
+            What was said so far, in the model's format, its last turn open: a text in which special
+            tokens may be spelled out, or tokens. What a slot holds of it is not decoded again.
+        end
+            The token that ends a turn, or its text, such as ``"<|im_end|>"``.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If `prompt` is empty, or `end` is no single token of the vocabulary.
+        ContextFullError
+            If the prompt does not fit into the context.
+        NotSupportedError
+            If the library does not score turns.
+        """
+        if isinstance(prompt, str):
+            prompt = self.tokenize(prompt, add_special=True, parse_special=True)
+        if isinstance(end, str):
+            tokens = self.tokenize(end, parse_special=True)
+            if len(tokens) != 1:
+                raise InvalidArgumentError(
+                    f"end must be the text of one token: {end!r} has {len(tokens)}"
+                )
+            (end,) = tokens
+        return self.binding.eot_score(self._context(), prompt, end)
 
     @property
     def chat_template(self) -> ChatTemplate:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import os
 import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
@@ -15,10 +16,10 @@ from .choices import Choice, as_choice_set
 from .fill_result import FillResult, SpanFill
 from .filling import Fillable
 from .planning import ActionSkeleton
-from .prompted_model import PromptedModel
 from .protocol import StreamStats, Tokens
 from .runner import FfiStreamingGenerateArgs
 from .sampling import SamplingParams
+from .saving_model import SavingModel
 
 __all__ = ["Choice", "Generation", "Model"]
 
@@ -47,7 +48,7 @@ class Generation:
     stats: StreamStats | None
 
 
-class Model(PromptedModel):
+class Model(SavingModel):
     """A language model, loaded and ready.
 
     Parameters
@@ -99,6 +100,8 @@ class Model(PromptedModel):
         repeat_penalty: float = 1.0,
         sampling: SamplingParams | None = None,
         grammar: str | None = None,
+        draft_max: int = 0,
+        drafter: str | os.PathLike[str] | None = None,
         on_text_chunk: Callable[[str], Any] | None = None,
         **more: Any,
     ) -> Generation:
@@ -123,6 +126,12 @@ class Model(PromptedModel):
             setting there is.
         grammar
             A grammar in GBNF whose start rule is ``root``.
+        draft_max
+            Tokens to guess at a time, at most 256, by speculation; 0 = none. The tokens that come
+            are those that come without; `stats` tells how many guesses were right.
+        drafter
+            The file of a small model of the same vocabulary that guesses; None = what followed the
+            same few tokens before.
         on_text_chunk
             Called with each piece of text as it comes.
         **more
@@ -138,6 +147,8 @@ class Model(PromptedModel):
             repeat_penalty=repeat_penalty,
             sampling=sampling,
             gbnf_grammar=grammar,
+            draft_max=draft_max,
+            drafter=drafter,
             on_text_chunk=on_text_chunk,
             **more,
         )

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from .abi import PREFIX
 from .binding import token_array
 from .chat import Messages
 from .choices import Choice, ChoiceSet
@@ -29,11 +31,44 @@ class PromptedModel(LoadedModel):
         prompt: str | Tokens | None = None,
         *,
         messages: Messages | None = None,
+        draft_max: int = 0,
+        drafter: str | os.PathLike[str] | None = None,
         **more: Any,
     ) -> FfiStreamingGenerateArgs:
-        """Return what to hand the runner for a prompt: its tokens and this model's settings."""
+        """Return what to hand the runner for a prompt: its tokens and this model's settings.
+
+        Parameters
+        ----------
+        prompt, messages
+            As :meth:`~eliza_ffi.model.Model.generate`.
+        draft_max
+            Tokens to guess at a time, at most 256, by speculation; 0 = none. The tokens that come
+            are those that come without. Choices and structured answers are never guessed.
+        drafter
+            The file of a small model of the same vocabulary that guesses; None = what followed the
+            same few tokens before.
+        **more
+            Further fields of :class:`~eliza_ffi.runner.FfiStreamingGenerateArgs`.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If there is no prompt, or a `drafter` and no `draft_max`.
+        NotSupportedError
+            If the library does not speculate.
+        """
         more.setdefault("n_gpu_layers", self._n_gpu_layers)
-        return FfiStreamingGenerateArgs(prompt_tokens=self._prompt_tokens(prompt, messages), **more)
+        if draft_max > 0:
+            self._check_speculates()
+            more.setdefault("draft_min", 1)
+        elif drafter is not None:
+            raise InvalidArgumentError(
+                "a drafter guesses draft_max tokens at a time: give that, too"
+            )
+        if drafter is not None:
+            more["mtp_drafter_path"] = os.fspath(drafter)
+        tokens = self._prompt_tokens(prompt, messages)
+        return FfiStreamingGenerateArgs(prompt_tokens=tokens, draft_max=draft_max, **more)
 
     def choice_args(
         self,
@@ -124,6 +159,13 @@ class PromptedModel(LoadedModel):
         if args.token_tree_payload is None and args.text_choices is None:
             raise InvalidArgumentError("the generation was not one of choices")
         return choices.choice(result, args.token_tree_payload, elapsed)
+
+    def _check_speculates(self) -> None:
+        library = self.binding.library
+        if not library.probe(f"{PREFIX}llm_mtp_supported"):
+            raise NotSupportedError(
+                f"{library.path} has no speculative decoding: leave draft_max at 0"
+            )
 
     def _check_text_choices(self, choices: ChoiceSet[Any], mode: str, scored: bool) -> None:
         if not self.binding.supports("set_text_choices"):

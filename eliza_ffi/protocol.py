@@ -66,9 +66,11 @@ class StreamConfig:
     prompt_cache_key : str or None
         Names a slot when `slot_id` is -1.
     draft_min, draft_max : int
-        Both above 0 ask for speculative decoding.
+        Both above 0 ask for speculative decoding: up to `draft_max` tokens, at most 256, are
+        guessed and checked in one forward pass. Fewer than `draft_min` are not worth one.
     mtp_drafter_path : str or None
-        A drafter model's file.
+        The file of a model with the same vocabulary, which guesses; None = what followed the same
+        few tokens before.
     gbnf_grammar : str or None
         A grammar in GBNF whose start rule is ``root``.
     disable_thinking : bool
@@ -103,13 +105,13 @@ class StreamStep:
     Attributes
     ----------
     tokens : tuple of int
-        Tokens of this step; may be empty.
+        Tokens of this step; may be empty. One, or with speculation as many as were checked at once.
     text : str
         Their text, whole characters only.
     done : bool
         Whether the generation has ended with this step.
     drafted, accepted : int
-        Tokens a drafter proposed in this step, and how many of them were right.
+        Tokens of the drafts that came to their end in this step, and how many of them were right.
     """
 
     tokens: tuple[int, ...]
@@ -151,6 +153,8 @@ class StreamStats:
     trie_active: bool
     select_ns: int
     strategies: tuple[str, ...]
+    tokens_drafted: int
+    tokens_accepted: int
 
     @property
     def passes_after_prompt(self) -> int:

@@ -41,6 +41,8 @@ def test_this_projects_library_chooses_fills_and_counts(tiny_model: Model) -> No
     for name in ("streaming_llm", "pull", "push", "cancel", "token_trie", "text_choices", "fill"):
         assert getattr(can, name) is True, name
     assert can.sampling and can.stats and can.tokenizer and can.kv_quant
+    assert can.mtp_supported and can.slots and can.embeddings and can.end_of_turn
+    assert can.verifier_events and not (can.vision or can.omnivoice_streaming)
     assert can.trie_modes == ("argmax", "sample", "best-leaf", "stop-at-leaf")
     assert can.max_context_tokens == tiny_model.describe()["model"]["n_ctx_train"]
     assert can.recommended_gpu_layers in (0, -1)

@@ -15,6 +15,7 @@ from eliza_ffi.library import LIBRARY_VARIABLE, Library
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 SKELETONS = (ROOT / "docs" / "skeletons.md").read_text(encoding="utf-8")
+DROP_IN = (ROOT / "docs" / "drop-in.md").read_text(encoding="utf-8")
 
 
 def blocks(language: str, page: str = README) -> list[str]:
@@ -31,13 +32,17 @@ COMMANDS = [
 OURS = [command for command in COMMANDS if command.startswith("eliza-ffi ")]
 
 
-@pytest.mark.parametrize("program", blocks("python") + blocks("python", SKELETONS))
+@pytest.mark.parametrize(
+    "program", blocks("python") + blocks("python", SKELETONS) + blocks("python", DROP_IN)
+)
 def test_the_python_examples_run(
     program: str,
     library: Library,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
 ) -> None:
+    monkeypatch.chdir(tmp_path)
     monkeypatch.setenv(LIBRARY_VARIABLE, str(library.path))
     exec(compile(program, "README.md", "exec"), {"__name__": "__main__"})
     assert capsys.readouterr().out

@@ -105,12 +105,25 @@ def test_the_two_orders_are_valid() -> None:
         ({"draw": "normal"}, "draw must be cdf or gumbel, not 'normal'"),
         ({"seed": 2**32 - 1}, "seed must be None or a whole number of 0 to 4294967294"),
         ({"samplers": 3}, "samplers must be names"),
+        ({"reasoning_budget": -2}, "reasoning_budget must be -1 (no limit) to 2147483647 tokens"),
+        ({"reasoning_budget": 2**31}, "reasoning_budget must be"),
+        ({"reasoning_budget": 1.0}, "reasoning_budget must be"),
+        ({"reasoning_start": ""}, "reasoning_start must be a text of at least one character"),
+        ({"reasoning_end": 5}, "reasoning_end must be a text"),
+        ({"reasoning_message": "a\0b"}, "reasoning_message must be a text in UTF-8 without NUL"),
+        ({"reasoning_message": "\ud800"}, "reasoning_message must be"),
     ],
 )
 def test_what_is_out_of_range_says_what_is_allowed(changes: dict[str, Any], words: str) -> None:
     with pytest.raises(InvalidArgumentError) as error:
         SamplingParams(**changes)
     assert words in str(error.value)
+
+
+def test_a_chain_of_logits_has_no_reasoning_budget() -> None:
+    assert Chain(SamplingParams(reasoning_budget=-1), 4).samplers
+    with pytest.raises(InvalidArgumentError, match="reasoning_budget=5 needs a model's stream"):
+        Chain(SamplingParams(reasoning_budget=5), 4)
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from eliza_ffi import cli
 from eliza_ffi.errors import ElizaError
 from eliza_ffi.library import Library
 from eliza_ffi.model import Model
-from eliza_ffi.protocol import STOP_AT_LEAF, TRIE_SAMPLE, StreamConfig
+from eliza_ffi.protocol import STOP_AT_LEAF, TRIE_ARGMAX, TRIE_SAMPLE, StreamConfig
 from eliza_ffi.sampling import (
     DEFAULT_ORDER,
     PRESETS,
@@ -208,6 +208,8 @@ def test_a_preset_is_the_same_by_name_and_by_its_settings(sampled: Sampled, pres
         ("logit_bias", "[5]", "[token, bias]"),
         ("draw", "dice", "cdf or gumbel"),
         ("seed", "4294967295", "random, or 0 to 4294967294"),
+        ("reasoning_budget", "-2", "-1 (no limit) to 2147483647 tokens"),
+        ("reasoning_budget", "2147483648", "-1 (no limit) to 2147483647 tokens"),
         ("preset", "wild", "greedy, balanced, creative, very-creative or code"),
         ("samplers", "top_k;best", ", ".join(SAMPLER_NAMES)),
         ("samplers", "top_k;top_p;top_k", "stands twice"),
@@ -328,6 +330,176 @@ def test_with_gumbel_a_legal_token_is_drawn_whichever_illegal_ones_exist(
                 kept[which] += 1
                 assert among_few == winner
     assert min(kept.values()) > 30
+
+
+# ---- a budget for reasoning ----------------------------------------------------------------------
+
+TAGS = {"reasoning_start": "<plan>", "reasoning_end": "</plan>"}
+"""Of several tokens each in the embedded model's vocabulary."""
+
+ACTIONS = ("REPLY", "SEND_EMAIL", "SEND_MESSAGE")
+
+
+class Reasoning:
+    """Streams whose prompt has opened a block of reasoning, or not."""
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+        self.binding = model.binding
+
+    def pull(
+        self,
+        sampling: SamplingParams,
+        prompt: str,
+        n: int,
+        *,
+        grammar: str | None = None,
+        choices: Sequence[str] = (),
+    ) -> list[int]:
+        """Return the first tokens that come, at most `n`; choices are made first."""
+        stream = self.binding.open(self.model._context(), StreamConfig(gbnf_grammar=grammar))
+        try:
+            self.binding.set_sampling(stream, sampling.to_json())
+            self.binding.prefill(stream, self.model.tokenize(prompt))
+            if choices:
+                leaves = tuple(TokenTreeLeaf(c, tuple(self.model.tokenize(c))) for c in choices)
+                payload = TokenTreePayload("", (TokenTreeDescriptor("p", leaves),)).to_json()
+                self.binding.set_token_trie(stream, payload, TRIE_ARGMAX)
+            tokens: list[int] = []
+            while len(tokens) < n:
+                step = self.binding.next(stream)
+                tokens += step.tokens
+                if step.done:
+                    break
+            return tokens
+        finally:
+            self.binding.close(stream)
+
+    def text(self, *arguments: Any, **more: Any) -> str:
+        return self.model.detokenize(self.pull(*arguments, **more), unparse_special=True)
+
+
+@pytest.fixture(scope="module")
+def reasoning(library: Library) -> Iterator[Reasoning]:
+    with Model(library=library, n_threads=1) as model:
+        yield Reasoning(model)
+
+
+@pytest.mark.parametrize("budget", [0, 1, 5])
+def test_reasoning_is_ended_when_its_budget_is_spent_and_the_text_goes_on(
+    reasoning: Reasoning, budget: int
+) -> None:
+    prompt = "Say hello. <plan>"
+    sampling = SamplingParams(reasoning_budget=budget, reasoning_message=" enough", **TAGS)
+    end = reasoning.model.tokenize(" enough</plan>")
+    free = reasoning.pull(OFF, prompt, budget)
+    assert len(free) == budget
+    tokens = reasoning.pull(sampling, prompt, budget + len(end) + 2)
+    assert tokens[: budget + len(end)] == free + end
+
+
+@pytest.mark.parametrize("prompt", ["Say hello. ", "<plan> a </plan> Say hello. "])
+def test_only_what_stands_in_an_open_block_counts(reasoning: Reasoning, prompt: str) -> None:
+    sampling = SamplingParams(reasoning_budget=2, **TAGS)
+    assert reasoning.pull(sampling, prompt, 12) == reasoning.pull(OFF, prompt, 12)
+    assert "</plan>" in reasoning.text(sampling, "<plan> a", 12)
+    assert "</plan>" not in reasoning.text(OFF, "<plan> a", 12)
+
+
+def test_without_a_limit_nothing_is_added(reasoning: Reasoning) -> None:
+    assert "reasoning_budget" not in ";".join(SamplingParams(**TAGS).active())
+    prompt = "Say hello. <plan>"
+    assert reasoning.pull(SamplingParams(**TAGS), prompt, 12) == reasoning.pull(OFF, prompt, 12)
+
+
+def test_choices_come_first_use_the_budget_and_are_as_they_would_have_been(
+    reasoning: Reasoning,
+) -> None:
+    prompt = "Say hello. <plan>"
+    sampling = SamplingParams(reasoning_budget=1, **TAGS)
+    end = reasoning.model.tokenize("</plan>")
+    without = reasoning.pull(OFF, prompt, 40, choices=ACTIONS)
+    tokens = reasoning.pull(sampling, prompt, 40, choices=ACTIONS)
+    spelled = [reasoning.model.tokenize(action) for action in ACTIONS]
+    (choice,) = [each for each in spelled if without[: len(each)] == each]
+    assert tokens[: len(choice) + len(end)] == choice + end
+
+
+def test_a_lazy_grammar_does_not_look_into_a_block_and_constrains_behind_it(
+    library: Library,
+) -> None:
+    triggers = json.dumps([{"type": "word", "value": "go:"}])
+    grammar = 'root ::= "go:" [0-9] [0-9]'
+    with Model(library=library, n_threads=1, options={"grammar_triggers": triggers}) as model:
+        reasoning = Reasoning(model)
+
+        def text(message: str, end: str) -> str:
+            sampling = SamplingParams(
+                reasoning_budget=1, reasoning_message=message, **{**TAGS, "reasoning_end": end}
+            )
+            return reasoning.text(sampling, "Say hello. <plan>", 40, grammar=grammar)
+
+        # The trigger stands in the block: what follows the block is free, and so more than digits.
+        inside = text(" go:", "</plan>")
+        assert "go:</plan>" in inside
+        assert len(inside.partition("</plan>")[2]) > 2
+        # All three at once: the choices are made, then the block is ended, then the text is free.
+        sampling = SamplingParams(reasoning_budget=2, reasoning_message=" go:", **TAGS)
+        all_three = reasoning.text(
+            sampling, "Say hello. <plan>", 40, grammar=grammar, choices=ACTIONS
+        )
+        assert all_three.startswith(ACTIONS)
+        assert " go:</plan>" in all_three
+
+
+def test_a_budget_goes_with_every_other_setting(reasoning: Reasoning) -> None:
+    ends = [
+        reasoning.model.tokenize(e, parse_special=True) for e in ("<|endoftext|>", "<|im_end|>")
+    ]
+    sampling = SamplingParams.preset(
+        "creative",
+        seed=3,
+        reasoning_budget=4,
+        logit_bias=[(end, -np.inf) for (end,) in ends],
+        **TAGS,
+    )
+    stream = reasoning.binding.open(reasoning.model._context(), StreamConfig())
+    reasoning.binding.set_sampling(stream, sampling.to_json())
+    chain = reasoning.binding.describe_chain(stream)
+    reasoning.binding.close(stream)
+    assert chain == ("reasoning_budget", "logit_bias", "top_p", "dist")
+    generated = reasoning.model.generate("Say hello. <plan>", 20, sampling=sampling)
+    assert "</plan>" in generated.text
+    again = reasoning.model.generate("Say hello. <plan>", 20, sampling=sampling)
+    assert again.tokens == generated.tokens
+    with_guesses = reasoning.model.generate(
+        "Say hello. <plan>", 20, sampling=sampling, draft_max=4, drafter=reasoning.model.path
+    )
+    assert "</plan>" in with_guesses.text
+
+
+@pytest.mark.parametrize("tag", ["reasoning_start", "reasoning_end"])
+def test_a_tag_without_tokens_is_refused_on_both_sides(sampled: Sampled, tag: str) -> None:
+    with pytest.raises(ElizaError, match=f"{tag} must be a text of at least one character"):
+        SamplingParams(**{tag: ""})
+    with sampled.stream() as stream, pytest.raises(ElizaError, match="has no tokens"):
+        settings = {"reasoning_budget": 5, tag: ""}
+        sampled.binding.set_sampling(stream, json.dumps(settings))
+
+
+@pytest.mark.parametrize("setting", ["auto", "on", "off"])
+def test_where_logits_are_copied_from_changes_no_choice(library: Library, setting: str) -> None:
+    with Model(library=library, n_threads=1, options={"backend_sampling": setting}) as model:
+        choice = model.choose("The best tool is ", ACTIONS)
+    with Model(library=library, n_threads=1) as model:
+        expected = model.choose("The best tool is ", ACTIONS)
+    assert choice.value == expected.value
+    assert choice.logprob == pytest.approx(expected.logprob, abs=0.02)
+
+
+def test_a_setting_of_backend_sampling_that_is_none_is_refused(library: Library) -> None:
+    with pytest.raises(ElizaError, match="auto, on or off"):
+        Model(library=library, options={"backend_sampling": "maybe"})
 
 
 # ---- reproducibility -----------------------------------------------------------------------------

@@ -57,7 +57,8 @@ class Chain:
     -----
     At temperature 0, bias, penalties and DRY are run, and the most likely token is taken.
     Truncation would keep that, except for XTC and typical; llama.cpp runs those even so. Mirostat
-    goes with bias, penalties, DRY and temperature.
+    goes with bias, penalties, DRY and temperature. A reasoning budget is no part of a chain: where
+    it is spent, no token is sampled, so that it is refused here.
     """
 
     def __init__(
@@ -68,6 +69,11 @@ class Chain:
         breakers: Breakers | None = None,
         infill: InfillVocabulary | None = None,
     ) -> None:
+        if params.reasoning_budget >= 0:
+            raise InvalidArgumentError(
+                f"reasoning_budget={params.reasoning_budget} needs a model's stream: it writes "
+                "tokens rather than sampling them"
+            )
         self.params = params
         self.n_vocab = n_vocab
         self.seed = MersenneTwister(params.seed).seed

@@ -47,6 +47,21 @@ def _whole(low: int, high: int, allowed: str) -> Allowed:
     return lambda value: _is_whole(value) and low <= value <= high, allowed
 
 
+def _text(least: int, allowed: str) -> Allowed:
+    def is_allowed(value: Any) -> bool:
+        return isinstance(value, str) and len(value) >= least and _is_plain(value)
+
+    return is_allowed, allowed
+
+
+def _is_plain(text: str) -> bool:
+    """Return whether C can read a text: it has an encoding, and no NUL ends it early."""
+    try:
+        return b"\0" not in text.encode()
+    except UnicodeEncodeError:
+        return False
+
+
 _PENALTY = _number(-LARGEST, LARGEST, "-1000000 to 1000000 (0 = off)")
 _LAST_N = _whole(0, MAX_LAST_N, "a whole number of 0 (off) to 16777216 tokens")
 
@@ -80,6 +95,10 @@ _ALLOWED: dict[str, Allowed] = {
         lambda value: value is None or (_is_whole(value) and 0 <= value <= MAX_SEED),
         "None or a whole number of 0 to 4294967294",
     ),
+    "reasoning_budget": _whole(-1, MAX_INT, "-1 (no limit) to 2147483647 tokens"),
+    "reasoning_start": _text(1, "a text of at least one character, in UTF-8 without NUL"),
+    "reasoning_end": _text(1, "a text of at least one character, in UTF-8 without NUL"),
+    "reasoning_message": _text(0, "a text in UTF-8 without NUL"),
 }
 
 
@@ -96,10 +115,7 @@ def _breakers(texts: Any) -> tuple[str, ...]:
 
 
 def _is_breaker(text: str) -> bool:
-    try:
-        return 1 <= len(text.encode()) <= MAX_BREAKER_BYTES and "\0" not in text
-    except UnicodeEncodeError:
-        return False
+    return _is_plain(text) and 1 <= len(text.encode()) <= MAX_BREAKER_BYTES
 
 
 def _biases(pairs: Any) -> tuple[tuple[int, float], ...]:
@@ -181,6 +197,15 @@ class SamplingParams:
         Gumbel-max, a hash of seed, position and token.
     seed : int or None
         0 to 4294967294; None = the stream's own, which unless set is drawn at random.
+    reasoning_budget : int
+        Tokens that may come inside a block of reasoning, which the prompt may have opened. When
+        they are spent, `reasoning_message` and `reasoning_end` are written, whatever the model
+        would say. 0 ends a block at once; -1 = no limit. Choices come first while they are active,
+        and their tokens count.
+    reasoning_start, reasoning_end : str
+        What opens a block and what closes it; special tokens may be spelled out.
+    reasoning_message : str
+        What stands before `reasoning_end` where the budget has run out.
 
     Raises
     ------
@@ -221,6 +246,10 @@ class SamplingParams:
     logit_bias: tuple[tuple[int, float], ...] = ()
     draw: str = "cdf"
     seed: int | None = None
+    reasoning_budget: int = -1
+    reasoning_start: str = "<think>"
+    reasoning_end: str = "</think>"
+    reasoning_message: str = ""
 
     def __post_init__(self) -> None:
         for name, (is_allowed, allowed) in _ALLOWED.items():

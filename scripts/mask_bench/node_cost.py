@@ -1,7 +1,8 @@
 """What a node of the trie costs: nanoseconds, cycles and instructions of walks with nothing known.
 
 Two recognizers. "Anything" takes every byte, so the walk visits every node: what the traversal
-itself takes. The inside of a JSON string refuses some: what a processor guesses wrong.
+itself takes. The inside of a JSON string refuses some: what a processor guesses wrong. It is an
+automaton of that language here, for the library knows the mask of "string-body" beforehand.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from bench_parts.compiled import compiled
 from count_instructions import CONTINUE, TRACE_ME, Ptrace, is_supported, steps_of_pull
 
 from eliza_ffi._resources import default_model_path
-from eliza_ffi.automata import DEAD, json_string
+from eliza_ffi.automata import DEAD, Dfa, compile_regex
+from eliza_ffi.free_values import STRING_BODY_PATTERN
 
 from .native import NativeVocabulary
 from .simple_trie import SimpleTrie
@@ -28,35 +30,34 @@ from .vocabularies import TokenBytes
 __all__ = ["CHILD", "KINDS", "be_counted", "count_instructions_of_nodes", "gigahertz", "node_times"]
 
 ANYTHING = {"dfa": {"classes": [0] * 256, "transitions": [[0]], "accepting": [0]}}
+STRING_BODY = compile_regex(STRING_BODY_PATTERN)
 KINDS: Mapping[str, Mapping[str, Any]] = {
     "anything": ANYTHING,
-    "inside a JSON string": {"json": "string-body"},
+    "inside a JSON string": {"dfa": STRING_BODY.to_dict()},
 }
 
 CHILD = "--be-counted"
 HOOK = "eliza_test_walk_time"
 
 
-class StringBody:
-    """The inside of a JSON string, for the count of nodes that are visited."""
+class Automaton:
+    """Which bytes an automaton takes, for the count of nodes that are visited."""
 
-    start = int(json_string().walk(b'"'))
+    start = 0
 
-    def __init__(self) -> None:
-        dfa = json_string()
+    def __init__(self, dfa: Dfa) -> None:
         self._next = dfa.transitions[:, dfa.classes].tolist()
 
     def step(self, state: int, byte: int) -> int | None:
-        behind = self._next[state][byte]
-        is_end = state == self.start and byte == ord('"')
-        return None if is_end or behind == DEAD else int(behind)
+        behind = int(self._next[state][byte])
+        return None if behind == DEAD else behind
 
 
 def nodes_visited(kind: str, texts: tuple[bytes, ...], native: NativeVocabulary) -> int:
     """Return how many nodes a walk asks its recognizer about; the root is none of them."""
     if kind == "anything":
         return native.n_nodes - 1
-    return SimpleTrie(texts).walk(StringBody()).n_visited
+    return SimpleTrie(texts).walk(Automaton(STRING_BODY)).n_visited
 
 
 def node_times(

@@ -1,5 +1,5 @@
 /** Contexts and streams for JavaScript: what elizaOS's runner does with the library, and the trie. */
-import { CString, JSCallback, ptr, toArrayBuffer, type Pointer } from "bun:ffi";
+import { CString, JSCallback, ptr, read, toArrayBuffer, type Pointer } from "bun:ffi";
 import type { Library, Symbols } from "./library";
 import { cString, ElizaError, ErrorText, packConfig, pointer, status, type StreamConfig } from "./memory";
 
@@ -9,6 +9,31 @@ export interface Step {
   tokens: number[];
   text: string;
   done: boolean;
+  drafted: number;
+  accepted: number;
+}
+
+/** What became of a draft; places count the tokens since the prompt. */
+export interface VerifierEvent {
+  accepted: number[];
+  rejectedFrom: number;
+  rejectedTo: number;
+  corrected: number[];
+}
+
+/** The 40 bytes of EliVerifierEvent; the arrays live during the callback only. */
+function readEvent(address: Pointer): VerifierEvent {
+  const tokens = (offset: number) => {
+    const n = Number(read.u64(address, offset + 8));
+    const array = read.ptr(address, offset);
+    return n === 0 ? [] : [...new Int32Array(toArrayBuffer(array as Pointer, 0, n * 4))];
+  };
+  return {
+    accepted: tokens(0),
+    rejectedFrom: read.i32(address, 16),
+    rejectedTo: read.i32(address, 20),
+    corrected: tokens(24),
+  };
 }
 
 export class Context {
@@ -82,9 +107,9 @@ export class Context {
     return { probability: probability[0]!, top: top[0]!, topProbability: topProbability[0]! };
   }
 
-  /** Is told of each step of speculation; what comes back ends that. */
-  onVerify(callback: (event: Pointer) => void): () => void {
-    const native = new JSCallback((event: Pointer) => callback(event), { args: ["ptr", "ptr"], returns: "void" });
+  /** Is told what became of each draft; what comes back ends that. */
+  onVerify(callback: (event: VerifierEvent) => void): () => void {
+    const native = new JSCallback((event: Pointer) => callback(readEvent(event)), { args: ["ptr", "ptr"], returns: "void" });
     const set = (address: bigint) => {
       const error = new ErrorText(this.symbols);
       error.check(this.symbols.eliza_inference_set_verifier_callback!(this.handle, address, 0n, error.out));
@@ -141,6 +166,8 @@ export class Stream {
       tokens: [...tokens.subarray(0, Number(count[0]))],
       text: new TextDecoder("utf-8", { fatal: true }).decode(text.subarray(0, end)),
       done: result === 1,
+      drafted: drafted[0]!,
+      accepted: accepted[0]!,
     };
   }
 

@@ -52,6 +52,7 @@ export interface StreamConfig {
   grammar?: string;
   draftMin?: number;
   draftMax?: number;
+  drafter?: string;
   cacheTypeK?: string;
   cacheTypeV?: string;
 }
@@ -72,6 +73,7 @@ export function packConfig(config: StreamConfig): { bytes: Buffer; texts: Buffer
   writeText(24, config.promptCacheKey);
   bytes.writeInt32LE(config.draftMin ?? 0, 32);
   bytes.writeInt32LE(config.draftMax ?? 0, 36);
+  writeText(40, config.drafter);
   writeText(48, config.grammar);
   bytes.writeInt32LE(-1, 60);
   writeText(64, config.cacheTypeK);

@@ -1,0 +1,94 @@
+import { expect, test } from "bun:test";
+import type { Context, Step, Stream, VerifierEvent } from "./client";
+import { chatPrompt, context, endless, payload } from "./fixtures";
+import { modelPath } from "./library";
+
+const repeating = 'root ::= ("one two three four ")+';
+
+function asked(engine: Context, config: Parameters<Context["open"]>[0]): Stream {
+  const stream = engine.open(config);
+  stream.prefill(chatPrompt(engine, "Count."));
+  return stream;
+}
+
+/** All steps of a generation that has a limit. */
+function steps(stream: Stream, tokensCap = 32): Step[] {
+  const taken = [stream.next(tokensCap)];
+  while (!taken.at(-1)!.done) taken.push(stream.next(tokensCap));
+  return taken;
+}
+
+const tokensOf = (taken: Step[]) => taken.flatMap((step) => step.tokens);
+const textOf = (taken: Step[]) => taken.map((step) => step.text).join("");
+const sum = (numbers: number[]) => numbers.reduce((a, b) => a + b, 0);
+
+test("a step brings several tokens where a draft was right, and none is lost", () => {
+  const config = { grammar: repeating, maxTokens: 60 };
+  const alone = steps(asked(context(), config));
+  const drafting = steps(asked(context(), { ...config, draftMin: 1, draftMax: 6 }));
+  expect(alone.every((step) => step.tokens.length <= 1 && step.drafted === 0)).toBe(true);
+  expect(drafting.length).toBeLessThan(alone.length);
+  expect(Math.max(...drafting.map((step) => step.tokens.length))).toBeGreaterThan(1);
+  expect(tokensOf(drafting)).toEqual(tokensOf(alone));
+  expect(textOf(drafting)).toBe(textOf(alone));
+});
+
+test("a step has no more tokens than there is room for", () => {
+  const config = { grammar: repeating, maxTokens: 60, draftMin: 1, draftMax: 8 };
+  const whole = steps(asked(context(), config));
+  for (const cap of [1, 2, 3]) {
+    const taken = steps(asked(context(), config), cap);
+    expect(Math.max(...taken.map((step) => step.tokens.length))).toBe(cap);
+    expect(tokensOf(taken)).toEqual(tokensOf(whole));
+  }
+});
+
+test("the events of a drafter add up to the tokens and the counts", () => {
+  const engine = context();
+  const events: VerifierEvent[] = [];
+  const clear = engine.onVerify((event) => void events.push(event));
+  // The drafter does not know of the grammar, and is wrong now and then.
+  const config = { grammar: endless, maxTokens: 60, draftMin: 1, draftMax: 4, drafter: modelPath };
+  const taken = steps(asked(engine, config));
+  clear();
+  const tokens = tokensOf(taken);
+  expect(sum(events.map((event) => event.accepted.length))).toBe(sum(taken.map((step) => step.accepted)));
+  let dropped = 0;
+  for (const { accepted, rejectedFrom, rejectedTo, corrected } of events) {
+    if (rejectedFrom < 0) {
+      expect([rejectedTo, corrected]).toEqual([-1, []]);
+      continue;
+    }
+    dropped += rejectedTo - rejectedFrom + 1;
+    expect(tokens.slice(rejectedFrom - accepted.length, rejectedFrom)).toEqual(accepted);
+    expect(corrected).toEqual([tokens[rejectedFrom]!]);
+  }
+  expect(dropped).toBeGreaterThan(0);
+  expect(dropped).toBe(sum(taken.map((step) => step.drafted - step.accepted)));
+});
+
+test("pushed tokens are the same, one call each", () => {
+  const config = { grammar: repeating, maxTokens: 30, draftMin: 1, draftMax: 5 };
+  const pushed: number[] = [];
+  asked(context(), config).generate(0, (token) => void (token >= 0 && pushed.push(token)));
+  expect(pushed).toEqual(tokensOf(steps(asked(context(), config))));
+});
+
+test("choices are made while speculation is on", () => {
+  const actions = ["REPLY", "SEND_EMAIL", "SEND_MESSAGE"];
+  const leaves = [{}, { draftMin: 1, draftMax: 4, drafter: modelPath }].map((config) => {
+    const engine = context();
+    const stream = asked(engine, config);
+    stream.setTrie(payload(engine, actions), 0x100);
+    steps(stream);
+    return stream.leaf();
+  });
+  expect(leaves[1]).toBe(leaves[0]!);
+});
+
+test("what is wrong with the settings of a draft is said", () => {
+  const engine = context();
+  expect(() => engine.open({ draftMin: 5, draftMax: 4 })).toThrow("draft_min is above draft_max");
+  expect(() => engine.open({ draftMin: 1, draftMax: 257 })).toThrow("draft_max is above 256");
+  expect(() => engine.open({ draftMin: 1, draftMax: 4, drafter: "/no/such.gguf" })).toThrow("/no/such.gguf");
+});

@@ -1,0 +1,175 @@
+"""Texts as vectors, and how likely it is that a turn ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import cffi
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from sampling_strategies import softmax64
+
+from eliza_ffi._resources import default_model_path
+from eliza_ffi.errors import ContextFullError, ElizaError, InvalidArgumentError
+from eliza_ffi.library import Library
+from eliza_ffi.model import Model
+from eliza_ffi.protocol import StreamConfig
+
+POOLINGS = ("mean", "cls", "last")
+END = "<|im_end|>"
+
+
+@pytest.fixture(scope="module")
+def wide(library: Library, random_model_path: Callable[..., Path]) -> Iterator[Model]:
+    """Return a model whose vectors are longer than the first try has room for."""
+    path = random_model_path("llama-spm", n_embd=4352, n_heads=8, n_ff=64, n_layers=1, seed=1)
+    with Model(path, library=library, n_threads=1) as model:
+        yield model
+
+
+# ---- embeddings --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("pooling", POOLINGS)
+def test_an_embedding_has_length_1_and_does_not_depend_on_what_was_asked_before(
+    tiny_model: Model, pooling: str
+) -> None:
+    first = tiny_model.embed("A cat sat on the mat.", pooling)
+    assert (first.shape, first.dtype) == ((128,), np.float32)
+    assert np.linalg.norm(first) == pytest.approx(1.0, abs=1e-5)
+    tiny_model.embed("Quarterly revenue, in Grüße and 日本.", pooling)
+    tiny_model.generate("Something else.", 3)
+    np.testing.assert_array_equal(tiny_model.embed("A cat sat on the mat.", pooling), first)
+
+
+def test_pooling_says_which_tokens_count(tiny_model: Model) -> None:
+    assert tiny_model.describe()["model"]["add_bos"]
+    # All that a model sees of an empty text is the token that every text begins with.
+    alone = {pooling: tiny_model.embed("", pooling) for pooling in POOLINGS}
+    np.testing.assert_allclose(alone["mean"], alone["cls"], atol=1e-6)
+    np.testing.assert_allclose(alone["last"], alone["cls"], atol=1e-6)
+    one, other = "A cat sat on the mat.", "Quarterly revenue"
+    for text in (one, other):
+        np.testing.assert_allclose(tiny_model.embed(text, "cls"), alone["cls"], atol=1e-3)
+    for pooling in ("mean", "last"):
+        assert tiny_model.embed(one, pooling) @ tiny_model.embed(other, pooling) < 0.99
+
+
+def test_the_mean_is_that_of_all_prefixes_last_tokens(
+    library: Library, random_model_path: Callable[..., Path]
+) -> None:
+    path = random_model_path("llama-spm", n_embd=64, n_layers=2, seed=1, tensor_type="f32")
+    with Model(path, library=library, n_threads=1) as model:
+        a, b = model.embed("", "last").astype(float), model.embed("x", "last").astype(float)
+        assert len(model.tokenize("x", add_special=True)) == 2
+        mean = model.embed("x", "mean").astype(float)
+    # The vectors' own lengths are not known: the mean lies between them, in their plane.
+    weights, residual, *_ = np.linalg.lstsq(np.stack([a, b], axis=1), mean, rcond=None)
+    assert residual.item() < 1e-8
+    assert min(weights) > 0
+
+
+def test_a_vector_longer_than_the_first_try_has_room_for_arrives_whole(wide: Model) -> None:
+    embedding = wide.embed("hello")
+    assert embedding.shape == (4352,)
+    assert np.linalg.norm(embedding) == pytest.approx(1.0, abs=1e-4)
+
+
+def test_control_tokens_in_a_text_are_text(tiny_model: Model) -> None:
+    n_spelled = len(tiny_model.tokenize(END))
+    assert n_spelled > 1 == len(tiny_model.tokenize(END, parse_special=True))
+    spelled, other = tiny_model.embed(f"a{END}", "last"), tiny_model.embed("a", "last")
+    assert spelled @ other < 0.999
+
+
+def test_what_cannot_be_embedded_is_refused(tiny_model: Model) -> None:
+    with pytest.raises(InvalidArgumentError, match="pooling must be one of mean, cls, last, not"):
+        tiny_model.embed("text", "max")
+    with pytest.raises(InvalidArgumentError, match="the model takes 2048"):
+        tiny_model.embed("many words " * 3000)
+    assert tiny_model.embed("text").shape == (128,), "and goes on"
+
+
+def test_several_threads_embed_at_once_and_agree(tiny_model: Model) -> None:
+    texts = [f"text number {i} " * (1 + i) for i in range(8)]
+    expected = [tiny_model.embed(text) for text in texts]
+    with ThreadPoolExecutor(4) as pool:
+        for _ in range(3):
+            for alone, together in zip(expected, pool.map(tiny_model.embed, texts), strict=True):
+                np.testing.assert_array_equal(alone, together)
+
+
+# ---- the end of a turn -------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def logits_after(hooks_path: Path) -> Callable[[list[int]], NDArray[Any]]:
+    """Return a function from tokens to the logits plain llama.cpp gives behind them."""
+    ffi: Any = cffi.FFI()
+    ffi.cdef("int eliza_test_logits(const char *, const int32_t *, size_t, float *, size_t);")
+    lib: Any = ffi.dlopen(str(hooks_path))
+
+    def logits(tokens: list[int]) -> NDArray[Any]:
+        out = np.zeros(2048, dtype=np.float32)
+        path = str(default_model_path()).encode()
+        n = lib.eliza_test_logits(path, tokens, len(tokens), ffi.from_buffer("float[]", out), 2048)
+        assert n == 2048
+        return out
+
+    return logits
+
+
+@pytest.mark.parametrize("said", ["how are you today", "how are", "I would like to know"])
+def test_the_end_is_as_likely_as_the_models_softmax_says(
+    tiny_model: Model, logits_after: Callable[[list[int]], NDArray[Any]], said: str
+) -> None:
+    prompt = f"<|im_start|>user\n{said}"
+    tokens = tiny_model.tokenize(prompt, add_special=True, parse_special=True)
+    (end,) = tiny_model.tokenize(END, parse_special=True)
+    shares = softmax64(logits_after(tokens))
+    for asked in (prompt, tokens, np.array(tokens)):
+        score = tiny_model.end_of_turn(asked, END)
+        assert score.probability == pytest.approx(shares[end], rel=0.02)
+        assert score.top == int(np.argmax(shares))
+        assert score.top_probability == pytest.approx(shares.max(), rel=0.02)
+    assert tiny_model.end_of_turn(tokens, end) == score
+    assert tiny_model.end_of_turn(tokens, score.top).probability == score.top_probability
+
+
+def test_a_finished_sentence_ends_a_turn_more_likely_than_an_unfinished_one(
+    tiny_model: Model,
+) -> None:
+    ended, open_ = (
+        tiny_model.end_of_turn(f"<|im_start|>user\n{said}", END).probability
+        for said in ("Stop talking to me.", "Stop talking to")
+    )
+    assert ended > 2 * open_
+
+
+def test_what_cannot_be_scored_is_refused(tiny_model: Model, library: Library) -> None:
+    with pytest.raises(InvalidArgumentError, match=r"end must be the text of one token: .* has"):
+        tiny_model.end_of_turn("text", "not one token")
+    with pytest.raises(InvalidArgumentError, match="after 0 tokens"):
+        tiny_model.end_of_turn([], 3)
+    with pytest.raises(InvalidArgumentError, match="outside the vocabulary"):
+        tiny_model.end_of_turn([5], 2048)
+    with Model(library=library, n_threads=1, n_ctx=256, n_slots=1) as small:
+        with pytest.raises(ContextFullError):
+            small.end_of_turn("many words " * 100, END)
+        stream = small.binding.open(small._context(), StreamConfig())
+        with pytest.raises(ElizaError, match="slot"):
+            small.end_of_turn("text", END)
+        small.binding.close(stream)
+        assert small.end_of_turn("text", END).probability > 0
+
+
+def test_a_closed_model_neither_embeds_nor_scores(library: Library) -> None:
+    model = Model(library=library, n_threads=1)
+    model.close()
+    for ask in (lambda: model.embed("text"), lambda: model.end_of_turn("text", END)):
+        with pytest.raises(ElizaError, match="is closed"):
+            ask()

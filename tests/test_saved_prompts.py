@@ -1,0 +1,242 @@
+"""Prompts on disk: what is saved goes on as if it had never been away, or is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from elder_fake import PULL, Fakes
+
+from eliza_ffi.errors import (
+    ContextFullError,
+    ElizaError,
+    InvalidArgumentError,
+    NativeFault,
+    NotSupportedError,
+)
+from eliza_ffi.library import Library
+from eliza_ffi.model import Model
+from eliza_ffi.protocol import StreamConfig
+
+SYSTEM = "You are a careful assistant who weighs every word. " * 8 + "\n"
+QUESTION = "What now?\nAnswer: "
+SHAPE: dict[str, Any] = {"n_embd": 64, "n_layers": 2, "tensor_type": "f32"}
+CHOICES = ["REPLY", "SEND_EMAIL", "SEND_MESSAGE"]
+
+
+@pytest.fixture(scope="module")
+def model_path(random_model_path: Callable[..., Path]) -> Path:
+    return random_model_path("llama-spm", n_heads=2, **SHAPE, seed=1)
+
+
+@pytest.fixture(scope="module")
+def new_model(library: Library, model_path: Path) -> Callable[..., Model]:
+    """Return a function that opens the model in a context of its own, which holds nothing."""
+
+    def opened(**changes: Any) -> Model:
+        return Model(**{"path": model_path, "library": library, "n_threads": 1, **changes})
+
+    return opened
+
+
+@pytest.fixture
+def model(new_model: Callable[..., Model]) -> Iterator[Model]:
+    with new_model() as model:
+        yield model
+
+
+@pytest.fixture
+def file(new_model: Callable[..., Model], tmp_path: Path) -> Path:
+    with new_model() as model:
+        model.save(tmp_path / "system.slot", SYSTEM)
+    return tmp_path / "system.slot"
+
+
+# ---- through the model -------------------------------------------------------------------------
+
+
+def test_a_prompt_that_begins_like_a_restored_one_is_decoded_from_there(
+    new_model: Callable[..., Model], tmp_path: Path
+) -> None:
+    with new_model() as model:
+        saved = model.save(tmp_path / "Grüße.slot", SYSTEM)
+        assert saved == len(model.tokenize(SYSTEM, add_special=True)) > 60
+        expected = model.generate(SYSTEM + QUESTION, 20)
+        choice = model.choose(SYSTEM + QUESTION, CHOICES)
+    with new_model() as model:
+        assert model.restore(tmp_path / "Grüße.slot") == saved
+        answer = model.generate(SYSTEM + QUESTION, 20)
+        assert answer.tokens == expected.tokens
+        assert answer.stats is not None
+        assert answer.stats.prompt_tokens_reused >= saved - 1
+    with new_model() as model:
+        model.restore(str(tmp_path / "Grüße.slot"), prompt_cache_key="room")
+        again = model.choose(SYSTEM + QUESTION, CHOICES, prompt_cache_key="room")
+        assert again.value == choice.value
+        assert again.logprob == pytest.approx(choice.logprob, abs=1e-4)
+
+
+def test_a_conversation_is_saved_with_what_was_generated_and_goes_on(
+    new_model: Callable[..., Model], tmp_path: Path
+) -> None:
+    file = tmp_path / "conversation.slot"
+    with new_model() as model:
+        prompt = model.tokenize(SYSTEM + QUESTION, add_special=True)
+        first = model.generate(prompt, 12).tokens
+        whole = model.generate(prompt, 24).tokens
+        assert model.save(file, [*prompt, *first]) == len(prompt) + 12
+    with new_model() as model:
+        assert model.restore(file, slot_id=3) == len(prompt) + 12
+        rest = model.generate([*prompt, *first], 12, slot_id=3)
+        assert (*first, *rest.tokens) == whole
+        assert rest.stats is not None
+        assert rest.stats.prompt_tokens_reused >= len(prompt) + 11
+
+
+def test_messages_are_saved_in_the_chat_template(tiny_model: Model, tmp_path: Path) -> None:
+    messages = [{"role": "user", "content": "Hello there, how are you today?"}]
+    saved = tiny_model.save(tmp_path / "chat.slot", messages=messages)
+    assert saved == len(tiny_model.chat_tokens(messages))
+    assert tiny_model.restore(tmp_path / "chat.slot") == saved
+
+
+def test_a_quantized_cache_is_saved_and_restored_as_such(
+    new_model: Callable[..., Model], tmp_path: Path
+) -> None:
+    kinds = {"cache_type_k": "q8_0", "cache_type_v": "q8_0"}
+    with new_model() as model:
+        model.save(tmp_path / "f16.slot", SYSTEM)
+        saved = model.save(tmp_path / "q8.slot", SYSTEM, **kinds)
+        expected = model.generate(SYSTEM + QUESTION, 12, **kinds).tokens
+    assert (tmp_path / "q8.slot").stat().st_size < 0.7 * (tmp_path / "f16.slot").stat().st_size
+    with new_model() as model:
+        with pytest.raises(ElizaError, match="cannot restore the slot"):
+            model.restore(tmp_path / "q8.slot")
+        assert model.restore(tmp_path / "q8.slot", **kinds) == saved
+        assert model.generate(SYSTEM + QUESTION, 12, **kinds).tokens == expected
+
+
+# ---- through a stream --------------------------------------------------------------------------
+
+
+def test_a_stream_goes_on_in_another_context_where_it_was_saved(
+    new_model: Callable[..., Model], tmp_path: Path
+) -> None:
+    file = tmp_path / "stream.slot"
+    with new_model() as model:
+        stream = model.binding.open(model._context(), StreamConfig())
+        model.binding.prefill(stream, model.tokenize(SYSTEM, add_special=True))
+        for _ in range(5):
+            model.binding.next(stream)
+        model.binding.save_slot(stream, file)
+        n_past = model.binding.stats(stream).n_past
+        rest = [model.binding.next(stream).tokens for _ in range(10)]
+    with new_model() as model:
+        stream = model.binding.open(model._context(), StreamConfig())
+        model.binding.restore_slot(stream, file)
+        assert model.binding.stats(stream).n_past == n_past
+        assert [model.binding.next(stream).tokens for _ in range(10)] == rest
+
+
+# ---- what is refused ---------------------------------------------------------------------------
+
+Change = Callable[[bytes], bytes]
+DAMAGE: dict[str, Change] = {
+    "empty": lambda whole: b"",
+    "foreign": lambda whole: b"GGUF" + bytes(200),
+    "cut": lambda whole: whole[:-9],
+    "longer": lambda whole: whole + b"\0",
+    "a bit in the middle": lambda whole: _flip(whole, len(whole) // 2),
+    "a bit of the hash": lambda whole: _flip(whole, len(whole) - 1),
+    "a bit of the magic": lambda whole: _flip(whole, 0),
+    "an enormous length": lambda whole: whole[:12] + b"\xff" * 8 + whole[20:],
+}
+
+
+def _flip(whole: bytes, place: int) -> bytes:
+    changed = bytearray(whole)
+    changed[place] ^= 0x40
+    return bytes(changed)
+
+
+@pytest.mark.parametrize("name", DAMAGE)
+def test_a_damaged_file_is_refused_and_what_the_stream_held_stays(
+    model: Model, file: Path, name: str
+) -> None:
+    file.write_bytes(DAMAGE[name](file.read_bytes()))
+    expected = model.generate(QUESTION, 10).tokens
+    stream = model.binding.open(model._context(), StreamConfig())
+    try:
+        model.binding.prefill(stream, model.tokenize(QUESTION, add_special=True))
+        with pytest.raises(ElizaError, match=f"cannot restore the slot {file}: "):
+            model.binding.restore_slot(stream, file)
+        tokens = [model.binding.next(stream).tokens[0] for _ in range(10)]
+    finally:
+        model.binding.close(stream)
+    assert tuple(tokens) == expected
+
+
+def test_a_file_of_another_model_or_too_long_for_the_context_is_refused(
+    model: Model,
+    new_model: Callable[..., Model],
+    random_model_path: Callable[..., Path],
+    file: Path,
+) -> None:
+    assert model.save(file, SYSTEM * 3) > 256
+    other = random_model_path("llama-spm", n_heads=2, **SHAPE, seed=2)
+    with new_model(path=other) as stranger, pytest.raises(ElizaError, match="another model"):
+        stranger.restore(file)
+    with new_model(n_ctx=256) as small:
+        with pytest.raises((ContextFullError, InvalidArgumentError), match="context .* 256"):
+            small.restore(file)
+        with pytest.raises(ContextFullError):
+            small.save(file.with_name("long.slot"), SYSTEM * 3)
+        assert small.generate(QUESTION, 3).tokens
+    assert not file.with_name("long.slot").exists()
+
+
+def test_a_failure_leaves_no_slot_taken_and_no_file_behind(
+    new_model: Callable[..., Model], tmp_path: Path
+) -> None:
+    nowhere = tmp_path / "no" / "such" / "prompt.slot"
+    with new_model(n_slots=2) as model:
+        for _ in range(5):
+            with pytest.raises(NativeFault, match=f"cannot save the slot {nowhere}: "):
+                model.save(nowhere, SYSTEM)
+            with pytest.raises(NativeFault, match=f"cannot restore the slot {nowhere}: "):
+                model.restore(nowhere)
+        with pytest.raises(InvalidArgumentError, match="the prompt is empty"):
+            model.save(tmp_path / "empty.slot", [])
+        assert model.generate(QUESTION, 3, slot_id=1).tokens
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_is_replaced_whole_and_a_folder_is_not(model: Model, file: Path) -> None:
+    folder = file.with_name("folder")
+    folder.mkdir()
+    with pytest.raises(NativeFault, match=f"cannot save the slot {folder}: "):
+        model.save(folder, SYSTEM)
+    longer = file.read_bytes()
+    n_tokens = model.save(file, QUESTION)
+    assert len(file.read_bytes()) < len(longer)
+    assert model.restore(file) == n_tokens
+    assert sorted(file.parent.iterdir()) == sorted([folder, file]), "nothing else is left"
+
+
+def test_a_slot_in_use_is_not_restored_into(model: Model, file: Path) -> None:
+    stream = model.binding.open(model._context(), StreamConfig(slot_id=2))
+    with pytest.raises(InvalidArgumentError, match="slot 2"):
+        model.restore(file, slot_id=2)
+    model.binding.close(stream)
+    assert model.restore(file, slot_id=2) > 0
+
+
+def test_a_library_without_files_of_slots_says_so(tmp_path: Path) -> None:
+    fake = Fakes(tmp_path)(PULL, 12)
+    with Model("any", library=fake.path) as model:
+        with pytest.raises(NotSupportedError, match="llm_stream_save_slot"):
+            model.save(tmp_path / "x.slot", [1])
+        with pytest.raises(NotSupportedError, match="llm_stream_restore_slot"):
+            model.restore(tmp_path / "x.slot")

@@ -1,0 +1,313 @@
+"""Speculation through the library: the same tokens in fewer passes, and every token arrives.
+
+Weights are random and in full precision, where a batch differs from single tokens by the order of
+sums alone: no draft turns an argmax.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from elder_fake import PULL, Fakes
+
+from eliza_ffi import cli
+from eliza_ffi.binding import CffiBinding, VerifierEvent
+from eliza_ffi.cffi_values import TOKENS_PER_PULL
+from eliza_ffi.errors import InvalidArgumentError, ModelError, NotSupportedError
+from eliza_ffi.library import Library
+from eliza_ffi.model import Model
+from eliza_ffi.protocol import StreamConfig, StreamStep
+from eliza_ffi.runner import FfiStreamingGenerateArgs, SyncStreamingRunner
+
+PROMPT = "one two three four five six. one two three four five six. one two three four"
+ENDLESS = 'root ::= ([a-z]+ " ")+'
+FULL_PRECISION = {"cache_type_k": "f32", "cache_type_v": "f32"}
+
+
+@pytest.fixture(scope="module")
+def model_path(random_model_path: Callable[..., Path]) -> Path:
+    return random_model_path("llama-spm", n_embd=64, n_layers=2, seed=1, tensor_type="f32")
+
+
+@pytest.fixture(scope="module")
+def stranger(random_model_path: Callable[..., Path]) -> Path:
+    """Return a model of the same vocabulary that hardly ever says the same."""
+    return random_model_path("llama-spm", n_embd=64, n_layers=2, seed=2, tensor_type="f32")
+
+
+@pytest.fixture(scope="module")
+def model(library: Library, model_path: Path) -> Iterator[Model]:
+    with Model(model_path, library=library, n_ctx=1024, n_threads=1, seed=5) as model:
+        yield model
+
+
+@pytest.fixture(params=["n-grams", "itself", "a stranger"])
+def drafter(request: pytest.FixtureRequest, model_path: Path, stranger: Path) -> Path | None:
+    return {"n-grams": None, "itself": model_path, "a stranger": stranger}[request.param]
+
+
+@contextmanager
+def opened(model: Model, **config: Any) -> Iterator[Any]:
+    """Yield a stream that guesses and stands behind the prompt."""
+    stream = model.binding.open(
+        model._context(), StreamConfig(draft_min=1, **{**FULL_PRECISION, **config})
+    )
+    try:
+        model.binding.prefill(stream, model.tokenize(PROMPT, add_special=True))
+        yield stream
+    finally:
+        model.binding.close(stream)
+
+
+# ---- the same tokens ---------------------------------------------------------------------------
+
+SETTINGS: dict[str, dict[str, Any]] = {
+    "greedy": {},
+    "penalized": {"repeat_penalty": 1.3},
+    "sampled": {"temperature": 0.8, "top_k": 40},
+    "under a grammar": {"grammar": 'root ::= ([a-z] [a-z] " ")+'},
+}
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+@pytest.mark.parametrize("draft_max", [1, 4, 50])
+def test_guesses_change_no_token(
+    model: Model, drafter: Path | None, draft_max: int, name: str
+) -> None:
+    settings = {**SETTINGS[name], **FULL_PRECISION}
+    alone = model.generate(PROMPT, 40, **settings)
+    with_guesses = model.generate(PROMPT, 40, draft_max=draft_max, drafter=drafter, **settings)
+    assert with_guesses.tokens == alone.tokens
+    assert with_guesses.text == alone.text
+    assert with_guesses.finish_reason == alone.finish_reason == "length"
+    assert len(alone.tokens) == 40
+
+
+def test_right_guesses_save_passes_and_wrong_ones_are_dropped(
+    model: Model, model_path: Path, stranger: Path
+) -> None:
+    right = model.generate(PROMPT, 40, draft_max=4, drafter=model_path, **FULL_PRECISION).stats
+    wrong = model.generate(PROMPT, 40, draft_max=4, drafter=stranger, **FULL_PRECISION).stats
+    assert right is not None
+    assert wrong is not None
+    assert right.tokens_drafted == right.tokens_accepted > 25
+    assert right.passes_after_prompt < 12
+    assert wrong.tokens_drafted > 25 > 10 * wrong.tokens_accepted
+    assert wrong.passes_after_prompt >= 35
+
+
+def test_what_repeats_is_guessed_without_a_model(tiny_model: Model) -> None:
+    grammar = 'root ::= ("one two three four ")+'
+    alone = tiny_model.generate("Count: ", 60, grammar=grammar)
+    with_guesses = tiny_model.generate("Count: ", 60, grammar=grammar, draft_max=6)
+    assert alone.stats is not None
+    assert with_guesses.stats is not None
+    assert with_guesses.text == alone.text
+    assert with_guesses.stats.tokens_accepted > 10
+    assert with_guesses.stats.forward_passes < alone.stats.forward_passes
+
+
+def test_choices_are_made_and_guesses_go_on_behind_them(model: Model, model_path: Path) -> None:
+    choices = ["REPLY", "SEND_EMAIL", "SEND_MESSAGE"]
+    alone = model.choose(PROMPT, choices, **FULL_PRECISION)
+    with_guesses = model.choose(PROMPT, choices, draft_max=4, drafter=model_path, **FULL_PRECISION)
+    assert with_guesses.value == alone.value
+    assert with_guesses.logprob == pytest.approx(alone.logprob, abs=1e-4)
+
+
+# ---- several tokens in one step ----------------------------------------------------------------
+
+
+@pytest.fixture
+def args(model: Model, model_path: Path) -> FfiStreamingGenerateArgs:
+    """Return what asks for drafts longer than one pull has room for."""
+    return model.generate_args(
+        PROMPT, max_tokens=100, draft_max=80, drafter=model_path, **FULL_PRECISION
+    )
+
+
+def by_the_synchronous_runner(model: Model, args: FfiStreamingGenerateArgs) -> list[StreamStep]:
+    runner = SyncStreamingRunner(model.binding, model._context())
+    return list(runner.generate_stream(args))
+
+
+def by_the_asynchronous_runner(model: Model, args: FfiStreamingGenerateArgs) -> list[StreamStep]:
+    async def steps() -> list[StreamStep]:
+        return [step async for step in model.runner.generate_stream(args)]
+
+    return asyncio.run(steps())
+
+
+@pytest.mark.parametrize("run", [by_the_synchronous_runner, by_the_asynchronous_runner])
+def test_a_step_brings_what_was_checked_and_no_token_is_lost(
+    model: Model,
+    args: FfiStreamingGenerateArgs,
+    run: Callable[[Model, FfiStreamingGenerateArgs], list[StreamStep]],
+) -> None:
+    steps = run(model, args)
+    tokens = [token for step in steps for token in step.tokens]
+    alone = model.generate(PROMPT, 100, **FULL_PRECISION)
+    assert tuple(tokens) == alone.tokens
+    assert "".join(step.text for step in steps) == alone.text
+    assert max(len(step.tokens) for step in steps) == TOKENS_PER_PULL
+    assert [step.done for step in steps] == [False] * (len(steps) - 1) + [True]
+    assert sum(step.drafted for step in steps) == sum(step.accepted for step in steps) > 90
+
+
+def test_the_runner_counts_guesses_as_the_library_does(
+    model: Model, args: FfiStreamingGenerateArgs
+) -> None:
+    result = asyncio.run(model.runner.generate_with_usage(args))
+    assert result.stats is not None
+    assert result.usage.drafted == result.stats.tokens_drafted > 90
+    assert result.usage.accepted == result.stats.tokens_accepted
+    assert result.usage.completion_tokens == len(result.tokens) == 100
+
+
+def test_a_text_with_too_little_room_comes_in_several_pulls(model: Model, model_path: Path) -> None:
+    texts = {}
+    for room in (4096, 40):
+        with opened(model, draft_max=20, max_tokens=60, mtp_drafter_path=str(model_path)) as stream:
+            stream.text_cap = room
+            steps = [model.binding.next(stream)]
+            while not steps[-1].done:
+                steps.append(model.binding.next(stream))
+            texts[len(steps)] = "".join(step.text for step in steps)
+    assert len(texts) == 2, "less room makes for more pulls"
+    assert len(set(texts.values())) == 1
+
+
+def test_pushed_tokens_are_those_that_are_pulled(model: Model, model_path: Path) -> None:
+    pushed: list[int] = []
+    with opened(model, draft_max=7, max_tokens=30, mtp_drafter_path=str(model_path)) as stream:
+        model.binding.generate(stream, 0, lambda token, text: pushed.append(token))  # type: ignore[arg-type, func-returns-value]
+    alone = model.generate(PROMPT, 30, **FULL_PRECISION)
+    assert tuple(token for token in pushed if token >= 0) == alone.tokens
+
+
+# ---- what became of the drafts -----------------------------------------------------------------
+
+
+def test_events_add_up_to_the_tokens_and_the_counts(tiny_model: Model) -> None:
+    model, model_path = tiny_model, tiny_model.path
+    binding, events, tokens, drafted = model.binding, list[VerifierEvent](), list[int](), 0
+    binding.set_verifier_callback(model._context(), events.append)
+    # The penalty is what the drafter does not know of; the grammar has no end.
+    config = {"mtp_drafter_path": model_path, "repeat_penalty": 1.5, "gbnf_grammar": ENDLESS}
+    with opened(model, draft_max=4, **config) as stream:
+        for _ in range(40):
+            step = binding.next(stream)
+            tokens += step.tokens
+            drafted += step.drafted
+        stats = binding.stats(stream)
+        binding.set_verifier_callback(model._context(), None)
+        n_events = len(events)
+        for _ in range(5):
+            binding.next(stream)
+    assert len(events) == n_events, "no events once they are switched off"
+    assert stats.tokens_drafted == drafted
+    assert stats.tokens_accepted == sum(len(event.accepted) for event in events)
+    dropped = 0
+    for event in events:
+        if event.rejected is None:
+            assert event.corrected == ()
+            continue
+        first, last = event.rejected
+        dropped += last - first + 1
+        assert tokens[first - len(event.accepted) : first] == list(event.accepted)
+        assert event.corrected == (tokens[first],)
+    assert dropped == stats.tokens_drafted - stats.tokens_accepted > 0
+
+
+def test_an_exception_in_the_verifier_callback_comes_out_and_the_stream_goes_on(
+    model: Model, model_path: Path
+) -> None:
+    def complain(event: VerifierEvent) -> None:
+        raise KeyError(len(event.accepted))
+
+    binding = model.binding
+    with opened(model, draft_max=3, mtp_drafter_path=str(model_path)) as stream:
+        binding.set_verifier_callback(model._context(), complain)
+        with pytest.raises(KeyError, match="3"):
+            for _ in range(4):
+                binding.next(stream)
+        binding.set_verifier_callback(model._context(), None)
+        assert binding.next(stream).tokens
+
+
+# ---- what is refused ---------------------------------------------------------------------------
+
+
+def test_what_is_wrong_with_a_drafter_is_said(
+    model: Model, random_model_path: Callable[..., Path], tmp_path: Path
+) -> None:
+    with pytest.raises(InvalidArgumentError, match="give that, too"):
+        model.generate(PROMPT, drafter="d.gguf")
+    with pytest.raises(InvalidArgumentError, match="draft_max is above 256"):
+        model.generate(PROMPT, draft_max=257)
+    with pytest.raises(InvalidArgumentError, match="negative"):
+        model.generate(PROMPT, draft_max=-1)
+    with pytest.raises(InvalidArgumentError, match="draft_min is above draft_max"):
+        model.generate(PROMPT, draft_max=2, draft_min=3)
+    missing = tmp_path / "missing.gguf"
+    with pytest.raises((ModelError, InvalidArgumentError), match=str(missing)):
+        model.generate(PROMPT, draft_max=4, drafter=missing)
+    other = random_model_path("llama-bpe", n_embd=64, n_layers=2, seed=1)
+    with pytest.raises((ModelError, InvalidArgumentError), match=str(other)):
+        model.generate(PROMPT, draft_max=4, drafter=other)
+    assert model.generate(PROMPT, 3).tokens, "the model is as it was"
+
+
+def test_a_library_that_does_not_speculate_says_so(tmp_path: Path) -> None:
+    fake = Fakes(tmp_path)(PULL, 12)
+    with Model("any", library=fake.path) as model:
+        assert model.generate([1]).text
+        with pytest.raises(NotSupportedError, match="no speculative decoding: leave draft_max"):
+            model.generate([1], draft_max=4)
+
+
+# ---- the command -------------------------------------------------------------------------------
+
+
+def test_the_command_writes_the_same_text_with_guesses(
+    library: Library, model_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    common = ["generate", "--model", str(model_path), "--library", str(library.path)]
+    common += ["--threads", "1", "--prompt", PROMPT, "--max-tokens", "30"]
+    texts = []
+    for more in ([], ["--draft-max", "4"], ["--draft-max", "4", "--drafter", str(model_path)]):
+        assert cli.main([*common, *more]) == 0
+        texts.append(capsys.readouterr().out)
+    assert texts[0].strip()
+    assert texts == [texts[0]] * 3
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--drafter", "d.gguf"], "--drafter goes with --draft-max"),
+        (["--draft-max", "257"], "--draft-max must be 0 to 256, not 257"),
+        (["--draft-max", "-1"], "--draft-max must be 0 to 256, not -1"),
+    ],
+)
+def test_a_command_line_that_makes_no_sense_is_exit_code_2(
+    options: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["generate", "--prompt", "x", *options]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_the_binding_reads_a_draft_that_is_asked_for_by_its_fields(
+    model: Model, model_path: Path
+) -> None:
+    config = {"draft_min": 3, "draft_max": 5, "mtp_drafter_path": str(model_path)}
+    args = FfiStreamingGenerateArgs(model.tokenize(PROMPT), max_tokens=12, **config)
+    assert vars(args.config()).items() >= config.items()
+    assert isinstance(model.binding, CffiBinding)
+    result = SyncStreamingRunner(model.binding, model._context()).generate_with_usage(args)
+    assert result.usage.accepted > 5
