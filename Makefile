@@ -125,11 +125,13 @@ wheel: $(VENV)/installed ## build a portable wheel into dist/
 	@PATH="$(BIN):$$PATH" $(BIN)/python -m auditwheel repair --wheel-dir dist dist/raw/*.whl
 	@rm -rf dist/raw
 
-bench: bench-ready ## measure everything that docs/performance.md shows (half an hour)
+bench: bench-ready ## measure everything that the docs show (half an hour)
 	@$(BIN)/python scripts/bench_peers.py --docs docs/performance.md --docs README.md
 	@$(BIN)/python scripts/bench_growth.py --docs docs/performance.md
 	@$(BIN)/python scripts/bench_streaming.py --docs docs/performance.md
 	@$(BIN)/python scripts/bench_tries.py --docs docs/performance.md
+	@$(BIN)/python scripts/bench_masks.py --docs docs/toktrie.md
+	@$(BIN)/python scripts/bench_sampling.py --docs docs/sampling.md
 	-@$(BIN)/python scripts/count_instructions.py --docs docs/performance.md  # Linux on x86-64 alone
 
 bench-quick: bench-ready ## compare a choice here and in other libraries in under 3 minutes
