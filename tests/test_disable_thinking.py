@@ -1,0 +1,43 @@
+"""A model whose vocabulary has ``<think>`` as one token never samples it when thinking is off."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from gguf import GGUFReader, TokenType
+
+from eliza_ffi.library import Library
+from eliza_ffi.model import Model
+from eliza_ffi.sampling import SamplingParams
+
+THINK = b"<think>"
+
+
+@pytest.fixture
+def thinking_file(tmp_path: Path, tiny_model: Model) -> tuple[Path, int]:
+    """The embedded model with one token of seven bytes renamed, and that token."""
+    path = tmp_path / "thinking.gguf"
+    shutil.copy(tiny_model.path, path)
+    reader = GGUFReader(path, "r+")
+    texts = reader.fields["tokenizer.ggml.tokens"]
+    token = next(i for i, part in enumerate(texts.data) if len(texts.parts[part]) == len(THINK))
+    texts.parts[texts.data[token]][:] = list(THINK)
+    types = reader.fields["tokenizer.ggml.token_type"]
+    types.parts[types.data[token]][:] = int(TokenType.USER_DEFINED)
+    return path, token
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_thinking_that_is_off_is_never_sampled(
+    thinking_file: tuple[Path, int], library: Library, temperature: float
+) -> None:
+    path, think = thinking_file
+    eager = SamplingParams(temperature=temperature, seed=1, logit_bias=((think, 50.0),))
+    for off in (False, True):
+        options = {"disable_thinking": "1"} if off else {}
+        with Model(path, library=library, options=options) as model:
+            assert list(model.tokenize(THINK.decode(), parse_special=True)) == [think]
+            text = model.generate("Say hello. ", max_tokens=12, sampling=eager).text
+        assert (THINK.decode() in text) is not off
