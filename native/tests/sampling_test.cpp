@@ -7,6 +7,7 @@
 #include "error.h"
 #include "sampling/gumbel.h"
 #include "sampling/sampler_chain.h"
+#include "sampling/token_selector.h"
 #include "test_session.h"
 
 namespace eliza::test {
@@ -120,6 +121,26 @@ TEST_F(Sampling, SettingsThatWouldBeIgnoredAreRefused) {
 
 TEST_F(Sampling, ABiasOutsideTheVocabularyIsRefused) {
     EXPECT_THROW(SamplerChain(model->vocab(), params_of(R"({"logit_bias":[[99999999,1]]})")), Error);
+}
+
+TEST(LogSumExp, IsTheSumOfExponentialsInDoublePrecision) {
+    std::mt19937 random(3);
+    for (const size_t n : {1, 2, 15, 16, 17, 30, 300, 5000, 262144}) {
+        for (const float spread : {0.01f, 3.0f, 30.0f, 400.0f}) {
+            std::normal_distribution<float> normal(-5.0f, spread);
+            std::vector<float> logits(n);
+            for (float & logit : logits) logit = normal(random);
+            if (n > 2) logits[n / 2] = -INFINITY;
+            const float largest = *std::max_element(logits.begin(), logits.end());
+            double sum = 0.0;
+            for (const float logit : logits) sum += std::exp(static_cast<double>(logit) - largest);
+            EXPECT_NEAR(log_sum_exp(logits.data(), n), largest + std::log(sum), 1e-6) << n << " " << spread;
+        }
+    }
+    const float none[] = {-INFINITY, -INFINITY}, all[] = {INFINITY, 1.0f};
+    EXPECT_EQ(log_sum_exp(none, 2), -INFINITY);
+    EXPECT_EQ(log_sum_exp(none, 0), -INFINITY);
+    EXPECT_EQ(log_sum_exp(all, 2), INFINITY);
 }
 
 TEST_F(Sampling, ALogitThatIsNoNumberIsAnError) {
