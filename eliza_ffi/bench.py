@@ -19,30 +19,13 @@ from .benchmark import (
     STRATEGIES,
     TOKENIZATIONS,
     Alternatives,
-    Answer,
-    Decision,
     Method,
-    Report,
     Workbench,
-    gbnf_of,
     measure,
 )
 from .console import UsageError, open_model, read_choices
 
-__all__ = [
-    "MODES",
-    "STRATEGIES",
-    "Alternatives",
-    "Answer",
-    "Decision",
-    "Method",
-    "Report",
-    "Workbench",
-    "add_bench_arguments",
-    "gbnf_of",
-    "measure",
-    "run_bench",
-]
+__all__ = ["add_bench_arguments", "run_bench"]
 
 
 def add_bench_arguments(parser: argparse.ArgumentParser) -> None:

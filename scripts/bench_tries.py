@@ -25,7 +25,7 @@ from bench_parts.pages import RESULTS, number, publish, table
 from bench_parts.workload import action_names
 from numpy.typing import NDArray
 
-from eliza_ffi.bench import Alternatives
+from eliza_ffi.benchmark import Alternatives
 from eliza_ffi.model import Model
 from eliza_ffi.protocol import TRIE_ARGMAX, StreamConfig
 

@@ -29,7 +29,7 @@ from bench_parts.machine import machine_facts, machine_line
 from bench_parts.pages import RESULTS, publish, table
 from bench_parts.workload import MODELS, NOUNS, VERBS
 
-from eliza_ffi.bench import Alternatives
+from eliza_ffi.benchmark import Alternatives
 from eliza_ffi.library import Library
 from eliza_ffi.model import Model
 from eliza_ffi.protocol import TRIE_ARGMAX, StreamConfig

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from native_chain import NativeChain
 
 from eliza_ffi._resources import default_model_path
 from eliza_ffi.errors import LibraryNotFoundError
@@ -89,3 +90,9 @@ def tiny_model(library: Library) -> Iterator[Model]:
     """Return the embedded model."""
     with Model(default_model_path(), library=library, n_threads=1) as model:
         yield model
+
+
+@pytest.fixture(scope="session")
+def native(hooks_path: Path, random_model_path: Callable[..., Path]) -> NativeChain:
+    """The chain of samplers in the native library, over a vocabulary of 32,000."""
+    return NativeChain(hooks_path, random_model_path("llama-spm", n_embd=64, n_layers=2, seed=1))

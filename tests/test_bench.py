@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from eliza_ffi import cli
-from eliza_ffi.bench import (
+from eliza_ffi.benchmark import (
     MODES,
     STRATEGIES,
     Alternatives,

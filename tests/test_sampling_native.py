@@ -7,8 +7,6 @@ way, a logit on the very edge of a truncation may fall on either side; such exam
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -37,11 +35,6 @@ from eliza_ffi.sampling import (
     distribution,
 )
 from eliza_ffi.sampling.gumbel import gumbel_uniform
-
-
-@pytest.fixture(scope="session")
-def native(hooks_path: Path, random_model_path: Callable[..., Path]) -> NativeChain:
-    return NativeChain(hooks_path, random_model_path("llama-spm", n_embd=64, n_layers=2, seed=1))
 
 
 @pytest.mark.parametrize("name", SETTINGS)

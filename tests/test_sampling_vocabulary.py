@@ -27,12 +27,6 @@ from eliza_ffi.sampling import (
     breaker_sequences,
 )
 
-
-@pytest.fixture(scope="session")
-def native(hooks_path: Path, random_model_path: Callable[..., Path]) -> NativeChain:
-    return NativeChain(hooks_path, random_model_path("llama-spm", n_embd=64, n_layers=2, seed=1))
-
-
 END = 2  # </s>, the one token of the vocabulary that ends a generation
 
 

@@ -22,7 +22,7 @@ from mask_bench.native import NativeVocabulary
 from mask_bench.vocabularies import TokenBytes
 
 from eliza_ffi._resources import default_model_path
-from eliza_ffi.bench import gbnf_of
+from eliza_ffi.benchmark import gbnf_of
 from eliza_ffi.library import Library
 from eliza_ffi.model import Model
 

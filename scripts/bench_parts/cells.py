@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from eliza_ffi.bench import Alternatives, Method, Workbench
+from eliza_ffi.benchmark import Alternatives, Method, Workbench
 from eliza_ffi.library import Library
 from eliza_ffi.model import Model
 

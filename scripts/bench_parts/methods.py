@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from eliza_ffi.bench import Answer, Method, Workbench
+from eliza_ffi.benchmark import Answer, Method, Workbench
 from eliza_ffi.protocol import StreamConfig
 
 __all__ = [

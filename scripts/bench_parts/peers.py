@@ -21,7 +21,7 @@ import numpy as np
 from make_test_models import read_metadata
 from numpy.typing import NDArray
 
-from eliza_ffi.bench import gbnf_of
+from eliza_ffi.benchmark import gbnf_of
 from eliza_ffi.choices import ANCHOR
 from eliza_ffi.model import Model
 

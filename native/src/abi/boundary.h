@@ -111,6 +111,14 @@ inline void require(bool condition, const char * what) {
     }
 }
 
+// An out parameter that may be NULL.
+template <typename T, typename Value>
+void write_if_asked(T * out, const Value & value) noexcept {
+    if (out != nullptr) {
+        *out = static_cast<T>(value);
+    }
+}
+
 // A caller's text. A length that cannot be meant is refused before anything is read.
 inline std::string_view require_text(const char * text, size_t len, const char * what) {
     require(text != nullptr, (std::string(what) + " is NULL").c_str());

@@ -191,14 +191,9 @@ int eliza_inference_llm_eot_score(EliInferenceContext * ctx, const int32_t * tok
     return with_context(ctx, err, [&](InferenceContext & context) {
         require(tokens != nullptr && n > 0, "there are no tokens to score what follows them");
         const InferenceContext::NextToken next = context.score_next(tokens, n, target);
-        const auto write = [](auto * to, auto value) {
-            if (to != nullptr) {
-                *to = value;
-            }
-        };
-        write(out_prob, next.probability);
-        write(out_top, next.top);
-        write(out_top_prob, next.top_probability);
+        write_if_asked(out_prob, next.probability);
+        write_if_asked(out_top, next.top);
+        write_if_asked(out_top_prob, next.top_probability);
         return ELIZA_OK;
     });
 }

@@ -77,12 +77,6 @@ struct StepWriter {
     }
 };
 
-void write_if_asked(int32_t * out, int64_t value) {
-    if (out != nullptr) {
-        *out = static_cast<int32_t>(value);
-    }
-}
-
 }  // namespace
 
 EliLlmStream * eliza_inference_llm_stream_open(EliInferenceContext * ctx, const eliza_llm_stream_config_t * cfg,
@@ -114,7 +108,8 @@ int eliza_inference_llm_stream_next(EliLlmStream * stream, int32_t * tokens_out,
         require(tokens_cap > 0, "tokens_cap is 0: room for one token is needed");
         require(num_tokens_out != nullptr, "num_tokens_out is NULL");
         require(text_out != nullptr, "text_out is NULL");
-        const Stream::DraftCounts before = s.draft_counts();
+        const int64_t drafted_before = s.tokens_drafted();
+        const int64_t accepted_before = s.tokens_accepted();
         const Stream::Step & step = s.peek();
         if (step.text.size() >= text_cap) {
             throw invalid_argument("text_cap is " + std::to_string(text_cap) + ", the next token's text needs " +
@@ -132,9 +127,8 @@ int eliza_inference_llm_stream_next(EliLlmStream * stream, int32_t * tokens_out,
             s.take();
         }
         *num_tokens_out = writer.n_tokens;
-        const Stream::DraftCounts & now = s.draft_counts();
-        write_if_asked(drafted_out, now.drafted - before.drafted);
-        write_if_asked(accepted_out, now.accepted - before.accepted);
+        write_if_asked(drafted_out, s.tokens_drafted() - drafted_before);
+        write_if_asked(accepted_out, s.tokens_accepted() - accepted_before);
         return is_final ? 1 : 0;
     });
 }

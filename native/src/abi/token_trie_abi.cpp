@@ -77,6 +77,7 @@ int eliza_inference_llm_stream_fill(EliLlmStream * stream, const char * span, si
         const SpanSpec spec = parse_span(require_text(span, len, "span"));
         FillResult result;
         const auto give = [&] {
+            s.tell_answer(result);
             *out = new_c_string(to_json(result));
             if (*out == nullptr) {
                 throw std::bad_alloc();

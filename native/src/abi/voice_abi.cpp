@@ -25,9 +25,7 @@ std::nullptr_t none(char ** err, const char * family) noexcept {
 
 template <typename T>
 void clear(T * out) noexcept {
-    if (out != nullptr) {
-        *out = T();
-    }
+    write_if_asked(out, T());
 }
 
 void clear_text(char * text, size_t cap) noexcept {

@@ -66,12 +66,9 @@ public:
     // The same as peek(), but what goes wrong is left for peek(): then nullptr.
     const Step * peek_ready();
 
-    // Drafted tokens, and those of them that were generated, of the drafts that came to their end.
-    struct DraftCounts {
-        int64_t drafted = 0;
-        int64_t accepted = 0;
-    };
-    const DraftCounts & draft_counts() const { return draft_counts_; }
+    // Of the drafts that came to their end: all their tokens, and those that were generated.
+    int64_t tokens_drafted() const { return stats_.tokens_drafted; }
+    int64_t tokens_accepted() const { return stats_.tokens_accepted; }
 
     void cancel();
     void reset() { reset_keep(0); }
@@ -96,6 +93,9 @@ public:
     // configuration. On failure `result` holds what there is of it, and the stream can go on: behind the
     // value's text so far, or if there is none, as if the span had not been asked for.
     void fill(const SpanSpec & spec, FillResult & result);
+
+    // What there is of the answer's tokens, of which a result tells beside its own.
+    void tell_answer(FillResult & result) const;
 
     struct LeafResult {
         std::string name;
@@ -144,7 +144,6 @@ private:
     void shorten_known_text();
     void require_room(size_t n_tokens) const;
     std::string take_off_whole_characters(std::vector<llama_token> & tokens) const;
-    void tell_answer(FillResult & result) const;
     void fill_choice(const SpanSpec & spec, const KnownText & known, FillResult & result);
     void fill_value(const SpanSpec & spec, const KnownText & known, FillResult & result);
     std::optional<llama_token> choose_in_text(TextConstraint & constraint, const SpanSpec & spec, FillResult & result);
@@ -197,7 +196,6 @@ private:
         int64_t begin = 0;  // where the first of them stands among the tokens since the prompt
     };
     std::optional<Draft> draft_;  // that is being compared with what is generated
-    DraftCounts draft_counts_;
     std::shared_ptr<VerifierHook> verifier_;
     std::optional<Step> waiting_step_;
     eliza_finish_reason finish_reason_ = ELIZA_FINISH_NONE;

@@ -52,10 +52,8 @@ void Stream::compare_with_draft(llama_token token) {
 void Stream::end_draft(std::optional<llama_token> instead) {
     const Draft draft = *std::exchange(draft_, std::nullopt);
     const size_t n_drafted = draft.tokens.size();
-    draft_counts_.drafted += static_cast<int64_t>(n_drafted);
-    draft_counts_.accepted += static_cast<int64_t>(draft.n_accepted);
-    stats_.tokens_drafted = draft_counts_.drafted;
-    stats_.tokens_accepted = draft_counts_.accepted;
+    stats_.tokens_drafted += static_cast<int64_t>(n_drafted);
+    stats_.tokens_accepted += static_cast<int64_t>(draft.n_accepted);
     EliVerifierEvent event{};
     event.accepted_token_ids = draft.tokens.data();
     event.n_accepted = draft.n_accepted;

@@ -104,7 +104,6 @@ void Stream::tell_answer(FillResult & result) const {
 }
 
 void Stream::fill(const SpanSpec & spec, FillResult & result) {
-    tell_answer(result);
     throw_if_cancelled();
     require_prompt();
     if (span_) {
@@ -142,7 +141,6 @@ void Stream::fill(const SpanSpec & spec, FillResult & result) {
         // Tokens that were cut anew count once.
         stats_.generated_tokens = n_generated + static_cast<int64_t>(n_now - std::min(n_before, n_now));
         generated_since_prefill_ = n_since_prefill;
-        tell_answer(result);
     };
     try {
         switch (spec.kind) {

@@ -10,10 +10,8 @@ Token parse_token(const Json & value, int32_t n_vocab, const std::string & path)
     if (!value.is_number_integer()) {
         throw invalid_argument(path + ": expected a token id, found " + kind_of(value));
     }
-    // An unsigned value beyond int64 would wrap, so it is judged as what it is.
-    const bool huge = value.is_number_unsigned() && value.get<uint64_t>() > INT32_MAX;
-    const int64_t id = huge ? INT64_MAX : value.get<int64_t>();
-    if (id < 0 || id > INT32_MAX || (n_vocab > 0 && id >= n_vocab)) {
+    int64_t id = 0;
+    if (!read_int(value, 0, n_vocab > 0 ? n_vocab - 1 : INT32_MAX, id)) {
         throw invalid_argument(path + ": " + value.dump() + " is outside the vocabulary" +
                                (n_vocab > 0 ? " of " + std::to_string(n_vocab) : ""));
     }
