@@ -130,8 +130,9 @@ class Model(SavingModel):
             Tokens to guess at a time, at most 256, by speculation; 0 = none. The tokens that come
             are those that come without; `stats` tells how many guesses were right.
         drafter
-            The file of a small model of the same vocabulary that guesses; None = what followed the
-            same few tokens before.
+            The file of a small model of the same vocabulary, or of an MTP head for the model, that
+            guesses; None = the model's own head, or without one, what followed the same few tokens
+            before.
         on_text_chunk
             Called with each piece of text as it comes.
         **more

@@ -45,8 +45,9 @@ class PromptedModel(LoadedModel):
             Tokens to guess at a time, at most 256, by speculation; 0 = none. The tokens that come
             are those that come without. Choices and structured answers are never guessed.
         drafter
-            The file of a small model of the same vocabulary that guesses; None = what followed the
-            same few tokens before.
+            The file of a small model of the same vocabulary, or of an MTP head for the model, that
+            guesses; None = the model's own head, or without one, what followed the same few tokens
+            before.
         **more
             Further fields of :class:`~eliza_ffi.runner.FfiStreamingGenerateArgs`.
 

@@ -69,8 +69,9 @@ class StreamConfig:
         Both above 0 ask for speculative decoding: up to `draft_max` tokens, at most 256, are
         guessed and checked in one forward pass. Fewer than `draft_min` are not worth one.
     mtp_drafter_path : str or None
-        The file of a model with the same vocabulary, which guesses; None = what followed the same
-        few tokens before.
+        The file of a model with the same vocabulary, or of an MTP head for the model, which
+        guesses; None = the model's own head, or without one, what followed the same few tokens
+        before.
     gbnf_grammar : str or None
         A grammar in GBNF whose start rule is ``root``.
     disable_thinking : bool

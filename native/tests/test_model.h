@@ -40,6 +40,6 @@ inline std::string f32_model_path() {
     return copy.path;
 }
 
-inline std::shared_ptr<Model> load_model() { return Model::load(model_path(), 0, true, {}); }
+inline std::shared_ptr<Model> load_model() { return Model::load(model_path(), {}); }
 
 }  // namespace eliza::test

@@ -74,6 +74,7 @@ ELIZA_API int eliza_inference_mmap_evict(EliInferenceContext * ctx, const char *
  * Before the model is loaded:
  *   n_gpu_layers  layers to offload when no stream has asked yet; -1 = all (default)
  *   use_mmap      "1" (default) or "0"
+ *   mtp_head      "on" (default) or "off": leave the head for multi-token prediction in the file
  *   device        "auto" (default: all GPUs), "none" (the CPU alone) or names of devices, as
  *                 eliza_inference_describe lists them, joined by commas
  *   rpc           servers of llama.cpp's RPC backend, "host:port,...", that layers are put on before
@@ -193,7 +194,7 @@ typedef struct {
     const char * prompt_cache_key; /* 24: NULL ok; names a slot when slot_id is -1 */
     int32_t draft_min;             /* 32: with draft_max > 0, shorter drafts are not checked */
     int32_t draft_max;             /* 36: tokens of a draft; 0 in either = no speculation */
-    const char * mtp_drafter_path; /* 40: a model of the same vocabulary; NULL = what followed before */
+    const char * mtp_drafter_path; /* 40: a model of the same vocabulary or a head; NULL: see below */
     const char * gbnf_grammar;     /* 48: NULL or empty = none; start rule "root" */
     int32_t disable_thinking;      /* 56: 1 = never sample <think> */
     int32_t n_gpu_layers;          /* 60: -1 = all, 0 = CPU; the first stream of a context decides */
@@ -202,7 +203,10 @@ typedef struct {
 } eliza_llm_stream_config_t;       /* 80 bytes; never read past that */
 
 /* Takes a free KV slot. `cfg` may be NULL for the defaults: greedy, any slot, no limit. NULL on
- * failure. */
+ * failure.
+ *
+ * Drafts are guessed by the model or the MTP head in mtp_drafter_path; where that is NULL, by the model's
+ * own head, or if it has none, by what followed the same few tokens before. */
 ELIZA_API EliLlmStream * eliza_inference_llm_stream_open(EliInferenceContext * ctx,
                                                          const eliza_llm_stream_config_t * cfg, char ** err);
 

@@ -44,7 +44,7 @@ InferenceContext::OpenRequest read_config(const eliza_llm_stream_config_t * cfg)
     require(cfg->draft_max <= longest_draft, "draft_max is above 256");
     if (cfg->draft_min > 0 && cfg->draft_max > 0) {
         require(cfg->draft_min <= cfg->draft_max, "draft_min is above draft_max");
-        request.stream.draft = {cfg->draft_min, cfg->draft_max,
+        request.stream.draft = {static_cast<size_t>(cfg->draft_min), cfg->draft_max,
                                 is_set(cfg->mtp_drafter_path) ? cfg->mtp_drafter_path : ""};
     }
     if (is_set(cfg->cache_type_k)) {

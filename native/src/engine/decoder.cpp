@@ -7,6 +7,7 @@
 #include "engine/batch.h"
 #include "engine/sequence.h"
 #include "engine/threads.h"
+#include "llama-ext.h"
 #include "log.h"
 
 namespace eliza {
@@ -43,10 +44,7 @@ llama_flash_attn_type resolve_flash_attn(const Options & options, const Model & 
 
 // Cells of the KV cache can belong to several sequences. A recurrent state cannot, and a sliding
 // window drops cells that a lane still needs.
-bool can_fork(const Model & model) {
-    return !llama_model_is_recurrent(model.get()) && !llama_model_is_hybrid(model.get()) &&
-           llama_model_n_swa(model.get()) == 0;
-}
+bool can_fork(const Model & model) { return !model.is_recurrent() && llama_model_n_swa(model.get()) == 0; }
 
 }  // namespace
 
@@ -64,8 +62,9 @@ ggml_type kv_type_from_name(const std::string & option, const std::string & name
     throw invalid_argument(option + ": \"" + name + "\" is not a KV cache type; there are " + known);
 }
 
-Decoder::Decoder(std::shared_ptr<Model> model, const Options & options, KvTypes types)
-    : model_(std::move(model)), kv_types_(types), slots_(options.n_slots) {
+Decoder::Decoder(std::shared_ptr<Model> model, const Options & options, const DecoderSettings & settings)
+    : model_(std::move(model)), kv_types_(settings.types), slots_(options.n_slots) {
+    const KvTypes & types = kv_types_;
     if (!llama_model_has_decoder(model_->get()) || llama_model_has_encoder(model_->get())) {
         throw Error(ELIZA_ERR_BUNDLE_INVALID, "the model is not a decoder alone: it cannot go on with a text");
     }
@@ -84,6 +83,7 @@ Decoder::Decoder(std::shared_ptr<Model> model, const Options & options, KvTypes 
     // llama.cpp ends the process where a batch has not room for a token of each sequence.
     params.n_batch = std::max(static_cast<uint32_t>(options.n_batch), params.n_seq_max);
     params.n_ubatch = params.n_batch;
+    params.n_rs_seq = static_cast<uint32_t>(settings.n_snapshots);
     params.n_threads = n_threads_;
     params.n_threads_batch = n_threads_;
     params.flash_attn_type = resolve_flash_attn(options, *model_, types);
@@ -134,11 +134,14 @@ size_t Decoder::truncate(Slot & slot, size_t n) {
         return slot.cached.size();
     }
     llama_memory_t memory = llama_get_memory(context_.get());
-    if (!llama_memory_seq_rm(memory, slot.id, static_cast<llama_pos>(n), -1)) {
-        llama_memory_seq_rm(memory, slot.id, -1, -1);  // a recurrent model: start over
+    // llama.cpp does not know which of the snapshots are of the last pass.
+    const bool is_possible = !model_->is_recurrent() || slot.cached.size() - n <= slot.n_revocable;
+    if (!is_possible || !llama_memory_seq_rm(memory, slot.id, static_cast<llama_pos>(n), -1)) {
+        llama_memory_seq_rm(memory, slot.id, -1, -1);
         n = 0;
     }
     slot.cached.resize(n);
+    slot.n_revocable = 0;
     return n;
 }
 
@@ -148,7 +151,7 @@ size_t Decoder::reuse_prefix(Slot & slot, const std::vector<llama_token> & token
         return static_cast<size_t>(end.first - tokens.begin());
     };
     const size_t own = truncate(slot, shared_with(slot));
-    if (!can_step_back()) {
+    if (model_->is_recurrent()) {
         return own;  // a state, not cells: a part of it cannot be shared
     }
     const Slot * donor = nullptr;
@@ -177,6 +180,12 @@ int32_t Decoder::choose_threads(uint64_t n_params, int32_t n_tokens) {
     return n_threads > 1 ? busy_guard_.limit(n_threads) : 1;
 }
 
+void Decoder::lend_threads(llama_context * context, uint64_t n_weights, size_t n_tokens) {
+    const int32_t n_threads = choose_threads(n_weights, static_cast<int32_t>(n_tokens));
+    llama_attach_threadpool(context, threadpool_.get(), threadpool_.get());
+    llama_set_n_threads(context, n_threads, n_threads);
+}
+
 void Decoder::compute_logits(const Turn &, const HiddenState & hidden, std::vector<float> & out) {
     const uint64_t n_weights = hidden.values.size() * static_cast<uint64_t>(model_->n_vocab());
     head_.all_logits(hidden, choose_threads(n_weights, 1), threadpool_.get(), out);
@@ -185,6 +194,10 @@ void Decoder::compute_logits(const Turn &, const HiddenState & hidden, std::vect
 void Decoder::run(const llama_batch & batch, int32_t position) {
     const int32_t n_threads = choose_threads(llama_model_n_params(model_->get()), batch.n_tokens);
     llama_set_n_threads(context_.get(), n_threads, n_threads);
+    if (const bool keep = n_readers_ > 0; keep != keeps_hidden_states_) {
+        llama_set_embeddings_nextn(context_.get(), keep, /*masked=*/false);
+        keeps_hidden_states_ = keep;
+    }
     check_rpc_connections(model_->rpc_servers());
     const int64_t start = llama_time_us();
     const int64_t n_switches = BusyMachineGuard::count_switches();
@@ -271,8 +284,10 @@ void Decoder::decode_in_slot(Slot & slot, const llama_token * tokens, int32_t n,
         batch.add(tokens[i], begin + i, {slot.id}, i >= n - n_rows);
     }
     slot.cached.insert(slot.cached.end(), tokens, tokens + n);
+    slot.n_revocable = 0;
     try {
         run(batch.get(), begin);
+        slot.n_revocable = std::min(static_cast<size_t>(n) - 1, static_cast<size_t>(most_ahead()));
     } catch (...) {
         // llama.cpp leaves what an aborted pass had finished; nothing is left half done.
         truncate(slot, static_cast<size_t>(begin));
@@ -299,6 +314,7 @@ void Decoder::restore_state(Slot & slot, const std::vector<uint8_t> & state, siz
     llama_memory_t memory = llama_get_memory(context_.get());
     llama_memory_seq_rm(memory, slot.id, -1, -1);
     slot.cached.clear();
+    slot.n_revocable = 0;
     const LlamaErrorCapture capture;
     do {
         if (llama_state_seq_set_data(context_.get(), state.data(), state.size(), slot.id) != 0 &&

@@ -2,6 +2,7 @@
 // several streams take turns.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -9,6 +10,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "engine/model.h"
@@ -29,7 +31,16 @@ namespace eliza {
 struct KvTypes {
     ggml_type k = GGML_TYPE_F16;
     ggml_type v = GGML_TYPE_F16;
-    bool operator<(const KvTypes & other) const { return k != other.k ? k < other.k : v < other.v; }
+};
+
+// What streams must have in common to share a decoder.
+struct DecoderSettings {
+    KvTypes types;
+    int32_t n_snapshots = 0;  // of a recurrent state: that many of a pass's last tokens can be taken back
+
+    friend bool operator<(const DecoderSettings & a, const DecoderSettings & b) {
+        return std::tie(a.types.k, a.types.v, a.n_snapshots) < std::tie(b.types.k, b.types.v, b.n_snapshots);
+    }
 };
 
 // Throws Error that lists the names there are.
@@ -53,11 +64,15 @@ struct PassCost {
 
 class Decoder {
 public:
-    Decoder(std::shared_ptr<Model> model, const Options & options, KvTypes types);
+    Decoder(std::shared_ptr<Model> model, const Options & options, const DecoderSettings & settings);
 
     const Model & model() const { return *model_; }
     llama_context * context() const { return context_.get(); }
     int32_t n_threads() const { return n_threads_; }
+
+    // Has another context run its next passes, in this turn, on as many of our threads as n_weights weights
+    // and n_tokens tokens are worth.
+    void lend_threads(llama_context * context, uint64_t n_weights, size_t n_tokens);
 
     // How keys and values are stored: what a state depends on.
     std::string describe_cache() const;
@@ -68,10 +83,23 @@ public:
     SlotTable & slots() { return slots_; }
     TurnQueue & turns() { return turns_; }
 
-    // False where what was decoded cannot be taken back token by token.
-    bool can_step_back() const {
-        return !llama_model_is_recurrent(model_->get()) && !llama_model_is_hybrid(model_->get());
+    // How many tokens may be decoded on the chance that they follow: they may have to be taken back.
+    int32_t most_ahead() const {
+        return model_->is_recurrent() ? static_cast<int32_t>(llama_n_rs_seq(context_.get())) : n_batch_ - 1;
     }
+
+    // While one lives, passes leave the hidden state behind every token where llama.cpp's drafters look for
+    // it.
+    class HiddenStates {
+    public:
+        explicit HiddenStates(Decoder & decoder) : n_readers_(decoder.n_readers_) { ++n_readers_; }
+        ~HiddenStates() { --n_readers_; }
+        HiddenStates(const HiddenStates &) = delete;
+        HiddenStates & operator=(const HiddenStates &) = delete;
+
+    private:
+        std::atomic<int32_t> & n_readers_;
+    };
 
     // What one tree batch may hold; no lanes where the model's memory cannot fork.
     TreeLimits tree_limits() const { return tree_limits_; }
@@ -101,7 +129,7 @@ private:
     size_t reuse_prefix(Slot & slot, const std::vector<llama_token> & tokens);
 
     // Drops what the slot holds from position n on. Returns how much is left, which is n or, where
-    // the model cannot step back, 0.
+    // the model cannot step back so far, 0.
     size_t truncate(Slot & slot, size_t n);
 
     // Decodes n tokens of a slot from position `begin`, with logits after the last if `want_logits`: all,
@@ -171,6 +199,8 @@ private:
     OutputHead head_;                                                 // outlives the context
     std::map<llama_seq_id, std::unique_ptr<LogitGather>> gathers_;    // by slot; outlive the context
     bool may_gather_ = false;
+    std::atomic<int32_t> n_readers_{0};  // of hidden states
+    bool keeps_hidden_states_ = false;
     llama_context_ptr context_;
     SlotTable slots_;
     TurnQueue turns_;

@@ -101,6 +101,7 @@ std::string InferenceContext::describe() {
                       {"n_ctx_train", llama_model_n_ctx_train(model)},
                       {"n_embd", llama_model_n_embd(model)},
                       {"n_layer", llama_model_n_layer(model)},
+                      {"mtp_head", shared->has_mtp_head()},
                       {"placement", placement(model)},
                       {"has_chat_template", chat_template != nullptr},
                       {"chat_template", chat_template != nullptr ? Json(chat_template) : Json()},

@@ -9,6 +9,9 @@
 
 namespace eliza {
 
+// Each holds all of a recurrent state, for every slot.
+static constexpr int32_t most_snapshots = 16;
+
 ContextStage InferenceContext::stage_locked() const {
     if (stream_opened_) {
         return ContextStage::stream_opened;
@@ -29,7 +32,14 @@ void InferenceContext::set_progress(Progress progress) {
 std::shared_ptr<Model> InferenceContext::model_locked() {
     if (model_ == nullptr) {
         model_fingerprint_ = fingerprint_of_file(model_path_);
-        model_ = Model::load(model_path_, options_.n_gpu_layers, options_.use_mmap, progress_, options_.devices);
+        const std::shared_ptr<Model> model = Model::load(
+            model_path_, {options_.n_gpu_layers, options_.use_mmap, options_.devices, options_.with_mtp_head},
+            progress_);
+        if (!model->has_trunk()) {
+            throw Error(ELIZA_ERR_BUNDLE_INVALID,
+                        "the model " + model_path_ + " is a head for another one (mtp_drafter_path)");
+        }
+        model_ = model;
     }
     return model_;
 }
@@ -78,10 +88,10 @@ static SamplingParams with_defaults(const SamplingParams & asked, SamplingParams
     return params;
 }
 
-std::shared_ptr<Decoder> InferenceContext::decoder_locked(KvTypes types) {
+std::shared_ptr<Decoder> InferenceContext::decoder_locked(const DecoderSettings & settings) {
     const std::shared_ptr<Model> model = model_locked();
-    const auto known = decoders_.find(types);
-    return known != decoders_.end() ? known->second : std::make_shared<Decoder>(model, options_, types);
+    const auto known = decoders_.find(settings);
+    return known != decoders_.end() ? known->second : std::make_shared<Decoder>(model, options_, settings);
 }
 
 std::shared_ptr<Embedder> InferenceContext::embedder() {
@@ -128,12 +138,16 @@ std::shared_ptr<Stream> InferenceContext::open_stream(OpenRequest request) {
             model_.reset();
         }
     }
-    const std::shared_ptr<Decoder> decoder = decoder_locked(request.kv_types);
+    DecoderSettings settings{request.kv_types};
+    if (model_locked()->is_recurrent()) {
+        settings.n_snapshots = std::min(request.stream.draft.most, most_snapshots);
+    }
+    const std::shared_ptr<Decoder> decoder = decoder_locked(settings);
     request.stream.model_fingerprint = model_fingerprint_;
     request.stream.sampling = with_defaults(request.stream.sampling, options_.sampling);
     auto stream = std::make_shared<Stream>(decoder, request.stream, options_, progress_, verifier_);
     // Only now: after a failure the options may still change.
-    decoders_[request.kv_types] = decoder;
+    decoders_[settings] = decoder;
     stream_opened_ = true;
     return stream;
 }

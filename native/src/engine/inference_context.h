@@ -54,7 +54,7 @@ public:
 
 private:
     std::shared_ptr<Model> model_locked();
-    std::shared_ptr<Decoder> decoder_locked(KvTypes types);
+    std::shared_ptr<Decoder> decoder_locked(const DecoderSettings & settings);
     ContextStage stage_locked() const;
     bool has_open_streams_locked() const;
     int32_t option_n_threads();
@@ -67,7 +67,7 @@ private:
     std::shared_ptr<Model> model_;
     std::string model_fingerprint_;
     std::shared_ptr<Embedder> embedder_;
-    std::map<KvTypes, std::shared_ptr<Decoder>> decoders_;
+    std::map<DecoderSettings, std::shared_ptr<Decoder>> decoders_;
     bool stream_opened_ = false;
 };
 

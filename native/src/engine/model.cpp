@@ -4,16 +4,17 @@
 #include <climits>
 #include <map>
 #include <mutex>
-#include <tuple>
+#include <utility>
 
 #include "error.h"
 #include "llama-ext.h"
+#include "llama-model.h"
 #include "log.h"
 
 namespace eliza {
 namespace {
 
-using Key = std::tuple<std::string, int32_t, bool, DeviceChoice>;
+using Key = std::pair<std::string, ModelSettings>;
 
 std::mutex registry_mutex;
 std::map<Key, std::weak_ptr<Model>> registry;
@@ -33,8 +34,7 @@ int32_t checked_size(size_t size, const char * what) {
 
 }  // namespace
 
-Model::Model(llama_model * model, int32_t n_gpu_layers, const Endpoints & rpc_servers)
-    : model_(model), n_gpu_layers_(n_gpu_layers), rpc_servers_(rpc_servers) {
+Model::Model(llama_model * model, const ModelSettings & settings) : model_(model), settings_(settings) {
     for (llama_token token = 0; token < n_vocab(); ++token) {
         if (llama_vocab_is_eog(vocab(), token)) {
             end_tokens_.push_back(token);
@@ -42,22 +42,23 @@ Model::Model(llama_model * model, int32_t n_gpu_layers, const Endpoints & rpc_se
     }
 }
 
-std::shared_ptr<Model> Model::load(const std::string & path, int32_t n_gpu_layers, bool use_mmap,
-                                   const Progress & progress, const DeviceChoice & devices) {
+std::shared_ptr<Model> Model::load(const std::string & path, const ModelSettings & settings,
+                                   const Progress & progress) {
     init_backend();
     // Held while loading, so that two who ask for one file at once do not load it twice.
     const std::lock_guard<std::mutex> lock(registry_mutex);
-    std::weak_ptr<Model> & known = registry[{path, n_gpu_layers, use_mmap, devices}];
+    std::weak_ptr<Model> & known = registry[{path, settings}];
     if (auto model = known.lock()) {
         return model;
     }
 
     llama_model_params params = llama_model_default_params();
-    params.n_gpu_layers = n_gpu_layers;
-    params.load_mode = use_mmap ? LLAMA_LOAD_MODE_MMAP : LLAMA_LOAD_MODE_NONE;
+    params.n_gpu_layers = settings.n_gpu_layers;
+    params.load_mode = settings.use_mmap ? LLAMA_LOAD_MODE_MMAP : LLAMA_LOAD_MODE_NONE;
+    params.load_mtp = settings.with_mtp_head;
     std::vector<ggml_backend_dev_t> opened;
-    if (!devices.is_default()) {
-        opened = open_devices(devices);
+    if (!settings.devices.is_default()) {
+        opened = open_devices(settings.devices);
         opened.push_back(nullptr);
         params.devices = opened.data();
     }
@@ -68,11 +69,11 @@ std::shared_ptr<Model> Model::load(const std::string & path, int32_t n_gpu_layer
     const LlamaErrorCapture capture;
     llama_model * raw = llama_model_load_from_file(path.c_str(), params);
     if (raw == nullptr) {
-        check_rpc_connections(devices.rpc);
+        check_rpc_connections(settings.devices.rpc);
         throw Error(ELIZA_ERR_BUNDLE_INVALID, "cannot load the model " + path + capture.suffix());
     }
-    std::shared_ptr<Model> model(new Model(raw, n_gpu_layers, devices.rpc));
-    check_rpc_connections(devices.rpc);
+    std::shared_ptr<Model> model(new Model(raw, settings));
+    check_rpc_connections(settings.devices.rpc);
     if (llama_vocab_type(model->vocab()) == LLAMA_VOCAB_TYPE_NONE) {
         throw Error(ELIZA_ERR_BUNDLE_INVALID, "the model " + path + " has no vocabulary");
     }
@@ -80,7 +81,48 @@ std::shared_ptr<Model> Model::load(const std::string & path, int32_t n_gpu_layer
     return model;
 }
 
-bool Model::is_offloaded() const { return n_gpu_layers_ != 0 && llama_model_n_devices(get()) > 0; }
+bool Model::is_offloaded() const { return n_gpu_layers() != 0 && llama_model_n_devices(get()) > 0; }
+
+bool Model::is_recurrent() const { return llama_model_is_recurrent(get()) || llama_model_is_hybrid(get()); }
+
+std::string Model::architecture() const {
+    char name[64] = "";
+    llama_model_meta_val_str(get(), "general.architecture", name, sizeof name);
+    return name;
+}
+
+// llama.cpp ends the process where it is asked to run a head that it has no graph for, that lacks a part, or
+// more heads than the graph takes.
+bool Model::has_mtp_head() const {
+    struct Architecture {
+        std::string_view name;
+        bool has_experts, has_several;
+    };
+    static constexpr Architecture known[] = {{"qwen35", false, false},
+                                             {"qwen35moe", true, false},
+                                             {"qwen3next", true, false},
+                                             {"glm4moe", true, false},
+                                             {"step35", false, true}};
+    const std::string name = architecture();
+    const auto * found = std::find_if(std::begin(known), std::end(known),
+                                      [&](const Architecture & architecture) { return architecture.name == name; });
+    const int32_t n_heads = llama_model_n_layer_nextn(get());
+    if (!settings_.with_mtp_head || found == std::end(known) || n_heads == 0 || (n_heads > 1 && !found->has_several)) {
+        return false;
+    }
+    const auto & layers = get()->layers;
+    return std::all_of(layers.end() - n_heads, layers.end(), [&](const llama_layer & layer) {
+        return layer.nextn.eh_proj != nullptr && layer.nextn.enorm != nullptr && layer.nextn.hnorm != nullptr &&
+               (layer.ffn_gate_inp != nullptr || !found->has_experts);
+    });
+}
+
+bool Model::has_trunk() const {
+    const auto & tensors = get()->tensors_by_name;
+    return llama_model_n_layer_nextn(get()) == 0 ||
+           std::any_of(tensors.begin(), tensors.end(),
+                       [](const auto & tensor) { return tensor.first.rfind("blk.0.", 0) == 0; });
+}
 
 std::vector<llama_token> Model::tokenize(std::string_view text, bool add_special, bool parse_special) const {
     const int32_t length = checked_size(text.size(), "a text length in bytes");

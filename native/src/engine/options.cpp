@@ -34,6 +34,10 @@ const std::vector<Option> & table() {
              parse_devices(v, o.devices);
              return true;
          }},
+        {"mtp_head", S::created, "on or off",
+         [](Options & o, const std::string & v) {
+             return parse_name<bool>(v, {{"on", true}, {"off", false}}, o.with_mtp_head);
+         }},
         {"rpc", S::created, "host:port,...",
          [](Options & o, const std::string & v) {
              o.devices.rpc = parse_rpc_servers(v);

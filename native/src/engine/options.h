@@ -23,6 +23,7 @@ struct Options {
     int32_t n_gpu_layers = -1;
     bool use_mmap = true;
     DeviceChoice devices;
+    bool with_mtp_head = true;  // where the file has one
 
     int32_t n_ctx = 0;
     int32_t n_slots = 8;

@@ -135,6 +135,9 @@ void Sequence::decode_until(Turn & turn, size_t end, bool want_logits, Cost & co
         const size_t n = std::min(left, static_cast<size_t>(decoder_->n_batch_));
         decoder_->decode(slot_, tokens_.data() + n_decoded_, static_cast<int32_t>(n), static_cast<int32_t>(n_decoded_),
                          want_logits && n == left, gather);
+        if (on_pass_) {
+            on_pass_(tokens_.data(), n_decoded_, n_decoded_ + n);
+        }
         n_decoded_ += n;
         left -= n;
         ++cost.forward_passes;
@@ -186,6 +189,11 @@ void Sequence::decode_ahead(Turn & turn, Cost & cost, const std::vector<llama_to
     } catch (...) {
         slot_.n_wanted = tokens_.size();
         throw;
+    }
+    if (on_pass_) {
+        std::vector<llama_token> text = tokens_;
+        text.insert(text.end(), ahead.begin(), ahead.end());
+        on_pass_(text.data(), n_decoded_, text.size());
     }
     cost.microseconds += llama_time_us() - start;
     ++cost.forward_passes;

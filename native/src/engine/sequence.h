@@ -29,6 +29,11 @@ public:
     Sequence(const Sequence &) = delete;
     Sequence & operator=(const Sequence &) = delete;
 
+    // Is told of the passes that run this sequence's tokens and no others: of a text, those from `begin` to
+    // `end`.
+    using OnPass = std::function<void(const llama_token * text, size_t begin, size_t end)>;
+    void set_on_pass(OnPass on_pass) { on_pass_ = std::move(on_pass); }
+
     const std::vector<llama_token> & tokens() const { return tokens_; }
     void append(const llama_token * tokens, size_t n);
     void append(llama_token token);
@@ -97,6 +102,7 @@ private:
 
     std::shared_ptr<Decoder> decoder_;
     Slot & slot_;
+    OnPass on_pass_;
     std::vector<llama_token> tokens_;
     size_t appended_from_ = 0;  // where the tokens appended last begin
     size_t n_decoded_ = 0;      // tokens_[0, n_decoded_) are known to be in slot_.cached

@@ -19,6 +19,9 @@ struct Slot {
     // The tokens in the KV cache, from position 0. Touched by whoever has the turn.
     std::vector<llama_token> cached;
 
+    // How many of them a recurrent model can take back: those of the last pass but its first.
+    size_t n_revocable = 0;
+
     // How many of them the stream in the slot still wants; 0 when there is none.
     std::atomic<size_t> n_wanted{0};
 

@@ -17,8 +17,13 @@ Stream::Stream(std::shared_ptr<Decoder> decoder, const StreamConfig & config, co
       sampling_(config.sampling),
       selector_(decoder->model().vocab(), config.sampling, config.gbnf_grammar,
                 {options.grammar_order, options.grammar_triggers}),
-      drafter_(config.draft.most > 0 ? std::make_unique<Drafter>(config.draft, *decoder, options) : nullptr),
-      verifier_(std::move(verifier)) {}
+      drafter_(config.draft.most > 0 ? Drafter::make(config.draft, *decoder, options) : nullptr),
+      verifier_(std::move(verifier)) {
+    if (drafter_) {
+        sequence_.set_on_pass(
+            [this](const llama_token * text, size_t begin, size_t end) { drafter_->look_at_pass(text, begin, end); });
+    }
+}
 
 void Stream::throw_if_cancelled() {
     if (cancelled_.exchange(false)) {

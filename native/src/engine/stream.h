@@ -189,7 +189,7 @@ private:
     std::optional<llama_token> drawn_;            // drawn where a span could end, and ended it
     std::optional<LeafResult> leaf_;
     std::vector<double> scores_;
-    std::unique_ptr<Drafter> drafter_;  // made when first needed
+    std::unique_ptr<Drafter> drafter_;
     struct Draft {
         std::vector<llama_token> tokens;
         size_t n_accepted = 0;

@@ -11,11 +11,11 @@ namespace eliza {
 void Stream::decode_with_draft(Turn & turn) {
     const auto n_tokens = static_cast<int64_t>(sequence_.tokens().size());
     int64_t most = std::min<int64_t>(config_.draft.most, decoder_->n_ctx() - n_tokens - 1);
-    most = std::min<int64_t>(most, decoder_->n_batch() - 1);
+    most = std::min<int64_t>(most, decoder_->most_ahead());
     if (config_.max_tokens > 0) {
         most = std::min<int64_t>(most, config_.max_tokens - generated_since_prefill_ - 1);
     }
-    if (most < 1 || !decoder_->can_step_back()) {
+    if (most < 1) {
         return;
     }
     std::vector<llama_token> drafted = drafter_->draft(sequence_.tokens(), static_cast<int32_t>(most));
@@ -23,7 +23,7 @@ void Stream::decode_with_draft(Turn & turn) {
     drafted.erase(std::find_if(drafted.begin(), drafted.end(),
                                [&](llama_token token) { return token >= decoder_->model().n_vocab(); }),
                   drafted.end());
-    if (drafted.empty()) {
+    if (drafted.size() < std::max<size_t>(1, config_.draft.least)) {
         return;
     }
     try {

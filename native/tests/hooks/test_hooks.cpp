@@ -93,7 +93,7 @@ ELIZA_TEST_API int eliza_test_chain(const char * model_path, const char * settin
         static std::map<std::string, std::shared_ptr<Model>> models;
         std::shared_ptr<Model> & model = models[model_path];
         if (model == nullptr) {
-            model = Model::load(model_path, 0, true, {});
+            model = Model::load(model_path, {});
         }
         SamplerChain chain(model->vocab(), parse_sampling({}, settings));
         for (size_t i = 0; i < n_accepted; ++i) {
@@ -120,7 +120,7 @@ ELIZA_TEST_API int eliza_test_chain(const char * model_path, const char * settin
 ELIZA_TEST_API int eliza_test_chain_time(const char * model_path, const char * settings, const float * logits, size_t n,
                                          int as_common, size_t repeats, int64_t * ns_out) {
     try {
-        const std::shared_ptr<Model> model = Model::load(model_path, 0, true, {});
+        const std::shared_ptr<Model> model = Model::load(model_path, {});
         const llama_vocab * vocab = model->vocab();
         const SamplingParams p = parse_sampling({}, settings);
         SamplerChain ours(vocab, p);

@@ -1,0 +1,294 @@
+// Speculation by a head for multi-token prediction: the same tokens as without it, on models of attention
+// alone and on recurrent ones, whatever else happens to the stream.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+
+#include "engine/mtp_drafter.h"
+#include "engine/sequence.h"
+#include "mtp_test_model.h"
+#include "test_session.h"
+
+namespace eliza::test {
+namespace {
+
+const std::vector<std::string> prompts = {"Say hello. ", "one two three one two three one",
+                                          "The user asks for a reminder at nine. Next action: "};
+
+struct Event {
+    std::vector<int> accepted;
+    int n_rejected;
+    bool operator==(const Event & other) const {
+        return accepted == other.accepted && n_rejected == other.n_rejected;
+    }
+};
+
+class Mtp : public testing::TestWithParam<MtpModelSpec> {
+protected:
+    static MtpModelSpec spec(MtpHead head, bool trunk = true) {
+        MtpModelSpec spec = GetParam();
+        spec.head = head;
+        spec.trunk = trunk;
+        return spec;
+    }
+    static ContextHandle context_of(MtpHead head, std::map<std::string, std::string> options = {}) {
+        options.insert({{"n_ctx", "1024"}, {"n_threads", "1"}, {"n_slots", "3"}});
+        return create(options, mtp_model_path(spec(head)));
+    }
+    static eliza_llm_stream_config_t drafting(int draft_max, const char * drafter = nullptr) {
+        eliza_llm_stream_config_t cfg = config();
+        cfg.cache_type_k = cfg.cache_type_v = "f32";
+        cfg.draft_min = draft_max > 0 ? 1 : 0;
+        cfg.draft_max = draft_max;
+        cfg.mtp_drafter_path = drafter;
+        return cfg;
+    }
+    static std::vector<int32_t> generate(const StreamHandle & stream, size_t n) {
+        Output output = pull(stream, n);
+        EXPECT_GE(output.status, 0) << output.error;
+        output.tokens.resize(std::min(n, output.tokens.size()));
+        return output.tokens;
+    }
+    static std::vector<int32_t> run(const ContextHandle & context, const eliza_llm_stream_config_t & cfg,
+                                    const std::string & prompt, size_t n = 40) {
+        const StreamHandle stream = open(context, cfg);
+        prefill(stream, tokenize(context, prompt, true));
+        return generate(stream, n);
+    }
+};
+
+TEST_P(Mtp, GivesTheSameTokens) {
+    for (const MtpHead head : {MtpHead::agrees, MtpHead::random}) {
+        const ContextHandle context = context_of(head);
+        for (const std::string & prompt : prompts) {
+            for (const int draft_max : {1, 3, 8}) {
+                eliza_llm_stream_config_t cfg = drafting(draft_max), alone = drafting(0);
+                EXPECT_EQ(run(context, cfg, prompt), run(context, alone, prompt));
+                cfg.repeat_penalty = alone.repeat_penalty = 1.3f;
+                EXPECT_EQ(run(context, cfg, prompt), run(context, alone, prompt));
+                cfg.gbnf_grammar = alone.gbnf_grammar = "root ::= ([a-z] [a-z] [a-z] \" \")+";
+                EXPECT_EQ(run(context, cfg, prompt), run(context, alone, prompt));
+            }
+        }
+    }
+}
+
+TEST_P(Mtp, GivesTheSameDraws) {
+    const ContextHandle context = context_of(MtpHead::random, {{"seed", "7"}});
+    eliza_llm_stream_config_t cfg = drafting(4), alone = drafting(0);
+    cfg.temperature = alone.temperature = 0.8f;
+    for (const std::string & prompt : prompts) {
+        EXPECT_EQ(run(context, cfg, prompt), run(context, alone, prompt));
+    }
+}
+
+TEST_P(Mtp, AHeadThatAgreesSavesPasses) {
+    const ContextHandle context = context_of(MtpHead::agrees);
+    const StreamHandle alone = open(context, drafting(0)), with = open(context, drafting(4));
+    for (const StreamHandle * stream : {&alone, &with}) {
+        prefill(*stream, tokenize(context, prompts[0], true));
+    }
+    const int n_heads = GetParam().n_heads;  // where there are several, each guesses one token
+    EXPECT_EQ(generate(with, 40), generate(alone, 40));
+    const eliza_llm_stream_stats_t counts = stats(with);
+    EXPECT_EQ(counts.tokens_accepted, counts.tokens_drafted);
+    EXPECT_GT(counts.tokens_drafted, 20);
+    EXPECT_LE(counts.forward_passes, stats(alone).forward_passes * 10 / (n_heads > 1 ? 10 * n_heads / 2 : 35));
+}
+
+TEST_P(Mtp, AHeadThatAgreesNowAndThenIsFollowedNowAndThen) {
+    const ContextHandle context = context_of(MtpHead::random);
+    int64_t drafted = 0, accepted = 0;
+    for (const std::string & prompt : prompts) {
+        const StreamHandle stream = open(context, drafting(4));
+        prefill(stream, tokenize(context, prompt, true));
+        generate(stream, 60);
+        drafted += stats(stream).tokens_drafted;
+        accepted += stats(stream).tokens_accepted;
+    }
+    EXPECT_GT(accepted, 0);
+    EXPECT_LT(accepted, drafted);
+}
+
+// A recurrent state can be taken back to where a snapshot was made: in the last pass alone.
+TEST_P(Mtp, WhatIsTakenBackLeavesNoTrace) {
+    Options options;
+    options.n_ctx = 512;
+    options.n_threads = 1;
+    const std::shared_ptr<Model> model = Model::load(mtp_model_path(spec(MtpHead::random)), {});
+    const std::vector<llama_token> tokens = model->tokenize(prompts[2], true, false);
+    const auto decoder = std::make_shared<Decoder>(model, options,
+                                                   DecoderSettings{{GGML_TYPE_F32, GGML_TYPE_F32}, 8});
+    std::atomic<bool> cancelled{false};
+    Turn turn(decoder->turns(), cancelled);
+    Sequence::Cost cost;
+    const auto logits_behind = [&](Sequence & sequence) {
+        const float * logits = sequence.logits(turn, cost);
+        return std::vector<float>(logits, logits + model->n_vocab());
+    };
+    Sequence fresh(decoder, 1, "");
+    fresh.append(tokens.data(), tokens.size());
+    const std::vector<float> expected = logits_behind(fresh);
+    for (const size_t n_back : {1, 2, 5}) {
+        for (const size_t last_pass : {1, 3, 6}) {
+            Sequence sequence(decoder, 0, "");
+            sequence.append(tokens.data(), tokens.size() - 1);
+            logits_behind(sequence);
+            for (size_t i = 0; i < 6; i += last_pass) {
+                sequence.append(std::vector<llama_token>(last_pass, tokens[1]).data(), last_pass);
+                logits_behind(sequence);
+            }
+            sequence.truncate(tokens.size() - 1 + 6 - n_back);
+            sequence.append(tokens[2]);
+            logits_behind(sequence);
+            sequence.truncate(tokens.size() - 1);
+            sequence.append(tokens.back());
+            const std::vector<float> got = logits_behind(sequence);
+            for (size_t i = 0; i < got.size(); ++i) {
+                ASSERT_NEAR(got[i], expected[i], 1e-3) << n_back << " of passes of " << last_pass << ", token " << i;
+            }
+        }
+    }
+}
+
+// Another way of decoding the same tokens must leave the head with the same knowledge.
+TEST_P(Mtp, DraftsDoNotDependOnHowTheTokensCame) {
+    Options options;
+    options.n_ctx = 512;
+    options.n_threads = 1;
+    ModelSettings settings;
+    settings.with_mtp_head = true;
+    const std::shared_ptr<Model> model = Model::load(mtp_model_path(spec(MtpHead::random)), settings);
+    const DecoderSettings in_full_precision{{GGML_TYPE_F32, GGML_TYPE_F32}, 8};
+    const DraftConfig config{1, 4, ""};
+    const std::vector<llama_token> tokens = model->tokenize(prompts[2] + prompts[1], true, false);
+
+    // Decodes all but the last token, in pieces of so many, with so many wrong tokens decoded ahead of each.
+    const auto draft = [&](size_t piece, size_t n_wrong, int32_t n_batch) {
+        options.n_batch = n_batch;
+        const auto decoder = std::make_shared<Decoder>(model, options, in_full_precision);
+        const std::unique_ptr<Drafter> drafter = Drafter::make(config, *decoder, options);
+        Sequence sequence(decoder, -1, "");
+        sequence.set_on_pass([&](const llama_token * text, size_t begin, size_t end) {
+            drafter->look_at_pass(text, begin, end);
+        });
+        std::atomic<bool> cancelled{false};
+        Turn turn(decoder->turns(), cancelled);
+        Sequence::Cost cost;
+        for (size_t i = 0; i + 1 < tokens.size(); i += piece) {
+            sequence.append(tokens.data() + i, std::min(piece, tokens.size() - 1 - i));
+            if (i > 0 && n_wrong > 0) {
+                EXPECT_FALSE(drafter->draft(sequence.tokens(), 4).empty());
+                sequence.decode_ahead(turn, cost, std::vector<llama_token>(n_wrong, tokens[0]));
+            } else {
+                sequence.decode(turn, cost, true, {});
+            }
+        }
+        sequence.append(tokens.back());
+        return drafter->draft(sequence.tokens(), 4);
+    };
+    const std::vector<llama_token> expected = draft(tokens.size(), 0, 512);
+    ASSERT_FALSE(expected.empty());
+    EXPECT_EQ(draft(tokens.size(), 0, 11), expected);
+    EXPECT_EQ(draft(3, 0, 512), expected);
+    EXPECT_EQ(draft(1, 0, 512), expected);
+    EXPECT_EQ(draft(1, 1, 512), expected);
+    EXPECT_EQ(draft(1, 3, 512), expected);
+}
+
+TEST_P(Mtp, WhateverElseHappensTheTokensAreTheSame) {
+    const ContextHandle context = context_of(MtpHead::random);
+    const std::string path =
+        (std::filesystem::temp_directory_path() / ("eliza-mtp-slot-" + std::to_string(getpid()))).string();
+    const auto story = [&](int draft_max) {
+        std::vector<std::vector<int32_t>> told;
+        const StreamHandle stream = open(context, drafting(draft_max));
+        const StreamHandle other = open(context, drafting(0));
+        prefill(stream, tokenize(context, prompts[0], true));
+        prefill(other, tokenize(context, prompts[0], true));  // shares the first one's cells
+        for (int i = 0; i < 5; ++i) {                         // in turns
+            told.push_back(generate(other, 2));
+        }
+        // Pulled in full: a checked draft brings several tokens at once.
+        eliza_inference_llm_stream_reset_keep(stream.get(), 4);
+        prefill(stream, tokenize(context, prompts[2]));
+        Output pushed = push(stream, 17);
+        told.push_back(pushed.tokens);
+        set_trie(stream, payload_of(context, {"REPLY", "REPEAT", "IGNORE", "CREATE_REMINDER"}), 0);
+        told.push_back(push(stream, 9).tokens);
+        EXPECT_EQ(eliza_inference_llm_stream_save_slot(stream.get(), path.c_str(), nullptr), 0);
+        told.push_back(push(stream, 9).tokens);
+        EXPECT_EQ(eliza_inference_llm_stream_restore_slot(stream.get(), path.c_str(), nullptr), 0);
+        told.push_back(push(stream, 9).tokens);
+        eliza_inference_llm_stream_reset(stream.get());
+        prefill(stream, tokenize(context, prompts[1], true));
+        told.push_back(push(stream, 20).tokens);
+        return told;
+    };
+    const auto expected = story(0);
+    EXPECT_EQ(story(4), expected);
+    std::filesystem::remove(path);
+}
+
+TEST_P(Mtp, AHeadInAFileOfItsOwnIsAsGood) {
+    const std::string head = mtp_model_path(spec(MtpHead::random, false));
+    const ContextHandle with = context_of(MtpHead::random), without = context_of(MtpHead::random, {{"mtp_head", "off"}});
+    for (const std::string & prompt : prompts) {
+        const StreamHandle one = open(with, drafting(3)), two = open(without, drafting(3, head.c_str()));
+        prefill(one, tokenize(with, prompt, true));
+        prefill(two, tokenize(without, prompt, true));
+        EXPECT_EQ(push(one, 40).tokens, push(two, 40).tokens);
+        EXPECT_EQ(stats(one).tokens_drafted, stats(two).tokens_drafted);
+        EXPECT_EQ(stats(one).tokens_accepted, stats(two).tokens_accepted);
+        EXPECT_GT(stats(two).tokens_drafted, 20);
+    }
+}
+
+TEST_P(Mtp, WithoutAHeadOneGuessesByWhatFollowedBefore) {
+    std::vector<ContextHandle> contexts;
+    contexts.push_back(context_of(MtpHead::random, {{"mtp_head", "off"}}));
+    if (GetParam().arch != std::string("qwen35")) {  // of which llama.cpp loads no file that lacks a part
+        contexts.push_back(context_of(MtpHead::absent));
+    }
+    for (const ContextHandle & context : contexts) {
+        eliza_llm_stream_config_t cfg = drafting(4);
+        StreamHandle stream = open(context, cfg);
+        prefill(stream, tokenize(context, prompts[0], true));
+        push(stream, 20);
+        EXPECT_EQ(stats(stream).tokens_drafted, 0);  // nothing repeats
+        cfg.gbnf_grammar = "root ::= (\"one two three four \")+";
+        stream = open(context, cfg);
+        prefill(stream, tokenize(context, prompts[0], true));
+        push(stream, 60);
+        EXPECT_GT(stats(stream).tokens_drafted, 0);
+    }
+}
+
+TEST_P(Mtp, AHeadThatDoesNotFitIsRefused) {
+    const std::string head = mtp_model_path(spec(MtpHead::random, false));
+    // It is no model.
+    const ContextHandle alone = create({{"n_ctx", "512"}}, head);
+    const eliza_llm_stream_config_t plain = config();
+    ErrorText error;
+    EXPECT_EQ(eliza_inference_llm_stream_open(alone.get(), &plain, error.out()), nullptr);
+    EXPECT_EQ(error.text(), "the model " + head + " is a head for another one (mtp_drafter_path)");
+    // It is for another model.
+    const ContextHandle other = create({{"n_ctx", "512"}}, f32_model_path());
+    const eliza_llm_stream_config_t cfg = drafting(3, head.c_str());
+    EXPECT_EQ(eliza_inference_llm_stream_open(other.get(), &cfg, error.out()), nullptr);
+    EXPECT_NE(error.text().find("is a head for another model: its architecture is " + std::string(GetParam().arch)),
+              std::string::npos)
+        << error.text();
+}
+
+INSTANTIATE_TEST_SUITE_P(Architectures, Mtp,
+                         testing::Values(MtpModelSpec{"glm4moe", MtpHead::random},
+                                         MtpModelSpec{"qwen35", MtpHead::random},
+                                         MtpModelSpec{"step35", MtpHead::random},
+                                         MtpModelSpec{"step35", MtpHead::random, 2}),
+                         [](const auto & info) { return info.param.arch + std::to_string(info.param.n_heads); });
+
+}  // namespace
+}  // namespace eliza::test

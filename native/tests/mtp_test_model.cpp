@@ -1,0 +1,301 @@
+#include "mtp_test_model.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <filesystem>
+#include <initializer_list>
+#include <map>
+#include <random>
+#include <stdexcept>
+#include <string>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "ggml-cpp.h"
+#include "test_model.h"
+
+namespace eliza::test {
+namespace {
+
+constexpr uint32_t width = 64, attention_heads = 4, kv_heads = 2;
+constexpr uint32_t head_width = width / attention_heads, kv_width = kv_heads * head_width;
+constexpr uint32_t ff_width = 128, n_experts = 4, expert_width = 64;
+constexpr uint32_t delta_heads = 4, delta_groups = 2, delta_width = 16, conv_length = 4;
+constexpr uint32_t value_width = delta_heads * delta_width;
+constexpr uint32_t conv_width = value_width + 2 * delta_groups * delta_width;  // values, keys and queries
+constexpr uint32_t attention_interval = 4, sliding_window = 64;
+
+// The logit of the next word of the cycle, and the standard deviation of all others, about that of a trained
+// model. The best of two thousand others comes to 9.
+constexpr float next_logit = 14.0f, logit_std = 2.5f;
+
+// What the layers of a random model add together and how much a random head takes in of the trunk's hidden state,
+// as parts of the size of an embedding. Larger ones make heads that never guess right, smaller ones heads that
+// always do.
+constexpr float trunk_gain = 0.7f, hidden_gain = 0.7f;
+
+// A GGUF file in the making. The random numbers of a tensor depend on its name alone, and on no distribution of
+// the standard library: a head in a file of its own is that of the whole model, and so on all platforms.
+class ModelFile {
+public:
+    explicit ModelFile(const std::string & arch) : arch_(arch), gguf_(gguf_init_empty()) {
+        const gguf_context_ptr vocabulary(gguf_init_from_file(model_path().c_str(), {true, nullptr}));
+        if (vocabulary == nullptr) throw std::runtime_error("cannot read " + model_path());
+        gguf_set_kv(gguf_.get(), vocabulary.get());
+        for (int64_t i = 0; i < gguf_get_n_kv(vocabulary.get()); ++i) {
+            const std::string key = gguf_get_key(vocabulary.get(), i);
+            if (key.rfind("tokenizer.", 0) != 0) gguf_remove_key(gguf_.get(), key.c_str());
+        }
+        gguf_set_val_str(gguf_.get(), "general.architecture", arch.c_str());
+        const size_t words = 2 * token_types().size() * width * sizeof(float);
+        memory_.reset(ggml_init({words + (size_t{16} << 20), nullptr, false}));
+        if (memory_ == nullptr) throw std::runtime_error("no memory for the weights of a model");
+    }
+
+    void set(const std::string & key, uint32_t value) { gguf_set_val_u32(gguf_.get(), full(key).c_str(), value); }
+    void set_real(const std::string & key, float value) { gguf_set_val_f32(gguf_.get(), full(key).c_str(), value); }
+    template <class T>
+    void set_array(const std::string & key, gguf_type type, const std::vector<T> & values) {
+        gguf_set_arr_data(gguf_.get(), full(key).c_str(), type, values.data(), values.size());
+    }
+
+    float * add(const std::string & name, std::initializer_list<int64_t> size) {
+        ggml_tensor * tensor =
+            ggml_new_tensor(memory_.get(), GGML_TYPE_F32, static_cast<int>(size.size()), size.begin());
+        ggml_set_name(tensor, name.c_str());
+        gguf_add_tensor(gguf_.get(), tensor);
+        return ggml_get_data_f32(tensor);
+    }
+    void add_constant(const std::string & name, int64_t n, float value) { std::fill_n(add(name, {n}), n, value); }
+    // An input with values of size 1 gives an output with values of the size of the gain.
+    float * add_random(const std::string & name, std::initializer_list<int64_t> size, float gain) {
+        std::seed_seq seed(name.begin(), name.end());
+        std::mt19937 random(seed);
+        int64_t n = 1;
+        for (const int64_t extent : size) n *= extent;
+        float * values = add(name, size);
+        const float largest = gain * std::sqrt(3.0f / static_cast<float>(*size.begin()));
+        std::generate_n(values, n, [&] { return largest * (std::ldexp(static_cast<float>(random()), -31) - 1.0f); });
+        return values;
+    }
+
+    std::vector<int32_t> token_types() const {
+        const int64_t key = gguf_find_key(gguf_.get(), "tokenizer.ggml.token_type");
+        const auto * types = static_cast<const int32_t *>(gguf_get_arr_data(gguf_.get(), key));
+        return {types, types + gguf_get_arr_n(gguf_.get(), key)};
+    }
+
+    void write(const std::string & path) const {
+        if (!gguf_write_to_file(gguf_.get(), path.c_str(), false)) throw std::runtime_error("cannot write " + path);
+    }
+
+private:
+    std::string full(const std::string & key) const { return arch_ + "." + key; }
+
+    std::string arch_;
+    gguf_context_ptr gguf_;
+    ggml_context_ptr memory_;
+};
+
+// The embedding, and an output in which each word's logit is large after the word before it in the cycle. The
+// logits of control tokens are zero: nothing ends.
+void add_words(ModelFile & file) {
+    const std::vector<int32_t> types = file.token_types();
+    const auto n_vocab = static_cast<int64_t>(types.size());
+    const float * embedding = file.add_random("token_embd.weight", {width, n_vocab}, std::sqrt(float{width}));
+    const float pull = next_logit / width;
+    float * output =
+        file.add_random("output.weight", {width, n_vocab}, std::sqrt(logit_std * logit_std - width * pull * pull));
+
+    std::mt19937 random(1);
+    std::vector<std::pair<uint32_t, int64_t>> cycle;
+    for (int64_t token = 0; token < n_vocab; ++token) {
+        if (types[static_cast<size_t>(token)] == LLAMA_TOKEN_TYPE_NORMAL) {
+            cycle.emplace_back(static_cast<uint32_t>(random()), token);
+        } else {
+            std::fill_n(output + token * width, width, 0.0f);
+        }
+    }
+    std::sort(cycle.begin(), cycle.end());
+    for (size_t i = 0; i < cycle.size(); ++i) {
+        const float * word = embedding + cycle[i].second * width;
+        float * next = output + cycle[(i + 1) % cycle.size()].second * width;
+        for (uint32_t j = 0; j < width; ++j) next[j] += pull * word[j];
+    }
+    file.add_constant("output_norm.weight", width, 1.0f);
+}
+
+// gain: of what attention or the feed-forward network adds.
+void add_attention(ModelFile & file, const std::string & block, uint32_t query_width, float gain) {
+    // Sharp queries: attention that picks tokens rather than averages them.
+    file.add_random(block + "attn_q.weight", {width, query_width}, 1.5f);
+    file.add_random(block + "attn_k.weight", {width, kv_width}, 1.5f);
+    file.add_random(block + "attn_v.weight", {width, kv_width}, 1.0f);
+    file.add_random(block + "attn_output.weight", {width, width}, 2.0f * gain);
+}
+
+void add_feed_forward(ModelFile & file, const std::string & block, const std::string & suffix, uint32_t inner,
+                      float gain) {
+    file.add_random(block + "ffn_gate" + suffix, {width, inner}, 1.0f);
+    file.add_random(block + "ffn_up" + suffix, {width, inner}, 1.0f);
+    file.add_random(block + "ffn_down" + suffix, {inner, width}, 2.0f * gain);
+}
+
+void add_delta_net(ModelFile & file, const std::string & block, float gain) {
+    file.add_random(block + "attn_qkv.weight", {width, conv_width}, 1.0f);
+    file.add_random(block + "attn_gate.weight", {width, value_width}, 1.0f);
+    file.add_random(block + "ssm_conv1d.weight", {conv_length, conv_width}, 1.0f);
+    file.add_constant(block + "ssm_dt.bias", delta_heads, 0.0f);
+    file.add_constant(block + "ssm_a", delta_heads, -0.1f);  // remembers for some ten tokens
+    file.add_random(block + "ssm_alpha.weight", {width, delta_heads}, 1.0f);
+    file.add_random(block + "ssm_beta.weight", {width, delta_heads}, 1.0f);
+    file.add_constant(block + "ssm_norm.weight", delta_width, 1.0f);
+    file.add_random(block + "ssm_out.weight", {value_width, width}, 2.0f * gain);
+}
+
+// Half of what it adds is that of the shared expert.
+void add_experts(ModelFile & file, const std::string & block, float gain) {
+    file.add_random(block + "ffn_gate_inp.weight", {width, n_experts}, 1.0f);
+    file.add_constant(block + "exp_probs_b.bias", n_experts, 0.0f);
+    file.add_random(block + "ffn_gate_exps.weight", {width, expert_width, n_experts}, 1.0f);
+    file.add_random(block + "ffn_up_exps.weight", {width, expert_width, n_experts}, 1.0f);
+    file.add_random(block + "ffn_down_exps.weight", {expert_width, width, n_experts}, gain);
+    add_feed_forward(file, block, "_shexp.weight", expert_width, gain / 2.0f);
+}
+
+// What an architecture asks for besides what all of them do: its keys, and its layers by number.
+struct Architecture {
+    uint32_t n_trunk;
+    void (*set_keys)(ModelFile & file, uint32_t n_layers);
+    void (*add_layer)(ModelFile & file, const std::string & block, uint32_t layer, bool in_head, float gain);
+};
+
+void set_glm4moe_keys(ModelFile & file, uint32_t) {
+    file.set("leading_dense_block_count", 1);
+    file.set("expert_count", n_experts);
+    file.set("expert_used_count", 2);
+    file.set("expert_shared_count", 1);
+    file.set("expert_feed_forward_length", expert_width);
+}
+
+void add_glm4moe_layer(ModelFile & file, const std::string & block, uint32_t layer, bool, float gain) {
+    file.add_constant(block + "post_attention_norm.weight", width, 1.0f);
+    add_attention(file, block, width, gain);
+    if (layer == 0) {
+        add_feed_forward(file, block, ".weight", ff_width, gain);
+    } else {
+        add_experts(file, block, gain);
+    }
+}
+
+void set_qwen35_keys(ModelFile & file, uint32_t) {
+    file.set("full_attention_interval", attention_interval);
+    file.set_array<int32_t>("rope.dimension_sections", GGUF_TYPE_INT32, {4, 2, 2, 0});
+    file.set("ssm.conv_kernel", conv_length);
+    file.set("ssm.state_size", delta_width);
+    file.set("ssm.group_count", delta_groups);
+    file.set("ssm.time_step_rank", delta_heads);
+    file.set("ssm.inner_size", value_width);
+}
+
+void add_qwen35_layer(ModelFile & file, const std::string & block, uint32_t layer, bool in_head, float gain) {
+    file.add_constant(block + "post_attention_norm.weight", width, 1.0f);
+    if (in_head || (layer + 1) % attention_interval == 0) {
+        add_attention(file, block, 2 * width, gain);  // each head's query is followed by its gate
+        file.add_constant(block + "attn_q_norm.weight", head_width, 1.5f);
+        file.add_constant(block + "attn_k_norm.weight", head_width, 1.5f);
+    } else {
+        add_delta_net(file, block, gain);
+    }
+    add_feed_forward(file, block, ".weight", ff_width, gain);
+}
+
+void set_step35_keys(ModelFile & file, uint32_t n_layers) {
+    file.set("attention.sliding_window", sliding_window);
+    std::vector<uint8_t> slides(n_layers, 1);
+    for (uint32_t layer = 0; layer < n_layers; layer += 2) slides[layer] = 0;
+    file.set_array("attention.sliding_window_pattern", GGUF_TYPE_BOOL, slides);
+    file.set("expert_feed_forward_length", expert_width);  // wanted even where there are no experts
+}
+
+void add_step35_layer(ModelFile & file, const std::string & block, uint32_t, bool, float gain) {
+    file.add_constant(block + "ffn_norm.weight", width, 1.0f);
+    add_attention(file, block, width, gain);
+    add_feed_forward(file, block, ".weight", ff_width, gain);
+}
+
+const std::map<std::string, Architecture> architectures = {
+    {"glm4moe", {2, set_glm4moe_keys, add_glm4moe_layer}},
+    {"qwen35", {4, set_qwen35_keys, add_qwen35_layer}},
+    {"step35", {2, set_step35_keys, add_step35_layer}},
+};
+
+// What makes a layer a head: the embedding of the last word joined with the hidden state that came before it.
+void add_join(ModelFile & file, const std::string & block, float gain) {
+    file.add_constant(block + "nextn.enorm.weight", width, 1.0f);
+    file.add_constant(block + "nextn.hnorm.weight", width, 1.0f);
+    float * join = file.add_random(block + "nextn.eh_proj.weight", {2 * width, width}, std::sqrt(2.0f) * gain);
+    for (uint32_t row = 0; row < width; ++row) {
+        std::fill_n(join + row * 2 * width, width, 0.0f);
+        join[row * 2 * width + row] = 1.0f;
+    }
+}
+
+void write_model(const MtpModelSpec & spec, const Architecture & architecture, const std::string & path) {
+    const auto n_head_layers = static_cast<uint32_t>(spec.n_heads);
+    const uint32_t n_trunk = architecture.n_trunk, n_layers = n_trunk + n_head_layers;
+    ModelFile file(spec.arch);
+    file.set("context_length", 4096);
+    file.set("embedding_length", width);
+    file.set("feed_forward_length", ff_width);
+    file.set("attention.head_count", attention_heads);
+    file.set("attention.head_count_kv", kv_heads);
+    file.set_real("attention.layer_norm_rms_epsilon", 1e-6f);
+    file.set("block_count", n_layers);
+    file.set("nextn_predict_layers", n_head_layers);
+    architecture.set_keys(file, n_layers);
+
+    add_words(file);
+    const float gain = spec.head == MtpHead::agrees ? 0.0f : 1.0f;
+    const float layer_gain = gain * trunk_gain / std::sqrt(static_cast<float>(n_trunk));
+    const uint32_t begin = spec.trunk ? 0 : n_trunk, end = spec.head == MtpHead::absent ? n_trunk : n_layers;
+    for (uint32_t layer = begin; layer < end; ++layer) {
+        const std::string block = "blk." + std::to_string(layer) + ".";
+        const bool in_head = layer >= n_trunk;
+        file.add_constant(block + "attn_norm.weight", width, 1.0f);
+        architecture.add_layer(file, block, layer, in_head, layer_gain);
+        if (in_head) add_join(file, block, gain * hidden_gain);
+    }
+    file.write(path);
+}
+
+}  // namespace
+
+std::string mtp_model_path(const MtpModelSpec & spec) {
+    struct Files {
+        std::map<std::string, std::string> paths;
+        ~Files() {
+            std::error_code ignored;
+            for (const auto & [name, path] : paths) std::filesystem::remove(path, ignored);
+        }
+    };
+    static Files files;
+    const auto architecture = architectures.find(spec.arch);
+    if (architecture == architectures.end() || spec.n_heads < 1 || (spec.head == MtpHead::absent && !spec.trunk)) {
+        throw std::invalid_argument("no such model of the architecture " + std::string(spec.arch));
+    }
+    const std::string name = std::string(spec.arch) + "-" + std::to_string(static_cast<int>(spec.head)) + "-" +
+                             std::to_string(spec.n_heads) + (spec.trunk ? "" : "-head");
+    const auto found = files.paths.find(name);
+    if (found != files.paths.end()) return found->second;
+    const std::string file = "eliza-mtp-" + name + "-" + std::to_string(getpid()) + ".gguf";
+    const std::string path = (std::filesystem::temp_directory_path() / file).string();
+    write_model(spec, architecture->second, path);
+    return files.paths[name] = path;
+}
+
+}  // namespace eliza::test
