@@ -20,9 +20,7 @@ const std::vector<std::string> prompts = {"Say hello. ", "one two three one two 
 struct Event {
     std::vector<int> accepted;
     int n_rejected;
-    bool operator==(const Event & other) const {
-        return accepted == other.accepted && n_rejected == other.n_rejected;
-    }
+    bool operator==(const Event & other) const { return accepted == other.accepted && n_rejected == other.n_rejected; }
 };
 
 class Mtp : public testing::TestWithParam<MtpModelSpec> {
@@ -119,8 +117,7 @@ TEST_P(Mtp, WhatIsTakenBackLeavesNoTrace) {
     options.n_threads = 1;
     const std::shared_ptr<Model> model = Model::load(mtp_model_path(spec(MtpHead::random)), {});
     const std::vector<llama_token> tokens = model->tokenize(prompts[2], true, false);
-    const auto decoder = std::make_shared<Decoder>(model, options,
-                                                   DecoderSettings{{GGML_TYPE_F32, GGML_TYPE_F32}, 8});
+    const auto decoder = std::make_shared<Decoder>(model, options, DecoderSettings{{GGML_TYPE_F32, GGML_TYPE_F32}, 8});
     std::atomic<bool> cancelled{false};
     Turn turn(decoder->turns(), cancelled);
     Sequence::Cost cost;
@@ -171,9 +168,8 @@ TEST_P(Mtp, DraftsDoNotDependOnHowTheTokensCame) {
         const auto decoder = std::make_shared<Decoder>(model, options, in_full_precision);
         const std::unique_ptr<Drafter> drafter = Drafter::make(config, *decoder, options);
         Sequence sequence(decoder, -1, "");
-        sequence.set_on_pass([&](const llama_token * text, size_t begin, size_t end) {
-            drafter->look_at_pass(text, begin, end);
-        });
+        sequence.set_on_pass(
+            [&](const llama_token * text, size_t begin, size_t end) { drafter->look_at_pass(text, begin, end); });
         std::atomic<bool> cancelled{false};
         Turn turn(decoder->turns(), cancelled);
         Sequence::Cost cost;
@@ -234,7 +230,8 @@ TEST_P(Mtp, WhateverElseHappensTheTokensAreTheSame) {
 
 TEST_P(Mtp, AHeadInAFileOfItsOwnIsAsGood) {
     const std::string head = mtp_model_path(spec(MtpHead::random, false));
-    const ContextHandle with = context_of(MtpHead::random), without = context_of(MtpHead::random, {{"mtp_head", "off"}});
+    const ContextHandle with = context_of(MtpHead::random),
+                        without = context_of(MtpHead::random, {{"mtp_head", "off"}});
     for (const std::string & prompt : prompts) {
         const StreamHandle one = open(with, drafting(3)), two = open(without, drafting(3, head.c_str()));
         prefill(one, tokenize(with, prompt, true));

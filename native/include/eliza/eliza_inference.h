@@ -89,7 +89,7 @@ ELIZA_API int eliza_inference_mmap_evict(EliInferenceContext * ctx, const char *
  *   flash_attn    "auto" (default: on a GPU, and for a quantized V cache), "on" or "off"
  *   backend_sampling  where all logits are computed on a device, a decision copies those of its legal
  *                 tokens only (up to 1,024): "auto" (default: on a device other than the CPU, but not
- *                 with Vulkan), "on" or "off"
+ *                 Mesa's llvmpipe), "on" or "off"
  * Any time, for streams opened afterwards:
  *   grammar_order "last" (default: sample, check, and mask only if it was illegal) or "first"
  *   grammar_triggers  a JSON array of {"type": "word" | "pattern" | "token", "value": ...}: a grammar

@@ -15,9 +15,20 @@ namespace {
 
 constexpr int32_t default_n_ctx = 8192;
 
-// Picking logits out on the device has corrupted memory on Mesa's software Vulkan, for a reason that is not
-// known: there it has to be asked for.
-constexpr bool gathers_by_itself = std::string_view(ELIZA_BACKEND) != "vulkan";
+// Mesa's software Vulkan is the CPU: there is nothing to save. Mesa 22.3's also uses buffers that are freed
+// already once llama.cpp has reserved its graphs anew, which attaching a sampler makes it do.
+bool is_software(ggml_backend_dev_t device) {
+    return std::string_view(ggml_backend_dev_description(device)).find("llvmpipe") != std::string_view::npos;
+}
+
+bool gathers_by_itself(const Model & model) {
+    for (int32_t i = 0; i < llama_model_n_devices(model.get()); ++i) {
+        if (is_software(llama_model_get_device(model.get(), i))) {
+            return false;
+        }
+    }
+    return model.is_offloaded();
+}
 
 constexpr uint32_t n_ctx_step = 256;  // what llama.cpp rounds up to, and more than there are sequences
 
@@ -108,7 +119,7 @@ Decoder::Decoder(std::shared_ptr<Model> model, const Options & options, const De
     if (llama_get_memory(context_.get()) == nullptr) {
         throw Error(ELIZA_ERR_BUNDLE_INVALID, "the model keeps no KV cache: it cannot go on with a text");
     }
-    may_gather_ = options.backend_sampling.value_or(model_->is_offloaded() && gathers_by_itself);
+    may_gather_ = options.backend_sampling.value_or(gathers_by_itself(*model_));
     llama_attach_threadpool(context_.get(), threadpool_.get(), threadpool_.get());
     n_batch_ = std::min(options.n_batch, static_cast<int32_t>(llama_n_batch(context_.get())));
     if (can_fork(*model_)) {
