@@ -314,6 +314,7 @@ std::string Decoder::describe_cache() const {
 std::vector<uint8_t> Decoder::copy_state(const Slot & slot) {
     std::vector<uint8_t> state(llama_state_seq_get_size(context_.get(), slot.id));
     const size_t size = llama_state_seq_get_data(context_.get(), state.data(), state.size(), slot.id);
+    check_rpc_connections(model_->rpc_servers());  // or part of it may be zeros
     if (size == 0) {
         throw Error(ELIZA_ERR_FFI_FAULT, "llama.cpp could not copy the state of slot " + std::to_string(slot.id));
     }

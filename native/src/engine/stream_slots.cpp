@@ -21,6 +21,7 @@ void Stream::save_slot(const std::string & path) {
         Turn turn(decoder_->turns(), cancelled_);
         decode(turn, /*may_stop_before_head=*/true);
         file.state = sequence_.copy_state(turn);
+        draft_.reset();  // what was decoded ahead is not there any more
     }
     write_slot_file(path, file);  // others need not wait for the disk
 }
