@@ -24,11 +24,12 @@ public:
     std::vector<float> embed(std::string_view text, Pooling pooling);
 
 private:
+    size_t most_tokens() const;  // of a text
     void make_context(Pooling pooling, size_t n_tokens);
 
     std::shared_ptr<Model> model_;
-    int32_t n_threads_;
-    std::mutex mutex_;  // guards the next two
+    int32_t n_threads_;  // 0: as many as a text has work for
+    std::mutex mutex_;   // guards the next two
     llama_context_ptr context_;
     Pooling pooling_ = LLAMA_POOLING_TYPE_UNSPECIFIED;
 };
