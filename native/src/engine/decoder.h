@@ -68,7 +68,6 @@ public:
 
     const Model & model() const { return *model_; }
     llama_context * context() const { return context_.get(); }
-    int32_t n_threads() const { return n_threads_; }
 
     // Has another context run its next passes, in this turn, on as many of our threads as n_weights weights
     // and n_tokens tokens are worth.

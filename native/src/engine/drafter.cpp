@@ -32,16 +32,8 @@ public:
     ModelDrafter(const DraftConfig & config, std::shared_ptr<Model> model, Decoder & decoder)
         : Drafter(std::move(model)), decoder_(decoder) {
         llama_context_params params = llama_context_default_params();
-        params.n_ctx = static_cast<uint32_t>(decoder.n_ctx());
-        params.n_batch = params.n_ubatch = n_batch;
-        params.n_seq_max = 1;
-        params.n_threads = params.n_threads_batch = decoder.n_threads();
-        params.no_perf = true;
-        const LlamaErrorCapture capture;
-        context_.reset(llama_init_from_model(model_->get(), params));
-        if (context_ == nullptr) {
-            throw Error(ELIZA_ERR_FFI_FAULT, "cannot create a context for the draft model" + capture.suffix());
-        }
+        params.n_batch = n_batch;
+        make_context(*model_, decoder, params);
         common_params_speculative speculative;
         speculative.types = {COMMON_SPECULATIVE_TYPE_DRAFT_SIMPLE};
         speculative.draft.n_max = config.most;
@@ -134,6 +126,18 @@ std::unique_ptr<Drafter> Drafter::make(const DraftConfig & config, Decoder & dec
                                "); this library drafts with whole models of the same vocabulary and with MTP heads");
     }
     return std::make_unique<ModelDrafter>(config, std::move(model), decoder);
+}
+
+void Drafter::make_context(const Model & model, const Decoder & decoder, llama_context_params params) {
+    params.n_ctx = static_cast<uint32_t>(decoder.n_ctx());
+    params.n_ubatch = params.n_batch;
+    params.n_seq_max = 1;
+    params.no_perf = true;
+    const LlamaErrorCapture capture;
+    context_.reset(llama_init_from_model(model.get(), params));
+    if (context_ == nullptr) {
+        throw Error(ELIZA_ERR_FFI_FAULT, "cannot create a context to draft in" + capture.suffix());
+    }
 }
 
 std::vector<llama_token> Drafter::guess(const std::vector<llama_token> & tokens, int32_t most) {

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "common.h"
-#include "log.h"
 
 namespace eliza {
 namespace {
@@ -37,16 +36,8 @@ MtpDrafter::MtpDrafter(const DraftConfig & config, std::shared_ptr<Model> head, 
     llama_context_params params = llama_context_default_params();
     params.ctx_type = LLAMA_CONTEXT_TYPE_MTP;
     params.ctx_other = decoder.context();
-    params.n_ctx = static_cast<uint32_t>(decoder.n_ctx());
-    params.n_batch = params.n_ubatch = llama_n_batch(decoder.context());  // it gets the same batches
-    params.n_seq_max = 1;
-    params.n_threads = params.n_threads_batch = decoder.n_threads();
-    params.no_perf = true;
-    const LlamaErrorCapture capture;
-    context_.reset(llama_init_from_model((model_ != nullptr ? *model_ : decoder.model()).get(), params));
-    if (context_ == nullptr) {
-        throw Error(ELIZA_ERR_FFI_FAULT, "cannot create a context for the model's MTP head" + capture.suffix());
-    }
+    params.n_batch = llama_n_batch(decoder.context());  // it gets the same batches
+    make_context(model_ != nullptr ? *model_ : decoder.model(), decoder, params);
 }
 
 // llama.cpp's drafter, which keeps the hidden state behind the last token, cannot be emptied.
