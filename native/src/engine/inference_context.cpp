@@ -107,14 +107,14 @@ InferenceContext::NextToken InferenceContext::score_next(const llama_token * tok
     {
         const std::lock_guard<std::mutex> lock(mutex_);
         decoder = decoder_locked({});
+        if (n > static_cast<size_t>(decoder->n_ctx())) {
+            throw invalid_argument(std::to_string(n) + " tokens do not fit the context of " +
+                                   std::to_string(decoder->n_ctx()) + " (option n_ctx)");
+        }
         decoder->model().check_tokens(tokens, n);
         decoder->model().check_tokens(&target, 1);
         decoders_[{}] = decoder;
         stream_opened_ = true;
-    }
-    if (n > static_cast<size_t>(decoder->n_ctx())) {
-        throw invalid_argument(std::to_string(n) + " tokens do not fit the context of " +
-                               std::to_string(decoder->n_ctx()) + " (option n_ctx)");
     }
     Sequence sequence(decoder, -1, "");
     sequence.append(tokens, n);
