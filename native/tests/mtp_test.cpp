@@ -36,8 +36,7 @@ protected:
         return create(options, mtp_model_path(spec(head)));
     }
     static eliza_llm_stream_config_t drafting(int draft_max, const char * drafter = nullptr) {
-        eliza_llm_stream_config_t cfg = config();
-        cfg.cache_type_k = cfg.cache_type_v = "f32";
+        eliza_llm_stream_config_t cfg = full_precision_config();
         cfg.draft_min = draft_max > 0 ? 1 : 0;
         cfg.draft_max = draft_max;
         cfg.mtp_drafter_path = drafter;

@@ -270,12 +270,12 @@ TEST(Gumbel, TheDrawOfATokenDoesNotDependOnWhatElseThereIs) {
 
 class SamplingInAStream : public testing::Test {
 protected:
-    ContextHandle context = create({{"n_threads", "1"}});
+    ContextHandle context = create({{"n_threads", "1"}}, f32_model_path());
 
     std::vector<int32_t> generate(const std::string & json, const std::string & strategy = "auto",
                                   int mode = ELIZA_TRIE_SAMPLE) {
         EXPECT_EQ(eliza_inference_set_option(context.get(), "strategy", strategy.c_str(), nullptr), 0);
-        const StreamHandle stream = open(context);
+        const StreamHandle stream = open(context, full_precision_config());
         ErrorText error;
         EXPECT_EQ(eliza_inference_llm_stream_set_sampling(stream.get(), json.data(), json.size(), error.out()), 0)
             << error.text();

@@ -31,8 +31,7 @@ protected:
         float temperature;
     };
     StreamHandle open_with(const Settings & settings) {
-        eliza_llm_stream_config_t cfg = config();
-        cfg.cache_type_k = cfg.cache_type_v = "f32";
+        eliza_llm_stream_config_t cfg = full_precision_config();
         cfg.draft_min = settings.draft_max > 0 ? 1 : 0;
         cfg.draft_max = settings.draft_max;
         cfg.mtp_drafter_path = settings.drafter.empty() ? nullptr : settings.drafter.c_str();
@@ -210,8 +209,7 @@ TEST_F(Speculation, SpansNeverDraft) {
 
 TEST_F(Speculation, EndsWhereItWouldHave) {
     for (const int max_tokens : {1, 2, 7}) {
-        eliza_llm_stream_config_t cfg = config();
-        cfg.cache_type_k = cfg.cache_type_v = "f32";
+        eliza_llm_stream_config_t cfg = full_precision_config();
         cfg.max_tokens = max_tokens;
         std::vector<Output> outputs;
         for (const int draft_max : {0, 5}) {

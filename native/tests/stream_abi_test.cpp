@@ -90,13 +90,14 @@ TEST_F(StreamAbi, EveryChoiceIsOneOfTheLeaves) {
 }
 
 TEST_F(StreamAbi, SkippingAheadGivesTheTokensAndProbabilityOfTokenByToken) {
+    context = create({{"n_threads", "1"}}, f32_model_path());
     double logprob[2];
     Output output[2];
     eliza_llm_stream_stats_t count[2];
     const char * strategies[] = {"token-by-token", "skip-ahead"};
     for (int i = 0; i < 2; ++i) {
         ASSERT_EQ(eliza_inference_set_option(context.get(), "strategy", strategies[i], nullptr), 0);
-        const StreamHandle stream = prompted();
+        const StreamHandle stream = prompted(full_precision_config());
         set_trie(stream, payload_of(context, action_names), ELIZA_TRIE_ARGMAX | ELIZA_TRIE_STOP_AT_LEAF);
         output[i] = pull(stream);
         leaf(stream, &logprob[i]);
@@ -309,7 +310,8 @@ TEST_F(StreamAbi, RepeatPenaltyReachesChoices) {
 }
 
 TEST_F(StreamAbi, SamplingFollowsItsSeed) {
-    eliza_llm_stream_config_t cfg = config();
+    context = create({{"n_threads", "1"}}, f32_model_path());
+    eliza_llm_stream_config_t cfg = full_precision_config();
     cfg.temperature = 1.5f;
     const auto generate = [&](const char * seed) {
         EXPECT_EQ(eliza_inference_set_option(context.get(), "seed", seed, nullptr), 0);

@@ -49,6 +49,13 @@ inline eliza_llm_stream_config_t config() {
     return config;
 }
 
+// With f32_model_path(): passes of different shapes then differ by the order of sums alone.
+inline eliza_llm_stream_config_t full_precision_config() {
+    eliza_llm_stream_config_t cfg = config();
+    cfg.cache_type_k = cfg.cache_type_v = "f32";
+    return cfg;
+}
+
 inline StreamHandle open(const ContextHandle & context, const eliza_llm_stream_config_t & cfg = config()) {
     ErrorText error;
     StreamHandle stream(eliza_inference_llm_stream_open(context.get(), &cfg, error.out()),

@@ -81,7 +81,7 @@ TEST(TextChoices, AllowWhatLlamaCppsGrammarAllows) {
 
 class TextChoicesInAStream : public testing::Test {
 protected:
-    ContextHandle context = create({{"n_threads", "1"}});
+    ContextHandle context = create({{"n_threads", "1"}}, f32_model_path());
     std::mt19937 random{10};
 
     std::vector<int32_t> random_prompt() {
@@ -104,9 +104,10 @@ TEST_F(TextChoicesInAStream, GiveTheTokensOfLlamaCppsGrammar) {
         const Texts texts = random_texts(random, 12);
         const std::vector<int32_t> prompt = random_prompt();
         const std::string gbnf = gbnf_of(texts);
-        eliza_llm_stream_config_t cfg = config();
+        eliza_llm_stream_config_t cfg = full_precision_config();
+        const StreamHandle ours = open(context, cfg);
         cfg.gbnf_grammar = gbnf.c_str();
-        const StreamHandle guided = open(context, cfg), ours = open(context);
+        const StreamHandle guided = open(context, cfg);
         prefill(guided, prompt);
         prefill(ours, prompt);
         ASSERT_EQ(set_choices(ours, json_of(texts), ELIZA_TRIE_STOP_AT_LEAF), 0);
@@ -125,7 +126,7 @@ TEST_F(TextChoicesInAStream, GiveTheSameTokensWithAndWithoutTheWholeHead) {
         std::vector<std::vector<int32_t>> outputs;
         for (const char * strategy : {"token-by-token", "auto"}) {
             ASSERT_EQ(eliza_inference_set_option(context.get(), "strategy", strategy, nullptr), 0);
-            const StreamHandle stream = open(context);
+            const StreamHandle stream = open(context, full_precision_config());
             prefill(stream, prompt);
             ASSERT_EQ(set_choices(stream, json_of(texts), ELIZA_TRIE_STOP_AT_LEAF), 0);
             outputs.push_back(pull(stream).tokens);
