@@ -8,9 +8,10 @@ Models, prompts and answers are those of ``backend_suite/cases.py``. The referen
 library, token by token, with all logits. The library of
 ``build/BACKEND`` then chooses with every layer on the backend in all strategies, with and without
 backend sampling and the restricted head. Compared are the leaf, what the stats say (how many tokens
-were legal at every step, forced, decided) and the probabilities of all leaves. Where another leaf
-comes out, the reference's margin at the decision where they part tells a near-tie from a fault;
-both are listed.
+were legal at every step, forced, decided) and the probabilities of all leaves. Rounding moves
+these by the model's noise, which the CPU measures by itself: attention in half precision against
+single. Probabilities further apart than twice that are a fault. Where another leaf comes out, the
+reference's margin at the decision where they part tells a near-tie from a fault; both are listed.
 
 Exit codes: 0 = the same but for near-ties, 1 = not the same, 2 = could not be checked.
 """

@@ -12,7 +12,15 @@ import pytest
 from backend_suite.cases import ANSWERS, REFERENCE, WAYS, ModelCase, Way
 from backend_suite.choosing import Outcome
 from backend_suite.comparing import Comparison, Subject, compare
-from backend_suite.judging import Verdict, allowed_along, judge, margin_between
+from backend_suite.judging import (
+    LARGEST_NOISE,
+    ROUNDINGS,
+    Verdict,
+    allowed_along,
+    judge,
+    margin_between,
+    noise_between,
+)
 from backend_suite.reporting import details, table
 
 from eliza_ffi.library import Library
@@ -55,14 +63,27 @@ def outcome(tokens: tuple[int, ...], probabilities: tuple[float, float, float]) 
 REFERENCE_OUTCOME = outcome((1, 2, 3), (0.31, 0.3, 0.39))
 
 
-def verdict_of(other: Outcome, near_tie: float = 0.1) -> Verdict:
-    return judge(PAYLOAD, REFERENCE_OUTCOME, other, WAY, near_tie)
+def verdict_of(other: Outcome, noise: float = 0.1) -> Verdict:
+    return judge(PAYLOAD, REFERENCE_OUTCOME, other, WAY, noise)
 
 
 def test_the_same_leaf_is_the_same_and_tells_how_far_probabilities_are() -> None:
     verdict = verdict_of(outcome((1, 2, 3), (0.3, 0.31, 0.39)))
     assert verdict.kind == "same"
-    assert verdict.difference == pytest.approx(0.01)
+    assert verdict.difference == pytest.approx(np.log(0.31 / 0.3))
+
+
+def test_the_same_leaf_with_a_probability_beyond_rounding_is_too_far() -> None:
+    moved = outcome((1, 2, 3), (0.3, 0.31, 0.39))
+    difference = np.log(0.31 / 0.3)
+    assert verdict_of(moved, noise=1.01 * difference / ROUNDINGS).kind == "same"
+    verdict = verdict_of(moved, noise=0.99 * difference / ROUNDINGS)
+    assert verdict.kind == "too far" and verdict.is_failure
+
+
+@pytest.mark.parametrize("own", [-9.0, float("nan")])
+def test_the_probability_that_the_choosing_stream_told_is_compared_as_well(own: float) -> None:
+    assert verdict_of(replace(REFERENCE_OUTCOME, logprob=own)).kind == "too far"
 
 
 def test_the_margin_is_that_of_the_decision_where_two_leaves_part() -> None:
@@ -73,13 +94,38 @@ def test_the_margin_is_that_of_the_decision_where_two_leaves_part() -> None:
     assert margin_between(PAYLOAD, REFERENCE_OUTCOME, (5, 6)) == pytest.approx(np.log(0.61 / 0.39))
 
 
-def test_another_leaf_is_a_near_tie_within_the_margin_and_else_a_failure() -> None:
+def test_another_leaf_is_a_near_tie_where_its_own_difference_explains_it() -> None:
     near = verdict_of(outcome((1, 2, 4), (0.3, 0.31, 0.39)))
     assert near.kind == "near-tie" and not near.is_failure
+    assert near.margin <= 2 * near.difference
+
+
+def test_another_leaf_that_its_own_numbers_do_not_explain_is_a_failure() -> None:
+    # Scores as good as the reference's, and yet the other side of a decision of 0.61 to 0.39.
     far = verdict_of(outcome((5, 6), (0.3, 0.31, 0.39)))
     assert far.kind == "other leaf" and far.is_failure
-    strict = verdict_of(outcome((1, 2, 4), (0.3, 0.31, 0.39)), near_tie=0.001)
-    assert strict.kind == "other leaf"
+    assert far.margin > 2 * far.difference
+    identical = verdict_of(outcome((1, 2, 4), (0.31, 0.3, 0.39)))
+    assert identical.kind == "other leaf" and identical.difference == 0
+
+
+def test_another_leaf_whose_probabilities_are_beyond_rounding_is_no_near_tie() -> None:
+    verdict = verdict_of(outcome((1, 2, 4), (0.2, 0.41, 0.39)))
+    assert verdict.margin <= 2 * verdict.difference
+    assert verdict.kind == "too far" and verdict.is_failure
+
+
+def test_noise_is_how_far_any_leaf_moves() -> None:
+    scores = np.array([-1.0, -2.0, -0.5])
+    assert noise_between(scores, scores) == 0
+    assert noise_between(scores, scores + np.array([0.01, -0.3, 0.2])) == pytest.approx(0.3)
+
+
+@pytest.mark.parametrize("moved", [1.01 * LARGEST_NOISE, float("nan"), float("inf")])
+def test_noise_that_no_rounding_makes_is_refused_as_a_yardstick(moved: float) -> None:
+    scores = np.array([-1.0, -2.0])
+    with pytest.raises(RuntimeError, match="that is no rounding"):
+        noise_between(scores, scores - np.array([0.0, moved]))
 
 
 @pytest.mark.parametrize(
@@ -122,18 +168,20 @@ def test_no_answer_of_the_suite_begins_another() -> None:
 
 def test_near_ties_and_failures_are_listed_and_counted() -> None:
     def comparison(verdict: Verdict) -> Comparison:
-        return Comparison("model", "short", "3 apart", WAY, verdict)
+        return Comparison("model", "short", "3 apart", WAY, verdict, noise=0.04)
 
     compared = [
         comparison(Verdict("same", 0.001)),
-        comparison(Verdict("near-tie", 0.02, margin=0.05)),
+        comparison(Verdict("near-tie", 0.03, margin=0.05)),
         comparison(Verdict("wrong", 0.0, problems=("decisions is 3, not 2",))),
+        comparison(Verdict("too far", 0.1)),
     ]
     last = table(compared).splitlines()[-1]
-    assert last == "| all | all | 3 | 1 | 1 | 0 | 1 | 2.0e-02 |"
-    near, wrong = details(compared)
-    assert "near-tie: model" in near and "margin 0.0500 nats" in near
+    assert last == "| all | all | 4 | 1 | 1 | 0 | 1 | 1 | 1.0e-01 | 2.50 |"
+    near, wrong, far = details(compared)
+    assert "near-tie: model" in near and "margin 0.0500 nats, difference 0.0300" in near
     assert "decisions is 3, not 2" in wrong
+    assert "too far: model" in far and "difference 0.1000, noise 0.0400" in far
 
 
 def test_the_ways_are_all_combinations_of_the_options() -> None:
@@ -148,7 +196,7 @@ def test_a_library_agrees_with_its_own_slowest_way(
     subject = Subject(library.path, n_gpu_layers=0)
     placed: list[object] = []
     compared = compare(
-        ModelCase("small", path, 0.02),
+        ModelCase("small", path),
         subject,
         subject,
         prompts={"short": "Next: "},
@@ -159,6 +207,18 @@ def test_a_library_agrees_with_its_own_slowest_way(
     assert len(compared) == 2 * len(WAYS)
     assert details(compared) == []
     assert len(placed) == 2  # one context with backend sampling, one without
+
+
+def test_a_backend_without_a_device_is_not_compared(
+    library: Library, random_model_path: Callable[..., Path]
+) -> None:
+    path = random_model_path("llama-spm", n_embd=64, n_layers=2, seed=1)
+    subject = Subject(library.path, n_gpu_layers=-1, options=(("device", "none"),))
+    with (
+        pytest.raises(RuntimeError, match="there is no device to check"),
+        subject.open(path, "off"),
+    ):
+        pass
 
 
 def test_a_built_library_is_loaded_and_named(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from eliza_ffi.token_tree import TokenTreePayload
 
 from .cases import REFERENCE, ModelCase, Way
 from .choosing import Outcome, choose, payload_of
-from .judging import Verdict, judge
+from .judging import Verdict, judge, noise_between
 
 __all__ = ["Comparison", "Subject", "compare"]
 
@@ -38,25 +38,47 @@ class Subject:
 
     @contextmanager
     def open(self, path: Path, backend_sampling: str) -> Iterator[Model]:
-        """Open a model, in a context of its own."""
+        """Open a model, in a context of its own.
+
+        Raises
+        ------
+        RuntimeError
+            If layers were to be on a device and none is: the CPU would be compared with itself.
+        """
         with Model(
             path,
             library=self.library,
             n_gpu_layers=self.n_gpu_layers,
             options={"backend_sampling": backend_sampling, **dict(self.options)},
         ) as model:
+            placement = model.describe()["model"].get("placement", [])
+            if self.n_gpu_layers != 0 and all(place["device"] == "CPU" for place in placement):
+                raise RuntimeError(
+                    f"{self.library}: there is no device to check: all layers are on the CPU"
+                )
             yield model
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """One choice, compared with the reference's."""
+    """One choice, compared with the reference's.
+
+    Attributes
+    ----------
+    model, prompt, answers
+        Names.
+    way
+    verdict
+    noise
+        What rounding does to a leaf's log-probability on the model, in nats.
+    """
 
     model: str
     prompt: str
     answers: str
     way: Way
     verdict: Verdict
+    noise: float
 
 
 @dataclass(frozen=True)
@@ -97,6 +119,7 @@ def compare(
             for name, text in prompts.items()
             for answers_name, texts in answers.items()
         ]
+    noise = _noise(case, reference, questions)
     compared = []
     for backend_sampling in dict.fromkeys(way.backend_sampling for way in ways):
         with subject.open(case.path, backend_sampling) as model:
@@ -106,12 +129,23 @@ def compare(
                     continue
                 for question in questions:
                     outcome = choose(model, question.prompt, question.payload, way)
-                    verdict = judge(
-                        question.payload, question.expected, outcome, way, case.near_tie
-                    )
+                    verdict = judge(question.payload, question.expected, outcome, way, noise)
                     names = (case.name, question.prompt_name, question.answers_name)
-                    compared.append(Comparison(*names, way, verdict))
+                    compared.append(Comparison(*names, way, verdict, noise))
     return compared
+
+
+def _noise(case: ModelCase, reference: Subject, questions: Sequence[_Question]) -> float:
+    """Return how far the reference's scores move where attention is summed in half precision."""
+    rounding = replace(reference, options=(*reference.options, ("flash_attn", "on")))
+    with rounding.open(case.path, REFERENCE.backend_sampling) as model:
+        return max(
+            noise_between(
+                question.expected.logprobs,
+                choose(model, question.prompt, question.payload, REFERENCE).logprobs,
+            )
+            for question in questions
+        )
 
 
 def _asked(model: Model, prompt: tuple[str, str], answers: tuple[str, list[str]]) -> _Question:

@@ -1,17 +1,39 @@
-"""Whether an outcome is the reference's, and whether its own numbers can be true."""
+"""Whether an outcome is the reference's, and whether its own numbers can be true.
+
+Devices sum in another order and precision, so that numbers of a backend without a fault differ from
+the reference's. By how much is not guessed: `noise_between` measures it on the model at hand, by
+the reference's own scores with attention summed in single and in half precision. What is close is
+then said in that unit.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from eliza_ffi.token_tree import TokenTreePayload
 
 from .cases import Way
 from .choosing import Outcome
 
-__all__ = ["Verdict", "allowed_along", "insane_numbers", "judge", "margin_between"]
+__all__ = [
+    "LARGEST_NOISE",
+    "ROUNDINGS",
+    "Verdict",
+    "allowed_along",
+    "insane_numbers",
+    "judge",
+    "margin_between",
+    "noise_between",
+]
+
+ROUNDINGS = 2
+"""How often the noise may be in a difference: the reference has rounded, and so has the backend."""
+
+LARGEST_NOISE = 1.0
+"""In nats. No rounding moves an answer further; a yardstick beyond it would let everything pass."""
 
 # A tree of probabilities is summed in another order than it was split.
 SUM_TOLERANCE = 1e-6
@@ -24,10 +46,11 @@ class Verdict:
     Attributes
     ----------
     kind : str
-        ``"same"``; ``"near-tie"``: another leaf, from whose decision the reference's is no further
-        than rounding may carry; ``"other leaf"``; ``"wrong"``: the numbers contradict each other.
+        ``"same"``; ``"near-tie"``: another leaf, and the choice's own difference explains it;
+        ``"other leaf"``: it does not; ``"too far"``: some leaf's probability is further from the
+        reference's than rounding carries it; ``"wrong"``: the numbers contradict each other.
     difference : float
-        The largest difference of a leaf's probability (not its logarithm) from the reference's.
+        The largest difference of a leaf's log-probability from the reference's, in nats.
     margin : float
         Of a leaf that differs: by how many nats the reference preferred its own at the decision
         where they part; else 0.
@@ -42,11 +65,11 @@ class Verdict:
 
     @property
     def is_failure(self) -> bool:
-        return self.kind in ("other leaf", "wrong")
+        return self.kind in ("other leaf", "too far", "wrong")
 
 
 def judge(
-    payload: TokenTreePayload, reference: Outcome, outcome: Outcome, way: Way, near_tie: float
+    payload: TokenTreePayload, reference: Outcome, outcome: Outcome, way: Way, noise: float
 ) -> Verdict:
     """Compare an outcome with the reference's.
 
@@ -57,17 +80,47 @@ def judge(
     reference, outcome
     way
         How the outcome was decoded.
-    near_tie
-        Largest margin, in nats, that rounding may turn.
+    noise
+        What rounding does to a leaf's log-probability on this model, in nats.
+
+    Notes
+    -----
+    Where no leaf's log-probability is further than `difference` from the reference's, two can
+    change places only if the reference had them at most twice that apart: one rises, one falls.
     """
     difference = _largest_difference(payload, reference, outcome)
     problems = insane_numbers(payload, outcome, way)
     if problems:
         return Verdict("wrong", difference, problems=tuple(problems))
-    if outcome.tokens == reference.tokens:
+    is_same = outcome.tokens == reference.tokens
+    margin = 0.0 if is_same else margin_between(payload, reference, outcome.tokens)
+    if not difference <= ROUNDINGS * noise:  # not a number is too far, too
+        return Verdict("too far", difference, margin)
+    if is_same:
         return Verdict("same", difference)
-    margin = margin_between(payload, reference, outcome.tokens)
-    return Verdict("near-tie" if margin <= near_tie else "other leaf", difference, margin)
+    return Verdict("near-tie" if margin <= 2 * difference else "other leaf", difference, margin)
+
+
+def noise_between(scores: NDArray[np.float64], rounded: NDArray[np.float64]) -> float:
+    """Return how far rounding moves a leaf: the largest difference of two sets of scores.
+
+    Parameters
+    ----------
+    scores, rounded
+        Log-probabilities of the same leaves, shape ``[leaves]``, in nats.
+
+    Raises
+    ------
+    RuntimeError
+        If they are more than `LARGEST_NOISE` apart, or not numbers: then they measure no rounding.
+    """
+    noise = float(np.abs(scores - rounded).max())
+    if not noise <= LARGEST_NOISE:
+        raise RuntimeError(
+            f"half precision in attention moves the reference's scores by {noise:.2f} nats:"
+            " that is no rounding, and nothing can be measured by it"
+        )
+    return noise
 
 
 def insane_numbers(payload: TokenTreePayload, outcome: Outcome, way: Way) -> list[str]:
@@ -138,9 +191,9 @@ def margin_between(payload: TokenTreePayload, reference: Outcome, other: tuple[i
 def _largest_difference(payload: TokenTreePayload, reference: Outcome, outcome: Outcome) -> float:
     if reference.logprobs.shape != outcome.logprobs.shape:
         return float("inf")
-    expected, scored = np.exp(reference.logprobs), np.exp(outcome.logprobs)
-    differences = [float(np.abs(expected - scored).max())]
-    for leaf, probability in zip(payload.leaves(), expected, strict=True):
+    differences = [float(np.abs(reference.logprobs - outcome.logprobs).max())]
+    # The stream that chose has computed its leaf on its own way.
+    for leaf, logprob in zip(payload.leaves(), reference.logprobs, strict=True):
         if leaf.tokens == outcome.tokens:
-            differences.append(abs(float(np.exp(outcome.logprob)) - float(probability)))
-    return max(differences)
+            differences.append(abs(outcome.logprob - float(logprob)))
+    return float(np.max(differences))  # not a number, if one of them is

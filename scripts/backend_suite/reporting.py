@@ -9,20 +9,22 @@ from .comparing import Comparison
 
 __all__ = ["details", "table"]
 
-KINDS = ("same", "near-tie", "other leaf", "wrong")
+KINDS = ("same", "near-tie", "other leaf", "too far", "wrong")
 
 
 def table(compared: Sequence[Comparison]) -> str:
     """Return a table in Markdown: a row for each model and strategy, counts of verdicts.
 
-    The difference is the largest of a leaf's probability from the reference's.
+    The difference is the largest of a leaf's log-probability from the reference's, in nats, and
+    beside it in units of the model's noise.
     """
     rows: dict[tuple[str, str], list[Comparison]] = defaultdict(list)
     for each in compared:
         rows[each.model, each.way.strategy].append(each)
     lines = [
-        "| model | strategy | choices | same | near-ties | other leaf | wrong | difference |",
-        "| :-- | :-- | --: | --: | --: | --: | --: | --: |",
+        "| model | strategy | choices | same | near-ties | other leaf | too far | wrong"
+        " | difference | of the noise |",
+        "| :-- | :-- | --: | --: | --: | --: | --: | --: | --: | --: |",
     ]
     for (model, strategy), group in rows.items():
         lines.append(f"| {model} | {strategy} | {_counts(group)} |")
@@ -38,7 +40,10 @@ def details(compared: Iterable[Comparison]) -> list[str]:
         if verdict.kind == "same":
             continue
         where = f"{each.model}, prompt {each.prompt!r}, answers {each.answers!r}, {each.way}"
-        what = "; ".join(verdict.problems) or f"margin {verdict.margin:.4f} nats"
+        what = "; ".join(verdict.problems) or (
+            f"margin {verdict.margin:.4f} nats, difference {verdict.difference:.4f},"
+            f" noise {each.noise:.4f}"
+        )
         lines.append(f"{verdict.kind}: {where}: {what}")
     return lines
 
@@ -46,5 +51,12 @@ def details(compared: Iterable[Comparison]) -> list[str]:
 def _counts(group: Sequence[Comparison]) -> str:
     count = Counter(each.verdict.kind for each in group)
     difference = max((each.verdict.difference for each in group), default=0.0)
-    cells = [len(group), *(count[kind] for kind in KINDS), f"{difference:.1e}"]
+    in_noises = max((_in_noises(each) for each in group), default=0.0)
+    cells = [len(group), *(count[kind] for kind in KINDS), f"{difference:.1e}", f"{in_noises:.2f}"]
     return " | ".join(map(str, cells))
+
+
+def _in_noises(each: Comparison) -> float:
+    if each.verdict.difference == 0:
+        return 0.0
+    return each.verdict.difference / each.noise if each.noise > 0 else float("inf")
