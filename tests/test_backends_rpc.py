@@ -19,6 +19,7 @@ from eliza_ffi._resources import default_model_path
 from eliza_ffi.errors import ElizaError, InvalidArgumentError, NativeFault, NotSupportedError
 from eliza_ffi.library import Library, library_file_name
 from eliza_ffi.model import Model
+from eliza_ffi.protocol import StreamConfig
 
 BUILD = Path(__file__).resolve().parent.parent / "build" / "rpc"
 CHOICES = ["SEND_MAIL", "SEND_NOTE", "READ_MAIL"]
@@ -90,6 +91,19 @@ def test_a_server_that_dies_while_it_computes_is_an_error(
             while time.monotonic() < deadline:
                 model.generate("Once upon a time", max_tokens=400)
         killer.join()
+
+
+@needs_rpc
+def test_nothing_is_saved_where_a_server_was_lost(
+    rpc_library: Library, servers: list[RpcServer], tmp_path: Path
+) -> None:
+    with on_servers(rpc_library, *(server.endpoint for server in servers)) as model:
+        with model._stream(StreamConfig()) as stream:
+            model.binding.prefill(stream, model.tokenize("Next: "))
+            servers[0].kill()
+            with pytest.raises(NativeFault, match=f"RPC server {servers[0].endpoint}: "):
+                model.binding.save_slot(stream, tmp_path / "slot")
+            assert not (tmp_path / "slot").exists()
 
 
 @needs_rpc
