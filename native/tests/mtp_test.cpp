@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <atomic>
 
-#include "engine/mtp_drafter.h"
+#include "engine/drafter.h"
 #include "engine/sequence.h"
 #include "mtp_test_model.h"
 #include "test_session.h"
@@ -16,12 +16,6 @@ namespace {
 
 const std::vector<std::string> prompts = {"Say hello. ", "one two three one two three one",
                                           "The user asks for a reminder at nine. Next action: "};
-
-struct Event {
-    std::vector<int> accepted;
-    int n_rejected;
-    bool operator==(const Event & other) const { return accepted == other.accepted && n_rejected == other.n_rejected; }
-};
 
 class Mtp : public testing::TestWithParam<MtpModelSpec> {
 protected:
@@ -225,6 +219,54 @@ TEST_P(Mtp, WhateverElseHappensTheTokensAreTheSame) {
     const auto expected = story(0);
     EXPECT_EQ(story(4), expected);
     std::filesystem::remove(path);
+}
+
+TEST_P(Mtp, SmallBatchesAndAFullContextChangeNothing) {
+    for (const char * n_batch : {"1", "2", "3", "11", "17"}) {
+        const ContextHandle context = context_of(MtpHead::random, {{"n_batch", n_batch}});
+        for (const int draft_max : {3, 16}) {
+            EXPECT_EQ(run(context, drafting(draft_max), prompts[2]), run(context, drafting(0), prompts[2]));
+        }
+    }
+    std::vector<size_t> lengths;
+    for (const int draft_max : {0, 4}) {
+        const ContextHandle context = context_of(MtpHead::random, {{"n_ctx", "256"}});
+        const StreamHandle first = open(context, drafting(draft_max)), second = open(context, drafting(draft_max));
+        prefill(first, tokenize(context, prompts[0], true));
+        prefill(second, tokenize(context, prompts[1], true));
+        const Output until_full = push(first, 1000);
+        EXPECT_EQ(until_full.status, ELIZA_ERR_FFI_FAULT);
+        EXPECT_NE(until_full.error.find("context full"), std::string::npos) << until_full.error;
+        lengths.push_back(until_full.tokens.size());
+    }
+    EXPECT_EQ(lengths[0], lengths[1]);
+}
+
+// What has left a sliding window may be gone when a stream steps back behind it, or another one shares it.
+TEST_P(Mtp, StepsBackFurtherThanASlidingWindow) {
+    const ContextHandle context = context_of(MtpHead::random);
+    const StreamHandle stream = open(context, drafting(0)), other = open(context, drafting(0));
+    prefill(stream, tokenize(context, prompts[2], true));
+    prefill(other, tokenize(context, prompts[1], true));
+    std::vector<int32_t> text = tokenize(context, prompts[2], true);
+    for (int i = 0; i < 50; ++i) {
+        for (const int32_t token : generate(stream, 3)) text.push_back(token);
+        generate(other, 1);
+    }
+    eliza_inference_llm_stream_reset(other.get());
+    prefill(other, tokenize(context, prompts[0], true));
+    for (const int32_t token : generate(stream, 60)) text.push_back(token);
+    const std::vector<int32_t> kept(text.begin(), text.begin() + 40);
+
+    const StreamHandle sharing = open(context, drafting(0));
+    prefill(sharing, kept);
+    eliza_inference_llm_stream_reset_keep(stream.get(), 40);
+    const ContextHandle fresh = context_of(MtpHead::random);
+    const StreamHandle expected = open(fresh, drafting(0));
+    prefill(expected, kept);
+    const std::vector<int32_t> tokens = generate(expected, 12);
+    EXPECT_EQ(generate(sharing, 12), tokens);
+    EXPECT_EQ(generate(stream, 12), tokens);
 }
 
 TEST_P(Mtp, AHeadInAFileOfItsOwnIsAsGood) {

@@ -94,7 +94,8 @@ Decoder::Decoder(std::shared_ptr<Model> model, const Options & options, const De
     // llama.cpp ends the process where a batch has not room for a token of each sequence.
     params.n_batch = std::max(static_cast<uint32_t>(options.n_batch), params.n_seq_max);
     params.n_ubatch = params.n_batch;
-    params.n_rs_seq = static_cast<uint32_t>(settings.n_snapshots);
+    // llama.cpp ends the process where a batch has not room for the tokens of all snapshots and one more.
+    params.n_rs_seq = static_cast<uint32_t>(std::clamp(options.n_batch - 2, 0, settings.n_snapshots));
     params.n_threads = n_threads_;
     params.n_threads_batch = n_threads_;
     params.flash_attn_type = resolve_flash_attn(options, *model_, types);
@@ -147,7 +148,8 @@ size_t Decoder::truncate(Slot & slot, size_t n) {
     llama_memory_t memory = llama_get_memory(context_.get());
     // llama.cpp does not know which of the snapshots are of the last pass.
     const bool is_possible = !model_->is_recurrent() || slot.cached.size() - n <= slot.n_revocable;
-    if (!is_possible || !llama_memory_seq_rm(memory, slot.id, static_cast<llama_pos>(n), -1)) {
+    if (!is_possible || !llama_memory_seq_rm(memory, slot.id, static_cast<llama_pos>(n), -1) ||
+        !holds_window_of(slot, n)) {
         llama_memory_seq_rm(memory, slot.id, -1, -1);
         n = 0;
     }
@@ -156,9 +158,19 @@ size_t Decoder::truncate(Slot & slot, size_t n) {
     return n;
 }
 
+// llama.cpp overwrites cells that have left a sliding window, and steps back behind them all the same.
+bool Decoder::holds_window_of(const Slot & slot, size_t n) const {
+    const auto n_swa = static_cast<size_t>(llama_model_n_swa(model_->get()));
+    if (n == 0 || n_swa == 0) {
+        return true;
+    }
+    const llama_pos oldest = llama_memory_seq_pos_min(llama_get_memory(context_.get()), slot.id);
+    return oldest >= 0 && static_cast<size_t>(oldest) <= n - std::min(n, n_swa);
+}
+
 size_t Decoder::reuse_prefix(Slot & slot, const std::vector<llama_token> & tokens) {
     const auto shared_with = [&](const Slot & other) {
-        const auto end = std::mismatch(tokens.begin(), tokens.end(), other.cached.begin(), other.cached.end());
+        const auto end = std::mismatch(tokens.begin(), tokens.end() - 1, other.cached.begin(), other.cached.end());
         return static_cast<size_t>(end.first - tokens.begin());
     };
     const size_t own = truncate(slot, shared_with(slot));
@@ -167,16 +179,17 @@ size_t Decoder::reuse_prefix(Slot & slot, const std::vector<llama_token> & token
     }
     const Slot * donor = nullptr;
     size_t longest = own;
+    llama_memory_t memory = llama_get_memory(context_.get());
     for (const Slot & other : slots_.all()) {
-        if (const size_t shared = shared_with(other); shared > longest) {
+        const size_t shared = shared_with(other);
+        if (shared > longest && llama_memory_seq_pos_min(memory, other.id) <= static_cast<llama_pos>(own)) {
             longest = shared;
             donor = &other;
         }
     }
     if (donor != nullptr) {
         // The cells are shared, not copied.
-        llama_memory_seq_cp(llama_get_memory(context_.get()), donor->id, slot.id, static_cast<llama_pos>(own),
-                            static_cast<llama_pos>(longest));
+        llama_memory_seq_cp(memory, donor->id, slot.id, static_cast<llama_pos>(own), static_cast<llama_pos>(longest));
         slot.cached.insert(slot.cached.end(), tokens.begin() + static_cast<ptrdiff_t>(own),
                            tokens.begin() + static_cast<ptrdiff_t>(longest));
     }
@@ -192,7 +205,12 @@ int32_t Decoder::choose_threads(uint64_t n_params, int32_t n_tokens) {
 }
 
 void Decoder::lend_threads(llama_context * context, uint64_t n_weights, size_t n_tokens) {
-    const int32_t n_threads = choose_threads(n_weights, static_cast<int32_t>(n_tokens));
+    int32_t n_threads = n_threads_;
+    if (adapt_threads_) {
+        n_threads = busy_guard_.is_pausing()
+                        ? 1
+                        : useful_thread_count(n_threads_, n_weights, static_cast<int32_t>(n_tokens));
+    }
     llama_attach_threadpool(context, threadpool_.get(), threadpool_.get());
     llama_set_n_threads(context, n_threads, n_threads);
 }
@@ -295,12 +313,15 @@ void Decoder::decode_in_slot(Slot & slot, const llama_token * tokens, int32_t n,
         batch.add(tokens[i], begin + i, {slot.id}, i >= n - n_rows);
     }
     slot.cached.insert(slot.cached.end(), tokens, tokens + n);
-    slot.n_revocable = 0;
     try {
         run(batch.get(), begin);
         slot.n_revocable = std::min(static_cast<size_t>(n) - 1, static_cast<size_t>(most_ahead()));
+    } catch (const ContextFull &) {
+        slot.cached.resize(static_cast<size_t>(begin));  // llama.cpp has not begun
+        throw;
     } catch (...) {
         // llama.cpp leaves what an aborted pass had finished; nothing is left half done.
+        slot.n_revocable = 0;
         truncate(slot, static_cast<size_t>(begin));
         throw;
     }

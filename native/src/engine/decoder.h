@@ -123,13 +123,16 @@ private:
 
     static bool is_cancelled(void * decoder);
 
-    // Brings the slot's KV cache to hold the longest prefix of `tokens` that any slot holds, and
-    // nothing else. Returns its length.
+    // Brings the slot's KV cache to hold the longest prefix of `tokens` without the last that any slot
+    // holds, and nothing else. Returns its length.
     size_t reuse_prefix(Slot & slot, const std::vector<llama_token> & tokens);
 
     // Drops what the slot holds from position n on. Returns how much is left, which is n or, where
     // the model cannot step back so far, 0.
     size_t truncate(Slot & slot, size_t n);
+
+    // True where what attention needs behind the slot's first n tokens is there.
+    bool holds_window_of(const Slot & slot, size_t n) const;
 
     // Decodes n tokens of a slot from position `begin`, with logits after the last if `want_logits`: all,
     // or on the host only those of the tokens to gather. All or nothing: on failure the slot is as it

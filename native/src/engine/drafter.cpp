@@ -107,11 +107,15 @@ std::unique_ptr<Drafter> Drafter::make(const DraftConfig & config, Decoder & dec
         }
         return std::make_unique<NGramDrafter>(config);
     }
-    ModelSettings settings{options.n_gpu_layers, options.use_mmap, options.devices, /*with_mtp_head=*/true};
+    ModelSettings settings{options.n_gpu_layers, options.use_mmap, options.devices, /*with_mtp_head=*/false};
     settings.devices.rpc.clear();  // what is small is not worth a way over the network
     std::shared_ptr<Model> model = Model::load(config.model_path, settings);
-    if (!model->has_trunk() && model->has_mtp_head()) {
-        return std::make_unique<MtpDrafter>(config, std::move(model), decoder);
+    if (!model->has_trunk()) {
+        settings.with_mtp_head = true;
+        model = Model::load(config.model_path, settings);
+        if (model->has_mtp_head()) {
+            return std::make_unique<MtpDrafter>(config, std::move(model), decoder);
+        }
     }
     // llama.cpp knows drafters of more kinds by their files. A whole model that has a head is a model.
     std::string kind = model->has_trunk() ? "" : "head";
@@ -132,6 +136,7 @@ void Drafter::make_context(const Model & model, const Decoder & decoder, llama_c
     params.n_ctx = static_cast<uint32_t>(decoder.n_ctx());
     params.n_ubatch = params.n_batch;
     params.n_seq_max = 1;
+    params.n_outputs_max = 1;
     params.no_perf = true;
     const LlamaErrorCapture capture;
     context_.reset(llama_init_from_model(model.get(), params));

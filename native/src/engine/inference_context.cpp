@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <utility>
 
 #include "engine/sequence.h"
@@ -9,8 +10,21 @@
 
 namespace eliza {
 
-// Each holds all of a recurrent state, for every slot.
-static constexpr int32_t most_snapshots = 16;
+// How many snapshots of a recurrent state serve drafts of so many tokens. Each holds all of the state, for every
+// slot; few different numbers let streams share a decoder.
+static int32_t snapshots_for(int32_t longest_draft) {
+    for (const int32_t n : {0, 4, 8}) {
+        if (longest_draft <= n) {
+            return n;
+        }
+    }
+    return 16;
+}
+
+static bool is_same_file(const std::string & a, const std::string & b) {
+    std::error_code error;
+    return std::filesystem::equivalent(a, b, error);
+}
 
 ContextStage InferenceContext::stage_locked() const {
     if (stream_opened_) {
@@ -139,8 +153,11 @@ std::shared_ptr<Stream> InferenceContext::open_stream(OpenRequest request) {
         }
     }
     DecoderSettings settings{request.kv_types};
-    if (model_locked()->is_recurrent()) {
-        settings.n_snapshots = std::min(request.stream.draft.most, most_snapshots);
+    if (model_locked()->can_keep_snapshots()) {
+        settings.n_snapshots = snapshots_for(request.stream.draft.most);
+    }
+    if (model_->has_mtp_head() && is_same_file(request.stream.draft.model_path, model_path_)) {
+        request.stream.draft.model_path.clear();
     }
     const std::shared_ptr<Decoder> decoder = decoder_locked(settings);
     request.stream.model_fingerprint = model_fingerprint_;

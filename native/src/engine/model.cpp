@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "error.h"
+#include "llama-arch.h"
 #include "llama-ext.h"
 #include "llama-model.h"
 #include "log.h"
@@ -85,6 +86,8 @@ bool Model::is_offloaded() const { return n_gpu_layers() != 0 && llama_model_n_d
 
 bool Model::is_recurrent() const { return llama_model_is_recurrent(get()) || llama_model_is_hybrid(get()); }
 
+bool Model::can_keep_snapshots() const { return is_recurrent() && llm_arch_supports_rs_rollback(get()->arch); }
+
 std::string Model::architecture() const {
     char name[64] = "";
     llama_model_meta_val_str(get(), "general.architecture", name, sizeof name);
@@ -100,7 +103,6 @@ bool Model::has_mtp_head() const {
     };
     static constexpr Architecture known[] = {{"qwen35", false, false},
                                              {"qwen35moe", true, false},
-                                             {"qwen3next", true, false},
                                              {"glm4moe", true, false},
                                              {"step35", false, true}};
     const std::string name = architecture();
@@ -118,10 +120,8 @@ bool Model::has_mtp_head() const {
 }
 
 bool Model::has_trunk() const {
-    const auto & tensors = get()->tensors_by_name;
-    return llama_model_n_layer_nextn(get()) == 0 ||
-           std::any_of(tensors.begin(), tensors.end(),
-                       [](const auto & tensor) { return tensor.first.rfind("blk.0.", 0) == 0; });
+    // What llama.cpp looks for, too.
+    return llama_model_n_layer_nextn(get()) == 0 || get()->get_tensor("blk.0.attn_norm.weight") != nullptr;
 }
 
 std::vector<llama_token> Model::tokenize(std::string_view text, bool add_special, bool parse_special) const {

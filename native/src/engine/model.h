@@ -53,6 +53,9 @@ public:
     // be dropped one by one.
     bool is_recurrent() const;
 
+    // True where llama.cpp can keep snapshots of that state.
+    bool can_keep_snapshots() const;
+
     std::string architecture() const;  // as llama.cpp names it, such as "llama"
 
     // True where a head that predicts further tokens was loaded, and this llama.cpp can run it.

@@ -25,9 +25,11 @@ void check_head(const std::string & path, const Model & head, const Model & mode
 
 MtpDrafter::MtpDrafter(const DraftConfig & config, std::shared_ptr<Model> head, Decoder & decoder)
     : Drafter(std::move(head)),
-      most_(config.most),
+      most_(std::min(config.most, decoder.most_ahead())),
       n_weights_(llama_model_n_params(decoder.model().get()) /
                  static_cast<uint64_t>(llama_model_n_layer(decoder.model().get()) + 1)),
+      n_output_weights_(static_cast<uint64_t>(decoder.model().n_vocab()) *
+                        static_cast<uint64_t>(llama_model_n_embd_out(decoder.model().get()))),
       hidden_states_(decoder),
       decoder_(decoder) {
     if (model_ != nullptr) {
@@ -66,6 +68,7 @@ bool MtpDrafter::step_back_to(const llama_token * text, size_t n) {
         }
         common_speculative_accept(speculative_.get(), sequence, static_cast<uint16_t>(n - pass_begin_ - 1));
     }
+    text_.resize(n);
     return llama_memory_seq_rm(llama_get_memory(context_.get()), sequence, static_cast<llama_pos>(n), -1);
 }
 
@@ -89,10 +92,12 @@ void MtpDrafter::look_at_pass(const llama_token * text, size_t begin, size_t end
 }
 
 std::vector<llama_token> MtpDrafter::draft(const std::vector<llama_token> & tokens, int32_t most) {
-    if (!step_back_to(tokens.data(), tokens.size() - 1)) {
+    // llama.cpp guesses as many tokens as it was made for, whatever is asked.
+    const size_t n_needed = tokens.size() + static_cast<size_t>(most_);
+    if (n_needed > static_cast<size_t>(decoder_.n_ctx()) || !step_back_to(tokens.data(), tokens.size() - 1)) {
         return {};
     }
-    decoder_.lend_threads(context_.get(), n_weights_, 1);
+    decoder_.lend_threads(context_.get(), n_weights_ + n_output_weights_, 1);
     std::vector<llama_token> drafted = guess(tokens, most);
     has_drafted_ = has_drafted_ || !drafted.empty();
     return drafted;

@@ -26,7 +26,8 @@ private:
     void start_anew();
 
     const int32_t most_;
-    const uint64_t n_weights_;  // about that many does a pass of the head read
+    const uint64_t n_weights_;         // of the head, about
+    const uint64_t n_output_weights_;  // that it reads besides where a token is predicted
     const Decoder::HiddenStates hidden_states_;
     Decoder & decoder_;
     std::vector<llama_token> text_;  // that the head knows

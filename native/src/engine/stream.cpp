@@ -17,7 +17,8 @@ Stream::Stream(std::shared_ptr<Decoder> decoder, const StreamConfig & config, co
       sampling_(config.sampling),
       selector_(decoder->model().vocab(), config.sampling, config.gbnf_grammar,
                 {options.grammar_order, options.grammar_triggers}),
-      drafter_(config.draft.most > 0 ? Drafter::make(config.draft, *decoder, options) : nullptr),
+      drafter_(config.draft.most > 0 && decoder->most_ahead() > 0 ? Drafter::make(config.draft, *decoder, options)
+                                                                  : nullptr),
       verifier_(std::move(verifier)) {
     if (drafter_) {
         sequence_.set_on_pass(

@@ -21,6 +21,9 @@ public:
     // How many of n_threads to use for the next pass.
     int32_t limit(int32_t n_threads);
 
+    // True while the next pass is to run on one.
+    bool is_pausing() const { return left_ > 0; }
+
     // A pass took this long on more than one thread, in which the process lost a core that often.
     void look_at_pass(int64_t microseconds, int64_t n_switches);
 
