@@ -97,13 +97,13 @@ def test_a_server_that_dies_while_it_computes_is_an_error(
 def test_nothing_is_saved_where_a_server_was_lost(
     rpc_library: Library, servers: list[RpcServer], tmp_path: Path
 ) -> None:
-    with on_servers(rpc_library, *(server.endpoint for server in servers)) as model:
-        with model._stream(StreamConfig()) as stream:
-            model.binding.prefill(stream, model.tokenize("Next: "))
-            servers[0].kill()
-            with pytest.raises(NativeFault, match=f"RPC server {servers[0].endpoint}: "):
-                model.binding.save_slot(stream, tmp_path / "slot")
-            assert not (tmp_path / "slot").exists()
+    endpoints = [server.endpoint for server in servers]
+    with on_servers(rpc_library, *endpoints) as model, model._stream(StreamConfig()) as stream:
+        model.binding.prefill(stream, model.tokenize("Next: "))
+        servers[0].kill()
+        with pytest.raises(NativeFault, match=f"RPC server {endpoints[0]}: "):
+            model.binding.save_slot(stream, tmp_path / "slot")
+        assert not (tmp_path / "slot").exists()
 
 
 @needs_rpc

@@ -333,6 +333,7 @@ TEST_F(Fill, WithAFixedSeedSpansDrawAnewAndRunsDrawTheSame) {
 TEST_F(Fill, LogprobsOfAValueThatEndsFreelyCountItsEnd) {
     // One letter and then anything: what is added is the probability that the letter is not followed by
     // another legal one, which is all of it here, since a second is never legal.
+    context = create({{"n_threads", "1"}}, f32_model_path());
     const StreamHandle once = prompted(), twice = prompted();
     const auto logprob = [&](const StreamHandle & stream, int n, const std::string & after) {
         return fill(stream, Json{{"dfa", letters(n)}, {"after", after}, {"logprobs", true}}.dump()).result["logprob"];
