@@ -207,9 +207,8 @@ int32_t Decoder::choose_threads(uint64_t n_params, int32_t n_tokens) {
 void Decoder::lend_threads(llama_context * context, uint64_t n_weights, size_t n_tokens) {
     int32_t n_threads = n_threads_;
     if (adapt_threads_) {
-        n_threads = busy_guard_.is_pausing()
-                        ? 1
-                        : useful_thread_count(n_threads_, n_weights, static_cast<int32_t>(n_tokens));
+        n_threads =
+            busy_guard_.is_pausing() ? 1 : useful_thread_count(n_threads_, n_weights, static_cast<int32_t>(n_tokens));
     }
     llama_attach_threadpool(context, threadpool_.get(), threadpool_.get());
     llama_set_n_threads(context, n_threads, n_threads);

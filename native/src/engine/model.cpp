@@ -101,10 +101,8 @@ bool Model::has_mtp_head() const {
         std::string_view name;
         bool has_experts, has_several;
     };
-    static constexpr Architecture known[] = {{"qwen35", false, false},
-                                             {"qwen35moe", true, false},
-                                             {"glm4moe", true, false},
-                                             {"step35", false, true}};
+    static constexpr Architecture known[] = {
+        {"qwen35", false, false}, {"qwen35moe", true, false}, {"glm4moe", true, false}, {"step35", false, true}};
     const std::string name = architecture();
     const auto * found = std::find_if(std::begin(known), std::end(known),
                                       [&](const Architecture & architecture) { return architecture.name == name; });
