@@ -23,10 +23,11 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from backend_suite.cases import ANSWERS, PROMPTS, WAYS, ModelCase, Way, model_cases
+from backend_suite.cases import ANSWERS, PROMPTS, WAYS, Way, model_cases
 from backend_suite.comparing import Comparison, Subject, compare
 from backend_suite.reporting import details, table
 from backend_suite.rpc_servers import rpc_servers
@@ -79,8 +80,8 @@ def run(
     prompts = dict(list(PROMPTS.items())[:2]) if quick else PROMPTS
     answers = dict(list(ANSWERS.items())[:2]) if quick else ANSWERS
     compared: list[Comparison] = []
+    with_sampling = any(way.backend_sampling == "on" for way in ways)
     for case in model_cases(quick=quick):
-        placed: list[list[dict[str, Any]]] = []
         compared += compare(
             case,
             reference,
@@ -88,9 +89,8 @@ def run(
             prompts=prompts,
             answers=answers,
             ways=ways,
-            on_devices=placed.append,
+            on_devices=partial(_say_where, case.name, with_sampling=with_sampling),
         )
-        print(f"{case.name}: {_placement(case, placed[0])}", file=sys.stderr)
     return compared
 
 
@@ -107,9 +107,15 @@ def _subject(backend: str, folder: Path, device: str | None) -> Iterator[Subject
         yield Subject(library, n_gpu_layers, (*options, ("rpc", endpoints)))
 
 
-def _placement(case: ModelCase, placement: list[dict[str, Any]]) -> str:
+def _say_where(name: str, placement: list[dict[str, Any]], *, with_sampling: bool) -> None:
     places = [f"{place['layers']} layers on {place['device']}" for place in placement]
-    return ", ".join(places) or "layers unknown"
+    print(f"{name}: {', '.join(places) or 'layers unknown'}", file=sys.stderr)
+    if with_sampling and any("llvmpipe" in place["description"] for place in placement):
+        print(
+            "note: Mesa 22.3's llvmpipe ends the process when logits are gathered on it, Mesa"
+            " 25.0's does not; --backend-sampling off leaves those ways out",
+            file=sys.stderr,
+        )
 
 
 if __name__ == "__main__":

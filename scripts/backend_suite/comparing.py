@@ -111,7 +111,7 @@ def compare(
         By name.
     ways
     on_devices
-        Called with where the subject's layers are, as ``describe`` names it.
+        Called once, with where the subject's layers are, as ``describe`` names it.
     """
     with reference.open(case.path, REFERENCE.backend_sampling) as model:
         questions = [
@@ -123,7 +123,8 @@ def compare(
     compared = []
     for backend_sampling in dict.fromkeys(way.backend_sampling for way in ways):
         with subject.open(case.path, backend_sampling) as model:
-            on_devices(model.describe()["model"].get("placement", []))
+            if not compared:
+                on_devices(model.describe()["model"].get("placement", []))
             for way in ways:
                 if way.backend_sampling != backend_sampling:
                     continue
