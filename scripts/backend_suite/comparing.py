@@ -120,7 +120,7 @@ def compare(
             for answers_name, texts in answers.items()
         ]
     noise = _noise(case, reference, questions)
-    compared = []
+    compared: list[Comparison] = []
     for backend_sampling in dict.fromkeys(way.backend_sampling for way in ways):
         with subject.open(case.path, backend_sampling) as model:
             if not compared:
