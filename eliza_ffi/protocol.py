@@ -156,6 +156,7 @@ class StreamStats:
     strategies: tuple[str, ...]
     tokens_drafted: int
     tokens_accepted: int
+    bytes_copied: int
 
     @property
     def passes_after_prompt(self) -> int:

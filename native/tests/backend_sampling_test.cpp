@@ -62,6 +62,31 @@ TEST(BackendSampling, DecisionsOnTheLegalLogitsAloneAreThoseOnAll) {
     }
 }
 
+TEST(BackendSampling, CopiesTheLegalLogitsAlone) {
+    const auto row = static_cast<int64_t>(sizeof(float)) * load_model()->n_vocab();
+    for (const char * setting : {"on", "off"}) {
+        const ContextHandle context = create({{"backend_sampling", setting},
+                                              {"n_threads", "1"},
+                                              {"restricted_head", "off"},
+                                              {"strategy", "skip-ahead"}});
+        const StreamHandle stream = open(context);
+        prefill(stream, {30, 31, 32});
+        const int64_t after_prompt = stats(stream).bytes_copied;
+        EXPECT_EQ(after_prompt, row);  // what is to be chosen from is not known yet
+        pull(stream, 1);
+        set_trie(stream, payload({{"a", {300, 301}}, {"b", {300, 302}}, {"c", {303}}}), ELIZA_TRIE_STOP_AT_LEAF);
+        pull(stream, 1);
+        // The token before the span was not decoded yet: one pass, one row.
+        const int64_t copied = stats(stream).bytes_copied - after_prompt;
+        if (setting == std::string("on")) {
+            EXPECT_GT(copied, 0);
+            EXPECT_LE(copied, static_cast<int64_t>(sizeof(float)) * 64);
+        } else {
+            EXPECT_EQ(copied, row);
+        }
+    }
+}
+
 // Greedy decoding through a chain of trie and greedy, attached to the context or applied on the host.
 std::vector<llama_token> decode(const Model & model, const std::string & trie, int mode, bool on_backend, bool top_k) {
     llama_sampler_ptr chain(llama_sampler_chain_init(llama_sampler_chain_default_params()));

@@ -332,6 +332,7 @@ typedef struct {
     int32_t strategies;      /* those that decisions inside spans were made by: bits of eliza_strategy */
     int64_t tokens_drafted;  /* by speculation, of drafts that came to their end */
     int64_t tokens_accepted; /* of those, generated */
+    int64_t bytes_copied; /* of logits and hidden states, from where passes compute them to where tokens are chosen */
 } eliza_llm_stream_stats_t;
 
 /* Counts since the stream was opened. Writes at most sizeof_stats bytes, so that older callers may

@@ -246,6 +246,7 @@ void Decoder::run(const llama_batch & batch, int32_t position) {
     if (result == 0 && head_.is_stopping() && head_.rows().size() != count_rows(batch)) {
         throw Error(ELIZA_ERR_FFI_FAULT, "the pass did not stop before the output head (option restricted_head)");
     }
+    bytes_copied_ = static_cast<int64_t>(count_rows(batch) * bytes_of_row());
     switch (result) {
         case 0: return;
         case 1:
@@ -259,8 +260,18 @@ void Decoder::run(const llama_batch & batch, int32_t position) {
     }
 }
 
+size_t Decoder::bytes_of_row() const {
+    if (n_gathered_ > 0) {
+        return sizeof(float) * n_gathered_;
+    }
+    // Where a pass stops before the head, llama.cpp copies its row all the same, whatever is in it.
+    const int32_t n = model_->n_vocab() + (head_.is_stopping() ? llama_model_n_embd_out(model_->get()) : 0);
+    return sizeof(float) * static_cast<size_t>(n);
+}
+
 void Decoder::attach_gather(const Slot & slot, TokenSpan tokens) {
     auto & attached = gathers_[slot.id];
+    n_gathered_ = 0;
     if (tokens.empty()) {
         if (attached != nullptr) {
             llama_set_sampler(context_.get(), slot.id, nullptr);
@@ -283,6 +294,7 @@ void Decoder::attach_gather(const Slot & slot, TokenSpan tokens) {
         }
     }
     attached->set_tokens(tokens);
+    n_gathered_ = attached->width();
 }
 
 void Decoder::decode(Slot & slot, const llama_token * tokens, int32_t n, int32_t begin, bool want_logits,

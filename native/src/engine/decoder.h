@@ -111,6 +111,9 @@ public:
     // All logits of a hidden state.
     void compute_logits(const Turn & turn, const HiddenState & hidden, std::vector<float> & out);
 
+    // What the last pass brought to where tokens are chosen.
+    int64_t bytes_copied() const { return bytes_copied_; }
+
     // What passes cost, measured on the first call. Nothing where there is no room to measure.
     std::optional<PassCost> pass_cost(const Turn & turn);
 
@@ -151,6 +154,9 @@ private:
 
     // Adds the tokens to the slot's cache in one pass; logits are wanted after the last n_rows.
     void decode_in_slot(Slot & slot, const llama_token * tokens, int32_t n, int32_t begin, int32_t n_rows);
+
+    // Of a row that a pass with the present settings makes.
+    size_t bytes_of_row() const;
 
     // Has the slot's passes to come gather these tokens, or none.
     void attach_gather(const Slot & slot, TokenSpan tokens);
@@ -203,6 +209,8 @@ private:
     bool may_gather_ = false;
     std::atomic<int32_t> n_readers_{0};  // of hidden states
     bool keeps_hidden_states_ = false;
+    uint32_t n_gathered_ = 0;  // logits of a row that are copied; 0: all
+    int64_t bytes_copied_ = 0;
     llama_context_ptr context_;
     SlotTable slots_;
     TurnQueue turns_;

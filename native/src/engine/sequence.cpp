@@ -140,6 +140,7 @@ void Sequence::decode_until(Turn & turn, size_t end, bool want_logits, Cost & co
         }
         n_decoded_ += n;
         left -= n;
+        cost.bytes_copied += decoder_->bytes_copied();
         ++cost.forward_passes;
         if (progress) {
             progress("prefill", static_cast<float>(n_total - left) / static_cast<float>(n_total));
@@ -167,6 +168,7 @@ void Sequence::decode_tree(Turn & turn, Cost & cost, const TreeBatch & tree, boo
     decoder_->take_over_logits(nullptr);
     const int64_t start = llama_time_us();
     decoder_->decode_tree(slot_, waiting, tree, whole, on_row, kept);
+    cost.bytes_copied += decoder_->bytes_copied();
     n_decoded_ = tokens_.size();
     ++cost.forward_passes;
     cost.microseconds += llama_time_us() - start;
@@ -196,6 +198,7 @@ void Sequence::decode_ahead(Turn & turn, Cost & cost, const std::vector<llama_to
         on_pass_(text.data(), n_decoded_, text.size());
     }
     cost.microseconds += llama_time_us() - start;
+    cost.bytes_copied += decoder_->bytes_copied();
     ++cost.forward_passes;
     n_decoded_ = tokens_.size();
     saved_logits_ = std::move(rows.front());

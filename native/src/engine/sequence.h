@@ -22,6 +22,7 @@ public:
         int64_t forward_passes = 0;
         int64_t tokens_reused = 0;  // of those appended last, found in the KV cache
         int64_t microseconds = 0;
+        int64_t bytes_copied = 0;  // of logits and hidden states
     };
 
     Sequence(std::shared_ptr<Decoder> decoder, int32_t slot_id, const std::string & cache_key);

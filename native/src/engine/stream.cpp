@@ -291,6 +291,7 @@ eliza_llm_stream_stats_t Stream::stats() const {
     eliza_llm_stream_stats_t stats = stats_;
     stats.forward_passes = cost_.forward_passes;
     stats.decode_us = cost_.microseconds;
+    stats.bytes_copied = cost_.bytes_copied;
     stats.select_us = stats.select_ns / 1000;
     stats.n_past = static_cast<int32_t>(sequence_.tokens().size());
     stats.n_vocab = decoder_->model().n_vocab();
