@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <thread>
 
 #include "engine/drafter.h"
 #include "engine/sequence.h"
@@ -219,6 +220,23 @@ TEST_P(Mtp, WhateverElseHappensTheTokensAreTheSame) {
     const auto expected = story(0);
     EXPECT_EQ(story(4), expected);
     std::filesystem::remove(path);
+}
+
+TEST_P(Mtp, StreamsOnSeveralThreadsDraftBesideEachOther) {
+    const ContextHandle context = context_of(MtpHead::random);
+    std::vector<std::vector<int32_t>> expected;
+    for (const std::string & prompt : prompts) {
+        expected.push_back(run(context, drafting(0), prompt, 12));
+    }
+    std::vector<std::thread> threads;
+    for (size_t i = 0; i < prompts.size(); ++i) {
+        threads.emplace_back([&, i] {
+            for (int round = 0; round < 5; ++round) {  // one of them without drafts
+                EXPECT_EQ(run(context, drafting(i == 0 ? 0 : 4), prompts[i], 12), expected[i]);
+            }
+        });
+    }
+    for (std::thread & thread : threads) thread.join();
 }
 
 TEST_P(Mtp, SmallBatchesAndAFullContextChangeNothing) {
