@@ -378,6 +378,11 @@ void Decoder::take_over_logits(Sequence * owner) {
     logits_owner_ = owner;
 }
 
+bool Decoder::holds_logits_of(const Sequence * sequence) {
+    const std::lock_guard<std::mutex> lock(owner_mutex_);
+    return logits_owner_ == sequence;
+}
+
 void Decoder::forget_logits_of(const Sequence * owner) {
     const std::lock_guard<std::mutex> lock(owner_mutex_);
     if (logits_owner_ == owner) {

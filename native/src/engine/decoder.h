@@ -185,6 +185,7 @@ private:
     // a copy.
     void take_over_logits(Sequence * owner);
     void forget_logits_of(const Sequence * owner);
+    bool holds_logits_of(const Sequence * sequence);
 
     // The threads for work on n_params weights and n_tokens tokens.
     int32_t choose_threads(uint64_t n_params, int32_t n_tokens);

@@ -66,7 +66,7 @@ const float * Sequence::logits(Turn & turn, Cost & cost, const Progress & progre
         }
         has_logits_ = true;
     }
-    return decoder_->logits_owner_ == this ? llama_get_logits_ith(decoder_->context_.get(), -1) : saved_logits_.data();
+    return decoder_->holds_logits_of(this) ? llama_get_logits_ith(decoder_->context_.get(), -1) : saved_logits_.data();
 }
 
 void Sequence::decode(Turn & turn, Cost & cost, bool may_stop_before_head, const Progress & progress) {
