@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -58,39 +60,29 @@ def choose(model: Model, prompt: Tokens, payload: TokenTreePayload, way: Way) ->
 
     `way.backend_sampling` is not set here: it belongs to the whole context.
     """
-    binding, ctx = model.binding, model.runner.ctx
+    binding: Any = model.binding
+    ctx = model.runner.ctx
     binding.set_option(ctx, "strategy", way.strategy)
     binding.set_option(ctx, "restricted_head", way.restricted_head)
-    tokens, logprob, stats = _run(binding, ctx, prompt, payload)
-    return Outcome(tokens, logprob, _scores(binding, ctx, prompt, payload), stats)
-
-
-def _run(
-    binding: Any, ctx: Any, prompt: Tokens, payload: TokenTreePayload
-) -> tuple[tuple[int, ...], float, StreamStats]:
-    stream = binding.open(ctx, StreamConfig())
-    try:
-        binding.prefill(stream, prompt)
-        binding.set_token_trie(stream, payload.to_json(), TRIE_ARGMAX | STOP_AT_LEAF)
+    with _span(binding, ctx, prompt, payload) as stream:
         tokens: list[int] = []
         done = False
         while not done:
             step = binding.next(stream)
             tokens += step.tokens
             done = step.done
-        return tuple(tokens), binding.token_trie_leaf(stream).logprob, binding.stats(stream)
-    finally:
-        binding.close(stream)
+        logprob, stats = binding.token_trie_leaf(stream).logprob, binding.stats(stream)
+    with _span(binding, ctx, prompt, payload) as stream:
+        return Outcome(tuple(tokens), logprob, binding.token_trie_scores(stream), stats)
 
 
-def _scores(
-    binding: Any, ctx: Any, prompt: Tokens, payload: TokenTreePayload
-) -> NDArray[np.float64]:
+@contextmanager
+def _span(binding: Any, ctx: Any, prompt: Tokens, payload: TokenTreePayload) -> Iterator[Any]:
+    """Open a stream that is about to choose, and close it at the end."""
     stream = binding.open(ctx, StreamConfig())
     try:
         binding.prefill(stream, prompt)
         binding.set_token_trie(stream, payload.to_json(), TRIE_ARGMAX | STOP_AT_LEAF)
-        logprobs: NDArray[np.float64] = binding.token_trie_scores(stream)
-        return logprobs
+        yield stream
     finally:
         binding.close(stream)

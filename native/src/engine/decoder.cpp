@@ -196,20 +196,18 @@ size_t Decoder::reuse_prefix(Slot & slot, const std::vector<llama_token> & token
     return longest;
 }
 
+int32_t Decoder::useful_threads(uint64_t n_params, int32_t n_tokens) const {
+    return adapt_threads_ ? useful_thread_count(n_threads_, n_params, n_tokens) : n_threads_;
+}
+
 int32_t Decoder::choose_threads(uint64_t n_params, int32_t n_tokens) {
-    if (!adapt_threads_) {
-        return n_threads_;
-    }
-    const int32_t n_threads = useful_thread_count(n_threads_, n_params, n_tokens);
-    return n_threads > 1 ? busy_guard_.limit(n_threads) : 1;
+    const int32_t n_threads = useful_threads(n_params, n_tokens);
+    return adapt_threads_ && n_threads > 1 ? busy_guard_.limit(n_threads) : n_threads;
 }
 
 void Decoder::lend_threads(llama_context * context, uint64_t n_weights, size_t n_tokens) {
-    int32_t n_threads = n_threads_;
-    if (adapt_threads_) {
-        n_threads =
-            busy_guard_.is_pausing() ? 1 : useful_thread_count(n_threads_, n_weights, static_cast<int32_t>(n_tokens));
-    }
+    const int32_t useful = useful_threads(n_weights, static_cast<int32_t>(n_tokens));
+    const int32_t n_threads = adapt_threads_ && busy_guard_.is_pausing() ? 1 : useful;
     llama_attach_threadpool(context, threadpool_.get(), threadpool_.get());
     llama_set_n_threads(context, n_threads, n_threads);
 }

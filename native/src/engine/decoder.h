@@ -187,7 +187,10 @@ private:
     void forget_logits_of(const Sequence * owner);
     bool holds_logits_of(const Sequence * sequence);
 
-    // The threads for work on n_params weights and n_tokens tokens.
+    // The threads that work on n_params weights and n_tokens tokens is worth.
+    int32_t useful_threads(uint64_t n_params, int32_t n_tokens) const;
+
+    // Those for such a pass now: fewer on a busy machine, of which this takes note.
     int32_t choose_threads(uint64_t n_params, int32_t n_tokens);
 
     // Runs llama_decode; makes room by dropping what no stream wants. Throws Error.

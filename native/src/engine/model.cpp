@@ -88,11 +88,7 @@ bool Model::is_recurrent() const { return llama_model_is_recurrent(get()) || lla
 
 bool Model::can_keep_snapshots() const { return is_recurrent() && llm_arch_supports_rs_rollback(get()->arch); }
 
-std::string Model::architecture() const {
-    char name[64] = "";
-    llama_model_meta_val_str(get(), "general.architecture", name, sizeof name);
-    return name;
-}
+std::string Model::architecture() const { return get()->arch_name(); }
 
 // llama.cpp ends the process where it is asked to run a head that it has no graph for, that lacks a part, or
 // more heads than the graph takes.
