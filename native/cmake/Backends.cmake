@@ -26,11 +26,11 @@ set(_backend_args "")
 if(ELIZA_RPC)
   # A system library that happens to be here must not become one that is needed elsewhere.
   list(APPEND _backend_args -DGGML_RPC=ON -DGGML_RPC_RDMA=OFF)
-  set(ELIZA_RPC_SOURCES src/engine/rpc_connections.cpp)
+  set(ELIZA_RPC_SOURCES src/engine/model/rpc_connections.cpp)
   set_source_files_properties(${ELIZA_RPC_SOURCES} PROPERTIES
     COMPILE_OPTIONS "-isystem;${LLAMA_CPP_SOURCE_DIR}/ggml/src/ggml-rpc")
 else()
-  set(ELIZA_RPC_SOURCES src/engine/rpc_connections_absent.cpp)
+  set(ELIZA_RPC_SOURCES src/engine/model/rpc_connections_absent.cpp)
 endif()
 if(ELIZA_BACKEND STREQUAL "cuda")
   list(APPEND _backend_args

@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "engine/threads.h"
+#include "engine/pass/threads.h"
 
 namespace eliza {
 namespace {

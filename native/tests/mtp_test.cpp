@@ -7,8 +7,8 @@
 #include <atomic>
 #include <thread>
 
-#include "engine/drafter.h"
-#include "engine/sequence.h"
+#include "engine/draft/drafter.h"
+#include "engine/pass/sequence.h"
 #include "mtp_test_model.h"
 #include "test_session.h"
 

@@ -1,6 +1,6 @@
 // Which slot a stream gets, and whose tokens make room.
 
-#include "engine/slots.h"
+#include "engine/cache/slots.h"
 
 #include <gtest/gtest.h>
 

@@ -9,7 +9,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "engine/model.h"
+#include "engine/model/model.h"
 #include "log.h"
 
 namespace eliza::test {

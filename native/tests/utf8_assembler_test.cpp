@@ -1,4 +1,4 @@
-#include "engine/utf8_assembler.h"
+#include "engine/stream/utf8_assembler.h"
 
 #include <gtest/gtest.h>
 

@@ -13,7 +13,7 @@
 #include "abi/handles.h"
 #include "eliza/eliza_inference.h"
 #include "engine/inference_context.h"
-#include "engine/stream.h"
+#include "engine/stream/stream.h"
 #include "error.h"
 
 namespace eliza {

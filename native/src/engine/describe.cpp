@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/inference_context.h"
-#include "engine/threads.h"
+#include "engine/pass/threads.h"
 #include "ggml-backend.h"
 #include "llama-model.h"
 #include "log.h"

@@ -5,8 +5,8 @@
 #include <filesystem>
 #include <utility>
 
-#include "engine/sequence.h"
-#include "engine/slot_file.h"
+#include "engine/cache/slot_file.h"
+#include "engine/pass/sequence.h"
 
 namespace eliza {
 

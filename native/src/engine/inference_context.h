@@ -7,11 +7,11 @@
 #include <mutex>
 #include <string>
 
-#include "engine/decoder.h"
-#include "engine/embedder.h"
-#include "engine/model.h"
+#include "engine/model/model.h"
 #include "engine/options.h"
-#include "engine/stream.h"
+#include "engine/pass/decoder.h"
+#include "engine/pass/embedder.h"
+#include "engine/stream/stream.h"
 
 namespace eliza {
 

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "constraint/constraint.h"
-#include "engine/devices.h"
+#include "engine/model/devices.h"
 #include "llama.h"
 #include "sampling/token_selector.h"
 

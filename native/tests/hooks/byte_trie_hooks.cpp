@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "constraint/text_choices_constraint.h"
-#include "engine/span_spec.h"
-#include "engine/text_constraints.h"
+#include "constraint/text_constraints.h"
+#include "engine/answer/span_spec.h"
 #include "error.h"
 
 #define ELIZA_TEST_API extern "C" __attribute__((visibility("default")))

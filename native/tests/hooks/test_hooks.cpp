@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "constraint/token_trie_constraint.h"
-#include "engine/model.h"
+#include "engine/model/model.h"
 #include "llama-cpp.h"
 #include "log.h"
 #include "sampling/gumbel.h"

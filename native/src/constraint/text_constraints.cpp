@@ -1,0 +1,117 @@
+#include "constraint/text_constraints.h"
+
+#include <vector>
+
+#include "error.h"
+#include "json_input.h"
+
+namespace eliza {
+namespace {
+
+// A key of parts that cannot run into each other.
+std::string joined(std::initializer_list<std::string_view> parts) {
+    std::string key;
+    for (const std::string_view part : parts) {
+        key += std::to_string(part.size()) + ":";
+        key += part;
+    }
+    return key;
+}
+
+std::vector<std::string> parse_texts(std::string_view text) {
+    const Json json = parse_json(text, "choices");
+    if (!json.is_array()) {
+        throw invalid_argument("choices: expected an array of strings, found " + kind_of(json));
+    }
+    std::vector<std::string> texts;
+    for (const Json & value : json) {
+        if (!value.is_string()) {
+            throw invalid_argument(at("choices", texts.size()) + ": expected a string, found " + kind_of(value));
+        }
+        texts.push_back(value.get<std::string>());
+    }
+    return texts;
+}
+
+std::vector<int32_t> parse_ints(const Json & array, const std::string & path) {
+    if (!array.is_array()) {
+        throw invalid_argument(path + ": expected an array, found " + kind_of(array));
+    }
+    std::vector<int32_t> values;
+    values.reserve(array.size());
+    for (const Json & value : array) {
+        int64_t number = 0;
+        if (!read_int(value, -1, INT32_MAX, number)) {
+            throw invalid_argument(at(path, values.size()) + ": expected a number of a state or class, found " +
+                                   kind_of(value));
+        }
+        values.push_back(static_cast<int32_t>(number));
+    }
+    return values;
+}
+
+Dfa parse_dfa(const std::string & text) {
+    const Json json = parse_json(text, "dfa");
+    std::vector<std::vector<int32_t>> transitions;
+    for (const Json & row : member(json, "transitions", &Json::is_array, "an array", "dfa")) {
+        transitions.push_back(parse_ints(row, at("dfa.transitions", transitions.size())));
+    }
+    return Dfa(parse_ints(member(json, "classes", &Json::is_array, "an array", "dfa"), "dfa.classes"), transitions,
+               parse_ints(member(json, "accepting", &Json::is_array, "an array", "dfa"), "dfa.accepting"));
+}
+
+}  // namespace
+
+TextConstraints::TextConstraints(std::shared_ptr<const Vocabulary> vocabulary)
+    : vocabulary_(std::move(vocabulary)),
+      most_brackets_(most_json_brackets(vocabulary_->all())),
+      string_bodies_(std::make_shared<const DfaMasks>(vocabulary_, json_string_body_dfa())) {
+    // Nearly the whole vocabulary: better once here than where someone waits for a token.
+    string_bodies_->mask(string_bodies_->recognizer().start());
+}
+
+bool is_json_kind(const std::string & name) {
+    return name == "string" || name == "string-body" || name == "number" || name == "integer" || name == "value";
+}
+
+std::shared_ptr<const TextChoices> TextConstraints::choices(std::string_view json, const std::string & before) {
+    return choices_.get(joined({before, json}),
+                        [&] { return std::make_shared<const TextChoices>(vocabulary_, before, parse_texts(json)); });
+}
+
+std::shared_ptr<const TextConstraintKind> TextConstraints::value(const ValueKind & kind, const Frame & frame) {
+    return values_.get(joined({kind.name, std::to_string(kind.depth), kind.dfa, frame.before, frame.after}),
+                       [&] { return build(kind, frame); });
+}
+
+std::shared_ptr<const TextConstraintKind> TextConstraints::build(const ValueKind & kind, const Frame & frame) {
+    if (kind.name == "value") {
+        auto values = values_by_depth_.get(kind.depth, [&] {
+            return std::make_shared<const JsonMasks>(vocabulary_, JsonRecognizer(kind.depth, most_brackets_),
+                                                     string_bodies_);
+        });
+        return json_constraint(std::make_shared<const FramedMasks<JsonMasks>>(vocabulary_, std::move(values), frame));
+    }
+    return dfa_constraint(std::make_shared<const FramedMasks<DfaMasks>>(vocabulary_, dfa_masks(kind), frame));
+}
+
+std::shared_ptr<const DfaMasks> TextConstraints::dfa_masks(const ValueKind & kind) {
+    if (kind.name == "string-body") {
+        return string_bodies_;
+    }
+    return dfas_.get(joined({kind.name, kind.dfa}), [&] {
+        const auto build = [&] {
+            if (kind.name == "dfa") {
+                return parse_dfa(kind.dfa);
+            }
+            return kind.name == "integer" ? json_integer_dfa() : json_number_dfa();
+        };
+        if (kind.name == "string") {
+            return std::make_shared<const DfaMasks>(vocabulary_, json_string_dfa(),
+                                                    DfaMasks::Inside{string_bodies_, json_string_body_begin, '"'});
+        }
+        return std::make_shared<const DfaMasks>(vocabulary_, build());
+    });
+}
+
+}  // namespace eliza

@@ -1,0 +1,145 @@
+#include "engine/answer/span_spec.h"
+
+#include <set>
+
+#include "error.h"
+#include "json_input.h"
+
+namespace eliza {
+namespace {
+
+std::string text_member(const Json & span, const char * key) {
+    const Json * text = optional_member(span, key, &Json::is_string, "a string", "");
+    return text != nullptr ? text->get<std::string>() : "";
+}
+
+double number_member(const Json & span, const char * key, double otherwise, double least, double most) {
+    const Json * number = optional_member(span, key, &Json::is_number, "a number", "");
+    if (number == nullptr) {
+        return otherwise;
+    }
+    const auto value = number->get<double>();
+    if (!(value >= least && value <= most)) {
+        throw invalid_argument(std::string(key) + ": " + number->dump() + " is not " + Json(least).dump() + " to " +
+                               Json(most).dump());
+    }
+    return value;
+}
+
+int32_t int_member(const Json & span, const char * key, int32_t otherwise, int32_t least, int32_t most) {
+    const Json * number = optional_member(span, key, &Json::is_number_integer, "a whole number", "");
+    if (number == nullptr) {
+        return otherwise;
+    }
+    int64_t value = 0;
+    if (!read_int(*number, least, most, value)) {
+        throw invalid_argument(std::string(key) + ": " + number->dump() + " is not " + std::to_string(least) + " to " +
+                               std::to_string(most));
+    }
+    return static_cast<int32_t>(value);
+}
+
+bool bool_member(const Json & span, const char * key) {
+    const Json * value = optional_member(span, key, &Json::is_boolean, "true or false", "");
+    return value != nullptr && value->get<bool>();
+}
+
+std::vector<std::string> parse_choices(const Json & array) {
+    std::vector<std::string> texts;
+    for (const Json & text : array) {
+        const std::string place = at("choices", texts.size());
+        if (!text.is_string()) {
+            throw invalid_argument(place + ": expected a string, found " + kind_of(text));
+        }
+        texts.push_back(text.get<std::string>());
+        if (texts.back().empty()) {
+            throw invalid_argument(place + " is empty");
+        }
+    }
+    if (texts.empty()) {
+        throw invalid_argument("choices is empty");
+    }
+    return texts;
+}
+
+void check_members(const Json & span) {
+    static const std::set<std::string> known = {"before",     "after",    "choices",     "json",  "dfa",
+                                                "grammar",    "depth",    "temperature", "top_k", "top_p",
+                                                "max_tokens", "logprobs", "heal"};
+    if (!span.is_object()) {
+        throw invalid_argument("span: expected an object, found " + kind_of(span));
+    }
+    for (const auto & [key, value] : span.items()) {
+        if (known.count(key) > 0) {
+            continue;
+        }
+        std::string names;
+        for (const std::string & name : known) {
+            names += (names.empty() ? "" : ", ") + name;
+        }
+        throw invalid_argument("span: unknown member \"" + key + "\"; known are " + names);
+    }
+}
+
+}  // namespace
+
+SpanSpec parse_span(std::string_view json) {
+    const Json span = parse_json(json, "span");
+    check_members(span);
+    SpanSpec spec;
+    spec.before = text_member(span, "before");
+    spec.after = text_member(span, "after");
+    std::string kinds;
+    const auto is = [&](const char * key, SpanSpec::Kind kind) {
+        if (!span.contains(key)) {
+            return false;
+        }
+        kinds += (kinds.empty() ? "" : " and ") + std::string(key);
+        spec.kind = kind;
+        return true;
+    };
+    if (is("choices", SpanSpec::Kind::choices)) {
+        spec.choices = parse_choices(member(span, "choices", &Json::is_array, "an array of strings", ""));
+    }
+    if (is("json", SpanSpec::Kind::value)) {
+        spec.value.name = text_member(span, "json");
+        if (!is_json_kind(spec.value.name)) {
+            throw invalid_argument("json: \"" + spec.value.name + "\" is not one of " + json_kinds);
+        }
+    }
+    if (is("dfa", SpanSpec::Kind::value)) {
+        spec.value.name = "dfa";
+        spec.value.dfa = member(span, "dfa", &Json::is_object, "an object", "").dump();
+    }
+    if (is("grammar", SpanSpec::Kind::grammar)) {
+        spec.grammar = text_member(span, "grammar");
+    }
+    if (kinds.find(' ') != std::string::npos) {
+        throw invalid_argument("a span has one value, not " + kinds);
+    }
+    constexpr double any = 1e6;
+    spec.value.depth = int_member(span, "depth", spec.value.depth, 1, JsonRecognizer::max_depth_limit);
+    spec.temperature = static_cast<float>(number_member(span, "temperature", 0.0, 0.0, any));
+    spec.top_k = int_member(span, "top_k", 0, 0, INT32_MAX);
+    spec.top_p = static_cast<float>(number_member(span, "top_p", 1.0, 0.0, 1.0));
+    spec.max_tokens = int_member(span, "max_tokens", spec.max_tokens, 0, INT32_MAX);
+    spec.logprobs = bool_member(span, "logprobs");
+    spec.heal = bool_member(span, "heal");
+    return spec;
+}
+
+std::string to_json(const FillResult & result) {
+    const nlohmann::ordered_json json = {
+        {"text", result.text},
+        {"logprob", result.logprob ? nlohmann::ordered_json(*result.logprob) : nlohmann::ordered_json()},
+        {"choice", result.choice},
+        {"tokens", result.n_tokens},
+        {"truncated", result.truncated},
+        {"complete", result.complete},
+        {"answer_tokens", result.answer},
+        {"answer_bytes", result.answer_bytes}};
+    // A grammar may allow bytes that are no UTF-8, which JSON is.
+    return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+}
+
+}  // namespace eliza

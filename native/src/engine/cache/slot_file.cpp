@@ -1,0 +1,255 @@
+#include "engine/cache/slot_file.h"
+
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <memory>
+#include <system_error>
+
+#include "error.h"
+
+#if defined(__unix__) || defined(__APPLE__)
+#include <fcntl.h>
+#include <unistd.h>
+#endif
+
+namespace eliza {
+namespace {
+
+constexpr char magic[] = {'E', 'L', 'I', 'Z', 'A', 'S', 'L', 'T'};
+constexpr uint32_t version = 1;
+
+using File = std::unique_ptr<std::FILE, int (*)(std::FILE *)>;
+
+class Fnv1a {
+public:
+    void add(const void * data, size_t size) {
+        const auto * bytes = static_cast<const uint8_t *>(data);
+        for (size_t i = 0; i < size; ++i) {
+            hash_ = (hash_ ^ bytes[i]) * 0x100000001b3u;
+        }
+    }
+    uint64_t value() const { return hash_; }
+
+private:
+    uint64_t hash_ = 0xcbf29ce484222325u;
+};
+
+Error fault(const std::string & path, const std::string & what) {
+    return {ELIZA_ERR_FFI_FAULT, "slot file " + path + ": " + what};
+}
+Error system_fault(const std::string & path, const char * doing) {
+    return fault(path, std::string(doing) + ": " + std::strerror(errno));
+}
+
+// Several streams may save to one path at once: each writes its own file, and the last one stays.
+std::string unique_suffix() {
+    static std::atomic<uint64_t> counter{0};
+    const auto now = std::chrono::steady_clock::now().time_since_epoch().count();
+    return "." + std::to_string(now) + "-" + std::to_string(++counter) + ".part";
+}
+
+// Writes beside the file, and renames when all of it is on disk.
+class Writer {
+public:
+    explicit Writer(const std::string & path)
+        : path_(path), temporary_(path + unique_suffix()), file_(nullptr, std::fclose) {
+        std::error_code error;
+        if (std::filesystem::exists(path, error) && !std::filesystem::is_regular_file(path, error)) {
+            throw fault(path_, "cannot be written: something other than a file is there");
+        }
+        file_.reset(std::fopen(temporary_.c_str(), "wb"));
+        if (file_ == nullptr) {
+            throw system_fault(path_, "cannot be written");
+        }
+    }
+    ~Writer() {
+        if (file_ != nullptr) {
+            file_.reset();
+            std::remove(temporary_.c_str());
+        }
+    }
+    Writer(const Writer &) = delete;
+    Writer & operator=(const Writer &) = delete;
+
+    void write(const void * data, size_t size) {
+        hash_.add(data, size);
+        write_raw(data, size);
+    }
+    void write_part(const void * data, size_t size) {
+        const uint64_t length = size;
+        write(&length, sizeof length);
+        write(data, size);
+    }
+    void finish() {
+        const uint64_t hash = hash_.value();
+        write_raw(&hash, sizeof hash);
+        if (std::fflush(file_.get()) != 0) {
+            throw system_fault(path_, "cannot be written");
+        }
+#if defined(__unix__) || defined(__APPLE__)
+        if (fsync(fileno(file_.get())) != 0 && errno != EINVAL && errno != ENOTSUP) {
+            throw system_fault(path_, "cannot be written");
+        }
+#endif
+        file_.reset();
+        std::error_code error;
+        std::filesystem::rename(temporary_, path_, error);
+        if (error) {
+            std::remove(temporary_.c_str());
+            throw fault(path_, "cannot be put in its place: " + error.message());
+        }
+    }
+
+private:
+    void write_raw(const void * data, size_t size) {
+        if (std::fwrite(data, 1, size, file_.get()) != size) {
+            throw system_fault(path_, "cannot be written");
+        }
+    }
+
+    std::string path_;
+    std::string temporary_;
+    File file_;
+    Fnv1a hash_;
+};
+
+// Reads out of bytes in memory, and never past them.
+class Reader {
+public:
+    Reader(const std::string & path, const std::vector<uint8_t> & bytes, size_t end)
+        : path_(path), bytes_(bytes), end_(end) {}
+
+    void read(void * out, size_t size) {
+        if (size > end_ - at_) {
+            throw fault(path_, "cut short, or damaged");
+        }
+        std::memcpy(out, bytes_.data() + at_, size);
+        at_ += size;
+    }
+    template <typename T>
+    T number() {
+        T value{};
+        read(&value, sizeof value);
+        return value;
+    }
+    std::vector<uint8_t> part() {
+        const auto length = number<uint64_t>();
+        if (length > end_ - at_) {
+            throw fault(path_, "cut short, or damaged");
+        }
+        std::vector<uint8_t> data(length);
+        read(data.data(), data.size());
+        return data;
+    }
+
+private:
+    const std::string & path_;
+    const std::vector<uint8_t> & bytes_;
+    size_t end_;
+    size_t at_ = 0;
+};
+
+int seek(std::FILE * file, uint64_t position) {
+#if defined(__unix__) || defined(__APPLE__)
+    return fseeko(file, static_cast<off_t>(position), SEEK_SET);
+#else
+    return _fseeki64(file, static_cast<long long>(position), SEEK_SET);
+#endif
+}
+
+std::vector<uint8_t> read_all(const std::string & path) {
+    std::error_code error;
+    const auto size = std::filesystem::file_size(path, error);
+    if (error) {
+        throw fault(path, "cannot be read: " + error.message());
+    }
+    const File file(std::fopen(path.c_str(), "rb"), std::fclose);
+    if (file == nullptr) {
+        throw system_fault(path, "cannot be read");
+    }
+    std::vector<uint8_t> bytes(size);
+    if (std::fread(bytes.data(), 1, bytes.size(), file.get()) != bytes.size()) {
+        throw system_fault(path, "cannot be read");
+    }
+    return bytes;
+}
+
+}  // namespace
+
+void write_slot_file(const std::string & path, const SlotFile & file) {
+    Writer writer(path);
+    writer.write(magic, sizeof magic);
+    writer.write(&version, sizeof version);
+    writer.write_part(file.fingerprint.data(), file.fingerprint.size());
+    writer.write_part(file.tokens.data(), file.tokens.size() * sizeof(llama_token));
+    writer.write_part(file.state.data(), file.state.size());
+    writer.finish();
+}
+
+SlotFile read_slot_file(const std::string & path, const std::string & fingerprint) {
+    const std::vector<uint8_t> bytes = read_all(path);
+    if (bytes.size() < sizeof magic || std::memcmp(bytes.data(), magic, sizeof magic) != 0) {
+        throw fault(path, "not a slot file");
+    }
+    constexpr size_t hash_size = sizeof(uint64_t);
+    if (bytes.size() < sizeof magic + sizeof version + hash_size) {
+        throw fault(path, "cut short, or damaged");
+    }
+    const size_t end = bytes.size() - hash_size;
+    Reader reader(path, bytes, end);
+    reader.number<uint64_t>();  // the magic
+    if (const auto found = reader.number<uint32_t>(); found != version) {
+        throw fault(path, "version " + std::to_string(found) + " of the format; this library reads version " +
+                              std::to_string(version));
+    }
+    Fnv1a hash;
+    hash.add(bytes.data(), end);
+    uint64_t written = 0;
+    std::memcpy(&written, bytes.data() + end, hash_size);
+    if (hash.value() != written) {
+        throw fault(path, "cut short, or damaged");
+    }
+    SlotFile file;
+    const std::vector<uint8_t> name = reader.part();
+    file.fingerprint.assign(name.begin(), name.end());
+    if (file.fingerprint != fingerprint) {
+        throw fault(path, "of another model or cache: \"" + file.fingerprint + "\", not \"" + fingerprint + "\"");
+    }
+    const std::vector<uint8_t> tokens = reader.part();
+    if (tokens.size() % sizeof(llama_token) != 0) {
+        throw fault(path, "cut short, or damaged");
+    }
+    file.tokens.resize(tokens.size() / sizeof(llama_token));
+    std::memcpy(file.tokens.data(), tokens.data(), tokens.size());
+    file.state = reader.part();
+    return file;
+}
+
+std::string fingerprint_of_file(const std::string & path) {
+    constexpr uint64_t n_samples = 256;
+    constexpr size_t sample_bytes = 4096;
+    const File file(std::fopen(path.c_str(), "rb"), std::fclose);
+    std::error_code error;
+    const auto size = std::filesystem::file_size(path, error);
+    if (file == nullptr || error) {
+        return "";
+    }
+    Fnv1a hash;
+    std::vector<char> bytes(sample_bytes);
+    for (uint64_t i = 0; i < n_samples; ++i) {
+        if (seek(file.get(), size / n_samples * i) != 0) {
+            return "";
+        }
+        hash.add(bytes.data(), std::fread(bytes.data(), 1, bytes.size(), file.get()));
+    }
+    char text[64];
+    std::snprintf(text, sizeof text, "%llu-%016llx", static_cast<unsigned long long>(size),
+                  static_cast<unsigned long long>(hash.value()));
+    return text;
+}
+
+}  // namespace eliza

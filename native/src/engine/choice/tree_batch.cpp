@@ -1,0 +1,121 @@
+#include "engine/choice/tree_batch.h"
+
+#include <utility>
+
+namespace eliza {
+namespace {
+
+class Planner {
+public:
+    Planner(const TokenTrie & trie, TreeLimits limits) : trie_(trie), limits_(limits) {}
+
+    std::vector<TreeBatch> plan(TokenTrie::Node from) {
+        struct Visit {
+            TokenTrie::Node node;
+            size_t depth;
+        };
+        std::vector<Visit> to_visit;
+        const auto push_children = [&](TokenTrie::Node node, size_t depth) {
+            const TokenTrie::Node first = trie_.first_child(node);
+            for (TokenTrie::Node child = first + trie_.children(node).size; child-- > first;) {
+                if (trie_.is_undecided(child)) {
+                    to_visit.push_back({child, depth});
+                }
+            }
+        };
+        push_children(from, 0);
+        while (!to_visit.empty()) {
+            const auto [node, depth] = to_visit.back();
+            to_visit.pop_back();
+            path_.resize(depth);
+            if (!add(node)) {
+                return {};
+            }
+            push_children(node, depth + 1);
+        }
+        finish_batch();
+        return std::move(batches_);
+    }
+
+private:
+    // Adds the node behind the current path, in a new batch if this one is full.
+    bool add(TokenTrie::Node node) {
+        in_batch_.resize(path_.size());
+        if (!fits(node)) {
+            if (static_cast<int32_t>(path_.size()) >= limits_.tokens || limits_.rows < 1 || limits_.lanes < 1) {
+                return false;
+            }
+            finish_batch();
+            const std::vector<TokenTrie::Node> ancestors = std::exchange(path_, {});
+            in_batch_.clear();
+            for (const TokenTrie::Node ancestor : ancestors) {
+                append(ancestor, false);  // its logits are in an earlier batch
+            }
+        }
+        append(node, trie_.is_branch(node));
+        return true;
+    }
+
+    bool fits(TokenTrie::Node node) const {
+        return static_cast<int32_t>(batch_.nodes.size()) < limits_.tokens &&
+               n_rows_ + (trie_.is_branch(node) ? 1 : 0) <= limits_.rows &&
+               n_lanes_ + (starts_lane() ? 1 : 0) <= limits_.lanes;
+    }
+
+    int32_t last() const { return static_cast<int32_t>(batch_.nodes.size()) - 1; }
+
+    // A node that does not directly follow its parent starts a lane of its own.
+    bool starts_lane() const { return in_batch_.empty() || in_batch_.back() != last(); }
+
+    void append(TokenTrie::Node node, bool wants_logits) {
+        n_lanes_ += starts_lane() ? 1 : 0;
+        n_rows_ += wants_logits ? 1 : 0;
+        const int32_t parent = in_batch_.empty() ? -1 : in_batch_.back();
+        const auto depth = static_cast<int32_t>(path_.size());
+        batch_.nodes.push_back({node, trie_.token(node), parent, depth, wants_logits, -1, -1});
+        path_.push_back(node);
+        in_batch_.push_back(last());
+    }
+
+    void finish_batch() {
+        // A node without children in the batch is the end of a lane; the others span their children's.
+        std::vector<TreeBatch::Node> & nodes = batch_.nodes;
+        for (size_t i = 0; i < nodes.size(); ++i) {
+            const bool ends_lane = i + 1 == nodes.size() || nodes[i + 1].parent != static_cast<int32_t>(i);
+            if (!ends_lane) {
+                continue;
+            }
+            const int32_t lane = batch_.n_lanes++;
+            for (auto at = static_cast<int32_t>(i); at >= 0; at = nodes[static_cast<size_t>(at)].parent) {
+                TreeBatch::Node & node = nodes[static_cast<size_t>(at)];
+                if (node.lanes_begin < 0) {
+                    node.lanes_begin = lane;
+                }
+                node.lanes_end = lane + 1;
+            }
+        }
+        if (!nodes.empty()) {
+            batches_.push_back(std::move(batch_));
+        }
+        batch_ = {};
+        n_rows_ = 0;
+        n_lanes_ = 0;
+    }
+
+    const TokenTrie & trie_;
+    const TreeLimits limits_;
+    std::vector<TreeBatch> batches_;
+    TreeBatch batch_;
+    int32_t n_rows_ = 0;
+    int32_t n_lanes_ = 0;
+    std::vector<TokenTrie::Node> path_;  // from the start to the parent of the node to come
+    std::vector<int32_t> in_batch_;      // where those stand in the batch
+};
+
+}  // namespace
+
+std::vector<TreeBatch> plan_tree(const TokenTrie & trie, TokenTrie::Node from, TreeLimits limits) {
+    return Planner(trie, limits).plan(from);
+}
+
+}  // namespace eliza

@@ -1,0 +1,162 @@
+#include "engine/draft/drafter.h"
+
+#include <algorithm>
+
+#include "common.h"
+#include "engine/draft/mtp_drafter.h"
+#include "log.h"
+
+namespace eliza {
+namespace {
+
+// By what followed the same few tokens before.
+class NGramDrafter : public Drafter {
+public:
+    explicit NGramDrafter(const DraftConfig & config) {
+        constexpr uint16_t n_gram = 3;  // tokens that have to be the same before a guess
+        common_params_speculative params;
+        params.types = {COMMON_SPECULATIVE_TYPE_NGRAM_SIMPLE};
+        params.ngram_simple.size_n = n_gram;
+        params.ngram_simple.size_m = static_cast<uint16_t>(config.most);
+        speculative_.reset(common_speculative_init(params, 1));
+    }
+
+    std::vector<llama_token> draft(const std::vector<llama_token> & tokens, int32_t most) override {
+        return guess(tokens, most);
+    }
+};
+
+// By a small model of the same vocabulary.
+class ModelDrafter : public Drafter {
+public:
+    ModelDrafter(const DraftConfig & config, std::shared_ptr<Model> model, Decoder & decoder)
+        : Drafter(std::move(model)), decoder_(decoder) {
+        llama_context_params params = llama_context_default_params();
+        params.n_batch = n_batch;
+        make_context(*model_, decoder, params);
+        common_params_speculative speculative;
+        speculative.types = {COMMON_SPECULATIVE_TYPE_DRAFT_SIMPLE};
+        speculative.draft.n_max = config.most;
+        speculative.draft.ctx_tgt = decoder.context();
+        speculative.draft.ctx_dft = context_.get();
+        try {
+            speculative_.reset(common_speculative_init(speculative, 1));
+        } catch (const std::exception & error) {
+            throw invalid_argument("mtp_drafter_path: \"" + config.model_path + "\": " + error.what());
+        }
+    }
+
+    std::vector<llama_token> draft(const std::vector<llama_token> & tokens, int32_t most) override {
+        if (!catch_up(tokens)) {
+            return {};
+        }
+        lend_threads(1);
+        std::vector<llama_token> drafted = guess(tokens, most);
+        // The last token and all drafted ones but the last were decoded.
+        cached_ = tokens;
+        cached_.insert(cached_.end(), drafted.begin(), drafted.empty() ? drafted.end() : drafted.end() - 1);
+        return drafted;
+    }
+
+private:
+    static constexpr uint32_t n_batch = 512;
+
+    void lend_threads(size_t n_tokens) {
+        decoder_.lend_threads(context_.get(), llama_model_n_params(model_->get()), n_tokens);
+    }
+
+    // Brings the model's cache to hold all but the last of the tokens; false where it cannot.
+    bool catch_up(const std::vector<llama_token> & tokens) {
+        const auto end = tokens.end() - 1;
+        const auto differs = std::mismatch(tokens.begin(), end, cached_.begin(), cached_.end());
+        auto n_kept = static_cast<size_t>(differs.second - cached_.begin());
+        llama_memory_t memory = llama_get_memory(context_.get());
+        if (!llama_memory_seq_rm(memory, sequence, static_cast<llama_pos>(n_kept), -1)) {
+            llama_memory_seq_rm(memory, sequence, -1, -1);
+            n_kept = 0;
+        }
+        cached_.resize(n_kept);
+        for (auto next = tokens.begin() + static_cast<ptrdiff_t>(n_kept); next != end;) {
+            const auto stop = next + std::min<ptrdiff_t>(end - next, n_batch);
+            common_batch batch(context_.get());
+            for (auto token = next; token != stop; ++token) {
+                batch.add(*token, static_cast<llama_pos>(token - tokens.begin()), sequence, false);
+            }
+            lend_threads(static_cast<size_t>(stop - next));
+            if (!common_speculative_process(speculative_.get(), batch)) {
+                llama_memory_seq_rm(memory, sequence, -1, -1);
+                cached_.clear();
+                return false;
+            }
+            cached_.insert(cached_.end(), next, stop);
+            next = stop;
+        }
+        return true;
+    }
+
+    Decoder & decoder_;
+    std::vector<llama_token> cached_;  // tokens in the context
+};
+
+}  // namespace
+
+std::unique_ptr<Drafter> Drafter::make(const DraftConfig & config, Decoder & decoder, const Options & options) {
+    if (config.model_path.empty()) {
+        if (decoder.model().has_mtp_head()) {
+            return std::make_unique<MtpDrafter>(config, nullptr, decoder);
+        }
+        return std::make_unique<NGramDrafter>(config);
+    }
+    ModelSettings settings{options.n_gpu_layers, options.use_mmap, options.devices, /*with_mtp_head=*/false};
+    settings.devices.rpc.clear();  // what is small is not worth a way over the network
+    std::shared_ptr<Model> model = Model::load(config.model_path, settings);
+    if (!model->has_trunk()) {
+        settings.with_mtp_head = true;
+        model = Model::load(config.model_path, settings);
+        if (model->has_mtp_head()) {
+            return std::make_unique<MtpDrafter>(config, std::move(model), decoder);
+        }
+    }
+    // llama.cpp knows drafters of more kinds by their files. A whole model that has a head is a model.
+    std::string kind = model->has_trunk() ? "" : "head";
+    for (const common_speculative_type type : common_speculative_types_from_gguf(config.model_path)) {
+        if (type != COMMON_SPECULATIVE_TYPE_DRAFT_SIMPLE && type != COMMON_SPECULATIVE_TYPE_DRAFT_MTP) {
+            kind = common_speculative_type_to_str(type);
+        }
+    }
+    if (!kind.empty()) {
+        throw invalid_argument("mtp_drafter_path: \"" + config.model_path + "\" is a drafter of the kind " + kind +
+                               " (architecture " + model->architecture() +
+                               "); this library drafts with whole models of the same vocabulary and with MTP heads");
+    }
+    return std::make_unique<ModelDrafter>(config, std::move(model), decoder);
+}
+
+void Drafter::make_context(const Model & model, const Decoder & decoder, llama_context_params params) {
+    params.n_ctx = static_cast<uint32_t>(decoder.n_ctx());
+    params.n_ubatch = params.n_batch;
+    params.n_seq_max = 1;
+    params.n_outputs_max = 1;
+    params.no_perf = true;
+    const LlamaErrorCapture capture;
+    context_.reset(llama_init_from_model(model.get(), params));
+    if (context_ == nullptr) {
+        throw Error(ELIZA_ERR_FFI_FAULT, "cannot create a context to draft in" + capture.suffix());
+    }
+}
+
+std::vector<llama_token> Drafter::guess(const std::vector<llama_token> & tokens, int32_t most) {
+    const llama_tokens before(tokens.begin(), tokens.end() - 1);
+    llama_tokens drafted;
+    common_speculative_draft_params & request = common_speculative_get_draft_params(speculative_.get(), sequence);
+    request.drafting = true;
+    request.n_max = most;
+    request.pos0 = static_cast<llama_pos>(before.size());
+    request.id_last = tokens.back();
+    request.prompt = &before;
+    request.result = &drafted;
+    common_speculative_draft(speculative_.get());
+    return drafted;
+}
+
+}  // namespace eliza

@@ -1,0 +1,106 @@
+#include "engine/draft/mtp_drafter.h"
+
+#include <algorithm>
+
+#include "common.h"
+
+namespace eliza {
+namespace {
+
+// What llama.cpp takes for granted, or asserts.
+void check_head(const std::string & path, const Model & head, const Model & model) {
+    const auto require_same = [&](const std::string & what, const std::string & of_head, const std::string & of_model) {
+        if (of_head != of_model) {
+            throw invalid_argument("mtp_drafter_path: \"" + path + "\" is a head for another model: its " + what +
+                                   " is " + of_head + ", the model's " + of_model);
+        }
+    };
+    require_same("architecture", head.architecture(), model.architecture());
+    require_same("vocabulary size", std::to_string(head.n_vocab()), std::to_string(model.n_vocab()));
+    require_same("width", std::to_string(llama_model_n_embd_out(head.get())),
+                 std::to_string(llama_model_n_embd_out(model.get())));
+}
+
+}  // namespace
+
+MtpDrafter::MtpDrafter(const DraftConfig & config, std::shared_ptr<Model> head, Decoder & decoder)
+    : Drafter(std::move(head)),
+      most_(std::min(config.most, decoder.most_ahead())),
+      n_weights_(llama_model_n_params(decoder.model().get()) /
+                 static_cast<uint64_t>(llama_model_n_layer(decoder.model().get()) + 1)),
+      n_output_weights_(static_cast<uint64_t>(decoder.model().n_vocab()) *
+                        static_cast<uint64_t>(llama_model_n_embd_out(decoder.model().get()))),
+      hidden_states_(decoder),
+      decoder_(decoder) {
+    if (model_ != nullptr) {
+        check_head(config.model_path, *model_, decoder.model());
+    }
+    llama_context_params params = llama_context_default_params();
+    params.ctx_type = LLAMA_CONTEXT_TYPE_MTP;
+    params.ctx_other = decoder.context();
+    params.n_batch = llama_n_batch(decoder.context());  // it gets the same batches
+    make_context(model_ != nullptr ? *model_ : decoder.model(), decoder, params);
+}
+
+// llama.cpp's drafter, which keeps the hidden state behind the last token, cannot be emptied.
+void MtpDrafter::start_anew() {
+    common_params_speculative params;
+    params.types = {COMMON_SPECULATIVE_TYPE_DRAFT_MTP};
+    params.draft.n_max = most_;
+    params.draft.ctx_tgt = decoder_.context();
+    params.draft.ctx_dft = context_.get();
+    params.draft.backend_sampling = decoder_.can_gather(1);
+    speculative_.reset();  // first: it has samplers attached to the context
+    speculative_.reset(common_speculative_init(params, 1));
+    llama_memory_seq_rm(llama_get_memory(context_.get()), sequence, -1, -1);
+    text_.clear();
+    pass_begin_ = 0;
+    has_drafted_ = false;
+}
+
+bool MtpDrafter::step_back_to(const llama_token * text, size_t n) {
+    if (n <= pass_begin_ || n > text_.size() || !std::equal(text, text + n, text_.begin())) {
+        return false;
+    }
+    if (n < text_.size()) {
+        if (!has_drafted_) {
+            return false;  // llama.cpp asserts that it has drafted what it is told was accepted
+        }
+        common_speculative_accept(speculative_.get(), sequence, static_cast<uint16_t>(n - pass_begin_ - 1));
+    }
+    text_.resize(n);
+    return llama_memory_seq_rm(llama_get_memory(context_.get()), sequence, static_cast<llama_pos>(n), -1);
+}
+
+void MtpDrafter::look_at_pass(const llama_token * text, size_t begin, size_t end) {
+    // Behind a text that it has not seen, such as one that another slot has decoded, the head goes on with
+    // what it does see.
+    if (!step_back_to(text, begin)) {
+        start_anew();
+    }
+    decoder_.lend_threads(context_.get(), n_weights_, end - begin);
+    common_batch batch(context_.get());
+    for (size_t i = begin; i < end; ++i) {
+        batch.add(text[i], static_cast<llama_pos>(i), sequence, false);
+    }
+    if (common_speculative_process(speculative_.get(), batch)) {
+        text_.assign(text, text + end);
+        pass_begin_ = begin;
+    } else {
+        start_anew();
+    }
+}
+
+std::vector<llama_token> MtpDrafter::draft(const std::vector<llama_token> & tokens, int32_t most) {
+    // llama.cpp guesses as many tokens as it was made for, whatever is asked.
+    const size_t n_needed = tokens.size() + static_cast<size_t>(most_);
+    if (n_needed > static_cast<size_t>(decoder_.n_ctx()) || !step_back_to(tokens.data(), tokens.size() - 1)) {
+        return {};
+    }
+    decoder_.lend_threads(context_.get(), n_weights_ + n_output_weights_, 1);
+    std::vector<llama_token> drafted = guess(tokens, most);
+    has_drafted_ = has_drafted_ || !drafted.empty();
+    return drafted;
+}
+
+}  // namespace eliza

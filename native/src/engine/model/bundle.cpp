@@ -1,0 +1,72 @@
+// Finding the model file of a bundle. Declared in engine/model/model.h.
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <system_error>
+#include <vector>
+
+#include "engine/model/model.h"
+#include "error.h"
+
+namespace eliza {
+namespace {
+
+namespace fs = std::filesystem;
+
+Error bundle_error(const std::string & text) { return {ELIZA_ERR_BUNDLE_INVALID, text}; }
+
+// Files that lie beside the model and are not it.
+bool is_companion(const std::string & name) {
+    const std::array<const char *, 3> companions{"mmproj", "tokenizer", "codec"};
+    return std::any_of(companions.begin(), companions.end(),
+                       [&](const char * part) { return name.find(part) != std::string::npos; });
+}
+
+fs::path model_in(const fs::path & directory) {
+    std::error_code error;
+    std::vector<fs::path> models;
+    for (const auto & entry : fs::directory_iterator(directory, error)) {
+        const std::string name = entry.path().filename().string();
+        if (entry.path().extension() == ".gguf" && !is_companion(name)) {
+            models.push_back(entry.path());
+        }
+    }
+    if (error) {
+        throw bundle_error("cannot read " + directory.string() + ": " + error.message());
+    }
+    if (models.empty()) {
+        throw bundle_error("no model in " + directory.string() +
+                           " (looked for *.gguf, not mmproj, tokenizer or codec)");
+    }
+    // The first by name, which is also the first part of a split model.
+    return *std::min_element(models.begin(), models.end());
+}
+
+void check_header(const fs::path & file) {
+    std::ifstream stream(file, std::ios::binary);
+    std::array<char, 4> magic{};
+    if (!stream.read(magic.data(), magic.size())) {
+        throw bundle_error("cannot read " + file.string());
+    }
+    if (std::memcmp(magic.data(), "GGUF", magic.size()) != 0) {
+        throw bundle_error(file.string() + " is not a GGUF file: it does not begin with the letters GGUF");
+    }
+}
+
+}  // namespace
+
+std::string find_model_file(const std::string & bundle) {
+    std::error_code error;
+    const fs::file_status status = fs::status(bundle, error);
+    if (!fs::exists(status)) {
+        throw bundle_error("no such file or directory: " + bundle);
+    }
+    const fs::path file = fs::is_directory(status) ? model_in(fs::path(bundle) / "text") : fs::path(bundle);
+    check_header(file);
+    return file.string();
+}
+
+}  // namespace eliza

@@ -1,0 +1,271 @@
+#include "engine/model/model.h"
+
+#include <algorithm>
+#include <climits>
+#include <map>
+#include <mutex>
+#include <utility>
+
+#include "error.h"
+#include "llama-arch.h"
+#include "llama-ext.h"
+#include "llama-model.h"
+#include "log.h"
+
+namespace eliza {
+namespace {
+
+using Key = std::pair<std::string, ModelSettings>;
+
+std::mutex registry_mutex;
+std::map<Key, std::weak_ptr<Model>> registry;
+
+bool report_progress(float fraction, void * progress) {
+    (*static_cast<const Progress *>(progress))("load", fraction);
+    return true;
+}
+
+int32_t checked_size(size_t size, const char * what) {
+    if (size > INT32_MAX) {
+        throw invalid_argument(std::string(what) + " of " + std::to_string(size) + " is beyond the limit of " +
+                               std::to_string(INT32_MAX));
+    }
+    return static_cast<int32_t>(size);
+}
+
+}  // namespace
+
+Model::Model(llama_model * model, const ModelSettings & settings) : model_(model), settings_(settings) {
+    for (llama_token token = 0; token < n_vocab(); ++token) {
+        if (llama_vocab_is_eog(vocab(), token)) {
+            end_tokens_.push_back(token);
+        }
+    }
+}
+
+std::shared_ptr<Model> Model::load(const std::string & path, const ModelSettings & settings,
+                                   const Progress & progress) {
+    init_backend();
+    // Held while loading, so that two who ask for one file at once do not load it twice.
+    const std::lock_guard<std::mutex> lock(registry_mutex);
+    std::weak_ptr<Model> & known = registry[{path, settings}];
+    if (auto model = known.lock()) {
+        return model;
+    }
+
+    llama_model_params params = llama_model_default_params();
+    params.n_gpu_layers = settings.n_gpu_layers;
+    params.load_mode = settings.use_mmap ? LLAMA_LOAD_MODE_MMAP : LLAMA_LOAD_MODE_NONE;
+    params.load_mtp = settings.with_mtp_head;
+    std::vector<ggml_backend_dev_t> opened;
+    if (!settings.devices.is_default()) {
+        opened = open_devices(settings.devices);
+        opened.push_back(nullptr);
+        params.devices = opened.data();
+    }
+    if (progress) {
+        params.progress_callback = report_progress;
+        params.progress_callback_user_data = const_cast<Progress *>(&progress);
+    }
+    const LlamaErrorCapture capture;
+    llama_model * raw = llama_model_load_from_file(path.c_str(), params);
+    if (raw == nullptr) {
+        check_rpc_connections(settings.devices.rpc);
+        throw Error(ELIZA_ERR_BUNDLE_INVALID, "cannot load the model " + path + capture.suffix());
+    }
+    std::shared_ptr<Model> model(new Model(raw, settings));
+    check_rpc_connections(settings.devices.rpc);
+    if (llama_vocab_type(model->vocab()) == LLAMA_VOCAB_TYPE_NONE) {
+        throw Error(ELIZA_ERR_BUNDLE_INVALID, "the model " + path + " has no vocabulary");
+    }
+    known = model;
+    return model;
+}
+
+bool Model::is_offloaded() const { return n_gpu_layers() != 0 && llama_model_n_devices(get()) > 0; }
+
+bool Model::is_recurrent() const { return llama_model_is_recurrent(get()) || llama_model_is_hybrid(get()); }
+
+bool Model::can_keep_snapshots() const { return is_recurrent() && llm_arch_supports_rs_rollback(get()->arch); }
+
+std::string Model::architecture() const { return get()->arch_name(); }
+
+// llama.cpp ends the process where it is asked to run a head that it has no graph for, that lacks a part, or
+// more heads than the graph takes.
+bool Model::has_mtp_head() const {
+    struct Architecture {
+        std::string_view name;
+        bool has_experts, has_several;
+    };
+    static constexpr Architecture known[] = {
+        {"qwen35", false, false}, {"qwen35moe", true, false}, {"glm4moe", true, false}, {"step35", false, true}};
+    const std::string name = architecture();
+    const auto * found = std::find_if(std::begin(known), std::end(known),
+                                      [&](const Architecture & architecture) { return architecture.name == name; });
+    const int32_t n_heads = llama_model_n_layer_nextn(get());
+    if (!settings_.with_mtp_head || found == std::end(known) || n_heads == 0 || (n_heads > 1 && !found->has_several)) {
+        return false;
+    }
+    const auto & layers = get()->layers;
+    return std::all_of(layers.end() - n_heads, layers.end(), [&](const llama_layer & layer) {
+        return layer.nextn.eh_proj != nullptr && layer.nextn.enorm != nullptr && layer.nextn.hnorm != nullptr &&
+               (layer.ffn_gate_inp != nullptr || !found->has_experts);
+    });
+}
+
+bool Model::has_trunk() const {
+    // What llama.cpp looks for, too.
+    return llama_model_n_layer_nextn(get()) == 0 || get()->get_tensor("blk.0.attn_norm.weight") != nullptr;
+}
+
+std::vector<llama_token> Model::tokenize(std::string_view text, bool add_special, bool parse_special) const {
+    const int32_t length = checked_size(text.size(), "a text length in bytes");
+    // A token is one byte or more, but for the special ones that may be added at the ends.
+    std::vector<llama_token> tokens(text.size() + 2);
+    const auto run = [&] {
+        try {
+            const int32_t room = checked_size(tokens.size(), "a token count");
+            return llama_tokenize(vocab(), text.data(), length, tokens.data(), room, add_special, parse_special);
+        } catch (const Error &) {
+            throw;
+        } catch (const std::exception & error) {  // such as bytes that are no UTF-8
+            throw invalid_argument(std::string("the text cannot be tokenized: ") + error.what());
+        }
+    };
+    int32_t n = run();
+    if (n < 0 && n != INT32_MIN) {
+        tokens.resize(static_cast<size_t>(-n));
+        n = run();
+    }
+    if (n < 0) {
+        throw Error(ELIZA_ERR_FFI_FAULT, "llama.cpp could not tokenize a text of " + std::to_string(length) + " bytes");
+    }
+    tokens.resize(static_cast<size_t>(n));
+    return tokens;
+}
+
+std::string Model::detokenize(const llama_token * tokens, size_t n, bool remove_special, bool unparse_special) const {
+    const int32_t n_tokens = checked_size(n, "a token count");
+    check_tokens(tokens, n);
+    std::string text(n * 8 + 16, '\0');
+    const auto run = [&] {
+        return llama_detokenize(vocab(), tokens, n_tokens, text.data(), checked_size(text.size(), "a text size"),
+                                remove_special, unparse_special);
+    };
+    int32_t size = run();
+    if (size < 0) {
+        text.resize(static_cast<size_t>(-size));
+        size = run();
+    }
+    if (size < 0) {
+        throw Error(ELIZA_ERR_FFI_FAULT, "llama.cpp could not detokenize " + std::to_string(n) + " tokens");
+    }
+    text.resize(static_cast<size_t>(size));
+    return text;
+}
+
+std::string Model::piece(llama_token token) const {
+    std::string bytes(32, '\0');
+    const auto run = [&] {
+        return llama_token_to_piece(vocab(), token, bytes.data(), static_cast<int32_t>(bytes.size()),
+                                    /*lstrip=*/0, /*special=*/false);
+    };
+    int32_t size = run();
+    if (size < 0) {
+        bytes.resize(static_cast<size_t>(-size));
+        size = run();
+    }
+    bytes.resize(static_cast<size_t>(size));
+    return bytes;
+}
+
+std::vector<llama_token> Model::tokenize_inside(std::string_view text) const {
+    if (text.empty()) {
+        return {};
+    }
+    // SentencePiece puts a space in front of whatever a text begins with: for it, the text is
+    // tokenized behind a line break, whose tokens are then taken off again.
+    static const std::string anchor = "\n";
+    const auto spells_text = [&](const std::vector<llama_token> & tokens) {
+        std::string spelled;
+        for (const llama_token token : tokens) {
+            spelled += piece(token);
+        }
+        return spelled == text;
+    };
+    try {
+        std::vector<llama_token> tokens = tokenize(text, false, false);
+        if (spells_text(tokens)) {
+            return tokens;
+        }
+        const std::vector<llama_token> before = tokenize(anchor, false, false);
+        tokens = tokenize(anchor + std::string(text), false, false);
+        if (tokens.size() > before.size() && std::equal(before.begin(), before.end(), tokens.begin())) {
+            tokens.erase(tokens.begin(), tokens.begin() + static_cast<ptrdiff_t>(before.size()));
+            if (spells_text(tokens)) {
+                return tokens;
+            }
+        }
+    } catch (const Error &) {
+        // Bytes that are no text, such as half a character.
+    }
+    return spell(text);
+}
+
+std::vector<llama_token> Model::spell(std::string_view text) const {
+    const ByteTrie & trie = vocabulary()->all();
+    std::vector<llama_token> tokens;
+    for (size_t done = 0; done < text.size();) {
+        uint32_t node = 0;
+        llama_token longest = LLAMA_TOKEN_NULL;
+        for (size_t i = done; i < text.size(); ++i) {
+            node = trie.child(node, static_cast<uint8_t>(text[i]));
+            if (node == 0) {
+                break;
+            }
+            if (const uint32_t token = trie.nodes()[node].token(); token != trie.n_vocab()) {
+                longest = static_cast<llama_token>(token);
+            }
+        }
+        if (longest == LLAMA_TOKEN_NULL) {
+            throw invalid_argument("the vocabulary has no token for byte " + std::to_string(done) + " of \"" +
+                                   std::string(text) + "\"");
+        }
+        tokens.push_back(longest);
+        done += trie.text(longest).size();
+    }
+    return tokens;
+}
+
+std::shared_ptr<const Vocabulary> Model::vocabulary() const {
+    std::call_once(vocabulary_built_, [this] {
+        std::vector<std::string> texts(static_cast<size_t>(n_vocab()));
+        for (llama_token token = 0; token < n_vocab(); ++token) {
+            texts[static_cast<size_t>(token)] = piece(token);
+        }
+        for (const llama_token token : end_tokens_) {
+            texts[static_cast<size_t>(token)].clear();
+        }
+        vocabulary_ =
+            std::make_shared<const Vocabulary>(ByteTrie(std::vector<std::string_view>(texts.begin(), texts.end())));
+        text_constraints_ = std::make_unique<TextConstraints>(vocabulary_);
+    });
+    return vocabulary_;
+}
+
+TextConstraints & Model::text_constraints() const {
+    vocabulary();
+    return *text_constraints_;
+}
+
+void Model::check_tokens(const llama_token * tokens, size_t n) const {
+    const int32_t size = n_vocab();
+    for (size_t i = 0; i < n; ++i) {
+        if (tokens[i] < 0 || tokens[i] >= size) {
+            throw invalid_argument("tokens[" + std::to_string(i) + "]: " + std::to_string(tokens[i]) +
+                                   " is outside the vocabulary of " + std::to_string(size));
+        }
+    }
+}
+
+}  // namespace eliza

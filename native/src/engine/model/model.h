@@ -1,0 +1,102 @@
+// A loaded model: its weights, shared by all that use the same file, and its vocabulary.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <vector>
+
+#include "byte_trie/masks.h"
+#include "constraint/text_constraints.h"
+#include "engine/model/devices.h"
+#include "llama-cpp.h"
+
+namespace eliza {
+
+// stage is "load" or "prefill", fraction 0 to 1.
+using Progress = std::function<void(const char * stage, float fraction)>;
+
+// The model file of an elizaOS bundle directory, or the .gguf file itself. Throws Error
+// (ELIZA_ERR_BUNDLE_INVALID) that says what was looked for where.
+std::string find_model_file(const std::string & bundle);
+
+struct ModelSettings {
+    int32_t n_gpu_layers = 0;  // -1: all
+    bool use_mmap = true;
+    DeviceChoice devices{};
+    bool with_mtp_head = false;  // where the file has one
+
+    friend bool operator<(const ModelSettings & a, const ModelSettings & b) {
+        return std::tie(a.n_gpu_layers, a.use_mmap, a.devices, a.with_mtp_head) <
+               std::tie(b.n_gpu_layers, b.use_mmap, b.devices, b.with_mtp_head);
+    }
+};
+
+class Model {
+public:
+    // Loads the file, or shares it if it is loaded already with the same settings.
+    static std::shared_ptr<Model> load(const std::string & path, const ModelSettings & settings,
+                                       const Progress & progress = {});
+
+    llama_model * get() const { return model_.get(); }
+    const llama_vocab * vocab() const { return llama_model_get_vocab(model_.get()); }
+    int32_t n_vocab() const { return llama_vocab_n_tokens(vocab()); }
+    int32_t n_gpu_layers() const { return settings_.n_gpu_layers; }
+    bool is_offloaded() const;  // to a device other than the CPU, if only in part
+    const Endpoints & rpc_servers() const { return settings_.devices.rpc; }
+
+    // True where a state stands for all that was decoded, in some layers at least, and not cells that can
+    // be dropped one by one.
+    bool is_recurrent() const;
+
+    // True where llama.cpp can keep snapshots of that state.
+    bool can_keep_snapshots() const;
+
+    std::string architecture() const;  // as llama.cpp names it, such as "llama"
+
+    // True where a head that predicts further tokens was loaded, and this llama.cpp can run it.
+    bool has_mtp_head() const;
+
+    // False where the file holds such a head and no model.
+    bool has_trunk() const;
+
+    std::vector<llama_token> tokenize(std::string_view text, bool add_special, bool parse_special) const;
+    std::string detokenize(const llama_token * tokens, size_t n, bool remove_special, bool unparse_special) const;
+
+    // The tokens of a text as it stands in the middle of another. Bytes that no tokenizer takes are
+    // spelled by the longest tokens there are. Throws Error if there are none.
+    std::vector<llama_token> tokenize_inside(std::string_view text) const;
+
+    // The bytes of one token, "" for control tokens.
+    std::string piece(llama_token token) const;
+
+    // The tokens that end a generation, ascending.
+    const std::vector<llama_token> & end_tokens() const { return end_tokens_; }
+
+    // The texts of all tokens but control and end tokens; built when first asked for.
+    std::shared_ptr<const Vocabulary> vocabulary() const;
+
+    // What spans of this vocabulary share.
+    TextConstraints & text_constraints() const;
+
+    // Throws Error that names the first token that is outside the vocabulary.
+    void check_tokens(const llama_token * tokens, size_t n) const;
+
+private:
+    Model(llama_model * model, const ModelSettings & settings);
+
+    std::vector<llama_token> spell(std::string_view text) const;
+
+    llama_model_ptr model_;
+    const ModelSettings settings_;
+    std::vector<llama_token> end_tokens_;
+    mutable std::once_flag vocabulary_built_;
+    mutable std::shared_ptr<const Vocabulary> vocabulary_;
+    mutable std::unique_ptr<TextConstraints> text_constraints_;
+};
+
+}  // namespace eliza

@@ -1,0 +1,345 @@
+#include "engine/model/rpc_connections.h"
+
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#include <fcntl.h>
+#include <cerrno>
+#include <climits>
+#include <cstring>
+#include <map>
+#include <mutex>
+
+#include "error.h"
+#include "ggml-rpc.h"
+#include "transport.h"
+
+// The sizes and places below are those of this version of the protocol.
+static_assert(RPC_PROTO_MAJOR_VERSION == 7, "look at the answers of the RPC protocol anew");
+
+namespace eliza {
+namespace {
+
+constexpr int connect_limit_ms = 10 * 1000;
+constexpr int answer_limit_s = 600;  // a pass may take long; a machine that is gone is noticed sooner
+constexpr int peer_gone_s = 30;
+
+struct Failure {
+    std::string reason;
+    bool had_answered;
+};
+
+std::mutex failures_mutex;
+std::map<std::string, Failure> failures;
+
+void note_failure(const std::string & endpoint, const std::string & reason, bool had_answered) {
+    const std::lock_guard<std::mutex> lock(failures_mutex);
+    failures.emplace(endpoint, Failure{reason, had_answered});
+}
+
+Error lost(const std::string & endpoint, const Failure & failure) {
+    return Error(ELIZA_ERR_FFI_FAULT, "RPC server " + endpoint + ": " + failure.reason +
+                                          (failure.had_answered ? "; restart this program to use it again" : ""));
+}
+
+void set_int(int fd, int level, int name, int value) { setsockopt(fd, level, name, &value, sizeof(value)); }
+
+void set_limits(int fd) {
+    set_int(fd, IPPROTO_TCP, TCP_NODELAY, 1);
+    set_int(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
+#if defined(TCP_KEEPIDLE)
+    set_int(fd, IPPROTO_TCP, TCP_KEEPIDLE, peer_gone_s / 3);
+#elif defined(TCP_KEEPALIVE)
+    set_int(fd, IPPROTO_TCP, TCP_KEEPALIVE, peer_gone_s / 3);
+#endif
+#if defined(TCP_KEEPINTVL)
+    set_int(fd, IPPROTO_TCP, TCP_KEEPINTVL, peer_gone_s / 6);
+    set_int(fd, IPPROTO_TCP, TCP_KEEPCNT, 4);
+#endif
+#if defined(TCP_USER_TIMEOUT)
+    set_int(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, peer_gone_s * 1000);
+#endif
+#if defined(SO_NOSIGPIPE)
+    set_int(fd, SOL_SOCKET, SO_NOSIGPIPE, 1);
+#endif
+    const timeval limit = {answer_limit_s, 0};
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
+    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
+}
+
+// Connects within the limit. Returns 0 or an errno.
+int connect_within(int fd, const addrinfo & address) {
+    const int flags = fcntl(fd, F_GETFL);
+    fcntl(fd, F_SETFL, flags | O_NONBLOCK);
+    int error = 0;
+    if (connect(fd, address.ai_addr, address.ai_addrlen) != 0) {
+        error = errno;
+        if (error == EINPROGRESS) {
+            pollfd waiting = {fd, POLLOUT, 0};
+            error = ETIMEDOUT;
+            if (poll(&waiting, 1, connect_limit_ms) == 1) {
+                socklen_t size = sizeof(error);
+                getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size);
+            }
+        }
+    }
+    fcntl(fd, F_SETFL, flags);
+    return error;
+}
+
+// Returns a connected socket, or -1 and why.
+int open_connection(const char * host, int port, std::string & reason) {
+    addrinfo hints = {};
+    hints.ai_family = AF_UNSPEC;
+    hints.ai_socktype = SOCK_STREAM;
+    addrinfo * list = nullptr;
+    if (const int error = getaddrinfo(host, std::to_string(port).c_str(), &hints, &list); error != 0) {
+        reason = std::string("cannot be looked up: ") + gai_strerror(error);
+        return -1;
+    }
+    int connected = -1;
+    for (const addrinfo * address = list; address != nullptr && connected < 0; address = address->ai_next) {
+        const int fd = socket(address->ai_family, address->ai_socktype, address->ai_protocol);
+        const int error = fd < 0 ? errno : connect_within(fd, *address);
+        if (error == 0) {
+            set_limits(fd);
+            connected = fd;
+        } else {
+            reason = std::string("cannot be reached: ") + std::strerror(error);
+            if (fd >= 0) {
+                close(fd);
+            }
+        }
+    }
+    freeaddrinfo(list);
+    return connected;
+}
+
+// What the client asks for, as far as the answer depends on it.
+class Request {
+public:
+    // Takes the request part by part: one byte that says what is asked, the size of the rest, the rest.
+    void add(const void * data, size_t size) {
+        if (part_ == 0) {
+            command_ = *static_cast<const uint8_t *>(data);
+        } else if (part_ == 2) {
+            tail_ = 0;
+            if (size >= sizeof(tail_)) {  // both requests that matter end with a size
+                std::memcpy(&tail_, static_cast<const char *>(data) + size - sizeof(tail_), sizeof(tail_));
+            }
+        }
+        ++part_;
+    }
+    void end() { part_ = 0; }
+
+    bool is_hello() const { return command_ == hello; }
+
+    size_t answer_size() const {
+        switch (command_) {
+            case alloc_buffer:
+            case get_device_memory: return 16;
+            case get_tensor: return tail_;
+            case set_tensor_hash:
+            case copy_tensor: return 1;
+            case hello: return 4 + RPC_CONN_CAPS_SIZE;
+            case device_count: return 4;
+            default: return 8;
+        }
+    }
+
+    // An answer that the client goes on with: every buffer is granted, every value is zero.
+    void make_up(void * answer, size_t size) const {
+        std::memset(answer, 0, size);
+        const auto write = [&](uint64_t value, size_t at) {
+            std::memcpy(static_cast<char *>(answer) + at, &value, sizeof(value));
+        };
+        switch (command_) {
+            case alloc_buffer:
+                write(1, 0);
+                write(tail_, 8);
+                break;
+            case get_alignment: write(128, 0); break;
+            case get_max_size: write(UINT64_MAX, 0); break;
+            case buffer_get_base: write(uint64_t(1) << 20, 0); break;
+            case hello: static_cast<char *>(answer)[0] = RPC_PROTO_MAJOR_VERSION; break;
+            default: break;
+        }
+    }
+
+private:
+    enum Command : uint8_t {  // the protocol's numbers
+        alloc_buffer = 0,
+        get_alignment = 1,
+        get_max_size = 2,
+        buffer_get_base = 3,
+        set_tensor_hash = 7,
+        get_tensor = 8,
+        copy_tensor = 9,
+        get_device_memory = 11,
+        hello = 14,
+        device_count = 15,
+    };
+    int part_ = 0;
+    uint8_t command_ = 0;
+    uint64_t tail_ = 0;
+};
+
+}  // namespace
+
+void check_rpc_connections(const Endpoints & endpoints) {
+    const std::lock_guard<std::mutex> lock(failures_mutex);
+    for (const std::string & endpoint : endpoints) {
+        if (const auto failed = failures.find(endpoint); failed != failures.end()) {
+            throw lost(endpoint, failed->second);
+        }
+    }
+}
+
+void forget_failed_attempt(const std::string & endpoint) {
+    const std::lock_guard<std::mutex> lock(failures_mutex);
+    if (const auto failed = failures.find(endpoint); failed != failures.end()) {
+        if (failed->second.had_answered) {
+            throw lost(endpoint, failed->second);
+        }
+        failures.erase(failed);
+    }
+}
+
+}  // namespace eliza
+
+// The connection as ggml's client sees it. It never fails: see rpc_connections.h.
+struct socket_t::impl {
+    std::string endpoint;
+    int fd = -1;
+    bool greeted = false;
+    bool awaits_size = true;  // of the next answer
+    eliza::Request request;
+
+    ~impl() { disconnect(); }
+
+    void disconnect() {
+        if (fd >= 0) {
+            close(fd);
+            fd = -1;
+        }
+    }
+
+    void fail(const std::string & reason) {
+        disconnect();
+        eliza::note_failure(endpoint, reason, greeted);
+    }
+
+    void fail_with_errno(ssize_t result) {
+        if (result == 0) {
+            fail("closed the connection");
+        } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
+            fail("did not answer for " + std::to_string(eliza::answer_limit_s) + " s");
+        } else {
+            fail(std::string("the connection broke: ") + std::strerror(errno));
+        }
+    }
+
+    // Each runs the system call until all bytes are through. Returns false once the connection is broken.
+    template <class Byte, class Call>
+    bool transfer(Byte * data, size_t size, const Call & call) {
+        while (fd >= 0 && size > 0) {
+            const ssize_t done = call(data, std::min(size, MAX_CHUNK_SIZE));
+            if (done > 0) {
+                data += done;
+                size -= static_cast<size_t>(done);
+            } else if (done == 0 || errno != EINTR) {
+                fail_with_errno(done);
+            }
+        }
+        return fd >= 0;
+    }
+
+    void receive(void * data, size_t size) {
+        transfer(static_cast<char *>(data), size, [&](char * at, size_t n) { return recv(fd, at, n, 0); });
+    }
+
+    void receive_size(void * data, size_t size) {
+        uint64_t stated = 0;
+        receive(&stated, sizeof(stated));
+        if (fd >= 0 && stated != request.answer_size()) {
+            fail("answered with " + std::to_string(stated) + " bytes where " + std::to_string(request.answer_size()) +
+                 " were due");
+        }
+        stated = request.answer_size();
+        std::memcpy(data, &stated, std::min(size, sizeof(stated)));
+    }
+
+    void receive_answer(void * data, size_t size) {
+        receive(data, size);
+        if (fd >= 0 && request.is_hello()) {
+            const uint8_t * version = static_cast<const uint8_t *>(data);
+            if (version[0] != RPC_PROTO_MAJOR_VERSION || version[1] > RPC_PROTO_MINOR_VERSION) {
+                fail("speaks version " + std::to_string(version[0]) + "." + std::to_string(version[1]) +
+                     " of the protocol, this library " + std::to_string(RPC_PROTO_MAJOR_VERSION) + "." +
+                     std::to_string(RPC_PROTO_MINOR_VERSION));
+            }
+        }
+        greeted = greeted || fd >= 0;
+        if (fd < 0) {
+            request.make_up(data, size);
+        }
+    }
+};
+
+socket_t::socket_t(std::unique_ptr<impl> p) : pimpl(std::move(p)) {}
+socket_t::~socket_t() = default;
+
+bool socket_t::send_data(const void * data, size_t size) {
+    pimpl->request.add(data, size);
+#if defined(MSG_NOSIGNAL)
+    constexpr int flags = MSG_NOSIGNAL;
+#else
+    constexpr int flags = 0;
+#endif
+    pimpl->transfer(static_cast<const char *>(data), size,
+                    [&](const char * at, size_t n) { return send(pimpl->fd, at, n, flags); });
+    return true;
+}
+
+bool socket_t::flush() {
+    pimpl->request.end();
+    pimpl->awaits_size = true;
+    return true;
+}
+
+bool socket_t::recv_data(void * data, size_t size) {
+    if (pimpl->awaits_size) {
+        pimpl->receive_size(data, size);
+    } else {
+        pimpl->receive_answer(data, size);
+    }
+    pimpl->awaits_size = !pimpl->awaits_size;
+    return true;
+}
+
+// Other transports than TCP are not offered.
+void socket_t::get_caps(uint8_t * local_caps) { std::memset(local_caps, 0, RPC_CONN_CAPS_SIZE); }
+void socket_t::update_caps(const uint8_t *) {}
+
+socket_ptr socket_t::connect(const char * host, int port) {
+    auto connection = std::make_unique<impl>();
+    connection->endpoint = std::string(host) + ":" + std::to_string(port);
+    std::string reason;
+    connection->fd = eliza::open_connection(host, port, reason);
+    if (connection->fd < 0) {
+        connection->fail(reason);
+    }
+    return socket_ptr(new socket_t(std::move(connection)));
+}
+
+// The library is a client alone; the program rpc-server has ggml's own transport.
+socket_ptr socket_t::create_server(const char *, int) { return nullptr; }
+socket_ptr socket_t::accept() { return nullptr; }
+
+bool rpc_transport_init() { return true; }
+void rpc_transport_shutdown() {}

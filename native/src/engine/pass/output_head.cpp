@@ -1,0 +1,108 @@
+#include "engine/pass/output_head.h"
+
+#include <cstring>
+#include <memory>
+#include <new>
+
+#include "error.h"
+#include "ggml-backend.h"
+
+namespace eliza {
+namespace {
+
+// What llama.cpp calls the hidden state after the last norm, and the logits.
+constexpr const char * hidden_name = "result_norm";
+constexpr const char * logits_name = "result_output";
+
+// Rows one after the other in memory we can read; a repacked matrix interleaves them.
+bool is_readable(const ggml_tensor & weights) {
+    if (weights.buffer == nullptr || !ggml_backend_buffer_is_host(weights.buffer)) {
+        return false;
+    }
+    const char * kind = ggml_backend_buft_name(ggml_backend_buffer_get_type(weights.buffer));
+    return std::strcmp(kind, "CPU") == 0 || std::strcmp(kind, "CPU_Mapped") == 0;
+}
+
+}  // namespace
+
+bool OutputHead::on_tensor(ggml_tensor * tensor, bool ask, void * head) {
+    auto & self = *static_cast<OutputHead *>(head);
+    if (!ask) {
+        self.keep_rows(*tensor);
+        return false;  // ends the pass
+    }
+    if (self.is_stopping_) {
+        return std::strcmp(tensor->name, hidden_name) == 0;
+    }
+    if (!self.has_looked_ && std::strcmp(tensor->name, logits_name) == 0) {
+        self.look_at(*tensor);
+    }
+    return false;
+}
+
+void OutputHead::look_at(const ggml_tensor & tensor) {
+    has_looked_ = true;
+    if (tensor.op != GGML_OP_MUL_MAT || std::strcmp(tensor.src[1]->name, hidden_name) != 0) {
+        return;
+    }
+    const ggml_tensor & weights = *tensor.src[0];
+    const ggml_type_traits_cpu * traits = ggml_get_type_traits_cpu(weights.type);
+    const bool is_plain = weights.op == GGML_OP_NONE && ggml_is_contiguous(&weights) && ggml_n_dims(&weights) == 2 &&
+                          tensor.src[1]->type == GGML_TYPE_F32 && traits->vec_dot != nullptr;
+    if (is_plain && is_readable(weights)) {
+        weights_ = &weights;
+    }
+}
+
+void OutputHead::keep_rows(const ggml_tensor & tensor) {
+    const auto n_embd = static_cast<size_t>(tensor.ne[0]);
+    const ggml_type type = ggml_get_type_traits_cpu(weights_->type)->vec_dot_type;
+    for (int64_t row = 0; row < tensor.ne[1]; ++row) {
+        HiddenState & kept = rows_.emplace_back();
+        kept.values.resize(n_embd);
+        ggml_backend_tensor_get(&tensor, kept.values.data(), static_cast<size_t>(row) * tensor.nb[1],
+                                n_embd * sizeof(float));
+        kept.converted.resize(ggml_row_size(type, tensor.ne[0]));
+        if (type == GGML_TYPE_F32) {
+            std::memcpy(kept.converted.data(), kept.values.data(), kept.converted.size());
+        } else {
+            ggml_get_type_traits_cpu(type)->from_float(kept.values.data(), kept.converted.data(), tensor.ne[0]);
+        }
+    }
+}
+
+void OutputHead::logits(const HiddenState & hidden, TokenSpan tokens, float * out) const {
+    const ggml_vec_dot_t vec_dot = ggml_get_type_traits_cpu(weights_->type)->vec_dot;
+    const char * rows = static_cast<const char *>(weights_->data);
+    for (uint32_t i = 0; i < tokens.size; ++i) {
+        const char * weights = rows + static_cast<size_t>(tokens[i]) * weights_->nb[1];
+        vec_dot(static_cast<int>(weights_->ne[0]), out + i, 0, weights, 0, hidden.converted.data(), 0, 1);
+    }
+}
+
+void OutputHead::all_logits(const HiddenState & hidden, int32_t n_threads, ggml_threadpool * pool,
+                            std::vector<float> & out) const {
+    out.resize(static_cast<size_t>(weights_->ne[1]));
+    constexpr size_t max_nodes = 8;
+    // Room for the two tensors' descriptions and the graph; their values are ours.
+    const ggml_init_params params{4 * ggml_tensor_overhead() + ggml_graph_overhead_custom(max_nodes, false), nullptr,
+                                  /*no_alloc=*/true};
+    const std::unique_ptr<ggml_context, decltype(&ggml_free)> context(ggml_init(params), ggml_free);
+    if (context == nullptr) {
+        throw std::bad_alloc();
+    }
+    ggml_tensor * state = ggml_new_tensor_1d(context.get(), GGML_TYPE_F32, weights_->ne[0]);
+    state->data = const_cast<float *>(hidden.values.data());
+    ggml_tensor * product = ggml_mul_mat(context.get(), const_cast<ggml_tensor *>(weights_), state);
+    product->data = out.data();
+    ggml_cgraph * graph = ggml_new_graph_custom(context.get(), max_nodes, false);
+    ggml_build_forward_expand(graph, product);
+    ggml_cplan plan = ggml_graph_plan(graph, n_threads, pool);
+    std::vector<uint8_t> work(plan.work_size);
+    plan.work_data = work.data();
+    if (ggml_graph_compute(graph, &plan) != GGML_STATUS_SUCCESS) {
+        throw Error(ELIZA_ERR_FFI_FAULT, "the output head could not be computed");
+    }
+}
+
+}  // namespace eliza
