@@ -1,5 +1,6 @@
 #include "constraint/text_constraints.h"
 
+#include <stdexcept>
 #include <vector>
 
 #include "error.h"
@@ -60,7 +61,34 @@ Dfa parse_dfa(const std::string & text) {
                parse_ints(member(json, "accepting", &Json::is_array, "an array", "dfa"), "dfa.accepting"));
 }
 
+struct NamedKind {
+    std::string_view name;
+    ValueKind kind;
+};
+constexpr NamedKind json_kinds[] = {{"string", ValueKind::json_string},
+                                    {"string-body", ValueKind::json_string_body},
+                                    {"number", ValueKind::json_number},
+                                    {"integer", ValueKind::json_integer},
+                                    {"value", ValueKind::json_value}};
+
 }  // namespace
+
+std::optional<ValueKind> value_kind(std::string_view name) {
+    for (const NamedKind & each : json_kinds) {
+        if (each.name == name) {
+            return each.kind;
+        }
+    }
+    return std::nullopt;
+}
+
+std::string value_kind_names() {
+    std::string names;
+    for (const NamedKind & each : json_kinds) {
+        names += (names.empty() ? "" : ", ") + std::string(each.name);
+    }
+    return names;
+}
 
 TextConstraints::TextConstraints(std::shared_ptr<const Vocabulary> vocabulary)
     : vocabulary_(std::move(vocabulary)),
@@ -70,47 +98,44 @@ TextConstraints::TextConstraints(std::shared_ptr<const Vocabulary> vocabulary)
     string_bodies_->mask(string_bodies_->recognizer().start());
 }
 
-bool is_json_kind(const std::string & name) {
-    return name == "string" || name == "string-body" || name == "number" || name == "integer" || name == "value";
-}
-
 std::shared_ptr<const TextChoices> TextConstraints::choices(std::string_view json, const std::string & before) {
     return choices_.get(joined({before, json}),
                         [&] { return std::make_shared<const TextChoices>(vocabulary_, before, parse_texts(json)); });
 }
 
-std::shared_ptr<const TextConstraintKind> TextConstraints::value(const ValueKind & kind, const Frame & frame) {
-    return values_.get(joined({kind.name, std::to_string(kind.depth), kind.dfa, frame.before, frame.after}),
-                       [&] { return build(kind, frame); });
+std::shared_ptr<const TextConstraintKind> TextConstraints::value(const ValueSpec & spec, const Frame & frame) {
+    const std::string kind = std::to_string(static_cast<int>(spec.kind));
+    return values_.get(joined({kind, std::to_string(spec.depth), spec.dfa, frame.before, frame.after}),
+                       [&] { return build(spec, frame); });
 }
 
-std::shared_ptr<const TextConstraintKind> TextConstraints::build(const ValueKind & kind, const Frame & frame) {
-    if (kind.name == "value") {
-        auto values = values_by_depth_.get(kind.depth, [&] {
-            return std::make_shared<const JsonMasks>(vocabulary_, JsonRecognizer(kind.depth, most_brackets_),
+std::shared_ptr<const TextConstraintKind> TextConstraints::build(const ValueSpec & spec, const Frame & frame) {
+    if (spec.kind == ValueKind::json_value) {
+        auto values = values_by_depth_.get(spec.depth, [&] {
+            return std::make_shared<const JsonMasks>(vocabulary_, JsonRecognizer(spec.depth, most_brackets_),
                                                      string_bodies_);
         });
         return json_constraint(std::make_shared<const FramedMasks<JsonMasks>>(vocabulary_, std::move(values), frame));
     }
-    return dfa_constraint(std::make_shared<const FramedMasks<DfaMasks>>(vocabulary_, dfa_masks(kind), frame));
+    return dfa_constraint(std::make_shared<const FramedMasks<DfaMasks>>(vocabulary_, dfa_masks(spec), frame));
 }
 
-std::shared_ptr<const DfaMasks> TextConstraints::dfa_masks(const ValueKind & kind) {
-    if (kind.name == "string-body") {
+std::shared_ptr<const DfaMasks> TextConstraints::dfa_masks(const ValueSpec & spec) {
+    if (spec.kind == ValueKind::json_string_body) {
         return string_bodies_;
     }
-    return dfas_.get(joined({kind.name, kind.dfa}), [&] {
-        const auto build = [&] {
-            if (kind.name == "dfa") {
-                return parse_dfa(kind.dfa);
-            }
-            return kind.name == "integer" ? json_integer_dfa() : json_number_dfa();
-        };
-        if (kind.name == "string") {
-            return std::make_shared<const DfaMasks>(vocabulary_, json_string_dfa(),
-                                                    DfaMasks::Inside{string_bodies_, json_string_body_begin, '"'});
+    return dfas_.get(joined({std::to_string(static_cast<int>(spec.kind)), spec.dfa}), [&] {
+        switch (spec.kind) {
+            case ValueKind::json_string:
+                return std::make_shared<const DfaMasks>(vocabulary_, json_string_dfa(),
+                                                        DfaMasks::Inside{string_bodies_, json_string_body_begin, '"'});
+            case ValueKind::json_number: return std::make_shared<const DfaMasks>(vocabulary_, json_number_dfa());
+            case ValueKind::json_integer: return std::make_shared<const DfaMasks>(vocabulary_, json_integer_dfa());
+            case ValueKind::dfa: return std::make_shared<const DfaMasks>(vocabulary_, parse_dfa(spec.dfa));
+            case ValueKind::json_string_body:
+            case ValueKind::json_value: break;  // have masks of their own
         }
-        return std::make_shared<const DfaMasks>(vocabulary_, build());
+        throw std::logic_error("a kind of value that is no table of states");
     });
 }
 

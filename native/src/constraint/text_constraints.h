@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -11,11 +12,19 @@
 
 namespace eliza {
 
-// A kind of value that is told by its bytes.
-struct ValueKind {
-    std::string name;  // "string", "string-body", "number", "integer", "value" or "dfa"
-    int32_t depth = 16;
-    std::string dfa;  // a table as JSON
+// What tells the bytes of a value: one of JSON's kinds, or a table of states.
+enum class ValueKind { json_string, json_string_body, json_number, json_integer, json_value, dfa };
+
+// By the name it has in a span; nothing for a name that stands for none. "dfa" is none: it needs its table.
+std::optional<ValueKind> value_kind(std::string_view name);
+
+// Those names, for errors.
+std::string value_kind_names();
+
+struct ValueSpec {
+    ValueKind kind = ValueKind::json_value;
+    int32_t depth = 16;  // of a JSON value: how deep it may be nested
+    std::string dfa;     // the table, as JSON
 };
 
 // Least recently used, keyed by content. Safe from any thread.
@@ -27,11 +36,11 @@ public:
     // names what is wrong.
     std::shared_ptr<const TextChoices> choices(std::string_view json, const std::string & before);
 
-    std::shared_ptr<const TextConstraintKind> value(const ValueKind & kind, const Frame & frame);
+    std::shared_ptr<const TextConstraintKind> value(const ValueSpec & spec, const Frame & frame);
 
 private:
-    std::shared_ptr<const TextConstraintKind> build(const ValueKind & kind, const Frame & frame);
-    std::shared_ptr<const DfaMasks> dfa_masks(const ValueKind & kind);
+    std::shared_ptr<const TextConstraintKind> build(const ValueSpec & spec, const Frame & frame);
+    std::shared_ptr<const DfaMasks> dfa_masks(const ValueSpec & spec);
 
     static constexpr size_t capacity = 128;
 
@@ -43,10 +52,5 @@ private:
     LruCache<std::string, TextChoices> choices_{capacity};
     LruCache<std::string, TextConstraintKind> values_{capacity};
 };
-
-// The names of value kinds but "dfa", for errors.
-constexpr const char * json_kinds = "string, string-body, number, integer, value";
-
-bool is_json_kind(const std::string & name);
 
 }  // namespace eliza

@@ -279,7 +279,9 @@ void SamplerChain::add_in_order(const llama_vocab * vocab, const SamplingParams 
             infill_ = llama_sampler_chain_n(chain_.get());
             add_shaping(llama_sampler_init_infill(vocab), name);
             break;
-        default: break;  // adaptive_p selects
+        case SamplerKind::adaptive_p: break;  // selects: add_selection()
+        case SamplerKind::penalties:
+        case SamplerKind::dry: break;  // moved single logits above
     }
 }
 

@@ -102,13 +102,15 @@ SpanSpec parse_span(std::string_view json) {
         spec.choices = parse_choices(member(span, "choices", &Json::is_array, "an array of strings", ""));
     }
     if (is("json", SpanSpec::Kind::value)) {
-        spec.value.name = text_member(span, "json");
-        if (!is_json_kind(spec.value.name)) {
-            throw invalid_argument("json: \"" + spec.value.name + "\" is not one of " + json_kinds);
+        const std::string name = text_member(span, "json");
+        const std::optional<ValueKind> kind = value_kind(name);
+        if (!kind) {
+            throw invalid_argument("json: \"" + name + "\" is not one of " + value_kind_names());
         }
+        spec.value.kind = *kind;
     }
     if (is("dfa", SpanSpec::Kind::value)) {
-        spec.value.name = "dfa";
+        spec.value.kind = ValueKind::dfa;
         spec.value.dfa = member(span, "dfa", &Json::is_object, "an object", "").dump();
     }
     if (is("grammar", SpanSpec::Kind::grammar)) {

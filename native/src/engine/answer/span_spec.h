@@ -17,7 +17,7 @@ struct SpanSpec {
     std::string before, after;  // known texts around the value
     Kind kind = Kind::literal;
     std::vector<std::string> choices;
-    ValueKind value;
+    ValueSpec value;
     std::string grammar;
     float temperature = 0.0f;  // 0 = the most likely token at each step
     int32_t top_k = 0;
