@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AbiMismatchError",
     "ChatTemplateError",
+    "BusyError",
     "ContextFullError",
     "ElizaError",
     "FillError",
@@ -61,6 +62,10 @@ class ChatTemplateError(InvalidArgumentError):
 
 class TokenTrieError(ElizaError):
     """The library refused a token-tree payload; the stream was left as it was."""
+
+
+class BusyError(ElizaError):
+    """No slot became free in time (option ``slot_wait_ms``): close a stream, or raise ``n_slots``."""
 
 
 class NativeFault(ElizaError):  # noqa: N818 - the C header's word
@@ -113,6 +118,7 @@ _BY_STATUS: dict[int, type[ElizaError]] = {
     -5: OutOfMemory,
     -6: AbiMismatchError,
     -7: GenerationCancelled,
+    -8: BusyError,
 }
 
 # Opening a stream fails without a status: where its words say nothing, an argument was wrong.
@@ -121,6 +127,7 @@ _OPEN_BY_WORDS: dict[str, type[ElizaError]] = {
     "cannot load the model": ModelError,
     "has no decoder": ModelError,
     "out of memory": OutOfMemory,
+    "in use by": BusyError,
 }
 
 # The first is promised by the header. Both are for calls that leave the stream as it was, so that
@@ -135,6 +142,7 @@ _BARE_TEXT: dict[int, str] = {
     -5: "out of memory",
     -6: "ABI mismatch",
     -7: "cancelled",
+    -8: "no slot is free",
 }
 
 

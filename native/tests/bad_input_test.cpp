@@ -161,17 +161,18 @@ TEST_F(BadInput, IdleSlotsMakeRoom) {
 }
 
 TEST_F(BadInput, SlotsAreTakenOnce) {
+    eliza_inference_set_option(context.get(), "slot_wait_ms", "0", nullptr);
     eliza_llm_stream_config_t cfg = config();
     cfg.slot_id = 1;
     StreamHandle first = open(context, cfg);
     EXPECT_EQ(eliza_inference_llm_stream_open(context.get(), &cfg, error.out()), nullptr);
-    EXPECT_EQ(error.text(), "slot 1 is in use by another open stream");
+    EXPECT_EQ(error.text(), "slot 1 is in use by another open stream (option slot_wait_ms)");
     cfg.slot_id = 2;
     EXPECT_EQ(eliza_inference_llm_stream_open(context.get(), &cfg, error.out()), nullptr);
     EXPECT_EQ(error.text(), "slot_id 2 is not -1 or 0 to 1 (option n_slots)");
     const StreamHandle second = open(context);
     EXPECT_EQ(eliza_inference_llm_stream_open(context.get(), nullptr, error.out()), nullptr);
-    EXPECT_EQ(error.text(), "all 2 slots are in use by open streams (option n_slots)");
+    EXPECT_EQ(error.text(), "all 2 slots are in use by open streams (options n_slots, slot_wait_ms)");
     first.reset();
     EXPECT_NE(open(context), nullptr);
 }
@@ -228,9 +229,10 @@ TEST_F(BadInput, AFailedOpenLeavesTheOptionsOpen) {
     cfg.gbnf_grammar = "root ::= (";
     EXPECT_EQ(eliza_inference_llm_stream_open(context.get(), &cfg, error.out()), nullptr);
     ASSERT_EQ(eliza_inference_set_option(context.get(), "n_slots", "1", error.out()), 0) << error.text();
+    eliza_inference_set_option(context.get(), "slot_wait_ms", "0", nullptr);
     const StreamHandle only = open(context);
     EXPECT_EQ(eliza_inference_llm_stream_open(context.get(), nullptr, error.out()), nullptr);
-    EXPECT_EQ(error.text(), "all 1 slots are in use by open streams (option n_slots)");
+    EXPECT_EQ(error.text(), "all 1 slots are in use by open streams (options n_slots, slot_wait_ms)");
 }
 
 TEST_F(BadInput, AnySlotLeavesTheFirstOnesToThoseWhoNameThem) {

@@ -98,7 +98,7 @@ TEST_F(Embeddings, TheScoreOfATokenIsItsProbability) {
 }
 
 TEST_F(Embeddings, AScoreNeedsTokensAndAFreeSlot) {
-    context = create({{"n_threads", "1"}, {"n_slots", "1"}, {"n_ctx", "128"}});
+    context = create({{"n_threads", "1"}, {"n_slots", "1"}, {"n_ctx", "128"}, {"slot_wait_ms", "0"}});
     ErrorText error;
     const auto score = [&](const std::vector<int32_t> & tokens, int32_t target) {
         return eliza_inference_llm_eot_score(context.get(), tokens.data(), tokens.size(), target, nullptr, nullptr,
@@ -111,7 +111,7 @@ TEST_F(Embeddings, AScoreNeedsTokensAndAFreeSlot) {
     EXPECT_EQ(score(std::vector<int32_t>(1000, 30), 31), ELIZA_ERR_INVALID_ARG);
     {
         const StreamHandle stream = open(context);
-        EXPECT_EQ(score({30}, 31), ELIZA_ERR_INVALID_ARG);
+        EXPECT_EQ(score({30}, 31), ELIZA_ERR_BUSY);
         EXPECT_NE(error.text().find("n_slots"), std::string::npos) << error.text();
     }
     EXPECT_EQ(score({30}, 31), 0);

@@ -113,18 +113,19 @@ TEST_P(Mtp, WhatIsTakenBackLeavesNoTrace) {
     const std::vector<llama_token> tokens = model->tokenize(prompts[2], true, false);
     const auto decoder = std::make_shared<Decoder>(model, options, DecoderSettings{{GGML_TYPE_F32, GGML_TYPE_F32}, 8});
     std::atomic<bool> cancelled{false};
-    Turn turn(decoder->turns(), cancelled);
-    Sequence::Cost cost;
     const auto logits_behind = [&](Sequence & sequence) {
-        const float * logits = sequence.logits(turn, cost);
+        const float * logits = sequence.logits();
         return std::vector<float>(logits, logits + model->n_vocab());
     };
-    Sequence fresh(decoder, 1, "");
+    SlotWish first, second;
+    first.id = 0;
+    second.id = 1;
+    Sequence fresh(decoder, second, cancelled);
     fresh.append(tokens.data(), tokens.size());
     const std::vector<float> expected = logits_behind(fresh);
     for (const size_t n_back : {1, 2, 5}) {
         for (const size_t last_pass : {1, 3, 6}) {
-            Sequence sequence(decoder, 0, "");
+            Sequence sequence(decoder, first, cancelled);
             sequence.append(tokens.data(), tokens.size() - 1);
             logits_behind(sequence);
             for (size_t i = 0; i < 6; i += last_pass) {
@@ -161,19 +162,17 @@ TEST_P(Mtp, DraftsDoNotDependOnHowTheTokensCame) {
         options.n_batch = n_batch;
         const auto decoder = std::make_shared<Decoder>(model, options, in_full_precision);
         const std::unique_ptr<Drafter> drafter = Drafter::make(config, *decoder, options);
-        Sequence sequence(decoder, -1, "");
+        std::atomic<bool> cancelled{false};
+        Sequence sequence(decoder, {}, cancelled);
         sequence.set_on_pass(
             [&](const llama_token * text, size_t begin, size_t end) { drafter->look_at_pass(text, begin, end); });
-        std::atomic<bool> cancelled{false};
-        Turn turn(decoder->turns(), cancelled);
-        Sequence::Cost cost;
         for (size_t i = 0; i + 1 < tokens.size(); i += piece) {
             sequence.append(tokens.data() + i, std::min(piece, tokens.size() - 1 - i));
             if (i > 0 && n_wrong > 0) {
                 EXPECT_FALSE(drafter->draft(sequence.tokens(), 4).empty());
-                sequence.decode_ahead(turn, cost, std::vector<llama_token>(n_wrong, tokens[0]));
+                sequence.decode_ahead(std::vector<llama_token>(n_wrong, tokens[0]));
             } else {
-                sequence.decode(turn, cost, true, {});
+                sequence.decode(Rows::some);
             }
         }
         sequence.append(tokens.back());

@@ -9,40 +9,47 @@
 namespace eliza {
 namespace {
 
+SlotWish wish(int32_t id, const char * cache_key) {
+    SlotWish wanted;
+    wanted.id = id;
+    wanted.cache_key = cache_key;
+    return wanted;
+}
+
 TEST(Slots, TheLeastRecentlyUsedFreeOneIsTaken) {
     SlotTable slots(3);
-    Slot & a = slots.acquire(-1, "");
-    Slot & b = slots.acquire(-1, "");
-    Slot & c = slots.acquire(-1, "");
+    Slot & a = slots.acquire(wish(-1, ""));
+    Slot & b = slots.acquire(wish(-1, ""));
+    Slot & c = slots.acquire(wish(-1, ""));
     slots.release(b);
     slots.release(a);
     slots.release(c);
-    EXPECT_EQ(slots.acquire(-1, "").id, b.id);
-    EXPECT_EQ(slots.acquire(-1, "").id, a.id);
-    EXPECT_EQ(slots.acquire(-1, "").id, c.id);
+    EXPECT_EQ(slots.acquire(wish(-1, "")).id, b.id);
+    EXPECT_EQ(slots.acquire(wish(-1, "")).id, a.id);
+    EXPECT_EQ(slots.acquire(wish(-1, "")).id, c.id);
 }
 
 TEST(Slots, OneThatWasNeverUsedComesBeforeOneThatHoldsTokens) {
     SlotTable slots(2);
-    Slot & first = slots.acquire(-1, "");
+    Slot & first = slots.acquire(wish(-1, ""));
     first.cached = {1, 2, 3};
     slots.release(first);
-    EXPECT_NE(slots.acquire(-1, "").id, first.id);
+    EXPECT_NE(slots.acquire(wish(-1, "")).id, first.id);
 }
 
 TEST(Slots, AKeyFindsItsSlotAgain) {
     SlotTable slots(3);
-    Slot & keyed = slots.acquire(-1, "room-7");
+    Slot & keyed = slots.acquire(wish(-1, "room-7"));
     slots.release(keyed);
-    slots.release(slots.acquire(-1, "other"));
-    EXPECT_EQ(slots.acquire(-1, "room-7").id, keyed.id);
+    slots.release(slots.acquire(wish(-1, "other")));
+    EXPECT_EQ(slots.acquire(wish(-1, "room-7")).id, keyed.id);
 }
 
 TEST(Slots, RoomIsMadeWhereTokensAreWantedByNobodyLeastRecentlyUsedFirst) {
     SlotTable slots(3);
-    Slot & a = slots.acquire(-1, "");
-    Slot & b = slots.acquire(-1, "");
-    Slot & c = slots.acquire(-1, "");
+    Slot & a = slots.acquire(wish(-1, ""));
+    Slot & b = slots.acquire(wish(-1, ""));
+    Slot & c = slots.acquire(wish(-1, ""));
     for (Slot * slot : {&a, &b, &c}) {
         slot->cached = {1, 2, 3};
         slot->n_wanted = 3;
@@ -57,11 +64,11 @@ TEST(Slots, RoomIsMadeWhereTokensAreWantedByNobodyLeastRecentlyUsedFirst) {
 
 TEST(Slots, OneThatIsTakenOrNotThereIsAnError) {
     SlotTable slots(1);
-    slots.acquire(0, "");
-    EXPECT_THROW(slots.acquire(0, ""), Error);
-    EXPECT_THROW(slots.acquire(-1, ""), Error);
-    EXPECT_THROW(slots.acquire(1, ""), Error);
-    EXPECT_THROW(slots.acquire(-2, ""), Error);
+    slots.acquire(wish(0, ""));
+    EXPECT_THROW(slots.acquire(wish(0, "")), Error);
+    EXPECT_THROW(slots.acquire(wish(-1, "")), Error);
+    EXPECT_THROW(slots.acquire(wish(1, "")), Error);
+    EXPECT_THROW(slots.acquire(wish(-2, "")), Error);
 }
 
 }  // namespace

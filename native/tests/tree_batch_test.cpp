@@ -1,4 +1,4 @@
-#include "engine/choice/tree_batch.h"
+#include "engine/choice/tree_plan.h"
 
 #include <gtest/gtest.h>
 

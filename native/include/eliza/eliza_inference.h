@@ -42,7 +42,8 @@ typedef enum {
     ELIZA_ERR_FFI_FAULT = -4,      /* decoding, memory mapping or input/output failed */
     ELIZA_ERR_OOM = -5,
     ELIZA_ERR_ABI_MISMATCH = -6,
-    ELIZA_ERR_CANCELLED = -7
+    ELIZA_ERR_CANCELLED = -7,
+    ELIZA_ERR_BUSY = -8 /* no slot became free in time (option slot_wait_ms) */
 } eliza_status;
 
 typedef struct EliInferenceContext EliInferenceContext; /* one model and its KV caches */
@@ -332,7 +333,10 @@ typedef struct {
     int32_t strategies;      /* those that decisions inside spans were made by: bits of eliza_strategy */
     int64_t tokens_drafted;  /* by speculation, of drafts that came to their end */
     int64_t tokens_accepted; /* of those, generated */
-    int64_t bytes_copied; /* of logits and hidden states, from where passes compute them to where tokens are chosen */
+    int64_t bytes_copied;  /* of logits and hidden states, from where passes compute them to where tokens are chosen */
+    int64_t passes_shared; /* of forward_passes, with tokens of other streams in them */
+    int64_t sequences;     /* over all forward_passes, the streams whose tokens were in them */
+    int64_t wait_us;       /* microseconds waiting for passes, those it was in left out */
 } eliza_llm_stream_stats_t;
 
 /* Counts since the stream was opened. Writes at most sizeof_stats bytes, so that older callers may

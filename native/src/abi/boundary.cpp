@@ -7,6 +7,9 @@ namespace eliza {
 
 void CallGate::enter() {
     const std::lock_guard<std::mutex> lock(mutex_);
+    if (is_closed_) {
+        throw invalid_argument("the stream is closed or was never one");
+    }
     if (caller_ != std::thread::id()) {
         throw invalid_argument("another call is running on this stream");
     }
@@ -21,10 +24,28 @@ void CallGate::leave() {
     idle_.notify_all();
 }
 
-void CallGate::wait_until_idle() {
+bool CallGate::close() {
     std::unique_lock<std::mutex> lock(mutex_);
-    if (caller_ != std::this_thread::get_id()) {
-        idle_.wait(lock, [&] { return caller_ == std::thread::id(); });
+    if (caller_ == std::this_thread::get_id()) {
+        return false;
+    }
+    idle_.wait(lock, [&] { return caller_ == std::thread::id(); });
+    is_closed_ = true;
+    return true;
+}
+
+void StreamEntry::cancel() {
+    const std::lock_guard<std::mutex> lock(stream_mutex_);
+    if (stream != nullptr) {
+        stream->cancel();
+    }
+}
+
+void StreamEntry::close() {
+    cancel();
+    if (gate.close()) {
+        const std::lock_guard<std::mutex> lock(stream_mutex_);
+        stream.reset();
     }
 }
 

@@ -21,28 +21,37 @@ namespace eliza {
 // Lets one call at a time into a stream.
 class CallGate {
 public:
-    // Throws Error when a call is running.
+    // Throws Error when a call is running, or none may any more.
     void enter();
     void leave();
 
-    // Waits until no call is running. Not from inside one: there it returns at once.
-    void wait_until_idle();
+    // Waits until no call is running; from then on none may. False from inside one: there it returns at once.
+    bool close();
 
 private:
     std::mutex mutex_;
     std::condition_variable idle_;
     std::thread::id caller_;  // of the running call; no thread when none runs
+    bool is_closed_ = false;
 };
 
 struct StreamEntry {
-    std::shared_ptr<Stream> stream;
+    std::shared_ptr<Stream> stream;  // until close(); used by whoever is inside the gate
     EliInferenceContext * context;
     CallGate gate;
+
+    // Safe from any thread, as is the next.
+    void cancel();
+
+    // Cancels the call that runs and waits for its end; afterwards the stream is gone, whoever holds the entry.
+    // From inside one of its calls, once that has ended.
+    void close();
 
     void set_last_error(const std::string & text);
     std::string last_error();
 
 private:
+    std::mutex stream_mutex_;  // against a cancel while the stream goes
     std::mutex error_mutex_;
     std::string error_;
 };

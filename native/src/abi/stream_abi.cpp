@@ -35,8 +35,8 @@ InferenceContext::OpenRequest read_config(const eliza_llm_stream_config_t * cfg)
     request.stream.sampling.top_k = cfg->top_k;
     request.stream.sampling.repeat_penalty = cfg->repeat_penalty;
     request.stream.sampling.disable_thinking = cfg->disable_thinking != 0;
-    request.stream.slot_id = cfg->slot_id;
-    request.stream.prompt_cache_key = is_set(cfg->prompt_cache_key) ? cfg->prompt_cache_key : "";
+    request.stream.slot.id = cfg->slot_id;
+    request.stream.slot.cache_key = is_set(cfg->prompt_cache_key) ? cfg->prompt_cache_key : "";
     request.stream.gbnf_grammar = is_set(cfg->gbnf_grammar) ? cfg->gbnf_grammar : "";
     request.n_gpu_layers = cfg->n_gpu_layers;
     constexpr int32_t longest_draft = 256;
@@ -158,7 +158,7 @@ int eliza_inference_set_verifier_callback(EliInferenceContext * ctx, eliza_verif
 
 int eliza_inference_llm_stream_cancel(EliLlmStream * stream) {
     return guarded(nullptr, [&] {
-        require_stream(stream)->stream->cancel();
+        require_stream(stream)->cancel();
         return ELIZA_OK;
     });
 }
@@ -193,8 +193,7 @@ int eliza_inference_llm_stream_restore_slot(EliLlmStream * stream, const char * 
 void eliza_inference_llm_stream_close(EliLlmStream * stream) {
     guarded(nullptr, [&] {
         if (const auto entry = streams().remove(stream)) {
-            entry->stream->cancel();
-            entry->gate.wait_until_idle();
+            entry->close();
         }
         return ELIZA_OK;
     });

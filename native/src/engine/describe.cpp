@@ -90,7 +90,7 @@ std::string InferenceContext::describe() {
     const char * chat_template = llama_model_chat_template(model, nullptr);
     Json facts = library_facts();
     if (const int32_t n_threads = option_n_threads(); n_threads > 0) {
-        facts["threads"] = n_threads;
+        facts["threads"] = std::min(n_threads, usable_cpu_count());
     }
     facts["model"] = {{"path", model_path_},
                       {"name", model_metadata(model, "general.name")},

@@ -71,7 +71,7 @@ int32_t InferenceContext::option_n_threads() {
 bool InferenceContext::has_open_streams_locked() const {
     // A stream shares its decoder; one that is in no other hands is idle.
     return std::any_of(decoders_.begin(), decoders_.end(),
-                       [](const auto & decoder) { return decoder.second.use_count() > 1; });
+                       [](const auto & decoder) { return decoder.second.decoder.use_count() > 1; });
 }
 
 void InferenceContext::unload_if_idle() {
@@ -105,7 +105,27 @@ static SamplingParams with_defaults(const SamplingParams & asked, SamplingParams
 std::shared_ptr<Decoder> InferenceContext::decoder_locked(const DecoderSettings & settings) {
     const std::shared_ptr<Model> model = model_locked();
     const auto known = decoders_.find(settings);
-    return known != decoders_.end() ? known->second : std::make_shared<Decoder>(model, options_, settings);
+    if (known != decoders_.end()) {
+        return known->second.decoder;
+    }
+    auto decoder = std::make_shared<Decoder>(model, options_, settings);
+    decoders_[settings].decoder = decoder;
+    stream_opened_ = true;
+    return decoder;
+}
+
+// After a failure the options may still change, unless another stream has come meanwhile.
+void InferenceContext::note_opened(const DecoderSettings & settings, bool was_opened) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const auto known = decoders_.find(settings);
+    if (known == decoders_.end()) {
+        return;
+    }
+    known->second.was_opened = known->second.was_opened || was_opened;
+    if (!known->second.was_opened && known->second.decoder.use_count() == 1) {
+        decoders_.erase(known);
+        stream_opened_ = !decoders_.empty();
+    }
 }
 
 std::shared_ptr<Embedder> InferenceContext::embedder() {
@@ -118,24 +138,25 @@ std::shared_ptr<Embedder> InferenceContext::embedder() {
 
 InferenceContext::NextToken InferenceContext::score_next(const llama_token * tokens, size_t n, llama_token target) {
     std::shared_ptr<Decoder> decoder;
+    SlotWish slot;
     {
         const std::lock_guard<std::mutex> lock(mutex_);
+        model_locked()->check_tokens(tokens, n);
+        model_->check_tokens(&target, 1);
         decoder = decoder_locked({});
-        if (n > static_cast<size_t>(decoder->n_ctx())) {
-            throw invalid_argument(std::to_string(n) + " tokens do not fit the context of " +
-                                   std::to_string(decoder->n_ctx()) + " (option n_ctx)");
-        }
-        decoder->model().check_tokens(tokens, n);
-        decoder->model().check_tokens(&target, 1);
-        decoders_[{}] = decoder;
-        stream_opened_ = true;
+        slot.most_wait = options_.slot_wait;
     }
-    Sequence sequence(decoder, -1, "");
-    sequence.append(tokens, n);
+    if (n > static_cast<size_t>(decoder->n_ctx())) {
+        const std::string limit = std::to_string(decoder->n_ctx());
+        decoder.reset();
+        note_opened({}, false);
+        throw invalid_argument(std::to_string(n) + " tokens do not fit the context of " + limit + " (option n_ctx)");
+    }
+    note_opened({}, true);
     std::atomic<bool> cancelled{false};
-    Turn turn(decoder->turns(), cancelled);
-    Sequence::Cost cost;
-    const float * logits = sequence.logits(turn, cost);
+    Sequence sequence(decoder, slot, cancelled);
+    sequence.append(tokens, n);
+    const float * logits = sequence.logits();
     const int32_t n_vocab = decoder->model().n_vocab();
     const llama_token top = argmax(logits, n_vocab);
     const double total = log_sum_exp(logits, static_cast<size_t>(n_vocab));
@@ -144,28 +165,42 @@ InferenceContext::NextToken InferenceContext::score_next(const llama_token * tok
 }
 
 std::shared_ptr<Stream> InferenceContext::open_stream(OpenRequest request) {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    if (!stream_opened_ && request.n_gpu_layers && *request.n_gpu_layers != options_.n_gpu_layers) {
-        options_.n_gpu_layers = *request.n_gpu_layers;
-        // Loaded for its vocabulary, say, before any stream asked for layers elsewhere.
-        if (model_ != nullptr && llama_supports_gpu_offload() && model_->n_gpu_layers() != options_.n_gpu_layers) {
-            model_.reset();
-        }
-    }
     DecoderSettings settings{request.kv_types};
-    if (model_locked()->can_keep_snapshots()) {
-        settings.n_snapshots = snapshots_for(request.stream.draft.most);
+    std::shared_ptr<Decoder> decoder;
+    Options options;
+    Progress progress;
+    {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        if (!stream_opened_ && request.n_gpu_layers && *request.n_gpu_layers != options_.n_gpu_layers) {
+            options_.n_gpu_layers = *request.n_gpu_layers;
+            // Loaded for its vocabulary, say, before any stream asked for layers elsewhere.
+            if (model_ != nullptr && llama_supports_gpu_offload() && model_->n_gpu_layers() != options_.n_gpu_layers) {
+                model_.reset();
+            }
+        }
+        if (model_locked()->can_keep_snapshots()) {
+            settings.n_snapshots = snapshots_for(request.stream.draft.most);
+        }
+        if (model_->has_mtp_head() && is_same_file(request.stream.draft.model_path, model_path_)) {
+            request.stream.draft.model_path.clear();
+        }
+        decoder = decoder_locked(settings);
+        request.stream.model_fingerprint = model_fingerprint_;
+        request.stream.sampling = with_defaults(request.stream.sampling, options_.sampling);
+        request.stream.slot.most_wait = options_.slot_wait;
+        options = options_;
+        progress = progress_;
     }
-    if (model_->has_mtp_head() && is_same_file(request.stream.draft.model_path, model_path_)) {
-        request.stream.draft.model_path.clear();
+    std::shared_ptr<Stream> stream;
+    try {
+        // Others need not wait while this one waits for a slot or loads a model to draft with.
+        stream = std::make_shared<Stream>(decoder, request.stream, options, progress, verifier_);
+    } catch (...) {
+        decoder.reset();
+        note_opened(settings, false);
+        throw;
     }
-    const std::shared_ptr<Decoder> decoder = decoder_locked(settings);
-    request.stream.model_fingerprint = model_fingerprint_;
-    request.stream.sampling = with_defaults(request.stream.sampling, options_.sampling);
-    auto stream = std::make_shared<Stream>(decoder, request.stream, options_, progress_, verifier_);
-    // Only now: after a failure the options may still change.
-    decoders_[settings] = decoder;
-    stream_opened_ = true;
+    note_opened(settings, true);
     return stream;
 }
 

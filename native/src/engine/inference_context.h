@@ -55,6 +55,7 @@ public:
 private:
     std::shared_ptr<Model> model_locked();
     std::shared_ptr<Decoder> decoder_locked(const DecoderSettings & settings);
+    void note_opened(const DecoderSettings & settings, bool was_opened);
     ContextStage stage_locked() const;
     bool has_open_streams_locked() const;
     int32_t option_n_threads();
@@ -67,7 +68,11 @@ private:
     std::shared_ptr<Model> model_;
     std::string model_fingerprint_;
     std::shared_ptr<Embedder> embedder_;
-    std::map<DecoderSettings, std::shared_ptr<Decoder>> decoders_;
+    struct KnownDecoder {
+        std::shared_ptr<Decoder> decoder;
+        bool was_opened = false;  // by a stream, successfully
+    };
+    std::map<DecoderSettings, KnownDecoder> decoders_;
     bool stream_opened_ = false;
 };
 

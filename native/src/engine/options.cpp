@@ -51,6 +51,17 @@ const std::vector<Option> & table() {
          [](Options & o, const std::string & v) { return parse_number(v, 1, 65536, o.n_batch); }},
         {"n_threads", S::model_loaded, "0 (from the machine) to 512",
          [](Options & o, const std::string & v) { return parse_number(v, 0, 512, o.n_threads); }},
+        {"batching", S::model_loaded, "auto or off",
+         [](Options & o, const std::string & v) {
+             return parse_name<bool>(v, {{"auto", true}, {"off", false}}, o.share_passes);
+         }},
+        {"slot_wait_ms", S::stream_opened, "0 to 2147483647 milliseconds",
+         [](Options & o, const std::string & v) {
+             int32_t milliseconds = 0;
+             const bool is_number = parse_number(v, 0, max_int, milliseconds);
+             o.slot_wait = is_number ? std::chrono::milliseconds(milliseconds) : o.slot_wait;
+             return is_number;
+         }},
         {"flash_attn", S::model_loaded, "auto, on or off",
          [](Options & o, const std::string & v) {
              return parse_name<llama_flash_attn_type>(v,
@@ -82,8 +93,8 @@ const std::vector<Option> & table() {
          }},
         {"backend_sampling", S::model_loaded, "auto, on or off",
          [](Options & o, const std::string & v) {
-             return parse_name<std::optional<bool>>(v, {{"auto", std::nullopt}, {"on", true}, {"off", false}},
-                                                    o.backend_sampling);
+             // Until a device has shown a gain, "auto" is what cannot be slower.
+             return parse_name<bool>(v, {{"auto", false}, {"on", true}, {"off", false}}, o.backend_sampling);
          }},
         {"strategy", S::stream_opened, "auto, tree, skip-ahead or token-by-token",
          [](Options & o, const std::string & v) {

@@ -1,6 +1,7 @@
 // What eliza_inference_set_option can set.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -29,6 +30,8 @@ struct Options {
     int32_t n_slots = 8;
     int32_t n_batch = 512;
     int32_t n_threads = 0;
+    bool share_passes = true;                        // streams go through the model together
+    std::chrono::milliseconds slot_wait{30 * 1000};  // for a slot to become free
     llama_flash_attn_type flash_attn = LLAMA_FLASH_ATTN_TYPE_AUTO;
 
     SamplingParams sampling;  // where a stream's configuration says nothing else
@@ -37,8 +40,11 @@ struct Options {
     std::string model_id;
     int32_t span_limit = Constraint::default_span_limit;
     Strategy strategy = Strategy::automatic;
-    bool restrict_head = true;             // where that is possible, only the logits of legal tokens are computed
-    std::optional<bool> backend_sampling;  // or else only they are copied from the device; unset: if there is one
+    bool restrict_head = true;      // where that is possible, only the logits of legal tokens are computed
+    bool backend_sampling = false;  // or else only they are copied from the device
+
+    // The reference computes all logits in llama.cpp's own pass.
+    bool restricts_head() const { return restrict_head && strategy != Strategy::token_by_token; }
 };
 
 // How far a context has come; an option that comes too late is an error.

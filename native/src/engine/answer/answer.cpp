@@ -1,14 +1,8 @@
-// Structured answers: known text appended without sampling, values under a constraint. Declared in
-// engine/stream.h.
-//
-// Known text is cut into tokens together with what is known around it, so a stretch that has been cut
-// is kept as text until nothing can change its end: the next span may cut it anew. That costs no pass,
-// since tokens are decoded when a decision needs logits.
+#include "engine/answer/answer.h"
 
 #include <algorithm>
 #include <utility>
 
-#include "engine/stream/stream.h"
 #include "sampling/grammar_constraint.h"
 #include "stopwatch.h"
 
@@ -34,16 +28,14 @@ uint32_t seed_of_span(uint32_t seed, uint32_t n_spans_before) {
 
 }  // namespace
 
-// What comes now is no more part of the known text, which ends at token `end`.
-void Stream::settle_known_text(size_t end) {
-    for (; n_told_ < end; ++n_told_) {
-        selector_.accept(sequence_.tokens()[n_told_]);
-    }
+void Answer::begin_behind_prompt(bool anew) {
+    begin_ = sequence_.tokens().size();
     known_.reset();
+    n_filled_ = anew ? 0 : n_filled_;
 }
 
-void Stream::append_known_text(const KnownText & known) {
-    const std::vector<llama_token> tokens = decoder_->model().tokenize_inside(known.text);
+void Answer::append_known_text(const KnownText & known) {
+    const std::vector<llama_token> tokens = decoder_.model().tokenize_inside(known.text);
     require_room(known.begin + tokens.size());
     sequence_.truncate(known.begin);
     sequence_.append(tokens.data(), tokens.size());
@@ -51,18 +43,18 @@ void Stream::append_known_text(const KnownText & known) {
     shorten_known_text();
 }
 
-void Stream::require_room(size_t n_tokens) const {
-    if (n_tokens > static_cast<size_t>(decoder_->n_ctx())) {
-        throw ContextFull(ELIZA_ERR_FFI_FAULT, "context full: the known text makes the answer " +
-                                                   std::to_string(n_tokens) + " tokens long, the context is " +
-                                                   std::to_string(decoder_->n_ctx()) + " (option n_ctx)");
+void Answer::require_room(size_t n_tokens) const {
+    if (n_tokens > static_cast<size_t>(decoder_.n_ctx())) {
+        throw Error(ELIZA_ERR_FFI_FAULT, "context full: the known text makes the answer " + std::to_string(n_tokens) +
+                                             " tokens long, the context is " + std::to_string(decoder_.n_ctx()) +
+                                             " (option n_ctx)");
     }
 }
 
 // Cutting all known text anew for every choice takes time that grows with its square. What lies far
 // behind stays as it is, where the rest is cut the same without it.
-void Stream::shorten_known_text() {
-    const Model & model = decoder_->model();
+void Answer::shorten_known_text() {
+    const Model & model = decoder_.model();
     const std::vector<llama_token> & tokens = sequence_.tokens();
     if (known_->text.size() <= long_text_bytes || tokens.size() - known_->begin <= tail_tokens) {
         return;
@@ -80,13 +72,13 @@ void Stream::shorten_known_text() {
     }
 }
 
-Stream::KnownText Stream::known_text_before(const SpanSpec & spec) const {
+Answer::KnownText Answer::known_text_before(const SpanSpec & spec) const {
     if (known_) {
         return {known_->begin, known_->text + spec.before};
     }
     const size_t n = sequence_.tokens().size();
-    if (spec.heal && n > 1 && n == answer_begin_) {
-        if (const std::string_view last = decoder_->model().vocabulary()->all().text(sequence_.tokens().back());
+    if (spec.heal && n > 1 && n == begin_) {
+        if (const std::string_view last = decoder_.model().vocabulary()->all().text(sequence_.tokens().back());
             !last.empty()) {
             return {n - 1, std::string(last) + spec.before};
         }
@@ -94,60 +86,44 @@ Stream::KnownText Stream::known_text_before(const SpanSpec & spec) const {
     return {n, spec.before};
 }
 
-void Stream::tell_answer(FillResult & result) const {
+void Answer::tell(FillResult & result) const {
     const std::vector<llama_token> & tokens = sequence_.tokens();
-    result.answer.assign(tokens.begin() + static_cast<ptrdiff_t>(std::min(answer_begin_, tokens.size())), tokens.end());
+    result.answer.assign(tokens.begin() + static_cast<ptrdiff_t>(std::min(begin_, tokens.size())), tokens.end());
     result.answer_bytes.clear();
     for (const llama_token token : result.answer) {
-        result.answer_bytes.push_back(decoder_->model().vocabulary()->all().text(token).size());
+        result.answer_bytes.push_back(decoder_.model().vocabulary()->all().text(token).size());
     }
 }
 
-void Stream::fill(const SpanSpec & spec, FillResult & result) {
-    throw_if_cancelled();
-    require_prompt();
-    if (span_) {
-        throw invalid_argument("a span of choices is active: clear it before filling");
-    }
-    if (waiting_step_) {
-        throw invalid_argument("a generated token waits to be taken before filling");
-    }
-    go_on();
-    drawn_.reset();
-    draft_.reset();
+void Answer::fill(const SpanSpec & spec, SamplingParams sampling, FillResult & result) {
     const size_t n_before = sequence_.tokens().size();
     const int64_t n_generated = stats_.generated_tokens;
-    const int64_t n_since_prefill = generated_since_prefill_;
     const std::optional<KnownText> known_before = known_;
     const KnownText known = known_text_before(spec);
     const std::vector<llama_token> tail(sequence_.tokens().begin() + static_cast<ptrdiff_t>(known.begin),
                                         sequence_.tokens().end());
 
-    SamplingParams sampling = sampling_;
     sampling.temperature = spec.temperature;
     sampling.top_k = spec.top_k;
     sampling.top_p = spec.top_p;
     sampling.reasoning_budget = -1;
     sampling.seed = seed_of_span(sampling.seed, n_filled_++);
-    fill_selector_.emplace(decoder_->model().vocab(), sampling, "", GrammarUse());
+    TokenSelector selector(decoder_.model().vocab(), sampling, "", GrammarUse());
     for (size_t i = 0; i < known.begin; ++i) {
-        fill_selector_->accept_prompt(sequence_.tokens()[i]);
+        selector.accept_prompt(sequence_.tokens()[i]);
     }
     const auto finish = [&] {
-        fill_selector_.reset();
-        span_.reset();
-        drawn_.reset();
+        choice_.drop();
         const size_t n_now = sequence_.tokens().size();
         // Tokens that were cut anew count once.
         stats_.generated_tokens = n_generated + static_cast<int64_t>(n_now - std::min(n_before, n_now));
-        generated_since_prefill_ = n_since_prefill;
     };
     try {
         switch (spec.kind) {
             case SpanSpec::Kind::literal: append_known_text({known.begin, known.text + spec.after}); break;
-            case SpanSpec::Kind::choices: fill_choice(spec, known, result); break;
+            case SpanSpec::Kind::choices: fill_choice(spec, known, selector, result); break;
             case SpanSpec::Kind::value:
-            case SpanSpec::Kind::grammar: fill_value(spec, known, result); break;
+            case SpanSpec::Kind::grammar: fill_value(spec, known, selector, result); break;
         }
     } catch (...) {
         if (result.text.empty()) {  // of the span nothing is there: all is as it was
@@ -162,8 +138,22 @@ void Stream::fill(const SpanSpec & spec, FillResult & result) {
     finish();
 }
 
-void Stream::fill_choice(const SpanSpec & spec, const KnownText & known, FillResult & result) {
-    const Model & model = decoder_->model();
+void Answer::commit(llama_token token, TokenSelector & selector) {
+    sequence_.append(token);
+    selector.accept(token);
+    choice_.accept(token);
+}
+
+// Counts a token that is known without looking at logits.
+llama_token Answer::take_without_pass(llama_token token) {
+    ++stats_.tokens_forced;
+    stats_.forward_passes_saved += sequence_.has_undecoded() ? 1 : 0;
+    return token;
+}
+
+void Answer::fill_choice(const SpanSpec & spec, const KnownText & known, TokenSelector & selector,
+                         FillResult & result) {
+    const Model & model = decoder_.model();
     std::vector<Leaf> leaves;
     for (const std::string & choice : spec.choices) {
         leaves.push_back({choice, model.tokenize_inside(known.text + choice + spec.after)});
@@ -181,9 +171,7 @@ void Stream::fill_choice(const SpanSpec & spec, const KnownText & known, FillRes
     mode.sampled = spec.temperature > 0.0f;
     sequence_.truncate(known.begin);
     known_.reset();
-    leaf_.reset();
-    scores_.clear();
-    span_.emplace(TokenTrieConstraint(std::move(trie), INT32_MAX), mode, model.n_vocab());
+    choice_.begin(Span(TokenTrieConstraint(std::move(trie), INT32_MAX), mode, model.n_vocab()));
     struct Part {
         llama_token token;
         int64_t forced, saved;
@@ -191,22 +179,23 @@ void Stream::fill_choice(const SpanSpec & spec, const KnownText & known, FillRes
     std::vector<Part> parts;
     const int64_t forced_before = stats_.tokens_forced;
     const int64_t saved_before = stats_.forward_passes_saved;
-    while (span_) {
+    while (choice_.is_active()) {
         const int64_t forced = stats_.tokens_forced;
         const int64_t saved = stats_.forward_passes_saved;
-        const std::optional<llama_token> token = choose_in_span();
+        const std::optional<llama_token> token = choice_.next(selector);
         if (!token) {
             break;
         }
-        commit(*token);
+        commit(*token, selector);
         parts.push_back({*token, stats_.tokens_forced - forced, stats_.forward_passes_saved - saved});
     }
-    if (!leaf_) {
+    const auto & leaf = choice_.leaf();
+    if (!leaf) {
         throw Error(ELIZA_ERR_FFI_FAULT, "the span ended on none of its choices");
     }
-    result.text = leaf_->name;
-    result.logprob = leaf_->logprob;
-    const auto chosen = std::find(spec.choices.begin(), spec.choices.end(), leaf_->name);
+    result.text = leaf->name;
+    result.logprob = leaf->logprob;
+    const auto chosen = std::find(spec.choices.begin(), spec.choices.end(), leaf->name);
     result.choice = static_cast<int32_t>(chosen - spec.choices.begin());
     // The known text on both sides is no choice, and counts as little as where there is none.
     stats_.tokens_forced = forced_before;
@@ -223,13 +212,13 @@ void Stream::fill_choice(const SpanSpec & spec, const KnownText & known, FillRes
         }
         begin = end;
     }
-    known_ = KnownText{known.begin, known.text + leaf_->name + spec.after};
+    known_ = KnownText{known.begin, known.text + leaf->name + spec.after};
     shorten_known_text();
 }
 
 // Takes tokens off the end until what they spell is whole characters. Returns their text.
-std::string Stream::take_off_whole_characters(std::vector<llama_token> & tokens) const {
-    const ByteTrie & vocabulary = decoder_->model().vocabulary()->all();
+std::string Answer::take_off_whole_characters(std::vector<llama_token> & tokens) const {
+    const ByteTrie & vocabulary = decoder_.model().vocabulary()->all();
     std::string text;
     size_t n = tokens.size();
     do {
@@ -242,8 +231,8 @@ std::string Stream::take_off_whole_characters(std::vector<llama_token> & tokens)
     return text;
 }
 
-void Stream::fill_value(const SpanSpec & spec, const KnownText & known, FillResult & result) {
-    const Model & model = decoder_->model();
+void Answer::fill_value(const SpanSpec & spec, const KnownText & known, TokenSelector & selector, FillResult & result) {
+    const Model & model = decoder_.model();
     std::vector<llama_token> tokens = model.tokenize_inside(known.text);
     require_room(known.begin + tokens.size());
     // The last token of what is known may be the beginning of a longer one: the span spells it again.
@@ -258,7 +247,7 @@ void Stream::fill_value(const SpanSpec & spec, const KnownText & known, FillResu
     sequence_.truncate(known.begin);
     sequence_.append(tokens.data(), tokens.size());
     for (const llama_token token : tokens) {
-        fill_selector_->accept_prompt(token);
+        selector.accept_prompt(token);
     }
     known_.reset();
 
@@ -270,11 +259,11 @@ void Stream::fill_value(const SpanSpec & spec, const KnownText & known, FillResu
             result.truncated = true;
             break;
         }
-        const std::optional<llama_token> token = choose_in_text(*constraint, spec, result);
+        const std::optional<llama_token> token = choose_in_text(*constraint, spec, selector, result);
         if (!token) {
             break;
         }
-        commit(*token);
+        commit(*token, selector);
         constraint->accept(*token);
         // A token of the known text alone, spelled again, is none of the value's.
         if (constraint->value().size() > result.text.size() || constraint->n_after() > 0) {
@@ -288,25 +277,26 @@ void Stream::fill_value(const SpanSpec & spec, const KnownText & known, FillResu
 }
 
 // The next token of a value; nothing where the value ends before it.
-std::optional<llama_token> Stream::choose_in_text(TextConstraint & constraint, const SpanSpec & spec,
-                                                  FillResult & result) {
-    throw_if_cancelled();
+std::optional<llama_token> Answer::choose_in_text(TextConstraint & constraint, const SpanSpec & spec,
+                                                  TokenSelector & selector, FillResult & result) {
+    if (sequence_.cancelled().exchange(false)) {
+        throw Error(ELIZA_ERR_CANCELLED, "cancelled");
+    }
     if (constraint.before_value() && options_.strategy != Strategy::token_by_token) {
         if (const Token only = constraint.mask()->only; only >= 0) {
             return take_without_pass(only);
         }
     }
-    Turn turn(decoder_->turns(), cancelled_);
-    const float * row = logits(turn);
+    const float * row = sequence_.logits();
     const Stopwatch stopwatch(stats_.select_ns);
     const bool ends_freely = constraint.may_end() && spec.after.empty() && spec.kind != SpanSpec::Kind::grammar;
-    const std::optional<llama_token> token = selector().select_in_text(row, constraint, ends_freely);
+    const std::optional<llama_token> token = selector.select_in_text(row, constraint, ends_freely);
     ++stats_.decisions;
-    stats_.candidates_seen += decoder_->model().n_vocab();
+    stats_.candidates_seen += decoder_.model().n_vocab();
     if (result.logprob) {
-        *result.logprob += selector().logprob_in_text(row, constraint, ends_freely, token);
+        *result.logprob += selector.logprob_in_text(row, constraint, ends_freely, token);
     }
-    if (!token || llama_vocab_is_eog(decoder_->model().vocab(), *token)) {
+    if (!token || llama_vocab_is_eog(decoder_.model().vocab(), *token)) {
         return std::nullopt;
     }
     return token;

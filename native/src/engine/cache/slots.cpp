@@ -1,5 +1,7 @@
 #include "engine/cache/slots.h"
 
+#include <algorithm>
+
 #include "error.h"
 
 namespace eliza {
@@ -10,41 +12,58 @@ SlotTable::SlotTable(int32_t n_slots) {
     }
 }
 
-Slot & SlotTable::acquire(int32_t slot_id, const std::string & cache_key) {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    if (slot_id < -1 || slot_id >= size()) {
-        throw invalid_argument("slot_id " + std::to_string(slot_id) + " is not -1 or 0 to " +
+Slot & SlotTable::acquire(const SlotWish & wish) {
+    if (wish.id < -1 || wish.id >= size()) {
+        throw invalid_argument("slot_id " + std::to_string(wish.id) + " is not -1 or 0 to " +
                                std::to_string(size() - 1) + " (option n_slots)");
     }
+    std::unique_lock<std::mutex> lock(mutex_);
+    const auto place = waiting_.insert(waiting_.end(), &wish);
     Slot * chosen = nullptr;
-    if (slot_id >= 0) {
-        chosen = &slots_[static_cast<size_t>(slot_id)];
-        if (chosen->is_taken_) {
-            throw invalid_argument("slot " + std::to_string(slot_id) + " is in use by another open stream");
-        }
-    } else {
-        // From the back: who names slots begins at 0.
-        for (auto slot = slots_.rbegin(); slot != slots_.rend(); ++slot) {
-            if (slot->is_taken_) {
-                continue;
-            }
-            if (!cache_key.empty() && slot->cache_key_ == cache_key) {
-                chosen = &*slot;
-                break;
-            }
-            if (chosen == nullptr || slot->last_used_ < chosen->last_used_) {
-                chosen = &*slot;
-            }
-        }
-        if (chosen == nullptr) {
-            throw invalid_argument("all " + std::to_string(size()) +
-                                   " slots are in use by open streams (option n_slots)");
-        }
+    // Whoever came before goes first, unless what it waits for is another slot.
+    const auto is_my_turn = [&] {
+        chosen = find_free(wish);
+        return chosen != nullptr && std::none_of(waiting_.begin(), place, [&](const SlotWish * earlier) {
+                   return earlier->id == -1 || earlier->id == chosen->id;
+               });
+    };
+    const bool has_it = released_.wait_for(lock, wish.most_wait, is_my_turn);
+    waiting_.erase(place);
+    released_.notify_all();  // who comes behind need not wait for us
+    if (!has_it) {
+        const std::string waited =
+            wish.most_wait.count() > 0 ? " after " + std::to_string(wish.most_wait.count()) + " ms" : "";
+        throw Error(ELIZA_ERR_BUSY, wish.id >= 0
+                                        ? "slot " + std::to_string(wish.id) + " is in use by another open stream" +
+                                              waited + " (option slot_wait_ms)"
+                                        : "all " + std::to_string(size()) + " slots are in use by open streams" +
+                                              waited + " (options n_slots, slot_wait_ms)");
     }
     chosen->is_taken_ = true;
-    chosen->cache_key_ = cache_key;
+    chosen->cache_key_ = wish.cache_key;
     chosen->last_used_ = ++clock_;
     return *chosen;
+}
+
+Slot * SlotTable::find_free(const SlotWish & wish) {
+    if (wish.id >= 0) {
+        Slot & slot = slots_[static_cast<size_t>(wish.id)];
+        return slot.is_taken_ ? nullptr : &slot;
+    }
+    Slot * chosen = nullptr;
+    // From the back: who names slots begins at 0.
+    for (auto slot = slots_.rbegin(); slot != slots_.rend(); ++slot) {
+        if (slot->is_taken_) {
+            continue;
+        }
+        if (!wish.cache_key.empty() && slot->cache_key_ == wish.cache_key) {
+            return &*slot;
+        }
+        if (chosen == nullptr || slot->last_used_ < chosen->last_used_) {
+            chosen = &*slot;
+        }
+    }
+    return chosen;
 }
 
 void SlotTable::release(Slot & slot) {
@@ -52,6 +71,12 @@ void SlotTable::release(Slot & slot) {
     const std::lock_guard<std::mutex> lock(mutex_);
     slot.is_taken_ = false;
     slot.last_used_ = ++clock_;
+    released_.notify_all();
+}
+
+bool SlotTable::is_unused() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return clock_ == 0;
 }
 
 Slot * SlotTable::least_wanted() {

@@ -2,8 +2,11 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
+#include <condition_variable>
 #include <cstdint>
 #include <deque>
+#include <list>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -33,15 +36,26 @@ private:
     uint64_t last_used_ = 0;
 };
 
+// Which slot a stream would like.
+struct SlotWish {
+    int32_t id = -1;                         // -1: any
+    std::string cache_key;                   // of any, the one that had this name
+    std::chrono::milliseconds most_wait{0};  // for one to become free
+};
+
 // Who is in which slot. Safe from any thread.
 class SlotTable {
 public:
     explicit SlotTable(int32_t n_slots);
 
-    // Takes the slot with this number, or for -1: the free one named by the key, else one never
-    // used, else the least recently used. Throws Error when it is taken, or all are.
-    Slot & acquire(int32_t slot_id, const std::string & cache_key);
+    // Takes the slot with this number, or of all the free one named by the key, else one never used, else the
+    // least recently used. Where it is taken, or all are, waits for its turn: first come, first served. Throws
+    // Error (ELIZA_ERR_BUSY) once that has taken too long, or for a slot that there is not.
+    Slot & acquire(const SlotWish & wish);
     void release(Slot & slot);
+
+    // True where no slot was ever given out.
+    bool is_unused();
 
     // The slot that holds tokens nobody wants, least recently used; nullptr if there is none.
     Slot * least_wanted();
@@ -50,8 +64,12 @@ public:
     int32_t size() const { return static_cast<int32_t>(slots_.size()); }
 
 private:
+    Slot * find_free(const SlotWish & wish);
+
     std::mutex mutex_;
-    std::deque<Slot> slots_;  // where they are, they stay
+    std::condition_variable released_;
+    std::list<const SlotWish *> waiting_;  // in the order they came
+    std::deque<Slot> slots_;               // where they are, they stay
     uint64_t clock_ = 0;
 };
 

@@ -1,9 +1,10 @@
-// The spans of a stream: how its choices are decoded, scored and ended. Declared in engine/stream/stream.h.
+#include "engine/choice/choice.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
-#include "engine/stream/stream.h"
+#include "engine/choice/tree_plan.h"
 #include "log.h"
 #include "stopwatch.h"
 #include "token_trie/rtkt.h"
@@ -29,7 +30,7 @@ SpanMode parse_mode(int mode) {
 
 }  // namespace
 
-void Stream::end_span_if_over() {
+void Choice::end_if_over() {
     const Constraint & constraint = span_->constraint();
     if (constraint.active()) {
         return;
@@ -48,64 +49,100 @@ void Stream::end_span_if_over() {
     span_.reset();
 }
 
-void Stream::set_token_trie(std::string_view payload, int mode) {
+Span Choice::parse_token_trie(std::string_view payload, int mode) const {
     const SpanMode span_mode = parse_mode(mode);
-    auto trie = TrieCache::shared().get(payload, decoder_->model().n_vocab());
+    const int32_t n_vocab = decoder_.model().n_vocab();
+    auto trie = TrieCache::shared().get(payload, n_vocab);
     // A binary payload names no model.
     if (!options_.model_id.empty() && !is_rtkt(payload) && trie->model_id != options_.model_id) {
         throw invalid_argument("modelId: the payload is for \"" + trie->model_id + "\", the model is \"" +
                                options_.model_id + "\" (option model_id)");
     }
-    begin_span(Span(TokenTrieConstraint(std::move(trie), options_.span_limit), span_mode, decoder_->model().n_vocab()));
+    return Span(TokenTrieConstraint(std::move(trie), options_.span_limit), span_mode, n_vocab);
 }
 
-void Stream::set_text_choices(std::string_view json, int mode) {
+Span Choice::parse_text_choices(std::string_view json, int mode, bool has_grammar) const {
     const SpanMode span_mode = parse_mode(mode & ~ELIZA_TEXT_HEAL_PROMPT);
     if (span_mode.best_leaf) {
         throw invalid_argument(
             "mode 2 (best leaf) needs one way to spell each choice; text choices have many (use a token trie)");
     }
-    const Model & model = decoder_->model();
-    std::string healed;
-    if ((mode & ELIZA_TEXT_HEAL_PROMPT) != 0) {
-        if (selector_.has_grammar()) {
-            throw invalid_argument(
-                "the stream's grammar describes what is generated, so no token of the prompt can be spelled anew "
-                "(flag 0x200)");
-        }
-        // Of choices that were set and not begun, that token is off already.
-        const std::vector<llama_token> & tokens = sequence_.tokens();
-        if (healing_is_pending()) {
-            healed = model.vocabulary()->all().text(healed_->token);
-        } else if (tokens.size() > 1) {
-            healed = model.vocabulary()->all().text(tokens.back());
-        }
+    const bool heals = (mode & ELIZA_TEXT_HEAL_PROMPT) != 0;
+    if (heals && has_grammar) {
+        throw invalid_argument(
+            "the stream's grammar describes what is generated, so no token of the prompt can be spelled anew "
+            "(flag 0x200)");
     }
+    const Model & model = decoder_.model();
+    const std::string healed = heals ? text_to_heal() : "";
     auto choices = model.text_constraints().choices(json, healed);
-    begin_span(Span(TextChoicesConstraint(std::move(choices), span_mode.stop_at_leaf ? model.end_tokens() : NoTokens(),
-                                          options_.span_limit),
-                    span_mode, model.n_vocab()));
-    if (!healed.empty()) {
-        healed_ = Healed{sequence_.tokens().back(), sequence_.tokens().size() - 1};
-        text_to_skip_ = healed.size();
-        sequence_.truncate(healed_->position);
-    }
+    Span span(TextChoicesConstraint(std::move(choices), span_mode.stop_at_leaf ? model.end_tokens() : NoTokens(),
+                                    options_.span_limit),
+              span_mode, model.n_vocab());
+    span.healed_text = healed;
+    return span;
 }
 
-void Stream::begin_span(Span span) {
+// Of choices that were set and not begun, that token is off already.
+std::string Choice::text_to_heal() const {
+    const std::vector<llama_token> & tokens = sequence_.tokens();
+    const ByteTrie & texts = decoder_.model().vocabulary()->all();
+    if (healing_is_pending()) {
+        return std::string(texts.text(healed_->token));
+    }
+    return tokens.size() > 1 ? std::string(texts.text(tokens.back())) : "";
+}
+
+void Choice::begin(Span span) {
     take_back_healing();
-    settle_known_text();
     span_.emplace(std::move(span));
     scores_.clear();
     leaf_.reset();
     drawn_.reset();
-    draft_.reset();
-    go_on();
-    ++stats_.spans;
+    if (!span_->healed_text.empty()) {
+        healed_ = Healed{sequence_.tokens().back(), sequence_.tokens().size() - 1};
+        text_to_skip_ = span_->healed_text.size();
+        sequence_.truncate(healed_->position);
+    }
+}
+
+void Choice::prompt_changed() {
+    if (span_) {
+        span_->forget_rows();  // of the decisions behind the shorter prompt
+    }
+    // A span that has begun goes on to the leaf it was to end on.
+    if (!span_ || !span_->has_trie() || span_->node() == TokenTrie::root) {
+        scores_.clear();
+    }
+    healed_.reset();
+    drawn_.reset();
+}
+
+void Choice::forget() {
+    span_.reset();
+    drawn_.reset();
+    leaf_.reset();
+    scores_.clear();
+    healed_.reset();
+    text_to_skip_ = 0;
+}
+
+void Choice::accept(llama_token token) {
+    healed_.reset();  // it is spelled now
+    if (span_) {
+        span_->constraint().accept(token);
+        end_if_over();
+    }
+}
+
+size_t Choice::skip_text(size_t n_bytes) {
+    const size_t n_skipped = std::min(text_to_skip_, n_bytes);
+    text_to_skip_ = span_ ? text_to_skip_ - n_skipped : 0;
+    return n_skipped;
 }
 
 // The prompt's last token, taken off for a span that has not begun.
-void Stream::take_back_healing() {
+void Choice::take_back_healing() {
     if (healing_is_pending()) {
         sequence_.append(healed_->token);
     }
@@ -113,19 +150,16 @@ void Stream::take_back_healing() {
     text_to_skip_ = 0;
 }
 
-void Stream::clear_token_trie() {
+void Choice::clear() {
     if (span_) {
         span_->constraint().clear();
-        end_span_if_over();
+        end_if_over();
         take_back_healing();
-    }
-    if (finish_reason_ == ELIZA_FINISH_LEAF) {
-        go_on();
     }
 }
 
 // The next token of the span; nothing where the span ends before it.
-std::optional<llama_token> Stream::choose_in_span() {
+std::optional<llama_token> Choice::next(TokenSelector & selector) {
     Constraint & constraint = span_->constraint();
     if (span_->mode.best_leaf) {
         return follow_best_leaf();
@@ -135,18 +169,17 @@ std::optional<llama_token> Stream::choose_in_span() {
     if (forced && options_.strategy != Strategy::token_by_token) {
         return take_without_pass(allowed[0]);
     }
-    Turn turn(decoder_->turns(), cancelled_);
     if (forced) {
-        logits(turn);
+        sequence_.logits();
         ++stats_.tokens_forced;
         count_strategy_of_one_path();
         return allowed[0];
     }
-    const auto row = span_logits(turn);
+    const auto row = span_logits();
     const Stopwatch stopwatch(stats_.select_ns);
-    const auto choice = selector().select_in_span(row, constraint, span_->mode.sampled);
+    const auto choice = selector.select_in_span(row, constraint, span_->mode.sampled);
     ++stats_.decisions;
-    stats_.candidates_seen += constraint.may_end() ? decoder_->model().n_vocab() : static_cast<int64_t>(allowed.size);
+    stats_.candidates_seen += constraint.may_end() ? decoder_.model().n_vocab() : static_cast<int64_t>(allowed.size);
     span_->logprob += choice.logprob;
     if (!choice.ended && !constraint.is_end_token(choice.token)) {
         return choice.token;
@@ -156,19 +189,19 @@ std::optional<llama_token> Stream::choose_in_span() {
         drawn_ = choice.token;
     }
     constraint.clear();
-    end_span_if_over();
+    end_if_over();
     return std::nullopt;
 }
 
 // Counts a token that is known without looking at logits.
-llama_token Stream::take_without_pass(llama_token token) {
+llama_token Choice::take_without_pass(llama_token token) {
     ++stats_.tokens_forced;
     stats_.forward_passes_saved += sequence_.has_undecoded() ? 1 : 0;
     return token;
 }
 
 // Mode 2: once all leaves are scored, the best one's tokens follow.
-std::optional<llama_token> Stream::follow_best_leaf() {
+std::optional<llama_token> Choice::follow_best_leaf() {
     const std::vector<double> & scores = leaf_scores();
     const auto best = std::max_element(scores.begin(), scores.end());
     const TokenTrie & trie = span_->trie();
@@ -179,62 +212,75 @@ std::optional<llama_token> Stream::follow_best_leaf() {
         return take_without_pass(way[n_walked]);
     }
     span_->constraint().clear();
-    end_span_if_over();
+    end_if_over();
     return std::nullopt;
 }
 
 // The logits of the current decision, known already or decoded now, with those behind it where that
 // is the faster way.
-TokenSelector::SpanLogits Stream::span_logits(Turn & turn) {
+TokenSelector::SpanLogits Choice::span_logits() {
     if (!span_->has_trie()) {
         count_strategy_of_one_path();
-        return span_->gather(row(turn, span_->constraint().may_end(), span_->constraint().allowed()));
+        return span_->gather(row(span_->constraint().may_end(), span_->constraint().allowed()));
     }
     const TokenTrie::Node node = span_->node();
     if (span_->knows(node)) {
         stats_.forward_passes_saved += sequence_.has_undecoded() ? 1 : 0;
         return span_->logits_at(node);
     }
-    if (sequence_.has_undecoded() && run_tree(turn, node)) {
+    if (sequence_.has_undecoded() && run_tree(node)) {
         return span_->logits_at(node);
     }
     count_strategy_of_one_path();
-    return span_->gather(row(turn, span_->needs_vocabulary(node), span_->constraint().allowed()));
+    return span_->gather(row(span_->needs_vocabulary(node), span_->constraint().allowed()));
 }
 
-void Stream::count_strategy_of_one_path() {
+// The row after the last token, of which all is needed if `whole`, else these tokens. The reference computes all
+// logits in llama.cpp's own pass.
+LogitsRow Choice::row(bool whole, TokenSpan tokens) {
+    if (!whole && options_.restricts_head() && decoder_.runner().head().can_stop()) {
+        sequence_.decode(Rows::some);
+        return sequence_.row();
+    }
+    if (!whole && options_.strategy != Strategy::token_by_token && decoder_.runner().can_gather(tokens.size)) {
+        return sequence_.gathered_row(tokens);
+    }
+    return LogitsRow(sequence_.logits());
+}
+
+void Choice::count_strategy_of_one_path() {
     const bool reference = options_.strategy == Strategy::token_by_token;
     stats_.strategies |= reference ? ELIZA_STRATEGY_TOKEN_BY_TOKEN : ELIZA_STRATEGY_SKIP_AHEAD;
 }
 
 // Decodes what waits and all decisions that may follow in one pass; false where it was not done.
-bool Stream::run_tree(Turn & turn, TokenTrie::Node from) {
+bool Choice::run_tree(TokenTrie::Node from) {
     const TokenTrie::Undecided & undecided = span_->trie().undecided_below(from);
     const bool wanted = options_.strategy == Strategy::tree ||
-                        (options_.strategy == Strategy::automatic && is_tree_worth_it(turn, undecided));
+                        (options_.strategy == Strategy::automatic && is_tree_worth_it(undecided));
     if (!wanted || undecided.tokens == 0) {
         return false;
     }
-    const std::vector<TreeBatch> batches = plan_tree(span_->trie(), from, decoder_->tree_limits());
+    const std::vector<TreeBatch> batches = plan_tree(span_->trie(), from, decoder_.tree_limits());
     if (batches.size() != 1) {
         return false;  // too big for one pass: decide first, the rest will be smaller
     }
     try {
-        decode_batch(turn, batches.front(), from);
+        decode_batch(batches.front(), from);
     } catch (const ContextFull &) {
         return false;  // there may still be room for one path
     }
     return true;
 }
 
-bool Stream::is_tree_worth_it(Turn & turn, const TokenTrie::Undecided & undecided) {
-    const TreeLimits limits = decoder_->tree_limits();
+bool Choice::is_tree_worth_it(const TokenTrie::Undecided & undecided) {
+    const TreeLimits limits = decoder_.tree_limits();
     if (undecided.tokens == 0 || static_cast<int32_t>(undecided.tokens) > limits.tokens ||
         static_cast<int32_t>(undecided.branches) > limits.rows ||
         static_cast<int32_t>(undecided.lanes) > limits.lanes) {
         return false;
     }
-    const std::optional<PassCost> cost = decoder_->pass_cost(turn);
+    const std::optional<PassCost> cost = decoder_.pass_cost(sequence_.cancelled());
     if (!cost) {
         return false;
     }
@@ -246,22 +292,22 @@ bool Stream::is_tree_worth_it(Turn & turn, const TokenTrie::Undecided & undecide
     return tree < skip_ahead;
 }
 
-void Stream::decode_batch(Turn & turn, const TreeBatch & batch, TokenTrie::Node from) {
+void Choice::decode_batch(const TreeBatch & batch, TokenTrie::Node from) {
     const auto needs_vocabulary = [&](const TreeBatch::Node & node) {
         return node.wants_logits && span_->needs_vocabulary(node.node);
     };
-    const bool whole = !may_restrict_head() || span_->needs_vocabulary(from) ||
+    const bool whole = !options_.restricts_head() || span_->needs_vocabulary(from) ||
                        std::any_of(batch.nodes.begin(), batch.nodes.end(), needs_vocabulary);
     const auto keep_row = [&](int32_t place, const LogitsRow & row) {
         span_->keep_row(place < 0 ? from : batch.nodes[static_cast<size_t>(place)].node, row);
     };
     const auto preferred = [&] { return span_->knows(from) ? span_->preferred_place(batch, from) : -1; };
-    sequence_.decode_tree(turn, cost_, batch, whole, keep_row, preferred);
+    sequence_.decode_tree(batch, whole ? Rows::whole : Rows::some, keep_row, preferred);
     ++stats_.tree_passes;
     stats_.strategies |= ELIZA_STRATEGY_TREE;
 }
 
-const std::vector<double> & Stream::leaf_scores() {
+const std::vector<double> & Choice::leaf_scores() {
     if (!scores_.empty()) {
         return scores_;
     }
@@ -271,23 +317,20 @@ const std::vector<double> & Stream::leaf_scores() {
     if (!span_ || span_->node() != TokenTrie::root) {
         throw invalid_argument("no scores: ask for them after setting a trie and before its first token");
     }
-    require_prompt();
-    Turn turn(decoder_->turns(), cancelled_);
-    learn_all_branches(turn);
+    learn_all_branches();
     scores_ = span_->leaf_logprobs();
     return scores_;
 }
 
-void Stream::learn_all_branches(Turn & turn) {
+void Choice::learn_all_branches() {
     const TokenTrie & trie = span_->trie();
     if (trie.is_branch(TokenTrie::root) && !span_->knows(TokenTrie::root)) {
-        span_->keep_row(TokenTrie::root,
-                        row(turn, span_->needs_vocabulary(TokenTrie::root), trie.children(TokenTrie::root)));
+        span_->keep_row(TokenTrie::root, row(span_->needs_vocabulary(TokenTrie::root), trie.children(TokenTrie::root)));
     }
     if (options_.strategy != Strategy::token_by_token) {
         try {
-            for (const TreeBatch & batch : plan_tree(trie, TokenTrie::root, decoder_->tree_limits())) {
-                decode_batch(turn, batch, TokenTrie::root);
+            for (const TreeBatch & batch : plan_tree(trie, TokenTrie::root, decoder_.tree_limits())) {
+                decode_batch(batch, TokenTrie::root);
             }
         } catch (const ContextFull &) {
             // There may still be room for one path at a time.
@@ -303,7 +346,7 @@ void Stream::learn_all_branches(Turn & turn) {
         const std::vector<Token> path = trie.path(node);
         sequence_.append(path.data(), path.size());
         try {
-            span_->keep_row(node, LogitsRow(logits(turn)));
+            span_->keep_row(node, LogitsRow(sequence_.logits()));
         } catch (...) {
             sequence_.truncate(n_before);
             throw;

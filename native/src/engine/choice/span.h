@@ -2,13 +2,14 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <unordered_map>
 #include <vector>
 
 #include "constraint/text_choices_constraint.h"
 #include "constraint/token_trie_constraint.h"
-#include "engine/choice/tree_batch.h"
 #include "engine/pass/output_head.h"
+#include "engine/pass/tree_batch.h"
 #include "sampling/token_selector.h"
 
 namespace eliza {
@@ -31,7 +32,8 @@ public:
           constraint_(std::make_unique<TextChoicesConstraint>(std::move(at_start))) {}
 
     const SpanMode mode;
-    double logprob = 0.0;  // of the way walked so far
+    double logprob = 0.0;     // of the way walked so far
+    std::string healed_text;  // of the prompt's last token, where the choices spell it anew
 
     Constraint & constraint() { return *constraint_; }
     const Constraint & constraint() const { return *constraint_; }

@@ -1,56 +1,66 @@
-// Speculative decoding: drafted tokens are decoded together with the token that waits, and every one is
-// then chosen as it would have been without the draft. Declared in engine/stream/stream.h.
+#include "engine/draft/draft.h"
 
 #include <algorithm>
 
-#include "engine/stream/stream.h"
-
 namespace eliza {
 
-// Decodes what waits, with a draft of what follows where there is one.
-void Stream::decode_with_draft(Turn & turn) {
-    const auto n_tokens = static_cast<int64_t>(sequence_.tokens().size());
-    int64_t most = std::min<int64_t>(config_.draft.most, decoder_->n_ctx() - n_tokens - 1);
-    most = std::min<int64_t>(most, decoder_->most_ahead());
-    if (config_.max_tokens > 0) {
-        most = std::min<int64_t>(most, config_.max_tokens - generated_since_prefill_ - 1);
-    }
-    if (most < 1) {
+Draft::Draft(const DraftConfig & config, Decoder & decoder, Sequence & sequence, const Options & options,
+             std::shared_ptr<VerifierHook> verifier, eliza_llm_stream_stats_t & stats)
+    : config_(config), decoder_(decoder), sequence_(sequence), verifier_(std::move(verifier)), stats_(stats) {
+    if (config.most < 1 || decoder.most_ahead() < 1) {
         return;
     }
-    std::vector<llama_token> drafted = drafter_->draft(sequence_.tokens(), static_cast<int32_t>(most));
+    drafter_ = Drafter::make(config, decoder, options);
+    if (drafter_->looks_at_passes()) {
+        sequence_.set_on_pass(
+            [this](const llama_token * text, size_t begin, size_t end) { drafter_->look_at_pass(text, begin, end); });
+    }
+}
+
+void Draft::decode(int64_t most, int64_t n_generated) {
+    const auto n_tokens = static_cast<int64_t>(sequence_.tokens().size());
+    most = std::min<int64_t>({most, config_.most, decoder_.n_ctx() - n_tokens - 1, decoder_.most_ahead()});
+    if (drafter_ == nullptr || most < 1) {
+        return;
+    }
+    std::vector<llama_token> drafted;
+    const auto guess = [&] { drafted = drafter_->draft(sequence_.tokens(), static_cast<int32_t>(most)); };
+    if (drafter_->uses_decoder()) {
+        decoder_.queue().run_alone(sequence_.cancelled(), guess);
+    } else {
+        guess();
+    }
     // llama.cpp lets a drafter know some tokens more.
     drafted.erase(std::find_if(drafted.begin(), drafted.end(),
-                               [&](llama_token token) { return token >= decoder_->model().n_vocab(); }),
+                               [&](llama_token token) { return token >= decoder_.model().n_vocab(); }),
                   drafted.end());
-    if (drafted.size() < std::max<size_t>(1, config_.draft.least)) {
+    if (drafted.size() < std::max<size_t>(1, config_.least)) {
         return;
     }
     try {
-        sequence_.decode_ahead(turn, cost_, drafted);
+        sequence_.decode_ahead(drafted);
     } catch (const Error & error) {
         if (error.status() == ELIZA_ERR_CANCELLED) {
             throw;
         }
         return;  // it may still work without the draft: there may be room for one token
     }
-    draft_ = Draft{drafted, 0, generated_since_prefill_};
+    drafted_ = Drafted{drafted, 0, n_generated};
 }
 
-// A token was chosen where the draft has one.
-void Stream::compare_with_draft(llama_token token) {
-    if (!draft_) {
+void Draft::compare(llama_token token) {
+    if (!drafted_) {
         return;
     }
-    if (token != draft_->tokens[draft_->n_accepted]) {
-        end_draft(token);
-    } else if (++draft_->n_accepted == draft_->tokens.size()) {
-        end_draft(std::nullopt);
+    if (token != drafted_->tokens[drafted_->n_accepted]) {
+        end(token);
+    } else if (++drafted_->n_accepted == drafted_->tokens.size()) {
+        end(std::nullopt);
     }
 }
 
-void Stream::end_draft(std::optional<llama_token> instead) {
-    const Draft draft = *std::exchange(draft_, std::nullopt);
+void Draft::end(std::optional<llama_token> instead) {
+    const Drafted draft = *std::exchange(drafted_, std::nullopt);
     const size_t n_drafted = draft.tokens.size();
     stats_.tokens_drafted += static_cast<int64_t>(n_drafted);
     stats_.tokens_accepted += static_cast<int64_t>(draft.n_accepted);

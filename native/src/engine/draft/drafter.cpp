@@ -21,6 +21,8 @@ public:
         speculative_.reset(common_speculative_init(params, 1));
     }
 
+    bool uses_decoder() const override { return false; }
+
     std::vector<llama_token> draft(const std::vector<llama_token> & tokens, int32_t most) override {
         return guess(tokens, most);
     }
@@ -62,7 +64,7 @@ private:
     static constexpr uint32_t n_batch = 512;
 
     void lend_threads(size_t n_tokens) {
-        decoder_.lend_threads(context_.get(), llama_model_n_params(model_->get()), n_tokens);
+        decoder_.runner().lend_threads(context_.get(), llama_model_n_params(model_->get()), n_tokens);
     }
 
     // Brings the model's cache to hold all but the last of the tokens; false where it cannot.

@@ -30,7 +30,7 @@ MtpDrafter::MtpDrafter(const DraftConfig & config, std::shared_ptr<Model> head, 
                  static_cast<uint64_t>(llama_model_n_layer(decoder.model().get()) + 1)),
       n_output_weights_(static_cast<uint64_t>(decoder.model().n_vocab()) *
                         static_cast<uint64_t>(llama_model_n_embd_out(decoder.model().get()))),
-      hidden_states_(decoder),
+      hidden_states_(decoder.runner()),
       decoder_(decoder) {
     if (model_ != nullptr) {
         check_head(config.model_path, *model_, decoder.model());
@@ -49,7 +49,7 @@ void MtpDrafter::start_anew() {
     params.draft.n_max = most_;
     params.draft.ctx_tgt = decoder_.context();
     params.draft.ctx_dft = context_.get();
-    params.draft.backend_sampling = decoder_.can_gather(1);
+    params.draft.backend_sampling = decoder_.runner().can_gather(1);
     speculative_.reset();  // first: it has samplers attached to the context
     speculative_.reset(common_speculative_init(params, 1));
     llama_memory_seq_rm(llama_get_memory(context_.get()), sequence, -1, -1);
@@ -78,7 +78,7 @@ void MtpDrafter::look_at_pass(const llama_token * text, size_t begin, size_t end
     if (!step_back_to(text, begin)) {
         start_anew();
     }
-    decoder_.lend_threads(context_.get(), n_weights_, end - begin);
+    decoder_.runner().lend_threads(context_.get(), n_weights_, end - begin);
     common_batch batch(context_.get());
     for (size_t i = begin; i < end; ++i) {
         batch.add(text[i], static_cast<llama_pos>(i), sequence, false);
@@ -97,7 +97,7 @@ std::vector<llama_token> MtpDrafter::draft(const std::vector<llama_token> & toke
     if (n_needed > static_cast<size_t>(decoder_.n_ctx()) || !step_back_to(tokens.data(), tokens.size() - 1)) {
         return {};
     }
-    decoder_.lend_threads(context_.get(), n_weights_ + n_output_weights_, 1);
+    decoder_.runner().lend_threads(context_.get(), n_weights_ + n_output_weights_, 1);
     std::vector<llama_token> drafted = guess(tokens, most);
     has_drafted_ = has_drafted_ || !drafted.empty();
     return drafted;

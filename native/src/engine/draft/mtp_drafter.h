@@ -16,6 +16,7 @@ public:
     // does not go with that model.
     MtpDrafter(const DraftConfig & config, std::shared_ptr<Model> head, Decoder & decoder);
 
+    bool looks_at_passes() const override { return true; }
     void look_at_pass(const llama_token * text, size_t begin, size_t end) override;
     std::vector<llama_token> draft(const std::vector<llama_token> & tokens, int32_t most) override;
 
@@ -28,7 +29,7 @@ private:
     const int32_t most_;
     const uint64_t n_weights_;         // of the head, about
     const uint64_t n_output_weights_;  // that it reads besides where a token is predicted
-    const Decoder::HiddenStates hidden_states_;
+    const PassRunner::HiddenStates hidden_states_;
     Decoder & decoder_;
     std::vector<llama_token> text_;  // that the head knows
     size_t pass_begin_ = 0;          // where in it the last pass began

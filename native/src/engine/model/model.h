@@ -58,6 +58,10 @@ public:
 
     std::string architecture() const;  // as llama.cpp names it, such as "llama"
 
+    // True where passes compute the logits of all tokens, whichever are asked for: then all must be, or llama.cpp
+    // gives out the wrong rows.
+    bool computes_all_rows() const { return architecture() == "cogvlm"; }
+
     // True where a head that predicts further tokens was loaded, and this llama.cpp can run it.
     bool has_mtp_head() const;
 

@@ -16,10 +16,14 @@ public:
         n_sequences_.push_back(static_cast<int32_t>(sequences.size()));
         sequences_.insert(sequences_.end(), sequences.begin(), sequences.end());
         want_logits_.push_back(want_logits);
+        n_rows_ += want_logits ? 1 : 0;
     }
 
-    // Valid until the next add().
-    llama_batch get() {
+    int32_t n_tokens() const { return static_cast<int32_t>(tokens_.size()); }
+    size_t n_rows() const { return n_rows_; }  // tokens that want logits
+
+    // Valid until the next add(). With `all_rows`, logits come with every token.
+    llama_batch get(bool all_rows = false) {
         sequence_pointers_.clear();
         llama_seq_id * next = sequences_.data();
         for (const int32_t n : n_sequences_) {
@@ -32,7 +36,8 @@ public:
         batch.pos = positions_.data();
         batch.n_seq_id = n_sequences_.data();
         batch.seq_id = sequence_pointers_.data();
-        batch.logits = want_logits_.data();
+        all_.assign(all_rows ? tokens_.size() : 0, 1);
+        batch.logits = all_rows ? all_.data() : want_logits_.data();
         return batch;
     }
 
@@ -42,7 +47,8 @@ private:
     std::vector<int32_t> n_sequences_;
     std::vector<llama_seq_id> sequences_;
     std::vector<llama_seq_id *> sequence_pointers_;
-    std::vector<int8_t> want_logits_;
+    std::vector<int8_t> want_logits_, all_;
+    size_t n_rows_ = 0;
 };
 
 }  // namespace eliza

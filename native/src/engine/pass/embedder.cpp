@@ -19,7 +19,7 @@ constexpr size_t least_room = 512;
 }  // namespace
 
 Embedder::Embedder(std::shared_ptr<Model> model, const Options & options)
-    : model_(std::move(model)), n_threads_(options.n_threads) {}
+    : model_(std::move(model)), n_threads_(std::min(options.n_threads, usable_cpu_count())) {}
 
 size_t Embedder::most_tokens() const { return static_cast<size_t>(llama_model_n_ctx_train(model_->get())); }
 

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <memory>
 #include <new>
+#include <utility>
 
 #include "error.h"
 #include "ggml-backend.h"
@@ -56,7 +57,7 @@ void OutputHead::look_at(const ggml_tensor & tensor) {
 
 void OutputHead::keep_rows(const ggml_tensor & tensor) {
     const auto n_embd = static_cast<size_t>(tensor.ne[0]);
-    const ggml_type type = ggml_get_type_traits_cpu(weights_->type)->vec_dot_type;
+    const ggml_type type = ggml_get_type_traits_cpu(weights_.load()->type)->vec_dot_type;
     for (int64_t row = 0; row < tensor.ne[1]; ++row) {
         HiddenState & kept = rows_.emplace_back();
         kept.values.resize(n_embd);
@@ -72,17 +73,25 @@ void OutputHead::keep_rows(const ggml_tensor & tensor) {
 }
 
 void OutputHead::logits(const HiddenState & hidden, TokenSpan tokens, float * out) const {
-    const ggml_vec_dot_t vec_dot = ggml_get_type_traits_cpu(weights_->type)->vec_dot;
-    const char * rows = static_cast<const char *>(weights_->data);
+    const ggml_tensor & matrix = *weights_.load(std::memory_order_acquire);
+    const ggml_vec_dot_t vec_dot = ggml_get_type_traits_cpu(matrix.type)->vec_dot;
+    const char * rows = static_cast<const char *>(matrix.data);
     for (uint32_t i = 0; i < tokens.size; ++i) {
-        const char * weights = rows + static_cast<size_t>(tokens[i]) * weights_->nb[1];
-        vec_dot(static_cast<int>(weights_->ne[0]), out + i, 0, weights, 0, hidden.converted.data(), 0, 1);
+        const char * weights = rows + static_cast<size_t>(tokens[i]) * matrix.nb[1];
+        vec_dot(static_cast<int>(matrix.ne[0]), out + i, 0, weights, 0, hidden.converted.data(), 0, 1);
     }
 }
 
-void OutputHead::all_logits(const HiddenState & hidden, int32_t n_threads, ggml_threadpool * pool,
-                            std::vector<float> & out) const {
-    out.resize(static_cast<size_t>(weights_->ne[1]));
+void OutputHead::all_logits(const std::vector<const HiddenState *> & hidden, int32_t n_threads, ggml_threadpool * pool,
+                            const std::vector<std::vector<float> *> & out) const {
+    auto * const weights = const_cast<ggml_tensor *>(weights_.load());
+    const auto n_rows = static_cast<int64_t>(hidden.size());
+    const auto n_embd = static_cast<size_t>(weights->ne[0]), n_vocab = static_cast<size_t>(weights->ne[1]);
+    std::vector<float> states, logits;
+    for (const HiddenState * state : hidden) {
+        states.insert(states.end(), state->values.begin(), state->values.begin() + static_cast<ptrdiff_t>(n_embd));
+    }
+    logits.resize(n_vocab * hidden.size());
     constexpr size_t max_nodes = 8;
     // Room for the two tensors' descriptions and the graph; their values are ours.
     const ggml_init_params params{4 * ggml_tensor_overhead() + ggml_graph_overhead_custom(max_nodes, false), nullptr,
@@ -91,10 +100,10 @@ void OutputHead::all_logits(const HiddenState & hidden, int32_t n_threads, ggml_
     if (context == nullptr) {
         throw std::bad_alloc();
     }
-    ggml_tensor * state = ggml_new_tensor_1d(context.get(), GGML_TYPE_F32, weights_->ne[0]);
-    state->data = const_cast<float *>(hidden.values.data());
-    ggml_tensor * product = ggml_mul_mat(context.get(), const_cast<ggml_tensor *>(weights_), state);
-    product->data = out.data();
+    ggml_tensor * state = ggml_new_tensor_2d(context.get(), GGML_TYPE_F32, weights->ne[0], n_rows);
+    state->data = states.data();
+    ggml_tensor * product = ggml_mul_mat(context.get(), weights, state);
+    product->data = logits.data();
     ggml_cgraph * graph = ggml_new_graph_custom(context.get(), max_nodes, false);
     ggml_build_forward_expand(graph, product);
     ggml_cplan plan = ggml_graph_plan(graph, n_threads, pool);
@@ -102,6 +111,14 @@ void OutputHead::all_logits(const HiddenState & hidden, int32_t n_threads, ggml_
     plan.work_data = work.data();
     if (ggml_graph_compute(graph, &plan) != GGML_STATUS_SUCCESS) {
         throw Error(ELIZA_ERR_FFI_FAULT, "the output head could not be computed");
+    }
+    if (out.size() == 1) {
+        *out[0] = std::move(logits);
+        return;
+    }
+    for (size_t i = 0; i < out.size(); ++i) {
+        const auto row = logits.begin() + static_cast<ptrdiff_t>(i * n_vocab);
+        out[i]->assign(row, row + static_cast<ptrdiff_t>(n_vocab));
     }
 }
 

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <vector>
 
@@ -28,30 +29,35 @@ public:
     // The scheduler's eval callback; `head` is the OutputHead of the context.
     static bool on_tensor(ggml_tensor * tensor, bool ask, void * head);
 
-    // True once a pass has shown that the head is one plain product.
-    bool can_stop() const { return weights_ != nullptr; }
+    // True once a pass has shown that the head is one plain product. Safe from any thread.
+    bool can_stop() const { return weights_ != nullptr && !has_given_up_; }
 
-    // Has the passes to come stop before the head, or not. Asked for only where can_stop().
-    void stop_before(bool stop) { is_stopping_ = stop; }
-    bool is_stopping() const { return is_stopping_; }
+    // The pass to come is to stop before the head, or not. Asked for only where can_stop().
+    void begin_pass(bool stop) {
+        is_stopping_ = stop;
+        rows_.clear();
+    }
 
-    // What the pass has left when it was stopped, row by row, from begin_pass() to the next.
-    void begin_pass() { rows_.clear(); }
+    // What the pass has left when it was stopped, row by row, until the next one begins.
     const std::vector<HiddenState> & rows() const { return rows_; }
 
-    // The logits of some tokens, by ggml's dot product.
+    // No pass is to stop any more: one did not, for whatever reason.
+    void give_up() { has_given_up_ = true; }
+
+    // The logits of some tokens, by ggml's dot product. Safe from any thread.
     void logits(const HiddenState & hidden, TokenSpan tokens, float * out) const;
 
-    // The logits of all tokens, by ggml's matrix product.
-    void all_logits(const HiddenState & hidden, int32_t n_threads, ggml_threadpool * pool,
-                    std::vector<float> & out) const;
+    // The logits of all tokens behind each of some hidden states, by ggml's matrix product.
+    void all_logits(const std::vector<const HiddenState *> & hidden, int32_t n_threads, ggml_threadpool * pool,
+                    const std::vector<std::vector<float> *> & out) const;
 
 private:
     void look_at(const ggml_tensor & tensor);
     void keep_rows(const ggml_tensor & tensor);
 
     bool has_looked_ = false;
-    const ggml_tensor * weights_ = nullptr;  // of the model, [n_embd, n_vocab]
+    std::atomic<const ggml_tensor *> weights_{nullptr};  // of the model, [n_embd, n_vocab]
+    std::atomic<bool> has_given_up_{false};
     bool is_stopping_ = false;
     std::vector<HiddenState> rows_;
 };
@@ -70,6 +76,10 @@ public:
 
     // All logits, or nullptr where only some can be asked for.
     const float * whole() const { return whole_; }
+
+    // What those some come from: the hidden state, or the logits that were picked out; or else nullptr.
+    const HiddenState * hidden() const { return hidden_; }
+    const float * gathered() const { return gathered_; }
 
     void gather(TokenSpan tokens, float * out) const {
         if (gathered_ != nullptr) {

@@ -1,10 +1,12 @@
 // The tokens of one conversation and how far they are decoded.
 //
 // A token is appended for free. It is decoded when logits are asked for, in one pass with all the
-// others that wait; what the slot's KV cache already holds is not decoded again.
+// others that wait; what the slot's KV cache already holds is not decoded again. The logits after the last
+// token belong to the sequence until its tokens change.
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -17,21 +19,14 @@ namespace eliza {
 
 class Sequence {
 public:
-    // What decoding cost, added to by logits().
-    struct Cost {
-        int64_t forward_passes = 0;
-        int64_t tokens_reused = 0;  // of those appended last, found in the KV cache
-        int64_t microseconds = 0;
-        int64_t bytes_copied = 0;  // of logits and hidden states
-    };
-
-    Sequence(std::shared_ptr<Decoder> decoder, int32_t slot_id, const std::string & cache_key);
+    // `cancelled` ends the pass that runs or is waited for. Throws Error where there is no such slot.
+    Sequence(std::shared_ptr<Decoder> decoder, const SlotWish & slot, std::atomic<bool> & cancelled);
     ~Sequence();
     Sequence(const Sequence &) = delete;
     Sequence & operator=(const Sequence &) = delete;
 
-    // Is told of the passes that run this sequence's tokens and no others: of a text, those from `begin` to
-    // `end`.
+    // Is told of the passes that run this sequence's tokens, which then run alone, but for trees: of a text, those
+    // from `begin` to `end`.
     using OnPass = std::function<void(const llama_token * text, size_t begin, size_t end)>;
     void set_on_pass(OnPass on_pass) { on_pass_ = std::move(on_pass); }
 
@@ -43,30 +38,35 @@ public:
     // True when the last token's logits have to be computed before the next choice.
     bool has_undecoded() const { return !has_logits_ && !hidden_ && !gathered_; }
 
-    // Decodes what waits, for choices to come. Where that is known to do, it stops before the output
-    // head: which logits will be needed is not known yet.
-    void decode(Turn & turn, Cost & cost, bool may_stop_before_head, const Progress & progress);
+    // How many tokens wait to be decoded.
+    size_t n_waiting() const {
+        return !has_undecoded() ? 0 : tokens_.size() - std::min(n_decoded_, tokens_.size() - 1);
+    }
 
-    // The logits after the last token, n_vocab of them, valid while the turn lasts. The sequence must
-    // not be empty. Throws Error; what was decoded until then is kept and the tokens are unchanged.
-    const float * logits(Turn & turn, Cost & cost, const Progress & progress = {});
+    // Decodes what waits, for choices to come; which logits they need is not known yet, so it may stop before the
+    // output head. The sequence must not be empty. Throws Error, here and below; the tokens are then unchanged, and
+    // what was decoded until then is kept.
+    void decode(Rows rows, const Progress & progress = {});
+
+    // The logits after the last token, n_vocab of them, until the tokens change.
+    const float * logits();
 
     // What decode() has left of that row: all logits, or those that are asked for.
-    LogitsRow row(Turn & turn, Cost & cost);
+    LogitsRow row();
 
-    // Of that row what belongs to these tokens, picked out on the device if it has to be computed;
-    // Decoder::can_gather() must hold.
-    LogitsRow gathered_row(Turn & turn, Cost & cost, TokenSpan tokens);
+    // Of that row what belongs to these tokens, picked out on the device if it has to be computed.
+    LogitsRow gathered_row(TokenSpan tokens);
 
-    // In one pass what waits to be decoded and, behind it, the tree; see Decoder::decode_tree. The
-    // logits after the last token, if they were known, stay so.
-    void decode_tree(Turn & turn, Cost & cost, const TreeBatch & tree, bool whole,
+    // In one pass what waits to be decoded and, behind it, the tree; see PassRequest. on_row(place, row) gets each
+    // wanted row, place -1 being that of the last token that waited; then kept() says with which place the cache
+    // goes on. The logits after the last token, if they were known, stay so.
+    void decode_tree(const TreeBatch & tree, Rows rows,
                      const std::function<void(int32_t place, const LogitsRow & row)> & on_row,
                      const std::function<int32_t()> & kept);
 
     // In one pass what waits to be decoded and, behind it, tokens that may follow. While what is appended
     // one by one is those tokens, the logits after them are known.
-    void decode_ahead(Turn & turn, Cost & cost, const std::vector<llama_token> & ahead);
+    void decode_ahead(const std::vector<llama_token> & ahead);
 
     // How many tokens were decoded ahead and not yet appended.
     size_t n_ahead() const { return ahead_ ? ahead_->tokens.size() - ahead_->n_appended : 0; }
@@ -74,47 +74,45 @@ public:
     // True where the last token was decoded ahead.
     bool came_ahead() const { return ahead_ && ahead_->n_appended > 0; }
 
-    // What the cache holds, all of which must be decoded, in llama.cpp's own format.
-    std::vector<uint8_t> copy_state(Turn & turn);
+    // What the cache holds, in llama.cpp's own format; what waits is decoded first.
+    std::vector<uint8_t> copy_state();
 
-    // The tokens instead of what is here, their cache from copy_state(). Throws Error where the state does
-    // not fit; the tokens are then as they were.
-    void restore_state(Turn & turn, const std::vector<llama_token> & tokens, const std::vector<uint8_t> & state);
+    // The tokens instead of what is here, their cache from copy_state(). Where the state does not fit, the tokens
+    // are as they were.
+    void restore_state(const std::vector<llama_token> & tokens, const std::vector<uint8_t> & state);
 
-    // How many tokens wait to be decoded.
-    size_t n_waiting() const {
-        return !has_undecoded() ? 0 : tokens_.size() - std::min(n_decoded_, tokens_.size() - 1);
-    }
+    // What all passes have cost so far.
+    const PassCounts & counts() const { return counts_; }
+
+    std::atomic<bool> & cancelled() { return cancelled_; }
 
 private:
-    friend class Decoder;
-
-    // Finds what the cache holds of the tokens; afterwards tokens_[n_decoded_ ...) wait.
-    void match_cache(Cost & cost);
-    void decode_until(Turn & turn, size_t end, bool want_logits, Cost & cost, const Progress & progress,
-                      TokenSpan gather = {nullptr, 0});
-
+    PassRequest request();
+    void run(PassRequest & request);
     void drop_ahead();
     void forget_row();
     void forget_outputs();
 
-    // Another sequence is about to overwrite our logits in the llama_context.
-    void save_logits();
-
     std::shared_ptr<Decoder> decoder_;
     Slot & slot_;
+    std::atomic<bool> & cancelled_;
+    PassCounts counts_;
     OnPass on_pass_;
     std::vector<llama_token> tokens_;
     size_t appended_from_ = 0;  // where the tokens appended last begin
-    size_t n_decoded_ = 0;      // tokens_[0, n_decoded_) are known to be in slot_.cached
+    size_t n_decoded_ = 0;      // tokens_[0, n_decoded_) are known to be in the slot
+
+    // After the last token: all logits, or the hidden state where the pass stopped before the head, or the logits
+    // of some tokens where only these were copied.
     bool has_logits_ = false;
-    std::optional<HiddenState> hidden_;  // after the last token, where the pass stopped before the head
+    std::vector<float> logits_;
+    std::optional<HiddenState> hidden_;
     struct Gathered {
         std::vector<Token> tokens;
         std::vector<float> logits;
     };
-    std::optional<Gathered> gathered_;  // after the last token, where only these were copied
-    std::vector<float> saved_logits_;
+    std::optional<Gathered> gathered_;
+
     struct Ahead {
         std::vector<llama_token> tokens;
         std::vector<std::vector<float>> rows;  // the logits after each

@@ -1,21 +1,33 @@
 #include "engine/pass/threads.h"
 
 #include <algorithm>
+#include <condition_variable>
+#include <mutex>
+#include <system_error>
 #include <thread>
-
-#if defined(__unix__) || defined(__APPLE__)
-#include <sys/resource.h>
-#endif
 
 #if defined(__linux__)
 #include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
+#include <filesystem>
 #include <fstream>
 #include <set>
 #include <string>
 #endif
 
 namespace eliza {
+
+int32_t usable_cpu_count() {
+#if defined(__linux__)
+    cpu_set_t allowed;
+    if (sched_getaffinity(0, sizeof allowed, &allowed) == 0) {
+        return std::max(1, CPU_COUNT(&allowed));
+    }
+#endif
+    return std::max(1, static_cast<int32_t>(std::thread::hardware_concurrency()));
+}
 
 int32_t default_thread_count() {
 #if defined(__linux__)
@@ -35,7 +47,33 @@ int32_t default_thread_count() {
         }
     }
 #endif
-    return std::max(1, static_cast<int32_t>(std::thread::hardware_concurrency()));
+    return usable_cpu_count();
+}
+
+int32_t startable_thread_count(int32_t n_threads) {
+    std::mutex mutex;
+    std::condition_variable all_tried;
+    bool may_end = false;
+    std::vector<std::thread> threads;
+    try {
+        while (static_cast<int32_t>(threads.size()) + 1 < n_threads) {
+            threads.emplace_back([&] {
+                std::unique_lock<std::mutex> lock(mutex);
+                all_tried.wait(lock, [&] { return may_end; });
+            });
+        }
+    } catch (const std::system_error &) {
+        // No more than those.
+    }
+    {
+        const std::lock_guard<std::mutex> lock(mutex);
+        may_end = true;
+    }
+    all_tried.notify_all();
+    for (std::thread & thread : threads) {
+        thread.join();
+    }
+    return static_cast<int32_t>(threads.size()) + 1;
 }
 
 int32_t useful_thread_count(int32_t n_threads, uint64_t n_params, int32_t n_tokens) {
@@ -55,12 +93,11 @@ int32_t BusyMachineGuard::limit(int32_t n_threads) {
     return n_threads;
 }
 
-void BusyMachineGuard::look_at_pass(int64_t microseconds, int64_t n_switches) {
-    // On an idle machine a core is lost a few times a second; to another program that computes, as
-    // often as the scheduler's slices end, which are a few milliseconds long. One pass may meet the
+void BusyMachineGuard::look_at_pass(int64_t microseconds, int64_t without_core) {
+    // Beside a program that computes, a thread waits for a core about half of the time. One pass may meet the
     // system's own work on an idle machine; two in a row do not.
-    constexpr int64_t idle_microseconds = 10000;
-    if (n_switches < 2 || n_switches * idle_microseconds <= microseconds) {
+    constexpr int64_t part_on_idle_machine = 8;
+    if (without_core * part_on_idle_machine <= microseconds) {
         n_busy_ = 0;
         if (++n_clean_ >= first_pause) {
             pause_ = first_pause;
@@ -74,14 +111,32 @@ void BusyMachineGuard::look_at_pass(int64_t microseconds, int64_t n_switches) {
     }
 }
 
-int64_t BusyMachineGuard::count_switches() {
-#if defined(__unix__) || defined(__APPLE__)
-    rusage usage{};
-    getrusage(RUSAGE_SELF, &usage);
-    return usage.ru_nivcsw;
-#else
-    return 0;
+std::vector<int32_t> all_threads() {
+    std::vector<int32_t> threads;
+#if defined(__linux__)
+    std::error_code error;
+    for (const auto & entry : std::filesystem::directory_iterator("/proc/self/task", error)) {
+        threads.push_back(std::stoi(entry.path().filename().string()));
+    }
+    std::sort(threads.begin(), threads.end());
 #endif
+    return threads;
+}
+
+int64_t microseconds_without_core([[maybe_unused]] const std::vector<int32_t> & threads) {
+    int64_t nanoseconds = 0;
+#if defined(__linux__)
+    const auto add = [&](int32_t thread) {
+        int64_t ran = 0, waited = 0;
+        std::ifstream("/proc/self/task/" + std::to_string(thread) + "/schedstat") >> ran >> waited;
+        nanoseconds += waited;
+    };
+    add(static_cast<int32_t>(syscall(SYS_gettid)));
+    for (const int32_t thread : threads) {
+        add(thread);
+    }
+#endif
+    return nanoseconds / 1000;
 }
 
 }  // namespace eliza

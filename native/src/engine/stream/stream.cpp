@@ -3,26 +3,33 @@
 #include <algorithm>
 #include <utility>
 
+#include "engine/cache/slot_file.h"
 #include "stopwatch.h"
 
 namespace eliza {
 
 Stream::Stream(std::shared_ptr<Decoder> decoder, const StreamConfig & config, const Options & options,
                Progress progress, std::shared_ptr<VerifierHook> verifier)
-    : decoder_(decoder),
+    : decoder_(std::move(decoder)),
       config_(config),
       options_(options),
       progress_(std::move(progress)),
-      sequence_(decoder, config.slot_id, config.prompt_cache_key),
+      sequence_(decoder_, config.slot, cancelled_),
       sampling_(config.sampling),
-      selector_(decoder->model().vocab(), config.sampling, config.gbnf_grammar,
+      selector_(decoder_->model().vocab(), config.sampling, config.gbnf_grammar,
                 {options.grammar_order, options.grammar_triggers}),
-      drafter_(config.draft.most > 0 && decoder->most_ahead() > 0 ? Drafter::make(config.draft, *decoder, options)
-                                                                  : nullptr),
-      verifier_(std::move(verifier)) {
-    if (drafter_) {
-        sequence_.set_on_pass(
-            [this](const llama_token * text, size_t begin, size_t end) { drafter_->look_at_pass(text, begin, end); });
+      choice_(*decoder_, sequence_, options_, stats_),
+      answer_(*decoder_, sequence_, choice_, options_, stats_),
+      draft_(config.draft, *decoder_, sequence_, options_, std::move(verifier), stats_) {}
+
+// Whoever fills the context gets an error; what comes after it ends at once.
+template <typename Use>
+decltype(auto) Stream::noting_a_full_context(const Use & use) {
+    try {
+        return use();
+    } catch (const ContextFull &) {
+        finish_reason_ = ELIZA_FINISH_CONTEXT_FULL;
+        throw;
     }
 }
 
@@ -43,7 +50,7 @@ void Stream::prefill(const llama_token * tokens, size_t n) {
     if (n == 0) {
         return;
     }
-    if (healing_is_pending()) {
+    if (choice_.healing_is_pending()) {
         throw invalid_argument(
             "choices that spell the prompt's last token anew are active: take their first token or clear them before "
             "prefilling");
@@ -57,44 +64,39 @@ void Stream::prefill(const llama_token * tokens, size_t n) {
                                " does not fit the context of " + std::to_string(n_ctx) + " (option n_ctx)");
     }
     decoder_->model().check_tokens(tokens, n);
-    const Sequence::Cost cost_before = cost_;
-    draft_.reset();
+    const PassCounts before = sequence_.counts();
+    draft_.drop();
     sequence_.append(tokens, n);
     try {
-        Turn turn(decoder_->turns(), cancelled_);
-        decode(turn, may_restrict_head(), progress_);
+        sequence_.decode(options_.restricts_head() ? Rows::some : Rows::whole, progress_);
     } catch (...) {
         sequence_.truncate(n_before);
         finish_reason_ = reason_before;
         throw;
     }
-    if (span_) {
-        span_->forget_rows();  // of the decisions behind the shorter prompt
-    }
-    scores_.clear();
+    choice_.prompt_changed();
     settle_known_text(n_before);
     for (size_t i = 0; i < n; ++i) {
         selector_.accept_prompt(tokens[i]);
     }
-    n_told_ = answer_begin_ = sequence_.tokens().size();
-    healed_.reset();
+    n_told_ = sequence_.tokens().size();
+    answer_.begin_behind_prompt(/*anew=*/false);
     stats_.prompt_tokens += static_cast<int64_t>(n);
-    stats_.prompt_tokens_reused += cost_.tokens_reused - cost_before.tokens_reused;
-    stats_.prompt_passes += cost_.forward_passes - cost_before.forward_passes;
-    drawn_.reset();
+    stats_.prompt_tokens_reused += sequence_.counts().tokens_reused - before.tokens_reused;
+    stats_.prompt_passes += sequence_.counts().passes - before.passes;
     go_on();
     generated_since_prefill_ = 0;
 }
 
 void Stream::cancel() {
     cancelled_ = true;
-    decoder_->turns().wake_waiting();
+    decoder_->queue().wake_cancelled();
 }
 
 const Stream::Step & Stream::peek() {
     throw_if_cancelled();
     if (!waiting_step_) {
-        waiting_step_ = compute_step();
+        waiting_step_ = noting_a_full_context([&] { return compute_step(); });
     }
     return *waiting_step_;
 }
@@ -102,7 +104,7 @@ const Stream::Step & Stream::peek() {
 const Stream::Step * Stream::peek_ready() {
     try {
         if (!waiting_step_ && !cancelled_) {
-            waiting_step_ = compute_step();
+            waiting_step_ = noting_a_full_context([&] { return compute_step(); });
         }
     } catch (const Error & error) {
         if (error.status() == ELIZA_ERR_CANCELLED) {
@@ -145,16 +147,15 @@ Stream::Step Stream::compute_step() {
         return {std::nullopt, utf8_.finish(), true};
     }
     require_prompt();
-    settle_known_text();
+    settle_known_text(sequence_.tokens().size());
     if (config_.max_tokens > 0 && generated_since_prefill_ >= config_.max_tokens) {
         return finish(ELIZA_FINISH_LENGTH);
     }
 
-    const bool in_span = span_.has_value();
-    const bool stop_at_leaf = in_span && span_->mode.stop_at_leaf;
+    const bool stop_at_leaf = choice_.stops_at_leaf();
     std::optional<llama_token> token;
-    if (in_span) {
-        token = choose_in_span();
+    if (choice_.is_active()) {
+        token = choice_.next(selector_);
         if (!token && stop_at_leaf) {
             return finish(ELIZA_FINISH_LEAF);
         }
@@ -168,11 +169,9 @@ Stream::Step Stream::compute_step() {
     }
     commit(*token);
 
-    std::string bytes = decoder_->model().piece(*token);
-    const size_t n_skipped = std::min(text_to_skip_, bytes.size());
-    text_to_skip_ = span_ ? text_to_skip_ - n_skipped : 0;
-    Step step{token, utf8_.push(std::string_view(bytes).substr(n_skipped)), false};
-    if (stop_at_leaf && !span_) {
+    const std::string bytes = decoder_->model().piece(*token);
+    Step step{token, utf8_.push(std::string_view(bytes).substr(choice_.skip_text(bytes.size()))), false};
+    if (stop_at_leaf && !choice_.is_active()) {
         step.text += finish(ELIZA_FINISH_LEAF).text;
         step.final = true;
     } else if (config_.max_tokens > 0 && generated_since_prefill_ >= config_.max_tokens) {
@@ -182,71 +181,81 @@ Stream::Step Stream::compute_step() {
     return step;
 }
 
-const float * Stream::logits(Turn & turn) {
-    decode(turn, /*may_stop_before_head=*/false);
-    return sequence_.logits(turn, cost_);
-}
-
-template <typename Decode>
-auto Stream::with_context_full_noted(const Decode & decode_what_waits) {
-    try {
-        return decode_what_waits();
-    } catch (const ContextFull &) {
-        finish_reason_ = ELIZA_FINISH_CONTEXT_FULL;
-        throw;
-    }
-}
-
-// What waits, if anything does.
-void Stream::decode(Turn & turn, bool may_stop_before_head, const Progress & progress) {
-    with_context_full_noted([&] { sequence_.decode(turn, cost_, may_stop_before_head, progress); });
-}
-
-// The reference computes all logits in llama.cpp's own pass.
-bool Stream::may_restrict_head() const {
-    return options_.restrict_head && options_.strategy != Strategy::token_by_token;
-}
-
-// The row after the last token, of which all is needed if `whole`, else these tokens.
-LogitsRow Stream::row(Turn & turn, bool whole, TokenSpan tokens) {
-    if (!whole && may_restrict_head() && decoder_->head().can_stop()) {
-        decode(turn, /*may_stop_before_head=*/true);
-        return sequence_.row(turn, cost_);
-    }
-    if (!whole && options_.strategy != Strategy::token_by_token && decoder_->can_gather(tokens.size)) {
-        return with_context_full_noted([&] { return sequence_.gathered_row(turn, cost_, tokens); });
-    }
-    return LogitsRow(logits(turn));
-}
-
 llama_token Stream::choose_freely() {
-    const std::optional<llama_token> drawn = std::exchange(drawn_, std::nullopt);
-    Turn turn(decoder_->turns(), cancelled_);
-    if (drafter_ && sequence_.has_undecoded()) {
-        decode_with_draft(turn);
+    if (draft_.is_on() && sequence_.has_undecoded()) {
+        const bool is_limited = config_.max_tokens > 0;
+        draft_.decode(is_limited ? config_.max_tokens - generated_since_prefill_ - 1 : INT32_MAX,
+                      generated_since_prefill_);
     }
-    const float * row = logits(turn);
+    const float * row = sequence_.logits();
+    // Only now: where a cancel came before, the next call goes on with what was drawn.
+    const std::optional<llama_token> drawn = choice_.take_drawn();
     llama_token token = LLAMA_TOKEN_NULL;
     {
         const Stopwatch stopwatch(stats_.select_ns);
         token = selector_.select(row, drawn);
     }
-    compare_with_draft(token);
+    draft_.compare(token);
     return token;
 }
 
 void Stream::commit(llama_token token) {
     sequence_.append(token);
-    selector().accept(token);
-    if (!fill_selector_) {
-        n_told_ = sequence_.tokens().size();
-    }
+    selector_.accept(token);
+    n_told_ = sequence_.tokens().size();
     ++stats_.generated_tokens;
     ++generated_since_prefill_;
-    if (span_) {
-        span_->constraint().accept(token);
-        end_span_if_over();
+    choice_.accept(token);
+}
+
+// The selector is told of known text once nothing can change how it is cut.
+void Stream::settle_known_text(size_t end) {
+    for (; n_told_ < end; ++n_told_) {
+        selector_.accept(sequence_.tokens()[n_told_]);
     }
+    answer_.settle();
+}
+
+void Stream::set_token_trie(std::string_view payload, int mode) { begin_span(choice_.parse_token_trie(payload, mode)); }
+
+void Stream::set_text_choices(std::string_view json, int mode) {
+    begin_span(choice_.parse_text_choices(json, mode, selector_.has_grammar()));
+}
+
+void Stream::begin_span(Span span) {
+    settle_known_text(sequence_.tokens().size());
+    choice_.begin(std::move(span));
+    draft_.drop();
+    go_on();
+    ++stats_.spans;
+}
+
+void Stream::clear_token_trie() {
+    choice_.clear();
+    if (finish_reason_ == ELIZA_FINISH_LEAF) {
+        go_on();
+    }
+}
+
+const std::vector<double> & Stream::leaf_scores() {
+    if (choice_.is_active()) {
+        require_prompt();
+    }
+    return noting_a_full_context([&]() -> const std::vector<double> & { return choice_.leaf_scores(); });
+}
+
+void Stream::fill(const SpanSpec & spec, FillResult & result) {
+    throw_if_cancelled();
+    require_prompt();
+    if (choice_.is_active()) {
+        throw invalid_argument("a span of choices is active: clear it before filling");
+    }
+    if (waiting_step_) {
+        throw invalid_argument("a generated token waits to be taken before filling");
+    }
+    go_on();
+    draft_.drop();
+    noting_a_full_context([&] { answer_.fill(spec, sampling_, result); });
 }
 
 int32_t Stream::reset_keep(int32_t n_keep) {
@@ -264,21 +273,45 @@ void Stream::begin_anew() {
     for (const llama_token token : sequence_.tokens()) {
         selector_.accept_prompt(token);
     }
-    n_told_ = answer_begin_ = sequence_.tokens().size();
-    n_filled_ = 0;
-    draft_.reset();
-    known_.reset();
-    healed_.reset();
-    text_to_skip_ = 0;
+    n_told_ = sequence_.tokens().size();
+    choice_.forget();
+    answer_.begin_behind_prompt(/*anew=*/true);
+    draft_.drop();
     utf8_.finish();
-    span_.reset();
-    drawn_.reset();
-    leaf_.reset();
-    scores_.clear();
     waiting_step_.reset();
     finish_reason_ = ELIZA_FINISH_NONE;
     generated_since_prefill_ = 0;
     cancelled_ = false;
+}
+
+std::string Stream::slot_fingerprint() const { return config_.model_fingerprint + " " + decoder_->cache().describe(); }
+
+void Stream::save_slot(const std::string & path) {
+    throw_if_cancelled();
+    require_prompt();
+    if (waiting_step_ && waiting_step_->token) {
+        throw invalid_argument("a generated token waits to be taken before saving");
+    }
+    if (choice_.healing_is_pending()) {
+        throw invalid_argument("choices that spell the prompt's last token anew are active: clear them before saving");
+    }
+    SlotFile file{slot_fingerprint(), sequence_.tokens(), {}};
+    file.state = noting_a_full_context([&] { return sequence_.copy_state(); });
+    draft_.drop();  // what was decoded ahead is not there any more
+    write_slot_file(path, file);
+}
+
+void Stream::restore_slot(const std::string & path) {
+    throw_if_cancelled();
+    const SlotFile file = read_slot_file(path, slot_fingerprint());
+    decoder_->model().check_tokens(file.tokens.data(), file.tokens.size());
+    if (file.tokens.size() > static_cast<size_t>(decoder_->n_ctx())) {
+        throw ContextFull(ELIZA_ERR_FFI_FAULT, "context full: the " + std::to_string(file.tokens.size()) +
+                                                   " tokens of slot file " + path + " do not fit the context of " +
+                                                   std::to_string(decoder_->n_ctx()) + " (option n_ctx)");
+    }
+    sequence_.restore_state(file.tokens, file.state);
+    begin_anew();
 }
 
 void Stream::set_sampling(std::string_view json) {
@@ -289,14 +322,18 @@ void Stream::set_sampling(std::string_view json) {
 
 eliza_llm_stream_stats_t Stream::stats() const {
     eliza_llm_stream_stats_t stats = stats_;
-    stats.forward_passes = cost_.forward_passes;
-    stats.decode_us = cost_.microseconds;
-    stats.bytes_copied = cost_.bytes_copied;
+    const PassCounts & counts = sequence_.counts();
+    stats.forward_passes = counts.passes;
+    stats.passes_shared = counts.passes_shared;
+    stats.sequences = counts.sequences;
+    stats.decode_us = counts.pass_us;
+    stats.wait_us = counts.wait_us;
+    stats.bytes_copied = counts.bytes_copied;
     stats.select_us = stats.select_ns / 1000;
     stats.n_past = static_cast<int32_t>(sequence_.tokens().size());
     stats.n_vocab = decoder_->model().n_vocab();
     stats.finish_reason = finish_reason_;
-    stats.trie_active = span_.has_value() ? 1 : 0;
+    stats.trie_active = choice_.is_active() ? 1 : 0;
     return stats;
 }
 

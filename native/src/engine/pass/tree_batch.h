@@ -1,7 +1,7 @@
-// The undecided part of a trie, cut into batches of which each is decoded in one pass.
+// A tree of tokens that is decoded in one pass.
 //
-// A batch shares the prompt. Where the trie forks, the sequence forks: every path to a deepest node
-// is a lane, a sequence of its own, and a node belongs to all lanes that run through it.
+// It shares the prompt. Where the tree forks, the sequence forks: every path to a deepest node is a lane, a
+// sequence of its own, and a node belongs to all lanes that run through it.
 #pragma once
 
 #include <cstdint>
@@ -22,14 +22,12 @@ struct TreeBatch {
     };
     std::vector<Node> nodes;  // depth first
     int32_t n_lanes = 0;
+    int32_t n_rows = 0;  // nodes that want logits
 };
 
+// What one tree may hold.
 struct TreeLimits {
     int32_t tokens, rows, lanes;
 };
-
-// The batches that give the logits of every branch strictly below `from`. Empty when there is none,
-// and when a single path is longer than a batch may be.
-std::vector<TreeBatch> plan_tree(const TokenTrie & trie, TokenTrie::Node from, TreeLimits limits);
 
 }  // namespace eliza

@@ -1,4 +1,4 @@
-#include "engine/choice/tree_batch.h"
+#include "engine/choice/tree_plan.h"
 
 #include <utility>
 
@@ -58,7 +58,7 @@ private:
 
     bool fits(TokenTrie::Node node) const {
         return static_cast<int32_t>(batch_.nodes.size()) < limits_.tokens &&
-               n_rows_ + (trie_.is_branch(node) ? 1 : 0) <= limits_.rows &&
+               batch_.n_rows + (trie_.is_branch(node) ? 1 : 0) <= limits_.rows &&
                n_lanes_ + (starts_lane() ? 1 : 0) <= limits_.lanes;
     }
 
@@ -69,7 +69,7 @@ private:
 
     void append(TokenTrie::Node node, bool wants_logits) {
         n_lanes_ += starts_lane() ? 1 : 0;
-        n_rows_ += wants_logits ? 1 : 0;
+        batch_.n_rows += wants_logits ? 1 : 0;
         const int32_t parent = in_batch_.empty() ? -1 : in_batch_.back();
         const auto depth = static_cast<int32_t>(path_.size());
         batch_.nodes.push_back({node, trie_.token(node), parent, depth, wants_logits, -1, -1});
@@ -98,7 +98,6 @@ private:
             batches_.push_back(std::move(batch_));
         }
         batch_ = {};
-        n_rows_ = 0;
         n_lanes_ = 0;
     }
 
@@ -106,7 +105,6 @@ private:
     const TreeLimits limits_;
     std::vector<TreeBatch> batches_;
     TreeBatch batch_;
-    int32_t n_rows_ = 0;
     int32_t n_lanes_ = 0;
     std::vector<TokenTrie::Node> path_;  // from the start to the parent of the node to come
     std::vector<int32_t> in_batch_;      // where those stand in the batch

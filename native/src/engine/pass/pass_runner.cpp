@@ -1,0 +1,221 @@
+#include "engine/pass/pass_runner.h"
+
+#include <algorithm>
+#include <iterator>
+
+#include "engine/model/rpc_connections.h"
+#include "error.h"
+#include "llama-ext.h"
+#include "llama-model.h"
+#include "log.h"
+
+namespace eliza {
+namespace {
+
+constexpr int32_t default_n_ctx = 8192;
+constexpr uint32_t n_ctx_step = 256;  // what llama.cpp rounds up to, and more than there are sequences
+
+// Flash attention on the CPU sums in half precision, in the order of the KV cells: the same prompt
+// gives logits up to 0.01 apart depending on what other slots hold (0 apart without it), and a token
+// takes longer (1.6 times at 2,000 tokens of context). There it is used only where a quantized V
+// needs it.
+llama_flash_attn_type resolve_flash_attn(const Options & options, const Model & model, KvTypes types) {
+    if (options.flash_attn != LLAMA_FLASH_ATTN_TYPE_AUTO) {
+        return options.flash_attn;
+    }
+    return model.is_offloaded() || ggml_is_quantized(types.v) ? LLAMA_FLASH_ATTN_TYPE_AUTO
+                                                              : LLAMA_FLASH_ATTN_TYPE_DISABLED;
+}
+
+void require_usable(const Model & model, const Options & options, KvTypes types) {
+    if (!llama_model_has_decoder(model.get()) || llama_model_has_encoder(model.get())) {
+        throw Error(ELIZA_ERR_BUNDLE_INVALID, "the model is not a decoder alone: it cannot go on with a text");
+    }
+    if (ggml_is_quantized(types.v) && options.flash_attn == LLAMA_FLASH_ATTN_TYPE_DISABLED) {
+        throw invalid_argument("cache_type_v " + std::string(ggml_type_name(types.v)) +
+                               " needs flash attention, which option flash_attn has switched off");
+    }
+}
+
+bool is_on_cpu(ggml_backend_dev_t device) {
+    return device != nullptr && ggml_backend_dev_type(device) == GGML_BACKEND_DEVICE_TYPE_CPU;
+}
+
+}  // namespace
+
+PassRunner::PassRunner(std::shared_ptr<Model> model, const Options & options, KvTypes types, int32_t n_snapshots,
+                       int32_t n_lanes)
+    : model_(std::move(model)), all_rows_(model_->computes_all_rows()) {
+    require_usable(*model_, options, types);
+    adapt_threads_ = options.n_threads == 0;
+    // More threads than CPUs would spin for one another.
+    n_threads_ = startable_thread_count(adapt_threads_ ? default_thread_count()
+                                                       : std::min(options.n_threads, usable_cpu_count()));
+
+    llama_context_params params = llama_context_default_params();
+    const auto n_ctx = static_cast<uint32_t>(
+        options.n_ctx > 0 ? options.n_ctx : std::min(llama_model_n_ctx_train(model_->get()), default_n_ctx));
+    params.n_ctx = (n_ctx + n_ctx_step - 1) / n_ctx_step * n_ctx_step;
+    params.n_seq_max = static_cast<uint32_t>(options.n_slots + n_lanes);
+    // llama.cpp ends the process where a batch has not room for a token of each sequence.
+    params.n_batch = std::max(static_cast<uint32_t>(options.n_batch), params.n_seq_max);
+    params.n_ubatch = params.n_batch;
+    // llama.cpp ends the process where a batch has not room for the tokens of all snapshots and one more.
+    params.n_rs_seq = static_cast<uint32_t>(std::clamp(options.n_batch - 2, 0, n_snapshots));
+    params.n_threads = n_threads_;
+    params.n_threads_batch = n_threads_;
+    params.flash_attn_type = resolve_flash_attn(options, *model_, types);
+    params.type_k = types.k;
+    params.type_v = types.v;
+    params.kv_unified = true;  // slots share all cells, so an idle one costs nothing
+    params.no_perf = true;
+    // The scheduler waits for each of its parts where it has somebody to tell: only where that can pay.
+    if (is_on_cpu(model_->get()->dev_output()) && !all_rows_) {
+        params.cb_eval = OutputHead::on_tensor;
+        params.cb_eval_user_data = &head_;
+    }
+    params.abort_callback = is_stopped;
+    params.abort_callback_data = this;
+
+    const std::vector<int32_t> before = all_threads();
+    ggml_threadpool_params pool_params = ggml_threadpool_params_default(n_threads_);
+    threadpool_.reset(ggml_threadpool_new(&pool_params));
+    const std::vector<int32_t> after = all_threads();
+    std::set_difference(after.begin(), after.end(), before.begin(), before.end(), std::back_inserter(pool_threads_));
+
+    const LlamaErrorCapture capture;
+    context_.reset(llama_init_from_model(model_->get(), params));
+    if (context_ == nullptr) {
+        throw Error(ELIZA_ERR_FFI_FAULT,
+                    "cannot create a context of " + std::to_string(params.n_ctx) + " tokens" + capture.suffix());
+    }
+    if (llama_get_memory(context_.get()) == nullptr) {
+        throw Error(ELIZA_ERR_BUNDLE_INVALID, "the model keeps no KV cache: it cannot go on with a text");
+    }
+    may_gather_ = options.backend_sampling;
+    llama_attach_threadpool(context_.get(), threadpool_.get(), threadpool_.get());
+    n_batch_ = std::min(options.n_batch, static_cast<int32_t>(llama_n_batch(context_.get())));
+}
+
+bool PassRunner::is_stopped(void * runner) {
+    return static_cast<PassRunner *>(runner)->is_stopped_.load(std::memory_order_relaxed);
+}
+
+int32_t PassRunner::useful_threads(uint64_t n_params, int32_t n_tokens) const {
+    return adapt_threads_ ? useful_thread_count(n_threads_, n_params, n_tokens) : n_threads_;
+}
+
+int32_t PassRunner::choose_threads(uint64_t n_params, int32_t n_tokens) {
+    const int32_t n_threads = useful_threads(n_params, n_tokens);
+    return adapt_threads_ && n_threads > 1 ? busy_guard_.limit(n_threads) : n_threads;
+}
+
+void PassRunner::lend_threads(llama_context * context, uint64_t n_weights, size_t n_tokens) {
+    const int32_t useful = useful_threads(n_weights, static_cast<int32_t>(n_tokens));
+    const int32_t n_threads = adapt_threads_ && busy_guard_.is_pausing() ? 1 : useful;
+    llama_attach_threadpool(context, threadpool_.get(), threadpool_.get());
+    llama_set_n_threads(context, n_threads, n_threads);
+}
+
+void PassRunner::compute_logits(const std::vector<const HiddenState *> & hidden,
+                                const std::vector<std::vector<float> *> & out) {
+    const uint64_t n_weights = hidden.front()->values.size() * static_cast<uint64_t>(model_->n_vocab());
+    const int32_t n_threads = choose_threads(n_weights, static_cast<int32_t>(hidden.size()));
+    head_.all_logits(hidden, n_threads, threadpool_.get(), out);
+}
+
+PassRunner::Result PassRunner::run(Batch & batch, const Wanted & wanted) {
+    attach_gathers(wanted);
+    const bool stop_before_head = !wanted.whole && head_.can_stop();
+    row_kind_ = !wanted.gather.empty() && n_gathered_ > 0 ? RowKind::gathered
+                : stop_before_head                        ? RowKind::hidden
+                                                          : RowKind::whole;
+    const llama_batch tokens = batch.get(all_rows_);
+    const int32_t n_threads = choose_threads(llama_model_n_params(model_->get()), tokens.n_tokens);
+    llama_set_n_threads(context_.get(), n_threads, n_threads);
+    if (const bool keep = n_readers_ > 0; keep != keeps_hidden_states_) {
+        llama_set_embeddings_nextn(context_.get(), keep, /*masked=*/false);
+        keeps_hidden_states_ = keep;
+    }
+    check_rpc_connections(model_->rpc_servers());
+    const int64_t start = llama_time_us();
+    const bool guards = adapt_threads_ && n_threads > 1;
+    const int64_t without_core = guards ? microseconds_without_core(pool_threads_) : 0;
+    head_.begin_pass(row_kind_ == RowKind::hidden);
+    const LlamaErrorCapture capture;
+    const int32_t result = llama_decode(context_.get(), tokens);
+    llama_synchronize(context_.get());
+    if (guards) {
+        busy_guard_.look_at_pass(llama_time_us() - start, microseconds_without_core(pool_threads_) - without_core);
+    }
+    check_rpc_connections(model_->rpc_servers());  // one may have broken before the logits were here
+    if (result != done && result != no_room && result != stopped) {
+        throw Error(ELIZA_ERR_FFI_FAULT, "llama_decode failed with " + std::to_string(result) + capture.suffix());
+    }
+    if (result == done && row_kind_ == RowKind::hidden && head_.rows().size() != batch.n_rows()) {
+        // The graph is not what an earlier one looked like.
+        log(LogLevel::warning, "eliza: a pass did not stop before the output head; no other one will be asked to");
+        head_.give_up();
+        if (!head_.rows().empty()) {
+            return stopped;  // it did stop, with other rows: it is run again
+        }
+        row_kind_ = RowKind::whole;  // it went on to its end: all logits are there
+    }
+    return static_cast<Result>(result);
+}
+
+LogitsRow PassRunner::row(size_t n, int32_t place_in_batch) {
+    if (row_kind_ == RowKind::hidden) {
+        return LogitsRow(head_, head_.rows()[n]);
+    }
+    if (row_kind_ == RowKind::gathered) {
+        if (const float * logits = llama_get_sampled_logits_ith(context_.get(), place_in_batch)) {
+            return LogitsRow::of_tokens(logits);
+        }
+    }
+    return LogitsRow(llama_get_logits_ith(context_.get(), place_in_batch));
+}
+
+size_t PassRunner::bytes_of_row() const {
+    if (row_kind_ == RowKind::gathered) {
+        return sizeof(float) * n_gathered_;
+    }
+    // Where a pass stops before the head, llama.cpp copies its row all the same, whatever is in it.
+    const int32_t n_hidden = row_kind_ == RowKind::hidden ? llama_model_n_embd_out(model_->get()) : 0;
+    return sizeof(float) * static_cast<size_t>(model_->n_vocab() + n_hidden);
+}
+
+void PassRunner::attach_gathers(const Wanted & wanted) {
+    n_gathered_ = 0;
+    if (wanted.gather.empty()) {
+        for (const auto & attached : gathers_) {
+            llama_set_sampler(context_.get(), attached.first, nullptr);
+        }
+        gathers_.clear();
+        return;
+    }
+    size_t n_most = 0;
+    for (const auto & [sequence, tokens] : wanted.gather) {
+        n_most = std::max<size_t>(n_most, tokens.size);
+    }
+    uint32_t width = LogitGather::least_width;
+    while (width < n_most) {
+        width *= 2;
+    }
+    for (const auto & [sequence, tokens] : wanted.gather) {
+        auto & attached = gathers_[sequence];
+        if (attached == nullptr || attached->width() < width) {
+            llama_set_sampler(context_.get(), sequence, nullptr);
+            attached = std::make_unique<LogitGather>(width);
+            if (!llama_set_sampler(context_.get(), sequence, attached->chain()) || !attached->is_supported()) {
+                may_gather_ = false;  // all logits are copied, here and from now on
+                attach_gathers({});
+                return;
+            }
+        }
+        attached->set_tokens(tokens);
+        n_gathered_ = attached->width();
+    }
+}
+
+}  // namespace eliza
