@@ -135,6 +135,7 @@ cpu-with-tests:
 
 wheel: $(VENV)/installed ## build a portable wheel into dist/
 	@rm -rf dist/raw
+	@$(BIN)/python scripts/fetch_llama_cpp.py > /dev/null  # the build's own Python has no pip
 	@$(BIN)/python -m build --wheel --outdir dist/raw -Ccmake.define.ELIZA_NATIVE=OFF .
 	@PATH="$(BIN):$$PATH" $(BIN)/python -m auditwheel repair --wheel-dir dist dist/raw/*.whl
 	@rm -rf dist/raw
