@@ -15,7 +15,7 @@ CMAKE_ARGS ?=
 VENV    := $(CURDIR)/.venv
 BIN     := $(VENV)/bin
 BUILD   := build/cpu
-CPP     := $(shell git ls-files 'native/*.cpp' 'native/*.h' 'native/*.c' 2>/dev/null)
+CPP     := $(shell git ls-files 'native/*.cpp' 'native/*.h' 'native/*.c' 'bench/*.cpp' 2>/dev/null)
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-native test-python test-bun test-asan cpu cpu-with-tests wheel lint format clean bench bench-quick
