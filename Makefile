@@ -18,7 +18,7 @@ BUILD   := build/cpu
 CPP     := $(shell git ls-files 'native/*.cpp' 'native/*.h' 'native/*.c' 'bench/*.cpp' 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-native test-python test-bun test-asan cpu cpu-with-tests wheel lint format clean bench bench-quick
+.PHONY: help demo test test-native test-python test-bun test-asan cpu cpu-with-tests wheel lint format clean bench bench-quick bench-streams
 
 help: ## list the targets
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -125,17 +125,23 @@ wheel: $(VENV)/installed ## build a portable wheel into dist/
 	@PATH="$(BIN):$$PATH" $(BIN)/python -m auditwheel repair --wheel-dir dist dist/raw/*.whl
 	@rm -rf dist/raw
 
-bench: bench-ready ## measure everything that the docs show (half an hour)
+bench: bench-ready ## measure everything that the docs show (an hour)
 	@$(BIN)/python scripts/bench_peers.py --docs docs/performance.md --docs README.md
 	@$(BIN)/python scripts/bench_growth.py --docs docs/performance.md
 	@$(BIN)/python scripts/bench_streaming.py --docs docs/performance.md
 	@$(BIN)/python scripts/bench_tries.py --docs docs/performance.md
 	@$(BIN)/python scripts/bench_masks.py --docs docs/toktrie.md
 	@$(BIN)/python scripts/bench_sampling.py --docs docs/sampling.md
+	@$(MAKE) --no-print-directory bench-streams BENCH_ARGS=
 	-@$(BIN)/python scripts/count_instructions.py --docs docs/performance.md  # Linux on x86-64 alone
 
 bench-quick: bench-ready ## compare a choice here and in other libraries in under 3 minutes
 	@$(BIN)/python scripts/bench_peers.py --quick
+
+# Without llama-server the rest is measured. BENCH_ARGS=... goes to the script, such as --quick
+bench-streams: bench-ready ## measure what many streams cost together (half an hour)
+	-@$(MAKE) --no-print-directory peers
+	@$(BIN)/python scripts/bench_streams.py $(or $(BENCH_ARGS),--docs docs/performance.md)
 
 # A library to compare with that cannot be installed is named in the table as missing.
 .PHONY: bench-ready
