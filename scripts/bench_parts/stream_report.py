@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -80,8 +81,15 @@ def markdown(results: dict[str, Any]) -> str:
 
 
 def plot(results: dict[str, Any], file: Path) -> None:
-    """Draw tokens and choices per second over the number of streams, a column for each model."""
-    matplotlib = importlib.import_module("matplotlib")
+    """Draw tokens and choices per second over the number of streams, a column for each model.
+
+    Where matplotlib is not installed there is no picture.
+    """
+    try:
+        matplotlib = importlib.import_module("matplotlib")
+    except ModuleNotFoundError:
+        print(f"{file} is not drawn: matplotlib is missing (the bench extra)", file=sys.stderr)
+        return
     matplotlib.use("Agg")
     pyplot = importlib.import_module("matplotlib.pyplot")
     models = list(dict.fromkeys(cell["model"] for cell in results["cells"]))
