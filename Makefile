@@ -139,7 +139,7 @@ wheel: $(VENV)/installed ## build a portable wheel into dist/
 	@PATH="$(BIN):$$PATH" $(BIN)/python -m auditwheel repair --wheel-dir dist dist/raw/*.whl
 	@rm -rf dist/raw
 
-bench: bench-ready ## measure everything that the docs show (an hour)
+bench: bench-ready ## measure everything that the docs show (an hour and a half)
 	@$(BIN)/python scripts/bench_peers.py --docs docs/performance.md --docs README.md
 	@$(BIN)/python scripts/bench_growth.py --docs docs/performance.md
 	@$(BIN)/python scripts/bench_streaming.py --docs docs/performance.md
@@ -173,7 +173,7 @@ peers: $(VENV)/installed ## build llama-server and llama-batched-bench into buil
 	@ls $(PEERS:%=build/peers/bin/%)
 
 # Without llama-server the rest is measured. BENCH_ARGS=... goes to the script, such as --quick
-bench-streams: bench-ready ## measure what many streams cost together (half an hour)
+bench-streams: bench-ready ## measure what many streams cost together (an hour)
 	-@$(MAKE) --no-print-directory peers
 	@$(BIN)/python scripts/bench_streams.py $(or $(BENCH_ARGS),--docs docs/performance.md)
 

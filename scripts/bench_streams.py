@@ -7,7 +7,7 @@ the same threads that choose among five answers, beside one thread alone and lla
 grammar; and a choice while all other streams write. All in turns, so that what slows the machine
 slows them all. Writes JSON, Markdown and a picture into ``bench/results``.
 
-    $ make bench-streams                                  # all of it, half an hour or more
+    $ make bench-streams                                  # all of it, an hour
     $ python scripts/bench_streams.py --quick             # one model, under 3 minutes
     $ python scripts/bench_streams.py --only 'F16 32k' --streams 8 --merge    # one cell anew
     $ python scripts/bench_streams.py --render --docs docs/performance.md     # measure nothing
@@ -61,7 +61,7 @@ class Plan:
 FULL = Plan(
     models=tuple(model.name for model in MODELS),
     streams=(1, 2, 4, 8, 16),
-    effort=Effort(tokens=48, rounds=5, choice_rounds=3, least_choices=8, choices_beside=6),
+    effort=Effort(tokens=48, rounds=4, choice_rounds=3, least_choices=8, choices_beside=6),
 )
 QUICK = Plan(
     models=(MODELS[0].name,),

@@ -18,7 +18,7 @@ import bench_tries
 import count_instructions
 import numpy as np
 import pytest
-from bench_parts.batch_loop import BatchLoop, Expected
+from bench_parts.batch_loop import UNTOLD, BatchLoop, Expected
 from bench_parts.cells import Others, Workload, measure_cell
 from bench_parts.llama_server import GREEDY, LlamaServer, find_llama_server
 from bench_parts.machine import machine_facts, machine_line, noting_other_programs
@@ -348,6 +348,7 @@ def test_streams_part_where_their_first_other_token_is() -> None:
     written = Written(((1, 2, 3), (4, 5, 6)), ((0.0,), (0.0,)))
     expected = Expected(written, ((1.0, 0.5, 0.1), (1.0, 1.0, 1.0)))
     assert expected.partings([(1, 9, 9), (4, 5, 6)]) == [0.5]
+    assert expected.partings([(1, UNTOLD, 3), (4, 5, 6)]) == []
 
 
 def test_a_cell_of_streams_is_measured_in_every_way(loop: BatchLoop, tiny_model: Model) -> None:
@@ -414,8 +415,9 @@ class OneAnswer(BaseHTTPRequestHandler):
         self.send_response(200)
         self.end_headers()
         if asked.get("stream"):
-            for tokens in ([5], [6, 7], []):
-                self.wfile.write(b"data: " + json.dumps({"tokens": tokens}).encode() + b"\n\n")
+            for tokens, count in (([5], 1), ([7], 3), ([], 4), ([], 4)):
+                came = {"tokens": tokens, "tokens_predicted": count}
+                self.wfile.write(b"data: " + json.dumps(came).encode() + b"\n\n")
         else:
             self.wfile.write(json.dumps({"content": "", "stopping_word": "B"}).encode())
 
@@ -437,7 +439,7 @@ def fake_server() -> Iterator[LlamaServer]:
 def test_the_server_is_asked_for_tokens_and_for_one_of_the_answers(
     fake_server: LlamaServer,
 ) -> None:
-    assert list(fake_server.write([1, 2], 3)) == [[5], [6, 7]]
+    assert list(fake_server.write([1, 2], 3)) == [[5], [UNTOLD, 7], [UNTOLD]]
     assert fake_server.choose([1, 2]) == "B"
     wrote, chose = OneAnswer.asked
     assert wrote["ignore_eos"] and wrote["n_predict"] == 3 and not wrote["cache_prompt"]

@@ -17,6 +17,7 @@ from typing import Any
 from eliza_ffi.benchmark import gbnf_of
 from eliza_ffi.protocol import Tokens
 
+from .batch_loop import UNTOLD
 from .peers import Peer
 
 __all__ = ["LlamaServer", "find_llama_server", "serving"]
@@ -65,7 +66,12 @@ class LlamaServer:
     reuse: bool = False
 
     def write(self, prompt: Tokens, n_tokens: int) -> Generator[Sequence[int], None, None]:
-        """Yield tokens as the server sends them."""
+        """Yield tokens as the server sends them.
+
+        It sends nothing while a character is incomplete, and never which tokens began it, but it
+        counts them: they are `UNTOLD`.
+        """
+        seen = 0
         asked = {"n_predict": n_tokens, "stream": True, "return_tokens": True, "ignore_eos": True}
         with self._asking(prompt, asked) as response:
             for line in response:
@@ -73,8 +79,11 @@ class LlamaServer:
                     came = json.loads(line[6:])
                     if "error" in came:
                         raise RuntimeError(str(came["error"]))
-                    if came.get("tokens"):
-                        yield came["tokens"]
+                    new = came["tokens_predicted"] - seen
+                    if new > 0:
+                        told = came["tokens"][-new:]
+                        yield [UNTOLD] * (new - len(told)) + told
+                        seen += new
 
     def choose(self, prompt: Tokens) -> str:
         """Return the answer that a grammar of the answers leaves.

@@ -91,7 +91,7 @@ class Effort:
     rounds, choice_rounds : int
         Of writing, and of choosing.
     least_choices : int
-        Of a round; as many as there are streams if that is more.
+        Of a round; twice as many as there are streams if that is more.
     choices_beside : int
         Of a round, while other streams write.
     """
@@ -167,6 +167,7 @@ class Cell:
                 "with_prompts": _median([one.tokens_per_second_with_prompts for one in written]),
                 "times_the_loop": _ratio(rates[name], rates[LOOP]),
                 "times_one_alone": _ratio(rates[name], rates[ALONE]),
+                **_over_server(rates, name),
                 **_percentiles("token_ms", [ms for one in written for ms in one.token_ms]),
                 "streams_that_part": len(partings.get(name, [])),
                 "widest_parting": max(partings.get(name, []), default=0.0),
@@ -179,11 +180,11 @@ class Cell:
 
     def choosing(self, shared: bool) -> dict[str, Any]:
         """Measure choices from a thread for each stream, and one by one."""
-        count = max(self._effort.least_choices, self._n_streams)
+        count = max(self._effort.least_choices, 2 * self._n_streams)
         prefix = self._prompts.draw(1, PREFIX_TOKENS)[0] if shared else []
 
-        def drawn() -> list[list[int]]:
-            return self._prompts.draw(count, CHOICE_PROMPT_TOKENS, prefix)
+        def drawn(n: int = count) -> list[list[int]]:
+            return self._prompts.draw(n, CHOICE_PROMPT_TOKENS, prefix)
 
         ways: dict[str, Callable[[list[list[int]]], Chosen]] = {
             OURS: lambda prompts: choose_together(self._ours, prompts, self._n_streams),
@@ -193,7 +194,7 @@ class Cell:
             server = replace(self._server, reuse=shared)
             ways[SERVER] = lambda prompts: choose_together(server, prompts, self._n_streams)
         for name, way in ways.items():
-            self._try(name, way, drawn())  # to warm up, and to have the prefix in the slots
+            self._try(name, way, drawn(self._n_streams))  # the prefix is in the slots then
         rounds = self._rounds(ways, self._effort.choice_rounds, drawn)
         rates = {
             name: [one.choices_per_second for one in chosen] for name, chosen in rounds.items()
@@ -202,6 +203,7 @@ class Cell:
             name: {
                 "choices_per_second": _median(rates[name]),
                 "times_one_by_one": _ratio(rates[name], rates[ALONE]),
+                **_over_server(rates, name),
                 **_percentiles("choice_ms", [ms for one in chosen for ms in one.choice_ms]),
             }
             for name, chosen in rounds.items()
@@ -314,6 +316,10 @@ def _percentiles(name: str, values: Sequence[float]) -> dict[str, float]:
 
 def _median(values: Sequence[float]) -> float:
     return float(np.median(values))
+
+
+def _over_server(rates: Mapping[str, Sequence[float]], name: str) -> dict[str, float]:
+    return {"times_the_server": _ratio(rates[name], rates[SERVER])} if SERVER in rates else {}
 
 
 def _ratio(values: Sequence[float], others: Sequence[float]) -> float:

@@ -153,6 +153,10 @@ def _shown(ways: Mapping[str, Any], name: str, figure: str) -> str:
     return number(ways[name][figure]) if name in ways else "-"
 
 
+def _times_server(ways: Mapping[str, Any]) -> str:
+    return number(ways[OURS]["times_the_server"]) if SERVER in ways else "-"
+
+
 def _times(ways: Mapping[str, Any], names: tuple[str, ...], figure: str) -> list[str]:
     return [
         f"{number(ways[name][f'{figure}_p50'])} ({number(ways[name][f'{figure}_p99'])})"
@@ -162,18 +166,13 @@ def _times(ways: Mapping[str, Any], names: tuple[str, ...], figure: str) -> list
     ]
 
 
-def _over(ways: Mapping[str, Any], name: str, figure: str) -> str:
-    """Return how many times a peer's median ours is."""
-    return number(ways[OURS][figure] / ways[name][figure]) if name in ways else "-"
-
-
 def _tokens_row(cell: dict[str, Any]) -> list[str]:
     ways = cell["writing"]
     rates = [_shown(ways, name, "tokens_per_second") for name in WRITERS]
     return [
         *(*_head(cell), *rates),
         _shown(ways, OURS, "times_the_loop"),
-        _over(ways, SERVER, "tokens_per_second"),
+        _times_server(ways),
         _shown(ways, OURS, "times_one_alone"),
     ]
 
@@ -184,7 +183,7 @@ def _choices_row(cell: dict[str, Any], prompts: str) -> list[str]:
     return [
         *(*_head(cell), prompts, *rates),
         _shown(ways, OURS, "times_one_by_one"),
-        _over(ways, SERVER, "choices_per_second"),
+        _times_server(ways),
     ]
 
 
