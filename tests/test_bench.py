@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Generator, Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -25,7 +25,7 @@ from eliza_ffi.benchmark import (
     measure,
     measure_streams,
 )
-from eliza_ffi.benchmark.streams import RandomPrompts, per_pass
+from eliza_ffi.benchmark.streams import RandomPrompts, sharing
 from eliza_ffi.benchmark.together import (
     OurStreams,
     Written,
@@ -372,10 +372,28 @@ def test_tokens_are_counted_once_the_last_stream_has_begun() -> None:
     assert written.token_ms == [1000.0, 1000.0, 1000.0]
 
 
-def test_counts_of_shared_passes_are_shown_where_the_library_has_them() -> None:
-    stats = [SimpleNamespace(forward_passes=4, sequences=n) for n in (8, 16)]
-    assert per_pass(stats, "sequences") == 3.0  # type: ignore[arg-type]
-    assert per_pass(stats, "passes_shared") is None  # type: ignore[arg-type]
+def test_counts_of_shared_passes_are_given_where_the_library_has_them() -> None:
+    older = SimpleNamespace(forward_passes=4)
+    counting = [
+        SimpleNamespace(forward_passes=4, passes_shared=shared, sequences=8 * shared, wait_us=6)
+        for shared in (1, 3)
+    ]
+    assert sharing(counting) == {  # type: ignore[arg-type]
+        "passes_shared": 0.5,
+        "sequences": 4.0,
+        "wait_us": 1.5,
+    }
+    assert sharing([older]) == sharing([]) == {}  # type: ignore[list-item]
+
+
+def test_the_table_tells_of_shared_passes_and_texts_begun_anew(tiny_model: Model) -> None:
+    report = measure_streams(tiny_model, 1, tokens=2, repeat=1)
+    counted = replace(
+        report, shared_passes=0.9, sequences_per_pass=7.5, wait_us_per_pass=200.0, restarts=3
+    )
+    lines = str(counted).splitlines()
+    assert lines[-2] == "passes shared: 90%, of 7.5 sequences each, waited for 200 us"
+    assert lines[-1].startswith("the model ended 3 texts early")
 
 
 def test_the_command_measures_streams_as_a_table_or_json(

@@ -19,6 +19,7 @@ __all__ = [
     "RandomPrompts",
     "StreamsReport",
     "measure_streams",
+    "sharing",
 ]
 
 CHOICES = ("SEND_EMAIL", "SEND_MESSAGE", "SEARCH_WEB", "CREATE_NOTE", "IGNORE")
@@ -113,11 +114,10 @@ class StreamsReport:
             ).rstrip()
             for row in rows
         ]
-        if self.shared_passes is not None and self.sequences_per_pass is not None:
-            waited = "" if self.wait_us_per_pass is None else f", {self.wait_us_per_pass:.0f} us"
+        if self.shared_passes is not None:
             lines.append(
-                f"passes shared: {self.shared_passes:.0%}, {self.sequences_per_pass:.1f} sequences "
-                f"a pass{waited and waited + ' waited for it'}"
+                f"passes shared: {self.shared_passes:.0%}, of {self.sequences_per_pass:.1f} "
+                f"sequences each, waited for {self.wait_us_per_pass:.0f} us"
             )
         if self.restarts:
             lines.append(f"the model ended {self.restarts} texts early; they were begun anew")
@@ -212,7 +212,7 @@ def measure_streams(
     choice_ms_alone, choice_ms = (
         [ms for one in way for ms in one.choice_ms] for way in (alone_chose, chose)
     )
-    facts = model.describe()
+    facts, shared = model.describe(), sharing(together.stats)
     return StreamsReport(
         model=model.path,
         streams=streams,
@@ -232,21 +232,26 @@ def measure_streams(
         choice_ms_p50=_median(choice_ms),
         choice_ms_p99=float(np.percentile(choice_ms, 99)),
         restarts=alone.restarts + together.restarts,
-        shared_passes=per_pass(together.stats, "passes_shared"),
-        sequences_per_pass=per_pass(together.stats, "sequences"),
-        wait_us_per_pass=per_pass(together.stats, "wait_us"),
+        shared_passes=shared.get("passes_shared"),
+        sequences_per_pass=shared.get("sequences"),
+        wait_us_per_pass=shared.get("wait_us"),
         cores=int(facts["threads"]),
         library_version=str(facts["library_version"]),
         llama_cpp_commit=str(facts["llama_cpp"]["commit"]),
     )
 
 
-def per_pass(stats: Sequence[StreamStats], name: str) -> float | None:
-    """Return the mean of a count over forward passes; None where the library does not count it."""
-    counts = [getattr(one, name, None) for one in stats]
+def sharing(stats: Sequence[StreamStats]) -> dict[str, float]:
+    """Return how passes were shared: means over forward passes, by the names of the counts.
+
+    Empty where the library does not count it: its stats lack them, or they stay 0.
+    """
     passes = sum(one.forward_passes for one in stats)
-    known = [count for count in counts if count is not None]
-    return sum(known) / passes if passes and len(known) == len(counts) else None
+    found = {
+        name: sum(getattr(one, name, 0) for one in stats) / passes if passes else 0.0
+        for name in ("passes_shared", "sequences", "wait_us")
+    }
+    return found if found["sequences"] > 0.0 else {}
 
 
 def _median(values: Sequence[float]) -> float:

@@ -18,7 +18,7 @@ from eliza_ffi.benchmark.streams import (
     CHOICES,
     PROMPT_TOKENS,
     RandomPrompts,
-    per_pass,
+    sharing,
 )
 from eliza_ffi.benchmark.together import (
     Beside,
@@ -46,6 +46,9 @@ SERVER = "llama-server"
 PROMPTS = ("own prompts", "shared prefix")
 PREFIX_TOKENS = 150
 """What is chosen after: prompts that have nothing in common, and ones that begin alike."""
+
+SETTLING_SECONDS = 0.5
+"""Before each way: the threads of the one before go on spinning for a moment."""
 
 N_SLOTS = 16
 N_CTX = 8192
@@ -235,12 +238,8 @@ class Cell:
 
     def passes(self) -> dict[str, Any]:
         """Return how our passes were shared, where the library counts it."""
-        counts = ("passes_shared", "sequences", "wait_us")
-        found = {name: per_pass(self._ours.stats, name) for name in counts}
-        return {
-            "restarts": self._ours.restarts + self._alone.restarts,
-            **{name: value for name, value in found.items() if value is not None},
-        }
+        restarts = self._ours.restarts + self._alone.restarts
+        return {"restarts": restarts, **sharing(self._ours.stats)}
 
     def _drawn(self, count: int) -> list[list[int]]:
         return self._prompts.draw(count, PROMPT_TOKENS)
@@ -256,6 +255,7 @@ class Cell:
         names = list(ways)
         for _ in range(n_rounds):
             for name in names:
+                time.sleep(SETTLING_SECONDS)
                 result = self._try(name, ways[name], draw())
                 if result is not None:
                     found.setdefault(name, []).append(result)

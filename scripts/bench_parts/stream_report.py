@@ -198,7 +198,7 @@ def _passes_row(cell: dict[str, Any]) -> list[str]:
     passes = cell["passes"]
     if "passes_shared" not in passes:
         return [*_head(cell), "-", "-", "-"]
-    counts = [number(passes[name]) if name in passes else "-" for name in ("sequences", "wait_us")]
+    counts = [number(passes[name]) for name in ("sequences", "wait_us")]
     return [*_head(cell), f"{passes['passes_shared']:.0%}", *counts]
 
 
