@@ -50,6 +50,8 @@ PREFIX_TOKENS = 150
 SETTLING_SECONDS = 0.5
 """Before each way: the threads of the one before go on spinning for a moment."""
 
+MOST_DRAWS = 4
+
 N_SLOTS = 16
 N_CTX = 8192
 
@@ -150,13 +152,7 @@ class Cell:
         if (server := self._server) is not None:
             ways[SERVER] = lambda prompts: write_together(server, prompts, n_tokens)
 
-        prompts = self._drawn(n_streams)
-        expected = self._loop.expect(path, prompts, n_tokens, self._n_threads)
-        partings = {
-            name: expected.partings(written.tokens)
-            for name in (OURS, SERVER)
-            if name in ways and (written := self._try(name, ways[name], prompts)) is not None
-        }
+        partings = self._partings(ways)
         self._ours.stats.clear()
         rounds = self._rounds(ways, self._effort.rounds, lambda: self._drawn(n_streams))
         if n_streams == 1:
@@ -180,6 +176,26 @@ class Cell:
             }
             for name, written in rounds.items()
         }
+
+    def _partings(
+        self, ways: Mapping[str, Callable[[list[list[int]]], Written]]
+    ) -> dict[str, list[float]]:
+        """Return how sure the loop was where streams of each way went on otherwise.
+
+        After prompts that the model goes on from: what it ended, each way continues in its own way.
+        """
+        partings: dict[str, list[float]] = {}
+        path, n_tokens = Path(self._model.path), self._effort.tokens
+        for _ in range(MOST_DRAWS):
+            prompts, restarts = self._drawn(self._n_streams), self._ours.restarts
+            expected = self._loop.expect(path, prompts, n_tokens, self._n_threads)
+            for name in (OURS, SERVER):
+                written = self._try(name, ways[name], prompts) if name in ways else None
+                if written is not None:
+                    partings[name] = expected.partings(written.tokens)
+            if self._ours.restarts == restarts:
+                break
+        return partings
 
     def choosing(self, shared: bool) -> dict[str, Any]:
         """Measure choices from a thread for each stream, and one by one."""
@@ -221,7 +237,8 @@ class Cell:
         ways: dict[str, Callable[[list[list[int]]], Beside]] = {
             OURS: lambda prompts: choose_beside(self._ours, prompts, writers, n_tokens)
         }
-        if (server := self._server) is not None:
+        if self._server is not None:
+            server = replace(self._server, reuse=True)  # the writers' prompts, as ours do
             ways[SERVER] = lambda prompts: choose_beside(server, prompts, writers, n_tokens)
         rounds = self._rounds(
             ways,
