@@ -16,7 +16,7 @@ CMAKE_ARGS ?=
 VENV    := $(CURDIR)/.venv
 BIN     := $(VENV)/bin
 BUILD   := build/cpu
-CPP      = $(shell find native -name '*.cpp' -o -name '*.h' -o -name '*.c')
+CPP      = $(shell find native bench -name '*.cpp' -o -name '*.h' -o -name '*.c')
 
 # Where the home folder cannot be written to, the cache is here.
 ifeq ($(ELIZA_FFI_CACHE)$(XDG_CACHE_HOME),)
@@ -30,7 +30,7 @@ endif
 NEEDS = @PYTHON='$(PYTHON)' sh scripts/system_packages.sh
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-native test-python test-bun test-asan cpu cpu-with-tests wheel lint format clean bench bench-quick
+.PHONY: help demo test test-native test-python test-bun test-asan cpu cpu-with-tests wheel lint format clean bench bench-quick bench-streams
 
 help: ## list the targets
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -140,13 +140,14 @@ wheel: $(VENV)/installed ## build a portable wheel into dist/
 	@PATH="$(BIN):$$PATH" $(BIN)/python -m auditwheel repair --wheel-dir dist dist/raw/*.whl
 	@rm -rf dist/raw
 
-bench: bench-ready ## measure everything that the docs show (half an hour)
+bench: bench-ready ## measure everything that the docs show (an hour and a half)
 	@$(BIN)/python scripts/bench_peers.py --docs docs/performance.md --docs README.md
 	@$(BIN)/python scripts/bench_growth.py --docs docs/performance.md
 	@$(BIN)/python scripts/bench_streaming.py --docs docs/performance.md
 	@$(BIN)/python scripts/bench_tries.py --docs docs/performance.md
 	@$(BIN)/python scripts/bench_masks.py --docs docs/toktrie.md
 	@$(BIN)/python scripts/bench_sampling.py --docs docs/sampling.md
+	@$(MAKE) --no-print-directory bench-streams BENCH_ARGS=
 	-@$(BIN)/python scripts/count_instructions.py --docs docs/performance.md  # Linux on x86-64 alone
 
 bench-quick: bench-ready ## compare a choice here and in other libraries in under 3 minutes
@@ -171,6 +172,11 @@ peers: $(VENV)/installed ## build llama-server and llama-batched-bench into buil
 	@$(BIN)/cmake --build build/peers --parallel $(JOBS) --target $(PEERS) > build/peers.log 2>&1 \
 	    || { grep -E 'error|FAILED' build/peers.log || tail -n 30 build/peers.log; exit 1; }
 	@ls $(PEERS:%=build/peers/bin/%)
+
+# Without llama-server the rest is measured. BENCH_ARGS=... goes to the script, such as --quick
+bench-streams: bench-ready ## measure what many streams cost together (an hour)
+	-@$(MAKE) --no-print-directory peers
+	@$(BIN)/python scripts/bench_streams.py $(or $(BENCH_ARGS),--docs docs/performance.md)
 
 # A library to compare with that cannot be installed is named in the table as missing.
 .PHONY: bench-ready

@@ -161,7 +161,7 @@ def build_parser() -> argparse.ArgumentParser:
     add_model_arguments(demo)
     demo.set_defaults(run=run_demo)
 
-    bench = commands.add_parser("bench", help="measure choices beside llama.cpp's grammar")
+    bench = commands.add_parser("bench", help="measure choices, or many streams together")
     add_bench_arguments(bench)
     add_model_arguments(bench)
     bench.set_defaults(run=run_bench)

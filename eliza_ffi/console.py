@@ -138,14 +138,22 @@ def read_choices(arguments: argparse.Namespace) -> list[str]:
 
 
 @contextmanager
-def open_model(arguments: argparse.Namespace) -> Iterator[Model]:
-    """Open the model the arguments ask for, with a progress bar where one can be seen."""
+def open_model(arguments: argparse.Namespace, n_slots: int | None = None) -> Iterator[Model]:
+    """Open the model the arguments ask for, with a progress bar where one can be seen.
+
+    Parameters
+    ----------
+    arguments
+    n_slots
+        Generations at once; None = as many as the model has by itself.
+    """
     bar = ProgressBar()
     try:
         with Model(
             arguments.model,
             library=arguments.library,
             n_ctx=arguments.n_ctx,
+            n_slots=n_slots,
             n_threads=arguments.threads,
             n_gpu_layers=arguments.gpu_layers,
             seed=arguments.seed,

@@ -3,26 +3,41 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, fields
+import time
+from collections.abc import Generator, Sequence
+from dataclasses import asdict, fields, replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from eliza_ffi import cli
 from eliza_ffi.benchmark import (
+    CHOICES,
     MODES,
     STRATEGIES,
     Alternatives,
     Method,
     Report,
+    StreamsReport,
     Workbench,
     gbnf_of,
     measure,
+    measure_streams,
 )
-from eliza_ffi.errors import InvalidArgumentError
+from eliza_ffi.benchmark.streams import RandomPrompts, sharing
+from eliza_ffi.benchmark.together import (
+    OurStreams,
+    Written,
+    choose_beside,
+    choose_together,
+    write_together,
+)
+from eliza_ffi.errors import ElizaError, InvalidArgumentError
 from eliza_ffi.library import Library
 from eliza_ffi.model import Model
 from eliza_ffi.prompts import SHOULD_RESPOND_CHOICES, planner_prompt, should_respond_prompt
+from eliza_ffi.protocol import Tokens
 from eliza_ffi.rtkt import encode_descriptor
 from eliza_ffi.token_tree import TokenTreeDescriptor, TokenTreeLeaf, TokenTreePayload
 
@@ -251,7 +266,9 @@ def test_the_command_takes_a_descriptor_and_prints_without_an_output_file(
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--mode", "unguided"], "one of the arguments --choices-file --token-tree-descriptor"),
+        (["--mode", "unguided"], "one of --choices-file and --token-tree-descriptor"),
+        ([], "one of the arguments --mode --streams is required"),
+        (["--streams", "2"], "--streams has prompts of its own"),
         (["--mode", "fast", "--choices-file", "x"], "invalid choice: 'fast'"),
         (["--mode", "unguided", "--choices-file", "x", "--repeat", "0"], "--repeat must be 1"),
         (["--mode", "unguided", "--choices-file", "x", "--prompt", "empty.txt"], "is empty"),
@@ -275,3 +292,133 @@ def test_a_descriptor_that_is_none_is_exit_code_1(
     options = ["--mode", "unguided", "--token-tree-descriptor", str(files / "choices.txt")]
     assert run(files, *options) == 1
     assert "the payload is not JSON" in capsys.readouterr().err
+
+
+# ---- many streams ------------------------------------------------------------------------------
+
+
+def test_streams_are_measured_alone_and_together(tiny_model: Model) -> None:
+    report = measure_streams(tiny_model, 3, tokens=6, repeat=2)
+    assert (report.streams, report.tokens, report.choices) == (3, 6, len(CHOICES))
+    assert report.tokens_per_second_alone > 0.0
+    assert report.choices_per_second_one_by_one > 0.0
+    assert 0.0 < report.token_ms_p50 <= report.token_ms_p99
+    assert 0.0 < report.choice_ms_p50 <= report.choice_ms_p99
+    assert str(report).splitlines()[2].startswith("3 together")
+
+
+def test_what_streams_write_together_is_what_one_writes_alone(tiny_model: Model) -> None:
+    ours = OurStreams(tiny_model, CHOICES)
+    prompts = RandomPrompts(tiny_model, seed=3).draw(3, 16)
+    together = write_together(ours, prompts, 8)
+    assert [len(tokens) for tokens in together.tokens] == [8, 8, 8]
+    for prompt, tokens in zip(prompts, together.tokens, strict=True):
+        assert write_together(ours, [prompt], 8).tokens == (tokens,)
+
+
+def test_every_prompt_is_chosen_after_once_by_however_many_threads(tiny_model: Model) -> None:
+    ours = OurStreams(tiny_model, CHOICES)
+    prompts = RandomPrompts(tiny_model, seed=4).draw(5, 16)
+    chosen = choose_together(ours, prompts, 2)
+    assert chosen.answers == choose_together(ours, prompts, 1).answers
+    assert set(chosen.answers) <= set(CHOICES)
+    assert all(0.0 < ms <= chosen.seconds * 1e3 for ms in chosen.choice_ms)
+
+
+def test_choices_are_made_beside_streams_that_write(tiny_model: Model) -> None:
+    ours = OurStreams(tiny_model, CHOICES)
+    prompts = RandomPrompts(tiny_model, seed=5)
+    made = choose_beside(ours, prompts.draw(2, 16), prompts.draw(2, 8), n_tokens=4)
+    assert len(made.chosen.answers) == 2
+    assert made.tokens_per_second >= 0.0
+
+
+def test_random_prompts_are_repeatable_and_begin_with_what_is_shared(tiny_model: Model) -> None:
+    (prefix,) = RandomPrompts(tiny_model, seed=1).draw(1, 20)
+    drawn = RandomPrompts(tiny_model, seed=2).draw(2, 10, prefix)
+    assert drawn == RandomPrompts(tiny_model, seed=2).draw(2, 10, prefix)
+    assert drawn[0] != drawn[1]
+    assert all(prompt[:20] == prefix and len(prompt) == 30 for prompt in drawn)
+
+
+class EndingStreams:
+    """Writes at given moments, and fails where there is none left."""
+
+    def __init__(self, *pauses: float) -> None:
+        self._pauses = pauses
+
+    def write(self, prompt: Tokens, n_tokens: int) -> Generator[Sequence[int], None, None]:
+        for pause in self._pauses[:n_tokens]:
+            time.sleep(pause)
+            yield [1]
+        if len(self._pauses) < n_tokens:
+            raise ElizaError("nothing left to write")
+
+    def choose(self, prompt: Tokens) -> str:
+        return "A"
+
+
+def test_a_stream_that_fails_ends_what_is_measured_and_says_why() -> None:
+    with pytest.raises(ElizaError, match="nothing left"):
+        write_together(EndingStreams(0.0), [[1], [1]], 2)
+    with pytest.raises(ElizaError, match="nothing left"):
+        choose_beside(EndingStreams(), [[1]], [[1], [1]], 2)
+
+
+def test_tokens_are_counted_once_the_last_stream_has_begun() -> None:
+    written = Written(tokens=((1, 2, 3), (4, 5, 6)), seconds=((1.0, 2.0, 3.0), (2.0, 3.0, 4.0)))
+    assert written.tokens_per_second == 3 / 2.0
+    assert written.tokens_per_second_with_prompts == 6 / 4.0
+    assert written.token_ms == [1000.0, 1000.0, 1000.0]
+
+
+def test_counts_of_shared_passes_are_given_where_the_library_has_them() -> None:
+    older = SimpleNamespace(forward_passes=4)
+    counting = [
+        SimpleNamespace(forward_passes=4, passes_shared=shared, sequences=8 * shared, wait_us=6)
+        for shared in (1, 3)
+    ]
+    assert sharing(counting) == {  # type: ignore[arg-type]
+        "passes_shared": 0.5,
+        "sequences": 4.0,
+        "wait_us": 1.5,
+    }
+    assert sharing([older]) == sharing([]) == {}  # type: ignore[list-item]
+
+
+def test_the_table_tells_of_shared_passes_and_texts_begun_anew(tiny_model: Model) -> None:
+    report = measure_streams(tiny_model, 1, tokens=2, repeat=1)
+    counted = replace(
+        report, shared_passes=0.9, sequences_per_pass=7.5, wait_us_per_pass=200.0, restarts=3
+    )
+    lines = str(counted).splitlines()
+    assert lines[-2] == "passes shared: 90%, of 7.5 sequences each, waited for 200 us"
+    assert lines[-1].startswith("the model ended 3 texts early")
+
+
+def test_the_command_measures_streams_as_a_table_or_json(
+    library: Library, files: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["bench", "--streams", "2", "--tokens", "3", "--repeat", "1", "--threads", "1"]
+    assert cli.main(command) == 0
+    assert "2 together" in capsys.readouterr().out
+    choices = ["--choices-file", str(files / "choices.txt")]
+    assert cli.main([*command, *choices, "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert set(report) == {field.name for field in fields(StreamsReport)}
+    assert report["choices"] == len(ACTIONS)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--streams", "65"], "--streams must be 1 to 64"),
+        (["--streams", "2", "--tokens", "1"], "--tokens must be 2 or more"),
+        (["--streams", "2", "--mode", "unguided"], "not allowed with argument"),
+    ],
+)
+def test_a_wrong_command_line_for_streams_is_exit_code_2(
+    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["bench", *arguments]) == 2
+    assert said in capsys.readouterr().err

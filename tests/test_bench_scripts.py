@@ -3,28 +3,42 @@
 from __future__ import annotations
 
 import json
+import threading
+from collections.abc import Iterator
+from dataclasses import asdict, replace
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import bench_growth
 import bench_peers
 import bench_streaming
+import bench_streams
 import bench_tries
 import count_instructions
 import numpy as np
 import pytest
+from bench_parts.batch_loop import UNTOLD, BatchLoop, Expected
 from bench_parts.cells import Others, Workload, measure_cell
+from bench_parts.llama_server import GREEDY, LlamaServer, find_llama_server
 from bench_parts.machine import machine_facts, machine_line, noting_other_programs
 from bench_parts.merging import merged
 from bench_parts.methods import METHODS, Effort
 from bench_parts.pages import fill_sections, number, publish, table
 from bench_parts.peers import Logits, Peer, VocabularyBytes, measure_peer
 from bench_parts.report import markdown, ratios
+from bench_parts.stream_cells import ALONE, LOOP, OURS, PROMPTS, SERVER, Cell
+from bench_parts.stream_cells import Effort as StreamEffort
+from bench_parts.stream_report import markdown as stream_markdown
+from bench_parts.stream_report import plot as plot_streams
 from bench_parts.workload import MODELS, action_names
 from bench_parts.workload import prompts as planner_prompts
 from numpy.typing import NDArray
 
 from eliza_ffi._resources import default_model_path
+from eliza_ffi.benchmark import CHOICES
+from eliza_ffi.benchmark.streams import RandomPrompts
+from eliza_ffi.benchmark.together import OurStreams, Written, write_together
 from eliza_ffi.library import Library
 from eliza_ffi.model import Model
 
@@ -287,6 +301,176 @@ def test_a_decision_is_counted_instruction_by_instruction(library: Library) -> N
     assert whole > decision > sum(parts) > 0
 
 
+# ---- many streams ------------------------------------------------------------------------------
+
+
+LITTLE = StreamEffort(tokens=3, rounds=1, choice_rounds=1, least_choices=2, choices_beside=1)
+
+
+@pytest.fixture
+def loop(library: Library) -> BatchLoop:
+    return BatchLoop.find()
+
+
+def test_the_batch_loop_writes_what_one_stream_writes(loop: BatchLoop, tiny_model: Model) -> None:
+    prompts = RandomPrompts(tiny_model, seed=7).draw(3, 16)
+    expected = loop.expect(Path(tiny_model.path), prompts, 6, 1)
+    assert [len(tokens) for tokens in expected.written.tokens] == [6, 6, 6]
+    assert all(list(times) == sorted(times) for times in expected.written.seconds)
+    ours = write_together(OurStreams(tiny_model, CHOICES), prompts, 6)
+    assert all(margin < 0.1 for margin in expected.partings(ours.tokens))
+    assert loop.write(Path(tiny_model.path), prompts, 6, 1).tokens == expected.written.tokens
+
+
+def test_prompts_of_more_than_a_batch_are_decoded_in_several(
+    loop: BatchLoop, tiny_model: Model
+) -> None:
+    prompts = RandomPrompts(tiny_model, seed=8).draw(3, 300)
+    together = loop.expect(Path(tiny_model.path), prompts, 2, 1)
+    for i, prompt in enumerate(prompts):
+        alone = loop.write(Path(tiny_model.path), [prompt], 2, 1)
+        assert all(
+            margin < 0.1
+            for margin in replace(
+                together,
+                written=Written(together.written.tokens[i : i + 1], ((0.0,),)),
+                margins=together.margins[i : i + 1],
+            ).partings(alone.tokens)
+        )
+
+
+def test_the_batch_loop_says_what_is_wrong(loop: BatchLoop) -> None:
+    with pytest.raises(RuntimeError, match="cannot load the model"):
+        loop.write(Path("no-such.gguf"), [[1]], 2, 1)
+
+
+def test_streams_part_where_their_first_other_token_is() -> None:
+    written = Written(((1, 2, 3), (4, 5, 6)), ((0.0,), (0.0,)))
+    expected = Expected(written, ((1.0, 0.5, 0.1), (1.0, 1.0, 1.0)))
+    assert expected.partings([(1, 9, 9), (4, 5, 6)]) == [0.5]
+    assert expected.partings([(1, UNTOLD, 3), (4, 5, 6)]) == []
+
+
+def test_a_cell_of_streams_is_measured_in_every_way(loop: BatchLoop, tiny_model: Model) -> None:
+    cell = Cell(tiny_model, 2, LITTLE, loop, server=None)
+    measured = {
+        **{"model": "tiny", "streams": 2, "seconds": 1.0, "n_vocab": 2048, "problems": {}},
+        "writing": cell.writing(),
+        "passes": cell.passes(),
+        "choosing": {PROMPTS[0]: cell.choosing(False), PROMPTS[1]: cell.choosing(True)},
+        "beside": cell.beside(),
+    }
+    assert set(measured["writing"]) == {OURS, ALONE, LOOP}
+    assert measured["writing"][LOOP]["times_the_loop"] == 1.0
+    assert measured["writing"][OURS]["short_streams"] == 0
+    assert set(measured["choosing"][PROMPTS[1]]) == {OURS, ALONE}
+    shown = stream_markdown(stream_results(measured))
+    assert "| tiny | 2 |" in shown
+    assert "- llama-server: not there" in shown
+
+
+def stream_results(*cells: dict[str, Any]) -> dict[str, Any]:
+    peers = [{"name": SERVER, "version": None, "problem": "not there"}]
+    return {**results(), "peers": peers, "plan": asdict(LITTLE), "cells": [*cells]}
+
+
+def test_a_cell_names_what_must_be_known_of_it(loop: BatchLoop, tiny_model: Model) -> None:
+    cell = Cell(tiny_model, 1, LITTLE, loop, server=LlamaServer(port=1, choices=("A",)))
+    measured = {
+        **{"model": "tiny", "streams": 1, "seconds": 1.0, "n_vocab": 2048},
+        "writing": cell.writing(),
+        "passes": {"restarts": 2},
+        "choosing": {PROMPTS[0]: cell.choosing(False), PROMPTS[1]: cell.choosing(True)},
+        "beside": cell.beside(),
+        "problems": cell.problems,
+    }
+    assert set(measured["writing"]) == {OURS, ALONE, LOOP}
+    shown = stream_markdown(stream_results(measured))
+    assert "tiny with 1 streams: llama-server failed: ConnectionRefusedError" in shown
+    assert "the model ended 2 texts" in shown
+
+
+def test_a_run_of_streams_has_the_cells_that_were_asked_for(
+    loop: BatchLoop, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("LLAMA_SERVER", str(tmp_path / "none"))
+
+    def stub(model: Any, n: int, *_: Any) -> dict[str, Any]:
+        return {"model": model.name, "streams": n}
+
+    assert len(bench_streams.run(bench_streams.FULL, measure=stub)["cells"]) == 20
+    run = bench_streams.run(bench_streams.QUICK, ["Q4_K 128k"], [4], stub)
+    assert run["cells"] == [{"model": "Q4_K 128k", "streams": 4}]
+    assert run["peers"][0]["version"] is None
+
+
+class OneAnswer(BaseHTTPRequestHandler):
+    """A server of one answer, streamed where that is asked for; keeps what it was asked."""
+
+    asked: ClassVar[list[dict[str, Any]]] = []
+
+    def do_POST(self) -> None:
+        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.asked.append(asked)
+        self.send_response(200)
+        self.end_headers()
+        if asked.get("stream"):
+            for tokens, count in (([5], 1), ([7], 3), ([], 4), ([], 4)):
+                came = {"tokens": tokens, "tokens_predicted": count}
+                self.wfile.write(b"data: " + json.dumps(came).encode() + b"\n\n")
+        else:
+            self.wfile.write(json.dumps({"content": "", "stopping_word": "B"}).encode())
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def fake_server() -> Iterator[LlamaServer]:
+    OneAnswer.asked.clear()
+    with HTTPServer(("127.0.0.1", 0), OneAnswer) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield LlamaServer(server.server_port, ("A", "B"))
+        server.shutdown()
+        thread.join()
+
+
+def test_the_server_is_asked_for_tokens_and_for_one_of_the_answers(
+    fake_server: LlamaServer,
+) -> None:
+    assert list(fake_server.write([1, 2], 3)) == [[5], [UNTOLD, 7], [UNTOLD]]
+    assert fake_server.choose([1, 2]) == "B"
+    wrote, chose = OneAnswer.asked
+    assert wrote["ignore_eos"] and wrote["n_predict"] == 3 and not wrote["cache_prompt"]
+    assert chose["grammar"] == 'root ::= "A" | "B"'
+    assert all(
+        {**asked, **GREEDY} == asked and asked["prompt"] == [1, 2] for asked in (wrote, chose)
+    )
+
+
+def test_a_server_that_is_not_there_says_how_to_get_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("LLAMA_SERVER", str(tmp_path / "none"))
+    program, peer = find_llama_server()
+    assert program is None
+    assert "make peers" in str(peer.problem)
+
+
+def test_streams_are_drawn_over_their_number(
+    loop: BatchLoop, tiny_model: Model, tmp_path: Path
+) -> None:
+    pytest.importorskip("matplotlib")
+    way = {"tokens_per_second": 2.0, "choices_per_second": 1.0}
+    cells = [
+        {"model": "m", "streams": n, "writing": {OURS: way}, "choosing": {PROMPTS[0]: {OURS: way}}}
+        for n in (1, 8)
+    ]
+    plot_streams({"cells": cells}, tmp_path / "streams.png")
+    assert (tmp_path / "streams.png").stat().st_size > 1000
+
+
 # ---- what they share ---------------------------------------------------------------------------
 
 
@@ -336,7 +520,10 @@ def test_what_other_programs_do_is_no_part_of_what_we_do() -> None:
 @pytest.mark.parametrize(
     ("file", "sections"),
     [
-        ("docs/performance.md", ("peers", "growth", "streaming", "tries", "instructions")),
+        (
+            "docs/performance.md",
+            ("peers", "growth", "streaming", "streams", "tries", "instructions"),
+        ),
         ("README.md", ("ratios",)),
     ],
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .alternatives import Alternatives, gbnf_of
 from .report import Report, measure
+from .streams import CHOICES, StreamsReport, measure_streams
 from .workbench import (
     GRAMMAR_ORDERS,
     MODES,
@@ -16,6 +17,7 @@ from .workbench import (
 )
 
 __all__ = [
+    "CHOICES",
     "GRAMMAR_ORDERS",
     "MODES",
     "STRATEGIES",
@@ -25,7 +27,9 @@ __all__ = [
     "Decision",
     "Method",
     "Report",
+    "StreamsReport",
     "Workbench",
     "gbnf_of",
     "measure",
+    "measure_streams",
 ]

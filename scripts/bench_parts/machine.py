@@ -50,7 +50,8 @@ def machine_line(machine: dict[str, Any]) -> str:
 def noting_other_programs(into: MutableMapping[str, Any]) -> Iterator[None]:
     """Set ``other_programs``: the cores that other programs kept busy during the block.
 
-    Nothing is set where the system does not tell.
+    Programs that the block starts and waits for are none of them. Nothing is set where the system
+    does not tell.
     """
     begin, before = time.perf_counter(), _busy_seconds()
     yield
@@ -82,10 +83,12 @@ def _cpu_name() -> str:
 
 
 def _busy_seconds() -> float | None:
-    """Return the seconds that cores have been busy with anything but this process."""
+    """Return the seconds that cores have been busy with anything but this process and its own."""
     file = Path("/proc/stat")
     if not file.is_file():
         return None
     user, nice, system, _idle, _wait, *rest = file.read_text().splitlines()[0].split()[1:]
     ticks = sum(map(int, (user, nice, system, *rest[:3])))
-    return ticks / os.sysconf("SC_CLK_TCK") - time.process_time()
+    ended = os.times()
+    ours = time.process_time() + ended.children_user + ended.children_system
+    return ticks / os.sysconf("SC_CLK_TCK") - ours

@@ -1,0 +1,150 @@
+// The least that decoding several sequences in one batch takes: plain llama.cpp, no server, no sampler, no
+// streams that come and go. Every step decodes one token of each sequence and takes its most likely next one.
+//
+//     batch_loop MODEL.gguf N_TOKENS N_THREADS [margins] < PROMPTS
+//
+// A line of standard input is a prompt, as token ids. Writes JSON: the tokens of each sequence, and seconds
+// from when the first prompt's decoding begins to each of its tokens. With "margins", also by how much the
+// logit of each token was above the next one's, which takes time of its own.
+//
+// The context is set up as the library sets up its own: native/src/engine/decoder.cpp.
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <iostream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "ggml-cpu.h"
+#include "llama-cpp.h"
+
+namespace {
+
+struct Sequence {
+    std::vector<llama_token> prompt;
+    std::vector<llama_token> tokens;
+    std::vector<double> seconds;
+    std::vector<float> margins;
+};
+
+void check(bool ok, const char * what) {
+    if (!ok) {
+        fprintf(stderr, "batch_loop: %s\n", what);
+        exit(1);
+    }
+}
+
+std::vector<Sequence> read_prompts() {
+    std::vector<Sequence> sequences;
+    for (std::string line; std::getline(std::cin, line);) {
+        std::istringstream ids(line);
+        sequences.emplace_back();
+        for (llama_token token = 0; ids >> token;) {
+            sequences.back().prompt.push_back(token);
+        }
+        check(!sequences.back().prompt.empty(), "a line of standard input is no list of token ids");
+    }
+    check(!sequences.empty(), "there is no prompt on standard input");
+    return sequences;
+}
+
+}  // namespace
+
+int main(int argc, char ** argv) {
+    check(argc >= 4, "usage: batch_loop MODEL.gguf N_TOKENS N_THREADS [margins] < PROMPTS");
+    const auto n_tokens = static_cast<size_t>(std::max(1, atoi(argv[2])));
+    const int32_t n_threads = std::max(1, atoi(argv[3]));
+    const bool with_margins = argc > 4 && std::string(argv[4]) == "margins";
+    std::vector<Sequence> sequences = read_prompts();
+
+    llama_log_set([](ggml_log_level, const char *, void *) {}, nullptr);
+    const llama_model_ptr model(llama_model_load_from_file(argv[1], llama_model_default_params()));
+    check(model != nullptr, "cannot load the model");
+    const int32_t n_vocab = llama_vocab_n_tokens(llama_model_get_vocab(model.get()));
+
+    llama_context_params params = llama_context_default_params();
+    params.n_ctx = 0;
+    for (const Sequence & sequence : sequences) {
+        params.n_ctx += static_cast<uint32_t>(sequence.prompt.size() + n_tokens);
+    }
+    params.n_seq_max = static_cast<uint32_t>(sequences.size());
+    params.n_batch = std::max(512u, params.n_seq_max);
+    params.n_ubatch = params.n_batch;
+    params.n_threads = n_threads;
+    params.n_threads_batch = n_threads;
+    params.flash_attn_type = LLAMA_FLASH_ATTN_TYPE_DISABLED;
+    params.kv_unified = true;
+    params.no_perf = true;
+    ggml_threadpool_params pool_params = ggml_threadpool_params_default(n_threads);
+    const std::unique_ptr<ggml_threadpool, decltype(&ggml_threadpool_free)> pool(ggml_threadpool_new(&pool_params),
+                                                                                 ggml_threadpool_free);
+    const llama_context_ptr context(llama_init_from_model(model.get(), params));
+    check(context != nullptr, "cannot make a context");
+    llama_attach_threadpool(context.get(), pool.get(), pool.get());
+
+    llama_batch batch = llama_batch_init(static_cast<int32_t>(params.n_batch), 0, 1);
+    std::vector<size_t> chosen_for;  // the sequences whose last token is in the batch
+    const auto begin = std::chrono::steady_clock::now();
+    const auto decode = [&] {
+        check(llama_decode(context.get(), batch) == 0, "cannot decode");
+        for (size_t n = 0; n < chosen_for.size(); ++n) {
+            const size_t i = chosen_for[n];
+            const float * logits = llama_get_logits(context.get()) + n * static_cast<size_t>(n_vocab);
+            const auto best = static_cast<llama_token>(std::max_element(logits, logits + n_vocab) - logits);
+            sequences[i].tokens.push_back(best);
+            if (with_margins) {
+                std::vector<float> sorted(logits, logits + n_vocab);
+                std::nth_element(sorted.begin(), sorted.begin() + 1, sorted.end(), std::greater<>());
+                sequences[i].margins.push_back(sorted[0] - sorted[1]);
+            }
+        }
+        const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
+        for (const size_t i : chosen_for) {
+            sequences[i].seconds.push_back(taken.count());
+        }
+        chosen_for.clear();
+        batch.n_tokens = 0;
+    };
+    const auto add = [&](llama_token token, size_t position, size_t sequence, bool is_last) {
+        const int32_t at = batch.n_tokens++;
+        batch.token[at] = token;
+        batch.pos[at] = static_cast<llama_pos>(position);
+        batch.n_seq_id[at] = 1;
+        batch.seq_id[at][0] = static_cast<llama_seq_id>(sequence);
+        batch.logits[at] = is_last;
+        if (is_last) {
+            chosen_for.push_back(sequence);
+        }
+        if (batch.n_tokens == static_cast<int32_t>(params.n_batch)) {
+            decode();
+        }
+    };
+
+    for (size_t i = 0; i < sequences.size(); ++i) {
+        const std::vector<llama_token> & prompt = sequences[i].prompt;
+        for (size_t at = 0; at < prompt.size(); ++at) {
+            add(prompt[at], at, i, at + 1 == prompt.size());
+        }
+    }
+    for (size_t n = 0; n < n_tokens; ++n) {
+        if (batch.n_tokens > 0) {
+            decode();
+        }
+        for (size_t i = 0; i < sequences.size() && n + 1 < n_tokens; ++i) {
+            add(sequences[i].tokens.back(), sequences[i].prompt.size() + n, i, true);
+        }
+    }
+    llama_batch_free(batch);
+
+    nlohmann::json out = nlohmann::json::array();
+    for (const Sequence & sequence : sequences) {
+        out.push_back({{"tokens", sequence.tokens}, {"seconds", sequence.seconds}, {"margins", sequence.margins}});
+    }
+    std::cout << out.dump() << std::endl;
+    return 0;
+}

@@ -1,0 +1,99 @@
+"""The program ``batch_loop``: what decoding several sequences in one batch takes, and no less."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from eliza_ffi.benchmark.together import Written
+from eliza_ffi.library import Library
+
+__all__ = ["UNTOLD", "BatchLoop", "Expected"]
+
+UNTOLD = -1
+"""A token that was written, though which one was not told."""
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What the loop wrote, and how sure it was.
+
+    Attributes
+    ----------
+    written : Written
+    margins : tuple of tuple of float
+        By how much each token's logit was above the next one's.
+    """
+
+    written: Written
+    margins: tuple[tuple[float, ...], ...]
+
+    def partings(self, other: Sequence[Sequence[int]]) -> list[float]:
+        """Return, for each stream whose tokens are others, the margin where they part.
+
+        Passes of different shapes round differently, so a small margin is no error.
+        """
+        found = []
+        for mine, theirs, margins in zip(self.written.tokens, other, self.margins, strict=True):
+            for token, their_token, margin in zip(mine, theirs, margins, strict=False):
+                if their_token not in (token, UNTOLD):
+                    found.append(margin)
+                    break
+        return found
+
+
+@dataclass(frozen=True)
+class BatchLoop:
+    """The program.
+
+    Attributes
+    ----------
+    program : Path
+    """
+
+    program: Path
+
+    @classmethod
+    def find(cls) -> BatchLoop:
+        """Return the one beside the library; ends the program if it has not been built."""
+        program = Library().path.with_name("batch_loop")
+        if not program.is_file():
+            raise SystemExit(f"{program} is missing: run 'make bench-streams'")
+        return cls(program)
+
+    def write(
+        self, model: Path, prompts: Sequence[Sequence[int]], n_tokens: int, n_threads: int
+    ) -> Written:
+        """Write so many tokens after each prompt."""
+        return self._run(model, prompts, n_tokens, n_threads).written
+
+    def expect(
+        self, model: Path, prompts: Sequence[Sequence[int]], n_tokens: int, n_threads: int
+    ) -> Expected:
+        """Write, and tell by how much each token was the most likely one; times are not to use."""
+        return self._run(model, prompts, n_tokens, n_threads, "margins")
+
+    def _run(
+        self,
+        model: Path,
+        prompts: Sequence[Sequence[int]],
+        n_tokens: int,
+        n_threads: int,
+        *more: str,
+    ) -> Expected:
+        lines = "".join(" ".join(map(str, prompt)) + "\n" for prompt in prompts)
+        command = [str(part) for part in (self.program, model, n_tokens, n_threads, *more)]
+        done = subprocess.run(command, input=lines, capture_output=True, text=True)
+        if done.returncode != 0:
+            raise RuntimeError(done.stderr.strip() or f"batch_loop ended with {done.returncode}")
+        sequences = json.loads(done.stdout)
+        return Expected(
+            Written(
+                tokens=tuple(tuple(one["tokens"]) for one in sequences),
+                seconds=tuple(tuple(one["seconds"]) for one in sequences),
+            ),
+            tuple(tuple(one["margins"]) for one in sequences),
+        )

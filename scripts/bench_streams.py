@@ -1,0 +1,139 @@
+#!/usr/bin/env python3
+"""Measure what many streams cost together, here and elsewhere, in one run on one machine.
+
+Threads that each write with a stream of one `Model`, beside a plain llama.cpp loop that decodes as
+many sequences in one batch (``bench/batch_loop``) and llama-server with as many clients over HTTP;
+the same threads that choose among five answers, beside one thread alone and llama-server under a
+grammar; and a choice while all other streams write. All in turns, so that what slows the machine
+slows them all. Writes JSON, Markdown and a picture into ``bench/results``.
+
+    $ make bench-streams                                  # all of it, an hour
+    $ python scripts/bench_streams.py --quick             # one model, under 3 minutes
+    $ python scripts/bench_streams.py --only 'F16 32k' --streams 8 --merge    # one cell anew
+    $ python scripts/bench_streams.py --render --docs docs/performance.md     # measure nothing
+
+Needs a build with the tests, which ``make`` takes care of; llama-server comes from ``make peers``
+or the variable ``LLAMA_SERVER`` and is named as missing where there is none.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from bench_parts.batch_loop import BatchLoop
+from bench_parts.llama_server import find_llama_server
+from bench_parts.machine import machine_facts
+from bench_parts.merging import merged
+from bench_parts.pages import RESULTS, publish
+from bench_parts.stream_cells import N_SLOTS, Effort, StreamModel, measure_cell
+from bench_parts.stream_report import markdown, plot
+
+MODELS = (
+    StreamModel("F16 32k", "llama-spm", "f16"),
+    StreamModel("F16 128k", "llama-bpe", "f16"),
+    StreamModel("Q4_K 32k", "llama-spm", "q4_k"),
+    StreamModel("Q4_K 128k", "llama-bpe", "q4_k"),
+)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Which cells there are and how much each is measured.
+
+    Attributes
+    ----------
+    models : tuple of str
+    streams : tuple of int
+    effort : Effort
+    """
+
+    models: tuple[str, ...]
+    streams: tuple[int, ...]
+    effort: Effort
+
+
+FULL = Plan(
+    models=tuple(model.name for model in MODELS),
+    streams=(1, 2, 4, 8, 16),
+    effort=Effort(tokens=48, rounds=4, choice_rounds=3, least_choices=8, choices_beside=6),
+)
+QUICK = Plan(
+    models=(MODELS[0].name,),
+    streams=(1, 8),
+    effort=Effort(tokens=24, rounds=2, choice_rounds=2, least_choices=6, choices_beside=4),
+)
+
+
+def run(
+    plan: Plan,
+    only: Sequence[str] = (),
+    streams: Sequence[int] = (),
+    measure: Callable[..., dict[str, Any]] = measure_cell,
+) -> dict[str, Any]:
+    """Measure the plan's cells and return the results.
+
+    Parameters
+    ----------
+    plan
+    only, streams
+        The models' names and the numbers of streams to measure; empty = all of the plan.
+    measure
+        As `measure_cell`.
+    """
+    loop = BatchLoop.find()
+    program, peer = find_llama_server()
+    return {
+        "machine": machine_facts(),
+        "peers": [asdict(peer)],
+        "plan": asdict(plan.effort),
+        "cells": [
+            measure(model, n, plan.effort, loop, program)
+            for model in MODELS
+            if model.name in (only or plan.models)
+            for n in (streams or plan.streams)
+        ],
+    }
+
+
+def cell_key(cell: dict[str, Any]) -> tuple[str, int]:
+    """Return what a cell is told by."""
+    return cell["model"], cell["streams"]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    names = [model.name for model in MODELS]
+    parser = argparse.ArgumentParser(description="Measure what many streams cost together.")
+    parser.add_argument("--quick", action="store_true", help="one model, under 3 minutes")
+    parser.add_argument("--only", action="append", default=[], choices=names, help="repeated")
+    parser.add_argument("--streams", action="append", default=[], type=int, metavar="N")
+    parser.add_argument("--merge", action="store_true", help="keep the other cells of the file")
+    parser.add_argument("--render", action="store_true", help="measure nothing, show the file")
+    parser.add_argument("--out", type=Path, default=RESULTS, metavar="DIR")
+    parser.add_argument("--docs", type=Path, metavar="FILE", help="put the tables between markers")
+    options = parser.parse_args(arguments)
+    if not all(1 <= n <= N_SLOTS for n in options.streams):
+        parser.error(f"--streams must be 1 to {N_SLOTS}")
+    name = "streams-quick" if options.quick else "streams"
+    file = options.out / f"{name}.json"
+    if options.render:
+        results = json.loads(file.read_text(encoding="utf-8"))
+    else:
+        results = run(QUICK if options.quick else FULL, options.only, options.streams)
+        if options.merge and file.is_file():
+            old = json.loads(file.read_text(encoding="utf-8"))
+            counts = sorted({cell["streams"] for cell in (*old["cells"], *results["cells"])})
+            order = [(model, n) for model in names for n in counts]
+            results = merged(old, results, "cells", cell_key, order)
+    publish(name, results, markdown(results), options.out, options.docs)
+    plot(results, options.out / f"{name}.png")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
