@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Print the path of the llama.cpp source tree that the native library is built from.
 
-The tree comes from the pinned source distribution of llama-cpp-python, which carries a full copy of
+The tree comes from the pinned source distribution of xllamacpp, which carries a full copy of
 llama.cpp. It is fetched once with pip (so the user's own index settings hold), checked against a
-sha256, and the part we need is unpacked into a user cache. Later calls find it there and return at
-once. The path is all that is written to stdout; progress and errors go to stderr:
+sha256, and the part we need is unpacked into a user cache; nothing of it is executed. Later calls
+find it there and return at once. The path is all that is written to stdout; progress and errors go
+to stderr:
 
     $ tree="$(python3 scripts/fetch_llama_cpp.py)"
 
@@ -40,7 +41,18 @@ from pathlib import Path, PurePosixPath
 
 @dataclass(frozen=True)
 class Release:
-    """A llama-cpp-python source distribution and the llama.cpp commit inside it."""
+    """An xllamacpp source distribution and the llama.cpp inside it.
+
+    Attributes
+    ----------
+    version
+        Of xllamacpp: the year and month of its llama.cpp, and the number of that build.
+    commit
+        What names the llama.cpp: its build, as in llama.cpp's own releases, for the archive tells
+        no commit.
+    sha256
+        Of the archive.
+    """
 
     version: str
     commit: str
@@ -54,22 +66,24 @@ class Release:
     @property
     def prefix(self) -> str:
         """Where llama.cpp lies inside the archive."""
-        return f"llama_cpp_python-{self.version}/vendor/llama.cpp/"
+        return f"{PACKAGE}-{self.version}/thirdparty/llama.cpp/"
 
     @property
     def marker(self) -> str:
         """What the marker file of a complete tree says."""
-        return "\n".join((f"sha256:{self.sha256}", *KEEP, ""))
+        left_out = (f"not {name}" for name in LEAVE_OUT)
+        return "\n".join((f"sha256:{self.sha256}", *KEEP, *left_out, ""))
 
 
+PACKAGE = "xllamacpp"
 PINNED = Release(
-    version="0.3.36",
-    commit="0c1e57098",
-    sha256="832db0699007f1be95a7e41ef12e88926b02ba836461e36a36372db2760c1a2e",
+    version="2026.10.11549",
+    commit="b11549",
+    sha256="c17ee1163006f70726abb9f72137830818f3d8cb60bfc34cb232d08428eaa22b",
 )
 
-# What a build of llama, ggml, common and the RPC server needs, and the vocabularies of the tests.
-# (CMake reads app/ by default, though nothing of it is built without the tools.)
+# What a build of llama, ggml, common, the tools and llama.cpp's tests needs, and the vocabularies
+# of our tests. (CMake reads app/ by default, though nothing of it is built without the tools.)
 KEEP = (
     "CMakeLists.txt",
     "LICENSE",
@@ -80,10 +94,33 @@ KEEP = (
     "include/",
     "licenses/",
     "models/",
+    "scripts/ui-assets.cmake",
     "src/",
-    "tools/rpc/",
+    "tests/",
+    "tools/",
     "vendor/",
 )
+# The server's web page, of which only the empty stand-in is built.
+LEAVE_OUT = ("tools/ui/src/", "tools/ui/static/", "tools/ui/tests/")
+
+# pip asks the build backend of a source distribution for its name and version even where it is
+# only to be downloaded. Its own backend would run code of the archive, with Cython and more to be
+# installed before. In its place pip is given one that answers, runs nothing of the archive and
+# needs nothing.
+BUILD_BACKEND = "setuptools.build_meta"
+STAND_IN_BACKEND = """
+import os
+
+def get_requires_for_build_wheel(config_settings=None):
+    return []
+
+def prepare_metadata_for_build_wheel(metadata_directory, config_settings=None):
+    folder = "{name}-{version}.dist-info"
+    os.makedirs(os.path.join(metadata_directory, folder), exist_ok=True)
+    with open(os.path.join(metadata_directory, folder, "METADATA"), "w") as file:
+        file.write("Metadata-Version: 2.1\\nName: {name}\\nVersion: {version}\\n")
+    return folder
+"""
 
 MARKER_NAME = ".eliza-ffi-complete"
 ABANDONED_AFTER_S = 24 * 3600.0
@@ -150,39 +187,59 @@ def pip_failure(output: str) -> str:
     return f"the package index cannot be reached; {reason}" if "Retrying" in output else reason
 
 
-def download(release: Release, into: Path) -> Path:
-    """Fetch the source distribution with pip.
+def write_stand_in_backend(release: Release, folder: Path) -> None:
+    """Put the stand-in for the build backend where Python finds it with `folder` on its path."""
+    module = folder.joinpath(*BUILD_BACKEND.split(".")).with_suffix(".py")
+    module.parent.mkdir(parents=True)
+    (module.parent / "__init__.py").touch()
+    answers = STAND_IN_BACKEND.format(name=PACKAGE, version=release.version)
+    module.write_text(answers, encoding="utf-8")
 
-    pip runs the build backend of a source distribution to read its metadata, so it is given the
-    hash as well: nothing of an archive with another hash is executed.
+
+def pip_environment(first_on_path: Path) -> dict[str, str]:
+    """The environment of our pip, whose build backends are looked for in `first_on_path` first.
+
+    Within a build that pip started, the outer build's settings would reach this pip: the name of
+    its backend, and a PYTHONPATH that hides site-packages (so pip itself).
     """
-    requirements = into / "requirements.txt"
-    requirements.write_text(
-        f"llama-cpp-python=={release.version} --hash=sha256:{release.sha256}\n", encoding="utf-8"
-    )
-    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input", "download"]
-    command += ["--no-deps", "--no-binary", "llama-cpp-python", "--require-hashes"]
-    command += ["--dest", str(into), "--requirement", str(requirements)]
-    # Within a build that pip started, the outer build's settings would reach this pip: the name of
-    # its backend, and a PYTHONPATH that hides site-packages (so pip itself).
     outer = ("_PYPROJECT_HOOKS_", "PEP517_")
     environment = {name: value for name, value in os.environ.items() if not name.startswith(outer)}
-    if importlib.util.find_spec("pip") is None:
-        environment.pop("PYTHONPATH", None)
+    path = [str(first_on_path)]
+    if importlib.util.find_spec("pip") is not None and environment.get("PYTHONPATH"):
+        path.append(environment["PYTHONPATH"])
+    environment["PYTHONPATH"] = os.pathsep.join(path)
+    return environment
+
+
+def download(release: Release, into: Path) -> Path:
+    """Fetch the source distribution with pip, which is given the hash as well."""
+    requirements = into / "requirements.txt"
+    requirements.write_text(
+        f"{PACKAGE}=={release.version} --hash=sha256:{release.sha256}\n", encoding="utf-8"
+    )
+    write_stand_in_backend(release, into / "backend")
+    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input", "download"]
+    command += ["--no-deps", "--no-binary", PACKAGE, "--require-hashes", "--no-build-isolation"]
+    command += ["--dest", str(into), "--requirement", str(requirements)]
     pip = subprocess.run(
-        command, env=environment, text=True, errors="replace", capture_output=True, check=False
+        command,
+        env=pip_environment(into / "backend"),
+        text=True,
+        errors="replace",
+        capture_output=True,
+        check=False,
     )
     if pip.returncode != 0:
         got = re.search(r"Got\s+([0-9a-f]{64})", pip.stderr)
         if got:
-            raise hash_error(f"llama-cpp-python {release.version}", release.sha256, got[1])
+            raise hash_error(f"{PACKAGE} {release.version}", release.sha256, got[1])
         raise FetchError(
-            f"pip could not download llama-cpp-python {release.version}: {pip_failure(pip.stderr)} "
+            f"pip could not download {PACKAGE} {release.version}: {pip_failure(pip.stderr)} "
             "(without a network: give the file with --archive, or a checkout in LLAMA_CPP_SOURCE)"
         )
     archives = list(into.glob("*.tar.gz"))
     if len(archives) != 1:
-        raise FetchError(f"pip left no source archive of llama-cpp-python {release.version}")
+        raise FetchError(f"pip left no source archive of {PACKAGE} {release.version}")
     return archives[0]
 
 
@@ -197,6 +254,8 @@ def unpack(archive: Path, release: Release, tree: Path) -> None:
                     raise FetchError(f"{archive}: unsafe member {member.name!r}: nothing unpacked")
                 name = member.name.removeprefix(release.prefix)
                 if name == member.name or not name.startswith(KEEP):
+                    continue
+                if name.startswith(LEAVE_OUT):
                     continue
                 source = tar.extractfile(member)
                 if source is not None:
@@ -251,7 +310,7 @@ def fetch(release: Release, cache: Path, archive: Path | None = None) -> Path:
         remove_abandoned(cache)
         with tempfile.TemporaryDirectory(prefix=".fetch-", dir=cache) as scratch:
             if archive is None:
-                say(f"fetching llama.cpp {release.commit} with pip (once, about 75 MB)")
+                say(f"fetching llama.cpp {release.commit} with pip (once, about 40 MB)")
                 archive = download(release, Path(scratch))
                 check_sha256(archive, release.sha256)
             say(f"unpacking llama.cpp {release.commit} to {target}")
@@ -290,14 +349,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Print the path of the llama.cpp source tree.")
     parser.add_argument("--archive", type=Path, help="an already downloaded source distribution")
     parser.add_argument("--cache-dir", type=Path, help="instead of ELIZA_FFI_CACHE")
-    parser.add_argument("--print-commit", action="store_true", help="print the pinned commit only")
+    instead = parser.add_mutually_exclusive_group()
+    instead.add_argument("--print-commit", action="store_true", help="print what is pinned only")
+    instead.add_argument("--print-cache-dir", action="store_true", help="print the cache only")
     options = parser.parse_args(arguments)
-    if options.print_commit:
-        print(PINNED.commit)
-        return 0
     try:
         cache = options.cache_dir.absolute() if options.cache_dir else None
-        print(source_tree(cache, options.archive))
+        if options.print_commit:
+            print(PINNED.commit)
+        elif options.print_cache_dir:
+            print(cache or cache_dir())
+        else:
+            print(source_tree(cache, options.archive))
     except FetchError as error:
         say(f"error: {error}")
         return 1

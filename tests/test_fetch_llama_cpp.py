@@ -28,7 +28,7 @@ import fetch_llama_cpp
 from fetch_llama_cpp import FetchError, Release, fetch, is_complete, source_tree
 
 SCRIPT = Path(fetch_llama_cpp.__file__)
-PREFIX = "llama_cpp_python-1.2.3/vendor/llama.cpp/"
+PREFIX = "xllamacpp-1.2.3/thirdparty/llama.cpp/"
 KEPT = {
     "CMakeLists.txt": b"project(llama)",
     "ggml/include/ggml.h": b"// ggml",
@@ -36,8 +36,18 @@ KEPT = {
     "models/ggml-vocab-tiny.gguf": random.Random(1).randbytes(5000),
     "src/CMakeLists.txt": b"add_library(llama)",
     "tools/rpc/rpc-server.cpp": b"int main() {}",
+    "tools/ui/CMakeLists.txt": b"add_library(llama-ui)",
 }
-LEFT_OUT = {"docs/logo.png": b"png", "tools/CMakeLists.txt": b"add_subdirectory(server)"}
+LEFT_OUT = {"docs/logo.png": b"png", "tools/ui/src/app.html": b"<html>"}
+OF_THE_PACKAGE = {
+    "pyproject.toml": b"""
+[build-system]
+requires = ["setuptools", "cython"]
+build-backend = "setuptools.build_meta"
+""",
+    "setup.py": b"raise SystemExit('the archive was executed')",
+    "PKG-INFO": b"Metadata-Version: 2.1\nName: xllamacpp\nVersion: 1.2.3\n",
+}
 STAND_IN_FOR_PIP = """
 import os, shutil, sys, time
 with open(os.environ["PIP_LOG"], "a") as log:
@@ -73,8 +83,8 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def archive(tmp_path: Path) -> Path:
     members = {PREFIX + name: content for name, content in (KEPT | LEFT_OUT).items()}
-    members["llama_cpp_python-1.2.3/setup.py"] = b""
-    return write_archive(tmp_path / "llama_cpp_python-1.2.3.tar.gz", members)
+    members |= {f"xllamacpp-1.2.3/{name}": text for name, text in OF_THE_PACKAGE.items()}
+    return write_archive(tmp_path / "xllamacpp-1.2.3.tar.gz", members)
 
 
 @pytest.fixture
@@ -126,8 +136,40 @@ def test_pip_downloads_the_pinned_source_distribution_by_hash(
     release = release_of(archive)
     assert_whole(fetch(release, cache), release)
     (call,) = pip_calls()
-    assert "download --no-deps --no-binary llama-cpp-python --require-hashes" in call
+    assert "download --no-deps --no-binary xllamacpp --require-hashes" in call
     assert "index" not in call  # the user's own index settings decide
+
+
+@pytest.fixture
+def index(archive: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder that the real pip is told to look in, and nowhere else."""
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(archive.parent))
+    return archive.parent
+
+
+def test_the_real_pip_downloads_without_running_anything_of_the_archive(
+    cache: Path, archive: Path, index: Path
+) -> None:
+    release = release_of(archive)
+    assert_whole(fetch(release, cache), release)
+
+
+def test_the_real_pip_refuses_another_hash(cache: Path, archive: Path, index: Path) -> None:
+    right = release_of(archive)
+    with pytest.raises(FetchError, match=f"expected {'0' * 64}, got {right.sha256}"):
+        fetch(replace(right, sha256="0" * 64), cache)
+    assert_nothing_left(cache)
+
+
+def test_within_another_build_its_settings_do_not_reach_pip(
+    cache: Path, archive: Path, index: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("_PYPROJECT_HOOKS_BUILD_BACKEND", "of_the_outer_build")
+    monkeypatch.setenv("PEP517_BUILD_BACKEND", "of_the_outer_build")
+    release = release_of(archive)
+    assert_whole(fetch(release, cache), release)
 
 
 def test_a_second_run_downloads_nothing(
@@ -372,6 +414,8 @@ def test_stdout_holds_the_path_alone(
     assert capsys.readouterr().out == f"{cache / 'llama.cpp-abc123'}\n"
     assert fetch_llama_cpp.main(["--print-commit"]) == 0
     assert capsys.readouterr().out == "abc123\n"
+    assert fetch_llama_cpp.main(["--print-cache-dir"]) == 0
+    assert capsys.readouterr().out == f"{cache}\n"
 
 
 def test_a_failure_is_one_line_on_stderr_and_exit_code_1(

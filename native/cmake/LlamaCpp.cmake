@@ -6,11 +6,18 @@
 find_package(Python3 3.10 REQUIRED COMPONENTS Interpreter)
 set(_fetch ${CMAKE_CURRENT_LIST_DIR}/../../scripts/fetch_llama_cpp.py)
 
-execute_process(COMMAND ${Python3_EXECUTABLE} ${_fetch}
-  OUTPUT_VARIABLE LLAMA_CPP_SOURCE_DIR OUTPUT_STRIP_TRAILING_WHITESPACE RESULT_VARIABLE _result)
-if(NOT _result EQUAL 0)
-  message(FATAL_ERROR "No llama.cpp source; see the message above.")
-endif()
+# Sets `variable` to what the script prints.
+function(eliza_ask_fetch_script variable)
+  execute_process(COMMAND ${Python3_EXECUTABLE} ${_fetch} ${ARGN}
+    OUTPUT_VARIABLE _answer OUTPUT_STRIP_TRAILING_WHITESPACE RESULT_VARIABLE _result)
+  if(NOT _result EQUAL 0)
+    message(FATAL_ERROR "No llama.cpp source; see the message above.")
+  endif()
+  set(${variable} ${_answer} PARENT_SCOPE)
+endfunction()
+
+eliza_ask_fetch_script(LLAMA_CPP_SOURCE_DIR)
+eliza_ask_fetch_script(_cache --print-cache-dir)
 message(STATUS "llama.cpp source: ${LLAMA_CPP_SOURCE_DIR}")
 
 # A user's own checkout may change between two builds, the pinned tree may not.
@@ -23,7 +30,7 @@ if(DEFINED ENV{LLAMA_CPP_SOURCE} AND NOT "$ENV{LLAMA_CPP_SOURCE}" STREQUAL "")
   endif()
 else()
   set(_pinned TRUE)
-  set(LLAMA_CPP_COMMIT "0c1e57098")
+  eliza_ask_fetch_script(LLAMA_CPP_COMMIT --print-commit)
 endif()
 
 if(CMAKE_CROSSCOMPILING)
@@ -78,13 +85,6 @@ string(SHA256 _key
   "${_toolchain}${LLAMA_CPP_SOURCE_DIR};${_compiler};${CMAKE_CXX_COMPILER_ID};${CMAKE_CXX_COMPILER_VERSION};${_args};${_cpu}")
 string(SUBSTRING ${_key} 0 12 _key)
 
-if(DEFINED ENV{ELIZA_FFI_CACHE} AND NOT "$ENV{ELIZA_FFI_CACHE}" STREQUAL "")
-  set(_cache $ENV{ELIZA_FFI_CACHE})
-elseif(DEFINED ENV{XDG_CACHE_HOME} AND NOT "$ENV{XDG_CACHE_HOME}" STREQUAL "")
-  set(_cache $ENV{XDG_CACHE_HOME}/eliza-ffi)
-else()
-  set(_cache $ENV{HOME}/.cache/eliza-ffi)
-endif()
 set(_build ${_cache}/build/llama.cpp-${LLAMA_CPP_COMMIT}-${ELIZA_BACKEND}-${_key})
 set(_prefix ${_build}/install)
 

@@ -67,6 +67,11 @@ std::vector<SamplerKind> parse_order(const std::string & text) {
     return order;
 }
 
+// What JSON has no number for; `value == "-inf"` would make a JSON value of the text at every call.
+bool is_minus_infinity(const Json & value) {
+    return value.is_string() && value.get_ref<const std::string &>() == "-inf";
+}
+
 std::vector<llama_logit_bias> parse_logit_bias(const std::string & text) {
     std::vector<llama_logit_bias> biases;
     const Json json = parse_json(text, "logit_bias");
@@ -77,7 +82,7 @@ std::vector<llama_logit_bias> parse_logit_bias(const std::string & text) {
     for (const Json & pair : json) {
         const std::string place = at("logit_bias", biases.size());
         if (!pair.is_array() || pair.size() != 2 || !pair[0].is_number_integer() ||
-            !(pair[1].is_number() || pair[1] == "-inf")) {
+            !(pair[1].is_number() || is_minus_infinity(pair[1]))) {
             throw invalid_argument(place + ": expected [token, bias] with a number or \"-inf\"");
         }
         int64_t token = 0;
