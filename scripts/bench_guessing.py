@@ -14,7 +14,6 @@ import argparse
 import json
 import random
 import re
-import statistics
 import sys
 import time
 from collections.abc import Sequence
@@ -183,16 +182,12 @@ def generate(model: Model, repeats: int) -> dict[str, Any]:
     for name, prompt in prompts.items():
         for temperature in (0.0, 1.0):
             params = SamplingParams(temperature=temperature, seed=3)
-            cells = {}
-            for most in (0, MOST):
-                seconds = []
-                for _ in range(repeats):
-                    model.generate(prompt, max_tokens=1)  # the prompt is decoded outside the time
-                    begin = time.perf_counter()
-                    generation = model.generate(
-                        prompt, max_tokens=200, sampling=params, draft_max=most
-                    )
-                    seconds.append(time.perf_counter() - begin)
+            cells: dict[str, Any] = {}
+            for most in (0, MOST) * repeats:
+                model.generate(prompt, max_tokens=1)  # the prompt is decoded outside the time
+                begin = time.perf_counter()
+                generation = model.generate(prompt, max_tokens=200, sampling=params, draft_max=most)
+                spent = (time.perf_counter() - begin) * 1e3
                 stats = generation.stats
                 assert stats is not None
                 cells[str(most)] = {
@@ -200,7 +195,7 @@ def generate(model: Model, repeats: int) -> dict[str, Any]:
                     "passes": stats.forward_passes,
                     "drafted": stats.tokens_drafted,
                     "right": stats.tokens_accepted,
-                    "ms": statistics.median(seconds) * 1e3,
+                    "ms": min(spent, cells.get(str(most), {}).get("ms", spent)),
                 }
             if min(cell["tokens"] for cell in cells.values()) >= 20:
                 results[f"{name}, {'drawn' if temperature else 'greedy'}"] = cells
@@ -261,8 +256,9 @@ def markdown(results: dict[str, Any]) -> str:
             "",
             table(head, rows),
             "",
-            f"What the embedded model writes behind the prompts (their last {PROMPT:,} characters), up"
-            f" to 200 tokens, `draft_max` {MOST}; {machine_line(results['machine'])}",
+            f"What the embedded model writes behind the prompts (their last {PROMPT:,}"
+            f" characters), up to 200 tokens, `draft_max` {MOST}, the fastest run;"
+            f" {machine_line(results['machine'])}",
             "",
             table(written_head, written),
             "",
@@ -277,7 +273,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--out", type=Path, default=RESULTS, help="where results go")
     parser.add_argument("--docs", type=Path, help="a document whose tables are replaced")
-    parser.add_argument("--repeats", type=int, default=5, help="runs of which the median counts")
+    parser.add_argument("--repeats", type=int, default=5, help="runs of which the fastest counts")
     parsed = parser.parse_args(arguments)
     with Model(default_model_path()) as model:
         results = {
