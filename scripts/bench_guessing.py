@@ -226,8 +226,8 @@ def markdown(results: dict[str, Any]) -> str:
         "right drafts",
         "wrong tokens per pass",
         "µs per draft",
-        "nearest 3 tokens: passes per token",
-        "wrong tokens per pass",
+        "`ngram-simple`: passes per token",
+        "its wrong tokens per pass",
     ]
     written = []
     for name, cells in results["generated"].items():
