@@ -25,6 +25,7 @@ import cffi
 import numpy as np
 from bench_parts.machine import machine_facts, machine_line
 from bench_parts.pages import RESULTS, number, publish, table
+from make_test_models import cached_model
 from numpy.typing import NDArray
 
 from eliza_ffi._resources import default_model_path
@@ -34,6 +35,7 @@ from eliza_ffi.sampling import SamplingParams
 ROOT = Path(__file__).resolve().parent.parent
 HOOKS = ROOT / "build" / "cpu" / "libeliza_test_hooks.so"
 MOST = 8
+LARGE = "llama-bpe"
 LONG = 40_000  # characters, of which three quarters are the prompt
 PROMPT = 2000  # characters of a prompt that the model goes on with
 STORY = "Once upon a time there was a lighthouse keeper who"
@@ -159,9 +161,9 @@ class Simulation:
 
 
 def simulate(model: Model) -> dict[str, Any]:
-    """Return by text the drafts of both ways."""
+    """Return by text the drafts of both ways, in tokens of the model's vocabulary."""
     simulation = Simulation()
-    results = {}
+    results: dict[str, Any] = {}
     for text in texts():
         prompt, rest = model.tokenize(text.prompt), model.tokenize(text.rest, add_special=False)
         results[text.name] = {
@@ -202,17 +204,17 @@ def generate(model: Model, repeats: int) -> dict[str, Any]:
     return results
 
 
-def markdown(results: dict[str, Any]) -> str:
-    """Return the tables."""
+def simulated_table(simulated: dict[str, Any]) -> str:
+    """Return the table of a vocabulary."""
     rows = []
-    for name, cell in results["simulated"].items():
+    for name, cell in simulated.items():
         ours, simple = cell["lookup"], cell["simple"]
         rows.append(
             [
                 name,
                 f"{cell['prompt_tokens']:,}",
                 f"{ours['passes'] / ours['tokens']:.2f}",
-                f"{ours['right'] / max(1, ours['drafted']):.0%}" if ours["drafted"] else "none",
+                f"{ours['right'] / ours['drafted']:.0%}" if ours["drafted"] else "none",
                 f"{(ours['drafted'] - ours['right']) / ours['passes']:.2f}",
                 number(ours["us"]),
                 f"{simple['passes'] / simple['tokens']:.2f}",
@@ -229,6 +231,11 @@ def markdown(results: dict[str, Any]) -> str:
         "`ngram-simple`: passes per token",
         "its wrong tokens per pass",
     ]
+    return table(head, rows)
+
+
+def markdown(results: dict[str, Any]) -> str:
+    """Return the tables."""
     written = []
     for name, cells in results["generated"].items():
         plain, drafting = cells["0"], cells[str(MOST)]
@@ -252,9 +259,14 @@ def markdown(results: dict[str, Any]) -> str:
     ]
     return "\n".join(
         [
-            f"Texts whose rest is known, `draft_max` {MOST}, tokens of the embedded model:",
+            f"Texts whose rest is known, `draft_max` {MOST}, tokens of the embedded model's small"
+            " vocabulary, in which most words are several:",
             "",
-            table(head, rows),
+            simulated_table(results["simulated"]),
+            "",
+            f"The same in tokens of a large vocabulary ({results['large_vocabulary']:,}):",
+            "",
+            simulated_table(results["simulated_large"]),
             "",
             f"What the embedded model writes behind the prompts (their last {PROMPT:,}"
             f" characters), up to 200 tokens, `draft_max` {MOST}, the fastest run;"
@@ -275,10 +287,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--docs", type=Path, help="a document whose tables are replaced")
     parser.add_argument("--repeats", type=int, default=5, help="runs of which the fastest counts")
     parsed = parser.parse_args(arguments)
-    with Model(default_model_path()) as model:
+    with Model(default_model_path()) as model, Model(cached_model(LARGE)) as large:
         results = {
             "machine": machine_facts(),
             "simulated": simulate(model),
+            "large_vocabulary": large.describe()["model"]["n_vocab"],
+            "simulated_large": simulate(large),
             "generated": generate(model, parsed.repeats),
         }
     publish("guessing", results, markdown(results), parsed.out, parsed.docs)
