@@ -1,21 +1,33 @@
-# `make` lists the targets. Everything is set up on first use: a virtual environment in .venv,
-# llama.cpp in the user's cache, the library in build/cpu.
+# `make` lists the targets. Everything is set up on first use: Debian's packages that are missing, a
+# virtual environment in .venv, llama.cpp in the user's cache, the library in build/cpu.
 #
 #   JOBS=N         compile with N processes (default: one per core)
 #   ELIZA_NATIVE=0 compile for any x86-64-v3 or Armv8.2 machine, not for this one's CPU
 #   CMAKE_ARGS=... more arguments for CMake
 #   PYTHON=...     the Python that makes the virtual environment
+#   ELIZA_INSTALL_PACKAGES=0  name the missing packages, install none
 #
 # docs/backends.md has the variables of the other backends.
 
 PYTHON     ?= python3
-JOBS       ?= $(shell getconf _NPROCESSORS_ONLN)
+JOBS       ?= $(shell getconf _NPROCESSORS_ONLN 2> /dev/null || echo 2)
 CMAKE_ARGS ?=
 
 VENV    := $(CURDIR)/.venv
 BIN     := $(VENV)/bin
 BUILD   := build/cpu
-CPP     := $(shell git ls-files 'native/*.cpp' 'native/*.h' 'native/*.c' 2>/dev/null)
+CPP      = $(shell find native -name '*.cpp' -o -name '*.h' -o -name '*.c')
+
+# Where the home folder cannot be written to, the cache is here.
+ifeq ($(ELIZA_FFI_CACHE)$(XDG_CACHE_HOME),)
+ifeq ($(shell cd "$${HOME:?}" 2> /dev/null && for folder in .cache/eliza-ffi .cache .; do \
+    if test -e $$folder; then test -w $$folder && echo writable; break; fi; done),)
+export ELIZA_FFI_CACHE := $(CURDIR)/build/cache
+endif
+endif
+
+# Installs what the system lacks, or says in one line what to install.
+NEEDS = @PYTHON='$(PYTHON)' sh scripts/system_packages.sh
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-native test-python test-bun test-asan cpu cpu-with-tests wheel lint format clean bench bench-quick
@@ -99,6 +111,7 @@ test-python: cpu-with-tests
 # Our own code under AddressSanitizer and UBSan, leaks included; llama.cpp stays as it is.
 test-asan: BUILD := build/asan
 test-asan: ## run the native tests under sanitizers (minutes)
+	$(NEEDS) compiler python gtest
 	@$(MAKE) --no-print-directory cpu BUILD=$(BUILD) \
 	    CMAKE_ARGS="$(CMAKE_ARGS) -DELIZA_BUILD_TESTS=ON -DELIZA_SANITIZE=address,undefined"
 	@ASAN_OPTIONS=detect_leaks=1:detect_stack_use_after_return=1:strict_string_checks=1 \
@@ -111,16 +124,18 @@ test-bun: cpu $(BUN)/.package-lock.json ## run the client in tests/bun against t
 	@cd tests/bun && node_modules/.bin/bun test
 
 $(BUN)/.package-lock.json: tests/bun/package-lock.json
-	@command -v npm > /dev/null || { echo "make: test-bun needs npm, to install bun; on Debian: apt install npm"; exit 1; }
+	$(NEEDS) npm
 	@echo "Installing bun into $(BUN)"
 	@cd tests/bun && npm ci --silent --no-audit --no-fund
 	@touch $@
 
 cpu-with-tests:
+	$(NEEDS) compiler python gtest
 	@$(MAKE) --no-print-directory cpu CMAKE_ARGS="$(CMAKE_ARGS) -DELIZA_BUILD_TESTS=ON"
 
 wheel: $(VENV)/installed ## build a portable wheel into dist/
 	@rm -rf dist/raw
+	@$(BIN)/python scripts/fetch_llama_cpp.py > /dev/null  # the build's own Python has no pip
 	@$(BIN)/python -m build --wheel --outdir dist/raw -Ccmake.define.ELIZA_NATIVE=OFF .
 	@PATH="$(BIN):$$PATH" $(BIN)/python -m auditwheel repair --wheel-dir dist dist/raw/*.whl
 	@rm -rf dist/raw
@@ -138,6 +153,26 @@ bench: bench-ready ## measure everything that the docs show (half an hour)
 bench-quick: bench-ready ## compare a choice here and in other libraries in under 3 minutes
 	@$(BIN)/python scripts/bench_peers.py --quick
 
+# llama.cpp's own programs, from the tree that our library is built from and as llama.cpp builds them.
+PEERS     := llama-server llama-batched-bench test-llama-archs
+PEER_ARGS := -DCMAKE_BUILD_TYPE=Release -DGGML_NATIVE=ON -DLLAMA_OPENSSL=OFF -DLLAMA_BUILD_APP=OFF \
+    -DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_BUILD_UI=OFF -DLLAMA_USE_PREBUILT_UI=OFF
+
+.PHONY: peers
+peers: $(VENV)/installed ## build llama-server and llama-batched-bench into build/peers/bin
+	@$(BIN)/python scripts/check_toolchain.py cpu
+	@mkdir -p build
+	@tree=$$($(BIN)/python scripts/fetch_llama_cpp.py) || exit 1; \
+	    grep -qsx "CMAKE_HOME_DIRECTORY:INTERNAL=$$tree" build/peers/CMakeCache.txt || { \
+	        rm -rf build/peers; echo "Building llama.cpp's own programs (minutes, once)"; }; \
+	    PATH="$(BIN):$$PATH" $(BIN)/cmake -S "$$tree" -B build/peers -G Ninja $(PEER_ARGS) \
+	        $(if $(LLAMA_CPP_SOURCE),,-DLLAMA_BUILD_NUMBER=0 \
+	            -DLLAMA_BUILD_COMMIT=$$($(BIN)/python scripts/fetch_llama_cpp.py --print-commit)) \
+	        > build/peers.log 2>&1 || { tail -n 30 build/peers.log; exit 1; }
+	@$(BIN)/cmake --build build/peers --parallel $(JOBS) --target $(PEERS) > build/peers.log 2>&1 \
+	    || { grep -E 'error|FAILED' build/peers.log || tail -n 30 build/peers.log; exit 1; }
+	@ls $(PEERS:%=build/peers/bin/%)
+
 # A library to compare with that cannot be installed is named in the table as missing.
 .PHONY: bench-ready
 bench-ready: $(VENV)/installed
@@ -145,7 +180,7 @@ bench-ready: $(VENV)/installed
 	    echo "Installing the libraries to compare with into .venv"; \
 	    $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[bench]' \
 	        -Cwheel.cmake=false && touch $(VENV)/bench || echo "make: they could not be installed"; }
-	@$(MAKE) --no-print-directory cpu CMAKE_ARGS="$(CMAKE_ARGS) -DELIZA_BUILD_TESTS=ON"
+	@$(MAKE) --no-print-directory cpu-with-tests
 
 lint: $(VENV)/installed ## check style and types
 	@$(BIN)/ruff check .
@@ -161,11 +196,13 @@ format: $(VENV)/installed ## bring all sources into style
 clean: ## remove what was built here (llama.cpp stays in the user's cache)
 	rm -rf build dist .venv $(BUN)
 
-# The package in development mode; the library comes from build/cpu.
+# The package in development mode; the library comes from build/cpu. Debian 12's pip is too old for -C.
 $(VENV)/installed: pyproject.toml
+	$(NEEDS) compiler python
 	@mkdir -p build
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) \
-	    || { echo "make: $(PYTHON) -m venv failed; on Debian: apt install python3-venv"; rm -rf $(VENV); exit 1; }
+	@$(BIN)/python -m pip --version > /dev/null 2>&1 || { rm -rf $(VENV); $(PYTHON) -m venv $(VENV); } \
+	    || { rm -rf $(VENV); echo "make: $(PYTHON) -m venv $(VENV) failed"; exit 1; }
 	@echo "Installing the Python tools into .venv"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check 'pip >= 23.1'
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]' -Cwheel.cmake=false
 	@touch $@

@@ -55,7 +55,7 @@ static char log_text[1 << 16];
 static char harm[256];
 static unsigned char config_read[88];
 static int config_size, last_limit;
-static atomic_int n_sampled, is_gate_open;
+static atomic_int n_sampled, n_stuck, is_gate_open;
 
 static void note(char * where, size_t size, const char * what) {
     pthread_mutex_lock(&lock);
@@ -68,10 +68,11 @@ static void harmed(const char * what) { note(harm, sizeof harm, what); }
 HOOK const char * fake_calls(void) { return log_text; }
 HOOK const char * fake_harm(void) { return harm; }
 HOOK int fake_sampled(void) { return n_sampled; }
+HOOK int fake_stuck(void) { return n_stuck; }
 HOOK void fake_open_gate(void) { is_gate_open = 1; }
 HOOK int fake_limit(void) { return last_limit; }
 HOOK int fake_config(unsigned char * out) { memcpy(out, config_read, sizeof config_read); return config_size; }
-HOOK void fake_forget(void) { log_text[0] = harm[0] = 0; n_sampled = is_gate_open = 0; }
+HOOK void fake_forget(void) { log_text[0] = harm[0] = 0; n_sampled = n_stuck = is_gate_open = 0; }
 
 static void fail(char ** err, const char * why) { if (err) *err = strdup(why); }
 
@@ -145,6 +146,7 @@ static int sample(stream * s, int32_t * token, char ** err) {
     if (s->position == 3 && s->manner == MANNER_NO_ROOM) { fail(err, "context full"); return -4; }
     if (s->position == 2 && s->manner == MANNER_GATED) while (!is_gate_open) usleep(500);
     if (s->position == 2 && s->manner == MANNER_ENDLESS) {
+        n_stuck++;
         while (!s->is_cancelled) usleep(500);
         s->is_cancelled = 0;
         s->manner = MANNER_PLAIN;

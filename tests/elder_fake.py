@@ -77,8 +77,8 @@ class Fake:
         self._ffi: Any = cffi.FFI()
         self._ffi.cdef(
             "const char * fake_calls(void); const char * fake_harm(void); int fake_sampled(void);"
-            "int fake_limit(void); int fake_config(unsigned char *); void fake_forget(void);"
-            "void fake_open_gate(void);"
+            "int fake_stuck(void); int fake_limit(void); int fake_config(unsigned char *);"
+            "void fake_forget(void); void fake_open_gate(void);"
         )
         self._lib: Any = self._ffi.dlopen(str(path))
         self._lib.fake_forget()
@@ -101,6 +101,11 @@ class Fake:
     def sampled(self) -> int:
         """Tokens sampled."""
         return int(self._lib.fake_sampled())
+
+    @property
+    def stuck(self) -> int:
+        """Tokens that were begun and take until they are cancelled."""
+        return int(self._lib.fake_stuck())
 
     @property
     def limit(self) -> int:

@@ -110,14 +110,14 @@ def test_nothing_is_saved_where_a_server_was_lost(
 def test_a_server_that_cannot_be_reached_may_be_asked_again(
     rpc_library: Library, servers: list[RpcServer]
 ) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        nobody = f"127.0.0.1:{free.getsockname()[1]}"
-    for _ in range(2):
-        with pytest.raises(
-            NativeFault, match=rf"{nobody}: cannot be reached: Connection refused \(status"
-        ):
-            on_servers(rpc_library, nobody)
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # by this test, which does not listen
+        nobody = f"127.0.0.1:{taken.getsockname()[1]}"
+        for _ in range(2):
+            with pytest.raises(
+                NativeFault, match=rf"{nobody}: cannot be reached: Connection refused \(status"
+            ):
+                on_servers(rpc_library, nobody)
     with pytest.raises(NativeFault, match="cannot be looked up"):
         on_servers(rpc_library, "host.invalid:50052")
 

@@ -6,6 +6,7 @@ import asyncio
 import functools
 import json
 import math
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import aclosing
 from pathlib import Path
@@ -300,11 +301,24 @@ def test_events_come_as_spans_are_filled(tiny_model: Model) -> None:
     assert last.text == result.text
 
 
-def test_a_truncated_value_is_brought_to_its_end(tiny_model: Model) -> None:
+def test_a_truncated_value_is_brought_to_its_end(library: Library) -> None:
     schema = {"type": "object", "properties": {"a": {"type": "string"}, "b": True}}
-    result = tiny_model.fill("x", Skeleton.from_json_schema(schema), max_tokens=1, temperature=9.0)
+    skeleton = Skeleton.from_json_schema(schema)
+    n_truncated = 0
+    for seed in range(20):  # one token may be a whole value
+        with Model(library=library, n_ctx=64, n_slots=1, n_threads=1, seed=seed) as model:
+            result = model.fill("x", skeleton, max_tokens=1, temperature=9.0)
+        assert set(result.value) == {"a", "b"}
+        assert skeleton.matches(result.text)
+        n_truncated += result.truncated
+    assert n_truncated > 10
+
+
+def test_a_value_that_no_token_can_end_is_truncated(tiny_model: Model) -> None:
+    skeleton = Skeleton.from_dict({"spans": [{"kind": "pattern", "pattern": "[0-9]{40}"}]})
+    result = tiny_model.fill("x", skeleton, max_tokens=1)
     assert result.truncated
-    assert set(result.value) == {"a", "b"}
+    assert len(result.text) == 40
 
 
 def test_a_rule_is_followed(tiny_model: Model) -> None:
@@ -407,9 +421,18 @@ def test_what_is_no_skeleton_is_refused(tiny_model: Model) -> None:
         tiny_model.fill(skeleton=Skeleton.from_json_schema(REPLY))
 
 
-def test_a_cancelled_task_ends_the_filling(tiny_model: Model) -> None:
+def test_a_cancelled_task_ends_the_filling(
+    tiny_model: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
     digits = {"spans": [{"kind": "pattern", "pattern": "[0-9]{1200}"}]}
     skeleton = Skeleton.from_dict(digits)
+    filling, cancelling = threading.Event(), threading.Event()
+    fill = tiny_model.binding.fill
+
+    def fill_while_it_is_cancelled(*arguments: Any) -> Any:
+        filling.set()
+        assert cancelling.wait(30)
+        return fill(*arguments)
 
     async def cancelled() -> None:
         async def consume() -> None:
@@ -419,10 +442,14 @@ def test_a_cancelled_task_ends_the_filling(tiny_model: Model) -> None:
                     pass
 
         task = asyncio.create_task(consume())
-        await asyncio.sleep(0.02)
+        assert await asyncio.to_thread(filling.wait, 30)
         task.cancel()
+        await asyncio.sleep(0)
+        cancelling.set()
         with pytest.raises(asyncio.CancelledError):
             await task
 
-    asyncio.run(cancelled())
+    with monkeypatch.context() as patched:
+        patched.setattr(tiny_model.binding, "fill", fill_while_it_is_cancelled)
+        asyncio.run(cancelled())
     assert len(tiny_model.fill("x", skeleton, max_tokens=5).text) == 1200

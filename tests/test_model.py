@@ -151,7 +151,8 @@ def test_probabilities_of_choices_without_a_common_beginning_sum_to_one(
 ) -> None:
     found: dict[str, float] = {}
     with Model(model_path, library=library, n_ctx=64, n_threads=1) as model:
-        for _ in range(400):
+        for seed in range(400):
+            model.binding.set_option(model.runner.ctx, "seed", str(seed))
             choice = model.choose("x", ["yes", "no", "maybe"], mode="sample", temperature=1.5)
             found[choice.value] = choice.probability
             if len(found) == 3:

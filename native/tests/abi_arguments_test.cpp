@@ -215,7 +215,7 @@ void PrintTo(const Function & function, std::ostream * out) { *out << function.n
 class AbiArguments : public testing::TestWithParam<Function> {
 protected:
     const std::filesystem::path home = std::filesystem::current_path();
-    const std::filesystem::path folder = std::filesystem::path(testing::TempDir()) / "eliza_abi_arguments";
+    const std::filesystem::path folder = own_folder("arguments");
 
     void SetUp() override {
         model = std::filesystem::absolute(model_path()).string();

@@ -367,7 +367,7 @@ TEST_F(BadInput, VoiceRegionsAreNotImplemented) {
 
 class BadModelFiles : public testing::Test {
 protected:
-    std::filesystem::path directory = std::filesystem::path(testing::TempDir()) / "eliza_bad_models";
+    std::filesystem::path directory = own_folder("bad-models");
     ErrorText error;
 
     void SetUp() override {

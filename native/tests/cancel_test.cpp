@@ -14,32 +14,43 @@ std::vector<int32_t> long_prompt(size_t n) {
     return tokens;
 }
 
-TEST(Cancel, StopsARunningPrefillWithinOnePass) {
-    const std::vector<int32_t> prompt = long_prompt(6000);
-    const ContextHandle context = create({{"n_ctx", "8192"}, {"n_batch", "4096"}});
-    const StreamHandle stream = open(context);
+// Cancels a prefill 20 ms after its beginning: as a rule inside its first pass, which takes much longer.
+int cancel_soon(const StreamHandle & stream, const std::vector<int32_t> & prompt, ErrorText & error) {
     std::atomic<bool> started{false};
     std::thread canceller([&] {
         while (!started) std::this_thread::yield();
-        std::this_thread::sleep_for(std::chrono::milliseconds(20));  // well inside: it takes a second
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));
         eliza_inference_llm_stream_cancel(stream.get());
     });
-    ErrorText error;
     started = true;
     const int status = eliza_inference_llm_stream_prefill(stream.get(), prompt.data(), prompt.size(), error.out());
     canceller.join();
-    ASSERT_EQ(status, ELIZA_ERR_CANCELLED) << "the prompt was decoded before the cancel came";
-    EXPECT_EQ(error.text(), "cancelled");
-    EXPECT_EQ(stats(stream).n_past, 0);
-    EXPECT_EQ(stats(stream).forward_passes, 0);  // not even the first pass was finished
+    return status;
+}
 
-    const std::vector<int32_t> small = long_prompt(20);
-    prefill(stream, small);
-    const Output after = pull(stream, 5);
-    const ContextHandle fresh = create();
-    const StreamHandle reference = open(fresh);
-    prefill(reference, small);
-    EXPECT_EQ(after.tokens, pull(reference, 5).tokens);
+TEST(Cancel, StopsARunningPrefillWithinOnePass) {
+    // On a machine that is busy elsewhere a cancel may come too late, but hardly each time. One that is heard
+    // only at the end of a pass never leaves 0 passes.
+    for (int attempt = 1;; ++attempt) {
+        const ContextHandle context = create({{"n_ctx", "8192"}, {"n_batch", "4096"}});
+        const StreamHandle stream = open(context);
+        ErrorText error;
+        const int status = cancel_soon(stream, long_prompt(6000), error);
+        if (stats(stream).forward_passes > 0 && attempt < 20) continue;
+        ASSERT_EQ(status, ELIZA_ERR_CANCELLED);
+        EXPECT_EQ(error.text(), "cancelled");
+        EXPECT_EQ(stats(stream).n_past, 0);
+        EXPECT_EQ(stats(stream).forward_passes, 0);
+
+        const std::vector<int32_t> small = long_prompt(20);
+        prefill(stream, small);
+        const Output after = pull(stream, 5);
+        const ContextHandle fresh = create();
+        const StreamHandle reference = open(fresh);
+        prefill(reference, small);
+        EXPECT_EQ(after.tokens, pull(reference, 5).tokens);
+        return;
+    }
 }
 
 TEST(Cancel, WithNoCallRunningStopsTheNextOneOnce) {

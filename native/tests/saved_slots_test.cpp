@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 
 class SavedSlots : public testing::Test {
 protected:
-    fs::path folder = fs::temp_directory_path() / ("eliza-slots-" + std::to_string(getpid()));
+    fs::path folder = own_folder("slots");
     std::string path = (folder / "talk.slot").string();
     ContextHandle context = create({{"n_threads", "1"}});
 

@@ -19,6 +19,11 @@ inline std::string model_path() {
     return path != nullptr ? path : ELIZA_TEST_MODEL;
 }
 
+// A folder for files, not shared with other runs of the tests on this machine.
+inline std::filesystem::path own_folder(const std::string & name) {
+    return std::filesystem::temp_directory_path() / ("eliza-" + name + "-" + std::to_string(getpid()));
+}
+
 // The same model with its weights in full precision. Quantized ones round activations too, which
 // turns the last bit in which a batch differs from single tokens into a hundredth of a logit.
 inline std::string f32_model_path() {

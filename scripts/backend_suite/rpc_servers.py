@@ -13,6 +13,7 @@ from pathlib import Path
 __all__ = ["RpcServer", "rpc_servers"]
 
 START_LIMIT_S = 20.0
+START_ATTEMPTS = 3
 
 
 @dataclass(frozen=True)
@@ -41,12 +42,20 @@ def rpc_servers(program: Path, count: int) -> Iterator[list[RpcServer]]:
     with ExitStack() as running:
         servers = []
         for _ in range(count):
-            server = _start(program)
+            server = _started(program)
             running.callback(server.kill)
             servers.append(server)
-        for server in servers:
-            _await(server)
         yield servers
+
+
+def _started(program: Path) -> RpcServer:
+    # Between our asking for a free port and the server's taking it, another program may take it.
+    for _ in range(START_ATTEMPTS):
+        server = _start(program)
+        if _answers(server):
+            return server
+        server.kill()
+    raise RuntimeError(f"{program} did not start")
 
 
 def _start(program: Path) -> RpcServer:
@@ -61,14 +70,15 @@ def _start(program: Path) -> RpcServer:
     return RpcServer(f"127.0.0.1:{port}", process)
 
 
-def _await(server: RpcServer) -> None:
+def _answers(server: RpcServer) -> bool:
     host, port = server.endpoint.split(":")
     deadline = time.monotonic() + START_LIMIT_S
     while True:
         try:
             socket.create_connection((host, int(port)), timeout=1).close()
-            return
         except OSError:
             if server.process.poll() is not None or time.monotonic() > deadline:
-                raise RuntimeError(f"{server.process.args!r} did not start") from None
+                return False
             time.sleep(0.05)
+        else:
+            return server.process.poll() is None
