@@ -148,6 +148,7 @@ bench: bench-ready ## measure everything that the docs show (an hour and a half)
 	@$(BIN)/python scripts/bench_masks.py --docs docs/toktrie.md
 	@$(BIN)/python scripts/bench_sampling.py --docs docs/sampling.md
 	@$(MAKE) --no-print-directory bench-streams BENCH_ARGS=
+	@$(BIN)/python scripts/bench_guessing.py --docs docs/drop-in.md
 	-@$(BIN)/python scripts/count_instructions.py --docs docs/performance.md  # Linux on x86-64 alone
 
 bench-quick: bench-ready ## compare a choice here and in other libraries in under 3 minutes

@@ -4,28 +4,23 @@
 
 #include "common.h"
 #include "engine/draft/mtp_drafter.h"
+#include "engine/draft/ngram_lookup.h"
 #include "log.h"
 
 namespace eliza {
 namespace {
 
-// By what followed the same few tokens before.
+// By what followed the same tokens before.
 class NGramDrafter : public Drafter {
 public:
-    explicit NGramDrafter(const DraftConfig & config) {
-        constexpr uint16_t n_gram = 3;  // tokens that have to be the same before a guess
-        common_params_speculative params;
-        params.types = {COMMON_SPECULATIVE_TYPE_NGRAM_SIMPLE};
-        params.ngram_simple.size_n = n_gram;
-        params.ngram_simple.size_m = static_cast<uint16_t>(config.most);
-        speculative_.reset(common_speculative_init(params, 1));
+    std::vector<llama_token> draft(const std::vector<llama_token> & tokens, int32_t most) override {
+        return lookup_.draft(tokens, most);
     }
 
     bool uses_decoder() const override { return false; }
 
-    std::vector<llama_token> draft(const std::vector<llama_token> & tokens, int32_t most) override {
-        return guess(tokens, most);
-    }
+private:
+    NGramLookup lookup_;
 };
 
 // By a small model of the same vocabulary.
@@ -107,7 +102,7 @@ std::unique_ptr<Drafter> Drafter::make(const DraftConfig & config, Decoder & dec
         if (decoder.model().has_mtp_head()) {
             return std::make_unique<MtpDrafter>(config, nullptr, decoder);
         }
-        return std::make_unique<NGramDrafter>(config);
+        return std::make_unique<NGramDrafter>();
     }
     ModelSettings settings{options.n_gpu_layers, options.use_mmap, options.devices, /*with_mtp_head=*/false};
     settings.devices.rpc.clear();  // what is small is not worth a way over the network

@@ -1,5 +1,5 @@
-// Guesses at what a stream will generate next, with llama.cpp's own speculative code. They are only
-// checked, so they never change what is generated.
+// Guesses at what a stream will generate next: by the text itself, or by models with llama.cpp's own
+// speculative code. They are only checked, so they never change what is generated.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ struct DraftConfig {
 class Drafter {
 public:
     // The one that the configuration asks for: a small model of the same vocabulary or a head for this one,
-    // from a file of its own; or else the model's own head; or else what followed the same few tokens
+    // from a file of its own; or else the model's own head; or else what followed the same tokens
     // before. Throws Error where a file cannot be loaded or does not go with the model.
     static std::unique_ptr<Drafter> make(const DraftConfig & config, Decoder & decoder, const Options & options);
 

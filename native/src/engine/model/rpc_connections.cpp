@@ -15,12 +15,12 @@
 #include <map>
 #include <mutex>
 
+#include "engine/model/rpc_request.h"
 #include "error.h"
 #include "ggml-rpc.h"
 #include "transport.h"
 
-// The sizes and places below are those of this version of the protocol.
-static_assert(RPC_PROTO_MAJOR_VERSION == 7, "look at the answers of the RPC protocol anew");
+static_assert(eliza::RpcRequest::hello_answer_size == 4 + RPC_CONN_CAPS_SIZE);
 
 namespace eliza {
 namespace {
@@ -120,75 +120,6 @@ int open_connection(const char * host, int port, std::string & reason) {
     return connected;
 }
 
-// What the client asks for, as far as the answer depends on it.
-class Request {
-public:
-    // Takes the request part by part: one byte that says what is asked, the size of the rest, the rest.
-    void add(const void * data, size_t size) {
-        if (part_ == 0) {
-            command_ = *static_cast<const uint8_t *>(data);
-        } else if (part_ == 2) {
-            tail_ = 0;
-            if (size >= sizeof(tail_)) {  // both requests that matter end with a size
-                std::memcpy(&tail_, static_cast<const char *>(data) + size - sizeof(tail_), sizeof(tail_));
-            }
-        }
-        ++part_;
-    }
-    void end() { part_ = 0; }
-
-    bool is_hello() const { return command_ == hello; }
-
-    size_t answer_size() const {
-        switch (command_) {
-            case alloc_buffer:
-            case get_device_memory: return 16;
-            case get_tensor: return tail_;
-            case set_tensor_hash:
-            case copy_tensor: return 1;
-            case hello: return 4 + RPC_CONN_CAPS_SIZE;
-            case device_count: return 4;
-            default: return 8;
-        }
-    }
-
-    // An answer that the client goes on with: every buffer is granted, every value is zero.
-    void make_up(void * answer, size_t size) const {
-        std::memset(answer, 0, size);
-        const auto write = [&](uint64_t value, size_t at) {
-            std::memcpy(static_cast<char *>(answer) + at, &value, sizeof(value));
-        };
-        switch (command_) {
-            case alloc_buffer:
-                write(1, 0);
-                write(tail_, 8);
-                break;
-            case get_alignment: write(128, 0); break;
-            case get_max_size: write(UINT64_MAX, 0); break;
-            case buffer_get_base: write(uint64_t(1) << 20, 0); break;
-            case hello: static_cast<char *>(answer)[0] = RPC_PROTO_MAJOR_VERSION; break;
-            default: break;
-        }
-    }
-
-private:
-    enum Command : uint8_t {  // the protocol's numbers
-        alloc_buffer = 0,
-        get_alignment = 1,
-        get_max_size = 2,
-        buffer_get_base = 3,
-        set_tensor_hash = 7,
-        get_tensor = 8,
-        copy_tensor = 9,
-        get_device_memory = 11,
-        hello = 14,
-        device_count = 15,
-    };
-    int part_ = 0;
-    uint8_t command_ = 0;
-    uint64_t tail_ = 0;
-};
-
 }  // namespace
 
 void check_rpc_connections(const Endpoints & endpoints) {
@@ -218,7 +149,7 @@ struct socket_t::impl {
     int fd = -1;
     bool greeted = false;
     bool awaits_size = true;  // of the next answer
-    eliza::Request request;
+    eliza::RpcRequest request;
 
     ~impl() { disconnect(); }
 
