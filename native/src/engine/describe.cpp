@@ -83,6 +83,16 @@ std::string dump(const Json & json) { return json.dump(-1, ' ', false, Json::err
 
 std::string describe_library() { return dump(library_facts()); }
 
+InferenceContext::PassFacts InferenceContext::pass_facts() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    PassFacts facts{options_.share_passes, options_.n_slots, options_.n_batch, options_.slot_wait.count(), 0, 0};
+    for (const auto & [settings, known] : decoders_) {
+        facts.n_passes += known.decoder->queue().n_passes();
+        facts.n_sequences += known.decoder->queue().n_sequences();
+    }
+    return facts;
+}
+
 std::string InferenceContext::describe() {
     const std::shared_ptr<Model> shared = model();
     const llama_model * model = shared->get();
@@ -108,6 +118,13 @@ std::string InferenceContext::describe() {
                       {"bos_token", token_text(vocab, llama_vocab_bos(vocab))},
                       {"eos_token", token_text(vocab, llama_vocab_eos(vocab))},
                       {"add_bos", llama_vocab_get_add_bos(vocab)}};
+    const PassFacts passes = pass_facts();
+    facts["passes"] = {{"batching", passes.are_shared ? "auto" : "off"},
+                       {"n_slots", passes.n_slots},
+                       {"n_batch", passes.n_batch},
+                       {"slot_wait_ms", passes.slot_wait_ms},
+                       {"run", passes.n_passes},
+                       {"sequences", passes.n_sequences}};
     return dump(facts);
 }
 

@@ -53,12 +53,21 @@ public:
     std::string describe();
 
 private:
+    // How passes are run, and how many there were.
+    struct PassFacts {
+        bool are_shared;
+        int32_t n_slots, n_batch;
+        int64_t slot_wait_ms;
+        int64_t n_passes, n_sequences;
+    };
+
     std::shared_ptr<Model> model_locked();
     std::shared_ptr<Decoder> decoder_locked(const DecoderSettings & settings);
     void note_opened(const DecoderSettings & settings, bool was_opened);
     ContextStage stage_locked() const;
     bool has_open_streams_locked() const;
     int32_t option_n_threads();
+    PassFacts pass_facts();
 
     const std::string model_path_;
     std::mutex mutex_;

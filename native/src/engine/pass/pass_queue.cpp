@@ -452,6 +452,7 @@ void PassQueue::decode(std::vector<Member> & all) {
                 hand_out(*member, members.size(), microseconds);
             }
             ++n_passes_;
+            n_sequences_ += static_cast<int64_t>(members.size());
             const double of_late = sequences_a_pass_.load(std::memory_order_relaxed);
             sequences_a_pass_ = 0.9 * of_late + 0.1 * static_cast<double>(members.size());
             return;

@@ -50,8 +50,9 @@ public:
     // The stream in this slot is closed: nobody need wait for it to come back.
     void leave(const Slot & slot);
 
-    // How many passes there were, and how many sequences one has had of late.
+    // How many passes there were, how many sequences in all of them, and how many in one of late.
     int64_t n_passes() const { return n_passes_.load(std::memory_order_relaxed); }
+    int64_t n_sequences() const { return n_sequences_.load(std::memory_order_relaxed); }
     double sequences_a_pass() const { return sequences_a_pass_.load(std::memory_order_relaxed); }
 
 private:
@@ -96,6 +97,7 @@ private:
     int64_t last_pass_us_ = 0;
 
     std::atomic<int64_t> n_passes_{0};
+    std::atomic<int64_t> n_sequences_{0};
     std::atomic<double> sequences_a_pass_{1.0};
 };
 
