@@ -294,6 +294,51 @@ protected:
     }
 };
 
+// Callers that set the temperature before each token, say.
+TEST_F(SamplingInAStream, SettingsThatStayAsTheyAreDoNotBeginAnew) {
+    for (const std::string & settings :
+         {std::string(R"("temperature":1.5,"seed":7)"), std::string(R"("temperature":1.5,"seed":7,"draw":"gumbel")"),
+          std::string(R"("temperature":1.5,"seed":7,"mirostat":1)"),
+          std::string(R"("temperature":1.5,"seed":7,"mirostat":2)"),
+          std::string(R"("temperature":1.5,"seed":7,"samplers":"temperature;adaptive_p","adaptive_target":0.3)"),
+          std::string(R"("temperature":1.5,"seed":7,"xtc_probability":0.5,"xtc_threshold":0.01)")}) {
+        const auto generate_setting = [&](bool each_time) {
+            const StreamHandle stream = open(context, full_precision_config());
+            const std::string json = "{" + settings + "}";
+            std::vector<int32_t> tokens;
+            prefill(stream, chat_prompt(context, "hello"));
+            for (int i = 0; i < 20; ++i) {
+                if (i == 0 || each_time) {
+                    ErrorText error;
+                    EXPECT_EQ(
+                        eliza_inference_llm_stream_set_sampling(stream.get(), json.data(), json.size(), error.out()), 0)
+                        << error.text();
+                }
+                for (const int32_t token : push(stream, 1).tokens) tokens.push_back(token);
+            }
+            return tokens;
+        };
+        EXPECT_EQ(generate_setting(true), generate_setting(false)) << settings;
+    }
+}
+
+TEST_F(SamplingInAStream, OtherSettingsUnderTheSameSeedDrawOtherNumbers) {
+    const auto first_token_after = [&](const std::string & earlier) {
+        const StreamHandle stream = open(context, full_precision_config());
+        prefill(stream, chat_prompt(context, "hello"));
+        std::vector<int32_t> tokens;
+        for (const std::string & json :
+             {earlier, std::string(R"({"temperature":9,"seed":7,"mirostat":2,"mirostat_tau":9})")}) {
+            EXPECT_EQ(eliza_inference_llm_stream_set_sampling(stream.get(), json.data(), json.size(), nullptr), 0);
+            eliza_inference_llm_stream_reset_keep(stream.get(), 8);
+            for (const int32_t token : push(stream, 5).tokens) tokens.push_back(token);
+        }
+        return std::vector<int32_t>(tokens.end() - 5, tokens.end());
+    };
+    EXPECT_NE(first_token_after(R"({"temperature":9,"seed":7,"mirostat":2,"mirostat_tau":8})"),
+              first_token_after(R"({"temperature":0,"seed":7})"));
+}
+
 TEST_F(SamplingInAStream, TheSameSeedGivesTheSameTokensInAndOutsideSpans) {
     for (const std::string & settings :
          {std::string(R"("preset":"creative")"), std::string(R"("preset":"creative","draw":"gumbel")"),

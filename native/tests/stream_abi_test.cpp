@@ -342,5 +342,20 @@ TEST_F(StreamAbi, TokenizesAndDetokenizes) {
     EXPECT_TRUE(tokenize(context, "").empty());
 }
 
+TEST(BestLeaf, IsFollowedToItsEndThoughThePromptGoesOnInsideTheSpan) {
+    const ContextHandle context = create();
+    const StreamHandle stream = open(context);
+    prefill(stream, chat_prompt(context, "Remind me at nine"));
+    set_trie(stream, payload_of(context, {"CREATE_REMINDER", "CREATE_REMINDER_LIST", "CREATE_NOTE"}),
+             ELIZA_TRIE_BEST_LEAF | ELIZA_TRIE_STOP_AT_LEAF);
+    const std::vector<int32_t> begun = pull(stream, 1).tokens;
+    prefill(stream, tokenize(context, " (go on) "));
+    const Output rest = pull(stream);
+    EXPECT_EQ(rest.status, 1) << rest.error;
+    std::vector<int32_t> all = begun;
+    all.insert(all.end(), rest.tokens.begin(), rest.tokens.end());
+    EXPECT_EQ(all, tokenize(context, leaf(stream)));
+}
+
 }  // namespace
 }  // namespace eliza::test

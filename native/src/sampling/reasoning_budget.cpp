@@ -35,7 +35,11 @@ bool is_inside(const llama_sampler * sampler) {
 }  // namespace
 
 ReasoningBudget::ReasoningBudget(const llama_vocab * vocab, const SamplingParams & params)
-    : start_(tag(vocab, "reasoning_start", params.reasoning_start)) {
+    : budget_(params.reasoning_budget),
+      start_tag_(params.reasoning_start),
+      end_tag_(params.reasoning_end),
+      message_(params.reasoning_message),
+      start_(tag(vocab, "reasoning_start", params.reasoning_start)) {
     const std::vector<llama_token> end = tag(vocab, "reasoning_end", params.reasoning_end);
     forced_ = tokens_of(vocab, params.reasoning_message);
     forced_.insert(forced_.end(), end.begin(), end.end());
@@ -46,6 +50,11 @@ ReasoningBudget::ReasoningBudget(const llama_vocab * vocab, const SamplingParams
     if (sampler_ == nullptr || prompt_ == nullptr) {
         throw std::bad_alloc();
     }
+}
+
+bool ReasoningBudget::is_for(const SamplingParams & params) const {
+    return budget_ == params.reasoning_budget && start_tag_ == params.reasoning_start &&
+           end_tag_ == params.reasoning_end && message_ == params.reasoning_message;
 }
 
 std::optional<llama_token> ReasoningBudget::forced() const {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "llama-cpp.h"
@@ -15,6 +16,9 @@ class ReasoningBudget {
 public:
     // Without a limit if params.reasoning_budget < 0. Throws Error where a tag has no tokens.
     ReasoningBudget(const llama_vocab * vocab, const SamplingParams & params);
+
+    // True where other settings of a budget would not change it.
+    bool is_for(const SamplingParams & params) const;
 
     // What comes next if the budget is spent: the message's tokens, then those that end the block.
     std::optional<llama_token> forced() const;
@@ -30,6 +34,8 @@ public:
     std::vector<llama_token> ended_with() const;
 
 private:
+    int32_t budget_;  // as in the settings, as are the next three
+    std::string start_tag_, end_tag_, message_;
     std::vector<llama_token> start_;
     std::vector<llama_token> forced_;
     llama_sampler_ptr sampler_;

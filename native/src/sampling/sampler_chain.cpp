@@ -4,6 +4,8 @@
 #include <cmath>
 #include <new>
 #include <random>
+#include <string_view>
+#include <utility>
 
 #include "eliza/eliza_gumbel_sampler.h"
 
@@ -157,9 +159,11 @@ llama_token_data_array & Candidates::fill_from(const float * logits, const llama
     return filled(false, odd.any_infinite());
 }
 
-SamplerChain::SamplerChain(const llama_vocab * vocab, const SamplingParams & params)
+SamplerChain::SamplerChain(const llama_vocab * vocab, const SamplingParams & params, const SamplerChain * before)
     : chain_(llama_sampler_chain_init(llama_sampler_chain_default_params())),
-      greedy_(params.temperature < least_temperature) {
+      greedy_(params.temperature < least_temperature),
+      before_(before),
+      seed_(params.seed) {
     check_together(params);
     const int32_t n_vocab = llama_vocab_n_tokens(vocab);
     std::vector<llama_logit_bias> biases = params.logit_bias;
@@ -186,6 +190,7 @@ SamplerChain::SamplerChain(const llama_vocab * vocab, const SamplingParams & par
     if (n_candidates_ * 8 > static_cast<size_t>(n_vocab)) {
         n_candidates_ = 0;
     }
+    before_ = nullptr;
 }
 
 size_t SamplerChain::count_candidates(const SamplingParams & params) const {
@@ -262,8 +267,9 @@ void SamplerChain::add_in_order(const llama_vocab * vocab, const SamplingParams 
         case SamplerKind::xtc:
             if (params.xtc_probability > 0.0f && params.xtc_threshold <= 0.5f) {
                 xtc_ = llama_sampler_chain_n(chain_.get());
-                add_shaping(llama_sampler_init_xtc(params.xtc_probability, params.xtc_threshold, min_keep, params.seed),
-                            name);
+                add_drawing(name, {params.xtc_probability, params.xtc_threshold}, true, [&](uint32_t seed) {
+                    return llama_sampler_init_xtc(params.xtc_probability, params.xtc_threshold, min_keep, seed);
+                });
             }
             break;
         case SamplerKind::temperature:
@@ -292,19 +298,59 @@ void SamplerChain::add_selection(const llama_vocab * vocab, const SamplingParams
     if (greedy_) {
         add(llama_sampler_init_greedy(), "greedy");
     } else if (params.mirostat == 1) {
-        add_shaping(llama_sampler_init_mirostat(llama_vocab_n_tokens(vocab), params.seed, params.mirostat_tau,
-                                                params.mirostat_eta, mirostat_m),
-                    "mirostat");
+        add_drawing("mirostat", {params.mirostat_tau, params.mirostat_eta}, true, [&](uint32_t seed) {
+            return llama_sampler_init_mirostat(llama_vocab_n_tokens(vocab), seed, params.mirostat_tau,
+                                               params.mirostat_eta, mirostat_m);
+        });
     } else if (params.mirostat == 2) {
-        add_shaping(llama_sampler_init_mirostat_v2(params.seed, params.mirostat_tau, params.mirostat_eta),
-                    "mirostat_v2");
+        add_drawing("mirostat_v2", {params.mirostat_tau, params.mirostat_eta}, true, [&](uint32_t seed) {
+            return llama_sampler_init_mirostat_v2(seed, params.mirostat_tau, params.mirostat_eta);
+        });
     } else if (adaptive) {
-        add_shaping(llama_sampler_init_adaptive_p(params.adaptive_target, params.adaptive_decay, params.seed),
-                    "adaptive_p");
+        add_drawing("adaptive_p", {params.adaptive_target, params.adaptive_decay}, true, [&](uint32_t seed) {
+            return llama_sampler_init_adaptive_p(params.adaptive_target, params.adaptive_decay, seed);
+        });
     } else if (params.draw == Draw::gumbel) {
-        add(llama_sampler_init_gumbel(drawn_seed(params.seed)), "gumbel");
+        add_drawing("gumbel", {}, false, [](uint32_t seed) { return llama_sampler_init_gumbel(drawn_seed(seed)); });
     } else {
-        add(llama_sampler_init_dist(params.seed), "dist");
+        add_drawing("dist", {}, false, [](uint32_t seed) { return llama_sampler_init_dist(seed); });
+    }
+}
+
+void SamplerChain::add_drawing(const char * name, std::vector<float> settings, bool is_shaping,
+                               const std::function<llama_sampler *(uint32_t seed)> & make) {
+    Drawing drawing{name, std::move(settings), llama_sampler_chain_n(chain_.get()), 0, false};
+    llama_sampler * sampler = nullptr;
+    if (before_ != nullptr && before_->seed_ == seed_) {
+        for (const Drawing & other : before_->drawing_) {
+            if (std::string_view(other.name) != name) {
+                continue;
+            }
+            drawing.n_begun = other.n_begun;
+            if (other.settings == drawing.settings) {
+                sampler = llama_sampler_clone(llama_sampler_chain_get(before_->chain_.get(), other.place));
+                drawing.was_taken = true;
+            }
+        }
+    }
+    if (sampler == nullptr) {
+        sampler = make(nth_seed(seed_, drawing.n_begun++));
+    }
+    drawing_.push_back(std::move(drawing));
+    if (is_shaping) {
+        add_shaping(sampler, name);
+    } else {
+        add(sampler, name);
+    }
+}
+
+void SamplerChain::catch_up(llama_token token) {
+    for (int32_t i = 0; i < llama_sampler_chain_n(chain_.get()); ++i) {
+        const bool was_taken = std::any_of(drawing_.begin(), drawing_.end(),
+                                           [&](const Drawing & each) { return each.place == i && each.was_taken; });
+        if (!was_taken) {
+            llama_sampler_accept(llama_sampler_chain_get(chain_.get(), i), token);
+        }
     }
 }
 
@@ -360,6 +406,14 @@ llama_token SamplerChain::argmax(llama_token_data_array & candidates) {
         }
     }
     return candidates.data[best].id;
+}
+
+uint32_t nth_seed(uint32_t seed, uint32_t n) {
+    if (seed == LLAMA_DEFAULT_SEED || n == 0) {
+        return seed;
+    }
+    const uint32_t mixed = seed ^ (n * 0x9e3779b9u);
+    return mixed != LLAMA_DEFAULT_SEED ? mixed : 0;
 }
 
 int32_t argmax(const float * logits, int32_t n) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -35,8 +36,10 @@ private:
 
 class SamplerChain {
 public:
-    // Throws Error where the settings do not fit the vocabulary.
-    SamplerChain(const llama_vocab * vocab, const SamplingParams & params);
+    // Throws Error where the settings do not fit the vocabulary. Instead of `before`, whose draws go on: a sampler
+    // that draws or learns and has the same settings there is taken from it as it is, and one with others does not
+    // begin at a seed that it has begun at.
+    SamplerChain(const llama_vocab * vocab, const SamplingParams & params, const SamplerChain * before = nullptr);
 
     // Runs the whole chain and returns what it selects. Inside a span, `infill` is left out, which could
     // select a token that is no candidate. Throws Error when none is left to select.
@@ -61,6 +64,10 @@ public:
     std::string describe() const;
 
     void accept(llama_token token) { llama_sampler_accept(chain_.get(), token); }
+
+    // The same for a token that the chain before this one knew of: what is taken from there knows it.
+    void catch_up(llama_token token);
+
     void reset() { llama_sampler_reset(chain_.get()); }
 
 private:
@@ -69,6 +76,10 @@ private:
     void add_in_order(const llama_vocab * vocab, const SamplingParams & params, SamplerKind kind);
     size_t count_candidates(const SamplingParams & params) const;
     void add_selection(const llama_vocab * vocab, const SamplingParams & params);
+
+    // Adds a sampler that draws, and so goes on from call to call, as `make` makes it from a seed.
+    void add_drawing(const char * name, std::vector<float> settings, bool is_shaping,
+                     const std::function<llama_sampler *(uint32_t seed)> & make);
 
     llama_sampler_ptr chain_;
     std::vector<const char *> names_;
@@ -79,7 +90,21 @@ private:
     bool reshapes_ = false;
     int32_t typical_ = -1;  // places in the chain
     int32_t xtc_ = -1;
+
+    struct Drawing {
+        const char * name;
+        std::vector<float> settings;
+        int32_t place;
+        uint32_t n_begun;  // times that a sampler of this name has begun, under the same seed
+        bool was_taken;
+    };
+    std::vector<Drawing> drawing_;
+    const SamplerChain * before_;  // while this one is made
+    uint32_t seed_;
 };
+
+// Seeds that follow from one: the first is that one. Where the system draws it, it draws all.
+uint32_t nth_seed(uint32_t seed, uint32_t n);
 
 // The index of the largest of n logits, the first of equals. Throws Error if none is above -infinity.
 int32_t argmax(const float * logits, int32_t n);

@@ -78,19 +78,21 @@ TokenSelector::TokenSelector(const llama_vocab * vocab, const SamplingParams & p
 }
 
 void TokenSelector::set_sampling(const SamplingParams & params, const llama_token * tokens, size_t n) {
-    SamplerChain chain(vocab_, params);
-    std::optional<ReasoningBudget> budget;
-    if (params.reasoning_budget >= 0 || waits_for_trigger_) {
-        budget.emplace(vocab_, params);
-    }
+    SamplerChain chain(vocab_, params, &chain_);
     for (size_t i = 0; i < n; ++i) {
-        chain.accept(tokens[i]);
-        if (budget) {
-            budget->accept_prompt(tokens[i]);
+        chain.catch_up(tokens[i]);
+    }
+    const bool has_budget = params.reasoning_budget >= 0 || waits_for_trigger_;
+    if (!has_budget) {
+        budget_.reset();
+    } else if (!budget_ || !budget_->is_for(params)) {
+        ReasoningBudget budget(vocab_, params);
+        for (size_t i = 0; i < n; ++i) {
+            budget.accept_prompt(tokens[i]);
         }
+        budget_.emplace(std::move(budget));
     }
     chain_ = std::move(chain);
-    budget_ = std::move(budget);
 }
 
 std::string TokenSelector::describe() const {

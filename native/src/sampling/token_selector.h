@@ -36,8 +36,9 @@ public:
     TokenSelector(const llama_vocab * vocab, const SamplingParams & params, const std::string & gbnf,
                   const GrammarUse & use);
 
-    // Goes on with other settings, told of the tokens so far. Throws Error, and nothing changes, where
-    // they do not fit the vocabulary.
+    // Goes on with other settings, told of the tokens so far. What the settings leave as it is goes on where it was:
+    // draws, what mirostat has learned, a reasoning budget. Throws Error, and nothing changes, where they do not fit
+    // the vocabulary.
     void set_sampling(const SamplingParams & params, const llama_token * tokens, size_t n);
 
     // The names of the samplers in the order they act, with ';' between them.

@@ -17,15 +17,6 @@ bool inside_character(std::string_view text) {
     return !text.empty() && (static_cast<uint8_t>(text.front()) & 0xc0) == 0x80;
 }
 
-// A seed of its own for every span, so that two of them do not draw alike.
-uint32_t seed_of_span(uint32_t seed, uint32_t n_spans_before) {
-    if (seed == LLAMA_DEFAULT_SEED || n_spans_before == 0) {
-        return seed;
-    }
-    const uint32_t mixed = seed ^ (n_spans_before * 0x9e3779b9u);
-    return mixed != LLAMA_DEFAULT_SEED ? mixed : 0;
-}
-
 }  // namespace
 
 void Answer::begin_behind_prompt(bool anew) {
@@ -107,7 +98,7 @@ void Answer::fill(const SpanSpec & spec, SamplingParams sampling, FillResult & r
     sampling.top_k = spec.top_k;
     sampling.top_p = spec.top_p;
     sampling.reasoning_budget = -1;
-    sampling.seed = seed_of_span(sampling.seed, n_filled_++);
+    sampling.seed = nth_seed(sampling.seed, n_filled_++);  // no two of them draw alike
     TokenSelector selector(decoder_.model().vocab(), sampling, "", GrammarUse());
     for (size_t i = 0; i < known.begin; ++i) {
         selector.accept_prompt(sequence_.tokens()[i]);

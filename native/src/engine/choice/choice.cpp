@@ -274,22 +274,11 @@ bool Choice::run_tree(TokenTrie::Node from) {
 }
 
 bool Choice::is_tree_worth_it(const TokenTrie::Undecided & undecided) {
-    const TreeLimits limits = decoder_.tree_limits();
-    if (undecided.tokens == 0 || static_cast<int32_t>(undecided.tokens) > limits.tokens ||
-        static_cast<int32_t>(undecided.branches) > limits.rows ||
-        static_cast<int32_t>(undecided.lanes) > limits.lanes) {
+    if (!is_one_tree(undecided, decoder_.tree_limits())) {
         return false;
     }
     const std::optional<PassCost> cost = decoder_.pass_cost(sequence_.cancelled());
-    if (!cost) {
-        return false;
-    }
-    const auto waiting = static_cast<double>(sequence_.n_waiting());
-    const double tree = cost->of(waiting + undecided.tokens, 1 + undecided.branches, undecided.lanes);
-    const double tokens_a_pass = static_cast<double>(undecided.tokens) / undecided.branches;
-    const double skip_ahead =
-        cost->of(waiting, 1, 0) + static_cast<double>(undecided.passes) * cost->of(tokens_a_pass, 1, 0);
-    return tree < skip_ahead;
+    return cost && is_tree_cheaper(undecided, sequence_.n_waiting(), *cost);
 }
 
 void Choice::decode_batch(const TreeBatch & batch, TokenTrie::Node from) {

@@ -116,4 +116,19 @@ std::vector<TreeBatch> plan_tree(const TokenTrie & trie, TokenTrie::Node from, T
     return Planner(trie, limits).plan(from);
 }
 
+bool is_one_tree(const TokenTrie::Undecided & undecided, TreeLimits limits) {
+    return undecided.tokens > 0 && static_cast<int32_t>(undecided.tokens) <= limits.tokens &&
+           static_cast<int32_t>(undecided.branches) <= limits.rows &&
+           static_cast<int32_t>(undecided.lanes) <= limits.lanes;
+}
+
+bool is_tree_cheaper(const TokenTrie::Undecided & undecided, size_t n_waiting, const PassCost & cost) {
+    const auto waiting = static_cast<double>(n_waiting);
+    const double tree = cost.of(waiting + undecided.tokens, 1 + undecided.branches, undecided.lanes);
+    const double tokens_a_pass = static_cast<double>(undecided.tokens) / undecided.branches;
+    const double one_by_one =
+        cost.of(waiting, 1, 0) + static_cast<double>(undecided.passes) * cost.of(tokens_a_pass, 1, 0);
+    return tree < one_by_one;
+}
+
 }  // namespace eliza

@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "engine/pass/pass_cost.h"
 #include "engine/pass/tree_batch.h"
 #include "token_trie/token_trie.h"
 
@@ -11,5 +12,11 @@ namespace eliza {
 // The trees that give the logits of every branch strictly below `from`. Empty when there is none, and when a
 // single path is longer than a tree may be.
 std::vector<TreeBatch> plan_tree(const TokenTrie & trie, TokenTrie::Node from, TreeLimits limits);
+
+// What plan_tree() comes to, known beforehand: whether it is one tree, ...
+bool is_one_tree(const TokenTrie::Undecided & undecided, TreeLimits limits);
+
+// ... and whether a pass over it, with the tokens that wait, costs less than one pass after another down the trie.
+bool is_tree_cheaper(const TokenTrie::Undecided & undecided, size_t n_waiting, const PassCost & cost);
 
 }  // namespace eliza
