@@ -108,14 +108,29 @@ test-native: cpu-with-tests
 test-python: cpu-with-tests
 	@$(BIN)/python -m pytest
 
-# Our own code under AddressSanitizer and UBSan, leaks included; llama.cpp stays as it is.
+# Our own code under sanitizers, leaks included; llama.cpp stays as it is.
 test-asan: BUILD := build/asan
-test-asan: ## run the native tests under sanitizers (minutes)
-	$(NEEDS) compiler python gtest
+test-asan: ## run the native tests under AddressSanitizer and UBSan (minutes)
 	@$(MAKE) --no-print-directory cpu BUILD=$(BUILD) \
 	    CMAKE_ARGS="$(CMAKE_ARGS) -DELIZA_BUILD_TESTS=ON -DELIZA_SANITIZE=address,undefined"
 	@ASAN_OPTIONS=detect_leaks=1:detect_stack_use_after_return=1:strict_string_checks=1 \
 	    UBSAN_OPTIONS=print_stacktrace=1 $(BUILD)/tests/native_tests --gtest_brief=1
+
+# Those tests that run on several threads. ggml's own threads are not instrumented: they spin on atomics that the
+# sanitizer cannot see, so passes run on one.
+TSAN_TESTS := *Threads*:*Shared*:*Waiting*:*Cancel*:*Close*:*Cache*:*Slot*:*Mtp*Thread*
+test-tsan: BUILD := build/tsan
+test-tsan: ## run the tests on several threads under ThreadSanitizer (minutes)
+	@$(MAKE) --no-print-directory cpu BUILD=$(BUILD) \
+	    CMAKE_ARGS="$(CMAKE_ARGS) -DELIZA_BUILD_TESTS=ON -DELIZA_SANITIZE=thread"
+	@TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1 ELIZA_STRESS_STORIES=$(or $(STORIES),20) \
+	    $(BUILD)/tests/native_tests --gtest_brief=1 --gtest_filter='$(TSAN_TESTS)'
+
+# Streams that share passes against the same streams alone; STORIES=N on each model.
+.PHONY: test-tsan stress
+stress: cpu-with-tests ## tell thousands of stories of streams alone and together
+	@ELIZA_STRESS_STORIES=$(or $(STORIES),1500) $(BUILD)/tests/native_tests --gtest_brief=1 \
+	    --gtest_filter='*SharedPassesStress*'
 
 # What elizaOS's own client does, from JavaScript; bun comes from the npm registry.
 BUN := tests/bun/node_modules

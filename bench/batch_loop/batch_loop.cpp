@@ -7,7 +7,7 @@
 // from when the first prompt's decoding begins to each of its tokens. With "margins", also by how much the
 // logit of each token was above the next one's, which takes time of its own.
 //
-// The context is set up as the library sets up its own: native/src/engine/decoder.cpp.
+// The context is set up as the library sets up its own: native/src/engine/pass/pass_runner.cpp.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
