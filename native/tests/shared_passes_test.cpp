@@ -175,13 +175,13 @@ TEST(SharedPasses, WhoComesWhileOthersGenerateIsServedInThePassesToCome) {
     for (int round = 0; round < 20; ++round) {
         Sequence eighth(decoder, {}, never);
         eighth.append(std::vector<llama_token>(64, 100 + round).data(), 64);
-        const int64_t before = decoder->queue().n_passes();
+        const int64_t before = decoder->queue().pass().n_passes();
         eighth.decode(Rows::some);
-        EXPECT_LE(decoder->queue().n_passes() - before, 2);
+        EXPECT_LE(decoder->queue().pass().n_passes() - before, 2);
         eighth.append(7);
         eighth.decode(Rows::some);
         EXPECT_EQ(eighth.counts().passes, 2);
-        EXPECT_LE(decoder->queue().n_passes() - before, 2 + 2);
+        EXPECT_LE(decoder->queue().pass().n_passes() - before, 2 + 2);
     }
     stopped = true;
     for (std::thread & thread : threads) thread.join();

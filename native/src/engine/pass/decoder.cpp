@@ -47,7 +47,7 @@ std::optional<PassCost> Decoder::pass_cost(std::atomic<bool> & cancelled) {
         }
     }
     PassCost cost = *cost_;
-    cost.pass /= queue_.sequences_a_pass();
+    cost.pass /= queue_.pass().sequences_a_pass();
     return cost;
 }
 

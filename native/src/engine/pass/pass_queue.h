@@ -19,14 +19,9 @@
 #include "engine/cache/kv_cache.h"
 #include "engine/pass/pass_request.h"
 #include "engine/pass/pass_runner.h"
-#include "error.h"
+#include "engine/pass/shared_pass.h"
 
 namespace eliza {
-
-class ContextFull : public Error {
-public:
-    using Error::Error;
-};
 
 class PassQueue {
 public:
@@ -50,14 +45,11 @@ public:
     // The stream in this slot is closed: nobody need wait for it to come back.
     void leave(const Slot & slot);
 
-    // How many passes there were, how many sequences in all of them, and how many in one of late.
-    int64_t n_passes() const { return n_passes_.load(std::memory_order_relaxed); }
-    int64_t n_sequences() const { return n_sequences_.load(std::memory_order_relaxed); }
-    double sequences_a_pass() const { return sequences_a_pass_.load(std::memory_order_relaxed); }
+    // How many passes there were; see SharedPass.
+    const SharedPass & pass() const { return pass_; }
 
 private:
     struct Waiter;
-    struct Member;
 
     void wait_until_done(std::unique_lock<std::mutex> & lock, Waiter & me);
     bool may_lead(const Waiter & waiter) const;
@@ -69,36 +61,22 @@ private:
     void lead(std::unique_lock<std::mutex> & lock, Waiter & me);
     void wait_for_companions(std::unique_lock<std::mutex> & lock);
     std::vector<Waiter *> hold_candidates();
+    void note_outcome(Waiter & waiter, SharedPass::Member::Outcome outcome);
     void let_go(Waiter & waiter);
 
-    void prepare(Waiter & waiter);
-    std::vector<Member> select(const std::vector<Waiter *> & candidates);
-    void compute_heads(std::vector<Member> & members);
-    void decode(std::vector<Member> & members);
-    void put_into(Batch & batch, Member & member);
-    PassRunner::Wanted wanted_by(const std::vector<Member *> & members) const;
-    void hand_out(Member & member, size_t n_members, int64_t microseconds);
-    void take_back(Member & member, bool was_begun);
-    ContextFull context_full(const Member & member) const;
-
     PassRunner & runner_;
-    KvCache & cache_;
+    SharedPass pass_;  // of whoever leads
     const bool share_;
-    const int32_t max_rows_;
 
     std::mutex mutex_;  // guards what follows
     std::list<Waiter *> waiting_;
     bool is_led_ = false;
-    const std::vector<Member> * running_ = nullptr;  // in the pass that runs now
-    std::atomic<bool> * running_alone_ = nullptr;    // the flag of whoever uses the context alone
-    std::vector<bool> expected_;                     // by slot: was done in the last pass, and may be back at once
+    const std::vector<SharedPass::Member> * running_ = nullptr;  // in the pass that runs now
+    std::atomic<bool> * running_alone_ = nullptr;                // the flag of whoever uses the context alone
+    std::vector<bool> expected_;  // by slot: was done in the last pass, and may be back at once
     int32_t n_expected_ = 0;
     std::condition_variable companion_came_;
     int64_t last_pass_us_ = 0;
-
-    std::atomic<int64_t> n_passes_{0};
-    std::atomic<int64_t> n_sequences_{0};
-    std::atomic<double> sequences_a_pass_{1.0};
 };
 
 }  // namespace eliza
