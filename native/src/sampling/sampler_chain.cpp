@@ -319,23 +319,18 @@ void SamplerChain::add_selection(const llama_vocab * vocab, const SamplingParams
 
 void SamplerChain::add_drawing(const char * name, std::vector<float> settings, bool is_shaping,
                                const std::function<llama_sampler *(uint32_t seed)> & make) {
-    Drawing drawing{name, std::move(settings), llama_sampler_chain_n(chain_.get()), 0, false};
-    llama_sampler * sampler = nullptr;
+    Drawing drawing{name, std::move(settings), llama_sampler_chain_n(chain_.get()), 0, -1};
     if (before_ != nullptr && before_->seed_ == seed_) {
         for (const Drawing & other : before_->drawing_) {
-            if (std::string_view(other.name) != name) {
-                continue;
-            }
-            drawing.n_begun = other.n_begun;
-            if (other.settings == drawing.settings) {
-                sampler = llama_sampler_clone(llama_sampler_chain_get(before_->chain_.get(), other.place));
-                drawing.was_taken = true;
+            if (std::string_view(other.name) == name) {
+                drawing.n_begun = other.n_begun;
+                drawing.place_before = other.settings == drawing.settings ? other.place : -1;
             }
         }
     }
-    if (sampler == nullptr) {
-        sampler = make(nth_seed(seed_, drawing.n_begun++));
-    }
+    // One that is to be taken from there is made all the same: until it is, this chain is whole without it.
+    llama_sampler * sampler = make(nth_seed(seed_, drawing.n_begun));
+    drawing.n_begun += drawing.place_before < 0 ? 1 : 0;
     drawing_.push_back(std::move(drawing));
     if (is_shaping) {
         add_shaping(sampler, name);
@@ -344,11 +339,32 @@ void SamplerChain::add_drawing(const char * name, std::vector<float> settings, b
     }
 }
 
+void SamplerChain::take_from(SamplerChain & before) {
+    // llama.cpp's chains can be added to at the end and taken from anywhere; its copies of samplers forget their draws.
+    const auto all_of = [](SamplerChain & chain) {
+        std::vector<llama_sampler_ptr> samplers;
+        while (llama_sampler_chain_n(chain.chain_.get()) > 0) {
+            samplers.emplace_back(llama_sampler_chain_remove(chain.chain_.get(), 0));
+        }
+        return samplers;
+    };
+    std::vector<llama_sampler_ptr> samplers = all_of(*this), others = all_of(before);
+    for (const Drawing & each : drawing_) {
+        if (each.place_before >= 0) {
+            samplers[static_cast<size_t>(each.place)] = std::move(others[static_cast<size_t>(each.place_before)]);
+        }
+    }
+    for (llama_sampler_ptr & sampler : samplers) {
+        llama_sampler_chain_add(chain_.get(), sampler.release());
+    }
+}
+
 void SamplerChain::catch_up(llama_token token) {
     for (int32_t i = 0; i < llama_sampler_chain_n(chain_.get()); ++i) {
-        const bool was_taken = std::any_of(drawing_.begin(), drawing_.end(),
-                                           [&](const Drawing & each) { return each.place == i && each.was_taken; });
-        if (!was_taken) {
+        const bool is_known = std::any_of(drawing_.begin(), drawing_.end(), [&](const Drawing & each) {
+            return each.place == i && each.place_before >= 0;
+        });
+        if (!is_known) {
             llama_sampler_accept(llama_sampler_chain_get(chain_.get(), i), token);
         }
     }

@@ -36,9 +36,8 @@ private:
 
 class SamplerChain {
 public:
-    // Throws Error where the settings do not fit the vocabulary. Instead of `before`, whose draws go on: a sampler
-    // that draws or learns and has the same settings there is taken from it as it is, and one with others does not
-    // begin at a seed that it has begun at.
+    // Throws Error where the settings do not fit the vocabulary. Instead of `before`: a sampler that draws, and has
+    // the same settings there, will be taken from it; one with others does not begin at a seed that it has begun at.
     SamplerChain(const llama_vocab * vocab, const SamplingParams & params, const SamplerChain * before = nullptr);
 
     // Runs the whole chain and returns what it selects. Inside a span, `infill` is left out, which could
@@ -65,8 +64,11 @@ public:
 
     void accept(llama_token token) { llama_sampler_accept(chain_.get(), token); }
 
-    // The same for a token that the chain before this one knew of: what is taken from there knows it.
+    // The same for a token that the chain before this one knew of: what will be taken from there knows it.
     void catch_up(llama_token token);
+
+    // Takes what draws as it did from the chain before this one, which is of no use any more.
+    void take_from(SamplerChain & before);
 
     void reset() { llama_sampler_reset(chain_.get()); }
 
@@ -95,8 +97,8 @@ private:
         const char * name;
         std::vector<float> settings;
         int32_t place;
-        uint32_t n_begun;  // times that a sampler of this name has begun, under the same seed
-        bool was_taken;
+        uint32_t n_begun;      // times that a sampler of this name has begun, under the same seed
+        int32_t place_before;  // of the one to take, or -1
     };
     std::vector<Drawing> drawing_;
     const SamplerChain * before_;  // while this one is made

@@ -92,6 +92,7 @@ void TokenSelector::set_sampling(const SamplingParams & params, const llama_toke
         }
         budget_.emplace(std::move(budget));
     }
+    chain.take_from(chain_);
     chain_ = std::move(chain);
 }
 

@@ -1,0 +1,144 @@
+// How many threads passes get.
+
+#include "engine/pass/threads.h"
+
+#include <gtest/gtest.h>
+#include <sched.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <fstream>
+#include <thread>
+
+#include "engine_parts.h"
+
+namespace eliza {
+namespace {
+
+TEST(BusyMachineGuard, AllowsAllThreadsWhileTheMachineIsIdle) {
+    BusyMachineGuard guard;
+    for (int pass = 0; pass < 100; ++pass) {
+        EXPECT_EQ(guard.limit(8), 8);
+        guard.look_at_pass(2000, 100);       // a moment now and then happens anywhere
+        guard.look_at_pass(5000000, 50000);  // also a longer one, in a pass that is long
+    }
+}
+
+TEST(BusyMachineGuard, GoesDownToOneThreadLongerEachTimeAndComesBack) {
+    BusyMachineGuard guard;
+    const auto passes_on_one = [&] {
+        int n = 0;
+        while (guard.limit(8) == 1) ++n;
+        return n;
+    };
+    guard.look_at_pass(20000, 9000);
+    guard.look_at_pass(20000, 9000);
+    EXPECT_EQ(passes_on_one(), 16);
+    guard.look_at_pass(20000, 9000);
+    EXPECT_EQ(passes_on_one(), 32);
+    for (int pass = 0; pass < 16; ++pass) guard.look_at_pass(2000, 0);
+    guard.look_at_pass(20000, 9000);
+    guard.look_at_pass(20000, 9000);
+    EXPECT_EQ(passes_on_one(), 16);
+}
+
+TEST(BusyMachineGuard, ForgivesOnePassThatLostItsCores) {
+    BusyMachineGuard guard;
+    for (int pass = 0; pass < 100; ++pass) {
+        EXPECT_EQ(guard.limit(8), 8);
+        guard.look_at_pass(20000, 9000);
+        guard.look_at_pass(20000, 0);
+    }
+}
+
+TEST(UsefulThreadCount, GrowsWithTheWorkOfAPass) {
+    EXPECT_EQ(useful_thread_count(8, 1'000'000, 1), 1);
+    EXPECT_EQ(useful_thread_count(8, 1'000'000, 100), 1);
+    EXPECT_EQ(useful_thread_count(8, 100'000'000, 1), 3);
+    EXPECT_EQ(useful_thread_count(8, 7'000'000'000, 1), 8);
+    EXPECT_EQ(useful_thread_count(8, 7'000'000'000, 512), 8);
+}
+
+// What `body` returns in a process of its own, 0 to 255; -1 where that did not come to its end.
+template <typename Body>
+int in_a_child(const Body & body) {
+    const pid_t child = fork();
+    if (child == 0) {
+        int result = 254;
+        try {
+            result = body();
+        } catch (...) {
+        }
+        _exit(result);
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+// Not root, whom the limit does not bind, and no thread more.
+bool forbid_threads() {
+    const rlimit none{1, 1};
+    return (geteuid() != 0 || setuid(65534) == 0) && setrlimit(RLIMIT_NPROC, &none) == 0;
+}
+
+TEST(StartableThreadCount, IsAllWhereTheSystemAllowsThem) { EXPECT_EQ(startable_thread_count(4), 4); }
+
+TEST(StartableThreadCount, IsWhatTheSystemAllows) {
+    constexpr int cannot_forbid = 200;
+    const int n = in_a_child([&] { return forbid_threads() ? startable_thread_count(4) : cannot_forbid; });
+    if (n == cannot_forbid) GTEST_SKIP() << "this user's number of processes cannot be bounded";
+    EXPECT_EQ(n, 1);
+}
+
+class ComputeThreads : public test::EngineParts {};
+
+TEST_F(ComputeThreads, PassesRunWhereTheSystemAllowsNoThreads) {
+    options.n_threads = 2;
+    const auto decodes = [&] {
+        const auto own = std::make_shared<Decoder>(model, options, DecoderSettings{});
+        Sequence text(own, {}, cancelled);
+        text.append(5);
+        return text.logits() != nullptr ? 0 : 1;
+    };
+    EXPECT_EQ(in_a_child([&] { return forbid_threads() ? decodes() : 0; }), 0);
+}
+
+TEST_F(ComputeThreads, AreNoMoreThanTheCpusThereAre) {
+    EXPECT_EQ(in_a_child([] {
+                  cpu_set_t one;
+                  CPU_ZERO(&one);
+                  CPU_SET(static_cast<size_t>(sched_getcpu()), &one);
+                  return sched_setaffinity(0, sizeof one, &one) == 0 ? usable_cpu_count() : 1;
+              }),
+              1);
+}
+
+TEST(MicrosecondsWithoutCore, GrowWhereAnotherThreadHasTheOnlyCpu) {
+    if (!std::ifstream("/proc/self/schedstat").good()) GTEST_SKIP() << "this system does not tell";
+    const int grew = in_a_child([] {
+        cpu_set_t one;
+        CPU_ZERO(&one);
+        CPU_SET(static_cast<size_t>(sched_getcpu()), &one);
+        if (sched_setaffinity(0, sizeof one, &one) != 0) return 1;
+        std::atomic<bool> stop{false};
+        std::thread other([&] {
+            while (!stop) {
+            }
+        });
+        const int64_t before = microseconds_without_core({});
+        const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(100);
+        while (std::chrono::steady_clock::now() < end) {
+        }
+        const int64_t waited = microseconds_without_core({}) - before;
+        stop = true;
+        other.join();
+        return waited > 5000 ? 1 : 0;
+    });
+    EXPECT_EQ(grew, 1);
+}
+
+}  // namespace
+}  // namespace eliza
