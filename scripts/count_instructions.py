@@ -196,8 +196,9 @@ def count(path: Path) -> dict[str, Any]:
 
 
 def is_supported() -> bool:
-    """Return whether this system's registers are known here."""
-    return (platform.system(), platform.machine()) == ("Linux", "x86_64")
+    """Return whether this system's registers are known here, and where libraries are loaded."""
+    known = (platform.system(), platform.machine()) == ("Linux", "x86_64")
+    return known and Path("/proc/self/maps").exists()
 
 
 def markdown(results: dict[str, Any]) -> str:

@@ -23,8 +23,9 @@ from eliza_ffi.sampling import (
 
 N_VOCAB = 32000
 
+# conftest.py imports this before its profile, which has no deadline, is loaded.
 with_fixtures = settings(
-    suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=200
+    suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=200, deadline=None
 )
 
 

@@ -535,9 +535,11 @@ def test_the_control_tokens_are_the_templates_whatever_the_contents(one: str, tw
 SPELLED = "<[|\uff5c][^<>|\uff5c\\s]+[|\uff5c]>"
 NEED_MORE = (
     "CohereForAI-c4ai-command-r-plus-tool_use",
+    "IFM-K2-Horizon",
     "NousResearch-Hermes-2-Pro-Llama-3-8B-tool_use",
     "NousResearch-Hermes-3-Llama-3.1-8B-tool_use",
     "fireworks-ai-llama-3-firefunction-v2",
+    "google-translategemma-4b-it",
 )
 
 
@@ -550,7 +552,7 @@ def test_the_templates_that_llama_cpp_knows_are_rendered_and_cannot_be_forged() 
         source = file.read_text(encoding="utf-8")
         template = ChatTemplate(source, "<s>")
         if file.stem in NEED_MORE:
-            with pytest.raises(ChatTemplateError, match="NoneType|undefined"):
+            with pytest.raises(ChatTemplateError, match="NoneType|undefined|refuses"):
                 template.render(TALK)
             continue
         assert "Bye?" in template.render(TALK), file.stem
