@@ -79,6 +79,8 @@ def _examine_model(
         findings["capabilities"] = _unsaid(capabilities)
         choice = model.choose("Yes or no? ", ["yes", "no"])
         findings["model_check"] = f"chose 1 of 2 answers in {choice.elapsed * 1e3:.1f} ms"
+        if model.binding.supports("describe") and (passes := model.describe().get("passes")):
+            findings["passes"] = passes
 
 
 def _unsaid(capabilities: InferenceCapabilities) -> dict[str, Any]:
@@ -99,6 +101,18 @@ def _capability_lines(capabilities: dict[str, Any]) -> list[str]:
     return lines + [f"{name.replace('_', ' ')}: {_lines(name, v)[0]}" for name, v in others.items()]
 
 
+def _pass_lines(passes: dict[str, Any]) -> list[str]:
+    """Return how forward passes are run, and how many sequences there were in one."""
+    sharing = "shared by" if passes["batching"] == "auto" else "one for each request of"
+    run, sequences = passes["run"], passes["sequences"]
+    return [
+        f"{sharing} {passes['n_slots']} slots (batching: {passes['batching']}), "
+        f"up to {passes['n_batch']} tokens each",
+        f"a stream waits {passes['slot_wait_ms']} ms for a slot",
+        f"{run} run so far, {sequences / run if run else 0:.1f} sequences each",
+    ]
+
+
 def _lines(name: str, value: Any) -> list[str]:
     """Return a finding as lines for people."""
     if name == "devices":
@@ -114,6 +128,8 @@ def _lines(name: str, value: Any) -> list[str]:
         ]
     if name == "capabilities":
         return _capability_lines(value)
+    if name == "passes":
+        return _pass_lines(value)
     if name == "system_info":
         # "CPU : SSE3 = 1 | AVX = 1 | NEON = 0": what is there is of interest.
         flags = [part.split(" = ") for part in value.replace(" : ", " | ").split(" | ")]

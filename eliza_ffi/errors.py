@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AbiMismatchError",
-    "ChatTemplateError",
     "BusyError",
+    "ChatTemplateError",
     "ContextFullError",
     "ElizaError",
     "FillError",
@@ -65,7 +65,11 @@ class TokenTrieError(ElizaError):
 
 
 class BusyError(ElizaError):
-    """No slot became free in time (option ``slot_wait_ms``): close a stream, or raise ``n_slots``."""
+    """No slot became free in time: close a stream, or raise ``n_slots`` or ``slot_wait_ms``.
+
+    Those who need a slot get it in the order in which they ask. This is raised where it takes
+    longer than option ``slot_wait_ms`` says: 30 seconds, or 0 = not to wait at all.
+    """
 
 
 class NativeFault(ElizaError):  # noqa: N818 - the C header's word

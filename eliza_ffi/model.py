@@ -60,9 +60,10 @@ class Model(SavingModel):
     n_ctx
         Tokens of KV cache shared by all slots; 0 = what the model was trained for, at most 8192.
     n_slots
-        Generations at once, 1 to 64; None = 8.
+        Generations at once, 1 to 64; None = 8. More wait for one of these to end.
     n_threads
-        Compute threads; 0 = the physical cores.
+        Compute threads, at most one for each CPU; 0 = as many as a pass has work for, up to the
+        physical cores.
     n_gpu_layers
         Layers to offload; -1 = all.
     seed
@@ -84,8 +85,14 @@ class Model(SavingModel):
 
     Notes
     -----
-    Several threads may use one model, each with its own generation. Close it, or use it in a
-    ``with`` statement; generations that are still running are then cancelled.
+    Several threads may use one model, each with its own generation: they share forward passes,
+    which costs them little more than one of them alone. Where all slots are taken, whatever needs
+    one waits for its turn, and raises :class:`~eliza_ffi.errors.BusyError` after 30 seconds, or
+    after as many milliseconds as the option ``slot_wait_ms`` says. An iterator of :meth:`stream`
+    that is neither read to its end nor closed keeps its slot.
+
+    Close the model, or use it in a ``with`` statement; generations that are still running are then
+    cancelled.
     """
 
     def generate(

@@ -129,7 +129,9 @@ class StreamStats:
     `finish_reason` is ``"none"`` (still going), ``"end"``, ``"length"``, ``"leaf"`` or
     ``"context_full"``. `strategies` names how the decisions inside spans were made:
     ``"token-by-token"``, ``"skip-ahead"``, ``"tree"``. The ``_us`` fields are microseconds,
-    ``_ns`` nanoseconds.
+    ``_ns`` nanoseconds. Of its `forward_passes`, `passes_shared` had tokens of other streams in
+    them, too; `sequences` is how many streams were in all of them, and `wait_us` how long this one
+    waited for them. What a library of an older version does not count is 0.
     """
 
     prompt_tokens: int
@@ -157,6 +159,9 @@ class StreamStats:
     tokens_drafted: int
     tokens_accepted: int
     bytes_copied: int
+    passes_shared: int
+    sequences: int
+    wait_us: int
 
     @property
     def passes_after_prompt(self) -> int:

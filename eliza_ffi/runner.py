@@ -61,9 +61,10 @@ class FfiStreamingRunner(_Runner):
 
     Notes
     -----
-    Generations with the same ``slot_id >= 0`` wait for each other; those with -1 do not, and the
-    library refuses one more than the context has slots. The wait is per event loop: a slot that
-    another loop or thread is using is refused by the library too.
+    Generations with the same ``slot_id >= 0`` wait for each other on the event loop. Those with -1
+    take any slot that is free; one more than the context has slots, like one whose slot another
+    loop or thread is using, waits inside the library for as long as option ``slot_wait_ms`` says,
+    and then raises :class:`~eliza_ffi.errors.BusyError`.
 
     Native work runs on a thread for each generation, which does not wait for who reads the steps:
     a slow reader finds them waiting. Cancelling the task stops the native call and waits until it

@@ -106,7 +106,8 @@ typedef struct {
 } stats;
 
 EXPORT int eliza_inference_llm_stream_stats(stream * s, stats * out, size_t size) {
-    memset(out, 0, size);
+    memset(out, 0, size < sizeof *out ? size : sizeof *out);
+    out->counts[0] = 7;
     out->finish_reason = s->full ? 4 : 0;
     return 0;
 }

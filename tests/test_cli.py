@@ -250,6 +250,9 @@ def test_doctor_finds_all_well(run: Run, capsys: pytest.CaptureFixture[str]) -> 
         "commit",
         "CPU",
         "chose 1 of 2",
+        "shared by 8 slots (batching: auto), up to 512 tokens each",
+        "a stream waits 30000 ms for a slot",
+        "1.0 sequences each",
     ):
         assert expected in out
     assert out.endswith("all is well\n")
@@ -263,6 +266,8 @@ def test_doctor_json_holds_the_findings(run: Run, capsys: pytest.CaptureFixture[
     assert facts["abi_version"] == "12"
     assert facts["token_trie"] is True
     assert facts["model"]["n_vocab"] == 32000
+    assert facts["passes"]["batching"] == "auto"
+    assert facts["passes"]["run"] > 0
 
 
 def test_doctor_without_a_library_says_what_to_do(

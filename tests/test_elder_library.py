@@ -119,6 +119,16 @@ def test_a_full_context_is_known_by_the_counts_whatever_the_library_calls_it(
     binding.destroy(ctx)
 
 
+def test_what_an_older_library_does_not_count_is_0(libraries: dict[str, Path]) -> None:
+    binding = CffiBinding(Library(libraries["stats"]))
+    ctx = binding.create("any")
+    stats = binding.stats(binding.open(ctx, FfiStreamingGenerateArgs([1]).config()))
+    assert stats.prompt_tokens == 7
+    assert (stats.passes_shared, stats.sequences, stats.wait_us) == (0, 0, 0)
+    assert (stats.bytes_copied, stats.strategies) == (0, ())
+    binding.destroy(ctx)
+
+
 def test_a_trie_setter_that_returns_nothing_is_not_misread(libraries: dict[str, Path]) -> None:
     binding = CffiBinding(Library(libraries["void trie"]))
     ctx = binding.create("any")

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from sampling_strategies import softmax64
 
 from eliza_ffi._resources import default_model_path
-from eliza_ffi.errors import ContextFullError, ElizaError, InvalidArgumentError
+from eliza_ffi.errors import BusyError, ContextFullError, ElizaError, InvalidArgumentError
 from eliza_ffi.library import Library
 from eliza_ffi.model import Model
 from eliza_ffi.protocol import StreamConfig
@@ -157,11 +157,12 @@ def test_what_cannot_be_scored_is_refused(tiny_model: Model, library: Library) -
         tiny_model.end_of_turn([], 3)
     with pytest.raises(InvalidArgumentError, match="outside the vocabulary"):
         tiny_model.end_of_turn([5], 2048)
-    with Model(library=library, n_threads=1, n_ctx=256, n_slots=1) as small:
+    options = {"slot_wait_ms": "0"}
+    with Model(library=library, n_threads=1, n_ctx=256, n_slots=1, options=options) as small:
         with pytest.raises(ContextFullError):
             small.end_of_turn("many words " * 100, END)
         stream = small.binding.open(small._context(), StreamConfig())
-        with pytest.raises(ElizaError, match="slot"):
+        with pytest.raises(BusyError, match="slot"):
             small.end_of_turn("text", END)
         small.binding.close(stream)
         assert small.end_of_turn("text", END).probability > 0

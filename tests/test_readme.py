@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -81,3 +83,10 @@ def test_the_files_linked_to_exist() -> None:
     links = re.findall(r"\]\((?!http)([^)#]+)\)", README)
     assert links
     assert [link for link in links if not (ROOT / link).exists()] == []
+
+
+def test_the_picture_of_shared_passes_is_what_its_script_draws() -> None:
+    run = [sys.executable, str(ROOT / "scripts" / "draw_shared_passes.py")]
+    drawn = subprocess.run(run, capture_output=True, text=True, check=True).stdout
+    assert drawn == (ROOT / "docs" / "shared-passes.svg").read_text(encoding="utf-8")
+    assert "prefers-color-scheme: dark" in drawn

@@ -85,13 +85,19 @@ ELIZA_API int eliza_inference_mmap_evict(EliInferenceContext * ctx, const char *
  *   n_ctx         tokens of KV cache, shared by all slots; 0 (default) = min(trained length, 8192)
  *   n_slots       KV slots, that is streams open at once, 1 to 64 (default 8)
  *   n_batch       tokens decoded in one piece of a prompt, 1 to n_ctx (default 512)
- *   n_threads     compute threads; 0 (default) = as many as each pass has work for, up to the
- *                 physical cores this process may use, and one while other programs have those
+ *   n_threads     compute threads, at most one for each CPU this process may use; 0 (default) = as many
+ *                 as each pass has work for, up to the physical cores, and one while other programs
+ *                 have those
+ *   batching      "auto" (default): streams that decode at the same time share forward passes; or
+ *                 "off": each of their requests has passes of its own. A stream's neighbours in a pass
+ *                 change how its logits are rounded, and nothing else
  *   flash_attn    "auto" (default: on a GPU, and for a quantized V cache), "on" or "off"
  *   backend_sampling  where all logits are computed on a device, a decision copies those of its legal
- *                 tokens only (up to 1,024): "auto" (default: on a device other than the CPU, but not
- *                 Mesa's llvmpipe), "on" or "off"
+ *                 tokens only (up to 1,024): "on" or "off"; "auto" (default) is off until a device has
+ *                 shown to gain by it
  * Any time, for streams opened afterwards:
+ *   slot_wait_ms  how long what needs a slot waits for one to become free before it fails with
+ *                 ELIZA_ERR_BUSY, first come, first served; 0 = not at all (default 30000)
  *   grammar_order "last" (default: sample, check, and mask only if it was illegal) or "first"
  *   grammar_triggers  a JSON array of {"type": "word" | "pattern" | "token", "value": ...}: a grammar
  *                 waits for one of them before it constrains; "" (default) = it constrains at once
@@ -203,8 +209,8 @@ typedef struct {
     const char * cache_type_v;     /* 72: as above */
 } eliza_llm_stream_config_t;       /* 80 bytes; never read past that */
 
-/* Takes a free KV slot. `cfg` may be NULL for the defaults: greedy, any slot, no limit. NULL on
- * failure.
+/* Takes a free KV slot; where none is, waits for one, at most as long as option slot_wait_ms says. `cfg`
+ * may be NULL for the defaults: greedy, any slot, no limit. NULL on failure.
  *
  * Drafts are guessed by the model or the MTP head in mtp_drafter_path; where that is NULL, by the model's
  * own head, or if it has none, by what followed the same few tokens before. */

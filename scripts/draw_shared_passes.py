@@ -1,0 +1,156 @@
+#!/usr/bin/env python3
+"""Draw the picture of docs/shared-passes.md: three streams that generate, and a long prompt.
+
+$ python scripts/draw_shared_passes.py > docs/shared-passes.svg
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import NamedTuple
+
+STREAMS = ("A", "B", "C", "D")
+N_BATCH = 512
+
+
+class Pass(NamedTuple):
+    """One column: its width, who leads, and how many tokens of whom are in it."""
+
+    width: int
+    leader: str
+    tokens: dict[str, int]
+    kind: Mapping[str, str] = MappingProxyType({})  # of cells that are no single token
+
+
+PASSES = (
+    Pass(84, "A", {"A": 1, "B": 1, "C": 30}, {"C": "prompt"}),
+    Pass(66, "B", {"A": 1, "B": 1, "C": 1}),
+    Pass(150, "D", {"A": 1, "B": 1, "C": 1, "D": 509}, {"D": "prompt"}),
+    Pass(150, "D", {"A": 1, "B": 1, "C": 1, "D": 509}, {"D": "prompt"}),
+    Pass(104, "D", {"A": 1, "B": 1, "D": 182}, {"D": "prompt"}),
+    Pass(84, "A", {"A": 1, "B": 1, "D": 9}, {"D": "tree"}),
+    Pass(66, "B", {"A": 1, "B": 1}),
+)
+
+STYLE = """
+  text { font: 15px system-ui, -apple-system, "Segoe UI", sans-serif; fill: #1f2328; }
+  .small { font-size: 13px; fill: #59636e; }
+  .name { font-weight: 600; }
+  .pass { fill: #eaeef2; }
+  .lane { stroke: #d1d9e0; stroke-width: 1; }
+  .token { fill: #0072b2; }
+  .prompt { fill: #b85000; }
+  .tree { fill: #00795a; }
+  .inside { fill: #ffffff; font-weight: 600; }
+  .leads { fill: #ffffff; }
+  @media (prefers-color-scheme: dark) {
+    text { fill: #f0f6fc; }
+    .small { fill: #9ea7b3; }
+    .pass { fill: #212830; }
+    .lane { stroke: #3d444d; }
+    .inside { fill: #ffffff; }
+  }
+"""
+
+LEFT, TOP, ROW, CELL, GAP = 100, 84, 50, 34, 18
+BOTTOM = TOP + len(STREAMS) * ROW
+RIGHT = LEFT + sum(each.width + GAP for each in PASSES) - GAP
+
+
+def row_of(stream: str) -> int:
+    return TOP + STREAMS.index(stream) * ROW
+
+
+def text(x: float, y: float, content: object, style: str = "", anchor: str = "middle") -> str:
+    return f'<text x="{x:g}" y="{y:g}" text-anchor="{anchor}" class="{style}">{content}</text>'
+
+
+def rect(x: float, y: float, width: float, height: float, style: str) -> str:
+    place = f'x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}"'
+    return f'<rect {place} rx="5" class="{style}"/>'
+
+
+def dot(x: float, y: float, radius: int, style: str) -> str:
+    return f'<circle cx="{x:g}" cy="{y:g}" r="{radius}" class="{style}"/>'
+
+
+def lanes() -> list[str]:
+    parts = []
+    for stream in STREAMS:
+        y = row_of(stream) + CELL / 2
+        parts.append(text(16, y + 5, f"stream {stream}", "name", "start"))
+        parts.append(f'<line x1="{LEFT}" x2="{RIGHT}" y1="{y:g}" y2="{y:g}" class="lane"/>')
+    return parts
+
+
+def column(x: int, number: int, this: Pass) -> list[str]:
+    middle = x + this.width / 2
+    return [
+        rect(x, TOP - 9, this.width, BOTTOM - TOP + 2, "pass"),
+        text(middle, TOP - 20, f"pass {number}" if this.width > 70 else number),
+        text(middle, BOTTOM + 10, sum(this.tokens.values()), "small"),
+    ]
+
+
+def cells(x: int, this: Pass) -> list[str]:
+    parts = []
+    for stream, n in this.tokens.items():
+        y = row_of(stream)
+        parts.append(rect(x + 5, y, this.width - 10, CELL, this.kind.get(stream, "token")))
+        parts.append(text(x + this.width / 2 + 3, y + 22, n, "inside"))
+        if stream == this.leader:
+            parts.append(dot(x + 18, y + CELL / 2, 5, "leads"))
+    return parts
+
+
+def legend(y: int) -> list[str]:
+    parts: list[str] = []
+    x = 16
+    for kind, words, width in (
+        ("token", "a token of an answer", 186),
+        ("prompt", "a prompt, or a piece of one", 238),
+        ("tree", "a choice's tree", 160),
+        ("token", "leads: runs the pass for all", 0),
+    ):
+        parts += [rect(x, y, 18, 18, kind), text(x + 26, y + 14, words, "small", "start")]
+        x += width
+    return [*parts, dot(x + 9, y + 9, 5, "leads")]
+
+
+def picture() -> str:
+    heading = "Three streams generate; a fourth comes with a prompt of 1,200 tokens"
+    columns, boxes = [], []
+    x = LEFT
+    for number, this in enumerate(PASSES, 1):
+        columns += column(x, number, this)
+        boxes += cells(x, this)
+        if number == 2:
+            boxes.append(text(x + this.width / 2, row_of("D") + 22, "D comes", "small"))
+        x += this.width + GAP
+    parts = [
+        text(16, 26, heading, "name", "start"),
+        *columns,
+        *lanes(),
+        *boxes,
+        text(16, BOTTOM + 10, "tokens", "small", "start"),
+        text(RIGHT, BOTTOM + 34, f"A pass has room for {N_BATCH}", "small", "end"),
+        text(16, BOTTOM + 34, "Between passes, all choose their next tokens", "small", "start"),
+        *legend(BOTTOM + 54),
+    ]
+    return "\n".join(
+        [
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {RIGHT + 16} {BOTTOM + 88}" '
+            'role="img">',
+            "<title>How four streams share seven forward passes</title>",
+            "<desc>Passes are columns, streams are rows, and a box is what a stream has in a pass: "
+            "single tokens of A, B and C are in every pass, beside pieces of D's prompt.</desc>",
+            f"<style>{STYLE}</style>",
+            *parts,
+            "</svg>",
+        ]
+    )
+
+
+if __name__ == "__main__":
+    print(picture())

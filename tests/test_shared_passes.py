@@ -1,0 +1,217 @@
+"""Many streams of one model: they share forward passes, and wait for a slot where all are taken."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+from eliza_ffi.errors import BusyError, InvalidArgumentError, error_from_status, error_from_text
+from eliza_ffi.library import Library
+from eliza_ffi.model import Model
+from eliza_ffi.protocol import StreamConfig, StreamStats
+
+T = TypeVar("T")
+
+ACTIONS = ["REPLY", "SEND_EMAIL", "SEND_MESSAGE", "SEARCH_WEB", "CREATE_NOTE"]
+PROMPTS = [f"Request {i}: do what has to be done. Next action: " for i in range(16)]
+
+FULL_PRECISION = {"cache_type_k": "f32", "cache_type_v": "f32"}
+"""With weights in f32, passes of other shapes differ too little to change a token."""
+
+
+@pytest.fixture(scope="module")
+def model_path(random_model_path: Callable[..., Path]) -> Path:
+    return random_model_path("llama-spm", n_embd=64, n_layers=2, seed=1, tensor_type="f32")
+
+
+@pytest.fixture(scope="module")
+def new_model(library: Library, model_path: Path) -> Callable[..., Model]:
+    """Return a function from settings to a model."""
+
+    def open_model(n_slots: int = 8, **options: str) -> Model:
+        return Model(
+            model_path, library=library, n_ctx=4096, n_slots=n_slots, n_threads=1, options=options
+        )
+
+    return open_model
+
+
+@pytest.fixture(scope="module")
+def alone(new_model: Callable[..., Model]) -> Iterator[Model]:
+    """Return a model that runs every request alone."""
+    with new_model(batching="off") as model:
+        yield model
+
+
+def on_threads(work: Callable[[str], T], prompts: Sequence[str] = PROMPTS) -> list[T]:
+    """Return what `work` makes of the prompts, each on a thread of its own, all begun at once."""
+    together = threading.Barrier(len(prompts), timeout=60)
+
+    def begin(prompt: str) -> T:
+        together.wait()
+        return work(prompt)
+
+    with ThreadPoolExecutor(len(prompts)) as threads:
+        return list(threads.map(begin, prompts))
+
+
+# ---- shared passes -----------------------------------------------------------------------------
+
+
+def test_sixteen_threads_choose_on_eight_slots_as_one_after_another(
+    new_model: Callable[..., Model], alone: Model
+) -> None:
+    def choose(model: Model, prompt: str) -> Any:
+        return model.choose(prompt, ACTIONS, **FULL_PRECISION)
+
+    expected = [choose(alone, prompt) for prompt in PROMPTS]
+    with new_model(n_slots=8) as model:
+        choices = on_threads(lambda prompt: choose(model, prompt))
+    assert [choice.value for choice in choices] == [choice.value for choice in expected]
+    for choice, other in zip(choices, expected, strict=True):
+        assert choice.logprob == pytest.approx(other.logprob, abs=1e-3)
+
+
+def test_streams_that_share_passes_write_what_each_writes_alone(
+    new_model: Callable[..., Model], alone: Model
+) -> None:
+    def write(model: Model, prompt: str) -> Any:
+        return model.generate(prompt, 40, **FULL_PRECISION)
+
+    expected = [write(alone, prompt).tokens for prompt in PROMPTS[:8]]
+    with new_model(n_slots=8) as model:
+        generations = on_threads(lambda prompt: write(model, prompt), PROMPTS[:8])
+    assert [generation.tokens for generation in generations] == expected
+    counts: list[StreamStats] = [generation.stats for generation in generations]
+    for stats in counts:
+        assert 0 <= stats.passes_shared <= stats.forward_passes
+        assert stats.forward_passes + stats.passes_shared <= stats.sequences
+        assert stats.sequences <= 8 * stats.forward_passes
+        assert stats.wait_us >= 0
+    assert sum(stats.passes_shared for stats in counts) > 0
+
+
+def test_without_batching_no_pass_is_shared(alone: Model) -> None:
+    for generation in on_threads(lambda prompt: alone.generate(prompt, 20), PROMPTS[:4]):
+        assert generation.stats is not None
+        assert generation.stats.passes_shared == 0
+        assert generation.stats.sequences == generation.stats.forward_passes
+
+
+def test_a_model_tells_how_its_passes_are_run(new_model: Callable[..., Model]) -> None:
+    with new_model(n_slots=3, n_batch="64", slot_wait_ms="250", batching="off") as model:
+        model.generate("x", 2)
+        passes = model.describe()["passes"]
+    assert passes.pop("run") == passes.pop("sequences") > 0
+    assert passes == {"batching": "off", "n_slots": 3, "n_batch": 64, "slot_wait_ms": 250}
+
+
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        ({"batching": "on"}, 'option batching: "on" is not auto or off'),
+        ({"slot_wait_ms": "-1"}, 'option slot_wait_ms: "-1" is not 0 to 2147483647 milliseconds'),
+    ],
+)
+def test_a_setting_that_is_none_is_refused(
+    new_model: Callable[..., Model], option: dict[str, str], said: str
+) -> None:
+    with pytest.raises(InvalidArgumentError, match=said):
+        new_model(**option)
+
+
+# ---- waiting for a slot ------------------------------------------------------------------------
+
+
+def test_who_finds_all_slots_taken_waits_until_one_is_closed(
+    new_model: Callable[..., Model],
+) -> None:
+    with new_model(n_slots=2) as model:
+        first, second = model.stream(PROMPTS[0], 0), model.stream(PROMPTS[1], 0)
+        next(first), next(second)
+        with ThreadPoolExecutor(1) as threads:
+            third = threads.submit(model.generate, PROMPTS[2], 5)
+            with pytest.raises(FutureTimeoutError):
+                third.result(0.1)
+            first.close()  # type: ignore[attr-defined]
+            assert len(third.result(60).tokens) == 5
+        assert next(second)
+
+
+def test_many_threads_on_few_slots_all_get_one(new_model: Callable[..., Model]) -> None:
+    with new_model(n_slots=2) as model:
+        generations = on_threads(lambda prompt: model.generate(prompt, 5))
+    assert [len(generation.tokens) for generation in generations] == [5] * len(PROMPTS)
+
+
+def test_many_tasks_on_few_slots_all_get_one(new_model: Callable[..., Model]) -> None:
+    with new_model(n_slots=2) as model:
+
+        async def generate_all() -> list[Any]:
+            args = [model.generate_args(prompt, max_tokens=5) for prompt in PROMPTS]
+            return await asyncio.gather(*map(model.runner.generate_with_usage, args))
+
+        results = asyncio.run(generate_all())
+    assert [len(result.tokens) for result in results] == [5] * len(PROMPTS)
+
+
+def test_who_does_not_want_to_wait_is_told_which_options_there_are(
+    new_model: Callable[..., Model],
+) -> None:
+    with new_model(n_slots=1, slot_wait_ms="0") as model:
+        stream = model.stream(PROMPTS[0], 0)
+        next(stream)
+        uses: list[Callable[[], object]] = [
+            lambda: model.generate("x", 1),
+            lambda: model.choose("x", ACTIONS),
+            lambda: model.end_of_turn([5], 6),
+            lambda: asyncio.run(
+                model.runner.generate_with_usage(model.generate_args("x", max_tokens=1))
+            ),
+        ]
+        said = r"all 1 slots are in use by open streams \(options n_slots, slot_wait_ms\)"
+        for use in uses:
+            with pytest.raises(BusyError, match=said):
+                use()
+        assert next(stream)
+        stream.close()  # type: ignore[attr-defined]
+        assert model.choose("x", ACTIONS).value in ACTIONS
+
+
+def test_a_slot_that_does_not_become_free_in_time_is_named(
+    new_model: Callable[..., Model],
+) -> None:
+    with new_model(n_slots=2, slot_wait_ms="20") as model:
+        stream = model.binding.open(model.runner.ctx, StreamConfig(slot_id=1))
+        said = r"slot 1 is in use by another open stream after 20 ms \(option slot_wait_ms\)"
+        with pytest.raises(BusyError, match=said):
+            model.binding.open(model.runner.ctx, StreamConfig(slot_id=1))
+        model.binding.close(stream)
+        model.binding.close(model.binding.open(model.runner.ctx, StreamConfig(slot_id=1)))
+
+
+def test_how_long_to_wait_may_be_changed_while_streams_are_open(
+    new_model: Callable[..., Model],
+) -> None:
+    with new_model(n_slots=1) as model:
+        stream = model.binding.open(model.runner.ctx, StreamConfig())
+        model.binding.set_option(model.runner.ctx, "slot_wait_ms", "0")
+        with pytest.raises(BusyError):
+            model.generate("x", 1)
+        model.binding.close(stream)
+        with pytest.raises(InvalidArgumentError, match="option batching: too late"):
+            model.binding.set_option(model.runner.ctx, "batching", "off")
+
+
+def test_busy_is_told_by_the_status_and_by_the_words() -> None:
+    assert type(error_from_status(-8, "", "score")) is BusyError
+    assert "no slot is free" in str(error_from_status(-8, "", "score"))
+    said = "all 8 slots are in use by open streams (options n_slots, slot_wait_ms)"
+    assert type(error_from_text(said, "open a stream")) is BusyError
