@@ -84,15 +84,20 @@ void Sequence::decode(Rows rows, const Progress & progress) {
     if (progress) {
         wanted.progress = [&](float fraction) { progress("prefill", fraction); };
     }
-    wanted.on_row = [&](int32_t, const LogitsRow & row) {
-        if (row.hidden() != nullptr) {
-            hidden_ = *row.hidden();
-        } else {
-            logits_.assign(row.whole(), row.whole() + decoder_->model().n_vocab());
-            has_logits_ = true;
-        }
-    };
+    wanted.on_row = [&](int32_t, const LogitsRow & row) { keep(row, {nullptr, 0}); };
     run(wanted);
+}
+
+// What the pass has left of the row after the last token; `gathered` are the tokens that it was to pick out.
+void Sequence::keep(const LogitsRow & row, TokenSpan gathered) {
+    if (row.gathered() != nullptr) {
+        gathered_ = Gathered{{gathered.begin(), gathered.end()}, {row.gathered(), row.gathered() + gathered.size}};
+    } else if (row.hidden() != nullptr) {
+        hidden_ = *row.hidden();
+    } else {
+        logits_.assign(row.whole(), row.whole() + decoder_->model().n_vocab());
+        has_logits_ = true;
+    }
 }
 
 const float * Sequence::logits() {
@@ -125,16 +130,7 @@ LogitsRow Sequence::gathered_row(TokenSpan tokens) {
         PassRequest wanted = request();
         wanted.rows = Rows::some;
         wanted.gather = tokens;
-        wanted.on_row = [&](int32_t, const LogitsRow & row) {
-            if (row.gathered() != nullptr) {
-                gathered_ = Gathered{{tokens.begin(), tokens.end()}, {row.gathered(), row.gathered() + tokens.size}};
-            } else if (row.hidden() != nullptr) {
-                hidden_ = *row.hidden();
-            } else {
-                logits_.assign(row.whole(), row.whole() + decoder_->model().n_vocab());
-                has_logits_ = true;
-            }
-        };
+        wanted.on_row = [&](int32_t, const LogitsRow & row) { keep(row, tokens); };
         run(wanted);
     }
     return gathered_ ? LogitsRow::of_tokens(gathered_->logits.data()) : row();

@@ -89,6 +89,7 @@ public:
 private:
     PassRequest request();
     void run(PassRequest & request);
+    void keep(const LogitsRow & row, TokenSpan gathered);
     void drop_ahead();
     void forget_row();
     void forget_outputs();
