@@ -146,7 +146,8 @@ PassRunner::Result PassRunner::run(Batch & batch, const Wanted & wanted) {
     const int32_t result = llama_decode(context_.get(), tokens);
     llama_synchronize(context_.get());
     if (guards) {
-        busy_guard_.look_at_pass(llama_time_us() - start, microseconds_without_core(pool_threads_) - without_core);
+        const int64_t waited = microseconds_without_core(pool_threads_) - without_core;
+        busy_guard_.look_at_pass(llama_time_us() - start, waited / n_threads);
     }
     check_rpc_connections(model_->rpc_servers());  // one may have broken before the logits were here
     if (result != done && result != no_room && result != stopped) {

@@ -94,10 +94,10 @@ int32_t BusyMachineGuard::limit(int32_t n_threads) {
 }
 
 void BusyMachineGuard::look_at_pass(int64_t microseconds, int64_t without_core) {
-    // Beside a program that computes, a thread waits for a core about half of the time. One pass may meet the
-    // system's own work on an idle machine; two in a row do not.
-    constexpr int64_t part_on_idle_machine = 8;
-    if (without_core * part_on_idle_machine <= microseconds) {
+    // Where each has a third of its core taken, several threads that wait for one another are no faster than one: where
+    // as many programs compute as there are cores, it is a half. One pass may meet the system's own work on an idle
+    // machine; two in a row do not.
+    if (3 * without_core <= microseconds) {
         n_busy_ = 0;
         if (++n_clean_ >= first_pause) {
             pause_ = first_pause;

@@ -40,7 +40,7 @@ public:
     // True while the next pass is to run on one.
     bool is_pausing() const { return left_ > 0; }
 
-    // A pass took this long on more than one thread, which were that long without a core.
+    // A pass took this long on more than one thread, each of which was that long without a core, on average.
     void look_at_pass(int64_t microseconds, int64_t without_core);
 
 private:
