@@ -10,6 +10,7 @@ import pytest
 from elder_fake import PULL, Fakes
 
 from eliza_ffi.errors import (
+    BusyError,
     ContextFullError,
     ElizaError,
     InvalidArgumentError,
@@ -225,12 +226,13 @@ def test_a_file_is_replaced_whole_and_a_folder_is_not(model: Model, file: Path) 
     assert sorted(file.parent.iterdir()) == sorted([folder, file]), "nothing else is left"
 
 
-def test_a_slot_in_use_is_not_restored_into(model: Model, file: Path) -> None:
-    stream = model.binding.open(model._context(), StreamConfig(slot_id=2))
-    with pytest.raises(InvalidArgumentError, match="slot 2"):
-        model.restore(file, slot_id=2)
-    model.binding.close(stream)
-    assert model.restore(file, slot_id=2) > 0
+def test_a_slot_in_use_is_not_restored_into(new_model: Callable[..., Model], file: Path) -> None:
+    with new_model(options={"slot_wait_ms": "0"}) as model:
+        stream = model.binding.open(model._context(), StreamConfig(slot_id=2))
+        with pytest.raises(BusyError, match="slot 2 is in use by another open stream"):
+            model.restore(file, slot_id=2)
+        model.binding.close(stream)
+        assert model.restore(file, slot_id=2) > 0
 
 
 def test_a_library_without_files_of_slots_says_so(tmp_path: Path) -> None:
