@@ -271,7 +271,24 @@ TEST(SharedPasses, WhoIsCancelledIsTakenOutAndTheOthersGoOn) {
     for (int i = 0; i < 3; ++i) EXPECT_EQ(got[static_cast<size_t>(i)], run(alone, i));
 }
 
-// Each of the eight tokens' rows is asked for by somebody else.
+TEST(SharedPasses, WhatPromptsBeginWithIsDecodedOnce) {
+    const ContextHandle context = create_f32({{"n_ctx", "8192"}});
+    constexpr int n_streams = 4;
+    const std::vector<int32_t> beginning(1000, 60);
+    std::vector<StreamHandle> streams;
+    for (int i = 0; i < n_streams; ++i) streams.push_back(open(context, full_precision_config()));
+    on_threads(n_streams, [&](int i) {
+        std::vector<int32_t> prompt = beginning;
+        prompt.push_back(100 + i);
+        prefill(streams[static_cast<size_t>(i)], prompt);
+    });
+    int64_t n_decoded = 0;
+    for (const StreamHandle & stream : streams) {
+        n_decoded += stats(stream).prompt_tokens - stats(stream).prompt_tokens_reused;
+    }
+    EXPECT_LE(n_decoded, 1000 + 4 * 100);  // once, and what little was not worth a wait
+}
+
 TEST(SharedPasses, TreesOfSeveralStreamsShareThePassAndItsLanes) {
     const ContextHandle context = create_f32({{"strategy", "tree"}, {"n_slots", "16"}});
     const ContextHandle alone = create_f32({{"strategy", "token-by-token"}, {"batching", "off"}});
@@ -340,6 +357,23 @@ TEST(WaitingForASlot, EndsWithBusyOnceItHasTakenTooLong) {
               ELIZA_ERR_BUSY);
     other.reset();
     EXPECT_NE(open(context), nullptr);
+}
+
+TEST(WaitingForASlot, EndsWithTheContext) {
+    ContextHandle context = create_f32({{"n_slots", "1"}});
+    const StreamHandle taken = open(context);
+    std::atomic<bool> began{false};
+    ErrorText error;
+    EliLlmStream * stream = nullptr;
+    std::thread waiting([&, handle = context.get()] {
+        began = true;
+        stream = eliza_inference_llm_stream_open(handle, nullptr, error.out());
+    });
+    while (!began) std::this_thread::yield();
+    context.reset();
+    waiting.join();
+    EXPECT_EQ(stream, nullptr);
+    EXPECT_NE(error.text().find("destroyed"), std::string::npos) << error.text();
 }
 
 TEST(WaitingForASlot, IsOverWhenCloseReturns) {

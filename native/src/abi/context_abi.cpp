@@ -26,7 +26,8 @@ EliInferenceContext * eliza_inference_create(const char * bundle_dir, char ** er
 
 void eliza_inference_destroy(EliInferenceContext * ctx) {
     guarded(nullptr, [&] {
-        if (contexts().remove(ctx) != nullptr) {
+        if (const auto context = contexts().remove(ctx)) {
+            context->close();
             for (EliLlmStream * stream : streams().select([&](const StreamEntry & e) { return e.context == ctx; })) {
                 eliza_inference_llm_stream_close(stream);
             }

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <string>
+#include <utility>
 
 #include "abi/boundary.h"
 
@@ -87,6 +88,10 @@ EliLlmStream * eliza_inference_llm_stream_open(EliInferenceContext * ctx, const 
         entry->stream = context.open_stream(read_config(cfg));
         entry->context = ctx;
         handle = streams().add(std::move(entry));
+        if (contexts().find(ctx) == nullptr) {  // destroyed in this moment: nobody else would close the stream
+            eliza_inference_llm_stream_close(std::exchange(handle, nullptr));
+            throw invalid_argument("the context is destroyed");
+        }
         return ELIZA_OK;
     });
     return handle;

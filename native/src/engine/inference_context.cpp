@@ -74,6 +74,14 @@ bool InferenceContext::has_open_streams_locked() const {
                        [](const auto & decoder) { return decoder.second.decoder.use_count() > 1; });
 }
 
+void InferenceContext::close() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    is_closed_ = true;
+    for (const auto & [settings, known] : decoders_) {
+        known.decoder->cache().slots().close();
+    }
+}
+
 void InferenceContext::unload_if_idle() {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (!has_open_streams_locked()) {
@@ -103,6 +111,9 @@ static SamplingParams with_defaults(const SamplingParams & asked, SamplingParams
 }
 
 std::shared_ptr<Decoder> InferenceContext::decoder_locked(const DecoderSettings & settings) {
+    if (is_closed_) {
+        throw invalid_argument("the context is destroyed");
+    }
     const std::shared_ptr<Model> model = model_locked();
     const auto known = decoders_.find(settings);
     if (known != decoders_.end()) {

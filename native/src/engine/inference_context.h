@@ -27,6 +27,9 @@ public:
     // The model, loaded now if it was not.
     std::shared_ptr<Model> model();
 
+    // No stream can be opened any more; who waits for a slot gets an Error.
+    void close();
+
     // Forgets model and KV caches if no stream is open.
     void unload_if_idle();
 
@@ -83,6 +86,7 @@ private:
     };
     std::map<DecoderSettings, KnownDecoder> decoders_;
     bool stream_opened_ = false;
+    bool is_closed_ = false;
 };
 
 // Facts about the library and this machine as JSON text.

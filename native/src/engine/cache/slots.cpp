@@ -23,13 +23,16 @@ Slot & SlotTable::acquire(const SlotWish & wish) {
     // Whoever came before goes first, unless what it waits for is another slot.
     const auto is_my_turn = [&] {
         chosen = find_free(wish);
-        return chosen != nullptr && std::none_of(waiting_.begin(), place, [&](const SlotWish * earlier) {
-                   return earlier->id == -1 || earlier->id == chosen->id;
-               });
+        return is_closed_ || (chosen != nullptr && std::none_of(waiting_.begin(), place, [&](const SlotWish * earlier) {
+                                  return earlier->id == -1 || earlier->id == chosen->id;
+                              }));
     };
     const bool has_it = released_.wait_for(lock, wish.most_wait, is_my_turn);
     waiting_.erase(place);
     released_.notify_all();  // who comes behind need not wait for us
+    if (is_closed_) {
+        throw invalid_argument("the context is destroyed");
+    }
     if (!has_it) {
         const std::string waited =
             wish.most_wait.count() > 0 ? " after " + std::to_string(wish.most_wait.count()) + " ms" : "";
@@ -74,9 +77,10 @@ void SlotTable::release(Slot & slot) {
     released_.notify_all();
 }
 
-bool SlotTable::is_unused() {
+void SlotTable::close() {
     const std::lock_guard<std::mutex> lock(mutex_);
-    return clock_ == 0;
+    is_closed_ = true;
+    released_.notify_all();
 }
 
 Slot * SlotTable::least_wanted() {

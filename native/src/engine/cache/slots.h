@@ -54,8 +54,8 @@ public:
     Slot & acquire(const SlotWish & wish);
     void release(Slot & slot);
 
-    // True where no slot was ever given out.
-    bool is_unused();
+    // Whoever waits, or comes yet, gets an Error.
+    void close();
 
     // The slot that holds tokens nobody wants, least recently used; nullptr if there is none.
     Slot * least_wanted();
@@ -71,6 +71,7 @@ private:
     std::list<const SlotWish *> waiting_;  // in the order they came
     std::deque<Slot> slots_;               // where they are, they stay
     uint64_t clock_ = 0;
+    bool is_closed_ = false;
 };
 
 }  // namespace eliza

@@ -82,6 +82,9 @@ PassRunner::PassRunner(std::shared_ptr<Model> model, const Options & options, Kv
     threadpool_.reset(ggml_threadpool_new(&pool_params));
     const std::vector<int32_t> after = all_threads();
     std::set_difference(after.begin(), after.end(), before.begin(), before.end(), std::back_inserter(pool_threads_));
+    if (pool_threads_.size() + 1 != static_cast<size_t>(n_threads_)) {
+        pool_threads_.clear();  // others were started meanwhile: the calling thread tells enough
+    }
 
     const LlamaErrorCapture capture;
     context_.reset(llama_init_from_model(model_->get(), params));
@@ -147,7 +150,7 @@ PassRunner::Result PassRunner::run(Batch & batch, const Wanted & wanted) {
     llama_synchronize(context_.get());
     if (guards) {
         const int64_t waited = microseconds_without_core(pool_threads_) - without_core;
-        busy_guard_.look_at_pass(llama_time_us() - start, waited / n_threads);
+        busy_guard_.look_at_pass(llama_time_us() - start, waited / static_cast<int64_t>(pool_threads_.size() + 1));
     }
     check_rpc_connections(model_->rpc_servers());  // one may have broken before the logits were here
     if (result != done && result != no_room && result != stopped) {

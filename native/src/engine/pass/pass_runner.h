@@ -102,7 +102,7 @@ private:
     int32_t n_threads_;
     bool adapt_threads_;  // to the size of each pass and to the machine; not to a number the user set
     BusyMachineGuard busy_guard_;
-    std::vector<int32_t> pool_threads_;  // ggml's, but the one that calls; another library's may be among them
+    std::vector<int32_t> pool_threads_;                               // ggml's, where it is known which they are
     std::unique_ptr<ggml_threadpool, ThreadpoolDeleter> threadpool_;  // outlives the context
     OutputHead head_;                                                 // outlives the context
     std::map<llama_seq_id, std::unique_ptr<LogitGather>> gathers_;    // outlive the context

@@ -7,23 +7,45 @@
 
 namespace eliza {
 
-// Finds what the cache holds of the text. It holds keys and values, not logits: tokens whose rows are wanted are
-// decoded in any case.
+// Finds what the cache holds of the text, for each pass anew: others may have decoded the same. It holds keys and
+// values, not logits: tokens whose rows are wanted are decoded in any case.
 void SharedPass::prepare(Ticket & ticket) {
     PassRequest & request = ticket.request;
-    if (ticket.is_prepared || ticket.is_head()) {
+    if (ticket.is_head()) {
         return;
     }
     const size_t most = request.n_text - request.n_rows;
-    const size_t n_before = std::min(request.n_known, request.slot.cached.size());
+    const size_t n_held = request.slot.cached.size();
+    const size_t n_before = ticket.is_prepared ? n_held : std::min(request.n_known, n_held);
     const size_t n =
         n_before < most ? cache_.match(request.slot, request.text, most) : cache_.truncate(request.slot, most);
     if (const size_t known = std::max(n_before, request.appended_from); n > known) {
         request.counts.tokens_reused += static_cast<int64_t>(n - known);
     }
-    ticket.is_prepared = true;
-    ticket.n_matched = request.slot.cached.size();
-    ticket.n_to_decode = ticket.n_left();
+    if (!ticket.is_prepared) {
+        ticket.is_prepared = true;
+        ticket.n_matched = n;
+        ticket.n_to_decode = ticket.n_left();
+    }
+}
+
+// True where a good part of what the ticket wants is decoded for another one in this pass: after it, the cache holds
+// that for both.
+bool SharedPass::is_better_held_back(const Ticket & ticket, const std::vector<Member> & members) const {
+    constexpr size_t worth_a_pass = 32;  // tokens
+    if (runner_.model().is_recurrent() || ticket.is_head()) {
+        return false;
+    }
+    const PassRequest & request = ticket.request;
+    const size_t n_held = request.slot.cached.size();
+    return std::any_of(members.begin(), members.end(), [&](const Member & member) {
+        if (member.ticket->is_head()) {
+            return false;
+        }
+        const size_t end = std::min(member.begin + member.n, request.n_text - request.n_rows);
+        return end >= n_held + worth_a_pass &&
+               std::equal(request.text, request.text + end, member.ticket->request.text);
+    });
 }
 
 // Whoever has waited longest, if there is room for all of it; then all that need no more than their share of a batch;
@@ -40,6 +62,9 @@ std::vector<SharedPass::Member> SharedPass::select(const std::vector<Ticket *> &
     size_t n_tokens = 0, n_rows = 0;
     int32_t n_lanes = 0;
     const auto add = [&](Ticket & ticket, size_t room) {
+        if (is_better_held_back(ticket, members)) {
+            return;
+        }
         Member member{&ticket};
         if (!member.ticket->is_head()) {
             member.begin = ticket.request.slot.cached.size();

@@ -90,6 +90,7 @@ public:
 
 private:
     void prepare(Ticket & ticket);
+    bool is_better_held_back(const Ticket & ticket, const std::vector<Member> & members) const;
     void compute_heads(std::vector<Member> & members);
     void decode(std::vector<Member> & members);
     void put_into(Batch & batch, Member & member);

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <condition_variable>
 #include <mutex>
-#include <system_error>
 #include <thread>
 
 #if defined(__linux__)
@@ -62,8 +61,7 @@ int32_t startable_thread_count(int32_t n_threads) {
                 all_tried.wait(lock, [&] { return may_end; });
             });
         }
-    } catch (const std::system_error &) {
-        // No more than those.
+    } catch (...) {  // no thread, or no memory for it
     }
     {
         const std::lock_guard<std::mutex> lock(mutex);
