@@ -79,6 +79,7 @@ PassRunner::PassRunner(std::shared_ptr<Model> model, const Options & options, Kv
 
     const std::vector<int32_t> before = all_threads();
     ggml_threadpool_params pool_params = ggml_threadpool_params_default(n_threads_);
+    pool_params.poll = 0;  // or they spin between passes, on the cores where streams choose their next tokens
     threadpool_.reset(ggml_threadpool_new(&pool_params));
     const std::vector<int32_t> after = all_threads();
     std::set_difference(after.begin(), after.end(), before.begin(), before.end(), std::back_inserter(pool_threads_));
