@@ -28,8 +28,8 @@ protected:
         return result;
     }
 
-    Choice choice{*decoder, sequence, options, stats};
-    Answer answer{*decoder, sequence, choice, options, stats};
+    Choice choice{sequence, options, stats};
+    Answer answer{sequence, choice, options, stats};
 };
 
 TEST_F(AnswerTest, KnownTextTakesNoPass) {

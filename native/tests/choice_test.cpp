@@ -36,7 +36,7 @@ protected:
         return tokens;
     }
 
-    Choice choice{*decoder, sequence, options, stats};
+    Choice choice{sequence, options, stats};
 };
 
 TEST_F(ChoiceTest, EndsOnTheLeafWhoseTokensItGave) {

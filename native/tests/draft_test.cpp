@@ -21,7 +21,7 @@ protected:
 
     std::vector<Event> events;
     const std::shared_ptr<VerifierHook> hook = std::make_shared<VerifierHook>();
-    Draft draft{{1, 4, ""}, *decoder, sequence, options, hook, stats};
+    Draft draft{{1, 4, ""}, sequence, options, hook, stats};
 };
 
 TEST_F(DraftTest, GuessesThatARepetitionGoesOn) {

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <atomic>
 #include <memory>
 #include <string>
 #include <vector>
@@ -37,7 +36,7 @@ protected:
     Options options = small_options();
     const std::shared_ptr<Decoder> decoder =
         std::make_shared<Decoder>(model, options, DecoderSettings{{GGML_TYPE_F32, GGML_TYPE_F32}});
-    std::atomic<bool> cancelled{false};
+    CancelFlag cancelled;
     Sequence sequence{decoder, {}, cancelled};
     eliza_llm_stream_stats_t stats{};
     TokenSelector selector{model->vocab(), {}, "", {}};

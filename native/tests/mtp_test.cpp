@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <atomic>
 #include <thread>
 
 #include "engine/draft/drafter.h"
@@ -112,7 +111,7 @@ TEST_P(Mtp, WhatIsTakenBackLeavesNoTrace) {
     const std::shared_ptr<Model> model = Model::load(mtp_model_path(spec(MtpHead::random)), {});
     const std::vector<llama_token> tokens = model->tokenize(prompts[2], true, false);
     const auto decoder = std::make_shared<Decoder>(model, options, DecoderSettings{{GGML_TYPE_F32, GGML_TYPE_F32}, 8});
-    std::atomic<bool> cancelled{false};
+    CancelFlag cancelled;
     const auto logits_behind = [&](Sequence & sequence) {
         const float * logits = sequence.logits();
         return std::vector<float>(logits, logits + model->n_vocab());
@@ -162,7 +161,7 @@ TEST_P(Mtp, DraftsDoNotDependOnHowTheTokensCame) {
         options.n_batch = n_batch;
         const auto decoder = std::make_shared<Decoder>(model, options, in_full_precision);
         const std::unique_ptr<Drafter> drafter = Drafter::make(config, *decoder, options);
-        std::atomic<bool> cancelled{false};
+        CancelFlag cancelled;
         Sequence sequence(decoder, {}, cancelled);
         sequence.set_on_pass(
             [&](const llama_token * text, size_t begin, size_t end) { drafter->look_at_pass(text, begin, end); });

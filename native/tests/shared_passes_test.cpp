@@ -157,7 +157,8 @@ TEST(SharedPasses, WhoComesWhileOthersGenerateIsServedInThePassesToCome) {
     options.n_ctx = 4096;
     options.n_threads = 1;
     const auto decoder = std::make_shared<Decoder>(model, options, DecoderSettings{{GGML_TYPE_F32, GGML_TYPE_F32}});
-    std::atomic<bool> stopped{false}, never{false};
+    std::atomic<bool> stopped{false};
+    CancelFlag never;
     std::atomic<int> n_started{0};
     std::vector<std::thread> threads;
     for (int i = 0; i < 7; ++i) {

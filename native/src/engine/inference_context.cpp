@@ -164,7 +164,7 @@ InferenceContext::NextToken InferenceContext::score_next(const llama_token * tok
         throw invalid_argument(std::to_string(n) + " tokens do not fit the context of " + limit + " (option n_ctx)");
     }
     note_opened({}, true);
-    std::atomic<bool> cancelled{false};
+    CancelFlag cancelled;
     Sequence sequence(decoder, slot, cancelled);
     sequence.append(tokens, n);
     const float * logits = sequence.logits();

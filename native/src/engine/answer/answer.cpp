@@ -135,13 +135,6 @@ void Answer::commit(llama_token token, TokenSelector & selector) {
     choice_.accept(token);
 }
 
-// Counts a token that is known without looking at logits.
-llama_token Answer::take_without_pass(llama_token token) {
-    ++stats_.tokens_forced;
-    stats_.forward_passes_saved += sequence_.has_undecoded() ? 1 : 0;
-    return token;
-}
-
 void Answer::fill_choice(const SpanSpec & spec, const KnownText & known, TokenSelector & selector,
                          FillResult & result) {
     const Model & model = decoder_.model();
@@ -270,12 +263,10 @@ void Answer::fill_value(const SpanSpec & spec, const KnownText & known, TokenSel
 // The next token of a value; nothing where the value ends before it.
 std::optional<llama_token> Answer::choose_in_text(TextConstraint & constraint, const SpanSpec & spec,
                                                   TokenSelector & selector, FillResult & result) {
-    if (sequence_.cancelled().exchange(false)) {
-        throw Error(ELIZA_ERR_CANCELLED, "cancelled");
-    }
+    sequence_.cancelled().throw_if_set();
     if (constraint.before_value() && options_.strategy != Strategy::token_by_token) {
         if (const Token only = constraint.mask()->only; only >= 0) {
-            return take_without_pass(only);
+            return choice_.take_without_pass(only);
         }
     }
     const float * row = sequence_.logits();

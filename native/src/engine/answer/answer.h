@@ -23,9 +23,9 @@ namespace eliza {
 class Answer {
 public:
     // Spans of choices go through `choice`. Counts into `stats`.
-    Answer(Decoder & decoder, Sequence & sequence, Choice & choice, const Options & options,
+    Answer(Sequence & sequence, Choice & choice, const Options & options,
            eliza_llm_stream_stats_t & stats)
-        : decoder_(decoder), sequence_(sequence), choice_(choice), options_(options), stats_(stats) {}
+        : decoder_(sequence.decoder()), sequence_(sequence), choice_(choice), options_(options), stats_(stats) {}
 
     // The prompt ends here. `anew`: and so did the conversation.
     void begin_behind_prompt(bool anew);
@@ -59,7 +59,6 @@ private:
     void fill_value(const SpanSpec & spec, const KnownText & known, TokenSelector & selector, FillResult & result);
     std::optional<llama_token> choose_in_text(TextConstraint & constraint, const SpanSpec & spec,
                                               TokenSelector & selector, FillResult & result);
-    llama_token take_without_pass(llama_token token);
 
     Decoder & decoder_;
     Sequence & sequence_;

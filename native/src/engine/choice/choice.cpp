@@ -193,7 +193,6 @@ std::optional<llama_token> Choice::next(TokenSelector & selector) {
     return std::nullopt;
 }
 
-// Counts a token that is known without looking at logits.
 llama_token Choice::take_without_pass(llama_token token) {
     ++stats_.tokens_forced;
     stats_.forward_passes_saved += sequence_.has_undecoded() ? 1 : 0;

@@ -19,8 +19,8 @@ namespace eliza {
 class Choice {
 public:
     // Appends to nothing: whoever takes a token commits it, to the sequence and here. Counts into `stats`.
-    Choice(Decoder & decoder, Sequence & sequence, const Options & options, eliza_llm_stream_stats_t & stats)
-        : decoder_(decoder), sequence_(sequence), options_(options), stats_(stats) {}
+    Choice(Sequence & sequence, const Options & options, eliza_llm_stream_stats_t & stats)
+        : decoder_(sequence.decoder()), sequence_(sequence), options_(options), stats_(stats) {}
 
     bool is_active() const { return span_.has_value(); }
     bool stops_at_leaf() const { return span_ && span_->mode.stop_at_leaf; }
@@ -49,6 +49,9 @@ public:
 
     // The next token of the span; nothing where the span ends before it. Throws Error.
     std::optional<llama_token> next(TokenSelector & selector);
+
+    // Counts a token that is known without looking at logits, and returns it.
+    llama_token take_without_pass(llama_token token);
 
     // The token was committed.
     void accept(llama_token token);
@@ -82,7 +85,6 @@ private:
     std::string text_to_heal() const;
     void take_back_healing();
     void end_if_over();
-    llama_token take_without_pass(llama_token token);
     std::optional<llama_token> follow_best_leaf();
     TokenSelector::SpanLogits span_logits();
     LogitsRow row(bool whole, TokenSpan tokens);

@@ -4,13 +4,13 @@
 
 namespace eliza {
 
-Draft::Draft(const DraftConfig & config, Decoder & decoder, Sequence & sequence, const Options & options,
+Draft::Draft(const DraftConfig & config, Sequence & sequence, const Options & options,
              std::shared_ptr<VerifierHook> verifier, eliza_llm_stream_stats_t & stats)
-    : config_(config), decoder_(decoder), sequence_(sequence), verifier_(std::move(verifier)), stats_(stats) {
-    if (config.most < 1 || decoder.most_ahead() < 1) {
+    : config_(config), decoder_(sequence.decoder()), sequence_(sequence), verifier_(std::move(verifier)), stats_(stats) {
+    if (config.most < 1 || decoder_.most_ahead() < 1) {
         return;
     }
-    drafter_ = Drafter::make(config, decoder, options);
+    drafter_ = Drafter::make(config, decoder_, options);
     if (drafter_->looks_at_passes()) {
         sequence_.set_on_pass(
             [this](const llama_token * text, size_t begin, size_t end) { drafter_->look_at_pass(text, begin, end); });

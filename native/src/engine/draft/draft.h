@@ -19,7 +19,7 @@ namespace eliza {
 class Draft {
 public:
     // Throws Error where the drafter that is asked for cannot be had.
-    Draft(const DraftConfig & config, Decoder & decoder, Sequence & sequence, const Options & options,
+    Draft(const DraftConfig & config, Sequence & sequence, const Options & options,
           std::shared_ptr<VerifierHook> verifier, eliza_llm_stream_stats_t & stats);
 
     bool is_on() const { return drafter_ != nullptr; }

@@ -37,7 +37,7 @@ Decoder::Decoder(const std::shared_ptr<Model> & model, const Options & options, 
       tree_limits_(limits_for(runner_)),
       queue_(runner_, cache_, options.share_passes, std::max(most_rows(*model), options.n_slots)) {}
 
-std::optional<PassCost> Decoder::pass_cost(std::atomic<bool> & cancelled) {
+std::optional<PassCost> Decoder::pass_cost(CancelFlag & cancelled) {
     const std::lock_guard<std::mutex> lock(cost_mutex_);
     if (!cost_) {
         try {
@@ -52,7 +52,7 @@ std::optional<PassCost> Decoder::pass_cost(std::atomic<bool> & cancelled) {
 }
 
 // On a lane, so that no slot is touched.
-PassCost Decoder::measure_cost(std::atomic<bool> & cancelled) {
+PassCost Decoder::measure_cost(CancelFlag & cancelled) {
     constexpr int32_t n_many = 8;
     const Slot & any_slot = cache_.slots().all().front();
     const KvCache::Fork fork(cache_, any_slot, 1);
@@ -76,8 +76,7 @@ PassCost Decoder::measure_cost(std::atomic<bool> & cancelled) {
                 throw ContextFull(ELIZA_ERR_FFI_FAULT, "context full: no room to measure");
             }
             if (result == PassRunner::stopped) {
-                cancelled = false;
-                throw Error(ELIZA_ERR_CANCELLED, "cancelled");
+                cancelled.throw_if_set();
             }
             best = std::min(best, static_cast<double>(llama_time_us() - start));
             llama_memory_seq_rm(memory, lane, -1, -1);

@@ -1,7 +1,6 @@
 // One llama_context that streams share: its cache, who runs its passes, and the queue at it.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -50,10 +49,10 @@ public:
 
     // What a pass costs a stream now, measured on the first call: what passes cost anyway is shared by those who
     // are in them. Nothing where there is no room to measure. Throws Error where it is cancelled.
-    std::optional<PassCost> pass_cost(std::atomic<bool> & cancelled);
+    std::optional<PassCost> pass_cost(CancelFlag & cancelled);
 
 private:
-    PassCost measure_cost(std::atomic<bool> & cancelled);
+    PassCost measure_cost(CancelFlag & cancelled);
 
     PassRunner runner_;
     KvCache cache_;

@@ -11,11 +11,11 @@ namespace eliza {
 
 // Who waits for a pass, or to be alone with the context.
 struct PassQueue::Waiter {
-    Waiter(SharedPass::Ticket * wanted, std::atomic<bool> & cancelled_flag)
+    Waiter(SharedPass::Ticket * wanted, CancelFlag & cancelled_flag)
         : ticket(wanted), cancelled(cancelled_flag) {}
 
     SharedPass::Ticket * const ticket;  // nullptr: wants to be alone
-    std::atomic<bool> & cancelled;
+    CancelFlag & cancelled;
     std::condition_variable wake;
     std::list<Waiter *>::iterator place;  // in the queue
     bool is_held = false;                 // the leader is at it
@@ -47,7 +47,7 @@ void PassQueue::run(PassRequest & request) {
     }
 }
 
-void PassQueue::run_alone(std::atomic<bool> & cancelled, const std::function<void()> & use) {
+void PassQueue::run_alone(CancelFlag & cancelled, const std::function<void()> & use) {
     Waiter me(nullptr, cancelled);
     std::unique_lock<std::mutex> lock(mutex_);
     me.place = waiting_.insert(waiting_.end(), &me);
@@ -87,10 +87,10 @@ void PassQueue::wait_until_done(std::unique_lock<std::mutex> & lock, Waiter & me
         return true;
     };
     while (!me.is_done) {
-        if (!me.is_held && me.cancelled.exchange(false)) {
+        if (!me.is_held && me.cancelled.is_set()) {
             remove(me);
             call_next();
-            throw Error(ELIZA_ERR_CANCELLED, "cancelled");
+            me.cancelled.throw_if_set();
         }
         if (tell_progress()) {
             continue;
@@ -151,7 +151,7 @@ void PassQueue::wake_cancelled() {
     const std::lock_guard<std::mutex> lock(mutex_);
     stop_if_cancelled();
     for (Waiter * waiter : waiting_) {
-        if (waiter->cancelled) {
+        if (waiter->cancelled.is_set()) {
             waiter->wake.notify_one();
         }
     }
@@ -160,7 +160,7 @@ void PassQueue::wake_cancelled() {
 // Stops the pass that runs where nobody wants it any more, or most of it: the others' tokens are then decoded
 // again, without those that are cancelled. A recurrent state would be lost, so there all must be.
 void PassQueue::stop_if_cancelled() {
-    if (running_alone_ != nullptr && *running_alone_) {
+    if (running_alone_ != nullptr && running_alone_->is_set()) {
         runner_.stop();
     }
     if (running_ == nullptr) {
@@ -168,7 +168,7 @@ void PassQueue::stop_if_cancelled() {
     }
     size_t n_tokens = 0, n_cancelled = 0, n_members_left = 0;
     for (const SharedPass::Member & member : *running_) {
-        const bool is_cancelled = member.ticket->request.cancelled;
+        const bool is_cancelled = member.ticket->request.cancelled.is_set();
         n_tokens += member.n_tokens();
         n_cancelled += is_cancelled ? member.n_tokens() : 0;
         n_members_left += is_cancelled ? 0 : 1;
@@ -254,7 +254,7 @@ void PassQueue::wait_for_companions(std::unique_lock<std::mutex> & lock) {
 std::vector<PassQueue::Waiter *> PassQueue::hold_candidates() {
     std::vector<Waiter *> candidates;
     for (Waiter * waiter : waiting_) {
-        if (waiter->cancelled) {
+        if (waiter->cancelled.is_set()) {
             continue;
         }
         const bool is_alone = waiter->ticket == nullptr || waiter->ticket->request.alone || !share_;
@@ -274,7 +274,7 @@ std::vector<PassQueue::Waiter *> PassQueue::hold_candidates() {
 
 void PassQueue::let_go(Waiter & waiter) {
     waiter.is_held = false;
-    if (waiter.is_done || waiter.cancelled || waiter.ticket->request.progress) {
+    if (waiter.is_done || waiter.cancelled.is_set() || waiter.ticket->request.progress) {
         waiter.wake.notify_one();
     }
 }

@@ -8,7 +8,6 @@
 // Safe from any thread.
 #pragma once
 
-#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
@@ -17,6 +16,7 @@
 #include <vector>
 
 #include "engine/cache/kv_cache.h"
+#include "engine/pass/cancel_flag.h"
 #include "engine/pass/pass_request.h"
 #include "engine/pass/pass_runner.h"
 #include "engine/pass/shared_pass.h"
@@ -37,7 +37,7 @@ public:
 
     // Calls `use` when its turn comes, while no pass runs and nobody else touches the context or its cache.
     // Throws Error where it is cancelled before.
-    void run_alone(std::atomic<bool> & cancelled, const std::function<void()> & use);
+    void run_alone(CancelFlag & cancelled, const std::function<void()> & use);
 
     // Has those who wait, and the pass that runs, look at their flags.
     void wake_cancelled();
@@ -72,7 +72,7 @@ private:
     std::list<Waiter *> waiting_;
     bool is_led_ = false;
     const std::vector<SharedPass::Member> * running_ = nullptr;  // in the pass that runs now
-    std::atomic<bool> * running_alone_ = nullptr;                // the flag of whoever uses the context alone
+    CancelFlag * running_alone_ = nullptr;                       // the flag of whoever uses the context alone
     std::vector<bool> expected_;  // by slot: was done in the last pass, and may be back at once
     int32_t n_expected_ = 0;
     std::condition_variable companion_came_;

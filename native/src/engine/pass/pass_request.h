@@ -1,12 +1,12 @@
 // What a stream needs of the model: one request type for every need.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <vector>
 
 #include "engine/cache/slots.h"
+#include "engine/pass/cancel_flag.h"
 #include "engine/pass/output_head.h"
 #include "engine/pass/tree_batch.h"
 
@@ -32,11 +32,11 @@ enum class Rows {
 // Has a slot hold a text, with a tree of tokens behind it if there is one, and tells the rows that are wanted.
 // It takes one pass, or more where a text is longer than a batch; the last n_rows tokens go with the tree.
 struct PassRequest {
-    PassRequest(Slot & in_slot, std::atomic<bool> & cancelled_flag, PassCounts & counted)
+    PassRequest(Slot & in_slot, CancelFlag & cancelled_flag, PassCounts & counted)
         : slot(in_slot), cancelled(cancelled_flag), counts(counted) {}
 
     Slot & slot;
-    std::atomic<bool> & cancelled;  // set from any thread; cleared where it ends the request
+    CancelFlag & cancelled;  // set from any thread; cleared where it ends the request
     PassCounts & counts;            // what it costs is added to
 
     const llama_token * text = nullptr;

@@ -4,7 +4,7 @@
 
 namespace eliza {
 
-Sequence::Sequence(std::shared_ptr<Decoder> decoder, const SlotWish & slot, std::atomic<bool> & cancelled)
+Sequence::Sequence(std::shared_ptr<Decoder> decoder, const SlotWish & slot, CancelFlag & cancelled)
     : decoder_(std::move(decoder)), slot_(decoder_->cache().slots().acquire(slot)), cancelled_(cancelled) {}
 
 Sequence::~Sequence() {

@@ -6,7 +6,6 @@
 #pragma once
 
 #include <algorithm>
-#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -20,7 +19,7 @@ namespace eliza {
 class Sequence {
 public:
     // `cancelled` ends the pass that runs or is waited for. Throws Error where there is no such slot.
-    Sequence(std::shared_ptr<Decoder> decoder, const SlotWish & slot, std::atomic<bool> & cancelled);
+    Sequence(std::shared_ptr<Decoder> decoder, const SlotWish & slot, CancelFlag & cancelled);
     ~Sequence();
     Sequence(const Sequence &) = delete;
     Sequence & operator=(const Sequence &) = delete;
@@ -30,6 +29,7 @@ public:
     using OnPass = std::function<void(const llama_token * text, size_t begin, size_t end)>;
     void set_on_pass(OnPass on_pass) { on_pass_ = std::move(on_pass); }
 
+    Decoder & decoder() { return *decoder_; }
     const std::vector<llama_token> & tokens() const { return tokens_; }
     void append(const llama_token * tokens, size_t n);
     void append(llama_token token);
@@ -84,7 +84,7 @@ public:
     // What all passes have cost so far.
     const PassCounts & counts() const { return counts_; }
 
-    std::atomic<bool> & cancelled() { return cancelled_; }
+    CancelFlag & cancelled() { return cancelled_; }
 
 private:
     PassRequest request();
@@ -96,7 +96,7 @@ private:
 
     std::shared_ptr<Decoder> decoder_;
     Slot & slot_;
-    std::atomic<bool> & cancelled_;
+    CancelFlag & cancelled_;
     PassCounts counts_;
     OnPass on_pass_;
     std::vector<llama_token> tokens_;

@@ -18,9 +18,9 @@ Stream::Stream(std::shared_ptr<Decoder> decoder, const StreamConfig & config, co
       sampling_(config.sampling),
       selector_(decoder_->model().vocab(), config.sampling, config.gbnf_grammar,
                 {options.grammar_order, options.grammar_triggers}),
-      choice_(*decoder_, sequence_, options_, stats_),
-      answer_(*decoder_, sequence_, choice_, options_, stats_),
-      draft_(config.draft, *decoder_, sequence_, options_, std::move(verifier), stats_) {}
+      choice_(sequence_, options_, stats_),
+      answer_(sequence_, choice_, options_, stats_),
+      draft_(config.draft, sequence_, options_, std::move(verifier), stats_) {}
 
 // Whoever fills the context gets an error; what comes after it ends at once.
 template <typename Use>
@@ -33,12 +33,6 @@ decltype(auto) Stream::noting_a_full_context(const Use & use) {
     }
 }
 
-void Stream::throw_if_cancelled() {
-    if (cancelled_.exchange(false)) {
-        throw Error(ELIZA_ERR_CANCELLED, "cancelled");
-    }
-}
-
 void Stream::require_prompt() const {
     if (sequence_.tokens().empty()) {
         throw invalid_argument("no prompt: prefill at least one token before generating");
@@ -46,7 +40,7 @@ void Stream::require_prompt() const {
 }
 
 void Stream::prefill(const llama_token * tokens, size_t n) {
-    throw_if_cancelled();
+    cancelled_.throw_if_set();
     if (n == 0) {
         return;
     }
@@ -89,12 +83,12 @@ void Stream::prefill(const llama_token * tokens, size_t n) {
 }
 
 void Stream::cancel() {
-    cancelled_ = true;
+    cancelled_.set();
     decoder_->queue().wake_cancelled();
 }
 
 const Stream::Step & Stream::peek() {
-    throw_if_cancelled();
+    cancelled_.throw_if_set();
     if (!waiting_step_) {
         waiting_step_ = noting_a_full_context([&] { return compute_step(); });
     }
@@ -103,12 +97,12 @@ const Stream::Step & Stream::peek() {
 
 const Stream::Step * Stream::peek_ready() {
     try {
-        if (!waiting_step_ && !cancelled_) {
+        if (!waiting_step_ && !cancelled_.is_set()) {
             waiting_step_ = noting_a_full_context([&] { return compute_step(); });
         }
     } catch (const Error & error) {
         if (error.status() == ELIZA_ERR_CANCELLED) {
-            cancelled_ = true;  // that was for the call to come
+            cancelled_.set();  // that was for the call to come
         }
         return nullptr;
     }
@@ -245,7 +239,7 @@ const std::vector<double> & Stream::leaf_scores() {
 }
 
 void Stream::fill(const SpanSpec & spec, FillResult & result) {
-    throw_if_cancelled();
+    cancelled_.throw_if_set();
     require_prompt();
     if (choice_.is_active()) {
         throw invalid_argument("a span of choices is active: clear it before filling");
@@ -281,13 +275,13 @@ void Stream::begin_anew() {
     waiting_step_.reset();
     finish_reason_ = ELIZA_FINISH_NONE;
     generated_since_prefill_ = 0;
-    cancelled_ = false;
+    cancelled_.clear();
 }
 
 std::string Stream::slot_fingerprint() const { return config_.model_fingerprint + " " + decoder_->cache().describe(); }
 
 void Stream::save_slot(const std::string & path) {
-    throw_if_cancelled();
+    cancelled_.throw_if_set();
     require_prompt();
     if (waiting_step_ && waiting_step_->token) {
         throw invalid_argument("a generated token waits to be taken before saving");
@@ -302,7 +296,7 @@ void Stream::save_slot(const std::string & path) {
 }
 
 void Stream::restore_slot(const std::string & path) {
-    throw_if_cancelled();
+    cancelled_.throw_if_set();
     const SlotFile file = read_slot_file(path, slot_fingerprint());
     decoder_->model().check_tokens(file.tokens.data(), file.tokens.size());
     if (file.tokens.size() > static_cast<size_t>(decoder_->n_ctx())) {

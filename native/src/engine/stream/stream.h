@@ -4,7 +4,6 @@
 // at once, except cancel().
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -111,10 +110,9 @@ private:
     void settle_known_text(size_t end);
     template <typename Use>
     decltype(auto) noting_a_full_context(const Use & use);
-    void throw_if_cancelled();
     void require_prompt() const;
 
-    std::atomic<bool> cancelled_{false};
+    CancelFlag cancelled_;
     const std::shared_ptr<Decoder> decoder_;
     const StreamConfig config_;
     const Options options_;
