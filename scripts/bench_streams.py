@@ -31,7 +31,7 @@ from bench_parts.llama_server import find_llama_server
 from bench_parts.machine import machine_facts
 from bench_parts.merging import merged
 from bench_parts.pages import RESULTS, publish
-from bench_parts.stream_cells import N_SLOTS, Effort, StreamModel, measure_cell
+from bench_parts.stream_cells import MOST_STREAMS, Effort, StreamModel, measure_cell
 from bench_parts.stream_report import markdown, plot
 
 MODELS = (
@@ -117,8 +117,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, default=RESULTS, metavar="DIR")
     parser.add_argument("--docs", type=Path, metavar="FILE", help="put the tables between markers")
     options = parser.parse_args(arguments)
-    if not all(1 <= n <= N_SLOTS for n in options.streams):
-        parser.error(f"--streams must be 1 to {N_SLOTS}")
+    if not all(1 <= n <= MOST_STREAMS for n in options.streams):
+        parser.error(f"--streams must be 1 to {MOST_STREAMS}")
     name = "streams-quick" if options.quick else "streams"
     file = options.out / f"{name}.json"
     if options.render:

@@ -110,13 +110,28 @@ def test_a_model_tells_how_its_passes_are_run(new_model: Callable[..., Model]) -
         model.generate("x", 2)
         passes = model.describe()["passes"]
     assert passes.pop("run") == passes.pop("sequences") > 0
+    assert passes.pop("parked_tokens") == 0
     assert passes == {"batching": "off", "n_slots": 3, "n_batch": 64, "slot_wait_ms": 250}
+
+
+def test_what_closed_streams_leave_is_parked_and_comes_back(
+    new_model: Callable[..., Model],
+) -> None:
+    with new_model(n_slots=3, park_after="2") as model:
+        first = model.generate(PROMPTS[0], 8)
+        model.generate(PROMPTS[1], 8)
+        assert model.describe()["passes"]["parked_tokens"] > 0
+        again = model.generate(PROMPTS[0], 8)
+    assert again.text == first.text
+    assert first.stats is not None and again.stats is not None
+    assert again.stats.prompt_tokens_reused == first.stats.prompt_tokens - 1
 
 
 @pytest.mark.parametrize(
     ("option", "said"),
     [
         ({"batching": "on"}, 'option batching: "on" is not auto or off'),
+        ({"park_after": "-1"}, r'option park_after: "-1" is not 0 \(never\) to 2147483647 passes'),
         ({"slot_wait_ms": "-1"}, 'option slot_wait_ms: "-1" is not 0 to 2147483647 milliseconds'),
     ],
 )

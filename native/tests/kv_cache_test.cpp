@@ -78,5 +78,123 @@ TEST_F(KvCacheTest, AStateOfAnotherLengthIsRefused) {
     EXPECT_TRUE(other.tokens().empty());
 }
 
+class ParkedTextsTest : public EngineParts {
+protected:
+    KvCache & cache = decoder->cache();
+    const std::vector<llama_token> text = tokens_of("The quick brown fox jumps over the lazy dog again");
+
+    std::vector<float> logits_after(Sequence & any, const std::vector<llama_token> & tokens) {
+        any.append(tokens.data(), tokens.size());
+        const float * logits = any.logits();
+        return {logits, logits + model->n_vocab()};
+    }
+    // Opens a stream, lets it decode the tokens and closes it.
+    std::vector<float> decode_and_close(const std::vector<llama_token> & tokens) {
+        Sequence closed(decoder, {}, cancelled);
+        return logits_after(closed, tokens);
+    }
+    void run_passes(int32_t n) {
+        for (int32_t i = 0; i < n; ++i) {
+            sequence.append(static_cast<llama_token>(300 + i));
+            sequence.logits();
+        }
+    }
+    std::vector<llama_token> distinct_text(llama_token seed, size_t n) const {
+        std::vector<llama_token> tokens;
+        for (size_t i = 0; i < n; ++i)
+            tokens.push_back(200 + (seed * 97 + static_cast<llama_token>(i) * 31) % (model->n_vocab() - 200));
+        return tokens;
+    }
+};
+
+TEST_F(ParkedTextsTest, WhatPassesOfOthersHadNoUseForLeavesItsCells) {
+    decode_and_close(text);
+    run_passes(options.park_after);
+    EXPECT_EQ(cache.n_parked(), 0u);
+    run_passes(1);
+    EXPECT_EQ(cache.n_parked(), text.size());
+    for (const Slot & slot : cache.slots().all()) {
+        EXPECT_TRUE(slot.cached.empty() || slot.n_wanted > 0);
+        EXPECT_EQ(llama_memory_seq_pos_max(llama_get_memory(decoder->context()), slot.id) + 1,
+                  static_cast<llama_pos>(slot.cached.size()));
+    }
+}
+
+TEST_F(ParkedTextsTest, ComesBackForAPromptThatBeginsTheSame) {
+    std::vector<llama_token> longer = text;
+    longer.push_back(tokens_of(" and").back());
+    const std::vector<float> expected = decode_and_close(longer);
+    decode_and_close(text);  // in another slot
+    run_passes(options.park_after + 1);
+    ASSERT_EQ(cache.n_parked(), text.size() + longer.size());
+
+    Sequence again(decoder, {}, cancelled);
+    const std::vector<float> got = logits_after(again, longer);
+    EXPECT_EQ(again.counts().tokens_reused, static_cast<int64_t>(text.size()));
+    EXPECT_EQ(again.counts().passes, 1);
+    EXPECT_EQ(cache.n_parked(), longer.size());  // the shorter one was taken, all of it
+    for (size_t i = 0; i < expected.size(); ++i) ASSERT_NEAR(got[i], expected[i], 1e-4) << i;
+}
+
+TEST_F(ParkedTextsTest, StaysParkedWhereOnlyItsBeginningIsWanted) {
+    decode_and_close(text);
+    run_passes(options.park_after + 1);
+    std::vector<llama_token> other(text.begin(), text.end() - 3);
+    other.push_back(7);
+    const std::vector<float> expected = [&] {
+        const auto fresh = std::make_shared<Decoder>(model, options, DecoderSettings{{GGML_TYPE_F32, GGML_TYPE_F32}});
+        Sequence alone(fresh, {}, cancelled);
+        return logits_after(alone, other);
+    }();
+    Sequence again(decoder, {}, cancelled);
+    const std::vector<float> got = logits_after(again, other);
+    EXPECT_EQ(again.counts().tokens_reused, static_cast<int64_t>(text.size()) - 3);
+    EXPECT_EQ(cache.n_parked(), text.size());
+    for (size_t i = 0; i < expected.size(); ++i) ASSERT_NEAR(got[i], expected[i], 1e-4) << i;
+}
+
+TEST_F(ParkedTextsTest, IsNotFetchedForLessThanItCosts) {
+    const std::vector<llama_token> parked = distinct_text(1, 300);
+    decode_and_close(parked);
+    run_passes(options.park_after + 1);
+    Sequence again(decoder, {}, cancelled);
+    logits_after(again, {parked[0], parked[1], 7});
+    EXPECT_EQ(again.counts().tokens_reused, 0);
+    EXPECT_EQ(cache.n_parked(), parked.size());
+}
+
+TEST_F(ParkedTextsTest, AreNoMoreThanTheCellsThereAre) {
+    const auto n_ctx = static_cast<size_t>(decoder->n_ctx());
+    for (llama_token seed = 0; seed < 3; ++seed) {
+        decode_and_close(distinct_text(seed, n_ctx * 2 / 5));
+        run_passes(options.park_after + 1);
+    }
+    EXPECT_EQ(cache.n_parked(), 2 * (n_ctx * 2 / 5));
+    Sequence again(decoder, {}, cancelled);
+    logits_after(again, distinct_text(0, 100));
+    EXPECT_EQ(again.counts().tokens_reused, 0);  // the oldest was dropped
+}
+
+TEST_F(ParkedTextsTest, MakeRoomWhereTheCellsAreFull) {
+    const auto n_ctx = static_cast<size_t>(decoder->n_ctx());
+    const std::vector<llama_token> first = distinct_text(0, n_ctx * 2 / 3);
+    decode_and_close(first);
+    Sequence second(decoder, {}, cancelled);
+    logits_after(second, distinct_text(1, n_ctx / 2));
+    EXPECT_EQ(cache.n_parked(), first.size());
+}
+
+TEST_F(ParkedTextsTest, AreNoneWhereTheOptionSaysNever) {
+    options.park_after = 0;
+    const auto never = std::make_shared<Decoder>(model, options, DecoderSettings{{GGML_TYPE_F32, GGML_TYPE_F32}});
+    {
+        Sequence closed(never, {}, cancelled);
+        logits_after(closed, text);
+    }
+    Sequence other(never, {}, cancelled);
+    for (int i = 0; i < 40; ++i) logits_after(other, {static_cast<llama_token>(300 + i)});
+    EXPECT_EQ(never->cache().n_parked(), 0u);
+}
+
 }  // namespace
 }  // namespace eliza::test

@@ -1,5 +1,6 @@
 // Stories of streams, drawn by a seed: each is told alone, every request in passes of its own, and then beside
-// others on several threads, all sharing passes. In full precision both must come to the same tokens.
+// others on several threads, all sharing passes, with what closed streams leave parked at once. In full precision
+// both must come to the same tokens.
 //
 // ELIZA_STRESS_STORIES=N tells N of them on each model (default 50).
 
@@ -198,9 +199,13 @@ struct StressModel {
 
 class SharedPassesStress : public testing::TestWithParam<StressModel> {
 protected:
-    ContextHandle context(const char * batching) const {
+    ContextHandle context(const char * batching, const char * park_after) const {
         const char * arch = GetParam().arch;
-        return create({{"n_ctx", "8192"}, {"n_slots", "8"}, {"n_threads", "1"}, {"batching", batching}},
+        return create({{"n_ctx", "8192"},
+                       {"n_slots", "8"},
+                       {"n_threads", "1"},
+                       {"batching", batching},
+                       {"park_after", park_after}},
                       arch != nullptr ? mtp_model_path({arch, MtpHead::random}) : f32_model_path());
     }
 
@@ -218,7 +223,7 @@ TEST_P(SharedPassesStress, EveryStoryEndsAsItDoesAlone) {
     const char * asked = std::getenv("ELIZA_STRESS_STORIES");
     const int n_stories = asked != nullptr ? std::atoi(asked) : 50;
     constexpr int n_threads = 6;
-    const ContextHandle alone = context("off"), together = context("auto");
+    const ContextHandle alone = context("off", "0"), together = context("auto", "1");
     std::mutex opening;
     std::vector<Told> expected, got(static_cast<size_t>(n_stories));
     for (int i = 0; i < n_stories; ++i) {

@@ -52,7 +52,7 @@ SETTLING_SECONDS = 0.5
 
 MOST_DRAWS = 4
 
-N_SLOTS = 16
+MOST_STREAMS = 16
 N_CTX = 8192
 
 T = TypeVar("T")
@@ -114,7 +114,7 @@ class Cell:
     Parameters
     ----------
     model
-        With `N_SLOTS` slots.
+        With as many slots as streams, as llama-server has.
     n_streams, effort, loop
     server
         None = there is none to compare with.
@@ -302,7 +302,7 @@ def measure_cell(
     path = subject.path()
     begin = time.perf_counter()
     with noting_other_programs(figures), ExitStack() as open_ones:
-        model = open_ones.enter_context(Model(path, n_slots=N_SLOTS, n_ctx=N_CTX))
+        model = open_ones.enter_context(Model(path, n_slots=n_streams, n_ctx=N_CTX))
         n_threads = int(model.describe()["threads"])
         server, problem = None, {}
         if program is not None:

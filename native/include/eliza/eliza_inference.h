@@ -85,6 +85,9 @@ ELIZA_API int eliza_inference_mmap_evict(EliInferenceContext * ctx, const char *
  *   n_ctx         tokens of KV cache, shared by all slots; 0 (default) = min(trained length, 8192)
  *   n_slots       KV slots, that is streams open at once, 1 to 64 (default 8)
  *   n_batch       tokens decoded in one piece of a prompt, 1 to n_ctx (default 512)
+ *   park_after    passes of others after which what a closed stream left in the KV cache, which every
+ *                 pass reads, moves to the host's memory and waits there for a prompt that begins like it,
+ *                 as many tokens as n_ctx at most; on the CPU; 0 = never (default 8)
  *   n_threads     compute threads, at most one for each CPU this process may use; 0 (default) = as many
  *                 as each pass has work for, up to the physical cores, and one while other programs
  *                 have those

@@ -85,10 +85,11 @@ std::string describe_library() { return dump(library_facts()); }
 
 InferenceContext::PassFacts InferenceContext::pass_facts() {
     const std::lock_guard<std::mutex> lock(mutex_);
-    PassFacts facts{options_.share_passes, options_.n_slots, options_.n_batch, options_.slot_wait.count(), 0, 0};
+    PassFacts facts{options_.share_passes, options_.n_slots, options_.n_batch, options_.slot_wait.count(), 0, 0, 0};
     for (const auto & [settings, known] : decoders_) {
         facts.n_passes += known.decoder->queue().pass().n_passes();
         facts.n_sequences += known.decoder->queue().pass().n_sequences();
+        facts.n_parked += known.decoder->cache().n_parked();
     }
     return facts;
 }
@@ -124,7 +125,8 @@ std::string InferenceContext::describe() {
                        {"n_batch", passes.n_batch},
                        {"slot_wait_ms", passes.slot_wait_ms},
                        {"run", passes.n_passes},
-                       {"sequences", passes.n_sequences}};
+                       {"sequences", passes.n_sequences},
+                       {"parked_tokens", passes.n_parked}};
     return dump(facts);
 }
 

@@ -62,6 +62,7 @@ private:
         int32_t n_slots, n_batch;
         int64_t slot_wait_ms;
         int64_t n_passes, n_sequences;
+        size_t n_parked;
     };
 
     std::shared_ptr<Model> model_locked();

@@ -49,6 +49,8 @@ const std::vector<Option> & table() {
          [](Options & o, const std::string & v) { return parse_number(v, 1, 64, o.n_slots); }},
         {"n_batch", S::model_loaded, "1 to 65536 tokens",
          [](Options & o, const std::string & v) { return parse_number(v, 1, 65536, o.n_batch); }},
+        {"park_after", S::model_loaded, "0 (never) to 2147483647 passes",
+         [](Options & o, const std::string & v) { return parse_number(v, 0, max_int, o.park_after); }},
         {"n_threads", S::model_loaded, "0 (from the machine) to 512",
          [](Options & o, const std::string & v) { return parse_number(v, 0, 512, o.n_threads); }},
         {"batching", S::model_loaded, "auto or off",

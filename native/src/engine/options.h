@@ -29,6 +29,7 @@ struct Options {
     int32_t n_ctx = 0;
     int32_t n_slots = 8;
     int32_t n_batch = 512;
+    int32_t park_after = 8;  // passes of others, of what closed streams have left in the KV cache; 0: never
     int32_t n_threads = 0;
     bool share_passes = true;                        // streams go through the model together
     std::chrono::milliseconds slot_wait{30 * 1000};  // for a slot to become free

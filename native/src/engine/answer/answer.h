@@ -23,8 +23,7 @@ namespace eliza {
 class Answer {
 public:
     // Spans of choices go through `choice`. Counts into `stats`.
-    Answer(Sequence & sequence, Choice & choice, const Options & options,
-           eliza_llm_stream_stats_t & stats)
+    Answer(Sequence & sequence, Choice & choice, const Options & options, eliza_llm_stream_stats_t & stats)
         : decoder_(sequence.decoder()), sequence_(sequence), choice_(choice), options_(options), stats_(stats) {}
 
     // The prompt ends here. `anew`: and so did the conversation.

@@ -1,12 +1,25 @@
 #include "engine/cache/kv_cache.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "engine/model/rpc_connections.h"
 #include "error.h"
 #include "log.h"
 
 namespace eliza {
+namespace {
+
+size_t length_shared(const std::vector<llama_token> & held, const llama_token * text, size_t most) {
+    const auto end = std::mismatch(text, text + most, held.begin(), held.end());
+    return static_cast<size_t>(end.first - text);
+}
+
+// A recurrent state is as large for every slot, and read by its own alone. From a device the way to the host and back
+// is long, and its attention fast.
+bool is_worth_parking(const Model & model) { return !model.is_recurrent() && !model.is_offloaded(); }
+
+}  // namespace
 
 ggml_type kv_type_from_name(const std::string & option, const std::string & name) {
     const std::vector<ggml_type> types = {GGML_TYPE_F32,    GGML_TYPE_F16,  GGML_TYPE_BF16,
@@ -22,8 +35,13 @@ ggml_type kv_type_from_name(const std::string & option, const std::string & name
     throw invalid_argument(option + ": \"" + name + "\" is not a KV cache type; there are " + known);
 }
 
-KvCache::KvCache(const Model & model, llama_context * context, KvTypes types, int32_t n_slots, int32_t n_lanes)
-    : model_(model), context_(context), types_(types), slots_(n_slots) {
+KvCache::KvCache(const Model & model, llama_context * context, KvTypes types, int32_t n_slots, int32_t n_lanes,
+                 int32_t park_after)
+    : model_(model),
+      context_(context),
+      types_(types),
+      park_after_(is_worth_parking(model) ? park_after : 0),
+      slots_(n_slots) {
     for (int32_t lane = n_lanes; lane-- > 0;) {
         free_lanes_.push_back(n_slots + lane);
     }
@@ -35,22 +53,21 @@ std::string KvCache::describe() const {
 }
 
 size_t KvCache::match(Slot & slot, const llama_token * text, size_t most) {
-    const auto shared_with = [&](const Slot & other) {
-        const auto end = std::mismatch(text, text + most, other.cached.begin(), other.cached.end());
-        return static_cast<size_t>(end.first - text);
-    };
-    const size_t own = truncate(slot, shared_with(slot));
+    const size_t own = truncate(slot, length_shared(slot.cached, text, most));
     if (own == most || model_.is_recurrent()) {
         return own;  // what is recurrent is a state, not cells: a part of it cannot be shared
     }
     const Slot * donor = nullptr;
     size_t longest = own;
     for (const Slot & other : slots_.all()) {
-        const size_t shared = shared_with(other);
+        const size_t shared = length_shared(other.cached, text, most);
         if (shared > longest && llama_memory_seq_pos_min(memory(), other.id) <= static_cast<llama_pos>(own)) {
             longest = shared;
             donor = &other;
         }
+    }
+    if (unpark(slot, text, most, longest)) {
+        return match(slot, text, most);
     }
     if (donor != nullptr) {
         // The cells are shared, not copied.
@@ -91,9 +108,81 @@ bool KvCache::make_room() {
     if (slot == nullptr) {
         return false;
     }
-    truncate(*slot, slot->n_wanted);
+    if (slot->n_wanted > 0 || park_after_ == 0 || !park(*slot)) {
+        truncate(*slot, slot->n_wanted);
+    }
     return true;
 }
+
+// ---- Parking --------------------------------------------------------------------------------------
+
+void KvCache::count_pass() {
+    if (park_after_ == 0) {
+        return;
+    }
+    for (Slot & slot : slots_.all()) {
+        const bool is_idle = slot.n_wanted == 0 && !slot.cached.empty();
+        slot.n_idle_passes = is_idle ? slot.n_idle_passes + 1 : 0;
+        if (slot.n_idle_passes > park_after_) {
+            park(slot);
+        }
+    }
+}
+
+// False where there is no memory for it: it then stays where it is.
+bool KvCache::park(Slot & slot) {
+    slot.n_idle_passes = 0;
+    try {
+        slot.parked = {slot.cached, copy_state(slot)};
+    } catch (const std::exception &) {
+        return false;
+    }
+    truncate(slot, 0);
+    count_parked();
+    while (n_parked() > llama_n_ctx(context_)) {
+        slots_.least_wanted_parked()->parked = {};
+        count_parked();
+    }
+    return true;
+}
+
+void KvCache::count_parked() {
+    size_t n = 0;
+    for (const Slot & slot : slots_.all()) {
+        n += slot.parked.tokens.size();
+    }
+    n_parked_ = n;
+}
+
+// Brings a parked text into the slot where more of it is wanted than n_in_cells tokens, and so much more that the
+// copy costs less than to decode that. True if the slot, or what is parked, is not what it was.
+bool KvCache::unpark(Slot & slot, const llama_token * text, size_t most, size_t n_in_cells) {
+    constexpr size_t copied_while_one_is_decoded = 64;  // tokens
+    const auto n_swa = static_cast<size_t>(llama_model_n_swa(model_.get()));
+    Slot * found = nullptr;
+    size_t longest = n_in_cells;
+    for (Slot & other : slots_.all()) {
+        const size_t n = other.parked.tokens.size();
+        const size_t shared = length_shared(other.parked.tokens, text, most);
+        const bool has_window = n_swa == 0 || n <= n_swa || shared == n;
+        if (shared > longest && has_window && (shared - n_in_cells) * copied_while_one_is_decoded >= n) {
+            longest = shared;
+            found = &other;
+        }
+    }
+    if (found == nullptr) {
+        return false;
+    }
+    ParkedText parked = std::exchange(found->parked, {});  // whoever makes room could drop it
+    const bool is_back = load_state(slot, parked.state, parked.tokens) && truncate(slot, longest) == longest;
+    if (is_back && longest < parked.tokens.size()) {
+        found->parked = std::move(parked);  // the text goes on otherwise: others may want the rest
+    }
+    count_parked();
+    return true;
+}
+
+// ---- Copies of what a slot holds ------------------------------------------------------------------
 
 int32_t KvCache::most_revocable(int32_t n_batch) const {
     return model_.is_recurrent() ? static_cast<int32_t>(llama_n_rs_seq(context_)) : n_batch - 1;
@@ -111,20 +200,28 @@ std::vector<uint8_t> KvCache::copy_state(const Slot & slot) {
 }
 
 void KvCache::restore_state(Slot & slot, const std::vector<uint8_t> & state, const std::vector<llama_token> & tokens) {
+    const LlamaErrorCapture capture;
+    if (!load_state(slot, state, tokens)) {
+        throw Error(ELIZA_ERR_FFI_FAULT, "the saved state does not fit this context" + capture.suffix());
+    }
+}
+
+bool KvCache::load_state(Slot & slot, const std::vector<uint8_t> & state, const std::vector<llama_token> & tokens) {
     llama_memory_seq_rm(memory(), slot.id, -1, -1);
     slot.cached.clear();
     slot.n_revocable = 0;
-    const LlamaErrorCapture capture;
     do {
         if (llama_state_seq_set_data(context_, state.data(), state.size(), slot.id) != 0 &&
             llama_memory_seq_pos_max(memory(), slot.id) + 1 == static_cast<llama_pos>(tokens.size())) {
             slot.cached = tokens;
-            return;
+            return true;
         }
         llama_memory_seq_rm(memory(), slot.id, -1, -1);
     } while (make_room());
-    throw Error(ELIZA_ERR_FFI_FAULT, "the saved state does not fit this context" + capture.suffix());
+    return false;
 }
+
+// ---- Lanes ----------------------------------------------------------------------------------------
 
 KvCache::Fork::Fork(KvCache & cache, const Slot & slot, int32_t n_lanes) : cache_(cache) {
     lanes_.assign(cache_.free_lanes_.end() - n_lanes, cache_.free_lanes_.end());

@@ -84,10 +84,18 @@ void SlotTable::close() {
 }
 
 Slot * SlotTable::least_wanted() {
+    return least_recently_used([](const Slot & slot) { return slot.cached.size() > slot.n_wanted; });
+}
+
+Slot * SlotTable::least_wanted_parked() {
+    return least_recently_used([](const Slot & slot) { return !slot.parked.tokens.empty(); });
+}
+
+Slot * SlotTable::least_recently_used(const std::function<bool(const Slot &)> & among) {
     const std::lock_guard<std::mutex> lock(mutex_);
     Slot * oldest = nullptr;
     for (Slot & slot : slots_) {
-        if (slot.cached.size() > slot.n_wanted && (oldest == nullptr || slot.last_used_ < oldest->last_used_)) {
+        if (among(slot) && (oldest == nullptr || slot.last_used_ < oldest->last_used_)) {
             oldest = &slot;
         }
     }

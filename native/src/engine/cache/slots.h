@@ -6,6 +6,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <list>
 #include <mutex>
 #include <string>
@@ -14,6 +15,12 @@
 #include "llama.h"
 
 namespace eliza {
+
+// A text outside the KV cache's cells: its tokens, and their cells as llama.cpp writes them.
+struct ParkedText {
+    std::vector<llama_token> tokens;
+    std::vector<uint8_t> state;
+};
 
 // A slot keeps what it holds when its stream closes, for the next one whose prompt begins the same way.
 struct Slot {
@@ -27,6 +34,10 @@ struct Slot {
 
     // How many of them the stream in the slot still wants; 0 when there is none.
     std::atomic<size_t> n_wanted{0};
+
+    // What a closed stream has left, once others' passes had gone by without a use for it; and how many have now.
+    ParkedText parked;
+    int32_t n_idle_passes = 0;
 
 private:
     friend class SlotTable;
@@ -60,11 +71,15 @@ public:
     // The slot that holds tokens nobody wants, least recently used; nullptr if there is none.
     Slot * least_wanted();
 
+    // The same of those whose text is parked.
+    Slot * least_wanted_parked();
+
     std::deque<Slot> & all() { return slots_; }
     int32_t size() const { return static_cast<int32_t>(slots_.size()); }
 
 private:
     Slot * find_free(const SlotWish & wish);
+    Slot * least_recently_used(const std::function<bool(const Slot &)> & among);
 
     std::mutex mutex_;
     std::condition_variable released_;

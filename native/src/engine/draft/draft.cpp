@@ -6,7 +6,11 @@ namespace eliza {
 
 Draft::Draft(const DraftConfig & config, Sequence & sequence, const Options & options,
              std::shared_ptr<VerifierHook> verifier, eliza_llm_stream_stats_t & stats)
-    : config_(config), decoder_(sequence.decoder()), sequence_(sequence), verifier_(std::move(verifier)), stats_(stats) {
+    : config_(config),
+      decoder_(sequence.decoder()),
+      sequence_(sequence),
+      verifier_(std::move(verifier)),
+      stats_(stats) {
     if (config.most < 1 || decoder_.most_ahead() < 1) {
         return;
     }

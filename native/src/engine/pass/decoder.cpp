@@ -33,7 +33,7 @@ TreeLimits limits_for(const PassRunner & runner) {
 
 Decoder::Decoder(const std::shared_ptr<Model> & model, const Options & options, const DecoderSettings & settings)
     : runner_(model, options, settings.types, settings.n_snapshots, lanes_for(*model)),
-      cache_(*model, context(), settings.types, options.n_slots, lanes_for(*model)),
+      cache_(*model, context(), settings.types, options.n_slots, lanes_for(*model), options.park_after),
       tree_limits_(limits_for(runner_)),
       queue_(runner_, cache_, options.share_passes, std::max(most_rows(*model), options.n_slots)) {}
 

@@ -11,8 +11,7 @@ namespace eliza {
 
 // Who waits for a pass, or to be alone with the context.
 struct PassQueue::Waiter {
-    Waiter(SharedPass::Ticket * wanted, CancelFlag & cancelled_flag)
-        : ticket(wanted), cancelled(cancelled_flag) {}
+    Waiter(SharedPass::Ticket * wanted, CancelFlag & cancelled_flag) : ticket(wanted), cancelled(cancelled_flag) {}
 
     SharedPass::Ticket * const ticket;  // nullptr: wants to be alone
     CancelFlag & cancelled;

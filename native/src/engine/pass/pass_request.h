@@ -37,7 +37,7 @@ struct PassRequest {
 
     Slot & slot;
     CancelFlag & cancelled;  // set from any thread; cleared where it ends the request
-    PassCounts & counts;            // what it costs is added to
+    PassCounts & counts;     // what it costs is added to
 
     const llama_token * text = nullptr;
     size_t n_text = 0;

@@ -55,6 +55,7 @@ std::vector<SharedPass::Member> SharedPass::select(const std::vector<Ticket *> &
     if (waiting.empty()) {
         return members;
     }
+    cache_.count_pass();
     for (Ticket * ticket : waiting) {
         prepare(*ticket);
     }
