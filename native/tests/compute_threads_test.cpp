@@ -59,6 +59,12 @@ TEST(UsefulThreadCount, GrowsWithTheWorkOfAPass) {
     EXPECT_EQ(useful_thread_count(8, 100'000'000, 1), 3);
     EXPECT_EQ(useful_thread_count(8, 7'000'000'000, 1), 8);
     EXPECT_EQ(useful_thread_count(8, 7'000'000'000, 512), 8);
+    for (const uint64_t n_params : {1'000'000ull, 30'000'000ull, 160'000'000ull, 7'000'000'000ull}) {
+        for (int32_t n_tokens = 1; n_tokens < 64; ++n_tokens) {
+            EXPECT_GE(useful_thread_count(8, n_params, n_tokens + 1), useful_thread_count(8, n_params, n_tokens))
+                << n_params << " weights, " << n_tokens << " tokens";
+        }
+    }
 }
 
 // What `body` returns in a process of its own, 0 to 255; -1 where that did not come to its end.

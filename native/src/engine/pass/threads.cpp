@@ -75,11 +75,11 @@ int32_t startable_thread_count(int32_t n_threads) {
 }
 
 int32_t useful_thread_count(int32_t n_threads, uint64_t n_params, int32_t n_tokens) {
-    // One token reads all weights for two operations each: it is bound by memory, a batch is not.
+    // A pass reads all weights, which takes as many threads as for one token; a batch has operations besides.
     constexpr double one_token_flops = 64e6;
     constexpr double batch_flops = 512e6;
-    const double flops = 2.0 * static_cast<double>(n_params) * n_tokens;
-    const double useful = flops / (n_tokens == 1 ? one_token_flops : batch_flops);
+    const double flops = 2.0 * static_cast<double>(n_params);
+    const double useful = std::max(flops / one_token_flops, flops * n_tokens / batch_flops);
     return useful >= n_threads ? n_threads : std::max(1, static_cast<int32_t>(useful));
 }
 
