@@ -143,6 +143,16 @@ TEST(LogSumExp, IsTheSumOfExponentialsInDoublePrecision) {
     EXPECT_EQ(log_sum_exp(all, 2), INFINITY);
 }
 
+TEST(LogOfPositive, IsTheLogarithm) {
+    EXPECT_EQ(log_of_positive(1.0), 0.0);
+    for (double x = 1e-300; x < 1e300; x *= 1.0371) {
+        EXPECT_NEAR(log_of_positive(x), std::log(x), 4e-16 * std::max(1.0, std::abs(std::log(x)))) << x;
+    }
+    for (double x = 0.5; x < 300000.0; x *= 1.00013) {
+        ASSERT_NEAR(log_of_positive(x), std::log(x), 4e-16 * std::max(1.0, std::abs(std::log(x)))) << x;
+    }
+}
+
 TEST_F(Sampling, ALogitThatIsNoNumberIsAnError) {
     for (const char * json : {"{}", R"({"temperature":1})", R"({"temperature":1,"top_k":2,"draw":"gumbel"})"}) {
         EXPECT_THROW(draw(json, {1.0f, NAN, 2.0f}, 1), Error) << json;

@@ -24,6 +24,9 @@ struct GrammarUse {
     std::optional<GrammarTriggers> triggers;  // of a lazy grammar, which waits for one of them
 };
 
+// The natural logarithm of a normal number above 0, to the last digit but one.
+double log_of_positive(double x);
+
 // log(sum(exp(logits[0 .. n)))), shifted by the largest so that it cannot overflow; -infinity for none.
 double log_sum_exp(const float * logits, size_t n);
 
