@@ -8,14 +8,14 @@
 
 from __future__ import annotations
 
-from .capabilities import InferenceCapabilities, detect_capabilities
-from .choices import Choice
+from .choices.choice_set import Choice
+from .choices.token_tree import TokenTreePayload
 from .errors import ElizaError
-from .fill_result import FillResult
+from .library.capabilities import InferenceCapabilities, detect_capabilities
 from .model import Generation, Model
-from .runner import FfiStreamingGenerateArgs, FfiStreamingRunner
-from .skeleton import Skeleton
-from .token_tree import TokenTreePayload
+from .runner.streaming import FfiStreamingGenerateArgs, FfiStreamingRunner
+from .skeleton.fill_result import FillResult
+from .skeleton.response import Skeleton
 
 __all__ = [
     "Choice",

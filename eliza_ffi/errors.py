@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .fill_result import FillResult
-    from .protocol import SpanResult
+    from .library.protocol import SpanResult
+    from .skeleton.fill_result import FillResult
 
 __all__ = [
     "AbiMismatchError",

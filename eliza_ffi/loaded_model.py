@@ -12,14 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import _resources
-from .binding import CffiBinding, EotScore
-from .chat import ChatTemplate, Messages, template_of_model
-from .chat_tokens import ChatTokenizer
-from .choice_payloads import ChoicePayloads
+from .chat.template import ChatTemplate, Messages, template_of_model
+from .chat.tokens import ChatTokenizer
+from .choices.payloads import ChoicePayloads
 from .errors import ElizaError, InvalidArgumentError
-from .library import Library
-from .protocol import Tokens
-from .runner import FfiStreamingRunner, SyncStreamingRunner
+from .library.binding import CffiBinding, EotScore
+from .library.loading import Library
+from .library.protocol import Tokens
+from .runner.streaming import FfiStreamingRunner, SyncStreamingRunner
 
 __all__ = ["LoadedModel"]
 
@@ -195,7 +195,7 @@ class LoadedModel:
         Notes
         -----
         The control tokens are those that the template writes. What the messages spell like one is
-        read as plain text; see :mod:`eliza_ffi.chat_tokens` for how, and its limits.
+        read as plain text; see :mod:`eliza_ffi.chat.tokens` for how, and its limits.
         """
         return self._chat().tokens(messages, **more)
 

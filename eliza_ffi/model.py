@@ -10,16 +10,16 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, TypeVar, overload
 
-from .actions import Action
-from .chat import Messages
-from .choices import Choice, as_choice_set
-from .fill_result import FillResult, SpanFill
-from .filling import Fillable
-from .planning import ActionSkeleton
-from .protocol import StreamStats, Tokens
-from .runner import FfiStreamingGenerateArgs
+from .chat.template import Messages
+from .choices.choice_set import Choice, as_choice_set
+from .library.protocol import StreamStats, Tokens
+from .runner.filling import Fillable
+from .runner.streaming import FfiStreamingGenerateArgs
 from .sampling import SamplingParams
 from .saving_model import SavingModel
+from .skeleton.actions import Action
+from .skeleton.fill_result import FillResult, SpanFill
+from .skeleton.planning import ActionSkeleton
 
 __all__ = ["Choice", "Generation", "Model"]
 
@@ -127,7 +127,7 @@ class Model(SavingModel):
         temperature
             0 = always the most likely token.
         top_p, top_k, repeat_penalty
-            As in :class:`~eliza_ffi.protocol.StreamConfig`.
+            As in :class:`~eliza_ffi.library.StreamConfig`.
         sampling
             A :class:`~eliza_ffi.sampling.SamplingParams` in place of the four above, with every
             setting there is.
@@ -330,7 +330,7 @@ class Model(SavingModel):
             A text that ends where the answer begins, or tokens.
         skeleton
             A :class:`~eliza_ffi.skeleton.Skeleton`, or its JSON form; an
-            :class:`~eliza_ffi.planning.ActionSkeleton`.
+            :class:`~eliza_ffi.skeleton.ActionSkeleton`.
         messages
             A conversation instead of a prompt, as in :meth:`generate`.
         on_span
@@ -387,7 +387,7 @@ class Model(SavingModel):
         prompt
             A text that ends where the answer begins, or tokens.
         actions
-            The :class:`~eliza_ffi.actions.Action` objects there are, or their JSON form.
+            The :class:`~eliza_ffi.skeleton.Action` objects there are, or their JSON form.
         messages, **more
             As :meth:`fill`, which is what it raises, too.
         """

@@ -7,16 +7,16 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from .abi import PREFIX
-from .binding import token_array
-from .chat import Messages
-from .choices import Choice, ChoiceSet
+from .chat.template import Messages
+from .choices.choice_set import Choice, ChoiceSet
 from .errors import InvalidArgumentError, NotSupportedError
-from .filling import Fillable, FillArgs
+from .library.abi import PREFIX
+from .library.binding import token_array
+from .library.protocol import STOP_AT_LEAF, TRIE_ARGMAX, TRIE_BEST_LEAF, TRIE_SAMPLE, Tokens
 from .loaded_model import LoadedModel
-from .protocol import STOP_AT_LEAF, TRIE_ARGMAX, TRIE_BEST_LEAF, TRIE_SAMPLE, Tokens
-from .runner import FfiStreamingGenerateArgs, FfiStreamingResult
-from .skeleton import Skeleton, SpanSamplerPlan
+from .runner.filling import Fillable, FillArgs
+from .runner.streaming import FfiStreamingGenerateArgs, FfiStreamingResult
+from .skeleton.response import Skeleton, SpanSamplerPlan
 
 __all__ = ["PromptedModel"]
 

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from .binding import CffiStream
-from .chat import Messages
+from .chat.template import Messages
+from .library.binding import CffiStream
+from .library.protocol import StreamConfig, Tokens
 from .prompted_model import PromptedModel
-from .protocol import StreamConfig, Tokens
 
 __all__ = ["SavingModel"]
 
@@ -40,7 +40,7 @@ class SavingModel(PromptedModel):
             where a token does, such as behind a line or a special token.
         **more
             ``slot_id``, ``prompt_cache_key``, ``cache_type_k`` and ``cache_type_v``, as
-            :class:`~eliza_ffi.protocol.StreamConfig`.
+            :class:`~eliza_ffi.library.StreamConfig`.
 
         Returns
         -------

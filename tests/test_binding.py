@@ -9,8 +9,6 @@ from typing import Any
 
 import pytest
 
-from eliza_ffi import cffi_values, native_calls
-from eliza_ffi.binding import CffiBinding, StreamConfig, StreamStep
 from eliza_ffi.errors import (
     AbiMismatchError,
     ContextFullError,
@@ -23,7 +21,9 @@ from eliza_ffi.errors import (
     error_from_status,
     error_from_text,
 )
-from eliza_ffi.library import Library
+from eliza_ffi.library import cffi_values, native_calls
+from eliza_ffi.library.binding import CffiBinding, StreamConfig, StreamStep
+from eliza_ffi.library.loading import Library
 
 
 @pytest.fixture(scope="session")

@@ -15,9 +15,9 @@ from sampling_strategies import softmax64
 
 from eliza_ffi._resources import default_model_path
 from eliza_ffi.errors import BusyError, ContextFullError, ElizaError, InvalidArgumentError
-from eliza_ffi.library import Library
+from eliza_ffi.library.loading import Library
+from eliza_ffi.library.protocol import StreamConfig
 from eliza_ffi.model import Model
-from eliza_ffi.protocol import StreamConfig
 
 POOLINGS = ("mean", "cls", "last")
 END = "<|im_end|>"

@@ -20,13 +20,13 @@ from mask_bench.vocabularies import TokenBytes
 from skeleton_strategies import Field, actions, has_shape, shaped_skeletons
 
 from eliza_ffi.errors import ContextFullError, FillError, InvalidArgumentError
-from eliza_ffi.filling import FillResult
-from eliza_ffi.library import Library
+from eliza_ffi.library.loading import Library
 from eliza_ffi.model import Model
-from eliza_ffi.placed_span import regex_literal
-from eliza_ffi.planning import ActionSkeleton
 from eliza_ffi.prompts import planner_prompt
-from eliza_ffi.skeleton import Skeleton
+from eliza_ffi.runner.filling import FillResult
+from eliza_ffi.skeleton.placed_span import regex_literal
+from eliza_ffi.skeleton.planning import ActionSkeleton
+from eliza_ffi.skeleton.response import Skeleton
 
 random_weights = settings(
     max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture]

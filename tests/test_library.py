@@ -8,7 +8,7 @@ import pytest
 
 from eliza_ffi import _resources
 from eliza_ffi.errors import ElizaError, LibraryLoadError, LibraryNotFoundError
-from eliza_ffi.library import LIBRARY_VARIABLE, Library, find_library, library_file_name
+from eliza_ffi.library.loading import LIBRARY_VARIABLE, Library, find_library, library_file_name
 
 NAME = library_file_name()
 

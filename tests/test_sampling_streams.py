@@ -18,10 +18,11 @@ from numpy.typing import NDArray
 from sampling_strategies import assert_draws_follow, softmax64
 
 from eliza_ffi import cli
+from eliza_ffi.choices.token_tree import TokenTreeDescriptor, TokenTreeLeaf, TokenTreePayload
 from eliza_ffi.errors import ElizaError
-from eliza_ffi.library import Library
+from eliza_ffi.library.loading import Library
+from eliza_ffi.library.protocol import STOP_AT_LEAF, TRIE_ARGMAX, TRIE_SAMPLE, StreamConfig
 from eliza_ffi.model import Model
-from eliza_ffi.protocol import STOP_AT_LEAF, TRIE_ARGMAX, TRIE_SAMPLE, StreamConfig
 from eliza_ffi.sampling import (
     DEFAULT_ORDER,
     PRESETS,
@@ -30,7 +31,6 @@ from eliza_ffi.sampling import (
     SamplingParams,
     gumbel_argmax,
 )
-from eliza_ffi.token_tree import TokenTreeDescriptor, TokenTreeLeaf, TokenTreePayload
 
 OFF = SamplingParams(seed=1)
 DRAWS = ("cdf", "gumbel")

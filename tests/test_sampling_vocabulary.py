@@ -19,7 +19,7 @@ from native_chain import (
     with_fixtures,
 )
 
-from eliza_ffi.library import Library
+from eliza_ffi.library.loading import Library
 from eliza_ffi.model import Model
 from eliza_ffi.sampling import (
     InfillVocabulary,

@@ -17,9 +17,9 @@ from eliza_ffi.errors import (
     NativeFault,
     NotSupportedError,
 )
-from eliza_ffi.library import Library
+from eliza_ffi.library.loading import Library
+from eliza_ffi.library.protocol import StreamConfig
 from eliza_ffi.model import Model
-from eliza_ffi.protocol import StreamConfig
 
 SYSTEM = "You are a careful assistant who weighs every word. " * 8 + "\n"
 QUESTION = "What now?\nAnswer: "

@@ -16,13 +16,13 @@ import pytest
 from elder_fake import PULL, Fakes
 
 from eliza_ffi import cli
-from eliza_ffi.binding import CffiBinding, VerifierEvent
-from eliza_ffi.cffi_values import TOKENS_PER_PULL
 from eliza_ffi.errors import InvalidArgumentError, ModelError, NotSupportedError
-from eliza_ffi.library import Library
+from eliza_ffi.library.binding import CffiBinding, VerifierEvent
+from eliza_ffi.library.cffi_values import TOKENS_PER_PULL
+from eliza_ffi.library.loading import Library
+from eliza_ffi.library.protocol import StreamConfig, StreamStep
 from eliza_ffi.model import Model
-from eliza_ffi.protocol import StreamConfig, StreamStep
-from eliza_ffi.runner import FfiStreamingGenerateArgs, SyncStreamingRunner
+from eliza_ffi.runner.streaming import FfiStreamingGenerateArgs, SyncStreamingRunner
 
 PROMPT = "one two three four five six. one two three four five six. one two three four"
 ENDLESS = 'root ::= ([a-z]+ " ")+'

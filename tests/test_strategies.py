@@ -13,11 +13,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from eliza_ffi.binding import CffiBinding
-from eliza_ffi.library import Library
+from eliza_ffi.choices.token_tree import TokenTreeDescriptor, TokenTreeLeaf, TokenTreePayload
+from eliza_ffi.library.binding import CffiBinding
+from eliza_ffi.library.loading import Library
+from eliza_ffi.library.protocol import STOP_AT_LEAF, TRIE_ARGMAX, StreamConfig
 from eliza_ffi.model import Model
-from eliza_ffi.protocol import STOP_AT_LEAF, TRIE_ARGMAX, StreamConfig
-from eliza_ffi.token_tree import TokenTreeDescriptor, TokenTreeLeaf, TokenTreePayload
 
 STRATEGIES = ("token-by-token", "skip-ahead", "tree", "auto")
 N_MODELS = 8

@@ -7,29 +7,29 @@ True
 
 - :class:`SamplingParams` and :data:`PRESETS` set up native streams.
 - :class:`Chain` is the twin of the native chain, made of one class per llama.cpp sampler.
-- :mod:`~eliza_ffi.sampling.reference` has the stages of a CPU sampler as plain functions, and
-  :mod:`~eliza_ffi.sampling.pipeline` puts them together.
-- :mod:`~eliza_ffi.sampling.gumbel` draws without a softmax and without a state.
+- :mod:`~eliza_ffi.sampling.twin.reference` has the stages of a CPU sampler as plain functions, and
+  :mod:`~eliza_ffi.sampling.twin.pipeline` puts them together.
+- :mod:`~eliza_ffi.sampling.twin.gumbel` draws without a softmax and without a state.
 """
 
 from __future__ import annotations
 
-from .adaptive_p import AdaptiveP
-from .candidates import MIN_KEEP, Candidates, Sampler
-from .chain import Chain
-from .draws import Dist, Greedy, Gumbel
-from .dry import Dry, breaker_sequences
-from .gumbel import gumbel_argmax, gumbel_noise, gumbel_uniform, pcg_hash
-from .infill import Infill, InfillVocabulary
-from .logit_bias import LogitBias
-from .mirostat import Mirostat, MirostatV2
 from .order import BOOK_ORDER, DEFAULT_ORDER, SAMPLER_NAMES, parse_order
 from .params import PRESETS, SamplingParams
-from .penalties import Penalties
-from .pipeline import distribution, sample_logits, sample_logits_f16
-from .random_numbers import MersenneTwister
-from .temperature import Temperature
-from .truncation import MinP, TopK, TopNSigma, TopP, TypicalP, Xtc
+from .twin.adaptive_p import AdaptiveP
+from .twin.candidates import MIN_KEEP, Candidates, Sampler
+from .twin.chain import Chain
+from .twin.draws import Dist, Greedy, Gumbel
+from .twin.dry import Dry, breaker_sequences
+from .twin.gumbel import gumbel_argmax, gumbel_noise, gumbel_uniform, pcg_hash
+from .twin.infill import Infill, InfillVocabulary
+from .twin.logit_bias import LogitBias
+from .twin.mirostat import Mirostat, MirostatV2
+from .twin.penalties import Penalties
+from .twin.pipeline import distribution, sample_logits, sample_logits_f16
+from .twin.random_numbers import MersenneTwister
+from .twin.temperature import Temperature
+from .twin.truncation import MinP, TopK, TopNSigma, TopP, TypicalP, Xtc
 
 __all__ = [
     "BOOK_ORDER",

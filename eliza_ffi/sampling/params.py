@@ -9,8 +9,8 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from ..errors import InvalidArgumentError
-from .dry import MAX_BREAKER_BYTES
 from .order import DEFAULT_ORDER, parse_order
+from .twin.dry import MAX_BREAKER_BYTES
 
 __all__ = ["LEAST_TEMPERATURE", "PRESETS", "SamplingParams"]
 
@@ -215,7 +215,7 @@ class SamplingParams:
 
     See Also
     --------
-    eliza_ffi.sampling.chain : the samplers behind the settings.
+    eliza_ffi.sampling.twin.chain : the samplers behind the settings.
     """
 
     samplers: str = DEFAULT_ORDER

@@ -1,0 +1,50 @@
+"""The payloads of choices, tokenized once for as long as the same ones keep coming."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from .choice_set import ChoiceSet
+from .token_tree import TokenTreePayload
+
+__all__ = ["ChoicePayloads"]
+
+PAYLOADS_KEPT = 128
+
+
+class ChoicePayloads:
+    """The last payloads of one model; any thread may ask for one."""
+
+    def __init__(self) -> None:
+        self._of_texts: dict[tuple[str, ...], TokenTreePayload] = {}
+        self._lock = threading.Lock()
+
+    def of(
+        self,
+        choices: ChoiceSet[Any],
+        tokenize: Callable[[str], Sequence[int]],
+        detokenize: Callable[[Sequence[int]], str],
+    ) -> TokenTreePayload:
+        """Return the payload of some choices.
+
+        Parameters
+        ----------
+        choices
+        tokenize, detokenize
+            The model's own, without special tokens.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If the tokenizer cannot spell one of them.
+        """
+        payload = self._of_texts.get(choices.texts)
+        if payload is None:
+            payload = choices.payload(tokenize, detokenize)
+            with self._lock:
+                if len(self._of_texts) >= PAYLOADS_KEPT:
+                    del self._of_texts[next(iter(self._of_texts))]
+                self._of_texts[choices.texts] = payload
+        return payload
