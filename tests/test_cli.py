@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from eliza_ffi import cli
+from eliza_ffi.cli.console import printable
 from eliza_ffi.cli.progress import ProgressBar
 from eliza_ffi.errors import ElizaError
 from eliza_ffi.library.loading import LIBRARY_VARIABLE, Library
@@ -477,3 +478,9 @@ def test_the_bar_is_silent_where_there_is_no_terminal(monkeypatch: pytest.Monkey
     elsewhere = io.StringIO()
     ProgressBar(elsewhere)("load", 0.5)
     assert elsewhere.getvalue() == ""
+
+
+def test_what_a_models_file_says_cannot_move_the_cursor(capsys: pytest.CaptureFixture[str]) -> None:
+    assert printable("\x1b[2Jname\x07\r\u200f é 日本") == "\\x1b[2Jname\\x07\\r\\u200f é 日本"
+    assert cli.main(["choose", "--model", "\x1b[31mred", "--prompt", "x", "--choice", "a"]) != 0
+    assert "\x1b" not in capsys.readouterr().err

@@ -161,7 +161,7 @@ def test_what_cannot_be_scored_is_refused(tiny_model: Model, library: Library) -
     with Model(library=library, n_threads=1, n_ctx=256, n_slots=1, options=options) as small:
         with pytest.raises(ContextFullError):
             small.end_of_turn("many words " * 100, END)
-        stream = small.binding.open(small._context(), StreamConfig())
+        stream = small.binding.open(small.session.ctx, StreamConfig())
         with pytest.raises(BusyError, match="slot"):
             small.end_of_turn("text", END)
         small.binding.close(stream)

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from mask_bench.vocabularies import TokenBytes
 from skeleton_strategies import Field, actions, has_shape, shaped_skeletons
 
+from eliza_ffi.async_model import AsyncModel
 from eliza_ffi.errors import ContextFullError, FillError, InvalidArgumentError
 from eliza_ffi.library.loading import Library
 from eliza_ffi.model import Model
@@ -293,7 +294,7 @@ def test_events_come_as_spans_are_filled(tiny_model: Model) -> None:
     assert seen == ["action", "text"]
 
     async def stream() -> list[Any]:
-        async with aclosing(tiny_model.fill_stream("hello", skeleton)) as steps:
+        async with aclosing(AsyncModel.of(tiny_model).fill_stream("hello", skeleton)) as steps:
             return [step async for step in steps]
 
     *spans, last = asyncio.run(stream())
@@ -436,7 +437,7 @@ def test_a_cancelled_task_ends_the_filling(
 
     async def cancelled() -> None:
         async def consume() -> None:
-            steps = tiny_model.fill_stream("x", skeleton, max_tokens=0)
+            steps = AsyncModel.of(tiny_model).fill_stream("x", skeleton, max_tokens=0)
             async with aclosing(steps):
                 async for _ in steps:
                     pass

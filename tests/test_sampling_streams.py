@@ -41,7 +41,7 @@ class Sampled:
 
     def __init__(self, model: Model) -> None:
         self.binding = model.binding
-        self.ctx = model._context()
+        self.ctx = model.session.ctx
         self.n_vocab = int(model.describe()["model"]["n_vocab"])
         self.prompt = model.tokenize("Which tool helps best? Answer: ", add_special=True)
 
@@ -357,7 +357,7 @@ class Reasoning:
         choices: Sequence[str] = (),
     ) -> list[int]:
         """Return the first tokens that come, at most `n`; choices are made first."""
-        stream = self.binding.open(self.model._context(), StreamConfig(gbnf_grammar=grammar))
+        stream = self.binding.open(self.model.session.ctx, StreamConfig(gbnf_grammar=grammar))
         try:
             self.binding.set_sampling(stream, sampling.to_json())
             self.binding.prefill(stream, self.model.tokenize(prompt))
@@ -463,7 +463,7 @@ def test_a_budget_goes_with_every_other_setting(reasoning: Reasoning) -> None:
         logit_bias=[(end, -np.inf) for (end,) in ends],
         **TAGS,
     )
-    stream = reasoning.binding.open(reasoning.model._context(), StreamConfig())
+    stream = reasoning.binding.open(reasoning.model.session.ctx, StreamConfig())
     reasoning.binding.set_sampling(stream, sampling.to_json())
     chain = reasoning.binding.describe_chain(stream)
     reasoning.binding.close(stream)

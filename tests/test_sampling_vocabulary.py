@@ -75,7 +75,7 @@ BREAKERS = ("\n", ":", "the", "ab")
 def breakers(vocabulary_model: Model) -> list[tuple[int, ...]]:
     pieces = [
         vocabulary_model.binding.detokenize_bytes(
-            vocabulary_model._context(), [token], unparse_special=True
+            vocabulary_model.session.ctx, [token], unparse_special=True
         )
         for token in range(N_VOCAB)
     ]

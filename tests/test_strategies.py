@@ -68,7 +68,7 @@ def test_all_strategies_give_the_same_tokens_on_random_models(
     near_ties = 0
     with Model(path, library=library, options=options) as model:
         binding: CffiBinding = model.binding
-        ctx = model._context()
+        ctx = model.session.ctx
         n_vocab = model.describe()["model"]["n_vocab"]
         config = StreamConfig(cache_type_k="f32", cache_type_v="f32")
 

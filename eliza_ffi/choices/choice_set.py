@@ -1,17 +1,15 @@
-"""From strings or an enum to token sequences, and from generated tokens back to the choice."""
+"""What can be chosen from, what stands for it in tokens, and what was chosen."""
 
 from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Literal, TypeVar, get_args, get_origin
 
-import numpy as np
-
-from ..errors import ContextFullError, InvalidArgumentError, NativeFault
-from ..runner.arguments import FfiStreamingResult
+from ..errors import InvalidArgumentError
+from ..library.protocol import StreamStats
 from .token_tree import TokenTreePayload, build_token_tree_descriptor
 
 __all__ = ["Choice", "ChoiceSet", "as_choice_set", "tokenize_choice"]
@@ -28,7 +26,8 @@ class Choice(Generic[T]):
 
     Attributes
     ----------
-    value : str or enum member
+    value : T
+        A string, an enum's member, a bool, or what the label stands for.
     index : int
         Its place among the choices as they were given, from 0.
     text : str
@@ -41,8 +40,12 @@ class Choice(Generic[T]):
         Passes through the model beyond those of the prompt; -1 if the library does not count.
     elapsed : float
         Seconds from the prompt's tokens to the choice, prefill included.
-    probabilities : tuple of float or None
-        The probability of every choice, in the order they were given; None unless asked for.
+    probabilities : mapping from T to float, or None
+        The probability of every value, in the order they were given; None unless asked for. Where
+        values cannot be keys, or two are equal, their labels are.
+    stats : StreamStats or None
+        What it took: passes, microseconds, tokens found in the KV cache; None where the library
+        does not count.
     """
 
     value: T
@@ -52,12 +55,49 @@ class Choice(Generic[T]):
     tokens: tuple[int, ...]
     forward_passes: int
     elapsed: float
-    probabilities: tuple[float, ...] | None = None
+    probabilities: Mapping[T, float] | None = None
+    stats: StreamStats | None = None
 
     @property
     def probability(self) -> float:
         """The choice's probability among the choices, 0 to 1."""
         return math.exp(self.logprob)
+
+    @property
+    def confidence(self) -> float:
+        """How far the likeliest choice is above chance, 0 (all are as likely) to 1.
+
+        With n choices (p - 1/n) / (1 - 1/n), p being the highest probability; 1 for a single one.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If probabilities were not asked for.
+        """
+        highest = max(self._all_probabilities().values())
+        chance = 1 / len(self._all_probabilities())
+        return 1.0 if chance == 1.0 else max(0.0, (highest - chance) / (1.0 - chance))
+
+    def ranked(self) -> list[tuple[T, float]]:
+        """Return all values with their probabilities, the likeliest first.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If probabilities were not asked for.
+        """
+        items = self._all_probabilities().items()
+        return sorted(items, key=lambda item: item[1], reverse=True)
+
+    def _all_probabilities(self) -> Mapping[T, float]:
+        if self.probabilities is None:
+            raise InvalidArgumentError(
+                "the probabilities are not known: choose with probabilities=True"
+            )
+        return self.probabilities
+
+    def __repr__(self) -> str:
+        return f"Choice({self.value!r}, probability {self.probability:.3g})"
 
 
 def tokenize_choice(
@@ -129,6 +169,14 @@ class ChoiceSet(Generic[T]):
         self.values = tuple(values)
         self.texts = tuple(texts)
 
+    @property
+    def keys(self) -> tuple[Any, ...]:
+        """What tells the choices apart: the values, or their texts where values cannot."""
+        try:
+            return self.values if len(set(self.values)) == len(self.values) else self.texts
+        except TypeError:  # one cannot be hashed
+            return self.texts
+
     def payload(
         self,
         tokenize: Callable[[str], Sequence[int]],
@@ -142,71 +190,6 @@ class ChoiceSet(Generic[T]):
         )
         return TokenTreePayload(model_id, (descriptor,))
 
-    def choice(
-        self, result: FfiStreamingResult, payload: TokenTreePayload | None, elapsed: float
-    ) -> Choice[T]:
-        """Return which of the choices was generated.
-
-        `payload` is what constrained it; None where text choices did.
-
-        Raises
-        ------
-        ContextFullError
-            If the context was full before the choice was made.
-        InvalidArgumentError
-            If `max_tokens` ended the generation before that.
-        NativeFault
-            If it was none of the choices.
-        """
-        # First, because what was cut off within one choice may spell another in full.
-        if result.finish_reason == "context_full":
-            raise ContextFullError(
-                f"the context was full inside the choice, after {result.text!r}: "
-                f"shorten the prompt or raise n_ctx"
-            )
-        if result.finish_reason == "length":
-            room = "" if payload is None else f" or raise it to {_longest(payload)}"
-            raise InvalidArgumentError(
-                f"max_tokens ended the generation inside the choice, after {result.text!r}: "
-                f"leave it at 0{room}"
-            )
-        name: str | None
-        if payload is None:
-            name = None if result.leaf is None else result.leaf.name
-        else:
-            of_tokens = {leaf.tokens: leaf.name for leaf in payload.leaves()}
-            name = of_tokens.get(result.tokens)
-        if name is None:
-            raise NativeFault(
-                f"the generation ended ({result.finish_reason}) on {result.text!r}, "
-                f"which is none of the {len(self.texts)} choices"
-            )
-        index = self.texts.index(name)
-        stats = result.stats
-        return Choice(
-            value=self.values[index],
-            index=index,
-            text=result.text,
-            logprob=math.nan if result.leaf is None else result.leaf.logprob,
-            tokens=result.tokens,
-            forward_passes=-1 if stats is None else stats.passes_after_prompt,
-            elapsed=elapsed,
-            probabilities=self._probabilities(result, payload),
-        )
-
-    def _probabilities(
-        self, result: FfiStreamingResult, payload: TokenTreePayload | None
-    ) -> tuple[float, ...] | None:
-        if result.leaf_logprobs is None or payload is None:
-            return None
-        names = [leaf.name for leaf in payload.leaves()]
-        of_name = dict(zip(names, np.exp(result.leaf_logprobs).tolist(), strict=True))
-        return tuple(of_name[text] for text in self.texts)
-
-
-def _longest(payload: TokenTreePayload) -> str:
-    return f"the longest choice's {max(len(leaf.tokens) for leaf in payload.leaves())} tokens"
-
 
 E_ = TypeVar("E_", bound=enum.Enum)
 
@@ -216,8 +199,11 @@ def enum_choices(members: type[E_]) -> ChoiceSet[E_]:
     by its name.
     """
     listed = list(members)
-    texts = [member.value if isinstance(member.value, str) else member.name for member in listed]
-    return ChoiceSet(listed, texts)
+    return ChoiceSet(listed, [_text_of_member(member) for member in listed])
+
+
+def _text_of_member(member: enum.Enum) -> str:
+    return member.value if isinstance(member.value, str) else member.name
 
 
 def string_choices(texts: Iterable[str]) -> ChoiceSet[str]:
@@ -228,10 +214,59 @@ def string_choices(texts: Iterable[str]) -> ChoiceSet[str]:
     return ChoiceSet(listed, listed)
 
 
-def as_choice_set(choices: type[enum.Enum] | Iterable[str] | None) -> ChoiceSet[Any]:
-    """Return the choices of an enum class or of some strings."""
+def mapped_choices(of_label: Mapping[str, T]) -> ChoiceSet[T]:
+    """Return the choices of labels that stand for values."""
+    return ChoiceSet(list(of_label.values()), list(of_label))
+
+
+def bool_choices() -> ChoiceSet[bool]:
+    """Return the choice between ``true`` and ``false``."""
+    return ChoiceSet([True, False], ["true", "false"])
+
+
+def literal_choices(literal: Any) -> ChoiceSet[Any]:
+    """Return the choices of a ``Literal[...]``: its strings, its enum members, or both bools."""
+    values = get_args(literal)
+    texts = [_text_of_literal(value) for value in values]
+    return ChoiceSet(values, texts)
+
+
+def _text_of_literal(value: Any) -> str:
+    if isinstance(value, enum.Enum):
+        return _text_of_member(value)
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str | int):
+        return str(value)
+    raise InvalidArgumentError(f"a Literal with {value!r} in it cannot be chosen from")
+
+
+def as_choice_set(choices: Any) -> ChoiceSet[Any]:
+    """Return the choices of whatever may be given as choices.
+
+    Parameters
+    ----------
+    choices
+        Distinct non-empty strings; an enum class; a mapping from labels to values; ``bool``; a
+        ``Literal[...]``; a `ChoiceSet`.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If it is none of these, or there is nothing in it.
+    """
     if choices is None:
         raise InvalidArgumentError("there are no choices: pass strings or an enum class")
+    if isinstance(choices, ChoiceSet):
+        return choices
+    if choices is bool:
+        return bool_choices()
     if isinstance(choices, type) and issubclass(choices, enum.Enum):
         return enum_choices(choices)
+    if get_origin(choices) is Literal:
+        return literal_choices(choices)
+    if isinstance(choices, Mapping):
+        return mapped_choices(choices)
+    if not isinstance(choices, Iterable):
+        raise InvalidArgumentError(f"choices must be several strings, not {choices!r:.80}")
     return string_choices(choices)

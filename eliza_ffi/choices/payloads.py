@@ -40,11 +40,14 @@ class ChoicePayloads:
         InvalidArgumentError
             If the tokenizer cannot spell one of them.
         """
-        payload = self._of_texts.get(choices.texts)
-        if payload is None:
-            payload = choices.payload(tokenize, detokenize)
-            with self._lock:
-                if len(self._of_texts) >= PAYLOADS_KEPT:
-                    del self._of_texts[next(iter(self._of_texts))]
-                self._of_texts[choices.texts] = payload
+        with self._lock:
+            payload = self._of_texts.pop(choices.texts, None)
+            if payload is not None:
+                self._of_texts[choices.texts] = payload  # the least recently used comes first
+                return payload
+        payload = choices.payload(tokenize, detokenize)
+        with self._lock:
+            self._of_texts[choices.texts] = payload
+            if len(self._of_texts) > PAYLOADS_KEPT:
+                del self._of_texts[next(iter(self._of_texts))]
         return payload

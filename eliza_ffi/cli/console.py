@@ -22,6 +22,7 @@ __all__ = [
     "add_prompt_arguments",
     "device_options",
     "open_model",
+    "printable",
     "read_choices",
     "read_prompt",
     "read_question",
@@ -190,6 +191,17 @@ def run_interruptibly(work: Coroutine[Any, Any, T]) -> T:
         return asyncio.run(cancellable())
     except asyncio.CancelledError:
         raise KeyboardInterrupt from None
+
+
+def printable(text: str) -> str:
+    """Return a text with its control characters spelled out.
+
+    What a model's file says of itself must not move the cursor of whoever reads it.
+    """
+    return "".join(
+        character if character.isprintable() or character == "\n" else ascii(character)[1:-1]
+        for character in text
+    )
 
 
 def shorten(text: str, width: int) -> str:

@@ -14,7 +14,7 @@ from ..library.binding import CffiBinding
 from ..library.capabilities import InferenceCapabilities, detect_capabilities
 from ..library.loading import Library
 from ..model import Model
-from .console import device_options
+from .console import device_options, printable
 
 __all__ = ["examine", "run_doctor"]
 
@@ -31,9 +31,9 @@ def run_doctor(arguments: argparse.Namespace) -> int:
     for name, value in findings.items():
         for i, line in enumerate(_lines(name, value)):
             label = name.replace("_", " ") if i == 0 else ""
-            print(f"{label:<{width}}{line}")
+            print(printable(f"{label:<{width}}{line}"))
     for problem in problems:
-        print(f"{'problem':<{width}}{problem}")
+        print(printable(f"{'problem':<{width}}{problem}"))
     print("\nall is well" if not problems else f"\nto mend: {len(problems)}")
     return 1 if problems else 0
 

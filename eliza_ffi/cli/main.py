@@ -11,13 +11,13 @@ import io
 import json
 import os
 import sys
-import time
 from collections.abc import Sequence
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
-from ..choices.choice_set import Choice, as_choice_set
+from ..async_model import AsyncModel
+from ..choices.choice_set import Choice
 from ..errors import ElizaError
 from ..model import Model
 from ..sampling import PRESETS, SamplingParams
@@ -28,6 +28,7 @@ from .console import (
     add_model_arguments,
     add_prompt_arguments,
     open_model,
+    printable,
     read_choices,
     read_question,
     run_interruptibly,
@@ -194,13 +195,12 @@ def run_choose(arguments: argparse.Namespace) -> int:
                 "model": model.path,
             }
             if choice.probabilities is not None:
-                facts["probabilities"] = dict(zip(choices, choice.probabilities, strict=True))
+                facts["probabilities"] = dict(choice.probabilities)
             print(json.dumps(facts, ensure_ascii=False))
         elif choice.probabilities is not None:
-            ranked = sorted(range(len(choices)), key=choice.probabilities.__getitem__, reverse=True)
-            for i in ranked:
-                mark = "*" if i == choice.index else " "
-                print(f"{mark} {choice.probabilities[i]:7.2%}  {choices[i]}")
+            for value, probability in choice.ranked():
+                mark = "*" if value == choice.value else " "
+                print(f"{mark} {probability:7.2%}  {value}")
         else:
             print(choice.value)
     return 0
@@ -209,20 +209,16 @@ def run_choose(arguments: argparse.Namespace) -> int:
 async def _choose(
     model: Model, question: dict[str, Any], choices: list[str], arguments: argparse.Namespace
 ) -> Choice[Any]:
-    choice_set = as_choice_set(choices)
-    args = model.choice_args(
+    return await AsyncModel.of(model).choose(
         question.get("prompt"),
-        choice_set,
+        choices,
         messages=question.get("messages"),
         mode=arguments.mode,
         temperature=1.0 if arguments.temperature is None else arguments.temperature,
-        score_leaves=arguments.probabilities,
+        probabilities=arguments.probabilities,
         tokenization=arguments.tokenization,
         heal_prompt=arguments.heal_prompt,
     )
-    begin = time.perf_counter()
-    result = await model.runner.generate_with_usage(args)
-    return model.choice_from(choice_set, args, result, time.perf_counter() - begin)
 
 
 def run_generate(arguments: argparse.Namespace) -> int:
@@ -290,5 +286,5 @@ def run_tokenize(arguments: argparse.Namespace) -> int:
 
 
 def _complain(text: str) -> None:
-    line = " ".join(text.split())
+    line = printable(" ".join(text.split()))
     print(f"eliza-ffi: {line}", file=sys.stderr)

@@ -11,6 +11,7 @@ from .cffi_values import CffiStream, token_array
 from .context_calls import ContextCalls, VerifierEvent
 from .protocol import LlmStreamingBinding, StreamConfig, StreamStats, StreamStep, TrieLeaf
 from .state_calls import StateCalls
+from .stream_calls import StreamCalls
 from .text_calls import EotScore, TextCalls
 from .trie_calls import TrieCalls
 
@@ -28,7 +29,7 @@ __all__ = [
 ]
 
 
-class CffiBinding(ContextCalls, StateCalls, TrieCalls, TextCalls):
+class CffiBinding(ContextCalls, StreamCalls, StateCalls, TrieCalls, TextCalls):
     """Calls libelizainference, this project's or another of that name.
 
     Parameters

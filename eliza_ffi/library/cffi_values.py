@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import codecs
 import functools
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -62,6 +63,8 @@ class CffiStream:
     """An open stream and the buffers its pulls write into, made once and used for every token."""
 
     __slots__ = (
+        "__weakref__",
+        "_owner",
         "accepted",
         "count",
         "ctx",
@@ -74,10 +77,11 @@ class CffiStream:
         "tokens",
     )
 
-    def __init__(self, ctx: Any, pointer: Any) -> None:
+    def __init__(self, ctx: Any) -> None:
         ffi, _ = header_ffi()
         self.ctx = ctx
-        self.pointer = pointer
+        self.pointer = ffi.NULL
+        self._owner: list[Any] = []
         self.tokens = ffi.new("int32_t[]", TOKENS_PER_PULL)
         self.count = ffi.new("size_t *")
         self.text_cap = TEXT_CAP
@@ -88,18 +92,48 @@ class CffiStream:
         # Earlier versions of the library cut a character that two tokens share.
         self.decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
+    def open(self, make: Callable[..., Any], arguments: Sequence[Any], free: Any) -> bool:
+        """Take the handle that `make` returns; whether there is one.
+
+        All in one call of C: between two lines of Python, an interrupt could lose the handle and
+        its slot. From then on it is freed with this object, if not before.
+        """
+        ffi, _ = header_ffi()
+        made = map(make, *((argument,) for argument in arguments))
+        self._owner.extend(map(ffi.gc, made, (free,)))
+        self.pointer = self._owner[0]
+        if not self.pointer:
+            ffi.gc(self.pointer, None)  # there is nothing to free
+        return bool(self.pointer)
+
+    def free(self) -> None:
+        """Free the handle; a second time does nothing."""
+        ffi, _ = header_ffi()
+        if self.pointer:
+            ffi.release(self.pointer)
+        self.pointer = ffi.NULL
+
 
 class CallbackState:
-    """What a C callback finds behind its user pointer: the Python function, and its exception."""
+    """What a C callback finds behind its user pointer: the Python function, and its exception.
+
+    Callbacks run on the thread whose call they belong to, and an exception is that call's.
+    """
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.function = function
         self.decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        self.error: BaseException | None = None
+        self._of_thread = threading.local()
+
+    def keep(self, error: BaseException) -> None:
+        """Keep what must not cross the C code."""
+        self._of_thread.error = error
 
     def reraise(self) -> None:
-        error, self.error = self.error, None
+        """Raise what was kept on this thread."""
+        error = getattr(self._of_thread, "error", None)
         if error is not None:
+            self._of_thread.error = None
             raise error
 
 
@@ -112,8 +146,8 @@ def token_callback() -> Any:
         try:
             raw = ffi.string(text) if text else b""
             return 1 if state.function(token, state.decoder.decode(raw)) else 0
-        except BaseException as error:  # it must not cross the C code: reraise() raises it later
-            state.error = error
+        except BaseException as error:  # reraise() raises it later
+            state.keep(error)
             return 1
 
     return ffi.callback("eliza_token_callback", on_token, error=1)
@@ -128,7 +162,7 @@ def progress_callback() -> Any:
         try:
             state.function(ffi.string(stage).decode("utf-8", "replace"), fraction)
         except BaseException as error:  # as above
-            state.error = error
+            state.keep(error)
 
     return ffi.callback("eliza_progress_callback", on_progress)
 

@@ -10,8 +10,9 @@ from typing import Any
 
 from ..errors import ModelError
 from .cffi_values import CallbackState, c_string, progress_callback
-from .loading import header_ffi
-from .stream_calls import StreamCalls
+from .elder.streams import ElderContexts
+from .loading import Library, header_ffi
+from .native_calls import NativeCalls
 
 __all__ = ["ContextCalls", "VerifierEvent"]
 
@@ -41,7 +42,7 @@ class VerifierEvent:
 VerifierCallback = Callable[[VerifierEvent], None]
 
 
-class ContextCalls(StreamCalls):
+class ContextCalls(NativeCalls):
     """The life of a context, which ends with that of its streams."""
 
     def create(self, path: str) -> Any:
@@ -56,14 +57,12 @@ class ContextCalls(StreamCalls):
 
     def destroy(self, ctx: Any) -> None:
         """Free a context and close its streams; a second time does nothing."""
-        if self._elder_contexts is not None:
-            streams = self._elder_contexts.remove(ctx)
-            if streams is None:
-                return
-            for stream in streams:
-                self.close(stream)
-        self._lib.eliza_inference_destroy(ctx)
-        self._forget_callbacks(ctx)
+        self.destroyer(ctx)()
+        self.forget_callbacks(ctx)
+
+    def destroyer(self, ctx: Any) -> Callable[[], None]:
+        """Return what frees a context, and knows of its callbacks nothing that it would keep."""
+        return functools.partial(_destroy, self.library, self._elder_contexts, ctx)
 
     def load(self, ctx: Any) -> None:
         """Load the model now rather than with the first stream."""
@@ -110,6 +109,16 @@ class ContextCalls(StreamCalls):
         self._set_callback(ctx, "verifier", _verifier_callback(), callback)
 
 
+def _destroy(library: Library, elder_contexts: ElderContexts | None, ctx: Any) -> None:
+    if elder_contexts is not None:
+        streams = elder_contexts.remove(ctx)
+        if streams is None:
+            return
+        for stream in streams:
+            stream.close(library)
+    library.lib.eliza_inference_destroy(ctx)
+
+
 @functools.cache
 def _verifier_callback() -> Any:
     ffi, _ = header_ffi()
@@ -118,8 +127,8 @@ def _verifier_callback() -> Any:
         state: CallbackState = ffi.from_handle(user)
         try:
             state.function(_verifier_event(ffi, event))
-        except BaseException as error:  # it must not cross the C code: reraise() raises it later
-            state.error = error
+        except BaseException as error:  # reraise() raises it later
+            state.keep(error)
 
     return ffi.callback("eliza_verifier_callback", on_event)
 

@@ -50,6 +50,7 @@ __all__ = [
 ]
 
 LIBRARY_VARIABLE = "ELIZA_INFERENCE_LIBRARY"
+TRUST_VARIABLE = "ELIZA_TRUST_BUNDLE"
 
 
 def cdef_from_header(header: str) -> str:
@@ -96,12 +97,16 @@ def library_file_name() -> str:
 
 
 def find_library(
-    path: str | os.PathLike[str] | None = None, bundle: str | os.PathLike[str] | None = None
+    path: str | os.PathLike[str] | None = None,
+    bundle: str | os.PathLike[str] | None = None,
+    *,
+    trust_bundle: bool | None = None,
 ) -> Path:
     """Return the path of the library to load.
 
     Looked for in this order: `path`; the environment variable ``ELIZA_INFERENCE_LIBRARY``; inside
-    this package; in ``build/cpu`` of a source checkout; in ``lib/`` of the model bundle.
+    this package; in ``build/cpu`` of a source checkout; in ``lib/`` of the model bundle, if that is
+    trusted: a library is a program, and a bundle may come from anyone.
 
     Parameters
     ----------
@@ -109,6 +114,8 @@ def find_library(
         Use this file and no other.
     bundle
         A model bundle directory, or the path of a model file, which has no ``lib/``.
+    trust_bundle
+        Whether to load what the bundle brings; None = if ``ELIZA_TRUST_BUNDLE`` is ``1``.
 
     Raises
     ------
@@ -121,14 +128,25 @@ def find_library(
     variable = os.environ.get(LIBRARY_VARIABLE)
     if variable:
         return _named_file(Path(variable), f"{LIBRARY_VARIABLE}={variable}")
-    candidates = list(_candidates(bundle))
+    if trust_bundle is None:
+        trust_bundle = os.environ.get(TRUST_VARIABLE) == "1"
+    brought = None if bundle is None else Path(bundle) / "lib" / library_file_name()
+    candidates = list(_candidates())
+    if brought is not None and trust_bundle:
+        candidates.append(brought)
     for candidate in candidates:
         if candidate.is_file():
             return candidate
     looked = ", ".join(str(candidate) for candidate in candidates)
+    untrusted = ""
+    if brought is not None and not trust_bundle and brought.is_file():
+        untrusted = (
+            f"; the bundle's own, {brought}, is a program of whoever made the bundle: "
+            f"set {TRUST_VARIABLE}=1 to load it"
+        )
     raise LibraryNotFoundError(
         f"{library_file_name()} not found; looked at: {looked}. "
-        f"Build it with 'make cpu', or set {LIBRARY_VARIABLE} to its path"
+        f"Build it with 'make cpu', or set {LIBRARY_VARIABLE} to its path{untrusted}"
     )
 
 
@@ -138,15 +156,29 @@ def _named_file(path: Path, origin: str) -> Path:
     return path.resolve()
 
 
-def _candidates(bundle: str | os.PathLike[str] | None) -> Iterable[Path]:
+def _candidates() -> Iterable[Path]:
     name = library_file_name()
     for folder in _resources.package_folders():
         yield folder / "lib" / name
     root = _resources.checkout_root()
     if root is not None:
         yield root / "build" / "cpu" / name
-    if bundle is not None:
-        yield Path(bundle) / "lib" / name
+
+
+@functools.cache
+def _loaded(path: Path, _identity: tuple[int, int]) -> Any:
+    """Return cffi's object for a file, one for as long as it is the same file.
+
+    What cffi learns of a library's functions stays until the process ends.
+    """
+    ffi, _ = header_ffi()
+    try:
+        # Local, so that another llama.cpp in the process keeps its own symbols.
+        return ffi.dlopen(str(path), ffi.RTLD_NOW | ffi.RTLD_LOCAL)
+    except OSError as error:
+        # cffi adds what it looked for besides, which misleads where a path was given.
+        reason = str(error).partition(".  Additionally")[0]
+        raise LibraryLoadError(reason) from error
 
 
 class Library:
@@ -178,16 +210,12 @@ class Library:
         path: str | os.PathLike[str] | None = None,
         *,
         bundle: str | os.PathLike[str] | None = None,
+        trust_bundle: bool | None = None,
     ) -> None:
-        self.path = find_library(path, bundle)
+        self.path = find_library(path, bundle, trust_bundle=trust_bundle)
         self.ffi, declared = header_ffi()
-        try:
-            # Local, so that another llama.cpp in the process keeps its own symbols.
-            self.lib: Any = self.ffi.dlopen(str(self.path), self.ffi.RTLD_NOW | self.ffi.RTLD_LOCAL)
-        except OSError as error:
-            # cffi adds what it looked for besides, which misleads where a path was given.
-            reason = str(error).partition(".  Additionally")[0]
-            raise LibraryLoadError(reason) from error
+        status = self.path.stat()
+        self.lib: Any = _loaded(self.path, (status.st_ino, status.st_mtime_ns))
         self._present = frozenset(n for n in (*declared, *SUPPLEMENT) if hasattr(self.lib, n))
         self.missing_symbols = tuple(name for name in declared if name not in self._present)
         self._check_required_symbols()

@@ -83,7 +83,8 @@ class NativeCalls:
         self._checked(doing, setter, ctx, in_c, handle)
         self._callbacks[ctx, kind] = state
 
-    def _forget_callbacks(self, ctx: Any) -> None:
+    def forget_callbacks(self, ctx: Any) -> None:
+        """Let go of what was to be called for a context that is destroyed."""
         for key in [key for key in self._callbacks if key[0] == ctx]:
             del self._callbacks[key]
         self._callback_handles.pop(ctx, None)

@@ -32,8 +32,13 @@ class StreamCalls(NativeCalls):
             self._elder_contexts.check(ctx, "open a stream")
         struct, _alive = config_buffer(config, context_size)
         error = self._ffi.new("char **")
-        pointer = self._lib.eliza_inference_llm_stream_open(ctx, struct, error)
-        if not pointer:
+        stream = CffiStream(ctx) if self._elder_contexts is None else ElderStream(ctx)
+        lib = self._lib
+        if not stream.open(
+            lib.eliza_inference_llm_stream_open,
+            (ctx, struct, error),
+            lib.eliza_inference_llm_stream_close,
+        ):
             said = self._take(error)
             probe = "eliza_inference_llm_stream_supported"
             if self.library.has(probe) and not self.library.probe(probe):
@@ -41,7 +46,8 @@ class StreamCalls(NativeCalls):
                     f"{self.library.path} was built without text generation: {said or 'no stream'}"
                 )
             raise error_from_text(said, "open a stream")
-        stream = self._opened(ctx, pointer, config)
+        if isinstance(stream, ElderStream):
+            self._note_elder(stream, config)
         try:
             self._reraise_from_callbacks(ctx)
         except BaseException:
@@ -49,34 +55,25 @@ class StreamCalls(NativeCalls):
             raise
         return stream
 
-    def _opened(self, ctx: Any, pointer: Any, config: StreamConfig) -> CffiStream:
-        if self._elder_contexts is None:
-            return CffiStream(ctx, pointer)
-        stream = ElderStream(ctx, pointer)
+    def _note_elder(self, stream: ElderStream, config: StreamConfig) -> None:
         if self._pushes_only:
             stream.pushed = PushedPull(
                 partial(self._push_to_pull, stream),
-                partial(self._interrupt, stream),
+                partial(stream.interrupt, self.library),
                 partial(stream.decoder.decode, b"", True),
                 config.max_tokens,
             )
-        self._elder_contexts.opened(stream)
-        return stream
+        if self._elder_contexts is not None:
+            self._elder_contexts.opened(stream)
 
     def close(self, stream: CffiStream) -> None:
         """Free the stream's slot; closing twice is harmless."""
         if isinstance(stream, ElderStream):
-            with stream.last_turn(partial(self._interrupt, stream)):
-                self._close(stream)
+            stream.close(self.library)
             if self._elder_contexts is not None:
                 self._elder_contexts.closed(stream)
         else:
-            self._close(stream)
-
-    def _close(self, stream: CffiStream) -> None:
-        pointer, stream.pointer = stream.pointer, self._ffi.NULL
-        if pointer:
-            self._lib.eliza_inference_llm_stream_close(pointer)
+            stream.free()
 
     # ---- generate ---------------------------------------------------------------------------
 
@@ -156,11 +153,6 @@ class StreamCalls(NativeCalls):
                 return
         self._need("llm_stream_cancel")
         self._lib.eliza_inference_llm_stream_cancel(stream.pointer)
-
-    def _interrupt(self, stream: ElderStream) -> None:
-        """Have a call return soon, if the library can do that; its next token stops it anyway."""
-        if self.library.has("eliza_inference_llm_stream_cancel"):
-            self._lib.eliza_inference_llm_stream_cancel(stream.pointer)
 
     def _call_next(self, stream: CffiStream) -> int:
         return int(

@@ -110,7 +110,7 @@ class Filling:
             raise NotSupportedError("this library cannot fill skeletons: it has no llm_stream_fill")
         self._binding = binding
         self._ctx = ctx
-        self._args = args
+        self.args = args
         self._lock = threading.Lock()
         self._stream: Any = None
         self._cancelled = False
@@ -143,14 +143,14 @@ class Filling:
         binding = self._binding
         begin = time.perf_counter()
         self._check_cancelled()
-        config = replace(self._args.generation, max_tokens=0, temperature=0.0).config()
+        config = replace(self.args.generation, max_tokens=0, temperature=0.0).config()
         stream = binding.open(self._ctx, config)
         with self._lock:
             self._stream = stream
         try:
             self._check_cancelled()
-            binding.prefill(stream, self._args.generation.prompt_tokens)
-            script = self._args.skeleton.script()
+            binding.prefill(stream, self.args.generation.prompt_tokens)
+            script = self.args.skeleton.script()
             placed: PlacedSpan | None = next(script)
             while placed is not None:
                 self._check_cancelled()
@@ -173,7 +173,7 @@ class Filling:
         value = None
         if self._complete:
             with suppress(InvalidArgumentError):
-                value = self._args.skeleton.parse(answer.text)
+                value = self.args.skeleton.parse(answer.text)
         return FillResult(
             text=answer.text,
             value=value,
@@ -218,7 +218,7 @@ class Filling:
         is_apart = placed.texts is not None and placed.ends_itself
         together = bool(placed.follow) and not is_apart
         request = placed.request_with_follow() if together else placed.request()
-        plan, args = self._args.sampler_plan, self._args
+        plan, args = self.args.sampler_plan, self.args
         sampling = plan.sampling(placed.index, placed.span.kind, args.sampling)
         known = {"before": placed.before, "after": placed.after}
         wanted = {"max_tokens": args.max_tokens, "logprobs": args.logprobs}

@@ -57,7 +57,7 @@ class Generation:
     ) -> None:
         self._binding = binding
         self._ctx = ctx
-        self._args = args
+        self.args = args
         self._warn = warn
         self._payload = args.payload()
         self._lock = threading.Lock()
@@ -85,18 +85,18 @@ class Generation:
         """Run the generation; each pull brings one step, the last of them `done`."""
         binding = self._binding
         self._check_cancelled()
-        stream = binding.open(self._ctx, self._args.config())
+        stream = binding.open(self._ctx, self.args.config())
         with self._lock:
             self._stream = stream
         try:
             self._check_cancelled()
-            if self._args.sampling is not None:
-                binding.set_sampling(stream, self._args.sampling.to_json())
-            binding.prefill(stream, self._args.prompt_tokens)
+            if self.args.sampling is not None:
+                binding.set_sampling(stream, self.args.sampling.to_json())
+            binding.prefill(stream, self.args.prompt_tokens)
             self._check_cancelled()
             has_trie = self._set_trie(stream)
             try:
-                if has_trie and self._args.score_leaves:
+                if has_trie and self.args.score_leaves:
                     self._leaf_logprobs = binding.token_trie_scores(stream)
                     self._check_cancelled()
                 for step in self._pull(stream):
@@ -115,7 +115,7 @@ class Generation:
     def result(self) -> FfiStreamingResult:
         """Return what has been generated; complete once the last step has been pulled."""
         usage = Usage(
-            prompt_tokens=len(self._args.prompt_tokens),
+            prompt_tokens=len(self.args.prompt_tokens),
             completion_tokens=len(self._tokens),
             drafted=self._drafted,
             accepted=self._accepted,
@@ -142,7 +142,7 @@ class Generation:
     def _set_trie(self, stream: Any) -> bool:
         """Start the span and return whether it has begun."""
         binding = self._binding
-        texts = self._args.text_choices
+        texts = self.args.text_choices
         if self._payload is None and texts is None:
             return False
         setter = "set_token_trie" if texts is None else "set_text_choices"
@@ -153,14 +153,14 @@ class Generation:
             )
             return False
         try:
-            mode = self._args.token_tree_mode
+            mode = self.args.token_tree_mode
             if self._payload is not None:
                 binding.set_token_trie(stream, self._payload.to_json(), mode)
             elif texts is not None:
-                heal = TEXT_HEAL_PROMPT if self._args.heal_prompt else 0
+                heal = TEXT_HEAL_PROMPT if self.args.heal_prompt else 0
                 binding.set_text_choices(stream, texts, mode | heal)
         except TokenTrieError as error:
-            if self._args.on_trie_error == "raise":
+            if self.args.on_trie_error == "raise":
                 raise
             logger.warning("%s; going on with the grammar alone", error)
             return False
@@ -201,7 +201,7 @@ class Generation:
             return self._stats.finish_reason
         if not self._done:
             return "none"
-        if self._leaf is not None and self._args.token_tree_mode & STOP_AT_LEAF:
+        if self._leaf is not None and self.args.token_tree_mode & STOP_AT_LEAF:
             return "leaf"
-        limit = self._args.max_tokens
+        limit = self.args.max_tokens
         return "length" if 0 < limit <= len(self._tokens) else "end"

@@ -40,8 +40,13 @@ class _Runner:
         self.ctx = ctx
         self._has_warned = False
 
-    def _generation(self, args: FfiStreamingGenerateArgs) -> Generation:
+    def generation(self, args: FfiStreamingGenerateArgs) -> Generation:
+        """Return a generation that has not begun."""
         return Generation(self.binding, self.ctx, args, self._warn_once)
+
+    def filling(self, args: FillArgs) -> Filling:
+        """Return a filling that has not begun."""
+        return Filling(self.binding, self.ctx, args)
 
     def _warn_once(self, reason: str) -> None:
         if not self._has_warned:
@@ -88,7 +93,7 @@ class FfiStreamingRunner(_Runner):
         ElizaError
             If the library fails.
         """
-        generation = self._generation(args)
+        generation = self.generation(args)
         steps = self._drive(generation, args)
         try:
             async for _ in steps:
@@ -105,7 +110,7 @@ class FfiStreamingRunner(_Runner):
         TokenTrieError, ElizaError
             As :meth:`generate_with_usage`.
         """
-        return self._drive(self._generation(args), args)
+        return self._drive(self.generation(args), args)
 
     async def fill_stream(self, args: FillArgs) -> AsyncGenerator[SpanFill | FillResult, None]:
         """Yield each span of a skeleton when it has been filled, and at last the whole result.
@@ -119,7 +124,7 @@ class FfiStreamingRunner(_Runner):
         ElizaError
             If it fails before the first span.
         """
-        filling = Filling(self.binding, self.ctx, args)
+        filling = self.filling(args)
         async with self._slot(args.generation.slot_id):
             running = _RunningGeneration(filling, self._threads)
             try:
@@ -161,19 +166,26 @@ class SyncStreamingRunner(_Runner):
 
     def generate_with_usage(self, args: FfiStreamingGenerateArgs) -> FfiStreamingResult:
         """Generate to the end; raises as the asynchronous twin does."""
-        generation = self._generation(args)
-        for _ in self._drive(generation, args):
+        return self.run(self.generation(args))
+
+    def run(self, generation: Generation) -> FfiStreamingResult:
+        """Run a generation to its end; another thread may cancel it."""
+        for _ in self._drive(generation, generation.args):
             pass
         return generation.result()
 
     def generate_stream(self, args: FfiStreamingGenerateArgs) -> Generator[StreamStep, None, None]:
         """Yield each step as it comes. To leave early, close the iterator or let go of it."""
-        return self._drive(self._generation(args), args)
+        return self._drive(self.generation(args), args)
 
     def fill_stream(self, args: FillArgs) -> Generator[SpanFill | FillResult, None, None]:
         """Yield each span of a skeleton when it has been filled, and at last the whole result."""
-        filling = Filling(self.binding, self.ctx, args)
-        with self._slot(args.generation.slot_id), closing(filling.steps()) as spans:
+        return self.run_filling(self.filling(args))
+
+    def run_filling(self, filling: Filling) -> Generator[SpanFill | FillResult, None, None]:
+        """The same of a filling, which another thread may cancel."""
+        slot_id = filling.args.generation.slot_id
+        with self._slot(slot_id), closing(filling.steps()) as spans:
             yield from spans
         yield filling.result()
 

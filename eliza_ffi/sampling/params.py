@@ -10,9 +10,11 @@ from typing import Any
 
 from ..errors import InvalidArgumentError
 from .order import DEFAULT_ORDER, parse_order
-from .twin.dry import MAX_BREAKER_BYTES
 
-__all__ = ["LEAST_TEMPERATURE", "PRESETS", "SamplingParams"]
+__all__ = ["LEAST_TEMPERATURE", "MAX_BREAKER_BYTES", "PRESETS", "SamplingParams"]
+
+MAX_BREAKER_BYTES = 40
+"""Of a sequence breaker of DRY; llama.cpp reads no more."""
 
 LEAST_TEMPERATURE = 1e-6
 """Below, sampling is greedy: logits divided by less could overflow."""

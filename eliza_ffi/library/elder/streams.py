@@ -7,12 +7,15 @@ stream. Others of that name dereference what they are given, so the same is done
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from ...errors import InvalidArgumentError
 from ..cffi_values import CffiStream
+from ..loading import Library
 from .pull import PushedPull
 
 __all__ = ["ElderContexts", "ElderStream"]
@@ -31,8 +34,8 @@ class ElderStream(CffiStream):
 
     __slots__ = ("_caller", "_turn", "is_pushing", "pushed")
 
-    def __init__(self, ctx: Any, pointer: Any) -> None:
-        super().__init__(ctx, pointer)
+    def __init__(self, ctx: Any) -> None:
+        super().__init__(ctx)
         self.pushed: PushedPull | None = None
         self.is_pushing = False
         self._turn = threading.Lock()
@@ -75,6 +78,16 @@ class ElderStream(CffiStream):
         finally:
             self.is_pushing = False
 
+    def interrupt(self, library: Library) -> None:
+        """Have a call return soon, if the library can do that; its next token stops it anyway."""
+        if library.has("eliza_inference_llm_stream_cancel"):
+            library.lib.eliza_inference_llm_stream_cancel(self.pointer)
+
+    def close(self, library: Library) -> None:
+        """Free the stream; a second time does nothing."""
+        with self.last_turn(partial(self.interrupt, library)):
+            self.free()
+
     @contextmanager
     def last_turn(self, interrupt: Callable[[], None]) -> Iterator[None]:
         """Hold the stream to close it: what ran on another thread was interrupted and is over."""
@@ -94,13 +107,13 @@ class ElderContexts:
     """The contexts of a library that are alive, and the streams that are open on them."""
 
     def __init__(self) -> None:
-        self._streams: dict[Any, set[ElderStream]] = {}
+        self._streams: dict[Any, weakref.WeakSet[ElderStream]] = {}
         self._lock = threading.Lock()
 
     def add(self, ctx: Any) -> None:
         """Note a context that was created."""
         with self._lock:
-            self._streams[ctx] = set()
+            self._streams[ctx] = weakref.WeakSet()
 
     def remove(self, ctx: Any) -> list[ElderStream] | None:
         """Forget a context; returns the streams to close before it, or None if it is not alive."""
@@ -121,4 +134,5 @@ class ElderContexts:
     def closed(self, stream: ElderStream) -> None:
         """Forget it again."""
         with self._lock:
-            self._streams.get(stream.ctx, set()).discard(stream)
+            if stream.ctx in self._streams:
+                self._streams[stream.ctx].discard(stream)

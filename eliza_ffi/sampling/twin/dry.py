@@ -9,12 +9,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from ..params import MAX_BREAKER_BYTES
 from .candidates import Candidates, Sampler
 
-__all__ = ["MAX_BREAKER_BYTES", "MAX_BREAKER_TAIL", "Dry", "breaker_sequences"]
-
-MAX_BREAKER_BYTES = 40
-"""llama.cpp reads no more of a sequence breaker."""
+__all__ = ["MAX_BREAKER_TAIL", "Dry", "breaker_sequences"]
 
 MAX_BREAKER_TAIL = 20
 """llama.cpp reads no more tokens behind a breaker's first."""
@@ -143,7 +141,7 @@ def breaker_sequences(
     Parameters
     ----------
     breakers
-        Texts, none empty, of at most :data:`MAX_BREAKER_BYTES` bytes in UTF-8; more is cut off.
+        Texts, none empty, of at most `MAX_BREAKER_BYTES` bytes in UTF-8; more is cut off.
     pieces
         The text of every token, special ones spelled out; shape [n_vocab].
     tokenize
