@@ -8,16 +8,24 @@
 
 from __future__ import annotations
 
-from .capabilities import InferenceCapabilities, detect_capabilities
-from .choices import Choice
-from .errors import ElizaError
-from .fill_result import FillResult
-from .model import Generation, Model
-from .runner import FfiStreamingGenerateArgs, FfiStreamingRunner
-from .skeleton import Skeleton
-from .token_tree import TokenTreePayload
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .async_model import AsyncModel
+    from .choices import Choice, TokenTreePayload
+    from .errors import BusyError, ElizaError
+    from .library import InferenceCapabilities, detect_capabilities
+    from .model import Model
+    from .requests import Generation
+    from .runner import FfiStreamingGenerateArgs, FfiStreamingRunner
+    from .sampling import SamplingParams
+    from .skeleton import Action, FillResult, Skeleton
 
 __all__ = [
+    "Action",
+    "AsyncModel",
+    "BusyError",
     "Choice",
     "ElizaError",
     "FfiStreamingGenerateArgs",
@@ -26,6 +34,7 @@ __all__ = [
     "Generation",
     "InferenceCapabilities",
     "Model",
+    "SamplingParams",
     "Skeleton",
     "TokenTreePayload",
     "__version__",
@@ -33,3 +42,29 @@ __all__ = [
 ]
 
 __version__ = "0.1.0"
+
+_ROOMS = {
+    "async_model": ("AsyncModel",),
+    "choices": ("Choice", "TokenTreePayload"),
+    "errors": ("BusyError", "ElizaError"),
+    "library": ("InferenceCapabilities", "detect_capabilities"),
+    "model": ("Model",),
+    "requests": ("Generation",),
+    "runner": ("FfiStreamingGenerateArgs", "FfiStreamingRunner"),
+    "sampling": ("SamplingParams",),
+    "skeleton": ("Action", "FillResult", "Skeleton"),
+}
+_ROOM_OF = {name: room for room, names in _ROOMS.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    """Load what is asked for: numpy and cffi take longer than most commands."""
+    if name not in _ROOM_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = getattr(importlib.import_module(f".{_ROOM_OF[name]}", __name__), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,18 +1,19 @@
-"""The library behind :class:`LlmStreamingBinding`: one method per C function, and nothing more.
-
-This is the raw layer: it checks that arguments fit their C types and turns statuses into
-exceptions. cffi lets go of the GIL during every call. The methods are in classes by what they are
-about; what other versions of the library need besides is in the modules named elder.
-"""
+"""The binding is in :mod:`eliza_ffi.library`; this name stays for those who import it."""
 
 from __future__ import annotations
 
-from .cffi_values import CffiStream, token_array
-from .context_calls import ContextCalls, VerifierEvent
-from .protocol import LlmStreamingBinding, StreamConfig, StreamStats, StreamStep, TrieLeaf
-from .state_calls import StateCalls
-from .text_calls import EotScore, TextCalls
-from .trie_calls import TrieCalls
+from .library.binding import (
+    CffiBinding,
+    CffiStream,
+    EotScore,
+    LlmStreamingBinding,
+    StreamConfig,
+    StreamStats,
+    StreamStep,
+    TrieLeaf,
+    VerifierEvent,
+    token_array,
+)
 
 __all__ = [
     "CffiBinding",
@@ -26,18 +27,3 @@ __all__ = [
     "VerifierEvent",
     "token_array",
 ]
-
-
-class CffiBinding(ContextCalls, StateCalls, TrieCalls, TextCalls):
-    """Calls libelizainference, this project's or another of that name.
-
-    Parameters
-    ----------
-    library
-        The loaded library.
-
-    Notes
-    -----
-    A stream or context that was closed is refused with an error, and so is a second call at once on
-    one stream.
-    """

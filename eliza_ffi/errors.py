@@ -5,11 +5,7 @@ Everything the package raises on purpose is an :class:`ElizaError`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from .fill_result import FillResult
-    from .protocol import SpanResult
+from typing import Any
 
 __all__ = [
     "AbiMismatchError",
@@ -93,7 +89,7 @@ class ContextFullError(ElizaError):
         What was written of a span until then, where it was a span.
     """
 
-    partial: SpanResult | None = None
+    partial: Any = None
 
 
 class FillError(ElizaError):
@@ -105,7 +101,7 @@ class FillError(ElizaError):
         What was written until then.
     """
 
-    def __init__(self, text: str, partial: FillResult) -> None:
+    def __init__(self, text: str, partial: Any) -> None:
         super().__init__(text)
         self.partial = partial
 

@@ -5,50 +5,54 @@ from __future__ import annotations
 import enum
 import os
 import time
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass
-from typing import Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
-from .actions import Action
-from .chat import Messages
-from .choices import Choice, as_choice_set
-from .fill_result import FillResult, SpanFill
-from .filling import Fillable
-from .planning import ActionSkeleton
-from .protocol import StreamStats, Tokens
-from .runner import FfiStreamingGenerateArgs
-from .sampling import SamplingParams
-from .saving_model import SavingModel
+import numpy as np
+from numpy.typing import NDArray
+
+from .batches import choices_for, length_of, run_many
+from .chat.template import ChatTemplate, Messages
+from .choices.choice_set import Choice, ChoiceSet, as_choice_set
+from .errors import InvalidArgumentError
+from .library.binding import CffiBinding, EotScore
+from .library.loading import Library
+from .library.protocol import StreamConfig, Tokens
+from .requests import (
+    ChoiceMode,
+    Generation,
+    Tokenization,
+    choice_of,
+    choice_request,
+    fill_request,
+    generate_request,
+    generation_of,
+    prompt_of,
+)
+from .runner.arguments import FfiStreamingGenerateArgs, FfiStreamingResult
+from .runner.filling import Fillable, FillArgs
+from .runner.streaming import FfiStreamingRunner, SyncStreamingRunner
+from .sampling.params import SamplingParams
+from .saving import restore_prompt, save_prompt
+from .session import Session
+from .skeleton.actions import Action
+from .skeleton.fill_result import FillResult, SpanFill
+from .skeleton.planning import ActionSkeleton
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from .requests import ChoiceSettings, FillSettings, StreamSettings, Strings, TextSettings
 
 __all__ = ["Choice", "Generation", "Model"]
 
 E = TypeVar("E", bound=enum.Enum)
+R = TypeVar("R")
+V = TypeVar("V")
 
 
-@dataclass(frozen=True)
-class Generation:
-    """A generated text.
-
-    Attributes
-    ----------
-    text : str
-    tokens : tuple of int
-    finish_reason : str
-        ``"end"`` (the model ended it), ``"length"`` (`max_tokens`) or ``"context_full"``.
-    prompt_tokens : int
-    stats : StreamStats or None
-        None where the library does not count.
-    """
-
-    text: str
-    tokens: tuple[int, ...]
-    finish_reason: str
-    prompt_tokens: int
-    stats: StreamStats | None
-
-
-class Model(SavingModel):
+class Model:
     """A language model, loaded and ready.
 
     Parameters
@@ -83,17 +87,209 @@ class Model(SavingModel):
     InvalidArgumentError
         If an option is out of range.
 
+    See Also
+    --------
+    eliza_ffi.AsyncModel : the same for an event loop.
+
     Notes
     -----
     Several threads may use one model, each with its own generation: they share forward passes,
     which costs them little more than one of them alone. Where all slots are taken, whatever needs
-    one waits for its turn, and raises :class:`~eliza_ffi.errors.BusyError` after 30 seconds, or
-    after as many milliseconds as the option ``slot_wait_ms`` says. An iterator of :meth:`stream`
-    that is neither read to its end nor closed keeps its slot.
+    one waits for its turn, first come, first served, and raises
+    :class:`~eliza_ffi.errors.BusyError` once nobody at all has got a turn for 30 seconds, or for as
+    many milliseconds as the option ``slot_wait_ms`` says. An iterator of :meth:`stream` that is
+    neither read to its end nor closed keeps its slot.
 
     Close the model, or use it in a ``with`` statement; generations that are still running are then
-    cancelled.
+    cancelled. A process that is forked cannot use a model of its parent: open it in the child.
     """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        library: str | os.PathLike[str] | Library | None = None,
+        n_ctx: int = 0,
+        n_slots: int | None = None,
+        n_threads: int = 0,
+        n_gpu_layers: int = -1,
+        seed: int | None = None,
+        progress: Callable[[str, float], None] | None = None,
+        options: Mapping[str, str] | None = None,
+    ) -> None:
+        self.session = Session(
+            path,
+            library=library,
+            n_gpu_layers=n_gpu_layers,
+            settings={
+                "n_ctx": n_ctx or None,
+                "n_slots": n_slots,
+                "n_threads": n_threads or None,
+                "seed": seed,
+                **(options or {}),
+            },
+            progress=progress,
+        )
+        ctx = self.session.ctx
+        self._sync_runner = SyncStreamingRunner(self.binding, ctx)
+        self._runner = FfiStreamingRunner(self.binding, ctx)
+
+    def close(self) -> None:
+        """Free the model; running generations are cancelled. Closing twice is harmless."""
+        self.session.close()
+
+    def __enter__(self) -> Model:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"Model({self.session})"
+
+    @property
+    def path(self) -> str:
+        """The model's file, or its bundle."""
+        return self.session.path
+
+    @property
+    def binding(self) -> CffiBinding:
+        """The library's functions."""
+        return self.session.binding
+
+    @property
+    def runner(self) -> FfiStreamingRunner:
+        """elizaOS's asynchronous runner over this model."""
+        _ = self.session.ctx  # is it open?
+        return self._runner
+
+    # ---- What the model is ----------------------------------------------------------------------
+
+    def describe(self) -> dict[str, Any]:
+        """Return facts about the library and the model."""
+        return self.binding.describe(self.session.ctx)
+
+    def tokenize(
+        self, text: str, add_special: bool = False, parse_special: bool = False
+    ) -> list[int]:
+        """Return the tokens of a text.
+
+        A text given as a prompt is read with both flags set: ``choose(text)`` is
+        ``choose(tokenize(text, True, True))``.
+
+        Parameters
+        ----------
+        text
+        add_special
+            Add the tokens the model begins (and ends) a text with.
+        parse_special
+            Read ``<|im_start|>`` and the like as the tokens they name.
+        """
+        return self.session.tokenize(text, add_special, parse_special)
+
+    def detokenize(self, tokens: Tokens, unparse_special: bool = False) -> str:
+        """Return the text of tokens; special tokens are left out unless `unparse_special`."""
+        return self.session.detokenize(tokens, unparse_special)
+
+    @property
+    def chat_template(self) -> ChatTemplate:
+        """The model's chat template; raises `ChatTemplateError` where there is none."""
+        return self.session.chat().template
+
+    def chat_tokens(self, messages: Messages, **more: Any) -> list[int]:
+        """Return the tokens of a conversation in the model's chat template.
+
+        This is what ``messages=`` does; the tokens can be added to and passed as a prompt.
+
+        Parameters
+        ----------
+        messages
+            As :meth:`~eliza_ffi.chat.ChatTemplate.render`.
+        **more
+            Further arguments of :meth:`~eliza_ffi.chat.ChatTemplate.render`, such as ``tools``
+            or ``enable_thinking``.
+
+        Raises
+        ------
+        ChatTemplateError
+            If the model has no template, or its template fails or refuses the messages.
+        NotSupportedError
+            If Jinja2 is not installed, or the library does not tell the template.
+
+        Notes
+        -----
+        The control tokens are those that the template writes. What the messages spell like one is
+        read as plain text; see :mod:`eliza_ffi.chat.tokens` for how, and its limits.
+        """
+        return self.session.chat().tokens(messages, **more)
+
+    @overload
+    def embed(self, text: str, pooling: str = ...) -> NDArray[np.float32]: ...
+
+    @overload
+    def embed(self, text: Iterable[str], pooling: str = ...) -> NDArray[np.float32]: ...
+
+    def embed(self, text: str | Iterable[str], pooling: str = "mean") -> NDArray[np.float32]:
+        """Return the embedding of a text, or of several: a product of two is their angle's cosine.
+
+        Parameters
+        ----------
+        text
+            Each of one to as many tokens as the model was trained on; control tokens are text.
+        pooling
+            What is made of the tokens' vectors: ``"mean"``, ``"cls"`` (the first) or ``"last"``.
+
+        Returns
+        -------
+        array of float32, shape [n_embd], or [n, n_embd] for several texts
+            Each of length 1.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If `pooling` is none of these, or a text has no tokens or too many.
+        NotSupportedError
+            If the library has no embeddings.
+        """
+        if isinstance(text, str):
+            return self.binding.embed(self.session.ctx, text, pooling)
+        rows = [self.binding.embed(self.session.ctx, each, pooling) for each in text]
+        if not rows:
+            raise InvalidArgumentError("there are no texts to embed")
+        return np.stack(rows)
+
+    def end_of_turn(self, prompt: str | Tokens, end: str | int) -> EotScore:
+        """Return how likely it is that someone has finished speaking.
+
+        Parameters
+        ----------
+        prompt
+            What was said so far, in the model's format, its last turn open: a text in which special
+            tokens may be spelled out, or tokens. What a slot holds of it is not decoded again.
+        end
+            The token that ends a turn, or its text, such as ``"<|im_end|>"``.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If `prompt` is empty, or `end` is no single token of the vocabulary.
+        ContextFullError
+            If the prompt does not fit into the context.
+        NotSupportedError
+            If the library does not score turns.
+        """
+        if isinstance(prompt, str):
+            prompt = self.tokenize(prompt, add_special=True, parse_special=True)
+        if isinstance(end, str):
+            tokens = self.tokenize(end, parse_special=True)
+            if len(tokens) != 1:
+                raise InvalidArgumentError(
+                    f"end must be the text of one token: {end!r} has {len(tokens)}"
+                )
+            (end,) = tokens
+        return self.binding.eot_score(self.session.ctx, prompt, end)
+
+    # ---- Texts ----------------------------------------------------------------------------------
 
     def generate(
         self,
@@ -110,7 +306,8 @@ class Model(SavingModel):
         draft_max: int = 0,
         drafter: str | os.PathLike[str] | None = None,
         on_text_chunk: Callable[[str], Any] | None = None,
-        **more: Any,
+        wait: bool | float = True,
+        **more: Unpack[TextSettings],
     ) -> Generation:
         """Generate a text.
 
@@ -120,14 +317,14 @@ class Model(SavingModel):
             A text, in which special tokens may be spelled out, or tokens taken as they are.
         messages
             A conversation instead of a prompt: mappings with ``role`` and ``content``, written in
-            the model's own chat template up to where the assistant's turn begins; needs the
-            ``[chat]`` extra. See :meth:`chat_tokens`.
+            the model's own chat template up to where the assistant's turn begins. What a user
+            wrote cannot end their turn there, as it can in a prompt. See :meth:`chat_tokens`.
         max_tokens
             0 = until the model ends or the context is full.
         temperature
             0 = always the most likely token.
         top_p, top_k, repeat_penalty
-            As in :class:`~eliza_ffi.protocol.StreamConfig`.
+            As in :class:`~eliza_ffi.library.StreamConfig`.
         sampling
             A :class:`~eliza_ffi.sampling.SamplingParams` in place of the four above, with every
             setting there is.
@@ -142,10 +339,27 @@ class Model(SavingModel):
             before.
         on_text_chunk
             Called with each piece of text as it comes.
+        wait
+            For a slot, where all are taken: seconds at the most; True = as long as others get
+            theirs, False = not at all.
         **more
-            Further fields of :class:`~eliza_ffi.runner.FfiStreamingGenerateArgs`.
+            A setting of :class:`~eliza_ffi.sampling.SamplingParams` by name, such as ``seed`` or
+            ``min_p``, or of :class:`~eliza_ffi.runner.FfiStreamingGenerateArgs`, such as
+            ``slot_id``.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If a setting is out of range or given twice.
+        ContextFullError
+            If the prompt does not fit into the context.
+        BusyError
+            If there was no slot in time.
+        TypeError
+            If there is no keyword of that name.
         """
-        args = self.generate_args(
+        args = generate_request(
+            self.session,
             prompt,
             messages=messages,
             max_tokens=max_tokens,
@@ -154,20 +368,14 @@ class Model(SavingModel):
             top_k=top_k,
             repeat_penalty=repeat_penalty,
             sampling=sampling,
-            gbnf_grammar=grammar,
+            grammar=grammar,
             draft_max=draft_max,
             drafter=drafter,
             on_text_chunk=on_text_chunk,
+            method="generate",
             **more,
         )
-        result = self._sync_runner.generate_with_usage(args)
-        return Generation(
-            text=result.text,
-            tokens=result.tokens,
-            finish_reason=result.finish_reason,
-            prompt_tokens=result.usage.prompt_tokens,
-            stats=result.stats,
-        )
+        return self._text_job(args, wait).run()
 
     def stream(
         self,
@@ -179,11 +387,16 @@ class Model(SavingModel):
         top_p: float = 1.0,
         top_k: int = 0,
         repeat_penalty: float = 1.0,
+        sampling: SamplingParams | None = None,
         grammar: str | None = None,
-        **more: Any,
+        draft_max: int = 0,
+        drafter: str | os.PathLike[str] | None = None,
+        wait: bool | float = True,
+        **more: Unpack[TextSettings],
     ) -> Iterator[str]:
-        """Yield the text piece by piece; parameters as :meth:`generate`."""
-        args = self.generate_args(
+        """Yield the text piece by piece; parameters and errors as :meth:`generate`."""
+        args = generate_request(
+            self.session,
             prompt,
             messages=messages,
             max_tokens=max_tokens,
@@ -191,10 +404,60 @@ class Model(SavingModel):
             top_p=top_p,
             top_k=top_k,
             repeat_penalty=repeat_penalty,
-            gbnf_grammar=grammar,
+            sampling=sampling,
+            grammar=grammar,
+            draft_max=draft_max,
+            drafter=drafter,
+            method="stream",
             **more,
         )
-        return self._texts(args)
+        return self._texts(args, wait)
+
+    def generate_many(
+        self,
+        prompts: Iterable[str | Tokens | Messages],
+        max_tokens: int = 256,
+        *,
+        progress: Callable[[int, int | None], Any] | None = None,
+        max_concurrency: int | None = None,
+        return_exceptions: bool = False,
+        **settings: Any,
+    ) -> list[Generation]:
+        """Generate a text for each prompt, as many at once as there are slots.
+
+        Parameters
+        ----------
+        prompts
+            Texts, tokens or conversations, read as far as there is room for.
+        max_tokens, **settings
+            As :meth:`generate`, for each of them.
+        progress
+            Called with how many are done and how many there are, None where that is not known.
+        max_concurrency
+            How many run together; None = the model's slots.
+        return_exceptions
+            Return what went wrong with a prompt in its place, where otherwise the first error is
+            raised, once all that still ran have been cancelled.
+
+        Returns
+        -------
+        list of Generation
+            In the prompts' order.
+        """
+
+        def job(prompt: str | Tokens | Messages) -> _Job[Generation]:
+            args = generate_request(
+                self.session,
+                **prompt_of(prompt),
+                max_tokens=max_tokens,
+                method="generate_many",
+                **settings,
+            )
+            return self._text_job(args, True)
+
+        return self._many(prompts, job, progress, max_concurrency, return_exceptions)
+
+    # ---- Choices --------------------------------------------------------------------------------
 
     @overload
     def choose(
@@ -202,24 +465,54 @@ class Model(SavingModel):
         prompt: str | Tokens,
         choices: type[E],
         *,
-        mode: str = ...,
+        mode: ChoiceMode = ...,
         temperature: float = ...,
         probabilities: bool = ...,
-        tokenization: str = ...,
-        **more: Any,
+        tokenization: Tokenization = ...,
+        wait: bool | float = ...,
+        **more: Unpack[ChoiceSettings],
     ) -> Choice[E]: ...
 
     @overload
     def choose(
         self,
         prompt: str | Tokens,
-        choices: Sequence[str],
+        choices: type[bool],
         *,
-        mode: str = ...,
+        mode: ChoiceMode = ...,
         temperature: float = ...,
         probabilities: bool = ...,
-        tokenization: str = ...,
-        **more: Any,
+        tokenization: Tokenization = ...,
+        wait: bool | float = ...,
+        **more: Unpack[ChoiceSettings],
+    ) -> Choice[bool]: ...
+
+    @overload
+    def choose(
+        self,
+        prompt: str | Tokens,
+        choices: Mapping[str, V],
+        *,
+        mode: ChoiceMode = ...,
+        temperature: float = ...,
+        probabilities: bool = ...,
+        tokenization: Tokenization = ...,
+        wait: bool | float = ...,
+        **more: Unpack[ChoiceSettings],
+    ) -> Choice[V]: ...
+
+    @overload
+    def choose(
+        self,
+        prompt: str | Tokens,
+        choices: Strings,
+        *,
+        mode: ChoiceMode = ...,
+        temperature: float = ...,
+        probabilities: bool = ...,
+        tokenization: Tokenization = ...,
+        wait: bool | float = ...,
+        **more: Unpack[ChoiceSettings],
     ) -> Choice[str]: ...
 
     @overload
@@ -229,11 +522,12 @@ class Model(SavingModel):
         *,
         choices: type[E],
         messages: Messages,
-        mode: str = ...,
+        mode: ChoiceMode = ...,
         temperature: float = ...,
         probabilities: bool = ...,
-        tokenization: str = ...,
-        **more: Any,
+        tokenization: Tokenization = ...,
+        wait: bool | float = ...,
+        **more: Unpack[ChoiceSettings],
     ) -> Choice[E]: ...
 
     @overload
@@ -241,14 +535,30 @@ class Model(SavingModel):
         self,
         prompt: None = ...,
         *,
-        choices: Sequence[str],
+        choices: Strings,
         messages: Messages,
-        mode: str = ...,
+        mode: ChoiceMode = ...,
         temperature: float = ...,
         probabilities: bool = ...,
-        tokenization: str = ...,
-        **more: Any,
+        tokenization: Tokenization = ...,
+        wait: bool | float = ...,
+        **more: Unpack[ChoiceSettings],
     ) -> Choice[str]: ...
+
+    @overload
+    def choose(
+        self,
+        prompt: str | Tokens | None = ...,
+        choices: Any = ...,
+        *,
+        messages: Messages | None = ...,
+        mode: ChoiceMode = ...,
+        temperature: float = ...,
+        probabilities: bool = ...,
+        tokenization: Tokenization = ...,
+        wait: bool | float = ...,
+        **more: Unpack[ChoiceSettings],
+    ) -> Choice[Any]: ...
 
     def choose(
         self,
@@ -260,6 +570,7 @@ class Model(SavingModel):
         temperature: float = 1.0,
         probabilities: bool = False,
         tokenization: str = "own",
+        wait: bool | float = True,
         **more: Any,
     ) -> Choice[Any]:
         """Choose one of some known answers.
@@ -267,10 +578,12 @@ class Model(SavingModel):
         Parameters
         ----------
         prompt
-            A text that ends where the answer begins, or tokens.
+            A text that ends where the answer begins, or tokens. Control tokens in a text are read
+            as such, so what a user wrote does not belong there: `messages` keeps it apart.
         choices
-            Distinct non-empty strings, or an enum class: a member is spelled by its value if that
-            is a string, otherwise by its name, and the member is what comes back.
+            Distinct non-empty strings; an enum class, whose member is spelled by its value if that
+            is a string, otherwise by its name; a mapping from labels to the values that come back;
+            ``bool``, spelled ``true`` and ``false``; a ``Literal[...]``.
         messages
             A conversation instead of a prompt, as in :meth:`generate`: the answer is the
             beginning of the assistant's turn.
@@ -285,8 +598,10 @@ class Model(SavingModel):
             ``"own"`` = each choice is cut into tokens as the tokenizer cuts it alone; ``"any"`` =
             in every way there is, as under a grammar of the choices. Then ``heal_prompt=True`` lets
             the prompt's last token be spelled anew together with the choice.
+        wait
+            As :meth:`generate`.
         **more
-            Further fields of :class:`~eliza_ffi.runner.FfiStreamingGenerateArgs`.
+            As :meth:`generate`.
 
         Raises
         ------
@@ -297,9 +612,12 @@ class Model(SavingModel):
             If the prompt or the choice does not fit into the context.
         NotSupportedError
             If the library has no token-trie sampler.
+        BusyError, TypeError
+            As :meth:`generate`.
         """
         choice_set = as_choice_set(choices)
-        args = self.choice_args(
+        args = choice_request(
+            self.session,
             prompt,
             choice_set,
             messages=messages,
@@ -307,11 +625,70 @@ class Model(SavingModel):
             temperature=temperature,
             tokenization=tokenization,
             score_leaves=probabilities,
+            method="choose",
             **more,
         )
-        begin = time.perf_counter()
-        result = self._sync_runner.generate_with_usage(args)
-        return self.choice_from(choice_set, args, result, time.perf_counter() - begin)
+        return self._choice_job(choice_set, args, wait).run()
+
+    def choose_many(
+        self,
+        prompts: Iterable[str | Tokens | Messages],
+        choices: Any,
+        *,
+        mode: ChoiceMode = "argmax",
+        temperature: float = 1.0,
+        probabilities: bool = False,
+        tokenization: Tokenization = "own",
+        progress: Callable[[int, int | None], Any] | None = None,
+        max_concurrency: int | None = None,
+        return_exceptions: bool = False,
+        **more: Unpack[ChoiceSettings],
+    ) -> list[Choice[Any]]:
+        """Choose for each prompt, as many at once as there are slots.
+
+        Parameters
+        ----------
+        prompts
+            Texts, tokens or conversations, read as far as there is room for.
+        choices
+            One set for all of them, in any form that :meth:`choose` takes, or an iterable with one
+            for each prompt.
+        mode, temperature, probabilities, tokenization, **more
+            As :meth:`choose`.
+        progress, max_concurrency, return_exceptions
+            As :meth:`generate_many`.
+
+        Returns
+        -------
+        list of Choice
+            In the prompts' order.
+        """
+
+        def job(item: tuple[str | Tokens | Messages, ChoiceSet[Any]]) -> _Job[Choice[Any]]:
+            prompt, choice_set = item
+            args = choice_request(
+                self.session,
+                **prompt_of(prompt),
+                choices=choice_set,
+                mode=mode,
+                temperature=temperature,
+                tokenization=tokenization,
+                score_leaves=probabilities,
+                method="choose_many",
+                **more,
+            )
+            return self._choice_job(choice_set, args, True)
+
+        return self._many(
+            choices_for(prompts, choices),
+            job,
+            progress,
+            max_concurrency,
+            return_exceptions,
+            total=length_of(prompts),
+        )
+
+    # ---- Structured answers ---------------------------------------------------------------------
 
     def fill(
         self,
@@ -320,7 +697,8 @@ class Model(SavingModel):
         *,
         messages: Messages | None = None,
         on_span: Callable[[SpanFill], Any] | None = None,
-        **more: Any,
+        wait: bool | float = True,
+        **more: Unpack[FillSettings],
     ) -> FillResult:
         """Fill a skeleton: write a structured answer of which the fixed parts are known.
 
@@ -330,11 +708,13 @@ class Model(SavingModel):
             A text that ends where the answer begins, or tokens.
         skeleton
             A :class:`~eliza_ffi.skeleton.Skeleton`, or its JSON form; an
-            :class:`~eliza_ffi.planning.ActionSkeleton`.
+            :class:`~eliza_ffi.skeleton.ActionSkeleton`.
         messages
             A conversation instead of a prompt, as in :meth:`generate`.
         on_span
             Called with each span when it has been filled.
+        wait
+            As :meth:`generate`.
         **more
             As :meth:`fill_args`.
 
@@ -347,15 +727,13 @@ class Model(SavingModel):
             If the skeleton or the sampler plan is malformed.
         NotSupportedError
             If the library cannot fill skeletons.
+        BusyError, TypeError
+            As :meth:`generate`.
         """
-        args = self.fill_args(prompt, skeleton, messages=messages, **more)
-        with closing(self._sync_runner.fill_stream(args)) as steps:
-            for step in steps:
-                if isinstance(step, FillResult):
-                    return step
-                if on_span is not None:
-                    on_span(step)
-        raise AssertionError("the last step is the result")
+        args = fill_request(
+            self.session, prompt, skeleton, messages=messages, method="fill", **more
+        )
+        return self._fill_job(args, wait, on_span).run()
 
     def fill_stream(
         self,
@@ -363,14 +741,56 @@ class Model(SavingModel):
         skeleton: Fillable | Mapping[str, Any] | None = None,
         *,
         messages: Messages | None = None,
-        **more: Any,
-    ) -> AsyncGenerator[SpanFill | FillResult, None]:
-        """Yield each span when it has been filled, and at last the result; off the event loop.
+        wait: bool | float = True,
+        **more: Unpack[FillSettings],
+    ) -> Iterator[SpanFill | FillResult]:
+        """Yield each span when it has been filled, and at last the result.
 
-        Parameters and errors as :meth:`fill`. Leave early through ``aclose()`` or
-        `contextlib.aclosing`; a cancelled task stops the forward pass that is running.
+        Parameters and errors as :meth:`fill`.
         """
-        return self.runner.fill_stream(self.fill_args(prompt, skeleton, messages=messages, **more))
+        args = fill_request(
+            self.session, prompt, skeleton, messages=messages, method="fill_stream", **more
+        )
+        return self._spans(args, wait)
+
+    def fill_many(
+        self,
+        prompts: Iterable[str | Tokens | Messages],
+        skeleton: Fillable | Mapping[str, Any],
+        *,
+        progress: Callable[[int, int | None], Any] | None = None,
+        max_concurrency: int | None = None,
+        return_exceptions: bool = False,
+        **more: Unpack[FillSettings],
+    ) -> list[FillResult]:
+        """Fill a skeleton for each prompt, as many at once as there are slots.
+
+        Parameters
+        ----------
+        prompts
+            Texts, tokens or conversations, read as far as there is room for.
+        skeleton, **more
+            As :meth:`fill`.
+        progress, max_concurrency, return_exceptions
+            As :meth:`generate_many`.
+
+        Returns
+        -------
+        list of FillResult
+            In the prompts' order.
+        """
+
+        def job(prompt: str | Tokens | Messages) -> _Job[FillResult]:
+            args = fill_request(
+                self.session,
+                **prompt_of(prompt),
+                skeleton=skeleton,
+                method="fill_many",
+                **more,
+            )
+            return self._fill_job(args, True, None)
+
+        return self._many(prompts, job, progress, max_concurrency, return_exceptions)
 
     def plan(
         self,
@@ -378,7 +798,9 @@ class Model(SavingModel):
         actions: Iterable[Action | Mapping[str, Any]] = (),
         *,
         messages: Messages | None = None,
-        **more: Any,
+        on_span: Callable[[SpanFill], Any] | None = None,
+        wait: bool | float = True,
+        **more: Unpack[FillSettings],
     ) -> FillResult:
         """Choose an action and write its parameters: ``{"action":"NAME","parameters":{...}}``.
 
@@ -387,15 +809,281 @@ class Model(SavingModel):
         prompt
             A text that ends where the answer begins, or tokens.
         actions
-            The :class:`~eliza_ffi.actions.Action` objects there are, or their JSON form.
-        messages, **more
+            The :class:`~eliza_ffi.skeleton.Action` objects there are, or their JSON form.
+        messages, on_span, wait, **more
             As :meth:`fill`, which is what it raises, too.
         """
-        return self.fill(prompt, ActionSkeleton(actions), messages=messages, **more)
+        skeleton = ActionSkeleton(actions)
+        return self.fill(prompt, skeleton, messages=messages, on_span=on_span, wait=wait, **more)
 
-    def _texts(self, args: FfiStreamingGenerateArgs) -> Iterator[str]:
+    # ---- Prompts on disk ------------------------------------------------------------------------
+
+    def save(
+        self,
+        path: str | os.PathLike[str],
+        prompt: str | Tokens | None = None,
+        *,
+        messages: Messages | None = None,
+        wait: bool | float = True,
+        **more: Unpack[StreamSettings],
+    ) -> int:
+        """Write a prompt's tokens and their KV cache to a file, so that no one decodes them again.
+
+        What a slot holds of the prompt is not decoded: to keep a conversation, save the tokens of
+        its prompt and those that were generated.
+
+        Parameters
+        ----------
+        path
+            The file, which is written whole or not at all.
+        prompt, messages
+            As :meth:`generate`. A text that is to be continued should end where a token does, such
+            as behind a line or a special token.
+        wait
+            As :meth:`generate`.
+        **more
+            ``slot_id``, ``prompt_cache_key``, ``cache_type_k`` and ``cache_type_v``, as
+            :class:`~eliza_ffi.library.StreamConfig`.
+
+        Returns
+        -------
+        int
+            How many tokens were saved.
+
+        Raises
+        ------
+        NativeFault
+            If the file cannot be written.
+        ContextFullError
+            If the prompt does not fit into the context.
+        NotSupportedError
+            If the library cannot save slots.
+        """
+        args = generate_request(self.session, prompt, messages=messages, method="save", **more)
+        with self.session.turns.one(wait):
+            return save_prompt(self.session, path, args)
+
+    def restore(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        slot_id: int = -1,
+        prompt_cache_key: str | None = None,
+        cache_type_k: str | None = None,
+        cache_type_v: str | None = None,
+        wait: bool | float = True,
+    ) -> int:
+        """Read a file of :meth:`save` into a free slot: prompts that begin like it start there.
+
+        Nothing else changes: whatever is asked next is asked with its whole prompt, of which only
+        what the file does not hold is decoded. Another prompt may take the slot later.
+
+        Parameters
+        ----------
+        path
+            The file.
+        slot_id
+            The slot to read it into; -1 = any that is free.
+        prompt_cache_key
+            Names the slot when `slot_id` is -1.
+        cache_type_k, cache_type_v
+            KV cache types: those it was saved with, and those that will be asked with.
+        wait
+            As :meth:`generate`.
+
+        Returns
+        -------
+        int
+            How many tokens the file holds.
+
+        Raises
+        ------
+        NativeFault
+            If the file cannot be read, is cut short or damaged.
+        InvalidArgumentError
+            If it is of another model, KV cache type or version of llama.cpp.
+        ContextFullError
+            If it holds more tokens than the context has room for.
+        NotSupportedError
+            If the library cannot restore slots.
+        """
+        config = StreamConfig(
+            slot_id=slot_id,
+            prompt_cache_key=prompt_cache_key,
+            n_gpu_layers=self.session.n_gpu_layers,
+            cache_type_k=cache_type_k,
+            cache_type_v=cache_type_v,
+        )
+        with self.session.turns.one(wait):
+            return restore_prompt(self.session, path, config)
+
+    # ---- For those who drive the runner themselves ----------------------------------------------
+
+    def generate_args(
+        self,
+        prompt: str | Tokens | None = None,
+        *,
+        messages: Messages | None = None,
+        draft_max: int = 0,
+        drafter: str | os.PathLike[str] | None = None,
+        **more: Any,
+    ) -> FfiStreamingGenerateArgs:
+        """Return what to hand the runner for a prompt: its tokens and this model's settings.
+
+        Parameters
+        ----------
+        prompt, messages, draft_max, drafter
+            As :meth:`generate`. Choices and structured answers are never guessed.
+        **more
+            Further fields of :class:`~eliza_ffi.runner.FfiStreamingGenerateArgs`.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If there is no prompt, or a `drafter` and no `draft_max`.
+        NotSupportedError
+            If the library does not speculate.
+        """
+        return generate_request(
+            self.session, prompt, messages=messages, draft_max=draft_max, drafter=drafter, **more
+        )
+
+    def choice_args(
+        self,
+        prompt: str | Tokens | None,
+        choices: ChoiceSet[Any],
+        *,
+        messages: Messages | None = None,
+        mode: str = "argmax",
+        temperature: float = 1.0,
+        tokenization: str = "own",
+        **more: Any,
+    ) -> FfiStreamingGenerateArgs:
+        """Return what to hand the runner for a choice; parameters as :meth:`choose`."""
+        return choice_request(
+            self.session,
+            prompt,
+            choices,
+            messages=messages,
+            mode=mode,
+            temperature=temperature,
+            tokenization=tokenization,
+            **more,
+        )
+
+    def choice_from(
+        self,
+        choices: ChoiceSet[Any],
+        args: FfiStreamingGenerateArgs,
+        result: FfiStreamingResult,
+        elapsed: float,
+    ) -> Choice[Any]:
+        """Return the choice that a run of :meth:`choice_args` came to; `elapsed` in seconds."""
+        return choice_of(choices, args, result, elapsed)
+
+    def fill_args(
+        self,
+        prompt: str | Tokens | None,
+        skeleton: Fillable | Mapping[str, Any] | None,
+        *,
+        messages: Messages | None = None,
+        **more: Unpack[FillSettings],
+    ) -> FillArgs:
+        """Return what to hand the runner for a skeleton.
+
+        Parameters
+        ----------
+        prompt, skeleton, messages
+            As :meth:`fill`.
+        **more
+            ``sampler_plan``: how single spans are sampled, or its JSON form. ``max_tokens``: for
+            each free value (256); 0 = no limit but the context's; one that reaches it is brought to
+            its end in the shortest way. ``logprobs``: find the probability of free values too,
+            which takes longer; that of choices is always known. ``heal_prompt``: the prompt's last
+            token may be spelled anew, together with the answer's beginning. ``temperature``,
+            ``top_k`` and ``top_p`` are those of the free spans; without them these are greedy.
+        """
+        return fill_request(self.session, prompt, skeleton, messages=messages, **more)
+
+    # ---- Jobs -----------------------------------------------------------------------------------
+
+    def _text_job(self, args: FfiStreamingGenerateArgs, wait: bool | float) -> _Job[Generation]:
+        generation = self._sync_runner.generation(args)
+
+        def run() -> Generation:
+            with self.session.turns.one(wait):
+                return generation_of(self._sync_runner.run(generation))
+
+        return _Job(run, generation.cancel)
+
+    def _choice_job(
+        self, choices: ChoiceSet[Any], args: FfiStreamingGenerateArgs, wait: bool | float
+    ) -> _Job[Choice[Any]]:
+        generation = self._sync_runner.generation(args)
+
+        def run() -> Choice[Any]:
+            with self.session.turns.one(wait):
+                begin = time.perf_counter()
+                result = self._sync_runner.run(generation)
+                return choice_of(choices, args, result, time.perf_counter() - begin)
+
+        return _Job(run, generation.cancel)
+
+    def _fill_job(
+        self, args: FillArgs, wait: bool | float, on_span: Callable[[SpanFill], Any] | None
+    ) -> _Job[FillResult]:
+        filling = self._sync_runner.filling(args)
+
+        def run() -> FillResult:
+            with (
+                self.session.turns.one(wait),
+                closing(self._sync_runner.run_filling(filling)) as steps,
+            ):
+                for step in steps:
+                    if isinstance(step, FillResult):
+                        return step
+                    if on_span is not None:
+                        on_span(step)
+            raise AssertionError("the last step is the result")
+
+        return _Job(run, filling.cancel)
+
+    def _many(
+        self,
+        items: Iterable[V],
+        job: Callable[[V], _Job[R]],
+        progress: Callable[[int, int | None], Any] | None,
+        max_concurrency: int | None,
+        return_exceptions: bool,
+        total: int | None = None,
+    ) -> list[Any]:
+        return run_many(
+            items,
+            job,
+            at_once=self.session.at_once(max_concurrency),
+            total=length_of(items) if total is None else total,
+            progress=progress,
+            return_exceptions=return_exceptions,
+        )
+
+    def _texts(self, args: FfiStreamingGenerateArgs, wait: bool | float) -> Iterator[str]:
         # A method, so that the model lives as long as someone reads from it.
-        with closing(self._sync_runner.generate_stream(args)) as steps:
+        with (
+            self.session.turns.one(wait),
+            closing(self._sync_runner.generate_stream(args)) as steps,
+        ):
             for step in steps:
                 if step.text:
                     yield step.text
+
+    def _spans(self, args: FillArgs, wait: bool | float) -> Iterator[SpanFill | FillResult]:
+        with self.session.turns.one(wait), closing(self._sync_runner.fill_stream(args)) as steps:
+            yield from steps
+
+
+class _Job(Generic[R]):
+    """A request that is ready to run, and how another thread ends it."""
+
+    def __init__(self, run: Callable[[], R], cancel: Callable[[], None]) -> None:
+        self.run = run
+        self.cancel = cancel

@@ -37,8 +37,8 @@ from make_test_models import cached_model
 
 from eliza_ffi.benchmark import Alternatives, Answer, Method, Workbench
 from eliza_ffi.errors import ElizaError
-from eliza_ffi.library import LIBRARY_VARIABLE, library_file_name
-from eliza_ffi.protocol import StreamConfig
+from eliza_ffi.library.loading import LIBRARY_VARIABLE, library_file_name
+from eliza_ffi.library.protocol import StreamConfig
 
 NAMES = ANSWERS["90 alike"][::3]
 """Thirty that begin alike: names that part at their first token are chosen without any pass."""

@@ -42,7 +42,7 @@ from mask_bench.node_cost import (
 from mask_bench.pages import markdown, plot
 from mask_bench.vocabularies import TokenBytes
 
-from eliza_ffi.library import Library
+from eliza_ffi.library.loading import Library
 
 VOCABULARIES = {"32k": "llama-spm", "128k": "llama-bpe", "262k": "gemma-4"}
 FULL = Effort(rounds=5, cold_places=60, cold_rounds=2)

@@ -30,7 +30,11 @@ from numpy.typing import NDArray
 
 from eliza_ffi._resources import default_model_path
 from eliza_ffi.model import Model
-from eliza_ffi.runner import FfiStreamingGenerateArgs, FfiStreamingRunner, SyncStreamingRunner
+from eliza_ffi.runner.streaming import (
+    FfiStreamingGenerateArgs,
+    FfiStreamingRunner,
+    SyncStreamingRunner,
+)
 
 C_DECLARATION = "double drain(void * next, void * stream, int64_t * pulls);"
 

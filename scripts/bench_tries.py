@@ -26,8 +26,8 @@ from bench_parts.workload import action_names
 from numpy.typing import NDArray
 
 from eliza_ffi.benchmark import Alternatives
+from eliza_ffi.library.protocol import TRIE_ARGMAX, StreamConfig
 from eliza_ffi.model import Model
-from eliza_ffi.protocol import TRIE_ARGMAX, StreamConfig
 
 C_DECLARATION = """
 int race(void * function, int n_threads, void ** streams, int n_calls, const char ** payloads,

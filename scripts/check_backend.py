@@ -35,7 +35,7 @@ from fetch_llama_cpp import FetchError
 from make_test_models import ModelError
 
 from eliza_ffi.errors import ElizaError
-from eliza_ffi.library import library_file_name
+from eliza_ffi.library.loading import library_file_name
 
 BUILD = Path(__file__).resolve().parent.parent / "build"
 # Not devices that layers are offloaded to: the CPU runs them, with or without a BLAS library.

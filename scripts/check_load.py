@@ -16,9 +16,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from eliza_ffi.binding import CffiBinding
 from eliza_ffi.errors import ElizaError
-from eliza_ffi.library import ABI_VERSION, Library, library_file_name
+from eliza_ffi.library.binding import CffiBinding
+from eliza_ffi.library.loading import ABI_VERSION, Library, library_file_name
 
 
 def summary(path: Path, backend: str) -> str:

@@ -30,9 +30,9 @@ from bench_parts.pages import RESULTS, publish, table
 from bench_parts.workload import MODELS, NOUNS, VERBS
 
 from eliza_ffi.benchmark import Alternatives
-from eliza_ffi.library import Library
+from eliza_ffi.library.loading import Library
+from eliza_ffi.library.protocol import TRIE_ARGMAX, StreamConfig
 from eliza_ffi.model import Model
-from eliza_ffi.protocol import TRIE_ARGMAX, StreamConfig
 
 CANDIDATES = 30
 PULL = "eliza_inference_llm_stream_next"

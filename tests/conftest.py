@@ -13,7 +13,7 @@ from native_chain import NativeChain
 
 from eliza_ffi._resources import default_model_path
 from eliza_ffi.errors import LibraryNotFoundError
-from eliza_ffi.library import LIBRARY_VARIABLE, Library, library_file_name
+from eliza_ffi.library.loading import LIBRARY_VARIABLE, Library, library_file_name
 from eliza_ffi.model import Model
 
 ROOT = Path(__file__).resolve().parent.parent

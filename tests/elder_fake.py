@@ -13,8 +13,8 @@ from typing import Any
 import cffi
 import pytest
 
-from eliza_ffi.abi import SINCE
-from eliza_ffi.library import PREFIX, REQUIRED_SYMBOLS, library_file_name
+from eliza_ffi.library.abi import SINCE
+from eliza_ffi.library.loading import PREFIX, REQUIRED_SYMBOLS, library_file_name
 
 SOURCE = Path(__file__).with_name("elder_fake.c")
 FUNCTIONS = frozenset(re.findall(r"^EXPORT\((\w+)\)", SOURCE.read_text(), flags=re.MULTILINE))

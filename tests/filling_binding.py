@@ -13,7 +13,7 @@ from recording_binding import ALL, RecordingBinding
 
 from eliza_ffi.automata import DEAD, Dfa
 from eliza_ffi.errors import ContextFullError
-from eliza_ffi.protocol import SpanResult, StreamStats
+from eliza_ffi.library.protocol import SpanResult, StreamStats
 
 LONGEST_WALK = 12
 

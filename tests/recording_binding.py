@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eliza_ffi.errors import GenerationCancelled, NativeFault
-from eliza_ffi.protocol import StreamConfig, StreamStats, StreamStep, Tokens, TrieLeaf
+from eliza_ffi.library.protocol import StreamConfig, StreamStats, StreamStep, Tokens, TrieLeaf
 
 ALL = frozenset(("next", "cancel", "set_token_trie", "clear_token_trie"))
 
@@ -22,7 +22,7 @@ STEPS = (
 
 
 class RecordingBinding:
-    """Follows :class:`eliza_ffi.binding.LlmStreamingBinding`.
+    """Follows :class:`eliza_ffi.library.LlmStreamingBinding`.
 
     Parameters
     ----------

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from eliza_ffi.actions import Action, Parameter
 from eliza_ffi.errors import InvalidArgumentError
-from eliza_ffi.placed_span import Filled
-from eliza_ffi.planning import ActionSkeleton, ParametersSkeleton
+from eliza_ffi.skeleton.actions import Action, Parameter
+from eliza_ffi.skeleton.placed_span import Filled
+from eliza_ffi.skeleton.planning import ActionSkeleton, ParametersSkeleton
 
 DELETE = {
     "name": "DELETE_FILE",

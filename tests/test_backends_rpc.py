@@ -17,9 +17,9 @@ from backend_suite.rpc_servers import RpcServer, rpc_servers
 from eliza_ffi import cli
 from eliza_ffi._resources import default_model_path
 from eliza_ffi.errors import ElizaError, InvalidArgumentError, NativeFault, NotSupportedError
-from eliza_ffi.library import Library, library_file_name
+from eliza_ffi.library.loading import Library, library_file_name
+from eliza_ffi.library.protocol import StreamConfig
 from eliza_ffi.model import Model
-from eliza_ffi.protocol import StreamConfig
 
 BUILD = Path(__file__).resolve().parent.parent / "build" / "rpc"
 CHOICES = ["SEND_MAIL", "SEND_NOTE", "READ_MAIL"]

@@ -23,9 +23,9 @@ from backend_suite.judging import (
 )
 from backend_suite.reporting import details, table
 
-from eliza_ffi.library import Library
-from eliza_ffi.protocol import StreamStats
-from eliza_ffi.token_tree import TokenTreeDescriptor, TokenTreeLeaf, TokenTreePayload
+from eliza_ffi.choices.token_tree import TokenTreeDescriptor, TokenTreeLeaf, TokenTreePayload
+from eliza_ffi.library.loading import Library
+from eliza_ffi.library.protocol import StreamStats
 
 LEAVES = ((1, 2, 3), (1, 2, 4), (5, 6))
 PAYLOAD = TokenTreePayload(

@@ -33,13 +33,13 @@ from eliza_ffi.benchmark.together import (
     choose_together,
     write_together,
 )
+from eliza_ffi.choices.rtkt import encode_descriptor
+from eliza_ffi.choices.token_tree import TokenTreeDescriptor, TokenTreeLeaf, TokenTreePayload
 from eliza_ffi.errors import ElizaError, InvalidArgumentError
-from eliza_ffi.library import Library
+from eliza_ffi.library.loading import Library
+from eliza_ffi.library.protocol import Tokens
 from eliza_ffi.model import Model
 from eliza_ffi.prompts import SHOULD_RESPOND_CHOICES, planner_prompt, should_respond_prompt
-from eliza_ffi.protocol import Tokens
-from eliza_ffi.rtkt import encode_descriptor
-from eliza_ffi.token_tree import TokenTreeDescriptor, TokenTreeLeaf, TokenTreePayload
 
 ACTIONS = ("SEND_EMAIL", "SEND_MESSAGE", "SEARCH_WEB", "CREATE_NOTE")
 TRIE = Method("strict-trie-ffi")

@@ -14,7 +14,7 @@ from backend_suite.comparing import Subject
 from bench_backend import NAMES, WAYS, main, markdown, measure
 from bench_parts.methods import Effort
 
-from eliza_ffi.library import LIBRARY_VARIABLE, Library
+from eliza_ffi.library.loading import LIBRARY_VARIABLE, Library
 
 # No token of this vocabulary has letters and digits both, so each of these can be spelled in one
 # way only, and a grammar of them allows the very tokens that a trie does.

@@ -39,7 +39,7 @@ from eliza_ffi._resources import default_model_path
 from eliza_ffi.benchmark import CHOICES
 from eliza_ffi.benchmark.streams import RandomPrompts
 from eliza_ffi.benchmark.together import OurStreams, Written, write_together
-from eliza_ffi.library import Library
+from eliza_ffi.library.loading import Library
 from eliza_ffi.model import Model
 
 ROOT = Path(__file__).resolve().parent.parent

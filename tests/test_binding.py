@@ -9,8 +9,6 @@ from typing import Any
 
 import pytest
 
-from eliza_ffi import cffi_values, native_calls
-from eliza_ffi.binding import CffiBinding, StreamConfig, StreamStep
 from eliza_ffi.errors import (
     AbiMismatchError,
     ContextFullError,
@@ -23,7 +21,9 @@ from eliza_ffi.errors import (
     error_from_status,
     error_from_text,
 )
-from eliza_ffi.library import Library
+from eliza_ffi.library import cffi_values, native_calls
+from eliza_ffi.library.binding import CffiBinding, StreamConfig, StreamStep
+from eliza_ffi.library.loading import Library
 
 
 @pytest.fixture(scope="session")
@@ -86,7 +86,8 @@ def test_a_text_that_does_not_fit_is_fetched_with_more_room(
     binding: CffiBinding, stream: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cffi_values, "TEXT_CAP", 1)
-    small = cffi_values.CffiStream(stream.ctx, stream.pointer)
+    small = cffi_values.CffiStream(stream.ctx)
+    small.pointer = stream.pointer
     steps: list[StreamStep] = []
     while not steps or not steps[-1].done:
         steps.append(binding.next(small))
@@ -226,7 +227,7 @@ def test_a_full_context_has_no_status_of_its_own_so_the_headers_words_or_the_cal
 def test_another_fault_of_a_stream_is_no_full_context(
     binding: CffiBinding, stream: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    closed = cffi_values.CffiStream(stream.ctx, binding.library.ffi.NULL)
+    closed = cffi_values.CffiStream(stream.ctx)
     for each in (stream, closed):
         error = binding._stream_error(each, -4, "generate")
         assert type(error) is NativeFault

@@ -11,10 +11,10 @@ from elder_fake import PULL, PUSH, TRIE, Fakes, functions_of_version
 import eliza_ffi
 from eliza_ffi import cli
 from eliza_ffi._resources import default_model_path
-from eliza_ffi.binding import CffiBinding
-from eliza_ffi.capabilities import InferenceCapabilities, detect_capabilities
 from eliza_ffi.errors import LibraryNotFoundError
-from eliza_ffi.library import Library
+from eliza_ffi.library.binding import CffiBinding
+from eliza_ffi.library.capabilities import InferenceCapabilities, detect_capabilities
+from eliza_ffi.library.loading import Library
 from eliza_ffi.model import Model
 
 

@@ -16,11 +16,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from eliza_ffi import cli
-from eliza_ffi.chat import ChatTemplate, template_of_model
-from eliza_ffi.chat_tokens import ChatTokenizer
-from eliza_ffi.choices import as_choice_set
+from eliza_ffi.chat.template import ChatTemplate, template_of_model
+from eliza_ffi.chat.tokens import ChatTokenizer
+from eliza_ffi.choices.choice_set import as_choice_set
 from eliza_ffi.errors import ChatTemplateError, InvalidArgumentError, NotSupportedError
-from eliza_ffi.library import Library
+from eliza_ffi.library.loading import Library
 from eliza_ffi.model import Model
 from eliza_ffi.prompts import chat_prompt
 
@@ -318,8 +318,8 @@ def test_a_template_that_does_too_much_is_stopped(
     source: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Tighter than it is, for the test's speed; what it stops takes for ever either way.
-    monkeypatch.setattr("eliza_ffi.chat_sandbox.MAX_STEPS", 10_000)
-    monkeypatch.setattr("eliza_ffi.chat_sandbox.MAX_SIZE", 1_000_000)
+    monkeypatch.setattr("eliza_ffi.chat.sandbox.MAX_STEPS", 10_000)
+    monkeypatch.setattr("eliza_ffi.chat.sandbox.MAX_SIZE", 1_000_000)
     with pytest.raises(ChatTemplateError, match=r"was stopped|Range too big"):
         ChatTemplate(source).render([user("x")])
 
@@ -339,7 +339,7 @@ def test_what_is_constant_in_a_template_is_bounded_when_it_is_compiled() -> None
 def test_a_template_that_takes_too_long_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     template = ChatTemplate("{% for i in range(9) %}{{ i }}{% endfor %}")
     assert template.render([user("x")]) == "012345678"
-    monkeypatch.setattr("eliza_ffi.chat_sandbox.MAX_SECONDS", -1.0)
+    monkeypatch.setattr("eliza_ffi.chat.sandbox.MAX_SECONDS", -1.0)
     with pytest.raises(ChatTemplateError, match="longer than"):
         template.render([user("x")])
 
@@ -367,10 +367,10 @@ def test_a_library_that_does_not_tell_the_template_is_named_as_the_reason() -> N
 def test_without_jinja2_the_extra_is_named_and_all_else_works() -> None:
     program = (
         "import sys\n"
-        "import eliza_ffi, eliza_ffi.cli\n"
+        "import eliza_ffi, eliza_ffi.cli.main\n"
         "assert 'jinja2' not in sys.modules\n"
         "sys.modules['jinja2'] = None\n"
-        "from eliza_ffi.chat import ChatTemplate\n"
+        "from eliza_ffi.chat.template import ChatTemplate\n"
         "try:\n"
         "    ChatTemplate('x')\n"
         "except eliza_ffi.ElizaError as error:\n"

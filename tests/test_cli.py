@@ -15,9 +15,10 @@ from pathlib import Path
 import pytest
 
 from eliza_ffi import cli
+from eliza_ffi.cli.console import printable
+from eliza_ffi.cli.progress import ProgressBar
 from eliza_ffi.errors import ElizaError
-from eliza_ffi.library import LIBRARY_VARIABLE, Library
-from eliza_ffi.progress import ProgressBar
+from eliza_ffi.library.loading import LIBRARY_VARIABLE, Library
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -473,7 +474,13 @@ def test_the_bar_appears_only_when_work_is_long_and_erases_itself(
 
 
 def test_the_bar_is_silent_where_there_is_no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("eliza_ffi.progress.PATIENCE", 0.0)
+    monkeypatch.setattr("eliza_ffi.cli.progress.PATIENCE", 0.0)
     elsewhere = io.StringIO()
     ProgressBar(elsewhere)("load", 0.5)
     assert elsewhere.getvalue() == ""
+
+
+def test_what_a_models_file_says_cannot_move_the_cursor(capsys: pytest.CaptureFixture[str]) -> None:
+    assert printable("\x1b[2Jname\x07\r\u200f é 日本") == "\\x1b[2Jname\\x07\\r\\u200f é 日本"
+    assert cli.main(["choose", "--model", "\x1b[31mred", "--prompt", "x", "--choice", "a"]) != 0
+    assert "\x1b" not in capsys.readouterr().err

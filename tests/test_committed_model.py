@@ -6,7 +6,7 @@ import hashlib
 import re
 from pathlib import Path
 
-from eliza_ffi.library import Library
+from eliza_ffi.library.loading import Library
 from eliza_ffi.model import Model
 
 MODELS = Path(__file__).parent.parent / "models"

@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from eliza_ffi import cli, demo
-from eliza_ffi.choices import string_choices
-from eliza_ffi.console import shorten
-from eliza_ffi.demo import Case, Row, Table, cases_of, decide, summarize
-from eliza_ffi.library import Library
+from eliza_ffi import cli
+from eliza_ffi.choices.choice_set import string_choices
+from eliza_ffi.cli import demo
+from eliza_ffi.cli.console import shorten
+from eliza_ffi.cli.demo import Case, Row, Table, cases_of, decide, summarize
+from eliza_ffi.library.loading import Library
 from eliza_ffi.model import Model
 
 ROW = Row(
@@ -96,7 +97,9 @@ def test_validity_is_judged_by_what_was_streamed(
         other = asyncio.run(decide(model, replace(case, choices=("OTHER",))))
         assert other.valid
         assert other.output == "OTHER"
-        monkeypatch.setattr("eliza_ffi.demo.string_choices", lambda texts: string_choices(["ELSE"]))
+        monkeypatch.setattr(
+            "eliza_ffi.cli.demo.string_choices", lambda texts: string_choices(["ELSE"])
+        )
         row = asyncio.run(decide(model, case))
     assert row.output == "ELSE"
     assert not row.valid

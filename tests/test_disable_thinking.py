@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from gguf import GGUFReader, TokenType
 
-from eliza_ffi.library import Library
+from eliza_ffi.library.loading import Library
 from eliza_ffi.model import Model
 from eliza_ffi.sampling import SamplingParams
 

@@ -12,8 +12,8 @@ import pytest
 from elder_library import TEXT, ElderCalls, build_elder_library
 
 from eliza_ffi import cli
-from eliza_ffi.binding import CffiBinding
-from eliza_ffi.choices import string_choices
+from eliza_ffi.choices.choice_set import string_choices
+from eliza_ffi.choices.token_tree import TokenTreePayload
 from eliza_ffi.errors import (
     AbiMismatchError,
     ContextFullError,
@@ -23,16 +23,16 @@ from eliza_ffi.errors import (
     NativeFault,
     NotSupportedError,
 )
-from eliza_ffi.library import Library, header_ffi
+from eliza_ffi.library.binding import CffiBinding
+from eliza_ffi.library.loading import Library, header_ffi
 from eliza_ffi.model import Model
 from eliza_ffi.prompts import should_respond_prompt
-from eliza_ffi.runner import (
+from eliza_ffi.runner.streaming import (
     FfiStreamingGenerateArgs,
     FfiStreamingResult,
     FfiStreamingRunner,
     SyncStreamingRunner,
 )
-from eliza_ffi.token_tree import TokenTreePayload
 
 PAYLOAD = TokenTreePayload.from_json(
     '{"modelId":"m","descriptors":[{"path":"p","leaves":[{"name":"A","tokens":[65]}]}]}'

@@ -30,8 +30,6 @@ from elder_fake import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eliza_ffi.binding import CffiBinding, StreamConfig
-from eliza_ffi.elder_pull import NO_LIMIT
 from eliza_ffi.errors import (
     ContextFullError,
     GenerationCancelled,
@@ -39,8 +37,14 @@ from eliza_ffi.errors import (
     NativeFault,
     NotSupportedError,
 )
-from eliza_ffi.library import Library
-from eliza_ffi.runner import FfiStreamingGenerateArgs, FfiStreamingRunner, SyncStreamingRunner
+from eliza_ffi.library.binding import CffiBinding, StreamConfig
+from eliza_ffi.library.elder.pull import NO_LIMIT
+from eliza_ffi.library.loading import Library
+from eliza_ffi.runner.streaming import (
+    FfiStreamingGenerateArgs,
+    FfiStreamingRunner,
+    SyncStreamingRunner,
+)
 
 PUSH_AND_TRIE = PUSH | TRIE
 UNCANCELLABLE = PUSH - {"llm_stream_cancel"}

@@ -15,9 +15,9 @@ from sampling_strategies import softmax64
 
 from eliza_ffi._resources import default_model_path
 from eliza_ffi.errors import BusyError, ContextFullError, ElizaError, InvalidArgumentError
-from eliza_ffi.library import Library
+from eliza_ffi.library.loading import Library
+from eliza_ffi.library.protocol import StreamConfig
 from eliza_ffi.model import Model
-from eliza_ffi.protocol import StreamConfig
 
 POOLINGS = ("mean", "cls", "last")
 END = "<|im_end|>"
@@ -161,7 +161,7 @@ def test_what_cannot_be_scored_is_refused(tiny_model: Model, library: Library) -
     with Model(library=library, n_threads=1, n_ctx=256, n_slots=1, options=options) as small:
         with pytest.raises(ContextFullError):
             small.end_of_turn("many words " * 100, END)
-        stream = small.binding.open(small._context(), StreamConfig())
+        stream = small.binding.open(small.session.ctx, StreamConfig())
         with pytest.raises(BusyError, match="slot"):
             small.end_of_turn("text", END)
         small.binding.close(stream)

@@ -16,7 +16,7 @@ from eliza_ffi.evaluation.answers import prompt_of
 from eliza_ffi.evaluation.plot import draw
 from eliza_ffi.evaluation.report import Summary, judge, table
 from eliza_ffi.evaluation.tasks import same_parameters
-from eliza_ffi.library import Library
+from eliza_ffi.library.loading import Library
 from eliza_ffi.model import Model
 
 

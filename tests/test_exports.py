@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from eliza_ffi._resources import header_path
-from eliza_ffi.library import Library, declared_functions, header_ffi
+from eliza_ffi.library.loading import Library, declared_functions, header_ffi
 
 ROOT = Path(__file__).resolve().parent.parent
 HEADERS = sorted(header_path().parent.glob("*.h"))

@@ -19,14 +19,15 @@ from hypothesis import strategies as st
 from mask_bench.vocabularies import TokenBytes
 from skeleton_strategies import Field, actions, has_shape, shaped_skeletons
 
+from eliza_ffi.async_model import AsyncModel
 from eliza_ffi.errors import ContextFullError, FillError, InvalidArgumentError
-from eliza_ffi.filling import FillResult
-from eliza_ffi.library import Library
+from eliza_ffi.library.loading import Library
 from eliza_ffi.model import Model
-from eliza_ffi.placed_span import regex_literal
-from eliza_ffi.planning import ActionSkeleton
 from eliza_ffi.prompts import planner_prompt
-from eliza_ffi.skeleton import Skeleton
+from eliza_ffi.runner.filling import FillResult
+from eliza_ffi.skeleton.placed_span import regex_literal
+from eliza_ffi.skeleton.planning import ActionSkeleton
+from eliza_ffi.skeleton.response import Skeleton
 
 random_weights = settings(
     max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture]
@@ -293,7 +294,7 @@ def test_events_come_as_spans_are_filled(tiny_model: Model) -> None:
     assert seen == ["action", "text"]
 
     async def stream() -> list[Any]:
-        async with aclosing(tiny_model.fill_stream("hello", skeleton)) as steps:
+        async with aclosing(AsyncModel.of(tiny_model).fill_stream("hello", skeleton)) as steps:
             return [step async for step in steps]
 
     *spans, last = asyncio.run(stream())
@@ -436,7 +437,7 @@ def test_a_cancelled_task_ends_the_filling(
 
     async def cancelled() -> None:
         async def consume() -> None:
-            steps = tiny_model.fill_stream("x", skeleton, max_tokens=0)
+            steps = AsyncModel.of(tiny_model).fill_stream("x", skeleton, max_tokens=0)
             async with aclosing(steps):
                 async for _ in steps:
                     pass

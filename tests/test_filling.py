@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from recording_binding import ALL
 from skeleton_strategies import Field, actions, has_shape, shaped_skeletons
 
-from eliza_ffi.arguments import FfiStreamingGenerateArgs
 from eliza_ffi.errors import (
     ContextFullError,
     FillError,
@@ -24,12 +23,13 @@ from eliza_ffi.errors import (
     NativeFault,
     NotSupportedError,
 )
-from eliza_ffi.fill_result import Answer
-from eliza_ffi.filling import Fillable, FillArgs, Filling, FillResult, SpanFill
-from eliza_ffi.planning import ActionSkeleton, ParametersSkeleton
-from eliza_ffi.protocol import SpanResult
-from eliza_ffi.runner import FfiStreamingRunner, SyncStreamingRunner
-from eliza_ffi.skeleton import Skeleton, SpanSamplerPlan
+from eliza_ffi.library.protocol import SpanResult
+from eliza_ffi.runner.arguments import FfiStreamingGenerateArgs
+from eliza_ffi.runner.filling import Fillable, FillArgs, Filling, FillResult, SpanFill
+from eliza_ffi.runner.streaming import FfiStreamingRunner, SyncStreamingRunner
+from eliza_ffi.skeleton.fill_result import Answer
+from eliza_ffi.skeleton.planning import ActionSkeleton, ParametersSkeleton
+from eliza_ffi.skeleton.response import Skeleton, SpanSamplerPlan
 
 SKELETON = Skeleton.from_dict(
     {

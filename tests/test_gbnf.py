@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from skeleton_strategies import Field, actions, shaped_skeletons
 
-from eliza_ffi import gbnf
 from eliza_ffi.automata import compile_regex, json_number
 from eliza_ffi.model import Model
-from eliza_ffi.planning import ActionSkeleton, ParametersSkeleton
-from eliza_ffi.skeleton import Skeleton
+from eliza_ffi.skeleton import gbnf
+from eliza_ffi.skeleton.planning import ActionSkeleton, ParametersSkeleton
+from eliza_ffi.skeleton.response import Skeleton
 
 seeds = st.integers(0, 10**6)
 

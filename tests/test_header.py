@@ -8,8 +8,8 @@ import re
 import pycparser  # type: ignore[import-untyped]
 
 from eliza_ffi import _resources
-from eliza_ffi.binding import StreamConfig, StreamStats
-from eliza_ffi.library import (
+from eliza_ffi.library.binding import StreamConfig, StreamStats
+from eliza_ffi.library.loading import (
     PULL_SYMBOLS,
     REQUIRED_SYMBOLS,
     cdef_from_header,

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from eliza_ffi.errors import InvalidArgumentError
-from eliza_ffi.json_schema import DEEPEST_SCHEMA
-from eliza_ffi.skeleton import Skeleton
+from eliza_ffi.skeleton.json_schema import DEEPEST_SCHEMA
+from eliza_ffi.skeleton.response import Skeleton
 
 SEARCH = {
     "$schema": "https://json-schema.org/draft/2020-12/schema",

@@ -11,7 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eliza_ffi.errors import InvalidArgumentError
-from eliza_ffi.json_text import JsonPosition, json_text, read_json, string_body, string_from_body
+from eliza_ffi.skeleton.json_text import (
+    JsonPosition,
+    json_text,
+    read_json,
+    string_body,
+    string_from_body,
+)
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),

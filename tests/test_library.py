@@ -8,7 +8,13 @@ import pytest
 
 from eliza_ffi import _resources
 from eliza_ffi.errors import ElizaError, LibraryLoadError, LibraryNotFoundError
-from eliza_ffi.library import LIBRARY_VARIABLE, Library, find_library, library_file_name
+from eliza_ffi.library.loading import (
+    LIBRARY_VARIABLE,
+    TRUST_VARIABLE,
+    Library,
+    find_library,
+    library_file_name,
+)
 
 NAME = library_file_name()
 
@@ -41,7 +47,7 @@ def test_each_place_is_found_and_hides_those_after_it(
     bundle = tmp_path / "bundle"
     for name in ("bundle", "checkout", "package"):
         touch(places[name])
-        assert find_library(bundle=bundle) == places[name]
+        assert find_library(bundle=bundle, trust_bundle=True) == places[name]
     monkeypatch.setenv(LIBRARY_VARIABLE, str(touch(places["variable"])))
     assert find_library(bundle=bundle) == places["variable"]
     assert find_library(touch(places["explicit"]), bundle) == places["explicit"]
@@ -63,12 +69,29 @@ def test_an_empty_variable_counts_as_none(
 ) -> None:
     monkeypatch.setenv(LIBRARY_VARIABLE, "")
     assert find_library(touch(places["explicit"])) == places["explicit"]
-    assert find_library(bundle=touch(places["bundle"]).parent.parent) == places["bundle"]
+    bundle = touch(places["bundle"]).parent.parent
+    assert find_library(bundle=bundle, trust_bundle=True) == places["bundle"]
+
+
+def test_what_a_bundle_brings_is_loaded_only_where_that_is_wanted(
+    places: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bundle = touch(places["bundle"]).parent.parent
+    with pytest.raises(LibraryNotFoundError, match=f"set {TRUST_VARIABLE}=1 to load it"):
+        find_library(bundle=bundle)
+    monkeypatch.setenv(TRUST_VARIABLE, "1")
+    assert find_library(bundle=bundle) == places["bundle"]
+    with pytest.raises(LibraryNotFoundError):
+        find_library(bundle=bundle, trust_bundle=False)
+
+
+def test_a_file_is_loaded_once(library: Library) -> None:
+    assert Library(library.path).lib is library.lib
 
 
 def test_no_library_anywhere_lists_the_places_and_what_to_do(places: dict[str, Path]) -> None:
     with pytest.raises(LibraryNotFoundError) as caught:
-        find_library(bundle=places["bundle"].parent.parent)
+        find_library(bundle=places["bundle"].parent.parent, trust_bundle=True)
     for name in ("package", "checkout", "bundle"):
         assert str(places[name]) in str(caught.value)
     assert "make cpu" in str(caught.value)

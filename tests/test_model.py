@@ -20,7 +20,8 @@ import pytest
 
 import eliza_ffi
 from eliza_ffi._resources import default_model_path
-from eliza_ffi.choices import string_choices, tokenize_choice
+from eliza_ffi.choices.choice_set import string_choices, tokenize_choice
+from eliza_ffi.choices.token_tree import TokenTreePayload
 from eliza_ffi.errors import (
     ContextFullError,
     ElizaError,
@@ -29,11 +30,10 @@ from eliza_ffi.errors import (
     NativeFault,
     TokenTrieError,
 )
-from eliza_ffi.library import Library
+from eliza_ffi.library.loading import Library
 from eliza_ffi.model import Choice, Model
 from eliza_ffi.prompts import SHOULD_RESPOND_CHOICES, chat_prompt, should_respond_prompt
-from eliza_ffi.runner import FfiStreamingGenerateArgs, SyncStreamingRunner
-from eliza_ffi.token_tree import TokenTreePayload
+from eliza_ffi.runner.streaming import FfiStreamingGenerateArgs, SyncStreamingRunner
 
 ACTIONS = ["REPLY", "SEND_EMAIL", "SEND_MESSAGE", "SEND", "Grüße", "two words", "日本"]
 
@@ -164,8 +164,9 @@ def test_probabilities_of_all_choices_sum_to_one_and_hold_the_chosen_one(model: 
     choice = model.choose("Hello", ACTIONS, probabilities=True)
     assert choice.probabilities is not None
     assert len(choice.probabilities) == len(ACTIONS)
-    assert math.isclose(sum(choice.probabilities), 1, abs_tol=1e-6)
-    assert math.isclose(choice.probabilities[choice.index], choice.probability, rel_tol=1e-6)
+    assert list(choice.probabilities) == ACTIONS
+    assert math.isclose(sum(choice.probabilities.values()), 1, abs_tol=1e-6)
+    assert math.isclose(choice.probabilities[choice.value], choice.probability, rel_tol=1e-6)
     assert model.choose("Hello", ACTIONS).probabilities is None
 
 
@@ -173,7 +174,8 @@ def test_probabilities_are_in_the_order_of_the_choices(model: Model) -> None:
     forwards = model.choose("Hello", ACTIONS, probabilities=True).probabilities
     backwards = model.choose("Hello", ACTIONS[::-1], probabilities=True).probabilities
     assert forwards is not None and backwards is not None
-    assert np.allclose(forwards, backwards[::-1], atol=1e-6)
+    assert list(backwards) == ACTIONS[::-1]
+    assert all(math.isclose(forwards[name], backwards[name], abs_tol=1e-6) for name in ACTIONS)
 
 
 def test_the_best_choice_is_the_one_with_the_highest_probability(model: Model) -> None:
@@ -181,8 +183,8 @@ def test_the_best_choice_is_the_one_with_the_highest_probability(model: Model) -
         probabilities = model.choose(prompt, ACTIONS, probabilities=True).probabilities
         assert probabilities is not None
         best = model.choose(prompt, ACTIONS, mode="best")
-        assert best.index == int(np.argmax(probabilities))
-        assert math.isclose(best.probability, max(probabilities), rel_tol=1e-3)
+        assert best.value == max(probabilities, key=probabilities.__getitem__)
+        assert math.isclose(best.probability, max(probabilities.values()), rel_tol=1e-3)
 
 
 def test_with_a_seed_the_same_question_gets_the_same_answer(model: Model) -> None:
@@ -214,8 +216,10 @@ def test_an_enum_gives_its_member_back(model: Model) -> None:
 def test_the_probabilities_of_an_enum_are_in_its_members_order(model: Model) -> None:
     texts = ["RESPOND", "ignore it", "NUMBER"]
     of_members = model.choose("x", Reply, probabilities=True, mode="best").probabilities
-    assert of_members is not None
-    assert of_members == model.choose("x", texts, probabilities=True, mode="best").probabilities
+    of_texts = model.choose("x", texts, probabilities=True, mode="best").probabilities
+    assert of_members is not None and of_texts is not None
+    assert list(of_members) == list(Reply)
+    assert list(of_members.values()) == list(of_texts.values())
 
 
 @pytest.mark.parametrize(
@@ -233,7 +237,7 @@ def test_the_embedded_model_knows_a_question_from_a_request_to_stop(
     assert choice.value == expected
     assert choice.probability > 0.6
     assert choice.probabilities is not None
-    assert choice.index == int(np.argmax(choice.probabilities))
+    assert choice.ranked()[0] == (expected, choice.probabilities[expected])
 
 
 def test_a_model_without_a_path_is_the_embedded_one(library: Library, tiny_model: Model) -> None:

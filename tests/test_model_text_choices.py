@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from eliza_ffi.arguments import FfiStreamingGenerateArgs
-from eliza_ffi.cli import main
+from eliza_ffi.choices.token_tree import TokenTreePayload
+from eliza_ffi.cli.main import main
 from eliza_ffi.errors import InvalidArgumentError, NotSupportedError, TokenTrieError
-from eliza_ffi.library import Library
+from eliza_ffi.library.loading import Library
 from eliza_ffi.model import Model
-from eliza_ffi.token_tree import TokenTreePayload
+from eliza_ffi.runner.arguments import FfiStreamingGenerateArgs
 
 
 class Reply(enum.Enum):

@@ -18,16 +18,20 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from eliza_ffi.library import Library
-from eliza_ffi.model import Model
-from eliza_ffi.protocol import STOP_AT_LEAF
-from eliza_ffi.runner import FfiStreamingGenerateArgs, FfiStreamingResult, SyncStreamingRunner
-from eliza_ffi.token_tree import (
+from eliza_ffi.choices.token_tree import (
     TokenTreeDescriptor,
     TokenTreeLeaf,
     TokenTreePayload,
     build_token_trie,
     step,
+)
+from eliza_ffi.library.loading import Library
+from eliza_ffi.library.protocol import STOP_AT_LEAF
+from eliza_ffi.model import Model
+from eliza_ffi.runner.streaming import (
+    FfiStreamingGenerateArgs,
+    FfiStreamingResult,
+    SyncStreamingRunner,
 )
 
 ENDED = 2**64 - 1  # what the hook writes once the span has ended

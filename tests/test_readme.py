@@ -12,7 +12,7 @@ import pytest
 
 from eliza_ffi import cli
 from eliza_ffi._resources import default_model_path
-from eliza_ffi.library import LIBRARY_VARIABLE, Library
+from eliza_ffi.library.loading import LIBRARY_VARIABLE, Library
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")

@@ -9,13 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eliza_ffi import rtkt
-from eliza_ffi.errors import InvalidArgumentError, TokenTrieError
-from eliza_ffi.library import Library
-from eliza_ffi.model import Model
-from eliza_ffi.protocol import STOP_AT_LEAF, StreamConfig
-from eliza_ffi.rtkt import RtktTree, decode_rtkt, encode_descriptor, encode_rtkt
-from eliza_ffi.token_tree import (
+from eliza_ffi.choices import rtkt
+from eliza_ffi.choices.rtkt import RtktTree, decode_rtkt, encode_descriptor, encode_rtkt
+from eliza_ffi.choices.token_tree import (
     TokenTreeDescriptor,
     TokenTreeLeaf,
     TokenTreePayload,
@@ -23,6 +19,10 @@ from eliza_ffi.token_tree import (
     build_token_tree_descriptor,
     build_token_trie,
 )
+from eliza_ffi.errors import InvalidArgumentError, TokenTrieError
+from eliza_ffi.library.loading import Library
+from eliza_ffi.library.protocol import STOP_AT_LEAF, StreamConfig
+from eliza_ffi.model import Model
 
 LARGEST = 2**31 - 1
 

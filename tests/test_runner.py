@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from recording_binding import ALL, STEPS, RecordingBinding
 
+from eliza_ffi.choices.token_tree import TokenTreeDescriptor, TokenTreeLeaf, TokenTreePayload
 from eliza_ffi.errors import (
     ContextFullError,
     GenerationCancelled,
@@ -19,15 +20,14 @@ from eliza_ffi.errors import (
     NativeFault,
     TokenTrieError,
 )
-from eliza_ffi.protocol import STOP_AT_LEAF, StreamConfig, StreamStep
-from eliza_ffi.runner import (
+from eliza_ffi.library.protocol import STOP_AT_LEAF, StreamConfig, StreamStep
+from eliza_ffi.runner.streaming import (
     FfiStreamingGenerateArgs,
     FfiStreamingResult,
     FfiStreamingRunner,
     SyncStreamingRunner,
     Usage,
 )
-from eliza_ffi.token_tree import TokenTreeDescriptor, TokenTreeLeaf, TokenTreePayload
 
 PAYLOAD = TokenTreePayload(
     "m",

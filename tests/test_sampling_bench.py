@@ -8,7 +8,7 @@ import bench_sampling
 import pytest
 from bench_parts.machine import machine_facts
 
-from eliza_ffi.library import Library
+from eliza_ffi.library.loading import Library
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sampling_strategies import assert_draws_follow, softmax64, tied_logits
 
 from eliza_ffi.errors import InvalidArgumentError
-from eliza_ffi.sampling.gumbel import (
+from eliza_ffi.sampling.twin.gumbel import (
     LEAST_UNIFORM,
     MOST_UNIFORM,
     element_seed,

@@ -34,7 +34,7 @@ from eliza_ffi.sampling import (
     SamplingParams,
     distribution,
 )
-from eliza_ffi.sampling.gumbel import gumbel_uniform
+from eliza_ffi.sampling.twin.gumbel import gumbel_uniform
 
 
 @pytest.mark.parametrize("name", SETTINGS)

@@ -17,8 +17,8 @@ from sampling_strategies import (
 )
 
 from eliza_ffi.errors import InvalidArgumentError
-from eliza_ffi.sampling import reference as stage
-from eliza_ffi.sampling.pipeline import distribution, sample_logits, sample_logits_f16
+from eliza_ffi.sampling.twin import reference as stage
+from eliza_ffi.sampling.twin.pipeline import distribution, sample_logits, sample_logits_f16
 
 shares = st.integers(0, 100).map(lambda n: n / 100)
 

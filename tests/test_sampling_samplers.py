@@ -35,7 +35,7 @@ from eliza_ffi.sampling import (
     Xtc,
     breaker_sequences,
 )
-from eliza_ffi.sampling.candidates import Sampler
+from eliza_ffi.sampling.twin.candidates import Sampler
 
 shares = st.integers(1, 99).map(lambda n: n / 100)
 

@@ -18,10 +18,11 @@ from numpy.typing import NDArray
 from sampling_strategies import assert_draws_follow, softmax64
 
 from eliza_ffi import cli
+from eliza_ffi.choices.token_tree import TokenTreeDescriptor, TokenTreeLeaf, TokenTreePayload
 from eliza_ffi.errors import ElizaError
-from eliza_ffi.library import Library
+from eliza_ffi.library.loading import Library
+from eliza_ffi.library.protocol import STOP_AT_LEAF, TRIE_ARGMAX, TRIE_SAMPLE, StreamConfig
 from eliza_ffi.model import Model
-from eliza_ffi.protocol import STOP_AT_LEAF, TRIE_ARGMAX, TRIE_SAMPLE, StreamConfig
 from eliza_ffi.sampling import (
     DEFAULT_ORDER,
     PRESETS,
@@ -30,7 +31,6 @@ from eliza_ffi.sampling import (
     SamplingParams,
     gumbel_argmax,
 )
-from eliza_ffi.token_tree import TokenTreeDescriptor, TokenTreeLeaf, TokenTreePayload
 
 OFF = SamplingParams(seed=1)
 DRAWS = ("cdf", "gumbel")
@@ -41,7 +41,7 @@ class Sampled:
 
     def __init__(self, model: Model) -> None:
         self.binding = model.binding
-        self.ctx = model._context()
+        self.ctx = model.session.ctx
         self.n_vocab = int(model.describe()["model"]["n_vocab"])
         self.prompt = model.tokenize("Which tool helps best? Answer: ", add_special=True)
 
@@ -357,7 +357,7 @@ class Reasoning:
         choices: Sequence[str] = (),
     ) -> list[int]:
         """Return the first tokens that come, at most `n`; choices are made first."""
-        stream = self.binding.open(self.model._context(), StreamConfig(gbnf_grammar=grammar))
+        stream = self.binding.open(self.model.session.ctx, StreamConfig(gbnf_grammar=grammar))
         try:
             self.binding.set_sampling(stream, sampling.to_json())
             self.binding.prefill(stream, self.model.tokenize(prompt))
@@ -463,7 +463,7 @@ def test_a_budget_goes_with_every_other_setting(reasoning: Reasoning) -> None:
         logit_bias=[(end, -np.inf) for (end,) in ends],
         **TAGS,
     )
-    stream = reasoning.binding.open(reasoning.model._context(), StreamConfig())
+    stream = reasoning.binding.open(reasoning.model.session.ctx, StreamConfig())
     reasoning.binding.set_sampling(stream, sampling.to_json())
     chain = reasoning.binding.describe_chain(stream)
     reasoning.binding.close(stream)

@@ -19,7 +19,7 @@ from native_chain import (
     with_fixtures,
 )
 
-from eliza_ffi.library import Library
+from eliza_ffi.library.loading import Library
 from eliza_ffi.model import Model
 from eliza_ffi.sampling import (
     InfillVocabulary,
@@ -75,7 +75,7 @@ BREAKERS = ("\n", ":", "the", "ab")
 def breakers(vocabulary_model: Model) -> list[tuple[int, ...]]:
     pieces = [
         vocabulary_model.binding.detokenize_bytes(
-            vocabulary_model._context(), [token], unparse_special=True
+            vocabulary_model.session.ctx, [token], unparse_special=True
         )
         for token in range(N_VOCAB)
     ]

@@ -17,9 +17,9 @@ from eliza_ffi.errors import (
     NativeFault,
     NotSupportedError,
 )
-from eliza_ffi.library import Library
+from eliza_ffi.library.loading import Library
+from eliza_ffi.library.protocol import StreamConfig
 from eliza_ffi.model import Model
-from eliza_ffi.protocol import StreamConfig
 
 SYSTEM = "You are a careful assistant who weighs every word. " * 8 + "\n"
 QUESTION = "What now?\nAnswer: "
@@ -127,7 +127,7 @@ def test_a_stream_goes_on_in_another_context_where_it_was_saved(
 ) -> None:
     file = tmp_path / "stream.slot"
     with new_model() as model:
-        stream = model.binding.open(model._context(), StreamConfig())
+        stream = model.binding.open(model.session.ctx, StreamConfig())
         model.binding.prefill(stream, model.tokenize(SYSTEM, add_special=True))
         for _ in range(5):
             model.binding.next(stream)
@@ -135,7 +135,7 @@ def test_a_stream_goes_on_in_another_context_where_it_was_saved(
         n_past = model.binding.stats(stream).n_past
         rest = [model.binding.next(stream).tokens for _ in range(10)]
     with new_model() as model:
-        stream = model.binding.open(model._context(), StreamConfig())
+        stream = model.binding.open(model.session.ctx, StreamConfig())
         model.binding.restore_slot(stream, file)
         assert model.binding.stats(stream).n_past == n_past
         assert [model.binding.next(stream).tokens for _ in range(10)] == rest
@@ -168,7 +168,7 @@ def test_a_damaged_file_is_refused_and_what_the_stream_held_stays(
 ) -> None:
     file.write_bytes(DAMAGE[name](file.read_bytes()))
     expected = model.generate(QUESTION, 10).tokens
-    stream = model.binding.open(model._context(), StreamConfig())
+    stream = model.binding.open(model.session.ctx, StreamConfig())
     try:
         model.binding.prefill(stream, model.tokenize(QUESTION, add_special=True))
         with pytest.raises(ElizaError, match=f"cannot restore the slot {file}: "):
@@ -228,7 +228,7 @@ def test_a_file_is_replaced_whole_and_a_folder_is_not(model: Model, file: Path) 
 
 def test_a_slot_in_use_is_not_restored_into(new_model: Callable[..., Model], file: Path) -> None:
     with new_model(options={"slot_wait_ms": "0"}) as model:
-        stream = model.binding.open(model._context(), StreamConfig(slot_id=2))
+        stream = model.binding.open(model.session.ctx, StreamConfig(slot_id=2))
         with pytest.raises(BusyError, match="slot 2 is in use by another open stream"):
             model.restore(file, slot_id=2)
         model.binding.close(stream)

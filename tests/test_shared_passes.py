@@ -13,9 +13,9 @@ from typing import Any, TypeVar
 import pytest
 
 from eliza_ffi.errors import BusyError, InvalidArgumentError, error_from_status, error_from_text
-from eliza_ffi.library import Library
+from eliza_ffi.library.loading import Library
+from eliza_ffi.library.protocol import StreamConfig, StreamStats
 from eliza_ffi.model import Model
-from eliza_ffi.protocol import StreamConfig, StreamStats
 
 T = TypeVar("T")
 

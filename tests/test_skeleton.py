@@ -9,7 +9,7 @@ from hypothesis import given
 from skeleton_strategies import Field, shaped_skeletons
 
 from eliza_ffi.errors import InvalidArgumentError
-from eliza_ffi.skeleton import Sampling, Skeleton, SkeletonSpan, SpanSamplerPlan
+from eliza_ffi.skeleton.response import Sampling, Skeleton, SkeletonSpan, SpanSamplerPlan
 
 RESPONSE = {
     "id": "response",

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eliza_ffi.errors import InvalidArgumentError
-from eliza_ffi.planning import ActionSkeleton
-from eliza_ffi.skeleton import Skeleton, SpanSamplerPlan
+from eliza_ffi.skeleton.planning import ActionSkeleton
+from eliza_ffi.skeleton.response import Skeleton, SpanSamplerPlan
 
 WORDS = ["a", "\ud800", "a\0", "object", "string", "array", "integer", "enum", "literal", "(", '"']
 

@@ -16,13 +16,13 @@ import pytest
 from elder_fake import PULL, Fakes
 
 from eliza_ffi import cli
-from eliza_ffi.binding import CffiBinding, VerifierEvent
-from eliza_ffi.cffi_values import TOKENS_PER_PULL
 from eliza_ffi.errors import InvalidArgumentError, ModelError, NotSupportedError
-from eliza_ffi.library import Library
+from eliza_ffi.library.binding import CffiBinding, VerifierEvent
+from eliza_ffi.library.cffi_values import TOKENS_PER_PULL
+from eliza_ffi.library.loading import Library
+from eliza_ffi.library.protocol import StreamConfig, StreamStep
 from eliza_ffi.model import Model
-from eliza_ffi.protocol import StreamConfig, StreamStep
-from eliza_ffi.runner import FfiStreamingGenerateArgs, SyncStreamingRunner
+from eliza_ffi.runner.streaming import FfiStreamingGenerateArgs, SyncStreamingRunner
 
 PROMPT = "one two three four five six. one two three four five six. one two three four"
 ENDLESS = 'root ::= ([a-z]+ " ")+'
@@ -55,7 +55,7 @@ def drafter(request: pytest.FixtureRequest, model_path: Path, stranger: Path) ->
 def opened(model: Model, **config: Any) -> Iterator[Any]:
     """Yield a stream that guesses and stands behind the prompt."""
     stream = model.binding.open(
-        model._context(), StreamConfig(draft_min=1, **{**FULL_PRECISION, **config})
+        model.session.ctx, StreamConfig(draft_min=1, **{**FULL_PRECISION, **config})
     )
     try:
         model.binding.prefill(stream, model.tokenize(PROMPT, add_special=True))
@@ -132,7 +132,7 @@ def args(model: Model, model_path: Path) -> FfiStreamingGenerateArgs:
 
 
 def by_the_synchronous_runner(model: Model, args: FfiStreamingGenerateArgs) -> list[StreamStep]:
-    runner = SyncStreamingRunner(model.binding, model._context())
+    runner = SyncStreamingRunner(model.binding, model.session.ctx)
     return list(runner.generate_stream(args))
 
 
@@ -196,7 +196,7 @@ def test_pushed_tokens_are_those_that_are_pulled(model: Model, model_path: Path)
 def test_events_add_up_to_the_tokens_and_the_counts(tiny_model: Model) -> None:
     model, model_path = tiny_model, tiny_model.path
     binding, events, tokens, drafted = model.binding, list[VerifierEvent](), list[int](), 0
-    binding.set_verifier_callback(model._context(), events.append)
+    binding.set_verifier_callback(model.session.ctx, events.append)
     # The penalty is what the drafter does not know of; the grammar has no end.
     config = {"mtp_drafter_path": model_path, "repeat_penalty": 1.5, "gbnf_grammar": ENDLESS}
     with opened(model, draft_max=4, **config) as stream:
@@ -205,7 +205,7 @@ def test_events_add_up_to_the_tokens_and_the_counts(tiny_model: Model) -> None:
             tokens += step.tokens
             drafted += step.drafted
         stats = binding.stats(stream)
-        binding.set_verifier_callback(model._context(), None)
+        binding.set_verifier_callback(model.session.ctx, None)
         n_events = len(events)
         for _ in range(5):
             binding.next(stream)
@@ -232,11 +232,11 @@ def test_an_exception_in_the_verifier_callback_comes_out_and_the_stream_goes_on(
 
     binding = model.binding
     with opened(model, draft_max=3, mtp_drafter_path=str(model_path)) as stream:
-        binding.set_verifier_callback(model._context(), complain)
+        binding.set_verifier_callback(model.session.ctx, complain)
         with pytest.raises(KeyError, match="3"):
             for _ in range(4):
                 binding.next(stream)
-        binding.set_verifier_callback(model._context(), None)
+        binding.set_verifier_callback(model.session.ctx, None)
         assert binding.next(stream).tokens
 
 
@@ -309,5 +309,5 @@ def test_the_binding_reads_a_draft_that_is_asked_for_by_its_fields(
     args = FfiStreamingGenerateArgs(model.tokenize(PROMPT), max_tokens=12, **config)
     assert vars(args.config()).items() >= config.items()
     assert isinstance(model.binding, CffiBinding)
-    result = SyncStreamingRunner(model.binding, model._context()).generate_with_usage(args)
+    result = SyncStreamingRunner(model.binding, model.session.ctx).generate_with_usage(args)
     assert result.usage.accepted > 5

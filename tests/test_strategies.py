@@ -13,11 +13,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from eliza_ffi.binding import CffiBinding
-from eliza_ffi.library import Library
+from eliza_ffi.choices.token_tree import TokenTreeDescriptor, TokenTreeLeaf, TokenTreePayload
+from eliza_ffi.library.binding import CffiBinding
+from eliza_ffi.library.loading import Library
+from eliza_ffi.library.protocol import STOP_AT_LEAF, TRIE_ARGMAX, StreamConfig
 from eliza_ffi.model import Model
-from eliza_ffi.protocol import STOP_AT_LEAF, TRIE_ARGMAX, StreamConfig
-from eliza_ffi.token_tree import TokenTreeDescriptor, TokenTreeLeaf, TokenTreePayload
 
 STRATEGIES = ("token-by-token", "skip-ahead", "tree", "auto")
 N_MODELS = 8
@@ -68,7 +68,7 @@ def test_all_strategies_give_the_same_tokens_on_random_models(
     near_ties = 0
     with Model(path, library=library, options=options) as model:
         binding: CffiBinding = model.binding
-        ctx = model._context()
+        ctx = model.session.ctx
         n_vocab = model.describe()["model"]["n_vocab"]
         config = StreamConfig(cache_type_k="f32", cache_type_v="f32")
 

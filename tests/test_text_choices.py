@@ -23,7 +23,7 @@ from mask_bench.vocabularies import TokenBytes
 
 from eliza_ffi._resources import default_model_path
 from eliza_ffi.benchmark import gbnf_of
-from eliza_ffi.library import Library
+from eliza_ffi.library.loading import Library
 from eliza_ffi.model import Model
 
 # Pieces that action names are made of, and others that tokenizers cut in odd ways.

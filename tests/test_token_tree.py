@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eliza_ffi.errors import InvalidArgumentError, TokenTrieError
-from eliza_ffi.token_tree import (
+from eliza_ffi.choices.token_tree import (
     TokenTreeDescriptor,
     TokenTreeLeaf,
     TokenTreePayload,
@@ -21,6 +20,7 @@ from eliza_ffi.token_tree import (
     is_unique_continuation,
     step,
 )
+from eliza_ffi.errors import InvalidArgumentError, TokenTrieError
 
 # Few tokens and short leaves: shared prefixes, leaves inside leaves and duplicates are many.
 token_lists = st.lists(st.integers(0, 4), min_size=1, max_size=5).map(tuple)

@@ -11,7 +11,7 @@ import pytest
 from make_test_models import read_metadata, vocabulary_file
 
 from eliza_ffi.errors import ElizaError
-from eliza_ffi.library import Library
+from eliza_ffi.library.loading import Library
 from eliza_ffi.model import Model
 
 WIDTH = 32

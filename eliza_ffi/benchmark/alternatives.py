@@ -6,11 +6,11 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ..choices import ANCHOR, string_choices
+from ..choices.choice_set import ANCHOR, string_choices
+from ..choices.rtkt import decode_rtkt
+from ..choices.token_tree import TokenTreeDescriptor, TokenTreeLeaf, TokenTreePayload
 from ..errors import InvalidArgumentError
 from ..model import Model
-from ..rtkt import decode_rtkt
-from ..token_tree import TokenTreeDescriptor, TokenTreeLeaf, TokenTreePayload
 
 __all__ = ["Alternatives", "gbnf_of"]
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..protocol import Tokens
+from ..library.protocol import Tokens
 from .workbench import Answer, Decision, Method, Workbench
 
 __all__ = ["Report", "measure"]

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..library.protocol import StreamStats
 from ..model import Model
-from ..protocol import StreamStats
 from .together import Chosen, OurStreams, Written, choose_together, write_together
 
 __all__ = [

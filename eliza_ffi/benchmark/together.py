@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Protocol, TypeVar
 
-from ..choices import as_choice_set
+from ..choices.choice_set import as_choice_set
 from ..errors import ElizaError
-from ..generation import Generation
+from ..library.protocol import StreamStats, Tokens
 from ..model import Model
-from ..protocol import StreamStats, Tokens
+from ..runner.generation import Generation
 
 __all__ = ["Beside", "Chosen", "Contender", "OurStreams", "Written"]
 __all__ += ["choose_beside", "choose_together", "write_together"]

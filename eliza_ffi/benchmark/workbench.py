@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from ..library.protocol import STOP_AT_LEAF, TRIE_ARGMAX, StreamConfig, StreamStats, Tokens
 from ..model import Model
-from ..protocol import STOP_AT_LEAF, TRIE_ARGMAX, StreamConfig, StreamStats, Tokens
 from .alternatives import Alternatives
 
 __all__ = [

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import FillError
+from ..library.protocol import StreamConfig, Tokens
 from ..model import Model
-from ..protocol import StreamConfig, Tokens
 from .tasks import Case
 
 __all__ = ["MODES", "Answer", "answer", "prompt_of"]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import InvalidArgumentError
-from ..json_text import read_json
+from ..skeleton.json_text import read_json
 from .answers import Answer
 from .tasks import Case
 

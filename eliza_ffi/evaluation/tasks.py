@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from .. import _resources
-from ..actions import Action
-from ..filling import Fillable
-from ..json_text import json_text
-from ..planning import ActionSkeleton, ParametersSkeleton
 from ..prompts import SHOULD_RESPOND_CHOICES, planner_prompt, should_respond_prompt
-from ..skeleton import Skeleton, SkeletonSpan
+from ..runner.filling import Fillable
+from ..skeleton.actions import Action
+from ..skeleton.json_text import json_text
+from ..skeleton.planning import ActionSkeleton, ParametersSkeleton
+from ..skeleton.response import Skeleton, SkeletonSpan
 
 __all__ = ["TASKS", "AnswerSkeleton", "Case", "cases_of", "same_parameters"]
 

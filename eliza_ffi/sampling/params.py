@@ -9,10 +9,12 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from ..errors import InvalidArgumentError
-from .dry import MAX_BREAKER_BYTES
 from .order import DEFAULT_ORDER, parse_order
 
-__all__ = ["LEAST_TEMPERATURE", "PRESETS", "SamplingParams"]
+__all__ = ["LEAST_TEMPERATURE", "MAX_BREAKER_BYTES", "PRESETS", "SamplingParams"]
+
+MAX_BREAKER_BYTES = 40
+"""Of a sequence breaker of DRY; llama.cpp reads no more."""
 
 LEAST_TEMPERATURE = 1e-6
 """Below, sampling is greedy: logits divided by less could overflow."""
@@ -215,7 +217,7 @@ class SamplingParams:
 
     See Also
     --------
-    eliza_ffi.sampling.chain : the samplers behind the settings.
+    eliza_ffi.sampling.twin.chain : the samplers behind the settings.
     """
 
     samplers: str = DEFAULT_ORDER

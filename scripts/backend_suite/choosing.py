@@ -10,18 +10,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from eliza_ffi.model import Model
-from eliza_ffi.protocol import (
+from eliza_ffi.choices.token_tree import (
+    TokenTreePayload,
+    build_token_tree_descriptor,
+)
+from eliza_ffi.library.protocol import (
     STOP_AT_LEAF,
     TRIE_ARGMAX,
     StreamConfig,
     StreamStats,
     Tokens,
 )
-from eliza_ffi.token_tree import (
-    TokenTreePayload,
-    build_token_tree_descriptor,
-)
+from eliza_ffi.model import Model
 
 from .cases import Way
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from eliza_ffi.choices.token_tree import TokenTreePayload
 from eliza_ffi.model import Model
-from eliza_ffi.token_tree import TokenTreePayload
 
 from .cases import REFERENCE, ModelCase, Way
 from .choosing import Outcome, choose, payload_of

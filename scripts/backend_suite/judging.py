@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from eliza_ffi.token_tree import TokenTreePayload
+from eliza_ffi.choices.token_tree import TokenTreePayload
 
 from .cases import Way
 from .choosing import Outcome

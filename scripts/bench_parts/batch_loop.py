@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from eliza_ffi.benchmark.together import Written
-from eliza_ffi.library import Library
+from eliza_ffi.library.loading import Library
 
 __all__ = ["UNTOLD", "BatchLoop", "Expected"]
 

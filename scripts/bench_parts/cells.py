@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from eliza_ffi.benchmark import Alternatives, Method, Workbench
-from eliza_ffi.library import Library
+from eliza_ffi.library.loading import Library
 from eliza_ffi.model import Model
 
 from .machine import noting_other_programs

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from eliza_ffi.benchmark import gbnf_of
-from eliza_ffi.protocol import Tokens
+from eliza_ffi.library.protocol import Tokens
 
 from .batch_loop import UNTOLD
 from .peers import Peer

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from eliza_ffi.benchmark import Answer, Method, Workbench
-from eliza_ffi.protocol import StreamConfig
+from eliza_ffi.library.protocol import StreamConfig
 
 __all__ = [
     "GRAMMAR",

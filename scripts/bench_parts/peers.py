@@ -22,7 +22,7 @@ from make_test_models import read_metadata
 from numpy.typing import NDArray
 
 from eliza_ffi.benchmark import gbnf_of
-from eliza_ffi.choices import ANCHOR
+from eliza_ffi.choices.choice_set import ANCHOR
 from eliza_ffi.model import Model
 
 __all__ = [

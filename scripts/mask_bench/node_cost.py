@@ -21,7 +21,7 @@ from count_instructions import CONTINUE, TRACE_ME, Ptrace, is_supported, steps_o
 
 from eliza_ffi._resources import default_model_path
 from eliza_ffi.automata import DEAD, Dfa, compile_regex
-from eliza_ffi.free_values import STRING_BODY_PATTERN
+from eliza_ffi.skeleton.free_values import STRING_BODY_PATTERN
 
 from .native import NativeVocabulary
 from .simple_trie import SimpleTrie

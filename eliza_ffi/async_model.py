@@ -1,0 +1,604 @@
+"""The same face for an event loop: whatever takes time is awaited."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .batches import choices_for, length_of, run_many_async
+from .chat.template import ChatTemplate, Messages
+from .choices.choice_set import Choice, ChoiceSet, as_choice_set
+from .library.binding import CffiBinding, EotScore
+from .library.loading import Library
+from .library.protocol import Tokens
+from .model import E, Model, V
+from .requests import (
+    ChoiceMode,
+    Generation,
+    Tokenization,
+    choice_of,
+    choice_request,
+    fill_request,
+    generate_request,
+    generation_of,
+    prompt_of,
+)
+from .runner.arguments import FfiStreamingGenerateArgs
+from .runner.filling import Fillable, FillArgs
+from .runner.streaming import FfiStreamingRunner
+from .sampling.params import SamplingParams
+from .session import Session
+from .skeleton.actions import Action
+from .skeleton.fill_result import FillResult, SpanFill
+from .skeleton.planning import ActionSkeleton
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from .requests import ChoiceSettings, FillSettings, StreamSettings, Strings, TextSettings
+
+__all__ = ["AsyncModel"]
+
+
+class AsyncModel:
+    """A language model, loaded and ready, for an event loop.
+
+    Its methods are those of :class:`~eliza_ffi.model.Model` and take the same arguments. Those that
+    run the model are awaited, and cancelling the task ends the forward pass of its request alone:
+    the call returns when its slot is free again. Iterators are left early through ``aclose()`` or
+    `contextlib.aclosing`.
+
+    Parameters
+    ----------
+    path, library, n_ctx, n_slots, n_threads, n_gpu_layers, seed, progress, options
+        As :class:`~eliza_ffi.model.Model`. Loading takes its time here: :meth:`open` does not hold
+        the event loop up.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        library: str | os.PathLike[str] | Library | None = None,
+        n_ctx: int = 0,
+        n_slots: int | None = None,
+        n_threads: int = 0,
+        n_gpu_layers: int = -1,
+        seed: int | None = None,
+        progress: Callable[[str, float], None] | None = None,
+        options: Mapping[str, str] | None = None,
+    ) -> None:
+        self._model = Model(
+            path,
+            library=library,
+            n_ctx=n_ctx,
+            n_slots=n_slots,
+            n_threads=n_threads,
+            n_gpu_layers=n_gpu_layers,
+            seed=seed,
+            progress=progress,
+            options=options,
+        )
+
+    @classmethod
+    async def open(cls, path: str | os.PathLike[str] | None = None, **more: Any) -> AsyncModel:
+        """Load a model on a thread; parameters as the class."""
+        return await asyncio.to_thread(cls, path, **more)
+
+    @classmethod
+    def of(cls, model: Model) -> AsyncModel:
+        """Return this face of a model that is open; both are closed together."""
+        face = cls.__new__(cls)
+        face._model = model
+        return face
+
+    def close(self) -> None:
+        """Free the model; running generations are cancelled. Closing twice is harmless."""
+        self._model.close()
+
+    async def __aenter__(self) -> AsyncModel:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await asyncio.to_thread(self.close)
+
+    def __repr__(self) -> str:
+        return f"AsyncModel({self.session})"
+
+    @property
+    def session(self) -> Session:
+        """The model's context."""
+        return self._model.session
+
+    @property
+    def path(self) -> str:
+        """The model's file, or its bundle."""
+        return self._model.path
+
+    @property
+    def binding(self) -> CffiBinding:
+        """The library's functions."""
+        return self._model.binding
+
+    @property
+    def runner(self) -> FfiStreamingRunner:
+        """elizaOS's asynchronous runner over this model."""
+        return self._model.runner
+
+    # ---- What the model is ----------------------------------------------------------------------
+
+    def describe(self) -> dict[str, Any]:
+        """As :meth:`Model.describe <eliza_ffi.model.Model.describe>`."""
+        return self._model.describe()
+
+    def tokenize(
+        self, text: str, add_special: bool = False, parse_special: bool = False
+    ) -> list[int]:
+        """As :meth:`Model.tokenize <eliza_ffi.model.Model.tokenize>`."""
+        return self._model.tokenize(text, add_special, parse_special)
+
+    def detokenize(self, tokens: Tokens, unparse_special: bool = False) -> str:
+        """As :meth:`Model.detokenize <eliza_ffi.model.Model.detokenize>`."""
+        return self._model.detokenize(tokens, unparse_special)
+
+    @property
+    def chat_template(self) -> ChatTemplate:
+        """The model's chat template; raises `ChatTemplateError` where there is none."""
+        return self._model.chat_template
+
+    def chat_tokens(self, messages: Messages, **more: Any) -> list[int]:
+        """As :meth:`Model.chat_tokens <eliza_ffi.model.Model.chat_tokens>`."""
+        return self._model.chat_tokens(messages, **more)
+
+    async def embed(self, text: str | Iterable[str], pooling: str = "mean") -> NDArray[np.float32]:
+        """As :meth:`Model.embed <eliza_ffi.model.Model.embed>`."""
+        return await asyncio.to_thread(self._model.embed, text, pooling)
+
+    async def end_of_turn(self, prompt: str | Tokens, end: str | int) -> EotScore:
+        """As :meth:`Model.end_of_turn <eliza_ffi.model.Model.end_of_turn>`."""
+        return await asyncio.to_thread(self._model.end_of_turn, prompt, end)
+
+    # ---- Texts ----------------------------------------------------------------------------------
+
+    async def generate(
+        self,
+        prompt: str | Tokens | None = None,
+        max_tokens: int = 256,
+        *,
+        messages: Messages | None = None,
+        temperature: float = 0.0,
+        top_p: float = 1.0,
+        top_k: int = 0,
+        repeat_penalty: float = 1.0,
+        sampling: SamplingParams | None = None,
+        grammar: str | None = None,
+        draft_max: int = 0,
+        drafter: str | os.PathLike[str] | None = None,
+        on_text_chunk: Callable[[str], Any] | None = None,
+        wait: bool | float = True,
+        **more: Unpack[TextSettings],
+    ) -> Generation:
+        """As :meth:`Model.generate <eliza_ffi.model.Model.generate>`.
+
+        What `on_text_chunk` returns is awaited if that can be.
+        """
+        args = generate_request(
+            self.session,
+            prompt,
+            messages=messages,
+            max_tokens=max_tokens,
+            temperature=temperature,
+            top_p=top_p,
+            top_k=top_k,
+            repeat_penalty=repeat_penalty,
+            sampling=sampling,
+            grammar=grammar,
+            draft_max=draft_max,
+            drafter=drafter,
+            on_text_chunk=on_text_chunk,
+            method="generate",
+            **more,
+        )
+        return await self._generate(args, wait)
+
+    async def stream(
+        self,
+        prompt: str | Tokens | None = None,
+        max_tokens: int = 256,
+        *,
+        messages: Messages | None = None,
+        temperature: float = 0.0,
+        top_p: float = 1.0,
+        top_k: int = 0,
+        repeat_penalty: float = 1.0,
+        sampling: SamplingParams | None = None,
+        grammar: str | None = None,
+        draft_max: int = 0,
+        drafter: str | os.PathLike[str] | None = None,
+        wait: bool | float = True,
+        **more: Unpack[TextSettings],
+    ) -> AsyncGenerator[str, None]:
+        """As :meth:`Model.stream <eliza_ffi.model.Model.stream>`."""
+        args = generate_request(
+            self.session,
+            prompt,
+            messages=messages,
+            max_tokens=max_tokens,
+            temperature=temperature,
+            top_p=top_p,
+            top_k=top_k,
+            repeat_penalty=repeat_penalty,
+            sampling=sampling,
+            grammar=grammar,
+            draft_max=draft_max,
+            drafter=drafter,
+            method="stream",
+            **more,
+        )
+        async with (
+            self.session.turns.one_async(wait),
+            aclosing(self.runner.generate_stream(args)) as steps,
+        ):
+            async for step in steps:
+                if step.text:
+                    yield step.text
+
+    async def generate_many(
+        self,
+        prompts: Iterable[str | Tokens | Messages],
+        max_tokens: int = 256,
+        *,
+        progress: Callable[[int, int | None], Any] | None = None,
+        max_concurrency: int | None = None,
+        return_exceptions: bool = False,
+        **settings: Any,
+    ) -> list[Generation]:
+        """As :meth:`Model.generate_many <eliza_ffi.model.Model.generate_many>`."""
+
+        async def one(prompt: str | Tokens | Messages) -> Generation:
+            args = generate_request(
+                self.session,
+                **prompt_of(prompt),
+                max_tokens=max_tokens,
+                method="generate_many",
+                **settings,
+            )
+            return await self._generate(args, True)
+
+        return await run_many_async(
+            prompts,
+            one,
+            at_once=self.session.at_once(max_concurrency),
+            total=length_of(prompts),
+            progress=progress,
+            return_exceptions=return_exceptions,
+        )
+
+    # ---- Choices --------------------------------------------------------------------------------
+
+    @overload
+    async def choose(
+        self,
+        prompt: str | Tokens,
+        choices: type[E],
+        *,
+        mode: ChoiceMode = ...,
+        temperature: float = ...,
+        probabilities: bool = ...,
+        tokenization: Tokenization = ...,
+        wait: bool | float = ...,
+        **more: Unpack[ChoiceSettings],
+    ) -> Choice[E]: ...
+
+    @overload
+    async def choose(
+        self,
+        prompt: str | Tokens,
+        choices: type[bool],
+        *,
+        mode: ChoiceMode = ...,
+        temperature: float = ...,
+        probabilities: bool = ...,
+        tokenization: Tokenization = ...,
+        wait: bool | float = ...,
+        **more: Unpack[ChoiceSettings],
+    ) -> Choice[bool]: ...
+
+    @overload
+    async def choose(
+        self,
+        prompt: str | Tokens,
+        choices: Mapping[str, V],
+        *,
+        mode: ChoiceMode = ...,
+        temperature: float = ...,
+        probabilities: bool = ...,
+        tokenization: Tokenization = ...,
+        wait: bool | float = ...,
+        **more: Unpack[ChoiceSettings],
+    ) -> Choice[V]: ...
+
+    @overload
+    async def choose(
+        self,
+        prompt: str | Tokens,
+        choices: Strings,
+        *,
+        mode: ChoiceMode = ...,
+        temperature: float = ...,
+        probabilities: bool = ...,
+        tokenization: Tokenization = ...,
+        wait: bool | float = ...,
+        **more: Unpack[ChoiceSettings],
+    ) -> Choice[str]: ...
+
+    @overload
+    async def choose(
+        self,
+        prompt: None = ...,
+        *,
+        choices: type[E],
+        messages: Messages,
+        mode: ChoiceMode = ...,
+        temperature: float = ...,
+        probabilities: bool = ...,
+        tokenization: Tokenization = ...,
+        wait: bool | float = ...,
+        **more: Unpack[ChoiceSettings],
+    ) -> Choice[E]: ...
+
+    @overload
+    async def choose(
+        self,
+        prompt: None = ...,
+        *,
+        choices: Strings,
+        messages: Messages,
+        mode: ChoiceMode = ...,
+        temperature: float = ...,
+        probabilities: bool = ...,
+        tokenization: Tokenization = ...,
+        wait: bool | float = ...,
+        **more: Unpack[ChoiceSettings],
+    ) -> Choice[str]: ...
+
+    @overload
+    async def choose(
+        self,
+        prompt: str | Tokens | None = ...,
+        choices: Any = ...,
+        *,
+        messages: Messages | None = ...,
+        mode: ChoiceMode = ...,
+        temperature: float = ...,
+        probabilities: bool = ...,
+        tokenization: Tokenization = ...,
+        wait: bool | float = ...,
+        **more: Unpack[ChoiceSettings],
+    ) -> Choice[Any]: ...
+
+    async def choose(
+        self,
+        prompt: str | Tokens | None = None,
+        choices: Any = None,
+        *,
+        messages: Messages | None = None,
+        mode: str = "argmax",
+        temperature: float = 1.0,
+        probabilities: bool = False,
+        tokenization: str = "own",
+        wait: bool | float = True,
+        **more: Any,
+    ) -> Choice[Any]:
+        """As :meth:`Model.choose <eliza_ffi.model.Model.choose>`."""
+        choice_set = as_choice_set(choices)
+        args = choice_request(
+            self.session,
+            prompt,
+            choice_set,
+            messages=messages,
+            mode=mode,
+            temperature=temperature,
+            tokenization=tokenization,
+            score_leaves=probabilities,
+            method="choose",
+            **more,
+        )
+        return await self._choose(choice_set, args, wait)
+
+    async def choose_many(
+        self,
+        prompts: Iterable[str | Tokens | Messages],
+        choices: Any,
+        *,
+        mode: ChoiceMode = "argmax",
+        temperature: float = 1.0,
+        probabilities: bool = False,
+        tokenization: Tokenization = "own",
+        progress: Callable[[int, int | None], Any] | None = None,
+        max_concurrency: int | None = None,
+        return_exceptions: bool = False,
+        **more: Unpack[ChoiceSettings],
+    ) -> list[Choice[Any]]:
+        """As :meth:`Model.choose_many <eliza_ffi.model.Model.choose_many>`."""
+
+        async def one(item: tuple[str | Tokens | Messages, ChoiceSet[Any]]) -> Choice[Any]:
+            prompt, choice_set = item
+            args = choice_request(
+                self.session,
+                **prompt_of(prompt),
+                choices=choice_set,
+                mode=mode,
+                temperature=temperature,
+                tokenization=tokenization,
+                score_leaves=probabilities,
+                method="choose_many",
+                **more,
+            )
+            return await self._choose(choice_set, args, True)
+
+        return await run_many_async(
+            choices_for(prompts, choices),
+            one,
+            at_once=self.session.at_once(max_concurrency),
+            total=length_of(prompts),
+            progress=progress,
+            return_exceptions=return_exceptions,
+        )
+
+    # ---- Structured answers ---------------------------------------------------------------------
+
+    async def fill(
+        self,
+        prompt: str | Tokens | None = None,
+        skeleton: Fillable | Mapping[str, Any] | None = None,
+        *,
+        messages: Messages | None = None,
+        on_span: Callable[[SpanFill], Any] | None = None,
+        wait: bool | float = True,
+        **more: Unpack[FillSettings],
+    ) -> FillResult:
+        """As :meth:`Model.fill <eliza_ffi.model.Model.fill>`."""
+        args = fill_request(
+            self.session, prompt, skeleton, messages=messages, method="fill", **more
+        )
+        return await self._fill(args, wait, on_span)
+
+    async def fill_stream(
+        self,
+        prompt: str | Tokens | None = None,
+        skeleton: Fillable | Mapping[str, Any] | None = None,
+        *,
+        messages: Messages | None = None,
+        wait: bool | float = True,
+        **more: Unpack[FillSettings],
+    ) -> AsyncGenerator[SpanFill | FillResult, None]:
+        """As :meth:`Model.fill_stream <eliza_ffi.model.Model.fill_stream>`."""
+        args = fill_request(
+            self.session, prompt, skeleton, messages=messages, method="fill_stream", **more
+        )
+        async with (
+            self.session.turns.one_async(wait),
+            aclosing(self.runner.fill_stream(args)) as steps,
+        ):
+            async for step in steps:
+                yield step
+
+    async def fill_many(
+        self,
+        prompts: Iterable[str | Tokens | Messages],
+        skeleton: Fillable | Mapping[str, Any],
+        *,
+        progress: Callable[[int, int | None], Any] | None = None,
+        max_concurrency: int | None = None,
+        return_exceptions: bool = False,
+        **more: Unpack[FillSettings],
+    ) -> list[FillResult]:
+        """As :meth:`Model.fill_many <eliza_ffi.model.Model.fill_many>`."""
+
+        async def one(prompt: str | Tokens | Messages) -> FillResult:
+            args = fill_request(
+                self.session,
+                **prompt_of(prompt),
+                skeleton=skeleton,
+                method="fill_many",
+                **more,
+            )
+            return await self._fill(args, True, None)
+
+        return await run_many_async(
+            prompts,
+            one,
+            at_once=self.session.at_once(max_concurrency),
+            total=length_of(prompts),
+            progress=progress,
+            return_exceptions=return_exceptions,
+        )
+
+    async def plan(
+        self,
+        prompt: str | Tokens | None = None,
+        actions: Iterable[Action | Mapping[str, Any]] = (),
+        *,
+        messages: Messages | None = None,
+        on_span: Callable[[SpanFill], Any] | None = None,
+        wait: bool | float = True,
+        **more: Unpack[FillSettings],
+    ) -> FillResult:
+        """As :meth:`Model.plan <eliza_ffi.model.Model.plan>`."""
+        skeleton = ActionSkeleton(actions)
+        return await self.fill(
+            prompt, skeleton, messages=messages, on_span=on_span, wait=wait, **more
+        )
+
+    # ---- Prompts on disk ------------------------------------------------------------------------
+
+    async def save(
+        self,
+        path: str | os.PathLike[str],
+        prompt: str | Tokens | None = None,
+        *,
+        messages: Messages | None = None,
+        wait: bool | float = True,
+        **more: Unpack[StreamSettings],
+    ) -> int:
+        """As :meth:`Model.save <eliza_ffi.model.Model.save>`."""
+        return await asyncio.to_thread(
+            self._model.save, path, prompt, messages=messages, wait=wait, **more
+        )
+
+    async def restore(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        slot_id: int = -1,
+        prompt_cache_key: str | None = None,
+        cache_type_k: str | None = None,
+        cache_type_v: str | None = None,
+        wait: bool | float = True,
+    ) -> int:
+        """As :meth:`Model.restore <eliza_ffi.model.Model.restore>`."""
+        return await asyncio.to_thread(
+            self._model.restore,
+            path,
+            slot_id=slot_id,
+            prompt_cache_key=prompt_cache_key,
+            cache_type_k=cache_type_k,
+            cache_type_v=cache_type_v,
+            wait=wait,
+        )
+
+    # ---- Jobs -----------------------------------------------------------------------------------
+
+    async def _generate(self, args: FfiStreamingGenerateArgs, wait: bool | float) -> Generation:
+        async with self.session.turns.one_async(wait):
+            return generation_of(await self.runner.generate_with_usage(args))
+
+    async def _choose(
+        self, choices: ChoiceSet[Any], args: FfiStreamingGenerateArgs, wait: bool | float
+    ) -> Choice[Any]:
+        async with self.session.turns.one_async(wait):
+            begin = time.perf_counter()
+            result = await self.runner.generate_with_usage(args)
+            return choice_of(choices, args, result, time.perf_counter() - begin)
+
+    async def _fill(
+        self, args: FillArgs, wait: bool | float, on_span: Callable[[SpanFill], Any] | None
+    ) -> FillResult:
+        async with (
+            self.session.turns.one_async(wait),
+            aclosing(self.runner.fill_stream(args)) as steps,
+        ):
+            async for step in steps:
+                if isinstance(step, FillResult):
+                    return step
+                if on_span is not None:
+                    on_span(step)
+        raise AssertionError("the last step is the result")

@@ -1,0 +1,185 @@
+"""Many requests at once: in order, and no more at a time than there is room for."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import threading
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sized
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from typing import Any, Protocol, TypeVar
+
+from .choices.choice_set import ChoiceSet, as_choice_set
+from .errors import GenerationCancelled, InvalidArgumentError
+
+__all__ = ["Job", "choices_for", "length_of", "run_many", "run_many_async"]
+
+Item = TypeVar("Item")
+Result = TypeVar("Result", covariant=True)
+
+Progress = Callable[[int, "int | None"], Any]
+"""Takes how many are done and how many there are, None where nobody knows."""
+
+
+class Job(Protocol[Result]):
+    """One request."""
+
+    def run(self) -> Result:
+        """Run it to its end."""
+
+    def cancel(self) -> None:
+        """End it from another thread."""
+
+
+def length_of(items: Iterable[Any]) -> int | None:
+    """Return how many there are, if that can be told without reading them."""
+    return len(items) if isinstance(items, Sized) else None
+
+
+def choices_for(prompts: Iterable[Item], choices: Any) -> Iterator[tuple[Item, ChoiceSet[Any]]]:
+    """Yield each prompt with its choices.
+
+    Parameters
+    ----------
+    prompts
+    choices
+        One set for all, in any form that can be chosen from, or an iterable with one for each.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If there are more of the one than of the other.
+    """
+    is_one = isinstance(choices, str | type | Mapping | ChoiceSet) or not isinstance(
+        choices, Iterable
+    )
+    if not is_one:
+        listed = iter(choices)
+        first = next(listed, None)
+        choices = itertools.chain([] if first is None else [first], listed)
+        is_one = first is None or isinstance(first, str)
+        choices = list(choices) if is_one else choices
+    if is_one:
+        choice_set = as_choice_set(choices)
+        for prompt in prompts:
+            yield prompt, choice_set
+        return
+    missing = object()
+    for i, (item, own) in enumerate(itertools.zip_longest(prompts, choices, fillvalue=missing)):
+        if item is missing or own is missing:
+            short, long = ("prompts", "choices") if item is missing else ("choices", "prompts")
+            raise InvalidArgumentError(f"there are {i} {short} and more {long} than that")
+        yield item, as_choice_set(own)  # type: ignore[misc]
+
+
+def run_many(
+    items: Iterable[Item],
+    start: Callable[[Item], Job[Result]],
+    *,
+    at_once: int,
+    total: int | None,
+    progress: Progress | None,
+    return_exceptions: bool,
+) -> list[Any]:
+    """Run a job for each item, on threads, and return the results in the items' order.
+
+    Parameters
+    ----------
+    items
+        Read as far as there is room for.
+    start
+        Makes the job of an item, on the thread that runs it.
+    at_once
+        How many run together.
+    total
+        How many there are, if that is known.
+    progress
+        Called on this thread with how many are done and with `total`.
+    return_exceptions
+        Return a job's exception in place of its result. Otherwise the first one is raised, once all
+        that still ran have been cancelled.
+    """
+    results: dict[int, Any] = {}
+    running: dict[Future[Any], int] = {}
+    jobs = _Running()
+    numbered = enumerate(items)
+    with ThreadPoolExecutor(at_once, thread_name_prefix="eliza-ffi-many") as threads:
+        try:
+            while True:
+                for i, item in itertools.islice(numbered, at_once - len(running)):
+                    running[threads.submit(jobs.run, start, item)] = i
+                if not running:
+                    return [results[i] for i in range(len(results))]
+                done, _ = wait(running, return_when=FIRST_COMPLETED)
+                for future in done:
+                    error = future.exception()
+                    if error is not None and not (
+                        return_exceptions and isinstance(error, Exception)
+                    ):
+                        raise error
+                    results[running.pop(future)] = future.result() if error is None else error
+                    if progress is not None:
+                        progress(len(results), total)
+        except BaseException:
+            jobs.cancel_all()  # the executor waits for them
+            raise
+
+
+async def run_many_async(
+    items: Iterable[Item],
+    call: Callable[[Item], Awaitable[Result]],
+    *,
+    at_once: int,
+    total: int | None,
+    progress: Progress | None,
+    return_exceptions: bool,
+) -> list[Any]:
+    """The same on an event loop: `call` is awaited for each item."""
+    results: dict[int, Any] = {}
+    running: dict[asyncio.Future[Any], int] = {}
+    numbered = enumerate(items)
+    try:
+        while True:
+            for i, item in itertools.islice(numbered, at_once - len(running)):
+                running[asyncio.ensure_future(call(item))] = i
+            if not running:
+                return [results[i] for i in range(len(results))]
+            done, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+            for future in done:
+                error = future.exception()
+                if error is not None and not (return_exceptions and isinstance(error, Exception)):
+                    raise error
+                results[running.pop(future)] = future.result() if error is None else error
+                if progress is not None:
+                    progress(len(results), total)
+    finally:
+        for future in running:
+            future.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+
+
+class _Running:
+    """The jobs that run now; once they are cancelled, no other one begins."""
+
+    def __init__(self) -> None:
+        self._jobs: set[Job[Any]] = set()
+        self._is_cancelled = False
+        self._lock = threading.Lock()
+
+    def run(self, start: Callable[[Item], Job[Result]], item: Item) -> Result:
+        job = start(item)
+        with self._lock:
+            if self._is_cancelled:
+                raise GenerationCancelled("the batch was cancelled")
+            self._jobs.add(job)
+        try:
+            return job.run()
+        finally:
+            with self._lock:
+                self._jobs.discard(job)
+
+    def cancel_all(self) -> None:
+        with self._lock:
+            self._is_cancelled = True
+            for job in self._jobs:
+                job.cancel()

@@ -1,0 +1,273 @@
+"""Choices as token sequences: the trie over them and the payload that carries them to the library.
+
+The pure-Python twin of the native trie. It is the readable definition of what the native one does,
+and what that one is tested against.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..errors import InvalidArgumentError, TokenTrieError
+
+__all__ = [
+    "TokenTreeDescriptor",
+    "TokenTreeLeaf",
+    "TokenTreePayload",
+    "TokenTrieNode",
+    "build_token_tree_descriptor",
+    "build_token_trie",
+    "count_terminals",
+    "estimate_trie_bytes",
+    "is_unique_continuation",
+    "step",
+]
+
+LARGEST_TOKEN = 2**31 - 1
+
+BYTES_PER_NODE = 16
+"""What a node costs in the native trie: token, first child, number of children, leaf; 4 each."""
+
+
+@dataclass(frozen=True)
+class TokenTreeLeaf:
+    """One choice: its name and the tokens that spell it.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If the name or the token list is empty, or a token is not an int from 0 to 2**31 - 1.
+    """
+
+    name: str
+    tokens: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        problem = _leaf_problem(self.name, self.tokens)
+        if problem is not None:
+            where, what = problem
+            raise InvalidArgumentError(f"leaf {self.name!r}: {where}{what}")
+        object.__setattr__(self, "tokens", tuple(self.tokens))
+
+
+@dataclass(frozen=True)
+class TokenTreeDescriptor:
+    """The choices of one constrained span, such as the values of one field.
+
+    Attributes
+    ----------
+    path : str
+        Which span: ``"action"``, ``"parameters.status"``, ...
+    leaves : tuple of TokenTreeLeaf
+        In order of their names.
+    """
+
+    path: str
+    leaves: tuple[TokenTreeLeaf, ...]
+
+
+@dataclass(frozen=True)
+class TokenTreePayload:
+    """What is handed to the library: descriptors for one model's vocabulary.
+
+    Attributes
+    ----------
+    model_id : str
+        The model whose tokenizer made the tokens.
+    descriptors : tuple of TokenTreeDescriptor
+        The library takes the union of their leaves.
+    """
+
+    model_id: str
+    descriptors: tuple[TokenTreeDescriptor, ...]
+
+    def select(self, path: str) -> TokenTreePayload:
+        """Return the payload with only the descriptors of one path.
+
+        Raises
+        ------
+        TokenTrieError
+            If there is none; the message names the paths there are.
+        """
+        chosen = tuple(descriptor for descriptor in self.descriptors if descriptor.path == path)
+        if not chosen:
+            paths = ", ".join(repr(descriptor.path) for descriptor in self.descriptors) or "none"
+            raise TokenTrieError(f"the payload has no descriptor of path {path!r}; it has {paths}")
+        return TokenTreePayload(self.model_id, chosen)
+
+    def leaves(self) -> Iterator[TokenTreeLeaf]:
+        """Yield the leaves of all descriptors."""
+        for descriptor in self.descriptors:
+            yield from descriptor.leaves
+
+    def to_json(self) -> str:
+        """Return the wire format, byte for byte what ``JSON.stringify`` writes for it."""
+        return self._json
+
+    @functools.cached_property
+    def _json(self) -> str:
+        descriptors = [
+            {
+                "path": descriptor.path,
+                "leaves": [
+                    {"name": leaf.name, "tokens": list(leaf.tokens)} for leaf in descriptor.leaves
+                ],
+            }
+            for descriptor in self.descriptors
+        ]
+        payload = {"modelId": self.model_id, "descriptors": descriptors}
+        return json.dumps(payload, ensure_ascii=False, separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> TokenTreePayload:
+        """Read the wire format; keys it does not know are ignored.
+
+        Raises
+        ------
+        TokenTrieError
+            If it is not JSON or not a payload; the message names the descriptor, leaf and token.
+        """
+        try:
+            raw = json.loads(text)
+        except ValueError as error:
+            raise TokenTrieError(f"the payload is not JSON: {error}") from None
+        root = _expect(raw, dict, "the payload")
+        model_id = _expect(root.get("modelId"), str, "modelId")
+        listed = _expect(root.get("descriptors"), list, "descriptors")
+        return cls(
+            model_id,
+            tuple(_read_descriptor(item, f"descriptors[{i}]") for i, item in enumerate(listed)),
+        )
+
+
+@dataclass
+class TokenTrieNode:
+    """A prefix of one or more choices.
+
+    Attributes
+    ----------
+    children : dict of int to TokenTrieNode
+        By next token.
+    leaf : TokenTreeLeaf or None
+        The choice that is complete here. Of several with the same tokens, the first.
+    """
+
+    children: dict[int, TokenTrieNode] = field(default_factory=dict)
+    leaf: TokenTreeLeaf | None = None
+
+    @property
+    def is_terminal(self) -> bool:
+        """Whether a choice is complete here."""
+        return self.leaf is not None
+
+    @property
+    def allowed(self) -> list[int]:
+        """The legal next tokens, ascending."""
+        return sorted(self.children)
+
+
+def build_token_trie(leaves: Iterable[TokenTreeLeaf]) -> TokenTrieNode:
+    """Build the trie of some leaves and return its root."""
+    root = TokenTrieNode()
+    for leaf in leaves:
+        node = root
+        for token in leaf.tokens:
+            node = node.children.setdefault(token, TokenTrieNode())
+        if node.leaf is None:
+            node.leaf = leaf
+    return root
+
+
+def step(node: TokenTrieNode, token: int) -> TokenTrieNode | None:
+    """Walk to the child for a token; None if the token is not legal here."""
+    return node.children.get(token)
+
+
+def is_unique_continuation(node: TokenTrieNode) -> bool:
+    """Return whether only one way leads on: a single child and no choice complete here."""
+    return len(node.children) == 1 and not node.is_terminal
+
+
+def count_terminals(node: TokenTrieNode) -> int:
+    """Return how many distinct choices are complete at or below a node."""
+    return sum(1 for below in _walk(node) if below.is_terminal)
+
+
+def estimate_trie_bytes(node: TokenTrieNode) -> int:
+    """Return about how many bytes the native trie of this tree takes, names not counted."""
+    return BYTES_PER_NODE * sum(1 for _ in _walk(node))
+
+
+def build_token_tree_descriptor(
+    path: str, names: Iterable[str], tokenize: Callable[[str], Sequence[int]]
+) -> TokenTreeDescriptor:
+    """Tokenize the names of a span and order them, so that the same set gives the same bytes.
+
+    Parameters
+    ----------
+    path
+        Which span the names belong to.
+    names
+        The choices; duplicates collapse.
+    tokenize
+        Gives the tokens of a name as they follow the prompt, without special tokens.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If there are no names, one is empty, or one has no tokens.
+    """
+    # By UTF-16 code units, as JavaScript sorts: both sides must write the same bytes.
+    ordered = sorted(set(names), key=lambda name: name.encode("utf-16-be", "surrogatepass"))
+    if not ordered:
+        raise InvalidArgumentError(f"the descriptor of path {path!r} has no names")
+    leaves = [TokenTreeLeaf(name, tuple(tokenize(name)) if name else ()) for name in ordered]
+    return TokenTreeDescriptor(path, tuple(leaves))
+
+
+def _walk(root: TokenTrieNode) -> Iterator[TokenTrieNode]:
+    waiting = [root]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        waiting.extend(node.children.values())
+
+
+def _leaf_problem(name: Any, tokens: Any) -> tuple[str, str] | None:
+    """Return where in a leaf something is wrong and what, or None."""
+    if not isinstance(name, str) or not name:
+        return "name", f" must be a non-empty string, not {name!r}"
+    if not isinstance(tokens, list | tuple) or not tokens:
+        return "tokens", f" must be a non-empty list of token ids, not {tokens!r}"
+    for i, token in enumerate(tokens):
+        if not isinstance(token, int) or isinstance(token, bool):
+            return f"tokens[{i}]", f" must be a whole number, not {token!r}"
+        if not 0 <= token <= LARGEST_TOKEN:
+            return f"tokens[{i}]", f" is {token}, outside 0 to {LARGEST_TOKEN}"
+    return None
+
+
+def _read_descriptor(raw: Any, where: str) -> TokenTreeDescriptor:
+    item: Mapping[str, Any] = _expect(raw, dict, where)
+    path = _expect(item.get("path", ""), str, f"{where}.path")
+    listed = _expect(item.get("leaves"), list, f"{where}.leaves")
+    leaves = []
+    for i, raw_leaf in enumerate(listed):
+        at = f"{where}.leaves[{i}]"
+        leaf = _expect(raw_leaf, dict, at)
+        problem = _leaf_problem(leaf.get("name"), leaf.get("tokens"))
+        if problem is not None:
+            raise TokenTrieError(f"{at}.{problem[0]}{problem[1]}")
+        leaves.append(TokenTreeLeaf(leaf["name"], tuple(leaf["tokens"])))
+    return TokenTreeDescriptor(path, tuple(leaves))
+
+
+def _expect(value: Any, kind: type[Any], where: str) -> Any:
+    if not isinstance(value, kind):
+        wanted = {"dict": "an object", "list": "a list", "str": "a string"}[kind.__name__]
+        raise TokenTrieError(f"{where} must be {wanted}, not {json.dumps(value)[:60]}")
+    return value

@@ -1,0 +1,227 @@
+"""What the commands share: arguments, reading prompts, opening the model, running interruptibly."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import signal
+import sys
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, TypeVar
+
+from ..model import Model
+from .progress import ProgressBar
+
+__all__ = [
+    "UsageError",
+    "add_chat_arguments",
+    "add_model_arguments",
+    "add_prompt_arguments",
+    "device_options",
+    "open_model",
+    "printable",
+    "read_choices",
+    "read_prompt",
+    "read_question",
+    "run_interruptibly",
+    "shorten",
+]
+
+
+T = TypeVar("T")
+
+
+class UsageError(Exception):
+    """The command line asks for something that makes no sense; exit code 2."""
+
+
+def add_model_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say which model to open and how."""
+    group = parser.add_argument_group("model")
+    group.add_argument("--model", metavar="PATH", help="a .gguf file or bundle (the embedded one)")
+    group.add_argument("--library", metavar="PATH", help="libelizainference to use (found)")
+    group.add_argument("--n-ctx", type=_whole, default=0, metavar="N", help="tokens of KV cache")
+    group.add_argument("--threads", type=_whole, default=0, metavar="N", help="compute threads")
+    group.add_argument(
+        "--gpu-layers", type=int, default=-1, metavar="N", help="layers to offload; -1 = all (-1)"
+    )
+    group.add_argument(
+        "--device", metavar="NAMES", help="devices to use, as doctor names them; none = the CPU"
+    )
+    group.add_argument(
+        "--rpc",
+        metavar="HOST:PORT,...",
+        help="rpc-server processes to put layers on; private networks only",
+    )
+    group.add_argument("--seed", type=_whole, metavar="N", help="seed of the sampling (random)")
+
+
+def device_options(arguments: argparse.Namespace) -> dict[str, str]:
+    """Return the library's options that say where the model's layers are computed."""
+    asked = {"device": arguments.device, "rpc": arguments.rpc}
+    return {name: value for name, value in asked.items() if value is not None}
+
+
+def add_prompt_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the two ways to give a prompt beside standard input."""
+    group = parser.add_mutually_exclusive_group()
+    group.add_argument("--prompt", metavar="TEXT", help="the prompt; standard input without it")
+    group.add_argument(
+        "--prompt-file", metavar="FILE", help="read the prompt from FILE; its last newline is cut"
+    )
+
+
+def add_chat_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the ways to ask in the model's chat template, beside those of a prompt."""
+    group = parser.add_argument_group("chat", "needs the extra: pip install 'eliza-ffi[chat]'")
+    group.add_argument(
+        "--chat", action="store_true", help="the prompt is a user's message: use the chat template"
+    )
+    group.add_argument("--system", metavar="TEXT", help="with --chat, the system message before it")
+    group.add_argument(
+        "--messages", metavar="FILE", help="a conversation: JSON list of roles and contents"
+    )
+
+
+def read_question(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Return what to ask the model, as its argument ``prompt`` or ``messages``."""
+    if arguments.system is not None and not arguments.chat:
+        raise UsageError("--system goes with --chat")
+    if arguments.messages is not None:
+        if arguments.chat or arguments.prompt is not None or arguments.prompt_file is not None:
+            raise UsageError("--messages holds all that is asked: give no prompt and no --chat")
+        return {"messages": _read_messages(arguments.messages)}
+    prompt = read_prompt(arguments)
+    if not arguments.chat:
+        return {"prompt": prompt}
+    turns = {"system": arguments.system, "user": prompt}
+    return {"messages": [{"role": r, "content": c} for r, c in turns.items() if c is not None]}
+
+
+def read_prompt(arguments: argparse.Namespace) -> str:
+    """Return the prompt from the option, the file, or standard input."""
+    if arguments.prompt is not None:
+        prompt = str(arguments.prompt)
+    elif arguments.prompt_file is not None:
+        prompt = _read_text(arguments.prompt_file)
+    elif sys.stdin is None or sys.stdin.isatty():
+        raise UsageError("no prompt: give --prompt, --prompt-file, or pipe it in")
+    else:
+        prompt = sys.stdin.read()
+    if arguments.prompt is None:
+        # Files and pipes end in a newline that nobody meant as part of the prompt.
+        prompt = prompt.removesuffix("\n")
+    if not prompt:
+        raise UsageError("the prompt is empty")
+    return prompt
+
+
+def read_choices(arguments: argparse.Namespace) -> list[str]:
+    """Return the choices from the options, or one per line of the file, without empty lines."""
+    if arguments.choices_file is not None:
+        lines = _read_text(arguments.choices_file).splitlines()
+        choices = [line for line in lines if line.strip()]
+    else:
+        choices = list(arguments.choice or ())
+    if not choices:
+        raise UsageError("no choices: give --choice more than once, or --choices-file")
+    seen: set[str] = set()
+    for choice in choices:
+        if not choice:
+            raise UsageError("a choice is empty")
+        if choice in seen:
+            raise UsageError(f"the choice {choice!r} is given twice")
+        seen.add(choice)
+    return choices
+
+
+@contextmanager
+def open_model(arguments: argparse.Namespace, n_slots: int | None = None) -> Iterator[Model]:
+    """Open the model the arguments ask for, with a progress bar where one can be seen.
+
+    Parameters
+    ----------
+    arguments
+    n_slots
+        Generations at once; None = as many as the model has by itself.
+    """
+    bar = ProgressBar()
+    try:
+        with Model(
+            arguments.model,
+            library=arguments.library,
+            n_ctx=arguments.n_ctx,
+            n_slots=n_slots,
+            n_threads=arguments.threads,
+            n_gpu_layers=arguments.gpu_layers,
+            seed=arguments.seed,
+            options=device_options(arguments),
+            progress=bar if sys.stderr.isatty() else None,
+        ) as model:
+            yield model
+    finally:
+        bar.erase()
+
+
+def run_interruptibly(work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine; an interrupt cancels it and with it the forward pass that is running.
+
+    Raises
+    ------
+    KeyboardInterrupt
+        When it has been cancelled so.
+    """
+
+    async def cancellable() -> T:
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+        # Not everywhere are there signals, nor are they for every thread: then Python's own way
+        # holds. Before 3.11 that raises KeyboardInterrupt wherever the event loop happens to be.
+        with suppress(NotImplementedError, RuntimeError, ValueError):
+            loop.add_signal_handler(signal.SIGINT, task.cancel)  # type: ignore[union-attr]
+        try:
+            return await work
+        finally:
+            with suppress(NotImplementedError, RuntimeError, ValueError):
+                loop.remove_signal_handler(signal.SIGINT)
+
+    try:
+        return asyncio.run(cancellable())
+    except asyncio.CancelledError:
+        raise KeyboardInterrupt from None
+
+
+def printable(text: str) -> str:
+    """Return a text with its control characters spelled out.
+
+    What a model's file says of itself must not move the cursor of whoever reads it.
+    """
+    return "".join(
+        character if character.isprintable() or character == "\n" else ascii(character)[1:-1]
+        for character in text
+    )
+
+
+def shorten(text: str, width: int) -> str:
+    """Return a text on one line of at most `width` characters."""
+    line = " ".join(text.split())
+    return line if len(line) <= width else line[: max(width - 3, 0)] + "..."
+
+
+def _read_messages(path: str) -> Any:
+    try:
+        return json.loads(_read_text(path))
+    except json.JSONDecodeError as error:
+        raise UsageError(f"{path} is not JSON: {error}") from error
+
+
+def _read_text(path: str) -> str:
+    return Path(path).read_text(encoding="utf-8")
+
+
+def _whole(text: str) -> int:
+    if not text.isascii() or not text.isdigit():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of 0 or more")
+    return int(text)

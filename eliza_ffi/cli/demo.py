@@ -1,0 +1,238 @@
+"""``eliza-ffi demo``: the bundled messages, decided by the model, one row as each is finished."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import shutil
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from .. import _resources
+from ..choices.choice_set import string_choices
+from ..model import Model
+from ..prompts import SHOULD_RESPOND_CHOICES, planner_prompt, should_respond_prompt
+from .console import open_model, run_interruptibly, shorten
+
+__all__ = ["Case", "Row", "Summary", "cases_of", "decide", "run_demo", "summarize"]
+
+TASKS = ("planner", "should-respond")
+NUMBER_COLUMNS = (("prob", 6), ("tokens", 6), ("passes", 6), ("ms", 8))
+NARROWEST_MESSAGE = 16
+
+
+@dataclass(frozen=True)
+class Case:
+    """One message and the answers there are to it."""
+
+    task: str
+    id: str
+    message: str
+    prompt: str
+    choices: tuple[str, ...]
+    expected: str
+
+
+@dataclass(frozen=True)
+class Row:
+    """What the model made of a case.
+
+    Attributes
+    ----------
+    output : str
+        What was generated, whether it is one of the choices or not.
+    valid : bool
+        Whether it is.
+    probability : float
+        Of the choice, among the choices.
+    tokens : int
+        Tokens generated.
+    forward_passes : int
+        Passes through the model beyond those of the prompt.
+    milliseconds : float
+        From the prompt's tokens to the choice, prefill included.
+    """
+
+    task: str
+    id: str
+    message: str
+    expected: str
+    output: str
+    valid: bool
+    probability: float
+    tokens: int
+    forward_passes: int
+    milliseconds: float
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Counts over some rows; `accuracy` is 0 to 1."""
+
+    choices: int
+    correct: int
+    accuracy: float
+    invalid_outputs: int
+    choices_per_second: float
+    forward_passes: int
+
+
+def cases_of(task: str) -> Iterator[Case]:
+    """Yield the cases of a task from its fixture file."""
+    text = _resources.fixture_path(f"{task}.json").read_text(encoding="utf-8")
+    for case in json.loads(text)["cases"]:
+        if task == "planner":
+            yield Case(
+                task=task,
+                id=case["id"],
+                message=case["input"],
+                prompt=planner_prompt(case["input"], case["availableActions"]),
+                choices=tuple(action["name"] for action in case["availableActions"]),
+                expected=case["expected_action_name"],
+            )
+        else:
+            yield Case(
+                task=task,
+                id=case["id"],
+                message=case["input"],
+                prompt=should_respond_prompt(case["input"], case["channelType"]),
+                choices=SHOULD_RESPOND_CHOICES,
+                expected=case["expected"],
+            )
+
+
+async def decide(model: Model, case: Case) -> Row:
+    """Run one case through the streaming runner."""
+    streamed: list[str] = []
+    args = model.choice_args(
+        case.prompt, string_choices(case.choices), on_text_chunk=streamed.append
+    )
+    begin = time.perf_counter()
+    result = await model.runner.generate_with_usage(args)
+    elapsed = time.perf_counter() - begin
+    # Taken as it was streamed, so that an output that is none of the choices is seen as one.
+    output = "".join(streamed)
+    leaf, stats = result.leaf, result.stats
+    return Row(
+        task=case.task,
+        id=case.id,
+        message=case.message,
+        expected=case.expected,
+        output=output,
+        valid=output in case.choices,
+        probability=0.0 if leaf is None else math.exp(leaf.logprob),
+        tokens=len(result.tokens),
+        forward_passes=0 if stats is None else stats.passes_after_prompt,
+        milliseconds=elapsed * 1e3,
+    )
+
+
+def summarize(rows: Iterable[Row]) -> Summary:
+    """Count over some rows; there must be at least one."""
+    listed = list(rows)
+    correct = sum(row.output == row.expected for row in listed)
+    seconds = sum(row.milliseconds for row in listed) / 1e3
+    return Summary(
+        choices=len(listed),
+        correct=correct,
+        accuracy=correct / len(listed),
+        invalid_outputs=sum(not row.valid for row in listed),
+        choices_per_second=len(listed) / seconds,
+        forward_passes=sum(row.forward_passes for row in listed),
+    )
+
+
+def run_demo(arguments: argparse.Namespace) -> int:
+    """Decide all cases; returns 1 if an output was none of the choices, which must not happen."""
+    with open_model(arguments) as model:
+        return run_interruptibly(_run(model, as_json=arguments.json))
+
+
+async def _run(model: Model, *, as_json: bool) -> int:
+    rows: list[Row] = []
+    for task in TASKS:
+        cases = list(cases_of(task))
+        table = Table(cases, shutil.get_terminal_size((100, 24)).columns)
+        if not as_json:
+            print(f"{task}: {len(cases)} messages\n\n{table.head()}")
+        for case in cases:
+            rows.append(await decide(model, case))
+            if not as_json:
+                print(table.row(rows[-1]), flush=True)
+        if not as_json:
+            done = summarize(row for row in rows if row.task == task)
+            print(f"\n{summary_line(task, done)}\n")
+    total = summarize(rows)
+    if as_json:
+        by_task = {task: summarize(row for row in rows if row.task == task) for task in TASKS}
+        report = {
+            "model": model.path,
+            "rows": [asdict(row) for row in rows],
+            "summaries": {name: asdict(summary) for name, summary in by_task.items()},
+            "total": asdict(total),
+        }
+        print(json.dumps(report, ensure_ascii=False))
+    else:
+        print(summary_line("total", total))
+    return 1 if total.invalid_outputs else 0
+
+
+def summary_line(name: str, summary: Summary) -> str:
+    """Return the counts as one readable line."""
+    return (
+        f"{name}: {summary.correct} of {summary.choices} right ({summary.accuracy:.0%}), "
+        f"{summary.choices_per_second:.1f} choices per second, "
+        f"forward passes beyond the prompts: {summary.forward_passes}, "
+        f"invalid outputs: {summary.invalid_outputs}"
+    )
+
+
+class Table:
+    """Lines up rows in a terminal of `width` columns; the message takes what room is left."""
+
+    def __init__(self, cases: Iterable[Case], width: int) -> None:
+        listed = list(cases)
+        self._expected = _longest("expected", (case.expected for case in listed))
+        self._chosen = _longest("chosen", (name for case in listed for name in case.choices))
+        fixed = self._expected + self._chosen + sum(size for _, size in NUMBER_COLUMNS)
+        gaps = 2 * (3 + len(NUMBER_COLUMNS))
+        room = width - fixed - gaps - 1
+        self._message = max(
+            NARROWEST_MESSAGE, min(room, _longest("message", (case.message for case in listed)))
+        )
+
+    def head(self) -> str:
+        """Return the line that names the columns."""
+        return self._line(
+            " ", "message", "expected", "chosen", [name for name, _ in NUMBER_COLUMNS]
+        )
+
+    def row(self, row: Row) -> str:
+        """Return the line of a row; it begins with a mark where the choice is not the expected."""
+        numbers = [
+            f"{row.probability:.1%}",
+            str(row.tokens),
+            str(row.forward_passes),
+            f"{row.milliseconds:.1f}",
+        ]
+        mark = " " if row.output == row.expected else "x"
+        return self._line(mark, row.message, row.expected, row.output, numbers)
+
+    def _line(self, mark: str, message: str, expected: str, chosen: str, numbers: list[str]) -> str:
+        cells: list[Any] = [
+            mark,
+            f"{shorten(message, self._message):<{self._message}}",
+            f"{expected:<{self._expected}}",
+            f"{chosen:<{self._chosen}}",
+        ]
+        cells += [
+            f"{number:>{size}}" for number, (_, size) in zip(numbers, NUMBER_COLUMNS, strict=True)
+        ]
+        return "  ".join(cells)
+
+
+def _longest(head: str, texts: Iterable[str]) -> int:
+    return max(len(head), *(len(text) for text in texts))

@@ -1,0 +1,290 @@
+"""The ``eliza-ffi`` command.
+
+Exit codes: 0 = done; 1 = it failed, and one line on standard error says why and what to do; 2 = the
+command line is wrong; 130 = interrupted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import os
+import sys
+from collections.abc import Sequence
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any
+
+from ..async_model import AsyncModel
+from ..choices.choice_set import Choice
+from ..errors import ElizaError
+from ..model import Model
+from ..sampling import PRESETS, SamplingParams
+from .bench import add_bench_arguments, run_bench
+from .console import (
+    UsageError,
+    add_chat_arguments,
+    add_model_arguments,
+    add_prompt_arguments,
+    open_model,
+    printable,
+    read_choices,
+    read_question,
+    run_interruptibly,
+)
+from .demo import run_demo
+from .doctor import run_doctor
+from .evaluate import add_eval_arguments, run_eval
+
+__all__ = ["main"]
+
+EXIT_FAILURE = 1
+EXIT_USAGE = 2
+EXIT_INTERRUPTED = 130
+
+MOST_DRAFTED = 256
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code.
+
+    Parameters
+    ----------
+    argv
+        The arguments, without the program's name; None = those of the process.
+    """
+    parser = build_parser()
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # not every terminal can show all text
+    try:
+        arguments = parser.parse_args(argv)
+        code: int = arguments.run(arguments)
+        sys.stdout.flush()
+        return code
+    except SystemExit as error:  # argparse: 0 after --help, 2 after a mistake it has explained
+        return error.code if isinstance(error.code, int) else EXIT_USAGE
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read our output has gone. Python would complain when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_FAILURE
+    except UsageError as error:
+        _complain(str(error))
+        return EXIT_USAGE
+    except UnicodeDecodeError as error:
+        _complain(f"the input is not UTF-8 text: {error}")
+        return EXIT_FAILURE
+    except (ElizaError, OSError) as error:
+        _complain(str(error))
+        return EXIT_FAILURE
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Return the parser of all commands."""
+    parser = argparse.ArgumentParser(
+        prog="eliza-ffi",
+        description="Run a language model in process, and make it choose.",
+        epilog="exit codes: 0 done, 1 failed, 2 wrong command line, 130 interrupted",
+    )
+    commands = parser.add_subparsers(metavar="command", required=True)
+
+    choose = commands.add_parser("choose", help="choose one of some known answers")
+    add_prompt_arguments(choose)
+    add_chat_arguments(choose)
+    listed = choose.add_mutually_exclusive_group()
+    listed.add_argument("--choice", action="append", metavar="TEXT", help="an answer; repeated")
+    listed.add_argument("--choices-file", metavar="FILE", help="answers, one per line")
+    choose.add_argument("--mode", choices=("argmax", "sample", "best"), default="argmax")
+    choose.add_argument("--temperature", type=float, help="of --mode sample (1.0)")
+    choose.add_argument(
+        "--tokenization",
+        choices=("own", "any"),
+        default="own",
+        help="any: choices may be cut into tokens in every way, as under a grammar",
+    )
+    choose.add_argument(
+        "--heal-prompt",
+        action="store_true",
+        help="with --tokenization any: the prompt's last token may be spelled anew",
+    )
+    choose.add_argument(
+        "--probabilities",
+        action="store_true",
+        help="print every answer with its probability, most likely first; * marks the chosen one",
+    )
+    choose.add_argument("--json", action="store_true", help="print all about the choice as JSON")
+    add_model_arguments(choose)
+    choose.set_defaults(run=run_choose)
+
+    generate = commands.add_parser("generate", help="go on with a prompt, streaming")
+    add_prompt_arguments(generate)
+    add_chat_arguments(generate)
+    generate.add_argument("--max-tokens", type=int, default=256, help="0 = no limit (256)")
+    generate.add_argument(
+        "--preset", choices=tuple(PRESETS), help="sampling settings; the four below change them"
+    )
+    generate.add_argument("--temperature", type=float, help="0 = greedy (0)")
+    generate.add_argument("--top-k", type=int, help="0 = off (0)")
+    generate.add_argument("--top-p", type=float, help="1 = off (1)")
+    generate.add_argument("--repeat-penalty", type=float, help="1 = off (1)")
+    generate.add_argument("--grammar-file", metavar="FILE", help="GBNF whose start rule is root")
+    generate.add_argument(
+        "--draft-max",
+        type=int,
+        default=0,
+        metavar="N",
+        help="tokens to guess at a time; 0 = none (0)",
+    )
+    generate.add_argument(
+        "--drafter", metavar="FILE", help="with --draft-max, a small model that guesses"
+    )
+    add_model_arguments(generate)
+    generate.set_defaults(run=run_generate)
+
+    tokenize = commands.add_parser("tokenize", help="print the tokens of a text")
+    add_prompt_arguments(tokenize)
+    add_chat_arguments(tokenize)
+    tokenize.add_argument("--add-special", action="store_true", help="add BOS and EOS")
+    tokenize.add_argument("--parse-special", action="store_true", help="read special tokens")
+    tokenize.add_argument("--json", action="store_true", help="ids and their texts as JSON")
+    add_model_arguments(tokenize)
+    tokenize.set_defaults(run=run_tokenize)
+
+    doctor = commands.add_parser("doctor", help="check the library and the model")
+    doctor.add_argument("--json", action="store_true", help="print the findings as JSON")
+    add_model_arguments(doctor)
+    doctor.set_defaults(run=run_doctor)
+
+    demo = commands.add_parser("demo", help="choose actions and replies for the bundled messages")
+    demo.add_argument("--json", action="store_true", help="print one JSON object, no table")
+    add_model_arguments(demo)
+    demo.set_defaults(run=run_demo)
+
+    bench = commands.add_parser("bench", help="measure choices, or many streams together")
+    add_bench_arguments(bench)
+    add_model_arguments(bench)
+    bench.set_defaults(run=run_bench)
+
+    evaluate = commands.add_parser("eval", help="answer the bundled tasks, from free to strict")
+    add_eval_arguments(evaluate)
+    evaluate.set_defaults(run=run_eval)
+    return parser
+
+
+def run_choose(arguments: argparse.Namespace) -> int:
+    """Print the chosen answer."""
+    if arguments.temperature is not None and arguments.mode != "sample":
+        raise UsageError("--temperature goes with --mode sample: the other modes do not sample")
+    if arguments.heal_prompt and arguments.tokenization != "any":
+        raise UsageError("--heal-prompt goes with --tokenization any")
+    choices = read_choices(arguments)
+    question = read_question(arguments)
+    with open_model(arguments) as model:
+        choice = run_interruptibly(_choose(model, question, choices, arguments))
+        if arguments.json:
+            facts: dict[str, Any] = {
+                "value": choice.value,
+                "index": choice.index,
+                "logprob": choice.logprob,
+                "probability": choice.probability,
+                "tokens": list(choice.tokens),
+                "forward_passes": choice.forward_passes,
+                "elapsed_ms": round(choice.elapsed * 1e3, 3),
+                "model": model.path,
+            }
+            if choice.probabilities is not None:
+                facts["probabilities"] = dict(choice.probabilities)
+            print(json.dumps(facts, ensure_ascii=False))
+        elif choice.probabilities is not None:
+            for value, probability in choice.ranked():
+                mark = "*" if value == choice.value else " "
+                print(f"{mark} {probability:7.2%}  {value}")
+        else:
+            print(choice.value)
+    return 0
+
+
+async def _choose(
+    model: Model, question: dict[str, Any], choices: list[str], arguments: argparse.Namespace
+) -> Choice[Any]:
+    return await AsyncModel.of(model).choose(
+        question.get("prompt"),
+        choices,
+        messages=question.get("messages"),
+        mode=arguments.mode,
+        temperature=1.0 if arguments.temperature is None else arguments.temperature,
+        probabilities=arguments.probabilities,
+        tokenization=arguments.tokenization,
+        heal_prompt=arguments.heal_prompt,
+    )
+
+
+def run_generate(arguments: argparse.Namespace) -> int:
+    """Print a text as it is generated."""
+    question = read_question(arguments)
+    if arguments.max_tokens < 0:
+        raise UsageError(f"--max-tokens must be 0 or more, not {arguments.max_tokens}")
+    if not 0 <= arguments.draft_max <= MOST_DRAFTED:
+        raise UsageError(f"--draft-max must be 0 to {MOST_DRAFTED}, not {arguments.draft_max}")
+    if arguments.drafter is not None and arguments.draft_max == 0:
+        raise UsageError("--drafter goes with --draft-max")
+    grammar = None
+    if arguments.grammar_file is not None:
+        grammar = Path(arguments.grammar_file).read_text(encoding="utf-8")
+    with open_model(arguments) as model:
+        run_interruptibly(_generate(model, question, grammar, arguments))
+    return 0
+
+
+async def _generate(
+    model: Model, question: dict[str, Any], grammar: str | None, arguments: argparse.Namespace
+) -> None:
+    args = model.generate_args(
+        **question,
+        max_tokens=arguments.max_tokens,
+        gbnf_grammar=grammar,
+        draft_max=arguments.draft_max,
+        drafter=arguments.drafter,
+        **_sampling(arguments),
+    )
+    async with aclosing(model.runner.generate_stream(args)) as steps:
+        async for step in steps:
+            sys.stdout.write(step.text)
+            sys.stdout.flush()
+    sys.stdout.write("\n")
+
+
+def _sampling(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Return the settings that are given; those beside a preset take the place of its own."""
+    names = ("temperature", "top_k", "top_p", "repeat_penalty")
+    given = {name: getattr(arguments, name) for name in names}
+    given = {name: value for name, value in given.items() if value is not None}
+    if arguments.preset is None:
+        return given
+    return {"sampling": SamplingParams.preset(arguments.preset, **given)}
+
+
+def run_tokenize(arguments: argparse.Namespace) -> int:
+    """Print the tokens of a text."""
+    question = read_question(arguments)
+    if "messages" in question and (arguments.add_special or arguments.parse_special):
+        raise UsageError("a chat template decides on special tokens: give no option about them")
+    with open_model(arguments) as model:
+        if "messages" in question:
+            tokens = model.chat_tokens(question["messages"])
+        else:
+            text = question["prompt"]
+            tokens = model.tokenize(text, arguments.add_special, arguments.parse_special)
+        if arguments.json:
+            pieces = [model.detokenize([token], unparse_special=True) for token in tokens]
+            print(json.dumps({"tokens": tokens, "pieces": pieces}, ensure_ascii=False))
+        else:
+            print(*tokens)
+    return 0
+
+
+def _complain(text: str) -> None:
+    line = printable(" ".join(text.split()))
+    print(f"eliza-ffi: {line}", file=sys.stderr)

@@ -1,0 +1,77 @@
+"""Find, load, probe and call libelizainference: one method per C function."""
+
+from __future__ import annotations
+
+from .binding import (
+    CffiBinding,
+    CffiStream,
+    EotScore,
+    LlmStreamingBinding,
+    StreamConfig,
+    StreamStats,
+    StreamStep,
+    TrieLeaf,
+    VerifierEvent,
+    token_array,
+)
+from .capabilities import (
+    InferenceCapabilities,
+    detect_capabilities,
+)
+from .loading import (
+    ABI_VERSION,
+    LIBRARY_VARIABLE,
+    OLDEST_ABI_VERSION,
+    PREFIX,
+    PULL_SYMBOLS,
+    REQUIRED_SYMBOLS,
+    Library,
+    cdef_from_header,
+    declared_functions,
+    find_library,
+    header_ffi,
+)
+from .protocol import (
+    STOP_AT_LEAF,
+    TEXT_HEAL_PROMPT,
+    TRIE_ARGMAX,
+    TRIE_BEST_LEAF,
+    TRIE_SAMPLE,
+    SpanResult,
+    TokenCallback,
+    Tokens,
+)
+
+__all__ = [
+    "ABI_VERSION",
+    "LIBRARY_VARIABLE",
+    "OLDEST_ABI_VERSION",
+    "PREFIX",
+    "PULL_SYMBOLS",
+    "REQUIRED_SYMBOLS",
+    "STOP_AT_LEAF",
+    "TEXT_HEAL_PROMPT",
+    "TRIE_ARGMAX",
+    "TRIE_BEST_LEAF",
+    "TRIE_SAMPLE",
+    "CffiBinding",
+    "CffiStream",
+    "EotScore",
+    "InferenceCapabilities",
+    "Library",
+    "LlmStreamingBinding",
+    "SpanResult",
+    "StreamConfig",
+    "StreamStats",
+    "StreamStep",
+    "TokenCallback",
+    "Tokens",
+    "TrieLeaf",
+    "VerifierEvent",
+    "cdef_from_header",
+    "declared_functions",
+    "detect_capabilities",
+    "find_library",
+    "header_ffi",
+    "token_array",
+]

@@ -1,0 +1,188 @@
+"""What a library can do, asked once and written down."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from .abi import CONTEXT_SIZE_SINCE, KV_TYPES_SINCE, MOBILE_CONFIG_SIZE, PREFIX
+from .binding import CffiBinding
+from .loading import Library
+from .protocol import STOP_AT_LEAF, TRIE_ARGMAX, TRIE_BEST_LEAF, TRIE_SAMPLE
+
+__all__ = ["InferenceCapabilities", "detect_capabilities"]
+
+_MODES = {"argmax": 1 << TRIE_ARGMAX, "sample": 1 << TRIE_SAMPLE, "best-leaf": 1 << TRIE_BEST_LEAF}
+_MODES["stop-at-leaf"] = STOP_AT_LEAF
+
+
+@dataclass(frozen=True)
+class InferenceCapabilities:
+    """What a library can do; the first five are elizaOS's ``MobileInferenceCapabilities``.
+
+    Attributes
+    ----------
+    streaming_llm : bool
+        Whether it generates text.
+    mtp_supported : bool
+        Whether it drafts tokens where a stream's configuration asks for that.
+    omnivoice_streaming : bool
+        Whether it streams speech.
+    max_context_tokens : int
+        What the model was trained for; 0 = not known, because the library does not tell or no
+        context was given.
+    recommended_gpu_layers : int
+        -1 = all, where the library tells of a GPU; otherwise 0.
+    abi_version : str
+        Empty if there is no library.
+    pull, push : bool
+        Whether it has ``next``, and whether it has ``generate``. Either is enough for everything.
+    cancel : bool
+        Whether a forward pass can be stopped. Without it, a generation ends at its next token.
+    token_trie : bool
+        Whether choices can be constrained by a token trie.
+    trie_modes : tuple of str
+        Of ``"argmax"``, ``"sample"``, ``"best-leaf"`` and ``"stop-at-leaf"``; empty where the
+        library does not tell.
+    text_choices, fill, sampling, stats : bool
+        Whether it has choices by text, structured answers, all samplers, and counts.
+    kv_quant : bool
+        Whether the types of the KV cache can be chosen.
+    slots : bool
+        Whether it has the functions that save a slot to a file and restore it.
+    tokenizer, embeddings, end_of_turn, verifier_events, vision : bool
+    context_size : str
+        How the context's size is set: ``"option"`` by name, ``"config"`` in the 88 bytes of
+        :class:`~eliza_ffi.library.elder.aosp.AospStreamingLlmBinding`, or ``"none"``.
+    config_size : int
+        Bytes of a stream's configuration that a library of this version reads, at most.
+    missing_symbols : tuple of str
+        Functions of the C header that it lacks.
+    """
+
+    streaming_llm: bool = False
+    mtp_supported: bool = False
+    omnivoice_streaming: bool = False
+    max_context_tokens: int = 0
+    recommended_gpu_layers: int = 0
+    abi_version: str = ""
+    pull: bool = False
+    push: bool = False
+    cancel: bool = False
+    token_trie: bool = False
+    trie_modes: tuple[str, ...] = ()
+    text_choices: bool = False
+    fill: bool = False
+    sampling: bool = False
+    stats: bool = False
+    kv_quant: bool = False
+    slots: bool = False
+    tokenizer: bool = False
+    embeddings: bool = False
+    end_of_turn: bool = False
+    verifier_events: bool = False
+    vision: bool = False
+    context_size: str = "none"
+    config_size: int = 0
+    missing_symbols: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all of it as what JSON can hold."""
+        return {
+            name: list(value) if isinstance(value, tuple) else value
+            for name, value in asdict(self).items()
+        }
+
+    def to_mobile(self) -> dict[str, bool | int]:
+        """Return the five fields of elizaOS's ``MobileInferenceCapabilities``, named as there."""
+        return {
+            "streamingLlm": self.streaming_llm,
+            "mtpSupported": self.mtp_supported,
+            "omnivoiceStreaming": self.omnivoice_streaming,
+            "maxContextTokens": self.max_context_tokens,
+            "recommendedGpuLayers": self.recommended_gpu_layers,
+        }
+
+
+def detect_capabilities(
+    source: Library | CffiBinding | str | os.PathLike[str] | None, ctx: Any | None = None
+) -> InferenceCapabilities:
+    """Return what a library can do.
+
+    Parameters
+    ----------
+    source
+        A library, loaded or by its path, or a binding to one. None, as where there is none, can do
+        nothing.
+    ctx
+        A context, for `max_context_tokens`: the model is loaded if it is not yet.
+
+    Raises
+    ------
+    ElizaError
+        If the library cannot be loaded, or the model of `ctx` cannot.
+    """
+    if source is None:
+        return InferenceCapabilities()
+    if isinstance(source, CffiBinding):
+        binding = source
+    else:
+        binding = CffiBinding(source if isinstance(source, Library) else Library(source))
+    library = binding.library
+    facts = _facts(binding, ctx)
+    has_devices = any(device.get("gpu") for device in facts.get("devices", ()))
+    streams = _has(library, "llm_stream_open", "llm_stream_supported")
+    modes = binding.trie_modes()
+    return InferenceCapabilities(
+        streaming_llm=streams,
+        mtp_supported=library.probe(f"{PREFIX}llm_mtp_supported"),
+        omnivoice_streaming=library.probe(f"{PREFIX}tts_stream_supported"),
+        max_context_tokens=int(facts.get("model", {}).get("n_ctx_train", 0)) if streams else 0,
+        recommended_gpu_layers=-1 if streams and has_devices else 0,
+        abi_version=library.abi_version,
+        pull=library.has(f"{PREFIX}llm_stream_next"),
+        push=library.has(f"{PREFIX}llm_stream_generate"),
+        cancel=library.has(f"{PREFIX}llm_stream_cancel"),
+        token_trie=binding.supports("set_token_trie") and binding.supports("clear_token_trie"),
+        trie_modes=tuple(name for name, bit in _MODES.items() if modes & bit),
+        text_choices=binding.supports("set_text_choices"),
+        fill=_has(library, "llm_stream_fill", "llm_fill_supported"),
+        sampling=binding.supports("set_sampling"),
+        stats=binding.supports("stats"),
+        kv_quant=library.probe(f"{PREFIX}llm_kv_quant_supported"),
+        slots=binding.supports("save_slot") and binding.supports("restore_slot"),
+        tokenizer=_has(library, "tokenize", "tokenize_supported"),
+        embeddings=_has(library, "embed", "embed_supported"),
+        end_of_turn=_has(library, "llm_eot_score", "llm_eot_supported"),
+        verifier_events=binding.supports("set_verifier_callback"),
+        vision=library.probe(f"{PREFIX}vision_supported"),
+        context_size=_context_size(library),
+        config_size=_config_size(library),
+        missing_symbols=library.missing_symbols,
+    )
+
+
+def _has(library: Library, name: str, probe: str) -> bool:
+    """Return whether there is a function and nothing that says it does not work."""
+    if not library.has(PREFIX + name):
+        return False
+    return not library.has(PREFIX + probe) or library.probe(PREFIX + probe)
+
+
+def _facts(binding: CffiBinding, ctx: Any | None) -> dict[str, Any]:
+    return binding.describe(ctx) if binding.supports("describe") else {}
+
+
+def _context_size(library: Library) -> str:
+    if library.has(f"{PREFIX}set_option"):
+        return "option"
+    return "config" if library.version >= CONTEXT_SIZE_SINCE else "none"
+
+
+def _config_size(library: Library) -> int:
+    if not library.is_elder:
+        return int(library.ffi.sizeof("eliza_llm_stream_config_t"))
+    if library.version < KV_TYPES_SINCE:
+        return 64
+    return 80 if library.version < CONTEXT_SIZE_SINCE else MOBILE_CONFIG_SIZE

@@ -1,0 +1,200 @@
+"""Values on their way to C and back: token arrays, the config, a stream's buffers, callbacks."""
+
+from __future__ import annotations
+
+import codecs
+import functools
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import InvalidArgumentError
+from .loading import header_ffi
+from .protocol import StreamConfig, Tokens
+
+__all__ = [
+    "TOKENS_PER_PULL",
+    "CallbackState",
+    "CffiStream",
+    "c_string",
+    "config_struct",
+    "progress_callback",
+    "token_array",
+    "token_callback",
+]
+
+TOKENS_PER_PULL = 32
+TEXT_CAP = 4096
+
+_STRING_FIELDS = frozenset(
+    ("prompt_cache_key", "mtp_drafter_path", "gbnf_grammar", "cache_type_k", "cache_type_v")
+)
+
+
+def token_array(tokens: Tokens) -> NDArray[np.int32]:
+    """Return token ids as a contiguous array of shape ``[n]``.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If one of them is not a whole number from 0 to 2**31 - 1.
+    """
+    wide = np.asarray(tokens)
+    if wide.size == 0:
+        return np.empty(0, dtype=np.int32)
+    if wide.ndim != 1 or wide.dtype.kind not in "iu":
+        raise InvalidArgumentError(
+            f"token ids must be a flat sequence of whole numbers, "
+            f"not {wide.dtype} of shape {list(wide.shape)}"
+        )
+    if int(wide.min()) < 0 or int(wide.max()) > 2**31 - 1:
+        position = int(np.argmax((wide < 0) | (wide > 2**31 - 1)))
+        raise InvalidArgumentError(
+            f"tokens[{position}] is {wide[position]}, outside 0 to {2**31 - 1}"
+        )
+    return np.ascontiguousarray(wide, dtype=np.int32)
+
+
+class CffiStream:
+    """An open stream and the buffers its pulls write into, made once and used for every token."""
+
+    __slots__ = (
+        "__weakref__",
+        "_owner",
+        "accepted",
+        "count",
+        "ctx",
+        "decoder",
+        "drafted",
+        "error",
+        "pointer",
+        "text",
+        "text_cap",
+        "tokens",
+    )
+
+    def __init__(self, ctx: Any) -> None:
+        ffi, _ = header_ffi()
+        self.ctx = ctx
+        self.pointer = ffi.NULL
+        self._owner: list[Any] = []
+        self.tokens = ffi.new("int32_t[]", TOKENS_PER_PULL)
+        self.count = ffi.new("size_t *")
+        self.text_cap = TEXT_CAP
+        self.text = ffi.new("char[]", TEXT_CAP)
+        self.drafted = ffi.new("int32_t *")
+        self.accepted = ffi.new("int32_t *")
+        self.error = ffi.new("char **")
+        # Earlier versions of the library cut a character that two tokens share.
+        self.decoder = codecs.getincrementaldecoder("utf-8")("replace")
+
+    def open(self, make: Callable[..., Any], arguments: Sequence[Any], free: Any) -> bool:
+        """Take the handle that `make` returns; whether there is one.
+
+        All in one call of C: between two lines of Python, an interrupt could lose the handle and
+        its slot. From then on it is freed with this object, if not before.
+        """
+        ffi, _ = header_ffi()
+        made = map(make, *((argument,) for argument in arguments))
+        self._owner.extend(map(ffi.gc, made, (free,)))
+        self.pointer = self._owner[0]
+        if not self.pointer:
+            ffi.gc(self.pointer, None)  # there is nothing to free
+        return bool(self.pointer)
+
+    def free(self) -> None:
+        """Free the handle; a second time does nothing."""
+        ffi, _ = header_ffi()
+        if self.pointer:
+            ffi.release(self.pointer)
+        self.pointer = ffi.NULL
+
+
+class CallbackState:
+    """What a C callback finds behind its user pointer: the Python function, and its exception.
+
+    Callbacks run on the thread whose call they belong to, and an exception is that call's.
+    """
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
+        self.decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._of_thread = threading.local()
+
+    def keep(self, error: BaseException) -> None:
+        """Keep what must not cross the C code."""
+        self._of_thread.error = error
+
+    def reraise(self) -> None:
+        """Raise what was kept on this thread."""
+        error = getattr(self._of_thread, "error", None)
+        if error is not None:
+            self._of_thread.error = None
+            raise error
+
+
+@functools.cache
+def token_callback() -> Any:
+    ffi, _ = header_ffi()
+
+    def on_token(token: int, text: Any, user: Any) -> int:
+        state: CallbackState = ffi.from_handle(user)
+        try:
+            raw = ffi.string(text) if text else b""
+            return 1 if state.function(token, state.decoder.decode(raw)) else 0
+        except BaseException as error:  # reraise() raises it later
+            state.keep(error)
+            return 1
+
+    return ffi.callback("eliza_token_callback", on_token, error=1)
+
+
+@functools.cache
+def progress_callback() -> Any:
+    ffi, _ = header_ffi()
+
+    def on_progress(stage: Any, fraction: float, user: Any) -> None:
+        state: CallbackState = ffi.from_handle(user)
+        try:
+            state.function(ffi.string(stage).decode("utf-8", "replace"), fraction)
+        except BaseException as error:  # as above
+            state.keep(error)
+
+    return ffi.callback("eliza_progress_callback", on_progress)
+
+
+def config_struct(config: StreamConfig) -> tuple[Any, list[Any]]:
+    """Return the C struct and the strings it points to, to be kept alive beside it."""
+    ffi, _ = header_ffi()
+    struct = ffi.new("eliza_llm_stream_config_t *")
+    strings = []
+    for field in fields(config):
+        value = getattr(config, field.name)
+        if field.name in _STRING_FIELDS:
+            if value is None:
+                continue
+            value = ffi.new("char[]", c_string(value, field.name))
+            strings.append(value)
+        try:
+            setattr(struct, field.name, value)
+        except (OverflowError, TypeError) as error:
+            raise InvalidArgumentError(f"{field.name} is {value!r}: {error}") from None
+    return struct, strings
+
+
+def c_string(text: str, what: str) -> bytes:
+    """Return a text as C wants it; cffi adds the NUL that ends it.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If it contains a NUL, which C would take for its end; the message names `what` it is.
+    """
+    raw = text.encode("utf-8", "surrogateescape")
+    if b"\0" in raw:
+        raise InvalidArgumentError(f"{what} contains a NUL character: {text!r}")
+    return raw

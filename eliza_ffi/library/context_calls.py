@@ -1,0 +1,144 @@
+"""The calls on a context: models, options, facts, and who is told of what happens."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from ..errors import ModelError
+from .cffi_values import CallbackState, c_string, progress_callback
+from .elder.streams import ElderContexts
+from .loading import Library, header_ffi
+from .native_calls import NativeCalls
+
+__all__ = ["ContextCalls", "VerifierEvent"]
+
+ProgressCallback = Callable[[str, float], None]
+"""Takes a stage, ``"load"`` or ``"prefill"``, and the fraction done, 0 to 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class VerifierEvent:
+    """What became of one draft; places count the tokens since the prompt from 0.
+
+    Attributes
+    ----------
+    accepted : tuple of int
+        Drafted tokens that were right.
+    rejected : tuple of (int, int) or None
+        The places of the first and the last drafted token that was dropped; None = all were right.
+    corrected : tuple of int
+        What was generated instead of the first of them: one token, or none.
+    """
+
+    accepted: tuple[int, ...]
+    rejected: tuple[int, int] | None
+    corrected: tuple[int, ...]
+
+
+VerifierCallback = Callable[[VerifierEvent], None]
+
+
+class ContextCalls(NativeCalls):
+    """The life of a context, which ends with that of its streams."""
+
+    def create(self, path: str) -> Any:
+        """Open a bundle directory or a model file; returns the context."""
+        error = self._ffi.new("char **")
+        ctx = self._lib.eliza_inference_create(c_string(path, "the model path"), error)
+        if not ctx:
+            raise ModelError(f"cannot open the model {path}: {self._take(error) or 'no reason'}")
+        if self._elder_contexts is not None:
+            self._elder_contexts.add(ctx)
+        return ctx
+
+    def destroy(self, ctx: Any) -> None:
+        """Free a context and close its streams; a second time does nothing."""
+        self.destroyer(ctx)()
+        self.forget_callbacks(ctx)
+
+    def destroyer(self, ctx: Any) -> Callable[[], None]:
+        """Return what frees a context, and knows of its callbacks nothing that it would keep."""
+        return functools.partial(_destroy, self.library, self._elder_contexts, ctx)
+
+    def load(self, ctx: Any) -> None:
+        """Load the model now rather than with the first stream."""
+        self._need("mmap_acquire")
+        self._checked("load the model", self._lib.eliza_inference_mmap_acquire, ctx, b"text")
+
+    def set_option(self, ctx: Any, key: str, value: str) -> None:
+        """Set one option of a context by name; the header lists them."""
+        self._need("set_option")
+        self._checked(
+            f"set {key} to {value!r}",
+            self._lib.eliza_inference_set_option,
+            ctx,
+            c_string(key, "the option's name"),
+            c_string(value, f"the value of {key}"),
+        )
+
+    def describe(self, ctx: Any | None = None) -> dict[str, Any]:
+        """Return facts about the library, and about the model of `ctx` if one is given."""
+        self._need("describe")
+        out = self._ffi.new("char **")
+        self._checked(
+            "describe the library",
+            self._lib.eliza_inference_describe,
+            self._ffi.NULL if ctx is None else ctx,
+            out,
+        )
+        facts: dict[str, Any] = json.loads(self._take(out))
+        return facts
+
+    def set_progress_callback(self, ctx: Any, callback: ProgressCallback | None) -> None:
+        """Have loading and prefill reported; None switches it off.
+
+        An exception in `callback` does not stop the work; it is raised when the work has ended.
+        """
+        self._set_callback(ctx, "progress", progress_callback(), callback)
+
+    def set_verifier_callback(self, ctx: Any, callback: VerifierCallback | None) -> None:
+        """Have each draft's fate reported, on the thread that generates; None switches it off.
+
+        An exception in `callback` does not stop the work: it is raised by the pull it happened in,
+        whose tokens go with it, or at the end of ``generate``. It must not call the library.
+        """
+        self._set_callback(ctx, "verifier", _verifier_callback(), callback)
+
+
+def _destroy(library: Library, elder_contexts: ElderContexts | None, ctx: Any) -> None:
+    if elder_contexts is not None:
+        streams = elder_contexts.remove(ctx)
+        if streams is None:
+            return
+        for stream in streams:
+            stream.close(library)
+    library.lib.eliza_inference_destroy(ctx)
+
+
+@functools.cache
+def _verifier_callback() -> Any:
+    ffi, _ = header_ffi()
+
+    def on_event(event: Any, user: Any) -> None:
+        state: CallbackState = ffi.from_handle(user)
+        try:
+            state.function(_verifier_event(ffi, event))
+        except BaseException as error:  # reraise() raises it later
+            state.keep(error)
+
+    return ffi.callback("eliza_verifier_callback", on_event)
+
+
+def _verifier_event(ffi: Any, event: Any) -> VerifierEvent:
+    def ids(pointer: Any, count: int) -> tuple[int, ...]:
+        return tuple(ffi.unpack(pointer, count)) if pointer and count else ()
+
+    return VerifierEvent(
+        accepted=ids(event.accepted_token_ids, event.n_accepted),
+        rejected=None if event.rejected_from < 0 else (event.rejected_from, event.rejected_to),
+        corrected=ids(event.corrected_token_ids, event.n_corrected),
+    )

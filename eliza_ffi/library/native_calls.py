@@ -1,0 +1,145 @@
+"""What all calls of the library share: is it there, whose turn is it, and what went wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+from ..errors import ContextFullError, ElizaError, error_from_status
+from .abi import PREFIX, symbols_of
+from .cffi_values import CallbackState, CffiStream
+from .elder.streams import ElderContexts, ElderStream
+from .loading import Library
+
+__all__ = ["ERR_INVALID_ARG", "NativeCalls"]
+
+ERR_INVALID_ARG = -2
+ERR_FFI_FAULT = -4
+
+LARGEST_TEXT_CAP = 1 << 24
+
+# The library itself refuses what ElderStream would.
+ANY_TURN: AbstractContextManager[None] = nullcontext()
+
+
+class NativeCalls:
+    """The base of the classes that call the library.
+
+    Parameters
+    ----------
+    library
+        The loaded library.
+    """
+
+    def __init__(self, library: Library) -> None:
+        self.library = library
+        self._ffi = library.ffi
+        self._lib = library.lib
+        self._finish_reasons = {
+            number: name.removeprefix("ELIZA_FINISH_").lower()
+            for number, name in self._ffi.typeof("eliza_finish_reason").elements.items()
+        }
+        # Pulls are made of pushes where the library has no others.
+        self._pushes_only = not library.has(f"{PREFIX}llm_stream_next")
+        self._elder_contexts = ElderContexts() if library.is_elder else None
+        self._callbacks: dict[tuple[Any, str], CallbackState] = {}
+        # A stream keeps the callback it was opened with: handles live as long as their context.
+        self._callback_handles: dict[Any, list[Any]] = {}
+
+    def supports(self, name: str) -> bool:
+        """Return whether the method of this name works with this library.
+
+        That is so where it has ``eliza_inference_[llm_[stream_]]<name>``, and for ``next`` and
+        ``cancel`` also where ``generate`` stands in for them.
+        """
+        if self._pushes_only and name in ("next", "cancel"):
+            return True
+        return any(self.library.has(symbol) for symbol in symbols_of(name))
+
+    def _need(self, name: str) -> None:
+        self.library.need(PREFIX + name)
+
+    def _turn(self, stream: CffiStream, doing: str) -> AbstractContextManager[None]:
+        """Hold the stream during a call that it must be at rest for."""
+        return stream.turn_at_rest(doing) if isinstance(stream, ElderStream) else ANY_TURN
+
+    # ---- callbacks --------------------------------------------------------------------------
+
+    def _set_callback(
+        self, ctx: Any, kind: str, in_c: Any, callback: Callable[..., Any] | None
+    ) -> None:
+        """Hand ``set_<kind>_callback`` of the library a Python function, or take it back."""
+        self._need(f"set_{kind}_callback")
+        setter = getattr(self._lib, f"{PREFIX}set_{kind}_callback")
+        doing = f"set the {kind} callback"
+        if callback is None:
+            self._checked(doing, setter, ctx, self._ffi.NULL, self._ffi.NULL)
+            self._callbacks.pop((ctx, kind), None)
+            return
+        state = CallbackState(callback)
+        handle = self._ffi.new_handle(state)
+        self._callback_handles.setdefault(ctx, []).append(handle)
+        self._checked(doing, setter, ctx, in_c, handle)
+        self._callbacks[ctx, kind] = state
+
+    def forget_callbacks(self, ctx: Any) -> None:
+        """Let go of what was to be called for a context that is destroyed."""
+        for key in [key for key in self._callbacks if key[0] == ctx]:
+            del self._callbacks[key]
+        self._callback_handles.pop(ctx, None)
+
+    def _reraise_from_callbacks(self, ctx: Any) -> None:
+        """Raise what a callback of the context raised, now that no C code is in between."""
+        if self._callbacks:
+            for (of, _), state in list(self._callbacks.items()):
+                if of == ctx:
+                    state.reraise()
+
+    # ---- results ----------------------------------------------------------------------------
+
+    def _checked(self, doing: str, function: Any, ctx: Any, *arguments: Any) -> int:
+        """Call a function that returns a status and takes ``char ** err`` last."""
+        if self._elder_contexts is not None and ctx != self._ffi.NULL:
+            self._elder_contexts.check(ctx, doing)
+        error = self._ffi.new("char **")
+        status = int(function(ctx, *arguments, error))
+        self._reraise_from_callbacks(ctx)
+        if status < 0:
+            raise error_from_status(status, self._take(error), doing)
+        return status
+
+    def _take(self, error: Any) -> str:
+        """Copy a string the library allocated and give it back."""
+        pointer, error[0] = error[0], self._ffi.NULL
+        if not pointer:
+            return ""
+        try:
+            return str(self._ffi.string(pointer), "utf-8", "replace")
+        finally:
+            self._lib.eliza_inference_free_string(pointer)
+
+    def _stream_error(self, stream: CffiStream, status: int, doing: str) -> ElizaError:
+        said = self._take(stream.error) or self._last_error(stream)
+        is_full = status == ERR_FFI_FAULT and self._is_context_full(stream)
+        return error_from_status(status, said, doing, ContextFullError if is_full else None)
+
+    def _is_context_full(self, stream: CffiStream) -> bool:
+        if not self.supports("stats"):
+            return False
+        status, struct = self._call_stats(stream)
+        reason = self._finish_reasons.get(struct.finish_reason)
+        return status >= 0 and reason == "context_full"
+
+    def _call_stats(self, stream: CffiStream) -> tuple[int, Any]:
+        struct = self._ffi.new("eliza_llm_stream_stats_t *")
+        status = self._lib.eliza_inference_llm_stream_stats(
+            stream.pointer, struct, self._ffi.sizeof("eliza_llm_stream_stats_t")
+        )
+        return int(status), struct
+
+    def _last_error(self, stream: CffiStream) -> str:
+        if not self.supports("last_error"):
+            return ""
+        pointer = self._lib.eliza_inference_last_error(stream.pointer)
+        return self._ffi.string(pointer).decode("utf-8", "replace") if pointer else ""

@@ -1,0 +1,123 @@
+"""The calls that save, read or change what a stream holds, and write spans into it."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from dataclasses import fields
+from typing import Any
+
+from ..errors import ContextFullError, InvalidArgumentError
+from .cffi_values import CffiStream
+from .elder.streams import ElderStream
+from .loading import Library
+from .native_calls import ANY_TURN, NativeCalls
+from .protocol import SpanResult, StreamStats
+
+__all__ = ["StateCalls", "span_result"]
+
+
+class StateCalls(NativeCalls):
+    """Calls on a stream between its pulls."""
+
+    def __init__(self, library: Library) -> None:
+        super().__init__(library)
+        self._strategies = {
+            bit: name.removeprefix("ELIZA_STRATEGY_").lower().replace("_", "-")
+            for bit, name in self._ffi.typeof("eliza_strategy").elements.items()
+        }
+
+    def save_slot(self, stream: CffiStream, path: str | os.PathLike[str]) -> None:
+        """Write what the stream's KV slot holds into a file."""
+        self._slot_file(stream, "save", path)
+
+    def restore_slot(self, stream: CffiStream, path: str | os.PathLike[str]) -> None:
+        """Read it back; a file that does not fit the model is refused."""
+        self._slot_file(stream, "restore", path)
+
+    def _slot_file(self, stream: CffiStream, verb: str, path: str | os.PathLike[str]) -> None:
+        self._need(f"llm_stream_{verb}_slot")
+        raw = os.fsencode(path)
+        if b"\0" in raw:
+            raise InvalidArgumentError(f"the slot's file name contains a NUL character: {path!r}")
+        doing = f"{verb} the slot {os.fspath(path)}"
+        with self._turn(stream, doing):
+            call = getattr(self._lib, f"eliza_inference_llm_stream_{verb}_slot")
+            status = call(stream.pointer, raw, stream.error)
+            if status < 0:
+                raise self._stream_error(stream, status, doing)
+
+    def stats(self, stream: CffiStream) -> StreamStats:
+        """Return the counts of the stream."""
+        self._need("llm_stream_stats")
+        with self._turn_for_reading(stream):
+            status, struct = self._call_stats(stream)
+        if status < 0:
+            raise self._stream_error(stream, status, "read the stream's counts")
+        values = {field.name: getattr(struct, field.name) for field in fields(StreamStats)}
+        values["finish_reason"] = self._finish_reasons.get(struct.finish_reason, "unknown")
+        values["trie_active"] = bool(struct.trie_active)
+        values["strategies"] = tuple(
+            name for bit, name in self._strategies.items() if struct.strategies & bit
+        )
+        return StreamStats(**values)
+
+    def set_sampling(self, stream: CffiStream, settings: str) -> None:
+        """Sample otherwise from now on; `settings` is the JSON of a ``SamplingParams``."""
+        self._need("llm_stream_set_sampling")
+        raw = settings.encode("utf-8", "surrogatepass")
+        with self._turn(stream, "set the sampling"):
+            status = self._lib.eliza_inference_llm_stream_set_sampling(
+                stream.pointer, raw, len(raw), stream.error
+            )
+            if status < 0:
+                raise self._stream_error(stream, status, "set the sampling")
+
+    def describe_chain(self, stream: CffiStream) -> tuple[str, ...]:
+        """Return the names of the samplers a stream runs, in the order they act."""
+        self._need("llm_stream_describe_chain")
+        out = self._ffi.new("char **")
+        with self._turn(stream, "read the stream's samplers"):
+            status = self._lib.eliza_inference_llm_stream_describe_chain(
+                stream.pointer, out, stream.error
+            )
+            if status < 0:
+                raise self._stream_error(stream, status, "read the stream's samplers")
+        return tuple(filter(None, self._take(out).split(";")))
+
+    def fill(self, stream: CffiStream, span: Mapping[str, Any]) -> SpanResult:
+        """Write one span of an answer."""
+        self._need("llm_stream_fill")
+        raw = json.dumps(span).encode()
+        out = self._ffi.new("char **")
+        with self._turn(stream, "fill a span"):
+            status = self._lib.eliza_inference_llm_stream_fill(
+                stream.pointer, raw, len(raw), out, stream.error
+            )
+            written = self._take(out)
+            result = span_result(json.loads(written)) if written else None
+            if status < 0 or result is None:
+                error = self._stream_error(stream, status, "fill a span")
+                if isinstance(error, ContextFullError):
+                    error.partial = result
+                raise error
+        return result
+
+    def _turn_for_reading(self, stream: CffiStream) -> AbstractContextManager[None]:
+        doing = "read the stream's counts"
+        return stream.turn(doing) if isinstance(stream, ElderStream) else ANY_TURN
+
+
+def span_result(facts: Mapping[str, Any]) -> SpanResult:
+    """Return what the library's JSON says of a span."""
+    return SpanResult(
+        text=facts["text"],
+        logprob=facts["logprob"],
+        tokens=facts["tokens"],
+        truncated=facts["truncated"],
+        choice=facts["choice"],
+        answer_tokens=tuple(facts["answer_tokens"]),
+        answer_bytes=tuple(facts.get("answer_bytes", ())),
+    )

@@ -1,0 +1,180 @@
+"""The calls that generate: open a stream, prefill it, pull or push tokens, cancel and close."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from ..errors import NotSupportedError, error_from_text
+from . import native_calls
+from .cffi_values import TOKENS_PER_PULL, CallbackState, CffiStream, token_array, token_callback
+from .elder.config import check_config, config_buffer
+from .elder.pull import NO_LIMIT, PushedPull
+from .elder.streams import ElderStream
+from .native_calls import ERR_INVALID_ARG, NativeCalls
+from .protocol import StreamConfig, StreamStep, TokenCallback, Tokens
+
+__all__ = ["StreamCalls"]
+
+
+class StreamCalls(NativeCalls):
+    """The life of a stream."""
+
+    # ---- open and close ---------------------------------------------------------------------
+
+    def open(self, ctx: Any, config: StreamConfig) -> CffiStream:
+        """Take a KV slot and open a stream in it."""
+        return self._open(ctx, config)
+
+    def _open(self, ctx: Any, config: StreamConfig, context_size: int = 0) -> CffiStream:
+        check_config(self.library, config, context_size)
+        if self._elder_contexts is not None:
+            self._elder_contexts.check(ctx, "open a stream")
+        struct, _alive = config_buffer(config, context_size)
+        error = self._ffi.new("char **")
+        stream = CffiStream(ctx) if self._elder_contexts is None else ElderStream(ctx)
+        lib = self._lib
+        if not stream.open(
+            lib.eliza_inference_llm_stream_open,
+            (ctx, struct, error),
+            lib.eliza_inference_llm_stream_close,
+        ):
+            said = self._take(error)
+            probe = "eliza_inference_llm_stream_supported"
+            if self.library.has(probe) and not self.library.probe(probe):
+                raise NotSupportedError(
+                    f"{self.library.path} was built without text generation: {said or 'no stream'}"
+                )
+            raise error_from_text(said, "open a stream")
+        if isinstance(stream, ElderStream):
+            self._note_elder(stream, config)
+        try:
+            self._reraise_from_callbacks(ctx)
+        except BaseException:
+            self.close(stream)
+            raise
+        return stream
+
+    def _note_elder(self, stream: ElderStream, config: StreamConfig) -> None:
+        if self._pushes_only:
+            stream.pushed = PushedPull(
+                partial(self._push_to_pull, stream),
+                partial(stream.interrupt, self.library),
+                partial(stream.decoder.decode, b"", True),
+                config.max_tokens,
+            )
+        if self._elder_contexts is not None:
+            self._elder_contexts.opened(stream)
+
+    def close(self, stream: CffiStream) -> None:
+        """Free the stream's slot; closing twice is harmless."""
+        if isinstance(stream, ElderStream):
+            stream.close(self.library)
+            if self._elder_contexts is not None:
+                self._elder_contexts.closed(stream)
+        else:
+            stream.free()
+
+    # ---- generate ---------------------------------------------------------------------------
+
+    def prefill(self, stream: CffiStream, tokens: Tokens) -> None:
+        """Append the prompt and decode it."""
+        ids = token_array(tokens)
+        doing = f"prefill {len(ids)} tokens"
+        with self._turn(stream, doing):
+            status = self._lib.eliza_inference_llm_stream_prefill(
+                stream.pointer, self._ffi.from_buffer("int32_t[]", ids), len(ids), stream.error
+            )
+            self._reraise_from_callbacks(stream.ctx)
+            if status < 0:
+                raise self._stream_error(stream, status, doing)
+            if isinstance(stream, ElderStream) and stream.pushed is not None:
+                stream.pushed.begin()
+
+    def next(self, stream: CffiStream) -> StreamStep:
+        """Pull the next step."""
+        if isinstance(stream, ElderStream):
+            with stream.turn("generate"):
+                return stream.pushed.next() if stream.pushed else self._next(stream)
+        return self._next(stream)
+
+    def _next(self, stream: CffiStream) -> StreamStep:
+        status = self._call_next(stream)
+        while status == ERR_INVALID_ARG and self._has_grown_text(stream):
+            status = self._call_next(stream)
+        self._reraise_from_callbacks(stream.ctx)
+        if status < 0:
+            raise self._stream_error(stream, status, "generate")
+        done = status == 1
+        return StreamStep(
+            tuple(self._ffi.unpack(stream.tokens, stream.count[0])),
+            stream.decoder.decode(self._ffi.string(stream.text), done),
+            done,
+            stream.drafted[0],
+            stream.accepted[0],
+        )
+
+    def generate(self, stream: CffiStream, max_tokens: int, on_token: TokenCallback) -> None:
+        """Push tokens to `on_token`; an exception in it stops the generation and is raised here."""
+        self._need("llm_stream_generate")
+        state = CallbackState(on_token)
+        if isinstance(stream, ElderStream):
+            with stream.turn_at_rest("generate"), stream.pushing():
+                self._push(stream, max_tokens or NO_LIMIT, state)
+        else:
+            self._push(stream, max_tokens, state)
+        tail = state.decoder.decode(b"", True)
+        if tail:
+            on_token(-1, tail)
+
+    def _push(self, stream: CffiStream, limit: int, state: CallbackState) -> None:
+        handle = self._ffi.new_handle(state)
+        status = self._lib.eliza_inference_llm_stream_generate(
+            stream.pointer, limit, token_callback(), handle, stream.error
+        )
+        state.reraise()
+        self._reraise_from_callbacks(stream.ctx)
+        if status < 0:
+            raise self._stream_error(stream, status, "generate")
+
+    def _push_to_pull(self, stream: ElderStream, limit: int, on_token: TokenCallback) -> None:
+        state = CallbackState(on_token)
+        # The stream's own: a character may be cut in two by a call that was halted.
+        state.decoder = stream.decoder
+        self._push(stream, limit, state)
+
+    def cancel(self, stream: CffiStream) -> None:
+        """Stop the call that is running on the stream; safe from any thread."""
+        if isinstance(stream, ElderStream):
+            if not stream.pointer:
+                return
+            if stream.pushed is not None and not stream.is_pushing:
+                stream.pushed.cancel()
+                return
+        self._need("llm_stream_cancel")
+        self._lib.eliza_inference_llm_stream_cancel(stream.pointer)
+
+    def _call_next(self, stream: CffiStream) -> int:
+        return int(
+            self._lib.eliza_inference_llm_stream_next(
+                stream.pointer,
+                stream.tokens,
+                TOKENS_PER_PULL,
+                stream.count,
+                stream.text,
+                stream.text_cap,
+                stream.drafted,
+                stream.accepted,
+                stream.error,
+            )
+        )
+
+    def _has_grown_text(self, stream: CffiStream) -> bool:
+        """Make room for a token whose text did not fit; False if that is not what was wrong."""
+        text = self._ffi.string(stream.error[0]) if stream.error[0] else b""
+        if not text.startswith(b"text_cap") or stream.text_cap >= native_calls.LARGEST_TEXT_CAP:
+            return False
+        self._take(stream.error)
+        stream.text_cap *= 4
+        stream.text = self._ffi.new("char[]", stream.text_cap)
+        return True

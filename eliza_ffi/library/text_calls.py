@@ -1,0 +1,165 @@
+"""The calls that need a model and no stream: tokens of texts, embeddings, what comes next."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import InvalidArgumentError, error_from_status
+from .cffi_values import token_array
+from .native_calls import ERR_INVALID_ARG, NativeCalls
+from .protocol import Tokens
+
+__all__ = ["EotScore", "TextCalls"]
+
+POOLING = {"mean": 1, "cls": 2, "last": 3}
+
+EMBEDDING_CAP = 4096
+"""Room for the first try; a library that needs more says how much."""
+
+
+@dataclass(frozen=True, slots=True)
+class EotScore:
+    """How likely one token is to come next.
+
+    Attributes
+    ----------
+    probability : float
+        Of the token asked for, 0 to 1.
+    top : int
+        The most likely token.
+    top_probability : float
+    """
+
+    probability: float
+    top: int
+    top_probability: float
+
+
+class TextCalls(NativeCalls):
+    """Calls on a context that take a text or tokens."""
+
+    def tokenize(
+        self, ctx: Any, text: str, add_special: bool = False, parse_special: bool = False
+    ) -> list[int]:
+        """Return the tokens of a text."""
+        self._need("tokenize")
+        self._need("free_tokens")
+        raw = text.encode("utf-8", "surrogatepass")
+        out = self._ffi.new("int **")
+        count = self._ffi.new("size_t *")
+        self._checked(
+            "tokenize",
+            self._lib.eliza_inference_tokenize,
+            ctx,
+            raw,
+            len(raw),
+            int(add_special),
+            int(parse_special),
+            out,
+            count,
+        )
+        try:
+            return list(self._ffi.unpack(out[0], count[0])) if count[0] else []
+        finally:
+            self._lib.eliza_inference_free_tokens(out[0])
+
+    def detokenize(
+        self, ctx: Any, tokens: Tokens, remove_special: bool = False, unparse_special: bool = False
+    ) -> str:
+        """Return the text of tokens; bytes that are not UTF-8 come out as U+FFFD."""
+        raw = self.detokenize_bytes(ctx, tokens, remove_special, unparse_special)
+        return raw.decode("utf-8", "replace")
+
+    def detokenize_bytes(
+        self, ctx: Any, tokens: Tokens, remove_special: bool = False, unparse_special: bool = False
+    ) -> bytes:
+        """Return the bytes of tokens, which may end inside a character."""
+        self._need("detokenize")
+        ids = token_array(tokens)
+        pointer = self._ffi.from_buffer("int[]", ids)
+        cap = 64 + 16 * len(ids)
+        while True:
+            text = self._ffi.new("char[]", cap)
+            size = self._checked(
+                "detokenize",
+                self._lib.eliza_inference_detokenize,
+                ctx,
+                pointer,
+                len(ids),
+                int(remove_special),
+                int(unparse_special),
+                text,
+                cap,
+            )
+            if size < cap:
+                return bytes(self._ffi.buffer(text, size))
+            cap = size + 1
+
+    def embed(self, ctx: Any, text: str, pooling: str = "mean") -> NDArray[np.float32]:
+        """Return the embedding of a text, of length 1, shape ``[n_embd]``.
+
+        Parameters
+        ----------
+        ctx
+            The context.
+        text
+            The text.
+        pooling
+            What is made of the tokens' vectors: ``"mean"``, ``"cls"`` (the first) or ``"last"``.
+        """
+        self._need("embed")
+        if pooling not in POOLING:
+            raise InvalidArgumentError(
+                f"pooling must be one of {', '.join(POOLING)}, not {pooling!r}"
+            )
+        raw = text.encode("utf-8", "surrogatepass")
+        size = self._ffi.new("int *")
+        cap = EMBEDDING_CAP
+        while True:
+            values = np.zeros(cap, dtype=np.float32)
+            error = self._ffi.new("char **")
+            if self._elder_contexts is not None:
+                self._elder_contexts.check(ctx, "embed a text")
+            status = self._lib.eliza_inference_embed(
+                ctx,
+                raw,
+                len(raw),
+                POOLING[pooling],
+                self._ffi.from_buffer("float[]", values),
+                cap,
+                size,
+                error,
+            )
+            said = self._take(error)
+            if status == ERR_INVALID_ARG and size[0] > cap:
+                cap = size[0]
+                continue
+            if status < 0:
+                raise error_from_status(status, said, "embed a text")
+            embedding: NDArray[np.float32] = values[: int(size[0])].copy()
+            return embedding
+
+    def eot_score(self, ctx: Any, tokens: Tokens, target: int) -> EotScore:
+        """Return how likely `target`, such as the end of a turn, is to follow the tokens."""
+        self._need("llm_eot_score")
+        ids = token_array(tokens)
+        wanted = int(token_array([target])[0])
+        probability = self._ffi.new("float *")
+        top = self._ffi.new("int32_t *")
+        top_probability = self._ffi.new("float *")
+        self._checked(
+            f"score token {wanted} after {len(ids)} tokens",
+            self._lib.eliza_inference_llm_eot_score,
+            ctx,
+            self._ffi.from_buffer("int32_t[]", ids),
+            len(ids),
+            wanted,
+            probability,
+            top,
+            top_probability,
+        )
+        return EotScore(probability[0], top[0], top_probability[0])

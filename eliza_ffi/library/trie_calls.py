@@ -1,0 +1,98 @@
+"""The calls that make a stream choose: token tries, choices by text, leaves and their scores."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import NativeFault, TokenTrieError
+from . import native_calls
+from .cffi_values import CffiStream
+from .loading import Library
+from .native_calls import NativeCalls
+from .protocol import TrieLeaf
+
+__all__ = ["TrieCalls"]
+
+
+class TrieCalls(NativeCalls):
+    """Calls whose first argument is a stream, about spans."""
+
+    def __init__(self, library: Library) -> None:
+        super().__init__(library)
+        # Before it could report a refusal, set_token_trie returned nothing: its result is noise.
+        self._trie_reports = library.has("eliza_inference_token_trie_supported")
+
+    def trie_modes(self) -> int:
+        """Return the bit set of supported trie modes and flags; 0 if the library has no trie."""
+        if not (self.supports("set_token_trie") and self._trie_reports):
+            return 0
+        return int(self._lib.eliza_inference_token_trie_supported())
+
+    def set_token_trie(self, stream: CffiStream, payload: str | bytes, mode: int) -> None:
+        """Start a span; `payload` is JSON, or the bytes of a binary tree."""
+        self._need("set_token_trie")
+        raw = payload.encode("utf-8", "surrogatepass") if isinstance(payload, str) else payload
+        with self._turn(stream, "set the token trie"):
+            status: Any = self._lib.eliza_inference_set_token_trie(
+                stream.pointer, raw, len(raw), mode
+            )
+            if self._trie_reports and status < 0:
+                reason = self._last_error(stream) or f"status {status}"
+                raise TokenTrieError(f"the token trie was refused: {reason}")
+
+    def set_text_choices(self, stream: CffiStream, choices: Sequence[str], mode: int) -> None:
+        """Start a span of choices that may be cut into tokens in every way."""
+        self._need("set_text_choices")
+        raw = json.dumps(choices, ensure_ascii=False).encode("utf-8", "surrogatepass")
+        with self._turn(stream, "set the choices"):
+            status = self._lib.eliza_inference_set_text_choices(stream.pointer, raw, len(raw), mode)
+            if status < 0:
+                reason = self._last_error(stream) or f"status {status}"
+                raise TokenTrieError(f"the choices were refused: {reason}")
+
+    def clear_token_trie(self, stream: CffiStream) -> None:
+        """End the span, if one is active."""
+        self._need("clear_token_trie")
+        with self._turn(stream, "clear the token trie"):
+            self._lib.eliza_inference_clear_token_trie(stream.pointer)
+
+    def token_trie_leaf(self, stream: CffiStream) -> TrieLeaf | None:
+        """Return the leaf the last span ended on, or None if none has."""
+        self._need("token_trie_leaf")
+        with self._turn(stream, "read the leaf"):
+            return self._leaf(stream)
+
+    def _leaf(self, stream: CffiStream) -> TrieLeaf | None:
+        null = self._ffi.NULL
+        logprob = self._ffi.new("double *")
+        leaf = self._lib.eliza_inference_token_trie_leaf
+        if leaf(stream.pointer, null, 0, logprob) < 0:
+            return None
+        cap = 256
+        while cap <= native_calls.LARGEST_TEXT_CAP:
+            name = self._ffi.new("char[]", cap)
+            if leaf(stream.pointer, name, cap, null) >= 0:
+                return TrieLeaf(self._ffi.string(name).decode("utf-8", "replace"), logprob[0])
+            cap *= 8
+        raise NativeFault(f"cannot read the leaf's name: {self._last_error(stream)}")
+
+    def token_trie_scores(self, stream: CffiStream) -> NDArray[np.float64]:
+        """Return the logarithm of every leaf's probability, shape ``[leaves]``, payload order.
+
+        To be asked after the span was set and before its first token.
+        """
+        self._need("token_trie_scores")
+        scores = self._lib.eliza_inference_token_trie_scores
+        with self._turn(stream, "score the choices"):
+            count = scores(stream.pointer, self._ffi.NULL, 0)
+            logprobs = np.zeros(max(count, 0), dtype=np.float64)
+            if count > 0:
+                count = scores(stream.pointer, self._ffi.from_buffer("double[]", logprobs), count)
+            if count < 0:
+                raise self._stream_error(stream, count, "score the choices")
+        return logprobs

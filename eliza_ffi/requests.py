@@ -1,0 +1,455 @@
+"""What is asked of a model, as what the runner is handed, and what comes back. Pure functions."""
+
+from __future__ import annotations
+
+import difflib
+import math
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict
+
+import numpy as np
+
+from .chat.template import Messages
+from .choices.choice_set import Choice, ChoiceSet
+from .errors import ContextFullError, InvalidArgumentError, NativeFault, NotSupportedError
+from .library.abi import PREFIX
+from .library.binding import token_array
+from .library.protocol import (
+    STOP_AT_LEAF,
+    TRIE_ARGMAX,
+    TRIE_BEST_LEAF,
+    TRIE_SAMPLE,
+    StreamStats,
+    Tokens,
+)
+from .runner.arguments import FfiStreamingGenerateArgs, FfiStreamingResult
+from .runner.filling import Fillable, FillArgs
+from .sampling.params import SamplingParams
+from .skeleton.response import Skeleton, SpanSamplerPlan
+
+if TYPE_CHECKING:
+    from .choices.token_tree import TokenTreePayload
+    from .session import Session
+
+__all__ = [
+    "ChoiceMode",
+    "ChoiceSettings",
+    "FillSettings",
+    "Generation",
+    "StreamSettings",
+    "Strings",
+    "TextSettings",
+    "Tokenization",
+    "check_keywords",
+    "choice_of",
+    "choice_request",
+    "fill_request",
+    "generate_request",
+    "generation_of",
+    "prompt_of",
+    "prompt_tokens",
+]
+
+ChoiceMode = Literal["argmax", "sample", "best"]
+Tokenization = Literal["own", "any"]
+
+Strings: TypeAlias = "Sequence[str] | Set[str] | Iterator[str]"
+"""Choices by text. Not `Iterable`, which an enum's class is, too."""
+
+MODES = {"argmax": TRIE_ARGMAX, "sample": TRIE_SAMPLE, "best": TRIE_BEST_LEAF}
+
+
+class StreamSettings(TypedDict, total=False):
+    """Of any stream; see :class:`~eliza_ffi.runner.FfiStreamingGenerateArgs`."""
+
+    slot_id: int
+    prompt_cache_key: str | None
+    disable_thinking: bool
+    n_gpu_layers: int
+    cache_type_k: str | None
+    cache_type_v: str | None
+
+
+class SamplingSettings(TypedDict, total=False):
+    """Of the sampling; see :class:`~eliza_ffi.sampling.SamplingParams`."""
+
+    samplers: str
+    dynatemp_range: float
+    dynatemp_exponent: float
+    min_p: float
+    typical_p: float
+    top_n_sigma: float
+    xtc_probability: float
+    xtc_threshold: float
+    repeat_last_n: int
+    frequency_penalty: float
+    presence_penalty: float
+    dry_multiplier: float
+    dry_base: float
+    dry_allowed_length: int
+    dry_penalty_last_n: int
+    dry_sequence_breakers: tuple[str, ...]
+    mirostat: int
+    mirostat_tau: float
+    mirostat_eta: float
+    adaptive_target: float
+    adaptive_decay: float
+    logit_bias: Sequence[tuple[int, float]]
+    draw: str
+    seed: int | None
+    reasoning_budget: int
+    reasoning_start: str
+    reasoning_end: str
+    reasoning_message: str
+
+
+class TextSettings(StreamSettings, SamplingSettings, total=False):
+    """Further settings of a text."""
+
+    draft_min: int
+    token_tree_payload: TokenTreePayload | None
+    token_tree_mode: int
+    token_tree_path: str | None
+    on_trie_error: str
+
+
+class ChoiceSettings(StreamSettings, SamplingSettings, total=False):
+    """Further settings of a choice."""
+
+    max_tokens: int
+    top_p: float
+    top_k: int
+    repeat_penalty: float
+    sampling: SamplingParams | None
+    heal_prompt: bool
+    on_trie_error: str
+    on_text_chunk: Callable[[str], Any] | None
+
+
+class FillSettings(StreamSettings, total=False):
+    """Further settings of a structured answer."""
+
+    sampler_plan: SpanSamplerPlan | Mapping[str, Any] | None
+    max_tokens: int
+    logprobs: bool
+    heal_prompt: bool
+    temperature: float
+    top_k: int
+    top_p: float
+
+
+@dataclass(frozen=True)
+class Generation:
+    """A generated text.
+
+    Attributes
+    ----------
+    text : str
+    tokens : tuple of int
+    finish_reason : str
+        ``"end"`` (the model ended it), ``"length"`` (`max_tokens`) or ``"context_full"``.
+    prompt_tokens : int
+    stats : StreamStats or None
+        None where the library does not count.
+    """
+
+    text: str
+    tokens: tuple[int, ...]
+    finish_reason: str
+    prompt_tokens: int
+    stats: StreamStats | None
+
+    def __repr__(self) -> str:
+        return f"Generation({self.text!r}, {len(self.tokens)} tokens, {self.finish_reason})"
+
+
+def check_keywords(method: str, given: Mapping[str, Any], known: Set[str]) -> None:
+    """Raise TypeError for a keyword that a method does not have, naming the nearest it has."""
+    for name in given:
+        if name not in known:
+            near = difflib.get_close_matches(name, sorted(known), n=1)
+            meant = f"; did you mean {near[0]!r}?" if near else ""
+            raise TypeError(f"{method}() has no keyword {name!r}{meant}")
+
+
+def prompt_of(item: str | Tokens | Messages) -> dict[str, Any]:
+    """Return one of several prompts as the argument that it is: a prompt, or a conversation."""
+    is_talk = not isinstance(item, str | np.ndarray) and len(item) > 0
+    return {"messages" if is_talk and isinstance(item[0], Mapping) else "prompt": item}
+
+
+def prompt_tokens(
+    session: Session, prompt: str | Tokens | None, messages: Messages | None
+) -> Tokens:
+    """Return the tokens to begin with.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If there is neither a prompt nor a conversation, or both, or nothing in it.
+    """
+    if messages is not None and prompt is None:
+        prompt = session.chat().tokens(messages)
+    elif prompt is None or messages is not None:
+        given = "neither" if messages is None else "both"
+        raise InvalidArgumentError(f"give either a prompt or messages, not {given}")
+    if isinstance(prompt, str):
+        prompt = session.tokenize(prompt, add_special=True, parse_special=True)
+    if len(prompt) == 0:
+        raise InvalidArgumentError("the prompt is empty: there is nothing to go on from")
+    return token_array(prompt)
+
+
+def generate_request(
+    session: Session,
+    prompt: str | Tokens | None = None,
+    *,
+    messages: Messages | None = None,
+    draft_max: int = 0,
+    drafter: str | os.PathLike[str] | None = None,
+    sampling: SamplingParams | None = None,
+    grammar: str | None = None,
+    method: str = "generate_args",
+    **more: Any,
+) -> FfiStreamingGenerateArgs:
+    """Return the request of a text; parameters as :meth:`~eliza_ffi.model.Model.generate_args`."""
+    _ = session.ctx  # is it open, and ours?
+    check_keywords(method, more, KEYWORDS)
+    _check_ranges(more)
+    sampling = _all_sampling(sampling, more)
+    more.setdefault("n_gpu_layers", session.n_gpu_layers)
+    if draft_max > 0:
+        _check_speculates(session)
+        more.setdefault("draft_min", 1)
+    elif drafter is not None:
+        raise InvalidArgumentError("a drafter guesses draft_max tokens at a time: give that, too")
+    if drafter is not None:
+        more["mtp_drafter_path"] = os.fspath(drafter)
+    if grammar is not None:
+        more["gbnf_grammar"] = grammar
+    tokens = prompt_tokens(session, prompt, messages)
+    return FfiStreamingGenerateArgs(
+        prompt_tokens=tokens, draft_max=draft_max, sampling=sampling, **more
+    )
+
+
+def choice_request(
+    session: Session,
+    prompt: str | Tokens | None,
+    choices: ChoiceSet[Any],
+    *,
+    messages: Messages | None = None,
+    mode: str = "argmax",
+    temperature: float = 1.0,
+    tokenization: str = "own",
+    method: str = "choice_args",
+    **more: Any,
+) -> FfiStreamingGenerateArgs:
+    """Return the request of a choice; parameters as :meth:`~eliza_ffi.model.Model.choose`."""
+    if mode not in MODES:
+        raise InvalidArgumentError(f"mode must be one of {', '.join(MODES)}, not {mode!r}")
+    if not session.binding.trie_modes() & STOP_AT_LEAF:
+        raise NotSupportedError(f"{session.binding.library.path} has no token-trie sampler")
+    if more.get("sampling") is None:
+        more["temperature"] = temperature
+    args = generate_request(session, prompt, messages=messages, method=method, **more)
+    args = replace(args, token_tree_mode=MODES[mode] | STOP_AT_LEAF)
+    if tokenization == "own":
+        payload = session.payloads.of(choices, session.tokenize, session.detokenize)
+        return replace(args, token_tree_payload=payload)
+    if tokenization != "any":
+        raise InvalidArgumentError(f"tokenization must be own or any, not {tokenization!r}")
+    _check_text_choices(session, choices, mode, args.score_leaves)
+    return replace(args, text_choices=choices.texts)
+
+
+def fill_request(
+    session: Session,
+    prompt: str | Tokens | None,
+    skeleton: Fillable | Mapping[str, Any] | None,
+    *,
+    messages: Messages | None = None,
+    sampler_plan: SpanSamplerPlan | Mapping[str, Any] | None = None,
+    max_tokens: int = 256,
+    logprobs: bool = False,
+    heal_prompt: bool = False,
+    method: str = "fill_args",
+    **more: Any,
+) -> FillArgs:
+    """Return the request of a skeleton; parameters as :meth:`~eliza_ffi.model.Model.fill_args`."""
+    if skeleton is None:
+        raise InvalidArgumentError("there is no skeleton to fill")
+    if isinstance(skeleton, Mapping):
+        skeleton = Skeleton.from_dict(skeleton)
+    if not hasattr(skeleton, "script"):
+        raise InvalidArgumentError(f"this is no skeleton: {skeleton!r:.80}")
+    if sampler_plan is None:
+        sampler_plan = SpanSamplerPlan()
+    elif not isinstance(sampler_plan, SpanSamplerPlan):
+        sampler_plan = SpanSamplerPlan.from_dict(sampler_plan)
+    check_keywords(method, more, FILL_KEYWORDS)
+    return FillArgs(
+        skeleton=skeleton,
+        generation=generate_request(session, prompt, messages=messages, method=method, **more),
+        sampler_plan=sampler_plan,
+        max_tokens=max_tokens,
+        logprobs=logprobs,
+        heal_prompt=heal_prompt,
+    )
+
+
+PLAIN_SAMPLING: Mapping[str, Any] = {
+    "temperature": 0.0,
+    "top_p": 1.0,
+    "top_k": 0,
+    "repeat_penalty": 1.0,
+}
+"""What a stream is opened with, and what each is where it is off."""
+
+SAMPLING_NAMES = frozenset(field.name for field in fields(SamplingParams)) - PLAIN_SAMPLING.keys()
+
+KEYWORDS = frozenset(field.name for field in fields(FfiStreamingGenerateArgs))
+KEYWORDS = (KEYWORDS | SAMPLING_NAMES | {"messages", "drafter", "grammar"}) - {"prompt_tokens"}
+
+# What a fill's own parameters are comes along for who misspells one.
+FILL_KEYWORDS = frozenset((*StreamSettings.__annotations__, *FillSettings.__annotations__))
+FILL_KEYWORDS |= {"messages", "on_span"}
+
+
+def generation_of(result: FfiStreamingResult) -> Generation:
+    """Return what a run of :func:`generate_request` came to."""
+    return Generation(
+        text=result.text,
+        tokens=result.tokens,
+        finish_reason=result.finish_reason,
+        prompt_tokens=result.usage.prompt_tokens,
+        stats=result.stats,
+    )
+
+
+def choice_of(
+    choices: ChoiceSet[Any],
+    args: FfiStreamingGenerateArgs,
+    result: FfiStreamingResult,
+    elapsed: float,
+) -> Choice[Any]:
+    """Return the choice that a run of :func:`choice_request` came to.
+
+    Parameters
+    ----------
+    choices, args, result
+    elapsed
+        Seconds it took.
+
+    Raises
+    ------
+    ContextFullError
+        If the context was full before the choice was made.
+    InvalidArgumentError
+        If it was no choice, or `max_tokens` ended the generation before that.
+    NativeFault
+        If it was none of the choices.
+    """
+    payload = args.token_tree_payload
+    if payload is None and args.text_choices is None:
+        raise InvalidArgumentError("the generation was not one of choices")
+    # First, because what was cut off within one choice may spell another in full.
+    if result.finish_reason == "context_full":
+        raise ContextFullError(
+            f"the context was full inside the choice, after {result.text!r}: "
+            f"shorten the prompt or raise n_ctx"
+        )
+    if result.finish_reason == "length":
+        room = "" if payload is None else f" or raise it to {_longest(payload)}"
+        raise InvalidArgumentError(
+            f"max_tokens ended the generation inside the choice, after {result.text!r}: "
+            f"leave it at 0{room}"
+        )
+    name: str | None
+    if payload is None:
+        name = None if result.leaf is None else result.leaf.name
+    else:
+        of_tokens = {leaf.tokens: leaf.name for leaf in payload.leaves()}
+        name = of_tokens.get(result.tokens)
+    if name is None:
+        raise NativeFault(
+            f"the generation ended ({result.finish_reason}) on {result.text!r}, "
+            f"which is none of the {len(choices.texts)} choices"
+        )
+    index = choices.texts.index(name)
+    stats = result.stats
+    return Choice(
+        value=choices.values[index],
+        index=index,
+        text=result.text,
+        logprob=math.nan if result.leaf is None else result.leaf.logprob,
+        tokens=result.tokens,
+        forward_passes=-1 if stats is None else stats.passes_after_prompt,
+        elapsed=elapsed,
+        probabilities=_probabilities(choices, result, payload),
+        stats=stats,
+    )
+
+
+def _probabilities(
+    choices: ChoiceSet[Any], result: FfiStreamingResult, payload: TokenTreePayload | None
+) -> Mapping[Any, float] | None:
+    if result.leaf_logprobs is None or payload is None:
+        return None
+    names = [leaf.name for leaf in payload.leaves()]
+    of_name = dict(zip(names, np.exp(result.leaf_logprobs).tolist(), strict=True))
+    return {key: of_name[text] for key, text in zip(choices.keys, choices.texts, strict=True)}
+
+
+def _longest(payload: TokenTreePayload) -> str:
+    return f"the longest choice's {max(len(leaf.tokens) for leaf in payload.leaves())} tokens"
+
+
+def _all_sampling(sampling: SamplingParams | None, more: dict[str, Any]) -> SamplingParams | None:
+    """Return what is asked for beside the settings that a stream is opened with.
+
+    Takes settings by name out of `more`.
+    """
+    named = {name: more.pop(name) for name in SAMPLING_NAMES & more.keys()}
+    if sampling is None:
+        plain = {name: more[name] for name in PLAIN_SAMPLING if name in more}
+        return SamplingParams(**plain, **named) if named else None
+    twice = [
+        *named,
+        *(name for name, off in PLAIN_SAMPLING.items() if more.get(name, off) != off),
+    ]
+    if twice:
+        raise InvalidArgumentError(
+            f"{twice[0]} is given twice: set it in sampling, or leave sampling out"
+        )
+    return sampling
+
+
+def _check_ranges(more: Mapping[str, Any]) -> None:
+    for name, most, limits in (("temperature", math.inf, "0 or more"), ("top_p", 1, "0 to 1")):
+        value = more.get(name)
+        if isinstance(value, int | float) and not 0 <= value <= most:
+            raise InvalidArgumentError(f"{name} must be {limits}, not {value}")
+
+
+def _check_speculates(session: Session) -> None:
+    library = session.binding.library
+    if not library.probe(f"{PREFIX}llm_mtp_supported"):
+        raise NotSupportedError(f"{library.path} has no speculative decoding: leave draft_max at 0")
+
+
+def _check_text_choices(session: Session, choices: ChoiceSet[Any], mode: str, scored: bool) -> None:
+    if not session.binding.supports("set_text_choices"):
+        raise NotSupportedError(f"{session.binding.library.path} has no choices by text")
+    if mode == "best" or scored:
+        asked = 'mode="best"' if mode == "best" else "probabilities"
+        raise InvalidArgumentError(
+            f'{asked} needs one way to spell each choice: use tokenization="own"'
+        )
+    for i, text in enumerate(choices.texts):
+        if "\0" in text:
+            raise InvalidArgumentError(
+                f'choices[{i}] has a NUL character, which tokenization="any" cannot spell'
+            )

@@ -1,0 +1,272 @@
+"""Filling a skeleton: open, prefill, one call into the library for each span, close."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Generator
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+from ..errors import (
+    ContextFullError,
+    ElizaError,
+    FillError,
+    GenerationCancelled,
+    InvalidArgumentError,
+    NotSupportedError,
+)
+from ..library.protocol import LlmStreamingBinding, SpanResult, StreamStats
+from ..skeleton.fill_result import Answer, FillResult, SpanFill
+from ..skeleton.placed_span import Filled, PlacedSpan, Script
+from ..skeleton.sampler_plan import Sampling, SpanSamplerPlan
+from .arguments import FfiStreamingGenerateArgs
+
+__all__ = ["FillArgs", "FillResult", "Fillable", "Filling", "SpanFill"]
+
+
+class Fillable(Protocol):
+    """What can be filled: a skeleton, or one whose later spans depend on the earlier ones."""
+
+    @property
+    def n_spans(self) -> int:
+        """How many spans there are at most."""
+
+    def script(self) -> Script:
+        """Return the spans one after the other."""
+
+    def parse(self, text: str) -> Any:
+        """Return the value of an answer; raises InvalidArgumentError if it is not JSON."""
+
+
+@dataclass(frozen=True, eq=False)
+class FillArgs:
+    """What to fill and how.
+
+    Attributes
+    ----------
+    skeleton : Fillable
+    generation : FfiStreamingGenerateArgs
+        The prompt and the slot; its `temperature`, `top_k` and `top_p` sample the free spans.
+    sampler_plan : SpanSamplerPlan
+    max_tokens : int
+        For each free value, 0 = no limit but the context's. One that reaches it is brought to its
+        end in the shortest way.
+    logprobs : bool
+        Find the probability of free values too; that of choices is always known.
+    heal_prompt : bool
+        The prompt's last token may be spelled anew, together with the beginning of the answer.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If the plan is for a span that the skeleton does not have, or a number is out of range.
+    """
+
+    skeleton: Fillable
+    generation: FfiStreamingGenerateArgs
+    sampler_plan: SpanSamplerPlan = field(default_factory=SpanSamplerPlan)
+    max_tokens: int = 256
+    logprobs: bool = False
+    heal_prompt: bool = False
+
+    def __post_init__(self) -> None:
+        self.sampler_plan.check(self.skeleton.n_spans)
+        if not 0 <= self.max_tokens < 2**31:
+            raise InvalidArgumentError(f"max_tokens must be 0 or more, not {self.max_tokens}")
+        _ = self.sampling  # which checks it
+
+    @property
+    def sampling(self) -> Sampling:
+        """How the free spans are sampled."""
+        call = self.generation
+        return Sampling(call.temperature, call.top_k, call.top_p)
+
+
+class Filling:
+    """One run of the lifecycle.
+
+    Parameters
+    ----------
+    binding, ctx
+        The library and the context to generate with.
+    args
+        What to fill.
+
+    Notes
+    -----
+    `steps` is consumed once. Each pull may block for as long as the library does, and may be made
+    from another thread than the one before; `cancel` may come from any thread at any time.
+
+    Raises
+    ------
+    NotSupportedError
+        If the library cannot fill spans.
+    """
+
+    def __init__(self, binding: LlmStreamingBinding, ctx: Any, args: FillArgs) -> None:
+        if not binding.supports("fill"):
+            raise NotSupportedError("this library cannot fill skeletons: it has no llm_stream_fill")
+        self._binding = binding
+        self._ctx = ctx
+        self.args = args
+        self._lock = threading.Lock()
+        self._stream: Any = None
+        self._cancelled = False
+        self._answer = Answer()
+        self._is_healing = args.heal_prompt  # until the first span has been written
+        self._complete = False
+        self._stats: StreamStats | None = None
+        self._elapsed = 0.0
+
+    def cancel(self) -> None:
+        """End the filling: the native call that is running returns soon."""
+        # Under the lock, so that the stream cannot be closed between the check and the call.
+        with self._lock:
+            self._cancelled = True
+            if self._stream is not None and self._binding.supports("cancel"):
+                self._binding.cancel(self._stream)
+
+    def steps(self) -> Generator[SpanFill, None, None]:
+        """Fill the skeleton; each pull fills one span.
+
+        Raises
+        ------
+        FillError
+            If the library fails on a span. What was written is its `partial`.
+        GenerationCancelled
+            If it was cancelled.
+        ElizaError
+            If the stream cannot be opened or the prompt not prefilled.
+        """
+        binding = self._binding
+        begin = time.perf_counter()
+        self._check_cancelled()
+        config = replace(self.args.generation, max_tokens=0, temperature=0.0).config()
+        stream = binding.open(self._ctx, config)
+        with self._lock:
+            self._stream = stream
+        try:
+            self._check_cancelled()
+            binding.prefill(stream, self.args.generation.prompt_tokens)
+            script = self.args.skeleton.script()
+            placed: PlacedSpan | None = next(script)
+            while placed is not None:
+                self._check_cancelled()
+                filled = self._fill_or_tell(stream, placed, begin)
+                following = _next_span(script, filled)
+                if following is None:
+                    self._complete = True
+                    self._read_counts(stream, begin)
+                if not placed.is_literal:
+                    yield self._answer.last_span()
+                placed = following
+        finally:
+            with self._lock:
+                self._stream = None
+            binding.close(stream)
+
+    def result(self) -> FillResult:
+        """Return what has been filled; complete once the last step has been pulled."""
+        answer, stats = self._answer, self._stats
+        value = None
+        if self._complete:
+            with suppress(InvalidArgumentError):
+                value = self.args.skeleton.parse(answer.text)
+        return FillResult(
+            text=answer.text,
+            value=value,
+            spans=answer.spans(),
+            tokens=answer.tokens,
+            complete=self._complete,
+            forward_passes=-1 if stats is None else stats.passes_after_prompt,
+            elapsed=self._elapsed,
+            stats=stats,
+        )
+
+    def _check_cancelled(self) -> None:
+        if self._cancelled:
+            raise GenerationCancelled("the filling was cancelled")
+
+    def _read_counts(self, stream: Any, begin: float) -> None:
+        self._elapsed = time.perf_counter() - begin
+        if self._binding.supports("stats"):
+            self._stats = self._binding.stats(stream)
+
+    def _fill_or_tell(self, stream: Any, placed: PlacedSpan, begin: float) -> Filled:
+        """Write a span; a failure tells where it was and what was written until then."""
+        try:
+            filled = self._fill(stream, placed)
+        except GenerationCancelled:
+            raise
+        except ElizaError as error:
+            with suppress(ElizaError):  # what went wrong first is what counts
+                self._read_counts(stream, begin)
+            name = "" if placed.span.key is None else f", {placed.span.key!r}"
+            raise FillError(f"filling span {placed.index}{name}: {error}", self.result()) from error
+        if self._is_healing:
+            self._answer.align()
+            self._is_healing = False
+        return filled
+
+    def _fill(self, stream: Any, placed: PlacedSpan) -> Filled:
+        """Write a span and the known text around it."""
+        if placed.is_literal:
+            return Filled("", self._write_known(stream, placed.before, placed.follow))
+        # A choice is known to have ended; a free value may share a token with what follows.
+        is_apart = placed.texts is not None and placed.ends_itself
+        together = bool(placed.follow) and not is_apart
+        request = placed.request_with_follow() if together else placed.request()
+        plan, args = self.args.sampler_plan, self.args
+        sampling = plan.sampling(placed.index, placed.span.kind, args.sampling)
+        known = {"before": placed.before, "after": placed.after}
+        wanted = {"max_tokens": args.max_tokens, "logprobs": args.logprobs}
+        result = self._call(stream, {**known, **request, **sampling.request(), **wanted})
+        if result.truncated and placed.span.rule is not None:
+            raise InvalidArgumentError(
+                f"the text of the rule {placed.span.rule!r} came to {args.max_tokens} tokens, and "
+                f"how a rule ends is not known: raise max_tokens"
+            )
+        follow = placed.after
+        if together:
+            follow = next((text for text in placed.follow if result.text.endswith(text)), "")
+        text = result.text.removesuffix(follow) if together else result.text
+        self._answer.write(placed.before)
+        self._answer.write_value(placed, text, result)
+        if placed.follow and not together:
+            follow = self._write_known(stream, "", placed.follow)
+        else:
+            self._answer.write(follow)
+        return Filled(text, follow)
+
+    def _write_known(self, stream: Any, before: str, follow: tuple[str, ...]) -> str:
+        """Write a known text, and one of those that may follow it, which the model chooses."""
+        request: dict[str, Any] = {"before": before}
+        if follow:
+            request["choices"] = list(follow)
+        result = self._call(stream, request)
+        self._answer.write(before + result.text)
+        return result.text
+
+    def _call(self, stream: Any, request: dict[str, Any]) -> SpanResult:
+        if self._is_healing and not self._answer.text:
+            request = {**request, "heal": True}
+        try:
+            result = self._binding.fill(stream, request)
+        except ContextFullError as error:
+            if error.partial is not None:
+                partial = error.partial
+                self._answer.take_tokens(partial.answer_tokens, partial.answer_bytes)
+                if partial.text:  # else the library has taken the known text back, too
+                    self._answer.write(request.get("before", "") + partial.text)
+            raise
+        self._answer.take_tokens(result.answer_tokens, result.answer_bytes)
+        return result
+
+
+def _next_span(script: Script, filled: Filled) -> PlacedSpan | None:
+    try:
+        return script.send(filled)
+    except StopIteration:
+        return None

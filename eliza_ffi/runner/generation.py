@@ -1,0 +1,207 @@
+"""One generation from open to close, as a plain generator that both runners drive.
+
+The lifecycle is written once, here: open, prefill, set the trie, pull, clear the trie, close. The
+last two happen on every way out: the end, an error, a cancel, and a consumer that walks away.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Generator, Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import ContextFullError, GenerationCancelled, TokenTrieError
+from ..library.protocol import (
+    STOP_AT_LEAF,
+    TEXT_HEAL_PROMPT,
+    LlmStreamingBinding,
+    StreamStats,
+    StreamStep,
+    TrieLeaf,
+)
+from .arguments import FfiStreamingGenerateArgs, FfiStreamingResult, Usage
+
+__all__ = ["Generation"]
+
+logger = logging.getLogger("eliza_ffi")
+
+
+class Generation:
+    """One run of the lifecycle.
+
+    Parameters
+    ----------
+    binding, ctx
+        The library and the context to generate with.
+    args
+        What to generate.
+    warn
+        Called at most once, with a reason, when the choices cannot be constrained by a trie.
+
+    Notes
+    -----
+    `steps` is consumed once. Each pull may block for as long as the library does, and may be made
+    from another thread than the one before; `cancel` may come from any thread at any time.
+    """
+
+    def __init__(
+        self,
+        binding: LlmStreamingBinding,
+        ctx: Any,
+        args: FfiStreamingGenerateArgs,
+        warn: Callable[[str], None] = logger.warning,
+    ) -> None:
+        self._binding = binding
+        self._ctx = ctx
+        self.args = args
+        self._warn = warn
+        self._payload = args.payload()
+        self._lock = threading.Lock()
+        self._stream: Any = None
+        self._cancelled = False
+        self._text: list[str] = []
+        self._tokens: list[int] = []
+        self._drafted = 0
+        self._accepted = 0
+        self._done = False
+        self._context_full = False
+        self._stats: StreamStats | None = None
+        self._leaf: TrieLeaf | None = None
+        self._leaf_logprobs: NDArray[np.float64] | None = None
+
+    def cancel(self) -> None:
+        """End the generation: the native call that is running returns soon."""
+        # Under the lock, so that the stream cannot be closed between the check and the call.
+        with self._lock:
+            self._cancelled = True
+            if self._stream is not None and self._binding.supports("cancel"):
+                self._binding.cancel(self._stream)
+
+    def steps(self) -> Generator[StreamStep, None, None]:
+        """Run the generation; each pull brings one step, the last of them `done`."""
+        binding = self._binding
+        self._check_cancelled()
+        stream = binding.open(self._ctx, self.args.config())
+        with self._lock:
+            self._stream = stream
+        try:
+            self._check_cancelled()
+            if self.args.sampling is not None:
+                binding.set_sampling(stream, self.args.sampling.to_json())
+            binding.prefill(stream, self.args.prompt_tokens)
+            self._check_cancelled()
+            has_trie = self._set_trie(stream)
+            try:
+                if has_trie and self.args.score_leaves:
+                    self._leaf_logprobs = binding.token_trie_scores(stream)
+                    self._check_cancelled()
+                for step in self._pull(stream):
+                    self._count(step)
+                    if step.done:
+                        self._read_outcome(stream, has_trie)
+                    yield step
+            finally:
+                self._forget_stream()
+                if has_trie:
+                    binding.clear_token_trie(stream)
+        finally:
+            self._forget_stream()
+            binding.close(stream)
+
+    def result(self) -> FfiStreamingResult:
+        """Return what has been generated; complete once the last step has been pulled."""
+        usage = Usage(
+            prompt_tokens=len(self.args.prompt_tokens),
+            completion_tokens=len(self._tokens),
+            drafted=self._drafted,
+            accepted=self._accepted,
+        )
+        return FfiStreamingResult(
+            text="".join(self._text),
+            tokens=tuple(self._tokens),
+            usage=usage,
+            stats=self._stats,
+            finish_reason=self._finish_reason(),
+            leaf=self._leaf,
+            leaf_logprobs=self._leaf_logprobs,
+        )
+
+    def _forget_stream(self) -> None:
+        """Leave `cancel` nothing to stop: what follows is short, and must not be cut off."""
+        with self._lock:
+            self._stream = None
+
+    def _check_cancelled(self) -> None:
+        if self._cancelled:
+            raise GenerationCancelled("the generation was cancelled")
+
+    def _set_trie(self, stream: Any) -> bool:
+        """Start the span and return whether it has begun."""
+        binding = self._binding
+        texts = self.args.text_choices
+        if self._payload is None and texts is None:
+            return False
+        setter = "set_token_trie" if texts is None else "set_text_choices"
+        if not (binding.supports(setter) and binding.supports("clear_token_trie")):
+            self._warn(
+                "this library has no token-trie sampler: choices are constrained by the grammar "
+                "alone, or not at all if there is none"
+            )
+            return False
+        try:
+            mode = self.args.token_tree_mode
+            if self._payload is not None:
+                binding.set_token_trie(stream, self._payload.to_json(), mode)
+            elif texts is not None:
+                heal = TEXT_HEAL_PROMPT if self.args.heal_prompt else 0
+                binding.set_text_choices(stream, texts, mode | heal)
+        except TokenTrieError as error:
+            if self.args.on_trie_error == "raise":
+                raise
+            logger.warning("%s; going on with the grammar alone", error)
+            return False
+        return True
+
+    def _pull(self, stream: Any) -> Iterator[StreamStep]:
+        done = False
+        try:
+            while not done:
+                self._check_cancelled()
+                step = self._binding.next(stream)
+                done = step.done
+                yield step
+        except ContextFullError:
+            if not self._tokens:
+                raise
+            self._context_full = True
+            yield StreamStep((), "", True)  # what was generated stands
+
+    def _count(self, step: StreamStep) -> None:
+        self._text.append(step.text)
+        self._tokens.extend(step.tokens)
+        self._drafted += step.drafted
+        self._accepted += step.accepted
+        self._done = step.done
+
+    def _read_outcome(self, stream: Any, has_trie: bool) -> None:
+        """Read what only an open stream can tell."""
+        if self._binding.supports("stats"):
+            self._stats = self._binding.stats(stream)
+        if has_trie and self._binding.supports("token_trie_leaf"):
+            self._leaf = self._binding.token_trie_leaf(stream)
+
+    def _finish_reason(self) -> str:
+        if self._context_full:
+            return "context_full"
+        if self._stats is not None:
+            return self._stats.finish_reason
+        if not self._done:
+            return "none"
+        if self._leaf is not None and self.args.token_tree_mode & STOP_AT_LEAF:
+            return "leaf"
+        limit = self.args.max_tokens
+        return "length" if 0 < limit <= len(self._tokens) else "end"

@@ -1,0 +1,268 @@
+"""The streaming runners: asynchronous, and a synchronous twin for scripts."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import threading
+import weakref
+from collections.abc import AsyncGenerator, Generator, Iterator
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import AbstractAsyncContextManager, closing, contextmanager, nullcontext
+from typing import Any, Generic, Protocol, TypeVar
+
+from ..errors import InvalidArgumentError
+from ..library.protocol import LlmStreamingBinding, StreamStep
+from .arguments import FfiStreamingGenerateArgs, FfiStreamingResult, Usage
+from .filling import FillArgs, Filling, FillResult, SpanFill
+from .generation import Generation
+
+__all__ = [
+    "FfiStreamingGenerateArgs",
+    "FfiStreamingResult",
+    "FfiStreamingRunner",
+    "SyncStreamingRunner",
+    "Usage",
+]
+
+logger = logging.getLogger("eliza_ffi")
+
+Step = TypeVar("Step", covariant=True)
+
+MOST_SLOTS = 64
+"""A context has no more; each generation in one has a thread."""
+
+
+class _Runner:
+    def __init__(self, binding: LlmStreamingBinding, ctx: Any) -> None:
+        self.binding = binding
+        self.ctx = ctx
+        self._has_warned = False
+
+    def generation(self, args: FfiStreamingGenerateArgs) -> Generation:
+        """Return a generation that has not begun."""
+        return Generation(self.binding, self.ctx, args, self._warn_once)
+
+    def filling(self, args: FillArgs) -> Filling:
+        """Return a filling that has not begun."""
+        return Filling(self.binding, self.ctx, args)
+
+    def _warn_once(self, reason: str) -> None:
+        if not self._has_warned:
+            self._has_warned = True
+            logger.warning("%s", reason)
+
+
+class FfiStreamingRunner(_Runner):
+    """Generates on an event loop without blocking it.
+
+    Parameters
+    ----------
+    binding
+        The library.
+    ctx
+        The context to generate with, as the binding made it.
+
+    Notes
+    -----
+    Generations with the same ``slot_id >= 0`` wait for each other on the event loop. Those with -1
+    take any slot that is free; one more than the context has slots, like one whose slot another
+    loop or thread is using, waits inside the library for as long as option ``slot_wait_ms`` says,
+    and then raises :class:`~eliza_ffi.errors.BusyError`.
+
+    Native work runs on a thread for each generation, which does not wait for who reads the steps:
+    a slow reader finds them waiting. Cancelling the task stops the native call and waits until it
+    has returned and the stream is closed.
+    """
+
+    def __init__(self, binding: LlmStreamingBinding, ctx: Any) -> None:
+        super().__init__(binding, ctx)
+        self._threads = ThreadPoolExecutor(MOST_SLOTS, thread_name_prefix="eliza-ffi")
+        self._slots: weakref.WeakKeyDictionary[
+            asyncio.AbstractEventLoop, dict[int, asyncio.Lock]
+        ] = weakref.WeakKeyDictionary()
+
+    async def generate_with_usage(self, args: FfiStreamingGenerateArgs) -> FfiStreamingResult:
+        """Generate to the end and return the text, the tokens and what they took.
+
+        Raises
+        ------
+        TokenTrieError
+            If the library refuses the payload, or `token_tree_path` is not in it.
+        ElizaError
+            If the library fails.
+        """
+        generation = self.generation(args)
+        steps = self._drive(generation, args)
+        try:
+            async for _ in steps:
+                pass
+        finally:
+            await steps.aclose()
+        return generation.result()
+
+    def generate_stream(self, args: FfiStreamingGenerateArgs) -> AsyncGenerator[StreamStep, None]:
+        """Yield each step as it comes. Leave early through ``aclose()`` or `contextlib.aclosing`.
+
+        Raises
+        ------
+        TokenTrieError, ElizaError
+            As :meth:`generate_with_usage`.
+        """
+        return self._drive(self.generation(args), args)
+
+    async def fill_stream(self, args: FillArgs) -> AsyncGenerator[SpanFill | FillResult, None]:
+        """Yield each span of a skeleton when it has been filled, and at last the whole result.
+
+        Raises
+        ------
+        FillError
+            If the library fails on a span; its `partial` is what was written until then.
+        NotSupportedError
+            If the library cannot fill skeletons.
+        ElizaError
+            If it fails before the first span.
+        """
+        filling = self.filling(args)
+        async with self._slot(args.generation.slot_id):
+            running = _RunningGeneration(filling, self._threads)
+            try:
+                while (span := await running.next_step()) is not None:
+                    yield span
+            finally:
+                await running.stop()
+        yield filling.result()
+
+    async def _drive(
+        self, generation: Generation, args: FfiStreamingGenerateArgs
+    ) -> AsyncGenerator[StreamStep, None]:
+        async with self._slot(args.slot_id):
+            running = _RunningGeneration(generation, self._threads)
+            try:
+                while (step := await running.next_step()) is not None:
+                    if step.text and args.on_text_chunk is not None:
+                        waiting = args.on_text_chunk(step.text)
+                        if inspect.isawaitable(waiting):
+                            await waiting
+                    yield step
+            finally:
+                await running.stop()
+
+    def _slot(self, slot_id: int) -> AbstractAsyncContextManager[Any]:
+        if slot_id < 0:
+            return nullcontext()
+        locks = self._slots.setdefault(asyncio.get_running_loop(), {})
+        return locks.setdefault(slot_id, asyncio.Lock())
+
+
+class SyncStreamingRunner(_Runner):
+    """The same, blocking the calling thread. Parameters as :class:`FfiStreamingRunner`."""
+
+    def __init__(self, binding: LlmStreamingBinding, ctx: Any) -> None:
+        super().__init__(binding, ctx)
+        self._slots: dict[int, threading.Lock] = {}
+        self._owners: dict[int, int] = {}
+
+    def generate_with_usage(self, args: FfiStreamingGenerateArgs) -> FfiStreamingResult:
+        """Generate to the end; raises as the asynchronous twin does."""
+        return self.run(self.generation(args))
+
+    def run(self, generation: Generation) -> FfiStreamingResult:
+        """Run a generation to its end; another thread may cancel it."""
+        for _ in self._drive(generation, generation.args):
+            pass
+        return generation.result()
+
+    def generate_stream(self, args: FfiStreamingGenerateArgs) -> Generator[StreamStep, None, None]:
+        """Yield each step as it comes. To leave early, close the iterator or let go of it."""
+        return self._drive(self.generation(args), args)
+
+    def fill_stream(self, args: FillArgs) -> Generator[SpanFill | FillResult, None, None]:
+        """Yield each span of a skeleton when it has been filled, and at last the whole result."""
+        return self.run_filling(self.filling(args))
+
+    def run_filling(self, filling: Filling) -> Generator[SpanFill | FillResult, None, None]:
+        """The same of a filling, which another thread may cancel."""
+        slot_id = filling.args.generation.slot_id
+        with self._slot(slot_id), closing(filling.steps()) as spans:
+            yield from spans
+        yield filling.result()
+
+    def _drive(
+        self, generation: Generation, args: FfiStreamingGenerateArgs
+    ) -> Generator[StreamStep, None, None]:
+        with self._slot(args.slot_id), closing(generation.steps()) as steps:
+            for step in steps:
+                if step.text and args.on_text_chunk is not None:
+                    args.on_text_chunk(step.text)
+                yield step
+
+    @contextmanager
+    def _slot(self, slot_id: int) -> Iterator[None]:
+        if slot_id < 0:
+            yield
+            return
+        me = threading.get_ident()
+        if self._owners.get(slot_id) == me:
+            raise InvalidArgumentError(
+                f"slot {slot_id} is busy with an unfinished generate_stream of this thread: "
+                f"close that first, or it would be waited for without end"
+            )
+        with self._slots.setdefault(slot_id, threading.Lock()):
+            self._owners[slot_id] = me
+            try:
+                yield
+            finally:
+                del self._owners[slot_id]
+
+
+class _Steps(Protocol[Step]):
+    """What runs on a thread."""
+
+    def steps(self) -> Generator[Step, None, None]: ...
+
+    def cancel(self) -> None: ...
+
+
+class _RunningGeneration(Generic[Step]):
+    """A generation on its way to the end on a thread, its steps queued for the event loop.
+
+    Fetching each step when it is asked for would cost every token two wake-ups, the thread's and
+    the loop's. This way the thread is never asleep, and the loop wakes up during the next pass.
+    """
+
+    def __init__(self, generation: _Steps[Step], threads: Executor) -> None:
+        self._generation = generation
+        self._loop = asyncio.get_running_loop()
+        self._steps: asyncio.Queue[Step | None] = asyncio.Queue()  # None: that was the last
+        self._thread = self._loop.run_in_executor(threads, self._run)
+
+    def _run(self) -> None:
+        try:
+            # Closed by name: a loop that is gone takes no more steps, and the stream must go too.
+            with closing(self._generation.steps()) as steps:
+                for step in steps:
+                    self._loop.call_soon_threadsafe(self._steps.put_nowait, step)
+        finally:
+            self._loop.call_soon_threadsafe(self._steps.put_nowait, None)
+
+    async def next_step(self) -> Step | None:
+        """Return the next step; None when there is none and the stream has been closed."""
+        step = await self._steps.get()
+        if step is None:
+            await self._thread  # raises what went wrong
+        return step
+
+    async def stop(self) -> None:
+        """Stop the native call, if one is running, and wait until the stream has been closed."""
+        self._generation.cancel()
+        cancelled: asyncio.CancelledError | None = None
+        while not self._thread.done():
+            try:
+                await asyncio.wait([self._thread])
+            except asyncio.CancelledError as error:
+                cancelled = error
+        self._thread.exception()  # its failure is the cancel's doing: looked at, not reported
+        if cancelled is not None:
+            raise cancelled

@@ -1,0 +1,113 @@
+"""Who waits for a slot of a context: threads and tasks in one queue, first come, first served."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import weakref
+from collections import deque
+from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import Future, wait
+from contextlib import asynccontextmanager, contextmanager
+
+from ..errors import BusyError
+
+__all__ = ["Turns"]
+
+
+class Turns:
+    """So many at once, the others after them.
+
+    Parameters
+    ----------
+    n
+        How many may be inside.
+    patience
+        Seconds that somebody waits who did not say how long: not in all, but for anyone at all to
+        get a turn. A queue that moves is waited in to its end.
+    """
+
+    def __init__(self, n: int, patience: float) -> None:
+        self.n = n
+        self.patience = patience
+        # Weak, so that nobody stays inside whom an interrupt kept from leaving.
+        self._inside: weakref.WeakSet[Future[None]] = weakref.WeakSet()
+        self._waiting: deque[Future[None]] = deque()
+        self._n_entered = 0
+        self._lock = threading.RLock()
+
+    @contextmanager
+    def one(self, wait_for: bool | float) -> Iterator[None]:
+        """Be inside for a while, after a wait on this thread.
+
+        Parameters
+        ----------
+        wait_for
+            Seconds at the most; True = as `patience` has it, False = none.
+
+        Raises
+        ------
+        BusyError
+            If there was no turn in time.
+        """
+        turn = self._enter()
+        try:
+            while not turn.done():
+                n_before = self._n_entered
+                wait([turn], self._timeout(wait_for))
+                self._check(turn, wait_for, n_before)
+            yield
+        finally:
+            self._leave(turn)
+
+    @asynccontextmanager
+    async def one_async(self, wait_for: bool | float) -> AsyncIterator[None]:
+        """The same, after a wait of the running task."""
+        turn = self._enter()
+        try:
+            while not turn.done():
+                n_before = self._n_entered
+                await asyncio.wait([asyncio.wrap_future(turn)], timeout=self._timeout(wait_for))
+                self._check(turn, wait_for, n_before)
+            yield
+        finally:
+            self._leave(turn)
+
+    def _timeout(self, wait_for: bool | float) -> float:
+        return self.patience if wait_for is True else float(wait_for)
+
+    def _check(self, turn: Future[None], wait_for: bool | float, n_before: int) -> None:
+        """Raise where the wait is over and the turn has not come."""
+        has_moved = wait_for is True and self._n_entered > n_before
+        if not turn.done() and not has_moved and turn.cancel():
+            waited = f" after {self._timeout(wait_for):g} s" if wait_for else ""
+            raise BusyError(
+                f"all {self.n} slots are in use by open streams{waited} "
+                f"(options n_slots, slot_wait_ms)"
+            )
+
+    def _enter(self) -> Future[None]:
+        turn: Future[None] = Future()
+        with self._lock:
+            self._waiting.append(turn)
+            self._let_in()
+        return turn
+
+    def _leave(self, turn: Future[None]) -> None:
+        turn.cancel()  # if it never came
+        with self._lock:
+            self._inside.discard(turn)
+            self._let_in()
+
+    def _let_in(self) -> None:
+        # In an order that an interrupt between two steps does no harm to.
+        while self._waiting:
+            turn = self._waiting[0]
+            if turn.done():
+                self._waiting.popleft()
+            elif len(self._inside) >= self.n:
+                return
+            elif turn.running() or turn.set_running_or_notify_cancel():
+                self._inside.add(turn)
+                self._n_entered += 1
+                turn.set_result(None)

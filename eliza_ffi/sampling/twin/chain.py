@@ -1,0 +1,191 @@
+r"""llama.cpp's samplers put together: from the logits of a vocabulary to one token.
+
+    logit bias -> the samplers of the order string -> the draw
+
+The same :class:`~eliza_ffi.sampling.params.SamplingParams` set up a native stream; this is what its
+chain is tested against, and a place to look into one. For generating, use the native one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from numpy.typing import ArrayLike
+
+from ...errors import InvalidArgumentError
+from ..order import parse_order
+from ..params import BESIDE_MIROSTAT, SamplingParams
+from .adaptive_p import AdaptiveP
+from .candidates import Candidates, Sampler
+from .draws import Dist, Greedy, Gumbel
+from .dry import Breakers, Dry
+from .infill import Infill, InfillVocabulary
+from .logit_bias import LogitBias
+from .mirostat import Mirostat, MirostatV2
+from .penalties import Penalties
+from .random_numbers import MersenneTwister
+from .temperature import Temperature
+from .truncation import MinP, TopK, TopNSigma, TopP, TypicalP, Xtc
+
+__all__ = ["Chain"]
+
+MOVE_SINGLE_LOGITS = ("penalties", "dry")
+
+
+class Chain:
+    """A sampler chain with a memory of the text, as a stream has one.
+
+    Parameters
+    ----------
+    params
+    n_vocab
+        Tokens of the vocabulary.
+    breakers
+        The sequence breakers of `params` as tokens, see
+        :func:`~eliza_ffi.sampling.breaker_sequences`. Needed with DRY, unless there are none.
+    infill
+        Needed with the sampler of this name.
+
+    Attributes
+    ----------
+    samplers : list of Sampler
+        What is run, in this order. The last one draws the token.
+    seed : int
+        The seed that is used; drawn at random where `params` has none.
+
+    Notes
+    -----
+    At temperature 0, bias, penalties and DRY are run, and the most likely token is taken.
+    Truncation would keep that, except for XTC and typical; llama.cpp runs those even so. Mirostat
+    goes with bias, penalties, DRY and temperature. A reasoning budget is no part of a chain: where
+    it is spent, no token is sampled, so that it is refused here.
+    """
+
+    def __init__(
+        self,
+        params: SamplingParams,
+        n_vocab: int,
+        *,
+        breakers: Breakers | None = None,
+        infill: InfillVocabulary | None = None,
+    ) -> None:
+        if params.reasoning_budget >= 0:
+            raise InvalidArgumentError(
+                f"reasoning_budget={params.reasoning_budget} needs a model's stream: it writes "
+                "tokens rather than sampling them"
+            )
+        self.params = params
+        self.n_vocab = n_vocab
+        self.seed = MersenneTwister(params.seed).seed
+        beyond = [token for token, _ in params.logit_bias if token >= n_vocab]
+        if n_vocab < 1 or beyond:
+            raise InvalidArgumentError(f"the vocabulary has {n_vocab} tokens; no token {beyond}")
+        if breakers is None and params.dry_multiplier > 0 and params.dry_sequence_breakers:
+            raise InvalidArgumentError("DRY needs its sequence breakers as tokens: pass breakers=")
+        self._breakers = breakers or ()
+        self._infill = infill
+        self.samplers = [*self._links(), self._last()]
+
+    def describe(self) -> str:
+        """Return what is run: ``"logits -> TopK(k=40) -> Dist(seed=7)"``."""
+        return " -> ".join(["logits", *map(repr, self.samplers)])
+
+    def apply(
+        self, logits: ArrayLike, ids: ArrayLike | None = None, position: int = 0
+    ) -> Candidates:
+        """Run the chain on a copy of the logits, and take note of nothing.
+
+        Parameters
+        ----------
+        logits
+            Shape [k].
+        ids
+            The tokens they belong to, shape [k], such as the legal ones of a span; None = all.
+        position
+            Tokens before the one that is drawn; Gumbel-max depends on it.
+
+        Returns
+        -------
+        Candidates
+            What was left, with the token that was drawn.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If a logit is NaN, or none is above ``-inf``.
+        """
+        candidates = Candidates.of(logits, ids, position)
+        for sampler in self.samplers:
+            sampler.apply(candidates)
+        return candidates
+
+    def accept(self, token: int) -> None:
+        """Take note of a token that the text goes on with."""
+        for sampler in self.samplers:
+            sampler.accept(token)
+
+    def sample(self, logits: ArrayLike, ids: ArrayLike | None = None, position: int = 0) -> int:
+        """Draw a token and take note of it; parameters and errors as :meth:`apply`."""
+        token = self.apply(logits, ids, position).token
+        self.accept(token)
+        return token
+
+    def reset(self) -> None:
+        """Forget the text, and begin the random numbers anew."""
+        for sampler in self.samplers:
+            sampler.reset()
+
+    def _links(self) -> list[Sampler]:
+        names = parse_order(self.params.samplers)
+        if self.params.mirostat:
+            names = tuple(name for name in names if name in BESIDE_MIROSTAT)
+        if self.params.is_greedy:
+            names = tuple(name for name in names if name in MOVE_SINGLE_LOGITS)
+        bias: list[Sampler] = (
+            [LogitBias(dict(self.params.logit_bias))] if self.params.logit_bias else []
+        )
+        build = self._builders()
+        active = {*self.params.active(), "infill"}
+        return bias + [build[name]() for name in names if name in build and name in active]
+
+    def _builders(self) -> dict[str, Callable[[], Sampler]]:
+        p = self.params
+        return {
+            "penalties": lambda: Penalties(
+                p.repeat_last_n, p.repeat_penalty, p.frequency_penalty, p.presence_penalty
+            ),
+            "dry": lambda: Dry(
+                p.dry_multiplier,
+                p.dry_base,
+                p.dry_allowed_length,
+                p.dry_penalty_last_n,
+                self._breakers,
+            ),
+            "top_n_sigma": lambda: TopNSigma(p.top_n_sigma),
+            "top_k": lambda: TopK(p.top_k),
+            "typ_p": lambda: TypicalP(p.typical_p),
+            "top_p": lambda: TopP(p.top_p),
+            "min_p": lambda: MinP(p.min_p),
+            "xtc": lambda: Xtc(p.xtc_probability, p.xtc_threshold, self.seed),
+            "temperature": lambda: Temperature(
+                p.temperature, p.dynatemp_range, p.dynatemp_exponent
+            ),
+            "infill": self._build_infill,
+        }
+
+    def _build_infill(self) -> Sampler:
+        if self._infill is None:
+            raise InvalidArgumentError("the infill sampler needs a vocabulary: pass infill=")
+        return Infill(self._infill)
+
+    def _last(self) -> Sampler:
+        p = self.params
+        if p.is_greedy:
+            return Greedy()
+        if p.mirostat == 1:
+            return Mirostat(p.mirostat_tau, p.mirostat_eta, self.seed, self.n_vocab)
+        if p.mirostat == 2:
+            return MirostatV2(p.mirostat_tau, p.mirostat_eta, self.seed)
+        if p.adaptive_target >= 0:
+            return AdaptiveP(p.adaptive_target, p.adaptive_decay, self.seed)
+        return Gumbel(self.seed) if p.draw == "gumbel" else Dist(self.seed)

@@ -1,0 +1,132 @@
+r"""Gumbel-max: drawing a token by noise and an argmax, without a softmax and without a state.
+
+With :math:`G_i = -\log(-\log u_i)` and :math:`u_i` uniform and independent,
+
+.. math:: \arg\max_i \; (l_i + T \cdot G_i) \;\sim\; \mathrm{softmax}(l / T)
+
+(Maddison, Tarlow and Minka, "A* Sampling", arXiv:1411.0030). The uniforms are a hash of the seed,
+of the place in the sequence and of the token:
+
+    s = (position + seed_offset) * 2654435761                     modulo 2**32
+    u = clamp(pcg_hash(s + token) / 2**32, 1e-7, 1 - 1e-7)        single precision
+
+`position` is the number of tokens before the one that is drawn, `seed_offset` names the generation.
+Nothing is remembered from draw to draw: the same seed and position give the same noise, whatever
+was drawn before, and a token's noise does not depend on which others are candidates.
+
+The numbers are single precision, as in the native sampler. `u` agrees with it bit for bit: the
+hash is integer arithmetic, its conversion to ``float32`` rounds to nearest (24 of its 32 bits
+survive, and what rounds up to 1 is clamped), and a division by 2**32 is exact. Of G, the last bit
+may differ where the C library's ``logf`` is not correctly rounded.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ...errors import InvalidArgumentError
+from .arithmetic import log32
+from .reference import check_logits
+
+__all__ = [
+    "LEAST_UNIFORM",
+    "MOST_UNIFORM",
+    "element_seed",
+    "gumbel_argmax",
+    "gumbel_noise",
+    "gumbel_uniform",
+    "pcg_hash",
+]
+
+LEAST_UNIFORM = np.float32(1e-7)
+MOST_UNIFORM = np.float32(1) - np.float32(1e-7)
+"""0x3f7ffffe, that is 1 - 2**-23: the nearest number of 24 bits."""
+
+WORD = 0xFFFFFFFF
+KNUTH = np.uint32(2654435761)
+
+
+def pcg_hash(state: ArrayLike) -> NDArray[np.uint32]:
+    """Return the PCG hash of 32-bit numbers: one step of a generator, and its permutation RXS-M-XS.
+
+    References
+    ----------
+    O'Neill, "PCG: A Family of Simple Fast Space-Efficient Statistically Good Algorithms for Random
+    Number Generation", HMC-CS-2014-0905.
+    """
+    with np.errstate(over="ignore"):
+        stepped = np.asarray(state, dtype=np.uint32) * np.uint32(747796405) + np.uint32(2891336453)
+        shift = (stepped >> np.uint32(28)) + np.uint32(4)
+        word = ((stepped >> shift) ^ stepped) * np.uint32(277803737)
+    hashed: NDArray[np.uint32] = (word >> np.uint32(22)) ^ word
+    return hashed
+
+
+def element_seed(position: int, seed_offset: int) -> int:
+    """Return ``(position + seed_offset) * 2654435761 mod 2**32``, shared by all tokens of a place.
+
+    Parameters
+    ----------
+    position
+        Tokens before the one that is drawn, the prompt's included; 0 or more.
+    seed_offset
+        0 to 2**32 - 1.
+    """
+    if position < 0 or not 0 <= seed_offset <= WORD:
+        raise InvalidArgumentError(
+            f"the position must be 0 or more and the seed 32 bits, not {position} and {seed_offset}"
+        )
+    return (position + seed_offset) * int(KNUTH) & WORD
+
+
+def gumbel_uniform(position: int, seed_offset: int, tokens: ArrayLike) -> NDArray[np.float32]:
+    """Return the uniform number of each token, in [1e-7, 1 - 1e-7], shape of `tokens`."""
+    with np.errstate(over="ignore"):
+        state = np.asarray(tokens).astype(np.uint32) + np.uint32(
+            element_seed(position, seed_offset)
+        )
+    uniform = pcg_hash(state).astype(np.float32) / np.float32(2**32)
+    clamped: NDArray[np.float32] = np.clip(uniform, LEAST_UNIFORM, MOST_UNIFORM)
+    return clamped
+
+
+def gumbel_noise(uniform: ArrayLike) -> NDArray[np.float32]:
+    r"""Return :math:`-\log(-\log u)`: Gumbel noise, -2.78 to 15.94 for what `u` can be."""
+    return -log32(-log32(uniform))
+
+
+def gumbel_argmax(
+    logits: ArrayLike,
+    position: int,
+    seed_offset: int,
+    temperature: float = 1.0,
+    tokens: ArrayLike | None = None,
+) -> int:
+    """Draw a token.
+
+    Parameters
+    ----------
+    logits
+        Shape [k]. ``-inf`` is never drawn.
+    position, seed_offset
+        As :func:`element_seed`.
+    temperature
+        0 or more; 0 is the argmax of the logits.
+    tokens
+        The ids the logits belong to, shape [k]; None = 0 to k - 1.
+
+    Returns
+    -------
+    int
+        A token id. Of equal scores the lowest id wins, in whatever order the tokens are given.
+    """
+    values = check_logits(logits)
+    ids = np.arange(len(values)) if tokens is None else np.asarray(tokens)
+    if ids.shape != values.shape:
+        raise InvalidArgumentError(f"{len(ids)} tokens do not go with {len(values)} logits")
+    scores = values
+    if temperature > 0:
+        noise = gumbel_noise(gumbel_uniform(position, seed_offset, ids))
+        scores = values + np.float32(temperature) * noise
+    return int(ids[scores == scores.max()].min())

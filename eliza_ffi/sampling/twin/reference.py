@@ -1,0 +1,310 @@
+r"""The nine stages of sampling on the CPU, one function each, as akunu's book describes them.
+
+A logit vector goes through
+
+    F16 -> F32, repetition penalty, temperature, softmax, top-k, min-p, top-p, renormalise, draw
+
+in this order; :mod:`eliza_ffi.sampling.twin.pipeline` puts them together. Everything is single
+precision and sums run from left to right, as in the C++ of the book. llama.cpp's samplers are other
+functions, with another order: see :mod:`eliza_ffi.sampling.twin.chain`, and ``docs/sampling.md``
+for what differs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ...errors import InvalidArgumentError
+from .arithmetic import exp32, running_sum
+
+__all__ = [
+    "TOP_K_CAP",
+    "Ranked",
+    "argmax",
+    "draw",
+    "largest_first",
+    "min_p",
+    "penalize_repeats",
+    "renormalize",
+    "scale_temperature",
+    "softmax",
+    "top_k",
+    "top_p",
+    "widen_f16",
+]
+
+TOP_K_CAP = 256
+"""How many candidates the book's top-k keeps where no number is asked for."""
+
+Floats = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """Candidates from the most to the least likely.
+
+    Attributes
+    ----------
+    ids : array of int32, shape [k]
+        Token ids.
+    probs : array of float32, shape [k]
+        Their probabilities, descending. They sum to 1 only until something is cut off.
+    """
+
+    ids: NDArray[np.int32]
+    probs: Floats
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def first(self, n: int) -> Ranked:
+        """Return the `n` most likely of them."""
+        return Ranked(self.ids[:n], self.probs[:n])
+
+
+def widen_f16(raw: bytes | NDArray[Any]) -> Floats:
+    """Stage 1: half to single precision, exactly.
+
+    Parameters
+    ----------
+    raw
+        IEEE 754 binary16 numbers, shape [n_vocab]: as ``float16``, as their bits in ``uint16``, or
+        as bytes in this machine's order.
+
+    Notes
+    -----
+    Every binary16 number is a binary32 number: nothing is rounded.
+    """
+    if isinstance(raw, bytes):
+        raw = np.frombuffer(raw, dtype=np.float16)
+    if raw.dtype == np.uint16:
+        raw = raw.view(np.float16)
+    if raw.dtype != np.float16:
+        raise InvalidArgumentError(f"half-precision logits are float16 or uint16, not {raw.dtype}")
+    return raw.astype(np.float32)
+
+
+def penalize_repeats(logits: ArrayLike, previous: Iterable[int], penalty: float) -> Floats:
+    r"""Stage 2: the asymmetric repetition penalty.
+
+    .. math:: l_t \leftarrow \begin{cases} l_t / r & l_t > 0 \\ l_t \cdot r & l_t \le 0 \end{cases}
+
+    for every `t` of `previous`; once for each time it stands there, so that a token seen three
+    times is penalised three times. Tokens outside the vocabulary are passed over.
+
+    Parameters
+    ----------
+    logits
+        Shape [n_vocab].
+    previous
+        Token ids generated so far.
+    penalty
+        `r`, above 0; 1 changes nothing, above 1 makes what was seen less likely.
+
+    References
+    ----------
+    Keskar et al., "CTRL: A Conditional Transformer Language Model", arXiv:1909.05858, section 4.1.
+    Multiplying what is negative, so that it falls too, is not in the paper.
+    """
+    penalized = np.array(logits, dtype=np.float32)
+    r = np.float32(penalty)
+    if r == 1:
+        return penalized
+    for token in previous:
+        if 0 <= token < len(penalized):
+            penalized[token] = (
+                penalized[token] / r if penalized[token] > 0 else penalized[token] * r
+            )
+    return penalized
+
+
+def scale_temperature(logits: ArrayLike, temperature: float) -> Floats:
+    r"""Stage 3: :math:`l_i \leftarrow l_i \cdot (1 / T)`.
+
+    The reciprocal is rounded before the multiplication, as in the book.
+
+    Parameters
+    ----------
+    logits
+        Shape [n_vocab].
+    temperature
+        `T`, above 0. Below 1 sharpens the distribution, above 1 flattens it.
+    """
+    if not temperature > 0:
+        raise InvalidArgumentError(f"the temperature must be above 0 here, not {temperature!r}")
+    inverse = np.float32(1) / np.float32(temperature)
+    scaled: Floats = np.asarray(logits, dtype=np.float32) * inverse
+    return scaled
+
+
+def softmax(logits: ArrayLike) -> Floats:
+    r"""Stage 4: the numerically stable softmax.
+
+    .. math:: p_i = e^{l_i - m} / \sum_j e^{l_j - m}, \quad m = \max_j l_j
+
+    The largest exponent is 0, so nothing overflows. Logits of ``-inf`` get probability 0; where
+    some are ``+inf``, they share all of it, which is the limit.
+
+    Parameters
+    ----------
+    logits
+        Shape [n_vocab], at least one above ``-inf``.
+
+    References
+    ----------
+    Blanchard, Higham and Higham, "Accurately computing the log-sum-exp and softmax functions", IMA
+    J. Numer. Anal. 41(4), 2021.
+    """
+    checked = check_logits(logits)
+    powers = exp32(checked - checked.max())
+    probs: Floats = powers * (np.float32(1) / running_sum(powers)[-1])
+    return probs
+
+
+def top_k(probs: Floats, k: int, cap: int | None = TOP_K_CAP) -> Ranked:
+    """Stage 5: the `k` most likely, by a partial sort.
+
+    Parameters
+    ----------
+    probs
+        Shape [n_vocab].
+    k
+        How many to keep; 0 or less, or `n_vocab` and more, keeps `cap` of them.
+    cap
+        None = all.
+
+    Returns
+    -------
+    Ranked
+        Of equals, the lower id comes first (the book's ``std::partial_sort`` leaves that open).
+
+    Notes
+    -----
+    The probabilities are not renormalised. The book caps them where k is at least the vocabulary's
+    size, too.
+    """
+    n = len(probs)
+    kept = k if 0 < k < n else n if cap is None else min(n, cap)
+    ids = largest_first(probs, kept)
+    return Ranked(ids.astype(np.int32), probs[ids])
+
+
+def min_p(ranked: Ranked, p: float) -> Ranked:
+    r"""Stage 6: drop what is less likely than a share of the most likely.
+
+    Keeps :math:`p_i \ge p \cdot \max_j p_j`. The first is always kept.
+
+    Parameters
+    ----------
+    ranked
+    p
+        0 or less = off.
+
+    References
+    ----------
+    Nguyen et al., "Turning Up the Heat: Min-p Sampling for Creative and Coherent LLM Outputs",
+    arXiv:2407.01082; llama.cpp pull request 3841.
+    """
+    if p <= 0 or len(ranked) == 0:
+        return ranked
+    too_small = ranked.probs < ranked.probs[0] * np.float32(p)
+    too_small[0] = False
+    return ranked.first(int(too_small.argmax()) if too_small.any() else len(ranked))
+
+
+def top_p(ranked: Ranked, p: float) -> Ranked:
+    r"""Stage 7: the shortest beginning with a cumulative probability of at least `p`.
+
+    .. math:: n = \min \{ n : \textstyle\sum_{i \le n} p_i \ge p \}
+
+    The probabilities are those of the whole vocabulary: what top-k and min-p dropped still counts.
+
+    Parameters
+    ----------
+    ranked
+    p
+        1 or more = off.
+
+    References
+    ----------
+    Holtzman et al., "The Curious Case of Neural Text Degeneration", arXiv:1904.09751.
+    """
+    if p >= 1 or len(ranked) == 0:
+        return ranked
+    reached = running_sum(ranked.probs) >= np.float32(p)
+    return ranked.first(int(reached.argmax()) + 1 if reached.any() else len(ranked))
+
+
+def renormalize(ranked: Ranked) -> Ranked:
+    r"""Stage 8: :math:`p_i \leftarrow p_i / \sum_j p_j` over what is left."""
+    return Ranked(ranked.ids, ranked.probs * (np.float32(1) / running_sum(ranked.probs)[-1]))
+
+
+def draw(ranked: Ranked, r: float) -> int:
+    r"""Stage 9: invert the cumulative distribution function.
+
+    Returns the first token `n` with :math:`r \le \sum_{i \le n} p_i`, and the last one where
+    rounding leaves the whole sum below `r`.
+
+    Parameters
+    ----------
+    ranked
+        Renormalised, not empty.
+    r
+        Uniform in [0, 1).
+    """
+    reached = np.float32(r) <= running_sum(ranked.probs)
+    return int(ranked.ids[reached.argmax() if reached.any() else -1])
+
+
+def argmax(logits: ArrayLike) -> int:
+    """Return the token with the largest logit, the first of equals: what temperature 0 means."""
+    return int(check_logits(logits).argmax())
+
+
+def largest_first(values: NDArray[Any], k: int) -> NDArray[np.intp]:
+    """Return where the `k` largest values stand, the largest first, equals in their order.
+
+    Parameters
+    ----------
+    values
+        Shape [n], without NaN.
+    k
+        1 to n.
+    """
+    n = len(values)
+    chosen = np.arange(n)
+    if k < n:
+        kth = np.partition(values, n - k)[n - k]
+        above = np.flatnonzero(values > kth)
+        equal = np.flatnonzero(values == kth)[: k - len(above)]
+        chosen = np.sort(np.concatenate((above, equal)))
+    return chosen[np.argsort(-values[chosen], kind="stable")]
+
+
+def check_logits(logits: ArrayLike) -> Floats:
+    """Return the logits in single precision, where ``+inf`` stands for all there is.
+
+    Where some are ``+inf`` they become 0 and all others ``-inf``, which has the same softmax and
+    argmax.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If there are none, one is NaN, or all are ``-inf``.
+    """
+    checked = np.array(logits, dtype=np.float32)
+    if checked.ndim != 1 or len(checked) == 0:
+        raise InvalidArgumentError(f"logits have the shape [n], not {list(checked.shape)}")
+    if np.isnan(checked).any():
+        raise InvalidArgumentError(f"logits[{int(np.isnan(checked).argmax())}] is NaN")
+    if checked.max() == -np.inf:
+        raise InvalidArgumentError("all logits are -inf: there is nothing to choose from")
+    if checked.max() == np.inf:
+        checked = np.where(checked == np.inf, np.float32(0), np.float32(-np.inf))
+    return checked

@@ -1,0 +1,185 @@
+"""A model that is open: its library, its context, and what is kept for as long as that lives."""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from . import _resources
+from .chat.tokens import ChatTokenizer
+from .choices.payloads import ChoicePayloads
+from .errors import ElizaError, InvalidArgumentError
+from .library.binding import CffiBinding, CffiStream
+from .library.loading import Library
+from .library.protocol import StreamConfig, Tokens
+from .runner.turns import Turns
+
+__all__ = ["Session"]
+
+DEFAULT_SLOTS = 8
+DEFAULT_WAIT_MS = 30_000
+
+
+class Session:
+    """A context of a library, open until it is closed or nobody refers to it.
+
+    Parameters
+    ----------
+    path, library, n_gpu_layers, progress
+        As :class:`~eliza_ffi.model.Model`.
+    settings
+        Options of the context by name; those that are None are left alone.
+
+    Attributes
+    ----------
+    path : str
+        The model's file, or its bundle.
+    binding : CffiBinding
+    n_gpu_layers : int
+    payloads : ChoicePayloads
+        The last choices that were asked for, as tokens.
+    turns : Turns
+        Who waits for one of the context's slots.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str] | None,
+        *,
+        library: str | os.PathLike[str] | Library | None,
+        n_gpu_layers: int,
+        settings: Mapping[str, object],
+        progress: Callable[[str, float], None] | None,
+    ) -> None:
+        self.path = os.fspath(_resources.default_model_path() if path is None else path)
+        if not isinstance(library, Library):
+            library = Library(library, bundle=self.path)
+        self.binding = CffiBinding(library)
+        self.n_gpu_layers = n_gpu_layers
+        self.payloads = ChoicePayloads()
+        self._chat: ChatTokenizer | None = None
+        self._process = os.getpid()
+        self._ctx = self.binding.create(self.path)
+        # Not the binding: it knows the callbacks, and one of them may know who holds this session.
+        destroy = self.binding.destroyer(self._ctx)
+        self._finalizer = weakref.finalize(self, _destroy_in, self._process, destroy)
+        try:
+            wanted = {"n_gpu_layers": None if n_gpu_layers == -1 else n_gpu_layers, **settings}
+            for key, value in wanted.items():
+                if value is not None:
+                    self.binding.set_option(self._ctx, key, str(value))
+            if progress is not None:
+                self.binding.set_progress_callback(self._ctx, progress)
+            if self.binding.supports("mmap_acquire"):
+                self.binding.load(self._ctx)
+        except BaseException:
+            self.close()
+            raise
+
+        def setting(name: str, default: int) -> int:
+            value = settings.get(name)
+            return default if value is None else int(str(value))
+
+        # Who knows how many an elder library has.
+        n_slots = setting("n_slots", DEFAULT_SLOTS) if self.binding.supports("set_option") else 64
+        self.turns = Turns(n_slots, setting("slot_wait_ms", DEFAULT_WAIT_MS) / 1000)
+
+    def __str__(self) -> str:
+        name = Path(self.path).name
+        if not self.is_open:
+            return f"{name}, closed"
+        facts = self.binding.describe(self._ctx) if self.binding.supports("describe") else {}
+        model = facts.get("model", {})
+        said = []
+        if model:
+            n_params, size = model["n_params"] / 1e6, model["size_bytes"] / 2**20
+            said = [str(model["description"]), f"{n_params:.3g} M weights, {size:.3g} MiB"]
+        return ", ".join([name, *said, f"{self.turns.n} slots"])
+
+    def at_once(self, asked: int | None) -> int:
+        """Return how many requests of a batch run together."""
+        if asked is None:
+            return self.turns.n
+        if asked < 1:
+            raise InvalidArgumentError(f"max_concurrency must be 1 or more, not {asked}")
+        return asked
+
+    def close(self) -> None:
+        """Free the model; running generations are cancelled. Closing twice is harmless."""
+        self._finalizer()
+        self.binding.forget_callbacks(self._ctx)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it was not closed yet."""
+        return self._finalizer.alive
+
+    @property
+    def ctx(self) -> Any:
+        """The library's context.
+
+        Raises
+        ------
+        ElizaError
+            If the model is closed, or was opened by a process that this one was forked from.
+        """
+        if not self._finalizer.alive:
+            raise ElizaError(f"the model {self.path} is closed")
+        if os.getpid() != self._process:
+            raise ElizaError(
+                f"the model {self.path} was opened before this process was forked, and its threads "
+                f"stayed behind: open it in the child, or start processes with spawn"
+            )
+        return self._ctx
+
+    def tokenize(
+        self, text: str, add_special: bool = False, parse_special: bool = False
+    ) -> list[int]:
+        """Return the tokens of a text."""
+        return self.binding.tokenize(self.ctx, text, add_special, parse_special)
+
+    def detokenize(self, tokens: Tokens, unparse_special: bool = False) -> str:
+        """Return the text of tokens."""
+        return self.binding.detokenize(self.ctx, tokens, unparse_special=unparse_special)
+
+    def chat(self) -> ChatTokenizer:
+        """Return who turns conversations into tokens.
+
+        Raises
+        ------
+        ChatTemplateError
+            If the model has no chat template.
+        NotSupportedError
+            If Jinja2 is not installed, or the library does not tell the template.
+        """
+        from .chat.template import template_of_model
+
+        context = self.ctx
+        if self._chat is None:
+            # Not this session's own methods: it would keep itself alive.
+            self._chat = ChatTokenizer(
+                template_of_model(self.binding.describe(context)["model"]),
+                partial(self.binding.tokenize, context),
+                partial(self.binding.detokenize, context),
+            )
+        return self._chat
+
+    @contextmanager
+    def stream(self, config: StreamConfig) -> Iterator[CffiStream]:
+        """Open a stream for a while."""
+        stream = self.binding.open(self.ctx, config)
+        try:
+            yield stream
+        finally:
+            self.binding.close(stream)
+
+
+def _destroy_in(process: int, destroy: Callable[[], None]) -> None:
+    # A forked child has the parent's memory and none of its threads: it would wait for them.
+    if os.getpid() == process:
+        destroy()

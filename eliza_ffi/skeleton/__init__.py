@@ -1,0 +1,49 @@
+"""Structured answers: known text with blanks, and what each blank may hold."""
+
+from __future__ import annotations
+
+from .actions import (
+    Action,
+    Parameter,
+)
+from .fill_result import (
+    Answer,
+    FillResult,
+    SpanFill,
+)
+from .json_schema import (
+    DEEPEST_SCHEMA,
+    skeleton_spans,
+)
+from .planning import (
+    ActionSkeleton,
+    ParametersSkeleton,
+)
+from .response import (
+    KINDS,
+    Sampling,
+    Scalar,
+    Skeleton,
+    SkeletonSpan,
+    SpanOverride,
+    SpanSamplerPlan,
+)
+
+__all__ = [
+    "DEEPEST_SCHEMA",
+    "KINDS",
+    "Action",
+    "ActionSkeleton",
+    "Answer",
+    "FillResult",
+    "Parameter",
+    "ParametersSkeleton",
+    "Sampling",
+    "Scalar",
+    "Skeleton",
+    "SkeletonSpan",
+    "SpanFill",
+    "SpanOverride",
+    "SpanSamplerPlan",
+    "skeleton_spans",
+]

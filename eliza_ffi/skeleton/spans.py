@@ -1,0 +1,178 @@
+"""Spans of a skeleton, in elizaOS's form: what may be written where."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ..errors import InvalidArgumentError
+from .json_text import check_unicode, json_text, string_body
+
+__all__ = ["KINDS", "Scalar", "SkeletonSpan", "check_text"]
+
+Scalar = str | int | float | bool | None
+"""A JSON value without parts."""
+
+KINDS = (
+    "literal",
+    "enum",
+    "number",
+    "integer",
+    "boolean",
+    "free-string",
+    "free-json",
+    "pattern",
+)
+
+_FIELDS = {
+    "kind": "kind",
+    "key": "key",
+    "value": "value",
+    "enumValues": "enum_values",
+    "enum_values": "enum_values",
+    "rule": "rule",
+    "pattern": "pattern",
+}
+
+
+@dataclass(frozen=True)
+class SkeletonSpan:
+    """A span of an answer.
+
+    Attributes
+    ----------
+    kind : str
+        ``"literal"`` (`value` as it is), ``"enum"`` (one of `enum_values`), ``"number"``,
+        ``"boolean"``, ``"free-string"`` (a JSON string), ``"free-json"`` (any JSON value); and
+        beyond elizaOS ``"integer"`` and ``"pattern"``.
+    key : str or None
+        The name of the field, which comes back with its value.
+    value : str or None
+        The text of a literal.
+    enum_values : tuple of str, int, float, bool or None
+        What an enum may be: distinct. A string is spelled as a JSON string, the others as JSON
+        spells them.
+    rule : str or None
+        A rule of the skeleton's grammar that takes the place of the kind's own.
+    pattern : str or None
+        A regular expression (see :mod:`eliza_ffi.automata.regex_syntax`) for the whole text of a
+        ``"pattern"``, which is taken as it is: in a JSON string no character is then written that
+        would need an escape.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If a field is missing or has no meaning for the kind.
+    """
+
+    kind: str
+    key: str | None = None
+    value: str | None = None
+    enum_values: tuple[Scalar, ...] | None = None
+    rule: str | None = None
+    pattern: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise InvalidArgumentError(
+                f"kind must be one of {', '.join(KINDS)}, not {self.kind!r:.80}"
+            )
+        for name in ("key", "value", "rule", "pattern"):
+            text = getattr(self, name)
+            if text is not None:
+                check_text(text, name)
+        if self.enum_values is not None:
+            object.__setattr__(self, "enum_values", _checked_values(self.enum_values))
+        for name, kind in (("value", "literal"), ("enum_values", "enum"), ("pattern", "pattern")):
+            given = getattr(self, name) is not None
+            if given and self.kind != kind:
+                raise InvalidArgumentError(f"{name} is of a span of kind {kind}, not {self.kind}")
+            if not given and self.kind == kind and (self.rule is None or kind == "literal"):
+                raise InvalidArgumentError(f"a span of kind {kind} needs {name}")
+        if self.kind == "literal" and self.rule is not None:
+            raise InvalidArgumentError("a literal is known: it has no rule")
+
+    @classmethod
+    def from_dict(cls, data: Any) -> SkeletonSpan:
+        """Return the span of elizaOS's JSON form; ``enum_values`` is taken for ``enumValues``."""
+        if not isinstance(data, Mapping):
+            raise InvalidArgumentError(f"a span must be an object, not {data!r:.80}")
+        unknown = [str(name) for name in data if name not in _FIELDS]
+        if unknown:
+            raise InvalidArgumentError(f"a span has no field {unknown[0]!r}")
+        given: dict[str, Any] = {
+            _FIELDS[name]: value for name, value in data.items() if value is not None
+        }
+        values = given.get("enum_values")
+        if values is not None:
+            if not isinstance(values, list | tuple):
+                raise InvalidArgumentError(f"enumValues must be a list, not {values!r:.80}")
+            given["enum_values"] = tuple(values)
+        if "kind" not in given:
+            raise InvalidArgumentError("a span needs a kind")
+        return cls(**given)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return elizaOS's JSON form."""
+        values = None if self.enum_values is None else list(self.enum_values)
+        fields = {
+            "kind": self.kind,
+            "key": self.key,
+            "value": self.value,
+            "enumValues": values,
+            "rule": self.rule,
+            "pattern": self.pattern,
+        }
+        return {name: value for name, value in fields.items() if value is not None}
+
+    def texts(self, in_string: bool) -> tuple[str, ...] | None:
+        """Return all texts that the value may be spelled as, or None if they are not listed."""
+        if self.rule is not None:
+            return None
+        if self.kind == "boolean":
+            return ("true", "false")
+        if self.kind != "enum" or self.enum_values is None:
+            return None
+        spell = string_body if in_string else json_text
+        return tuple(
+            spell(value) if isinstance(value, str) else json_text(value)
+            for value in self.enum_values
+        )
+
+
+def _checked_values(values: tuple[Scalar, ...]) -> tuple[Scalar, ...]:
+    values = tuple(values)
+    if not values:
+        raise InvalidArgumentError("enum_values is empty: there is nothing to choose from")
+    seen: dict[str, int] = {}
+    for i, value in enumerate(values):
+        if value is not None and not isinstance(value, str | int | float | bool):
+            raise InvalidArgumentError(
+                f"enum_values[{i}] must be a string, number, boolean or null, not {value!r:.80}"
+            )
+        try:
+            text = json_text(value)
+        except InvalidArgumentError as error:
+            raise InvalidArgumentError(f"enum_values[{i}]: {error}") from None
+        if text in seen:
+            raise InvalidArgumentError(
+                f"enum_values[{i}] is {text}, the same as enum_values[{seen[text]}]"
+            )
+        seen[text] = i
+    return values
+
+
+def check_text(text: object, name: str) -> None:
+    """Check that a part of a skeleton is a text; of some, that it has no NUL, either.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If it is not.
+    """
+    if not isinstance(text, str):
+        raise InvalidArgumentError(f"{name} must be a string, not {text!r:.80}")
+    check_unicode(text, name)
+    if "\0" in text and name in ("value", "rule", "grammar"):
+        raise InvalidArgumentError(f"{name} contains a NUL character: {text!r:.80}")

@@ -1,0 +1,100 @@
+"""What can be chosen from, and what a choice tells."""
+
+from __future__ import annotations
+
+import enum
+import math
+from typing import Any, Literal
+
+import pytest
+
+from eliza_ffi.choices import Choice, ChoiceSet, as_choice_set
+from eliza_ffi.errors import InvalidArgumentError
+
+
+class Colour(enum.Enum):
+    RED = "red"
+    GREEN = 2
+
+
+def generated() -> Any:
+    yield from ("a", "b")
+
+
+@pytest.mark.parametrize(
+    ("choices", "values", "texts"),
+    [
+        (["a", "b"], ("a", "b"), ("a", "b")),
+        (generated(), ("a", "b"), ("a", "b")),
+        (Colour, (Colour.RED, Colour.GREEN), ("red", "GREEN")),
+        (bool, (True, False), ("true", "false")),
+        ({"yes": 1, "no": [0]}, (1, [0]), ("yes", "no")),
+        (Literal["x", "y"], ("x", "y"), ("x", "y")),
+        (Literal[True, 3, Colour.GREEN], (True, 3, Colour.GREEN), ("true", "3", "GREEN")),
+        (ChoiceSet([7], ["seven"]), (7,), ("seven",)),
+    ],
+    ids=["strings", "generator", "enum", "bool", "mapping", "literal", "mixed literal", "set"],
+)
+def test_whatever_can_be_listed_can_be_chosen_from(
+    choices: Any, values: tuple[Any, ...], texts: tuple[str, ...]
+) -> None:
+    found = as_choice_set(choices)
+    assert (found.values, found.texts) == (values, texts)
+
+
+@pytest.mark.parametrize(
+    ("choices", "said"),
+    [
+        (None, "there are no choices"),
+        ("RESPOND", "not the one string 'RESPOND'"),
+        (7, "choices must be several strings, not 7"),
+        ([], "there is nothing to choose from"),
+        ({}, "there is nothing to choose from"),
+        (["a", ""], "choices\\[1\\] must be a non-empty string"),
+        (["a", "a"], "choices\\[1\\] is 'a', the same as choices\\[0\\]"),
+        (Literal[None], "a Literal with None in it"),
+    ],
+)
+def test_what_cannot_be_chosen_from_says_why(choices: Any, said: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=said):
+        as_choice_set(choices)
+
+
+def test_probabilities_are_told_by_values_or_where_these_are_no_keys_by_labels() -> None:
+    assert as_choice_set({"yes": 1, "no": 0}).keys == (1, 0)
+    assert as_choice_set({"yes": [1], "no": [0]}).keys == ("yes", "no")
+    assert as_choice_set({"yes": 1, "yep": 1, "no": 0}).keys == ("yes", "yep", "no")
+
+
+def choice(probabilities: dict[str, float] | None) -> Choice[str]:
+    return Choice("a", 0, "a", math.log(0.5), (1,), 0, 0.1, probabilities)
+
+
+@pytest.mark.parametrize(
+    ("probabilities", "confidence"),
+    [
+        ({"a": 1.0}, 1.0),
+        ({"a": 0.5, "b": 0.5}, 0.0),
+        ({"a": 0.1, "b": 0.9}, 0.8),
+        ({"a": 1.0, "b": 0.0, "c": 0.0}, 1.0),
+        ({"a": 0.5, "b": 0.25, "c": 0.25}, 0.25),
+    ],
+)
+def test_confidence_is_how_far_the_likeliest_is_above_chance(
+    probabilities: dict[str, float], confidence: float
+) -> None:
+    assert choice(probabilities).confidence == pytest.approx(confidence)
+
+
+def test_choices_are_ranked_by_probability() -> None:
+    assert choice({"a": 0.2, "b": 0.7, "c": 0.1}).ranked() == [("b", 0.7), ("a", 0.2), ("c", 0.1)]
+
+
+def test_what_was_not_asked_for_is_not_known() -> None:
+    for ask in (Choice.ranked, lambda made: made.confidence):
+        with pytest.raises(InvalidArgumentError, match="choose with probabilities=True"):
+            ask(choice(None))
+
+
+def test_a_choice_shows_its_probability() -> None:
+    assert repr(choice(None)) == "Choice('a', probability 0.5)"

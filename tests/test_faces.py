@@ -1,0 +1,312 @@
+"""The two faces of a model: the same questions, and the same answers."""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import inspect
+from collections.abc import Callable, Iterator
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import eliza_ffi
+from eliza_ffi import AsyncModel, BusyError, Model
+from eliza_ffi.errors import InvalidArgumentError
+from eliza_ffi.library import Library
+from eliza_ffi.sampling import SamplingParams
+from eliza_ffi.skeleton import FillResult, SpanFill
+
+SKELETON = {
+    "spans": [
+        {"kind": "literal", "value": '{"action":'},
+        {"kind": "enum", "key": "action", "enumValues": ["REPLY", "IGNORE"]},
+        {"kind": "literal", "value": "}"},
+    ]
+}
+ACTIONS = [{"name": "REPLY"}, {"name": "IGNORE"}]
+PROMPT = "message: hello\naction: "
+ONLY_ASYNC = {"of", "open"}
+
+
+@pytest.fixture
+def model(library: Library, random_model_path: Callable[..., Path]) -> Iterator[Model]:
+    path = random_model_path("llama-spm", n_embd=64, n_layers=2, seed=1)
+    with Model(path, library=library, n_ctx=2048, n_threads=1, seed=11) as model:
+        yield model
+
+
+def public(face: type) -> dict[str, Any]:
+    return {name: found for name, found in vars(face).items() if not name.startswith("_")}
+
+
+def test_both_faces_have_the_same_methods_with_the_same_parameters() -> None:
+    blocking, awaited = public(Model), public(AsyncModel)
+    blocking = {n: f for n, f in blocking.items() if not n.endswith(("_args", "choice_from"))}
+    assert set(awaited) - ONLY_ASYNC == set(blocking) | {"session"}
+    for name, function in blocking.items():
+        if inspect.isfunction(function):
+            theirs = inspect.signature(awaited[name])
+            assert inspect.signature(function).parameters == theirs.parameters, name
+    assert inspect.signature(Model).parameters == inspect.signature(AsyncModel).parameters
+
+
+def test_both_faces_say_the_same(model: Model) -> None:
+    face = AsyncModel.of(model)
+
+    async def ask() -> list[Any]:
+        async with aclosing(face.stream(PROMPT, 8)) as texts:
+            streamed = "".join([text async for text in texts])
+        async with aclosing(face.fill_stream(PROMPT, SKELETON)) as spans:
+            filled = [step async for step in spans]
+        return [
+            (await face.choose(PROMPT, ["REPLY", "IGNORE"], probabilities=True)).probabilities,
+            (await face.generate(PROMPT, 8)).text,
+            streamed,
+            (await face.fill(PROMPT, SKELETON)).text,
+            (await face.plan(PROMPT, ACTIONS)).text,
+            [step.text for step in filled],
+            (await face.embed(["one", "two"])).tolist(),
+            [c.value for c in await face.choose_many([PROMPT, "x"], ["REPLY", "IGNORE"])],
+            [g.text for g in await face.generate_many([PROMPT, "x"], 8)],
+            [f.text for f in await face.fill_many([PROMPT, "x"], SKELETON)],
+        ]
+
+    expected = [
+        model.choose(PROMPT, ["REPLY", "IGNORE"], probabilities=True).probabilities,
+        model.generate(PROMPT, 8).text,
+        "".join(model.stream(PROMPT, 8)),
+        model.fill(PROMPT, SKELETON).text,
+        model.plan(PROMPT, ACTIONS).text,
+        [step.text for step in model.fill_stream(PROMPT, SKELETON)],
+        model.embed(["one", "two"]).tolist(),
+        [c.value for c in model.choose_many([PROMPT, "x"], ["REPLY", "IGNORE"])],
+        [g.text for g in model.generate_many([PROMPT, "x"], 8)],
+        [f.text for f in model.fill_many([PROMPT, "x"], SKELETON)],
+    ]
+    found = asyncio.run(ask())
+    assert found[0] == pytest.approx(expected[0], rel=1e-2)
+    assert found[1:] == expected[1:]
+
+
+def test_a_face_is_opened_and_closed_on_an_event_loop(model: Model) -> None:
+    async def story() -> str:
+        async with await AsyncModel.open(model.path, n_threads=1) as face:
+            assert "8 slots" in repr(face)
+            value = (await face.choose("x", ["a", "b"])).value
+        assert repr(face).endswith("closed)")
+        return str(value)
+
+    assert asyncio.run(story()) == model.choose("x", ["a", "b"]).value
+
+
+def test_a_thousand_choices_at_once_all_return(model: Model) -> None:
+    face = AsyncModel.of(model)
+
+    async def story() -> list[str]:
+        asked = (face.choose(f"message {i}: ", ["REPLY", "IGNORE"]) for i in range(1000))
+        return [choice.value for choice in await asyncio.gather(*asked)]
+
+    assert set(asyncio.run(story())) <= {"REPLY", "IGNORE"}
+
+
+def test_cancelling_one_of_many_leaves_the_others_alone(model: Model) -> None:
+    face = AsyncModel.of(model)
+
+    async def story() -> list[Any]:
+        asked = [
+            asyncio.ensure_future(face.generate(f"message {i}: ", 40, temperature=1.0))
+            for i in range(24)
+        ]
+        await asyncio.sleep(0.02)
+        for task in asked[::3]:
+            task.cancel()
+        return await asyncio.gather(*asked, return_exceptions=True)
+
+    found = asyncio.run(story())
+    for i, one in enumerate(found):
+        if i % 3 == 0:
+            assert isinstance(one, asyncio.CancelledError | eliza_ffi.Generation)
+        else:
+            assert isinstance(one, eliza_ffi.Generation)
+    assert any(isinstance(one, asyncio.CancelledError) for one in found)
+    assert model.generate("x", 2, wait=False).tokens
+
+
+def test_who_does_not_wait_for_a_slot_is_told_that_there_is_none(model: Model) -> None:
+    streams = [model.stream(f"{i}", 5) for i in range(8)]
+    for stream in streams:
+        next(stream)
+    with pytest.raises(BusyError, match="all 8 slots are in use"):
+        model.choose("x", ["a", "b"], wait=False)
+    with pytest.raises(BusyError, match=r"after 0.02 s"):
+        model.fill("x", SKELETON, wait=0.02)
+    assert not isinstance(BusyError("x"), ValueError)
+    streams[0].close()  # type: ignore[attr-defined]
+    assert model.choose("x", ["a", "b"], wait=False).value in ("a", "b")
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (
+            lambda m: m.generate("x", temperatur=1.0),
+            r"no keyword 'temperatur'; did you mean 'te",
+        ),
+        (lambda m: m.choose("x", ["a"], probs=True), r"choose\(\) has no keyword 'probs'"),
+        (lambda m: m.stream("x", max_token=3), r"did you mean 'max_tokens'"),
+        (lambda m: m.fill("x", SKELETON, sampling=None), r"fill\(\) has no keyword 'sampling'"),
+        (lambda m: m.fill("x", SKELETON, on_text_chunk=print), r"fill\(\) has no keyword"),
+        (
+            lambda m: m.choose_many(["x"], ["a"], mod="best"),
+            r"choose_many\(\) has no keyword",
+        ),
+    ],
+)
+def test_a_misspelled_keyword_is_named_with_the_nearest_there_is(
+    model: Model, call: Callable[[Model], Any], said: str
+) -> None:
+    with pytest.raises(TypeError, match=said):
+        call(model)
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"temperature": -0.5}, "temperature must be 0 or more, not -0.5"),
+        ({"top_p": 1.5}, "top_p must be 0 to 1, not 1.5"),
+        ({"sampling": SamplingParams(), "temperature": 0.7}, "temperature is given twice"),
+        ({"sampling": SamplingParams(), "min_p": 0.1}, "min_p is given twice"),
+        ({"min_p": 3.0}, "min_p must be"),
+    ],
+)
+def test_settings_out_of_range_or_given_twice_are_refused(
+    model: Model, settings: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(InvalidArgumentError, match=said):
+        model.generate("x", 2, **settings)
+
+
+def test_settings_of_the_sampling_may_be_given_by_name(model: Model) -> None:
+    by_name = model.generate("x", 12, temperature=1.5, seed=3, min_p=0.001).text
+    params = SamplingParams(temperature=1.5, seed=3, min_p=0.001)
+    assert model.generate("x", 12, sampling=params).text == by_name
+    banned = model.generate("x", 1).tokens[0]
+    assert model.generate("x", 1, logit_bias=[(banned, float("-inf"))]).tokens[0] != banned
+
+
+class Side(enum.Enum):
+    LEFT = "left"
+    RIGHT = "right"
+
+
+def test_a_choice_tells_what_it_took(model: Model) -> None:
+    model.choose("a long enough prompt: ", ["a", "b"])
+    choice = model.choose("a long enough prompt: ", {"yes": 1, "no": 0}, probabilities=True)
+    assert choice.value in (0, 1) and choice.text in ("yes", "no")
+    assert choice.stats is not None and choice.stats.prompt_tokens_reused > 0
+    assert 0.0 <= choice.confidence <= 1.0
+    assert model.choose("x", bool).value in (True, False)
+
+
+def test_many_are_answered_in_order_each_with_its_own_choices(model: Model) -> None:
+    prompts = [f"message {i}: " for i in range(20)]
+    own = [["REPLY", "IGNORE"], Side, bool, {"one": 1, "two": 2}] * 5
+    told: list[tuple[int, int | None]] = []
+    found = model.choose_many(prompts, own, progress=lambda *now: told.append(now))
+    for prompt, choices, one in zip(prompts, own, found, strict=True):
+        assert one.value == model.choose(prompt, choices).value
+    assert told == [(i + 1, 20) for i in range(20)]
+
+
+def test_prompts_are_not_read_ahead_of_need(model: Model) -> None:
+    read = done = most_ahead = 0
+
+    def prompts() -> Iterator[str]:
+        nonlocal read, most_ahead
+        for i in range(40):
+            read += 1
+            most_ahead = max(most_ahead, read - done)
+            yield f"message {i}: "
+
+    def note(n_done: int, total: int | None) -> None:
+        nonlocal done
+        assert total is None
+        done = n_done
+
+    assert len(model.choose_many(prompts(), ["a", "b"], progress=note, max_concurrency=3)) == 40
+    assert most_ahead <= 3
+
+
+def test_an_error_ends_a_batch_or_stands_in_its_place(model: Model) -> None:
+    prompts = ["fine: ", "", "fine, too: "] * 4
+    with pytest.raises(InvalidArgumentError, match="the prompt is empty"):
+        model.choose_many(prompts, ["a", "b"])
+    found = model.choose_many(prompts, ["a", "b"], return_exceptions=True)
+    assert [isinstance(one, InvalidArgumentError) for one in found] == [False, True, False] * 4
+    assert model.generate("x", 2, wait=False).tokens
+
+
+def test_a_batch_that_fails_cancels_what_still_runs(model: Model) -> None:
+    def prompts() -> Iterator[str]:
+        yield from ("one", "two", "three")
+        raise KeyError("the table is gone")
+
+    with pytest.raises(KeyError, match="the table is gone"):
+        model.generate_many(prompts(), 0, max_concurrency=4)  # each until the context is full
+    assert model.generate("x", 2, wait=False).tokens
+
+
+@pytest.mark.parametrize(
+    ("prompts", "choices", "said"),
+    [
+        (["x", "y"], [["a"]], "there are 1 choices and more prompts than that"),
+        (["x"], [["a"], ["b"]], "there are 1 prompts and more choices than that"),
+        (["x"], [], "there is nothing to choose from"),
+        (["x"], "abc", "not the one string 'abc'"),
+    ],
+)
+def test_choices_that_do_not_fit_the_prompts_are_refused(
+    model: Model, prompts: list[str], choices: Any, said: str
+) -> None:
+    with pytest.raises(InvalidArgumentError, match=said):
+        model.choose_many(prompts, choices)
+    with pytest.raises(InvalidArgumentError, match="max_concurrency must be 1 or more, not 0"):
+        model.choose_many(["x"], ["a"], max_concurrency=0)
+
+
+def test_nothing_to_do_is_done_at_once(model: Model) -> None:
+    assert model.choose_many([], ["a", "b"]) == []
+    assert asyncio.run(AsyncModel.of(model).generate_many(iter(()))) == []
+
+
+def test_spans_come_one_after_the_other(model: Model) -> None:
+    steps = list(model.fill_stream(PROMPT, SKELETON))
+    assert [type(step) for step in steps] == [SpanFill, FillResult]
+    left = model.fill_stream(PROMPT, SKELETON)
+    next(left)
+    left.close()  # type: ignore[attr-defined]
+    assert model.generate("x", 2, wait=False).tokens
+
+
+def test_texts_are_embedded_one_by_one_or_together(model: Model) -> None:
+    together = model.embed(["one", "two"])
+    assert together.shape == (2, len(model.embed("one")))
+    assert together[1] == pytest.approx(model.embed("two"), abs=1e-5)
+    with pytest.raises(InvalidArgumentError, match="there are no texts"):
+        model.embed([])
+
+
+def test_what_is_printed_says_what_it_is(model: Model) -> None:
+    assert "llama" in repr(model) and "weights" in repr(model) and "8 slots" in repr(model)
+    assert repr(model.generate("x", 2)).endswith("2 tokens, length)")
+
+
+def test_everything_that_is_exported_is_there() -> None:
+    for name in eliza_ffi.__all__:
+        assert getattr(eliza_ffi, name) is not None
+    assert set(eliza_ffi.__all__) <= set(dir(eliza_ffi))
+    with pytest.raises(AttributeError, match="no attribute 'Modell'"):
+        eliza_ffi.Modell  # noqa: B018

@@ -1,0 +1,98 @@
+"""The rooms of the package: arrows point down, and what is imported is what is needed."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import eliza_ffi
+
+PACKAGE = Path(eliza_ffi.__file__).parent
+
+# From the bottom up; rooms on one line know nothing of each other.
+FLOORS = (
+    ("errors",),
+    ("_resources",),
+    ("library", "automata"),
+    ("sampling", "chat"),
+    ("choices", "skeleton"),
+    ("runner",),
+    ("session",),
+    ("requests", "saving"),
+    ("batches",),
+    ("model",),
+    ("async_model",),
+    ("prompts",),
+    ("benchmark", "evaluation"),
+    ("cli",),
+)
+FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
+OTHER_NAMES = {"aosp", "binding", "capabilities", "planning", "rtkt", "token_tree"}
+
+
+def room_of(file: Path) -> str:
+    return file.relative_to(PACKAGE).with_suffix("").parts[0]
+
+
+def imported_rooms(file: Path) -> set[str]:
+    """Return the rooms that a module imports from, also where only types are checked."""
+    here = file.relative_to(PACKAGE).with_suffix("").parts
+    rooms = set()
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.level:
+            folder = here[: len(here) - node.level]
+            path = (*folder, *(node.module or "").split("."))
+            names = [path[0]] if path[0] else [name.name for name in node.names]
+            rooms.update(name for name in names if name in FLOOR_OF)
+    return rooms - {here[0]}
+
+
+@pytest.mark.parametrize("room", sorted(FLOOR_OF))
+def test_a_room_knows_only_those_below_it(room: str) -> None:
+    files = [PACKAGE / f"{room}.py"] if (PACKAGE / f"{room}.py").exists() else []
+    files += sorted((PACKAGE / room).rglob("*.py"))
+    assert files
+    for file in files:
+        upward = {other for other in imported_rooms(file) if FLOOR_OF[other] >= FLOOR_OF[room]}
+        assert not upward, f"{file.relative_to(PACKAGE)} imports {upward}"
+
+
+def test_every_module_is_in_a_room() -> None:
+    rooms = {room_of(file) for file in PACKAGE.rglob("*.py")}
+    assert rooms == {*FLOOR_OF, *OTHER_NAMES, "__init__", "__main__"}
+
+
+def test_a_room_says_what_it_is_for() -> None:
+    for file in PACKAGE.rglob("__init__.py"):
+        text = ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or ""
+        assert text.split("\n")[0].endswith("."), file
+
+
+@pytest.mark.parametrize("name", sorted(OTHER_NAMES))
+def test_other_names_stay_for_what_has_moved(name: str) -> None:
+    module = __import__(f"eliza_ffi.{name}", fromlist=["__all__"])
+    assert all(hasattr(module, each) for each in module.__all__)
+
+
+def loaded_by(statement: str) -> set[str]:
+    script = f"{statement}\nimport sys\nprint(*sys.modules)"
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return set(done.stdout.split())
+
+
+def test_importing_the_package_loads_nothing_that_was_not_asked_for() -> None:
+    modules = loaded_by("import eliza_ffi")
+    assert not {"numpy", "cffi", "jinja2"} & modules
+    assert not any(name.startswith("eliza_ffi.") for name in modules)
+
+
+def test_a_model_needs_no_mathematics_of_the_samplers() -> None:
+    modules = loaded_by("from eliza_ffi import AsyncModel, Model")
+    assert "eliza_ffi.sampling.params" in modules
+    assert not any(name.startswith("eliza_ffi.sampling.twin") for name in modules)
+    assert "jinja2" not in modules

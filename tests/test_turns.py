@@ -1,0 +1,127 @@
+"""Who gets a slot, and who waits for how long."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from eliza_ffi.errors import BusyError
+from eliza_ffi.runner.turns import Turns
+
+
+def test_no_more_are_inside_than_there_is_room_for() -> None:
+    turns, lock, inside, most = Turns(3, 60.0), threading.Lock(), 0, 0
+
+    def visit(_: int) -> None:
+        nonlocal inside, most
+        with turns.one(True):
+            with lock:
+                inside += 1
+                most = max(most, inside)
+            time.sleep(0.002)
+            with lock:
+                inside -= 1
+
+    with ThreadPoolExecutor(12) as threads:
+        list(threads.map(visit, range(60)))
+    assert most == 3
+
+
+def test_threads_and_tasks_are_let_in_in_the_order_they_came() -> None:
+    turns, order = Turns(1, 60.0), []
+
+    async def take(name: int) -> None:
+        async with turns.one_async(True):
+            order.append(name)
+
+    def take_on_thread(name: int) -> None:
+        with turns.one(True):
+            order.append(name)
+
+    async def all_of_them() -> None:
+        loop = asyncio.get_running_loop()
+        waiting = []
+        async with turns.one_async(True):
+            for name in range(6):
+                if name % 2:
+                    waiting.append(loop.run_in_executor(None, take_on_thread, name))
+                else:
+                    waiting.append(asyncio.ensure_future(take(name)))
+                while len(turns._waiting) <= name:
+                    await asyncio.sleep(0.001)
+        await asyncio.gather(*waiting)
+
+    asyncio.run(all_of_them())
+    assert order == list(range(6))
+
+
+def test_who_does_not_wait_is_told_at_once() -> None:
+    turns = Turns(1, 60.0)
+    with turns.one(True):
+        for wait, said in ((False, "by open streams "), (0.01, "by open streams after 0.01 s")):
+            said = f"all 1 slots are in use {said}"
+            with pytest.raises(BusyError, match=said), turns.one(wait):
+                pass
+    with turns.one(False):
+        pass
+
+
+def test_a_queue_that_moves_is_waited_in_to_its_end() -> None:
+    turns = Turns(1, 0.2)
+
+    async def visit() -> None:
+        async with turns.one_async(True):
+            await asyncio.sleep(0.05)
+
+    async def all_of_them() -> None:
+        await asyncio.gather(*(visit() for _ in range(12)))  # 0.6 s for the last one
+
+    asyncio.run(all_of_them())
+
+
+def test_a_queue_that_stands_still_is_left() -> None:
+    turns = Turns(1, 0.05)
+
+    async def both() -> None:
+        async with turns.one_async(True):
+            with pytest.raises(BusyError, match=r"after 0.05 s \(options n_slots, slot_wait_ms\)"):
+                async with turns.one_async(True):
+                    pass
+
+    asyncio.run(both())
+
+
+def test_who_is_cancelled_while_waiting_holds_nobody_up() -> None:
+    turns = Turns(1, 60.0)
+
+    async def visit() -> None:
+        async with turns.one_async(True):
+            pass
+
+    async def story() -> None:
+        async with turns.one_async(True):
+            first, second = asyncio.ensure_future(visit()), asyncio.ensure_future(visit())
+            await asyncio.sleep(0)
+            first.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await first
+        await second
+
+    asyncio.run(story())
+    with turns.one(False):
+        pass
+
+
+def test_a_turn_that_nobody_holds_any_more_is_free() -> None:
+    turns = Turns(1, 60.0)
+    turn = turns._enter()
+    assert turn.done()
+    del turn
+    gc.collect()
+    with turns.one(False):
+        pass

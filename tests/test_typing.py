@@ -1,0 +1,81 @@
+"""What a type checker makes of the faces."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import eliza_ffi
+
+ROOT = Path(eliza_ffi.__file__).parent.parent
+
+RIGHT = """
+import enum
+from collections.abc import Iterator
+from typing import Any, assert_type
+from eliza_ffi import AsyncModel, Choice, FillResult, Generation, Model
+
+class Reply(enum.Enum):
+    YES = "yes"
+
+def ask(model: Model, talk: list[dict[str, str]], values: dict[str, float]) -> None:
+    assert_type(model.choose("x", ["a", "b"]), Choice[str])
+    assert_type(model.choose("x", {"a", "b"}), Choice[str])
+    assert_type(model.choose("x", (name for name in "ab")), Choice[str])
+    assert_type(model.choose([1, 2], Reply), Choice[Reply])
+    assert_type(model.choose("x", bool), Choice[bool])
+    assert_type(model.choose("x", values), Choice[float])
+    assert_type(model.choose(messages=talk, choices=Reply), Choice[Reply])
+    assert_type(model.choose(messages=talk, choices=["a"], mode="best"), Choice[str])
+    assert_type(model.choose("x", ["a"], slot_id=1, seed=3, wait=False).value, str)
+    assert_type(model.generate("x", 5, min_p=0.1, seed=7), Generation)
+    assert_type(model.fill("x", {"spans": []}, max_tokens=3), FillResult)
+    assert_type(model.choose_many(["x"], ["a"]), list[Choice[Any]])
+    assert_type(model.stream("x"), Iterator[str])
+
+async def ask_async(model: AsyncModel) -> None:
+    assert_type(await model.choose("x", ["a", "b"]), Choice[str])
+    assert_type(await model.choose("x", Reply), Choice[Reply])
+    assert_type(await model.generate_many(["x"], 3), list[Generation])
+    async for text in model.stream("x"):
+        assert_type(text, str)
+"""
+
+WRONG = {
+    'model.generate("x", temperatur=1.0)': "temperatur",
+    'model.choose("x", ["a"], mode="beast")': "overload",
+    'model.fill("x", {}, sampling=None)': "sampling",
+    'model.choose_many(["x"], ["a"], probs=True)': "probs",
+}
+
+
+def check(program: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    file = folder / "program.py"
+    file.write_text(program, encoding="utf-8")
+    command = [sys.executable, "-m", "mypy", "--strict", "--no-error-summary", str(file)]
+    environment = {**os.environ, "MYPYPATH": str(ROOT)}
+    return subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, check=False
+    )
+
+
+def test_every_way_to_choose_has_its_type(tmp_path: Path) -> None:
+    pytest.importorskip("mypy")
+    done = check(RIGHT, tmp_path)
+    assert done.returncode == 0, done.stdout
+
+
+def test_what_is_misspelled_is_an_error_before_it_runs(tmp_path: Path) -> None:
+    pytest.importorskip("mypy")
+    lines = "".join(f"    {call}\n" for call in WRONG)
+    done = check(
+        f"from eliza_ffi import Model\n\ndef ask(model: Model) -> None:\n{lines}", tmp_path
+    )
+    for number, said in enumerate(WRONG.values(), start=4):
+        assert any(f":{number}:" in line and said in line for line in done.stdout.splitlines()), (
+            done.stdout
+        )
