@@ -200,7 +200,7 @@ bench-ready: $(VENV)/installed
 	@test $(VENV)/bench -nt pyproject.toml || { \
 	    echo "Installing the libraries to compare with into .venv"; \
 	    $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[bench]' \
-	        -Cwheel.cmake=false && touch $(VENV)/bench || echo "make: they could not be installed"; }
+	        $(IN_PLACE) && touch $(VENV)/bench || echo "make: they could not be installed"; }
 	@$(MAKE) --no-print-directory cpu-with-tests
 
 lint: $(VENV)/installed ## check style and types
@@ -217,13 +217,16 @@ format: $(VENV)/installed ## bring all sources into style
 clean: ## remove what was built here (llama.cpp stays in the user's cache)
 	rm -rf build dist .venv $(BUN)
 
-# The package in development mode; the library comes from build/cpu. Debian 12's pip is too old for -C.
-$(VENV)/installed: pyproject.toml
+# The package in development mode, read from the checkout as it is; the library comes from build/cpu. Debian 12's
+# pip is too old for -C.
+IN_PLACE = -Cwheel.cmake=false -Ceditable.mode=inplace
+
+$(VENV)/installed: pyproject.toml Makefile
 	$(NEEDS) compiler python
 	@mkdir -p build
 	@$(BIN)/python -m pip --version > /dev/null 2>&1 || { rm -rf $(VENV); $(PYTHON) -m venv $(VENV); } \
 	    || { rm -rf $(VENV); echo "make: $(PYTHON) -m venv $(VENV) failed"; exit 1; }
 	@echo "Installing the Python tools into .venv"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check 'pip >= 23.1'
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]' -Cwheel.cmake=false
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]' $(IN_PLACE)
 	@touch $@

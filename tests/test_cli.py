@@ -382,7 +382,7 @@ def test_an_error_of_several_lines_is_printed_as_one(
     def fail(arguments: object) -> int:
         raise ElizaError("first\n  second")
 
-    monkeypatch.setattr(cli, "run_generate", fail)
+    monkeypatch.setattr(sys.modules["eliza_ffi.cli.main"], "run_generate", fail)
     assert cli.main(["generate", "--prompt", "x"]) == 1
     assert capsys.readouterr().err == "eliza-ffi: first second\n"
 
@@ -393,7 +393,7 @@ def test_an_interrupt_is_exit_code_130(
     def interrupted(arguments: object) -> int:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(cli, "run_generate", interrupted)
+    monkeypatch.setattr(sys.modules["eliza_ffi.cli.main"], "run_generate", interrupted)
     assert cli.main(["generate", "--prompt", "x"]) == 130
     assert capsys.readouterr().err == ""
 

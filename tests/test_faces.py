@@ -241,7 +241,7 @@ def test_prompts_are_not_read_ahead_of_need(model: Model) -> None:
 
 
 def test_an_error_ends_a_batch_or_stands_in_its_place(model: Model) -> None:
-    prompts = ["fine: ", "", "fine, too: "] * 4
+    prompts: list[str | list[int]] = ["fine: ", [], "fine, too: "] * 4
     with pytest.raises(InvalidArgumentError, match="the prompt is empty"):
         model.choose_many(prompts, ["a", "b"])
     found = model.choose_many(prompts, ["a", "b"], return_exceptions=True)

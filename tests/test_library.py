@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 from eliza_ffi import _resources
 from eliza_ffi.errors import ElizaError, LibraryLoadError, LibraryNotFoundError
+from eliza_ffi.library import loading
 from eliza_ffi.library.loading import (
     LIBRARY_VARIABLE,
     TRUST_VARIABLE,
@@ -136,3 +138,10 @@ def test_the_checkout_is_where_pyproject_toml_is() -> None:
     root = _resources.checkout_root()
     assert root is None or (root / "pyproject.toml").is_file()
     assert _resources.fixture_path("planner.json").is_file()
+
+
+def test_every_type_that_cffi_is_asked_for_is_read_when_the_header_is() -> None:
+    room = Path(loading.__file__).parent
+    asked = re.compile(r'\b(?:new|from_buffer|cast|sizeof|typeof|callback)\(\s*"([^"]+)"')
+    used = {name for file in room.rglob("*.py") for name in asked.findall(file.read_text("utf-8"))}
+    assert used == set(loading.C_TYPES)

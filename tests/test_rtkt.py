@@ -336,7 +336,7 @@ def test_the_library_reads_what_is_written_here(library: Library) -> None:
         names = ["REPLY", "SEND_EMAIL", "SEND_MESSAGE", "SEND"]
         descriptor = build_token_tree_descriptor("action", names, model.tokenize)
         payload = TokenTreePayload("", (descriptor,))
-        binding, ctx = model.binding, model._ctx
+        binding, ctx = model.binding, model.session.ctx
         outcomes = []
         for wire in (payload.to_json(), encode_descriptor(descriptor)):
             stream = binding.open(ctx, StreamConfig())
@@ -356,7 +356,7 @@ def test_the_library_reads_what_is_written_here(library: Library) -> None:
 
 def test_the_library_refuses_a_broken_tree_with_the_place(library: Library) -> None:
     with Model(library=library) as model:
-        stream = model.binding.open(model._ctx, StreamConfig())
+        stream = model.binding.open(model.session.ctx, StreamConfig())
         broken = encode_rtkt("action", [[5, 7], [8]])[:-1]
         with pytest.raises(TokenTrieError, match="malformed at byte"):
             model.binding.set_token_trie(stream, broken, 0)

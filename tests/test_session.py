@@ -21,8 +21,9 @@ from eliza_ffi.model import Model
 N_INTERRUPTS = 2000
 
 INTERRUPTED = f"""
-import random, signal, sys, time
+import random, signal
 from eliza_ffi import Model
+from eliza_ffi.library import StreamConfig
 
 class Interrupt(BaseException):
     pass
@@ -30,28 +31,29 @@ class Interrupt(BaseException):
 def interrupt(*_):
     raise Interrupt
 
+def work(model, i):
+    if i % 3 == 0:
+        model.choose("x: ", ["RESPOND", "STOP"])
+    elif i % 3 == 1:
+        for text in model.stream("x: ", 3):
+            pass
+    else:
+        model.binding.close(model.binding.open(model.session.ctx, StreamConfig()))
+
 random.seed(1)
 signal.signal(signal.SIGALRM, interrupt)
 with Model(n_threads=1, n_ctx=512, options={{"slot_wait_ms": "2000"}}) as model:
-    n_interrupts = 0
-    for i in range({N_INTERRUPTS} * 3):
+    n_interrupts = i = 0
+    while n_interrupts < {N_INTERRUPTS}:
+        i += 1
         try:
-            signal.setitimer(signal.ITIMER_REAL, random.uniform(2e-5, 1.5e-3))
-            if i % 3 == 0:
-                model.choose("x: ", ["RESPOND", "STOP"])
-            elif i % 3 == 1:
-                for text in model.stream("x: ", 3):
-                    pass
-            else:
-                model.binding.close(model.binding.open(model.session.ctx, config))
+            try:
+                signal.setitimer(signal.ITIMER_REAL, random.uniform(2e-5, 1.5e-3))
+                work(model, i)
+            finally:
+                signal.setitimer(signal.ITIMER_REAL, 0)
         except Interrupt:
             n_interrupts += 1
-        except NameError:
-            from eliza_ffi.library import StreamConfig
-            config = StreamConfig()
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        if n_interrupts == {N_INTERRUPTS}:
-            break
     streams = [model.stream(str(i), 3) for i in range(8)]
     assert all(next(stream) is not None for stream in streams)
     print("interrupts", n_interrupts)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import fields
 from typing import Any
 
+import _cffi_backend
 import numpy as np
 from numpy.typing import NDArray
 
@@ -95,23 +96,21 @@ class CffiStream:
     def open(self, make: Callable[..., Any], arguments: Sequence[Any], free: Any) -> bool:
         """Take the handle that `make` returns; whether there is one.
 
-        All in one call of C: between two lines of Python, an interrupt could lose the handle and
-        its slot. From then on it is freed with this object, if not before.
+        In one call of C: between two lines of Python an interrupt could lose the handle, and its
+        slot. From then on it is freed with this object, if not before.
         """
-        ffi, _ = header_ffi()
         made = map(make, *((argument,) for argument in arguments))
-        self._owner.extend(map(ffi.gc, made, (free,)))
+        self._owner.extend(map(_cffi_backend.gcp, made, (free,)))
         self.pointer = self._owner[0]
         if not self.pointer:
-            ffi.gc(self.pointer, None)  # there is nothing to free
+            _cffi_backend.gcp(self.pointer, None)  # there is nothing to free
         return bool(self.pointer)
 
     def free(self) -> None:
         """Free the handle; a second time does nothing."""
-        ffi, _ = header_ffi()
-        if self.pointer:
-            ffi.release(self.pointer)
-        self.pointer = ffi.NULL
+        if self._owner:
+            _cffi_backend.release(self._owner[0])
+        self.pointer = header_ffi()[0].NULL
 
 
 class CallbackState:

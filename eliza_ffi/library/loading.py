@@ -52,6 +52,32 @@ __all__ = [
 LIBRARY_VARIABLE = "ELIZA_INFERENCE_LIBRARY"
 TRUST_VARIABLE = "ELIZA_TRUST_BUNDLE"
 
+C_TYPES = (
+    "char **",
+    "char[]",
+    "double *",
+    "double[]",
+    "eliza_finish_reason",
+    "eliza_llm_stream_config_t",
+    "eliza_llm_stream_config_t *",
+    "eliza_llm_stream_stats_t",
+    "eliza_llm_stream_stats_t *",
+    "eliza_progress_callback",
+    "eliza_strategy",
+    "eliza_token_callback",
+    "eliza_verifier_callback",
+    "float *",
+    "float[]",
+    "int *",
+    "int **",
+    "int32_t *",
+    "int32_t[]",
+    "int[]",
+    "size_t *",
+    "uint64_t[]",
+)
+"""All that this room asks cffi for by name."""
+
 
 def cdef_from_header(header: str) -> str:
     """Turn the text of the C header into declarations that ``cffi.FFI.cdef`` reads.
@@ -86,6 +112,9 @@ def header_ffi() -> tuple[Any, tuple[str, ...]]:
     declarations = cdef_from_header(header)
     ffi: Any = cffi.FFI()  # what it makes of C is not known to a type checker
     ffi.cdef(declarations + supplement_to(declarations))
+    # An interrupt while cffi reads a type would leave its parser locked for good.
+    for c_type in C_TYPES:
+        ffi.typeof(c_type)
     return ffi, declared_functions(header)
 
 

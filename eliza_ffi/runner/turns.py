@@ -30,8 +30,9 @@ class Turns:
     def __init__(self, n: int, patience: float) -> None:
         self.n = n
         self.patience = patience
-        # Weak, so that nobody stays inside whom an interrupt kept from leaving.
-        self._inside: weakref.WeakSet[Future[None]] = weakref.WeakSet()
+        # Weak, so that nobody stays inside whom an interrupt kept from leaving. No `WeakSet`: it
+        # forgets in a callback, where an interrupt would be lost with what was to be forgotten.
+        self._inside: set[weakref.ref[Future[None]]] = set()
         self._waiting: deque[Future[None]] = deque()
         self._n_entered = 0
         self._lock = threading.RLock()
@@ -80,7 +81,8 @@ class Turns:
         """Raise where the wait is over and the turn has not come."""
         has_moved = wait_for is True and self._n_entered > n_before
         if not turn.done() and not has_moved and turn.cancel():
-            waited = f" after {self._timeout(wait_for):g} s" if wait_for else ""
+            timeout = self._timeout(wait_for)
+            waited = f" after {timeout:g} s" if timeout else ""
             raise BusyError(
                 f"all {self.n} slots are in use by open streams{waited} "
                 f"(options n_slots, slot_wait_ms)"
@@ -96,11 +98,12 @@ class Turns:
     def _leave(self, turn: Future[None]) -> None:
         turn.cancel()  # if it never came
         with self._lock:
-            self._inside.discard(turn)
+            self._inside = {one for one in self._inside if one() is not turn}
             self._let_in()
 
     def _let_in(self) -> None:
         # In an order that an interrupt between two steps does no harm to.
+        self._inside = {one for one in self._inside if one() is not None}
         while self._waiting:
             turn = self._waiting[0]
             if turn.done():
@@ -108,6 +111,6 @@ class Turns:
             elif len(self._inside) >= self.n:
                 return
             elif turn.running() or turn.set_running_or_notify_cancel():
-                self._inside.add(turn)
+                self._inside.add(weakref.ref(turn))
                 self._n_entered += 1
                 turn.set_result(None)

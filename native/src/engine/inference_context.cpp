@@ -152,16 +152,20 @@ InferenceContext::NextToken InferenceContext::score_next(const llama_token * tok
     SlotWish slot;
     {
         const std::lock_guard<std::mutex> lock(mutex_);
-        model_locked()->check_tokens(tokens, n);
-        model_->check_tokens(&target, 1);
+        model_locked()->check_tokens(&target, 1);
         decoder = decoder_locked({});
         slot.most_wait = options_.slot_wait;
     }
-    if (n > static_cast<size_t>(decoder->n_ctx())) {
-        const std::string limit = std::to_string(decoder->n_ctx());
+    try {
+        if (n > static_cast<size_t>(decoder->n_ctx())) {  // before any of them is read
+            throw invalid_argument(std::to_string(n) + " tokens do not fit the context of " +
+                                   std::to_string(decoder->n_ctx()) + " (option n_ctx)");
+        }
+        decoder->model().check_tokens(tokens, n);
+    } catch (...) {
         decoder.reset();
         note_opened({}, false);
-        throw invalid_argument(std::to_string(n) + " tokens do not fit the context of " + limit + " (option n_ctx)");
+        throw;
     }
     note_opened({}, true);
     CancelFlag cancelled;
