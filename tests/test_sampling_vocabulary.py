@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 from bench_parts.peers import VocabularyBytes
 from hypothesis import given
@@ -63,8 +64,10 @@ def test_native_infill_is_its_twin(
     ids = [*data.draw(some), *([END] if end else [])][: len(logits)]
     # Few and likely ones: below a fifth each, all that is left is the end.
     few = [logit / data.draw(st.sampled_from([1, 4, 20])) for logit in logits[: len(ids)]]
+    # Of equally likely ones, either may be merged into the other.
+    is_a_tie = bool(np.any(np.diff(np.sort(few)) < 1e-5))
     params = SamplingParams(temperature=1.0, samplers="infill", seed=seed)
-    if not is_on_an_edge(params, few, ids, infill=infill):
+    if not is_a_tie and not is_on_an_edge(params, few, ids, infill=infill):
         assert_same(native.apply(params, few, ids), twin_of(params, few, ids, infill=infill))
 
 
