@@ -98,7 +98,10 @@ def test_nothing_is_saved_where_a_server_was_lost(
     rpc_library: Library, servers: list[RpcServer], tmp_path: Path
 ) -> None:
     endpoints = [server.endpoint for server in servers]
-    with on_servers(rpc_library, *endpoints) as model, model.session.stream(StreamConfig()) as stream:
+    with (
+        on_servers(rpc_library, *endpoints) as model,
+        model.session.stream(StreamConfig()) as stream,
+    ):
         model.binding.prefill(stream, model.tokenize("Next: "))
         servers[0].kill()
         with pytest.raises(NativeFault, match=f"RPC server {endpoints[0]}: "):
