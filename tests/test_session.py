@@ -110,6 +110,7 @@ def test_a_callback_that_knows_the_model_does_not_keep_it(library: Library) -> N
     watcher = Watcher()
     model = Model(library=library, n_threads=1, progress=watcher)
     watcher.model = model  # type: ignore[attr-defined]
+    model.generate("a prompt of some tokens", 1)
     gone = weakref.ref(model)
     session = weakref.ref(model.session)
     del model, watcher
