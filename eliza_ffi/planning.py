@@ -1,13 +1,4 @@
 """Planning is in :mod:`eliza_ffi.skeleton`; this name stays for those who import it."""
 
-from __future__ import annotations
-
-from .skeleton.planning import (
-    ActionSkeleton,
-    ParametersSkeleton,
-)
-
-__all__ = [
-    "ActionSkeleton",
-    "ParametersSkeleton",
-]
+from .skeleton.planning import *  # noqa: F403
+from .skeleton.planning import __all__ as __all__

@@ -1,17 +1,4 @@
 """Binary payloads are in :mod:`eliza_ffi.choices`; this name stays for those who import it."""
 
-from __future__ import annotations
-
-from .choices.rtkt import (
-    RtktTree,
-    decode_rtkt,
-    encode_descriptor,
-    encode_rtkt,
-)
-
-__all__ = [
-    "RtktTree",
-    "decode_rtkt",
-    "encode_descriptor",
-    "encode_rtkt",
-]
+from .choices.rtkt import *  # noqa: F403
+from .choices.rtkt import __all__ as __all__

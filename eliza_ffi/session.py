@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from . import _resources
+from .chat.template import template_of_model
 from .chat.tokens import ChatTokenizer
 from .choices.payloads import ChoicePayloads
 from .errors import ElizaError, InvalidArgumentError
@@ -157,8 +158,6 @@ class Session:
         NotSupportedError
             If Jinja2 is not installed, or the library does not tell the template.
         """
-        from .chat.template import template_of_model
-
         context = self.ctx
         if self._chat is None:
             # Not this session's own methods: it would keep itself alive.
