@@ -99,7 +99,7 @@ def run_many(
         Return a job's exception in place of its result. Otherwise the first one is raised, once all
         that still ran have been cancelled.
     """
-    results: dict[int, Any] = {}
+    results = _Results(total, progress, return_exceptions)
     running: dict[Future[Any], int] = {}
     jobs = _Running()
     numbered = enumerate(items)
@@ -109,17 +109,10 @@ def run_many(
                 for i, item in itertools.islice(numbered, at_once - len(running)):
                     running[threads.submit(jobs.run, start, item)] = i
                 if not running:
-                    return [results[i] for i in range(len(results))]
+                    return results.in_order()
                 done, _ = wait(running, return_when=FIRST_COMPLETED)
                 for future in done:
-                    error = future.exception()
-                    if error is not None and not (
-                        return_exceptions and isinstance(error, Exception)
-                    ):
-                        raise error
-                    results[running.pop(future)] = future.result() if error is None else error
-                    if progress is not None:
-                        progress(len(results), total)
+                    results.take(running.pop(future), future)
         except BaseException:
             jobs.cancel_all()  # the executor waits for them
             raise
@@ -135,7 +128,7 @@ async def run_many_async(
     return_exceptions: bool,
 ) -> list[Any]:
     """The same on an event loop: `call` is awaited for each item."""
-    results: dict[int, Any] = {}
+    results = _Results(total, progress, return_exceptions)
     running: dict[asyncio.Future[Any], int] = {}
     numbered = enumerate(items)
     try:
@@ -143,19 +136,38 @@ async def run_many_async(
             for i, item in itertools.islice(numbered, at_once - len(running)):
                 running[asyncio.ensure_future(call(item))] = i
             if not running:
-                return [results[i] for i in range(len(results))]
+                return results.in_order()
             done, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
             for future in done:
-                error = future.exception()
-                if error is not None and not (return_exceptions and isinstance(error, Exception)):
-                    raise error
-                results[running.pop(future)] = future.result() if error is None else error
-                if progress is not None:
-                    progress(len(results), total)
+                results.take(running.pop(future), future)
     finally:
         for future in running:
             future.cancel()
         await asyncio.gather(*running, return_exceptions=True)
+
+
+class _Results:
+    """What jobs came to, as they end."""
+
+    def __init__(
+        self, total: int | None, progress: Progress | None, return_exceptions: bool
+    ) -> None:
+        self._total = total
+        self._progress = progress
+        self._return_exceptions = return_exceptions
+        self._of_item: dict[int, Any] = {}
+
+    def take(self, i: int, done: Future[Any] | asyncio.Future[Any]) -> None:
+        """Note the i-th item's result, or raise its exception where that is not a result."""
+        error = done.exception()
+        if error is not None and not (self._return_exceptions and isinstance(error, Exception)):
+            raise error
+        self._of_item[i] = done.result() if error is None else error
+        if self._progress is not None:
+            self._progress(len(self._of_item), self._total)
+
+    def in_order(self) -> list[Any]:
+        return [self._of_item[i] for i in range(len(self._of_item))]
 
 
 class _Running:
