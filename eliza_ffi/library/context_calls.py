@@ -10,8 +10,7 @@ from typing import Any
 
 from ..errors import ModelError
 from .cffi_values import CallbackState, c_string, progress_callback
-from .elder.streams import ElderContexts
-from .loading import Library, header_ffi
+from .loading import header_ffi
 from .native_calls import NativeCalls
 
 __all__ = ["ContextCalls", "VerifierEvent"]
@@ -51,8 +50,7 @@ class ContextCalls(NativeCalls):
         ctx = self._lib.eliza_inference_create(c_string(path, "the model path"), error)
         if not ctx:
             raise ModelError(f"cannot open the model {path}: {self._take(error) or 'no reason'}")
-        if self._elder_contexts is not None:
-            self._elder_contexts.add(ctx)
+        self._dialect.created(ctx)
         return ctx
 
     def destroy(self, ctx: Any) -> None:
@@ -62,7 +60,7 @@ class ContextCalls(NativeCalls):
 
     def destroyer(self, ctx: Any) -> Callable[[], None]:
         """Return what frees a context, and knows of its callbacks nothing that it would keep."""
-        return functools.partial(_destroy, self.library, self._elder_contexts, ctx)
+        return self._dialect.destroyer(ctx)
 
     def load(self, ctx: Any) -> None:
         """Load the model now rather than with the first stream."""
@@ -107,16 +105,6 @@ class ContextCalls(NativeCalls):
         whose tokens go with it, or at the end of ``generate``. It must not call the library.
         """
         self._set_callback(ctx, "verifier", _verifier_callback(), callback)
-
-
-def _destroy(library: Library, elder_contexts: ElderContexts | None, ctx: Any) -> None:
-    if elder_contexts is not None:
-        streams = elder_contexts.remove(ctx)
-        if streams is None:
-            return
-        for stream in streams:
-            stream.close(library)
-    library.lib.eliza_inference_destroy(ctx)
 
 
 @functools.cache

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from typing import Any
 
 from ..errors import ContextFullError, ElizaError, error_from_status
-from .abi import PREFIX, symbols_of
+from .abi import PREFIX
 from .cffi_values import CallbackState, CffiStream
-from .elder.streams import ElderContexts, ElderStream
+from .elder.dialect import dialect_of
 from .loading import Library
 
 __all__ = ["ERR_INVALID_ARG", "NativeCalls"]
@@ -18,9 +18,6 @@ ERR_INVALID_ARG = -2
 ERR_FFI_FAULT = -4
 
 LARGEST_TEXT_CAP = 1 << 24
-
-# The library itself refuses what ElderStream would.
-ANY_TURN: AbstractContextManager[None] = nullcontext()
 
 
 class NativeCalls:
@@ -40,9 +37,7 @@ class NativeCalls:
             number: name.removeprefix("ELIZA_FINISH_").lower()
             for number, name in self._ffi.typeof("eliza_finish_reason").elements.items()
         }
-        # Pulls are made of pushes where the library has no others.
-        self._pushes_only = not library.has(f"{PREFIX}llm_stream_next")
-        self._elder_contexts = ElderContexts() if library.is_elder else None
+        self._dialect = dialect_of(library)
         self._callbacks: dict[tuple[Any, str], CallbackState] = {}
         # A stream keeps the callback it was opened with: handles live as long as their context.
         self._callback_handles: dict[Any, list[Any]] = {}
@@ -53,16 +48,14 @@ class NativeCalls:
         That is so where it has ``eliza_inference_[llm_[stream_]]<name>``, and for ``next`` and
         ``cancel`` also where ``generate`` stands in for them.
         """
-        if self._pushes_only and name in ("next", "cancel"):
-            return True
-        return any(self.library.has(symbol) for symbol in symbols_of(name))
+        return self._dialect.supports(name)
 
     def _need(self, name: str) -> None:
         self.library.need(PREFIX + name)
 
     def _turn(self, stream: CffiStream, doing: str) -> AbstractContextManager[None]:
         """Hold the stream during a call that it must be at rest for."""
-        return stream.turn_at_rest(doing) if isinstance(stream, ElderStream) else ANY_TURN
+        return self._dialect.turn_at_rest(stream, doing)
 
     # ---- callbacks --------------------------------------------------------------------------
 
@@ -100,8 +93,8 @@ class NativeCalls:
 
     def _checked(self, doing: str, function: Any, ctx: Any, *arguments: Any) -> int:
         """Call a function that returns a status and takes ``char ** err`` last."""
-        if self._elder_contexts is not None and ctx != self._ffi.NULL:
-            self._elder_contexts.check(ctx, doing)
+        if ctx != self._ffi.NULL:
+            self._dialect.check(ctx, doing)
         error = self._ffi.new("char **")
         status = int(function(ctx, *arguments, error))
         self._reraise_from_callbacks(ctx)

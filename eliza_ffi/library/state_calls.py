@@ -5,15 +5,13 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from contextlib import AbstractContextManager
 from dataclasses import fields
 from typing import Any
 
 from ..errors import ContextFullError, InvalidArgumentError
 from .cffi_values import CffiStream
-from .elder.streams import ElderStream
 from .loading import Library
-from .native_calls import ANY_TURN, NativeCalls
+from .native_calls import NativeCalls
 from .protocol import SpanResult, StreamStats
 
 __all__ = ["StateCalls", "span_result"]
@@ -52,10 +50,11 @@ class StateCalls(NativeCalls):
     def stats(self, stream: CffiStream) -> StreamStats:
         """Return the counts of the stream."""
         self._need("llm_stream_stats")
-        with self._turn_for_reading(stream):
+        doing = "read the stream's counts"
+        with self._dialect.turn(stream, doing):
             status, struct = self._call_stats(stream)
         if status < 0:
-            raise self._stream_error(stream, status, "read the stream's counts")
+            raise self._stream_error(stream, status, doing)
         values = {field.name: getattr(struct, field.name) for field in fields(StreamStats)}
         values["finish_reason"] = self._finish_reasons.get(struct.finish_reason, "unknown")
         values["trie_active"] = bool(struct.trie_active)
@@ -104,10 +103,6 @@ class StateCalls(NativeCalls):
                     error.partial = result
                 raise error
         return result
-
-    def _turn_for_reading(self, stream: CffiStream) -> AbstractContextManager[None]:
-        doing = "read the stream's counts"
-        return stream.turn(doing) if isinstance(stream, ElderStream) else ANY_TURN
 
 
 def span_result(facts: Mapping[str, Any]) -> SpanResult:

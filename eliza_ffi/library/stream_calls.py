@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 from ..errors import NotSupportedError, error_from_text
 from . import native_calls
 from .cffi_values import TOKENS_PER_PULL, CallbackState, CffiStream, token_array, token_callback
-from .elder.config import check_config, config_buffer
-from .elder.pull import NO_LIMIT, PushedPull
-from .elder.streams import ElderStream
 from .native_calls import ERR_INVALID_ARG, NativeCalls
 from .protocol import StreamConfig, StreamStep, TokenCallback, Tokens
 
@@ -27,12 +23,9 @@ class StreamCalls(NativeCalls):
         return self._open(ctx, config)
 
     def _open(self, ctx: Any, config: StreamConfig, context_size: int = 0) -> CffiStream:
-        check_config(self.library, config, context_size)
-        if self._elder_contexts is not None:
-            self._elder_contexts.check(ctx, "open a stream")
-        struct, _alive = config_buffer(config, context_size)
+        stream = self._dialect.new_stream(ctx)
+        struct, _alive = self._dialect.config(config, context_size)
         error = self._ffi.new("char **")
-        stream = CffiStream(ctx) if self._elder_contexts is None else ElderStream(ctx)
         lib = self._lib
         if not stream.open(
             lib.eliza_inference_llm_stream_open,
@@ -46,8 +39,7 @@ class StreamCalls(NativeCalls):
                     f"{self.library.path} was built without text generation: {said or 'no stream'}"
                 )
             raise error_from_text(said, "open a stream")
-        if isinstance(stream, ElderStream):
-            self._note_elder(stream, config)
+        self._dialect.opened(stream, config, self._push)
         try:
             self._reraise_from_callbacks(ctx)
         except BaseException:
@@ -55,25 +47,9 @@ class StreamCalls(NativeCalls):
             raise
         return stream
 
-    def _note_elder(self, stream: ElderStream, config: StreamConfig) -> None:
-        if self._pushes_only:
-            stream.pushed = PushedPull(
-                partial(self._push_to_pull, stream),
-                partial(stream.interrupt, self.library),
-                partial(stream.decoder.decode, b"", True),
-                config.max_tokens,
-            )
-        if self._elder_contexts is not None:
-            self._elder_contexts.opened(stream)
-
     def close(self, stream: CffiStream) -> None:
         """Free the stream's slot; closing twice is harmless."""
-        if isinstance(stream, ElderStream):
-            stream.close(self.library)
-            if self._elder_contexts is not None:
-                self._elder_contexts.closed(stream)
-        else:
-            stream.free()
+        self._dialect.close(stream)
 
     # ---- generate ---------------------------------------------------------------------------
 
@@ -88,17 +64,13 @@ class StreamCalls(NativeCalls):
             self._reraise_from_callbacks(stream.ctx)
             if status < 0:
                 raise self._stream_error(stream, status, doing)
-            if isinstance(stream, ElderStream) and stream.pushed is not None:
-                stream.pushed.begin()
+            self._dialect.prefilled(stream)
 
     def next(self, stream: CffiStream) -> StreamStep:
         """Pull the next step."""
-        if isinstance(stream, ElderStream):
-            with stream.turn("generate"):
-                return stream.pushed.next() if stream.pushed else self._next(stream)
-        return self._next(stream)
+        return self._dialect.next(stream, self._pull)
 
-    def _next(self, stream: CffiStream) -> StreamStep:
+    def _pull(self, stream: CffiStream) -> StreamStep:
         status = self._call_next(stream)
         while status == ERR_INVALID_ARG and self._has_grown_text(stream):
             status = self._call_next(stream)
@@ -118,11 +90,8 @@ class StreamCalls(NativeCalls):
         """Push tokens to `on_token`; an exception in it stops the generation and is raised here."""
         self._need("llm_stream_generate")
         state = CallbackState(on_token)
-        if isinstance(stream, ElderStream):
-            with stream.turn_at_rest("generate"), stream.pushing():
-                self._push(stream, max_tokens or NO_LIMIT, state)
-        else:
-            self._push(stream, max_tokens, state)
+        with self._dialect.pushing(stream):
+            self._push(stream, max_tokens or self._dialect.no_limit, state)
         tail = state.decoder.decode(b"", True)
         if tail:
             on_token(-1, tail)
@@ -137,22 +106,9 @@ class StreamCalls(NativeCalls):
         if status < 0:
             raise self._stream_error(stream, status, "generate")
 
-    def _push_to_pull(self, stream: ElderStream, limit: int, on_token: TokenCallback) -> None:
-        state = CallbackState(on_token)
-        # The stream's own: a character may be cut in two by a call that was halted.
-        state.decoder = stream.decoder
-        self._push(stream, limit, state)
-
     def cancel(self, stream: CffiStream) -> None:
         """Stop the call that is running on the stream; safe from any thread."""
-        if isinstance(stream, ElderStream):
-            if not stream.pointer:
-                return
-            if stream.pushed is not None and not stream.is_pushing:
-                stream.pushed.cancel()
-                return
-        self._need("llm_stream_cancel")
-        self._lib.eliza_inference_llm_stream_cancel(stream.pointer)
+        self._dialect.cancel(stream)
 
     def _call_next(self, stream: CffiStream) -> int:
         return int(

@@ -122,8 +122,7 @@ class TextCalls(NativeCalls):
         while True:
             values = np.zeros(cap, dtype=np.float32)
             error = self._ffi.new("char **")
-            if self._elder_contexts is not None:
-                self._elder_contexts.check(ctx, "embed a text")
+            self._dialect.check(ctx, "embed a text")
             status = self._lib.eliza_inference_embed(
                 ctx,
                 raw,

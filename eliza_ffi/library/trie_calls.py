@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from ..errors import NativeFault, TokenTrieError
 from . import native_calls
 from .cffi_values import CffiStream
-from .loading import Library
 from .native_calls import NativeCalls
 from .protocol import TrieLeaf
 
@@ -22,14 +21,9 @@ __all__ = ["TrieCalls"]
 class TrieCalls(NativeCalls):
     """Calls whose first argument is a stream, about spans."""
 
-    def __init__(self, library: Library) -> None:
-        super().__init__(library)
-        # Before it could report a refusal, set_token_trie returned nothing: its result is noise.
-        self._trie_reports = library.has("eliza_inference_token_trie_supported")
-
     def trie_modes(self) -> int:
         """Return the bit set of supported trie modes and flags; 0 if the library has no trie."""
-        if not (self.supports("set_token_trie") and self._trie_reports):
+        if not (self.supports("set_token_trie") and self._dialect.reports_refused_tries):
             return 0
         return int(self._lib.eliza_inference_token_trie_supported())
 
@@ -41,7 +35,7 @@ class TrieCalls(NativeCalls):
             status: Any = self._lib.eliza_inference_set_token_trie(
                 stream.pointer, raw, len(raw), mode
             )
-            if self._trie_reports and status < 0:
+            if self._dialect.reports_refused_tries and status < 0:
                 reason = self._last_error(stream) or f"status {status}"
                 raise TokenTrieError(f"the token trie was refused: {reason}")
 

@@ -70,13 +70,14 @@ class ElderStream(CffiStream):
             yield
 
     @contextmanager
-    def pushing(self) -> Iterator[None]:
-        """Note that the call is a ``generate`` of the caller's own."""
-        self.is_pushing = True
-        try:
-            yield
-        finally:
-            self.is_pushing = False
+    def pushing(self, doing: str) -> Iterator[None]:
+        """The same for a ``generate`` of the caller's own."""
+        with self.turn_at_rest(doing):
+            self.is_pushing = True
+            try:
+                yield
+            finally:
+                self.is_pushing = False
 
     def interrupt(self, library: Library) -> None:
         """Have a call return soon, if the library can do that; its next token stops it anyway."""
