@@ -6,6 +6,7 @@ import os
 
 from .library.protocol import StreamConfig
 from .runner.arguments import FfiStreamingGenerateArgs
+from .runner.lifecycle import open_stream
 from .session import Session
 
 __all__ = ["restore_prompt", "save_prompt"]
@@ -18,14 +19,16 @@ def save_prompt(
 
     What a slot holds of the prompt is not decoded again.
     """
-    with session.stream(args.config()) as stream:
-        session.binding.prefill(stream, args.prompt_tokens)
-        session.binding.save_slot(stream, path)
-        return session.binding.stats(stream).n_past
+    binding = session.binding
+    with open_stream(binding, session.ctx, args.config()) as stream:
+        binding.prefill(stream, args.prompt_tokens)
+        binding.save_slot(stream, path)
+        return binding.stats(stream).n_past
 
 
 def restore_prompt(session: Session, path: str | os.PathLike[str], config: StreamConfig) -> int:
     """Read such a file into a slot; returns how many tokens it holds."""
-    with session.stream(config) as stream:
-        session.binding.restore_slot(stream, path)
-        return session.binding.stats(stream).n_past
+    binding = session.binding
+    with open_stream(binding, session.ctx, config) as stream:
+        binding.restore_slot(stream, path)
+        return binding.stats(stream).n_past

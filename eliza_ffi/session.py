@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,9 +14,9 @@ from .chat.template import template_of_model
 from .chat.tokens import ChatTokenizer
 from .choices.payloads import ChoicePayloads
 from .errors import ElizaError, InvalidArgumentError
-from .library.binding import CffiBinding, CffiStream
+from .library.binding import CffiBinding
 from .library.loading import Library
-from .library.protocol import StreamConfig, Tokens
+from .library.protocol import Tokens
 from .runner.turns import Turns
 
 __all__ = ["Session"]
@@ -167,15 +166,6 @@ class Session:
                 partial(self.binding.detokenize, context),
             )
         return self._chat
-
-    @contextmanager
-    def stream(self, config: StreamConfig) -> Iterator[CffiStream]:
-        """Open a stream for a while."""
-        stream = self.binding.open(self.ctx, config)
-        try:
-            yield stream
-        finally:
-            self.binding.close(stream)
 
 
 def _destroy_in(process: int, destroy: Callable[[], None]) -> None:

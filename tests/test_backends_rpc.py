@@ -20,6 +20,7 @@ from eliza_ffi.errors import ElizaError, InvalidArgumentError, NativeFault, NotS
 from eliza_ffi.library.loading import Library, library_file_name
 from eliza_ffi.library.protocol import StreamConfig
 from eliza_ffi.model import Model
+from eliza_ffi.runner.lifecycle import open_stream
 
 BUILD = Path(__file__).resolve().parent.parent / "build" / "rpc"
 CHOICES = ["SEND_MAIL", "SEND_NOTE", "READ_MAIL"]
@@ -100,7 +101,7 @@ def test_nothing_is_saved_where_a_server_was_lost(
     endpoints = [server.endpoint for server in servers]
     with (
         on_servers(rpc_library, *endpoints) as model,
-        model.session.stream(StreamConfig()) as stream,
+        open_stream(model.binding, model.session.ctx, StreamConfig()) as stream,
     ):
         model.binding.prefill(stream, model.tokenize("Next: "))
         servers[0].kill()

@@ -13,6 +13,7 @@ import numpy as np
 
 from ..library.protocol import STOP_AT_LEAF, TRIE_ARGMAX, StreamConfig, StreamStats, Tokens
 from ..model import Model
+from ..runner.lifecycle import open_stream
 from .alternatives import Alternatives
 
 __all__ = [
@@ -164,12 +165,10 @@ class Workbench:
         binding.set_option(self._ctx, "strategy", method.strategy)
         binding.set_option(self._ctx, "grammar_order", method.grammar_order)
         grammar = self.alternatives.grammar if method.mode == "strict-guided" else None
-        stream = binding.open(self._ctx, StreamConfig(max_tokens=max_tokens, gbnf_grammar=grammar))
-        try:
+        config = StreamConfig(max_tokens=max_tokens, gbnf_grammar=grammar)
+        with open_stream(binding, self._ctx, config) as stream:
             binding.prefill(stream, prompt)
             yield stream
-        finally:
-            binding.close(stream)
 
     def _steps(self, stream: Any, method: Method) -> Iterator[tuple[tuple[int, ...], str]]:
         binding = self.model.binding

@@ -10,6 +10,7 @@ from typing import Any
 from ..errors import FillError
 from ..library.protocol import StreamConfig, Tokens
 from ..model import Model
+from ..runner.lifecycle import open_stream
 from .tasks import Case
 
 __all__ = ["MODES", "Answer", "answer", "prompt_of"]
@@ -76,11 +77,8 @@ def answer(model: Model, case: Case, prompt: Tokens, mode: str, max_tokens: int)
 
 def _read_prompt(model: Model, prompt: Tokens) -> None:
     """Bring the prompt into the KV cache, so that no mode finds it there thanks to another."""
-    stream = model.binding.open(model.runner.ctx, StreamConfig())
-    try:
+    with open_stream(model.binding, model.session.ctx, StreamConfig()) as stream:
         model.binding.prefill(stream, prompt)
-    finally:
-        model.binding.close(stream)
 
 
 def _fill(model: Model, case: Case, prompt: Tokens, max_tokens: int) -> Answer:
@@ -102,10 +100,8 @@ def _generate(
 ) -> Answer:
     binding: Any = model.binding
     begin = time.perf_counter()
-    stream = binding.open(
-        model.runner.ctx, StreamConfig(max_tokens=max_tokens, gbnf_grammar=grammar)
-    )
-    try:
+    config = StreamConfig(max_tokens=max_tokens, gbnf_grammar=grammar)
+    with open_stream(binding, model.session.ctx, config) as stream:
         binding.prefill(stream, prompt)
         text, n_tokens, done = "", 0, False
         while not done:
@@ -116,5 +112,3 @@ def _generate(
             done = step.done or is_complete(text)
         seconds = time.perf_counter() - begin
         return Answer(text, n_tokens, binding.stats(stream).passes_after_prompt, seconds)
-    finally:
-        binding.close(stream)

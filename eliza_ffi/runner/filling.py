@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Generator
 from contextlib import suppress
@@ -22,6 +21,7 @@ from ..skeleton.fill_result import Answer, FillResult, SpanFill
 from ..skeleton.placed_span import Filled, PlacedSpan, Script
 from ..skeleton.sampler_plan import Sampling, SpanSamplerPlan
 from .arguments import FfiStreamingGenerateArgs
+from .lifecycle import Lifecycle
 
 __all__ = ["FillArgs", "FillResult", "Fillable", "Filling", "SpanFill"]
 
@@ -109,11 +109,8 @@ class Filling:
         if not binding.supports("fill"):
             raise NotSupportedError("this library cannot fill skeletons: it has no llm_stream_fill")
         self._binding = binding
-        self._ctx = ctx
+        self._lifecycle = Lifecycle(binding, ctx, "filling")
         self.args = args
-        self._lock = threading.Lock()
-        self._stream: Any = None
-        self._cancelled = False
         self._answer = Answer()
         self._is_healing = args.heal_prompt  # until the first span has been written
         self._complete = False
@@ -122,11 +119,7 @@ class Filling:
 
     def cancel(self) -> None:
         """End the filling: the native call that is running returns soon."""
-        # Under the lock, so that the stream cannot be closed between the check and the call.
-        with self._lock:
-            self._cancelled = True
-            if self._stream is not None and self._binding.supports("cancel"):
-                self._binding.cancel(self._stream)
+        self._lifecycle.cancel()
 
     def steps(self) -> Generator[SpanFill, None, None]:
         """Fill the skeleton; each pull fills one span.
@@ -140,20 +133,14 @@ class Filling:
         ElizaError
             If the stream cannot be opened or the prompt not prefilled.
         """
-        binding = self._binding
         begin = time.perf_counter()
-        self._check_cancelled()
-        config = replace(self.args.generation, max_tokens=0, temperature=0.0).config()
-        stream = binding.open(self._ctx, config)
-        with self._lock:
-            self._stream = stream
-        try:
-            self._check_cancelled()
-            binding.prefill(stream, self.args.generation.prompt_tokens)
+        generation = self.args.generation
+        config = replace(generation, max_tokens=0, temperature=0.0).config()
+        with self._lifecycle.prefilled(config, generation.prompt_tokens) as stream:
             script = self.args.skeleton.script()
             placed: PlacedSpan | None = next(script)
             while placed is not None:
-                self._check_cancelled()
+                self._lifecycle.check()
                 filled = self._fill_or_tell(stream, placed, begin)
                 following = _next_span(script, filled)
                 if following is None:
@@ -162,10 +149,6 @@ class Filling:
                 if not placed.is_literal:
                     yield self._answer.last_span()
                 placed = following
-        finally:
-            with self._lock:
-                self._stream = None
-            binding.close(stream)
 
     def result(self) -> FillResult:
         """Return what has been filled; complete once the last step has been pulled."""
@@ -184,10 +167,6 @@ class Filling:
             elapsed=self._elapsed,
             stats=stats,
         )
-
-    def _check_cancelled(self) -> None:
-        if self._cancelled:
-            raise GenerationCancelled("the filling was cancelled")
 
     def _read_counts(self, stream: Any, begin: float) -> None:
         self._elapsed = time.perf_counter() - begin

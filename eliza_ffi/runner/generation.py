@@ -1,20 +1,19 @@
 """One generation from open to close, as a plain generator that both runners drive.
 
-The lifecycle is written once, here: open, prefill, set the trie, pull, clear the trie, close. The
-last two happen on every way out: the end, an error, a cancel, and a consumer that walks away.
+Open, prefill, set the trie, pull, clear the trie, close: the last two happen on every way out, the
+end, an error, a cancel, and a consumer that walks away.
 """
 
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable, Generator, Iterator
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import ContextFullError, GenerationCancelled, TokenTrieError
+from ..errors import ContextFullError, TokenTrieError
 from ..library.protocol import (
     STOP_AT_LEAF,
     TEXT_HEAL_PROMPT,
@@ -24,6 +23,7 @@ from ..library.protocol import (
     TrieLeaf,
 )
 from .arguments import FfiStreamingGenerateArgs, FfiStreamingResult, Usage
+from .lifecycle import Lifecycle
 
 __all__ = ["Generation"]
 
@@ -56,13 +56,10 @@ class Generation:
         warn: Callable[[str], None] = logger.warning,
     ) -> None:
         self._binding = binding
-        self._ctx = ctx
+        self._lifecycle = Lifecycle(binding, ctx, "generation")
         self.args = args
         self._warn = warn
         self._payload = args.payload()
-        self._lock = threading.Lock()
-        self._stream: Any = None
-        self._cancelled = False
         self._text: list[str] = []
         self._tokens: list[int] = []
         self._drafted = 0
@@ -75,42 +72,29 @@ class Generation:
 
     def cancel(self) -> None:
         """End the generation: the native call that is running returns soon."""
-        # Under the lock, so that the stream cannot be closed between the check and the call.
-        with self._lock:
-            self._cancelled = True
-            if self._stream is not None and self._binding.supports("cancel"):
-                self._binding.cancel(self._stream)
+        self._lifecycle.cancel()
 
     def steps(self) -> Generator[StreamStep, None, None]:
         """Run the generation; each pull brings one step, the last of them `done`."""
-        binding = self._binding
-        self._check_cancelled()
-        stream = binding.open(self._ctx, self.args.config())
-        with self._lock:
-            self._stream = stream
-        try:
-            self._check_cancelled()
-            if self.args.sampling is not None:
-                binding.set_sampling(stream, self.args.sampling.to_json())
-            binding.prefill(stream, self.args.prompt_tokens)
-            self._check_cancelled()
+        args = self.args
+        sampling = None if args.sampling is None else args.sampling.to_json()
+        lifecycle = self._lifecycle
+        with lifecycle.prefilled(args.config(), args.prompt_tokens, sampling) as stream:
+            lifecycle.check()
             has_trie = self._set_trie(stream)
             try:
-                if has_trie and self.args.score_leaves:
-                    self._leaf_logprobs = binding.token_trie_scores(stream)
-                    self._check_cancelled()
+                if has_trie and args.score_leaves:
+                    self._leaf_logprobs = self._binding.token_trie_scores(stream)
+                    lifecycle.check()
                 for step in self._pull(stream):
                     self._count(step)
                     if step.done:
                         self._read_outcome(stream, has_trie)
                     yield step
             finally:
-                self._forget_stream()
+                lifecycle.end()
                 if has_trie:
-                    binding.clear_token_trie(stream)
-        finally:
-            self._forget_stream()
-            binding.close(stream)
+                    self._binding.clear_token_trie(stream)
 
     def result(self) -> FfiStreamingResult:
         """Return what has been generated; complete once the last step has been pulled."""
@@ -129,15 +113,6 @@ class Generation:
             leaf=self._leaf,
             leaf_logprobs=self._leaf_logprobs,
         )
-
-    def _forget_stream(self) -> None:
-        """Leave `cancel` nothing to stop: what follows is short, and must not be cut off."""
-        with self._lock:
-            self._stream = None
-
-    def _check_cancelled(self) -> None:
-        if self._cancelled:
-            raise GenerationCancelled("the generation was cancelled")
 
     def _set_trie(self, stream: Any) -> bool:
         """Start the span and return whether it has begun."""
@@ -170,7 +145,7 @@ class Generation:
         done = False
         try:
             while not done:
-                self._check_cancelled()
+                self._lifecycle.check()
                 step = self._binding.next(stream)
                 done = step.done
                 yield step
