@@ -34,6 +34,7 @@ from .abi import (
     SUPPLEMENT,
     supplement_to,
 )
+from .log_lines import forward_log_lines
 
 __all__ = [
     "ABI_VERSION",
@@ -58,6 +59,7 @@ C_TYPES = (
     "double *",
     "double[]",
     "eliza_finish_reason",
+    "eliza_log_callback",
     "eliza_llm_stream_config_t",
     "eliza_llm_stream_config_t *",
     "eliza_llm_stream_stats_t",
@@ -65,6 +67,7 @@ C_TYPES = (
     "eliza_progress_callback",
     "eliza_strategy",
     "eliza_token_callback",
+    "eliza_token_logprob_t[]",
     "eliza_verifier_callback",
     "float *",
     "float[]",
@@ -249,6 +252,8 @@ class Library:
         self.missing_symbols = tuple(name for name in declared if name not in self._present)
         self._check_required_symbols()
         self.abi_version = self._checked_abi_version()
+        if not self.is_elder:
+            forward_log_lines(self.ffi, self.lib)
 
     def has(self, symbol: str) -> bool:
         """Return whether the library has this function."""

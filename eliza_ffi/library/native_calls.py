@@ -11,6 +11,7 @@ from .abi import PREFIX
 from .cffi_values import CallbackState, CffiStream
 from .elder.dialect import dialect_of
 from .loading import Library
+from .log_lines import raise_interrupt
 
 __all__ = ["ERR_INVALID_ARG", "NativeCalls"]
 
@@ -84,6 +85,7 @@ class NativeCalls:
 
     def _reraise_from_callbacks(self, ctx: Any) -> None:
         """Raise what a callback of the context raised, now that no C code is in between."""
+        raise_interrupt()
         if self._callbacks:
             for (of, _), state in list(self._callbacks.items()):
                 if of == ctx:

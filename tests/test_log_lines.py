@@ -1,0 +1,54 @@
+"""What the library logs goes to `logging`, where a program has set that up."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+LOAD = "from eliza_ffi import Model\nwith Model() as model:\n    model.generate('x', 2)\n"
+SET_UP = "import logging, sys\nlogging.basicConfig(level=logging.INFO, stream=sys.stdout)\n"
+
+
+def run(script: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+
+
+def test_a_program_that_logs_sees_the_lines_of_the_library() -> None:
+    done = run(SET_UP + LOAD)
+    lines = done.stdout.splitlines()
+    assert any("INFO:eliza_ffi.native:llama_model_loader" in line for line in lines)
+    assert all(line.startswith(("INFO:", "WARNING:")) for line in lines), "whole lines"
+    assert not done.stderr
+
+
+@pytest.mark.parametrize("before", ["", SET_UP.replace("INFO", "ERROR")])
+def test_a_program_that_does_not_log_sees_nothing(before: str) -> None:
+    done = run(before + LOAD)
+    assert not done.stdout and not done.stderr
+
+
+def test_an_interrupt_inside_the_logging_is_raised_behind_the_call() -> None:
+    script = SET_UP + (
+        "import signal\n"
+        "class Interrupt(logging.Handler):\n"
+        "    done = False\n"
+        "    def emit(self, record):\n"
+        "        if not self.done:\n"
+        "            self.done = True\n"
+        "            signal.raise_signal(signal.SIGINT)\n"
+        "logging.getLogger('eliza_ffi.native').addHandler(Interrupt())\n"
+        "from eliza_ffi import Model\n"
+        "try:\n"
+        "    Model()\n"
+        "except KeyboardInterrupt:\n"
+        "    print('interrupted')\n"
+        "with Model() as model:\n"
+        "    print(model.generate('x', 1).finish_reason)\n"
+    )
+    done = run(script)
+    assert "interrupted\n" in done.stdout and "length\n" in done.stdout
+    assert "Traceback" not in done.stderr
