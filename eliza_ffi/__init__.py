@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .async_model import AsyncModel
-    from .choices import Choice, TokenTreePayload
+    from .choices import Choice, Chooser, TokenTreePayload
     from .errors import BusyError, ElizaError
     from .library import InferenceCapabilities, detect_capabilities
     from .model import Model
@@ -27,6 +27,7 @@ __all__ = [
     "AsyncModel",
     "BusyError",
     "Choice",
+    "Chooser",
     "ElizaError",
     "FfiStreamingGenerateArgs",
     "FfiStreamingRunner",
@@ -45,7 +46,7 @@ __version__ = "0.1.0"
 
 _ROOMS = {
     "async_model": ("AsyncModel",),
-    "choices": ("Choice", "TokenTreePayload"),
+    "choices": ("Choice", "Chooser", "TokenTreePayload"),
     "errors": ("BusyError", "ElizaError"),
     "library": ("InferenceCapabilities", "detect_capabilities"),
     "model": ("Model",),

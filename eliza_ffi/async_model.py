@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from .batches import choices_for, length_of, run_many_async
 from .chat.template import ChatTemplate, Messages
 from .choices.choice_set import Choice, ChoiceSet, as_choice_set
+from .choices.chooser import Chooser
 from .library.binding import CffiBinding, EotScore
 from .library.loading import Library
 from .library.protocol import Tokens
@@ -57,7 +58,7 @@ class AsyncModel:
 
     Parameters
     ----------
-    path, library, n_ctx, n_slots, n_threads, n_gpu_layers, seed, progress, options
+    path, library, n_ctx, n_slots, n_threads, n_gpu_layers, seed, lora, progress, options
         As :class:`~eliza_ffi.model.Model`. Loading takes its time here: :meth:`open` does not hold
         the event loop up.
     """
@@ -72,6 +73,7 @@ class AsyncModel:
         n_threads: int = 0,
         n_gpu_layers: int = -1,
         seed: int | None = None,
+        lora: Iterable[tuple[str | os.PathLike[str], float]] = (),
         progress: Callable[[str, float], None] | None = None,
         options: Mapping[str, str] | None = None,
     ) -> None:
@@ -83,6 +85,7 @@ class AsyncModel:
             n_threads=n_threads,
             n_gpu_layers=n_gpu_layers,
             seed=seed,
+            lora=lora,
             progress=progress,
             options=options,
         )
@@ -315,7 +318,7 @@ class AsyncModel:
     async def choose(
         self,
         prompt: str | Tokens,
-        choices: Mapping[str, V],
+        choices: Mapping[str, V] | ChoiceSet[V],
         *,
         mode: ChoiceMode = ...,
         temperature: float = ...,
@@ -412,6 +415,25 @@ class AsyncModel:
             **more,
         )
         return await self._choose(choice_set, args, wait)
+
+    @overload
+    async def chooser(self, choices: type[E]) -> Chooser[E]: ...
+
+    @overload
+    async def chooser(self, choices: type[bool]) -> Chooser[bool]: ...
+
+    @overload
+    async def chooser(self, choices: Mapping[str, V] | ChoiceSet[V]) -> Chooser[V]: ...
+
+    @overload
+    async def chooser(self, choices: Strings) -> Chooser[str]: ...
+
+    @overload
+    async def chooser(self, choices: Any) -> Chooser[Any]: ...
+
+    async def chooser(self, choices: Any) -> Chooser[Any]:
+        """As :meth:`Model.chooser <eliza_ffi.model.Model.chooser>`."""
+        return await asyncio.to_thread(self._model.chooser, choices)
 
     async def choose_many(
         self,
@@ -579,7 +601,7 @@ class AsyncModel:
 
     async def _generate(self, args: FfiStreamingGenerateArgs, wait: bool | float) -> Generation:
         async with self.session.turns.one_async(wait):
-            return generation_of(await self.runner.generate_with_usage(args))
+            return generation_of(self.session, await self.runner.generate_with_usage(args))
 
     async def _choose(
         self, choices: ChoiceSet[Any], args: FfiStreamingGenerateArgs, wait: bool | float

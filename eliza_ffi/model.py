@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from .batches import choices_for, length_of, run_many
 from .chat.template import ChatTemplate, Messages
 from .choices.choice_set import Choice, ChoiceSet, as_choice_set
+from .choices.chooser import Chooser
 from .errors import InvalidArgumentError
 from .library.binding import CffiBinding, EotScore
 from .library.loading import Library
@@ -28,6 +29,7 @@ from .requests import (
     fill_request,
     generate_request,
     generation_of,
+    lora_option,
     prompt_of,
 )
 from .runner.arguments import FfiStreamingGenerateArgs, FfiStreamingResult
@@ -73,8 +75,11 @@ class Model:
     seed
         Seed of every generation's sampling, 32 bits: the same prompt then gives the same text each
         time. None draws one for each generation.
+    lora
+        LoRA adapters of the model, files in GGUF, each with the scale it is added with.
     progress
-        Called with a stage (``"load"`` or ``"prefill"``) and the fraction done, 0 to 1.
+        Called with a stage (``"load"`` or ``"prefill"``) and the fraction done, 0 to 1, at least
+        twice a second as far as the passes before can tell.
     options
         More options of the library by name, as the C header lists them.
 
@@ -114,6 +119,7 @@ class Model:
         n_threads: int = 0,
         n_gpu_layers: int = -1,
         seed: int | None = None,
+        lora: Iterable[tuple[str | os.PathLike[str], float]] = (),
         progress: Callable[[str, float], None] | None = None,
         options: Mapping[str, str] | None = None,
     ) -> None:
@@ -126,6 +132,7 @@ class Model:
                 "n_slots": n_slots,
                 "n_threads": n_threads or None,
                 "seed": seed,
+                "lora": lora_option(lora),
                 **(options or {}),
             },
             progress=progress,
@@ -343,9 +350,11 @@ class Model:
             For a slot, where all are taken: seconds at the most; True = as long as others get
             theirs, False = not at all.
         **more
-            A setting of :class:`~eliza_ffi.sampling.SamplingParams` by name, such as ``seed`` or
-            ``min_p``, or of :class:`~eliza_ffi.runner.FfiStreamingGenerateArgs`, such as
-            ``slot_id``.
+            ``stop``: a text, or several, that ends the generation where it comes; neither it nor
+            what follows is given out. ``logprobs``: find the log-probability of every token, and
+            this many of the likeliest in its place, 0 to 1,024. A setting of
+            :class:`~eliza_ffi.sampling.SamplingParams` by name, such as ``seed`` or ``min_p``, or
+            of :class:`~eliza_ffi.runner.FfiStreamingGenerateArgs`, such as ``slot_id``.
 
         Raises
         ------
@@ -491,7 +500,7 @@ class Model:
     def choose(
         self,
         prompt: str | Tokens,
-        choices: Mapping[str, V],
+        choices: Mapping[str, V] | ChoiceSet[V],
         *,
         mode: ChoiceMode = ...,
         temperature: float = ...,
@@ -583,7 +592,8 @@ class Model:
         choices
             Distinct non-empty strings; an enum class, whose member is spelled by its value if that
             is a string, otherwise by its name; a mapping from labels to the values that come back;
-            ``bool``, spelled ``true`` and ``false``; a ``Literal[...]``.
+            ``bool``, spelled ``true`` and ``false``; a ``Literal[...]``; what :meth:`chooser` made
+            of any of these.
         messages
             A conversation instead of a prompt, as in :meth:`generate`: the answer is the
             beginning of the assistant's turn.
@@ -629,6 +639,47 @@ class Model:
             **more,
         )
         return self._choice_job(choice_set, args, wait).run()
+
+    @overload
+    def chooser(self, choices: type[E]) -> Chooser[E]: ...
+
+    @overload
+    def chooser(self, choices: type[bool]) -> Chooser[bool]: ...
+
+    @overload
+    def chooser(self, choices: Mapping[str, V] | ChoiceSet[V]) -> Chooser[V]: ...
+
+    @overload
+    def chooser(self, choices: Strings) -> Chooser[str]: ...
+
+    @overload
+    def chooser(self, choices: Any) -> Chooser[Any]: ...
+
+    def chooser(self, choices: Any) -> Chooser[Any]:
+        """Prepare choices once, to be given as the choices of any number of requests.
+
+        :meth:`choose` keeps the tokens of the last sets it was given, and finds them by comparing
+        all texts. With some thousands that takes longer than a choice; a chooser finds them at
+        once.
+
+        Parameters
+        ----------
+        choices
+            As :meth:`choose`.
+
+        Returns
+        -------
+        Chooser
+            For this model alone. It keeps the tokens in the library, about 40 bytes for each of
+            them, until nothing refers to it.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If the choices are empty, not distinct, or not spellable by the model's tokenizer.
+        """
+        choice_set = as_choice_set(choices)
+        return Chooser(choice_set, self.session.choices.prepare(choice_set))
 
     def choose_many(
         self,
@@ -899,9 +950,8 @@ class Model:
         Raises
         ------
         NativeFault
-            If the file cannot be read, is cut short or damaged.
-        InvalidArgumentError
-            If it is of another model, KV cache type or version of llama.cpp.
+            If the file cannot be read, is cut short or damaged, or is of another model, adapter,
+            KV cache type or version of llama.cpp.
         ContextFullError
             If it holds more tokens than the context has room for.
         NotSupportedError
@@ -1012,7 +1062,7 @@ class Model:
 
         def run() -> Generation:
             with self.session.turns.one(wait):
-                return generation_of(self._sync_runner.run(generation))
+                return generation_of(self.session, self._sync_runner.run(generation))
 
         return _Job(run, generation.cancel)
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import difflib
+import json
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict
 
@@ -21,6 +22,7 @@ from .library.protocol import (
     TRIE_ARGMAX,
     TRIE_BEST_LEAF,
     TRIE_SAMPLE,
+    PreparedChoices,
     StreamStats,
     Tokens,
 )
@@ -41,6 +43,7 @@ __all__ = [
     "StreamSettings",
     "Strings",
     "TextSettings",
+    "TokenLogprob",
     "Tokenization",
     "check_keywords",
     "choice_of",
@@ -48,6 +51,7 @@ __all__ = [
     "fill_request",
     "generate_request",
     "generation_of",
+    "lora_option",
     "prompt_of",
     "prompt_tokens",
 ]
@@ -108,6 +112,9 @@ class SamplingSettings(TypedDict, total=False):
 class TextSettings(StreamSettings, SamplingSettings, total=False):
     """Further settings of a text."""
 
+    stop: str | Sequence[str]
+    logprobs: int | None
+
     draft_min: int
     token_tree_payload: TokenTreePayload | None
     token_tree_mode: int
@@ -141,6 +148,28 @@ class FillSettings(StreamSettings, total=False):
 
 
 @dataclass(frozen=True)
+class TokenLogprob:
+    """A token, and how likely the model found it where it came.
+
+    Attributes
+    ----------
+    token : int
+    text : str
+        Bytes that are no whole character come out as U+FFFD.
+    logprob : float
+        Natural logarithm of its probability among all tokens, before any sampling; nan for tokens
+        of choices.
+    top : tuple of TokenLogprob
+        The likeliest tokens in its place, the likeliest first; as many as were asked for.
+    """
+
+    token: int
+    text: str
+    logprob: float
+    top: tuple[TokenLogprob, ...] = ()
+
+
+@dataclass(frozen=True)
 class Generation:
     """A generated text.
 
@@ -149,10 +178,13 @@ class Generation:
     text : str
     tokens : tuple of int
     finish_reason : str
-        ``"end"`` (the model ended it), ``"length"`` (`max_tokens`) or ``"context_full"``.
+        ``"end"`` (the model ended it), ``"length"`` (`max_tokens`), ``"stop"`` (a text of `stop`
+        came) or ``"context_full"``.
     prompt_tokens : int
     stats : StreamStats or None
         None where the library does not count.
+    logprobs : tuple of TokenLogprob, or None
+        Of every token; None unless asked for.
     """
 
     text: str
@@ -160,6 +192,7 @@ class Generation:
     finish_reason: str
     prompt_tokens: int
     stats: StreamStats | None
+    logprobs: tuple[TokenLogprob, ...] | None = None
 
     def __repr__(self) -> str:
         return f"Generation({self.text!r}, {len(self.tokens)} tokens, {self.finish_reason})"
@@ -172,6 +205,19 @@ def check_keywords(method: str, given: Mapping[str, Any], known: Set[str]) -> No
             near = difflib.get_close_matches(name, sorted(known), n=1)
             meant = f"; did you mean {near[0]!r}?" if near else ""
             raise TypeError(f"{method}() has no keyword {name!r}{meant}")
+
+
+def lora_option(adapters: Iterable[tuple[str | os.PathLike[str], float]]) -> str | None:
+    """Return LoRA adapters as the library's option has them; None if there are none."""
+    listed = []
+    for adapter in adapters:
+        if isinstance(adapter, str | os.PathLike):
+            raise InvalidArgumentError(
+                f"a LoRA adapter is a pair of its file and a scale: {adapter!r}"
+            )
+        path, scale = adapter
+        listed.append({"path": os.fspath(path), "scale": float(scale)})
+    return json.dumps(listed) if listed else None
 
 
 def prompt_of(item: str | Tokens | Messages) -> dict[str, Any]:
@@ -211,6 +257,8 @@ def generate_request(
     drafter: str | os.PathLike[str] | None = None,
     sampling: SamplingParams | None = None,
     grammar: str | None = None,
+    stop: str | Sequence[str] = (),
+    logprobs: int | None = None,
     method: str = "generate_args",
     **more: Any,
 ) -> FfiStreamingGenerateArgs:
@@ -229,9 +277,18 @@ def generate_request(
         more["mtp_drafter_path"] = os.fspath(drafter)
     if grammar is not None:
         more["gbnf_grammar"] = grammar
+    if logprobs is not None and method == "stream":
+        raise InvalidArgumentError("stream() yields text alone: generate() tells logprobs")
+    if logprobs is not None and logprobs < 0:
+        raise InvalidArgumentError(f"logprobs must be 0 or more, not {logprobs}")
     tokens = prompt_tokens(session, prompt, messages)
     return FfiStreamingGenerateArgs(
-        prompt_tokens=tokens, draft_max=draft_max, sampling=sampling, **more
+        prompt_tokens=tokens,
+        draft_max=draft_max,
+        sampling=sampling,
+        stop=(stop,) if isinstance(stop, str) else tuple(stop),
+        logprobs=logprobs,
+        **more,
     )
 
 
@@ -252,13 +309,16 @@ def choice_request(
         raise InvalidArgumentError(f"mode must be one of {', '.join(MODES)}, not {mode!r}")
     if not session.binding.trie_modes() & STOP_AT_LEAF:
         raise NotSupportedError(f"{session.binding.library.path} has no token-trie sampler")
+    check_keywords(method, more, CHOICE_KEYWORDS)
     if more.get("sampling") is None:
         more["temperature"] = temperature
     args = generate_request(session, prompt, messages=messages, method=method, **more)
     args = replace(args, token_tree_mode=MODES[mode] | STOP_AT_LEAF)
     if tokenization == "own":
-        payload = session.payloads.of(choices, session.tokenize, session.detokenize)
-        return replace(args, token_tree_payload=payload)
+        tokens = session.choices.tokens_of(choices)
+        if isinstance(tokens, PreparedChoices):
+            return replace(args, prepared_choices=tokens)
+        return replace(args, token_tree_payload=tokens)
     if tokenization != "any":
         raise InvalidArgumentError(f"tokenization must be own or any, not {tokenization!r}")
     _check_text_choices(session, choices, mode, args.score_leaves)
@@ -313,12 +373,14 @@ SAMPLING_NAMES = frozenset(field.name for field in fields(SamplingParams)) - PLA
 KEYWORDS = frozenset(field.name for field in fields(FfiStreamingGenerateArgs))
 KEYWORDS = (KEYWORDS | SAMPLING_NAMES | {"messages", "drafter", "grammar"}) - {"prompt_tokens"}
 
+CHOICE_KEYWORDS = KEYWORDS - {"stop", "logprobs"}
+
 # What a fill's own parameters are comes along for who misspells one.
 FILL_KEYWORDS = frozenset((*StreamSettings.__annotations__, *FillSettings.__annotations__))
 FILL_KEYWORDS |= {"messages", "on_span"}
 
 
-def generation_of(result: FfiStreamingResult) -> Generation:
+def generation_of(session: Session, result: FfiStreamingResult) -> Generation:
     """Return what a run of :func:`generate_request` came to."""
     return Generation(
         text=result.text,
@@ -326,6 +388,23 @@ def generation_of(result: FfiStreamingResult) -> Generation:
         finish_reason=result.finish_reason,
         prompt_tokens=result.usage.prompt_tokens,
         stats=result.stats,
+        logprobs=_token_logprobs(session, result),
+    )
+
+
+def _token_logprobs(
+    session: Session, result: FfiStreamingResult
+) -> tuple[TokenLogprob, ...] | None:
+    if result.logprobs is None:
+        return None
+
+    def told(entry: tuple[int, float], top: tuple[TokenLogprob, ...] = ()) -> TokenLogprob:
+        token, logprob = entry
+        return TokenLogprob(token, session.detokenize([token], True), logprob, top)
+
+    return tuple(
+        told(own, tuple(told(other) for other in others if other[0] >= 0))
+        for own, *others in result.logprobs.tolist()
     )
 
 
@@ -352,8 +431,7 @@ def choice_of(
     NativeFault
         If it was none of the choices.
     """
-    payload = args.token_tree_payload
-    if payload is None and args.text_choices is None:
+    if not args.has_choices:
         raise InvalidArgumentError("the generation was not one of choices")
     # First, because what was cut off within one choice may spell another in full.
     if result.finish_reason == "context_full":
@@ -362,23 +440,18 @@ def choice_of(
             f"shorten the prompt or raise n_ctx"
         )
     if result.finish_reason == "length":
-        room = "" if payload is None else f" or raise it to {_longest(payload)}"
+        longest = _longest(args)
+        room = "" if longest is None else f" or raise it to the longest choice's {longest} tokens"
         raise InvalidArgumentError(
             f"max_tokens ended the generation inside the choice, after {result.text!r}: "
             f"leave it at 0{room}"
         )
-    name: str | None
-    if payload is None:
-        name = None if result.leaf is None else result.leaf.name
-    else:
-        of_tokens = {leaf.tokens: leaf.name for leaf in payload.leaves()}
-        name = of_tokens.get(result.tokens)
-    if name is None:
+    index = _chosen(choices, args, result)
+    if index is None:
         raise NativeFault(
             f"the generation ended ({result.finish_reason}) on {result.text!r}, "
             f"which is none of the {len(choices.texts)} choices"
         )
-    index = choices.texts.index(name)
     stats = result.stats
     return Choice(
         value=choices.values[index],
@@ -388,23 +461,44 @@ def choice_of(
         tokens=result.tokens,
         forward_passes=-1 if stats is None else stats.passes_after_prompt,
         elapsed=elapsed,
-        probabilities=_probabilities(choices, result, payload),
+        probabilities=_probabilities(choices, args, result),
         stats=stats,
     )
 
 
-def _probabilities(
-    choices: ChoiceSet[Any], result: FfiStreamingResult, payload: TokenTreePayload | None
-) -> Mapping[Any, float] | None:
-    if result.leaf_logprobs is None or payload is None:
+def _longest(args: FfiStreamingGenerateArgs) -> int | None:
+    if args.prepared_choices is not None:
+        return args.prepared_choices.longest
+    if args.token_tree_payload is not None:
+        return max(len(leaf.tokens) for leaf in args.token_tree_payload.leaves())
+    return None
+
+
+def _chosen(
+    choices: ChoiceSet[Any], args: FfiStreamingGenerateArgs, result: FfiStreamingResult
+) -> int | None:
+    """Return the place of the choice that the generation ended on."""
+    leaf, payload = result.leaf, args.token_tree_payload
+    if payload is not None:
+        of_tokens = {leaf.tokens: leaf.name for leaf in payload.leaves()}
+        name = of_tokens.get(result.tokens)
+        return None if name is None else choices.place_of(name)
+    if leaf is None:
         return None
-    names = [leaf.name for leaf in payload.leaves()]
-    of_name = dict(zip(names, np.exp(result.leaf_logprobs).tolist(), strict=True))
-    return {key: of_name[text] for key, text in zip(choices.keys, choices.texts, strict=True)}
+    return int(leaf.name) if args.text_choices is None else choices.place_of(leaf.name)
 
 
-def _longest(payload: TokenTreePayload) -> str:
-    return f"the longest choice's {max(len(leaf.tokens) for leaf in payload.leaves())} tokens"
+def _probabilities(
+    choices: ChoiceSet[Any], args: FfiStreamingGenerateArgs, result: FfiStreamingResult
+) -> Mapping[Any, float] | None:
+    if result.leaf_logprobs is None:
+        return None
+    probabilities = np.exp(result.leaf_logprobs).tolist()
+    if args.token_tree_payload is not None:  # which is in another order
+        names = [leaf.name for leaf in args.token_tree_payload.leaves()]
+        of_name = dict(zip(names, probabilities, strict=True))
+        probabilities = [of_name[text] for text in choices.texts]
+    return dict(zip(choices.keys, probabilities, strict=True))
 
 
 def _all_sampling(sampling: SamplingParams | None, more: dict[str, Any]) -> SamplingParams | None:

@@ -12,7 +12,8 @@ from typing import Any
 from . import _resources
 from .chat.template import template_of_model
 from .chat.tokens import ChatTokenizer
-from .choices.payloads import ChoicePayloads
+from .choices.choice_set import ChoiceSet
+from .choices.chooser import ChoiceCache, ChoiceTokens
 from .errors import ElizaError, InvalidArgumentError
 from .library.binding import CffiBinding
 from .library.loading import Library
@@ -41,7 +42,7 @@ class Session:
         The model's file, or its bundle.
     binding : CffiBinding
     n_gpu_layers : int
-    payloads : ChoicePayloads
+    choices : ChoiceCache
         The last choices that were asked for, as tokens.
     turns : Turns
         Who waits for one of the context's slots.
@@ -61,10 +62,10 @@ class Session:
             library = Library(library, bundle=self.path)
         self.binding = CffiBinding(library)
         self.n_gpu_layers = n_gpu_layers
-        self.payloads = ChoicePayloads()
         self._chat: ChatTokenizer | None = None
         self._process = os.getpid()
         self._ctx = self.binding.create(self.path)
+        self.choices = ChoiceCache(partial(_choice_tokens, self.binding, self._ctx))
         # Not the binding: it knows the callbacks, and one of them may know who holds this session.
         destroy = self.binding.destroyer(self._ctx)
         self._finalizer = weakref.finalize(self, _destroy_in, self._process, destroy)
@@ -166,6 +167,13 @@ class Session:
                 partial(self.binding.detokenize, context),
             )
         return self._chat
+
+
+def _choice_tokens(binding: CffiBinding, ctx: Any, choices: ChoiceSet[Any]) -> ChoiceTokens:
+    # No method, as above.
+    if binding.supports("prepare_choices"):
+        return binding.prepare_choices(ctx, choices.texts)
+    return choices.payload(partial(binding.tokenize, ctx), partial(binding.detokenize, ctx))
 
 
 def _destroy_in(process: int, destroy: Callable[[], None]) -> None:

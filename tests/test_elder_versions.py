@@ -24,6 +24,7 @@ from eliza_ffi.errors import (
 from eliza_ffi.library.abi import SINCE, SUPPLEMENT, supplement_to
 from eliza_ffi.library.binding import CffiBinding, StreamConfig, VerifierEvent
 from eliza_ffi.library.loading import PREFIX, Library, header_ffi
+from eliza_ffi.library.protocol import PreparedChoices
 from eliza_ffi.runner.streaming import FfiStreamingGenerateArgs, SyncStreamingRunner
 
 VERSIONS = range(4, 13)
@@ -90,6 +91,10 @@ CALLS: dict[str, Callable[[CffiBinding, Any, Any], Any]] = {
     "llm_stream_stats": lambda b, ctx, s: b.stats(s),
     "llm_stream_fill": lambda b, ctx, s: b.fill(s, {}),
     "llm_stream_set_sampling": lambda b, ctx, s: b.set_sampling(s, "{}"),
+    "prepare_choices": lambda b, ctx, s: b.prepare_choices(ctx, ["A"]),
+    "set_choices": lambda b, ctx, s: b.set_choices(s, PreparedChoices(None, 1), 0),
+    "llm_stream_set_logprobs": lambda b, ctx, s: b.set_logprobs(s, 1),
+    "llm_stream_take_logprobs": lambda b, ctx, s: b.take_logprobs(s, 1, 1),
     "llm_stream_describe_chain": lambda b, ctx, s: b.describe_chain(s),
     "set_option": lambda b, ctx, s: b.set_option(ctx, "n_ctx", "8"),
     "describe": lambda b, ctx, s: b.describe(ctx),

@@ -8,8 +8,9 @@ from .choice_set import (
     as_choice_set,
     tokenize_choice,
 )
-from .payloads import (
-    ChoicePayloads,
+from .chooser import (
+    ChoiceCache,
+    Chooser,
 )
 from .rtkt import (
     RtktTree,
@@ -32,8 +33,9 @@ from .token_tree import (
 
 __all__ = [
     "Choice",
-    "ChoicePayloads",
+    "ChoiceCache",
     "ChoiceSet",
+    "Chooser",
     "RtktTree",
     "TokenTreeDescriptor",
     "TokenTreeLeaf",

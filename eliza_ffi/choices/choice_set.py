@@ -168,6 +168,11 @@ class ChoiceSet(Generic[T]):
             seen[text] = i
         self.values = tuple(values)
         self.texts = tuple(texts)
+        self._place_of = seen
+
+    def place_of(self, text: str) -> int:
+        """Return the place of a text among the choices, from 0."""
+        return self._place_of[text]
 
     @property
     def keys(self) -> tuple[Any, ...]:

@@ -1,53 +1,91 @@
-"""The payloads of choices, tokenized once for as long as the same ones keep coming."""
+"""Choices as a model's tokens: prepared by hand, or kept while the same ones keep coming."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeAlias, TypeVar
 
+from ..library.protocol import PreparedChoices
 from .choice_set import ChoiceSet
 from .token_tree import TokenTreePayload
 
-__all__ = ["ChoicePayloads"]
+__all__ = ["ChoiceCache", "ChoiceTokens", "Chooser"]
 
-PAYLOADS_KEPT = 128
+T = TypeVar("T")
+
+SETS_KEPT = 128
+CHOICES_KEPT = 1_000_000
+"""At most so many sets, and so many choices in them together."""
+
+ChoiceTokens: TypeAlias = "PreparedChoices | TokenTreePayload"
+"""In the library, or on the way to one that cannot keep them."""
 
 
-class ChoicePayloads:
-    """The last payloads of one model; any thread may ask for one."""
+class Chooser(ChoiceSet[T]):
+    """Choices of one model, cut into its tokens: to be chosen from like any others, and at once.
 
-    def __init__(self) -> None:
-        self._of_texts: dict[tuple[str, ...], TokenTreePayload] = {}
+    Made by :meth:`~eliza_ffi.model.Model.chooser`. Takes memory in the library for as long as it
+    lives: about 40 bytes for each token of each choice.
+
+    Attributes
+    ----------
+    tokens : PreparedChoices or TokenTreePayload
+        Of that model.
+    """
+
+    def __init__(self, choices: ChoiceSet[T], tokens: ChoiceTokens) -> None:
+        super().__init__(choices.values, choices.texts)
+        self.tokens = tokens
+
+    def __repr__(self) -> str:
+        return f"Chooser({len(self.texts)} choices)"
+
+
+class ChoiceCache:
+    """The tokens of the choices that one model was asked for last; any thread may ask for some.
+
+    Parameters
+    ----------
+    prepare
+        Cuts choices into tokens.
+
+    Attributes
+    ----------
+    prepare : callable
+        The same, without keeping them here.
+    """
+
+    def __init__(self, prepare: Callable[[ChoiceSet[Any]], ChoiceTokens]) -> None:
+        self.prepare = prepare
+        self._of_texts: dict[tuple[str, ...], ChoiceTokens] = {}
         self._lock = threading.Lock()
 
-    def of(
-        self,
-        choices: ChoiceSet[Any],
-        tokenize: Callable[[str], Sequence[int]],
-        detokenize: Callable[[Sequence[int]], str],
-    ) -> TokenTreePayload:
-        """Return the payload of some choices.
-
-        Parameters
-        ----------
-        choices
-        tokenize, detokenize
-            The model's own, without special tokens.
+    def tokens_of(self, choices: ChoiceSet[Any]) -> ChoiceTokens:
+        """Return the tokens of some choices.
 
         Raises
         ------
         InvalidArgumentError
             If the tokenizer cannot spell one of them.
         """
+        if isinstance(choices, Chooser):
+            return choices.tokens
+        texts = choices.texts
         with self._lock:
-            payload = self._of_texts.pop(choices.texts, None)
-            if payload is not None:
-                self._of_texts[choices.texts] = payload  # the least recently used comes first
-                return payload
-        payload = choices.payload(tokenize, detokenize)
+            tokens = self._of_texts.pop(texts, None)
+            if tokens is not None:
+                self._of_texts[texts] = tokens  # the least recently used comes first
+                return tokens
+        tokens = self.prepare(choices)
         with self._lock:
-            self._of_texts[choices.texts] = payload
-            if len(self._of_texts) > PAYLOADS_KEPT:
+            self._of_texts[texts] = tokens
+            while self._is_too_full():
                 del self._of_texts[next(iter(self._of_texts))]
-        return payload
+        return tokens
+
+    def _is_too_full(self) -> bool:
+        n_choices = sum(map(len, self._of_texts))
+        return len(self._of_texts) > SETS_KEPT or (
+            n_choices > CHOICES_KEPT and len(self._of_texts) > 1
+        )

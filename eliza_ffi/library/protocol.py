@@ -20,6 +20,7 @@ __all__ = [
     "TRIE_BEST_LEAF",
     "TRIE_SAMPLE",
     "LlmStreamingBinding",
+    "PreparedChoices",
     "SpanResult",
     "StreamConfig",
     "StreamStats",
@@ -43,6 +44,24 @@ Tokens = Sequence[int] | NDArray[np.integer[Any]]
 
 TokenCallback = Callable[[int, str], bool]
 """Takes a token id (-1 for text held back to the end) and its text; returns True to stop."""
+
+
+class PreparedChoices:
+    """Choices that a library has cut into a model's tokens; freed with this object.
+
+    Attributes
+    ----------
+    handle
+        What the library calls them.
+    longest : int
+        How many tokens the longest of them has.
+    """
+
+    __slots__ = ("handle", "longest")
+
+    def __init__(self, handle: Any, longest: int) -> None:
+        self.handle = handle
+        self.longest = longest
 
 
 @dataclass(frozen=True)
@@ -241,6 +260,9 @@ class LlmStreamingBinding(Protocol):
     def set_token_trie(self, stream: Any, payload: str, mode: int) -> None:
         """Start a span; raises :class:`~eliza_ffi.errors.TokenTrieError` if it is refused."""
 
+    def set_choices(self, stream: Any, choices: PreparedChoices, mode: int) -> None:
+        """Start a span of choices that were prepared."""
+
     def set_text_choices(self, stream: Any, choices: Sequence[str], mode: int) -> None:
         """Start a span of choices by text; raises TokenTrieError if they are refused."""
 
@@ -261,6 +283,18 @@ class LlmStreamingBinding(Protocol):
 
     def set_sampling(self, stream: Any, settings: str) -> None:
         """Sample otherwise from now on; takes the JSON of a SamplingParams."""
+
+    def set_logprobs(self, stream: Any, n_top: int) -> None:
+        """Have tokens told with their log-probabilities from now on."""
+
+    def take_logprobs(self, stream: Any, n_tokens: int, n_top: int) -> NDArray[np.void]:
+        """Return those of the tokens since the last call.
+
+        Returns
+        -------
+        array of (token, logprob), shape [n, 1 + n_top], n at most n_tokens
+            For each token itself, then the likeliest in its place; -1 and nan where none is known.
+        """
 
     def stats(self, stream: Any) -> StreamStats:
         """Return the counts of the stream."""

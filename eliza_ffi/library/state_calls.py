@@ -8,6 +8,9 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ..errors import ContextFullError, InvalidArgumentError
 from .cffi_values import CffiStream
 from .loading import Library
@@ -73,6 +76,37 @@ class StateCalls(NativeCalls):
             )
             if status < 0:
                 raise self._stream_error(stream, status, "set the sampling")
+
+    def set_logprobs(self, stream: CffiStream, n_top: int) -> None:
+        """Have tokens told with their log-probabilities from now on, and the likeliest `n_top`."""
+        self._need("llm_stream_set_logprobs")
+        doing = f"tell {n_top} likeliest tokens"
+        with self._turn(stream, doing):
+            status = self._lib.eliza_inference_llm_stream_set_logprobs(
+                stream.pointer, n_top, stream.error
+            )
+            if status < 0:
+                raise self._stream_error(stream, status, doing)
+
+    def take_logprobs(self, stream: CffiStream, n_tokens: int, n_top: int) -> NDArray[np.void]:
+        """Return those of the tokens since the last call, at most `n_tokens`.
+
+        Returns
+        -------
+        array of (token, logprob), shape [n, 1 + n_top]
+            For each token itself, then the likeliest in its place; -1 and nan where none is known.
+        """
+        self._need("llm_stream_take_logprobs")
+        found = np.zeros((n_tokens, n_top + 1), dtype=[("token", "i4"), ("logprob", "f4")])
+        entries = self._ffi.from_buffer("eliza_token_logprob_t[]", found, require_writable=True)
+        doing = "read the log-probabilities"
+        with self._turn(stream, doing):
+            count = self._lib.eliza_inference_llm_stream_take_logprobs(
+                stream.pointer, entries, found.size, stream.error
+            )
+            if count < 0:
+                raise self._stream_error(stream, count, doing)
+        return found[:count]
 
     def describe_chain(self, stream: CffiStream) -> tuple[str, ...]:
         """Return the names of the samplers a stream runs, in the order they act."""

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import NativeFault, TokenTrieError
+from ..errors import InvalidArgumentError, NativeFault, TokenTrieError
 from . import native_calls
 from .cffi_values import CffiStream
 from .native_calls import NativeCalls
-from .protocol import TrieLeaf
+from .protocol import PreparedChoices, TrieLeaf
 
 __all__ = ["TrieCalls"]
 
@@ -39,15 +39,44 @@ class TrieCalls(NativeCalls):
                 reason = self._last_error(stream) or f"status {status}"
                 raise TokenTrieError(f"the token trie was refused: {reason}")
 
+    def prepare_choices(self, ctx: Any, texts: Sequence[str]) -> PreparedChoices:
+        """Cut choices into the model's tokens, once for all spans of them.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If there are none, one is empty or there twice, or no tokens spell it exactly.
+        """
+        self._need("prepare_choices")
+        raw = _json_of(texts)
+        longest = self._ffi.new("size_t *")
+        error = self._ffi.new("char **")
+        handle = self._lib.eliza_inference_prepare_choices(ctx, raw, len(raw), longest, error)
+        if not handle:
+            raise InvalidArgumentError(self._take(error) or "the choices were refused")
+        free = self._lib.eliza_inference_free_choices
+        return PreparedChoices(self._ffi.gc(handle, free), longest[0])
+
+    def set_choices(self, stream: CffiStream, choices: PreparedChoices, mode: int) -> None:
+        """Start a span of choices that were prepared."""
+        self._need("set_choices")
+        with self._turn(stream, "set the choices"):
+            handle = choices.handle
+            status = self._lib.eliza_inference_set_choices(stream.pointer, handle, mode)
+            self._check_choices(stream, status)
+
     def set_text_choices(self, stream: CffiStream, choices: Sequence[str], mode: int) -> None:
         """Start a span of choices that may be cut into tokens in every way."""
         self._need("set_text_choices")
-        raw = json.dumps(choices, ensure_ascii=False).encode("utf-8", "surrogatepass")
+        raw = _json_of(choices)
         with self._turn(stream, "set the choices"):
             status = self._lib.eliza_inference_set_text_choices(stream.pointer, raw, len(raw), mode)
-            if status < 0:
-                reason = self._last_error(stream) or f"status {status}"
-                raise TokenTrieError(f"the choices were refused: {reason}")
+            self._check_choices(stream, status)
+
+    def _check_choices(self, stream: CffiStream, status: int) -> None:
+        if status < 0:
+            reason = self._last_error(stream) or f"status {status}"
+            raise TokenTrieError(f"the choices were refused: {reason}")
 
     def clear_token_trie(self, stream: CffiStream) -> None:
         """End the span, if one is active."""
@@ -90,3 +119,7 @@ class TrieCalls(NativeCalls):
             if count < 0:
                 raise self._stream_error(stream, count, "score the choices")
         return logprobs
+
+
+def _json_of(texts: Sequence[str]) -> bytes:
+    return json.dumps(texts, ensure_ascii=False).encode("utf-8", "surrogatepass")

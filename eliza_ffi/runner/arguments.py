@@ -11,10 +11,19 @@ from numpy.typing import NDArray
 
 from ..choices.token_tree import TokenTreePayload
 from ..errors import InvalidArgumentError
-from ..library.protocol import StreamConfig, StreamStats, Tokens, TrieLeaf
+from ..library.protocol import (
+    PreparedChoices,
+    StreamConfig,
+    StreamStats,
+    Tokens,
+    TrieLeaf,
+)
 from ..sampling.params import SamplingParams
 
 __all__ = ["FfiStreamingGenerateArgs", "FfiStreamingResult", "Usage"]
+
+
+CHOICES = ("token_tree_payload", "prepared_choices", "text_choices")
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,12 +51,18 @@ class FfiStreamingGenerateArgs:
         generation with the choice.
     token_tree_path : str or None
         Send only the descriptors of this path; None sends all.
+    prepared_choices : PreparedChoices or None
+        Instead of a payload: choices that the library has prepared.
     text_choices : tuple of str or None
         Instead of a payload: choices that may be cut into tokens in every way, as a grammar allows.
     heal_prompt : bool
         With `text_choices`: the prompt's last token may be spelled anew together with the choice.
     score_leaves : bool
         Find the probability of every choice before choosing.
+    stop : tuple of str
+        Texts that end the generation; they and what follows are not part of its text.
+    logprobs : int or None
+        Find the log-probability of every token, and so many of the likeliest in its place.
     on_trie_error : {"raise", "grammar"}
         What a refused payload does: raise :class:`~eliza_ffi.errors.TokenTrieError`, or warn and
         go on with the grammar alone.
@@ -76,9 +91,12 @@ class FfiStreamingGenerateArgs:
     token_tree_payload: TokenTreePayload | None = None
     token_tree_mode: int = 0
     token_tree_path: str | None = None
+    prepared_choices: PreparedChoices | None = None
     text_choices: tuple[str, ...] | None = None
     heal_prompt: bool = False
     score_leaves: bool = False
+    stop: tuple[str, ...] = ()
+    logprobs: int | None = None
     on_trie_error: str = "raise"
     on_text_chunk: Callable[[str], Any] | None = None
 
@@ -87,10 +105,18 @@ class FfiStreamingGenerateArgs:
             raise InvalidArgumentError(
                 f'on_trie_error must be "raise" or "grammar", not {self.on_trie_error!r}'
             )
-        if self.text_choices is not None and self.token_tree_payload is not None:
-            raise InvalidArgumentError("give either a token_tree_payload or text_choices, not both")
+        given = [name for name in CHOICES if getattr(self, name) is not None]
+        if len(given) > 1:
+            raise InvalidArgumentError(f"give either {' or '.join(given)}, not both")
+        if isinstance(self.stop, str) or not all(self.stop):
+            raise InvalidArgumentError(f"stop must be non-empty texts, not {self.stop!r}")
         if self.max_tokens < 0:
             raise InvalidArgumentError(f"max_tokens must be 0 or more, not {self.max_tokens}")
+
+    @property
+    def has_choices(self) -> bool:
+        """Whether the generation is to begin with a choice."""
+        return any(getattr(self, name) is not None for name in CHOICES)
 
     def config(self) -> StreamConfig:
         """Return the part of this that the library's `open` takes."""
@@ -138,6 +164,9 @@ class FfiStreamingResult:
     leaf_logprobs : array of float64, shape [leaves], or None
         With `score_leaves`, the natural logarithm of every choice's probability among the choices,
         in the payload's order.
+    logprobs : array of (token, logprob), shape [tokens, 1 + n], or None
+        With `logprobs` = n: every token, then the likeliest in its place; -1 and nan where none is
+        known.
     """
 
     text: str
@@ -147,3 +176,4 @@ class FfiStreamingResult:
     finish_reason: str
     leaf: TrieLeaf | None
     leaf_logprobs: NDArray[np.float64] | None = None
+    logprobs: NDArray[np.void] | None = None

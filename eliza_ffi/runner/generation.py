@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Generator, Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from ..library.protocol import (
 )
 from .arguments import FfiStreamingGenerateArgs, FfiStreamingResult, Usage
 from .lifecycle import Lifecycle
+from .stop_texts import StopTexts
 
 __all__ = ["Generation"]
 
@@ -64,6 +66,8 @@ class Generation:
         self._tokens: list[int] = []
         self._drafted = 0
         self._accepted = 0
+        self._stop = StopTexts(args.stop) if args.stop else None
+        self._logprobs: NDArray[np.void] | None = None
         self._done = False
         self._context_full = False
         self._stats: StreamStats | None = None
@@ -81,16 +85,20 @@ class Generation:
         lifecycle = self._lifecycle
         with lifecycle.prefilled(args.config(), args.prompt_tokens, sampling) as stream:
             lifecycle.check()
+            if args.logprobs is not None:
+                self._binding.set_logprobs(stream, args.logprobs)
             has_trie = self._set_trie(stream)
             try:
                 if has_trie and args.score_leaves:
                     self._leaf_logprobs = self._binding.token_trie_scores(stream)
                     lifecycle.check()
-                for step in self._pull(stream):
-                    self._count(step)
+                for pulled in self._pull(stream):
+                    step = self._count(pulled)
                     if step.done:
                         self._read_outcome(stream, has_trie)
                     yield step
+                    if self._is_stopped:
+                        return
             finally:
                 lifecycle.end()
                 if has_trie:
@@ -112,34 +120,41 @@ class Generation:
             finish_reason=self._finish_reason(),
             leaf=self._leaf,
             leaf_logprobs=self._leaf_logprobs,
+            logprobs=self._logprobs,
         )
 
     def _set_trie(self, stream: Any) -> bool:
         """Start the span and return whether it has begun."""
-        binding = self._binding
-        texts = self.args.text_choices
-        if self._payload is None and texts is None:
+        span = self._span()
+        if span is None:
             return False
-        setter = "set_token_trie" if texts is None else "set_text_choices"
-        if not (binding.supports(setter) and binding.supports("clear_token_trie")):
+        setter, choices, mode = span
+        if not (self._binding.supports(setter) and self._binding.supports("clear_token_trie")):
             self._warn(
                 "this library has no token-trie sampler: choices are constrained by the grammar "
                 "alone, or not at all if there is none"
             )
             return False
         try:
-            mode = self.args.token_tree_mode
-            if self._payload is not None:
-                binding.set_token_trie(stream, self._payload.to_json(), mode)
-            elif texts is not None:
-                heal = TEXT_HEAL_PROMPT if self.args.heal_prompt else 0
-                binding.set_text_choices(stream, texts, mode | heal)
+            getattr(self._binding, setter)(stream, choices, mode)
         except TokenTrieError as error:
             if self.args.on_trie_error == "raise":
                 raise
             logger.warning("%s; going on with the grammar alone", error)
             return False
         return True
+
+    def _span(self) -> tuple[str, Any, int] | None:
+        """Return what starts the span, and how; None if there are no choices."""
+        args, mode = self.args, self.args.token_tree_mode
+        if self._payload is not None:
+            return "set_token_trie", self._payload.to_json(), mode
+        if args.prepared_choices is not None:
+            return "set_choices", args.prepared_choices, mode
+        if args.text_choices is not None:
+            heal = TEXT_HEAL_PROMPT if args.heal_prompt else 0
+            return "set_text_choices", args.text_choices, mode | heal
+        return None
 
     def _pull(self, stream: Any) -> Iterator[StreamStep]:
         done = False
@@ -155,12 +170,21 @@ class Generation:
             self._context_full = True
             yield StreamStep((), "", True)  # what was generated stands
 
-    def _count(self, step: StreamStep) -> None:
+    @property
+    def _is_stopped(self) -> bool:
+        return self._stop is not None and self._stop.has_come
+
+    def _count(self, step: StreamStep) -> StreamStep:
+        """Take note of a step and return what is given out of it."""
+        if self._stop is not None:
+            text = self._stop.push(step.text, step.done)
+            step = replace(step, text=text, done=step.done or self._is_stopped)
         self._text.append(step.text)
         self._tokens.extend(step.tokens)
         self._drafted += step.drafted
         self._accepted += step.accepted
         self._done = step.done
+        return step
 
     def _read_outcome(self, stream: Any, has_trie: bool) -> None:
         """Read what only an open stream can tell."""
@@ -168,10 +192,15 @@ class Generation:
             self._stats = self._binding.stats(stream)
         if has_trie and self._binding.supports("token_trie_leaf"):
             self._leaf = self._binding.token_trie_leaf(stream)
+        if self.args.logprobs is not None:
+            n_tokens = len(self._tokens)
+            self._logprobs = self._binding.take_logprobs(stream, n_tokens, self.args.logprobs)
 
     def _finish_reason(self) -> str:
         if self._context_full:
             return "context_full"
+        if self._is_stopped:
+            return "stop"
         if self._stats is not None:
             return self._stats.finish_reason
         if not self._done:

@@ -44,6 +44,22 @@ Json parse_json(std::string_view text, const char * what) {
     }
 }
 
+std::vector<std::string> parse_strings(std::string_view text, const char * what) {
+    const Json json = parse_json(text, what);
+    if (!json.is_array()) {
+        throw invalid_argument(std::string(what) + ": expected an array of strings, found " + kind_of(json));
+    }
+    std::vector<std::string> strings;
+    strings.reserve(json.size());
+    for (const Json & value : json) {
+        if (!value.is_string()) {
+            throw invalid_argument(at(what, strings.size()) + ": expected a string, found " + kind_of(value));
+        }
+        strings.push_back(value.get<std::string>());
+    }
+    return strings;
+}
+
 bool read_int(const Json & value, int64_t least, int64_t most, int64_t & out) {
     if (!value.is_number_integer() || (value.is_number_unsigned() && value.get<uint64_t>() > INT64_MAX)) {
         return false;

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace eliza {
 
@@ -12,6 +13,9 @@ using Json = nlohmann::json;
 // Throws Error that says at which byte `what` stops being JSON, or that it is nested too deep to be handled
 // by functions that follow it recursively.
 Json parse_json(std::string_view text, const char * what);
+
+// An array of strings, and nothing else. Throws Error that names the place in `what`.
+std::vector<std::string> parse_strings(std::string_view text, const char * what);
 
 // `object[key]`, which must be there and of the wanted kind. `path` names the object in errors; it is
 // empty for the outermost one.

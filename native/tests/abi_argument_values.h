@@ -79,6 +79,8 @@ struct Handles {
     static std::vector<T *> of(const Pool &) { return {nullptr, reinterpret_cast<T *>(8)}; }
 };
 template <>
+struct Values<EliChoices *> : Handles<EliChoices> {};
+template <>
 struct Values<EliAsrStream *> : Handles<EliAsrStream> {};
 template <>
 struct Values<EliVad *> : Handles<EliVad> {};
@@ -181,6 +183,14 @@ struct Values<eliza_llm_stream_stats_t *> {
     static std::vector<eliza_llm_stream_stats_t *> of(const Pool &) {
         static eliza_llm_stream_stats_t stats;
         return {&stats, nullptr};
+    }
+};
+
+template <>
+struct Values<eliza_token_logprob_t *> {
+    static std::vector<eliza_token_logprob_t *> of(const Pool &) {
+        static std::vector<eliza_token_logprob_t> entries(room);
+        return {entries.data(), nullptr};
     }
 };
 

@@ -48,6 +48,7 @@ typedef enum {
 
 typedef struct EliInferenceContext EliInferenceContext; /* one model and its KV caches */
 typedef struct EliLlmStream EliLlmStream;               /* one generation in one KV slot */
+typedef struct EliChoices EliChoices;                   /* what can be chosen from, as a model's tokens */
 
 /* "12": the version of elizaOS's ABI whose text surface this library serves. Static storage. */
 ELIZA_API const char * eliza_inference_abi_version(void);
@@ -76,6 +77,8 @@ ELIZA_API int eliza_inference_mmap_evict(EliInferenceContext * ctx, const char *
  *   n_gpu_layers  layers to offload when no stream has asked yet; -1 = all (default)
  *   use_mmap      "1" (default) or "0"
  *   mtp_head      "on" (default) or "off": leave the head for multi-token prediction in the file
+ *   lora          adapters that are added to the model, a JSON array of {"path": "...", "scale": 1.0};
+ *                 "" (default) = none
  *   device        "auto" (default: all GPUs), "none" (the CPU alone) or names of devices, as
  *                 eliza_inference_describe lists them, joined by commas
  *   rpc           servers of llama.cpp's RPC backend, "host:port,...", that layers are put on before
@@ -253,6 +256,22 @@ ELIZA_API int eliza_inference_llm_stream_generate(EliLlmStream * stream, int32_t
 ELIZA_API int eliza_inference_llm_stream_set_sampling(EliLlmStream * stream, const char * json, size_t len,
                                                       char ** err);
 
+typedef struct {
+    int32_t token; /* -1: none */
+    float logprob; /* natural logarithm of its probability, from the logits as the model gave them */
+} eliza_token_logprob_t;
+
+/* Has the tokens that come from now on told with their log-probabilities, and the n_top likeliest tokens in
+ * their place, 0 to 1024; -1 (default) = off. */
+ELIZA_API int eliza_inference_llm_stream_set_logprobs(EliLlmStream * stream, int n_top, char ** err);
+
+/* Those of the tokens that were given out since the last call: for one after the other itself, then the n_top
+ * likeliest, the likeliest first. A token of a span of choices has NaN, and no tokens beside it (see
+ * eliza_inference_token_trie_scores for those). Returns how many tokens that is. If they are more than
+ * `cap` entries nothing is taken; TOKENS * (n_top + 1) is enough. */
+ELIZA_API int eliza_inference_llm_stream_take_logprobs(EliLlmStream * stream, eliza_token_logprob_t * out, size_t cap,
+                                                       char ** err);
+
 /* The samplers the stream runs, in the order they act, with ';' between them: "penalties;top_k;dist",
  * say. *out is freed with eliza_inference_free_string(). */
 ELIZA_API int eliza_inference_llm_stream_describe_chain(EliLlmStream * stream, char ** out, char ** err);
@@ -376,6 +395,20 @@ ELIZA_API int eliza_inference_token_trie_supported(void);
  * Several descriptors mean the union of their leaves. A payload that is refused (see
  * eliza_inference_last_error) leaves the stream exactly as it was. */
 ELIZA_API int eliza_inference_set_token_trie(EliLlmStream * stream, const char * payload, size_t len, int mode);
+
+/* Cuts choices into the model's tokens, once for all spans of them that are to come: `json_array_of_strings`
+ * holds distinct texts, which become the tokens that the tokenizer gives them in the middle of a text, on
+ * as many threads as there are CPUs. Returns NULL and says why in *err if there are none, one is empty or
+ * there twice, or the tokenizer has no tokens that spell one of them exactly. They serve all streams of
+ * the context, from any thread, and are freed with eliza_inference_free_choices(), whenever: spans that
+ * have begun go on. *longest_out, if not NULL, is how many tokens the longest of them has. */
+ELIZA_API EliChoices * eliza_inference_prepare_choices(EliInferenceContext * ctx, const char * json_array_of_strings,
+                                                       size_t len, size_t * longest_out, char ** err);
+ELIZA_API void eliza_inference_free_choices(EliChoices * choices);
+
+/* Starts a span of them, as eliza_inference_set_token_trie does. The leaves are in the order of the texts
+ * and named by their place, "0", "1", ... Choices of another model are refused. */
+ELIZA_API int eliza_inference_set_choices(EliLlmStream * stream, EliChoices * choices, int mode);
 
 enum {
     ELIZA_TEXT_HEAL_PROMPT = 0x200 /* the prompt's last token is taken off, and its text comes first */

@@ -230,6 +230,21 @@ int eliza_inference_llm_stream_set_sampling(EliLlmStream * stream, const char * 
     });
 }
 
+int eliza_inference_llm_stream_set_logprobs(EliLlmStream * stream, int n_top, char ** err) {
+    return with_stream(stream, err, [&](Stream & s) {
+        s.set_logprobs(n_top);
+        return ELIZA_OK;
+    });
+}
+
+int eliza_inference_llm_stream_take_logprobs(EliLlmStream * stream, eliza_token_logprob_t * out, size_t cap,
+                                             char ** err) {
+    return with_stream(stream, err, [&](Stream & s) {
+        require(out != nullptr || cap == 0, "out is NULL");
+        return static_cast<int>(s.take_logprobs(out, cap));
+    });
+}
+
 int eliza_inference_llm_stream_describe_chain(EliLlmStream * stream, char ** out, char ** err) {
     return with_stream(stream, err, [&](Stream & s) {
         require(out != nullptr, "out is NULL");

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "abi/boundary.h"
+#include "json_input.h"
 
 using namespace eliza;
 
@@ -16,6 +17,40 @@ int eliza_inference_token_trie_supported(void) {
 int eliza_inference_set_token_trie(EliLlmStream * stream, const char * payload, size_t len, int mode) {
     return with_stream(stream, nullptr, [&](Stream & s) {
         s.set_token_trie(require_text(payload, len, "payload"), mode);
+        return ELIZA_OK;
+    });
+}
+
+namespace {
+
+HandleTable<const PreparedChoices, EliChoices> & all_choices() {
+    static HandleTable<const PreparedChoices, EliChoices> table;
+    return table;
+}
+
+}  // namespace
+
+EliChoices * eliza_inference_prepare_choices(EliInferenceContext * ctx, const char * json_array_of_strings, size_t len,
+                                             size_t * longest_out, char ** err) {
+    EliChoices * handle = nullptr;
+    with_context(ctx, err, [&](InferenceContext & context) {
+        const auto texts = parse_strings(require_text(json_array_of_strings, len, "json_array_of_strings"), "choices");
+        const auto prepared = std::make_shared<const PreparedChoices>(context.model(), texts);
+        write_if_asked(longest_out, prepared->longest());
+        handle = all_choices().add(prepared);
+        return ELIZA_OK;
+    });
+    return handle;
+}
+
+void eliza_inference_free_choices(EliChoices * choices) { all_choices().remove(choices); }
+
+int eliza_inference_set_choices(EliLlmStream * stream, EliChoices * choices, int mode) {
+    return with_stream(stream, nullptr, [&](Stream & s) {
+        const auto prepared = all_choices().find(choices);
+        require(prepared != nullptr,
+                choices == nullptr ? "the choices are NULL" : "the choices were freed or never there");
+        s.set_choices(*prepared, mode);
         return ELIZA_OK;
     });
 }

@@ -19,21 +19,6 @@ std::string joined(std::initializer_list<std::string_view> parts) {
     return key;
 }
 
-std::vector<std::string> parse_texts(std::string_view text) {
-    const Json json = parse_json(text, "choices");
-    if (!json.is_array()) {
-        throw invalid_argument("choices: expected an array of strings, found " + kind_of(json));
-    }
-    std::vector<std::string> texts;
-    for (const Json & value : json) {
-        if (!value.is_string()) {
-            throw invalid_argument(at("choices", texts.size()) + ": expected a string, found " + kind_of(value));
-        }
-        texts.push_back(value.get<std::string>());
-    }
-    return texts;
-}
-
 std::vector<int32_t> parse_ints(const Json & array, const std::string & path) {
     if (!array.is_array()) {
         throw invalid_argument(path + ": expected an array, found " + kind_of(array));
@@ -100,7 +85,7 @@ TextConstraints::TextConstraints(std::shared_ptr<const Vocabulary> vocabulary)
 
 std::shared_ptr<const TextChoices> TextConstraints::choices(std::string_view json, const std::string & before) {
     return choices_.get(joined({before, json}),
-                        [&] { return std::make_shared<const TextChoices>(vocabulary_, before, parse_texts(json)); });
+                        [&] { return std::make_shared<const TextChoices>(vocabulary_, before, parse_strings(json, "choices")); });
 }
 
 std::shared_ptr<const TextConstraintKind> TextConstraints::value(const ValueSpec & spec, const Frame & frame) {

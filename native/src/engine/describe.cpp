@@ -64,6 +64,14 @@ Json token_text(const llama_vocab * vocab, llama_token token) {
     return token == LLAMA_TOKEN_NULL ? Json() : Json(llama_vocab_get_text(vocab, token));
 }
 
+Json adapters(const Model & model) {
+    Json list = Json::array();
+    for (const LoraFile & file : model.lora()) {
+        list.push_back({{"path", file.path}, {"scale", file.scale}});
+    }
+    return list;
+}
+
 Json library_facts() {
     init_backend();
     return {{"abi_version", "12"},
@@ -113,6 +121,7 @@ std::string InferenceContext::describe() {
                       {"n_embd", llama_model_n_embd(model)},
                       {"n_layer", llama_model_n_layer(model)},
                       {"mtp_head", shared->has_mtp_head()},
+                      {"lora", adapters(*shared)},
                       {"placement", placement(model)},
                       {"has_chat_template", chat_template != nullptr},
                       {"chat_template", chat_template != nullptr ? Json(chat_template) : Json()},

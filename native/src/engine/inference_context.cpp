@@ -46,8 +46,12 @@ void InferenceContext::set_progress(Progress progress) {
 std::shared_ptr<Model> InferenceContext::model_locked() {
     if (model_ == nullptr) {
         model_fingerprint_ = fingerprint_of_file(model_path_);
+        for (const LoraFile & file : options_.lora) {
+            model_fingerprint_ += " " + fingerprint_of_file(file.path) + " x " + std::to_string(file.scale);
+        }
         const std::shared_ptr<Model> model = Model::load(
-            model_path_, {options_.n_gpu_layers, options_.use_mmap, options_.devices, options_.with_mtp_head},
+            model_path_,
+            {options_.n_gpu_layers, options_.use_mmap, options_.devices, options_.with_mtp_head, options_.lora},
             progress_);
         if (!model->has_trunk()) {
             throw Error(ELIZA_ERR_BUNDLE_INVALID,

@@ -38,6 +38,11 @@ const std::vector<Option> & table() {
          [](Options & o, const std::string & v) {
              return parse_name<bool>(v, {{"on", true}, {"off", false}}, o.with_mtp_head);
          }},
+        {"lora", S::created, "",
+         [](Options & o, const std::string & v) {
+             o.lora = parse_lora(v);
+             return true;
+         }},
         {"rpc", S::created, "host:port,...",
          [](Options & o, const std::string & v) {
              o.devices.rpc = parse_rpc_servers(v);

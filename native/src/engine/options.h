@@ -5,9 +5,11 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "constraint/constraint.h"
 #include "engine/model/devices.h"
+#include "engine/model/lora.h"
 #include "llama.h"
 #include "sampling/token_selector.h"
 
@@ -25,6 +27,7 @@ struct Options {
     bool use_mmap = true;
     DeviceChoice devices;
     bool with_mtp_head = true;  // where the file has one
+    std::vector<LoraFile> lora;
 
     int32_t n_ctx = 0;
     int32_t n_slots = 8;

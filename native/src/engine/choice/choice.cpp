@@ -61,6 +61,15 @@ Span Choice::parse_token_trie(std::string_view payload, int mode) const {
     return Span(TokenTrieConstraint(std::move(trie), options_.span_limit), span_mode, n_vocab);
 }
 
+Span Choice::span_of(const PreparedChoices & choices, int mode) const {
+    const SpanMode span_mode = parse_mode(mode);
+    const Model & model = decoder_.model();
+    if (!choices.is_for(model)) {
+        throw invalid_argument("the choices were prepared for another model, or for this one before it was unloaded");
+    }
+    return Span(TokenTrieConstraint(choices.trie(), options_.span_limit), span_mode, model.n_vocab());
+}
+
 Span Choice::parse_text_choices(std::string_view json, int mode, bool has_grammar) const {
     const SpanMode span_mode = parse_mode(mode & ~ELIZA_TEXT_HEAL_PROMPT);
     if (span_mode.best_leaf) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "eliza/eliza_inference.h"
+#include "engine/choice/prepared_choices.h"
 #include "engine/choice/span.h"
 #include "engine/options.h"
 #include "engine/pass/sequence.h"
@@ -27,6 +28,7 @@ public:
 
     // The spans that the ABI's texts ask for. Throws Error for a text that is refused.
     Span parse_token_trie(std::string_view payload, int mode) const;
+    Span span_of(const PreparedChoices & choices, int mode) const;
     Span parse_text_choices(std::string_view json, int mode, bool has_grammar) const;
 
     // From now on only the span's choices are possible. What an earlier one has left is forgotten.

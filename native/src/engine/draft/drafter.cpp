@@ -135,11 +135,7 @@ void Drafter::make_context(const Model & model, const Decoder & decoder, llama_c
     params.n_seq_max = 1;
     params.n_outputs_max = 1;
     params.no_perf = true;
-    const LlamaErrorCapture capture;
-    context_.reset(llama_init_from_model(model.get(), params));
-    if (context_ == nullptr) {
-        throw Error(ELIZA_ERR_FFI_FAULT, "cannot create a context to draft in" + capture.suffix());
-    }
+    context_ = model.new_context(params, "to draft in");
 }
 
 std::vector<llama_token> Drafter::guess(const std::vector<llama_token> & tokens, int32_t most) {

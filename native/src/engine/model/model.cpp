@@ -78,8 +78,43 @@ std::shared_ptr<Model> Model::load(const std::string & path, const ModelSettings
     if (llama_vocab_type(model->vocab()) == LLAMA_VOCAB_TYPE_NONE) {
         throw Error(ELIZA_ERR_BUNDLE_INVALID, "the model " + path + " has no vocabulary");
     }
+    model->load_adapters();
     known = model;
     return model;
+}
+
+void Model::load_adapters() {
+    for (const LoraFile & file : settings_.lora) {
+        const LlamaErrorCapture capture;
+        llama_adapter_lora * adapter = llama_adapter_lora_init(get(), file.path.c_str());
+        if (adapter == nullptr) {
+            throw Error(ELIZA_ERR_BUNDLE_INVALID, "cannot load the LoRA adapter " + file.path + capture.suffix());
+        }
+        if (llama_adapter_get_alora_n_invocation_tokens(adapter) > 0) {
+            throw invalid_argument("the LoRA adapter " + file.path +
+                                   " acts from certain tokens on (aLoRA); this library applies adapters to all");
+        }
+        adapters_.push_back(adapter);
+    }
+}
+
+llama_context_ptr Model::new_context(const llama_context_params & params, const std::string & purpose) const {
+    const LlamaErrorCapture capture;
+    llama_context_ptr context(llama_init_from_model(get(), params));
+    if (context == nullptr) {
+        throw Error(ELIZA_ERR_FFI_FAULT, "cannot create a context " + purpose + capture.suffix());
+    }
+    if (!adapters_.empty()) {
+        std::vector<llama_adapter_lora *> adapters = adapters_;
+        std::vector<float> scales;
+        for (const LoraFile & file : settings_.lora) {
+            scales.push_back(file.scale);
+        }
+        if (llama_set_adapters_lora(context.get(), adapters.data(), adapters.size(), scales.data()) != 0) {
+            throw Error(ELIZA_ERR_FFI_FAULT, "cannot apply the LoRA adapters" + capture.suffix());
+        }
+    }
+    return context;
 }
 
 bool Model::is_offloaded() const { return n_gpu_layers() != 0 && llama_model_n_devices(get()) > 0; }
@@ -179,10 +214,7 @@ std::string Model::piece(llama_token token) const {
     return bytes;
 }
 
-std::vector<llama_token> Model::tokenize_inside(std::string_view text) const {
-    if (text.empty()) {
-        return {};
-    }
+std::optional<std::vector<llama_token>> Model::tokens_inside(std::string_view text) const {
     // SentencePiece puts a space in front of whatever a text begins with: for it, the text is
     // tokenized behind a line break, whose tokens are then taken off again.
     static const std::string anchor = "\n";
@@ -209,7 +241,15 @@ std::vector<llama_token> Model::tokenize_inside(std::string_view text) const {
     } catch (const Error &) {
         // Bytes that are no text, such as half a character.
     }
-    return spell(text);
+    return std::nullopt;
+}
+
+std::vector<llama_token> Model::tokenize_inside(std::string_view text) const {
+    if (text.empty()) {
+        return {};
+    }
+    std::optional<std::vector<llama_token>> tokens = tokens_inside(text);
+    return tokens ? *std::move(tokens) : spell(text);
 }
 
 std::vector<llama_token> Model::spell(std::string_view text) const {

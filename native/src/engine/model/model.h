@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -13,6 +14,7 @@
 #include "byte_trie/masks.h"
 #include "constraint/text_constraints.h"
 #include "engine/model/devices.h"
+#include "engine/model/lora.h"
 #include "llama-cpp.h"
 
 namespace eliza {
@@ -29,10 +31,11 @@ struct ModelSettings {
     bool use_mmap = true;
     DeviceChoice devices{};
     bool with_mtp_head = false;  // where the file has one
+    std::vector<LoraFile> lora{};
 
     friend bool operator<(const ModelSettings & a, const ModelSettings & b) {
-        return std::tie(a.n_gpu_layers, a.use_mmap, a.devices, a.with_mtp_head) <
-               std::tie(b.n_gpu_layers, b.use_mmap, b.devices, b.with_mtp_head);
+        return std::tie(a.n_gpu_layers, a.use_mmap, a.devices, a.with_mtp_head, a.lora) <
+               std::tie(b.n_gpu_layers, b.use_mmap, b.devices, b.with_mtp_head, b.lora);
     }
 };
 
@@ -56,6 +59,11 @@ public:
     // True where llama.cpp can keep snapshots of that state.
     bool can_keep_snapshots() const;
 
+    // A context in which the adapters act. `purpose` completes the Error "cannot create a context ..." of a failure.
+    llama_context_ptr new_context(const llama_context_params & params, const std::string & purpose) const;
+
+    const std::vector<LoraFile> & lora() const { return settings_.lora; }
+
     std::string architecture() const;  // as llama.cpp names it, such as "llama"
 
     // True where passes compute the logits of all tokens, whichever are asked for: then all must be, or llama.cpp
@@ -71,8 +79,11 @@ public:
     std::vector<llama_token> tokenize(std::string_view text, bool add_special, bool parse_special) const;
     std::string detokenize(const llama_token * tokens, size_t n, bool remove_special, bool unparse_special) const;
 
-    // The tokens of a text as it stands in the middle of another. Bytes that no tokenizer takes are
-    // spelled by the longest tokens there are. Throws Error if there are none.
+    // The tokens of a text as it stands in the middle of another, where the tokenizer has any that spell it exactly.
+    std::optional<std::vector<llama_token>> tokens_inside(std::string_view text) const;
+
+    // The same; bytes that no tokenizer takes are spelled by the longest tokens there are. Throws Error if there are
+    // none.
     std::vector<llama_token> tokenize_inside(std::string_view text) const;
 
     // The bytes of one token, "" for control tokens.
@@ -93,10 +104,12 @@ public:
 private:
     Model(llama_model * model, const ModelSettings & settings);
 
+    void load_adapters();
     std::vector<llama_token> spell(std::string_view text) const;
 
     llama_model_ptr model_;
     const ModelSettings settings_;
+    std::vector<llama_adapter_lora *> adapters_;  // the model's
     std::vector<llama_token> end_tokens_;
     mutable std::once_flag vocabulary_built_;
     mutable std::shared_ptr<const Vocabulary> vocabulary_;

@@ -39,11 +39,7 @@ void Embedder::make_context(Pooling pooling, size_t n_tokens) {
     params.embeddings = true;
     params.pooling_type = pooling;
     params.no_perf = true;
-    const LlamaErrorCapture capture;
-    context_.reset(llama_init_from_model(model_->get(), params));
-    if (context_ == nullptr) {
-        throw Error(ELIZA_ERR_FFI_FAULT, "cannot create a context for embeddings" + capture.suffix());
-    }
+    context_ = model_->new_context(params, "for embeddings");
     pooling_ = pooling;
 }
 

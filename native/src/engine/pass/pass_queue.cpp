@@ -26,7 +26,7 @@ struct PassQueue::Waiter {
 
 PassQueue::PassQueue(PassRunner & runner, KvCache & cache, bool share, int32_t max_rows)
     : runner_(runner),
-      pass_(runner, cache, max_rows),
+      pass_(runner, cache, max_rows, share),
       share_(share),
       expected_(static_cast<size_t>(cache.slots().size()), false) {}
 

@@ -87,12 +87,7 @@ PassRunner::PassRunner(std::shared_ptr<Model> model, const Options & options, Kv
         pool_threads_.clear();  // others were started meanwhile: the calling thread tells enough
     }
 
-    const LlamaErrorCapture capture;
-    context_.reset(llama_init_from_model(model_->get(), params));
-    if (context_ == nullptr) {
-        throw Error(ELIZA_ERR_FFI_FAULT,
-                    "cannot create a context of " + std::to_string(params.n_ctx) + " tokens" + capture.suffix());
-    }
+    context_ = model_->new_context(params, "of " + std::to_string(params.n_ctx) + " tokens");
     if (llama_get_memory(context_.get()) == nullptr) {
         throw Error(ELIZA_ERR_BUNDLE_INVALID, "the model keeps no KV cache: it cannot go on with a text");
     }

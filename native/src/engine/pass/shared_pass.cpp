@@ -6,6 +6,11 @@
 #include "engine/pass/batch.h"
 
 namespace eliza {
+namespace {
+
+constexpr int32_t tokens_of_a_piece = 16;  // and more: then a pass is one of prompts
+
+}  // namespace
 
 // Finds what the cache holds of the text, for each pass anew: others may have decoded the same. It holds keys and
 // values, not logits: tokens whose rows are wanted are decoded in any case.
@@ -48,6 +53,27 @@ bool SharedPass::is_better_held_back(const Ticket & ticket, const std::vector<Me
     });
 }
 
+// How many tokens the next pass may have. Where somebody wants to be told how far a prompt is, it takes less than half
+// a second, as far as the passes before can tell; the first of them is a short one.
+size_t SharedPass::room(const std::vector<Ticket *> & waiting) const {
+    constexpr size_t first_piece = 32;
+    constexpr double most_microseconds = 400e3;
+    const auto n_batch = static_cast<size_t>(runner_.n_batch());
+    const bool is_watched = std::any_of(waiting.begin(), waiting.end(),
+                                        [](const Ticket * ticket) { return ticket->request.progress != nullptr; });
+    if (!is_watched || !goes_by_time_) {
+        return n_batch;
+    }
+    size_t most = first_piece;
+    if (us_per_token_ > 0.0) {
+        most = std::max(most, static_cast<size_t>(std::min(most_microseconds / us_per_token_, 1e6)));
+    }
+    for (const Ticket * ticket : waiting) {
+        most = std::max(most, ticket->n_rows() + ticket->n_nodes());  // which stay together
+    }
+    return std::min(most, n_batch);
+}
+
 // Whoever has waited longest, if there is room for all of it; then all that need no more than their share of a batch;
 // then the others in their order, as far as there is room. Of a text longer than a batch, half a batch goes at least.
 std::vector<SharedPass::Member> SharedPass::select(const std::vector<Ticket *> & waiting) {
@@ -59,7 +85,7 @@ std::vector<SharedPass::Member> SharedPass::select(const std::vector<Ticket *> &
     for (Ticket * ticket : waiting) {
         prepare(*ticket);
     }
-    const auto n_batch = static_cast<size_t>(runner_.n_batch());
+    const size_t n_batch = room(waiting);
     size_t n_tokens = 0, n_rows = 0;
     int32_t n_lanes = 0;
     const auto add = [&](Ticket & ticket, size_t room) {
@@ -181,6 +207,9 @@ void SharedPass::decode(std::vector<Member> & all) {
         }
         if (result == PassRunner::done) {
             const int64_t microseconds = llama_time_us() - start;
+            if (batch.n_tokens() >= tokens_of_a_piece) {
+                us_per_token_ = static_cast<double>(microseconds) / static_cast<double>(batch.n_tokens());
+            }
             for (Member * member : members) {
                 hand_out(*member, members.size(), microseconds);
             }

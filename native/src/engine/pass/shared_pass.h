@@ -24,9 +24,10 @@ public:
 
 class SharedPass {
 public:
-    // A pass has room for max_rows rows of logits, or those of one request.
-    SharedPass(PassRunner & runner, KvCache & cache, int32_t max_rows)
-        : runner_(runner), cache_(cache), max_rows_(max_rows) {}
+    // A pass has room for max_rows rows of logits, or those of one request. How a prompt is cut into passes goes by the
+    // time that earlier ones took, or by nothing but n_batch.
+    SharedPass(PassRunner & runner, KvCache & cache, int32_t max_rows, bool goes_by_time)
+        : runner_(runner), cache_(cache), max_rows_(max_rows), goes_by_time_(goes_by_time) {}
     SharedPass(const SharedPass &) = delete;
     SharedPass & operator=(const SharedPass &) = delete;
 
@@ -91,6 +92,7 @@ public:
 private:
     void prepare(Ticket & ticket);
     bool is_better_held_back(const Ticket & ticket, const std::vector<Member> & members) const;
+    size_t room(const std::vector<Ticket *> & waiting) const;
     void compute_heads(std::vector<Member> & members);
     void decode(std::vector<Member> & members);
     void put_into(Batch & batch, Member & member);
@@ -102,6 +104,8 @@ private:
     PassRunner & runner_;
     KvCache & cache_;
     const int32_t max_rows_;
+    const bool goes_by_time_;
+    double us_per_token_ = 0.0;  // of the last prompt's pass
     std::atomic<int64_t> n_passes_{0};
     std::atomic<int64_t> n_sequences_{0};
     std::atomic<double> sequences_a_pass_{1.0};

@@ -95,6 +95,11 @@ const Stream::Step & Stream::peek() {
     return *waiting_step_;
 }
 
+void Stream::take() {
+    waiting_step_.reset();
+    logprobs_.tell();
+}
+
 const Stream::Step * Stream::peek_ready() {
     try {
         if (!waiting_step_ && !cancelled_.is_set()) {
@@ -189,6 +194,9 @@ llama_token Stream::choose_freely() {
         const Stopwatch stopwatch(stats_.select_ns);
         token = selector_.select(row, drawn);
     }
+    if (logprobs_.is_on()) {
+        logprobs_.look_at(row, decoder_->model().n_vocab(), token);
+    }
     draft_.compare(token);
     return token;
 }
@@ -196,6 +204,7 @@ llama_token Stream::choose_freely() {
 void Stream::commit(llama_token token) {
     sequence_.append(token);
     selector_.accept(token);
+    logprobs_.keep(token);
     n_told_ = sequence_.tokens().size();
     ++stats_.generated_tokens;
     ++generated_since_prefill_;
@@ -211,6 +220,8 @@ void Stream::settle_known_text(size_t end) {
 }
 
 void Stream::set_token_trie(std::string_view payload, int mode) { begin_span(choice_.parse_token_trie(payload, mode)); }
+
+void Stream::set_choices(const PreparedChoices & choices, int mode) { begin_span(choice_.span_of(choices, mode)); }
 
 void Stream::set_text_choices(std::string_view json, int mode) {
     begin_span(choice_.parse_text_choices(json, mode, selector_.has_grammar()));
@@ -271,6 +282,7 @@ void Stream::begin_anew() {
     choice_.forget();
     answer_.begin_behind_prompt(/*anew=*/true);
     draft_.drop();
+    logprobs_.forget();
     utf8_.finish();
     waiting_step_.reset();
     finish_reason_ = ELIZA_FINISH_NONE;

@@ -17,6 +17,7 @@
 #include "engine/draft/draft.h"
 #include "engine/options.h"
 #include "engine/pass/sequence.h"
+#include "engine/stream/token_logprobs.h"
 #include "engine/stream/utf8_assembler.h"
 #include "sampling/token_selector.h"
 
@@ -49,7 +50,7 @@ public:
 
     // The step that comes next, computed on first asking. take() moves past it.
     const Step & peek();
-    void take() { waiting_step_.reset(); }
+    void take();
 
     // Hands the steps that come to on_step until it returns false, max_tokens tokens were given out
     // (0 = no limit) or the generation ends. Returns false when on_step stopped it.
@@ -77,6 +78,7 @@ public:
     void restore_slot(const std::string & path);
 
     void set_token_trie(std::string_view payload, int mode);
+    void set_choices(const PreparedChoices & choices, int mode);
     void set_text_choices(std::string_view json, int mode);
     void clear_token_trie();
 
@@ -85,6 +87,10 @@ public:
 
     // The samplers in the order they act, with ';' between them.
     std::string describe_chain() const { return (choice_.is_active() ? "token_trie;" : "") + selector_.describe(); }
+
+    // Of tokens that come from now on; see TokenLogprobs.
+    void set_logprobs(int32_t n_top) { logprobs_.set(n_top, decoder_->model().n_vocab()); }
+    size_t take_logprobs(eliza_token_logprob_t * out, size_t cap) { return logprobs_.take(out, cap); }
 
     // Writes the next span of a structured answer; its tokens do not count against max_tokens of the
     // configuration. On failure the stream can go on; see Answer.
@@ -127,6 +133,7 @@ private:
     Choice choice_;
     Answer answer_;
     Draft draft_;
+    TokenLogprobs logprobs_;
 
     std::optional<Step> waiting_step_;
     eliza_finish_reason finish_reason_ = ELIZA_FINISH_NONE;

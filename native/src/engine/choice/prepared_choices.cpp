@@ -1,0 +1,100 @@
+#include "engine/choice/prepared_choices.h"
+
+#include <algorithm>
+#include <atomic>
+#include <exception>
+#include <mutex>
+#include <string_view>
+#include <system_error>
+#include <thread>
+#include <unordered_map>
+
+#include "engine/pass/threads.h"
+#include "error.h"
+#include "json_input.h"
+
+namespace eliza {
+namespace {
+
+constexpr size_t texts_at_a_time = 256;
+
+void check_distinct(const std::vector<std::string> & texts) {
+    if (texts.empty()) {
+        throw invalid_argument("choices: there are none");
+    }
+    std::unordered_map<std::string_view, size_t> seen;
+    seen.reserve(texts.size());
+    for (size_t i = 0; i < texts.size(); ++i) {
+        if (texts[i].empty()) {
+            throw invalid_argument(at("choices", i) + " is empty");
+        }
+        if (const auto [first, is_new] = seen.emplace(texts[i], i); !is_new) {
+            throw invalid_argument(at("choices", i) + " is the same as " + at("choices", first->second));
+        }
+    }
+}
+
+// Runs `body(i)` for every i below n on several threads. Throws what the lowest i throws that any of them came to.
+template <typename Body>
+void for_each_in_parallel(size_t n, const Body & body) {
+    std::atomic<size_t> next{0};
+    std::mutex mutex;
+    std::exception_ptr error;
+    size_t failed = n;
+    const auto work = [&] {
+        for (size_t begin; (begin = next.fetch_add(texts_at_a_time)) < n;) {
+            for (size_t i = begin; i < std::min(begin + texts_at_a_time, n); ++i) {
+                try {
+                    body(i);
+                } catch (...) {
+                    const std::lock_guard<std::mutex> lock(mutex);
+                    if (i < failed) {
+                        failed = i;
+                        error = std::current_exception();
+                    }
+                    next = n;  // what comes later is not needed any more
+                    break;
+                }
+            }
+        }
+    };
+    const size_t n_parts = (n + texts_at_a_time - 1) / texts_at_a_time;
+    const size_t n_threads = std::min(n_parts, static_cast<size_t>(usable_cpu_count()));
+    std::vector<std::thread> threads;
+    for (size_t i = 1; i < n_threads; ++i) {
+        try {
+            threads.emplace_back(work);
+        } catch (const std::system_error &) {  // the system allows no more
+            break;
+        }
+    }
+    work();
+    for (std::thread & thread : threads) {
+        thread.join();
+    }
+    if (error) {
+        std::rethrow_exception(error);
+    }
+}
+
+}  // namespace
+
+PreparedChoices::PreparedChoices(const std::shared_ptr<const Model> & model, const std::vector<std::string> & texts)
+    : model_(model) {
+    check_distinct(texts);
+    std::vector<Leaf> leaves(texts.size());
+    for_each_in_parallel(texts.size(), [&](size_t i) {
+        auto tokens = model->tokens_inside(texts[i]);
+        if (!tokens) {
+            throw invalid_argument(at("choices", i) + ": the model's tokenizer cannot spell \"" + texts[i] +
+                                   "\" exactly");
+        }
+        leaves[i] = {std::to_string(i), std::move(*tokens)};
+    });
+    for (const Leaf & leaf : leaves) {
+        longest_ = std::max(longest_, leaf.tokens.size());
+    }
+    trie_ = std::make_shared<const CachedTrie>(CachedTrie{"", TokenTrie(leaves)});
+}
+
+}  // namespace eliza

@@ -1,0 +1,34 @@
+// Choices by text that are cut into tokens once, for as many spans as are to come.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/model/model.h"
+#include "token_trie/trie_cache.h"
+
+namespace eliza {
+
+class PreparedChoices {
+public:
+    // Each text becomes the tokens that the model's tokenizer gives it in the middle of another; on as many threads
+    // as there are CPUs. Throws Error that names the text if there are none, one is empty or said before, or no tokens
+    // spell it exactly.
+    PreparedChoices(const std::shared_ptr<const Model> & model, const std::vector<std::string> & texts);
+
+    // The leaves are named by their place, "0", "1", ...
+    const std::shared_ptr<const CachedTrie> & trie() const { return trie_; }
+
+    // How many tokens the longest of them has.
+    size_t longest() const { return longest_; }
+
+    bool is_for(const Model & model) const { return model_.lock().get() == &model; }
+
+private:
+    std::weak_ptr<const Model> model_;
+    std::shared_ptr<const CachedTrie> trie_;
+    size_t longest_ = 0;
+};
+
+}  // namespace eliza

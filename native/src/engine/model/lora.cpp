@@ -1,0 +1,37 @@
+#include "engine/model/lora.h"
+
+#include <cmath>
+
+#include "error.h"
+#include "json_input.h"
+
+namespace eliza {
+
+std::vector<LoraFile> parse_lora(const std::string & text) {
+    if (text.empty()) {
+        return {};
+    }
+    const Json json = parse_json(text, "lora");
+    if (!json.is_array()) {
+        throw invalid_argument("lora: expected an array of adapters, found " + kind_of(json));
+    }
+    std::vector<LoraFile> files;
+    for (const Json & adapter : json) {
+        const std::string place = at("lora", files.size());
+        LoraFile file;
+        file.path = member(adapter, "path", &Json::is_string, "a string", place).get<std::string>();
+        if (file.path.empty()) {
+            throw invalid_argument(place + ".path is empty");
+        }
+        if (const Json * scale = optional_member(adapter, "scale", &Json::is_number, "a number", place)) {
+            file.scale = scale->get<float>();
+            if (!std::isfinite(file.scale)) {
+                throw invalid_argument(place + ".scale is too large");
+            }
+        }
+        files.push_back(std::move(file));
+    }
+    return files;
+}
+
+}  // namespace eliza

@@ -1,0 +1,129 @@
+"""Choices that are prepared once, by hand or by asking again."""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import gc
+import weakref
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from eliza_ffi import AsyncModel, Chooser, Model
+from eliza_ffi.choices import ChoiceCache, ChoiceSet, TokenTreePayload
+from eliza_ffi.choices.choice_set import string_choices
+from eliza_ffi.choices.chooser import CHOICES_KEPT, SETS_KEPT
+from eliza_ffi.errors import InvalidArgumentError, TokenTrieError
+from eliza_ffi.library import Library
+
+PROMPT = "message: good morning\naction: "
+
+
+class Action(enum.Enum):
+    REPLY = "reply now"
+    IGNORE = 2
+
+
+def test_a_chooser_gives_what_its_choices_give(tiny_model: Model) -> None:
+    for choices in (Action, bool, {"yes": 1, "no": 0}, ["STOP", "REPLY", "RESPOND"], {"A", "B"}):
+        for mode in ("argmax", "best"):
+            plain = tiny_model.choose(PROMPT, choices, mode=mode, probabilities=True)
+            prepared = tiny_model.choose(
+                PROMPT, tiny_model.chooser(choices), mode=mode, probabilities=True
+            )
+            assert (plain.value, plain.index, plain.text) == (
+                prepared.value,
+                prepared.index,
+                prepared.text,
+            )
+            assert plain.probabilities == pytest.approx(prepared.probabilities)
+
+
+def test_a_large_set_is_chosen_from(tiny_model: Model) -> None:
+    chooser = tiny_model.chooser([f"CHOICE_{i}" for i in range(5000)])
+    assert repr(chooser) == "Chooser(5000 choices)"
+    found = tiny_model.choose(PROMPT, chooser)
+    assert chooser.texts[found.index] == found.value == found.text
+    many = tiny_model.choose_many([PROMPT, PROMPT], chooser)
+    assert [one.value for one in many] == [found.value] * 2
+
+
+def test_what_the_library_prepares_is_what_python_would(
+    library: Library, random_model_path: Callable[..., Path]
+) -> None:
+    """The tokens of every choice, for tokenizers of several kinds."""
+    texts = [" leading", "trailing ", "Ünïcödé 中文 😀", "a  b", "\ttab\nline", "don't", "REPLY"]
+    for vocab in ("llama-spm", "llama-bpe"):
+        path = random_model_path(vocab, n_embd=64, n_layers=2, seed=1)
+        with Model(path, library=library, n_threads=1) as model:
+            payload = string_choices(texts).payload(model.tokenize, model.detokenize)
+            tokens = {leaf.name: leaf.tokens for leaf in payload.leaves()}
+            for text in texts:
+                assert model.choose("x", [text]).tokens == tokens[text], (vocab, text)
+
+
+def test_bad_choices_are_refused_by_name(tiny_model: Model) -> None:
+    with pytest.raises(InvalidArgumentError, match="no choices were given"):
+        tiny_model.chooser([])
+    with pytest.raises(InvalidArgumentError, match="choices\\[1\\]"):
+        tiny_model.chooser(["a", "a"])
+
+
+def test_a_chooser_of_another_model_is_refused(
+    tiny_model: Model, library: Library, random_model_path: Callable[..., Path]
+) -> None:
+    chooser = tiny_model.chooser(["a", "b"])
+    path = random_model_path("llama-spm", n_embd=64, n_layers=2, seed=1)
+    with (
+        Model(path, library=library, n_threads=1) as other,
+        pytest.raises(TokenTrieError, match="another model"),
+    ):
+        other.choose("x", chooser)
+
+
+def test_the_sets_that_were_asked_for_last_are_kept() -> None:
+    made: list[ChoiceSet[str]] = []
+
+    def prepare(choices: ChoiceSet[str]) -> TokenTreePayload:
+        made.append(choices)
+        return TokenTreePayload("", ())
+
+    cache = ChoiceCache(prepare)
+    first = cache.tokens_of(string_choices(["a", "b"]))
+    assert cache.tokens_of(string_choices(["a", "b"])) is first
+    assert cache.tokens_of(Chooser(string_choices(["a"]), first)) is first
+    for i in range(SETS_KEPT):
+        cache.tokens_of(string_choices([f"c{i}"]))
+    assert len(made) == 1 + SETS_KEPT
+    cache.tokens_of(string_choices(["a", "b"]))
+    assert len(made) == 2 + SETS_KEPT, "the least recently used has gone"
+
+
+def test_a_set_beyond_all_bounds_is_kept_alone() -> None:
+    cache = ChoiceCache(lambda choices: TokenTreePayload("", ()))
+    small = cache.tokens_of(string_choices(["a"]))
+    large = string_choices([str(i) for i in range(CHOICES_KEPT)])
+    kept = cache.tokens_of(large)
+    assert cache.tokens_of(large) is kept
+    assert cache.tokens_of(string_choices(["a"])) is not small
+
+
+def test_both_faces_prepare_choices(tiny_model: Model) -> None:
+    async def ask() -> str:
+        face = AsyncModel.of(tiny_model)
+        return (await face.choose(PROMPT, await face.chooser(["STOP", "REPLY"]))).value
+
+    assert asyncio.run(ask()) == tiny_model.choose(PROMPT, ["STOP", "REPLY"]).value
+
+
+def test_a_chooser_keeps_no_model_alive(library: Library) -> None:
+    model = Model(library=library, n_threads=1)
+    chooser = model.chooser(["a", "b"])
+    gone = weakref.ref(model)
+    model.close()
+    del model
+    gc.collect()
+    assert gone() is None
+    assert chooser.texts == ("a", "b")

@@ -1,0 +1,175 @@
+"""LoRA adapters, against a model whose weights have the same matrices added."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import gguf
+import numpy as np
+import pytest
+
+from eliza_ffi import AsyncModel, Model
+from eliza_ffi.errors import InvalidArgumentError, ModelError, NativeFault
+from eliza_ffi.library import Library
+
+RANK, ALPHA, SCALE = 4, 6.0, 0.75
+ADAPTED = ("blk.0.attn_q.weight", "blk.1.ffn_down.weight", "blk.1.attn_output.weight")
+PROMPT = list(range(40, 60))
+
+
+@pytest.fixture(scope="module")
+def base(random_model_path: Callable[..., Path]) -> Path:
+    return random_model_path("llama-spm", n_embd=64, n_layers=2, seed=1, tensor_type="f32")
+
+
+def shapes_of(path: Path) -> dict[str, tuple[int, int]]:
+    """Return [outputs, inputs] of the tensors that are adapted."""
+    tensors = {tensor.name: tensor for tensor in gguf.GGUFReader(path).tensors}
+    return {name: tensors[name].data.shape for name in ADAPTED}
+
+
+def write_adapter(
+    path: Path, matrices: dict[str, tuple[np.ndarray, np.ndarray]], **facts: Any
+) -> Path:
+    writer = gguf.GGUFWriter(path, "llama")
+    writer.add_type("adapter")
+    writer.add_string("adapter.type", "lora")
+    writer.add_float32("adapter.lora.alpha", ALPHA)
+    if "invocation" in facts:
+        writer.add_array("adapter.alora.invocation_tokens", facts["invocation"])
+    for name, (a, b) in matrices.items():
+        writer.add_tensor(f"{name}.lora_a", a)
+        writer.add_tensor(f"{name}.lora_b", b)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path
+
+
+@pytest.fixture(scope="module")
+def matrices(base: Path) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    rng = np.random.default_rng(5)
+
+    def draw(*shape: int) -> np.ndarray:
+        return rng.normal(0, 0.3, shape).astype(np.float32)
+
+    return {
+        name: (draw(RANK, n_in), draw(n_out, RANK))
+        for name, (n_out, n_in) in shapes_of(base).items()
+    }
+
+
+@pytest.fixture(scope="module")
+def adapter(
+    tmp_path_factory: pytest.TempPathFactory, matrices: dict[str, tuple[np.ndarray, np.ndarray]]
+) -> Path:
+    return write_adapter(tmp_path_factory.mktemp("lora") / "adapter.gguf", matrices)
+
+
+@pytest.fixture(scope="module")
+def merged(
+    base: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    matrices: dict[str, tuple[np.ndarray, np.ndarray]],
+) -> Path:
+    path = tmp_path_factory.mktemp("merged") / "merged.gguf"
+    shutil.copyfile(base, path)
+    reader = gguf.GGUFReader(path, "r+")
+    for tensor in reader.tensors:
+        if tensor.name in matrices:
+            a, b = matrices[tensor.name]
+            tensor.data[:] += SCALE * ALPHA / RANK * (b @ a)
+    reader.data.flush()
+    return path
+
+
+def told(model: Model) -> Any:
+    """Return the log-probabilities of a greedy text, token by token."""
+    found = model.generate(PROMPT, 12, logprobs=3, cache_type_k="f32", cache_type_v="f32")
+    assert found.logprobs is not None
+    return found.tokens, [
+        [entry.logprob, *(e.logprob for e in entry.top)] for entry in found.logprobs
+    ]
+
+
+def test_an_adapter_acts_as_if_it_were_in_the_weights(
+    library: Library, base: Path, adapter: Path, merged: Path
+) -> None:
+    with (
+        Model(merged, library=library, n_threads=1) as expected,
+        Model(base, library=library, n_threads=1, lora=[(adapter, SCALE)]) as adapted,
+        Model(base, library=library, n_threads=1) as plain,
+    ):
+        tokens, logprobs = told(adapted)
+        expected_tokens, expected_logprobs = told(expected)
+        assert tokens == expected_tokens
+        np.testing.assert_allclose(logprobs, expected_logprobs, atol=2e-3)
+        assert not np.allclose(told(plain)[1][0], logprobs[0], atol=0.05), "the adapter does much"
+
+        choices = ["REPLY", "IGNORE", "SEND_MAIL", "SEND_NOTE"]
+        ours = adapted.choose(PROMPT, choices, probabilities=True)
+        theirs = expected.choose(PROMPT, choices, probabilities=True)
+        assert ours.probabilities is not None and theirs.probabilities is not None
+        for name, probability in theirs.probabilities.items():
+            assert ours.probabilities[name] == pytest.approx(probability, abs=2e-3)
+        np.testing.assert_allclose(adapted.embed("text"), expected.embed("text"), atol=1e-3)
+        told_of = adapted.describe()["model"]["lora"]
+        assert told_of == [{"path": str(adapter), "scale": SCALE}]
+
+
+def test_two_adapters_add_up(library: Library, base: Path, adapter: Path, merged: Path) -> None:
+    halves = [(adapter, SCALE / 2), (adapter, SCALE / 2)]
+    with (
+        Model(merged, library=library, n_threads=1) as expected,
+        Model(base, library=library, n_threads=1, lora=halves) as adapted,
+    ):
+        np.testing.assert_allclose(told(adapted)[1], told(expected)[1], atol=2e-3)
+
+
+def test_a_saved_prompt_is_of_its_adapter(
+    library: Library, base: Path, adapter: Path, tmp_path: Path
+) -> None:
+    with Model(base, library=library, n_threads=1, lora=[(adapter, SCALE)]) as adapted:
+        adapted.save(tmp_path / "slot", PROMPT)
+        assert adapted.restore(tmp_path / "slot") == len(PROMPT)
+    with (
+        Model(base, library=library, n_threads=1) as plain,
+        pytest.raises(NativeFault, match="another model"),
+    ):
+        plain.restore(tmp_path / "slot")
+
+
+def test_what_is_no_adapter_for_the_model_is_refused(
+    library: Library, base: Path, adapter: Path, tmp_path: Path
+) -> None:
+    def load(*lora: Any) -> None:
+        Model(base, library=library, lora=lora).close()
+
+    with pytest.raises(ModelError, match=r"missing\.gguf"):
+        load((tmp_path / "missing.gguf", 1.0))
+    with pytest.raises(ModelError, match="cannot load the LoRA adapter .*expect general.type"):
+        load((base, 1.0))
+    wrong = {"blk.9.attn_q.weight": (np.ones((2, 64), "f4"), np.ones((64, 2), "f4"))}
+    with pytest.raises(ModelError, match=r"wrong\.gguf"):
+        load((write_adapter(tmp_path / "wrong.gguf", wrong), 1.0))
+    misshapen = {ADAPTED[0]: (np.ones((2, 63), "f4"), np.ones((64, 2), "f4"))}
+    with pytest.raises(ModelError, match=r"misshapen\.gguf"):
+        load((write_adapter(tmp_path / "misshapen.gguf", misshapen), 1.0))
+    with pytest.raises(InvalidArgumentError, match="a pair of its file and a scale"):
+        load(str(adapter))
+    with pytest.raises(InvalidArgumentError, match="scale"):
+        Model(base, library=library, options={"lora": '[{"path": "x", "scale": 1e999}]'})
+    for bad in ("{}", "[1]", '[{"path": ""}]', '[{"scale": 1}]', '[{"path": "x", "scale": "1"}]'):
+        with pytest.raises(InvalidArgumentError, match="lora"):
+            Model(base, library=library, options={"lora": bad})
+
+
+def test_both_faces_take_adapters(library: Library, base: Path, adapter: Path) -> None:
+    face = AsyncModel(base, library=library, n_threads=1, lora=[(adapter, SCALE)])
+    assert json.dumps(face.describe()["model"]["lora"])
+    face.close()
