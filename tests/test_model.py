@@ -602,3 +602,24 @@ def test_the_description_names_library_and_model(model: Model, model_path: Path)
 def test_the_public_face_is_small_and_documented() -> None:
     for name in eliza_ffi.__all__:
         assert name == "__version__" or getattr(eliza_ffi, name).__doc__
+
+
+def test_progress_begins_soon_and_does_not_change_the_answer(
+    library: Library, random_model_path: Callable[..., Path]
+) -> None:
+    """Who watches a prompt gets it in pieces, the first of them short."""
+    path = random_model_path("llama-spm", n_embd=64, n_layers=2, seed=1, tensor_type="f32")
+    prompt = list(range(40, 440))
+    told: list[float] = []
+    types = {"cache_type_k": "f32", "cache_type_v": "f32"}
+
+    def progress(stage: str, fraction: float) -> None:
+        if stage == "prefill":
+            told.append(fraction)
+
+    with Model(path, library=library, n_threads=1, n_ctx=512, progress=progress) as watched:
+        text = watched.generate(prompt, 8, **types).tokens
+    with Model(path, library=library, n_threads=1, n_ctx=512) as unwatched:
+        assert unwatched.generate(prompt, 8, **types).tokens == text
+    assert told[0] <= 32 / len(prompt) and told[-1] == 1.0
+    assert told == sorted(told)
