@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .async_model import AsyncModel
+    from .chat import Prompt
     from .choices import Choice, TokenTreePayload
     from .errors import BusyError, ElizaError
     from .library import InferenceCapabilities, detect_capabilities
@@ -34,6 +35,7 @@ __all__ = [
     "Generation",
     "InferenceCapabilities",
     "Model",
+    "Prompt",
     "SamplingParams",
     "Skeleton",
     "TokenTreePayload",
@@ -45,6 +47,7 @@ __version__ = "0.1.0"
 
 _ROOMS = {
     "async_model": ("AsyncModel",),
+    "chat": ("Prompt",),
     "choices": ("Choice", "TokenTreePayload"),
     "errors": ("BusyError", "ElizaError"),
     "library": ("InferenceCapabilities", "detect_capabilities"),

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .batches import choices_for, length_of, run_many_async
+from .chat.prompt import Prompt
 from .chat.template import ChatTemplate, Messages
 from .choices.choice_set import Choice, ChoiceSet, as_choice_set
 from .library.binding import CffiBinding, EotScore
@@ -144,6 +145,10 @@ class AsyncModel:
         """As :meth:`Model.tokenize <eliza_ffi.model.Model.tokenize>`."""
         return self._model.tokenize(text, add_special, parse_special)
 
+    def prompt_tokens(self, prompt: str | Prompt) -> list[int]:
+        """As :meth:`Model.prompt_tokens <eliza_ffi.model.Model.prompt_tokens>`."""
+        return self._model.prompt_tokens(prompt)
+
     def detokenize(self, tokens: Tokens, unparse_special: bool = False) -> str:
         """As :meth:`Model.detokenize <eliza_ffi.model.Model.detokenize>`."""
         return self._model.detokenize(tokens, unparse_special)
@@ -161,7 +166,7 @@ class AsyncModel:
         """As :meth:`Model.embed <eliza_ffi.model.Model.embed>`."""
         return await asyncio.to_thread(self._model.embed, text, pooling)
 
-    async def end_of_turn(self, prompt: str | Tokens, end: str | int) -> EotScore:
+    async def end_of_turn(self, prompt: str | Prompt | Tokens, end: str | int) -> EotScore:
         """As :meth:`Model.end_of_turn <eliza_ffi.model.Model.end_of_turn>`."""
         return await asyncio.to_thread(self._model.end_of_turn, prompt, end)
 
@@ -169,7 +174,7 @@ class AsyncModel:
 
     async def generate(
         self,
-        prompt: str | Tokens | None = None,
+        prompt: str | Prompt | Tokens | None = None,
         max_tokens: int = 256,
         *,
         messages: Messages | None = None,
@@ -210,7 +215,7 @@ class AsyncModel:
 
     async def stream(
         self,
-        prompt: str | Tokens | None = None,
+        prompt: str | Prompt | Tokens | None = None,
         max_tokens: int = 256,
         *,
         messages: Messages | None = None,
@@ -252,7 +257,7 @@ class AsyncModel:
 
     async def generate_many(
         self,
-        prompts: Iterable[str | Tokens | Messages],
+        prompts: Iterable[str | Prompt | Tokens | Messages],
         max_tokens: int = 256,
         *,
         progress: Callable[[int, int | None], Any] | None = None,
@@ -262,7 +267,7 @@ class AsyncModel:
     ) -> list[Generation]:
         """As :meth:`Model.generate_many <eliza_ffi.model.Model.generate_many>`."""
 
-        async def one(prompt: str | Tokens | Messages) -> Generation:
+        async def one(prompt: str | Prompt | Tokens | Messages) -> Generation:
             args = generate_request(
                 self.session,
                 **prompt_of(prompt),
@@ -286,7 +291,7 @@ class AsyncModel:
     @overload
     async def choose(
         self,
-        prompt: str | Tokens,
+        prompt: str | Prompt | Tokens,
         choices: type[E],
         *,
         mode: ChoiceMode = ...,
@@ -300,7 +305,7 @@ class AsyncModel:
     @overload
     async def choose(
         self,
-        prompt: str | Tokens,
+        prompt: str | Prompt | Tokens,
         choices: type[bool],
         *,
         mode: ChoiceMode = ...,
@@ -314,7 +319,7 @@ class AsyncModel:
     @overload
     async def choose(
         self,
-        prompt: str | Tokens,
+        prompt: str | Prompt | Tokens,
         choices: Mapping[str, V],
         *,
         mode: ChoiceMode = ...,
@@ -328,7 +333,7 @@ class AsyncModel:
     @overload
     async def choose(
         self,
-        prompt: str | Tokens,
+        prompt: str | Prompt | Tokens,
         choices: Strings,
         *,
         mode: ChoiceMode = ...,
@@ -372,7 +377,7 @@ class AsyncModel:
     @overload
     async def choose(
         self,
-        prompt: str | Tokens | None = ...,
+        prompt: str | Prompt | Tokens | None = ...,
         choices: Any = ...,
         *,
         messages: Messages | None = ...,
@@ -386,7 +391,7 @@ class AsyncModel:
 
     async def choose(
         self,
-        prompt: str | Tokens | None = None,
+        prompt: str | Prompt | Tokens | None = None,
         choices: Any = None,
         *,
         messages: Messages | None = None,
@@ -415,7 +420,7 @@ class AsyncModel:
 
     async def choose_many(
         self,
-        prompts: Iterable[str | Tokens | Messages],
+        prompts: Iterable[str | Prompt | Tokens | Messages],
         choices: Any,
         *,
         mode: ChoiceMode = "argmax",
@@ -429,7 +434,7 @@ class AsyncModel:
     ) -> list[Choice[Any]]:
         """As :meth:`Model.choose_many <eliza_ffi.model.Model.choose_many>`."""
 
-        async def one(item: tuple[str | Tokens | Messages, ChoiceSet[Any]]) -> Choice[Any]:
+        async def one(item: tuple[str | Prompt | Tokens | Messages, ChoiceSet[Any]]) -> Choice[Any]:
             prompt, choice_set = item
             args = choice_request(
                 self.session,
@@ -457,7 +462,7 @@ class AsyncModel:
 
     async def fill(
         self,
-        prompt: str | Tokens | None = None,
+        prompt: str | Prompt | Tokens | None = None,
         skeleton: Fillable | Mapping[str, Any] | None = None,
         *,
         messages: Messages | None = None,
@@ -473,7 +478,7 @@ class AsyncModel:
 
     async def fill_stream(
         self,
-        prompt: str | Tokens | None = None,
+        prompt: str | Prompt | Tokens | None = None,
         skeleton: Fillable | Mapping[str, Any] | None = None,
         *,
         messages: Messages | None = None,
@@ -493,7 +498,7 @@ class AsyncModel:
 
     async def fill_many(
         self,
-        prompts: Iterable[str | Tokens | Messages],
+        prompts: Iterable[str | Prompt | Tokens | Messages],
         skeleton: Fillable | Mapping[str, Any],
         *,
         progress: Callable[[int, int | None], Any] | None = None,
@@ -503,7 +508,7 @@ class AsyncModel:
     ) -> list[FillResult]:
         """As :meth:`Model.fill_many <eliza_ffi.model.Model.fill_many>`."""
 
-        async def one(prompt: str | Tokens | Messages) -> FillResult:
+        async def one(prompt: str | Prompt | Tokens | Messages) -> FillResult:
             args = fill_request(
                 self.session,
                 **prompt_of(prompt),
@@ -524,7 +529,7 @@ class AsyncModel:
 
     async def plan(
         self,
-        prompt: str | Tokens | None = None,
+        prompt: str | Prompt | Tokens | None = None,
         actions: Iterable[Action | Mapping[str, Any]] = (),
         *,
         messages: Messages | None = None,
@@ -543,7 +548,7 @@ class AsyncModel:
     async def save(
         self,
         path: str | os.PathLike[str],
-        prompt: str | Tokens | None = None,
+        prompt: str | Prompt | Tokens | None = None,
         *,
         messages: Messages | None = None,
         wait: bool | float = True,
