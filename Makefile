@@ -203,6 +203,10 @@ bench-ready: $(VENV)/installed
 	        $(IN_PLACE) && touch $(VENV)/bench || echo "make: they could not be installed"; }
 	@$(MAKE) --no-print-directory cpu-with-tests
 
+.PHONY: reference
+reference: $(VENV)/installed ## write docs/reference.md anew, from the public names and their docstrings
+	@$(BIN)/python scripts/write_reference.py
+
 lint: $(VENV)/installed ## check style and types
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .

@@ -44,6 +44,7 @@ __all__ = [
 ]
 
 __version__ = "0.1.0"
+"""The package's version."""
 
 _ROOMS = {
     "async_model": ("AsyncModel",),
