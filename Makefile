@@ -160,6 +160,7 @@ bench: bench-ready ## measure everything that the docs show (an hour and a half)
 	@$(BIN)/python scripts/bench_growth.py --docs docs/performance.md
 	@$(BIN)/python scripts/bench_streaming.py --docs docs/performance.md
 	@$(BIN)/python scripts/bench_tries.py --docs docs/performance.md
+	@$(BIN)/python scripts/bench_batches.py --docs docs/performance.md
 	@$(BIN)/python scripts/bench_masks.py --docs docs/toktrie.md
 	@$(BIN)/python scripts/bench_sampling.py --docs docs/sampling.md
 	@$(MAKE) --no-print-directory bench-streams BENCH_ARGS=
