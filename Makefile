@@ -160,6 +160,7 @@ bench: bench-ready ## measure everything that the docs show (an hour and a half)
 	@$(BIN)/python scripts/bench_growth.py --docs docs/performance.md
 	@$(BIN)/python scripts/bench_streaming.py --docs docs/performance.md
 	@$(BIN)/python scripts/bench_tries.py --docs docs/performance.md
+	@$(BIN)/python scripts/bench_batches.py --docs docs/performance.md
 	@$(BIN)/python scripts/bench_masks.py --docs docs/toktrie.md
 	@$(BIN)/python scripts/bench_sampling.py --docs docs/sampling.md
 	@$(MAKE) --no-print-directory bench-streams BENCH_ARGS=
@@ -202,6 +203,14 @@ bench-ready: $(VENV)/installed
 	    $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[bench]' \
 	        $(IN_PLACE) && touch $(VENV)/bench || echo "make: they could not be installed"; }
 	@$(MAKE) --no-print-directory cpu-with-tests
+
+.PHONY: check-cycles
+check-cycles: cpu ## open and close a model 5,000 times: memory, files and threads stay (a minute)
+	@$(BIN)/python scripts/check_cycles.py $(CHECK_ARGS)
+
+.PHONY: reference
+reference: $(VENV)/installed ## write docs/reference.md anew, from the public names and their docstrings
+	@$(BIN)/python scripts/write_reference.py
 
 lint: $(VENV)/installed ## check style and types
 	@$(BIN)/ruff check .

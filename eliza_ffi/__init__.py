@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .async_model import AsyncModel
+    from .chat import Prompt
     from .choices import Choice, Chooser, TokenTreePayload
     from .errors import BusyError, ElizaError
     from .library import InferenceCapabilities, detect_capabilities
@@ -35,6 +36,7 @@ __all__ = [
     "Generation",
     "InferenceCapabilities",
     "Model",
+    "Prompt",
     "SamplingParams",
     "Skeleton",
     "TokenTreePayload",
@@ -43,9 +45,11 @@ __all__ = [
 ]
 
 __version__ = "0.1.0"
+"""The package's version."""
 
 _ROOMS = {
     "async_model": ("AsyncModel",),
+    "chat": ("Prompt",),
     "choices": ("Choice", "Chooser", "TokenTreePayload"),
     "errors": ("BusyError", "ElizaError"),
     "library": ("InferenceCapabilities", "detect_capabilities"),

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .batches import choices_for, length_of, run_many_async
+from .chat.prompt import Prompt
 from .chat.template import ChatTemplate, Messages
 from .choices.choice_set import Choice, ChoiceSet, as_choice_set
 from .choices.chooser import Chooser
@@ -147,6 +148,10 @@ class AsyncModel:
         """As :meth:`Model.tokenize <eliza_ffi.model.Model.tokenize>`."""
         return self._model.tokenize(text, add_special, parse_special)
 
+    def prompt_tokens(self, prompt: str | Prompt) -> list[int]:
+        """As :meth:`Model.prompt_tokens <eliza_ffi.model.Model.prompt_tokens>`."""
+        return self._model.prompt_tokens(prompt)
+
     def detokenize(self, tokens: Tokens, unparse_special: bool = False) -> str:
         """As :meth:`Model.detokenize <eliza_ffi.model.Model.detokenize>`."""
         return self._model.detokenize(tokens, unparse_special)
@@ -164,7 +169,7 @@ class AsyncModel:
         """As :meth:`Model.embed <eliza_ffi.model.Model.embed>`."""
         return await asyncio.to_thread(self._model.embed, text, pooling)
 
-    async def end_of_turn(self, prompt: str | Tokens, end: str | int) -> EotScore:
+    async def end_of_turn(self, prompt: str | Prompt | Tokens, end: str | int) -> EotScore:
         """As :meth:`Model.end_of_turn <eliza_ffi.model.Model.end_of_turn>`."""
         return await asyncio.to_thread(self._model.end_of_turn, prompt, end)
 
@@ -172,7 +177,7 @@ class AsyncModel:
 
     async def generate(
         self,
-        prompt: str | Tokens | None = None,
+        prompt: str | Prompt | Tokens | None = None,
         max_tokens: int = 256,
         *,
         messages: Messages | None = None,
@@ -213,7 +218,7 @@ class AsyncModel:
 
     async def stream(
         self,
-        prompt: str | Tokens | None = None,
+        prompt: str | Prompt | Tokens | None = None,
         max_tokens: int = 256,
         *,
         messages: Messages | None = None,
@@ -255,7 +260,7 @@ class AsyncModel:
 
     async def generate_many(
         self,
-        prompts: Iterable[str | Tokens | Messages],
+        prompts: Iterable[str | Prompt | Tokens | Messages],
         max_tokens: int = 256,
         *,
         progress: Callable[[int, int | None], Any] | None = None,
@@ -265,7 +270,7 @@ class AsyncModel:
     ) -> list[Generation]:
         """As :meth:`Model.generate_many <eliza_ffi.model.Model.generate_many>`."""
 
-        async def one(prompt: str | Tokens | Messages) -> Generation:
+        async def one(prompt: str | Prompt | Tokens | Messages) -> Generation:
             args = generate_request(
                 self.session,
                 **prompt_of(prompt),
@@ -289,7 +294,7 @@ class AsyncModel:
     @overload
     async def choose(
         self,
-        prompt: str | Tokens,
+        prompt: str | Prompt | Tokens,
         choices: type[E],
         *,
         mode: ChoiceMode = ...,
@@ -303,7 +308,7 @@ class AsyncModel:
     @overload
     async def choose(
         self,
-        prompt: str | Tokens,
+        prompt: str | Prompt | Tokens,
         choices: type[bool],
         *,
         mode: ChoiceMode = ...,
@@ -317,7 +322,7 @@ class AsyncModel:
     @overload
     async def choose(
         self,
-        prompt: str | Tokens,
+        prompt: str | Prompt | Tokens,
         choices: Mapping[str, V] | ChoiceSet[V],
         *,
         mode: ChoiceMode = ...,
@@ -331,7 +336,7 @@ class AsyncModel:
     @overload
     async def choose(
         self,
-        prompt: str | Tokens,
+        prompt: str | Prompt | Tokens,
         choices: Strings,
         *,
         mode: ChoiceMode = ...,
@@ -375,7 +380,7 @@ class AsyncModel:
     @overload
     async def choose(
         self,
-        prompt: str | Tokens | None = ...,
+        prompt: str | Prompt | Tokens | None = ...,
         choices: Any = ...,
         *,
         messages: Messages | None = ...,
@@ -389,7 +394,7 @@ class AsyncModel:
 
     async def choose(
         self,
-        prompt: str | Tokens | None = None,
+        prompt: str | Prompt | Tokens | None = None,
         choices: Any = None,
         *,
         messages: Messages | None = None,
@@ -437,7 +442,7 @@ class AsyncModel:
 
     async def choose_many(
         self,
-        prompts: Iterable[str | Tokens | Messages],
+        prompts: Iterable[str | Prompt | Tokens | Messages],
         choices: Any,
         *,
         mode: ChoiceMode = "argmax",
@@ -451,7 +456,7 @@ class AsyncModel:
     ) -> list[Choice[Any]]:
         """As :meth:`Model.choose_many <eliza_ffi.model.Model.choose_many>`."""
 
-        async def one(item: tuple[str | Tokens | Messages, ChoiceSet[Any]]) -> Choice[Any]:
+        async def one(item: tuple[str | Prompt | Tokens | Messages, ChoiceSet[Any]]) -> Choice[Any]:
             prompt, choice_set = item
             args = choice_request(
                 self.session,
@@ -479,7 +484,7 @@ class AsyncModel:
 
     async def fill(
         self,
-        prompt: str | Tokens | None = None,
+        prompt: str | Prompt | Tokens | None = None,
         skeleton: Fillable | Mapping[str, Any] | None = None,
         *,
         messages: Messages | None = None,
@@ -495,7 +500,7 @@ class AsyncModel:
 
     async def fill_stream(
         self,
-        prompt: str | Tokens | None = None,
+        prompt: str | Prompt | Tokens | None = None,
         skeleton: Fillable | Mapping[str, Any] | None = None,
         *,
         messages: Messages | None = None,
@@ -515,7 +520,7 @@ class AsyncModel:
 
     async def fill_many(
         self,
-        prompts: Iterable[str | Tokens | Messages],
+        prompts: Iterable[str | Prompt | Tokens | Messages],
         skeleton: Fillable | Mapping[str, Any],
         *,
         progress: Callable[[int, int | None], Any] | None = None,
@@ -525,7 +530,7 @@ class AsyncModel:
     ) -> list[FillResult]:
         """As :meth:`Model.fill_many <eliza_ffi.model.Model.fill_many>`."""
 
-        async def one(prompt: str | Tokens | Messages) -> FillResult:
+        async def one(prompt: str | Prompt | Tokens | Messages) -> FillResult:
             args = fill_request(
                 self.session,
                 **prompt_of(prompt),
@@ -546,7 +551,7 @@ class AsyncModel:
 
     async def plan(
         self,
-        prompt: str | Tokens | None = None,
+        prompt: str | Prompt | Tokens | None = None,
         actions: Iterable[Action | Mapping[str, Any]] = (),
         *,
         messages: Messages | None = None,
@@ -565,7 +570,7 @@ class AsyncModel:
     async def save(
         self,
         path: str | os.PathLike[str],
-        prompt: str | Tokens | None = None,
+        prompt: str | Prompt | Tokens | None = None,
         *,
         messages: Messages | None = None,
         wait: bool | float = True,

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .batches import choices_for, length_of, run_many
+from .chat.prompt import Prompt
 from .chat.template import ChatTemplate, Messages
 from .choices.choice_set import Choice, ChoiceSet, as_choice_set
 from .choices.chooser import Chooser
@@ -181,8 +182,8 @@ class Model:
     ) -> list[int]:
         """Return the tokens of a text.
 
-        A text given as a prompt is read with both flags set: ``choose(text)`` is
-        ``choose(tokenize(text, True, True))``.
+        Without the flags it is plain text that goes on from other text: no BOS, no control tokens.
+        A prompt is both begun and parsed; see :meth:`prompt_tokens`.
 
         Parameters
         ----------
@@ -193,6 +194,18 @@ class Model:
             Read ``<|im_start|>`` and the like as the tokens they name.
         """
         return self.session.tokenize(text, add_special, parse_special)
+
+    def prompt_tokens(self, prompt: str | Prompt) -> list[int]:
+        """Return the tokens of a prompt: ``choose(prompt)`` is ``choose(prompt_tokens(prompt))``.
+
+        Parameters
+        ----------
+        prompt
+            A string, in all of which control tokens are read, or a
+            :class:`~eliza_ffi.chat.Prompt`, in whose plain text they are not. Either gets BOS if
+            the model's texts begin with it and this one does not.
+        """
+        return self.session.prompt_tokens(prompt)
 
     def detokenize(self, tokens: Tokens, unparse_special: bool = False) -> str:
         """Return the text of tokens; special tokens are left out unless `unparse_special`."""
@@ -265,14 +278,15 @@ class Model:
             raise InvalidArgumentError("there are no texts to embed")
         return np.stack(rows)
 
-    def end_of_turn(self, prompt: str | Tokens, end: str | int) -> EotScore:
+    def end_of_turn(self, prompt: str | Prompt | Tokens, end: str | int) -> EotScore:
         """Return how likely it is that someone has finished speaking.
 
         Parameters
         ----------
         prompt
-            What was said so far, in the model's format, its last turn open: a text in which special
-            tokens may be spelled out, or tokens. What a slot holds of it is not decoded again.
+            What was said so far, in the model's format, its last turn open, as in
+            :meth:`generate`: what was said belongs in a :class:`~eliza_ffi.chat.Prompt`. What a
+            slot holds of it is not decoded again.
         end
             The token that ends a turn, or its text, such as ``"<|im_end|>"``.
 
@@ -285,8 +299,8 @@ class Model:
         NotSupportedError
             If the library does not score turns.
         """
-        if isinstance(prompt, str):
-            prompt = self.tokenize(prompt, add_special=True, parse_special=True)
+        if isinstance(prompt, str | Prompt):
+            prompt = self.session.prompt_tokens(prompt)
         if isinstance(end, str):
             tokens = self.tokenize(end, parse_special=True)
             if len(tokens) != 1:
@@ -300,7 +314,7 @@ class Model:
 
     def generate(
         self,
-        prompt: str | Tokens | None = None,
+        prompt: str | Prompt | Tokens | None = None,
         max_tokens: int = 256,
         *,
         messages: Messages | None = None,
@@ -321,7 +335,9 @@ class Model:
         Parameters
         ----------
         prompt
-            A text, in which special tokens may be spelled out, or tokens taken as they are.
+            A string, which is trusted text: it gets BOS, and control tokens are read in all of it.
+            User input belongs in `messages` or a :class:`~eliza_ffi.chat.Prompt`, which gets BOS,
+            too. Tokens are taken as they are.
         messages
             A conversation instead of a prompt: mappings with ``role`` and ``content``, written in
             the model's own chat template up to where the assistant's turn begins. What a user
@@ -388,7 +404,7 @@ class Model:
 
     def stream(
         self,
-        prompt: str | Tokens | None = None,
+        prompt: str | Prompt | Tokens | None = None,
         max_tokens: int = 256,
         *,
         messages: Messages | None = None,
@@ -424,7 +440,7 @@ class Model:
 
     def generate_many(
         self,
-        prompts: Iterable[str | Tokens | Messages],
+        prompts: Iterable[str | Prompt | Tokens | Messages],
         max_tokens: int = 256,
         *,
         progress: Callable[[int, int | None], Any] | None = None,
@@ -437,7 +453,8 @@ class Model:
         Parameters
         ----------
         prompts
-            Texts, tokens or conversations, read as far as there is room for.
+            Strings, which are trusted text as in :meth:`generate`, prompts, tokens or
+            conversations; read as far as there is room for.
         max_tokens, **settings
             As :meth:`generate`, for each of them.
         progress
@@ -454,7 +471,7 @@ class Model:
             In the prompts' order.
         """
 
-        def job(prompt: str | Tokens | Messages) -> _Job[Generation]:
+        def job(prompt: str | Prompt | Tokens | Messages) -> _Job[Generation]:
             args = generate_request(
                 self.session,
                 **prompt_of(prompt),
@@ -471,7 +488,7 @@ class Model:
     @overload
     def choose(
         self,
-        prompt: str | Tokens,
+        prompt: str | Prompt | Tokens,
         choices: type[E],
         *,
         mode: ChoiceMode = ...,
@@ -485,7 +502,7 @@ class Model:
     @overload
     def choose(
         self,
-        prompt: str | Tokens,
+        prompt: str | Prompt | Tokens,
         choices: type[bool],
         *,
         mode: ChoiceMode = ...,
@@ -499,7 +516,7 @@ class Model:
     @overload
     def choose(
         self,
-        prompt: str | Tokens,
+        prompt: str | Prompt | Tokens,
         choices: Mapping[str, V] | ChoiceSet[V],
         *,
         mode: ChoiceMode = ...,
@@ -513,7 +530,7 @@ class Model:
     @overload
     def choose(
         self,
-        prompt: str | Tokens,
+        prompt: str | Prompt | Tokens,
         choices: Strings,
         *,
         mode: ChoiceMode = ...,
@@ -557,7 +574,7 @@ class Model:
     @overload
     def choose(
         self,
-        prompt: str | Tokens | None = ...,
+        prompt: str | Prompt | Tokens | None = ...,
         choices: Any = ...,
         *,
         messages: Messages | None = ...,
@@ -571,7 +588,7 @@ class Model:
 
     def choose(
         self,
-        prompt: str | Tokens | None = None,
+        prompt: str | Prompt | Tokens | None = None,
         choices: Any = None,
         *,
         messages: Messages | None = None,
@@ -587,8 +604,8 @@ class Model:
         Parameters
         ----------
         prompt
-            A text that ends where the answer begins, or tokens. Control tokens in a text are read
-            as such, so what a user wrote does not belong there: `messages` keeps it apart.
+            What ends where the answer begins, as in :meth:`generate`: a string prompt is trusted
+            text, and user input belongs in `messages` or a :class:`~eliza_ffi.chat.Prompt`.
         choices
             Distinct non-empty strings; an enum class, whose member is spelled by its value if that
             is a string, otherwise by its name; a mapping from labels to the values that come back;
@@ -683,7 +700,7 @@ class Model:
 
     def choose_many(
         self,
-        prompts: Iterable[str | Tokens | Messages],
+        prompts: Iterable[str | Prompt | Tokens | Messages],
         choices: Any,
         *,
         mode: ChoiceMode = "argmax",
@@ -700,7 +717,8 @@ class Model:
         Parameters
         ----------
         prompts
-            Texts, tokens or conversations, read as far as there is room for.
+            Strings, which are trusted text as in :meth:`generate`, prompts, tokens or
+            conversations; read as far as there is room for.
         choices
             One set for all of them, in any form that :meth:`choose` takes, or an iterable with one
             for each prompt.
@@ -715,7 +733,7 @@ class Model:
             In the prompts' order.
         """
 
-        def job(item: tuple[str | Tokens | Messages, ChoiceSet[Any]]) -> _Job[Choice[Any]]:
+        def job(item: tuple[str | Prompt | Tokens | Messages, ChoiceSet[Any]]) -> _Job[Choice[Any]]:
             prompt, choice_set = item
             args = choice_request(
                 self.session,
@@ -743,7 +761,7 @@ class Model:
 
     def fill(
         self,
-        prompt: str | Tokens | None = None,
+        prompt: str | Prompt | Tokens | None = None,
         skeleton: Fillable | Mapping[str, Any] | None = None,
         *,
         messages: Messages | None = None,
@@ -756,7 +774,7 @@ class Model:
         Parameters
         ----------
         prompt
-            A text that ends where the answer begins, or tokens.
+            What ends where the answer begins; a string is trusted text, as in :meth:`generate`.
         skeleton
             A :class:`~eliza_ffi.skeleton.Skeleton`, or its JSON form; an
             :class:`~eliza_ffi.skeleton.ActionSkeleton`.
@@ -788,7 +806,7 @@ class Model:
 
     def fill_stream(
         self,
-        prompt: str | Tokens | None = None,
+        prompt: str | Prompt | Tokens | None = None,
         skeleton: Fillable | Mapping[str, Any] | None = None,
         *,
         messages: Messages | None = None,
@@ -806,7 +824,7 @@ class Model:
 
     def fill_many(
         self,
-        prompts: Iterable[str | Tokens | Messages],
+        prompts: Iterable[str | Prompt | Tokens | Messages],
         skeleton: Fillable | Mapping[str, Any],
         *,
         progress: Callable[[int, int | None], Any] | None = None,
@@ -819,7 +837,8 @@ class Model:
         Parameters
         ----------
         prompts
-            Texts, tokens or conversations, read as far as there is room for.
+            Strings, which are trusted text as in :meth:`generate`, prompts, tokens or
+            conversations; read as far as there is room for.
         skeleton, **more
             As :meth:`fill`.
         progress, max_concurrency, return_exceptions
@@ -831,7 +850,7 @@ class Model:
             In the prompts' order.
         """
 
-        def job(prompt: str | Tokens | Messages) -> _Job[FillResult]:
+        def job(prompt: str | Prompt | Tokens | Messages) -> _Job[FillResult]:
             args = fill_request(
                 self.session,
                 **prompt_of(prompt),
@@ -845,7 +864,7 @@ class Model:
 
     def plan(
         self,
-        prompt: str | Tokens | None = None,
+        prompt: str | Prompt | Tokens | None = None,
         actions: Iterable[Action | Mapping[str, Any]] = (),
         *,
         messages: Messages | None = None,
@@ -858,7 +877,7 @@ class Model:
         Parameters
         ----------
         prompt
-            A text that ends where the answer begins, or tokens.
+            What ends where the answer begins; a string is trusted text, as in :meth:`generate`.
         actions
             The :class:`~eliza_ffi.skeleton.Action` objects there are, or their JSON form.
         messages, on_span, wait, **more
@@ -872,7 +891,7 @@ class Model:
     def save(
         self,
         path: str | os.PathLike[str],
-        prompt: str | Tokens | None = None,
+        prompt: str | Prompt | Tokens | None = None,
         *,
         messages: Messages | None = None,
         wait: bool | float = True,
@@ -971,7 +990,7 @@ class Model:
 
     def generate_args(
         self,
-        prompt: str | Tokens | None = None,
+        prompt: str | Prompt | Tokens | None = None,
         *,
         messages: Messages | None = None,
         draft_max: int = 0,
@@ -1000,7 +1019,7 @@ class Model:
 
     def choice_args(
         self,
-        prompt: str | Tokens | None,
+        prompt: str | Prompt | Tokens | None,
         choices: ChoiceSet[Any],
         *,
         messages: Messages | None = None,
@@ -1033,7 +1052,7 @@ class Model:
 
     def fill_args(
         self,
-        prompt: str | Tokens | None,
+        prompt: str | Prompt | Tokens | None,
         skeleton: Fillable | Mapping[str, Any] | None,
         *,
         messages: Messages | None = None,

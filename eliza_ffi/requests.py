@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict
 
 import numpy as np
 
+from .chat.prompt import Prompt
 from .chat.template import Messages
 from .choices.choice_set import Choice, ChoiceSet
 from .errors import ContextFullError, InvalidArgumentError, NativeFault, NotSupportedError
@@ -220,14 +221,15 @@ def lora_option(adapters: Iterable[tuple[str | os.PathLike[str], float]]) -> str
     return json.dumps(listed) if listed else None
 
 
-def prompt_of(item: str | Tokens | Messages) -> dict[str, Any]:
+def prompt_of(item: str | Prompt | Tokens | Messages) -> dict[str, Any]:
     """Return one of several prompts as the argument that it is: a prompt, or a conversation."""
-    is_talk = not isinstance(item, str | np.ndarray) and len(item) > 0
-    return {"messages" if is_talk and isinstance(item[0], Mapping) else "prompt": item}
+    if isinstance(item, str | Prompt | np.ndarray) or len(item) == 0:
+        return {"prompt": item}
+    return {"messages" if isinstance(item[0], Mapping) else "prompt": item}
 
 
 def prompt_tokens(
-    session: Session, prompt: str | Tokens | None, messages: Messages | None
+    session: Session, prompt: str | Prompt | Tokens | None, messages: Messages | None
 ) -> Tokens:
     """Return the tokens to begin with.
 
@@ -241,8 +243,8 @@ def prompt_tokens(
     elif prompt is None or messages is not None:
         given = "neither" if messages is None else "both"
         raise InvalidArgumentError(f"give either a prompt or messages, not {given}")
-    if isinstance(prompt, str):
-        prompt = session.tokenize(prompt, add_special=True, parse_special=True)
+    if isinstance(prompt, str | Prompt):
+        prompt = session.prompt_tokens(prompt)
     if len(prompt) == 0:
         raise InvalidArgumentError("the prompt is empty: there is nothing to go on from")
     return token_array(prompt)
@@ -250,7 +252,7 @@ def prompt_tokens(
 
 def generate_request(
     session: Session,
-    prompt: str | Tokens | None = None,
+    prompt: str | Prompt | Tokens | None = None,
     *,
     messages: Messages | None = None,
     draft_max: int = 0,
@@ -294,7 +296,7 @@ def generate_request(
 
 def choice_request(
     session: Session,
-    prompt: str | Tokens | None,
+    prompt: str | Prompt | Tokens | None,
     choices: ChoiceSet[Any],
     *,
     messages: Messages | None = None,
@@ -327,7 +329,7 @@ def choice_request(
 
 def fill_request(
     session: Session,
-    prompt: str | Tokens | None,
+    prompt: str | Prompt | Tokens | None,
     skeleton: Fillable | Mapping[str, Any] | None,
     *,
     messages: Messages | None = None,

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from . import _resources
+from .chat.prompt import Prompt, PromptTokenizer
 from .chat.template import template_of_model
 from .chat.tokens import ChatTokenizer
 from .choices.choice_set import ChoiceSet
@@ -69,6 +70,10 @@ class Session:
         # Not the binding: it knows the callbacks, and one of them may know who holds this session.
         destroy = self.binding.destroyer(self._ctx)
         self._finalizer = weakref.finalize(self, _destroy_in, self._process, destroy)
+        # Not this session's own methods: it would keep itself alive.
+        self._prompts = PromptTokenizer(
+            partial(self.binding.tokenize, self._ctx), partial(self.binding.detokenize, self._ctx)
+        )
         try:
             wanted = {"n_gpu_layers": None if n_gpu_layers == -1 else n_gpu_layers, **settings}
             for key, value in wanted.items():
@@ -147,6 +152,11 @@ class Session:
     def detokenize(self, tokens: Tokens, unparse_special: bool = False) -> str:
         """Return the text of tokens."""
         return self.binding.detokenize(self.ctx, tokens, unparse_special=unparse_special)
+
+    def prompt_tokens(self, prompt: str | Prompt) -> list[int]:
+        """Return the tokens of a prompt, with those that the model begins a text with."""
+        _ = self.ctx  # is it open, and ours?
+        return self._prompts.tokens(prompt)
 
     def chat(self) -> ChatTokenizer:
         """Return who turns conversations into tokens.

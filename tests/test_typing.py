@@ -17,7 +17,7 @@ RIGHT = """
 import enum
 from collections.abc import Iterator
 from typing import Any, assert_type
-from eliza_ffi import AsyncModel, Choice, FillResult, Generation, Model
+from eliza_ffi import AsyncModel, Choice, FillResult, Generation, Model, Prompt
 
 class Reply(enum.Enum):
     YES = "yes"
@@ -28,6 +28,7 @@ def ask(model: Model, talk: list[dict[str, str]], values: dict[str, float]) -> N
     assert_type(model.choose("x", (name for name in "ab")), Choice[str])
     assert_type(model.choose([1, 2], Reply), Choice[Reply])
     assert_type(model.choose("x", bool), Choice[bool])
+    assert_type(model.choose(Prompt().text("x"), ["a"]), Choice[str])
     assert_type(model.choose("x", values), Choice[float])
     assert_type(model.choose(messages=talk, choices=Reply), Choice[Reply])
     assert_type(model.choose(messages=talk, choices=["a"], mode="best"), Choice[str])

@@ -1,7 +1,11 @@
-"""Conversations as prompts: templates that came with a model, run where they can do no harm."""
+"""Prompts and conversations as tokens, in which what a user wrote is never a control token."""
 
 from __future__ import annotations
 
+from .prompt import (
+    Prompt,
+    PromptTokenizer,
+)
 from .template import (
     ChatTemplate,
     Messages,
@@ -15,5 +19,7 @@ __all__ = [
     "ChatTemplate",
     "ChatTokenizer",
     "Messages",
+    "Prompt",
+    "PromptTokenizer",
     "template_of_model",
 ]

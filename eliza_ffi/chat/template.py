@@ -93,7 +93,7 @@ class ChatTemplate:
         Notes
         -----
         The text has control tokens and contents alike in plain characters, so that a content can
-        spell a control token. :func:`~eliza_ffi.chat.chat_tokens` tells them apart.
+        spell a control token. :meth:`~eliza_ffi.model.Model.chat_tokens` tells them apart.
         """
         return self._run(
             _in_form(check_messages(messages), self._content_form),

@@ -29,19 +29,14 @@ Limits:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ..errors import InvalidArgumentError
 from .template import ChatTemplate, Messages
+from .vocabulary import PRIVATE_USE, Detokenize, Tokenize, Vocabulary
 
 __all__ = ["ChatTokenizer"]
-
-PRIVATE_USE = range(0xF0000, 0xFFFFE)
-ASCII_SPACE = " \t\n\v\f\r"
-
-Tokenize = Callable[[str, bool, bool], list[int]]
-Detokenize = Callable[..., str]
 
 
 class ChatTokenizer:
@@ -59,7 +54,7 @@ class ChatTokenizer:
     def __init__(self, template: ChatTemplate, tokenize: Tokenize, detokenize: Detokenize) -> None:
         self.template = template
         self._tokenize = tokenize
-        self._vocabulary = _Vocabulary(tokenize, detokenize)
+        self._vocabulary = Vocabulary(tokenize, detokenize)
 
     def tokens(self, messages: Messages, **more: Any) -> list[int]:
         """Return the tokens of a conversation.
@@ -92,7 +87,7 @@ class ChatTokenizer:
             if bos != self._bos(text):  # the text begins with a content that spells it
                 tokens = self._vocabulary.read(bos + text)
             return self._apart(tokens, bos + guarded, guard)
-        if forged := self._vocabulary.spelled(given):
+        if forged := self._spelled(given):
             raise _indistinct(forged)
         return tokens
 
@@ -111,6 +106,13 @@ class ChatTokenizer:
             # Control tokens overlap, or the tokenizer makes one even of plain text.
             raise _indistinct(next(iter(vocabulary.controls(tokens).values())))
         return apart
+
+    def _spelled(self, value: Any) -> str:
+        """Return a control token that a text somewhere in a value spells, or an empty text."""
+        for text in _texts(value):
+            if spelled := self._vocabulary.controls(self._vocabulary.read(text)):
+                return next(iter(spelled.values()))
+        return ""
 
     def _bos(self, text: str) -> str:
         """Return what to put in front of a text so that it begins as the model wants."""
@@ -187,58 +189,6 @@ class _Guard:
             for end in ends
             for control in self._controls
         )
-
-
-class _Vocabulary:
-    """What is asked of a tokenizer here."""
-
-    def __init__(self, tokenize: Tokenize, detokenize: Detokenize) -> None:
-        self._tokenize = tokenize
-        self._detokenize = detokenize
-        self._known: dict[int, str] = {}
-
-    def read(self, text: str) -> list[int]:
-        """Return the tokens of a text whose control tokens are spelled out."""
-        return self._tokenize(text, False, True)
-
-    def controls(self, tokens: Sequence[int]) -> dict[int, str]:
-        """Return the control tokens among some tokens, with their texts."""
-        return {token: text for token in set(tokens) if (text := self._control(token))}
-
-    def in_order(self, tokens: Sequence[int]) -> list[int]:
-        """Return the control tokens as they come."""
-        return [token for token in tokens if self._control(token)]
-
-    def spelled(self, value: Any) -> str:
-        """Return a control token that a text somewhere in a value spells, or an empty text."""
-        return next((text for text in map(self._spelled, _texts(value)) if text), "")
-
-    def pieces(self, text: str, tokens: Sequence[int]) -> Iterator[tuple[str, list[int]]]:
-        """Cut a text at its control tokens: yield what stands before each, and the token.
-
-        No plain piece has a control token's text in it, so each is where it is first found. Some
-        tokens take the white space beside them with them, as those of the phi-3 family do.
-        """
-        strip_left = ""
-        for token in self.in_order(tokens):
-            control = self._control(token)
-            plain, _, text = text.partition(control)
-            if self.read(f" {control}") == [token]:
-                plain = plain.rstrip(ASCII_SPACE)
-            yield plain.lstrip(strip_left) if strip_left else plain, [token]
-            strip_left = ASCII_SPACE if self.read(f"{control} ") == [token] else ""
-        yield text.lstrip(strip_left) if strip_left else text, []
-
-    def _spelled(self, text: str) -> str:
-        return next(iter(self.controls(self.read(text)).values()), "")
-
-    def _control(self, token: int) -> str:
-        """Return the text of a control token, and an empty one for others."""
-        if token not in self._known:
-            plain = self._detokenize([token], unparse_special=False)
-            spelled = self._detokenize([token], unparse_special=True)
-            self._known[token] = "" if plain else spelled
-        return self._known[token]
 
 
 def _texts(value: Any) -> Iterator[str]:

@@ -25,10 +25,13 @@ __all__ = [
 ]
 
 ABI_VERSION = 12
+"""The newest version of the ABI that is spoken, our library's."""
+
 OLDEST_ABI_VERSION = 4
-"""Before, ``disable_thinking`` lay where the grammar does now."""
+"""The oldest one. Before, ``disable_thinking`` lay where the grammar does now."""
 
 PREFIX = "eliza_inference_"
+"""What the names of the library's functions begin with."""
 
 REQUIRED_SYMBOLS = (
     "eliza_inference_abi_version",
@@ -42,6 +45,7 @@ REQUIRED_SYMBOLS = (
 """Without these nothing works; of ``next`` and ``generate``, one is needed too."""
 
 PULL_SYMBOLS = ("eliza_inference_llm_stream_next", "eliza_inference_llm_stream_generate")
+"""The two ways to read a stream; either will do."""
 
 SINCE = {
     "eliza_inference_set_verifier_callback": 2,

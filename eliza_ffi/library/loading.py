@@ -51,6 +51,8 @@ __all__ = [
 ]
 
 LIBRARY_VARIABLE = "ELIZA_INFERENCE_LIBRARY"
+"""The environment variable that names the library to load."""
+
 TRUST_VARIABLE = "ELIZA_TRUST_BUNDLE"
 
 C_TYPES = (

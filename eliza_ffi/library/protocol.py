@@ -31,8 +31,14 @@ __all__ = [
 ]
 
 TRIE_ARGMAX = 0
+"""A trie mode: the most likely of the legal tokens at each step."""
+
 TRIE_SAMPLE = 1
+"""A trie mode: one of the legal tokens is sampled at each step."""
+
 TRIE_BEST_LEAF = 2
+"""A trie mode: the choice that is most likely as a whole."""
+
 STOP_AT_LEAF = 0x100
 """Or-ed into a trie mode: the generation ends when the span does."""
 

@@ -19,6 +19,7 @@ SAMPLER_NAMES = (
     "infill",
     "adaptive_p",
 )
+"""What an order may name."""
 
 DEFAULT_ORDER = "penalties;dry;top_n_sigma;top_k;typ_p;top_p;min_p;xtc;temperature"
 """llama.cpp's."""

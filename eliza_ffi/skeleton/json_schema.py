@@ -19,6 +19,8 @@ from .spans import Scalar, SkeletonSpan
 __all__ = ["DEEPEST_SCHEMA", "skeleton_spans"]
 
 DEEPEST_SCHEMA = 32
+"""The deepest that objects may stand in objects."""
+
 MOST_INTEGERS = 1000
 """The widest range of whole numbers that becomes a choice of one of them."""
 

@@ -145,6 +145,7 @@ class Skeleton:
 
     @property
     def n_spans(self) -> int:
+        """How many spans there are."""
         return len(self.spans)
 
     @functools.cached_property

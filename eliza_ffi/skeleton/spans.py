@@ -24,6 +24,7 @@ KINDS = (
     "free-json",
     "pattern",
 )
+"""What may stand in a span."""
 
 _FIELDS = {
     "kind": "kind",

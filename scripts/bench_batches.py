@@ -1,0 +1,265 @@
+#!/usr/bin/env python3
+"""Measure what many prompts cost together: `choose_many` and `generate_many` beside a loop.
+
+The same model answers as many prompts in a loop, with `Model`'s methods for many, and with a task
+for each of them on an event loop (`asyncio.gather` over `AsyncModel`). All in turns, so that what
+slows the machine slows them all; what counts are the ratios within a round.
+
+    $ python scripts/bench_batches.py --docs docs/performance.md    # a quarter of an hour
+    $ python scripts/bench_batches.py --quick                       # the embedded model, a minute
+    $ python scripts/bench_batches.py --only embedded --merge       # its cells anew
+    $ python scripts/bench_batches.py --render --docs docs/performance.md     # measure nothing
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from bench_parts.machine import disturbance, machine_facts, machine_line, noting_other_programs
+from bench_parts.merging import merged
+from bench_parts.pages import RESULTS, number, publish, table
+from bench_parts.stream_cells import N_CTX, PREFIX_TOKENS, SETTLING_SECONDS, StreamModel
+
+from eliza_ffi._resources import default_model_path
+from eliza_ffi.async_model import AsyncModel
+from eliza_ffi.benchmark.streams import (
+    CHOICE_PROMPT_TOKENS,
+    CHOICES,
+    PROMPT_TOKENS,
+    RandomPrompts,
+)
+from eliza_ffi.model import Model
+
+LOOP = "a loop"
+MANY = "*_many"
+GATHER = "gather"
+"""The ways: one call after the other, the method for many, a task for each."""
+
+OWN = "choices, own prompts"
+SHARED = "choices, shared prefix"
+TEXTS = "texts"
+TASKS = (OWN, SHARED, TEXTS)
+"""The tasks. Nobody has seen the prompts; with a shared prefix only their ends are new."""
+
+MESSAGE_TOKENS = 12
+"""Length of what is new behind the shared prefix."""
+
+LENGTHS = {OWN: CHOICE_PROMPT_TOKENS, SHARED: MESSAGE_TOKENS, TEXTS: PROMPT_TOKENS}
+
+Prompts = list[list[int]]
+Way = Callable[[Prompts], list[Any]]
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How much is measured.
+
+    Attributes
+    ----------
+    prompts : int
+        That are answered in a round.
+    tokens : int
+        That each text has, if the model does not end it.
+    rounds : int
+    """
+
+    prompts: int
+    tokens: int
+    rounds: int
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A model and how much is measured of it."""
+
+    name: str
+    path: Callable[[], Path]
+    effort: Effort
+
+
+WIDE = Effort(prompts=16, tokens=16, rounds=5)
+SUBJECTS = (
+    Subject("embedded", default_model_path, Effort(prompts=64, tokens=16, rounds=11)),
+    *(
+        Subject(f"wide {name}", StreamModel(name, vocab, tensor_type).path, WIDE)
+        for name, vocab, tensor_type in (
+            ("F16 32k", "llama-spm", "f16"),
+            ("Q4_K 128k", "llama-bpe", "q4_k"),
+        )
+    ),
+)
+QUICK = (Subject("embedded", default_model_path, Effort(prompts=32, tokens=8, rounds=5)),)
+
+
+@contextmanager
+def ways_of(model: Model, task: str, n_tokens: int) -> Iterator[dict[str, Way]]:
+    """Give the ways to do a task, each from prompts to what was chosen or written for them."""
+    face = AsyncModel.of(model)
+    events = asyncio.new_event_loop()
+
+    async def choose_all(prompts: Prompts) -> list[Any]:
+        return await asyncio.gather(*(face.choose(prompt, CHOICES) for prompt in prompts))
+
+    async def write_all(prompts: Prompts) -> list[Any]:
+        return await asyncio.gather(*(face.generate(prompt, n_tokens) for prompt in prompts))
+
+    def chosen(found: Sequence[Any]) -> list[Any]:
+        return [choice.value for choice in found]
+
+    def written(found: Sequence[Any]) -> list[Any]:
+        return [text.tokens for text in found]
+
+    try:
+        if task == TEXTS:
+            yield {
+                LOOP: lambda prompts: written([model.generate(p, n_tokens) for p in prompts]),
+                MANY: lambda prompts: written(model.generate_many(prompts, n_tokens)),
+                GATHER: lambda prompts: written(events.run_until_complete(write_all(prompts))),
+            }
+        else:
+            yield {
+                LOOP: lambda prompts: chosen([model.choose(p, CHOICES) for p in prompts]),
+                MANY: lambda prompts: chosen(model.choose_many(prompts, CHOICES)),
+                GATHER: lambda prompts: chosen(events.run_until_complete(choose_all(prompts))),
+            }
+    finally:
+        events.close()
+
+
+def measure_task(model: Model, task: str, effort: Effort, settling: float) -> dict[str, Any]:
+    """Run all ways in turns and return the figures of each.
+
+    Returns
+    -------
+    dict
+        Of each way by name ``per_second``, a median over the rounds, and ``times_the_loop``: the
+        quartiles of the ratios within a round, the median in their middle.
+    """
+    source = RandomPrompts(model, seed=1)
+    prefix = source.draw(1, PREFIX_TOKENS)[0] if task == SHARED else []
+
+    def drawn() -> Prompts:
+        return source.draw(effort.prompts, LENGTHS[task], prefix)
+
+    with ways_of(model, task, effort.tokens) as ways:
+        for way in ways.values():
+            way(drawn())  # warms up; the prefix is in the slots then
+        seconds: dict[str, list[float]] = {name: [] for name in ways}
+        names = list(ways)
+        for _ in range(effort.rounds):
+            for name in names:
+                prompts = drawn()
+                time.sleep(settling)
+                begin = time.perf_counter()
+                ways[name](prompts)
+                seconds[name].append(time.perf_counter() - begin)
+            names.append(names.pop(0))  # nobody is always the first
+    return {
+        name: {
+            "per_second": effort.prompts / float(np.median(taken)),
+            "times_the_loop": quartiles(np.array(seconds[LOOP]) / np.array(taken)),
+        }
+        for name, taken in seconds.items()
+    }
+
+
+def quartiles(values: Any) -> list[float]:
+    """Return the quartiles of some values, the median in the middle."""
+    return [float(value) for value in np.percentile(values, [25, 50, 75])]
+
+
+def measure(subject: Subject, settling: float = SETTLING_SECONDS) -> list[dict[str, Any]]:
+    """Measure all tasks of a model: a cell for each."""
+    cells = []
+    with Model(subject.path(), n_ctx=N_CTX) as model:
+        for task in TASKS:
+            cell: dict[str, Any] = {"model": subject.name, "task": task, **asdict(subject.effort)}
+            begin = time.perf_counter()
+            with noting_other_programs(cell):
+                cell["ways"] = measure_task(model, task, subject.effort, settling)
+            cells.append(cell)
+            took = time.perf_counter() - begin
+            print(f"{subject.name}, {task}: {took:.0f} s", file=sys.stderr)
+    return cells
+
+
+def run(subjects: Sequence[Subject]) -> dict[str, Any]:
+    """Measure some models and return the results."""
+    return {
+        "machine": machine_facts(),
+        "cells": [cell for subject in subjects for cell in measure(subject)],
+    }
+
+
+def markdown(results: Mapping[str, Any]) -> str:
+    """Return the table."""
+    cells = results["cells"]
+    named = [(f"{cell['model']}, {cell['task']}", cell) for cell in cells]
+    parts = [
+        machine_line(results["machine"]) + disturbance(named),
+        "Answers per second, and how many times those of the loop of the same round: the median "
+        "(first to third quartile)",
+        table(
+            ["model, task", "prompts", LOOP, MANY, "times the loop", GATHER, "times the loop"],
+            (
+                [
+                    name,
+                    str(cell["prompts"]),
+                    number(cell["ways"][LOOP]["per_second"]),
+                    *_shown(cell["ways"][MANY]),
+                    *_shown(cell["ways"][GATHER]),
+                ]
+                for name, cell in named
+            ),
+        ),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def cell_key(cell: Mapping[str, Any]) -> tuple[str, str]:
+    """Return what a cell is told by."""
+    return cell["model"], cell["task"]
+
+
+def _shown(way: Mapping[str, Any]) -> list[str]:
+    low, middle, high = way["times_the_loop"]
+    return [number(way["per_second"]), f"{middle:.2f} ({low:.2f} to {high:.2f})"]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description="Measure many prompts beside a loop over them.")
+    parser.add_argument("--quick", action="store_true", help="the embedded model, in a minute")
+    names = [subject.name for subject in SUBJECTS]
+    parser.add_argument("--only", action="append", default=[], choices=names, help="repeated")
+    parser.add_argument("--merge", action="store_true", help="keep the other cells of the file")
+    parser.add_argument("--render", action="store_true", help="measure nothing, show the file")
+    parser.add_argument("--out", type=Path, default=RESULTS, metavar="DIR")
+    parser.add_argument("--docs", type=Path, metavar="FILE", help="put the table between markers")
+    options = parser.parse_args(arguments)
+    name = "batches-quick" if options.quick else "batches"
+    file = options.out / f"{name}.json"
+    if options.render:
+        results = json.loads(file.read_text(encoding="utf-8"))
+    else:
+        subjects = QUICK if options.quick else SUBJECTS
+        results = run([each for each in subjects if each.name in (options.only or names)])
+        if options.merge and file.is_file():
+            old = json.loads(file.read_text(encoding="utf-8"))
+            order = [(each.name, task) for each in subjects for task in TASKS]
+            results = merged(old, results, "cells", cell_key, order)
+    publish(name, results, markdown(results), options.out, options.docs)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,215 @@
+#!/usr/bin/env python3
+"""Write docs/reference.md: every public name of the package, how it is called, and what it is.
+
+The page is made of the code alone: names from ``__all__``, calls from signatures, words from the
+first paragraphs of docstrings, those of constants from the string behind their assignment.
+
+    $ python scripts/write_reference.py           # what make reference does
+    $ python scripts/write_reference.py --check   # exit code 1 if the page is not what it would be
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import functools
+import importlib
+import inspect
+import itertools
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from bench_parts.pages import table
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = ROOT / "docs" / "reference.md"
+HOW = "make reference writes docs/reference.md anew"
+
+ROOMS = (
+    "eliza_ffi",
+    "eliza_ffi.runner",
+    "eliza_ffi.skeleton",
+    "eliza_ffi.chat",
+    "eliza_ffi.sampling",
+    "eliza_ffi.automata",
+    "eliza_ffi.library",
+    "eliza_ffi.choices",
+    "eliza_ffi.errors",
+)
+HEAD = """\
+# Reference
+
+Every public name of the Python package, how it is called, and what it is; `help(name)` says more,
+and types are in the annotations. A call is written with its parameters and their defaults; those
+behind `*` are given by name, and `**more` are settings that the docstring names.
+
+`scripts/write_reference.py` writes this page from the code (`make reference`).
+"""
+
+
+def page() -> str:
+    """Return the page as it should be."""
+    return "\n".join([HEAD, *(_section(importlib.import_module(room)) for room in ROOMS)])
+
+
+def undocumented(room: ModuleType) -> list[str]:
+    """Return which of a room's names, and of the methods in its tables, have no docstring."""
+    names = [name for name in room.__all__ if not _words(room, name)]
+    for each in _with_methods(room):
+        names += [f"{each.__name__}.{name}" for name, found in _public(each) if not _own_doc(found)]
+    return names
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description="Write the table of public names.")
+    parser.add_argument("--check", action="store_true", help="write nothing, compare")
+    parser.add_argument("--page", type=Path, default=PAGE, metavar="FILE")
+    options = parser.parse_args(arguments)
+    wanted = page()
+    if not options.check:
+        options.page.write_text(wanted, encoding="utf-8")
+    elif not options.page.is_file() or options.page.read_text(encoding="utf-8") != wanted:
+        print(f"{options.page} is not what the code says: {HOW}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _section(room: ModuleType) -> str:
+    rows = [[_call_of(room, name), _words(room, name)] for name in room.__all__]
+    parts = [f"## {room.__name__}", _plain(room.__doc__ or ""), _table("name", rows)]
+    for each in _with_methods(room):
+        methods = [[_call(name, found), _plain(_own_doc(found))] for name, found in _public(each)]
+        parts += [f"### {each.__name__}", _table("method", methods)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _table(what: str, rows: list[list[str]]) -> str:
+    return table([what, "what it is"], [[f"`{call}`", words] for call, words in rows]).replace(
+        "--:", ":--"
+    )
+
+
+def _with_methods(room: ModuleType) -> list[type]:
+    """Return the classes whose methods have a table: of what most programs import, all."""
+    found = [getattr(room, name) for name in room.__all__] if room.__name__ == ROOMS[0] else []
+    return [each for each in found if inspect.isclass(each) and any(_public(each))]
+
+
+def _public(owner: type) -> Iterator[tuple[str, Any]]:
+    """Yield the methods and properties that a class has of our own, its bases' first."""
+    ours = [each for each in reversed(owner.__mro__) if each.__module__.startswith(ROOMS[0])]
+    members = {name: found for each in ours for name, found in vars(each).items()}
+    for name, found in members.items():
+        is_method = isinstance(found, property | functools.cached_property | classmethod)
+        if not name.startswith("_") and (is_method or inspect.isfunction(found)):
+            yield name, found
+
+
+def _call_of(room: ModuleType, name: str) -> str:
+    found = getattr(room, name)
+    if inspect.isclass(found) or inspect.isroutine(found) or hasattr(found, "__wrapped__"):
+        return _call(name, found)
+    # The version changes with each release, and of an alias or a table nobody wants all.
+    shown = isinstance(found, int | str) and not name.startswith("__")
+    return _cell(f"{name} = {found!r}" if shown else name)
+
+
+def _call(name: str, found: Any) -> str:
+    """Return a function, a method or a class as it is called; a property as its name."""
+    if isinstance(found, property | functools.cached_property):
+        return name
+    if isinstance(found, classmethod):
+        found = found.__func__
+    if inspect.isclass(found) and not _is_constructed(found):
+        return name
+    signature = inspect.signature(found)
+    parameters = [
+        parameter.replace(annotation=parameter.empty, default=_default(parameter))
+        for parameter in signature.parameters.values()
+        if parameter.name not in ("self", "cls")
+    ]
+    call = name + str(inspect.Signature(parameters))
+    if not inspect.isclass(found):
+        call += f" -> {signature.return_annotation}"
+    is_async = inspect.iscoroutinefunction(found) or inspect.isasyncgenfunction(found)
+    return _cell(f"async {call}" if is_async else call)
+
+
+def _is_constructed(found: type) -> bool:
+    """Say whether a class has a constructor of its own, as protocols and most errors have not."""
+    if "__dataclass_fields__" in vars(found):
+        return True
+    init = inspect.getattr_static(found, "__init__")
+    return getattr(init, "__module__", "").partition(".")[0] == ROOMS[0]
+
+
+class _Dots:
+    """A default whose representation says nothing."""
+
+    def __repr__(self) -> str:
+        return "..."
+
+
+def _default(parameter: inspect.Parameter) -> Any:
+    default = parameter.default
+    if default is parameter.empty or isinstance(default, int | float | str | tuple | None):
+        return default
+    return _Dots()
+
+
+def _words(room: ModuleType, name: str) -> str:
+    found = getattr(room, name)
+    if inspect.isclass(found) or inspect.isroutine(found) or hasattr(found, "__wrapped__"):
+        return _plain(_own_doc(found))
+    return _plain(_docs_of_constants(Path(room.__file__ or "")).get(name, ""))
+
+
+def _own_doc(found: Any) -> str:
+    """Return the docstring that someone wrote for it."""
+    doc = vars(found).get("__doc__") if inspect.isclass(found) else found.__doc__
+    is_made_up = inspect.isclass(found) and (doc or "").startswith(f"{found.__name__}(")
+    return "" if doc is None or is_made_up else inspect.cleandoc(doc)
+
+
+@functools.cache
+def _docs_of_constants(file: Path) -> dict[str, str]:
+    """Return the strings behind assignments in a module, or in those of its folder."""
+    docs: dict[str, str] = {}
+    files = sorted(file.parent.rglob("*.py")) if file.name == "__init__.py" else [file]
+    if file.parent.name == "eliza_ffi":
+        files = [file]
+    for each in files:
+        body = ast.parse(each.read_text(encoding="utf-8")).body
+        for assignment, behind in itertools.pairwise(body):
+            targets: list[ast.expr] = []
+            if isinstance(assignment, ast.Assign):
+                targets = assignment.targets
+            elif isinstance(assignment, ast.AnnAssign):
+                targets = [assignment.target]
+            if not (isinstance(behind, ast.Expr) and isinstance(behind.value, ast.Constant)):
+                continue
+            for target in targets:
+                if isinstance(target, ast.Name):
+                    docs[target.id] = inspect.cleandoc(str(behind.value.value))
+    return docs
+
+
+def _plain(doc: str) -> str:
+    """Return the first paragraph of a docstring as Markdown in a table's cell."""
+    text = " ".join(doc.partition("\n\n")[0].split())
+    text = re.sub(r":\w+:`~?(?:[^`<]*\.)?([^`<.]+)`", r"`\1`", text)  # a name, without where it is
+    text = re.sub(r":\w+:`([^`<]+?) <[^`]*>`", r"`\1`", text)  # words for a name
+    text = re.sub(r":math:`([^`]*)`", r"`\1`", text)
+    return _cell(text.replace("``", "`"))
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
