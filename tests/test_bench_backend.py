@@ -1,4 +1,4 @@
-"""scripts/bench_backend.py: what it counts on a backend, and the table it writes."""
+"""bench/backend.py: what it counts on a backend, and the table it writes."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import bench_backend
 import pytest
 from backend_suite.cases import PROMPTS
 from backend_suite.comparing import Subject
-from bench_backend import NAMES, WAYS, main, markdown, measure
-from bench_parts.methods import Effort
 
+from bench import backend as bench_backend
+from bench.backend import NAMES, WAYS, main, markdown, measure
+from bench.choosing.rounds import Effort
 from eliza_ffi.library.loading import LIBRARY_VARIABLE, Library
 
 # No token of this vocabulary has letters and digits both, so each of these can be spelled in one

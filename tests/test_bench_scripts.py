@@ -1,4 +1,4 @@
-"""The benchmark scripts: what they measure and how they show it, on inputs that take no time."""
+"""The benchmarks: what they measure and how they show it, on inputs that take no time."""
 
 from __future__ import annotations
 
@@ -10,31 +10,31 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any, ClassVar
 
-import bench_growth
-import bench_peers
-import bench_streaming
-import bench_streams
-import bench_tries
-import count_instructions
 import numpy as np
 import pytest
-from bench_parts.batch_loop import UNTOLD, BatchLoop, Expected
-from bench_parts.cells import Others, Workload, measure_cell
-from bench_parts.llama_server import GREEDY, LlamaServer, find_llama_server
-from bench_parts.machine import machine_facts, machine_line, noting_other_programs
-from bench_parts.merging import merged
-from bench_parts.methods import METHODS, Effort
-from bench_parts.pages import fill_sections, number, publish, table
-from bench_parts.peers import Logits, Peer, VocabularyBytes, measure_peer
-from bench_parts.report import markdown, ratios
-from bench_parts.stream_cells import ALONE, LOOP, OURS, PROMPTS, SERVER, Cell
-from bench_parts.stream_cells import Effort as StreamEffort
-from bench_parts.stream_report import markdown as stream_markdown
-from bench_parts.stream_report import plot as plot_streams
-from bench_parts.workload import MODELS, action_names
-from bench_parts.workload import prompts as planner_prompts
 from numpy.typing import NDArray
 
+from bench import growth as bench_growth
+from bench import instructions as count_instructions
+from bench import peers as bench_peers
+from bench import streaming as bench_streaming
+from bench import streams as bench_streams
+from bench import tries as bench_tries
+from bench.choosing.cells import Others, Workload, measure_cell
+from bench.choosing.other_libraries import Logits, Peer, VocabularyBytes, measure_peer
+from bench.choosing.report import markdown, ratios
+from bench.choosing.rounds import METHODS, Effort
+from bench.parts.machine import machine_facts, machine_line, noting_other_programs
+from bench.parts.merging import merged
+from bench.parts.pages import fill_sections, number, publish, table
+from bench.parts.workload import MODELS, action_names
+from bench.parts.workload import prompts as planner_prompts
+from bench.together.batch_loop import UNTOLD, BatchLoop, Expected
+from bench.together.cells import ALONE, LOOP, OURS, PROMPTS, SERVER, Cell
+from bench.together.cells import Effort as StreamEffort
+from bench.together.llama_server import GREEDY, LlamaServer, find_llama_server
+from bench.together.report import markdown as stream_markdown
+from bench.together.report import plot as plot_streams
 from eliza_ffi._resources import default_model_path
 from eliza_ffi.benchmark import CHOICES
 from eliza_ffi.benchmark.streams import RandomPrompts

@@ -1,6 +1,6 @@
 """The vocabulary's flattened trie and its recognizers against the simple way.
 
-The simple way is a tree of nodes walked recursively (``mask_bench.simple_trie``) and recognizers
+The simple way is a tree of nodes walked recursively (``bench.masking.simple_trie``) and recognizers
 written down here as the grammars say, byte by byte.
 """
 
@@ -18,9 +18,9 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
-from mask_bench.native import NativeVocabulary, NativeWalk
-from mask_bench.simple_trie import PrefixOf, Recognizer, SimpleTrie
 
+from bench.masking.native import NativeVocabulary, NativeWalk
+from bench.masking.simple_trie import PrefixOf, Recognizer, SimpleTrie
 from eliza_ffi.automata import DEAD, Dfa, compile_regex, json_integer, json_number, json_string
 from eliza_ffi.errors import InvalidArgumentError
 

@@ -16,9 +16,9 @@ import pytest
 from gbnf_reader import Gbnf
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from mask_bench.vocabularies import TokenBytes
 from skeleton_strategies import Field, actions, has_shape, shaped_skeletons
 
+from bench.masking.vocabularies import TokenBytes
 from eliza_ffi.async_model import AsyncModel
 from eliza_ffi.errors import ContextFullError, FillError, InvalidArgumentError
 from eliza_ffi.library.loading import Library

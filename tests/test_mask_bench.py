@@ -5,15 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import bench_masks
 import pytest
-from mask_bench.constraints import constraints
-from mask_bench.engines import ENGINES, OURS
-from mask_bench.measuring import Effort, Places, agreement, measure
-from mask_bench.node_cost import KINDS, gigahertz, node_times
-from mask_bench.pages import markdown
-from mask_bench.vocabularies import GreedySpeller, TokenBytes
 
+from bench import masks as bench_masks
+from bench.masking.constraints import constraints
+from bench.masking.engines import ENGINES, OURS
+from bench.masking.measuring import Effort, Places, agreement, measure
+from bench.masking.node_cost import KINDS, gigahertz, node_times
+from bench.masking.pages import markdown
+from bench.masking.vocabularies import GreedySpeller, TokenBytes
 from eliza_ffi._resources import default_model_path
 
 SMALL = Effort(rounds=1, cold_places=5, cold_rounds=1)

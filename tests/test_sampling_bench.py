@@ -1,13 +1,13 @@
-"""scripts/bench_sampling.py: what it measures, and the table it writes."""
+"""bench/sampling.py: what it measures, and the table it writes."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-import bench_sampling
 import pytest
-from bench_parts.machine import machine_facts
 
+from bench import sampling as bench_sampling
+from bench.parts.machine import machine_facts
 from eliza_ffi.library.loading import Library
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from bench_parts.peers import VocabularyBytes
 from hypothesis import given
 from hypothesis import strategies as st
 from native_chain import (
@@ -20,6 +19,7 @@ from native_chain import (
     with_fixtures,
 )
 
+from bench.choosing.other_libraries import VocabularyBytes
 from eliza_ffi.library.loading import Library
 from eliza_ffi.model import Model
 from eliza_ffi.sampling import (

@@ -15,12 +15,12 @@ from pathlib import Path
 import llguidance
 import numpy as np
 import pytest
-from bench_parts.peers import Logits
-from mask_bench.constraints import Constraint
-from mask_bench.engines import LlGuidance, LlGuidanceMatcher
-from mask_bench.native import NativeVocabulary
-from mask_bench.vocabularies import TokenBytes
 
+from bench.choosing.other_libraries import Logits
+from bench.masking.constraints import Constraint
+from bench.masking.engines import LlGuidance, LlGuidanceMatcher
+from bench.masking.native import NativeVocabulary
+from bench.masking.vocabularies import TokenBytes
 from eliza_ffi._resources import default_model_path
 from eliza_ffi.benchmark import gbnf_of
 from eliza_ffi.library.loading import Library

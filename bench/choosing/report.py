@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from .machine import disturbance, machine_line
-from .methods import OURS
-from .pages import number, table
+from ..parts.machine import disturbance, machine_line
+from ..parts.pages import number, table
+from .rounds import OURS
 
 __all__ = ["PEERS", "markdown", "ratios"]
 

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench_parts.peers import BYTE_TOKEN, byte_level, word_piece
 from make_test_models import read_metadata, vocabulary_file
+
+from ..choosing.other_libraries import BYTE_TOKEN, byte_level, word_piece
 
 __all__ = ["GreedySpeller", "TokenBytes", "tokens_of_texts"]
 

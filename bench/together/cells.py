@@ -31,9 +31,9 @@ from eliza_ffi.benchmark.together import (
 )
 from eliza_ffi.model import Model
 
+from ..parts.machine import noting_other_programs
 from .batch_loop import BatchLoop
 from .llama_server import LlamaServer, serving
-from .machine import noting_other_programs
 
 __all__ = ["ALONE", "LOOP", "OURS", "PROMPTS", "SERVER", "Effort", "StreamModel", "measure_cell"]
 

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from .machine import disturbance, machine_line
-from .pages import number, table
-from .stream_cells import ALONE, LOOP, OURS, PROMPTS, SERVER
+from ..parts.machine import disturbance, machine_line
+from ..parts.pages import number, table
+from .cells import ALONE, LOOP, OURS, PROMPTS, SERVER
 
 __all__ = ["markdown", "plot"]
 

@@ -1,9 +1,8 @@
-#!/usr/bin/env python3
 """Measure the sampler chain beside llama.cpp's common_sampler, from logits to token.
 
 Both run in one process on the same logits with the same settings, taking turns.
 
-    $ python scripts/bench_sampling.py --docs docs/sampling.md
+    $ python -m bench.sampling --docs docs/sampling.md
 """
 
 from __future__ import annotations
@@ -17,13 +16,14 @@ from typing import Any
 
 import cffi
 import numpy as np
-from bench_parts.machine import disturbance, machine_facts, machine_line, noting_other_programs
-from bench_parts.pages import RESULTS, number, publish, table
 from make_test_models import cached_model
 from numpy.typing import NDArray
 
 from eliza_ffi.model import Model
 from eliza_ffi.sampling import PRESETS, SamplingParams
+
+from .parts.machine import disturbance, machine_facts, machine_line, noting_other_programs
+from .parts.pages import RESULTS, number, publish, table
 
 ROOT = Path(__file__).resolve().parent.parent
 HOOKS = ROOT / "build" / "cpu" / "libeliza_test_hooks.so"
@@ -160,7 +160,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--docs", type=Path, metavar="FILE", help="put the table between markers")
     options = parser.parse_args(arguments)
     if not HOOKS.is_file():
-        print(f"bench_sampling: {HOOKS.name} is missing: make cpu-with-tests", file=sys.stderr)
+        print(f"bench.sampling: {HOOKS.name} is missing: make cpu-with-tests", file=sys.stderr)
         return 1
     results = run(Chains(HOOKS), VOCABULARIES, options.repeats)
     publish("sampling", results, markdown(results), options.out, options.docs)

@@ -1,11 +1,10 @@
-#!/usr/bin/env python3
 """Measure guessing by the text itself: how many passes it saves, and what wrong guesses cost.
 
 First without running a model: texts whose rest is known are "written" token by token, and what
 would have been drafted is compared with what comes. Then the embedded model writes, with drafts and
 without.
 
-    $ python scripts/bench_guessing.py --docs docs/drop-in.md
+    $ python -m bench.guessing --docs docs/drop-in.md
 """
 
 from __future__ import annotations
@@ -23,14 +22,15 @@ from typing import Any
 
 import cffi
 import numpy as np
-from bench_parts.machine import machine_facts, machine_line
-from bench_parts.pages import RESULTS, number, publish, table
 from make_test_models import cached_model
 from numpy.typing import NDArray
 
 from eliza_ffi._resources import default_model_path
 from eliza_ffi.model import Model
 from eliza_ffi.sampling import SamplingParams
+
+from .parts.machine import machine_facts, machine_line
+from .parts.pages import RESULTS, number, publish, table
 
 ROOT = Path(__file__).resolve().parent.parent
 HOOKS = ROOT / "build" / "cpu" / "libeliza_test_hooks.so"

@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """Measure what Python adds to a generation: the C loop beside both runners.
 
 A loop in C (compiled here) over ``eliza_inference_llm_stream_next``, the same loop through cffi,
@@ -6,7 +5,7 @@ A loop in C (compiled here) over ``eliza_inference_llm_stream_next``, the same l
 process. On a model whose token takes about 20 ms this shows the loss in tokens per second; on one
 so small that a token takes some ten microseconds, what a pull costs above the C call.
 
-    $ python scripts/bench_streaming.py --docs docs/performance.md
+    $ python -m bench.streaming --docs docs/performance.md
 """
 
 from __future__ import annotations
@@ -22,9 +21,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from bench_parts.compiled import address, compiled
-from bench_parts.machine import machine_facts, machine_line
-from bench_parts.pages import RESULTS, number, publish, table
 from make_test_models import cached_model
 from numpy.typing import NDArray
 
@@ -35,6 +31,10 @@ from eliza_ffi.runner.streaming import (
     FfiStreamingRunner,
     SyncStreamingRunner,
 )
+
+from .parts.compiled import address, compiled
+from .parts.machine import machine_facts, machine_line
+from .parts.pages import RESULTS, number, publish, table
 
 C_DECLARATION = "double drain(void * next, void * stream, int64_t * pulls);"
 

@@ -7,10 +7,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from bench_parts.charts import COLOURS
-from bench_parts.machine import disturbance, machine_line
-from bench_parts.pages import number, table
-
+from ..parts.charts import COLOURS
+from ..parts.machine import disturbance, machine_line
+from ..parts.pages import number, table
 from .engines import OURS
 
 __all__ = ["markdown", "plot"]

@@ -1,11 +1,10 @@
-#!/usr/bin/env python3
 """Measure how a choice's cost grows: with vocabulary, choices, leaf, prompt, model and threads.
 
 One thing is varied at a time, the rest stays as it is, and every point is measured as
-``bench_peers.py`` measures a cell. Writes JSON, Markdown and a plot into ``bench/results``.
+``bench/peers.py`` measures a cell. Writes JSON, Markdown and a plot into ``bench/results``.
 
-    $ python scripts/bench_growth.py --docs docs/performance.md
-    $ python scripts/bench_growth.py --only choices --only threads --merge    # these anew
+    $ python -m bench.growth --docs docs/performance.md
+    $ python -m bench.growth --only choices --only threads --merge    # these anew
 """
 
 from __future__ import annotations
@@ -19,16 +18,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from bench_parts.cells import Others, Workload, measure_cell
-from bench_parts.charts import Panel, draw
-from bench_parts.machine import disturbance, machine_facts, machine_line
-from bench_parts.merging import merged
-from bench_parts.methods import GRAMMAR, METHODS, OURS, REFERENCE, Effort
-from bench_parts.pages import RESULTS, number, publish, table
-from bench_parts.workload import NOUNS, Subject, action_names, prompts
-
 from eliza_ffi._resources import default_model_path
 from eliza_ffi.model import Model
+
+from .choosing.cells import Others, Workload, measure_cell
+from .choosing.rounds import GRAMMAR, METHODS, OURS, REFERENCE, Effort
+from .parts.charts import Panel, draw
+from .parts.machine import disturbance, machine_facts, machine_line
+from .parts.merging import merged
+from .parts.pages import RESULTS, number, publish, table
+from .parts.workload import NOUNS, Subject, action_names, prompts
 
 SHOWN = (OURS, REFERENCE, GRAMMAR, "llguidance", "xgrammar")
 

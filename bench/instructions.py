@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """Count the instructions of one decision among 30 tokens in the native library.
 
 A child process loads a model, prefills a prompt, sets a trie and pulls one token; this one walks it
@@ -7,7 +6,7 @@ So the library is counted as it was built, whatever instructions it uses: valgri
 the same, knows no AVX-512. Linux on x86-64; a library whose symbols were stripped gives the total
 alone.
 
-    $ python scripts/count_instructions.py --docs docs/performance.md
+    $ python -m bench.instructions --docs docs/performance.md
 """
 
 from __future__ import annotations
@@ -25,15 +24,17 @@ from pathlib import Path
 from typing import Any
 
 import cffi
-from bench_parts.machine import machine_facts, machine_line
-from bench_parts.pages import RESULTS, publish, table
-from bench_parts.workload import MODELS, NOUNS, VERBS
 
 from eliza_ffi.benchmark import Alternatives
 from eliza_ffi.library.loading import Library
 from eliza_ffi.library.protocol import TRIE_ARGMAX, StreamConfig
 from eliza_ffi.model import Model
 
+from .parts.machine import machine_facts, machine_line
+from .parts.pages import RESULTS, publish, table
+from .parts.workload import MODELS, NOUNS, VERBS
+
+ROOT = Path(__file__).resolve().parent.parent
 CANDIDATES = 30
 PULL = "eliza_inference_llm_stream_next"
 
@@ -175,8 +176,8 @@ def base_of(library: Path, pid: int) -> int:
 def count(path: Path) -> dict[str, Any]:
     """Count a decision with a model."""
     library = Library().path.resolve()
-    command = [sys.executable, __file__, "--be-counted", str(path)]
-    child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    command = [sys.executable, "-m", "bench.instructions", "--be-counted", str(path)]
+    child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT)
     with child:
         try:
             assert child.stdout is not None
@@ -223,7 +224,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         be_counted(options.be_counted)
         return 0
     if not is_supported():
-        print("count_instructions: needs Linux on x86-64", file=sys.stderr)
+        print("bench.instructions: needs Linux on x86-64", file=sys.stderr)
         return 1
     subjects = [each for each in MODELS if each.name in ("trained 2k", "random 262k")]
     counted = [{"name": each.name, **count(each.path())} for each in subjects]

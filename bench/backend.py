@@ -1,8 +1,7 @@
-#!/usr/bin/env python3
 """Measure what a choice costs on one backend: milliseconds, passes and copied bytes.
 
-    $ python scripts/bench_backend.py cuda --docs docs/backends.md
-    $ python scripts/bench_backend.py cpu --quick
+    $ python -m bench.backend cuda --docs docs/backends.md
+    $ python -m bench.backend cpu --quick
 
 The library is that of ``build/BACKEND``, with every layer on the backend's device. One of thirty
 names is chosen with backend sampling and the restricted head off and on, and under llama.cpp's own
@@ -28,9 +27,6 @@ from typing import Any
 import numpy as np
 from backend_suite.cases import ANSWERS, PROMPTS, SHAPE, VOCABULARIES
 from backend_suite.comparing import Subject
-from bench_parts.machine import disturbance, machine_facts, machine_line, noting_other_programs
-from bench_parts.methods import Effort
-from bench_parts.pages import RESULTS, number, publish, table
 from check_backend import BUILD, ON_CPU
 from fetch_llama_cpp import FetchError
 from make_test_models import cached_model
@@ -39,6 +35,10 @@ from eliza_ffi.benchmark import Alternatives, Answer, Method, Workbench
 from eliza_ffi.errors import ElizaError
 from eliza_ffi.library.loading import LIBRARY_VARIABLE, library_file_name
 from eliza_ffi.library.protocol import StreamConfig
+
+from .choosing.rounds import Effort
+from .parts.machine import disturbance, machine_facts, machine_line, noting_other_programs
+from .parts.pages import RESULTS, number, publish, table
 
 NAMES = ANSWERS["90 alike"][::3]
 """Thirty that begin alike: names that part at their first token are chosen without any pass."""
@@ -239,7 +239,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         results = run(subject, models, effort)
         publish(f"backend-{options.backend}", results, markdown(results), options.out, options.docs)
     except (ElizaError, FetchError, OSError, RuntimeError, ValueError) as error:
-        print(f"bench_backend: {error}", file=sys.stderr)
+        print(f"bench.backend: {error}", file=sys.stderr)
         return 2
     return 0
 

@@ -1,10 +1,9 @@
-#!/usr/bin/env python3
 """Measure what surrounds a choice: setting its trie, from one thread and from eight, and streams.
 
 Everything is timed around the C call: from Python where it says so, otherwise by a loop in C
 (compiled here), so that threads do not wait for Python's lock.
 
-    $ python scripts/bench_tries.py --docs docs/performance.md
+    $ python -m bench.tries --docs docs/performance.md
 """
 
 from __future__ import annotations
@@ -19,15 +18,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from bench_parts.compiled import address, compiled
-from bench_parts.machine import machine_facts, machine_line
-from bench_parts.pages import RESULTS, number, publish, table
-from bench_parts.workload import action_names
 from numpy.typing import NDArray
 
 from eliza_ffi.benchmark import Alternatives
 from eliza_ffi.library.protocol import TRIE_ARGMAX, StreamConfig
 from eliza_ffi.model import Model
+
+from .parts.compiled import address, compiled
+from .parts.machine import machine_facts, machine_line
+from .parts.pages import RESULTS, number, publish, table
+from .parts.workload import action_names
 
 C_DECLARATION = """
 int race(void * function, int n_threads, void ** streams, int n_calls, const char ** payloads,

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bench_parts.workload import action_names
+from ..parts.workload import action_names
 
 __all__ = ["Constraint", "constraints", "lark_of", "lark_of_schema"]
 

@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import Any
 
 import cffi
-from bench_parts.compiled import compiled
-from count_instructions import CONTINUE, TRACE_ME, Ptrace, is_supported, steps_of_pull
 
 from eliza_ffi._resources import default_model_path
 from eliza_ffi.automata import DEAD, Dfa, compile_regex
 from eliza_ffi.skeleton.free_values import STRING_BODY_PATTERN
 
+from ..instructions import CONTINUE, TRACE_ME, Ptrace, is_supported, steps_of_pull
+from ..parts.compiled import compiled
 from .native import NativeVocabulary
 from .simple_trie import SimpleTrie
 from .vocabularies import TokenBytes
@@ -36,6 +36,7 @@ KINDS: Mapping[str, Mapping[str, Any]] = {
     "inside a JSON string": {"dfa": STRING_BODY.to_dict()},
 }
 
+ROOT = Path(__file__).resolve().parent.parent.parent
 CHILD = "--be-counted"
 HOOK = "eliza_test_walk_time"
 
@@ -121,20 +122,20 @@ def be_counted(hooks: Path, kind: str) -> None:
     walk.time([token])
 
 
-def count_instructions_of_nodes(script: Path, hooks: Path) -> dict[str, float] | None:
+def count_instructions_of_nodes(program: str, hooks: Path) -> dict[str, float] | None:
     """Return the instructions of a walk for each node visited; None where none can be counted.
 
-    A child process, the script with `CHILD`, is stepped through one walk over the nodes of the
+    A child process, the program with `CHILD`, is stepped through one walk over the nodes of the
     embedded model's vocabulary: a node takes as many instructions in a larger one.
     """
     if not is_supported():
         return None
-    return {kind: _count(script, hooks, kind) for kind in KINDS}
+    return {kind: _count(program, hooks, kind) for kind in KINDS}
 
 
-def _count(script: Path, hooks: Path, kind: str) -> float:
-    command = [sys.executable, str(script), CHILD, str(hooks), kind]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
+def _count(program: str, hooks: Path, kind: str) -> float:
+    command = [sys.executable, "-m", program, CHILD, str(hooks), kind]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as child:
         try:
             assert child.stdout is not None
             begin, visited = map(int, child.stdout.readline().split())

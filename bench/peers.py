@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """Measure what a choice costs, here and in other libraries, in one run on one machine.
 
 Ours with every strategy, llama.cpp's grammar in both orders, llguidance, xgrammar, and
@@ -7,9 +6,9 @@ round, so that a machine that slows down slows them all. Writes JSON and Markdow
 run, a plot) into ``bench/results``.
 
     $ make bench-quick        # under 3 minutes
-    $ python scripts/bench_peers.py                               # with 3,000 choices; 20 minutes
-    $ python scripts/bench_peers.py --only 'random 32k' --choices 30 --merge   # one cell anew
-    $ python scripts/bench_peers.py --render bench/results/full.json --docs README.md
+    $ python -m bench.peers                               # with 3,000 choices; 20 minutes
+    $ python -m bench.peers --only 'random 32k' --choices 30 --merge   # one cell anew
+    $ python -m bench.peers --render bench/results/full.json --docs README.md
 
 Needs the ``bench`` extra and a build with the test hooks, which ``make`` takes care of.
 """
@@ -24,14 +23,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from bench_parts.cells import Others, Workload, measure_cell
-from bench_parts.charts import plot_peers
-from bench_parts.machine import machine_facts
-from bench_parts.merging import merged
-from bench_parts.methods import Effort
-from bench_parts.pages import RESULTS, fill_sections
-from bench_parts.report import markdown, ratios
-from bench_parts.workload import MODELS, action_names, prompts
+from .choosing.cells import Others, Workload, measure_cell
+from .choosing.report import markdown, ratios
+from .choosing.rounds import Effort
+from .parts.charts import plot_peers
+from .parts.machine import machine_facts
+from .parts.merging import merged
+from .parts.pages import RESULTS, fill_sections
+from .parts.workload import MODELS, action_names, prompts
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """Measure what many streams cost together, here and elsewhere, in one run on one machine.
 
 Threads that each write with a stream of one `Model`, beside a plain llama.cpp loop that decodes as
@@ -8,9 +7,9 @@ grammar; and a choice while all other streams write. All in turns, so that what 
 slows them all. Writes JSON, Markdown and a picture into ``bench/results``.
 
     $ make bench-streams                                  # all of it, an hour
-    $ python scripts/bench_streams.py --quick             # one model, under 3 minutes
-    $ python scripts/bench_streams.py --only 'F16 32k' --streams 8 --merge    # one cell anew
-    $ python scripts/bench_streams.py --render --docs docs/performance.md     # measure nothing
+    $ python -m bench.streams --quick             # one model, under 3 minutes
+    $ python -m bench.streams --only 'F16 32k' --streams 8 --merge    # one cell anew
+    $ python -m bench.streams --render --docs docs/performance.md     # measure nothing
 
 Needs a build with the tests, which ``make`` takes care of; llama-server comes from ``make peers``
 or the variable ``LLAMA_SERVER`` and is named as missing where there is none.
@@ -26,13 +25,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from bench_parts.batch_loop import BatchLoop
-from bench_parts.llama_server import find_llama_server
-from bench_parts.machine import machine_facts
-from bench_parts.merging import merged
-from bench_parts.pages import RESULTS, publish
-from bench_parts.stream_cells import MOST_STREAMS, Effort, StreamModel, measure_cell
-from bench_parts.stream_report import markdown, plot
+from .parts.machine import machine_facts
+from .parts.merging import merged
+from .parts.pages import RESULTS, publish
+from .together.batch_loop import BatchLoop
+from .together.cells import MOST_STREAMS, Effort, StreamModel, measure_cell
+from .together.llama_server import find_llama_server
+from .together.report import markdown, plot
 
 MODELS = (
     StreamModel("F16 32k", "llama-spm", "f16"),

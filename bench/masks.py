@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """Measure masks, here and in llguidance and xgrammar: which tokens a constraint allows next.
 
 The same vocabularies (32k, 128k and 262k tokens, without a model), the same constraints and the
@@ -6,9 +5,9 @@ same tokens for all; warm and cold masks apart. Also what the vocabulary's trie 
 to hold, and what a node of it costs in a walk. Writes JSON, Markdown and a plot into
 ``bench/results``.
 
-    $ python scripts/bench_masks.py --docs docs/toktrie.md
-    $ python scripts/bench_masks.py --quick                       # under 40 seconds
-    $ python scripts/bench_masks.py --render bench/results/masks.json --docs docs/toktrie.md
+    $ python -m bench.masks --docs docs/toktrie.md
+    $ python -m bench.masks --quick                       # under 40 seconds
+    $ python -m bench.masks --render bench/results/masks.json --docs docs/toktrie.md
 
 Needs the ``bench`` extra and a build with the test hooks; a library that is not installed is left
 out.
@@ -24,14 +23,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from bench_parts.machine import machine_facts, noting_other_programs
-from bench_parts.pages import RESULTS, publish
-from bench_parts.peers import Peer
-from mask_bench.constraints import Constraint, constraints
-from mask_bench.engines import ENGINES, OURS, Eliza
-from mask_bench.measuring import Effort, Places, agreement, measure
-from mask_bench.native import NativeVocabulary
-from mask_bench.node_cost import (
+from eliza_ffi.library.loading import Library
+
+from .choosing.other_libraries import Peer
+from .masking.constraints import Constraint, constraints
+from .masking.engines import ENGINES, OURS, Eliza
+from .masking.measuring import Effort, Places, agreement, measure
+from .masking.native import NativeVocabulary
+from .masking.node_cost import (
     CHILD,
     KINDS,
     be_counted,
@@ -39,10 +38,10 @@ from mask_bench.node_cost import (
     gigahertz,
     node_times,
 )
-from mask_bench.pages import markdown, plot
-from mask_bench.vocabularies import TokenBytes
-
-from eliza_ffi.library.loading import Library
+from .masking.pages import markdown, plot
+from .masking.vocabularies import TokenBytes
+from .parts.machine import machine_facts, noting_other_programs
+from .parts.pages import RESULTS, publish
 
 VOCABULARIES = {"32k": "llama-spm", "128k": "llama-bpe", "262k": "gemma-4"}
 FULL = Effort(rounds=5, cold_places=60, cold_rounds=2)
@@ -125,7 +124,7 @@ def run(effort: Effort, vocabularies: Mapping[str, str], *, quick: bool) -> dict
     found = [Peer.find(name) for name in ENGINES if name != OURS]
     for peer in found:
         if peer.problem is not None:
-            print(f"bench_masks: without {peer.name}: {peer.problem}", file=sys.stderr)
+            print(f"bench.masks: without {peer.name}: {peer.problem}", file=sys.stderr)
     peers = {peer.name: peer.version for peer in found if peer.problem is None}
     results: dict[str, Any] = {
         "machine": machine_facts(),
@@ -138,7 +137,7 @@ def run(effort: Effort, vocabularies: Mapping[str, str], *, quick: bool) -> dict
     }
     kinds = list(KINDS)[:1] if quick else list(KINDS)
     if not quick:
-        results["instructions"] = count_instructions_of_nodes(Path(__file__), hooks)
+        results["instructions"] = count_instructions_of_nodes("bench.masks", hooks)
     for name, file in vocabularies.items():
         facts, cells = measure_vocabulary(
             name, file, list(peers), effort, hooks, constraints(), kinds

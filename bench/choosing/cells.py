@@ -13,8 +13,17 @@ from eliza_ffi.benchmark import Alternatives, Method, Workbench
 from eliza_ffi.library.loading import Library
 from eliza_ffi.model import Model
 
-from .machine import noting_other_programs
-from .methods import (
+from ..parts.machine import noting_other_programs
+from ..parts.workload import Subject
+from .other_libraries import (
+    MASK_ENGINES,
+    LlamaCppPython,
+    Logits,
+    Peer,
+    VocabularyBytes,
+    measure_peer,
+)
+from .rounds import (
     GRAMMAR,
     METHODS,
     REFERENCE,
@@ -25,8 +34,6 @@ from .methods import (
     strategies_agree,
     summary_of,
 )
-from .peers import MASK_ENGINES, LlamaCppPython, Logits, Peer, VocabularyBytes, measure_peer
-from .workload import Subject
 
 __all__ = ["Others", "Workload", "measure_cell"]
 

@@ -17,8 +17,8 @@ from typing import Any
 from eliza_ffi.benchmark import gbnf_of
 from eliza_ffi.library.protocol import Tokens
 
+from ..choosing.other_libraries import Peer
 from .batch_loop import UNTOLD
-from .peers import Peer
 
 __all__ = ["LlamaServer", "find_llama_server", "serving"]
 
