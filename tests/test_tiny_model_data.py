@@ -6,18 +6,15 @@ import json
 import os
 import random
 import re
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tiny_model.corpus import HELD_OUT_ACTIONS, Example, Generator
+
+from eliza_ffi.prompts import planner_prompt, should_respond_prompt
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "scripts"))
-
-from tiny_model.corpus import HELD_OUT_ACTIONS, Example, Generator  # noqa: E402
-
-from eliza_ffi.prompts import planner_prompt, should_respond_prompt  # noqa: E402
 
 SEED = 1
 # The corpus of the committed model, see models/README.md.

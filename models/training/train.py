@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Train the small embedded model and write it as a GGUF file.
 
-    python scripts/train_tiny_model.py
+    python models/training/train.py
 
 Needs the ``train`` extra (torch, tokenizers, gguf). The corpus comes from ``tiny_model``'s own
 generator; nothing is downloaded. The same seed, number of threads and kind of machine give the
@@ -19,7 +19,7 @@ from pathlib import Path
 
 import torch
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT))
 
 from tiny_model.corpus import Example, Generator  # noqa: E402
