@@ -31,11 +31,9 @@ from .masking.engines import ENGINES, OURS, Eliza
 from .masking.measuring import Effort, Places, agreement, measure
 from .masking.native import NativeVocabulary
 from .masking.node_cost import (
-    CHILD,
     KINDS,
-    be_counted,
-    count_instructions_of_nodes,
     gigahertz,
+    node_instructions,
     node_times,
 )
 from .masking.pages import markdown, plot
@@ -137,7 +135,7 @@ def run(effort: Effort, vocabularies: Mapping[str, str], *, quick: bool) -> dict
     }
     kinds = list(KINDS)[:1] if quick else list(KINDS)
     if not quick:
-        results["instructions"] = count_instructions_of_nodes("bench.masks", hooks)
+        results["instructions"] = node_instructions(hooks)
     for name, file in vocabularies.items():
         facts, cells = measure_vocabulary(
             name, file, list(peers), effort, hooks, constraints(), kinds
@@ -149,16 +147,12 @@ def run(effort: Effort, vocabularies: Mapping[str, str], *, quick: bool) -> dict
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Measure masks here and in other libraries.")
-    parser.add_argument(CHILD, nargs=2, metavar=("HOOKS", "KIND"), help=argparse.SUPPRESS)
     parser.add_argument("--quick", action="store_true", help="under 40 seconds; no file is written")
     parser.add_argument("--only", action="append", choices=VOCABULARIES, help="repeated")
     parser.add_argument("--out", type=Path, default=RESULTS, metavar="DIR")
     parser.add_argument("--render", type=Path, metavar="JSON", help="measure nothing, show these")
     parser.add_argument("--docs", type=Path, metavar="FILE", help="put the tables between markers")
     options = parser.parse_args(arguments)
-    if options.be_counted:
-        be_counted(Path(options.be_counted[0]), options.be_counted[1])
-        return 0
     if options.render:
         results = json.loads(options.render.read_text(encoding="utf-8"))
     else:

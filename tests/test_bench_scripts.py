@@ -15,7 +15,7 @@ import pytest
 from numpy.typing import NDArray
 
 from bench import growth as bench_growth
-from bench import instructions as count_instructions
+from bench import instructions as bench_instructions
 from bench import peers as bench_peers
 from bench import streaming as bench_streaming
 from bench import streams as bench_streams
@@ -27,6 +27,7 @@ from bench.choosing.rounds import METHODS, Effort
 from bench.parts.machine import machine_facts, machine_line, noting_other_programs
 from bench.parts.merging import merged
 from bench.parts.pages import fill_sections, number, publish, table
+from bench.parts.single_steps import is_supported
 from bench.parts.workload import MODELS, action_names
 from bench.parts.workload import prompts as planner_prompts
 from bench.together.batch_loop import UNTOLD, BatchLoop, Expected
@@ -284,20 +285,18 @@ def test_tries_are_set_from_one_thread_and_several(library: Library) -> None:
 
 
 def test_instructions_of_a_function_are_those_until_it_returns() -> None:
-    whole, inner = list(count_instructions.PARTS)[:2]
+    whole, inner = list(bench_instructions.PARTS)[:2]
     functions = {100: whole, 200: inner, 300: "not of interest"}
-    places = [(100, 50), (104, 40), (200, 32), (300, 24), (304, 24), (204, 32), (108, 40)]
-    steps = [count_instructions.Step(*place) for place in places]
-    assert count_instructions.inclusive_counts(steps, functions) == {whole: 7, inner: 4}
+    steps = [(100, 50), (104, 40), (200, 32), (300, 24), (304, 24), (204, 32), (108, 40)]
+    assert bench_instructions.inclusive_counts(steps, functions) == {whole: 7, inner: 4}
 
 
-@pytest.mark.skipif(
-    not count_instructions.is_supported(), reason="single steps are for Linux on x86-64"
-)
+@pytest.mark.skipif(not is_supported(), reason="single steps are for Linux on x86-64")
 def test_a_decision_is_counted_instruction_by_instruction(library: Library) -> None:
-    counted = count_instructions.count(Path(default_model_path()))
+    counted = bench_instructions.count(Path(default_model_path()))
     assert counted["n_vocab"] == 2048
-    whole, decision, *parts = counted["parts"].values()
+    assert counted["parts"].keys() == bench_instructions.PARTS.keys()
+    whole, decision, *parts = (counted["parts"][name] for name in bench_instructions.PARTS)
     assert whole > decision > sum(parts) > 0
 
 

@@ -11,9 +11,10 @@ from bench import masks as bench_masks
 from bench.masking.constraints import constraints
 from bench.masking.engines import ENGINES, OURS
 from bench.masking.measuring import Effort, Places, agreement, measure
-from bench.masking.node_cost import KINDS, gigahertz, node_times
+from bench.masking.node_cost import KINDS, gigahertz, node_instructions, node_times
 from bench.masking.pages import markdown
 from bench.masking.vocabularies import GreedySpeller, TokenBytes
+from bench.parts.single_steps import is_supported
 from eliza_ffi._resources import default_model_path
 
 SMALL = Effort(rounds=1, cold_places=5, cold_rounds=1)
@@ -126,3 +127,11 @@ def test_without_a_library_the_others_are_measured(
     shown = capsys.readouterr()
     assert "without no_such_library" in shown.err
     assert "no_such_library" not in shown.out
+
+
+@pytest.mark.skipif(not is_supported(), reason="single steps are for Linux on x86-64")
+def test_a_node_takes_some_instructions(hooks_path: Path) -> None:
+    counted = node_instructions(hooks_path)
+    assert counted is not None
+    assert counted.keys() == KINDS.keys()
+    assert all(5 < each < 100 for each in counted.values())

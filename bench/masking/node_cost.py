@@ -7,27 +7,22 @@ automaton of that language here, for the library knows the mask of "string-body"
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
 from collections.abc import Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
-
-import cffi
 
 from eliza_ffi._resources import default_model_path
 from eliza_ffi.automata import DEAD, Dfa, compile_regex
 from eliza_ffi.skeleton.free_values import STRING_BODY_PATTERN
 
-from ..instructions import CONTINUE, TRACE_ME, Ptrace, is_supported, steps_of_pull
 from ..parts.compiled import compiled
+from ..parts.single_steps import address_of, is_supported, steps_of
 from .native import NativeVocabulary
 from .simple_trie import SimpleTrie
 from .vocabularies import TokenBytes
 
-__all__ = ["CHILD", "KINDS", "be_counted", "count_instructions_of_nodes", "gigahertz", "node_times"]
+__all__ = ["KINDS", "gigahertz", "node_instructions", "node_times"]
 
 ANYTHING = {"dfa": {"classes": [0] * 256, "transitions": [[0]], "accepting": [0]}}
 STRING_BODY = compile_regex(STRING_BODY_PATTERN)
@@ -36,8 +31,6 @@ KINDS: Mapping[str, Mapping[str, Any]] = {
     "inside a JSON string": {"dfa": STRING_BODY.to_dict()},
 }
 
-ROOT = Path(__file__).resolve().parent.parent.parent
-CHILD = "--be-counted"
 HOOK = "eliza_test_walk_time"
 
 
@@ -107,42 +100,22 @@ def gigahertz() -> float:
     return max(2 * n / float(lib.chain(n)) for _ in range(2000))
 
 
-def be_counted(hooks: Path, kind: str) -> None:
-    """Compute one mask of the embedded model's vocabulary between two stops."""
-    vocabulary = TokenBytes.from_file(Path(default_model_path()))
-    native = NativeVocabulary(hooks, vocabulary.texts)
-    token = vocabulary.texts.index(b"a")
-    native.walk(KINDS[kind]).time([token])
-    native.forget()
-    walk = native.walk(KINDS[kind])
-    address = cffi.FFI().cast("intptr_t", getattr(native.lib, HOOK))
-    print(int(address), nodes_visited(kind, vocabulary.texts, native), flush=True)
-    Ptrace()(TRACE_ME, 0)
-    os.kill(os.getpid(), signal.SIGSTOP)
-    walk.time([token])
-
-
-def count_instructions_of_nodes(program: str, hooks: Path) -> dict[str, float] | None:
+def node_instructions(hooks: Path) -> dict[str, float] | None:
     """Return the instructions of a walk for each node visited; None where none can be counted.
 
-    A child process, the program with `CHILD`, is stepped through one walk over the nodes of the
-    embedded model's vocabulary: a node takes as many instructions in a larger one.
+    The nodes are those of the embedded model's vocabulary: one takes as many instructions in a
+    larger one.
     """
     if not is_supported():
         return None
-    return {kind: _count(program, hooks, kind) for kind in KINDS}
-
-
-def _count(program: str, hooks: Path, kind: str) -> float:
-    command = [sys.executable, "-m", program, CHILD, str(hooks), kind]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as child:
-        try:
-            assert child.stdout is not None
-            begin, visited = map(int, child.stdout.readline().split())
-            os.waitpid(child.pid, 0)
-            n_instructions = sum(1 for _ in steps_of_pull(child.pid, begin))
-            Ptrace()(CONTINUE, child.pid)
-        except BaseException:
-            child.kill()
-            raise
-    return n_instructions / visited
+    vocabulary = TokenBytes.from_file(Path(default_model_path()))
+    native, token = NativeVocabulary(hooks, vocabulary.texts), vocabulary.texts.index(b"a")
+    begin = address_of(getattr(native.lib, HOOK))
+    instructions = {}
+    for kind, span in KINDS.items():
+        native.walk(span).time([token])  # loads and allocates what the first one must
+        native.forget()
+        steps = steps_of(partial(native.walk(span).time, [token]), begin)
+        visited = nodes_visited(kind, vocabulary.texts, native)
+        instructions[kind] = sum(1 for _ in steps) / visited
+    return instructions
