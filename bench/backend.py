@@ -31,7 +31,7 @@ from check_backend import BUILD, ON_CPU
 from fetch_llama_cpp import FetchError
 from make_test_models import cached_model
 
-from eliza_ffi.benchmark import Alternatives, Answer, Method, Workbench
+from eliza_ffi.benchmark import Alternatives, Method, TimedChoice, Workbench
 from eliza_ffi.errors import ElizaError
 from eliza_ffi.library.loading import LIBRARY_VARIABLE, library_file_name
 from eliza_ffi.library.protocol import StreamConfig
@@ -77,7 +77,7 @@ BASE = "trie"
 class Run:
     """An answer, and the bytes that were copied for each decision that had to wait for a pass."""
 
-    answer: Answer
+    answer: TimedChoice
     decision_bytes: float
 
 

@@ -14,11 +14,11 @@ from eliza_ffi import cli
 from eliza_ffi.choices.choice_set import string_choices
 from eliza_ffi.cli import demo
 from eliza_ffi.cli.console import shorten
-from eliza_ffi.cli.demo import Case, Row, Table, cases_of, decide, summarize
+from eliza_ffi.cli.demo import Case, DemoRow, Table, cases_of, decide, summarize
 from eliza_ffi.library.loading import Library
 from eliza_ffi.model import Model
 
-ROW = Row(
+ROW = DemoRow(
     task="planner",
     id="one",
     message="say hi\nback",
@@ -78,7 +78,7 @@ def test_json_holds_the_same_rows_and_sums(
 def test_an_output_that_is_no_choice_is_counted_and_is_exit_code_1(
     options: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def decide_wrongly(model: Model, case: Case) -> Row:
+    async def decide_wrongly(model: Model, case: Case) -> DemoRow:
         row = await decide(model, case)
         return row if case.id != "dm-greeting" else replace(row, output="RESP", valid=False)
 
@@ -139,7 +139,7 @@ def test_shorten(text: str, width: int, short: str) -> None:
 
 @pytest.mark.parametrize("task", demo.TASKS)
 def test_the_embedded_model_is_right_on_seven_of_ten(tiny_model: Model, task: str) -> None:
-    async def decide_all() -> list[Row]:
+    async def decide_all() -> list[DemoRow]:
         return [await decide(tiny_model, case) for case in cases_of(task)]
 
     total = summarize(asyncio.run(decide_all()))

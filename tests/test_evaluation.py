@@ -11,17 +11,17 @@ from typing import Any
 import pytest
 
 from eliza_ffi import cli
-from eliza_ffi.evaluation import MODES, TASKS, Answer, answer, cases_of, summarize
+from eliza_ffi.evaluation import MODES, TASKS, TimedAnswer, answer, cases_of, summarize
 from eliza_ffi.evaluation.answers import prompt_of
 from eliza_ffi.evaluation.plot import draw
-from eliza_ffi.evaluation.report import Summary, judge, table
+from eliza_ffi.evaluation.report import AnswerRates, judge, table
 from eliza_ffi.evaluation.tasks import same_parameters
 from eliza_ffi.library.loading import Library
 from eliza_ffi.model import Model
 
 
-def said(text: str) -> Answer:
-    return Answer(text, 4, 2, 0.5)
+def said(text: str) -> TimedAnswer:
+    return TimedAnswer(text, 4, 2, 0.5)
 
 
 # ---- the tasks -------------------------------------------------------------------------------
@@ -192,6 +192,6 @@ def test_the_plot_is_a_picture(tmp_path: Path) -> None:
     numbers: dict[str, Any] = dict.fromkeys(
         ("cases", "parse_rate", "schema_rate", "name_rate", "label_rate", "ms_p50"), 1
     ) | {"ms_p95": 2.0, "tokens_per_second": 3.0, "tokens": 4.0, "forward_passes": 5.0}
-    summaries = [Summary(task, mode, **numbers) for task in TASKS for mode in MODES]
+    summaries = [AnswerRates(task, mode, **numbers) for task in TASKS for mode in MODES]
     draw(summaries, tmp_path / "plot.png")
     assert (tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG")

@@ -25,7 +25,7 @@ from eliza_ffi.errors import (
 )
 from eliza_ffi.library.protocol import SpanResult
 from eliza_ffi.runner.arguments import FfiStreamingGenerateArgs
-from eliza_ffi.runner.filling import Fillable, FillArgs, Filling, FillResult, SpanFill
+from eliza_ffi.runner.filling import Fillable, FillArgs, FillResult, FillRun, SpanFill
 from eliza_ffi.runner.streaming import FfiStreamingRunner, SyncStreamingRunner
 from eliza_ffi.skeleton.fill_result import Answer
 from eliza_ffi.skeleton.planning import ActionSkeleton, ParametersSkeleton
@@ -336,7 +336,7 @@ def test_who_walks_away_has_the_stream_closed() -> None:
 
 def test_cancel_before_the_start_opens_nothing() -> None:
     binding = FillingBinding()
-    filling = Filling(binding, "ctx", args_of(SKELETON))
+    filling = FillRun(binding, "ctx", args_of(SKELETON))
     filling.cancel()
     with pytest.raises(GenerationCancelled):
         next(filling.steps())

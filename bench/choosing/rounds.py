@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from eliza_ffi.benchmark import Answer, Method, Workbench
+from eliza_ffi.benchmark import Method, TimedChoice, Workbench
 from eliza_ffi.library.protocol import StreamConfig
 
 __all__ = [
@@ -58,10 +58,10 @@ class Effort:
 class Runs:
     """The answers of a method, by prompt."""
 
-    answers: dict[int, list[Answer]] = field(default_factory=dict)
+    answers: dict[int, list[TimedChoice]] = field(default_factory=dict)
     spent: float = 0.0
 
-    def all(self) -> list[Answer]:
+    def all(self) -> list[TimedChoice]:
         return [answer for listed in self.answers.values() for answer in listed]
 
 

@@ -10,11 +10,14 @@ from .workbench import (
     MODES,
     STRATEGIES,
     TOKENIZATIONS,
-    Answer,
     Decision,
     Method,
+    TimedChoice,
     Workbench,
 )
+
+Answer = TimedChoice
+"""Its name before."""
 
 __all__ = [
     "CHOICES",
@@ -28,6 +31,7 @@ __all__ = [
     "Method",
     "Report",
     "StreamsReport",
+    "TimedChoice",
     "Workbench",
     "gbnf_of",
     "measure",

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..library.protocol import Tokens
-from .workbench import Answer, Decision, Method, Workbench
+from .workbench import Decision, Method, TimedChoice, Workbench
 
 __all__ = ["Report", "measure"]
 
@@ -118,8 +118,8 @@ def measure(
         Choices for each prompt before those; they bring the prompt into a slot.
     """
     grammar = Method("strict-guided", grammar_order=method.grammar_order)
-    answers: list[Answer] = []
-    baseline: list[Answer] = []
+    answers: list[TimedChoice] = []
+    baseline: list[TimedChoice] = []
     decisions: list[Decision] = []
     agreed: list[bool] = []
     for prompt in prompts:
@@ -183,5 +183,5 @@ def measure(
     )
 
 
-def _median_rate(answers: Sequence[Answer]) -> float:
+def _median_rate(answers: Sequence[TimedChoice]) -> float:
     return float(np.median([len(answer.tokens) / answer.seconds for answer in answers]))

@@ -21,9 +21,9 @@ __all__ = [
     "MODES",
     "STRATEGIES",
     "TOKENIZATIONS",
-    "Answer",
     "Decision",
     "Method",
+    "TimedChoice",
     "Workbench",
 ]
 
@@ -62,8 +62,8 @@ class Method:
 
 
 @dataclass(frozen=True)
-class Answer:
-    """One generation.
+class TimedChoice:
+    """One choice, or what an unguided method generated instead.
 
     Attributes
     ----------
@@ -106,14 +106,14 @@ class Workbench:
         self.n_vocab = int(model.describe()["model"]["n_vocab"])
         self._ctx = model.runner.ctx
 
-    def answer(self, prompt: Tokens, method: Method, max_tokens: int = 0) -> Answer:
+    def answer(self, prompt: Tokens, method: Method, max_tokens: int = 0) -> TimedChoice:
         """Make one choice, timed. `max_tokens` ends an unguided one."""
         begin = time.perf_counter()
         with self._prefilled(prompt, method, max_tokens) as stream:
             prefilled = time.perf_counter()
             steps = list(self._steps(stream, method))
             end = time.perf_counter()
-            return Answer(
+            return TimedChoice(
                 text="".join(text for _, text in steps),
                 tokens=tuple(itertools.chain.from_iterable(tokens for tokens, _ in steps)),
                 seconds=end - prefilled,

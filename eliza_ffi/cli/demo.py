@@ -17,7 +17,7 @@ from ..model import Model
 from ..prompts import SHOULD_RESPOND_CHOICES, planner_prompt, should_respond_prompt
 from .console import open_model, run_interruptibly, shorten
 
-__all__ = ["Case", "Row", "Summary", "cases_of", "decide", "run_demo", "summarize"]
+__all__ = ["Case", "DemoCounts", "DemoRow", "cases_of", "decide", "run_demo", "summarize"]
 
 TASKS = ("planner", "should-respond")
 NUMBER_COLUMNS = (("prob", 6), ("tokens", 6), ("passes", 6), ("ms", 8))
@@ -37,7 +37,7 @@ class Case:
 
 
 @dataclass(frozen=True)
-class Row:
+class DemoRow:
     """What the model made of a case.
 
     Attributes
@@ -69,7 +69,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Summary:
+class DemoCounts:
     """Counts over some rows; `accuracy` is 0 to 1."""
 
     choices: int
@@ -104,7 +104,7 @@ def cases_of(task: str) -> Iterator[Case]:
             )
 
 
-async def decide(model: Model, case: Case) -> Row:
+async def decide(model: Model, case: Case) -> DemoRow:
     """Run one case through the streaming runner."""
     streamed: list[str] = []
     args = model.choice_args(
@@ -116,7 +116,7 @@ async def decide(model: Model, case: Case) -> Row:
     # Taken as it was streamed, so that an output that is none of the choices is seen as one.
     output = "".join(streamed)
     leaf, stats = result.leaf, result.stats
-    return Row(
+    return DemoRow(
         task=case.task,
         id=case.id,
         message=case.message,
@@ -130,12 +130,12 @@ async def decide(model: Model, case: Case) -> Row:
     )
 
 
-def summarize(rows: Iterable[Row]) -> Summary:
+def summarize(rows: Iterable[DemoRow]) -> DemoCounts:
     """Count over some rows; there must be at least one."""
     listed = list(rows)
     correct = sum(row.output == row.expected for row in listed)
     seconds = sum(row.milliseconds for row in listed) / 1e3
-    return Summary(
+    return DemoCounts(
         choices=len(listed),
         correct=correct,
         accuracy=correct / len(listed),
@@ -152,7 +152,7 @@ def run_demo(arguments: argparse.Namespace) -> int:
 
 
 async def _run(model: Model, *, as_json: bool) -> int:
-    rows: list[Row] = []
+    rows: list[DemoRow] = []
     for task in TASKS:
         cases = list(cases_of(task))
         table = Table(cases, shutil.get_terminal_size((100, 24)).columns)
@@ -180,7 +180,7 @@ async def _run(model: Model, *, as_json: bool) -> int:
     return 1 if total.invalid_outputs else 0
 
 
-def summary_line(name: str, summary: Summary) -> str:
+def summary_line(name: str, summary: DemoCounts) -> str:
     """Return the counts as one readable line."""
     return (
         f"{name}: {summary.correct} of {summary.choices} right ({summary.accuracy:.0%}), "
@@ -210,7 +210,7 @@ class Table:
             " ", "message", "expected", "chosen", [name for name, _ in NUMBER_COLUMNS]
         )
 
-    def row(self, row: Row) -> str:
+    def row(self, row: DemoRow) -> str:
         """Return the line of a row; it begins with a mark where the choice is not the expected."""
         numbers = [
             f"{row.probability:.1%}",

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ..evaluation.answers import MODES, answer, prompt_of
 from ..evaluation.plot import draw, load_matplotlib
-from ..evaluation.report import Row, judge, summarize, table
+from ..evaluation.report import JudgedAnswer, judge, summarize, table
 from ..evaluation.tasks import TASKS, Case, cases_of
 from ..model import Model
 from .console import UsageError, add_model_arguments, open_model
@@ -100,7 +100,7 @@ def _cases(arguments: argparse.Namespace) -> list[list[Case]]:
 
 def _rows(
     model: Model, cases: list[list[Case]], modes: tuple[str, ...], arguments: argparse.Namespace
-) -> Iterator[Row]:
+) -> Iterator[JudgedAnswer]:
     for of_task in cases:
         for mode in modes:
             for case in of_task:

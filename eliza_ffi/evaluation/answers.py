@@ -13,7 +13,7 @@ from ..model import Model
 from ..runner.lifecycle import open_stream
 from .tasks import Case
 
-__all__ = ["MODES", "Answer", "answer", "prompt_of"]
+__all__ = ["MODES", "TimedAnswer", "answer", "prompt_of"]
 
 MODES = ("unguided", "guided", "strict-guided", "strict-trie-ffi")
 
@@ -21,7 +21,7 @@ GRAMMAR_ORDERS = {"guided": "last", "strict-guided": "first"}
 
 
 @dataclass(frozen=True)
-class Answer:
+class TimedAnswer:
     """What the model answered.
 
     Attributes
@@ -48,7 +48,7 @@ def prompt_of(model: Model, case: Case, *, chat: bool) -> Tokens:
     return model.tokenize(case.prompt, add_special=True, parse_special=True)
 
 
-def answer(model: Model, case: Case, prompt: Tokens, mode: str, max_tokens: int) -> Answer:
+def answer(model: Model, case: Case, prompt: Tokens, mode: str, max_tokens: int) -> TimedAnswer:
     """Answer a case.
 
     Parameters
@@ -81,14 +81,14 @@ def _read_prompt(model: Model, prompt: Tokens) -> None:
         model.binding.prefill(stream, prompt)
 
 
-def _fill(model: Model, case: Case, prompt: Tokens, max_tokens: int) -> Answer:
+def _fill(model: Model, case: Case, prompt: Tokens, max_tokens: int) -> TimedAnswer:
     begin = time.perf_counter()
     try:
         result = model.fill(prompt, case.skeleton, max_tokens=max_tokens)
     except FillError as error:
         result = error.partial
     seconds = time.perf_counter() - begin
-    return Answer(result.text, len(result.tokens), result.forward_passes, seconds)
+    return TimedAnswer(result.text, len(result.tokens), result.forward_passes, seconds)
 
 
 def _generate(
@@ -97,7 +97,7 @@ def _generate(
     max_tokens: int,
     grammar: str | None = None,
     is_complete: Callable[[str], bool] = lambda text: False,
-) -> Answer:
+) -> TimedAnswer:
     binding: Any = model.binding
     begin = time.perf_counter()
     config = StreamConfig(max_tokens=max_tokens, gbnf_grammar=grammar)
@@ -111,4 +111,4 @@ def _generate(
             # Where the grammar allows only the end, asking for it would be a pass for nothing.
             done = step.done or is_complete(text)
         seconds = time.perf_counter() - begin
-        return Answer(text, n_tokens, binding.stats(stream).passes_after_prompt, seconds)
+        return TimedAnswer(text, n_tokens, binding.stats(stream).passes_after_prompt, seconds)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import NotSupportedError
-from .report import Summary
+from .report import AnswerRates
 
 __all__ = ["draw", "load_matplotlib"]
 
@@ -29,7 +29,7 @@ def load_matplotlib() -> Any:
     return matplotlib.figure
 
 
-def draw(summaries: Sequence[Summary], path: Path) -> None:
+def draw(summaries: Sequence[AnswerRates], path: Path) -> None:
     """Write a PNG with the rates above and the times below, a group of bars for each task."""
     tasks = list(dict.fromkeys(each.task for each in summaries))
     modes = list(dict.fromkeys(each.mode for each in summaries))

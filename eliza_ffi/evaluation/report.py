@@ -10,14 +10,14 @@ import numpy as np
 
 from ..errors import InvalidArgumentError
 from ..skeleton.json_text import read_json
-from .answers import Answer
+from .answers import TimedAnswer
 from .tasks import Case
 
-__all__ = ["Row", "Summary", "judge", "summarize", "table"]
+__all__ = ["AnswerRates", "JudgedAnswer", "judge", "summarize", "table"]
 
 
 @dataclass(frozen=True)
-class Row:
+class JudgedAnswer:
     """An answer and what it is worth.
 
     Attributes
@@ -46,7 +46,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Summary:
+class AnswerRates:
     """Rates are 0 to 1; `name_rate` and `label_rate` count all answers, parsed or not.
 
     Attributes
@@ -73,7 +73,7 @@ class Summary:
     forward_passes: float
 
 
-def judge(case: Case, mode: str, answer: Answer) -> Row:
+def judge(case: Case, mode: str, answer: TimedAnswer) -> JudgedAnswer:
     """Return the row of an answer."""
     value: Any = None
     parsed = True
@@ -82,7 +82,7 @@ def judge(case: Case, mode: str, answer: Answer) -> Row:
     except InvalidArgumentError:
         parsed = False
     of_schema = parsed and case.skeleton.accepts(value)
-    return Row(
+    return JudgedAnswer(
         task=case.task,
         id=case.id,
         mode=mode,
@@ -97,11 +97,11 @@ def judge(case: Case, mode: str, answer: Answer) -> Row:
     )
 
 
-def summarize(rows: Iterable[Row]) -> Summary:
+def summarize(rows: Iterable[JudgedAnswer]) -> AnswerRates:
     """Count over the rows of one task and mode; there must be at least one."""
     listed = list(rows)
     times = [row.milliseconds for row in listed]
-    return Summary(
+    return AnswerRates(
         task=listed[0].task,
         mode=listed[0].mode,
         cases=len(listed),
@@ -121,7 +121,7 @@ HEADS = ("task", "mode", "cases", "parse", "schema", "name", "label", "p50 ms", 
 HEADS_OF_COUNTS = ("tokens", "passes")
 
 
-def table(summaries: Sequence[Summary]) -> str:
+def table(summaries: Sequence[AnswerRates]) -> str:
     """Return the summaries as lines of aligned columns."""
     lines = [[*HEADS, *HEADS_OF_COUNTS]]
     for each in summaries:

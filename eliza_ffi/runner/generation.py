@@ -25,12 +25,12 @@ from ..library.protocol import (
 from .arguments import FfiStreamingGenerateArgs, FfiStreamingResult, Usage
 from .lifecycle import Lifecycle
 
-__all__ = ["Generation"]
+__all__ = ["GenerationRun"]
 
 logger = logging.getLogger("eliza_ffi")
 
 
-class Generation:
+class GenerationRun:
     """One run of the lifecycle.
 
     Parameters
