@@ -24,7 +24,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from backend_suite.cases import ANSWERS, PROMPTS, SHAPE, VOCABULARIES
 from backend_suite.comparing import Subject
 from check_backend import BUILD, ON_CPU
@@ -35,10 +34,12 @@ from eliza_ffi.benchmark import Alternatives, Method, TimedChoice, Workbench
 from eliza_ffi.errors import ElizaError
 from eliza_ffi.library.loading import LIBRARY_VARIABLE, library_file_name
 from eliza_ffi.library.protocol import StreamConfig
+from eliza_ffi.measuring.figures import mean, median
+from eliza_ffi.measuring.tables import markdown_table, number
 
 from .choosing.rounds import Effort
 from .parts.machine import disturbance, machine_facts, machine_line, noting_other_programs
-from .parts.pages import RESULTS, number, publish, table
+from .parts.pages import RESULTS, publish
 
 NAMES = ANSWERS["90 alike"][::3]
 """Thirty that begin alike: names that part at their first token are chosen without any pass."""
@@ -154,15 +155,13 @@ def _figures(by_prompt: Sequence[Sequence[Run]]) -> dict[str, Any]:
     """Return a way's figures, means over prompts; `by_prompt` has a list of rounds for each."""
     answers = [run.answer for runs in by_prompt for run in runs]
     stats = [answer.stats for answer in answers]
-    medians = [np.median([run.answer.seconds for run in runs]) for runs in by_prompt]
+    medians = [median([run.answer.seconds for run in runs]) for runs in by_prompt]
     return {
-        "choice_ms": float(np.mean(medians)) * 1e3,
-        "passes": float(np.mean([each.passes_after_prompt for each in stats])),
-        "decisions": float(np.mean([each.decisions + each.tokens_sampled for each in stats])),
-        "decision_bytes": float(
-            np.mean([run.decision_bytes for runs in by_prompt for run in runs])
-        ),
-        "tokens": float(np.mean([len(answer.tokens) for answer in answers])),
+        "choice_ms": mean(medians) * 1e3,
+        "passes": mean([each.passes_after_prompt for each in stats]),
+        "decisions": mean([each.decisions + each.tokens_sampled for each in stats]),
+        "decision_bytes": mean([run.decision_bytes for runs in by_prompt for run in runs]),
+        "tokens": mean([len(answer.tokens) for answer in answers]),
         "texts": [runs[0].answer.text for runs in by_prompt],
         "rounds": len(by_prompt[0]),
     }
@@ -207,7 +206,7 @@ def markdown(results: dict[str, Any]) -> str:
         for name, each in cell["ways"].items()
     ]
     noted = disturbance((f"{cell['n_vocab']:,} tokens", cell) for cell in cells)
-    return f"{intro}{noted}\n\n{table(head, rows)}\n"
+    return f"{intro}{noted}\n\n{markdown_table(head, rows)}\n"
 
 
 def _agreement(name: str, texts: Sequence[str], expected: Sequence[str]) -> str:

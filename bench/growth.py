@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from eliza_ffi._resources import default_model_path
+from eliza_ffi.measuring.tables import markdown_table, number
 from eliza_ffi.model import Model
 
 from .choosing.cells import Others, Workload, measure_cell
@@ -26,7 +27,7 @@ from .choosing.rounds import GRAMMAR, METHODS, OURS, REFERENCE, Effort
 from .parts.charts import Panel, draw
 from .parts.machine import disturbance, machine_facts, machine_line
 from .parts.merging import merged
-from .parts.pages import RESULTS, number, publish, table
+from .parts.pages import RESULTS, publish
 from .parts.workload import NOUNS, Subject, action_names, prompts
 
 SHOWN = (OURS, REFERENCE, GRAMMAR, "llguidance", "xgrammar")
@@ -177,7 +178,7 @@ def markdown(results: dict[str, Any]) -> str:
             ]
             for cell in growth["cells"]
         ]
-        parts += [growth["title"], table([growth["x_label"], *SHOWN, "one pass"], rows)]
+        parts += [growth["title"], markdown_table([growth["x_label"], *SHOWN, "one pass"], rows)]
     problems = [
         f"- {where}, {name}: {problem[:200]}"
         for where, cell in cells

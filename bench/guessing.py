@@ -26,11 +26,12 @@ from make_test_models import cached_model
 from numpy.typing import NDArray
 
 from eliza_ffi._resources import default_model_path
+from eliza_ffi.measuring.tables import markdown_table, number
 from eliza_ffi.model import Model
 from eliza_ffi.sampling import SamplingParams
 
 from .parts.machine import machine_facts, machine_line
-from .parts.pages import RESULTS, number, publish, table
+from .parts.pages import RESULTS, publish
 
 ROOT = Path(__file__).resolve().parent.parent
 HOOKS = ROOT / "build" / "cpu" / "libeliza_test_hooks.so"
@@ -231,7 +232,7 @@ def simulated_table(simulated: dict[str, Any]) -> str:
         "`ngram-simple`: passes per token",
         "its wrong tokens per pass",
     ]
-    return table(head, rows)
+    return markdown_table(head, rows)
 
 
 def markdown(results: dict[str, Any]) -> str:
@@ -272,7 +273,7 @@ def markdown(results: dict[str, Any]) -> str:
             f" characters), up to 200 tokens, `draft_max` {MOST}, the fastest run;"
             f" {machine_line(results['machine'])}",
             "",
-            table(written_head, written),
+            markdown_table(written_head, written),
             "",
         ]
     )

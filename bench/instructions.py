@@ -18,10 +18,11 @@ from typing import Any
 from eliza_ffi.benchmark import Alternatives
 from eliza_ffi.library.loading import Library
 from eliza_ffi.library.protocol import TRIE_ARGMAX, StreamConfig
+from eliza_ffi.measuring.tables import markdown_table
 from eliza_ffi.model import Model
 
 from .parts.machine import machine_facts, machine_line
-from .parts.pages import RESULTS, publish, table
+from .parts.pages import RESULTS, publish
 from .parts.single_steps import Place, address_of, is_supported, steps_of
 from .parts.workload import MODELS, NOUNS, VERBS
 
@@ -95,7 +96,7 @@ def markdown(results: dict[str, Any]) -> str:
     ]
     head = [f"instructions, {CANDIDATES} candidates"]
     head += [f"{each['name']}, vocabulary {each['n_vocab']:,}" for each in counted]
-    return f"{machine_line(results['machine'])}\n\n{table(head, rows)}\n"
+    return f"{machine_line(results['machine'])}\n\n{markdown_table(head, rows)}\n"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

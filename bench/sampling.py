@@ -19,11 +19,12 @@ import numpy as np
 from make_test_models import cached_model
 from numpy.typing import NDArray
 
+from eliza_ffi.measuring.tables import markdown_table, number
 from eliza_ffi.model import Model
 from eliza_ffi.sampling import PRESETS, SamplingParams
 
 from .parts.machine import disturbance, machine_facts, machine_line, noting_other_programs
-from .parts.pages import RESULTS, number, publish, table
+from .parts.pages import RESULTS, publish
 
 ROOT = Path(__file__).resolve().parent.parent
 HOOKS = ROOT / "build" / "cpu" / "libeliza_test_hooks.so"
@@ -144,7 +145,7 @@ def markdown(results: dict[str, Any]) -> str:
     disturbed = disturbance((f"{each['n_vocab']:,} tokens", each) for each in results["cells"])
     parts = [
         f"{machine_line(results['machine'])} Medians of {results['repeats']} draws.{disturbed}",
-        table(
+        markdown_table(
             ["settings", "vocabulary", "common_sampler / ours", "ours, µs", "common_sampler, µs"],
             rows,
         ),

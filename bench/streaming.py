@@ -25,6 +25,7 @@ from make_test_models import cached_model
 from numpy.typing import NDArray
 
 from eliza_ffi._resources import default_model_path
+from eliza_ffi.measuring.tables import markdown_table, number
 from eliza_ffi.model import Model
 from eliza_ffi.runner.streaming import (
     FfiStreamingGenerateArgs,
@@ -34,7 +35,7 @@ from eliza_ffi.runner.streaming import (
 
 from .parts.compiled import address, compiled
 from .parts.machine import machine_facts, machine_line
-from .parts.pages import RESULTS, number, publish, table
+from .parts.pages import RESULTS, publish
 
 C_DECLARATION = "double drain(void * next, void * stream, int64_t * pulls);"
 
@@ -265,7 +266,7 @@ def markdown(results: dict[str, Any]) -> str:
         f"Microseconds: one whose token takes {small['token_ms'] * 1e3:.0f} µs, {small['rounds']} "
         f"of {small['tokens']}. Medians of the differences within a round, ± their standard error."
     )
-    return f"{said}\n\n{table(head, rows)}\n"
+    return f"{said}\n\n{markdown_table(head, rows)}\n"
 
 
 def physical_cores() -> int:

@@ -18,15 +18,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from eliza_ffi.benchmark import Alternatives
 from eliza_ffi.library.protocol import TRIE_ARGMAX, StreamConfig
+from eliza_ffi.measuring.figures import percentiles
+from eliza_ffi.measuring.tables import markdown_table, number
 from eliza_ffi.model import Model
 
 from .parts.compiled import address, compiled
 from .parts.machine import machine_facts, machine_line
-from .parts.pages import RESULTS, number, publish, table
+from .parts.pages import RESULTS, publish
 from .parts.workload import action_names
 
 C_DECLARATION = """
@@ -132,15 +133,7 @@ def microseconds_of(call: Callable[[], Any], calls: int) -> dict[str, float]:
         begin = time.perf_counter()
         call()
         times.append(time.perf_counter() - begin)
-    return spread(np.array(times) * 1e6)
-
-
-def spread(microseconds: NDArray[np.float64]) -> dict[str, float]:
-    """Return the median and the 99th percentile of some times."""
-    return {
-        "p50_us": float(np.median(microseconds)),
-        "p99_us": float(np.percentile(microseconds, 99)),
-    }
+    return percentiles(np.array(times) * 1e6, "*_us")
 
 
 @contextmanager
@@ -209,7 +202,7 @@ def measure_race(
         "threads": n_threads,
         "known": known,
         "calls_per_second": rate,
-        **spread(microseconds),
+        **percentiles(microseconds, "*_us"),
     }
 
 
@@ -282,12 +275,12 @@ def markdown(results: dict[str, Any]) -> str:
     parts = [
         machine_line(results["machine"]),
         "Setting the trie of so many action names, from Python, in microseconds",
-        table(["leaves", "payload, KiB", "new", "p99", "known", "p99"], setting),
+        markdown_table(["leaves", "payload, KiB", "new", "p99", "known", "p99"], setting),
         f"The trie of {results['effort']['shared_leaves']} names set by threads at once, each on "
         f"its own stream, from C; microseconds a call",
-        table(["payload", "threads", "calls per second", "median", "p99"], race),
+        markdown_table(["payload", "threads", "calls per second", "median", "p99"], race),
         "Streams, from Python, in microseconds",
-        table(["", "median", "p99"], streams),
+        markdown_table(["", "median", "p99"], streams),
     ]
     return "\n\n".join(parts) + "\n"
 

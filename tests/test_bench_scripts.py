@@ -26,7 +26,7 @@ from bench.choosing.report import markdown, ratios
 from bench.choosing.rounds import METHODS, Effort
 from bench.parts.machine import machine_facts, machine_line, noting_other_programs
 from bench.parts.merging import merged
-from bench.parts.pages import fill_sections, number, publish, table
+from bench.parts.pages import fill_sections, publish
 from bench.parts.single_steps import is_supported
 from bench.parts.workload import MODELS, action_names
 from bench.parts.workload import prompts as planner_prompts
@@ -471,15 +471,6 @@ def test_streams_are_drawn_over_their_number(
 
 
 # ---- what they share ---------------------------------------------------------------------------
-
-
-def test_numbers_have_three_digits() -> None:
-    values = (12345.6, 123.4, 12.34, 1.234, 0.01234)
-    assert [number(value) for value in values] == ["12,346", "123", "12.3", "1.23", "0.012"]
-
-
-def test_a_table_is_aligned_by_its_first_column() -> None:
-    assert table(["a", "b"], [["x", "1"]]) == "| a | b |\n| :-- | --: |\n| x | 1 |"
 
 
 def test_texts_go_between_the_markers_of_their_name_however_often(tmp_path: Path) -> None:

@@ -14,8 +14,9 @@ from eliza_ffi import cli
 from eliza_ffi.choices.choice_set import string_choices
 from eliza_ffi.cli import demo
 from eliza_ffi.cli.console import shorten
-from eliza_ffi.cli.demo import Case, DemoRow, Table, cases_of, decide, summarize
+from eliza_ffi.cli.demo import DemoRow, Table, decide, summarize
 from eliza_ffi.library.loading import Library
+from eliza_ffi.measuring.cases import Case, cases_of
 from eliza_ffi.model import Model
 
 ROW = DemoRow(
@@ -40,12 +41,12 @@ def options(library: Library, random_model_path: Callable[..., Path]) -> list[st
 
 def test_the_cases_are_those_of_the_fixtures() -> None:
     planner = list(cases_of("planner"))
-    should_respond = list(cases_of("should-respond"))
+    should_respond = list(cases_of("should_respond"))
     assert (len(planner), len(should_respond)) == (15, 32)
     assert {case.choices for case in should_respond} == {("RESPOND", "IGNORE", "STOP")}
     assert len({case.choices for case in planner}) > 5
     for case in planner + should_respond:
-        assert case.expected in case.choices
+        assert case.expected_name in case.choices
         assert case.message[:10] in case.prompt
 
 
@@ -56,7 +57,7 @@ def test_the_table_has_a_row_for_each_message_and_the_sums_at_the_end(
     assert cli.main(["demo", *options]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert all(len(line) <= 90 for line in lines if not line.startswith(("total", "pl", "sh")))
-    for case in [*cases_of("planner"), *cases_of("should-respond")]:
+    for case in [*cases_of("planner"), *cases_of("should_respond")]:
         assert any(shorten(case.message, 16).rstrip(".") in line for line in lines)
     summaries = [line for line in lines if "invalid outputs: 0" in line]
     assert [line.split(":")[0] for line in summaries] == ["planner", "should-respond", "total"]
@@ -90,7 +91,7 @@ def test_an_output_that_is_no_choice_is_counted_and_is_exit_code_1(
 def test_validity_is_judged_by_what_was_streamed(
     options: list[str], library: Library, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    case = next(cases_of("should-respond"))
+    case = next(cases_of("should_respond"))
     with Model(options[1], library=library, n_threads=1) as model:
         assert asyncio.run(decide(model, case)).valid
         # The library is told of other choices than the case has: what comes out is not one of them.

@@ -15,8 +15,8 @@ from eliza_ffi.evaluation import MODES, TASKS, TimedAnswer, answer, cases_of, su
 from eliza_ffi.evaluation.answers import prompt_of
 from eliza_ffi.evaluation.plot import draw
 from eliza_ffi.evaluation.report import AnswerRates, judge, table
-from eliza_ffi.evaluation.tasks import same_parameters
 from eliza_ffi.library.loading import Library
+from eliza_ffi.measuring.cases import same_parameters
 from eliza_ffi.model import Model
 
 

@@ -7,10 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import numpy as np
-
 from eliza_ffi.benchmark import Alternatives, Method, Workbench
 from eliza_ffi.library.loading import Library
+from eliza_ffi.measuring.figures import mean, median
 from eliza_ffi.model import Model
 
 from ..parts.machine import noting_other_programs
@@ -125,8 +124,8 @@ def _our_figures(
     return {
         "n_vocab": bench.n_vocab,
         "choices": len(bench.alternatives.texts),
-        "prompt_tokens": float(np.mean([len(tokens) for tokens in tokenized])),
-        "pass_ms": float(np.median([s.decode_us / s.forward_passes for s in one_token])) / 1e3,
+        "prompt_tokens": mean([len(tokens) for tokens in tokenized]),
+        "pass_ms": median([s.decode_us / s.forward_passes for s in one_token]) / 1e3,
         "set_token_trie_us_cold": cold,
         "set_token_trie_us_cached": bench.set_trie_microseconds(tokenized[0], cached=True),
         "strategies_agree": strategies_agree(runs),
@@ -209,10 +208,10 @@ def _add_llama_cpp_python(
         return
     counts = [count for count, _ in samples]
     cell["methods"]["llama-cpp-python"] = {
-        "choice_ms": float(np.median([each for _, each in samples])),
-        "tokens": float(np.mean(counts)),
-        "ms_per_token": float(np.median([each / count for count, each in samples])),
-        "passes": float(np.mean(counts)),
-        "agreement": float(np.mean(agreed)) if agreed else None,
+        "choice_ms": median([each for _, each in samples]),
+        "tokens": mean(counts),
+        "ms_per_token": median([each / count for count, each in samples]),
+        "passes": mean(counts),
+        "agreement": mean(agreed) if agreed else None,
         "samples": len(samples),
     }

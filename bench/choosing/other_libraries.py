@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from eliza_ffi.benchmark import gbnf_of
 from eliza_ffi.choices.choice_set import ANCHOR
+from eliza_ffi.measuring.figures import mean, median
 from eliza_ffi.model import Model
 
 __all__ = [
@@ -312,14 +313,14 @@ def measure_peer(
                 masks += [mask for mask, _ in walked]
                 steps += [step for _, step in walked]
                 totals.append(sum(step for _, step in walked))
-        choices.append(float(np.median(totals)))
+        choices.append(median(totals))
     return PeerCost(
         compile_ms=engine.compile_seconds * 1e3,
-        mask_us=float(np.median(masks)) * 1e6,
-        step_us=float(np.median(steps)) * 1e6,
-        steps=float(np.mean([len(tokens) for tokens, _ in walks])),
-        choice_select_ms=float(np.median(choices)) * 1e3,
-        same_decisions=float(np.mean(same)),
+        mask_us=median(masks) * 1e6,
+        step_us=median(steps) * 1e6,
+        steps=mean([len(tokens) for tokens, _ in walks]),
+        choice_select_ms=median(choices) * 1e3,
+        same_decisions=mean(same),
     )
 
 

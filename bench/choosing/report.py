@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from eliza_ffi.measuring.tables import markdown_table, number
+
 from ..parts.machine import disturbance, machine_line
-from ..parts.pages import number, table
 from .rounds import OURS
 
 __all__ = ["PEERS", "markdown", "ratios"]
@@ -29,21 +30,23 @@ def markdown(results: dict[str, Any]) -> str:
     parts = [
         _state(results) + disturbance((_name(cell), cell) for cell in results["cells"]),
         "How many times faster a token of a choice is with eliza-ffi (`auto`) than with",
-        table(["model", "vocabulary", "choices", *PEERS], map(_ratio_row, results["cells"])),
+        markdown_table(
+            ["model", "vocabulary", "choices", *PEERS], map(_ratio_row, results["cells"])
+        ),
         "Time to choose one of the answers, in milliseconds, median, the prompt being in the slot",
-        table(
+        markdown_table(
             ["model", "choices", "eliza-ffi auto", *PEERS],
             ([*_head(cell), *_each(cell, (OURS, *PEERS), _choice_ms)] for cell in results["cells"]),
         ),
         "eliza-ffi by strategy: milliseconds a choice (forward passes beyond the prompt's)",
-        table(
+        markdown_table(
             ["model", "choices", "one pass", *("auto", "tree", "skip-ahead", "token-by-token")],
             map(_strategy_row, results["cells"]),
         ),
         "Choosing one token, without the forward pass, in microseconds: ours over the trie's "
         "tokens; llama.cpp's grammar with sampling; the other masks alone, and with apply, argmax "
         "and accept",
-        table(
+        markdown_table(
             [
                 "model",
                 "choices",
@@ -56,12 +59,12 @@ def markdown(results: dict[str, Any]) -> str:
         ),
         "Getting ready for a new set of answers, in milliseconds (ours in parentheses: for one "
         "seen before)",
-        table(
+        markdown_table(
             ["model", "choices", "eliza-ffi", "llama.cpp grammar", "llguidance", "xgrammar"],
             map(_setup_row, results["cells"]),
         ),
         "Same answer as llama.cpp's grammar (share of prompts), and the tokens it took",
-        table(
+        markdown_table(
             ["model", "choices", "eliza-ffi", "our tokens", "grammar tokens"],
             map(_agreement_row, results["cells"]),
         ),
@@ -97,7 +100,7 @@ def ratios(results: dict[str, Any]) -> str:
     names = [name.removesuffix(" last") for name in SHORT_PEERS]
     head = ["model, choices", *names, "eliza-ffi, ms a choice"]
     disturbed = disturbance((_name(cell), cell) for cell in cells)
-    return f"{table(head, rows)}\n\n{_state(results)}{disturbed}\n"
+    return f"{markdown_table(head, rows)}\n\n{_state(results)}{disturbed}\n"
 
 
 def _state(results: dict[str, Any]) -> str:

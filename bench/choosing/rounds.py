@@ -7,10 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 from eliza_ffi.benchmark import Method, TimedChoice, Workbench
 from eliza_ffi.library.protocol import StreamConfig
+from eliza_ffi.measuring.figures import mean, median, percentile
 
 __all__ = [
     "GRAMMAR",
@@ -100,14 +99,14 @@ def summary_of(runs: Runs, reference: Runs) -> dict[str, Any]:
     shared = [i for i in runs.answers if i in reference.answers]
     agreed = [runs.answers[i][0].text == reference.answers[i][0].text for i in shared]
     return {
-        "choice_ms": float(np.median(milliseconds)),
-        "choice_ms_p99": float(np.percentile(milliseconds, 99)),
-        "tokens": float(np.mean([len(answer.tokens) for answer in answers])),
-        "ms_per_token": float(np.median([a.seconds * 1e3 / len(a.tokens) for a in answers])),
-        "passes": float(np.mean([each.passes_after_prompt for each in stats])),
+        "choice_ms": median(milliseconds),
+        "choice_ms_p99": percentile(milliseconds, 99),
+        "tokens": mean([len(answer.tokens) for answer in answers]),
+        "ms_per_token": median([a.seconds * 1e3 / len(a.tokens) for a in answers]),
+        "passes": mean([each.passes_after_prompt for each in stats]),
         "select_us": sum(each.select_ns for each in stats) / 1e3 / max(decisions, 1),
-        "prompt_ms": float(np.median([answer.prompt_seconds * 1e3 for answer in answers])),
-        "agreement": float(np.mean(agreed)),
+        "prompt_ms": median([answer.prompt_seconds * 1e3 for answer in answers]),
+        "agreement": mean(agreed),
         "samples": len(answers),
     }
 
@@ -120,7 +119,7 @@ def open_ms(bench: Workbench, grammar: str | None) -> float:
         begin = time.perf_counter()
         binding.close(binding.open(bench.model.runner.ctx, config))
         times.append(time.perf_counter() - begin)
-    return float(np.median(times)) * 1e3
+    return median(times) * 1e3
 
 
 def strategies_agree(runs: Mapping[str, Runs]) -> bool:

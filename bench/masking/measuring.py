@@ -17,6 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from eliza_ffi.measuring.figures import percentiles
+
 from .constraints import Constraint
 from .engines import Engine
 from .vocabularies import TokenBytes, tokens_of_texts
@@ -180,4 +182,4 @@ def _cold(
 def _spread(nanoseconds: NDArray[np.float64], call_us: float) -> dict[str, float]:
     """Return percentiles without the empty call, which is at times the longer one."""
     net = np.maximum(nanoseconds / 1e3 - call_us, 0.01)
-    return {"p50_us": float(np.median(net)), "p99_us": float(np.percentile(net, 99))}
+    return percentiles(net, "*_us")

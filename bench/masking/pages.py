@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from eliza_ffi.measuring.pictures import Picture, plain
+from eliza_ffi.measuring.tables import markdown_table, number
+
 from ..parts.charts import COLOURS
 from ..parts.machine import disturbance, machine_line
-from ..parts.pages import number, table
 from .engines import OURS
 
 __all__ = ["markdown", "plot"]
@@ -27,24 +28,24 @@ def markdown(results: dict[str, Any]) -> str:
         "Times the time of ours, p50 / p99: a warm mask (every state seen before); one with "
         "accepting the token, *step*; a cold mask (nothing computed before). Below 1 the other "
         "library is faster",
-        table(*_ratios(cells, list(peers))),
+        markdown_table(*_ratios(cells, list(peers))),
         "Microseconds of a mask, warm: p50 / p99 over the places of 40 texts",
-        table(*_masks(cells, list(peers), "warm")),
+        markdown_table(*_masks(cells, list(peers), "warm")),
         "The same with accepting the token, which the table above has for ours alone",
-        table(*_masks(cells, list(peers), "step")),
+        markdown_table(*_masks(cells, list(peers), "step")),
         "Microseconds of a mask, cold: the constraint compiled anew, the tokens before accepted "
         "without a mask, then one mask",
-        table(*_masks(cells, list(peers), "cold")),
+        markdown_table(*_masks(cells, list(peers), "cold")),
         "From the constraint to the end of the first text: milliseconds of compiling, then "
         "microseconds of compiling and all masks of the text together",
-        table(*_first_texts(cells, list(peers))),
+        markdown_table(*_first_texts(cells, list(peers))),
         "Places where the other library's mask is ours / tokens that both allow, of those that "
         "either allows, the mean over places",
-        table(*_agreement(cells, list(peers))),
+        markdown_table(*_agreement(cells, list(peers))),
         "The vocabulary, once a model",
-        table(*_vocabularies(results["vocabularies"], list(peers))),
+        markdown_table(*_vocabularies(results["vocabularies"], list(peers))),
         _node_line(results),
-        table(*_nodes(results)),
+        markdown_table(*_nodes(results)),
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -169,25 +170,15 @@ def _node_costs(results: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, A
 
 def plot(results: dict[str, Any], file: Path) -> None:
     """Draw p50 to p99 of each library, a panel for each vocabulary and for warm and cold."""
-    matplotlib = importlib.import_module("matplotlib")
-    matplotlib.use("Agg")
-    pyplot = importlib.import_module("matplotlib.pyplot")
     vocabularies = list(dict.fromkeys(cell["vocabulary"] for cell in results["cells"]))
-    figure, axes = pyplot.subplots(
-        2, len(vocabularies), figsize=(3.6 * len(vocabularies), 6.2), sharey="row", squeeze=False
-    )
-    for row, kind in zip(axes, ("warm", "cold"), strict=True):
+    picture = Picture(2, len(vocabularies), (3.6 * len(vocabularies), 6.2), sharey="row")
+    for row, kind in zip(picture.axes, ("warm", "cold"), strict=True):
         for axis, vocabulary in zip(row, vocabularies, strict=True):
             cells = [cell for cell in results["cells"] if cell["vocabulary"] == vocabulary]
             _panel(axis, cells, kind)
             axis.set_title(f"{vocabulary}, {kind}", fontsize="medium")
         row[0].set_ylabel("microseconds a mask, p50 to p99")
-    figure.legend(
-        *axes[0][0].get_legend_handles_labels(), loc="lower center", ncols=3, frameon=False
-    )
-    figure.tight_layout(rect=(0.0, 0.05, 1.0, 1.0))
-    figure.savefig(file, dpi=120)
-    pyplot.close(figure)
+    picture.save(file)
 
 
 def _panel(axis: Any, cells: Sequence[dict[str, Any]], kind: str) -> None:
@@ -203,6 +194,4 @@ def _panel(axis: Any, cells: Sequence[dict[str, Any]], kind: str) -> None:
     axis.set_yscale("log")
     labels = [cell["constraint"].replace("JSON ", "JSON\n") for cell in cells]
     axis.set_xticks(range(len(cells)), labels, fontsize="small")
-    axis.grid(True, axis="y", alpha=0.25)
-    for side in ("top", "right"):
-        axis.spines[side].set_visible(False)
+    plain(axis, "y")

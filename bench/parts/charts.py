@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from eliza_ffi.measuring.pictures import Picture, plain
 
 __all__ = ["Panel", "draw", "plot_peers"]
 
@@ -55,31 +56,16 @@ def plot_peers(results: dict[str, Any], file: Path) -> None:
 
 def draw(panels: Sequence[Panel], file: Path, *, columns: int) -> None:
     """Draw panels of one scale of milliseconds, both axes logarithmic."""
-    matplotlib = importlib.import_module("matplotlib")
-    matplotlib.use("Agg")
-    pyplot = importlib.import_module("matplotlib.pyplot")
     rows = math.ceil(len(panels) / columns)
-    size = (3.4 * columns, 3.2 * rows + 0.5)
-    figure, axes = pyplot.subplots(rows, columns, figsize=size, sharey=True, squeeze=False)
-    for place, axis in enumerate(axes.flat):
+    picture = Picture(rows, columns, (3.4 * columns, 3.2 * rows + 0.5), sharey=True)
+    for place, axis in enumerate(picture.axes.flat):
         if place < len(panels):
             _draw_panel(axis, panels[place])
         else:
             axis.set_visible(False)
-    for row in axes:
+    for row in picture.axes:
         row[0].set_ylabel("milliseconds a choice")
-    lines = {
-        line.get_label(): line
-        for axis in axes.flat
-        for line in axis.get_lines()
-        if line.get_label()
-    }
-    figure.legend(
-        lines.values(), lines.keys(), loc="lower center", ncols=4, frameon=False, fontsize="small"
-    )
-    figure.tight_layout(rect=(0.0, 0.5 / size[1], 1.0, 1.0))
-    figure.savefig(file, dpi=120)
-    pyplot.close(figure)
+    picture.save(file)
 
 
 def _draw_panel(axis: Any, panel: Panel) -> None:
@@ -95,9 +81,7 @@ def _draw_panel(axis: Any, panel: Panel) -> None:
     places = [cell["x"] for cell in panel.cells]
     axis.set_xticks(places, [_short(place) for place in places])
     axis.minorticks_off()
-    axis.grid(True, alpha=0.25)
-    for side in ("top", "right"):
-        axis.spines[side].set_visible(False)
+    plain(axis)
 
 
 def _short(value: float) -> str:

@@ -1,29 +1,16 @@
-"""Results on their way to people: numbers, Markdown tables, files, and places in documents."""
+"""Results on their way to people: files, and places in documents."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-__all__ = ["RESULTS", "fill_sections", "number", "publish", "table"]
+__all__ = ["RESULTS", "fill_sections", "publish"]
 
 RESULTS = Path(__file__).resolve().parent.parent.parent / "bench" / "results"
 """Where scripts write their results if not told otherwise."""
-
-
-def number(value: float) -> str:
-    """Return three significant digits, without an exponent."""
-    if value >= 100:
-        return f"{value:,.0f}"
-    return f"{value:.1f}" if value >= 10 else f"{value:.2f}" if value >= 0.1 else f"{value:.3f}"
-
-
-def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a Markdown table, its first column aligned left and the others right."""
-    aligned = [":--" if i == 0 else "--:" for i in range(len(head))]
-    return "\n".join(f"| {' | '.join(row)} |" for row in [head, aligned, *rows])
 
 
 def fill_sections(file: Path, sections: Mapping[str, str]) -> None:

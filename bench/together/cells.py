@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-import numpy as np
 from make_test_models import cached_model
 
 from eliza_ffi.benchmark.streams import (
@@ -29,6 +28,7 @@ from eliza_ffi.benchmark.together import (
     choose_together,
     write_together,
 )
+from eliza_ffi.measuring.figures import median, median_ratio, percentiles
 from eliza_ffi.model import Model
 
 from ..parts.machine import noting_other_programs
@@ -162,12 +162,12 @@ class Cell:
         }
         return {
             name: {
-                "tokens_per_second": _median(rates[name]),
-                "with_prompts": _median([one.tokens_per_second_with_prompts for one in written]),
-                "times_the_loop": _ratio(rates[name], rates[LOOP]),
-                "times_one_alone": _ratio(rates[name], rates[ALONE]),
+                "tokens_per_second": median(rates[name]),
+                "with_prompts": median([one.tokens_per_second_with_prompts for one in written]),
+                "times_the_loop": median_ratio(rates[name], rates[LOOP]),
+                "times_one_alone": median_ratio(rates[name], rates[ALONE]),
                 **_over_server(rates, name),
-                **_percentiles("token_ms", [ms for one in written for ms in one.token_ms]),
+                **percentiles([ms for one in written for ms in one.token_ms], "token_ms_*"),
                 "streams_that_part": len(partings.get(name, [])),
                 "widest_parting": max(partings.get(name, []), default=0.0),
                 "short_streams": sum(
@@ -220,10 +220,10 @@ class Cell:
         }
         return {
             name: {
-                "choices_per_second": _median(rates[name]),
-                "times_one_by_one": _ratio(rates[name], rates[ALONE]),
+                "choices_per_second": median(rates[name]),
+                "times_one_by_one": median_ratio(rates[name], rates[ALONE]),
                 **_over_server(rates, name),
-                **_percentiles("choice_ms", [ms for one in chosen for ms in one.choice_ms]),
+                **percentiles([ms for one in chosen for ms in one.choice_ms], "choice_ms_*"),
             }
             for name, chosen in rounds.items()
         }
@@ -247,8 +247,8 @@ class Cell:
         )
         return {
             name: {
-                **_percentiles("choice_ms", [ms for one in made for ms in one.chosen.choice_ms]),
-                "tokens_per_second": _median([one.tokens_per_second for one in made]),
+                **percentiles([ms for one in made for ms in one.chosen.choice_ms], "choice_ms_*"),
+                "tokens_per_second": median([one.tokens_per_second for one in made]),
             }
             for name, made in rounds.items()
         }
@@ -326,19 +326,5 @@ def measure_cell(
     return figures
 
 
-def _percentiles(name: str, values: Sequence[float]) -> dict[str, float]:
-    p50, p99 = np.percentile(values, [50, 99])
-    return {f"{name}_p50": float(p50), f"{name}_p99": float(p99)}
-
-
-def _median(values: Sequence[float]) -> float:
-    return float(np.median(values))
-
-
 def _over_server(rates: Mapping[str, Sequence[float]], name: str) -> dict[str, float]:
-    return {"times_the_server": _ratio(rates[name], rates[SERVER])} if SERVER in rates else {}
-
-
-def _ratio(values: Sequence[float], others: Sequence[float]) -> float:
-    """Return the median of the ratios within a round."""
-    return _median([a / b for a, b in zip(values, others, strict=False)])
+    return {"times_the_server": median_ratio(rates[name], rates[SERVER])} if SERVER in rates else {}

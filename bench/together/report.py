@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import importlib
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from eliza_ffi.errors import NotSupportedError
+from eliza_ffi.measuring.pictures import Picture, plain
+from eliza_ffi.measuring.tables import markdown_table, number
+
 from ..parts.machine import disturbance, machine_line
-from ..parts.pages import number, table
 from .cells import ALONE, LOOP, OURS, PROMPTS, SERVER
 
 __all__ = ["markdown", "plot"]
@@ -27,7 +29,7 @@ def markdown(results: dict[str, Any]) -> str:
         _state(results) + disturbance((_name(cell), cell) for cell in cells),
         "Tokens per second, all streams together, from when the last one has its first token; and "
         "how many times that of the others of the same round",
-        table(
+        markdown_table(
             [
                 *("model", "streams", *WRITERS),
                 *("times the loop", "times llama-server", "times one alone"),
@@ -35,13 +37,13 @@ def markdown(results: dict[str, Any]) -> str:
             map(_tokens_row, cells),
         ),
         "From one token of a stream to its next, in milliseconds: median (p99)",
-        table(
+        markdown_table(
             ["model", "streams", *WRITERS],
             ([*_head(cell), *_times(cell["writing"], WRITERS, "token_ms")] for cell in cells),
         ),
         "Choices among five answers per second, from a thread for each stream. Own prompts: 64 "
         "tokens that nobody has seen. Shared prefix: behind 150 that all begin with",
-        table(
+        markdown_table(
             [
                 *("model", "streams", "prompts", OURS, "one by one", SERVER),
                 *("times one by one", "times llama-server"),
@@ -49,7 +51,7 @@ def markdown(results: dict[str, Any]) -> str:
             (_choices_row(cell, prompts) for cell in cells for prompts in PROMPTS),
         ),
         "A choice with its prompt, in milliseconds: median (p99)",
-        table(
+        markdown_table(
             ["model", "streams", "prompts", OURS, "one by one", SERVER],
             (
                 [*_head(cell), kind, *_times(cell["choosing"][kind], CHOOSERS, "choice_ms")]
@@ -59,7 +61,7 @@ def markdown(results: dict[str, Any]) -> str:
         ),
         "One thread that chooses while all other streams write: a choice in milliseconds, median "
         "(p99), and the tokens per second of the others meanwhile",
-        table(
+        markdown_table(
             ["model", "streams", OURS, SERVER, f"{OURS}, tokens", f"{SERVER}, tokens"],
             (_beside_row(cell) for cell in cells if cell["beside"]),
         ),
@@ -68,7 +70,9 @@ def markdown(results: dict[str, Any]) -> str:
         parts += [
             "Our passes while all streams write: the share that served several streams, sequences "
             "in a pass, and microseconds that a stream waited for one",
-            table(["model", "streams", "shared", "sequences", "waited"], map(_passes_row, cells)),
+            markdown_table(
+                ["model", "streams", "shared", "sequences", "waited"], map(_passes_row, cells)
+            ),
         ]
     missing = [peer for peer in results["peers"] if not peer["version"]]
     if missing:
@@ -85,32 +89,24 @@ def plot(results: dict[str, Any], file: Path) -> None:
 
     Where matplotlib is not installed there is no picture.
     """
-    try:
-        matplotlib = importlib.import_module("matplotlib")
-    except ModuleNotFoundError:
-        print(f"{file} is not drawn: matplotlib is missing (the bench extra)", file=sys.stderr)
-        return
-    matplotlib.use("Agg")
-    pyplot = importlib.import_module("matplotlib.pyplot")
     models = list(dict.fromkeys(cell["model"] for cell in results["cells"]))
-    figure, axes = pyplot.subplots(
-        2, len(models), figsize=(3.2 * len(models), 6.4), sharex=True, sharey="row", squeeze=False
-    )
+    try:
+        picture = Picture(2, len(models), (3.2 * len(models), 6.4), sharex=True, sharey="row")
+    except NotSupportedError as error:
+        print(f"{file} is not drawn: {error}", file=sys.stderr)
+        return
     for column, model in enumerate(models):
+        above, below = picture.axes[:, column]
         cells = [cell for cell in results["cells"] if cell["model"] == model]
         written = [(cell["streams"], cell["writing"]) for cell in cells]
         chosen = [(cell["streams"], cell["choosing"][PROMPTS[0]]) for cell in cells]
-        _draw(axes[0][column], written, "tokens_per_second")
-        _draw(axes[1][column], chosen, "choices_per_second")
-        axes[0][column].set_title(model)
-        axes[1][column].set_xlabel("streams")
-    axes[0][0].set_ylabel("tokens per second, together")
-    axes[1][0].set_ylabel("choices per second, together")
-    lines = {line.get_label(): line for axis in axes.flat for line in axis.get_lines()}
-    figure.legend(lines.values(), lines.keys(), loc="lower center", ncols=4, frameon=False)
-    figure.tight_layout(rect=(0.0, 0.06, 1.0, 1.0))
-    figure.savefig(file, dpi=120)
-    pyplot.close(figure)
+        _draw(above, written, "tokens_per_second")
+        _draw(below, chosen, "choices_per_second")
+        above.set_title(model)
+        below.set_xlabel("streams")
+    picture.axes[0][0].set_ylabel("tokens per second, together")
+    picture.axes[1][0].set_ylabel("choices per second, together")
+    picture.save(file)
 
 
 def _draw(axis: Any, cells: list[tuple[int, dict[str, Any]]], figure: str) -> None:
@@ -122,9 +118,7 @@ def _draw(axis: Any, cells: list[tuple[int, dict[str, Any]]], figure: str) -> No
     places = [streams for streams, _ in cells]
     axis.set_xticks(places, [str(place) for place in places])
     axis.set_ylim(bottom=0)
-    axis.grid(True, alpha=0.25)
-    for side in ("top", "right"):
-        axis.spines[side].set_visible(False)
+    plain(axis)
 
 
 def _state(results: dict[str, Any]) -> str:

@@ -8,9 +8,10 @@ grammar was made from.
 
 from __future__ import annotations
 
-from .answers import MODES, TimedAnswer, answer
+from ..measuring.cases import TASKS, Case, cases_of
+from ..measuring.methods import MODES
+from .answers import TimedAnswer, answer
 from .report import AnswerRates, JudgedAnswer, summarize
-from .tasks import TASKS, Case, cases_of
 
 # Their names before.
 Answer = TimedAnswer

@@ -9,15 +9,12 @@ from typing import Any
 
 from ..errors import FillError
 from ..library.protocol import StreamConfig, Tokens
+from ..measuring.cases import Case
+from ..measuring.methods import METHOD_OF_MODE, UNGUIDED
 from ..model import Model
 from ..runner.lifecycle import open_stream
-from .tasks import Case
 
-__all__ = ["MODES", "TimedAnswer", "answer", "prompt_of"]
-
-MODES = ("unguided", "guided", "strict-guided", "strict-trie-ffi")
-
-GRAMMAR_ORDERS = {"guided": "last", "strict-guided": "first"}
+__all__ = ["TimedAnswer", "answer", "prompt_of"]
 
 
 @dataclass(frozen=True)
@@ -57,16 +54,17 @@ def answer(model: Model, case: Case, prompt: Tokens, mode: str, max_tokens: int)
     case
     prompt
     mode
-        One of :data:`MODES`.
+        One of :data:`~eliza_ffi.measuring.methods.MODES`.
     max_tokens
         Of the answer; filled, of each free value.
     """
     _read_prompt(model, prompt)
-    if mode == "strict-trie-ffi":
+    method = METHOD_OF_MODE[mode]
+    if method.has_trie:
         return _fill(model, case, prompt, max_tokens)
-    if mode == "unguided":
+    if method.mode == UNGUIDED:
         return _generate(model, prompt, max_tokens)
-    model.binding.set_option(model.runner.ctx, "grammar_order", GRAMMAR_ORDERS[mode])
+    model.binding.set_option(model.runner.ctx, "grammar_order", method.grammar_order)
 
     def is_complete(text: str) -> bool:
         # All of these answers end on a bracket that nothing can follow.

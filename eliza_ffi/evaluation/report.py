@@ -6,12 +6,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from ..errors import InvalidArgumentError
+from ..measuring.cases import Case
+from ..measuring.figures import mean, median, percentile
+from ..measuring.tables import text_table
 from ..skeleton.json_text import read_json
 from .answers import TimedAnswer
-from .tasks import Case
 
 __all__ = ["AnswerRates", "JudgedAnswer", "judge", "summarize", "table"]
 
@@ -105,15 +105,15 @@ def summarize(rows: Iterable[JudgedAnswer]) -> AnswerRates:
         task=listed[0].task,
         mode=listed[0].mode,
         cases=len(listed),
-        parse_rate=float(np.mean([row.parsed for row in listed])),
-        schema_rate=float(np.mean([row.of_schema for row in listed])),
-        name_rate=float(np.mean([row.right_name for row in listed])),
-        label_rate=float(np.mean([row.right for row in listed])),
-        ms_p50=float(np.percentile(times, 50)),
-        ms_p95=float(np.percentile(times, 95)),
+        parse_rate=mean([row.parsed for row in listed]),
+        schema_rate=mean([row.of_schema for row in listed]),
+        name_rate=mean([row.right_name for row in listed]),
+        label_rate=mean([row.right for row in listed]),
+        ms_p50=median(times),
+        ms_p95=percentile(times, 95),
         tokens_per_second=sum(row.tokens for row in listed) / (sum(times) / 1e3),
-        tokens=float(np.mean([row.tokens for row in listed])),
-        forward_passes=float(np.mean([row.forward_passes for row in listed])),
+        tokens=mean([row.tokens for row in listed]),
+        forward_passes=mean([row.forward_passes for row in listed]),
     )
 
 
@@ -139,11 +139,4 @@ def table(summaries: Sequence[AnswerRates]) -> str:
                 f"{each.forward_passes:.1f}",
             ]
         )
-    widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
-    return "\n".join(
-        "  ".join(
-            cell.ljust(width) if column < 2 else cell.rjust(width)
-            for column, (cell, width) in enumerate(zip(line, widths, strict=True))
-        ).rstrip()
-        for line in lines
-    )
+    return text_table(lines, left=2)

@@ -43,6 +43,8 @@ class Case:
     Attributes
     ----------
     task, id : str
+    message : str
+        What the user said, or the conversation it came to.
     prompt : str
         The question in the format of :mod:`eliza_ffi.prompts`, up to where the answer begins.
     instruction, question : str
@@ -50,15 +52,27 @@ class Case:
     skeleton : AnswerSkeleton
     expected : Mapping
         ``action`` or ``shouldRespond``, a name; ``parameters``, those that have to be right.
+    opening : str
+        How the answer begins, up to the name that is to be chosen.
+    choices : tuple of str
+        The names there are; empty where none is to be chosen.
     """
 
     task: str
     id: str
+    message: str
     prompt: str
     instruction: str
     question: str
     skeleton: AnswerSkeleton
     expected: Mapping[str, Any]
+    opening: str = ""
+    choices: tuple[str, ...] = ()
+
+    @property
+    def expected_name(self) -> str | None:
+        """The action, or whether to respond; None where no name is to be chosen."""
+        return self.expected.get("action") or self.expected.get("shouldRespond")
 
     def is_right(self, value: Any) -> bool:
         """Return whether an answer of the schema is the expected one."""
@@ -131,11 +145,12 @@ def _same(expected: Any, given: Any) -> bool:
 
 
 def _should_respond(case: Mapping[str, Any]) -> Case:
-    prompt = should_respond_prompt(case["input"], case["channelType"])
+    prompt, opening = _cut(should_respond_prompt(case["input"], case["channelType"]))
     return Case(
         task="should_respond",
         id=case["id"],
-        prompt=_up_to_answer(prompt),
+        message=case["input"],
+        prompt=prompt,
         instruction=(
             "You are Eliza, an agent in a chat. Decide whether to react to a message. Answer with "
             'nothing but JSON: {"shouldRespond": "RESPOND"} if you are addressed, '
@@ -145,15 +160,19 @@ def _should_respond(case: Mapping[str, Any]) -> Case:
         question=f"channel: {case['channelType']}\nmessage: {case['input']}",
         skeleton=SHOULD_RESPOND,
         expected={"shouldRespond": case["expected"]},
+        opening=opening,
+        choices=SHOULD_RESPOND_CHOICES,
     )
 
 
 def _planner(case: Mapping[str, Any]) -> Case:
     actions = case["availableActions"]
+    prompt, opening = _cut(planner_prompt(case["input"], actions))
     return Case(
         task="planner",
         id=case["id"],
-        prompt=_up_to_answer(planner_prompt(case["input"], actions)),
+        message=case["input"],
+        prompt=prompt,
         instruction=(
             "Choose the action that carries out the user's request, and its parameters. Answer "
             'with nothing but JSON: {"action": NAME, "parameters": {...}}. Parameters that are '
@@ -162,15 +181,18 @@ def _planner(case: Mapping[str, Any]) -> Case:
         question=case["input"],
         skeleton=ActionSkeleton(actions),
         expected={"action": case["expected_action_name"], "parameters": case["expected_params"]},
+        opening=opening,
+        choices=tuple(action["name"] for action in actions),
     )
 
 
 def _action(case: Mapping[str, Any]) -> Case:
     action = {"name": case["actionName"], "parameters": case["parameters"]}
-    prompt = _up_to_answer(planner_prompt(case["context"], [action]))
+    prompt, _ = _cut(planner_prompt(case["context"], [action]))
     return Case(
         task="action",
         id=case["id"],
+        message=case["context"],
         # The planner has chosen: the answer goes on with the parameters.
         prompt=f'{prompt}{{"action":{json_text(case["actionName"])},"parameters":',
         instruction=(
@@ -183,6 +205,7 @@ def _action(case: Mapping[str, Any]) -> Case:
     )
 
 
-def _up_to_answer(prompt: str) -> str:
-    """Cut off the beginning of the answer, which the prompt of a choice ends on."""
-    return prompt[: prompt.rindex("{")]
+def _cut(prompt: str) -> tuple[str, str]:
+    """Return a choice's prompt up to where the answer begins, and the beginning that it ends on."""
+    at = prompt.rindex("{")
+    return prompt[:at], prompt[at:]
