@@ -30,7 +30,7 @@ from check_backend import BUILD, ON_CPU
 from fetch_llama_cpp import FetchError
 from make_test_models import cached_model
 
-from eliza_ffi.benchmark import Alternatives, Method, TimedChoice, Workbench
+from eliza_ffi.benchmark import Alternatives, TimedChoice, Workbench
 from eliza_ffi.errors import ElizaError
 from eliza_ffi.library.loading import LIBRARY_VARIABLE, library_file_name
 from eliza_ffi.library.protocol import StreamConfig
@@ -38,6 +38,17 @@ from eliza_ffi.measuring.figures import mean, median
 from eliza_ffi.measuring.tables import markdown_table, number
 
 from .choosing.rounds import Effort
+from .methods import (
+    GRAMMAR_FIRST,
+    NO_CONSTRAINT,
+    SKIP_AHEAD,
+    SKIP_AHEAD_BOTH,
+    SKIP_AHEAD_HEAD,
+    SKIP_AHEAD_SAMPLING,
+    TREE_BOTH,
+    ChoiceSettings,
+    choice_of,
+)
 from .parts.machine import disturbance, machine_facts, machine_line, noting_other_programs
 from .parts.pages import RESULTS, publish
 
@@ -45,33 +56,20 @@ NAMES = ANSWERS["90 alike"][::3]
 """Thirty that begin alike: names that part at their first token are chosen without any pass."""
 EFFORT = Effort(repeat=50, budget=5.0)
 QUICK_EFFORT = Effort(repeat=15, budget=1.0)
-# The default, "auto", takes one of the two by what a pass costs. Here it is fixed, or a row of the
-# table would be one on one machine and the other on the next.
-TRIE = Method("strict-trie-ffi", "skip-ahead")
-TREE = Method("strict-trie-ffi", "tree")
-
-
-@dataclass(frozen=True)
-class Way:
-    """One way to come to an answer; the last two are the options of the same names."""
-
-    method: Method
-    backend_sampling: str = "off"
-    restricted_head: str = "off"
-
-
-WAYS = {
-    "trie": Way(TRIE),
-    "trie, restricted head": Way(TRIE, restricted_head="auto"),
-    "trie, backend sampling": Way(TRIE, backend_sampling="on"),
-    "trie, both": Way(TRIE, backend_sampling="on", restricted_head="auto"),
-    # One pass for all decisions that may follow, of which nothing is gathered.
-    "trie, as a tree": Way(TREE, backend_sampling="on", restricted_head="auto"),
-    # Its own order: the whole vocabulary is masked before a token is sampled.
-    "llama.cpp grammar": Way(Method("strict-guided", grammar_order="first")),
-    "no constraint": Way(Method("unguided")),
-}
-BASE = "trie"
+# The default strategy, "auto", takes one of two by what a pass costs. Here it is fixed, or a row of
+# the table would be one on one machine and the other on the next. Of a tree, one pass for all
+# decisions that may follow, nothing is gathered. The grammar is in llama.cpp's own order: the whole
+# vocabulary is masked before a token is sampled.
+WAYS = (
+    SKIP_AHEAD,
+    SKIP_AHEAD_HEAD,
+    SKIP_AHEAD_SAMPLING,
+    SKIP_AHEAD_BOTH,
+    TREE_BOTH,
+    GRAMMAR_FIRST,
+    NO_CONSTRAINT,
+)
+BASE = SKIP_AHEAD
 
 
 @dataclass(frozen=True)
@@ -122,8 +120,9 @@ def measure(subject: Subject, path: Path, texts: Sequence[str], effort: Effort) 
             if turn > 1 and time.perf_counter() > end:
                 break
             for i, prompt in enumerate(prompts):
-                for name, way in WAYS.items():
-                    limit = len(runs[BASE][i][0].answer.tokens) if name == "no constraint" else 0
+                for name in WAYS:
+                    way = choice_of(name)
+                    limit = len(runs[BASE][i][0].answer.tokens) if name == NO_CONSTRAINT else 0
                     bench = benches[way.backend_sampling]
                     runs[name][i].append(_run(bench, prompt, way, limit))
             if turn == 0:  # the warm-up: it builds graphs and brings prompts into slots
@@ -132,7 +131,7 @@ def measure(subject: Subject, path: Path, texts: Sequence[str], effort: Effort) 
     return cell
 
 
-def _run(bench: Workbench, prompt: Sequence[int], way: Way, limit: int) -> Run:
+def _run(bench: Workbench, prompt: Sequence[int], way: ChoiceSettings, limit: int) -> Run:
     binding, ctx = bench.model.binding, bench.model.runner.ctx
     binding.set_option(ctx, "restricted_head", way.restricted_head)
     answer = bench.answer(prompt, way.method, max_tokens=limit)
@@ -146,7 +145,7 @@ def _run(bench: Workbench, prompt: Sequence[int], way: Way, limit: int) -> Run:
         binding.close(stream)
     stats = answer.stats
     firsts = {leaf.tokens[0] for leaf in bench.alternatives.payload.leaves()}
-    decides_first = way.method.mode != TRIE.mode or len(firsts) > 1
+    decides_first = not way.method.has_trie or len(firsts) > 1
     waited = stats.decisions + stats.tokens_sampled - decides_first
     return Run(answer, (stats.bytes_copied - prompt_bytes) / max(waited, 1))
 
@@ -188,7 +187,7 @@ def markdown(results: dict[str, Any]) -> str:
         f" {SHAPE['n_embd']} wide in F16; one of {len(NAMES)} names; means over"
         f" {len(PROMPTS)} prompts of medians of {rounds} rounds or more."
     )
-    head = ["way", "vocabulary", "ms a choice", "to the first", "passes", "decisions"]
+    head = ["method", "vocabulary", "ms a choice", "to the first", "passes", "decisions"]
     head += ["bytes a decision", "tokens", "the first's name"]
     rows = [
         [
@@ -211,7 +210,7 @@ def markdown(results: dict[str, Any]) -> str:
 
 def _agreement(name: str, texts: Sequence[str], expected: Sequence[str]) -> str:
     """Return for how many prompts the choice was the first way's."""
-    if WAYS[name].method.mode == "unguided":
+    if name == NO_CONSTRAINT:
         return "-"
     return f"{sum(map(str.__eq__, texts, expected))} of {len(expected)}"
 

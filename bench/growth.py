@@ -23,14 +23,15 @@ from eliza_ffi.measuring.tables import markdown_table, number
 from eliza_ffi.model import Model
 
 from .choosing.cells import Others, Workload, measure_cell
-from .choosing.rounds import GRAMMAR, METHODS, OURS, REFERENCE, Effort
+from .choosing.rounds import REFERENCE, Effort
+from .methods import AUTO, GRAMMAR_LAST, LLGUIDANCE, METHODS, XGRAMMAR
 from .parts.charts import Panel, draw
 from .parts.machine import disturbance, machine_facts, machine_line
 from .parts.merging import merged
 from .parts.pages import RESULTS, publish
 from .parts.workload import NOUNS, Subject, action_names, prompts
 
-SHOWN = (OURS, REFERENCE, GRAMMAR, "llguidance", "xgrammar")
+SHOWN = (AUTO, REFERENCE, GRAMMAR_LAST, LLGUIDANCE, XGRAMMAR)
 
 EFFORT = Effort(repeat=15, budget=1.0)
 
@@ -132,7 +133,7 @@ GROWTHS = (
 
 def measure(growth: Growth, others: Others, effort: Effort) -> dict[str, Any]:
     """Measure the points of a growth; each is a cell with its ``x``."""
-    methods = {name: METHODS[name] for name in SHOWN if name in METHODS}
+    methods = [name for name in SHOWN if METHODS[name].choice]
     cells = []
     for x, workload in growth.points():
         cell = measure_cell(workload, effort, others, methods)

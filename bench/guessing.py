@@ -30,11 +30,11 @@ from eliza_ffi.measuring.tables import markdown_table, number
 from eliza_ffi.model import Model
 from eliza_ffi.sampling import SamplingParams
 
+from .parts.hooks import find_hooks
 from .parts.machine import machine_facts, machine_line
 from .parts.pages import RESULTS, publish
 
 ROOT = Path(__file__).resolve().parent.parent
-HOOKS = ROOT / "build" / "cpu" / "libeliza_test_hooks.so"
 MOST = 8
 LARGE = "llama-bpe"
 LONG = 40_000  # characters, of which three quarters are the prompt
@@ -143,7 +143,7 @@ class Simulation:
         self._ffi.cdef(
             "void eliza_test_guessing(const int32_t *, size_t, size_t, int32_t, int, int64_t *);"
         )
-        self._lib: Any = self._ffi.dlopen(str(HOOKS))
+        self._lib: Any = self._ffi.dlopen(str(find_hooks()))
 
     def write(self, prompt: Sequence[int], rest: Sequence[int], *, as_common: bool) -> Drafts:
         """Return what became of the drafts, by llama.cpp's simple n-grams if `as_common`."""

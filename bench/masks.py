@@ -23,11 +23,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from eliza_ffi.library.loading import Library
-
-from .choosing.other_libraries import Peer
 from .masking.constraints import Constraint, constraints
-from .masking.engines import ENGINES, OURS, Eliza
+from .masking.engines import Eliza
 from .masking.measuring import Effort, Places, agreement, measure
 from .masking.native import NativeVocabulary
 from .masking.node_cost import (
@@ -38,21 +35,15 @@ from .masking.node_cost import (
 )
 from .masking.pages import markdown, plot
 from .masking.vocabularies import TokenBytes
+from .methods import OURS, BenchMethod, with_maker
+from .parts.hooks import find_hooks
 from .parts.machine import machine_facts, noting_other_programs
 from .parts.pages import RESULTS, publish
 
 VOCABULARIES = {"32k": "llama-spm", "128k": "llama-bpe", "262k": "gemma-4"}
+MEASURED: dict[str, BenchMethod] = with_maker("masks")
 FULL = Effort(rounds=5, cold_places=60, cold_rounds=2)
 QUICK = Effort(rounds=1, cold_places=20, cold_rounds=1)
-
-
-def hooks_beside_library() -> Path:
-    """Return the library of test hooks; ends the program if it has not been built."""
-    library = Library().path
-    hooks = library.with_name(library.name.replace("libelizainference", "libeliza_test_hooks"))
-    if not hooks.is_file():
-        raise SystemExit(f"{hooks} is missing: run 'make cpu-with-tests'")
-    return hooks
 
 
 def with_quote_ms(tokens: TokenBytes, hooks: Path, rounds: int = 3) -> float:
@@ -85,7 +76,11 @@ def measure_vocabulary(
     tokens = TokenBytes.read(file)
     build_ms: dict[str, float] = {}
     for _ in range(2):  # the faster counts
-        prepared = {each: ENGINES[each](tokens, hooks) for each in (OURS, *peers)}
+        prepared = {
+            name: method.masks(tokens, hooks)
+            for name, method in MEASURED.items()
+            if method.masks and name in (OURS, *peers)
+        }
         for each, engine in prepared.items():
             took = 1e3 * engine.vocabulary_seconds
             build_ms[each] = min(took, build_ms.get(each, took))
@@ -118,8 +113,8 @@ def measure_vocabulary(
 
 def run(effort: Effort, vocabularies: Mapping[str, str], *, quick: bool) -> dict[str, Any]:
     """Measure everything; quick, without counting instructions or nodes that are skipped."""
-    hooks = hooks_beside_library()
-    found = [Peer.find(name) for name in ENGINES if name != OURS]
+    hooks = find_hooks()
+    found = [method.needs() for method in MEASURED.values() if method.needs]
     for peer in found:
         if peer.problem is not None:
             print(f"bench.masks: without {peer.name}: {peer.problem}", file=sys.stderr)

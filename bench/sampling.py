@@ -23,11 +23,10 @@ from eliza_ffi.measuring.tables import markdown_table, number
 from eliza_ffi.model import Model
 from eliza_ffi.sampling import PRESETS, SamplingParams
 
+from .parts.hooks import find_hooks
 from .parts.machine import disturbance, machine_facts, machine_line, noting_other_programs
 from .parts.pages import RESULTS, publish
 
-ROOT = Path(__file__).resolve().parent.parent
-HOOKS = ROOT / "build" / "cpu" / "libeliza_test_hooks.so"
 VOCABULARIES = ("llama-spm", "llama-bpe", "gemma-4")
 """Of 32,000, 128,256 and 262,144 tokens."""
 ROUNDS = 5
@@ -160,10 +159,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, default=RESULTS, metavar="DIR")
     parser.add_argument("--docs", type=Path, metavar="FILE", help="put the table between markers")
     options = parser.parse_args(arguments)
-    if not HOOKS.is_file():
-        print(f"bench.sampling: {HOOKS.name} is missing: make cpu-with-tests", file=sys.stderr)
-        return 1
-    results = run(Chains(HOOKS), VOCABULARIES, options.repeats)
+    results = run(Chains(find_hooks()), VOCABULARIES, options.repeats)
     publish("sampling", results, markdown(results), options.out, options.docs)
     return 0
 

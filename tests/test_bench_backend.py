@@ -14,6 +14,16 @@ from backend_suite.comparing import Subject
 from bench import backend as bench_backend
 from bench.backend import NAMES, WAYS, main, markdown, measure
 from bench.choosing.rounds import Effort
+from bench.methods import (
+    GRAMMAR_FIRST,
+    NO_CONSTRAINT,
+    SKIP_AHEAD,
+    SKIP_AHEAD_BOTH,
+    SKIP_AHEAD_HEAD,
+    SKIP_AHEAD_SAMPLING,
+    TREE_BOTH,
+    choice_of,
+)
 from eliza_ffi.library.loading import LIBRARY_VARIABLE, Library
 
 # No token of this vocabulary has letters and digits both, so each of these can be spelled in one
@@ -24,8 +34,8 @@ N_VOCAB = 128_256
 ROW_BYTES = 4 * N_VOCAB
 ROUNDS = 2
 
-CHOOSING = [name for name, way in WAYS.items() if way.method.mode != "unguided"]
-SKIPPING = [name for name, way in WAYS.items() if way.method.strategy == "skip-ahead"]
+CHOOSING = [name for name in WAYS if name != NO_CONSTRAINT]
+SKIPPING = [name for name in CHOOSING if choice_of(name).method.strategy == "skip-ahead"]
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +59,7 @@ def test_every_way_has_all_figures_from_every_round(cell: dict[str, Any]) -> Non
 
 
 def test_all_that_choose_choose_the_same(cell: dict[str, Any]) -> None:
-    expected = cell["ways"]["trie"]["texts"]
+    expected = cell["ways"][SKIP_AHEAD]["texts"]
     assert len(expected) == len(PROMPTS)
     assert set(expected) <= set(CODES)
     choosing = {name: each["texts"] for name, each in cell["ways"].items() if name in CHOOSING}
@@ -63,16 +73,16 @@ def test_tries_pass_only_where_they_decide_and_the_others_for_every_token(
         """Return at which of a code's characters, each a token, there is a choice."""
         return [i for i in range(4) if len({code[i] for code in CODES if code[:i] == text[:i]}) > 1]
 
-    texts = cell["ways"]["trie"]["texts"]
+    texts = cell["ways"][SKIP_AHEAD]["texts"]
     decided = sum(len(parting(text)) for text in texts) / len(texts)
     assert 1 < decided < 4
-    for name in [*SKIPPING, "trie, as a tree"]:
+    for name in [*SKIPPING, TREE_BOTH]:
         figures = cell["ways"][name]
         assert figures["tokens"] == 4
         assert figures["decisions"] == pytest.approx(decided)
         # The first is decided by what the prompt's own pass has left.
         assert figures["passes"] == pytest.approx(decided - 1 if name in SKIPPING else 1)
-    for name in ("llama.cpp grammar", "no constraint"):
+    for name in (GRAMMAR_FIRST, NO_CONSTRAINT):
         figures = cell["ways"][name]
         assert (figures["tokens"], figures["decisions"], figures["passes"]) == (4, 4, 3)
 
@@ -81,15 +91,15 @@ def test_bytes_are_a_row_a_decision_and_few_where_legal_tokens_are_gathered(
     cell: dict[str, Any],
 ) -> None:
     copied = {name: each["decision_bytes"] for name, each in cell["ways"].items()}
-    for name in ("trie", "llama.cpp grammar", "no constraint"):
+    for name in (SKIP_AHEAD, GRAMMAR_FIRST, NO_CONSTRAINT):
         assert copied[name] == ROW_BYTES
-    assert 4 * 2 <= copied["trie, backend sampling"] < ROW_BYTES / 100
+    assert 4 * 2 <= copied[SKIP_AHEAD_SAMPLING] < ROW_BYTES / 100
     # llama.cpp copies its row of logits although the pass has stopped before it computes them.
-    assert copied["trie, restricted head"] == ROW_BYTES + 4 * N_EMBD
+    assert copied[SKIP_AHEAD_HEAD] == ROW_BYTES + 4 * N_EMBD
     # On the CPU a pass that stops before the head has nothing to gather from.
-    assert copied["trie, both"] == copied["trie, restricted head"]
+    assert copied[SKIP_AHEAD_BOTH] == copied[SKIP_AHEAD_HEAD]
     # The rows of ways that were not taken are copied, too.
-    assert copied["trie, as a tree"] > copied["trie, both"]
+    assert copied[TREE_BOTH] > copied[SKIP_AHEAD_BOTH]
 
 
 def test_where_the_first_token_is_forced_no_decision_reads_the_prompts_row(
@@ -98,7 +108,7 @@ def test_where_the_first_token_is_forced_no_decision_reads_the_prompts_row(
     subject = Subject(library.path, n_gpu_layers=0)
     alike = [f"Q{code}" for code in ("7Z4", "7X4", "2Z4", "2X4")]
     cell = measure(subject, path, alike, Effort(1, budget=60))
-    trie = cell["ways"]["trie"]
+    trie = cell["ways"][SKIP_AHEAD]
     assert (trie["decisions"], trie["passes"]) == (2, 2)
     assert trie["decision_bytes"] == ROW_BYTES
 
@@ -132,7 +142,7 @@ CELL = {
     "placement": [{"device": "CUDA0", "description": "a GPU", "layers": 3}],
     "ways": {
         **{name: figures() for name in WAYS},
-        "llama.cpp grammar": figures(choice_ms=21.25, texts=["A", "B", "D"]),
+        GRAMMAR_FIRST: figures(choice_ms=21.25, texts=["A", "B", "D"]),
     },
 }
 
@@ -141,12 +151,12 @@ def test_the_table_says_on_what_and_who_chose_something_else() -> None:
     shown = markdown(results_of(CELL))
     assert shown.startswith("Layers on CUDA0 (a GPU).")
     assert "medians of 9 rounds" in shown
-    same = "| trie | 32,000 | 2.50 | 1.00 | 3.0 | 4.0 | 1,000,000 | 12.0 | 3 of 3 |"
+    same = f"| {SKIP_AHEAD} | 32,000 | 2.50 | 1.00 | 3.0 | 4.0 | 1,000,000 | 12.0 | 3 of 3 |"
     other = "| 32,000 | 21.2 | 8.50 | 3.0 | 4.0 | 1,000,000 | 12.0 | 2 of 3 |"
     assert same in shown
-    assert f"| llama.cpp grammar {other}" in shown
+    assert f"| {GRAMMAR_FIRST} {other}" in shown
     assert shown.count("| 32,000 |") == len(WAYS)
-    assert "| no constraint " in shown.splitlines()[-1]
+    assert f"| {NO_CONSTRAINT} " in shown.splitlines()[-1]
     assert shown.splitlines()[-1].endswith("| - |")
 
 
@@ -169,7 +179,7 @@ def test_the_command_fills_the_section_of_its_backend(
     assert subject.library.parent.name == "cuda"
     assert (subject.n_gpu_layers, subject.options) == (-1, (("device", "CUDA1"),))
     assert [*models] == ["random 32k", "random 128k", "random 262k"]
-    assert "| trie | 32,000 |" in page.read_text()
+    assert f"| {SKIP_AHEAD} | 32,000 |" in page.read_text()
     assert json.loads((tmp_path / "backend-cuda.json").read_text())["cells"][0]["n_vocab"] == 32_000
 
 

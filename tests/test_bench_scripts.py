@@ -23,7 +23,8 @@ from bench import tries as bench_tries
 from bench.choosing.cells import Others, Workload, measure_cell
 from bench.choosing.other_libraries import Logits, Peer, VocabularyBytes, measure_peer
 from bench.choosing.report import markdown, ratios
-from bench.choosing.rounds import METHODS, Effort
+from bench.choosing.rounds import CHOOSING, Effort
+from bench.methods import ALONE, LOOP, METHODS, OURS, SERVER, choice_of, colours, with_maker
 from bench.parts.machine import machine_facts, machine_line, noting_other_programs
 from bench.parts.merging import merged
 from bench.parts.pages import fill_sections, publish
@@ -31,7 +32,7 @@ from bench.parts.single_steps import is_supported
 from bench.parts.workload import MODELS, action_names
 from bench.parts.workload import prompts as planner_prompts
 from bench.together.batch_loop import UNTOLD, BatchLoop, Expected
-from bench.together.cells import ALONE, LOOP, OURS, PROMPTS, SERVER, Cell
+from bench.together.cells import PROMPTS, Cell
 from bench.together.cells import Effort as StreamEffort
 from bench.together.llama_server import GREEDY, LlamaServer, find_llama_server
 from bench.together.report import markdown as stream_markdown
@@ -133,7 +134,7 @@ def cell(**methods: dict[str, Any]) -> dict[str, Any]:
         "set_token_trie_us_cold": 50.0,
         "set_token_trie_us_cached": 1.0,
         "methods": {
-            **dict.fromkeys(METHODS, figures),
+            **dict.fromkeys(CHOOSING, figures),
             "llama.cpp grammar last": {**figures, "ms_per_token": 20.0},
             **methods,
         },
@@ -179,7 +180,7 @@ def no_others(hooks_path: Path) -> Others:
 def test_a_cell_has_the_figures_of_every_method(no_others: Others) -> None:
     workload = Workload(MODELS[0], action_names(3), ["Next action: "], n_threads=1)
     measured = measure_cell(workload, Effort(repeat=1, budget=0.0), no_others)
-    assert set(measured["methods"]) == set(METHODS)
+    assert set(measured["methods"]) == set(CHOOSING)
     assert set(measured) >= set(cell()) - {"model"}
     assert measured["choices"] == 3
     assert measured["strategies_agree"]
@@ -253,6 +254,30 @@ def test_a_growth_is_told_by_the_cell_where_it_is_not_known_before(no_others: Ot
     assert "Title\n\n| label | eliza-ffi auto |" in shown
     assert "| 2,048 |" in shown
     assert bench_growth.panels({"growths": [measured]})[0].x_label == "label"
+
+
+# ---- the methods -------------------------------------------------------------------------------
+
+
+def test_a_method_has_one_label_and_a_maker() -> None:
+    makers = ("choice", "picks", "generates", "masks", "streams")
+    made = {maker: set(with_maker(maker)) for maker in makers}
+    assert set().union(*made.values()) == set(METHODS)
+    assert all(label == each.label for label, each in METHODS.items())
+    assert made["picks"] <= made["masks"]
+    # Who needs nothing is ours, or llama.cpp inside it.
+    others = {"llguidance", "xgrammar", "llama-cpp-python", "llama-server"}
+    assert {label for label, each in METHODS.items() if each.needs} == others
+    choices = [choice_of(label) for label in made["choice"]]
+    assert len(set(choices)) == len(choices)
+    with pytest.raises(ValueError, match="no choice of our library"):
+        choice_of(LOOP)
+
+
+def test_methods_of_one_picture_have_colours_of_their_own() -> None:
+    for makers in (["choice", "picks", "generates"], ["streams"], ["masks"]):
+        drawn = colours(makers)
+        assert len(set(drawn.values())) == len(drawn) > 2
 
 
 # ---- streaming, tries, instructions ------------------------------------------------------------

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from bench import masks as bench_masks
+from bench.choosing.other_libraries import Peer
 from bench.masking.constraints import constraints
-from bench.masking.engines import ENGINES, OURS
 from bench.masking.measuring import Effort, Places, agreement, measure
 from bench.masking.node_cost import KINDS, gigahertz, node_instructions, node_times
 from bench.masking.pages import markdown
 from bench.masking.vocabularies import GreedySpeller, TokenBytes
+from bench.methods import LLGUIDANCE, METHODS, OURS
 from bench.parts.single_steps import is_supported
 from eliza_ffi._resources import default_model_path
 
@@ -28,7 +31,7 @@ def vocabulary() -> TokenBytes:
 
 @pytest.fixture(scope="module")
 def engines(vocabulary: TokenBytes, hooks_path: Path) -> dict[str, Any]:
-    return {name: ENGINES[name](vocabulary, hooks_path) for name in (OURS, "llguidance")}
+    return {name: METHODS[name].masks(vocabulary, hooks_path) for name in (OURS, LLGUIDANCE)}
 
 
 def test_the_longest_tokens_spell_a_text() -> None:
@@ -120,9 +123,9 @@ def test_without_a_library_the_others_are_measured(
 ) -> None:
     monkeypatch.setattr(bench_masks, "VOCABULARIES", {"32k": str(default_model_path())})
     monkeypatch.setattr(bench_masks, "QUICK", SMALL)
-    monkeypatch.setattr(
-        bench_masks, "ENGINES", {OURS: ENGINES[OURS], "no_such_library": ENGINES["xgrammar"]}
-    )
+    missing = replace(METHODS["xgrammar"], needs=partial(Peer.find, "no_such_library"))
+    measured = {OURS: METHODS[OURS], "no_such_library": missing}
+    monkeypatch.setattr(bench_masks, "MEASURED", measured)
     assert bench_masks.main(["--quick"]) == 0
     shown = capsys.readouterr()
     assert "without no_such_library" in shown.err

@@ -7,15 +7,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from eliza_ffi.benchmark import Alternatives, Method, Workbench
-from eliza_ffi.library.loading import Library
+from eliza_ffi.benchmark import Alternatives, Workbench
 from eliza_ffi.measuring.figures import mean, median
 from eliza_ffi.model import Model
 
+from ..methods import GRAMMAR_LAST, LLAMA_CPP_PYTHON, METHODS, choice_of
+from ..parts.hooks import find_hooks
 from ..parts.machine import noting_other_programs
 from ..parts.workload import Subject
 from .other_libraries import (
-    MASK_ENGINES,
     LlamaCppPython,
     Logits,
     Peer,
@@ -23,8 +23,7 @@ from .other_libraries import (
     measure_peer,
 )
 from .rounds import (
-    GRAMMAR,
-    METHODS,
+    CHOOSING,
     REFERENCE,
     Effort,
     Runs,
@@ -71,16 +70,8 @@ class Others:
     @classmethod
     def find(cls) -> Others:
         """Look for them; ends the program if the library of test hooks has not been built."""
-        library = Library().path
-        hooks = library.with_name(library.name.replace("libelizainference", "libeliza_test_hooks"))
-        if not hooks.is_file():
-            raise SystemExit(f"{hooks} is missing: run 'make bench' or build with the tests")
-        peers = (
-            Peer.find("llguidance"),
-            Peer.find("xgrammar"),
-            Peer.find("llama-cpp-python", "llama_cpp"),
-        )
-        return cls(peers, Logits(hooks))
+        peers = (each.needs() for each in METHODS.values() if each.needs and not each.streams)
+        return cls(tuple(peers), Logits(find_hooks()))
 
     def has(self, name: str) -> bool:
         return any(peer.name == name and peer.version for peer in self.peers)
@@ -90,7 +81,7 @@ def measure_cell(
     workload: Workload,
     effort: Effort,
     others: Others,
-    methods: Mapping[str, Method] = METHODS,
+    methods: Sequence[str] = CHOOSING,
 ) -> dict[str, Any]:
     """Measure everything for one workload."""
     cell: dict[str, Any] = {"problems": {}}
@@ -106,7 +97,7 @@ def measure_cell(
         runs = run_methods(bench, tokenized, effort, methods)
         cell |= _our_figures(bench, tokenized, runs)
         _add_mask_engines(cell, bench, tokenized, runs[REFERENCE], effort, others)
-        _add_llama_cpp_python(cell, bench, tokenized, runs[GRAMMAR], effort, others)
+        _add_llama_cpp_python(cell, bench, tokenized, runs[GRAMMAR_LAST], effort, others)
     cell["seconds"] = time.perf_counter() - begin
     return cell
 
@@ -114,11 +105,11 @@ def measure_cell(
 def _our_figures(
     bench: Workbench, tokenized: Sequence[Sequence[int]], runs: Mapping[str, Runs]
 ) -> dict[str, Any]:
-    figures = {name: summary_of(each, runs[GRAMMAR]) for name, each in runs.items()}
+    figures = {name: summary_of(each, runs[GRAMMAR_LAST]) for name, each in runs.items()}
     cold = bench.set_trie_microseconds(tokenized[0], cached=False)
     grammar_ms = open_ms(bench, bench.alternatives.grammar) - open_ms(bench, None)
     for name, each in figures.items():
-        is_trie = METHODS[name].mode == "strict-trie-ffi"
+        is_trie = choice_of(name).method.has_trie
         each["setup_ms"] = cold / 1e3 if is_trie else grammar_ms
     one_token = [answer.stats for answer in runs[REFERENCE].all()]
     return {
@@ -142,7 +133,9 @@ def _add_mask_engines(
     others: Others,
 ) -> None:
     """Drive every mask engine there is along our answers."""
-    present = [name for name in MASK_ENGINES if others.has(name)]
+    present = {
+        name: each.picks for name, each in METHODS.items() if each.picks and others.has(name)
+    }
     if not present:
         return
     model = bench.model
@@ -154,9 +147,9 @@ def _add_mask_engines(
             rows = [others.logits.after(model.path, given, bench.n_vocab) for given in before]
             walks.append((tokens, rows))
     vocabulary = VocabularyBytes(model)
-    for name in present:
+    for name, make in present.items():
         try:
-            engine = MASK_ENGINES[name](vocabulary, bench.alternatives.texts)
+            engine = make(vocabulary, bench.alternatives.texts)
             cost = measure_peer(engine, walks, effort.repeat)
         except Exception as error:  # whatever a peer does must not end the run
             cell["problems"][name] = f"{type(error).__name__}: {error}"
@@ -185,7 +178,7 @@ def _add_llama_cpp_python(
     others: Others,
 ) -> None:
     """Run llama-cpp-python's own loop, if it is installed."""
-    if not others.has("llama-cpp-python"):
+    if not others.has(LLAMA_CPP_PYTHON):
         return
     try:
         longest = max(len(tokens) for tokens in tokenized)
@@ -204,10 +197,10 @@ def _add_llama_cpp_python(
                 if i in grammar.answers:
                     agreed.append(text == grammar.answers[i][0].text)
     except Exception as error:  # as above
-        cell["problems"]["llama-cpp-python"] = f"{type(error).__name__}: {error}"
+        cell["problems"][LLAMA_CPP_PYTHON] = f"{type(error).__name__}: {error}"
         return
     counts = [count for count, _ in samples]
-    cell["methods"]["llama-cpp-python"] = {
+    cell["methods"][LLAMA_CPP_PYTHON] = {
         "choice_ms": median([each for _, each in samples]),
         "tokens": mean(counts),
         "ms_per_token": median([each / count for count, each in samples]),

@@ -27,12 +27,15 @@ from eliza_ffi.measuring.figures import mean, median
 from eliza_ffi.model import Model
 
 __all__ = [
-    "MASK_ENGINES",
+    "LlGuidancePicker",
+    "LlGuidanceTokenizer",
     "LlamaCppPython",
     "Logits",
+    "MaskPicker",
     "Peer",
     "PeerCost",
     "VocabularyBytes",
+    "XGrammarPicker",
     "byte_level",
     "measure_peer",
     "word_piece",
@@ -119,8 +122,16 @@ def _gpt2_bytes() -> dict[str, int]:
 _BYTE_OF_CHAR = _gpt2_bytes()
 
 
-class MaskEngine(Protocol):
-    """A library that says which tokens are legal next, as a bit mask of the vocabulary."""
+class MaskPicker(Protocol):
+    """A library that says which tokens are legal next, as a bit mask of the vocabulary.
+
+    Attributes
+    ----------
+    compile_seconds : float
+        What compiling the grammar took, the vocabulary being prepared.
+    """
+
+    compile_seconds: float
 
     def start(self) -> None:
         """Go back to the start of the text."""
@@ -135,14 +146,19 @@ class MaskEngine(Protocol):
         """Go on behind a token; raises ValueError if the library refuses it."""
 
 
-class LlGuidance:
+class LlGuidancePicker:
     """llguidance, its mask applied by its numpy function."""
 
     def __init__(self, vocabulary: VocabularyBytes, texts: Sequence[str]) -> None:
         package = importlib.import_module("llguidance")
         self._numpy = importlib.import_module("llguidance.numpy")
         wrapper = importlib.import_module("llguidance._tokenizer").TokenizerWrapper
-        tokenizer = package.LLTokenizer(wrapper(_LlGuidanceTokenizer(vocabulary)))
+        controls = [i for i, flag in enumerate(vocabulary.is_control) if flag]
+        wrapped = LlGuidanceTokenizer(
+            *(vocabulary.tokens, controls, vocabulary.eos),
+            lambda data: vocabulary.tokenize(data.decode("utf-8", "replace")),
+        )
+        tokenizer = package.LLTokenizer(wrapper(wrapped))
         lark = "start: " + " | ".join(json.dumps(text, ensure_ascii=False) for text in texts)
         # Its limits are for grammars that run away; a long list of answers does not.
         limits = package.LLParserLimits(max_items_in_row=max(2000, 2 * len(texts)))
@@ -169,23 +185,38 @@ class LlGuidance:
             raise ValueError(f"token {token} is refused: {self._matcher.get_error()}")
 
 
-class _LlGuidanceTokenizer:
-    """What llguidance asks of a tokenizer."""
+class LlGuidanceTokenizer:
+    """What llguidance asks of a tokenizer.
 
-    def __init__(self, vocabulary: VocabularyBytes) -> None:
-        self.eos_token_id = vocabulary.eos
+    Parameters
+    ----------
+    tokens
+        Control tokens by their name.
+    controls
+        Their ids.
+    eos
+    tokenize
+    """
+
+    def __init__(
+        self,
+        tokens: Sequence[bytes],
+        controls: Sequence[int],
+        eos: int,
+        tokenize: Callable[[bytes], list[int]],
+    ) -> None:
+        self.eos_token_id = eos
         self.bos_token_id = None
-        self.tokens = vocabulary.tokens
-        self.special_token_ids = [i for i, flag in enumerate(vocabulary.is_control) if flag]
-        self._tokenize = vocabulary.tokenize
+        self.tokens = tokens
+        self.special_token_ids = list(controls)
+        self._tokenize = tokenize
 
     def __call__(self, text: str | bytes) -> list[int]:
-        if isinstance(text, bytes):
-            text = text.decode("utf-8", "replace")
-        return self._tokenize(text) if text else []
+        data = text.encode() if isinstance(text, str) else text
+        return self._tokenize(data) if data else []
 
 
-class XGrammar:
+class XGrammarPicker:
     """xgrammar, its mask applied by its CPU kernel to a torch view of the logits."""
 
     def __init__(self, vocabulary: VocabularyBytes, texts: Sequence[str]) -> None:
@@ -219,12 +250,6 @@ class XGrammar:
     def accept(self, token: int) -> None:
         if not self._matcher.accept_token(token):
             raise ValueError(f"token {token} is refused")
-
-
-MASK_ENGINES: dict[str, Callable[[VocabularyBytes, Sequence[str]], Any]] = {
-    "llguidance": LlGuidance,
-    "xgrammar": XGrammar,
-}
 
 
 @dataclass(frozen=True)
@@ -274,7 +299,7 @@ class PeerCost:
 
 
 def measure_peer(
-    engine: Any,
+    engine: MaskPicker,
     walks: Sequence[tuple[Sequence[int], Sequence[NDArray[np.float32]]]],
     repeat: int,
 ) -> PeerCost:
@@ -283,7 +308,7 @@ def measure_peer(
     Parameters
     ----------
     engine
-        A `MaskEngine` with its ``compile_seconds``.
+        A `MaskPicker`.
     walks
         For each prompt the answer's tokens, and the logits before each of them.
     repeat

@@ -7,20 +7,24 @@ from typing import Any
 
 from eliza_ffi.measuring.tables import markdown_table, number
 
+from ..methods import (
+    AUTO,
+    GRAMMAR_FIRST,
+    GRAMMAR_LAST,
+    LLAMA_CPP_PYTHON,
+    LLGUIDANCE,
+    SKIP_AHEAD,
+    TOKEN_BY_TOKEN,
+    TREE,
+    XGRAMMAR,
+)
 from ..parts.machine import disturbance, machine_line
-from .rounds import OURS
 
 __all__ = ["PEERS", "markdown", "ratios"]
 
-PEERS = (
-    "llama.cpp grammar last",
-    "llama.cpp grammar first",
-    "llguidance",
-    "xgrammar",
-    "llama-cpp-python",
-)
+PEERS = (GRAMMAR_LAST, GRAMMAR_FIRST, LLGUIDANCE, XGRAMMAR, LLAMA_CPP_PYTHON)
 
-SHORT_PEERS = ("llama.cpp grammar last", "llguidance", "xgrammar", "llama-cpp-python")
+SHORT_PEERS = (GRAMMAR_LAST, LLGUIDANCE, XGRAMMAR, LLAMA_CPP_PYTHON)
 SHORT_CHOICES = (30, 3000)
 """What the short table has."""
 
@@ -35,8 +39,8 @@ def markdown(results: dict[str, Any]) -> str:
         ),
         "Time to choose one of the answers, in milliseconds, median, the prompt being in the slot",
         markdown_table(
-            ["model", "choices", "eliza-ffi auto", *PEERS],
-            ([*_head(cell), *_each(cell, (OURS, *PEERS), _choice_ms)] for cell in results["cells"]),
+            ["model", "choices", AUTO, *PEERS],
+            ([*_head(cell), *_each(cell, (AUTO, *PEERS), _choice_ms)] for cell in results["cells"]),
         ),
         "eliza-ffi by strategy: milliseconds a choice (forward passes beyond the prompt's)",
         markdown_table(
@@ -93,7 +97,7 @@ def ratios(results: dict[str, Any]) -> str:
         [
             f"{cell['model']}, {cell['choices']:,}",
             *_ratios(cell, SHORT_PEERS),
-            _choice_ms(cell["methods"][OURS]),
+            _choice_ms(cell["methods"][AUTO]),
         ]
         for cell in cells
     ]
@@ -138,20 +142,20 @@ def _ratio_row(cell: dict[str, Any]) -> list[str]:
 
 def _ratios(cell: dict[str, Any], names: Iterable[str]) -> list[str]:
     """Return how many times as long as ours the others' tokens take."""
-    ours = cell["methods"][OURS]["ms_per_token"]
+    ours = cell["methods"][AUTO]["ms_per_token"]
     return _each(cell, names, lambda figures: number(figures["ms_per_token"] / ours))
 
 
 def _strategy_row(cell: dict[str, Any]) -> list[str]:
-    names = [f"eliza-ffi {name}" for name in ("auto", "tree", "skip-ahead", "token-by-token")]
+    names = (AUTO, TREE, SKIP_AHEAD, TOKEN_BY_TOKEN)
     shown = _each(cell, names, lambda one: f"{number(one['choice_ms'])} ({one['passes']:.1f})")
     return [*_head(cell), number(cell["pass_ms"]), *shown]
 
 
 def _select_row(cell: dict[str, Any]) -> list[str]:
-    names = (OURS, "llama.cpp grammar last", "llama.cpp grammar first")
+    names = (AUTO, GRAMMAR_LAST, GRAMMAR_FIRST)
     shown = _each(cell, names, lambda one: number(one["select_us"]))
-    for name in ("llguidance", "xgrammar"):
+    for name in (LLGUIDANCE, XGRAMMAR):
         one = cell["methods"].get(name)
         shown += [number(one["mask_us"]), number(one["step_us"])] if one else ["-", "-"]
     return [*_head(cell), *shown]
@@ -159,12 +163,12 @@ def _select_row(cell: dict[str, Any]) -> list[str]:
 
 def _setup_row(cell: dict[str, Any]) -> list[str]:
     cold, cached = cell["set_token_trie_us_cold"] / 1e3, cell["set_token_trie_us_cached"] / 1e3
-    names = ("llama.cpp grammar first", "llguidance", "xgrammar")
+    names = (GRAMMAR_FIRST, LLGUIDANCE, XGRAMMAR)
     shown = _each(cell, names, lambda one: number(one["setup_ms"]))
     return [*_head(cell), f"{number(cold)} ({number(cached)})", *shown]
 
 
 def _agreement_row(cell: dict[str, Any]) -> list[str]:
-    ours, grammar = cell["methods"][OURS], cell["methods"]["llama.cpp grammar last"]
+    ours, grammar = cell["methods"][AUTO], cell["methods"][GRAMMAR_LAST]
     tokens = [f"{one['tokens']:.1f}" for one in (ours, grammar)]
     return [*_head(cell), f"{ours['agreement']:.0%}", *tokens]

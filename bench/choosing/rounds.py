@@ -7,14 +7,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from eliza_ffi.benchmark import Method, TimedChoice, Workbench
+from eliza_ffi.benchmark import TimedChoice, Workbench
 from eliza_ffi.library.protocol import StreamConfig
 from eliza_ffi.measuring.figures import mean, median, percentile
 
+from ..methods import (
+    AUTO,
+    GRAMMAR_FIRST,
+    GRAMMAR_LAST,
+    SKIP_AHEAD,
+    TOKEN_BY_TOKEN,
+    TREE,
+    choice_of,
+)
+
 __all__ = [
-    "GRAMMAR",
-    "METHODS",
-    "OURS",
+    "CHOOSING",
     "REFERENCE",
     "Effort",
     "Runs",
@@ -24,17 +32,10 @@ __all__ = [
     "summary_of",
 ]
 
-METHODS = {
-    "eliza-ffi auto": Method("strict-trie-ffi", "auto"),
-    "eliza-ffi tree": Method("strict-trie-ffi", "tree"),
-    "eliza-ffi skip-ahead": Method("strict-trie-ffi", "skip-ahead"),
-    "eliza-ffi token-by-token": Method("strict-trie-ffi", "token-by-token"),
-    "llama.cpp grammar last": Method("strict-guided", grammar_order="last"),
-    "llama.cpp grammar first": Method("strict-guided", grammar_order="first"),
-}
-OURS = "eliza-ffi auto"
-REFERENCE = "eliza-ffi token-by-token"
-GRAMMAR = "llama.cpp grammar last"
+CHOOSING = (AUTO, TREE, SKIP_AHEAD, TOKEN_BY_TOKEN, GRAMMAR_LAST, GRAMMAR_FIRST)
+"""What is run here, with plain options."""
+
+REFERENCE = TOKEN_BY_TOKEN
 
 
 @dataclass(frozen=True)
@@ -68,11 +69,12 @@ def run_methods(
     bench: Workbench,
     tokenized: Sequence[Sequence[int]],
     effort: Effort,
-    methods: Mapping[str, Method] = METHODS,
+    methods: Sequence[str] = CHOOSING,
 ) -> dict[str, Runs]:
     """Run every method on every prompt, round by round, while its budget lasts."""
     runs = {name: Runs() for name in methods}
-    bench.answer(tokenized[0], METHODS[REFERENCE])  # the first pass of a model is its slowest
+    made = {name: choice_of(name).method for name in (*methods, AUTO, REFERENCE)}
+    bench.answer(tokenized[0], made[REFERENCE])  # the first pass of a model is its slowest
     begin_all = time.perf_counter()
     for turn in range(effort.repeat):
         # What brings prompts into slots is in no method's budget, and takes a wide model long.
@@ -80,12 +82,12 @@ def run_methods(
             break
         for i, prompt in enumerate(tokenized):
             # Brings the prompt into a slot for all of them.
-            bench.answer(prompt, METHODS[OURS])
-            for name, method in methods.items():
+            bench.answer(prompt, made[AUTO])
+            for name in methods:
                 if runs[name].spent > effort.budget:
                     continue
                 begin = time.perf_counter()
-                runs[name].answers.setdefault(i, []).append(bench.answer(prompt, method))
+                runs[name].answers.setdefault(i, []).append(bench.answer(prompt, made[name]))
                 runs[name].spent += time.perf_counter() - begin
     return runs
 
@@ -128,7 +130,7 @@ def strategies_agree(runs: Mapping[str, Runs]) -> bool:
     From round to round near ties may turn: a prompt's KV cache depends in its last digits on how it
     was decoded.
     """
-    tries = [each for name, each in runs.items() if METHODS[name].mode == "strict-trie-ffi"]
+    tries = [each for name, each in runs.items() if choice_of(name).method.has_trie]
     return all(
         len({answer.tokens for answer in same_round}) == 1
         for i in runs[REFERENCE].answers

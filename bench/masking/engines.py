@@ -22,13 +22,12 @@ from numpy.typing import NDArray
 from eliza_ffi import __version__
 from eliza_ffi.benchmark import gbnf_of
 
+from ..choosing.other_libraries import LlGuidanceTokenizer
 from .constraints import Constraint, lark_of, lark_of_schema
 from .native import NativeVocabulary, NativeWalk
 from .vocabularies import GreedySpeller, TokenBytes
 
-__all__ = ["ENGINES", "OURS", "Eliza", "Engine", "Matcher", "tokens_of"]
-
-OURS = "eliza-ffi"
+__all__ = ["Eliza", "Engine", "LlGuidance", "Matcher", "XGrammar", "tokens_of"]
 
 
 class Matcher(Protocol):
@@ -165,7 +164,13 @@ class LlGuidance:
         self.version = metadata.version("llguidance")
         self.control = vocabulary.control
         wrapper = importlib.import_module("llguidance._tokenizer").TokenizerWrapper
-        wrapped = wrapper(_LlGuidanceTokenizer(vocabulary))
+        speller = GreedySpeller(vocabulary.texts)
+        wrapped = wrapper(
+            LlGuidanceTokenizer(
+                *(vocabulary.names, vocabulary.control, vocabulary.eos),
+                speller.spell,
+            )
+        )
         begin = time.perf_counter()
         # What follows is for the limits that `LLTokenizer` sets by itself.
         slices = self._package.LLTokenizer.json_slices()
@@ -192,20 +197,6 @@ class LlGuidance:
     def empty_call(self) -> int:
         matcher = self._package.LLMatcher(self._tokenizer, '{"grammars": []}', log_level=0)
         return _timed(matcher.is_error)
-
-
-class _LlGuidanceTokenizer:
-    """What llguidance asks of a tokenizer."""
-
-    def __init__(self, vocabulary: TokenBytes) -> None:
-        self.eos_token_id = vocabulary.eos
-        self.bos_token_id = None
-        self.tokens = vocabulary.names
-        self.special_token_ids = list(vocabulary.control)
-        self._speller = GreedySpeller(vocabulary.texts)
-
-    def __call__(self, text: str | bytes) -> list[int]:
-        return self._speller.spell(text if isinstance(text, bytes) else text.encode())
 
 
 class XGrammar:
@@ -321,10 +312,3 @@ def _timed(*functions: Callable[[], object], repeat: int = 1001) -> int:
             function()
         spent.append(time.perf_counter_ns() - begin)
     return sorted(spent)[repeat // 2]
-
-
-ENGINES: dict[str, Callable[[TokenBytes, Path], Engine]] = {
-    OURS: Eliza,
-    "llguidance": lambda vocabulary, hooks: LlGuidance(vocabulary),
-    "xgrammar": lambda vocabulary, hooks: XGrammar(vocabulary),
-}

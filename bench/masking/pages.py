@@ -9,13 +9,10 @@ from typing import Any
 from eliza_ffi.measuring.pictures import Picture, plain
 from eliza_ffi.measuring.tables import markdown_table, number
 
-from ..parts.charts import COLOURS
+from ..methods import METHODS, OURS
 from ..parts.machine import disturbance, machine_line
-from .engines import OURS
 
 __all__ = ["markdown", "plot"]
-
-OUR_COLOUR = "#D55E00"
 
 
 def markdown(results: dict[str, Any]) -> str:
@@ -184,7 +181,7 @@ def plot(results: dict[str, Any], file: Path) -> None:
 def _panel(axis: Any, cells: Sequence[dict[str, Any]], kind: str) -> None:
     names = list(cells[0]["engines"])
     for place, name in enumerate(names):
-        colour = OUR_COLOUR if name == OURS else COLOURS[name]
+        colour = METHODS[name].colour
         spreads = [cell["engines"][name][kind] for cell in cells]
         xs = [x + (place - (len(names) - 1) / 2) * 0.2 for x in range(len(cells))]
         low, high = ([each[p] for each in spreads] for p in ("p50_us", "p99_us"))

@@ -10,18 +10,9 @@ from typing import Any
 
 from eliza_ffi.measuring.pictures import Picture, plain
 
-__all__ = ["Panel", "draw", "plot_peers"]
+from ..methods import colours
 
-# Okabe and Ito's colours, told apart by the colour-blind too; a method has the same one everywhere.
-COLOURS = {
-    "eliza-ffi auto": "#D55E00",
-    "eliza-ffi token-by-token": "#E69F00",
-    "llama.cpp grammar last": "#0072B2",
-    "llama.cpp grammar first": "#56B4E9",
-    "llguidance": "#009E73",
-    "xgrammar": "#CC79A7",
-    "llama-cpp-python": "#666666",
-}
+__all__ = ["Panel", "draw", "plot_peers"]
 
 
 @dataclass(frozen=True)
@@ -69,7 +60,7 @@ def draw(panels: Sequence[Panel], file: Path, *, columns: int) -> None:
 
 
 def _draw_panel(axis: Any, panel: Panel) -> None:
-    for name, colour in COLOURS.items():
+    for name, colour in colours(("choice", "picks", "generates")).items():
         points = [
             (cell["x"], cell["methods"][name]["choice_ms"])
             for cell in panel.cells

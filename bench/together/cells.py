@@ -31,17 +31,12 @@ from eliza_ffi.benchmark.together import (
 from eliza_ffi.measuring.figures import median, median_ratio, percentiles
 from eliza_ffi.model import Model
 
+from ..methods import ALONE, LOOP, OURS, SERVER
 from ..parts.machine import noting_other_programs
 from .batch_loop import BatchLoop
 from .llama_server import LlamaServer, serving
 
-__all__ = ["ALONE", "LOOP", "OURS", "PROMPTS", "SERVER", "Effort", "StreamModel", "measure_cell"]
-
-OURS = "eliza-ffi"
-ALONE = "eliza-ffi alone"
-LOOP = "batch loop"
-SERVER = "llama-server"
-"""The ways; alone is one stream, or one choice after the other."""
+__all__ = ["PROMPTS", "Effort", "StreamModel", "measure_cell"]
 
 PROMPTS = ("own prompts", "shared prefix")
 PREFIX_TOKENS = 150

@@ -11,12 +11,11 @@ from eliza_ffi.errors import NotSupportedError
 from eliza_ffi.measuring.pictures import Picture, plain
 from eliza_ffi.measuring.tables import markdown_table, number
 
+from ..methods import ALONE, LOOP, OURS, SERVER, colours
 from ..parts.machine import disturbance, machine_line
-from .cells import ALONE, LOOP, OURS, PROMPTS, SERVER
+from .cells import PROMPTS
 
 __all__ = ["markdown", "plot"]
-
-COLOURS = {OURS: "#D55E00", ALONE: "#E69F00", LOOP: "#666666", SERVER: "#0072B2"}
 
 WRITERS = (OURS, LOOP, SERVER)
 CHOOSERS = (OURS, ALONE, SERVER)
@@ -110,7 +109,7 @@ def plot(results: dict[str, Any], file: Path) -> None:
 
 
 def _draw(axis: Any, cells: list[tuple[int, dict[str, Any]]], figure: str) -> None:
-    for name, colour in COLOURS.items():
+    for name, colour in colours(["streams"]).items():
         points = [(streams, ways[name][figure]) for streams, ways in cells if name in ways]
         if points:
             axis.plot(*zip(*points, strict=True), marker="o", ms=4, label=name, color=colour)
