@@ -84,7 +84,7 @@ check-cpu: cpu ## compare all ways to decode with the reference, on the CPU
 
 $(BACKENDS:%=check-%): check-%: cpu %
 	@$(BIN)/python scripts/check_backend.py $* $(CHECK_ARGS)
-	$(if $(filter rpc,$*),@$(BIN)/python -m pytest --no-cov tests/test_backends_rpc.py)
+	$(if $(filter rpc,$*),@$(BIN)/python -m pytest --no-cov tests/scripts/test_backends_rpc.py)
 
 # Cross-compiled, and run by an emulator.
 arm64: $(VENV)/installed ## build build/arm64 for 64-bit Arm Linux, with its tests

@@ -8,8 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from checkout import ROOT
 
-SCRIPT = Path(__file__).parents[1] / "scripts" / "system_packages.sh"
+SCRIPT = ROOT / "scripts" / "system_packages.sh"
 TOOLS = ("cat", "dirname", "env", "mktemp", "rm", "sh", "tail", "touch", "chmod")
 # Plays Debian's packages: a program of the name is all that the script looks for.
 APT_GET = """

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from backend_suite.rpc_servers import RpcServer, rpc_servers
+from checkout import ROOT
 
 from eliza_ffi import cli
 from eliza_ffi._resources import default_model_path
@@ -22,7 +23,7 @@ from eliza_ffi.library.protocol import StreamConfig
 from eliza_ffi.model import Model
 from eliza_ffi.runner.lifecycle import open_stream
 
-BUILD = Path(__file__).resolve().parent.parent / "build" / "rpc"
+BUILD = ROOT / "build" / "rpc"
 CHOICES = ["SEND_MAIL", "SEND_NOTE", "READ_MAIL"]
 
 needs_rpc = pytest.mark.skipif(

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import re
-from pathlib import Path
+
+from checkout import ROOT
 
 from eliza_ffi.library.loading import Library
 from eliza_ffi.model import Model
 
-MODELS = Path(__file__).parent.parent / "models"
+MODELS = ROOT / "models"
 README = (MODELS / "README.md").read_text(encoding="utf-8")
 
 

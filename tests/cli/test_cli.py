@@ -13,14 +13,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from checkout import ROOT
 
 from eliza_ffi import cli
 from eliza_ffi.cli.console import printable
 from eliza_ffi.cli.progress import ProgressBar
 from eliza_ffi.errors import ElizaError
 from eliza_ffi.library.loading import LIBRARY_VARIABLE, Library
-
-ROOT = Path(__file__).resolve().parent.parent
 
 Run = Callable[..., int]
 

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import os
 import random
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import gguf
+import make_test_models
 import numpy as np
 import pytest
-from gguf import GGMLQuantizationType, GGUFReader, GGUFValueType
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
-
-import make_test_models
 from fetch_llama_cpp import PINNED, cache_dir, is_complete
+from gguf import GGMLQuantizationType, GGUFReader, GGUFValueType
 from make_test_models import LOGIT_STD, ModelError, Shape, cached_model, make_model, read_metadata
 
 N_VOCAB = 300

@@ -10,11 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from checkout import ROOT
 from tiny_model.corpus import HELD_OUT_ACTIONS, Example, Generator
 
 from eliza_ffi.prompts import planner_prompt, should_respond_prompt
-
-ROOT = Path(__file__).resolve().parent.parent
 
 SEED = 1
 # The corpus of the committed model, see models/README.md.

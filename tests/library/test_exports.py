@@ -10,11 +10,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from checkout import ROOT
 
 from eliza_ffi._resources import header_path
 from eliza_ffi.library.loading import Library, declared_functions, header_ffi
 
-ROOT = Path(__file__).resolve().parent.parent
 HEADERS = sorted(header_path().parent.glob("*.h"))
 PREFIX = "eliza_inference_"
 

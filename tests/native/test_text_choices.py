@@ -15,6 +15,7 @@ from pathlib import Path
 import llguidance
 import numpy as np
 import pytest
+from checkout import ROOT
 
 from bench.choosing.other_libraries import Logits
 from bench.masking.constraints import Constraint
@@ -176,5 +177,5 @@ def test_greedy_tokens_are_those_of_llguidances_masks_over_plain_logits(
 
 
 def test_the_version_of_llguidance_is_the_one_that_is_measured() -> None:
-    pins = (Path(__file__).resolve().parent.parent / "pyproject.toml").read_text(encoding="utf-8")
+    pins = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     assert pins.count(f'"llguidance=={llguidance.__version__}"') == 2

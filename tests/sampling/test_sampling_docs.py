@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from checkout import ROOT
 
 from eliza_ffi import sampling
 
-ROOT = Path(__file__).resolve().parent.parent
 PAGE = (ROOT / "docs" / "sampling.md").read_text(encoding="utf-8")
 EXAMPLES = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)
 STAGES = [

@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
+from checkout import ROOT
 from numpy.typing import NDArray
 
 from bench import growth as bench_growth
@@ -43,8 +44,6 @@ from eliza_ffi.benchmark.streams import RandomPrompts
 from eliza_ffi.benchmark.together import OurStreams, Written, write_together
 from eliza_ffi.library.loading import Library
 from eliza_ffi.model import Model
-
-ROOT = Path(__file__).resolve().parent.parent
 
 # ---- the comparison with other libraries -------------------------------------------------------
 

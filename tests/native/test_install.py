@@ -11,12 +11,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from checkout import ROOT
 
 from eliza_ffi._resources import default_model_path
 from eliza_ffi.library.loading import LIBRARY_VARIABLE, Library, library_file_name
 from eliza_ffi.model import Model
 
-ROOT = Path(__file__).resolve().parent.parent
 PAGE = (ROOT / "docs" / "c-library.md").read_text(encoding="utf-8")
 TOOLS = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
 

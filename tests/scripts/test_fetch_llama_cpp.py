@@ -20,11 +20,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
-
 import fetch_llama_cpp
+import pytest
 from fetch_llama_cpp import FetchError, Release, fetch, is_complete, source_tree
 
 SCRIPT = Path(fetch_llama_cpp.__file__)

@@ -5,12 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from checkout import ROOT
 
 from bench import sampling as bench_sampling
 from bench.parts.machine import machine_facts
 from eliza_ffi.library.loading import Library
-
-ROOT = Path(__file__).resolve().parent.parent
 
 
 def test_every_setting_is_timed_both_ways(hooks_path: Path) -> None:

@@ -27,7 +27,7 @@ from eliza_ffi.library.protocol import SpanResult
 from eliza_ffi.runner.arguments import FfiStreamingGenerateArgs
 from eliza_ffi.runner.filling import Fillable, FillArgs, FillResult, FillRun, SpanFill
 from eliza_ffi.runner.streaming import FfiStreamingRunner, SyncStreamingRunner
-from eliza_ffi.skeleton.fill_result import Answer
+from eliza_ffi.skeleton.fill_result import AnswerWriter
 from eliza_ffi.skeleton.planning import ActionSkeleton, ParametersSkeleton
 from eliza_ffi.skeleton.response import Skeleton, SpanSamplerPlan
 
@@ -202,7 +202,7 @@ def test_spans_come_without_tokens_where_the_library_does_not_tell_their_lengths
 def test_tokens_behind_a_healed_prompt_are_counted_from_the_end(
     tokens: tuple[int, ...], token_bytes: tuple[int, ...], inside: tuple[int, ...]
 ) -> None:
-    answer = Answer()
+    answer = AnswerWriter()
     placed = Skeleton.from_json_schema({"type": "string"}).placed[0]
     answer.take_tokens(tokens, token_bytes)
     answer.write('{"x":')
