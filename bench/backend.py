@@ -37,7 +37,7 @@ from eliza_ffi.library.protocol import StreamConfig
 from eliza_ffi.measuring.figures import mean, median
 from eliza_ffi.measuring.tables import markdown_table, number
 
-from .choosing.rounds import Effort
+from .choosing.rounds import ChoiceEffort
 from .methods import (
     GRAMMAR_FIRST,
     NO_CONSTRAINT,
@@ -50,12 +50,12 @@ from .methods import (
     choice_of,
 )
 from .parts.machine import disturbance, machine_facts, machine_line, noting_other_programs
-from .parts.pages import RESULTS, publish
+from .parts.pages import add_output_arguments, publish
 
 NAMES = ANSWERS["90 alike"][::3]
 """Thirty that begin alike: names that part at their first token are chosen without any pass."""
-EFFORT = Effort(repeat=50, budget=5.0)
-QUICK_EFFORT = Effort(repeat=15, budget=1.0)
+EFFORT = ChoiceEffort(repeat=50, budget=5.0)
+QUICK_EFFORT = ChoiceEffort(repeat=15, budget=1.0)
 # The default strategy, "auto", takes one of two by what a pass costs. Here it is fixed, or a row of
 # the table would be one on one machine and the other on the next. Of a tree, one pass for all
 # decisions that may follow, nothing is gathered. The grammar is in llama.cpp's own order: the whole
@@ -73,14 +73,16 @@ BASE = SKIP_AHEAD
 
 
 @dataclass(frozen=True)
-class Run:
+class BackendRun:
     """An answer, and the bytes that were copied for each decision that had to wait for a pass."""
 
     answer: TimedChoice
     decision_bytes: float
 
 
-def measure(subject: Subject, path: Path, texts: Sequence[str], effort: Effort) -> dict[str, Any]:
+def measure(
+    subject: Subject, path: Path, texts: Sequence[str], effort: ChoiceEffort
+) -> dict[str, Any]:
     """Measure all ways on one model.
 
     Parameters
@@ -106,7 +108,7 @@ def measure(subject: Subject, path: Path, texts: Sequence[str], effort: Effort) 
         If no layer is on a device, and some should be.
     """
     cell: dict[str, Any] = {}
-    runs: dict[str, list[list[Run]]] = {name: [[] for _ in PROMPTS] for name in WAYS}
+    runs: dict[str, list[list[BackendRun]]] = {name: [[] for _ in PROMPTS] for name in WAYS}
     with ExitStack() as opened, noting_other_programs(cell):
         # Whether to sample on the backend is decided once for a context, so there are two.
         models = {on: opened.enter_context(subject.open(path, on)) for on in ("off", "on")}
@@ -131,7 +133,7 @@ def measure(subject: Subject, path: Path, texts: Sequence[str], effort: Effort) 
     return cell
 
 
-def _run(bench: Workbench, prompt: Sequence[int], way: ChoiceSettings, limit: int) -> Run:
+def _run(bench: Workbench, prompt: Sequence[int], way: ChoiceSettings, limit: int) -> BackendRun:
     binding, ctx = bench.model.binding, bench.model.runner.ctx
     binding.set_option(ctx, "restricted_head", way.restricted_head)
     answer = bench.answer(prompt, way.method, max_tokens=limit)
@@ -147,10 +149,10 @@ def _run(bench: Workbench, prompt: Sequence[int], way: ChoiceSettings, limit: in
     firsts = {leaf.tokens[0] for leaf in bench.alternatives.payload.leaves()}
     decides_first = not way.method.has_trie or len(firsts) > 1
     waited = stats.decisions + stats.tokens_sampled - decides_first
-    return Run(answer, (stats.bytes_copied - prompt_bytes) / max(waited, 1))
+    return BackendRun(answer, (stats.bytes_copied - prompt_bytes) / max(waited, 1))
 
 
-def _figures(by_prompt: Sequence[Sequence[Run]]) -> dict[str, Any]:
+def _figures(by_prompt: Sequence[Sequence[BackendRun]]) -> dict[str, Any]:
     """Return a way's figures, means over prompts; `by_prompt` has a list of rounds for each."""
     answers = [run.answer for runs in by_prompt for run in runs]
     stats = [answer.stats for answer in answers]
@@ -166,7 +168,7 @@ def _figures(by_prompt: Sequence[Sequence[Run]]) -> dict[str, Any]:
     }
 
 
-def run(subject: Subject, models: Mapping[str, Path], effort: Effort) -> dict[str, Any]:
+def run(subject: Subject, models: Mapping[str, Path], effort: ChoiceEffort) -> dict[str, Any]:
     """Measure all models, saying on standard error how far it is."""
     cells = []
     for name, path in models.items():
@@ -220,8 +222,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("backend", help="folder of build/ that holds the library")
     parser.add_argument("--device", help="devices to use, as 'eliza-ffi doctor' names them")
     parser.add_argument("--quick", action="store_true", help="one model, fewer rounds")
-    parser.add_argument("--out", type=Path, default=RESULTS, metavar="DIR")
-    parser.add_argument("--docs", type=Path, metavar="FILE", help="put the table between markers")
+    add_output_arguments(parser)
     options = parser.parse_args(arguments)
     library = BUILD / options.backend / library_file_name()
     chosen = () if options.device is None else (("device", options.device),)

@@ -15,7 +15,6 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from eliza_ffi._resources import default_model_path
@@ -23,17 +22,17 @@ from eliza_ffi.measuring.tables import markdown_table, number
 from eliza_ffi.model import Model
 
 from .choosing.cells import Others, Workload, measure_cell
-from .choosing.rounds import REFERENCE, Effort
+from .choosing.rounds import REFERENCE, ChoiceEffort
 from .methods import AUTO, GRAMMAR_LAST, LLGUIDANCE, METHODS, XGRAMMAR
 from .parts.charts import Panel, draw
 from .parts.machine import disturbance, machine_facts, machine_line
 from .parts.merging import merged
-from .parts.pages import RESULTS, publish
+from .parts.pages import add_output_arguments, publish
 from .parts.workload import NOUNS, Subject, action_names, prompts
 
 SHOWN = (AUTO, REFERENCE, GRAMMAR_LAST, LLGUIDANCE, XGRAMMAR)
 
-EFFORT = Effort(repeat=15, budget=1.0)
+EFFORT = ChoiceEffort(repeat=15, budget=1.0)
 
 USUAL = Subject("128k", "llama-bpe")
 """What is not varied: this model, 30 action names, the planner's prompt."""
@@ -131,7 +130,7 @@ GROWTHS = (
 )
 
 
-def measure(growth: Growth, others: Others, effort: Effort) -> dict[str, Any]:
+def measure(growth: Growth, others: Others, effort: ChoiceEffort) -> dict[str, Any]:
     """Measure the points of a growth; each is a cell with its ``x``."""
     methods = [name for name in SHOWN if METHODS[name].choice]
     cells = []
@@ -203,8 +202,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", action="append", default=[], choices=names, help="repeated")
     parser.add_argument("--merge", action="store_true", help="keep the others of the file")
     parser.add_argument("--render", action="store_true", help="measure nothing, show the file")
-    parser.add_argument("--out", type=Path, default=RESULTS, metavar="DIR")
-    parser.add_argument("--docs", type=Path, metavar="FILE", help="put the tables between markers")
+    add_output_arguments(parser)
     options = parser.parse_args(arguments)
     file = options.out / "growth.json"
     if options.render:

@@ -32,7 +32,7 @@ from eliza_ffi.sampling import SamplingParams
 
 from .parts.hooks import find_hooks
 from .parts.machine import machine_facts, machine_line
-from .parts.pages import RESULTS, publish
+from .parts.pages import add_output_arguments, publish
 
 ROOT = Path(__file__).resolve().parent.parent
 MOST = 8
@@ -284,8 +284,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--out", type=Path, default=RESULTS, help="where results go")
-    parser.add_argument("--docs", type=Path, help="a document whose tables are replaced")
+    add_output_arguments(parser)
     parser.add_argument("--repeats", type=int, default=5, help="runs of which the fastest counts")
     parsed = parser.parse_args(arguments)
     with Model(default_model_path()) as model, Model(cached_model(LARGE)) as large:

@@ -22,7 +22,7 @@ from eliza_ffi.measuring.tables import markdown_table
 from eliza_ffi.model import Model
 
 from .parts.machine import machine_facts, machine_line
-from .parts.pages import RESULTS, publish
+from .parts.pages import add_output_arguments, publish
 from .parts.single_steps import Place, address_of, is_supported, steps_of
 from .parts.workload import MODELS, NOUNS, VERBS
 
@@ -101,8 +101,7 @@ def markdown(results: dict[str, Any]) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Count the instructions of a decision.")
-    parser.add_argument("--out", type=Path, default=RESULTS, metavar="DIR")
-    parser.add_argument("--docs", type=Path, metavar="FILE", help="put the table between markers")
+    add_output_arguments(parser)
     options = parser.parse_args(arguments)
     if not is_supported():
         print("bench.instructions: needs Linux on x86-64", file=sys.stderr)

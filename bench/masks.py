@@ -25,7 +25,7 @@ from typing import Any
 
 from .masking.constraints import Constraint, constraints
 from .masking.engines import Eliza
-from .masking.measuring import Effort, Places, agreement, measure
+from .masking.measuring import MaskEffort, Places, agreement, measure
 from .masking.native import NativeVocabulary
 from .masking.node_cost import (
     KINDS,
@@ -38,12 +38,12 @@ from .masking.vocabularies import TokenBytes
 from .methods import OURS, BenchMethod, with_maker
 from .parts.hooks import find_hooks
 from .parts.machine import machine_facts, noting_other_programs
-from .parts.pages import RESULTS, publish
+from .parts.pages import RESULTS, add_output_arguments, publish
 
 VOCABULARIES = {"32k": "llama-spm", "128k": "llama-bpe", "262k": "gemma-4"}
 MEASURED: dict[str, BenchMethod] = with_maker("masks")
-FULL = Effort(rounds=5, cold_places=60, cold_rounds=2)
-QUICK = Effort(rounds=1, cold_places=20, cold_rounds=1)
+FULL = MaskEffort(rounds=5, cold_places=60, cold_rounds=2)
+QUICK = MaskEffort(rounds=1, cold_places=20, cold_rounds=1)
 
 
 def with_quote_ms(tokens: TokenBytes, hooks: Path, rounds: int = 3) -> float:
@@ -67,7 +67,7 @@ def measure_vocabulary(
     name: str,
     file: str,
     peers: Sequence[str],
-    effort: Effort,
+    effort: MaskEffort,
     hooks: Path,
     wanted: Sequence[Constraint],
     kinds: Sequence[str] = tuple(KINDS),
@@ -111,7 +111,7 @@ def measure_vocabulary(
     return facts, cells
 
 
-def run(effort: Effort, vocabularies: Mapping[str, str], *, quick: bool) -> dict[str, Any]:
+def run(effort: MaskEffort, vocabularies: Mapping[str, str], *, quick: bool) -> dict[str, Any]:
     """Measure everything; quick, without counting instructions or nodes that are skipped."""
     hooks = find_hooks()
     found = [method.needs() for method in MEASURED.values() if method.needs]
@@ -144,9 +144,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Measure masks here and in other libraries.")
     parser.add_argument("--quick", action="store_true", help="under 40 seconds; no file is written")
     parser.add_argument("--only", action="append", choices=VOCABULARIES, help="repeated")
-    parser.add_argument("--out", type=Path, default=RESULTS, metavar="DIR")
     parser.add_argument("--render", type=Path, metavar="JSON", help="measure nothing, show these")
-    parser.add_argument("--docs", type=Path, metavar="FILE", help="put the tables between markers")
+    add_output_arguments(parser)
     options = parser.parse_args(arguments)
     if options.render:
         results = json.loads(options.render.read_text(encoding="utf-8"))

@@ -25,7 +25,7 @@ from typing import Any
 
 from .choosing.cells import Others, Workload, measure_cell
 from .choosing.report import markdown, ratios
-from .choosing.rounds import Effort
+from .choosing.rounds import ChoiceEffort
 from .parts.charts import plot_peers
 from .parts.machine import machine_facts
 from .parts.merging import merged
@@ -34,7 +34,7 @@ from .parts.workload import MODELS, action_names, prompts
 
 
 @dataclass(frozen=True)
-class Plan:
+class ChoicePlan:
     """Which cells there are and how much each is measured.
 
     Attributes
@@ -42,21 +42,23 @@ class Plan:
     choices : tuple of int
         Numbers of answers.
     n_prompts : int
-    effort : Effort
+    effort : ChoiceEffort
     """
 
     choices: tuple[int, ...]
     n_prompts: int
-    effort: Effort
+    effort: ChoiceEffort
 
 
-QUICK = Plan(choices=(3, 30, 300), n_prompts=3, effort=Effort(repeat=15, budget=1.5))
+QUICK = ChoicePlan(choices=(3, 30, 300), n_prompts=3, effort=ChoiceEffort(repeat=15, budget=1.5))
 QUICK_MODELS = [subject.name for subject in MODELS if not subject.is_wide]
-FULL = Plan(choices=(3, 30, 300, 3000), n_prompts=5, effort=Effort(repeat=50, budget=5.0))
+FULL = ChoicePlan(
+    choices=(3, 30, 300, 3000), n_prompts=5, effort=ChoiceEffort(repeat=50, budget=5.0)
+)
 
 
 def run(
-    plan: Plan,
+    plan: ChoicePlan,
     only: Sequence[str],
     choices: Sequence[int],
     others: Others,

@@ -25,7 +25,7 @@ from eliza_ffi.sampling import PRESETS, SamplingParams
 
 from .parts.hooks import find_hooks
 from .parts.machine import disturbance, machine_facts, machine_line, noting_other_programs
-from .parts.pages import RESULTS, publish
+from .parts.pages import add_output_arguments, publish
 
 VOCABULARIES = ("llama-spm", "llama-bpe", "gemma-4")
 """Of 32,000, 128,256 and 262,144 tokens."""
@@ -156,8 +156,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Write the figures, and print them."""
     parser = argparse.ArgumentParser(description="Measure the sampler chain from logits to token.")
     parser.add_argument("--repeats", type=int, default=100, help="draws of each kind (100)")
-    parser.add_argument("--out", type=Path, default=RESULTS, metavar="DIR")
-    parser.add_argument("--docs", type=Path, metavar="FILE", help="put the table between markers")
+    add_output_arguments(parser)
     options = parser.parse_args(arguments)
     results = run(Chains(find_hooks()), VOCABULARIES, options.repeats)
     publish("sampling", results, markdown(results), options.out, options.docs)

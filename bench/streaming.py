@@ -35,7 +35,7 @@ from eliza_ffi.runner.streaming import (
 
 from .parts.compiled import address, compiled
 from .parts.machine import machine_facts, machine_line
-from .parts.pages import RESULTS, publish
+from .parts.pages import add_output_arguments, publish
 
 C_DECLARATION = "double drain(void * next, void * stream, int64_t * pulls);"
 
@@ -74,7 +74,7 @@ C_LOOP_NAME = "C loop"
 
 
 @dataclass(frozen=True)
-class Effort:
+class PullEffort:
     """How much is measured.
 
     Attributes
@@ -91,12 +91,12 @@ class Effort:
 
 
 # Short generations and many rounds: a slow moment of the machine then spoils a round, no more.
-FULL = Effort(slow_tokens=16, small_tokens=256, slow_rounds=80, small_rounds=200)
-QUICK = Effort(slow_tokens=16, small_tokens=256, slow_rounds=8, small_rounds=40)
+FULL = PullEffort(slow_tokens=16, small_tokens=256, slow_rounds=80, small_rounds=200)
+QUICK = PullEffort(slow_tokens=16, small_tokens=256, slow_rounds=8, small_rounds=40)
 
 
 @dataclass(frozen=True)
-class Run:
+class PullRun:
     """One generation: the pulls between its first step and its last, and the seconds they took."""
 
     pulls: int
@@ -119,29 +119,29 @@ class Consumers:
         self._args = endless_args(model, max_tokens)
         self._sync = SyncStreamingRunner(model.binding, model.runner.ctx)
         self._async = FfiStreamingRunner(model.binding, model.runner.ctx)
-        self.by_name: dict[str, Callable[[], Run]] = {
+        self.by_name: dict[str, Callable[[], PullRun]] = {
             C_LOOP_NAME: self._in_c,
             "cffi loop": self._in_cffi,
             "SyncStreamingRunner": self._synchronously,
             "FfiStreamingRunner": lambda: asyncio.run(self._asynchronously()),
         }
 
-    def _in_c(self) -> Run:
+    def _in_c(self) -> PullRun:
         return self._with_stream(self._drain)
 
-    def _drain(self, stream: Any) -> Run:
+    def _drain(self, stream: Any) -> PullRun:
         pull = self._model.binding.library.lib.eliza_inference_llm_stream_next
         pulls = self._ffi.new("int64_t *")
         handles = (address(self._ffi, pull), address(self._ffi, stream.pointer))
         seconds = self._loop.drain(*handles, pulls)
         if seconds < 0:
             raise RuntimeError("the C loop failed")
-        return Run(pulls[0], seconds)
+        return PullRun(pulls[0], seconds)
 
-    def _in_cffi(self) -> Run:
+    def _in_cffi(self) -> PullRun:
         return self._with_stream(self._pull)
 
-    def _pull(self, stream: Any) -> Run:
+    def _pull(self, stream: Any) -> PullRun:
         pull = self._model.binding.library.lib.eliza_inference_llm_stream_next
         buffers = (stream.tokens, 32, stream.count, stream.text, stream.text_cap)
         counts = (stream.drafted, stream.accepted, stream.error)
@@ -152,9 +152,9 @@ class Consumers:
             pulls += 1
         if status < 0:
             raise RuntimeError("the cffi loop failed")
-        return Run(pulls, time.perf_counter() - first)
+        return PullRun(pulls, time.perf_counter() - first)
 
-    def _with_stream(self, consume: Callable[[Any], Run]) -> Run:
+    def _with_stream(self, consume: Callable[[Any], PullRun]) -> PullRun:
         binding = self._model.binding
         stream = binding.open(self._model.runner.ctx, self._args.config())
         try:
@@ -163,23 +163,23 @@ class Consumers:
         finally:
             binding.close(stream)
 
-    def _synchronously(self) -> Run:
+    def _synchronously(self) -> PullRun:
         with closing(self._sync.generate_stream(self._args)) as steps:
             next(steps)
             first = time.perf_counter()
             for pulls, step in enumerate(steps, start=1):
                 if step.done:
-                    return Run(pulls, time.perf_counter() - first)
+                    return PullRun(pulls, time.perf_counter() - first)
         raise RuntimeError("the generation has no end")
 
-    async def _asynchronously(self) -> Run:
+    async def _asynchronously(self) -> PullRun:
         async with aclosing(self._async.generate_stream(self._args)) as steps:
             await anext(steps)
             first, pulls = time.perf_counter(), 0
             async for step in steps:
                 pulls += 1
                 if step.done:
-                    return Run(pulls, time.perf_counter() - first)
+                    return PullRun(pulls, time.perf_counter() - first)
         raise RuntimeError("the generation has no end")
 
 
@@ -194,7 +194,7 @@ def endless_args(model: Model, max_tokens: int) -> FfiStreamingGenerateArgs:
 
 
 def measure(path: Path, max_tokens: int, rounds: int) -> dict[str, Any]:
-    """Run all consumers, round by round, and return the figures of each.
+    """PullRun all consumers, round by round, and return the figures of each.
 
     Returns
     -------
@@ -206,7 +206,7 @@ def measure(path: Path, max_tokens: int, rounds: int) -> dict[str, Any]:
     """
     with Model(path, n_slots=1, n_threads=physical_cores()) as model:
         consumers = Consumers(model, max_tokens).by_name
-        runs: dict[str, list[Run]] = {name: [] for name in consumers}
+        runs: dict[str, list[PullRun]] = {name: [] for name in consumers}
         names = list(consumers)
         for turn in range(rounds + 1):
             names.append(names.pop(0))  # nobody is always the first
@@ -292,8 +292,7 @@ def small_model() -> Path:
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Measure what Python adds to a generation.")
     parser.add_argument("--quick", action="store_true", help="fewer rounds and tokens")
-    parser.add_argument("--out", type=Path, default=RESULTS, metavar="DIR")
-    parser.add_argument("--docs", type=Path, metavar="FILE", help="put the table between markers")
+    add_output_arguments(parser)
     options = parser.parse_args(arguments)
     effort = QUICK if options.quick else FULL
     results = {

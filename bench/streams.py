@@ -22,14 +22,13 @@ import json
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 from .parts.machine import machine_facts
 from .parts.merging import merged
-from .parts.pages import RESULTS, publish
+from .parts.pages import add_output_arguments, publish
 from .together.batch_loop import BatchLoop
-from .together.cells import MOST_STREAMS, Effort, StreamModel, measure_cell
+from .together.cells import MOST_STREAMS, StreamEffort, StreamModel, measure_cell
 from .together.llama_server import find_llama_server
 from .together.report import markdown, plot
 
@@ -42,35 +41,35 @@ MODELS = (
 
 
 @dataclass(frozen=True)
-class Plan:
+class StreamPlan:
     """Which cells there are and how much each is measured.
 
     Attributes
     ----------
     models : tuple of str
     streams : tuple of int
-    effort : Effort
+    effort : StreamEffort
     """
 
     models: tuple[str, ...]
     streams: tuple[int, ...]
-    effort: Effort
+    effort: StreamEffort
 
 
-FULL = Plan(
+FULL = StreamPlan(
     models=tuple(model.name for model in MODELS),
     streams=(1, 2, 4, 8, 16),
-    effort=Effort(tokens=48, rounds=4, choice_rounds=3, least_choices=8, choices_beside=6),
+    effort=StreamEffort(tokens=48, rounds=4, choice_rounds=3, least_choices=8, choices_beside=6),
 )
-QUICK = Plan(
+QUICK = StreamPlan(
     models=(MODELS[0].name,),
     streams=(1, 8),
-    effort=Effort(tokens=24, rounds=2, choice_rounds=2, least_choices=6, choices_beside=4),
+    effort=StreamEffort(tokens=24, rounds=2, choice_rounds=2, least_choices=6, choices_beside=4),
 )
 
 
 def run(
-    plan: Plan,
+    plan: StreamPlan,
     only: Sequence[str] = (),
     streams: Sequence[int] = (),
     measure: Callable[..., dict[str, Any]] = measure_cell,
@@ -113,8 +112,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--streams", action="append", default=[], type=int, metavar="N")
     parser.add_argument("--merge", action="store_true", help="keep the other cells of the file")
     parser.add_argument("--render", action="store_true", help="measure nothing, show the file")
-    parser.add_argument("--out", type=Path, default=RESULTS, metavar="DIR")
-    parser.add_argument("--docs", type=Path, metavar="FILE", help="put the tables between markers")
+    add_output_arguments(parser)
     options = parser.parse_args(arguments)
     if not all(1 <= n <= MOST_STREAMS for n in options.streams):
         parser.error(f"--streams must be 1 to {MOST_STREAMS}")

@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,7 +26,7 @@ from eliza_ffi.model import Model
 
 from .parts.compiled import address, compiled
 from .parts.machine import machine_facts, machine_line
-from .parts.pages import RESULTS, publish
+from .parts.pages import add_output_arguments, publish
 from .parts.workload import action_names
 
 C_DECLARATION = """
@@ -101,7 +100,7 @@ MOST_THREADS = 8
 
 
 @dataclass(frozen=True)
-class Effort:
+class TrieEffort:
     """How much is measured.
 
     Attributes
@@ -122,8 +121,10 @@ class Effort:
     raced_new: int
 
 
-FULL = Effort((3, 30, 200, 3000), shared_leaves=200, calls=300, raced_known=20_000, raced_new=300)
-QUICK = Effort((3, 200), shared_leaves=200, calls=60, raced_known=3_000, raced_new=60)
+FULL = TrieEffort(
+    (3, 30, 200, 3000), shared_leaves=200, calls=300, raced_known=20_000, raced_new=300
+)
+QUICK = TrieEffort((3, 200), shared_leaves=200, calls=60, raced_known=3_000, raced_new=60)
 
 
 def microseconds_of(call: Callable[[], Any], calls: int) -> dict[str, float]:
@@ -225,7 +226,7 @@ def measure_streams(model: Model, calls: int) -> dict[str, Any]:
     }
 
 
-def run(effort: Effort) -> dict[str, Any]:
+def run(effort: TrieEffort) -> dict[str, Any]:
     """Measure everything with the embedded model."""
     with Model(n_slots=MOST_THREADS, n_threads=1) as model:
         return {
@@ -288,8 +289,7 @@ def markdown(results: dict[str, Any]) -> str:
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Measure setting tries and opening streams.")
     parser.add_argument("--quick", action="store_true", help="fewer calls")
-    parser.add_argument("--out", type=Path, default=RESULTS, metavar="DIR")
-    parser.add_argument("--docs", type=Path, metavar="FILE", help="put the tables between markers")
+    add_output_arguments(parser)
     options = parser.parse_args(arguments)
     results = run(QUICK if options.quick else FULL)
     publish("tries", results, markdown(results), options.out, options.docs)

@@ -25,7 +25,7 @@ from .other_libraries import (
 from .rounds import (
     CHOOSING,
     REFERENCE,
-    Effort,
+    ChoiceEffort,
     Runs,
     open_ms,
     run_methods,
@@ -79,7 +79,7 @@ class Others:
 
 def measure_cell(
     workload: Workload,
-    effort: Effort,
+    effort: ChoiceEffort,
     others: Others,
     methods: Sequence[str] = CHOOSING,
 ) -> dict[str, Any]:
@@ -129,7 +129,7 @@ def _add_mask_engines(
     bench: Workbench,
     tokenized: Sequence[Sequence[int]],
     ours: Runs,
-    effort: Effort,
+    effort: ChoiceEffort,
     others: Others,
 ) -> None:
     """Drive every mask engine there is along our answers."""
@@ -174,7 +174,7 @@ def _add_llama_cpp_python(
     bench: Workbench,
     tokenized: Sequence[Sequence[int]],
     grammar: Runs,
-    effort: Effort,
+    effort: ChoiceEffort,
     others: Others,
 ) -> None:
     """Run llama-cpp-python's own loop, if it is installed."""

@@ -24,7 +24,7 @@ from ..methods import (
 __all__ = [
     "CHOOSING",
     "REFERENCE",
-    "Effort",
+    "ChoiceEffort",
     "Runs",
     "open_ms",
     "run_methods",
@@ -39,7 +39,7 @@ REFERENCE = TOKEN_BY_TOKEN
 
 
 @dataclass(frozen=True)
-class Effort:
+class ChoiceEffort:
     """How much is measured.
 
     Attributes
@@ -68,7 +68,7 @@ class Runs:
 def run_methods(
     bench: Workbench,
     tokenized: Sequence[Sequence[int]],
-    effort: Effort,
+    effort: ChoiceEffort,
     methods: Sequence[str] = CHOOSING,
 ) -> dict[str, Runs]:
     """Run every method on every prompt, round by round, while its budget lasts."""

@@ -23,11 +23,11 @@ from .constraints import Constraint
 from .engines import Engine
 from .vocabularies import TokenBytes, tokens_of_texts
 
-__all__ = ["Effort", "Places", "agreement", "measure"]
+__all__ = ["MaskEffort", "Places", "agreement", "measure"]
 
 
 @dataclass(frozen=True)
-class Effort:
+class MaskEffort:
     """How much is measured.
 
     Attributes
@@ -63,7 +63,7 @@ class Places:
 
 
 def measure(
-    engine: Engine, constraint: Constraint, places: Places, effort: Effort
+    engine: Engine, constraint: Constraint, places: Places, effort: MaskEffort
 ) -> dict[str, Any]:
     """Measure a library with a constraint.
 

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-__all__ = ["RESULTS", "fill_sections", "publish"]
+__all__ = ["RESULTS", "add_output_arguments", "fill_sections", "publish"]
 
 RESULTS = Path(__file__).resolve().parent.parent.parent / "bench" / "results"
 """Where scripts write their results if not told otherwise."""
+
+
+def add_output_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add where results go: ``--out`` and ``--docs``."""
+    parser.add_argument("--out", type=Path, default=RESULTS, metavar="DIR")
+    parser.add_argument("--docs", type=Path, metavar="FILE", help="put the tables between markers")
 
 
 def fill_sections(file: Path, sections: Mapping[str, str]) -> None:

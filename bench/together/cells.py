@@ -36,7 +36,7 @@ from ..parts.machine import noting_other_programs
 from .batch_loop import BatchLoop
 from .llama_server import LlamaServer, serving
 
-__all__ = ["PROMPTS", "Effort", "StreamModel", "measure_cell"]
+__all__ = ["PROMPTS", "StreamEffort", "StreamModel", "measure_cell"]
 
 PROMPTS = ("own prompts", "shared prefix")
 PREFIX_TOKENS = 150
@@ -81,7 +81,7 @@ class StreamModel:
 
 
 @dataclass(frozen=True)
-class Effort:
+class StreamEffort:
     """How much is measured.
 
     Attributes
@@ -119,7 +119,7 @@ class Cell:
         self,
         model: Model,
         n_streams: int,
-        effort: Effort,
+        effort: StreamEffort,
         loop: BatchLoop,
         server: LlamaServer | None,
     ) -> None:
@@ -290,7 +290,11 @@ class Cell:
 
 
 def measure_cell(
-    subject: StreamModel, n_streams: int, effort: Effort, loop: BatchLoop, program: Path | None
+    subject: StreamModel,
+    n_streams: int,
+    effort: StreamEffort,
+    loop: BatchLoop,
+    program: Path | None,
 ) -> dict[str, Any]:
     """Measure everything for one model and so many streams."""
     figures: dict[str, Any] = {"model": subject.name, "streams": n_streams}

@@ -13,7 +13,7 @@ from backend_suite.comparing import Subject
 
 from bench import backend as bench_backend
 from bench.backend import NAMES, WAYS, main, markdown, measure
-from bench.choosing.rounds import Effort
+from bench.choosing.rounds import ChoiceEffort
 from bench.methods import (
     GRAMMAR_FIRST,
     NO_CONSTRAINT,
@@ -46,7 +46,7 @@ def path(random_model_path: Callable[..., Path]) -> Path:
 @pytest.fixture(scope="module")
 def cell(library: Library, path: Path) -> dict[str, Any]:
     subject = Subject(library.path, n_gpu_layers=0)
-    return measure(subject, path, CODES, Effort(ROUNDS, budget=60))
+    return measure(subject, path, CODES, ChoiceEffort(ROUNDS, budget=60))
 
 
 def test_every_way_has_all_figures_from_every_round(cell: dict[str, Any]) -> None:
@@ -107,7 +107,7 @@ def test_where_the_first_token_is_forced_no_decision_reads_the_prompts_row(
 ) -> None:
     subject = Subject(library.path, n_gpu_layers=0)
     alike = [f"Q{code}" for code in ("7Z4", "7X4", "2Z4", "2X4")]
-    cell = measure(subject, path, alike, Effort(1, budget=60))
+    cell = measure(subject, path, alike, ChoiceEffort(1, budget=60))
     trie = cell["ways"][SKIP_AHEAD]
     assert (trie["decisions"], trie["passes"]) == (2, 2)
     assert trie["decision_bytes"] == ROW_BYTES
@@ -115,7 +115,7 @@ def test_where_the_first_token_is_forced_no_decision_reads_the_prompts_row(
 
 def test_a_backend_without_a_device_is_refused(library: Library, path: Path) -> None:
     with pytest.raises(RuntimeError, match="all layers are on the CPU"):
-        measure(Subject(library.path, n_gpu_layers=-1), path, CODES, Effort(1, budget=1))
+        measure(Subject(library.path, n_gpu_layers=-1), path, CODES, ChoiceEffort(1, budget=1))
 
 
 def results_of(cell: dict[str, Any]) -> dict[str, Any]:

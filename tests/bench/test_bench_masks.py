@@ -12,7 +12,7 @@ import pytest
 from bench import masks as bench_masks
 from bench.choosing.other_libraries import Peer
 from bench.masking.constraints import constraints
-from bench.masking.measuring import Effort, Places, agreement, measure
+from bench.masking.measuring import MaskEffort, Places, agreement, measure
 from bench.masking.node_cost import KINDS, gigahertz, node_instructions, node_times
 from bench.masking.pages import markdown
 from bench.masking.vocabularies import GreedySpeller, TokenBytes
@@ -20,7 +20,7 @@ from bench.methods import LLGUIDANCE, METHODS, OURS
 from bench.parts.single_steps import is_supported
 from eliza_ffi._resources import default_model_path
 
-SMALL = Effort(rounds=1, cold_places=5, cold_rounds=1)
+SMALL = MaskEffort(rounds=1, cold_places=5, cold_rounds=1)
 
 
 @pytest.fixture(scope="module")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 from collections.abc import Iterator
 from dataclasses import asdict, replace
@@ -24,7 +25,7 @@ from bench import tries as bench_tries
 from bench.choosing.cells import Others, Workload, measure_cell
 from bench.choosing.other_libraries import Logits, Peer, VocabularyBytes, measure_peer
 from bench.choosing.report import markdown, ratios
-from bench.choosing.rounds import CHOOSING, Effort
+from bench.choosing.rounds import CHOOSING, ChoiceEffort
 from bench.methods import ALONE, LOOP, METHODS, OURS, SERVER, choice_of, colours, with_maker
 from bench.parts.machine import machine_facts, machine_line, noting_other_programs
 from bench.parts.merging import merged
@@ -33,8 +34,7 @@ from bench.parts.single_steps import is_supported
 from bench.parts.workload import MODELS, action_names
 from bench.parts.workload import prompts as planner_prompts
 from bench.together.batch_loop import UNTOLD, BatchLoop, Expected
-from bench.together.cells import PROMPTS, Cell
-from bench.together.cells import Effort as StreamEffort
+from bench.together.cells import PROMPTS, Cell, StreamEffort
 from bench.together.llama_server import GREEDY, LlamaServer, find_llama_server
 from bench.together.report import markdown as stream_markdown
 from bench.together.report import plot as plot_streams
@@ -178,14 +178,14 @@ def no_others(hooks_path: Path) -> Others:
 
 def test_a_cell_has_the_figures_of_every_method(no_others: Others) -> None:
     workload = Workload(MODELS[0], action_names(3), ["Next action: "], n_threads=1)
-    measured = measure_cell(workload, Effort(repeat=1, budget=0.0), no_others)
+    measured = measure_cell(workload, ChoiceEffort(repeat=1, budget=0.0), no_others)
     assert set(measured["methods"]) == set(CHOOSING)
     assert set(measured) >= set(cell()) - {"model"}
     assert measured["choices"] == 3
     assert measured["strategies_agree"]
 
 
-def stub(workload: Workload, effort: Effort, others: Others) -> dict[str, Any]:
+def stub(workload: Workload, effort: ChoiceEffort, others: Others) -> dict[str, Any]:
     return {"choices": len(workload.texts), "seconds": 0.0}
 
 
@@ -247,7 +247,7 @@ def test_a_growth_is_told_by_the_cell_where_it_is_not_known_before(no_others: Ot
         return [(at, Workload(MODELS[0], ["A", "B"], ["x"], n_threads=1)) for at in (7, "n_vocab")]
 
     growth = bench_growth.Growth("g", "Title", "label", points)
-    measured = bench_growth.measure(growth, no_others, Effort(repeat=1, budget=0.0))
+    measured = bench_growth.measure(growth, no_others, ChoiceEffort(repeat=1, budget=0.0))
     assert [each["x"] for each in measured["cells"]] == [7, 2048]
     shown = bench_growth.markdown({**results(), "growths": [measured]})
     assert "Title\n\n| label | eliza-ffi auto |" in shown
@@ -279,6 +279,12 @@ def test_methods_of_one_picture_have_colours_of_their_own() -> None:
         assert len(set(drawn.values())) == len(drawn) > 2
 
 
+def test_two_classes_of_the_benchmarks_never_share_a_name() -> None:
+    texts = [file.read_text(encoding="utf-8") for file in (ROOT / "bench").rglob("*.py")]
+    names = [name for text in texts for name in re.findall(r"^class (\w+)", text, re.MULTILINE)]
+    assert sorted(names) == sorted(set(names))
+
+
 # ---- streaming, tries, instructions ------------------------------------------------------------
 
 
@@ -299,7 +305,7 @@ def test_the_error_of_a_median_is_that_of_normal_values() -> None:
 
 
 def test_tries_are_set_from_one_thread_and_several(library: Library) -> None:
-    effort = bench_tries.Effort((3,), shared_leaves=3, calls=3, raced_known=3, raced_new=3)
+    effort = bench_tries.TrieEffort((3,), shared_leaves=3, calls=3, raced_known=3, raced_new=3)
     run = bench_tries.run(effort)
     assert [(each["threads"], each["known"]) for each in run["race"]] == [
         *((1, True), (2, True), (8, True), (1, False), (2, False), (8, False))
