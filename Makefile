@@ -84,7 +84,7 @@ check-cpu: cpu ## compare all ways to decode with the reference, on the CPU
 
 $(BACKENDS:%=check-%): check-%: cpu %
 	@$(BIN)/python scripts/check_backend.py $* $(CHECK_ARGS)
-	$(if $(filter rpc,$*),@$(BIN)/python -m pytest --no-cov tests/test_backends_rpc.py)
+	$(if $(filter rpc,$*),@$(BIN)/python -m pytest --no-cov tests/scripts/test_backends_rpc.py)
 
 # Cross-compiled, and run by an emulator.
 arm64: $(VENV)/installed ## build build/arm64 for 64-bit Arm Linux, with its tests
@@ -156,19 +156,19 @@ wheel: $(VENV)/installed ## build a portable wheel into dist/
 	@rm -rf dist/raw
 
 bench: bench-ready ## measure everything that the docs show (an hour and a half)
-	@$(BIN)/python scripts/bench_peers.py --docs docs/performance.md --docs README.md
-	@$(BIN)/python scripts/bench_growth.py --docs docs/performance.md
-	@$(BIN)/python scripts/bench_streaming.py --docs docs/performance.md
-	@$(BIN)/python scripts/bench_tries.py --docs docs/performance.md
-	@$(BIN)/python scripts/bench_batches.py --docs docs/performance.md
-	@$(BIN)/python scripts/bench_masks.py --docs docs/toktrie.md
-	@$(BIN)/python scripts/bench_sampling.py --docs docs/sampling.md
+	@$(BIN)/python -m bench.peers --docs docs/performance.md --docs README.md
+	@$(BIN)/python -m bench.growth --docs docs/performance.md
+	@$(BIN)/python -m bench.streaming --docs docs/performance.md
+	@$(BIN)/python -m bench.tries --docs docs/performance.md
+	@$(BIN)/python -m bench.batches --docs docs/performance.md
+	@$(BIN)/python -m bench.masks --docs docs/toktrie.md
+	@$(BIN)/python -m bench.sampling --docs docs/sampling.md
 	@$(MAKE) --no-print-directory bench-streams BENCH_ARGS=
-	@$(BIN)/python scripts/bench_guessing.py --docs docs/drop-in.md
-	-@$(BIN)/python scripts/count_instructions.py --docs docs/performance.md  # Linux on x86-64 alone
+	@$(BIN)/python -m bench.guessing --docs docs/drop-in.md
+	-@$(BIN)/python -m bench.instructions --docs docs/performance.md  # Linux on x86-64 alone
 
 bench-quick: bench-ready ## compare a choice here and in other libraries in under 3 minutes
-	@$(BIN)/python scripts/bench_peers.py --quick
+	@$(BIN)/python -m bench.peers --quick
 
 # llama.cpp's own programs, from the tree that our library is built from and as llama.cpp builds them.
 PEERS     := llama-server llama-batched-bench test-llama-archs
@@ -193,7 +193,7 @@ peers: $(VENV)/installed ## build llama-server and llama-batched-bench into buil
 # Without llama-server the rest is measured. BENCH_ARGS=... goes to the script, such as --quick
 bench-streams: bench-ready ## measure what many streams cost together (an hour)
 	-@$(MAKE) --no-print-directory peers
-	@$(BIN)/python scripts/bench_streams.py $(or $(BENCH_ARGS),--docs docs/performance.md)
+	@$(BIN)/python -m bench.streams $(or $(BENCH_ARGS),--docs docs/performance.md)
 
 # A library to compare with that cannot be installed is named in the table as missing.
 .PHONY: bench-ready

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from checkout import ROOT
 from hypothesis import settings
+from make_test_models import cached_model
 from native_chain import NativeChain
 
 from eliza_ffi._resources import default_model_path
@@ -16,7 +17,6 @@ from eliza_ffi.errors import LibraryNotFoundError
 from eliza_ffi.library.loading import LIBRARY_VARIABLE, Library, library_file_name
 from eliza_ffi.model import Model
 
-ROOT = Path(__file__).resolve().parent.parent
 NATIVE_FIXTURES = frozenset(("library", "hooks_path", "elder_engine"))
 
 # Native calls take as long as the machine lets them.
@@ -76,13 +76,9 @@ def _built(name: str | Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def random_model_path() -> Iterator[Callable[..., Path]]:
+def random_model_path() -> Callable[..., Path]:
     """Return a function from a vocabulary's name to a model of random weights around it."""
-    sys.path.insert(0, str(ROOT / "scripts"))
-    from make_test_models import cached_model
-
-    yield cached_model
-    sys.path.remove(str(ROOT / "scripts"))
+    return cached_model
 
 
 @pytest.fixture(scope="session")

@@ -9,12 +9,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from checkout import ROOT
 
 from eliza_ffi import cli
 from eliza_ffi._resources import default_model_path
 from eliza_ffi.library.loading import LIBRARY_VARIABLE, Library
 
-ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 SKELETONS = (ROOT / "docs" / "skeletons.md").read_text(encoding="utf-8")
 DROP_IN = (ROOT / "docs" / "drop-in.md").read_text(encoding="utf-8")

@@ -27,6 +27,7 @@ FLOORS = (
     ("model",),
     ("async_model",),
     ("prompts",),
+    ("measuring",),
     ("benchmark", "evaluation"),
     ("cli",),
 )
@@ -116,3 +117,12 @@ def test_what_elder_libraries_need_stands_behind_one_door() -> None:
         "library/elder/dialect.py",
         "library/loading.py",
     ]
+
+
+def test_two_classes_never_share_a_name() -> None:
+    named: dict[str, list[str]] = {}
+    for file in sorted(PACKAGE.rglob("*.py")):
+        for node in ast.parse(file.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef):
+                named.setdefault(node.name, []).append(str(file.relative_to(PACKAGE)))
+    assert not {name: files for name, files in named.items() if len(files) > 1}

@@ -9,7 +9,7 @@ from .regex_cursor import pattern_error, shown
 from .regex_syntax import parse
 from .regex_tree import (
     MOST_PARTS,
-    Alternatives,
+    Alternation,
     Characters,
     Node,
     Repetition,
@@ -71,7 +71,7 @@ def _add(nfa: Nfa, node: Node, start: int, end: int) -> None:
     """Let every text of the node lead from start to end (Thompson, 1968)."""
     if isinstance(node, Characters):
         _add_characters(nfa, node, start, end)
-    elif isinstance(node, Alternatives):
+    elif isinstance(node, Alternation):
         for part in node.parts:
             _add(nfa, part, start, end)
     elif isinstance(node, Repetition):

@@ -36,7 +36,7 @@ import re
 
 from .regex_characters import NOT_LINE_FEED, characters, read_class, read_escape
 from .regex_cursor import Cursor, shortened
-from .regex_tree import Alternatives, Node, Repetition, Sequence
+from .regex_tree import Alternation, Node, Repetition, Sequence
 from .tables import MOST_STATES
 from .utf8_ranges import one
 
@@ -94,7 +94,7 @@ class _Parser:
         parts = [self._sequence()]
         while self._cursor.skip("|"):
             parts.append(self._sequence())
-        return parts[0] if len(parts) == 1 else Alternatives(tuple(parts))
+        return parts[0] if len(parts) == 1 else Alternation(tuple(parts))
 
     def _sequence(self) -> Node:
         parts: list[Node] = []

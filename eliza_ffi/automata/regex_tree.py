@@ -9,7 +9,7 @@ from .utf8_ranges import ByteRanges
 
 __all__ = [
     "MOST_PARTS",
-    "Alternatives",
+    "Alternation",
     "Characters",
     "Node",
     "Repetition",
@@ -34,7 +34,7 @@ class Sequence:
 
 
 @dataclass(frozen=True)
-class Alternatives:
+class Alternation:
     parts: tuple[Node, ...]
 
 
@@ -46,7 +46,7 @@ class Repetition:
     position: int
 
 
-Node = Characters | Sequence | Alternatives | Repetition
+Node = Characters | Sequence | Alternation | Repetition
 
 
 def check_size(root: Node, pattern: str) -> None:

@@ -1,20 +1,16 @@
-"""What ``eliza-ffi bench`` measures with: answers, methods that choose one, and the report."""
+"""What ``eliza-ffi bench`` measures with: answers, a bench that chooses one, and the report."""
 
 from __future__ import annotations
 
+from ..measuring.methods import CHOICE_MODES as MODES
+from ..measuring.methods import GRAMMAR_ORDERS, STRATEGIES, TOKENIZATIONS, Method
 from .alternatives import Alternatives, gbnf_of
 from .report import Report, measure
 from .streams import CHOICES, StreamsReport, measure_streams
-from .workbench import (
-    GRAMMAR_ORDERS,
-    MODES,
-    STRATEGIES,
-    TOKENIZATIONS,
-    Answer,
-    Decision,
-    Method,
-    Workbench,
-)
+from .workbench import Decision, TimedChoice, Workbench
+
+Answer = TimedChoice
+"""Its name before."""
 
 __all__ = [
     "CHOICES",
@@ -28,6 +24,7 @@ __all__ = [
     "Method",
     "Report",
     "StreamsReport",
+    "TimedChoice",
     "Workbench",
     "gbnf_of",
     "measure",

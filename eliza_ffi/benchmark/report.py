@@ -8,7 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..library.protocol import Tokens
-from .workbench import Answer, Decision, Method, Workbench
+from ..measuring.figures import mean, median, percentile
+from ..measuring.methods import STRICT_GUIDED, UNGUIDED, Method
+from .workbench import Decision, TimedChoice, Workbench
 
 __all__ = ["Report", "measure"]
 
@@ -117,15 +119,15 @@ def measure(
     warmup
         Choices for each prompt before those; they bring the prompt into a slot.
     """
-    grammar = Method("strict-guided", grammar_order=method.grammar_order)
-    answers: list[Answer] = []
-    baseline: list[Answer] = []
+    grammar = Method(STRICT_GUIDED, grammar_order=method.grammar_order)
+    answers: list[TimedChoice] = []
+    baseline: list[TimedChoice] = []
     decisions: list[Decision] = []
     agreed: list[bool] = []
     for prompt in prompts:
         expected = bench.answer(prompt, grammar)
         # As many tokens as the grammar took, so that free generation has the same to do.
-        limit = len(expected.tokens) if method.mode == "unguided" else 0
+        limit = len(expected.tokens) if method.mode == UNGUIDED else 0
         for turn in range(warmup + repeat):
             measured = bench.answer(prompt, method, limit)
             # The grammar is not run twice to be compared with itself.
@@ -149,26 +151,26 @@ def measure(
     return Report(
         mode=method.mode,
         model=bench.model.path,
-        strategy=method.strategy if method.mode == "strict-trie-ffi" else "none",
+        strategy=method.strategy if method.has_trie else "none",
         grammar_order=method.grammar_order,
-        tokenization=method.tokenization if method.mode == "strict-trie-ffi" else "none",
-        skip_ratio_mean=float(np.mean(skipped)),
+        tokenization=method.tokenization if method.has_trie else "none",
+        skip_ratio_mean=mean(skipped),
         skip_ratio_std=float(np.std(skipped)),
         tokens_per_second=rate,
         tokens_per_second_vs_grammar=rate / _median_rate(baseline),
-        token_accuracy=float(np.mean(agreed)),
+        token_accuracy=mean(agreed),
         forward_passes_saved=sum(each.forward_passes_saved for each in stats),
         forward_passes_total=sum(each.passes_after_prompt for each in stats),
-        decision_us_mean=float(np.mean(select_us)),
-        decision_us_p50=float(np.percentile(select_us, 50)),
-        decision_us_p99=float(np.percentile(select_us, 99)),
-        choice_ms_p50=float(np.percentile(choice_ms, 50)),
-        choice_ms_p99=float(np.percentile(choice_ms, 99)),
-        prompt_ms_p50=float(np.median([answer.prompt_seconds * 1e3 for answer in answers])),
-        passes_per_choice=float(np.mean([each.passes_after_prompt for each in stats])),
-        tokens_per_choice=float(np.mean([len(answer.tokens) for answer in answers])),
-        prompt_tokens=float(np.mean([each.prompt_tokens for each in stats])),
-        prompt_tokens_reused=float(np.mean([each.prompt_tokens_reused for each in stats])),
+        decision_us_mean=mean(select_us),
+        decision_us_p50=percentile(select_us, 50),
+        decision_us_p99=percentile(select_us, 99),
+        choice_ms_p50=percentile(choice_ms, 50),
+        choice_ms_p99=percentile(choice_ms, 99),
+        prompt_ms_p50=median([answer.prompt_seconds * 1e3 for answer in answers]),
+        passes_per_choice=mean([each.passes_after_prompt for each in stats]),
+        tokens_per_choice=mean([len(answer.tokens) for answer in answers]),
+        prompt_tokens=mean([each.prompt_tokens for each in stats]),
+        prompt_tokens_reused=mean([each.prompt_tokens_reused for each in stats]),
         set_token_trie_us_cold=bench.set_trie_microseconds(prompts[0], cached=False),
         set_token_trie_us_cached=bench.set_trie_microseconds(prompts[0], cached=True),
         tree_passes=sum(each.tree_passes for each in stats),
@@ -183,5 +185,5 @@ def measure(
     )
 
 
-def _median_rate(answers: Sequence[Answer]) -> float:
-    return float(np.median([len(answer.tokens) / answer.seconds for answer in answers]))
+def _median_rate(answers: Sequence[TimedChoice]) -> float:
+    return median([len(answer.tokens) / answer.seconds for answer in answers])

@@ -6,9 +6,9 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from ..library.protocol import StreamStats
+from ..measuring.figures import median, median_ratio, percentile
+from ..measuring.tables import number, text_table
 from ..model import Model
 from .together import Chosen, OurStreams, Written, choose_together, write_together
 
@@ -92,28 +92,21 @@ class StreamsReport:
             ("", "tokens/s", "ms a token", "p99", "choices/s", "ms a choice", "p99"),
             (
                 "one alone",
-                _shown(self.tokens_per_second_alone),
-                _shown(self.token_ms_alone_p50),
+                number(self.tokens_per_second_alone),
+                number(self.token_ms_alone_p50),
                 "",
-                _shown(self.choices_per_second_one_by_one),
-                _shown(self.choice_ms_alone_p50),
+                number(self.choices_per_second_one_by_one),
+                number(self.choice_ms_alone_p50),
                 "",
             ),
             (
                 f"{self.streams} together",
-                *(map(_shown, (self.tokens_per_second, self.token_ms_p50, self.token_ms_p99))),
-                *(map(_shown, (self.choices_per_second, self.choice_ms_p50, self.choice_ms_p99))),
+                *(map(number, (self.tokens_per_second, self.token_ms_p50, self.token_ms_p99))),
+                *(map(number, (self.choices_per_second, self.choice_ms_p50, self.choice_ms_p99))),
             ),
             ("gain", f"{self.tokens_gain:.2f}x", "", "", f"{self.choices_gain:.2f}x", "", ""),
         ]
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        lines = [
-            "  ".join(
-                cell.rjust(width) if i else cell.ljust(width)
-                for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-            ).rstrip()
-            for row in rows
-        ]
+        lines = [text_table(rows)]
         if self.shared_passes is not None:
             lines.append(
                 f"passes shared: {self.shared_passes:.0%}, of {self.sequences_per_pass:.1f} "
@@ -219,18 +212,18 @@ def measure_streams(
         tokens=tokens,
         choices=len(choices),
         repeat=repeat,
-        tokens_per_second_alone=_median(tokens_alone),
-        tokens_per_second=_median(tokens_all),
-        tokens_gain=_median([a / b for a, b in zip(tokens_all, tokens_alone, strict=True)]),
-        token_ms_alone_p50=_median(token_ms_alone),
-        token_ms_p50=_median(token_ms),
-        token_ms_p99=float(np.percentile(token_ms, 99)),
-        choices_per_second_one_by_one=_median(choices_alone),
-        choices_per_second=_median(choices_all),
-        choices_gain=_median([a / b for a, b in zip(choices_all, choices_alone, strict=True)]),
-        choice_ms_alone_p50=_median(choice_ms_alone),
-        choice_ms_p50=_median(choice_ms),
-        choice_ms_p99=float(np.percentile(choice_ms, 99)),
+        tokens_per_second_alone=median(tokens_alone),
+        tokens_per_second=median(tokens_all),
+        tokens_gain=median_ratio(tokens_all, tokens_alone),
+        token_ms_alone_p50=median(token_ms_alone),
+        token_ms_p50=median(token_ms),
+        token_ms_p99=percentile(token_ms, 99),
+        choices_per_second_one_by_one=median(choices_alone),
+        choices_per_second=median(choices_all),
+        choices_gain=median_ratio(choices_all, choices_alone),
+        choice_ms_alone_p50=median(choice_ms_alone),
+        choice_ms_p50=median(choice_ms),
+        choice_ms_p99=percentile(choice_ms, 99),
         restarts=alone.restarts + together.restarts,
         shared_passes=shared.get("passes_shared"),
         sequences_per_pass=shared.get("sequences"),
@@ -252,11 +245,3 @@ def sharing(stats: Sequence[StreamStats]) -> dict[str, float]:
         for name in ("passes_shared", "sequences", "wait_us")
     }
     return found if found["sequences"] > 0.0 else {}
-
-
-def _median(values: Sequence[float]) -> float:
-    return float(np.median(values))
-
-
-def _shown(value: float) -> str:
-    return f"{value:,.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"

@@ -19,7 +19,7 @@ from ..choices.choice_set import as_choice_set
 from ..errors import ElizaError
 from ..library.protocol import StreamStats, Tokens
 from ..model import Model
-from ..runner.generation import Generation
+from ..runner.generation import GenerationRun
 
 __all__ = ["Beside", "Chosen", "Contender", "OurStreams", "Written"]
 __all__ += ["choose_beside", "choose_together", "write_together"]
@@ -156,7 +156,7 @@ class OurStreams:
         model, left = self._model, n_tokens
         for attempt in range(MOST_RESTARTS):
             args = model.generate_args([*prompt, *prompt[:attempt]], max_tokens=left)
-            generation = Generation(model.binding, model.runner.ctx, args)
+            generation = GenerationRun(model.binding, model.runner.ctx, args)
             with closing(generation.steps()) as steps:
                 for step in steps:
                     left -= len(step.tokens)
@@ -174,7 +174,7 @@ class OurStreams:
         """Return the most likely answer, token by token."""
         model = self._model
         args = model.choice_args(prompt, self._choices)
-        generation = Generation(model.binding, model.runner.ctx, args)
+        generation = GenerationRun(model.binding, model.runner.ctx, args)
         for _ in generation.steps():
             pass
         result = generation.result()

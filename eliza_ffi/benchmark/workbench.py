@@ -9,61 +9,22 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from ..library.protocol import STOP_AT_LEAF, TRIE_ARGMAX, StreamConfig, StreamStats, Tokens
+from ..measuring.figures import median
+from ..measuring.methods import STRICT_GUIDED, TRIE, Method
 from ..model import Model
 from ..runner.lifecycle import open_stream
 from .alternatives import Alternatives
 
-__all__ = [
-    "GRAMMAR_ORDERS",
-    "MODES",
-    "STRATEGIES",
-    "TOKENIZATIONS",
-    "Answer",
-    "Decision",
-    "Method",
-    "Workbench",
-]
-
-MODES = ("unguided", "strict-guided", "strict-trie-ffi")
-STRATEGIES = ("auto", "tree", "skip-ahead", "token-by-token")
-GRAMMAR_ORDERS = ("last", "first")
-
-TOKENIZATIONS = ("own", "any")
+__all__ = ["Decision", "TimedChoice", "Workbench"]
 
 TRIES_SET = 32
 """How often a payload is set to measure what that takes."""
 
 
 @dataclass(frozen=True)
-class Method:
-    """How a choice is made.
-
-    Attributes
-    ----------
-    mode : str
-        One of `MODES`.
-    strategy : str
-        How the trie's tokens are decoded; one of `STRATEGIES`.
-    grammar_order : str
-        ``"first"``: the grammar masks the whole vocabulary before every token is sampled.
-        ``"last"``: a token is sampled and checked, and the vocabulary masked only if it was
-        illegal.
-    tokenization : str
-        Of choices without a grammar: each one's ``"own"``, a trie, or ``"any"`` that spells it.
-    """
-
-    mode: str
-    strategy: str = "auto"
-    grammar_order: str = "last"
-    tokenization: str = "own"
-
-
-@dataclass(frozen=True)
-class Answer:
-    """One generation.
+class TimedChoice:
+    """One choice, or what an unguided method generated instead.
 
     Attributes
     ----------
@@ -106,14 +67,14 @@ class Workbench:
         self.n_vocab = int(model.describe()["model"]["n_vocab"])
         self._ctx = model.runner.ctx
 
-    def answer(self, prompt: Tokens, method: Method, max_tokens: int = 0) -> Answer:
+    def answer(self, prompt: Tokens, method: Method, max_tokens: int = 0) -> TimedChoice:
         """Make one choice, timed. `max_tokens` ends an unguided one."""
         begin = time.perf_counter()
         with self._prefilled(prompt, method, max_tokens) as stream:
             prefilled = time.perf_counter()
             steps = list(self._steps(stream, method))
             end = time.perf_counter()
-            return Answer(
+            return TimedChoice(
                 text="".join(text for _, text in steps),
                 tokens=tuple(itertools.chain.from_iterable(tokens for tokens, _ in steps)),
                 seconds=end - prefilled,
@@ -149,7 +110,7 @@ class Workbench:
             for _ in range(TRIES_SET)
         ]
         binding = self.model.binding
-        with self._prefilled(prompt, Method("strict-trie-ffi"), 0) as stream:
+        with self._prefilled(prompt, Method(TRIE), 0) as stream:
             if cached:
                 binding.set_token_trie(stream, payloads[0], TRIE_ARGMAX)
             times = []
@@ -157,14 +118,14 @@ class Workbench:
                 begin = time.perf_counter()
                 binding.set_token_trie(stream, payload, TRIE_ARGMAX)
                 times.append(time.perf_counter() - begin)
-        return float(np.median(times)) * 1e6
+        return median(times) * 1e6
 
     @contextmanager
     def _prefilled(self, prompt: Tokens, method: Method, max_tokens: int) -> Iterator[Any]:
         binding = self.model.binding
         binding.set_option(self._ctx, "strategy", method.strategy)
         binding.set_option(self._ctx, "grammar_order", method.grammar_order)
-        grammar = self.alternatives.grammar if method.mode == "strict-guided" else None
+        grammar = self.alternatives.grammar if method.mode == STRICT_GUIDED else None
         config = StreamConfig(max_tokens=max_tokens, gbnf_grammar=grammar)
         with open_stream(binding, self._ctx, config) as stream:
             binding.prefill(stream, prompt)
@@ -172,14 +133,14 @@ class Workbench:
 
     def _steps(self, stream: Any, method: Method) -> Iterator[tuple[tuple[int, ...], str]]:
         binding = self.model.binding
-        if method.mode == "strict-trie-ffi" and method.tokenization == "any":
+        if method.has_trie and method.tokenization == "any":
             binding.set_text_choices(stream, self.alternatives.texts, TRIE_ARGMAX | STOP_AT_LEAF)
-        elif method.mode == "strict-trie-ffi":
+        elif method.has_trie:
             binding.set_token_trie(stream, self.alternatives.json, TRIE_ARGMAX | STOP_AT_LEAF)
         text, done = "", False
         while not done:
             step = binding.next(stream)
             text += step.text
             # Where the grammar allows only the end, asking for it would be a pass for nothing.
-            done = step.done or (method.mode == "strict-guided" and self.alternatives.ends_at(text))
+            done = step.done or (method.mode == STRICT_GUIDED and self.alternatives.ends_at(text))
             yield step.tokens, step.text

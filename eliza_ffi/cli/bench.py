@@ -16,18 +16,14 @@ from pathlib import Path
 
 from ..benchmark import (
     CHOICES,
-    GRAMMAR_ORDERS,
-    MODES,
-    STRATEGIES,
-    TOKENIZATIONS,
     Alternatives,
-    Method,
     Report,
     StreamsReport,
     Workbench,
     measure,
     measure_streams,
 )
+from ..measuring.methods import CHOICE_MODES, GRAMMAR_ORDERS, STRATEGIES, TOKENIZATIONS, Method
 from .console import UsageError, open_model, read_choices
 
 __all__ = ["add_bench_arguments", "run_bench"]
@@ -39,7 +35,7 @@ MOST_STREAMS = 64
 def add_bench_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of the command, but for the model's."""
     measured = parser.add_mutually_exclusive_group(required=True)
-    measured.add_argument("--mode", choices=MODES, help="how a choice is made")
+    measured.add_argument("--mode", choices=CHOICE_MODES, help="how a choice is made")
     measured.add_argument(
         "--streams",
         type=int,

@@ -7,37 +7,26 @@ import json
 import math
 import shutil
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from .. import _resources
 from ..choices.choice_set import string_choices
+from ..measuring.cases import Case, cases_of
 from ..model import Model
-from ..prompts import SHOULD_RESPOND_CHOICES, planner_prompt, should_respond_prompt
 from .console import open_model, run_interruptibly, shorten
 
-__all__ = ["Case", "Row", "Summary", "cases_of", "decide", "run_demo", "summarize"]
+__all__ = ["DemoCounts", "DemoRow", "decide", "run_demo", "summarize"]
 
-TASKS = ("planner", "should-respond")
+TASKS = {"planner": "planner", "should_respond": "should-respond"}
+"""The tasks whose answers are names, and what they are called here."""
+
 NUMBER_COLUMNS = (("prob", 6), ("tokens", 6), ("passes", 6), ("ms", 8))
 NARROWEST_MESSAGE = 16
 
 
 @dataclass(frozen=True)
-class Case:
-    """One message and the answers there are to it."""
-
-    task: str
-    id: str
-    message: str
-    prompt: str
-    choices: tuple[str, ...]
-    expected: str
-
-
-@dataclass(frozen=True)
-class Row:
+class DemoRow:
     """What the model made of a case.
 
     Attributes
@@ -69,7 +58,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Summary:
+class DemoCounts:
     """Counts over some rows; `accuracy` is 0 to 1."""
 
     choices: int
@@ -80,35 +69,11 @@ class Summary:
     forward_passes: int
 
 
-def cases_of(task: str) -> Iterator[Case]:
-    """Yield the cases of a task from its fixture file."""
-    text = _resources.fixture_path(f"{task}.json").read_text(encoding="utf-8")
-    for case in json.loads(text)["cases"]:
-        if task == "planner":
-            yield Case(
-                task=task,
-                id=case["id"],
-                message=case["input"],
-                prompt=planner_prompt(case["input"], case["availableActions"]),
-                choices=tuple(action["name"] for action in case["availableActions"]),
-                expected=case["expected_action_name"],
-            )
-        else:
-            yield Case(
-                task=task,
-                id=case["id"],
-                message=case["input"],
-                prompt=should_respond_prompt(case["input"], case["channelType"]),
-                choices=SHOULD_RESPOND_CHOICES,
-                expected=case["expected"],
-            )
-
-
-async def decide(model: Model, case: Case) -> Row:
+async def decide(model: Model, case: Case) -> DemoRow:
     """Run one case through the streaming runner."""
     streamed: list[str] = []
     args = model.choice_args(
-        case.prompt, string_choices(case.choices), on_text_chunk=streamed.append
+        case.prompt + case.opening, string_choices(case.choices), on_text_chunk=streamed.append
     )
     begin = time.perf_counter()
     result = await model.runner.generate_with_usage(args)
@@ -116,11 +81,11 @@ async def decide(model: Model, case: Case) -> Row:
     # Taken as it was streamed, so that an output that is none of the choices is seen as one.
     output = "".join(streamed)
     leaf, stats = result.leaf, result.stats
-    return Row(
-        task=case.task,
+    return DemoRow(
+        task=TASKS[case.task],
         id=case.id,
         message=case.message,
-        expected=case.expected,
+        expected=str(case.expected_name),
         output=output,
         valid=output in case.choices,
         probability=0.0 if leaf is None else math.exp(leaf.logprob),
@@ -130,12 +95,12 @@ async def decide(model: Model, case: Case) -> Row:
     )
 
 
-def summarize(rows: Iterable[Row]) -> Summary:
+def summarize(rows: Iterable[DemoRow]) -> DemoCounts:
     """Count over some rows; there must be at least one."""
     listed = list(rows)
     correct = sum(row.output == row.expected for row in listed)
     seconds = sum(row.milliseconds for row in listed) / 1e3
-    return Summary(
+    return DemoCounts(
         choices=len(listed),
         correct=correct,
         accuracy=correct / len(listed),
@@ -152,9 +117,9 @@ def run_demo(arguments: argparse.Namespace) -> int:
 
 
 async def _run(model: Model, *, as_json: bool) -> int:
-    rows: list[Row] = []
-    for task in TASKS:
-        cases = list(cases_of(task))
+    rows: list[DemoRow] = []
+    for of_fixtures, task in TASKS.items():
+        cases = list(cases_of(of_fixtures))
         table = Table(cases, shutil.get_terminal_size((100, 24)).columns)
         if not as_json:
             print(f"{task}: {len(cases)} messages\n\n{table.head()}")
@@ -167,7 +132,9 @@ async def _run(model: Model, *, as_json: bool) -> int:
             print(f"\n{summary_line(task, done)}\n")
     total = summarize(rows)
     if as_json:
-        by_task = {task: summarize(row for row in rows if row.task == task) for task in TASKS}
+        by_task = {
+            task: summarize(row for row in rows if row.task == task) for task in TASKS.values()
+        }
         report = {
             "model": model.path,
             "rows": [asdict(row) for row in rows],
@@ -180,7 +147,7 @@ async def _run(model: Model, *, as_json: bool) -> int:
     return 1 if total.invalid_outputs else 0
 
 
-def summary_line(name: str, summary: Summary) -> str:
+def summary_line(name: str, summary: DemoCounts) -> str:
     """Return the counts as one readable line."""
     return (
         f"{name}: {summary.correct} of {summary.choices} right ({summary.accuracy:.0%}), "
@@ -195,7 +162,7 @@ class Table:
 
     def __init__(self, cases: Iterable[Case], width: int) -> None:
         listed = list(cases)
-        self._expected = _longest("expected", (case.expected for case in listed))
+        self._expected = _longest("expected", (str(case.expected_name) for case in listed))
         self._chosen = _longest("chosen", (name for case in listed for name in case.choices))
         fixed = self._expected + self._chosen + sum(size for _, size in NUMBER_COLUMNS)
         gaps = 2 * (3 + len(NUMBER_COLUMNS))
@@ -210,7 +177,7 @@ class Table:
             " ", "message", "expected", "chosen", [name for name, _ in NUMBER_COLUMNS]
         )
 
-    def row(self, row: Row) -> str:
+    def row(self, row: DemoRow) -> str:
         """Return the line of a row; it begins with a mark where the choice is not the expected."""
         numbers = [
             f"{row.probability:.1%}",

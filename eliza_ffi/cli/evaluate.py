@@ -9,10 +9,12 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 
-from ..evaluation.answers import MODES, answer, prompt_of
-from ..evaluation.plot import draw, load_matplotlib
-from ..evaluation.report import Row, judge, summarize, table
-from ..evaluation.tasks import TASKS, Case, cases_of
+from ..evaluation.answers import answer, prompt_of
+from ..evaluation.plot import draw
+from ..evaluation.report import JudgedAnswer, judge, summarize, table
+from ..measuring.cases import TASKS, Case, cases_of
+from ..measuring.methods import MODES, TRIE
+from ..measuring.pictures import load_matplotlib
 from ..model import Model
 from .console import UsageError, add_model_arguments, open_model
 
@@ -72,7 +74,7 @@ def run_eval(arguments: argparse.Namespace) -> int:
         Path(arguments.output).write_text(text, encoding="utf-8")
     if arguments.plot is not None:
         draw(summaries, Path(arguments.plot))
-    filled = [row for row in rows if row.mode == "strict-trie-ffi"]
+    filled = [row for row in rows if row.mode == TRIE]
     for row in filled:
         if not row.of_schema:
             print(f"not of its schema: {row.task} {row.id}: {row.text}", file=sys.stderr)
@@ -100,7 +102,7 @@ def _cases(arguments: argparse.Namespace) -> list[list[Case]]:
 
 def _rows(
     model: Model, cases: list[list[Case]], modes: tuple[str, ...], arguments: argparse.Namespace
-) -> Iterator[Row]:
+) -> Iterator[JudgedAnswer]:
     for of_task in cases:
         for mode in modes:
             for case in of_task:

@@ -8,8 +8,27 @@ grammar was made from.
 
 from __future__ import annotations
 
-from .answers import MODES, Answer, answer
-from .report import Row, Summary, summarize
-from .tasks import TASKS, Case, cases_of
+from ..measuring.cases import TASKS, Case, cases_of
+from ..measuring.methods import MODES
+from .answers import TimedAnswer, answer
+from .report import AnswerRates, JudgedAnswer, summarize
 
-__all__ = ["MODES", "TASKS", "Answer", "Case", "Row", "Summary", "answer", "cases_of", "summarize"]
+# Their names before.
+Answer = TimedAnswer
+Row = JudgedAnswer
+Summary = AnswerRates
+
+__all__ = [
+    "MODES",
+    "TASKS",
+    "Answer",
+    "AnswerRates",
+    "Case",
+    "JudgedAnswer",
+    "Row",
+    "Summary",
+    "TimedAnswer",
+    "answer",
+    "cases_of",
+    "summarize",
+]

@@ -9,19 +9,16 @@ from typing import Any
 
 from ..errors import FillError
 from ..library.protocol import StreamConfig, Tokens
+from ..measuring.cases import Case
+from ..measuring.methods import METHOD_OF_MODE, UNGUIDED
 from ..model import Model
 from ..runner.lifecycle import open_stream
-from .tasks import Case
 
-__all__ = ["MODES", "Answer", "answer", "prompt_of"]
-
-MODES = ("unguided", "guided", "strict-guided", "strict-trie-ffi")
-
-GRAMMAR_ORDERS = {"guided": "last", "strict-guided": "first"}
+__all__ = ["TimedAnswer", "answer", "prompt_of"]
 
 
 @dataclass(frozen=True)
-class Answer:
+class TimedAnswer:
     """What the model answered.
 
     Attributes
@@ -48,7 +45,7 @@ def prompt_of(model: Model, case: Case, *, chat: bool) -> Tokens:
     return model.tokenize(case.prompt, add_special=True, parse_special=True)
 
 
-def answer(model: Model, case: Case, prompt: Tokens, mode: str, max_tokens: int) -> Answer:
+def answer(model: Model, case: Case, prompt: Tokens, mode: str, max_tokens: int) -> TimedAnswer:
     """Answer a case.
 
     Parameters
@@ -57,16 +54,17 @@ def answer(model: Model, case: Case, prompt: Tokens, mode: str, max_tokens: int)
     case
     prompt
     mode
-        One of :data:`MODES`.
+        One of :data:`~eliza_ffi.measuring.methods.MODES`.
     max_tokens
         Of the answer; filled, of each free value.
     """
     _read_prompt(model, prompt)
-    if mode == "strict-trie-ffi":
+    method = METHOD_OF_MODE[mode]
+    if method.has_trie:
         return _fill(model, case, prompt, max_tokens)
-    if mode == "unguided":
+    if method.mode == UNGUIDED:
         return _generate(model, prompt, max_tokens)
-    model.binding.set_option(model.runner.ctx, "grammar_order", GRAMMAR_ORDERS[mode])
+    model.binding.set_option(model.runner.ctx, "grammar_order", method.grammar_order)
 
     def is_complete(text: str) -> bool:
         # All of these answers end on a bracket that nothing can follow.
@@ -81,14 +79,14 @@ def _read_prompt(model: Model, prompt: Tokens) -> None:
         model.binding.prefill(stream, prompt)
 
 
-def _fill(model: Model, case: Case, prompt: Tokens, max_tokens: int) -> Answer:
+def _fill(model: Model, case: Case, prompt: Tokens, max_tokens: int) -> TimedAnswer:
     begin = time.perf_counter()
     try:
         result = model.fill(prompt, case.skeleton, max_tokens=max_tokens)
     except FillError as error:
         result = error.partial
     seconds = time.perf_counter() - begin
-    return Answer(result.text, len(result.tokens), result.forward_passes, seconds)
+    return TimedAnswer(result.text, len(result.tokens), result.forward_passes, seconds)
 
 
 def _generate(
@@ -97,7 +95,7 @@ def _generate(
     max_tokens: int,
     grammar: str | None = None,
     is_complete: Callable[[str], bool] = lambda text: False,
-) -> Answer:
+) -> TimedAnswer:
     binding: Any = model.binding
     begin = time.perf_counter()
     config = StreamConfig(max_tokens=max_tokens, gbnf_grammar=grammar)
@@ -111,4 +109,4 @@ def _generate(
             # Where the grammar allows only the end, asking for it would be a pass for nothing.
             done = step.done or is_complete(text)
         seconds = time.perf_counter() - begin
-        return Answer(text, n_tokens, binding.stats(stream).passes_after_prompt, seconds)
+        return TimedAnswer(text, n_tokens, binding.stats(stream).passes_after_prompt, seconds)

@@ -4,40 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from ..errors import NotSupportedError
-from .report import Summary
+from ..measuring.pictures import Picture, plain
+from .report import AnswerRates
 
-__all__ = ["draw", "load_matplotlib"]
+__all__ = ["draw"]
 
 RATES = {"parse_rate": "parses", "schema_rate": "of the schema", "label_rate": "right"}
 
 
-def load_matplotlib() -> Any:
-    """Return ``matplotlib.figure``.
-
-    Raises
-    ------
-    NotSupportedError
-        If it is not installed.
-    """
-    try:
-        import matplotlib.figure
-    except ImportError:
-        raise NotSupportedError("a plot needs matplotlib: pip install 'eliza-ffi[bench]'") from None
-    return matplotlib.figure
-
-
-def draw(summaries: Sequence[Summary], path: Path) -> None:
+def draw(summaries: Sequence[AnswerRates], path: Path) -> None:
     """Write a PNG with the rates above and the times below, a group of bars for each task."""
     tasks = list(dict.fromkeys(each.task for each in summaries))
     modes = list(dict.fromkeys(each.mode for each in summaries))
-    figure = load_matplotlib().Figure(figsize=(3.6 * len(tasks) + 1.6, 6), layout="constrained")
-    axes = figure.subplots(2, len(tasks), squeeze=False)
+    picture = Picture(2, len(tasks), size=(3.6 * len(tasks) + 1.6, 6.4))
     width = 0.8 / len(modes)
     for column, task in enumerate(tasks):
-        rates, times = axes[0][column], axes[1][column]
+        rates, times = picture.axes[:, column]
         rates.set_title(task)
         for i, mode in enumerate(modes):
             of_mode = [each for each in summaries if (each.task, each.mode) == (task, mode)]
@@ -51,6 +34,7 @@ def draw(summaries: Sequence[Summary], path: Path) -> None:
         rates.set_ylim(0, 1.05)
         times.set_xticks(range(len(modes)), modes, rotation=20, ha="right", fontsize="small")
         times.set_ylabel("ms an answer: median, line to p95")
-    axes[0][0].set_ylabel("share of the answers")
-    axes[0][-1].legend(fontsize="small", loc="lower right")
-    figure.savefig(path, format="png", dpi=120)
+        plain(rates, "y")
+        plain(times, "y")
+    picture.axes[0][0].set_ylabel("share of the answers")
+    picture.save(path)

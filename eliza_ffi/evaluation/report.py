@@ -6,18 +6,18 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from ..errors import InvalidArgumentError
+from ..measuring.cases import Case
+from ..measuring.figures import mean, median, percentile
+from ..measuring.tables import text_table
 from ..skeleton.json_text import read_json
-from .answers import Answer
-from .tasks import Case
+from .answers import TimedAnswer
 
-__all__ = ["Row", "Summary", "judge", "summarize", "table"]
+__all__ = ["AnswerRates", "JudgedAnswer", "judge", "summarize", "table"]
 
 
 @dataclass(frozen=True)
-class Row:
+class JudgedAnswer:
     """An answer and what it is worth.
 
     Attributes
@@ -46,7 +46,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Summary:
+class AnswerRates:
     """Rates are 0 to 1; `name_rate` and `label_rate` count all answers, parsed or not.
 
     Attributes
@@ -73,7 +73,7 @@ class Summary:
     forward_passes: float
 
 
-def judge(case: Case, mode: str, answer: Answer) -> Row:
+def judge(case: Case, mode: str, answer: TimedAnswer) -> JudgedAnswer:
     """Return the row of an answer."""
     value: Any = None
     parsed = True
@@ -82,7 +82,7 @@ def judge(case: Case, mode: str, answer: Answer) -> Row:
     except InvalidArgumentError:
         parsed = False
     of_schema = parsed and case.skeleton.accepts(value)
-    return Row(
+    return JudgedAnswer(
         task=case.task,
         id=case.id,
         mode=mode,
@@ -97,23 +97,23 @@ def judge(case: Case, mode: str, answer: Answer) -> Row:
     )
 
 
-def summarize(rows: Iterable[Row]) -> Summary:
+def summarize(rows: Iterable[JudgedAnswer]) -> AnswerRates:
     """Count over the rows of one task and mode; there must be at least one."""
     listed = list(rows)
     times = [row.milliseconds for row in listed]
-    return Summary(
+    return AnswerRates(
         task=listed[0].task,
         mode=listed[0].mode,
         cases=len(listed),
-        parse_rate=float(np.mean([row.parsed for row in listed])),
-        schema_rate=float(np.mean([row.of_schema for row in listed])),
-        name_rate=float(np.mean([row.right_name for row in listed])),
-        label_rate=float(np.mean([row.right for row in listed])),
-        ms_p50=float(np.percentile(times, 50)),
-        ms_p95=float(np.percentile(times, 95)),
+        parse_rate=mean([row.parsed for row in listed]),
+        schema_rate=mean([row.of_schema for row in listed]),
+        name_rate=mean([row.right_name for row in listed]),
+        label_rate=mean([row.right for row in listed]),
+        ms_p50=median(times),
+        ms_p95=percentile(times, 95),
         tokens_per_second=sum(row.tokens for row in listed) / (sum(times) / 1e3),
-        tokens=float(np.mean([row.tokens for row in listed])),
-        forward_passes=float(np.mean([row.forward_passes for row in listed])),
+        tokens=mean([row.tokens for row in listed]),
+        forward_passes=mean([row.forward_passes for row in listed]),
     )
 
 
@@ -121,7 +121,7 @@ HEADS = ("task", "mode", "cases", "parse", "schema", "name", "label", "p50 ms", 
 HEADS_OF_COUNTS = ("tokens", "passes")
 
 
-def table(summaries: Sequence[Summary]) -> str:
+def table(summaries: Sequence[AnswerRates]) -> str:
     """Return the summaries as lines of aligned columns."""
     lines = [[*HEADS, *HEADS_OF_COUNTS]]
     for each in summaries:
@@ -139,11 +139,4 @@ def table(summaries: Sequence[Summary]) -> str:
                 f"{each.forward_passes:.1f}",
             ]
         )
-    widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
-    return "\n".join(
-        "  ".join(
-            cell.ljust(width) if column < 2 else cell.rjust(width)
-            for column, (cell, width) in enumerate(zip(line, widths, strict=True))
-        ).rstrip()
-        for line in lines
-    )
+    return text_table(lines, left=2)

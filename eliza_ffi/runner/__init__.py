@@ -10,17 +10,21 @@ from .arguments import (
 from .filling import (
     Fillable,
     FillArgs,
-    Filling,
     FillResult,
+    FillRun,
     SpanFill,
 )
 from .generation import (
-    Generation,
+    GenerationRun,
 )
 from .streaming import (
     FfiStreamingRunner,
     SyncStreamingRunner,
 )
+
+# Their names before there was a `requests.Generation`, which is a result.
+Generation = GenerationRun
+Filling = FillRun
 
 __all__ = [
     "FfiStreamingGenerateArgs",
@@ -28,9 +32,11 @@ __all__ = [
     "FfiStreamingRunner",
     "FillArgs",
     "FillResult",
+    "FillRun",
     "Fillable",
     "Filling",
     "Generation",
+    "GenerationRun",
     "SpanFill",
     "SyncStreamingRunner",
     "Usage",

@@ -17,13 +17,13 @@ from ..errors import (
     NotSupportedError,
 )
 from ..library.protocol import LlmStreamingBinding, SpanResult, StreamStats
-from ..skeleton.fill_result import Answer, FillResult, SpanFill
+from ..skeleton.fill_result import AnswerWriter, FillResult, SpanFill
 from ..skeleton.placed_span import Filled, PlacedSpan, Script
 from ..skeleton.sampler_plan import Sampling, SpanSamplerPlan
 from .arguments import FfiStreamingGenerateArgs
 from .lifecycle import Lifecycle
 
-__all__ = ["FillArgs", "FillResult", "Fillable", "Filling", "SpanFill"]
+__all__ = ["FillArgs", "FillResult", "FillRun", "Fillable", "SpanFill"]
 
 
 class Fillable(Protocol):
@@ -84,7 +84,7 @@ class FillArgs:
         return Sampling(call.temperature, call.top_k, call.top_p)
 
 
-class Filling:
+class FillRun:
     """One run of the lifecycle.
 
     Parameters
@@ -111,7 +111,7 @@ class Filling:
         self._binding = binding
         self._lifecycle = Lifecycle(binding, ctx, "filling")
         self.args = args
-        self._answer = Answer()
+        self._answer = AnswerWriter()
         self._is_healing = args.heal_prompt  # until the first span has been written
         self._complete = False
         self._stats: StreamStats | None = None

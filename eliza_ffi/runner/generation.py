@@ -27,12 +27,12 @@ from .arguments import FfiStreamingGenerateArgs, FfiStreamingResult, Usage
 from .lifecycle import Lifecycle
 from .stop_texts import StopTexts
 
-__all__ = ["Generation"]
+__all__ = ["GenerationRun"]
 
 logger = logging.getLogger("eliza_ffi")
 
 
-class Generation:
+class GenerationRun:
     """One run of the lifecycle.
 
     Parameters

@@ -15,8 +15,8 @@ from typing import Any, Generic, Protocol, TypeVar
 from ..errors import InvalidArgumentError
 from ..library.protocol import LlmStreamingBinding, StreamStep
 from .arguments import FfiStreamingGenerateArgs, FfiStreamingResult, Usage
-from .filling import FillArgs, Filling, FillResult, SpanFill
-from .generation import Generation
+from .filling import FillArgs, FillResult, FillRun, SpanFill
+from .generation import GenerationRun
 
 __all__ = [
     "FfiStreamingGenerateArgs",
@@ -40,13 +40,13 @@ class _Runner:
         self.ctx = ctx
         self._has_warned = False
 
-    def generation(self, args: FfiStreamingGenerateArgs) -> Generation:
+    def generation(self, args: FfiStreamingGenerateArgs) -> GenerationRun:
         """Return a generation that has not begun."""
-        return Generation(self.binding, self.ctx, args, self._warn_once)
+        return GenerationRun(self.binding, self.ctx, args, self._warn_once)
 
-    def filling(self, args: FillArgs) -> Filling:
+    def filling(self, args: FillArgs) -> FillRun:
         """Return a filling that has not begun."""
-        return Filling(self.binding, self.ctx, args)
+        return FillRun(self.binding, self.ctx, args)
 
     def _warn_once(self, reason: str) -> None:
         if not self._has_warned:
@@ -135,7 +135,7 @@ class FfiStreamingRunner(_Runner):
         yield filling.result()
 
     async def _drive(
-        self, generation: Generation, args: FfiStreamingGenerateArgs
+        self, generation: GenerationRun, args: FfiStreamingGenerateArgs
     ) -> AsyncGenerator[StreamStep, None]:
         async with self._slot(args.slot_id):
             running = _RunningGeneration(generation, self._threads)
@@ -168,7 +168,7 @@ class SyncStreamingRunner(_Runner):
         """Generate to the end; raises as the asynchronous twin does."""
         return self.run(self.generation(args))
 
-    def run(self, generation: Generation) -> FfiStreamingResult:
+    def run(self, generation: GenerationRun) -> FfiStreamingResult:
         """Run a generation to its end; another thread may cancel it."""
         for _ in self._drive(generation, generation.args):
             pass
@@ -182,7 +182,7 @@ class SyncStreamingRunner(_Runner):
         """Yield each span of a skeleton when it has been filled, and at last the whole result."""
         return self.run_filling(self.filling(args))
 
-    def run_filling(self, filling: Filling) -> Generator[SpanFill | FillResult, None, None]:
+    def run_filling(self, filling: FillRun) -> Generator[SpanFill | FillResult, None, None]:
         """The same of a filling, which another thread may cancel."""
         slot_id = filling.args.generation.slot_id
         with self._slot(slot_id), closing(filling.steps()) as spans:
@@ -190,7 +190,7 @@ class SyncStreamingRunner(_Runner):
         yield filling.result()
 
     def _drive(
-        self, generation: Generation, args: FfiStreamingGenerateArgs
+        self, generation: GenerationRun, args: FfiStreamingGenerateArgs
     ) -> Generator[StreamStep, None, None]:
         with self._slot(args.slot_id), closing(generation.steps()) as steps:
             for step in steps:

@@ -7,7 +7,7 @@ from .actions import (
     Parameter,
 )
 from .fill_result import (
-    Answer,
+    AnswerWriter,
     FillResult,
     SpanFill,
 )
@@ -29,12 +29,16 @@ from .response import (
     SpanSamplerPlan,
 )
 
+Answer = AnswerWriter
+"""Its name before."""
+
 __all__ = [
     "DEEPEST_SCHEMA",
     "KINDS",
     "Action",
     "ActionSkeleton",
     "Answer",
+    "AnswerWriter",
     "FillResult",
     "Parameter",
     "ParametersSkeleton",

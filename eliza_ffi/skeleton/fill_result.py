@@ -10,7 +10,7 @@ from ..errors import InvalidArgumentError, NativeFault
 from ..library.protocol import SpanResult, StreamStats
 from .placed_span import PlacedSpan
 
-__all__ = ["Answer", "FillResult", "SpanFill"]
+__all__ = ["AnswerWriter", "FillResult", "SpanFill"]
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class FillResult:
         return {span.key: span.value for span in self.spans if span.key is not None}
 
 
-class Answer:
+class AnswerWriter:
     """An answer as it is written.
 
     Attributes

@@ -102,7 +102,7 @@ void call_with_everything(R (*function)(A...), World & world) {
     }
 }
 
-// ---- The table: every function of the headers, as tests/test_exports.py checks -----------------------
+// ---- The table: every function of the headers, as tests/library/test_exports.py checks ---------------
 
 struct Function {
     const char * name;

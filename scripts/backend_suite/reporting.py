@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 
+from eliza_ffi.measuring.tables import markdown_table
+
 from .comparing import Comparison
 
 __all__ = ["details", "table"]
@@ -21,15 +23,10 @@ def table(compared: Sequence[Comparison]) -> str:
     rows: dict[tuple[str, str], list[Comparison]] = defaultdict(list)
     for each in compared:
         rows[each.model, each.way.strategy].append(each)
-    lines = [
-        "| model | strategy | choices | same | near-ties | other leaf | too far | wrong"
-        " | difference | of the noise |",
-        "| :-- | :-- | --: | --: | --: | --: | --: | --: | --: | --: |",
-    ]
-    for (model, strategy), group in rows.items():
-        lines.append(f"| {model} | {strategy} | {_counts(group)} |")
-    lines.append(f"| all | all | {_counts(compared)} |")
-    return "\n".join(lines)
+    head = ["model", "strategy", "choices", "same", "near-ties", "other leaf", "too far", "wrong"]
+    head += ["difference", "of the noise"]
+    cells = [[*key, *_counts(group)] for key, group in rows.items()]
+    return markdown_table(head, [*cells, ["all", "all", *_counts(compared)]], left=2)
 
 
 def details(compared: Iterable[Comparison]) -> list[str]:
@@ -48,12 +45,12 @@ def details(compared: Iterable[Comparison]) -> list[str]:
     return lines
 
 
-def _counts(group: Sequence[Comparison]) -> str:
+def _counts(group: Sequence[Comparison]) -> list[str]:
     count = Counter(each.verdict.kind for each in group)
     difference = max((each.verdict.difference for each in group), default=0.0)
     in_noises = max((_in_noises(each) for each in group), default=0.0)
     cells = [len(group), *(count[kind] for kind in KINDS), f"{difference:.1e}", f"{in_noises:.2f}"]
-    return " | ".join(map(str, cells))
+    return [*map(str, cells)]
 
 
 def _in_noises(each: Comparison) -> float:

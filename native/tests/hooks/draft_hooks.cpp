@@ -1,4 +1,4 @@
-// How well the text itself guesses how it goes on, for scripts/bench_guessing.py: no model runs.
+// How well the text itself guesses how it goes on, for bench/guessing.py: no model runs.
 
 #include <algorithm>
 #include <chrono>

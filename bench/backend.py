@@ -1,0 +1,247 @@
+"""Measure what a choice costs on one backend: milliseconds, passes and copied bytes.
+
+    $ python -m bench.backend cuda --docs docs/backends.md
+    $ python -m bench.backend cpu --quick
+
+The library is that of ``build/BACKEND``, with every layer on the backend's device. One of thirty
+names is chosen with backend sampling and the restricted head off and on, and under llama.cpp's own
+grammar; and as many tokens are decoded without any constraint. The ways take turns, so that a
+machine that slows down slows them all. Models are random weights around real vocabularies: time
+depends on shapes, not on what a model has learned.
+
+Exit codes: 0 = measured, 2 = could not be: no library, or no layer on a device that should be.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from backend_suite.cases import ANSWERS, PROMPTS, SHAPE, VOCABULARIES
+from backend_suite.comparing import Subject
+from check_backend import BUILD, ON_CPU
+from fetch_llama_cpp import FetchError
+from make_test_models import cached_model
+
+from eliza_ffi.benchmark import Alternatives, TimedChoice, Workbench
+from eliza_ffi.errors import ElizaError
+from eliza_ffi.library.loading import LIBRARY_VARIABLE, library_file_name
+from eliza_ffi.library.protocol import StreamConfig
+from eliza_ffi.measuring.figures import mean, median
+from eliza_ffi.measuring.tables import markdown_table, number
+
+from .choosing.rounds import ChoiceEffort
+from .methods import (
+    GRAMMAR_FIRST,
+    NO_CONSTRAINT,
+    SKIP_AHEAD,
+    SKIP_AHEAD_BOTH,
+    SKIP_AHEAD_HEAD,
+    SKIP_AHEAD_SAMPLING,
+    TREE_BOTH,
+    ChoiceSettings,
+    choice_of,
+)
+from .parts.machine import disturbance, machine_facts, machine_line, noting_other_programs
+from .parts.pages import add_output_arguments, publish
+
+NAMES = ANSWERS["90 alike"][::3]
+"""Thirty that begin alike: names that part at their first token are chosen without any pass."""
+EFFORT = ChoiceEffort(repeat=50, budget=5.0)
+QUICK_EFFORT = ChoiceEffort(repeat=15, budget=1.0)
+# The default strategy, "auto", takes one of two by what a pass costs. Here it is fixed, or a row of
+# the table would be one on one machine and the other on the next. Of a tree, one pass for all
+# decisions that may follow, nothing is gathered. The grammar is in llama.cpp's own order: the whole
+# vocabulary is masked before a token is sampled.
+WAYS = (
+    SKIP_AHEAD,
+    SKIP_AHEAD_HEAD,
+    SKIP_AHEAD_SAMPLING,
+    SKIP_AHEAD_BOTH,
+    TREE_BOTH,
+    GRAMMAR_FIRST,
+    NO_CONSTRAINT,
+)
+BASE = SKIP_AHEAD
+
+
+@dataclass(frozen=True)
+class BackendRun:
+    """An answer, and the bytes that were copied for each decision that had to wait for a pass."""
+
+    answer: TimedChoice
+    decision_bytes: float
+
+
+def measure(
+    subject: Subject, path: Path, texts: Sequence[str], effort: ChoiceEffort
+) -> dict[str, Any]:
+    """Measure all ways on one model.
+
+    Parameters
+    ----------
+    subject
+        The library, and how many layers it puts on devices.
+    path
+        The model's file.
+    texts
+        What is chosen from.
+    effort
+        Rounds over all prompts, and the seconds each way may take on average.
+
+    Returns
+    -------
+    dict
+        ``n_vocab``, ``placement`` (where the layers are, as ``describe`` names it),
+        ``other_programs`` where the system tells, and in ``ways`` the figures of each of `WAYS`.
+
+    Raises
+    ------
+    RuntimeError
+        If no layer is on a device, and some should be.
+    """
+    cell: dict[str, Any] = {}
+    runs: dict[str, list[list[BackendRun]]] = {name: [[] for _ in PROMPTS] for name in WAYS}
+    with ExitStack() as opened, noting_other_programs(cell):
+        # Whether to sample on the backend is decided once for a context, so there are two.
+        models = {on: opened.enter_context(subject.open(path, on)) for on in ("off", "on")}
+        facts = models["off"].describe()["model"]
+        cell |= {"n_vocab": facts["n_vocab"], "placement": facts.get("placement", [])}
+        alternatives = Alternatives.of_texts(models["off"], texts)
+        benches = {on: Workbench(model, alternatives) for on, model in models.items()}
+        prompts = [models["off"].tokenize(text, add_special=True) for text in PROMPTS.values()]
+        end = float("inf")
+        for turn in range(effort.repeat + 1):
+            if turn > 1 and time.perf_counter() > end:
+                break
+            for i, prompt in enumerate(prompts):
+                for name in WAYS:
+                    way = choice_of(name)
+                    limit = len(runs[BASE][i][0].answer.tokens) if name == NO_CONSTRAINT else 0
+                    bench = benches[way.backend_sampling]
+                    runs[name][i].append(_run(bench, prompt, way, limit))
+            if turn == 0:  # the warm-up: it builds graphs and brings prompts into slots
+                end = time.perf_counter() + effort.budget * len(WAYS)
+    cell["ways"] = {name: _figures([each[1:] for each in runs[name]]) for name in WAYS}
+    return cell
+
+
+def _run(bench: Workbench, prompt: Sequence[int], way: ChoiceSettings, limit: int) -> BackendRun:
+    binding, ctx = bench.model.binding, bench.model.runner.ctx
+    binding.set_option(ctx, "restricted_head", way.restricted_head)
+    answer = bench.answer(prompt, way.method, max_tokens=limit)
+    # The prompt's own row was copied before it was known what is legal. A decision that reads it
+    # copies nothing; how many bytes it was, the same prefill tells.
+    stream = binding.open(ctx, StreamConfig())
+    try:
+        binding.prefill(stream, prompt)
+        prompt_bytes = binding.stats(stream).bytes_copied
+    finally:
+        binding.close(stream)
+    stats = answer.stats
+    firsts = {leaf.tokens[0] for leaf in bench.alternatives.payload.leaves()}
+    decides_first = not way.method.has_trie or len(firsts) > 1
+    waited = stats.decisions + stats.tokens_sampled - decides_first
+    return BackendRun(answer, (stats.bytes_copied - prompt_bytes) / max(waited, 1))
+
+
+def _figures(by_prompt: Sequence[Sequence[BackendRun]]) -> dict[str, Any]:
+    """Return a way's figures, means over prompts; `by_prompt` has a list of rounds for each."""
+    answers = [run.answer for runs in by_prompt for run in runs]
+    stats = [answer.stats for answer in answers]
+    medians = [median([run.answer.seconds for run in runs]) for runs in by_prompt]
+    return {
+        "choice_ms": mean(medians) * 1e3,
+        "passes": mean([each.passes_after_prompt for each in stats]),
+        "decisions": mean([each.decisions + each.tokens_sampled for each in stats]),
+        "decision_bytes": mean([run.decision_bytes for runs in by_prompt for run in runs]),
+        "tokens": mean([len(answer.tokens) for answer in answers]),
+        "texts": [runs[0].answer.text for runs in by_prompt],
+        "rounds": len(by_prompt[0]),
+    }
+
+
+def run(subject: Subject, models: Mapping[str, Path], effort: ChoiceEffort) -> dict[str, Any]:
+    """Measure all models, saying on standard error how far it is."""
+    cells = []
+    for name, path in models.items():
+        begin = time.perf_counter()
+        cells.append({"model": name, **measure(subject, path, NAMES, effort)})
+        print(f"{name}: {time.perf_counter() - begin:.0f} s", file=sys.stderr)
+    return {"machine": machine_facts(), "cells": cells}
+
+
+def markdown(results: dict[str, Any]) -> str:
+    """Return what the figures were taken on, and the table."""
+    cells = results["cells"]
+    places = {f"{p['device']} ({p['description']})" for cell in cells for p in cell["placement"]}
+    rounds = min(each["rounds"] for cell in cells for each in cell["ways"].values())
+    intro = (
+        f"Layers on {', '.join(sorted(places)) or 'devices that the library does not name'}."
+        f" {machine_line(results['machine'])} Random weights of {SHAPE['n_layers']} layers"
+        f" {SHAPE['n_embd']} wide in F16; one of {len(NAMES)} names; means over"
+        f" {len(PROMPTS)} prompts of medians of {rounds} rounds or more."
+    )
+    head = ["method", "vocabulary", "ms a choice", "to the first", "passes", "decisions"]
+    head += ["bytes a decision", "tokens", "the first's name"]
+    rows = [
+        [
+            name,
+            f"{cell['n_vocab']:,}",
+            number(each["choice_ms"]),
+            number(each["choice_ms"] / cell["ways"][BASE]["choice_ms"]),
+            f"{each['passes']:.1f}",
+            f"{each['decisions']:.1f}",
+            f"{each['decision_bytes']:,.0f}",
+            f"{each['tokens']:.1f}",
+            _agreement(name, each["texts"], cell["ways"][BASE]["texts"]),
+        ]
+        for cell in cells
+        for name, each in cell["ways"].items()
+    ]
+    noted = disturbance((f"{cell['n_vocab']:,} tokens", cell) for cell in cells)
+    return f"{intro}{noted}\n\n{markdown_table(head, rows)}\n"
+
+
+def _agreement(name: str, texts: Sequence[str], expected: Sequence[str]) -> str:
+    """Return for how many prompts the choice was the first way's."""
+    if name == NO_CONSTRAINT:
+        return "-"
+    return f"{sum(map(str.__eq__, texts, expected))} of {len(expected)}"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description="Measure what a choice costs on one backend.")
+    parser.add_argument("backend", help="folder of build/ that holds the library")
+    parser.add_argument("--device", help="devices to use, as 'eliza-ffi doctor' names them")
+    parser.add_argument("--quick", action="store_true", help="one model, fewer rounds")
+    add_output_arguments(parser)
+    options = parser.parse_args(arguments)
+    library = BUILD / options.backend / library_file_name()
+    chosen = () if options.device is None else (("device", options.device),)
+    subject = Subject(library, 0 if options.backend in ON_CPU else -1, chosen)
+    sizes = list(VOCABULARIES.items())[: 1 if options.quick else None]
+    effort = QUICK_EFFORT if options.quick else EFFORT
+    os.environ[LIBRARY_VARIABLE] = str(library)  # whose versions the machine's facts name
+    try:
+        models = {
+            f"random {size}": cached_model(vocabulary, tensor_type="f16", **SHAPE)
+            for size, vocabulary in sizes
+        }
+        results = run(subject, models, effort)
+        publish(f"backend-{options.backend}", results, markdown(results), options.out, options.docs)
+    except (ElizaError, FetchError, OSError, RuntimeError, ValueError) as error:
+        print(f"bench.backend: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""A choice, here and in other libraries: rounds of all methods, cells and tables."""

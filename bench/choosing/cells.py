@@ -1,0 +1,210 @@
+"""One cell of the tables: one model, some answers and prompts, measured with every library."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from eliza_ffi.benchmark import Alternatives, Workbench
+from eliza_ffi.measuring.figures import mean, median
+from eliza_ffi.model import Model
+
+from ..methods import GRAMMAR_LAST, LLAMA_CPP_PYTHON, METHODS, choice_of
+from ..parts.hooks import find_hooks
+from ..parts.machine import noting_other_programs
+from ..parts.workload import Subject
+from .other_libraries import (
+    LlamaCppPython,
+    Logits,
+    Peer,
+    VocabularyBytes,
+    measure_peer,
+)
+from .rounds import (
+    CHOOSING,
+    REFERENCE,
+    ChoiceEffort,
+    Runs,
+    open_ms,
+    run_methods,
+    strategies_agree,
+    summary_of,
+)
+
+__all__ = ["Others", "Workload", "measure_cell"]
+
+WALKED_PROMPTS = 2
+"""So many answers are enough to walk masks along, and their logits take a wide model minutes."""
+
+
+@dataclass(frozen=True)
+class Workload:
+    """What is chosen.
+
+    Attributes
+    ----------
+    subject : Subject
+    texts : sequence of str
+        The answers.
+    prompts : sequence of str
+        Each ends where the answer begins.
+    n_threads : int
+        Compute threads; 0 = as the library sees fit.
+    """
+
+    subject: Subject
+    texts: Sequence[str]
+    prompts: Sequence[str]
+    n_threads: int = 0
+
+
+@dataclass(frozen=True)
+class Others:
+    """The other libraries and what they are driven with."""
+
+    peers: tuple[Peer, ...]
+    logits: Logits
+
+    @classmethod
+    def find(cls) -> Others:
+        """Look for them; ends the program if the library of test hooks has not been built."""
+        peers = (each.needs() for each in METHODS.values() if each.needs and not each.streams)
+        return cls(tuple(peers), Logits(find_hooks()))
+
+    def has(self, name: str) -> bool:
+        return any(peer.name == name and peer.version for peer in self.peers)
+
+
+def measure_cell(
+    workload: Workload,
+    effort: ChoiceEffort,
+    others: Others,
+    methods: Sequence[str] = CHOOSING,
+) -> dict[str, Any]:
+    """Measure everything for one workload."""
+    cell: dict[str, Any] = {"problems": {}}
+    begin = time.perf_counter()
+    with (
+        noting_other_programs(cell),
+        Model(workload.subject.path(), n_threads=workload.n_threads) as model,
+    ):
+        bench = Workbench(model, Alternatives.of_texts(model, workload.texts))
+        tokenized = [
+            model.tokenize(text, add_special=True, parse_special=True) for text in workload.prompts
+        ]
+        runs = run_methods(bench, tokenized, effort, methods)
+        cell |= _our_figures(bench, tokenized, runs)
+        _add_mask_engines(cell, bench, tokenized, runs[REFERENCE], effort, others)
+        _add_llama_cpp_python(cell, bench, tokenized, runs[GRAMMAR_LAST], effort, others)
+    cell["seconds"] = time.perf_counter() - begin
+    return cell
+
+
+def _our_figures(
+    bench: Workbench, tokenized: Sequence[Sequence[int]], runs: Mapping[str, Runs]
+) -> dict[str, Any]:
+    figures = {name: summary_of(each, runs[GRAMMAR_LAST]) for name, each in runs.items()}
+    cold = bench.set_trie_microseconds(tokenized[0], cached=False)
+    grammar_ms = open_ms(bench, bench.alternatives.grammar) - open_ms(bench, None)
+    for name, each in figures.items():
+        is_trie = choice_of(name).method.has_trie
+        each["setup_ms"] = cold / 1e3 if is_trie else grammar_ms
+    one_token = [answer.stats for answer in runs[REFERENCE].all()]
+    return {
+        "n_vocab": bench.n_vocab,
+        "choices": len(bench.alternatives.texts),
+        "prompt_tokens": mean([len(tokens) for tokens in tokenized]),
+        "pass_ms": median([s.decode_us / s.forward_passes for s in one_token]) / 1e3,
+        "set_token_trie_us_cold": cold,
+        "set_token_trie_us_cached": bench.set_trie_microseconds(tokenized[0], cached=True),
+        "strategies_agree": strategies_agree(runs),
+        "methods": figures,
+    }
+
+
+def _add_mask_engines(
+    cell: dict[str, Any],
+    bench: Workbench,
+    tokenized: Sequence[Sequence[int]],
+    ours: Runs,
+    effort: ChoiceEffort,
+    others: Others,
+) -> None:
+    """Drive every mask engine there is along our answers."""
+    present = {
+        name: each.picks for name, each in METHODS.items() if each.picks and others.has(name)
+    }
+    if not present:
+        return
+    model = bench.model
+    walks = []
+    for i, prompt in enumerate(tokenized[:WALKED_PROMPTS]):
+        if i in ours.answers:
+            tokens = ours.answers[i][0].tokens
+            before = [[*prompt, *tokens[:n]] for n in range(len(tokens))]
+            rows = [others.logits.after(model.path, given, bench.n_vocab) for given in before]
+            walks.append((tokens, rows))
+    vocabulary = VocabularyBytes(model)
+    for name, make in present.items():
+        try:
+            engine = make(vocabulary, bench.alternatives.texts)
+            cost = measure_peer(engine, walks, effort.repeat)
+        except Exception as error:  # whatever a peer does must not end the run
+            cell["problems"][name] = f"{type(error).__name__}: {error}"
+            continue
+        passes = cost.steps - 1.0
+        choice_ms = cost.choice_select_ms + passes * cell["pass_ms"]
+        cell["methods"][name] = {
+            **asdict(cost),
+            "choice_ms": choice_ms,
+            "tokens": cost.steps,
+            "ms_per_token": choice_ms / cost.steps,
+            "passes": passes,
+            "select_us": cost.step_us,
+            "setup_ms": cost.compile_ms,
+            "agreement": cost.same_decisions,
+            "samples": effort.repeat * len(walks),
+        }
+
+
+def _add_llama_cpp_python(
+    cell: dict[str, Any],
+    bench: Workbench,
+    tokenized: Sequence[Sequence[int]],
+    grammar: Runs,
+    effort: ChoiceEffort,
+    others: Others,
+) -> None:
+    """Run llama-cpp-python's own loop, if it is installed."""
+    if not others.has(LLAMA_CPP_PYTHON):
+        return
+    try:
+        longest = max(len(tokens) for tokens in tokenized)
+        n_threads = int(bench.model.describe()["threads"])  # its own default is half of the cores
+        other = LlamaCppPython(bench.model.path, bench.alternatives.texts, longest + 256, n_threads)
+        samples: list[tuple[int, float]] = []
+        agreed = []
+        begin = time.perf_counter()
+        for i, prompt in enumerate(tokenized):
+            other.choose(prompt, lambda text: True)  # one token: the prompt is in the cache now
+            for _ in range(effort.repeat):
+                if samples and time.perf_counter() - begin > effort.budget:
+                    break
+                text, count, seconds = other.choose(prompt, bench.alternatives.ends_at)
+                samples.append((count, seconds * 1e3))
+                if i in grammar.answers:
+                    agreed.append(text == grammar.answers[i][0].text)
+    except Exception as error:  # as above
+        cell["problems"][LLAMA_CPP_PYTHON] = f"{type(error).__name__}: {error}"
+        return
+    counts = [count for count, _ in samples]
+    cell["methods"][LLAMA_CPP_PYTHON] = {
+        "choice_ms": median([each for _, each in samples]),
+        "tokens": mean(counts),
+        "ms_per_token": median([each / count for count, each in samples]),
+        "passes": mean(counts),
+        "agreement": mean(agreed) if agreed else None,
+        "samples": len(samples),
+    }

@@ -1,0 +1,174 @@
+"""The comparison as Markdown tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from eliza_ffi.measuring.tables import markdown_table, number
+
+from ..methods import (
+    AUTO,
+    GRAMMAR_FIRST,
+    GRAMMAR_LAST,
+    LLAMA_CPP_PYTHON,
+    LLGUIDANCE,
+    SKIP_AHEAD,
+    TOKEN_BY_TOKEN,
+    TREE,
+    XGRAMMAR,
+)
+from ..parts.machine import disturbance, machine_line
+
+__all__ = ["PEERS", "markdown", "ratios"]
+
+PEERS = (GRAMMAR_LAST, GRAMMAR_FIRST, LLGUIDANCE, XGRAMMAR, LLAMA_CPP_PYTHON)
+
+SHORT_PEERS = (GRAMMAR_LAST, LLGUIDANCE, XGRAMMAR, LLAMA_CPP_PYTHON)
+SHORT_CHOICES = (30, 3000)
+"""What the short table has."""
+
+
+def markdown(results: dict[str, Any]) -> str:
+    """Return the tables: ratios first, then what was measured."""
+    parts = [
+        _state(results) + disturbance((_name(cell), cell) for cell in results["cells"]),
+        "How many times faster a token of a choice is with eliza-ffi (`auto`) than with",
+        markdown_table(
+            ["model", "vocabulary", "choices", *PEERS], map(_ratio_row, results["cells"])
+        ),
+        "Time to choose one of the answers, in milliseconds, median, the prompt being in the slot",
+        markdown_table(
+            ["model", "choices", AUTO, *PEERS],
+            ([*_head(cell), *_each(cell, (AUTO, *PEERS), _choice_ms)] for cell in results["cells"]),
+        ),
+        "eliza-ffi by strategy: milliseconds a choice (forward passes beyond the prompt's)",
+        markdown_table(
+            ["model", "choices", "one pass", *("auto", "tree", "skip-ahead", "token-by-token")],
+            map(_strategy_row, results["cells"]),
+        ),
+        "Choosing one token, without the forward pass, in microseconds: ours over the trie's "
+        "tokens; llama.cpp's grammar with sampling; the other masks alone, and with apply, argmax "
+        "and accept",
+        markdown_table(
+            [
+                "model",
+                "choices",
+                "eliza-ffi",
+                "grammar last",
+                "grammar first",
+                *("llguidance mask", "llguidance all", "xgrammar mask", "xgrammar all"),
+            ],
+            map(_select_row, results["cells"]),
+        ),
+        "Getting ready for a new set of answers, in milliseconds (ours in parentheses: for one "
+        "seen before)",
+        markdown_table(
+            ["model", "choices", "eliza-ffi", "llama.cpp grammar", "llguidance", "xgrammar"],
+            map(_setup_row, results["cells"]),
+        ),
+        "Same answer as llama.cpp's grammar (share of prompts), and the tokens it took",
+        markdown_table(
+            ["model", "choices", "eliza-ffi", "our tokens", "grammar tokens"],
+            map(_agreement_row, results["cells"]),
+        ),
+    ]
+    missing = [peer for peer in results["peers"] if not peer["version"]]
+    if missing:
+        parts.append("Not measured, because not installed:")
+        parts.append("\n".join(f"- {peer['name']}: {peer['problem']}" for peer in missing))
+    unlike = [_name(cell) for cell in results["cells"] if not cell.get("strategies_agree", True)]
+    if unlike:
+        parts.append(f"Our strategies did not all choose the same tokens: {', '.join(unlike)}.")
+    problems = [
+        f"- {cell['model']}, {cell['choices']} choices, {name}: {problem[:200]}"
+        for cell in results["cells"]
+        for name, problem in cell["problems"].items()
+    ]
+    if problems:
+        parts += ["Failed:", "\n".join(problems)]
+    return "\n\n".join(parts) + "\n"
+
+
+def ratios(results: dict[str, Any]) -> str:
+    """Return the short table: times faster per token, and what a choice takes here."""
+    cells = [cell for cell in results["cells"] if cell["choices"] in SHORT_CHOICES]
+    rows = [
+        [
+            f"{cell['model']}, {cell['choices']:,}",
+            *_ratios(cell, SHORT_PEERS),
+            _choice_ms(cell["methods"][AUTO]),
+        ]
+        for cell in cells
+    ]
+    names = [name.removesuffix(" last") for name in SHORT_PEERS]
+    head = ["model, choices", *names, "eliza-ffi, ms a choice"]
+    disturbed = disturbance((_name(cell), cell) for cell in cells)
+    return f"{markdown_table(head, rows)}\n\n{_state(results)}{disturbed}\n"
+
+
+def _state(results: dict[str, Any]) -> str:
+    versions = [
+        f"{peer['name']} {peer['version']}" if peer["version"] else f"{peer['name']} not installed"
+        for peer in results["peers"]
+    ]
+    minutes = sum(cell["seconds"] for cell in results["cells"]) / 60
+    return (
+        f"{machine_line(results['machine'])} {', '.join(versions)}. "
+        f"Measured in {minutes:.1f} minutes."
+    )
+
+
+def _name(cell: dict[str, Any]) -> str:
+    return f"{cell['model']} with {cell['choices']:,} choices"
+
+
+def _head(cell: dict[str, Any]) -> list[str]:
+    return [cell["model"], f"{cell['choices']:,}"]
+
+
+def _each(cell: dict[str, Any], names: Iterable[str], show: Any) -> list[str]:
+    methods = cell["methods"]
+    return [show(methods[name]) if name in methods else "-" for name in names]
+
+
+def _choice_ms(figures: dict[str, Any]) -> str:
+    return number(figures["choice_ms"])
+
+
+def _ratio_row(cell: dict[str, Any]) -> list[str]:
+    return [cell["model"], f"{cell['n_vocab']:,}", f"{cell['choices']:,}", *_ratios(cell, PEERS)]
+
+
+def _ratios(cell: dict[str, Any], names: Iterable[str]) -> list[str]:
+    """Return how many times as long as ours the others' tokens take."""
+    ours = cell["methods"][AUTO]["ms_per_token"]
+    return _each(cell, names, lambda figures: number(figures["ms_per_token"] / ours))
+
+
+def _strategy_row(cell: dict[str, Any]) -> list[str]:
+    names = (AUTO, TREE, SKIP_AHEAD, TOKEN_BY_TOKEN)
+    shown = _each(cell, names, lambda one: f"{number(one['choice_ms'])} ({one['passes']:.1f})")
+    return [*_head(cell), number(cell["pass_ms"]), *shown]
+
+
+def _select_row(cell: dict[str, Any]) -> list[str]:
+    names = (AUTO, GRAMMAR_LAST, GRAMMAR_FIRST)
+    shown = _each(cell, names, lambda one: number(one["select_us"]))
+    for name in (LLGUIDANCE, XGRAMMAR):
+        one = cell["methods"].get(name)
+        shown += [number(one["mask_us"]), number(one["step_us"])] if one else ["-", "-"]
+    return [*_head(cell), *shown]
+
+
+def _setup_row(cell: dict[str, Any]) -> list[str]:
+    cold, cached = cell["set_token_trie_us_cold"] / 1e3, cell["set_token_trie_us_cached"] / 1e3
+    names = (GRAMMAR_FIRST, LLGUIDANCE, XGRAMMAR)
+    shown = _each(cell, names, lambda one: number(one["setup_ms"]))
+    return [*_head(cell), f"{number(cold)} ({number(cached)})", *shown]
+
+
+def _agreement_row(cell: dict[str, Any]) -> list[str]:
+    ours, grammar = cell["methods"][AUTO], cell["methods"][GRAMMAR_LAST]
+    tokens = [f"{one['tokens']:.1f}" for one in (ours, grammar)]
+    return [*_head(cell), f"{ours['agreement']:.0%}", *tokens]

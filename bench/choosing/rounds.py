@@ -1,0 +1,138 @@
+"""Our strategies and llama.cpp's grammar, run on the same prompts in turns."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from eliza_ffi.benchmark import TimedChoice, Workbench
+from eliza_ffi.library.protocol import StreamConfig
+from eliza_ffi.measuring.figures import mean, median, percentile
+
+from ..methods import (
+    AUTO,
+    GRAMMAR_FIRST,
+    GRAMMAR_LAST,
+    SKIP_AHEAD,
+    TOKEN_BY_TOKEN,
+    TREE,
+    choice_of,
+)
+
+__all__ = [
+    "CHOOSING",
+    "REFERENCE",
+    "ChoiceEffort",
+    "Runs",
+    "open_ms",
+    "run_methods",
+    "strategies_agree",
+    "summary_of",
+]
+
+CHOOSING = (AUTO, TREE, SKIP_AHEAD, TOKEN_BY_TOKEN, GRAMMAR_LAST, GRAMMAR_FIRST)
+"""What is run here, with plain options."""
+
+REFERENCE = TOKEN_BY_TOKEN
+
+
+@dataclass(frozen=True)
+class ChoiceEffort:
+    """How much is measured.
+
+    Attributes
+    ----------
+    repeat : int
+        Rounds over all prompts at most.
+    budget : float
+        Seconds after which a method gets no more rounds; every one gets a round of one prompt.
+    """
+
+    repeat: int
+    budget: float
+
+
+@dataclass
+class Runs:
+    """The answers of a method, by prompt."""
+
+    answers: dict[int, list[TimedChoice]] = field(default_factory=dict)
+    spent: float = 0.0
+
+    def all(self) -> list[TimedChoice]:
+        return [answer for listed in self.answers.values() for answer in listed]
+
+
+def run_methods(
+    bench: Workbench,
+    tokenized: Sequence[Sequence[int]],
+    effort: ChoiceEffort,
+    methods: Sequence[str] = CHOOSING,
+) -> dict[str, Runs]:
+    """Run every method on every prompt, round by round, while its budget lasts."""
+    runs = {name: Runs() for name in methods}
+    made = {name: choice_of(name).method for name in (*methods, AUTO, REFERENCE)}
+    bench.answer(tokenized[0], made[REFERENCE])  # the first pass of a model is its slowest
+    begin_all = time.perf_counter()
+    for turn in range(effort.repeat):
+        # What brings prompts into slots is in no method's budget, and takes a wide model long.
+        if turn > 0 and time.perf_counter() - begin_all > effort.budget * len(methods):
+            break
+        for i, prompt in enumerate(tokenized):
+            # Brings the prompt into a slot for all of them.
+            bench.answer(prompt, made[AUTO])
+            for name in methods:
+                if runs[name].spent > effort.budget:
+                    continue
+                begin = time.perf_counter()
+                runs[name].answers.setdefault(i, []).append(bench.answer(prompt, made[name]))
+                runs[name].spent += time.perf_counter() - begin
+    return runs
+
+
+def summary_of(runs: Runs, reference: Runs) -> dict[str, Any]:
+    """Return the figures of a method; what they are is said in docs/performance.md."""
+    answers = runs.all()
+    stats = [answer.stats for answer in answers]
+    milliseconds = [answer.seconds * 1e3 for answer in answers]
+    decisions = sum(each.decisions + each.tokens_sampled for each in stats)
+    shared = [i for i in runs.answers if i in reference.answers]
+    agreed = [runs.answers[i][0].text == reference.answers[i][0].text for i in shared]
+    return {
+        "choice_ms": median(milliseconds),
+        "choice_ms_p99": percentile(milliseconds, 99),
+        "tokens": mean([len(answer.tokens) for answer in answers]),
+        "ms_per_token": median([a.seconds * 1e3 / len(a.tokens) for a in answers]),
+        "passes": mean([each.passes_after_prompt for each in stats]),
+        "select_us": sum(each.select_ns for each in stats) / 1e3 / max(decisions, 1),
+        "prompt_ms": median([answer.prompt_seconds * 1e3 for answer in answers]),
+        "agreement": mean(agreed),
+        "samples": len(answers),
+    }
+
+
+def open_ms(bench: Workbench, grammar: str | None) -> float:
+    """Return the median time of opening and closing a stream, which parses the grammar."""
+    binding, config = bench.model.binding, StreamConfig(gbnf_grammar=grammar)
+    times = []
+    for _ in range(9):
+        begin = time.perf_counter()
+        binding.close(binding.open(bench.model.runner.ctx, config))
+        times.append(time.perf_counter() - begin)
+    return median(times) * 1e3
+
+
+def strategies_agree(runs: Mapping[str, Runs]) -> bool:
+    """Return whether all strategies chose the same tokens in every round.
+
+    From round to round near ties may turn: a prompt's KV cache depends in its last digits on how it
+    was decoded.
+    """
+    tries = [each for name, each in runs.items() if choice_of(name).method.has_trie]
+    return all(
+        len({answer.tokens for answer in same_round}) == 1
+        for i in runs[REFERENCE].answers
+        for same_round in zip(*(each.answers.get(i, []) for each in tries), strict=False)
+    )

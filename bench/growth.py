@@ -1,0 +1,221 @@
+"""Measure how a choice's cost grows: with vocabulary, choices, leaf, prompt, model and threads.
+
+One thing is varied at a time, the rest stays as it is, and every point is measured as
+``bench/peers.py`` measures a cell. Writes JSON, Markdown and a plot into ``bench/results``.
+
+    $ python -m bench.growth --docs docs/performance.md
+    $ python -m bench.growth --only choices --only threads --merge    # these anew
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import Any
+
+from eliza_ffi._resources import default_model_path
+from eliza_ffi.measuring.tables import markdown_table, number
+from eliza_ffi.model import Model
+
+from .choosing.cells import Others, Workload, measure_cell
+from .choosing.rounds import REFERENCE, ChoiceEffort
+from .methods import AUTO, GRAMMAR_LAST, LLGUIDANCE, METHODS, XGRAMMAR
+from .parts.charts import Panel, draw
+from .parts.machine import disturbance, machine_facts, machine_line
+from .parts.merging import merged
+from .parts.pages import add_output_arguments, publish
+from .parts.workload import NOUNS, Subject, action_names, prompts
+
+SHOWN = (AUTO, REFERENCE, GRAMMAR_LAST, LLGUIDANCE, XGRAMMAR)
+
+EFFORT = ChoiceEffort(repeat=15, budget=1.0)
+
+USUAL = Subject("128k", "llama-bpe")
+"""What is not varied: this model, 30 action names, the planner's prompt."""
+
+Points = list[tuple[float | str, Workload]]
+"""Values of what is varied, or the figure of the cell that tells it; and what is measured there."""
+
+
+@dataclass(frozen=True)
+class Growth:
+    """What is varied.
+
+    Attributes
+    ----------
+    name : str
+        As the command line calls it.
+    title, x_label : str
+    points : callable
+        Returns `Points`.
+    """
+
+    name: str
+    title: str
+    x_label: str
+    points: Callable[[], Points]
+
+
+def usual(subject: Subject = USUAL, texts: Sequence[str] | None = None, **more: Any) -> Workload:
+    """Return the workload of which one thing is changed."""
+    texts = texts or action_names(30)
+    return Workload(subject, texts, **{"prompts": prompts(list(texts), 2), **more})
+
+
+def by_vocabulary() -> Points:
+    subjects = (str(default_model_path()), "llama-spm", "llama-bpe", "gemma-4")
+    return [("n_vocab", usual(Subject(vocab, vocab))) for vocab in subjects]
+
+
+def by_choices() -> Points:
+    return [(n, usual(texts=action_names(n))) for n in (3, 10, 30, 100, 300, 1000, 3000)]
+
+
+def by_leaf_length(*, first_decides: bool) -> Points:
+    """Thirty names of several words, of which the first or the last tells them apart."""
+    points: Points = []
+    for n_words in (1, 2, 4, 8, 16):
+        common = NOUNS[30 : 30 + n_words - 1]
+        texts = [
+            "_".join([noun, *common] if first_decides else [*common, noun]) for noun in NOUNS[:30]
+        ]
+        points.append(("answer_tokens", usual(texts=texts)))
+    return points
+
+
+def by_prompt() -> Points:
+    (prompt,) = prompts(action_names(30), 1)
+    filler = "This is an older message that has nothing to do with it. "
+    return [("prompt_tokens", usual(prompts=[filler * n + prompt])) for n in (0, 32, 96, 224)]
+
+
+def by_width() -> Points:
+    shapes = ((128, 2), (256, 4), (512, 8), (1024, 13))
+    return [
+        (width, usual(Subject("32k", "llama-spm", n_embd=width, n_layers=layers)))
+        for width, layers in shapes
+    ]
+
+
+def by_threads() -> Points:
+    with Model() as model:
+        cores = int(model.describe()["threads"])
+    wide = Subject("32k", "llama-spm", n_embd=1024, n_layers=13)
+    counts = sorted({1, *(n for n in (2, 4, 8, 16, 32) if n < cores), cores})
+    return [(n, usual(wide, n_threads=n)) for n in counts]
+
+
+GROWTHS = (
+    Growth("vocabulary", "Vocabulary", "tokens of the vocabulary", by_vocabulary),
+    Growth("choices", "Choices", "choices", by_choices),
+    Growth(
+        "first-word",
+        "Answers, the first word decides",
+        "tokens of the answer",
+        partial(by_leaf_length, first_decides=True),
+    ),
+    Growth(
+        "last-word",
+        "Answers, the last word decides",
+        "tokens of the answer",
+        partial(by_leaf_length, first_decides=False),
+    ),
+    Growth("prompt", "Prompt", "tokens of the prompt", by_prompt),
+    Growth("width", "Model", "width", by_width),
+    Growth("threads", "Threads, wide model", "compute threads", by_threads),
+)
+
+
+def measure(growth: Growth, others: Others, effort: ChoiceEffort) -> dict[str, Any]:
+    """Measure the points of a growth; each is a cell with its ``x``."""
+    methods = [name for name in SHOWN if METHODS[name].choice]
+    cells = []
+    for x, workload in growth.points():
+        cell = measure_cell(workload, effort, others, methods)
+        cell["answer_tokens"] = cell["methods"][REFERENCE]["tokens"]
+        cell["x"] = cell[x] if isinstance(x, str) else x
+        cells.append(cell)
+        print(f"{growth.name} {cell['x']:g}: {cell['seconds']:.1f} s", file=sys.stderr)
+    facts = {"name": growth.name, "title": growth.title, "x_label": growth.x_label}
+    return {**facts, "cells": cells}
+
+
+def run(only: Sequence[str]) -> dict[str, Any]:
+    """Measure the growths of these names, all if there are none, and return the results."""
+    found = Others.find()
+    others = Others(tuple(peer for peer in found.peers if peer.name in SHOWN), found.logits)
+    return {
+        "machine": machine_facts(),
+        "peers": [asdict(peer) for peer in others.peers],
+        "effort": asdict(EFFORT),
+        "growths": [
+            measure(growth, others, EFFORT) for growth in GROWTHS if not only or growth.name in only
+        ],
+    }
+
+
+def markdown(results: dict[str, Any]) -> str:
+    """Return a table for each growth."""
+    cells = [
+        (f"{growth['title']} {cell['x']:g}", cell)
+        for growth in results["growths"]
+        for cell in growth["cells"]
+    ]
+    parts = [machine_line(results["machine"]) + disturbance(cells)]
+    for growth in results["growths"]:
+        rows = [
+            [
+                f"{cell['x']:,.0f}" if cell["x"] >= 100 else f"{cell['x']:g}",
+                *(
+                    number(cell["methods"][name]["choice_ms"]) if name in cell["methods"] else "-"
+                    for name in SHOWN
+                ),
+                number(cell["pass_ms"]),
+            ]
+            for cell in growth["cells"]
+        ]
+        parts += [growth["title"], markdown_table([growth["x_label"], *SHOWN, "one pass"], rows)]
+    problems = [
+        f"- {where}, {name}: {problem[:200]}"
+        for where, cell in cells
+        for name, problem in cell["problems"].items()
+    ]
+    if problems:
+        parts += ["Failed:", "\n".join(problems)]
+    return "\n\n".join(parts) + "\n"
+
+
+def panels(results: dict[str, Any]) -> list[Panel]:
+    """Return the pictures."""
+    return [
+        Panel(growth["title"], growth["x_label"], growth["cells"]) for growth in results["growths"]
+    ]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    names = [growth.name for growth in GROWTHS]
+    parser = argparse.ArgumentParser(description="Measure how the cost of a choice grows.")
+    parser.add_argument("--only", action="append", default=[], choices=names, help="repeated")
+    parser.add_argument("--merge", action="store_true", help="keep the others of the file")
+    parser.add_argument("--render", action="store_true", help="measure nothing, show the file")
+    add_output_arguments(parser)
+    options = parser.parse_args(arguments)
+    file = options.out / "growth.json"
+    if options.render:
+        results = json.loads(file.read_text(encoding="utf-8"))
+    else:
+        results = run(options.only)
+        if options.merge and file.is_file():
+            old = json.loads(file.read_text(encoding="utf-8"))
+            results = merged(old, results, "growths", lambda growth: growth["name"], names)
+    publish("growth", results, markdown(results), options.out, options.docs)
+    draw(panels(results), options.out / "growth.png", columns=4)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,117 @@
+"""Count the instructions of one decision among 30 tokens in the native library.
+
+Linux on x86-64 alone; a library whose symbols were stripped gives the total alone.
+
+    $ python -m bench.instructions --docs docs/performance.md
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from eliza_ffi.benchmark import Alternatives
+from eliza_ffi.library.loading import Library
+from eliza_ffi.library.protocol import TRIE_ARGMAX, StreamConfig
+from eliza_ffi.measuring.tables import markdown_table
+from eliza_ffi.model import Model
+
+from .parts.machine import machine_facts, machine_line
+from .parts.pages import add_output_arguments, publish
+from .parts.single_steps import Place, address_of, is_supported, steps_of
+from .parts.workload import MODELS, NOUNS, VERBS
+
+CANDIDATES = 30
+PULL = "eliza_inference_llm_stream_next"
+PARTS = {
+    PULL: "the whole pull",
+    "eliza::Choice::next": "the decision, from the place in the trie to the token",
+    "eliza::OutputHead::logits": "of it, the logits: 30 rows of the output matrix",
+    "eliza::TokenSelector::select_in_span": "of it, argmax and probability",
+}
+
+
+def inclusive_counts(steps: Sequence[Place], functions: dict[int, str]) -> dict[str, int]:
+    """Return the instructions of each of `PARTS` that was called, with those of its callees."""
+    counts = {PULL: len(steps)}
+    for place, (instruction, stack) in enumerate(steps):
+        name = functions.get(instruction)
+        if name in PARTS and name not in counts:
+            ends = (i for i in range(place, len(steps)) if steps[i][1] > stack)
+            counts[name] = next(ends, len(steps)) - place
+    return counts
+
+
+def functions_of(library: Path) -> dict[int, str]:
+    """Return a loaded library's functions by their address, without their parameters."""
+    maps = Path("/proc/self/maps").read_text().splitlines()
+    base = next(int(line.partition("-")[0], 16) for line in maps if line.endswith(str(library)))
+    command = ["nm", "--demangle", "--defined-only", str(library)]
+    listed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    symbols = (line.split(" ", 2) for line in listed.splitlines())
+    return {
+        base + int(address, 16): name.partition("(")[0]
+        for address, kind, name in symbols
+        if kind in "tT"
+    }
+
+
+def count(path: Path) -> dict[str, Any]:
+    """Count a decision among names no two of which begin with the same token."""
+    with Model(path, n_slots=1, n_threads=1) as model:
+        by_token: dict[int, str] = {}
+        for name in (f"{verb}_{noun}" for verb in VERBS for noun in NOUNS):
+            by_token.setdefault(model.tokenize(name)[0], name)
+        payload = Alternatives.of_texts(model, list(by_token.values())[:CANDIDATES]).json
+        binding, prompt = model.binding, model.tokenize("The best tool is ", add_special=True)
+        steps: list[Place] = []
+        for is_counted in (False, True):  # the first one loads and allocates what it must
+            stream = binding.open(model.runner.ctx, StreamConfig())
+            binding.prefill(stream, prompt)
+            binding.set_token_trie(stream, payload, TRIE_ARGMAX)
+            if is_counted:
+                pull = address_of(getattr(binding.library.lib, PULL))
+                steps = list(steps_of(partial(binding.next, stream), pull))
+            binding.next(stream)
+            stats = binding.stats(stream)
+            if (stats.decisions, stats.candidates_seen) != (1, CANDIDATES):
+                raise RuntimeError(f"not one decision among {CANDIDATES}: {stats}")
+            binding.close(stream)
+        functions = functions_of(Library().path.resolve())
+        n_vocab = int(model.describe()["model"]["n_vocab"])
+    return {"n_vocab": n_vocab, "parts": inclusive_counts(steps, functions)}
+
+
+def markdown(results: dict[str, Any]) -> str:
+    """Return the table."""
+    counted = results["counted"]
+    rows = [
+        [label, *(f"{each['parts'][name]:,}" if name in each["parts"] else "-" for each in counted)]
+        for name, label in PARTS.items()
+    ]
+    head = [f"instructions, {CANDIDATES} candidates"]
+    head += [f"{each['name']}, vocabulary {each['n_vocab']:,}" for each in counted]
+    return f"{machine_line(results['machine'])}\n\n{markdown_table(head, rows)}\n"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description="Count the instructions of a decision.")
+    add_output_arguments(parser)
+    options = parser.parse_args(arguments)
+    if not is_supported():
+        print("bench.instructions: needs Linux on x86-64", file=sys.stderr)
+        return 1
+    subjects = [each for each in MODELS if each.name in ("trained 2k", "random 262k")]
+    counted = [{"name": each.name, **count(each.path())} for each in subjects]
+    results = {"machine": machine_facts(), "counted": counted}
+    publish("instructions", results, markdown(results), options.out, options.docs)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,194 @@
+"""The results as tables, ratios first, and as a picture."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from eliza_ffi.measuring.pictures import Picture, plain
+from eliza_ffi.measuring.tables import markdown_table, number
+
+from ..methods import METHODS, OURS
+from ..parts.machine import disturbance, machine_line
+
+__all__ = ["markdown", "plot"]
+
+
+def markdown(results: dict[str, Any]) -> str:
+    """Return all tables."""
+    cells, peers = results["cells"], results["peers"]
+    versions = ", ".join(f"{name} {version}" for name, version in peers.items())
+    named = ((f"{cell['vocabulary']} {cell['constraint']}", cell) for cell in cells)
+    parts = [
+        f"{machine_line(results['machine'])} {versions}. {_calls(cells)}{disturbance(named)}",
+        "Times the time of ours, p50 / p99: a warm mask (every state seen before); one with "
+        "accepting the token, *step*; a cold mask (nothing computed before). Below 1 the other "
+        "library is faster",
+        markdown_table(*_ratios(cells, list(peers))),
+        "Microseconds of a mask, warm: p50 / p99 over the places of 40 texts",
+        markdown_table(*_masks(cells, list(peers), "warm")),
+        "The same with accepting the token, which the table above has for ours alone",
+        markdown_table(*_masks(cells, list(peers), "step")),
+        "Microseconds of a mask, cold: the constraint compiled anew, the tokens before accepted "
+        "without a mask, then one mask",
+        markdown_table(*_masks(cells, list(peers), "cold")),
+        "From the constraint to the end of the first text: milliseconds of compiling, then "
+        "microseconds of compiling and all masks of the text together",
+        markdown_table(*_first_texts(cells, list(peers))),
+        "Places where the other library's mask is ours / tokens that both allow, of those that "
+        "either allows, the mean over places",
+        markdown_table(*_agreement(cells, list(peers))),
+        "The vocabulary, once a model",
+        markdown_table(*_vocabularies(results["vocabularies"], list(peers))),
+        _node_line(results),
+        markdown_table(*_nodes(results)),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _calls(cells: Sequence[dict[str, Any]]) -> str:
+    calls = {name: each["call_us"] for cell in cells for name, each in cell["engines"].items()}
+    listed = ", ".join(f"{name} {us:.2f}" for name, us in calls.items())
+    return f"Masks are without an empty call from Python, in microseconds: {listed}."
+
+
+def _labels(cell: dict[str, Any]) -> list[str]:
+    return [cell["vocabulary"], cell["constraint"]]
+
+
+def _ratios(
+    cells: Sequence[dict[str, Any]], peers: Sequence[str]
+) -> tuple[list[str], list[list[str]]]:
+    kinds = [(peer, kind) for peer in peers for kind in ("warm", "step", "cold")]
+    head = ["vocabulary", "constraint", *(f"{p}, {kind}" for p, kind in kinds)]
+    rows = []
+    for cell in cells:
+        ours = cell["engines"][OURS]
+        row = _labels(cell)
+        for peer, kind in kinds:
+            theirs = cell["engines"][peer][kind]
+            row.append(" / ".join(number(theirs[p] / ours[kind][p]) for p in ("p50_us", "p99_us")))
+        rows.append(row)
+    return head, rows
+
+
+def _masks(
+    cells: Sequence[dict[str, Any]], peers: Sequence[str], kind: str
+) -> tuple[list[str], list[list[str]]]:
+    names = [OURS, *peers]
+    rows = [
+        _labels(cell)
+        + [
+            " / ".join(number(cell["engines"][name][kind][p]) for p in ("p50_us", "p99_us"))
+            for name in names
+        ]
+        for cell in cells
+    ]
+    return ["vocabulary", "constraint", *names], rows
+
+
+def _first_texts(
+    cells: Sequence[dict[str, Any]], peers: Sequence[str]
+) -> tuple[list[str], list[list[str]]]:
+    names = [OURS, *peers]
+    rows = [
+        _labels(cell)
+        + [number(cell["engines"][name]["compile_ms"]) for name in names]
+        + [number(cell["engines"][name]["first_text_us"]) for name in names]
+        for cell in cells
+    ]
+    head = [*(f"{name}, compile ms" for name in names), *(f"{name}, text µs" for name in names)]
+    return ["vocabulary", "constraint", *head], rows
+
+
+def _agreement(
+    cells: Sequence[dict[str, Any]], peers: Sequence[str]
+) -> tuple[list[str], list[list[str]]]:
+    rows = [
+        [*_labels(cell), f"{cell['places']}", *(_agreed(cell["agreement"][peer]) for peer in peers)]
+        for cell in cells
+    ]
+    return ["vocabulary", "constraint", "places", *peers], rows
+
+
+def _agreed(agreement: dict[str, float]) -> str:
+    return f"{agreement['same']:.0%} / {agreement['in_common']:.2%}"
+
+
+def _vocabularies(
+    vocabularies: Sequence[dict[str, Any]], peers: Sequence[str]
+) -> tuple[list[str], list[list[str]]]:
+    head = ["vocabulary", "tokens", "nodes", "MiB", "ms to build", "ms, tokens with a quote"]
+    rows = [
+        [
+            each["name"],
+            f"{each['tokens']:,}",
+            f"{each['nodes']:,}",
+            f"{each['bytes'] / 2**20:.2f}",
+            number(each["build_ms"][OURS]),
+            number(each["with_quote_ms"]),
+            *(number(each["build_ms"][peer]) for peer in peers),
+        ]
+        for each in vocabularies
+    ]
+    return [*head, *(f"{peer}, ms" for peer in peers)], rows
+
+
+def _node_line(results: dict[str, Any]) -> str:
+    ghz = results["gigahertz"]
+    return (
+        f"A node in a walk with nothing known; a cycle is {1 / ghz:.2f} ns, the clock being at "
+        f"{ghz:.2f} GHz by a chain of dependent operations"
+    )
+
+
+def _nodes(results: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
+    instructions = results["instructions"] or {}
+    rows = [
+        [
+            vocabulary,
+            kind,
+            f"{cost['visited']:,}",
+            f"{cost['ns']:.2f}",
+            f"{cost['ns'] * results['gigahertz']:.1f}",
+            f"{instructions[kind]:.1f}" if kind in instructions else "-",
+        ]
+        for vocabulary, kind, cost in _node_costs(results)
+    ]
+    return ["vocabulary", "recognizer", "nodes visited", "ns", "cycles", "instructions"], rows
+
+
+def _node_costs(results: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    for each in results["vocabularies"]:
+        for kind, cost in each["node_cost"].items():
+            yield each["name"], kind, cost
+
+
+def plot(results: dict[str, Any], file: Path) -> None:
+    """Draw p50 to p99 of each library, a panel for each vocabulary and for warm and cold."""
+    vocabularies = list(dict.fromkeys(cell["vocabulary"] for cell in results["cells"]))
+    picture = Picture(2, len(vocabularies), (3.6 * len(vocabularies), 6.2), sharey="row")
+    for row, kind in zip(picture.axes, ("warm", "cold"), strict=True):
+        for axis, vocabulary in zip(row, vocabularies, strict=True):
+            cells = [cell for cell in results["cells"] if cell["vocabulary"] == vocabulary]
+            _panel(axis, cells, kind)
+            axis.set_title(f"{vocabulary}, {kind}", fontsize="medium")
+        row[0].set_ylabel("microseconds a mask, p50 to p99")
+    picture.save(file)
+
+
+def _panel(axis: Any, cells: Sequence[dict[str, Any]], kind: str) -> None:
+    names = list(cells[0]["engines"])
+    for place, name in enumerate(names):
+        colour = METHODS[name].colour
+        spreads = [cell["engines"][name][kind] for cell in cells]
+        xs = [x + (place - (len(names) - 1) / 2) * 0.2 for x in range(len(cells))]
+        low, high = ([each[p] for each in spreads] for p in ("p50_us", "p99_us"))
+        axis.vlines(xs, low, high, color=colour, lw=2, alpha=0.5)
+        axis.plot(xs, low, "o", ms=5, color=colour, label=name)
+        axis.plot(xs, high, "_", ms=7, color=colour)
+    axis.set_yscale("log")
+    labels = [cell["constraint"].replace("JSON ", "JSON\n") for cell in cells]
+    axis.set_xticks(range(len(cells)), labels, fontsize="small")
+    plain(axis, "y")

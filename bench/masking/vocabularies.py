@@ -1,0 +1,101 @@
+"""Real vocabularies as the bytes of their tokens, without a model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from make_test_models import read_metadata, vocabulary_file
+
+from ..choosing.other_libraries import BYTE_TOKEN, byte_level, word_piece
+
+__all__ = ["GreedySpeller", "TokenBytes", "tokens_of_texts"]
+
+NORMAL_TOKEN, USER_DEFINED_TOKEN = 1, 4  # more of llama.cpp's token types
+
+
+@dataclass(frozen=True)
+class TokenBytes:
+    """A vocabulary.
+
+    Attributes
+    ----------
+    texts : tuple of bytes
+        Of each token by its id, as llama.cpp spells it; empty for control tokens and unused ones.
+    names : tuple of bytes
+        The same, but control tokens by their names, as other libraries want them.
+    control : tuple of int
+        The tokens without a text.
+    eos : int
+    """
+
+    texts: tuple[bytes, ...]
+    names: tuple[bytes, ...]
+    control: tuple[int, ...]
+    eos: int
+
+    @classmethod
+    def read(cls, vocabulary: str) -> TokenBytes:
+        """Read a vocabulary by its name, or from a GGUF file."""
+        return cls.from_file(vocabulary_file(vocabulary))
+
+    @classmethod
+    def from_file(cls, file: Path) -> TokenBytes:
+        entries = {
+            key.removeprefix("tokenizer.ggml."): entry.value
+            for key, entry in read_metadata(file).items()
+        }
+        spell = byte_level if entries["model"] == b"gpt2" else word_piece
+        tokens, types = entries["tokens"], entries["token_type"]
+        texts = []
+        for token, kind in zip(tokens, types, strict=True):
+            if kind == NORMAL_TOKEN:
+                texts.append(spell(token))
+            elif kind == BYTE_TOKEN:
+                texts.append(bytes([int(token[3:5], 16)]))
+            else:
+                texts.append(token if kind == USER_DEFINED_TOKEN else b"")
+        eos = int(entries["eos_token_id"])
+        texts[eos] = b""
+        return cls(
+            texts=tuple(texts),
+            names=tuple(text or name for text, name in zip(texts, tokens, strict=True)),
+            control=tuple(token for token, text in enumerate(texts) if not text),
+            eos=eos,
+        )
+
+
+class GreedySpeller:
+    """Spells texts with the longest token each time."""
+
+    def __init__(self, tokens: Sequence[bytes]) -> None:
+        self._token_of = {text: token for token, text in enumerate(tokens) if text}
+        self._longest = max(map(len, self._token_of))
+
+    def spell(self, text: bytes) -> list[int]:
+        """Return the tokens of a text.
+
+        Raises
+        ------
+        ValueError
+            If there is no token for a byte.
+        """
+        spelled: list[int] = []
+        at = 0
+        while at < len(text):
+            for end in range(min(len(text), at + self._longest), at, -1):
+                token = self._token_of.get(text[at:end])
+                if token is not None:
+                    spelled.append(token)
+                    at = end
+                    break
+            else:
+                raise ValueError(f"no token begins with byte {at} of {text!r}")
+        return spelled
+
+
+def tokens_of_texts(vocabulary: TokenBytes, texts: Sequence[str]) -> list[list[int]]:
+    """Return the tokens of each text, the longest each time."""
+    speller = GreedySpeller(vocabulary.texts)
+    return [speller.spell(text.encode()) for text in texts]

@@ -1,0 +1,165 @@
+"""Measure masks, here and in llguidance and xgrammar: which tokens a constraint allows next.
+
+The same vocabularies (32k, 128k and 262k tokens, without a model), the same constraints and the
+same tokens for all; warm and cold masks apart. Also what the vocabulary's trie takes to build and
+to hold, and what a node of it costs in a walk. Writes JSON, Markdown and a plot into
+``bench/results``.
+
+    $ python -m bench.masks --docs docs/toktrie.md
+    $ python -m bench.masks --quick                       # under 40 seconds
+    $ python -m bench.masks --render bench/results/masks.json --docs docs/toktrie.md
+
+Needs the ``bench`` extra and a build with the test hooks; a library that is not installed is left
+out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from .masking.constraints import Constraint, constraints
+from .masking.engines import Eliza
+from .masking.measuring import MaskEffort, Places, agreement, measure
+from .masking.native import NativeVocabulary
+from .masking.node_cost import (
+    KINDS,
+    gigahertz,
+    node_instructions,
+    node_times,
+)
+from .masking.pages import markdown, plot
+from .masking.vocabularies import TokenBytes
+from .methods import OURS, BenchMethod, with_maker
+from .parts.hooks import find_hooks
+from .parts.machine import machine_facts, noting_other_programs
+from .parts.pages import RESULTS, add_output_arguments, publish
+
+VOCABULARIES = {"32k": "llama-spm", "128k": "llama-bpe", "262k": "gemma-4"}
+MEASURED: dict[str, BenchMethod] = with_maker("masks")
+FULL = MaskEffort(rounds=5, cold_places=60, cold_rounds=2)
+QUICK = MaskEffort(rounds=1, cold_places=20, cold_rounds=1)
+
+
+def with_quote_ms(tokens: TokenBytes, hooks: Path, rounds: int = 3) -> float:
+    """Return the milliseconds to build the trie of the tokens that have a quote.
+
+    The first mask inside a JSON value's string builds it: what that takes more than the next one,
+    which finds it. The fastest of some rounds counts.
+    """
+    with_quote = []
+    token = tokens.texts.index(b'"')
+    for _ in range(rounds):
+        vocabulary, spent = NativeVocabulary(hooks, tokens.texts), []
+        for _ in range(4):
+            vocabulary.forget()
+            spent.append(int(vocabulary.walk({"json": "value"}).time([token, token])[1]))
+        with_quote.append((spent[0] - min(spent[1:])) / 1e6)
+    return max(min(with_quote), 0.0)
+
+
+def measure_vocabulary(
+    name: str,
+    file: str,
+    peers: Sequence[str],
+    effort: MaskEffort,
+    hooks: Path,
+    wanted: Sequence[Constraint],
+    kinds: Sequence[str] = tuple(KINDS),
+) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Measure a vocabulary: what its tries take, and the cells of all constraints."""
+    tokens = TokenBytes.read(file)
+    build_ms: dict[str, float] = {}
+    for _ in range(2):  # the faster counts
+        prepared = {
+            name: method.masks(tokens, hooks)
+            for name, method in MEASURED.items()
+            if method.masks and name in (OURS, *peers)
+        }
+        for each, engine in prepared.items():
+            took = 1e3 * engine.vocabulary_seconds
+            build_ms[each] = min(took, build_ms.get(each, took))
+    ours = Eliza(tokens, hooks)
+    facts = {
+        "name": name,
+        "vocabulary": file,
+        "tokens": len(tokens.texts),
+        "nodes": ours.vocabulary.n_nodes,
+        "bytes": ours.vocabulary.size_bytes,
+        "build_ms": build_ms,
+        "with_quote_ms": with_quote_ms(tokens, hooks),
+        "node_cost": node_times(kinds, tokens, ours.vocabulary, 5 * effort.rounds),
+    }
+    cells = []
+    for constraint in wanted:
+        places = Places(tokens, constraint, effort.cold_places)
+        cell: dict[str, Any] = {"vocabulary": name, "constraint": constraint.name}
+        with noting_other_programs(cell):
+            cell["engines"] = {
+                each: measure(engine, constraint, places, effort)
+                for each, engine in prepared.items()
+            }
+            agreed = agreement(list(prepared.values()), constraint, places)
+        cell |= {"places": len(places.some), "agreement": dict(zip(peers, agreed, strict=True))}
+        cells.append(cell)
+        print(f"{name}, {constraint.name}", file=sys.stderr)
+    return facts, cells
+
+
+def run(effort: MaskEffort, vocabularies: Mapping[str, str], *, quick: bool) -> dict[str, Any]:
+    """Measure everything; quick, without counting instructions or nodes that are skipped."""
+    hooks = find_hooks()
+    found = [method.needs() for method in MEASURED.values() if method.needs]
+    for peer in found:
+        if peer.problem is not None:
+            print(f"bench.masks: without {peer.name}: {peer.problem}", file=sys.stderr)
+    peers = {peer.name: peer.version for peer in found if peer.problem is None}
+    results: dict[str, Any] = {
+        "machine": machine_facts(),
+        "peers": peers,
+        "effort": asdict(effort),
+        "gigahertz": gigahertz(),
+        "instructions": None,
+        "vocabularies": [],
+        "cells": [],
+    }
+    kinds = list(KINDS)[:1] if quick else list(KINDS)
+    if not quick:
+        results["instructions"] = node_instructions(hooks)
+    for name, file in vocabularies.items():
+        facts, cells = measure_vocabulary(
+            name, file, list(peers), effort, hooks, constraints(), kinds
+        )
+        results["vocabularies"].append(facts)
+        results["cells"] += cells
+    return results
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description="Measure masks here and in other libraries.")
+    parser.add_argument("--quick", action="store_true", help="under 40 seconds; no file is written")
+    parser.add_argument("--only", action="append", choices=VOCABULARIES, help="repeated")
+    parser.add_argument("--render", type=Path, metavar="JSON", help="measure nothing, show these")
+    add_output_arguments(parser)
+    options = parser.parse_args(arguments)
+    if options.render:
+        results = json.loads(options.render.read_text(encoding="utf-8"))
+    else:
+        wanted = {name: VOCABULARIES[name] for name in options.only or VOCABULARIES}
+        effort = QUICK if options.quick else FULL
+        results = run(effort, wanted, quick=options.quick)
+    if options.quick and options.docs is None and options.out == RESULTS:
+        print(markdown(results))
+        return 0
+    publish("masks", results, markdown(results), options.out, options.docs)
+    plot(results, options.out / "masks.png")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,139 @@
+"""Measure what a choice costs, here and in other libraries, in one run on one machine.
+
+Ours with every strategy, llama.cpp's grammar in both orders, llguidance, xgrammar, and
+llama-cpp-python where it is installed: the same models, prompts and choices for all, round by
+round, so that a machine that slows down slows them all. Writes JSON and Markdown (and, in a full
+run, a plot) into ``bench/results``.
+
+    $ make bench-quick        # under 3 minutes
+    $ python -m bench.peers                               # with 3,000 choices; 20 minutes
+    $ python -m bench.peers --only 'random 32k' --choices 30 --merge   # one cell anew
+    $ python -m bench.peers --render bench/results/full.json --docs README.md
+
+Needs the ``bench`` extra and a build with the test hooks, which ``make`` takes care of.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from .choosing.cells import Others, Workload, measure_cell
+from .choosing.report import markdown, ratios
+from .choosing.rounds import ChoiceEffort
+from .parts.charts import plot_peers
+from .parts.machine import machine_facts
+from .parts.merging import merged
+from .parts.pages import RESULTS, fill_sections
+from .parts.workload import MODELS, action_names, prompts
+
+
+@dataclass(frozen=True)
+class ChoicePlan:
+    """Which cells there are and how much each is measured.
+
+    Attributes
+    ----------
+    choices : tuple of int
+        Numbers of answers.
+    n_prompts : int
+    effort : ChoiceEffort
+    """
+
+    choices: tuple[int, ...]
+    n_prompts: int
+    effort: ChoiceEffort
+
+
+QUICK = ChoicePlan(choices=(3, 30, 300), n_prompts=3, effort=ChoiceEffort(repeat=15, budget=1.5))
+QUICK_MODELS = [subject.name for subject in MODELS if not subject.is_wide]
+FULL = ChoicePlan(
+    choices=(3, 30, 300, 3000), n_prompts=5, effort=ChoiceEffort(repeat=50, budget=5.0)
+)
+
+
+def run(
+    plan: ChoicePlan,
+    only: Sequence[str],
+    choices: Sequence[int],
+    others: Others,
+    measure: Callable[..., dict[str, Any]] = measure_cell,
+) -> dict[str, Any]:
+    """Measure the plan's cells and return the results.
+
+    Parameters
+    ----------
+    plan
+    only, choices
+        The models' names and the numbers of choices to measure; empty = all of the plan.
+    others
+    measure
+        As `measure_cell`.
+    """
+    cells = []
+    for subject in MODELS:
+        for n_choices in choices or plan.choices:
+            if only and subject.name not in only:
+                continue
+            names = action_names(n_choices)
+            workload = Workload(subject, names, prompts(names, plan.n_prompts))
+            cell = {"model": subject.name, **measure(workload, plan.effort, others)}
+            cells.append(cell)
+            print(f"{subject.name}, {n_choices} choices: {cell['seconds']:.0f} s", file=sys.stderr)
+    return {
+        "machine": machine_facts(),
+        "peers": [asdict(peer) for peer in others.peers],
+        "plan": asdict(plan),
+        "cells": cells,
+    }
+
+
+def cell_key(cell: dict[str, Any]) -> tuple[str, int]:
+    """Return what a cell is told by."""
+    return cell["model"], cell["choices"]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description="Measure a choice here and in other libraries.")
+    parser.add_argument("--quick", action="store_true", help="under 3 minutes, no plot")
+    parser.add_argument("--only", action="append", default=[], metavar="MODEL", help="repeated")
+    parser.add_argument("--choices", action="append", default=[], type=int, metavar="N")
+    parser.add_argument("--merge", action="store_true", help="keep the other cells of the file")
+    parser.add_argument("--out", type=Path, default=RESULTS, metavar="DIR")
+    parser.add_argument("--render", type=Path, metavar="JSON", help="measure nothing, show these")
+    parser.add_argument(
+        "--docs", type=Path, action="append", default=[], metavar="FILE", help="put the tables in"
+    )
+    options = parser.parse_args(arguments)
+    if options.render:
+        results = json.loads(options.render.read_text(encoding="utf-8"))
+        target = options.render
+    else:
+        target = options.out / ("quick.json" if options.quick else "full.json")
+        plan = QUICK if options.quick else FULL
+        only = options.only or (QUICK_MODELS if options.quick else [])
+        results = run(plan, only, options.choices, Others.find())
+        if options.merge and target.is_file():
+            old = json.loads(target.read_text(encoding="utf-8"))
+            counts = sorted({cell["choices"] for cell in (*old["cells"], *results["cells"])})
+            order = [(subject.name, n) for subject in MODELS for n in counts]
+            results = merged(old, results, "cells", cell_key, order)
+        options.out.mkdir(parents=True, exist_ok=True)
+        target.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    tables = markdown(results)
+    target.with_suffix(".md").write_text(tables, encoding="utf-8")
+    if not options.quick and target.stem != "quick":
+        plot_peers(results, target.with_suffix(".png"))
+    for page in options.docs:
+        fill_sections(page, {"peers": tables, "ratios": ratios(results)})
+    print(tables)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

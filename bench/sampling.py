@@ -1,0 +1,167 @@
+"""Measure the sampler chain beside llama.cpp's common_sampler, from logits to token.
+
+Both run in one process on the same logits with the same settings, taking turns.
+
+    $ python -m bench.sampling --docs docs/sampling.md
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import cffi
+import numpy as np
+from make_test_models import cached_model
+from numpy.typing import NDArray
+
+from eliza_ffi.measuring.tables import markdown_table, number
+from eliza_ffi.model import Model
+from eliza_ffi.sampling import PRESETS, SamplingParams
+
+from .parts.hooks import find_hooks
+from .parts.machine import disturbance, machine_facts, machine_line, noting_other_programs
+from .parts.pages import add_output_arguments, publish
+
+VOCABULARIES = ("llama-spm", "llama-bpe", "gemma-4")
+"""Of 32,000, 128,256 and 262,144 tokens."""
+ROUNDS = 5
+"""How often the two chains take turns."""
+SETTINGS = {
+    **{name: params for name, params in PRESETS.items() if not params.is_greedy},
+    "penalties and top-k": SamplingParams(temperature=0.8, top_k=40, repeat_penalty=1.1),
+    "temperature alone": SamplingParams(temperature=0.8),
+    "balanced, gumbel": SamplingParams.preset("balanced", draw="gumbel"),
+}
+DECLARATION = """
+    int eliza_test_chain_time(const char *, const char *, const float *, size_t n, int as_common,
+                              size_t repeats, int64_t * ns_out);
+"""
+
+
+class Chains:
+    """The two chains behind the test hooks."""
+
+    def __init__(self, hooks: Path) -> None:
+        self._ffi: Any = cffi.FFI()
+        self._ffi.cdef(DECLARATION)
+        self._lib: Any = self._ffi.dlopen(str(hooks))
+
+    def microseconds(
+        self,
+        model: Path,
+        settings: str,
+        logits: NDArray[np.float32],
+        repeats: int,
+        *,
+        as_common: bool,
+    ) -> NDArray[np.float64]:
+        """Return the microseconds of each draw, shape [repeats].
+
+        One draw before them is not counted: it is the first to touch the memory of the candidates.
+        """
+        spent = np.zeros(repeats + 1, dtype=np.int64)
+        status = self._lib.eliza_test_chain_time(
+            str(model).encode(),
+            settings.encode(),
+            self._ffi.from_buffer("float[]", logits),
+            len(logits),
+            as_common,
+            len(spent),
+            self._ffi.from_buffer("int64_t[]", spent),
+        )
+        if status != 0:
+            raise RuntimeError(f"the chain of {settings} could not run")
+        return spent[1:] / 1e3
+
+
+def random_logits(n_vocab: int) -> NDArray[np.float32]:
+    """Return normal logits, always the same; shape [n_vocab]."""
+    return np.random.default_rng(1).normal(0, 3, n_vocab).astype(np.float32)
+
+
+def measure(chains: Chains, vocabulary: str, repeats: int) -> dict[str, Any]:
+    """Time every setting over one vocabulary.
+
+    Returns
+    -------
+    dict
+        ``n_vocab``, ``other_programs`` where the system tells, and ``settings``: for each the
+        microseconds of a token, ``ours`` and ``common``, medians of `repeats` draws, and their
+        ``ratio``, the median of that of each round, in which nothing else has changed.
+    """
+    path = cached_model(vocabulary)
+    with Model(path) as model:
+        n_vocab = int(model.describe()["model"]["n_vocab"])
+    logits = random_logits(n_vocab)
+    cell: dict[str, Any] = {"vocabulary": vocabulary, "n_vocab": n_vocab, "settings": {}}
+    with noting_other_programs(cell):
+        for name, params in SETTINGS.items():
+            settings = json.dumps(json.loads(params.to_json()) | {"seed": 1})
+            times: dict[str, list[NDArray[np.float64]]] = {"ours": [], "common": []}
+            for _ in range(ROUNDS):
+                for chain, into in times.items():
+                    draws = max(repeats // ROUNDS, 1)
+                    as_common = chain == "common"
+                    into.append(
+                        chains.microseconds(path, settings, logits, draws, as_common=as_common)
+                    )
+            in_round = {chain: np.median(parts, axis=1) for chain, parts in times.items()}
+            cell["settings"][name] = {
+                **{chain: float(np.median(parts)) for chain, parts in times.items()},
+                "ratio": float(np.median(in_round["common"] / in_round["ours"])),
+            }
+    return cell
+
+
+def run(chains: Chains, vocabularies: Sequence[str], repeats: int) -> dict[str, Any]:
+    """Time every setting over every vocabulary."""
+    return {
+        "machine": machine_facts(),
+        "repeats": repeats,
+        "cells": [measure(chains, vocabulary, repeats) for vocabulary in vocabularies],
+    }
+
+
+def markdown(results: dict[str, Any]) -> str:
+    """Return the table."""
+    rows = [
+        [
+            name,
+            f"{cell['n_vocab']:,}",
+            f"{figures['ratio']:.2f}",
+            number(figures["ours"]),
+            number(figures["common"]),
+        ]
+        for name in SETTINGS
+        for cell in results["cells"]
+        for figures in [cell["settings"][name]]
+    ]
+    disturbed = disturbance((f"{each['n_vocab']:,} tokens", each) for each in results["cells"])
+    parts = [
+        f"{machine_line(results['machine'])} Medians of {results['repeats']} draws.{disturbed}",
+        markdown_table(
+            ["settings", "vocabulary", "common_sampler / ours", "ours, µs", "common_sampler, µs"],
+            rows,
+        ),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Write the figures, and print them."""
+    parser = argparse.ArgumentParser(description="Measure the sampler chain from logits to token.")
+    parser.add_argument("--repeats", type=int, default=100, help="draws of each kind (100)")
+    add_output_arguments(parser)
+    options = parser.parse_args(arguments)
+    results = run(Chains(find_hooks()), VOCABULARIES, options.repeats)
+    publish("sampling", results, markdown(results), options.out, options.docs)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,309 @@
+"""Measure what Python adds to a generation: the C loop beside both runners.
+
+A loop in C (compiled here) over ``eliza_inference_llm_stream_next``, the same loop through cffi,
+`SyncStreamingRunner` and `FfiStreamingRunner` generate the same tokens, round by round, in one
+process. On a model whose token takes about 20 ms this shows the loss in tokens per second; on one
+so small that a token takes some ten microseconds, what a pull costs above the C call.
+
+    $ python -m bench.streaming --docs docs/performance.md
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import aclosing, closing
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from make_test_models import cached_model
+from numpy.typing import NDArray
+
+from eliza_ffi._resources import default_model_path
+from eliza_ffi.measuring.tables import markdown_table, number
+from eliza_ffi.model import Model
+from eliza_ffi.runner.streaming import (
+    FfiStreamingGenerateArgs,
+    FfiStreamingRunner,
+    SyncStreamingRunner,
+)
+
+from .parts.compiled import address, compiled
+from .parts.machine import machine_facts, machine_line
+from .parts.pages import add_output_arguments, publish
+
+C_DECLARATION = "double drain(void * next, void * stream, int64_t * pulls);"
+
+C_LOOP = """
+#include <stddef.h>
+#include <stdint.h>
+#include <time.h>
+
+typedef int (*next_function)(void *, int32_t *, size_t, size_t *, char *, size_t,
+                             int32_t *, int32_t *, char **);
+
+static double seconds(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec + now.tv_nsec * 1e-9;
+}
+
+/* Pulls to the end; returns the seconds from the first step to the last, -1 on failure. */
+double drain(void * function, void * stream, int64_t * pulls) {
+    const next_function next = (next_function)function;
+    int32_t tokens[32], drafted, accepted;
+    char text[4096];
+    size_t count;
+    double first = 0.0;
+    for (*pulls = 0;; ++*pulls) {
+        const int status = next(stream, tokens, 32, &count, text, sizeof text,
+                                &drafted, &accepted, NULL);
+        if (status < 0) return -1.0;
+        if (*pulls == 0) first = seconds();
+        if (status == 1) return seconds() - first;
+    }
+}
+"""
+
+C_LOOP_NAME = "C loop"
+
+
+@dataclass(frozen=True)
+class PullEffort:
+    """How much is measured.
+
+    Attributes
+    ----------
+    slow_tokens, small_tokens : int
+        Tokens of a generation with the 20 ms model, and with the small one.
+    slow_rounds, small_rounds : int
+    """
+
+    slow_tokens: int
+    small_tokens: int
+    slow_rounds: int
+    small_rounds: int
+
+
+# Short generations and many rounds: a slow moment of the machine then spoils a round, no more.
+FULL = PullEffort(slow_tokens=16, small_tokens=256, slow_rounds=80, small_rounds=200)
+QUICK = PullEffort(slow_tokens=16, small_tokens=256, slow_rounds=8, small_rounds=40)
+
+
+@dataclass(frozen=True)
+class PullRun:
+    """One generation: the pulls between its first step and its last, and the seconds they took."""
+
+    pulls: int
+    seconds: float
+
+
+class Consumers:
+    """The ways to consume a generation, all over one model and one KV slot.
+
+    Parameters
+    ----------
+    model
+    max_tokens
+        Tokens of every generation. The prompt is one after which the model does not end earlier.
+    """
+
+    def __init__(self, model: Model, max_tokens: int) -> None:
+        self._model = model
+        self._ffi, self._loop = compiled(C_DECLARATION, C_LOOP)
+        self._args = endless_args(model, max_tokens)
+        self._sync = SyncStreamingRunner(model.binding, model.runner.ctx)
+        self._async = FfiStreamingRunner(model.binding, model.runner.ctx)
+        self.by_name: dict[str, Callable[[], PullRun]] = {
+            C_LOOP_NAME: self._in_c,
+            "cffi loop": self._in_cffi,
+            "SyncStreamingRunner": self._synchronously,
+            "FfiStreamingRunner": lambda: asyncio.run(self._asynchronously()),
+        }
+
+    def _in_c(self) -> PullRun:
+        return self._with_stream(self._drain)
+
+    def _drain(self, stream: Any) -> PullRun:
+        pull = self._model.binding.library.lib.eliza_inference_llm_stream_next
+        pulls = self._ffi.new("int64_t *")
+        handles = (address(self._ffi, pull), address(self._ffi, stream.pointer))
+        seconds = self._loop.drain(*handles, pulls)
+        if seconds < 0:
+            raise RuntimeError("the C loop failed")
+        return PullRun(pulls[0], seconds)
+
+    def _in_cffi(self) -> PullRun:
+        return self._with_stream(self._pull)
+
+    def _pull(self, stream: Any) -> PullRun:
+        pull = self._model.binding.library.lib.eliza_inference_llm_stream_next
+        buffers = (stream.tokens, 32, stream.count, stream.text, stream.text_cap)
+        counts = (stream.drafted, stream.accepted, stream.error)
+        status = pull(stream.pointer, *buffers, *counts)
+        first, pulls = time.perf_counter(), 0
+        while status == 0:
+            status = pull(stream.pointer, *buffers, *counts)
+            pulls += 1
+        if status < 0:
+            raise RuntimeError("the cffi loop failed")
+        return PullRun(pulls, time.perf_counter() - first)
+
+    def _with_stream(self, consume: Callable[[Any], PullRun]) -> PullRun:
+        binding = self._model.binding
+        stream = binding.open(self._model.runner.ctx, self._args.config())
+        try:
+            binding.prefill(stream, self._args.prompt_tokens)
+            return consume(stream)
+        finally:
+            binding.close(stream)
+
+    def _synchronously(self) -> PullRun:
+        with closing(self._sync.generate_stream(self._args)) as steps:
+            next(steps)
+            first = time.perf_counter()
+            for pulls, step in enumerate(steps, start=1):
+                if step.done:
+                    return PullRun(pulls, time.perf_counter() - first)
+        raise RuntimeError("the generation has no end")
+
+    async def _asynchronously(self) -> PullRun:
+        async with aclosing(self._async.generate_stream(self._args)) as steps:
+            await anext(steps)
+            first, pulls = time.perf_counter(), 0
+            async for step in steps:
+                pulls += 1
+                if step.done:
+                    return PullRun(pulls, time.perf_counter() - first)
+        raise RuntimeError("the generation has no end")
+
+
+def endless_args(model: Model, max_tokens: int) -> FfiStreamingGenerateArgs:
+    """Return the arguments of a greedy generation that the model does not end by itself."""
+    for text in ("Once upon a time", "The", "A", "In", "1, 2, 3", "Why"):
+        args = model.generate_args(text, max_tokens=max_tokens, slot_id=0)
+        runner = SyncStreamingRunner(model.binding, model.runner.ctx)
+        if len(runner.generate_with_usage(args).tokens) == max_tokens:
+            return args
+    raise RuntimeError(f"the model ends every prompt before {max_tokens} tokens")
+
+
+def measure(path: Path, max_tokens: int, rounds: int) -> dict[str, Any]:
+    """PullRun all consumers, round by round, and return the figures of each.
+
+    Returns
+    -------
+    dict
+        ``token_ms`` of the C loop, and under ``consumers`` by name ``tokens_per_second``,
+        ``loss_percent`` and ``us_per_pull`` above the C loop; medians over the rounds, the last
+        two of the differences within a round, with the standard error of the median as
+        ``..._error``.
+    """
+    with Model(path, n_slots=1, n_threads=physical_cores()) as model:
+        consumers = Consumers(model, max_tokens).by_name
+        runs: dict[str, list[PullRun]] = {name: [] for name in consumers}
+        names = list(consumers)
+        for turn in range(rounds + 1):
+            names.append(names.pop(0))  # nobody is always the first
+            for name in names:
+                run = consumers[name]()
+                if turn > 0:  # the first round warms up
+                    runs[name].append(run)
+    seconds = {name: np.array([run.seconds for run in each]) for name, each in runs.items()}
+    pulls = np.array([run.pulls for run in runs[C_LOOP_NAME]])
+    in_c = seconds[C_LOOP_NAME]
+    return {
+        "model": path.name,
+        "tokens": max_tokens,
+        "rounds": rounds,
+        "token_ms": float(np.median(in_c / pulls)) * 1e3,
+        "consumers": {
+            name: {
+                "tokens_per_second": float(np.median(pulls / taken)),
+                **median_and_error("loss_percent", 100.0 * (1.0 - in_c / taken)),
+                **median_and_error("us_per_pull", 1e6 * (taken - in_c) / pulls),
+            }
+            for name, taken in seconds.items()
+        },
+    }
+
+
+def median_and_error(name: str, values: NDArray[np.float64]) -> dict[str, float]:
+    """Return a median and its standard error, that of normal values with the same quartiles."""
+    low, median, high = np.percentile(values, [25, 50, 75])
+    deviation = (high - low) / 1.349
+    return {
+        name: float(median),
+        f"{name}_error": float(np.sqrt(np.pi / 2 / len(values)) * deviation),
+    }
+
+
+def markdown(results: dict[str, Any]) -> str:
+    """Return the table: the loss first, then what it is made of."""
+    slow, small = results["slow"], results["small"]
+
+    def shown(figures: dict[str, float], name: str) -> str:
+        return f"{figures[name]:.1f} ± {figures[f'{name}_error']:.1f}"
+
+    rows = [
+        [
+            name,
+            "" if name == C_LOOP_NAME else shown(figures, "loss_percent"),
+            number(figures["tokens_per_second"]),
+            "" if name == C_LOOP_NAME else shown(small["consumers"][name], "us_per_pull"),
+        ]
+        for name, figures in slow["consumers"].items()
+    ]
+    head = ["consumer", "loss, %", "tokens per second", "microseconds a pull above the C call"]
+    said = (
+        f"{machine_line(results['machine'])} Loss and tokens per second: a model whose token takes "
+        f"{slow['token_ms']:.1f} ms, {slow['rounds']} generations of {slow['tokens']} tokens each. "
+        f"Microseconds: one whose token takes {small['token_ms'] * 1e3:.0f} µs, {small['rounds']} "
+        f"of {small['tokens']}. Medians of the differences within a round, ± their standard error."
+    )
+    return f"{said}\n\n{markdown_table(head, rows)}\n"
+
+
+def physical_cores() -> int:
+    """Return how many threads the library may use. A fixed number, or it would change it midway."""
+    with Model() as model:
+        return int(model.describe()["threads"])
+
+
+def slow_model() -> Path:
+    """Return a model whose token takes some 20 ms on a small machine."""
+    return cached_model(
+        "llama-spm", n_embd=1024, n_layers=13, n_heads=8, tensor_type="f16", tied=True
+    )
+
+
+def small_model() -> Path:
+    """Return the smallest model that makes sense: one narrow layer, a vocabulary of 2k."""
+    return cached_model(
+        str(default_model_path()), n_embd=32, n_layers=1, n_heads=2, tensor_type="q8_0", tied=True
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description="Measure what Python adds to a generation.")
+    parser.add_argument("--quick", action="store_true", help="fewer rounds and tokens")
+    add_output_arguments(parser)
+    options = parser.parse_args(arguments)
+    effort = QUICK if options.quick else FULL
+    results = {
+        "machine": machine_facts(),
+        "effort": asdict(effort),
+        "slow": measure(slow_model(), effort.slow_tokens, effort.slow_rounds),
+        "small": measure(small_model(), effort.small_tokens, effort.small_rounds),
+    }
+    publish("streaming", results, markdown(results), options.out, options.docs)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Many streams at once, here and elsewhere: cells and tables, and what they are compared with."""

@@ -1,0 +1,329 @@
+"""One cell of the streams' tables: one model and so many streams, measured in every way."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from make_test_models import cached_model
+
+from eliza_ffi.benchmark.streams import (
+    CHOICE_PROMPT_TOKENS,
+    CHOICES,
+    PROMPT_TOKENS,
+    RandomPrompts,
+    sharing,
+)
+from eliza_ffi.benchmark.together import (
+    Beside,
+    Chosen,
+    OurStreams,
+    Written,
+    choose_beside,
+    choose_together,
+    write_together,
+)
+from eliza_ffi.measuring.figures import median, median_ratio, percentiles
+from eliza_ffi.model import Model
+
+from ..methods import ALONE, LOOP, OURS, SERVER
+from ..parts.machine import noting_other_programs
+from .batch_loop import BatchLoop
+from .llama_server import LlamaServer, serving
+
+__all__ = ["PROMPTS", "StreamEffort", "StreamModel", "measure_cell"]
+
+PROMPTS = ("own prompts", "shared prefix")
+PREFIX_TOKENS = 150
+"""What is chosen after: prompts that have nothing in common, and ones that begin alike."""
+
+SETTLING_SECONDS = 0.5
+"""Before each way: the threads of the one before go on spinning for a moment."""
+
+MOST_DRAWS = 4
+
+MOST_STREAMS = 16
+N_CTX = 8192
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class StreamModel:
+    """A model of random weights, 1,024 wide and 13 layers deep, around a real vocabulary.
+
+    Attributes
+    ----------
+    name : str
+        As the tables call it.
+    vocab, tensor_type : str
+    """
+
+    name: str
+    vocab: str
+    tensor_type: str
+
+    def path(self) -> Path:
+        """Return the file, made on first use."""
+        return cached_model(
+            self.vocab,
+            n_embd=1024,
+            n_layers=13,
+            n_heads=8,
+            tensor_type=self.tensor_type,
+            tied=True,
+        )
+
+
+@dataclass(frozen=True)
+class StreamEffort:
+    """How much is measured.
+
+    Attributes
+    ----------
+    tokens : int
+        That every stream writes in a round.
+    rounds, choice_rounds : int
+        Of writing, and of choosing.
+    least_choices : int
+        Of a round; twice as many as there are streams if that is more.
+    choices_beside : int
+        Of a round, while other streams write.
+    """
+
+    tokens: int
+    rounds: int
+    choice_rounds: int
+    least_choices: int
+    choices_beside: int
+
+
+class Cell:
+    """Everything for one model and so many streams.
+
+    Parameters
+    ----------
+    model
+        With as many slots as streams, as llama-server has.
+    n_streams, effort, loop
+    server
+        None = there is none to compare with.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        n_streams: int,
+        effort: StreamEffort,
+        loop: BatchLoop,
+        server: LlamaServer | None,
+    ) -> None:
+        facts = model.describe()
+        self._model = model
+        self._n_streams = n_streams
+        self._effort = effort
+        self._loop = loop
+        self._server = server
+        self._n_threads = int(facts["threads"])
+        self._ours = OurStreams(model, CHOICES)
+        self._alone = OurStreams(model, CHOICES)  # whose passes are counted apart
+        self._prompts = RandomPrompts(model, seed=n_streams)
+        self.problems: dict[str, str] = {}
+
+    def writing(self) -> dict[str, Any]:
+        """Measure the tokens of all streams together."""
+        n_streams, n_tokens, path = self._n_streams, self._effort.tokens, Path(self._model.path)
+        ways: dict[str, Callable[[list[list[int]]], Written]] = {
+            OURS: lambda prompts: write_together(self._ours, prompts, n_tokens),
+            LOOP: lambda prompts: self._loop.write(path, prompts, n_tokens, self._n_threads),
+        }
+        if n_streams > 1:
+            ways[ALONE] = lambda _: write_together(self._alone, self._drawn(1), n_tokens)
+        if (server := self._server) is not None:
+            ways[SERVER] = lambda prompts: write_together(server, prompts, n_tokens)
+
+        partings = self._partings(ways)
+        self._ours.stats.clear()
+        rounds = self._rounds(ways, self._effort.rounds, lambda: self._drawn(n_streams))
+        if n_streams == 1:
+            rounds[ALONE] = rounds[OURS]
+        rates = {
+            name: [one.tokens_per_second for one in written] for name, written in rounds.items()
+        }
+        return {
+            name: {
+                "tokens_per_second": median(rates[name]),
+                "with_prompts": median([one.tokens_per_second_with_prompts for one in written]),
+                "times_the_loop": median_ratio(rates[name], rates[LOOP]),
+                "times_one_alone": median_ratio(rates[name], rates[ALONE]),
+                **_over_server(rates, name),
+                **percentiles([ms for one in written for ms in one.token_ms], "token_ms_*"),
+                "streams_that_part": len(partings.get(name, [])),
+                "widest_parting": max(partings.get(name, []), default=0.0),
+                "short_streams": sum(
+                    len(tokens) != n_tokens for one in written for tokens in one.tokens
+                ),
+            }
+            for name, written in rounds.items()
+        }
+
+    def _partings(
+        self, ways: Mapping[str, Callable[[list[list[int]]], Written]]
+    ) -> dict[str, list[float]]:
+        """Return how sure the loop was where streams of each way went on otherwise.
+
+        After prompts that the model goes on from: what it ended, each way continues in its own way.
+        """
+        partings: dict[str, list[float]] = {}
+        path, n_tokens = Path(self._model.path), self._effort.tokens
+        for _ in range(MOST_DRAWS):
+            prompts, restarts = self._drawn(self._n_streams), self._ours.restarts
+            expected = self._loop.expect(path, prompts, n_tokens, self._n_threads)
+            for name in (OURS, SERVER):
+                written = self._try(name, ways[name], prompts) if name in ways else None
+                if written is not None:
+                    partings[name] = expected.partings(written.tokens)
+            if self._ours.restarts == restarts:
+                break
+        return partings
+
+    def choosing(self, shared: bool) -> dict[str, Any]:
+        """Measure choices from a thread for each stream, and one by one."""
+        count = max(self._effort.least_choices, 2 * self._n_streams)
+        prefix = self._prompts.draw(1, PREFIX_TOKENS)[0] if shared else []
+
+        def drawn(n: int = count) -> list[list[int]]:
+            return self._prompts.draw(n, CHOICE_PROMPT_TOKENS, prefix)
+
+        ways: dict[str, Callable[[list[list[int]]], Chosen]] = {
+            OURS: lambda prompts: choose_together(self._ours, prompts, self._n_streams),
+            ALONE: lambda prompts: choose_together(self._alone, prompts, 1),
+        }
+        if self._server is not None:
+            server = replace(self._server, reuse=shared)
+            ways[SERVER] = lambda prompts: choose_together(server, prompts, self._n_streams)
+        for name, way in ways.items():
+            self._try(name, way, drawn(self._n_streams))  # the prefix is in the slots then
+        rounds = self._rounds(ways, self._effort.choice_rounds, drawn)
+        rates = {
+            name: [one.choices_per_second for one in chosen] for name, chosen in rounds.items()
+        }
+        return {
+            name: {
+                "choices_per_second": median(rates[name]),
+                "times_one_by_one": median_ratio(rates[name], rates[ALONE]),
+                **_over_server(rates, name),
+                **percentiles([ms for one in chosen for ms in one.choice_ms], "choice_ms_*"),
+            }
+            for name, chosen in rounds.items()
+        }
+
+    def beside(self) -> dict[str, Any]:
+        """Measure choices of one thread while all other streams write."""
+        if self._n_streams == 1:
+            return {}
+        writers, n_tokens = self._drawn(self._n_streams - 1), self._effort.tokens
+
+        ways: dict[str, Callable[[list[list[int]]], Beside]] = {
+            OURS: lambda prompts: choose_beside(self._ours, prompts, writers, n_tokens)
+        }
+        if self._server is not None:
+            server = replace(self._server, reuse=True)  # the writers' prompts, as ours do
+            ways[SERVER] = lambda prompts: choose_beside(server, prompts, writers, n_tokens)
+        rounds = self._rounds(
+            ways,
+            self._effort.choice_rounds,
+            lambda: self._prompts.draw(self._effort.choices_beside, CHOICE_PROMPT_TOKENS),
+        )
+        return {
+            name: {
+                **percentiles([ms for one in made for ms in one.chosen.choice_ms], "choice_ms_*"),
+                "tokens_per_second": median([one.tokens_per_second for one in made]),
+            }
+            for name, made in rounds.items()
+        }
+
+    def passes(self) -> dict[str, Any]:
+        """Return how our passes were shared, where the library counts it."""
+        restarts = self._ours.restarts + self._alone.restarts
+        return {"restarts": restarts, **sharing(self._ours.stats)}
+
+    def _drawn(self, count: int) -> list[list[int]]:
+        return self._prompts.draw(count, PROMPT_TOKENS)
+
+    def _rounds(
+        self,
+        ways: Mapping[str, Callable[[list[list[int]]], T]],
+        n_rounds: int,
+        draw: Callable[[], list[list[int]]],
+    ) -> dict[str, list[T]]:
+        """Run every way in turns, each time after prompts that it has not seen."""
+        found: dict[str, list[T]] = {}
+        names = list(ways)
+        for _ in range(n_rounds):
+            for name in names:
+                time.sleep(SETTLING_SECONDS)
+                result = self._try(name, ways[name], draw())
+                if result is not None:
+                    found.setdefault(name, []).append(result)
+            names.append(names.pop(0))  # nobody is always the first
+        return {name: found[name] for name in ways if name in found}
+
+    def _try(
+        self, name: str, way: Callable[[list[list[int]]], T], prompts: list[list[int]]
+    ) -> T | None:
+        """Return what a way came to; what a peer fails at must not end the run."""
+        if name != SERVER:
+            return way(prompts)
+        if name in self.problems:
+            return None
+        try:
+            return way(prompts)
+        except Exception as error:  # whatever it is
+            self.problems[name] = f"{type(error).__name__}: {error}"
+            return None
+
+
+def measure_cell(
+    subject: StreamModel,
+    n_streams: int,
+    effort: StreamEffort,
+    loop: BatchLoop,
+    program: Path | None,
+) -> dict[str, Any]:
+    """Measure everything for one model and so many streams."""
+    figures: dict[str, Any] = {"model": subject.name, "streams": n_streams}
+    path = subject.path()
+    begin = time.perf_counter()
+    with noting_other_programs(figures), ExitStack() as open_ones:
+        model = open_ones.enter_context(Model(path, n_slots=n_streams, n_ctx=N_CTX))
+        n_threads = int(model.describe()["threads"])
+        server, problem = None, {}
+        if program is not None:
+            try:
+                server = open_ones.enter_context(
+                    serving(program, path, n_streams, N_CTX, n_threads, CHOICES)
+                )
+            except (OSError, RuntimeError) as error:
+                problem = {SERVER: str(error)}
+        cell = Cell(model, n_streams, effort, loop, server)
+        figures["n_vocab"] = int(model.describe()["model"]["n_vocab"])
+        figures["writing"] = cell.writing()
+        figures["passes"] = cell.passes()
+        figures["choosing"] = {
+            name: cell.choosing(shared) for name, shared in zip(PROMPTS, (False, True), strict=True)
+        }
+        figures["beside"] = cell.beside()
+        figures["problems"] = {**problem, **cell.problems}
+    figures["seconds"] = time.perf_counter() - begin
+    print(f"{subject.name}, {n_streams} streams: {figures['seconds']:.0f} s", file=sys.stderr)
+    return figures
+
+
+def _over_server(rates: Mapping[str, Sequence[float]], name: str) -> dict[str, float]:
+    return {"times_the_server": median_ratio(rates[name], rates[SERVER])} if SERVER in rates else {}

@@ -1,0 +1,211 @@
+"""The tasks of elizaOS's eliza-1 benchmark: what is asked, what may be answered, what is right."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from .. import _resources
+from ..prompts import SHOULD_RESPOND_CHOICES, planner_prompt, should_respond_prompt
+from ..runner.filling import Fillable
+from ..skeleton.actions import Action
+from ..skeleton.json_text import json_text
+from ..skeleton.planning import ActionSkeleton, ParametersSkeleton
+from ..skeleton.response import Skeleton, SkeletonSpan
+
+__all__ = ["TASKS", "AnswerSkeleton", "Case", "cases_of", "same_parameters"]
+
+TASKS = ("should_respond", "planner", "action")
+
+ANY = "<<any>>"
+"""An expected parameter that only has to be there."""
+
+
+class AnswerSkeleton(Fillable, Protocol):
+    """What a case is answered with, in every mode."""
+
+    def matches(self, text: str) -> bool:
+        """Return whether this is an answer exactly as filling writes it."""
+
+    def accepts(self, value: Any) -> bool:
+        """Return whether a value, however it was written, is of the answer's schema."""
+
+    def to_gbnf(self) -> str:
+        """Return a grammar of the answers."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One question.
+
+    Attributes
+    ----------
+    task, id : str
+    message : str
+        What the user said, or the conversation it came to.
+    prompt : str
+        The question in the format of :mod:`eliza_ffi.prompts`, up to where the answer begins.
+    instruction, question : str
+        The same for a chat: what the answer looks like, and the user's message.
+    skeleton : AnswerSkeleton
+    expected : Mapping
+        ``action`` or ``shouldRespond``, a name; ``parameters``, those that have to be right.
+    opening : str
+        How the answer begins, up to the name that is to be chosen.
+    choices : tuple of str
+        The names there are; empty where none is to be chosen.
+    """
+
+    task: str
+    id: str
+    message: str
+    prompt: str
+    instruction: str
+    question: str
+    skeleton: AnswerSkeleton
+    expected: Mapping[str, Any]
+    opening: str = ""
+    choices: tuple[str, ...] = ()
+
+    @property
+    def expected_name(self) -> str | None:
+        """The action, or whether to respond; None where no name is to be chosen."""
+        return self.expected.get("action") or self.expected.get("shouldRespond")
+
+    def is_right(self, value: Any) -> bool:
+        """Return whether an answer of the schema is the expected one."""
+        if self.task == "action":
+            return same_parameters(self.expected["parameters"], value)
+        if self.task == "should_respond":
+            return bool(value["shouldRespond"] == self.expected["shouldRespond"])
+        return bool(value["action"] == self.expected["action"]) and same_parameters(
+            self.expected["parameters"], value["parameters"]
+        )
+
+    def has_right_name(self, value: Any) -> bool:
+        """Return whether the action, or whether to respond, is right; the parameters may not be."""
+        names = [name for name in ("action", "shouldRespond") if name in self.expected]
+        return all(value[name] == self.expected[name] for name in names)
+
+
+class _ShouldRespondSkeleton(Skeleton):
+    """``{"shouldRespond":"..."}``."""
+
+    def accepts(self, value: Any) -> bool:
+        return (
+            isinstance(value, Mapping)
+            and set(value) == {"shouldRespond"}
+            and value["shouldRespond"] in SHOULD_RESPOND_CHOICES
+        )
+
+
+SHOULD_RESPOND = _ShouldRespondSkeleton(
+    (
+        SkeletonSpan("literal", value='{"shouldRespond":'),
+        SkeletonSpan("enum", "shouldRespond", enum_values=SHOULD_RESPOND_CHOICES),
+        SkeletonSpan("literal", value="}"),
+    )
+)
+
+
+def cases_of(task: str, action: str | None = None) -> Iterator[Case]:
+    """Yield the cases of a task from its fixture file.
+
+    Parameters
+    ----------
+    task
+        One of :data:`TASKS`.
+    action
+        Of the task ``"action"``, only the cases of this action.
+    """
+    readers = {"should_respond": _should_respond, "planner": _planner, "action": _action}
+    file = f"{task.replace('_', '-')}.json"
+    fixture = json.loads(_resources.fixture_path(file).read_text(encoding="utf-8"))
+    for case in fixture["cases"]:
+        if action is None or case.get("actionName") == action:
+            yield readers[task](case)
+
+
+def same_parameters(expected: Mapping[str, Any], given: Mapping[str, Any]) -> bool:
+    """Return whether all expected parameters are given; more may be.
+
+    Strings are compared without regard to case and surrounding white space.
+    """
+    return all(name in given and _same(value, given[name]) for name, value in expected.items())
+
+
+def _same(expected: Any, given: Any) -> bool:
+    if expected == ANY:
+        return True
+    if isinstance(expected, str) and isinstance(given, str):
+        return expected.strip().casefold() == given.strip().casefold()
+    return type(expected) is type(given) and bool(expected == given)
+
+
+def _should_respond(case: Mapping[str, Any]) -> Case:
+    prompt, opening = _cut(should_respond_prompt(case["input"], case["channelType"]))
+    return Case(
+        task="should_respond",
+        id=case["id"],
+        message=case["input"],
+        prompt=prompt,
+        instruction=(
+            "You are Eliza, an agent in a chat. Decide whether to react to a message. Answer with "
+            'nothing but JSON: {"shouldRespond": "RESPOND"} if you are addressed, '
+            '{"shouldRespond": "IGNORE"} if others talk among themselves, '
+            '{"shouldRespond": "STOP"} if you are asked to be silent.'
+        ),
+        question=f"channel: {case['channelType']}\nmessage: {case['input']}",
+        skeleton=SHOULD_RESPOND,
+        expected={"shouldRespond": case["expected"]},
+        opening=opening,
+        choices=SHOULD_RESPOND_CHOICES,
+    )
+
+
+def _planner(case: Mapping[str, Any]) -> Case:
+    actions = case["availableActions"]
+    prompt, opening = _cut(planner_prompt(case["input"], actions))
+    return Case(
+        task="planner",
+        id=case["id"],
+        message=case["input"],
+        prompt=prompt,
+        instruction=(
+            "Choose the action that carries out the user's request, and its parameters. Answer "
+            'with nothing but JSON: {"action": NAME, "parameters": {...}}. Parameters that are '
+            f"not required may be left out. The actions: {json_text(actions)}"
+        ),
+        question=case["input"],
+        skeleton=ActionSkeleton(actions),
+        expected={"action": case["expected_action_name"], "parameters": case["expected_params"]},
+        opening=opening,
+        choices=tuple(action["name"] for action in actions),
+    )
+
+
+def _action(case: Mapping[str, Any]) -> Case:
+    action = {"name": case["actionName"], "parameters": case["parameters"]}
+    prompt, _ = _cut(planner_prompt(case["context"], [action]))
+    return Case(
+        task="action",
+        id=case["id"],
+        message=case["context"],
+        # The planner has chosen: the answer goes on with the parameters.
+        prompt=f'{prompt}{{"action":{json_text(case["actionName"])},"parameters":',
+        instruction=(
+            f"Give the parameters of an action. Answer with nothing but a JSON object of the "
+            f"parameters. The action: {json_text(action)}"
+        ),
+        question=case["context"],
+        skeleton=ParametersSkeleton(Action.from_dict(action)),
+        expected={"parameters": case["expected_params"]},
+    )
+
+
+def _cut(prompt: str) -> tuple[str, str]:
+    """Return a choice's prompt up to where the answer begins, and the beginning that it ends on."""
+    at = prompt.rindex("{")
+    return prompt[:at], prompt[at:]

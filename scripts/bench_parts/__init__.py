@@ -1,1 +1,0 @@
-"""What the benchmark scripts share."""

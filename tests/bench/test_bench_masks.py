@@ -1,0 +1,140 @@
+"""The benchmark of masks: that it compares the same things, and what it makes of its figures."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench import masks as bench_masks
+from bench.choosing.other_libraries import Peer
+from bench.masking.constraints import constraints
+from bench.masking.measuring import MaskEffort, Places, agreement, measure
+from bench.masking.node_cost import KINDS, gigahertz, node_instructions, node_times
+from bench.masking.pages import markdown
+from bench.masking.vocabularies import GreedySpeller, TokenBytes
+from bench.methods import LLGUIDANCE, METHODS, OURS
+from bench.parts.single_steps import is_supported
+from eliza_ffi._resources import default_model_path
+
+SMALL = MaskEffort(rounds=1, cold_places=5, cold_rounds=1)
+
+
+@pytest.fixture(scope="module")
+def vocabulary() -> TokenBytes:
+    """Return the embedded model's tokens."""
+    return TokenBytes.from_file(Path(default_model_path()))
+
+
+@pytest.fixture(scope="module")
+def engines(vocabulary: TokenBytes, hooks_path: Path) -> dict[str, Any]:
+    return {name: METHODS[name].masks(vocabulary, hooks_path) for name in (OURS, LLGUIDANCE)}
+
+
+def test_the_longest_tokens_spell_a_text() -> None:
+    speller = GreedySpeller([b"a", b"ab", b"", b"c", b"bcd"])
+    assert speller.spell(b"abcab") == [1, 3, 1]
+    with pytest.raises(ValueError, match="no token begins with byte 1"):
+        speller.spell(b"ad")
+
+
+@pytest.mark.parametrize("constraint", constraints(), ids=lambda each: each.name)
+def test_every_library_takes_every_sample(
+    vocabulary: TokenBytes, engines: dict[str, Any], constraint: Any
+) -> None:
+    places = Places(vocabulary, constraint, 5)
+    assert [b"".join(vocabulary.texts[t] for t in walk).decode() for walk in places.walks] == [
+        *constraint.samples
+    ]
+    for engine in engines.values():
+        measured = measure(engine, constraint, places, SMALL)
+        assert measured["first_text_us"] >= 1e3 * measured["compile_ms"] > 0
+        for kind in ("warm", "step", "cold"):
+            assert 0 < measured[kind]["p50_us"] <= measured[kind]["p99_us"]
+
+
+def test_libraries_agree_about_names_and_numbers(
+    vocabulary: TokenBytes, engines: dict[str, Any]
+) -> None:
+    for constraint in constraints()[:2]:
+        places = Places(vocabulary, constraint, 40)
+        assert agreement([*engines.values()], constraint, places) == [
+            {"same": 1.0, "in_common": 1.0}
+        ]
+
+
+def test_agreement_counts_what_differs(vocabulary: TokenBytes, engines: dict[str, Any]) -> None:
+    names, number = constraints()[:2]
+    places = Places(vocabulary, number, 10)
+
+    class OfNames:
+        control = vocabulary.control
+
+        def compile(self, _: object) -> Any:
+            matcher = engines[OURS].compile(names)
+            matcher.accept = lambda token: None
+            return matcher
+
+    (compared,) = agreement([engines[OURS], OfNames()], number, places)
+    assert compared == {"same": 0.0, "in_common": 0.0}
+
+
+def test_a_walk_that_takes_everything_visits_every_node(
+    vocabulary: TokenBytes, engines: dict[str, Any]
+) -> None:
+    native = engines[OURS].vocabulary
+    costs = node_times(KINDS, vocabulary, native, 2)
+    assert costs["anything"]["visited"] == native.n_nodes - 1
+    assert 0 < costs["inside a JSON string"]["visited"] < native.n_nodes - 1
+    assert all(0.1 < cost["ns"] < 100 for cost in costs.values())
+
+
+def test_the_clock_is_that_of_a_processor() -> None:
+    assert 0.3 < gigahertz() < 10
+
+
+def test_tables_have_a_row_for_each_constraint(hooks_path: Path) -> None:
+    facts, cells = bench_masks.measure_vocabulary(
+        "2k", str(default_model_path()), ["llguidance"], SMALL, hooks_path, constraints()[:2]
+    )
+    machine = {"cpu": "a", "cores": 1, "threads": 1, "system": "b", "python": "3", "numpy": "2"}
+    results = {
+        "machine": machine | {"eliza_ffi": "0", "llama_cpp": "c", "date": "d"},
+        "peers": {"llguidance": "1"},
+        "gigahertz": 2.0,
+        "instructions": {"anything": 30.0},
+        "vocabularies": [facts],
+        "cells": cells,
+    }
+    text = markdown(results)
+    assert text.count("| 2k | one of 30 |") == text.count("| 2k | number |") == 6
+    cost = facts["node_cost"]["anything"]
+    row = (
+        f"| 2k | anything | {cost['visited']:,} | {cost['ns']:.2f} | {2 * cost['ns']:.1f} | 30.0 |"
+    )
+    assert row in text
+
+
+def test_without_a_library_the_others_are_measured(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(bench_masks, "VOCABULARIES", {"32k": str(default_model_path())})
+    monkeypatch.setattr(bench_masks, "QUICK", SMALL)
+    missing = replace(METHODS["xgrammar"], needs=partial(Peer.find, "no_such_library"))
+    measured = {OURS: METHODS[OURS], "no_such_library": missing}
+    monkeypatch.setattr(bench_masks, "MEASURED", measured)
+    assert bench_masks.main(["--quick"]) == 0
+    shown = capsys.readouterr()
+    assert "without no_such_library" in shown.err
+    assert "no_such_library" not in shown.out
+
+
+@pytest.mark.skipif(not is_supported(), reason="single steps are for Linux on x86-64")
+def test_a_node_takes_some_instructions(hooks_path: Path) -> None:
+    counted = node_instructions(hooks_path)
+    assert counted is not None
+    assert counted.keys() == KINDS.keys()
+    assert all(5 < each < 100 for each in counted.values())

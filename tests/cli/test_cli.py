@@ -1,0 +1,485 @@
+"""The ``eliza-ffi`` command: what it prints, and its exit codes."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from checkout import ROOT
+
+from eliza_ffi import cli
+from eliza_ffi.cli.console import printable
+from eliza_ffi.cli.progress import ProgressBar
+from eliza_ffi.errors import ElizaError
+from eliza_ffi.library.loading import LIBRARY_VARIABLE, Library
+
+Run = Callable[..., int]
+
+
+@pytest.fixture(scope="session")
+def model_options(library: Library, random_model_path: Callable[..., Path]) -> list[str]:
+    """Return the options that name a model, quick to open."""
+    path = random_model_path("llama-spm", n_embd=64, n_layers=2, seed=1)
+    return [
+        "--model",
+        str(path),
+        "--library",
+        str(library.path),
+        "--n-ctx",
+        "2048",
+        "--threads",
+        "1",
+    ]
+
+
+@pytest.fixture
+def run(model_options: list[str]) -> Run:
+    return lambda *arguments: cli.main([*arguments, *model_options])
+
+
+# ---- choose ------------------------------------------------------------------------------------
+
+
+def test_choose_prints_the_value_alone(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("choose", "--prompt", "x", "--choice", "Grüße", "--choice", "b c") == 0
+    out, err = capsys.readouterr()
+    assert out in ("Grüße\n", "b c\n")
+    assert err == ""
+
+
+def test_choose_json_tells_all(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    choices = ["--choice", "A", "--choice", "B"]
+    assert run("choose", "--prompt", "x", *choices, "--json") == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert set(facts) == {
+        "value",
+        "index",
+        "logprob",
+        "probability",
+        "tokens",
+        "forward_passes",
+        "elapsed_ms",
+        "model",
+    }
+    assert facts["value"] == ["A", "B"][facts["index"]]
+    assert 0.0 < facts["probability"] <= 1.0
+
+
+PROBABILITIES = [
+    *("choose", "--prompt", "x", "--probabilities"),
+    *("--choice", "Grüße", "--choice", "b c", "--choice", "b d", "--choice", "A"),
+]
+
+
+def ranking_of(out: str) -> list[tuple[str, float, str]]:
+    """Return each line's mark, probability in per cent, and choice."""
+    lines = [re.fullmatch(r"([* ]) +([0-9.]+)%  (.+)", line) for line in out.splitlines()]
+    return [(line[1], float(line[2]), line[3]) for line in lines if line is not None]
+
+
+@pytest.mark.parametrize("mode", ["argmax", "sample", "best"])
+def test_probabilities_are_listed_most_likely_first_and_the_chosen_one_is_marked(
+    run: Run, capsys: pytest.CaptureFixture[str], mode: str
+) -> None:
+    sampling = ["--mode", mode, *(["--temperature", "9", "--seed", "3"] * (mode == "sample"))]
+    assert run(*PROBABILITIES, *sampling) == 0
+    out = capsys.readouterr().out
+    ranking = ranking_of(out)
+    assert len(ranking) == len(out.splitlines()) == 4
+    assert {text for _, _, text in ranking} == {"Grüße", "b c", "b d", "A"}
+    percents = [percent for _, percent, _ in ranking]
+    assert percents == sorted(percents, reverse=True)
+    assert sum(percents) == pytest.approx(100, abs=0.03)
+    assert run(*PROBABILITIES, *sampling, "--json") == 0
+    chosen = json.loads(capsys.readouterr().out)["value"]
+    assert [text for mark, _, text in ranking if mark == "*"] == [chosen]
+
+
+def test_the_best_choice_leads_the_ranking_and_a_sampled_one_may_not(
+    run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    places = set()
+    for seed in range(40):
+        sampling = ["--mode", "sample", "--temperature", "9", "--seed", str(seed)]
+        assert run(*PROBABILITIES, *sampling) == 0
+        marks = [mark for mark, _, _ in ranking_of(capsys.readouterr().out)]
+        assert marks.count("*") == 1
+        places.add(marks.index("*"))
+        if places - {0}:
+            break
+    assert places - {0}
+    assert run(*PROBABILITIES, "--mode", "best") == 0
+    assert ranking_of(capsys.readouterr().out)[0][0] == "*"
+
+
+def test_probabilities_as_json_hold_every_choice_and_sum_to_one(
+    run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(*PROBABILITIES, "--json") == 0
+    facts = json.loads(capsys.readouterr().out)
+    probabilities = facts["probabilities"]
+    assert list(probabilities) == ["Grüße", "b c", "b d", "A"]
+    assert sum(probabilities.values()) == pytest.approx(1.0, abs=1e-6)
+    assert probabilities[facts["value"]] == pytest.approx(facts["probability"], rel=1e-3)
+
+
+def test_mode_best_chooses_what_is_most_likely_as_a_whole(
+    run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(*PROBABILITIES, "--mode", "best", "--json") == 0
+    facts = json.loads(capsys.readouterr().out)
+    probabilities = facts["probabilities"]
+    assert facts["value"] == max(probabilities, key=probabilities.__getitem__)
+
+
+def test_prompt_and_choices_may_come_from_files_and_standard_input(
+    run: Run,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    choices = tmp_path / "choices.txt"
+    choices.write_text("A\n\nB\nC\n", encoding="utf-8")
+    prompt = tmp_path / "prompt.txt"
+    prompt.write_text("What now?\n", encoding="utf-8")
+    answers = []
+    listed = ["--choices-file", str(choices), "--json"]
+    for source in (["--prompt", "What now?"], ["--prompt-file", str(prompt)], []):
+        monkeypatch.setattr(sys, "stdin", io.StringIO("What now?\n"))
+        assert run("choose", *source, *listed) == 0
+        facts = json.loads(capsys.readouterr().out)
+        answers.append((facts["value"], round(facts["logprob"], 3)))
+    assert answers[0] == answers[1] == answers[2]
+
+
+def test_sampling_repeats_with_a_seed(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    outputs = set()
+    for _ in range(3):
+        choices = [option for name in "ABCDEF" for option in ("--choice", name)]
+        sampling = ["--mode", "sample", "--temperature", "3", "--seed", "5"]
+        assert run("choose", "--prompt", "x", *choices, *sampling) == 0
+        outputs.add(capsys.readouterr().out)
+    assert len(outputs) == 1
+
+
+# ---- generate and tokenize ---------------------------------------------------------------------
+
+
+def test_generate_streams_the_text_and_ends_the_line(
+    run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("generate", "--prompt", "x", "--max-tokens", "5") == 0
+    out = capsys.readouterr().out
+    assert out.endswith("\n")
+    assert len(out) > 1
+
+
+def test_generate_obeys_a_grammar_file(
+    run: Run, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    grammar = tmp_path / "answer.gbnf"
+    grammar.write_text('root ::= "yes" | "no"', encoding="utf-8")
+    assert run("generate", "--prompt", "x", "--grammar-file", str(grammar)) == 0
+    assert capsys.readouterr().out in ("yes\n", "no\n")
+
+
+@pytest.fixture
+def generated(run: Run, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    def generate(*options: str) -> str:
+        prompt = ["--prompt", "x y x y", "--max-tokens", "8", "--seed", "3"]
+        assert run("generate", *prompt, *options) == 0
+        return capsys.readouterr().out
+
+    return generate
+
+
+@pytest.mark.parametrize(
+    "option", [("--temperature", "0"), ("--top-k", "1"), ("--top-p", "0.000001")]
+)
+def test_an_option_takes_the_place_of_what_the_preset_says(
+    generated: Callable[..., str], option: tuple[str, str]
+) -> None:
+    greedy = generated()
+    assert generated("--preset", "creative") != greedy
+    # Each of them alone leaves nothing but the most likely token; the rest stays the preset's.
+    assert generated("--preset", "creative", *option) == greedy
+
+
+def test_an_option_changes_only_its_own_setting_of_the_preset(
+    generated: Callable[..., str],
+) -> None:
+    creative = ["--temperature", "1", "--top-p", "0.9"]
+    assert generated("--preset", "creative") == generated(*creative)
+    for option in (["--repeat-penalty", "0.01"], ["--top-k", "3"]):
+        changed = generated("--preset", "creative", *option)
+        assert changed == generated(*creative, *option)
+        assert changed != generated("--preset", "creative")
+
+
+def test_tokenize_prints_ids_and_as_json_their_texts(
+    run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("tokenize", "--prompt", "Hello world") == 0
+    ids = [int(word) for word in capsys.readouterr().out.split()]
+    assert run("tokenize", "--prompt", "Hello world", "--json") == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["tokens"] == ids
+    assert len(facts["pieces"]) == len(ids)
+    assert run("tokenize", "--prompt", "Hello world", "--add-special") == 0
+    assert len(capsys.readouterr().out.split()) == len(ids) + 1
+
+
+# ---- doctor ------------------------------------------------------------------------------------
+
+
+def test_doctor_finds_all_well(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("doctor") == 0
+    out = capsys.readouterr().out
+    for expected in (
+        "abi version",
+        "missing symbols",
+        "llama cpp",
+        "commit",
+        "CPU",
+        "chose 1 of 2",
+        "shared by 8 slots (batching: auto), up to 512 tokens each",
+        "a stream waits 30000 ms for a slot",
+        "1.0 sequences each",
+    ):
+        assert expected in out
+    assert out.endswith("all is well\n")
+
+
+def test_doctor_json_holds_the_findings(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("doctor", "--json") == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["problems"] == []
+    assert facts["missing_symbols"] == []
+    assert facts["abi_version"] == "12"
+    assert facts["token_trie"] is True
+    assert facts["model"]["n_vocab"] == 32000
+    assert facts["passes"]["batching"] == "auto"
+    assert facts["passes"]["run"] > 0
+
+
+def test_doctor_without_a_library_says_what_to_do(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv(LIBRARY_VARIABLE, str(tmp_path / "none.so"))
+    assert cli.main(["doctor"]) == 1
+    out = capsys.readouterr().out
+    assert f"problem {LIBRARY_VARIABLE}=" in out
+    assert out.endswith("to mend: 1\n")
+
+
+def test_doctor_with_a_broken_model_names_it(
+    library: Library, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    broken = tmp_path / "broken.gguf"
+    broken.write_bytes(b"GGUF")
+    arguments = ["doctor", "--json", "--model", str(broken), "--library", str(library.path)]
+    assert cli.main(arguments) == 1
+    facts = json.loads(capsys.readouterr().out)
+    assert "broken.gguf" in facts["problems"][0]
+    assert facts["library"] == str(library.path)
+
+
+# ---- exit codes --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["choose", "--prompt", "x"], "no choices: give --choice more than once"),
+        (["choose", "--prompt", "x", "--choice", "a", "--choice", "a"], "'a' is given twice"),
+        (["choose", "--prompt", "x", "--choice", ""], "a choice is empty"),
+        ([*PROBABILITIES, "--choice", "A"], "'A' is given twice"),
+        (["choose", "--prompt", "x", "--probabilities"], "no choices: give --choice"),
+        (["choose", "--prompt", "", "--choice", "a"], "the prompt is empty"),
+        (["choose", "--prompt", "x", "--prompt-file", "y"], "not allowed with argument"),
+        (["generate", "--prompt", "x", "--max-tokens", "-1"], "--max-tokens must be 0 or more"),
+        (["generate", "--prompt", "x", "--n-ctx", "many"], "'many' is not a whole number"),
+        (["choose", "--mode", "top"], "invalid choice: 'top'"),
+        (["dance"], "invalid choice: 'dance'"),
+        ([], "required"),
+    ],
+)
+def test_a_wrong_command_line_is_exit_code_2(
+    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(arguments) == 2
+    out, err = capsys.readouterr()
+    assert said in err
+    assert out == ""
+
+
+def test_no_prompt_at_a_terminal_is_exit_code_2(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stdin", None)
+    assert cli.main(["generate"]) == 2
+    assert "no prompt: give --prompt" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        (["--temperature", "0.5"], "--temperature goes with --mode sample"),
+        (["--mode", "best", "--temperature", "0.5"], "--temperature goes with --mode sample"),
+        (["--heal-prompt"], "--heal-prompt goes with --tokenization any"),
+    ],
+)
+def test_an_option_that_would_change_nothing_is_exit_code_2(
+    option: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["choose", "--prompt", "x", "--choice", "a", *option]) == 2
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--model", "/none/model.gguf"], "/none/model.gguf"),
+        (["--library", "/none/lib.so"], "the library path given is not a file: /none/lib.so"),
+    ],
+)
+def test_a_failure_is_exit_code_1_and_one_line(
+    model_options: list[str],
+    arguments: list[str],
+    said: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert cli.main(["generate", "--prompt", "x", *model_options, *arguments]) == 1
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("eliza-ffi: ")
+    assert said in err
+    assert err.count("\n") == 1
+
+
+def test_a_missing_or_undecodable_prompt_file_is_exit_code_1(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert cli.main(["generate", "--prompt-file", "/none/prompt.txt"]) == 1
+    assert "/none/prompt.txt" in capsys.readouterr().err
+    (tmp_path / "latin.txt").write_bytes(b"Gr\xfc\xdfe")
+    assert cli.main(["generate", "--prompt-file", str(tmp_path / "latin.txt")]) == 1
+    assert "the input is not UTF-8 text" in capsys.readouterr().err
+
+
+def test_an_error_of_several_lines_is_printed_as_one(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(arguments: object) -> int:
+        raise ElizaError("first\n  second")
+
+    monkeypatch.setattr(sys.modules["eliza_ffi.cli.main"], "run_generate", fail)
+    assert cli.main(["generate", "--prompt", "x"]) == 1
+    assert capsys.readouterr().err == "eliza-ffi: first second\n"
+
+
+def test_an_interrupt_is_exit_code_130(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(arguments: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sys.modules["eliza_ffi.cli.main"], "run_generate", interrupted)
+    assert cli.main(["generate", "--prompt", "x"]) == 130
+    assert capsys.readouterr().err == ""
+
+
+def test_help_is_exit_code_0_and_tells_the_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["--help"]) == 0
+    assert "130 interrupted" in capsys.readouterr().out
+
+
+@pytest.fixture
+def endless(model_options: list[str], tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+    """Start a generation whose grammar never lets it end, and wait for its first character."""
+    grammar = tmp_path / "endless.gbnf"
+    grammar.write_text("root ::= [a-z] root", encoding="utf-8")
+    process = subprocess.Popen(
+        [
+            *(sys.executable, "-m", "eliza_ffi", "generate", "--prompt", "x"),
+            *("--max-tokens", "0", "--grammar-file", str(grammar)),
+            *(*model_options, "--n-ctx", "65536"),
+        ],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    assert process.stdout is not None
+    assert process.stdout.read(1)
+    yield process
+    process.kill()
+    process.wait()
+    for pipe in (process.stdout, process.stderr):
+        if pipe is not None:
+            pipe.close()
+
+
+def test_control_c_stops_a_running_generation(endless: subprocess.Popen[str]) -> None:
+    endless.send_signal(signal.SIGINT)
+    _, err = endless.communicate(timeout=60)
+    assert endless.returncode == 130
+    assert err == ""
+
+
+def test_a_reader_that_goes_away_leaves_no_traceback(endless: subprocess.Popen[str]) -> None:
+    assert endless.stdout is not None
+    assert endless.stderr is not None
+    endless.stdout.close()
+    assert endless.stderr.read() == ""
+    assert endless.wait(60) == 1
+
+
+# ---- the progress bar --------------------------------------------------------------------------
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_the_bar_appears_only_when_work_is_long_and_erases_itself(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = 0.0
+    monkeypatch.setattr("time.monotonic", lambda: now)
+    terminal = Terminal()
+    bar = ProgressBar(terminal)
+    bar("load", 0.1)
+    assert terminal.getvalue() == ""
+    now = 1.0
+    bar("load", 0.5)
+    assert "\rloading the model [###############...............]  50%" in terminal.getvalue()
+    bar("load", 1.0)
+    assert terminal.getvalue().endswith("\r\x1b[K")
+    shown = terminal.getvalue()
+    bar("prefill", 0.5)
+    bar("prefill", 1.0)
+    bar.erase()
+    assert terminal.getvalue() == shown
+
+
+def test_the_bar_is_silent_where_there_is_no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("eliza_ffi.cli.progress.PATIENCE", 0.0)
+    elsewhere = io.StringIO()
+    ProgressBar(elsewhere)("load", 0.5)
+    assert elsewhere.getvalue() == ""
+
+
+def test_what_a_models_file_says_cannot_move_the_cursor(capsys: pytest.CaptureFixture[str]) -> None:
+    assert printable("\x1b[2Jname\x07\r\u200f é 日本") == "\\x1b[2Jname\\x07\\r\\u200f é 日本"
+    assert cli.main(["choose", "--model", "\x1b[31mred", "--prompt", "x", "--choice", "a"]) != 0
+    assert "\x1b" not in capsys.readouterr().err

@@ -1,0 +1,148 @@
+"""The demo: every bundled message is decided, and the table adds up."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from eliza_ffi import cli
+from eliza_ffi.choices.choice_set import string_choices
+from eliza_ffi.cli import demo
+from eliza_ffi.cli.console import shorten
+from eliza_ffi.cli.demo import DemoRow, Table, decide, summarize
+from eliza_ffi.library.loading import Library
+from eliza_ffi.measuring.cases import Case, cases_of
+from eliza_ffi.model import Model
+
+ROW = DemoRow(
+    task="planner",
+    id="one",
+    message="say hi\nback",
+    expected="REPLY",
+    output="REPLY",
+    valid=True,
+    probability=0.987,
+    tokens=2,
+    forward_passes=1,
+    milliseconds=12.34,
+)
+
+
+@pytest.fixture(scope="session")
+def options(library: Library, random_model_path: Callable[..., Path]) -> list[str]:
+    path = random_model_path("llama-spm", n_embd=64, n_layers=2, seed=1)
+    return ["--model", str(path), "--library", str(library.path), "--threads", "1"]
+
+
+def test_the_cases_are_those_of_the_fixtures() -> None:
+    planner = list(cases_of("planner"))
+    should_respond = list(cases_of("should_respond"))
+    assert (len(planner), len(should_respond)) == (15, 32)
+    assert {case.choices for case in should_respond} == {("RESPOND", "IGNORE", "STOP")}
+    assert len({case.choices for case in planner}) > 5
+    for case in planner + should_respond:
+        assert case.expected_name in case.choices
+        assert case.message[:10] in case.prompt
+
+
+def test_the_table_has_a_row_for_each_message_and_the_sums_at_the_end(
+    options: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "90")
+    assert cli.main(["demo", *options]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert all(len(line) <= 90 for line in lines if not line.startswith(("total", "pl", "sh")))
+    for case in [*cases_of("planner"), *cases_of("should_respond")]:
+        assert any(shorten(case.message, 16).rstrip(".") in line for line in lines)
+    summaries = [line for line in lines if "invalid outputs: 0" in line]
+    assert [line.split(":")[0] for line in summaries] == ["planner", "should-respond", "total"]
+    assert " of 47 right" in summaries[-1]
+
+
+def test_json_holds_the_same_rows_and_sums(
+    options: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["demo", "--json", *options]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert len(report["rows"]) == report["total"]["choices"] == 47
+    assert all(row["valid"] for row in report["rows"])
+    correct = sum(row["output"] == row["expected"] for row in report["rows"])
+    assert report["total"]["correct"] == correct
+    assert sum(task["correct"] for task in report["summaries"].values()) == correct
+
+
+def test_an_output_that_is_no_choice_is_counted_and_is_exit_code_1(
+    options: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def decide_wrongly(model: Model, case: Case) -> DemoRow:
+        row = await decide(model, case)
+        return row if case.id != "dm-greeting" else replace(row, output="RESP", valid=False)
+
+    monkeypatch.setattr(demo, "decide", decide_wrongly)
+    assert cli.main(["demo", *options]) == 1
+    assert "invalid outputs: 1" in capsys.readouterr().out.splitlines()[-1]
+
+
+def test_validity_is_judged_by_what_was_streamed(
+    options: list[str], library: Library, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = next(cases_of("should_respond"))
+    with Model(options[1], library=library, n_threads=1) as model:
+        assert asyncio.run(decide(model, case)).valid
+        # The library is told of other choices than the case has: what comes out is not one of them.
+        other = asyncio.run(decide(model, replace(case, choices=("OTHER",))))
+        assert other.valid
+        assert other.output == "OTHER"
+        monkeypatch.setattr(
+            "eliza_ffi.cli.demo.string_choices", lambda texts: string_choices(["ELSE"])
+        )
+        row = asyncio.run(decide(model, case))
+    assert row.output == "ELSE"
+    assert not row.valid
+
+
+def test_sums() -> None:
+    rows = [ROW, replace(ROW, output="IGNORE"), replace(ROW, output="x", valid=False)]
+    total = summarize(rows)
+    assert (total.choices, total.correct, total.invalid_outputs) == (3, 1, 1)
+    assert total.accuracy == pytest.approx(1 / 3)
+    assert total.choices_per_second == pytest.approx(1e3 / 12.34)
+    assert total.forward_passes == 3
+
+
+def test_rows_line_up_and_wrong_ones_are_marked() -> None:
+    cases = list(cases_of("planner"))
+    table = Table(cases, 100)
+    right, wrong = table.row(ROW), table.row(replace(ROW, output="SEND_EMAIL"))
+    assert len(table.head()) == len(right) == len(wrong) <= 100
+    assert right.startswith("   say hi back ")
+    assert wrong.startswith("x  say hi back ")
+    assert right.endswith(" 98.7%       2       1      12.3")
+
+
+def test_a_narrow_terminal_still_shows_the_message() -> None:
+    narrow = Table(list(cases_of("planner")), 20)
+    assert "say hi back" in narrow.row(ROW)
+
+
+@pytest.mark.parametrize(
+    ("text", "width", "short"),
+    [("abc", 3, "abc"), ("abcdef", 5, "ab..."), ("a\n b", 9, "a b"), ("abcdef", 2, "...")],
+)
+def test_shorten(text: str, width: int, short: str) -> None:
+    assert shorten(text, width) == short
+
+
+@pytest.mark.parametrize("task", demo.TASKS)
+def test_the_embedded_model_is_right_on_seven_of_ten(tiny_model: Model, task: str) -> None:
+    async def decide_all() -> list[DemoRow]:
+        return [await decide(tiny_model, case) for case in cases_of(task)]
+
+    total = summarize(asyncio.run(decide_all()))
+    assert total.invalid_outputs == 0
+    assert total.accuracy >= 0.7

@@ -1,0 +1,568 @@
+"""The vocabulary's flattened trie and its recognizers against the simple way.
+
+The simple way is a tree of nodes walked recursively (``bench.masking.simple_trie``) and recognizers
+written down here as the grammars say, byte by byte.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, assume, example, given, settings
+from hypothesis import strategies as st
+
+from bench.masking.native import NativeVocabulary, NativeWalk
+from bench.masking.simple_trie import PrefixOf, Recognizer, SimpleTrie
+from eliza_ffi.automata import DEAD, Dfa, compile_regex, json_integer, json_number, json_string
+from eliza_ffi.errors import InvalidArgumentError
+
+MOST_SPACES = 20  # bytes of white space in a row inside a JSON value
+
+many = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=200)
+
+# ---- recognizers, as the grammars say ----------------------------------------------------------
+
+
+class Automaton:
+    """What a table accepts."""
+
+    start = 0
+
+    def __init__(self, dfa: Dfa) -> None:
+        self._next = dfa.transitions[:, dfa.classes].tolist()
+        self._accepting = dfa.accepting.tolist()
+
+    def step(self, state: int, byte: int) -> int | None:
+        behind = self._next[state][byte]
+        return None if behind == DEAD else behind
+
+    def may_end(self, state: int) -> bool:
+        return self._accepting[state]
+
+
+BEGINS = {
+    "value": ("string", "number", "name"),
+    "value or ]": ("string", "number", "name"),
+    "key": ("member's name",),
+    "key or }": ("member's name",),
+}
+
+
+class JsonPlace(NamedTuple):
+    """Where in a JSON value: the brackets open, and what is expected or being read."""
+
+    open: str = ""
+    expected: str = "value"
+    lexeme: int | None = None  # state of the automaton of `expected`, once it has begun
+    spaces: int = 0
+
+
+class JsonValue:
+    """Any JSON value, nested at most so deep."""
+
+    start = JsonPlace()
+
+    def __init__(self, depth: int = 16) -> None:
+        self._depth = depth
+        string = Automaton(json_string())
+        self._lexemes = {
+            "string": string,
+            "member's name": string,
+            "number": Automaton(json_number()),
+            "name": Automaton(compile_regex("true|false|null")),
+        }
+
+    def step(self, place: JsonPlace, byte: int) -> JsonPlace | None:
+        lexeme = self._lexemes.get(place.expected)
+        if lexeme is not None:
+            behind = lexeme.step(place.lexeme, byte)
+            if behind is not None:
+                return place._replace(lexeme=behind, spaces=0)
+            if not lexeme.may_end(place.lexeme):
+                return None
+            place = JsonPlace(place.open, ":" if "member" in place.expected else "end")
+        if byte in b" \t\n\r":
+            allowed = place.open and place.spaces < MOST_SPACES
+            return place._replace(spaces=place.spaces + 1) if allowed else None
+        for kind in BEGINS.get(place.expected, ()):
+            behind = self._lexemes[kind].step(0, byte)
+            if behind is not None:
+                return JsonPlace(place.open, kind, behind)
+        return self._bracket_or_sign(place, chr(byte))
+
+    def _bracket_or_sign(self, place: JsonPlace, sign: str) -> JsonPlace | None:
+        innermost = place.open[-1:]
+        if place.expected.startswith("value") and sign in "{[":
+            expected = "key or }" if sign == "{" else "value or ]"
+            opened = JsonPlace(place.open + sign, expected)
+            return opened if len(opened.open) <= self._depth else None
+        if place.expected == ":" and sign == ":":
+            return JsonPlace(place.open, "value")
+        if place.expected == "end" and sign == "," and innermost:
+            return JsonPlace(place.open, "key" if innermost == "{" else "value")
+        may_close = place.expected == "end" or place.expected.endswith(f"or {sign}")
+        if may_close and innermost + sign in ("{}", "[]"):
+            return JsonPlace(place.open[:-1], "end")
+        return None
+
+    def may_end(self, place: JsonPlace) -> bool:
+        lexeme = self._lexemes.get(place.expected)
+        ended = place.expected == "end" or (lexeme is not None and lexeme.may_end(place.lexeme))
+        return ended and not place.open
+
+
+class FramedPlace(NamedTuple):
+    """How much of the texts around a value was read, and where in the value."""
+
+    value: Any
+    n_before: int = 0
+    n_after: int = 0
+
+
+class Framed:
+    """A value between two texts; where a byte can be of either, it is the value's."""
+
+    def __init__(self, before: str, value: Any, after: str) -> None:
+        self._before, self._value, self._after = before.encode(), value, after.encode()
+        self.start = FramedPlace(value.start)
+
+    def step(self, place: FramedPlace, byte: int) -> FramedPlace | None:
+        if place.n_before < len(self._before):
+            fits = self._before[place.n_before] == byte
+            return place._replace(n_before=place.n_before + 1) if fits else None
+        if place.n_after == 0:
+            behind = self._value.step(place.value, byte)
+            if behind is not None:
+                return place._replace(value=behind)
+            if not self._value.may_end(place.value):
+                return None
+        fits = self._after[place.n_after : place.n_after + 1] == bytes([byte])
+        return place._replace(n_after=place.n_after + 1) if fits else None
+
+    def may_end(self, place: FramedPlace) -> bool:
+        return place.n_before == len(self._before) and (
+            place.n_after > 0 or self._value.may_end(place.value)
+        )
+
+    def is_over(self, place: FramedPlace) -> bool:
+        goes_on = place.n_after == 0 and any(
+            self._value.step(place.value, byte) is not None for byte in range(256)
+        )
+        return self.may_end(place) and not goes_on
+
+
+# ---- random vocabularies and values --------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Value:
+    """A value: as the library is told, as it is recognized here, and what its tokens look like."""
+
+    span: dict[str, Any]
+    recognizer: Any
+    pieces: tuple[bytes, ...]
+
+
+PLAIN = (b"a", b"b", b"ab", b"ba", b"c", b"\xc3\xa9", b"\xc3", b"\xa9", b"\x00", b"\xff")
+NUMBERS = (b"-", b"0", b"1", b"9", b".", b"e", b"E", b"+", b"12", b",", b"}")
+STRINGS = (*PLAIN, b'"', b"\\", b"u", b"d83", b"de0", b"0", b"\\u", b"n", b" ", b"\n", b"\xf0\x9f")
+# fmt: off
+VALUES = (
+    b"{", b"}", b"[", b"]", b",", b":", b'"', b"a", b"\\", b"1", b"-", b".5", b"e", b"true", b"nu",
+    b"ll", b" ", b"\n ", b'{"', b'":', b'"}', b"},", b"]]", b"}}", b",[", b"\xc3", b"\xa9", b'"a"',
+    b'{"a":', b'"b":1', b'["', b'",', b'":"', b"0,",
+)
+# fmt: on
+
+
+def tables() -> st.SearchStrategy[Dfa]:
+    """Return automata of random moves on a few bytes, and one that may have all others."""
+
+    def table(n_states: int, n_classes: int) -> st.SearchStrategy[Dfa | None]:
+        state = st.integers(DEAD, n_states - 1)
+        return st.builds(
+            _table,
+            st.lists(st.integers(0, n_classes - 1), min_size=7, max_size=7),
+            st.lists(
+                st.lists(state, min_size=n_classes, max_size=n_classes),
+                min_size=n_states,
+                max_size=n_states,
+            ),
+            st.lists(st.booleans(), min_size=n_states, max_size=n_states),
+        )
+
+    sizes = st.tuples(st.integers(1, 6), st.integers(1, 4))
+    return sizes.flatmap(lambda size: table(*size)).filter(lambda dfa: dfa is not None)
+
+
+def _table(of_bytes: list[int], moves: list[list[int]], accepting: list[bool]) -> Dfa | None:
+    used, of_bytes = np.unique(of_bytes, return_inverse=True)
+    classes = np.full(256, of_bytes[0])
+    classes[[*b"abc\xc3\xa9\x00"]] = of_bytes[1:]
+    try:
+        return Dfa(classes, np.array(moves)[:, used], np.array(accepting)).trimmed()
+    except InvalidArgumentError:  # no text is accepted
+        return None
+
+
+patterns = st.recursive(
+    st.sampled_from(["a", "b", "c", "é", ".", "[a-c]", "[^a]", r"\x00", "[é-€]"]),
+    lambda inner: st.one_of(
+        st.lists(inner, min_size=2, max_size=4).map("".join),
+        st.lists(inner, min_size=2, max_size=3).map(lambda parts: f"(?:{'|'.join(parts)})"),
+        st.tuples(inner, st.sampled_from(["*", "?", "+", "{2}", "{1,3}"])).map(
+            lambda repeated: "(?:{}){}".format(*repeated)
+        ),
+    ),
+    max_leaves=8,
+)
+
+
+@st.composite
+def values(draw: st.DrawFn, kind: str) -> Value:
+    """Return a value of this kind, with texts around it or without."""
+    pieces = {"string": STRINGS, "number": NUMBERS, "integer": NUMBERS, "value": VALUES}
+    inner: Any
+    if kind in ("table", "regex"):
+        dfa = draw(tables() if kind == "table" else patterns.map(compile_regex))
+        span, inner = {"dfa": dfa.to_dict()}, Automaton(dfa)
+    elif kind == "value":
+        depth = draw(st.sampled_from([1, 2, 3, 16, 64]))
+        span, inner = {"json": kind, "depth": depth}, JsonValue(depth)
+    else:
+        dfa = {"string": json_string, "number": json_number, "integer": json_integer}[kind]()
+        span, inner = {"json": kind}, Automaton(dfa)
+    around = st.text(alphabet='ab"}],: é1', max_size=3)
+    before, after = draw(around), draw(around)
+    frame = {name: text for name, text in (("before", before), ("after", after)) if text}
+    return Value(span | frame, Framed(before, inner, after), pieces.get(kind, PLAIN))
+
+
+@st.composite
+def vocabularies(draw: st.DrawFn, pieces: Sequence[bytes]) -> list[bytes]:
+    """Return tokens: prefixes of each other, duplicates, empty ones, pieces and any bytes."""
+    some = st.lists(st.sampled_from(pieces), max_size=5).map(b"".join)
+    tokens = draw(st.lists(st.one_of(some, st.binary(max_size=3)), min_size=1, max_size=50))
+    of_long = draw(st.lists(st.sampled_from(pieces), max_size=20).map(b"".join))
+    tokens += draw(st.sampled_from([[], [of_long], [of_long[:n] for n in range(len(of_long))]]))
+    if draw(st.booleans()):
+        tokens += [bytes([byte]) for byte in range(256)]
+    return tokens
+
+
+# ---- masks ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["table", "regex", "string", "number", "integer", "value"])
+@given(data=st.data())
+@many
+def test_masks_are_those_of_the_recursive_walk(
+    hooks_path: Path, kind: str, data: st.DataObject
+) -> None:
+    value = data.draw(values(kind))
+    texts = data.draw(vocabularies(value.pieces))
+    native, simple = NativeVocabulary(hooks_path, texts), SimpleTrie(texts)
+    assert native.n_nodes == simple.n_nodes
+    for _ in range(3):  # later walks find masks that earlier ones left
+        check_walk(native, simple, value, texts, data)
+
+
+def check_walk(
+    native: NativeVocabulary,
+    simple: SimpleTrie,
+    value: Value,
+    texts: Sequence[bytes],
+    data: st.DataObject,
+) -> None:
+    """Compare both along random legal tokens."""
+    recognizer, place = value.recognizer, value.recognizer.start
+    walk = native.walk(value.span)
+    for _ in range(12):
+        allowed = simple.allowed(recognizer, place)
+        assert walk.allowed() == allowed
+        assert [token for token in range(len(texts)) if walk.allows(token)] == allowed
+        assert walk.may_end() == recognizer.may_end(place)
+        assert walk.is_over() == recognizer.is_over(place)
+        if not allowed:
+            break
+        # Single bytes come last: what goes on with them alone stays in one string for ever.
+        token = data.draw(st.sampled_from([each for each in allowed if each < 70] or allowed))
+        place = behind(recognizer, place, texts[token])
+        walk.accept(token)
+
+
+def behind(recognizer: Recognizer, place: Any, text: bytes) -> Any:
+    """Return the place behind a legal text."""
+    for byte in text:
+        place = recognizer.step(place, byte)
+    return place
+
+
+@pytest.mark.parametrize("first", ["[[[{", '[{"a":{'])
+def test_a_token_that_closes_as_many_brackets_as_any_and_goes_on_is_told_by_what_is_outside(
+    hooks_path: Path, first: str
+) -> None:
+    texts = [b"},1", *(bytes([byte]) for byte in range(256))]
+    native, simple = NativeVocabulary(hooks_path, texts), SimpleTrie(texts)
+    value = JsonValue()
+    for opening in ("[[[{", '[[{"a":{', first):
+        walk, place = native.walk({"json": "value"}), value.start
+        for byte in opening.encode():
+            walk.accept(1 + byte)
+            place = value.step(place, byte)
+        assert walk.allowed() == simple.allowed(value, place)
+
+
+@given(before=st.text("ab", max_size=3), data=st.data())
+@many
+def test_choices_allow_the_tokens_from_which_one_of_them_can_be_spelled(
+    hooks_path: Path, before: str, data: st.DataObject
+) -> None:
+    choice = st.text("abcé", min_size=1, max_size=6)
+    choices = data.draw(st.lists(choice, min_size=1, max_size=8, unique=True))
+    whole = [(before + each).encode() for each in choices]
+    texts = data.draw(vocabularies([*PLAIN, *whole]))
+    native, spelling = NativeVocabulary(hooks_path, texts), Spelling(texts, whole)
+    span = {"before": before, "choices": choices}
+    unspelled = [text for text in whole if text not in spelling.reached]
+    if unspelled:
+        with pytest.raises(ValueError, match="cannot be spelled"):
+            native.walk(span)
+        return
+    for text in whole:
+        walk, place = native.walk(span), b""
+        for _ in range(12):
+            allowed = spelling.allowed(place)
+            assert walk.allowed() == allowed
+            towards = [token for token in allowed if text.startswith(place + texts[token])]
+            if not towards:
+                break
+            token = data.draw(st.sampled_from(towards))
+            place += texts[token]
+            walk.accept(token)
+
+
+class Spelling:
+    """The ways to spell some texts with the tokens there are."""
+
+    def __init__(self, tokens: Sequence[bytes], texts: Sequence[bytes]) -> None:
+        self._tokens, self._texts = tokens, texts
+        self._trie, self._prefixes = SimpleTrie(tokens), PrefixOf(texts)
+        self._can_end: dict[bytes, bool] = {}
+        self.reached = {b""}
+        waiting = deque([b""])
+        while waiting:
+            place = waiting.popleft()
+            for token in self.allowed(place):
+                longer = place + tokens[token]
+                if longer not in self.reached:
+                    self.reached.add(longer)
+                    waiting.append(longer)
+
+    def allowed(self, place: bytes) -> list[int]:
+        """Return the tokens behind which a text can still be completed."""
+        legal = self._trie.allowed(self._prefixes, place)
+        return [token for token in legal if self._leads_to_end(place + self._tokens[token])]
+
+    def _leads_to_end(self, place: bytes) -> bool:
+        if place not in self._can_end:
+            self._can_end[place] = place in self._texts or bool(self.allowed(place))
+        return self._can_end[place]
+
+
+def test_texts_have_a_longest_length(hooks_path: Path) -> None:
+    longest = b"a" * 1023
+    native = NativeVocabulary(hooks_path, [longest, b"", longest[:1000], b"b"])
+    assert native.n_nodes == 1025
+    assert native.walk({"dfa": compile_regex("a*").to_dict()}).allowed() == [0, 2]
+    assert native.walk({"dfa": compile_regex("a{1000}b").to_dict()}).allowed() == [2]
+    with pytest.raises(ValueError, match=r"token 1 has 1024 bytes, beyond the limit of 1023"):
+        NativeVocabulary(hooks_path, [b"", longest + b"a"])
+
+
+def test_a_vocabulary_may_have_no_text_at_all(hooks_path: Path) -> None:
+    native = NativeVocabulary(hooks_path, [b"", b""])
+    assert native.n_nodes == 1
+    assert native.walk({"json": "value"}).allowed() == []
+
+
+# ---- JSON, byte by byte --------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="session")
+def single_bytes(hooks_path: Path) -> NativeVocabulary:
+    """Return the vocabulary whose token i is byte i."""
+    return NativeVocabulary(hooks_path, [bytes([byte]) for byte in range(256)])
+
+
+def accepts(walk: NativeWalk, text: bytes) -> bool:
+    """Return whether the text is legal as a whole."""
+    for byte in text:
+        if not walk.allows(byte):
+            return False
+        walk.accept(byte)
+    return walk.may_end()
+
+
+AUTOMATA: dict[str, Callable[[], Dfa]] = {
+    "string": json_string,
+    "number": json_number,
+    "integer": json_integer,
+}
+
+
+@pytest.mark.parametrize("kind", AUTOMATA)
+def test_json_automata_are_those_of_the_package_in_every_state(
+    single_bytes: NativeVocabulary, kind: str
+) -> None:
+    dfa = AUTOMATA[kind]()
+    ways = {0: b""}
+    waiting = deque([0])
+    while waiting:
+        state = waiting.popleft()
+        walk = single_bytes.walk({"json": kind})
+        for byte in ways[state]:
+            walk.accept(byte)
+        targets = dfa.transitions[state, dfa.classes]
+        assert walk.allowed() == np.flatnonzero(targets != DEAD).tolist()
+        assert walk.may_end() == bool(dfa.accepting[state])
+        for byte in walk.allowed():
+            if int(targets[byte]) not in ways:
+                ways[int(targets[byte])] = ways[state] + bytes([byte])
+                waiting.append(int(targets[byte]))
+    assert len(ways) == dfa.n_states
+
+
+@pytest.mark.parametrize("kind", AUTOMATA)
+@given(data=st.data())
+@many
+def test_json_automata_are_those_of_the_package_on_random_bytes(
+    single_bytes: NativeVocabulary, kind: str, data: st.DataObject
+) -> None:
+    pieces = STRINGS if kind == "string" else NUMBERS
+    quoted = st.lists(st.sampled_from(pieces), max_size=12).map(b"".join)
+    text = data.draw(st.one_of(quoted, quoted.map(lambda body: b'"' + body + b'"'), st.binary()))
+    assert accepts(single_bytes.walk({"json": kind}), text) == AUTOMATA[kind]().accepts(text)
+
+
+documents = st.recursive(
+    st.one_of(
+        st.none(),
+        st.booleans(),
+        st.integers(),
+        st.floats(allow_nan=False, allow_infinity=False),
+        st.text(max_size=8),
+    ),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=4), st.dictionaries(st.text(max_size=4), inner, max_size=4)
+    ),
+    max_leaves=10,
+)
+
+
+@st.composite
+def json_texts(draw: st.DrawFn) -> bytes:
+    """Return a document in one of the ways to write it."""
+    return json.dumps(
+        draw(documents),
+        ensure_ascii=draw(st.booleans()),
+        indent=draw(st.sampled_from([None, 1, "\t"])),
+        separators=draw(st.sampled_from([None, (",", ":"), (" , ", "\r\n: ")])),
+    ).encode()
+
+
+@st.composite
+def mutated(draw: st.DrawFn, texts: st.SearchStrategy[bytes]) -> bytes:
+    """Return a text with up to three places changed."""
+    text = bytearray(draw(texts))
+    for _ in range(draw(st.integers(1, 3))):
+        at = draw(st.integers(0, len(text)))
+        until = at + draw(st.integers(0, 2))
+        text[at:until] = draw(st.sampled_from([*VALUES, *STRINGS, b"", b"NaN", b"+"]))
+    return bytes(text)
+
+
+class NotJsonError(ValueError):
+    """The text is none, or beyond what the library documents."""
+
+
+def is_json(text: bytes) -> bool:
+    """Return what ``json.loads`` and the documented limits say of a text."""
+    try:
+        decoded = text.decode()
+        if decoded != decoded.strip(" \t\n\r"):
+            return False
+        value = json.loads(decoded, parse_constant=_refuse, object_pairs_hook=tuple)
+        json.dumps(value, ensure_ascii=False).encode()  # fails on half a surrogate pair
+        return _depth(value) <= 16 and _fewest_spaces(decoded) <= MOST_SPACES
+    except ValueError:
+        return False
+
+
+def _refuse(name: str) -> None:
+    raise NotJsonError(name)
+
+
+def _depth(value: Any) -> int:
+    """Return how many arrays and objects are inside each other; an object is a tuple of pairs."""
+    if isinstance(value, list):
+        return 1 + max(map(_depth, value), default=0)
+    if isinstance(value, tuple):
+        return 1 + max((_depth(each) for _, each in value), default=0)
+    return 0
+
+
+def _fewest_spaces(text: str) -> int:
+    """Return the longest run of white space outside strings."""
+    longest = run = 0
+    inside = escaped = False
+    for char in text:
+        if inside:
+            inside, escaped = escaped or char != '"', char == "\\" and not escaped
+            continue
+        inside = char == '"'
+        run = run + 1 if char in " \t\n\r" else 0
+        longest = max(longest, run)
+    return longest
+
+
+@given(text=st.one_of(json_texts(), mutated(json_texts())))
+@example(b'{"\\ud83d\\ude00":[1e-5,-0.0]}')
+@example(b'"\\ud83d"')
+@example(b'{"a":1,}')
+@example(b"[1 2]")
+@example(b"[" + b" " * 20 + b"1]")
+@example(b"[" + b" " * 21 + b"1]")
+@example(b" 1")
+@example(b"[" * 16 + b"]" * 16)
+@example(b"[" * 17 + b"]" * 17)
+@example(b"")
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=1500)
+def test_json_values_are_what_the_standard_library_reads(
+    single_bytes: NativeVocabulary, text: bytes
+) -> None:
+    assert accepts(single_bytes.walk({"json": "value"}), text) == is_json(text)
+
+
+@given(text=st.one_of(json_texts(), mutated(json_texts())))
+@many
+def test_the_json_recognizer_of_these_tests_is_right(text: bytes) -> None:
+    assume(b"\x00" not in text)
+    recognizer = _json_value()
+    place: JsonPlace | None = recognizer.start
+    for byte in text:
+        place = None if place is None else recognizer.step(place, byte)
+    assert (place is not None and recognizer.may_end(place)) == is_json(text)
+
+
+@functools.cache
+def _json_value() -> JsonValue:
+    return JsonValue()

@@ -1,0 +1,181 @@
+"""Choices by text agree, token for token, with llama.cpp's grammar and with llguidance.
+
+All of them allow, at every step, the tokens that begin what is left of some choice, however the
+choice is cut into tokens. Legal tokens are compared over vocabularies of four sizes, decisions
+with models. `native/tests/text_choices_test.cpp` compares legal tokens with llama.cpp's grammar.
+"""
+
+from __future__ import annotations
+
+import functools
+import random
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import llguidance
+import numpy as np
+import pytest
+from checkout import ROOT
+
+from bench.choosing.other_libraries import Logits
+from bench.masking.constraints import Constraint
+from bench.masking.engines import LlGuidance, LlGuidanceMatcher
+from bench.masking.native import NativeVocabulary
+from bench.masking.vocabularies import TokenBytes
+from eliza_ffi._resources import default_model_path
+from eliza_ffi.benchmark import gbnf_of
+from eliza_ffi.library.loading import Library
+from eliza_ffi.model import Model
+
+# Pieces that action names are made of, and others that tokenizers cut in odd ways.
+# fmt: off
+PIECES = (
+    "SEND", "_", "EMAIL", "MESSAGE", "GO", "A", "REPLY", "IGNORE", "create", "Note", "x", "1", "42",
+    " ", "  ", "\n", "\t", '"', "\\", "{", "}", ",", "'", "é", "ß", "日", "本語", "🙂", "e\u0301",
+)
+# fmt: on
+
+
+def random_choices(dice: random.Random, most: int = 12) -> tuple[str, ...]:
+    """Return distinct texts that share beginnings, contain each other and begin each other."""
+    wanted, texts = dice.randint(1, most), dict[str, None]()
+    alphabet = dice.sample(PIECES, dice.randint(2, 10))
+    while len(texts) < wanted:
+        longer = dice.choice([*texts, ""]) if dice.random() < 0.3 else ""
+        texts[longer + "".join(dice.choices(alphabet, k=dice.randint(1, 5)))] = None
+    return tuple(texts)
+
+
+def constraint_of(texts: Sequence[str]) -> Constraint:
+    return Constraint("random", {"choices": texts}, (), choices=tuple(texts))
+
+
+@functools.cache
+def vocabulary_of(name: str | None) -> TokenBytes:
+    """Return a vocabulary by its name; None is the embedded model's."""
+    return TokenBytes.read(name) if name else TokenBytes.from_file(Path(default_model_path()))
+
+
+@functools.cache
+def llguidance_of(name: str | None) -> LlGuidance:
+    return LlGuidance(vocabulary_of(name))
+
+
+def legal_in(matcher: LlGuidanceMatcher, control: Sequence[int]) -> list[int]:
+    """Return the legal tokens that have a text, ascending."""
+    return np.setdiff1d(matcher.allowed(), control, assume_unique=True).tolist()
+
+
+# ---- legal tokens --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "n_sets"),
+    [(None, 3000), ("llama-spm", 500), ("llama-bpe", 150), ("gemma-4", 60)],
+    ids=["2k", "32k", "128k", "262k"],
+)
+def test_legal_tokens_are_those_of_llguidance_at_every_step(
+    hooks_path: Path, name: str | None, n_sets: int
+) -> None:
+    vocabulary, engine = vocabulary_of(name), llguidance_of(name)
+    native = NativeVocabulary(hooks_path, vocabulary.texts)
+    dice = random.Random(11)
+    n_steps = n_with_several = 0
+    for _ in range(n_sets):
+        texts = random_choices(dice)
+        walk, matcher = native.walk({"choices": texts}), engine.compile(constraint_of(texts))
+        ends = {text.encode() for text in texts}
+        place = b""
+        while legal := walk.allowed():
+            assert legal == legal_in(matcher, vocabulary.control), (texts, place)
+            assert matcher.may_end() == (place in ends), (texts, place)
+            n_steps += 1
+            n_with_several += len(legal) > 1
+            token = dice.choice(legal)
+            place += vocabulary.texts[token]
+            walk.accept(token)
+            matcher.accept(token)
+        # Nothing follows: the text is a choice that no other begins with, for both.
+        assert place in ends
+        assert matcher.may_end()
+        assert matcher.is_over() or legal_in(matcher, vocabulary.control) == []
+    assert n_steps > 3 * n_sets
+    assert n_with_several > n_sets
+
+
+# ---- greedy decisions ----------------------------------------------------------------------------
+
+
+def random_prompt(dice: random.Random, n_vocab: int) -> list[int]:
+    return [dice.randrange(300, n_vocab) for _ in range(dice.randint(4, 30))]
+
+
+def is_utf8(text: bytes) -> bool:
+    """Tell llama.cpp's few answers that are no choice.
+
+    Its grammar reads a character from single-byte tokens without refusing overlong forms: F0 86 97
+    A5 is its 日 (E6 97 A5) as well.
+    """
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize(("name", "n_cases"), [(None, 1200), ("llama-spm", 60), ("llama-bpe", 20)])
+def test_greedy_tokens_are_those_of_llama_cpps_grammar(
+    library: Library,
+    random_model_path: Callable[..., Path],
+    name: str | None,
+    n_cases: int,
+) -> None:
+    # In full precision, so that the order of sums alone differs between the two ways.
+    path = name and random_model_path(name, n_embd=64, n_layers=2, tensor_type="f32", seed=3)
+    dice, vocabulary, n_overlong = random.Random(12), vocabulary_of(name), 0
+    with Model(path, library=library, n_threads=1) as model:
+        for _ in range(n_cases):
+            texts, prompt = random_choices(dice), random_prompt(dice, len(vocabulary.texts))
+            guided = model.generate(prompt, 200, grammar=gbnf_of(texts))
+            chosen = model.choose(prompt, texts, tokenization="any")
+            assert chosen.value in texts
+            assert chosen.text == chosen.value
+            if not is_utf8(b"".join(vocabulary.texts[token] for token in guided.tokens)):
+                n_overlong += 1
+                continue
+            assert tuple(guided.tokens) == tuple(chosen.tokens), (texts, prompt)
+    assert n_overlong <= n_cases // 100
+
+
+def without_beginnings(texts: Sequence[str]) -> tuple[str, ...]:
+    """Leave out the texts that others begin with: llguidance knows one of a model's end tokens."""
+    return tuple(
+        text
+        for text in texts
+        if not any(other != text and other.startswith(text) for other in texts)
+    )
+
+
+def test_greedy_tokens_are_those_of_llguidances_masks_over_plain_logits(
+    library: Library, hooks_path: Path, tiny_model: Model
+) -> None:
+    vocabulary, engine, logits = vocabulary_of(None), llguidance_of(None), Logits(hooks_path)
+    dice = random.Random(13)
+    for _ in range(150):
+        texts = without_beginnings(random_choices(dice))
+        prompt = random_prompt(dice, len(vocabulary.texts))
+        matcher = engine.compile(constraint_of(texts))
+        tokens: list[int] = []
+        while not matcher.is_over():
+            legal = matcher.allowed()
+            row = logits.after(tiny_model.path, [*prompt, *tokens], len(vocabulary.texts))
+            token = int(legal[np.argmax(row[legal])])
+            matcher.accept(token)
+            tokens.append(token)
+        chosen = tiny_model.choose(prompt, texts, tokenization="any")
+        assert tuple(chosen.tokens) == tuple(tokens), (texts, prompt)
+
+
+def test_the_version_of_llguidance_is_the_one_that_is_measured() -> None:
+    pins = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    assert pins.count(f'"llguidance=={llguidance.__version__}"') == 2

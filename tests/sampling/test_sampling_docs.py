@@ -1,0 +1,94 @@
+"""docs/sampling.md: its examples print what they say, and its tables name what there is."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import io
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from checkout import ROOT
+
+from eliza_ffi import sampling
+
+PAGE = (ROOT / "docs" / "sampling.md").read_text(encoding="utf-8")
+EXAMPLES = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)
+STAGES = [
+    [cell.strip() for cell in row.strip("|").split("|")]
+    for table in re.findall(r"\| function \| test \|\n\| --- .*\n((?:\|.*\n)+)", PAGE)
+    for row in table.splitlines()
+]
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_examples_print_what_the_page_says(example: str) -> None:
+    said = re.findall(r"^# (.*?)(?:  +.*)?$", example, flags=re.MULTILINE)
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(example, {})
+    assert printed.getvalue().splitlines() == said
+
+
+def find(path: str) -> Any:
+    """Return what a dotted path below eliza_ffi.sampling names."""
+    first, *rest = path.split(".")
+    found = getattr(sampling, first, None) or importlib.import_module(f"eliza_ffi.sampling.{first}")
+    for name in rest:
+        found = getattr(found, name)
+    return found
+
+
+@pytest.fixture(scope="module")
+def collected() -> set[str]:
+    """Return the names of the tests of sampling that pytest collects."""
+    files = sorted(str(path) for path in Path(__file__).parent.glob("test_sampling_*.py"))
+    command = [sys.executable, "-m", "pytest", "-o", "addopts=", "--collect-only", "-q", *files]
+    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    return set(re.findall(r"::(test_\w+)", run.stdout))
+
+
+def test_every_stage_of_the_tables_has_a_function_and_tests_that_run(collected: set[str]) -> None:
+    assert len(STAGES) > 45
+    for stage, function, tests in STAGES:
+        (path,) = re.findall(r"`([\w.]+)`", function)
+        assert find(path) is not None, stage
+        named = re.findall(r"`(\w+)`", tests)
+        assert named, stage
+        assert set(named) <= collected, stage
+
+
+def test_every_sampler_has_a_row() -> None:
+    stages = " ".join(stage for stage, _, _ in STAGES)
+    assert [name for name in sampling.SAMPLER_NAMES if f"`{name}`" not in stages] == []
+    numbers = {stage[0] for stage, _, _ in STAGES if stage[1:2] == "."}
+    assert numbers == set("123456789")
+
+
+@pytest.mark.parametrize("name", sampling.PRESETS)
+def test_the_table_of_presets_is_that_of_the_code(name: str) -> None:
+    (row,) = re.findall(rf"^\| `{name}` \|(.*)\|$", PAGE, flags=re.MULTILINE)
+    preset = sampling.PRESETS[name]
+    off = {"temperature": None, "top_k": 0, "top_p": 1.0, "min_p": 0.0}
+    for cell, (setting, is_off) in zip(row.split("|"), off.items(), strict=True):
+        value = getattr(preset, setting)
+        assert cell.strip() == "off" if value == is_off else float(cell) == value
+
+
+def test_the_vectors_of_the_table_are_worked_out_again() -> None:
+    vectors = re.findall(
+        r"^\| (\d+) \| (\d+) \| (\d+) \| (\d+) \| 0x(\w{8}) \|[^|]*\| 0x(\w{8}) \| (\S+) \|$",
+        PAGE,
+        flags=re.MULTILINE,
+    )
+    assert len(vectors) == 7
+    for position, seed, token, start, hashed, bits, noise in vectors:
+        assert sampling.gumbel.element_seed(int(position), int(seed)) == int(start)
+        assert int(sampling.pcg_hash((int(start) + int(token)) % 2**32)) == int(hashed, 16)
+        uniform = sampling.gumbel_uniform(int(position), int(seed), [int(token)])
+        assert uniform.tobytes() == int(bits, 16).to_bytes(4, sys.byteorder)
+        assert float(sampling.gumbel_noise(uniform)[0]) == pytest.approx(float(noise), rel=2e-5)

@@ -1,0 +1,427 @@
+"""Fetching the llama.cpp source tree, with small archives and a stand-in for pip (no network)."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import io
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tarfile
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import fetch_llama_cpp
+import pytest
+from fetch_llama_cpp import FetchError, Release, fetch, is_complete, source_tree
+
+SCRIPT = Path(fetch_llama_cpp.__file__)
+PREFIX = "xllamacpp-1.2.3/thirdparty/llama.cpp/"
+KEPT = {
+    "CMakeLists.txt": b"project(llama)",
+    "ggml/include/ggml.h": b"// ggml",
+    "include/llama.h": b"// llama",
+    "models/ggml-vocab-tiny.gguf": random.Random(1).randbytes(5000),
+    "src/CMakeLists.txt": b"add_library(llama)",
+    "tools/rpc/rpc-server.cpp": b"int main() {}",
+    "tools/ui/CMakeLists.txt": b"add_library(llama-ui)",
+}
+LEFT_OUT = {"docs/logo.png": b"png", "tools/ui/src/app.html": b"<html>"}
+OF_THE_PACKAGE = {
+    "pyproject.toml": b"""
+[build-system]
+requires = ["setuptools", "cython"]
+build-backend = "setuptools.build_meta"
+""",
+    "setup.py": b"raise SystemExit('the archive was executed')",
+    "PKG-INFO": b"Metadata-Version: 2.1\nName: xllamacpp\nVersion: 1.2.3\n",
+}
+STAND_IN_FOR_PIP = """
+import os, shutil, sys, time
+with open(os.environ["PIP_LOG"], "a") as log:
+    print(*sys.argv[1:], file=log)
+if "PIP_SLEEP" in os.environ:
+    time.sleep(float(os.environ["PIP_SLEEP"]))
+if "PIP_FAILURE" in os.environ:
+    sys.exit(os.environ["PIP_FAILURE"])
+shutil.copy(os.environ["PIP_ARCHIVE"], sys.argv[sys.argv.index("--dest") + 1])
+"""
+
+
+def write_archive(path: Path, members: dict[str, bytes]) -> Path:
+    with tarfile.open(path, "w:gz") as tar:
+        for name, content in members.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            tar.addfile(info, io.BytesIO(content))
+    return path
+
+
+def release_of(archive: Path) -> Release:
+    return Release("1.2.3", "abc123", hashlib.sha256(archive.read_bytes()).hexdigest())
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.delenv("LLAMA_CPP_SOURCE", raising=False)
+    monkeypatch.setenv("ELIZA_FFI_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Path:
+    members = {PREFIX + name: content for name, content in (KEPT | LEFT_OUT).items()}
+    members |= {f"xllamacpp-1.2.3/{name}": text for name, text in OF_THE_PACKAGE.items()}
+    return write_archive(tmp_path / "xllamacpp-1.2.3.tar.gz", members)
+
+
+@pytest.fixture
+def pip_calls(
+    tmp_path: Path, archive: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[], list[str]]:
+    """Put a stand-in for pip before the real one; returns its calls' command lines."""
+    package = tmp_path / "stand_in" / "pip"
+    package.mkdir(parents=True)
+    (package / "__init__.py").touch()
+    (package / "__main__.py").write_text(STAND_IN_FOR_PIP)
+    log = tmp_path / "pip.log"
+    log.touch()
+    monkeypatch.syspath_prepend(str(package.parent))
+    monkeypatch.setenv("PYTHONPATH", str(package.parent))
+    monkeypatch.setenv("PIP_LOG", str(log))
+    monkeypatch.setenv("PIP_ARCHIVE", str(archive))
+    return lambda: log.read_text().splitlines()
+
+
+def files_below(folder: Path) -> dict[str, bytes]:
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
+def assert_whole(tree: Path, release: Release) -> None:
+    marker = {fetch_llama_cpp.MARKER_NAME: release.marker.encode()}
+    assert files_below(tree) == KEPT | marker
+
+
+def assert_nothing_left(cache: Path) -> None:
+    assert not cache.is_dir() or list(cache.iterdir()) == []
+
+
+def test_an_archive_is_unpacked_to_the_parts_we_keep(cache: Path, archive: Path) -> None:
+    release = release_of(archive)
+    tree = fetch(release, cache, archive)
+    assert tree == cache / "llama.cpp-abc123"
+    assert_whole(tree, release)
+    assert list(cache.iterdir()) == [tree]
+
+
+def test_pip_downloads_the_pinned_source_distribution_by_hash(
+    cache: Path, archive: Path, pip_calls: Callable[[], list[str]]
+) -> None:
+    release = release_of(archive)
+    assert_whole(fetch(release, cache), release)
+    (call,) = pip_calls()
+    assert "download --no-deps --no-binary xllamacpp --require-hashes" in call
+    assert "index" not in call  # the user's own index settings decide
+
+
+@pytest.fixture
+def index(archive: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder that the real pip is told to look in, and nowhere else."""
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(archive.parent))
+    return archive.parent
+
+
+def test_the_real_pip_downloads_without_running_anything_of_the_archive(
+    cache: Path, archive: Path, index: Path
+) -> None:
+    release = release_of(archive)
+    assert_whole(fetch(release, cache), release)
+
+
+def test_the_real_pip_refuses_another_hash(cache: Path, archive: Path, index: Path) -> None:
+    right = release_of(archive)
+    with pytest.raises(FetchError, match=f"expected {'0' * 64}, got {right.sha256}"):
+        fetch(replace(right, sha256="0" * 64), cache)
+    assert_nothing_left(cache)
+
+
+def test_within_another_build_its_settings_do_not_reach_pip(
+    cache: Path, archive: Path, index: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("_PYPROJECT_HOOKS_BUILD_BACKEND", "of_the_outer_build")
+    monkeypatch.setenv("PEP517_BUILD_BACKEND", "of_the_outer_build")
+    release = release_of(archive)
+    assert_whole(fetch(release, cache), release)
+
+
+def test_a_second_run_downloads_nothing(
+    cache: Path, archive: Path, pip_calls: Callable[[], list[str]]
+) -> None:
+    release = release_of(archive)
+    first = fetch(release, cache)
+    assert fetch(release, cache) == first
+    assert len(pip_calls()) == 1
+
+
+@pytest.mark.parametrize("damage", ["marker", "header", "other parts kept"])
+def test_a_damaged_tree_is_replaced(cache: Path, archive: Path, damage: str) -> None:
+    release = release_of(archive)
+    tree = fetch(release, cache, archive)
+    if damage == "marker":
+        (tree / fetch_llama_cpp.MARKER_NAME).unlink()
+    elif damage == "header":
+        (tree / "include/llama.h").unlink()
+    else:
+        (tree / fetch_llama_cpp.MARKER_NAME).write_text(f"sha256:{release.sha256}\nsrc/\n")
+    (tree / "stray").touch()
+    assert_whole(fetch(release, cache, archive), release)
+    assert list(cache.iterdir()) == [tree]
+
+
+@pytest.mark.parametrize("by_pip", [False, True])
+def test_a_wrong_hash_names_both_hashes(
+    cache: Path, archive: Path, pip_calls: Callable[[], list[str]], by_pip: bool
+) -> None:
+    right = release_of(archive)
+    wrong = replace(right, sha256="0" * 64)
+    with pytest.raises(FetchError, match=f"expected {'0' * 64}, got {right.sha256}"):
+        fetch(wrong, cache, None if by_pip else archive)
+    assert_nothing_left(cache)
+
+
+def test_a_hash_that_pip_refuses_names_both_hashes(
+    cache: Path, archive: Path, pip_calls: Callable[[], list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refusal = f"ERROR: THESE PACKAGES DO NOT MATCH\n    Expected sha256 x\n    Got     {'a' * 64}\n"
+    monkeypatch.setenv("PIP_FAILURE", refusal)
+    release = release_of(archive)
+    with pytest.raises(FetchError, match=f"expected {release.sha256}, got {'a' * 64}"):
+        fetch(release, cache)
+    assert_nothing_left(cache)
+
+
+@pytest.mark.parametrize("keep_bytes", [0, 10, 200, 2000, 4000])
+def test_a_truncated_archive_is_refused(
+    cache: Path, tmp_path: Path, archive: Path, keep_bytes: int
+) -> None:
+    truncated = tmp_path / "truncated.tar.gz"
+    truncated.write_bytes(archive.read_bytes()[:keep_bytes])
+    with pytest.raises(FetchError, match=r"truncated\.tar\.gz (is truncated|has no)"):
+        fetch(release_of(truncated), cache, truncated)
+    assert_nothing_left(cache)
+
+
+def test_a_corrupted_archive_is_refused(cache: Path, tmp_path: Path, archive: Path) -> None:
+    content = bytearray(archive.read_bytes())
+    content[60:68] = b"\xff" * 8  # in the first compressed block
+    broken = tmp_path / "broken.tar.gz"
+    broken.write_bytes(content)
+    with pytest.raises(FetchError, match="broken"):
+        fetch(release_of(broken), cache, broken)
+    assert_nothing_left(cache)
+
+
+def test_another_archive_is_refused(cache: Path, tmp_path: Path) -> None:
+    other = write_archive(tmp_path / "other.tar.gz", {"flask-1.0/setup.py": b""})
+    with pytest.raises(FetchError, match="not the expected archive"):
+        fetch(release_of(other), cache, other)
+    assert_nothing_left(cache)
+
+
+@pytest.mark.parametrize("name", ["/etc/evil", f"{PREFIX}src/../../../../evil", "../evil"])
+def test_a_member_that_leaves_the_tree_is_refused(cache: Path, tmp_path: Path, name: str) -> None:
+    members = {PREFIX + kept: content for kept, content in KEPT.items()} | {name: b"evil"}
+    evil = write_archive(tmp_path / "evil.tar.gz", members)
+    with pytest.raises(FetchError, match="unsafe member"):
+        fetch(release_of(evil), cache, evil)
+    assert_nothing_left(cache)
+    assert not list(tmp_path.rglob("evil"))
+
+
+@pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE])
+def test_a_member_that_is_no_plain_file_is_refused(
+    cache: Path, tmp_path: Path, kind: bytes
+) -> None:
+    evil = tmp_path / "evil.tar.gz"
+    with tarfile.open(evil, "w:gz") as tar:
+        link = tarfile.TarInfo(PREFIX + "src/link")
+        link.type, link.linkname = kind, "/etc/passwd"
+        tar.addfile(link)
+    with pytest.raises(FetchError, match="unsafe member"):
+        fetch(release_of(evil), cache, evil)
+    assert_nothing_left(cache)
+
+
+def test_a_missing_archive_is_named(cache: Path, tmp_path: Path, archive: Path) -> None:
+    with pytest.raises(FetchError, match=r"nowhere\.tar\.gz: No such file"):
+        fetch(release_of(archive), cache, tmp_path / "nowhere.tar.gz")
+    assert_nothing_left(cache)
+
+
+@pytest.mark.parametrize(
+    ("output", "reason"),
+    [
+        ("WARNING: x\nERROR: No matching distribution\n[notice] new pip", "No matching distribut"),
+        ("WARNING: Retrying (Retry(0))\nERROR: No matching", "index cannot be reached; No match"),
+        ("ERROR: Exception:\nTraceback:\n  ...\nOSError: disk on fire", "OSError: disk on fire"),
+        ("/usr/bin/python3: No module named pip", "No module named pip"),
+        ("\n", "it printed nothing"),
+    ],
+)
+def test_a_failure_of_pip_gives_its_reason_and_the_ways_out(
+    cache: Path,
+    archive: Path,
+    pip_calls: Callable[[], list[str]],
+    monkeypatch: pytest.MonkeyPatch,
+    output: str,
+    reason: str,
+) -> None:
+    monkeypatch.setenv("PIP_FAILURE", output)
+    with pytest.raises(FetchError) as failure:
+        fetch(release_of(archive), cache)
+    message = str(failure.value)
+    assert reason in message
+    assert "--archive" in message
+    assert "LLAMA_CPP_SOURCE" in message
+    assert "\n" not in message
+    assert_nothing_left(cache)
+
+
+def test_a_disk_that_fills_up_at_any_file_leaves_nothing(
+    cache: Path, archive: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy = shutil.copyfileobj
+    for failing in range(len(KEPT)):
+        written = 0
+
+        def copy_until_full(*arguments: Any, failing: int = failing) -> None:
+            nonlocal written
+            if written == failing:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            written += 1
+            copy(*arguments)
+
+        monkeypatch.setattr(shutil, "copyfileobj", copy_until_full)
+        with pytest.raises(FetchError, match="No space left on device"):
+            fetch(release_of(archive), cache, archive)
+        assert written == failing
+        assert_nothing_left(cache)
+
+
+def test_a_cache_that_cannot_be_written_is_named(tmp_path: Path, archive: Path) -> None:
+    (tmp_path / "file").touch()
+    cache = tmp_path / "file" / "cache"
+    with pytest.raises(FetchError, match=f"cannot write .* to {cache}.*ELIZA_FFI_CACHE"):
+        fetch(release_of(archive), cache, archive)
+
+
+def test_concurrent_runs_share_the_tree_of_the_first(
+    cache: Path, archive: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    release, runs = release_of(archive), 4
+    all_unpacked = threading.Barrier(runs)
+    publish = fetch_llama_cpp.publish
+
+    def publish_together(*arguments: Any) -> None:
+        all_unpacked.wait(timeout=30)
+        publish(*arguments)
+
+    monkeypatch.setattr(fetch_llama_cpp, "publish", publish_together)
+    with ThreadPoolExecutor(runs) as pool:
+        trees = set(pool.map(lambda _: fetch(release, cache, archive), range(runs)))
+    (tree,) = trees
+    assert_whole(tree, release)
+    assert list(cache.iterdir()) == [tree]
+
+
+def test_working_folders_of_killed_runs_go_after_a_day(cache: Path, archive: Path) -> None:
+    old, recent = cache / ".fetch-old", cache / ".fetch-recent"
+    for folder in (old, recent):
+        (folder / "tree").mkdir(parents=True)
+    two_days_ago = time.time() - 2 * 24 * 3600
+    os.utime(old, (two_days_ago, two_days_ago))
+    fetch(release_of(archive), cache, archive)
+    assert not old.exists()
+    assert recent.exists()
+
+
+def test_a_terminated_run_leaves_nothing(
+    cache: Path, pip_calls: Callable[[], list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PIP_SLEEP", "60")
+    with subprocess.Popen([sys.executable, str(SCRIPT)], stderr=subprocess.DEVNULL) as run:
+        deadline = time.monotonic() + 30
+        while not pip_calls() and time.monotonic() < deadline:
+            time.sleep(0.02)
+        assert list(cache.glob(".fetch-*"))
+        run.send_signal(signal.SIGTERM)
+        assert run.wait(timeout=30) == 143
+    assert_nothing_left(cache)
+
+
+def test_a_checkout_of_the_user_is_used_as_it_is(
+    cache: Path, archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkout = fetch(release_of(archive), tmp_path / "elsewhere", archive)
+    monkeypatch.setenv("LLAMA_CPP_SOURCE", str(checkout))
+    assert source_tree() == checkout
+    assert not cache.exists()
+
+
+def test_a_wrong_checkout_names_what_it_lacks(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "CMakeLists.txt").touch()
+    monkeypatch.setenv("LLAMA_CPP_SOURCE", str(tmp_path))
+    with pytest.raises(FetchError, match=r"not a llama\.cpp checkout: no include/llama\.h"):
+        source_tree()
+
+
+def test_the_cache_follows_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/ada")
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.delenv("ELIZA_FFI_CACHE", raising=False)
+    assert fetch_llama_cpp.cache_dir() == Path("/home/ada/.cache/eliza-ffi")
+    monkeypatch.setenv("XDG_CACHE_HOME", "/xdg")
+    assert fetch_llama_cpp.cache_dir() == Path("/xdg/eliza-ffi")
+    monkeypatch.setenv("ELIZA_FFI_CACHE", "~/own")
+    assert fetch_llama_cpp.cache_dir() == Path("/home/ada/own")
+
+
+def test_stdout_holds_the_path_alone(
+    cache: Path, archive: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(fetch_llama_cpp, "PINNED", release_of(archive))
+    assert fetch_llama_cpp.main(["--archive", str(archive)]) == 0
+    assert capsys.readouterr().out == f"{cache / 'llama.cpp-abc123'}\n"
+    assert fetch_llama_cpp.main(["--print-commit"]) == 0
+    assert capsys.readouterr().out == "abc123\n"
+    assert fetch_llama_cpp.main(["--print-cache-dir"]) == 0
+    assert capsys.readouterr().out == f"{cache}\n"
+
+
+def test_a_failure_is_one_line_on_stderr_and_exit_code_1(
+    cache: Path, archive: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["--archive", str(archive), "--cache-dir", str(tmp_path / "other")]
+    assert fetch_llama_cpp.main(arguments) == 1
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("fetch_llama_cpp: error: ")
+    assert err.count("\n") == 1
+    assert not is_complete(tmp_path / "other", fetch_llama_cpp.PINNED)

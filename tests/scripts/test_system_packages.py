@@ -1,0 +1,184 @@
+"""What the system lacks is installed where that is possible, and named in one line elsewhere."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from checkout import ROOT
+
+SCRIPT = ROOT / "scripts" / "system_packages.sh"
+TOOLS = ("cat", "dirname", "env", "mktemp", "rm", "sh", "tail", "touch", "chmod")
+# Plays Debian's packages: a program of the name is all that the script looks for.
+APT_GET = """
+echo "$*" >> "$LOG"
+[ -z "$DEBIAN_FRONTEND" ] && exit 9
+case "$*" in
+    *update*) exit ${UPDATE:-0} ;;
+    *install*)
+        [ -n "$INSTALL" ] && { echo "E: $INSTALL"; exit 100; }
+        for package; do
+            case $package in g++ | npm)
+                [ -n "$ELSEWHERE" ] || { touch "$BIN/$package"; chmod +x "$BIN/$package"; }
+            esac
+        done
+esac
+"""
+PYTHON = 'case "$*" in --version) echo "Python $VERSION";; *venv*) exit $VENV;; *) exit $OLD;; esac'
+
+
+class FakeMachine:
+    """A folder that plays a machine: its programs, and a checkout with the script in it."""
+
+    def __init__(self, root: Path) -> None:
+        self.bin, self.log = root / "bin", root / "apt.log"
+        self.script = root / "checkout" / "scripts" / SCRIPT.name
+        self.script.parent.mkdir(parents=True)
+        shutil.copy(SCRIPT, self.script)
+        self.bin.mkdir()
+        self.variables = {"LOG": str(self.log), "BIN": str(self.bin)}
+        for tool in TOOLS:
+            (self.bin / tool).symlink_to(str(shutil.which(tool)))
+        self.add("id", "echo 1000")
+
+    def add(self, name: str, text: str = "") -> None:
+        (self.bin / name).write_text(f"#!{self.bin}/sh\n{text}\n")
+        (self.bin / name).chmod(0o755)
+
+    def with_apt(self) -> FakeMachine:
+        self.add("dpkg")
+        self.add("apt-get", APT_GET)
+        return self
+
+    def with_root(self) -> FakeMachine:
+        self.add("id", "echo 0")
+        return self
+
+    def with_python(self, version: str, *, old: bool, venv: bool) -> FakeMachine:
+        self.add("python3", PYTHON)
+        self.variables |= {"VERSION": version, "OLD": str(int(old)), "VENV": str(int(not venv))}
+        return self
+
+    def run(self, *needs: str, **variables: str) -> tuple[int, str, str]:
+        done = subprocess.run(
+            [self.bin / "sh", self.script, *needs],
+            env={"PATH": str(self.bin), **self.variables, **variables},
+            cwd="/",
+            text=True,
+            capture_output=True,
+            check=False,
+        )
+        return done.returncode, done.stdout, done.stderr
+
+    @property
+    def apt_calls(self) -> list[str]:
+        return self.log.read_text().splitlines() if self.log.exists() else []
+
+
+@pytest.fixture
+def fake(tmp_path: Path) -> FakeMachine:
+    return FakeMachine(tmp_path)
+
+
+def test_where_nothing_is_missing_nothing_is_said_or_run(fake: FakeMachine) -> None:
+    fake.with_apt().with_root().with_python("3.11.2", old=False, venv=True)
+    fake.add("c++")
+    fake.add("npm")
+    assert fake.run("compiler", "python", "npm") == (0, "", "")
+    assert fake.apt_calls == []
+
+
+@pytest.mark.parametrize("compiler", ["c++", "g++", "clang++", "of-the-user"])
+def test_any_compiler_will_do(fake: FakeMachine, compiler: str) -> None:
+    fake.add(compiler)
+    variables = {"CXX": compiler} if compiler == "of-the-user" else {}
+    assert fake.run("compiler", **variables) == (0, "", "")
+
+
+def test_root_installs_what_is_missing_and_names_it(fake: FakeMachine) -> None:
+    code, out, err = fake.with_apt().with_root().run("compiler", "npm")
+    assert (code, out, err) == (0, "Installing g++ npm with apt-get\n", "")
+    update, install = fake.apt_calls
+    assert update.endswith("update")
+    assert install.endswith("install -y --no-install-recommends g++ npm")
+    assert fake.run("compiler", "npm") == (0, "", "")
+    assert len(fake.apt_calls) == 2
+
+
+def test_a_sudo_that_asks_for_no_password_is_used(fake: FakeMachine) -> None:
+    fake.with_apt().add("sudo", 'echo "sudo $*" >> "$LOG"; shift; [ "$*" = true ] || exec "$@"')
+    assert fake.run("compiler")[0] == 0
+    assert fake.apt_calls[0] == "sudo -n true"
+    assert fake.apt_calls[1].startswith("sudo -n env DEBIAN_FRONTEND=noninteractive")
+
+
+@pytest.mark.parametrize("sudo", [None, "exit 1"])
+def test_a_user_who_cannot_install_is_told_in_one_line(fake: FakeMachine, sudo: str | None) -> None:
+    fake.with_apt()
+    if sudo is not None:
+        fake.add("sudo", sudo)
+    code, out, err = fake.run("compiler", "python", "npm")
+    assert (code, out) == (1, "")
+    assert err == (
+        "make: missing: g++ python3-venv npm;"
+        " please run: sudo apt-get install g++ python3-venv npm\n"
+    )
+    assert fake.apt_calls == []
+
+
+def test_nothing_is_installed_against_the_users_will(fake: FakeMachine) -> None:
+    code, _, err = fake.with_apt().with_root().run("compiler", ELIZA_INSTALL_PACKAGES="0")
+    assert code == 1
+    assert err == "make: missing: g++; please run: sudo apt-get install g++\n"
+    assert fake.apt_calls == []
+
+
+def test_without_apt_the_words_are_those_of_any_system(fake: FakeMachine) -> None:
+    code, out, err = fake.with_root().run("compiler", "gtest", "npm")
+    assert (code, out) == (1, "")
+    assert err.startswith("make: a C++ compiler, npm: missing here")
+    assert err.count("\n") == 1
+
+
+def test_lists_of_packages_that_cannot_be_renewed_may_do(fake: FakeMachine) -> None:
+    assert fake.with_apt().with_root().run("compiler", UPDATE="100")[0] == 0
+
+
+def test_a_failure_of_apt_is_shown(fake: FakeMachine) -> None:
+    code, _, err = fake.with_apt().with_root().run("compiler", INSTALL="no space left")
+    assert code == 1
+    assert err.startswith("E: no space left\nmake: apt-get could not install g++;")
+
+
+def test_what_is_missing_still_is_an_error(fake: FakeMachine) -> None:
+    code, _, err = fake.with_apt().with_root().run("npm", ELSEWHERE="1")
+    assert code == 1
+    assert "npm: missing still" in err.splitlines()[-1]
+
+
+def test_a_python_that_is_too_old_is_named(fake: FakeMachine) -> None:
+    fake.with_apt().with_root().with_python("3.9.2", old=True, venv=True)
+    code, _, err = fake.run("python")
+    assert code == 1
+    assert err == "make: Python 3.9.2 is too old: PYTHON=... names a Python 3.10 or newer\n"
+    assert fake.apt_calls == []
+
+
+def test_a_python_of_the_user_is_asked(fake: FakeMachine) -> None:
+    assert fake.run("python", PYTHON=sys.executable) == (0, "", "")
+
+
+def test_where_the_environment_is_made_no_other_python_is_needed(fake: FakeMachine) -> None:
+    python = fake.script.parents[1] / ".venv" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.touch(0o755)
+    assert fake.run("python") == (0, "", "")
+
+
+def test_an_unknown_need_is_an_error_of_its_own(fake: FakeMachine) -> None:
+    code, _, err = fake.run("compilers")
+    assert code == 2
+    assert '"compilers" is not' in err

@@ -1,0 +1,456 @@
+"""Filling skeletons with real models, most of them of random weights."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import json
+import math
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from gbnf_reader import Gbnf
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from skeleton_strategies import Field, actions, has_shape, shaped_skeletons
+
+from bench.masking.vocabularies import TokenBytes
+from eliza_ffi.async_model import AsyncModel
+from eliza_ffi.errors import ContextFullError, FillError, InvalidArgumentError
+from eliza_ffi.library.loading import Library
+from eliza_ffi.model import Model
+from eliza_ffi.prompts import planner_prompt
+from eliza_ffi.runner.filling import FillResult
+from eliza_ffi.skeleton.placed_span import regex_literal
+from eliza_ffi.skeleton.planning import ActionSkeleton
+from eliza_ffi.skeleton.response import Skeleton
+
+random_weights = settings(
+    max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+
+BOOLEANS = ("true", "false")
+
+REPLY = {
+    "type": "object",
+    "properties": {"action": {"enum": ["REPLY", "IGNORE"]}, "text": {"type": "string"}},
+}
+
+
+@pytest.fixture(scope="session", params=["llama-spm", "llama-bpe", "tiny"])
+def vocabulary(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(scope="session")
+def any_model(
+    vocabulary: str, library: Library, random_model_path: Callable[..., Path]
+) -> Iterator[Model]:
+    """Return models whose vocabularies are cut in different ways."""
+    path = None
+    if vocabulary != "tiny":
+        path = random_model_path(vocabulary, n_embd=64, n_layers=2, seed=1)
+    with Model(path, library=library, n_ctx=1024, n_threads=1, seed=5) as model:
+        yield model
+
+
+@functools.cache
+def texts_of_tokens(path: str) -> tuple[bytes, ...]:
+    """Return what each token spells: read from the file, where no detokenizer cleans anything."""
+    return TokenBytes.from_file(Path(path)).texts
+
+
+def spelled(model: Model, tokens: Iterable[int]) -> str:
+    texts = texts_of_tokens(model.path)
+    return b"".join(texts[token] for token in tokens).decode()
+
+
+def tokens_inside(model: Model, result: FillResult, first_at: int = 0) -> list[tuple[int, ...]]:
+    """Return, span by span, the tokens that begin inside it: the long way."""
+    texts = texts_of_tokens(model.path)
+    begins = [first_at]
+    for token in result.tokens:
+        begins.append(begins[-1] + len(texts[token]))
+    assert begins[-1] == len(result.text.encode())
+    inside, end = [], 0
+    for span in result.spans:
+        begin = end + len(span.before.encode())
+        end = begin + len(span.text.encode())
+        inside.append(
+            tuple(
+                token for token, at in zip(result.tokens, begins, strict=False) if begin <= at < end
+            )
+        )
+    return inside
+
+
+# ---- any skeleton, any model -----------------------------------------------------------------
+
+
+@random_weights
+@given(
+    shaped=shaped_skeletons(),
+    temperature=st.sampled_from([0.0, 1.0, 5.0]),
+    max_tokens=st.integers(1, 16),
+    logprobs=st.booleans(),
+)
+def test_any_skeleton_filled_parses_to_its_shape(
+    any_model: Model,
+    shaped: tuple[tuple[Field, ...], Skeleton],
+    temperature: float,
+    max_tokens: int,
+    logprobs: bool,
+) -> None:
+    fields, skeleton = shaped
+    result = any_model.fill(
+        "Answer: ", skeleton, temperature=temperature, max_tokens=max_tokens, logprobs=logprobs
+    )
+    assert has_shape(fields, result.value)
+    assert skeleton.matches(result.text)
+    assert Gbnf(skeleton.to_gbnf()).accepts(result.text)
+    assert spelled(any_model, result.tokens) == result.text
+    assert [span.tokens for span in result.spans] == tokens_inside(any_model, result)
+    assert all(not logprobs or span.logprob is not None for span in result.spans)
+    assert all(span.logprob is None or span.logprob < 1e-6 for span in result.spans)
+
+
+@random_weights
+@given(
+    listed=actions(),
+    temperature=st.sampled_from([0.0, 1.0, 5.0]),
+    max_tokens=st.integers(1, 16),
+)
+def test_any_plan_is_an_action_with_its_parameters(
+    any_model: Model, listed: list[dict[str, Any]], temperature: float, max_tokens: int
+) -> None:
+    result = any_model.plan("Answer: ", listed, temperature=temperature, max_tokens=max_tokens)
+    skeleton = ActionSkeleton(listed)
+    assert skeleton.accepts(result.value)
+    assert skeleton.matches(result.text)
+    assert spelled(any_model, result.tokens) == result.text
+
+
+def test_known_text_is_cut_as_the_tokenizer_cuts_it(any_model: Model) -> None:
+    # Behind a line break, no token reaches over the edge of the prompt.
+    for value in ({"some": [1, "known text"], "x": None}, "Grüße, 日本"):
+        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+        result = any_model.fill("Answer:\n", Skeleton.from_json_schema({"const": value}))
+        assert result.text == text
+        prompt = any_model.tokenize("Answer:\n", add_special=True)
+        assert [*prompt, *result.tokens] == any_model.tokenize("Answer:\n" + text, add_special=True)
+        assert result.forward_passes == 0
+
+
+def test_tokens_spell_their_spans_where_detokenizing_cleans_spaces_away(
+    any_model: Model, vocabulary: str
+) -> None:
+    spaced = ["yes , it 's", "no ! They 're ?"]
+    pattern = "|".join(map(regex_literal, spaced))
+    spans: list[dict[str, Any]] = [
+        {"kind": "pattern", "pattern": pattern},
+        {"kind": "literal", "value": "\n"},
+        {"kind": "free-string", "rule": "root"},
+        {"kind": "literal", "value": " , "},
+        {"kind": "boolean"},
+    ]
+    skeleton = Skeleton.from_dict({"spans": spans}, f'root ::= "{spaced[0]}" | "{spaced[1]}"')
+    # Behind a line break, no token reaches over the edge of the prompt.
+    result = any_model.fill("Answer:\n", skeleton)
+    assert result.text in [f"{a}\n{b} , {c}" for a in spaced for b in spaced for c in BOOLEANS]
+    cleaned = any_model.detokenize(result.tokens) != result.text
+    assert cleaned == (vocabulary == "llama-bpe")
+    inside = tokens_inside(any_model, result)
+    assert [span.tokens for span in result.spans] == inside
+    first = result.spans[0]
+    assert spelled(any_model, first.tokens) == first.text
+
+
+def test_a_choice_is_cut_together_with_what_surrounds_it(any_model: Model) -> None:
+    schema = {"type": "object", "properties": {"action": {"enum": ["REPLY", "SEND_EMAIL"]}}}
+    result = any_model.fill("Answer:\n", Skeleton.from_json_schema(schema))
+    prompt = any_model.tokenize("Answer:\n", add_special=True)
+    whole = any_model.tokenize("Answer:\n" + result.text, add_special=True)
+    assert [*prompt, *result.tokens] == whole
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"kind": "free-string"},
+        {"kind": "free-json"},
+        {"kind": "number"},
+        {"kind": "integer"},
+        {"kind": "pattern", "pattern": "[a-zé]{3,9}(?: [a-z]+)?"},
+    ],
+    ids=lambda value: str(value["kind"]),
+)
+@pytest.mark.parametrize("prompt", ['[1, 2, {"text": "', "hello world, 1.5 and ", "日本\n"])
+def test_a_value_has_the_tokens_that_llama_cpps_grammar_leads_to(
+    any_model: Model, value: dict[str, Any], prompt: str
+) -> None:
+    # Nothing known comes first, which a grammar cuts into tokens as the model likes.
+    skeleton = Skeleton.from_dict({"spans": [value, {"kind": "literal", "value": "]"}]})
+    most = 12
+    guided = any_model.generate(prompt, most, grammar=skeleton.to_gbnf())
+    filled = any_model.fill(prompt, skeleton, max_tokens=most)
+    assert filled.tokens[:most] == guided.tokens
+    assert filled.truncated or filled.tokens == guided.tokens
+
+
+def test_every_strategy_comes_to_the_same_tokens(any_model: Model) -> None:
+    actions = [
+        {"name": "SEND_EMAIL", "parameters": [{"name": "to"}, {"name": "n", "type": "number"}]},
+        {"name": "SEND_MESSAGE", "parameters": [{"name": "a", "enum": ["x y", "x z"]}]},
+    ]
+    context = any_model.runner.ctx
+    made = set()
+    try:
+        for strategy in ("token-by-token", "skip-ahead", "tree", "auto"):
+            any_model.binding.set_option(context, "strategy", strategy)
+            made.add(any_model.plan("Next: ", actions, max_tokens=8).tokens)
+    finally:
+        any_model.binding.set_option(context, "strategy", "auto")
+    assert len(made) == 1
+
+
+def test_a_fill_is_repeatable_and_a_sampled_one_is_not_always_the_same(any_model: Model) -> None:
+    schema = {"type": "object", "properties": {"a": {"type": "string"}, "n": {"type": "number"}}}
+    skeleton = Skeleton.from_json_schema(schema)
+    greedy = {any_model.fill("x", skeleton, max_tokens=8).text for _ in range(3)}
+    assert len(greedy) == 1
+    sampled = {any_model.fill("x", skeleton, max_tokens=8, temperature=5.0).text for _ in range(6)}
+    assert len(sampled) == 1  # a seed is set: each generation draws the same
+
+
+def test_a_healed_prompt_shares_a_token_with_the_answer(tiny_model: Model) -> None:
+    prompt = '<|im_start|>assistant\n{"action":"REPLY","parameters":'
+    schema = {"type": "object", "properties": {"text": {"enum": ["a", "b"]}}}
+    skeleton = Skeleton.from_json_schema(schema)
+    plain = tiny_model.fill(prompt, skeleton)
+    healed = tiny_model.fill(prompt, skeleton, heal_prompt=True)
+    assert spelled(tiny_model, plain.tokens) == plain.text
+    # The prompt's last token, '":', has become '":{"'.
+    assert spelled(tiny_model, healed.tokens) == healed.text.removeprefix('{"')
+    for result, first_at in ((plain, 0), (healed, len('{"'))):
+        assert [span.tokens for span in result.spans] == tokens_inside(tiny_model, result, first_at)
+        assert result.spans[0].tokens
+
+
+@pytest.mark.parametrize("prompt", ['{"a', "Answer: hello wor", "日本\n\n", 'x = "', "[1, 2"])
+def test_tokens_behind_a_healed_prompt_spell_the_end_of_prompt_and_answer(
+    any_model: Model, prompt: str
+) -> None:
+    skeleton = Skeleton.from_dict(
+        {"spans": [{"kind": "free-json"}, {"kind": "literal", "value": "]\n"}, {"kind": "boolean"}]}
+    )
+    result = any_model.fill(prompt, skeleton, heal_prompt=True, max_tokens=6)
+    written = spelled(any_model, result.tokens)
+    assert (prompt + result.text).endswith(written)
+    first_at = len(result.text.encode()) - len(written.encode())
+    assert [span.tokens for span in result.spans] == tokens_inside(any_model, result, first_at)
+
+
+def test_the_logprob_of_a_choice_is_that_of_choosing_it(any_model: Model) -> None:
+    skeleton = Skeleton.from_json_schema({"enum": ["A", "B"]})
+    result = any_model.fill("x", skeleton)
+    (span,) = result.spans
+    assert span.logprob is not None
+    assert math.log(0.5) <= span.logprob <= 0.0
+
+
+# ---- what the embedded model knows -------------------------------------------------------------
+
+
+def test_the_embedded_model_plans(tiny_model: Model) -> None:
+    listed = [
+        {"name": "SEND_EMAIL", "description": "Send an email.", "parameters": [{"name": "to"}]},
+        {"name": "SEARCH_WEB", "description": "Search the web.", "parameters": [{"name": "query"}]},
+    ]
+    prompt = planner_prompt("search the web for qwen", listed).rpartition("{")[0]
+    result = tiny_model.plan(prompt, listed, logprobs=True)
+    assert result.value["action"] == "SEARCH_WEB"
+    assert [span.key for span in result.spans] == ["action", "query"]
+    assert result.forward_passes < len(result.tokens)
+    assert result.elapsed > 0.0
+
+
+def test_messages_take_the_place_of_a_prompt(tiny_model: Model) -> None:
+    pytest.importorskip("jinja2")
+    messages = [{"role": "user", "content": "hello"}]
+    result = tiny_model.fill(messages=messages, skeleton=Skeleton.from_json_schema(REPLY))
+    tokens = tiny_model.chat_tokens(messages)
+    assert result.text == tiny_model.fill(tokens, Skeleton.from_json_schema(REPLY)).text
+    assert result.text == tiny_model.fill(tokens, Skeleton.from_json_schema(REPLY).to_dict()).text
+
+
+def test_events_come_as_spans_are_filled(tiny_model: Model) -> None:
+    seen: list[str | None] = []
+    skeleton = Skeleton.from_json_schema(REPLY)
+    result = tiny_model.fill("hello", skeleton, on_span=lambda span: seen.append(span.key))
+    assert seen == ["action", "text"]
+
+    async def stream() -> list[Any]:
+        async with aclosing(AsyncModel.of(tiny_model).fill_stream("hello", skeleton)) as steps:
+            return [step async for step in steps]
+
+    *spans, last = asyncio.run(stream())
+    assert tuple(spans) == result.spans
+    assert last.text == result.text
+
+
+def test_a_truncated_value_is_brought_to_its_end(library: Library) -> None:
+    schema = {"type": "object", "properties": {"a": {"type": "string"}, "b": True}}
+    skeleton = Skeleton.from_json_schema(schema)
+    n_truncated = 0
+    for seed in range(20):  # one token may be a whole value
+        with Model(library=library, n_ctx=64, n_slots=1, n_threads=1, seed=seed) as model:
+            result = model.fill("x", skeleton, max_tokens=1, temperature=9.0)
+        assert set(result.value) == {"a", "b"}
+        assert skeleton.matches(result.text)
+        n_truncated += result.truncated
+    assert n_truncated > 10
+
+
+def test_a_value_that_no_token_can_end_is_truncated(tiny_model: Model) -> None:
+    skeleton = Skeleton.from_dict({"spans": [{"kind": "pattern", "pattern": "[0-9]{40}"}]})
+    result = tiny_model.fill("x", skeleton, max_tokens=1)
+    assert result.truncated
+    assert len(result.text) == 40
+
+
+def test_a_rule_is_followed(tiny_model: Model) -> None:
+    spans = [
+        {"kind": "literal", "value": '{"n":'},
+        {"kind": "number", "key": "n", "rule": "digits"},
+        {"kind": "literal", "value": "}"},
+    ]
+    skeleton = Skeleton.from_dict({"spans": spans}, "digits ::= [7-9] [7-9] [7-9]")
+    value = tiny_model.fill("x", skeleton).value["n"]
+    assert 777 <= value <= 999
+
+
+@pytest.mark.parametrize("kind", ["number", "integer", "boolean", "free-string", "free-json"])
+def test_a_value_may_be_all_there_is(any_model: Model, kind: str) -> None:
+    skeleton = Skeleton.from_dict({"spans": [{"kind": kind}]})
+    result = any_model.fill("1, 2, ", skeleton, max_tokens=12)
+    assert skeleton.matches(result.text)
+    assert spelled(any_model, result.tokens) == result.text
+
+
+# ---- bad input -------------------------------------------------------------------------------
+
+
+def test_a_context_that_fills_up_leaves_what_was_written(
+    library: Library, random_model_path: Callable[..., Path]
+) -> None:
+    path = random_model_path("llama-spm", n_embd=64, n_layers=2, seed=1)
+    with Model(path, library=library, n_ctx=256, n_slots=1, n_threads=1, seed=1) as model:
+        skeleton = Skeleton.from_json_schema(REPLY)
+        prompt = [1, *[9] * 220]
+        with pytest.raises(FillError, match="'text'.*context full") as caught:
+            model.fill(prompt, skeleton, max_tokens=0, temperature=5.0)
+        partial = caught.value.partial
+        assert isinstance(caught.value.__cause__, ContextFullError)
+        assert partial.fields["action"] in ("REPLY", "IGNORE")
+        assert partial.text.startswith('{"action":"')
+        assert len(partial.text) > len('{"action":"REPLY","text":"')
+        assert not partial.complete
+        with pytest.raises(ContextFullError):
+            model.fill([1, *[9] * 300], skeleton)
+        # The model goes on to be of use.
+        assert model.fill("x", Skeleton.from_json_schema({"type": "boolean"})).complete
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"choices": []},
+        {"choices": [""]},
+        {"choices": ["a", "a"]},
+        {"choices": [1]},
+        {"choices": ["a"], "json": "string"},
+        {"json": "date"},
+        {"json": "value", "depth": 0},
+        {"dfa": {"classes": [0] * 256, "transitions": [[-1], [-1]], "accepting": [0]}},
+        {"dfa": {"classes": [0] * 256, "transitions": [[1], [1]], "accepting": [0]}},
+        {"dfa": {"classes": [0] * 255, "transitions": [[-1]], "accepting": [0]}},
+        {"dfa": {"classes": [0] * 256, "transitions": [[7]], "accepting": [0]}},
+        {"grammar": "root ::= ("},
+        {"before": 3},
+        {"json": "string", "temperature": -1},
+        {"json": "string", "max_tokens": -1},
+    ],
+)
+def test_a_request_that_is_refused_leaves_the_stream_of_use(
+    tiny_model: Model, wrong: dict[str, Any]
+) -> None:
+    binding = tiny_model.binding
+    args = tiny_model.generate_args("hello")
+    stream = binding.open(tiny_model.runner.ctx, args.config())
+    try:
+        binding.prefill(stream, args.prompt_tokens)
+        with pytest.raises(InvalidArgumentError):
+            binding.fill(stream, wrong)
+        result = binding.fill(stream, {"before": "x", "choices": ["ab", "cd"], "after": "y"})
+        assert result.text in ("ab", "cd")
+        assert tiny_model.detokenize(result.answer_tokens) == f"x{result.text}y"
+    finally:
+        binding.close(stream)
+
+
+def test_values_with_a_nul_are_escaped(any_model: Model) -> None:
+    skeleton = Skeleton.from_json_schema({"enum": ["a\0b", "a\0c"]})
+    result = any_model.fill("x", skeleton)
+    assert result.value in ("a\0b", "a\0c")
+    assert "\\u0000" in result.text
+
+
+def test_what_is_no_skeleton_is_refused(tiny_model: Model) -> None:
+    with pytest.raises(InvalidArgumentError, match="no skeleton"):
+        tiny_model.fill("x")
+    with pytest.raises(InvalidArgumentError, match="this is no skeleton: 'REPLY'"):
+        tiny_model.fill("x", "REPLY")  # type: ignore[arg-type]
+    with pytest.raises(InvalidArgumentError, match="spans must be a list"):
+        tiny_model.fill("x", {})
+    with pytest.raises(InvalidArgumentError, match="no actions"):
+        tiny_model.plan("x", [])
+    with pytest.raises(InvalidArgumentError, match="prompt or messages"):
+        tiny_model.fill(skeleton=Skeleton.from_json_schema(REPLY))
+
+
+def test_a_cancelled_task_ends_the_filling(
+    tiny_model: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    digits = {"spans": [{"kind": "pattern", "pattern": "[0-9]{1200}"}]}
+    skeleton = Skeleton.from_dict(digits)
+    filling, cancelling = threading.Event(), threading.Event()
+    fill = tiny_model.binding.fill
+
+    def fill_while_it_is_cancelled(*arguments: Any) -> Any:
+        filling.set()
+        assert cancelling.wait(30)
+        return fill(*arguments)
+
+    async def cancelled() -> None:
+        async def consume() -> None:
+            steps = AsyncModel.of(tiny_model).fill_stream("x", skeleton, max_tokens=0)
+            async with aclosing(steps):
+                async for _ in steps:
+                    pass
+
+        task = asyncio.create_task(consume())
+        assert await asyncio.to_thread(filling.wait, 30)
+        task.cancel()
+        await asyncio.sleep(0)
+        cancelling.set()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    with monkeypatch.context() as patched:
+        patched.setattr(tiny_model.binding, "fill", fill_while_it_is_cancelled)
+        asyncio.run(cancelled())
+    assert len(tiny_model.fill("x", skeleton, max_tokens=5).text) == 1200
