@@ -23,7 +23,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from bench_parts.pages import table
+from eliza_ffi.measuring.tables import markdown_table
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "reference.md"
@@ -88,9 +88,8 @@ def _section(room: ModuleType) -> str:
 
 
 def _table(what: str, rows: list[list[str]]) -> str:
-    return table([what, "what it is"], [[f"`{call}`", words] for call, words in rows]).replace(
-        "--:", ":--"
-    )
+    named = [[f"`{call}`", words] for call, words in rows]
+    return markdown_table([what, "what it is"], named, left=2)
 
 
 def _with_methods(room: ModuleType) -> list[type]:

@@ -6,11 +6,21 @@ import json
 from pathlib import Path
 from typing import Any
 
-import bench_batches
 import pytest
-from bench_batches import GATHER, LOOP, MANY, OWN, SHARED, TEXTS, Effort, markdown, measure_task
-from bench_parts.machine import machine_facts
 
+from bench import batches as bench_batches
+from bench.batches import (
+    GATHER,
+    LOOP,
+    MANY,
+    OWN,
+    SHARED,
+    TEXTS,
+    BatchEffort,
+    markdown,
+    measure_task,
+)
+from bench.parts.machine import machine_facts
 from eliza_ffi.model import Model
 
 
@@ -24,7 +34,7 @@ def test_every_way_answers_every_prompt(tiny_model: Model, task: str) -> None:
 
 
 def test_a_way_is_compared_with_the_loop_of_its_round(tiny_model: Model) -> None:
-    found = measure_task(tiny_model, OWN, Effort(prompts=2, tokens=2, rounds=2), settling=0.0)
+    found = measure_task(tiny_model, OWN, BatchEffort(prompts=2, tokens=2, rounds=2), settling=0.0)
     assert list(found) == [LOOP, MANY, GATHER]
     assert found[LOOP]["times_the_loop"] == [1.0, 1.0, 1.0]
     low, middle, high = found[MANY]["times_the_loop"]

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
+from checkout import ROOT
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -321,7 +322,7 @@ def test_the_examples_of_the_page_run(
     library: Library, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(LIBRARY_VARIABLE, str(library.path))
-    page = (Path(__file__).resolve().parents[1] / "docs" / "prompts.md").read_text("utf-8")
+    page = (ROOT / "docs" / "prompts.md").read_text("utf-8")
     for program in re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL):
         exec(compile(program, "prompts.md", "exec"), {"__name__": "__main__"})
         assert capsys.readouterr().out

@@ -1,14 +1,13 @@
-#!/usr/bin/env python3
 """Measure what many prompts cost together: `choose_many` and `generate_many` beside a loop.
 
 The same model answers as many prompts in a loop, with `Model`'s methods for many, and with a task
 for each of them on an event loop (`asyncio.gather` over `AsyncModel`). All in turns, so that what
 slows the machine slows them all; what counts are the ratios within a round.
 
-    $ python scripts/bench_batches.py --docs docs/performance.md    # a quarter of an hour
-    $ python scripts/bench_batches.py --quick                       # the embedded model, a minute
-    $ python scripts/bench_batches.py --only embedded --merge       # its cells anew
-    $ python scripts/bench_batches.py --render --docs docs/performance.md     # measure nothing
+    $ python -m bench.batches --docs docs/performance.md    # a quarter of an hour
+    $ python -m bench.batches --quick                       # the embedded model, a minute
+    $ python -m bench.batches --only embedded --merge       # its cells anew
+    $ python -m bench.batches --render --docs docs/performance.md     # measure nothing
 """
 
 from __future__ import annotations
@@ -25,10 +24,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from bench_parts.machine import disturbance, machine_facts, machine_line, noting_other_programs
-from bench_parts.merging import merged
-from bench_parts.pages import RESULTS, number, publish, table
-from bench_parts.stream_cells import N_CTX, PREFIX_TOKENS, SETTLING_SECONDS, StreamModel
 
 from eliza_ffi._resources import default_model_path
 from eliza_ffi.async_model import AsyncModel
@@ -38,7 +33,13 @@ from eliza_ffi.benchmark.streams import (
     PROMPT_TOKENS,
     RandomPrompts,
 )
+from eliza_ffi.measuring.tables import markdown_table, number
 from eliza_ffi.model import Model
+
+from .parts.machine import disturbance, machine_facts, machine_line, noting_other_programs
+from .parts.merging import merged
+from .parts.pages import add_output_arguments, publish
+from .together.cells import N_CTX, PREFIX_TOKENS, SETTLING_SECONDS, StreamModel
 
 LOOP = "a loop"
 MANY = "*_many"
@@ -61,7 +62,7 @@ Way = Callable[[Prompts], list[Any]]
 
 
 @dataclass(frozen=True)
-class Effort:
+class BatchEffort:
     """How much is measured.
 
     Attributes
@@ -79,26 +80,26 @@ class Effort:
 
 
 @dataclass(frozen=True)
-class Subject:
+class BatchSubject:
     """A model and how much is measured of it."""
 
     name: str
     path: Callable[[], Path]
-    effort: Effort
+    effort: BatchEffort
 
 
-WIDE = Effort(prompts=16, tokens=16, rounds=5)
+WIDE = BatchEffort(prompts=16, tokens=16, rounds=5)
 SUBJECTS = (
-    Subject("embedded", default_model_path, Effort(prompts=64, tokens=16, rounds=11)),
+    BatchSubject("embedded", default_model_path, BatchEffort(prompts=64, tokens=16, rounds=11)),
     *(
-        Subject(f"wide {name}", StreamModel(name, vocab, tensor_type).path, WIDE)
+        BatchSubject(f"wide {name}", StreamModel(name, vocab, tensor_type).path, WIDE)
         for name, vocab, tensor_type in (
             ("F16 32k", "llama-spm", "f16"),
             ("Q4_K 128k", "llama-bpe", "q4_k"),
         )
     ),
 )
-QUICK = (Subject("embedded", default_model_path, Effort(prompts=32, tokens=8, rounds=5)),)
+QUICK = (BatchSubject("embedded", default_model_path, BatchEffort(prompts=32, tokens=8, rounds=5)),)
 
 
 @contextmanager
@@ -136,7 +137,7 @@ def ways_of(model: Model, task: str, n_tokens: int) -> Iterator[dict[str, Way]]:
         events.close()
 
 
-def measure_task(model: Model, task: str, effort: Effort, settling: float) -> dict[str, Any]:
+def measure_task(model: Model, task: str, effort: BatchEffort, settling: float) -> dict[str, Any]:
     """Run all ways in turns and return the figures of each.
 
     Returns
@@ -178,7 +179,7 @@ def quartiles(values: Any) -> list[float]:
     return [float(value) for value in np.percentile(values, [25, 50, 75])]
 
 
-def measure(subject: Subject, settling: float = SETTLING_SECONDS) -> list[dict[str, Any]]:
+def measure(subject: BatchSubject, settling: float = SETTLING_SECONDS) -> list[dict[str, Any]]:
     """Measure all tasks of a model: a cell for each."""
     cells = []
     with Model(subject.path(), n_ctx=N_CTX) as model:
@@ -193,7 +194,7 @@ def measure(subject: Subject, settling: float = SETTLING_SECONDS) -> list[dict[s
     return cells
 
 
-def run(subjects: Sequence[Subject]) -> dict[str, Any]:
+def run(subjects: Sequence[BatchSubject]) -> dict[str, Any]:
     """Measure some models and return the results."""
     return {
         "machine": machine_facts(),
@@ -209,7 +210,7 @@ def markdown(results: Mapping[str, Any]) -> str:
         machine_line(results["machine"]) + disturbance(named),
         "Answers per second, and how many times those of the loop of the same round: the median "
         "(first to third quartile)",
-        table(
+        markdown_table(
             ["model, task", "prompts", LOOP, MANY, "times the loop", GATHER, "times the loop"],
             (
                 [
@@ -243,8 +244,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", action="append", default=[], choices=names, help="repeated")
     parser.add_argument("--merge", action="store_true", help="keep the other cells of the file")
     parser.add_argument("--render", action="store_true", help="measure nothing, show the file")
-    parser.add_argument("--out", type=Path, default=RESULTS, metavar="DIR")
-    parser.add_argument("--docs", type=Path, metavar="FILE", help="put the table between markers")
+    add_output_arguments(parser)
     options = parser.parse_args(arguments)
     name = "batches-quick" if options.quick else "batches"
     file = options.out / f"{name}.json"

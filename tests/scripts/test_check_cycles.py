@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 from check_cycles import Held, growth
+from checkout import ROOT
 
 from eliza_ffi.library.loading import Library
 
-SCRIPT = Path(__file__).resolve().parents[1] / "scripts" / "check_cycles.py"
+SCRIPT = ROOT / "scripts" / "check_cycles.py"
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs Linux's /proc")
 
