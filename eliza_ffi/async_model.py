@@ -415,7 +415,7 @@ class AsyncModel:
             mode=mode,
             temperature=temperature,
             tokenization=tokenization,
-            score_leaves=probabilities,
+            probabilities=probabilities,
             method="choose",
             **more,
         )
@@ -465,7 +465,7 @@ class AsyncModel:
                 mode=mode,
                 temperature=temperature,
                 tokenization=tokenization,
-                score_leaves=probabilities,
+                probabilities=probabilities,
                 method="choose_many",
                 **more,
             )

@@ -651,7 +651,7 @@ class Model:
             mode=mode,
             temperature=temperature,
             tokenization=tokenization,
-            score_leaves=probabilities,
+            probabilities=probabilities,
             method="choose",
             **more,
         )
@@ -742,7 +742,7 @@ class Model:
                 mode=mode,
                 temperature=temperature,
                 tokenization=tokenization,
-                score_leaves=probabilities,
+                probabilities=probabilities,
                 method="choose_many",
                 **more,
             )

@@ -254,6 +254,20 @@ def generate_request(
     session: Session,
     prompt: str | Prompt | Tokens | None = None,
     *,
+    method: str = "generate_args",
+    **given: Any,
+) -> FfiStreamingGenerateArgs:
+    """Return the request of a text; parameters as :meth:`~eliza_ffi.model.Model.generate_args`."""
+    check_keywords(method, given, TEXT_KEYWORDS)
+    if given.get("logprobs") is not None and method == "stream":
+        raise InvalidArgumentError("stream() yields text alone: generate() tells logprobs")
+    return _request(session, prompt, **given)
+
+
+def _request(
+    session: Session,
+    prompt: str | Prompt | Tokens | None,
+    *,
     messages: Messages | None = None,
     draft_max: int = 0,
     drafter: str | os.PathLike[str] | None = None,
@@ -261,12 +275,9 @@ def generate_request(
     grammar: str | None = None,
     stop: str | Sequence[str] = (),
     logprobs: int | None = None,
-    method: str = "generate_args",
     **more: Any,
 ) -> FfiStreamingGenerateArgs:
-    """Return the request of a text; parameters as :meth:`~eliza_ffi.model.Model.generate_args`."""
     _ = session.ctx  # is it open, and ours?
-    check_keywords(method, more, KEYWORDS)
     _check_ranges(more)
     sampling = _all_sampling(sampling, more)
     more.setdefault("n_gpu_layers", session.n_gpu_layers)
@@ -279,8 +290,6 @@ def generate_request(
         more["mtp_drafter_path"] = os.fspath(drafter)
     if grammar is not None:
         more["gbnf_grammar"] = grammar
-    if logprobs is not None and method == "stream":
-        raise InvalidArgumentError("stream() yields text alone: generate() tells logprobs")
     if logprobs is not None and logprobs < 0:
         raise InvalidArgumentError(f"logprobs must be 0 or more, not {logprobs}")
     tokens = prompt_tokens(session, prompt, messages)
@@ -302,6 +311,7 @@ def choice_request(
     messages: Messages | None = None,
     mode: str = "argmax",
     temperature: float = 1.0,
+    probabilities: bool = False,
     tokenization: str = "own",
     method: str = "choice_args",
     **more: Any,
@@ -314,8 +324,9 @@ def choice_request(
     check_keywords(method, more, CHOICE_KEYWORDS)
     if more.get("sampling") is None:
         more["temperature"] = temperature
-    args = generate_request(session, prompt, messages=messages, method=method, **more)
-    args = replace(args, token_tree_mode=MODES[mode] | STOP_AT_LEAF)
+    args = _request(session, prompt, messages=messages, **more)
+    mode_bits = MODES[mode] | STOP_AT_LEAF
+    args = replace(args, token_tree_mode=mode_bits, score_leaves=probabilities)
     if tokenization == "own":
         tokens = session.choices.tokens_of(choices)
         if isinstance(tokens, PreparedChoices):
@@ -323,7 +334,7 @@ def choice_request(
         return replace(args, token_tree_payload=tokens)
     if tokenization != "any":
         raise InvalidArgumentError(f"tokenization must be own or any, not {tokenization!r}")
-    _check_text_choices(session, choices, mode, args.score_leaves)
+    _check_text_choices(session, choices, mode, probabilities)
     return replace(args, text_choices=choices.texts)
 
 
@@ -354,7 +365,7 @@ def fill_request(
     check_keywords(method, more, FILL_KEYWORDS)
     return FillArgs(
         skeleton=skeleton,
-        generation=generate_request(session, prompt, messages=messages, method=method, **more),
+        generation=_request(session, prompt, messages=messages, **more),
         sampler_plan=sampler_plan,
         max_tokens=max_tokens,
         logprobs=logprobs,
@@ -372,10 +383,17 @@ PLAIN_SAMPLING: Mapping[str, Any] = {
 
 SAMPLING_NAMES = frozenset(field.name for field in fields(SamplingParams)) - PLAIN_SAMPLING.keys()
 
-KEYWORDS = frozenset(field.name for field in fields(FfiStreamingGenerateArgs))
-KEYWORDS = (KEYWORDS | SAMPLING_NAMES | {"messages", "drafter", "grammar"}) - {"prompt_tokens"}
+# elizaOS's words for what has others here, and what choose() says of choices.
+RUNNER_WORDS = {
+    *("prompt_tokens", "gbnf_grammar", "mtp_drafter_path"),
+    *("score_leaves", "prepared_choices", "text_choices"),
+}
+TEXT_KEYWORDS = frozenset(field.name for field in fields(FfiStreamingGenerateArgs)) - RUNNER_WORDS
+TEXT_KEYWORDS |= SAMPLING_NAMES | {"messages", "drafter", "grammar"}
 
-CHOICE_KEYWORDS = KEYWORDS - {"stop", "logprobs"}
+# A choice's own parameters come along for who misspells one.
+CHOICE_KEYWORDS = TEXT_KEYWORDS - {"stop", "logprobs", "token_tree_payload", "token_tree_path"}
+CHOICE_KEYWORDS |= {"mode", "probabilities", "tokenization"}
 
 # What a fill's own parameters are comes along for who misspells one.
 FILL_KEYWORDS = frozenset((*StreamSettings.__annotations__, *FillSettings.__annotations__))

@@ -244,7 +244,7 @@ async def _generate(
     args = model.generate_args(
         **question,
         max_tokens=arguments.max_tokens,
-        gbnf_grammar=grammar,
+        grammar=grammar,
         draft_max=arguments.draft_max,
         drafter=arguments.drafter,
         **_sampling(arguments),

@@ -17,7 +17,7 @@ RIGHT = """
 import enum
 from collections.abc import Iterator
 from typing import Any, assert_type
-from eliza_ffi import AsyncModel, Choice, FillResult, Generation, Model, Prompt
+from eliza_ffi import AsyncModel, Choice, Chooser, FillResult, Generation, Model, Prompt
 
 class Reply(enum.Enum):
     YES = "yes"
@@ -37,11 +37,19 @@ def ask(model: Model, talk: list[dict[str, str]], values: dict[str, float]) -> N
     assert_type(model.fill("x", {"spans": []}, max_tokens=3), FillResult)
     assert_type(model.choose_many(["x"], ["a"]), list[Choice[Any]])
     assert_type(model.stream("x"), Iterator[str])
+    assert_type(model.chooser(Reply), Chooser[Reply])
+    assert_type(model.chooser(bool), Chooser[bool])
+    assert_type(model.chooser(values), Chooser[float])
+    assert_type(model.chooser(["a"]), Chooser[str])
+    assert_type(model.choose("x", model.chooser(Reply)), Choice[Reply])
+    assert_type(model.generate("x", stop=["a"], logprobs=2), Generation)
 
 async def ask_async(model: AsyncModel) -> None:
     assert_type(await model.choose("x", ["a", "b"]), Choice[str])
     assert_type(await model.choose("x", Reply), Choice[Reply])
     assert_type(await model.generate_many(["x"], 3), list[Generation])
+    assert_type(await model.chooser(Reply), Chooser[Reply])
+    assert_type(await model.choose("x", await model.chooser(Reply)), Choice[Reply])
     async for text in model.stream("x"):
         assert_type(text, str)
 """
@@ -49,6 +57,7 @@ async def ask_async(model: AsyncModel) -> None:
 WRONG = {
     'model.generate("x", temperatur=1.0)': "temperatur",
     'model.choose("x", ["a"], mode="beast")': "overload",
+    'model.generate("x", gbnf_grammar="")': "gbnf_grammar",
     'model.fill("x", {}, sampling=None)': "sampling",
     'model.choose_many(["x"], ["a"], probs=True)': "probs",
 }
