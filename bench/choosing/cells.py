@@ -16,7 +16,6 @@ from ..parts.hooks import find_hooks
 from ..parts.machine import noting_other_programs
 from ..parts.workload import Subject
 from .other_libraries import (
-    LlamaCppPython,
     Logits,
     Peer,
     VocabularyBytes,
@@ -178,12 +177,13 @@ def _add_llama_cpp_python(
     others: Others,
 ) -> None:
     """Run llama-cpp-python's own loop, if it is installed."""
-    if not others.has(LLAMA_CPP_PYTHON):
+    make = METHODS[LLAMA_CPP_PYTHON].generates
+    if make is None or not others.has(LLAMA_CPP_PYTHON):
         return
     try:
         longest = max(len(tokens) for tokens in tokenized)
         n_threads = int(bench.model.describe()["threads"])  # its own default is half of the cores
-        other = LlamaCppPython(bench.model.path, bench.alternatives.texts, longest + 256, n_threads)
+        other = make(bench.model.path, bench.alternatives.texts, longest + 256, n_threads)
         samples: list[tuple[int, float]] = []
         agreed = []
         begin = time.perf_counter()
