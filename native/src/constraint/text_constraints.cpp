@@ -84,8 +84,9 @@ TextConstraints::TextConstraints(std::shared_ptr<const Vocabulary> vocabulary)
 }
 
 std::shared_ptr<const TextChoices> TextConstraints::choices(std::string_view json, const std::string & before) {
-    return choices_.get(joined({before, json}),
-                        [&] { return std::make_shared<const TextChoices>(vocabulary_, before, parse_strings(json, "choices")); });
+    return choices_.get(joined({before, json}), [&] {
+        return std::make_shared<const TextChoices>(vocabulary_, before, parse_strings(json, "choices"));
+    });
 }
 
 std::shared_ptr<const TextConstraintKind> TextConstraints::value(const ValueSpec & spec, const Frame & frame) {
