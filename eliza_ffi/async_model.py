@@ -407,6 +407,7 @@ class AsyncModel:
     ) -> Choice[Any]:
         """As :meth:`Model.choose <eliza_ffi.model.Model.choose>`."""
         choice_set = as_choice_set(choices)
+        await self._prepare(choice_set, tokenization)
         args = choice_request(
             self.session,
             prompt,
@@ -458,6 +459,7 @@ class AsyncModel:
 
         async def one(item: tuple[str | Prompt | Tokens | Messages, ChoiceSet[Any]]) -> Choice[Any]:
             prompt, choice_set = item
+            await self._prepare(choice_set, tokenization)
             args = choice_request(
                 self.session,
                 **prompt_of(prompt),
@@ -606,7 +608,17 @@ class AsyncModel:
 
     async def _generate(self, args: FfiStreamingGenerateArgs, wait: bool | float) -> Generation:
         async with self.session.turns.one_async(wait):
-            return generation_of(self.session, await self.runner.generate_with_usage(args))
+            result = await self.runner.generate_with_usage(args)
+        if result.logprobs is None:
+            return generation_of(self.session, result)
+        return await asyncio.to_thread(generation_of, self.session, result)  # many texts to look up
+
+    async def _prepare(self, choices: ChoiceSet[Any], tokenization: str) -> None:
+        """Have choices that are new cut into tokens beside the event loop."""
+        _ = self.session.ctx  # is it open?
+        can = self.session.binding.supports("prepare_choices")
+        if can and tokenization == "own" and not self.session.choices.has(choices):
+            await asyncio.to_thread(self.session.choices.tokens_of, choices)
 
     async def _choose(
         self, choices: ChoiceSet[Any], args: FfiStreamingGenerateArgs, wait: bool | float

@@ -695,8 +695,8 @@ class Model:
         InvalidArgumentError
             If the choices are empty, not distinct, or not spellable by the model's tokenizer.
         """
-        choice_set = as_choice_set(choices)
-        return Chooser(choice_set, self.session.choices.prepare(choice_set))
+        _ = self.session.ctx  # is it open, and ours?
+        return Chooser(as_choice_set(choices), self.session.choices)
 
     def choose_many(
         self,
@@ -1081,7 +1081,8 @@ class Model:
 
         def run() -> Generation:
             with self.session.turns.one(wait):
-                return generation_of(self.session, self._sync_runner.run(generation))
+                result = self._sync_runner.run(generation)
+            return generation_of(self.session, result)
 
         return _Job(run, generation.cancel)
 

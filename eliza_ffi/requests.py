@@ -113,7 +113,7 @@ class SamplingSettings(TypedDict, total=False):
 class TextSettings(StreamSettings, SamplingSettings, total=False):
     """Further settings of a text."""
 
-    stop: str | Sequence[str]
+    stop: str | Sequence[str] | None
     logprobs: int | None
 
     draft_min: int
@@ -178,6 +178,7 @@ class Generation:
     ----------
     text : str
     tokens : tuple of int
+        All that were generated, those of a stop's text included.
     finish_reason : str
         ``"end"`` (the model ended it), ``"length"`` (`max_tokens`), ``"stop"`` (a text of `stop`
         came) or ``"context_full"``.
@@ -212,12 +213,17 @@ def lora_option(adapters: Iterable[tuple[str | os.PathLike[str], float]]) -> str
     """Return LoRA adapters as the library's option has them; None if there are none."""
     listed = []
     for adapter in adapters:
-        if isinstance(adapter, str | os.PathLike):
+        try:
+            path, scale = adapter
+            entry = {"path": os.fsdecode(path), "scale": float(scale)}
+            entry["path"].encode()  # type: ignore[attr-defined]
+        except (TypeError, ValueError):
             raise InvalidArgumentError(
-                f"a LoRA adapter is a pair of its file and a scale: {adapter!r}"
-            )
-        path, scale = adapter
-        listed.append({"path": os.fspath(path), "scale": float(scale)})
+                f"a LoRA adapter is a pair of its file and a scale, not {adapter!r}"
+            ) from None
+        if not math.isfinite(float(scale)):
+            raise InvalidArgumentError(f"the scale of {path!r} is {scale}")
+        listed.append(entry)
     return json.dumps(listed) if listed else None
 
 
@@ -273,7 +279,7 @@ def _request(
     drafter: str | os.PathLike[str] | None = None,
     sampling: SamplingParams | None = None,
     grammar: str | None = None,
-    stop: str | Sequence[str] = (),
+    stop: str | Sequence[str] | None = None,
     logprobs: int | None = None,
     **more: Any,
 ) -> FfiStreamingGenerateArgs:
@@ -290,14 +296,12 @@ def _request(
         more["mtp_drafter_path"] = os.fspath(drafter)
     if grammar is not None:
         more["gbnf_grammar"] = grammar
-    if logprobs is not None and logprobs < 0:
-        raise InvalidArgumentError(f"logprobs must be 0 or more, not {logprobs}")
     tokens = prompt_tokens(session, prompt, messages)
     return FfiStreamingGenerateArgs(
         prompt_tokens=tokens,
         draft_max=draft_max,
         sampling=sampling,
-        stop=(stop,) if isinstance(stop, str) else tuple(stop),
+        stop=(stop,) if isinstance(stop, str) else tuple(stop or ()),
         logprobs=logprobs,
         **more,
     )
@@ -418,9 +422,16 @@ def _token_logprobs(
     if result.logprobs is None:
         return None
 
+    # Behind a line break: some tokenizers drop the space that a text begins with.
+    anchor = session.tokenize("\n")
+    n_anchor = len(session.detokenize(anchor, True))
+    text_of: dict[int, str] = {}
+
     def told(entry: tuple[int, float], top: tuple[TokenLogprob, ...] = ()) -> TokenLogprob:
         token, logprob = entry
-        return TokenLogprob(token, session.detokenize([token], True), logprob, top)
+        if token not in text_of:
+            text_of[token] = session.detokenize([*anchor, token], True)[n_anchor:]
+        return TokenLogprob(token, text_of[token], logprob, top)
 
     return tuple(
         told(own, tuple(told(other) for other in others if other[0] >= 0))
@@ -501,10 +512,9 @@ def _chosen(
     leaf, payload = result.leaf, args.token_tree_payload
     if payload is not None:
         of_tokens = {leaf.tokens: leaf.name for leaf in payload.leaves()}
-        name = of_tokens.get(result.tokens)
-        return None if name is None else choices.place_of(name)
-    if leaf is None:
-        return None
+        return choices.place_of(of_tokens.get(result.tokens, ""))
+    if leaf is None:  # the library refused the choices, and a grammar did what they would
+        return choices.place_of(result.text)
     return int(leaf.name) if args.text_choices is None else choices.place_of(leaf.name)
 
 

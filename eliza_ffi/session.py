@@ -119,6 +119,7 @@ class Session:
         """Free the model; running generations are cancelled. Closing twice is harmless."""
         self._finalizer()
         self.binding.forget_callbacks(self._ctx)
+        self.choices.clear()
 
     @property
     def is_open(self) -> bool:

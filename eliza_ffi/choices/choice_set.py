@@ -170,9 +170,9 @@ class ChoiceSet(Generic[T]):
         self.texts = tuple(texts)
         self._place_of = seen
 
-    def place_of(self, text: str) -> int:
-        """Return the place of a text among the choices, from 0."""
-        return self._place_of[text]
+    def place_of(self, text: str) -> int | None:
+        """Return the place of a text among the choices, from 0; None if it is none of them."""
+        return self._place_of.get(text)
 
     @property
     def keys(self) -> tuple[Any, ...]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Callable
 from typing import Any, TypeAlias, TypeVar
 
+from ..errors import InvalidArgumentError
 from ..library.protocol import PreparedChoices
 from .choice_set import ChoiceSet
 from .token_tree import TokenTreePayload
@@ -28,15 +30,31 @@ class Chooser(ChoiceSet[T]):
     Made by :meth:`~eliza_ffi.model.Model.chooser`. Takes memory in the library for as long as it
     lives: about 40 bytes for each token of each choice.
 
-    Attributes
+    Parameters
     ----------
-    tokens : PreparedChoices or TokenTreePayload
-        Of that model.
+    choices
+    cache
+        Of the model.
     """
 
-    def __init__(self, choices: ChoiceSet[T], tokens: ChoiceTokens) -> None:
+    def __init__(self, choices: ChoiceSet[T], cache: ChoiceCache) -> None:
         super().__init__(choices.values, choices.texts)
-        self.tokens = tokens
+        self._tokens = cache.prepare(choices)
+        self._made_by = weakref.ref(cache)
+
+    def tokens_for(self, cache: ChoiceCache) -> ChoiceTokens:
+        """Return its tokens.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If `cache` is not that of its model.
+        """
+        if self._made_by() is not cache:
+            raise InvalidArgumentError(
+                "the chooser is for another model, which made it"
+            )
+        return self._tokens
 
     def __repr__(self) -> str:
         return f"Chooser({len(self.texts)} choices)"
@@ -67,10 +85,10 @@ class ChoiceCache:
         Raises
         ------
         InvalidArgumentError
-            If the tokenizer cannot spell one of them.
+            If the tokenizer cannot spell one of them, or they are another model's chooser.
         """
         if isinstance(choices, Chooser):
-            return choices.tokens
+            return choices.tokens_for(self)
         texts = choices.texts
         with self._lock:
             tokens = self._of_texts.pop(texts, None)
@@ -83,6 +101,15 @@ class ChoiceCache:
             while self._is_too_full():
                 del self._of_texts[next(iter(self._of_texts))]
         return tokens
+
+    def has(self, choices: ChoiceSet[Any]) -> bool:
+        """Return whether the tokens of some choices are there already."""
+        return isinstance(choices, Chooser) or choices.texts in self._of_texts
+
+    def clear(self) -> None:
+        """Forget all of them; choosers keep theirs."""
+        with self._lock:
+            self._of_texts.clear()
 
     def _is_too_full(self) -> bool:
         n_choices = sum(map(len, self._of_texts))

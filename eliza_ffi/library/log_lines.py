@@ -20,8 +20,8 @@ _of_thread = threading.local()
 
 
 def forward_log_lines(ffi: Any, lib: Any) -> None:
-    """Have a library log there from now on, if the program has set logging up."""
-    if logging.getLogger().hasHandlers() or logging.getLogger("eliza_ffi").hasHandlers():
+    """Have a library log there from now on, if the program has set logging up by now."""
+    if _is_listened_to():
         _forward(ffi, lib)
 
 
@@ -31,6 +31,15 @@ def raise_interrupt() -> None:
     if error is not None:
         _of_thread.interrupt = None
         raise error
+
+
+def _is_listened_to() -> bool:
+    listening: logging.Logger | None = logger
+    while listening is not None:
+        if any(not isinstance(handler, logging.NullHandler) for handler in listening.handlers):
+            return True
+        listening = listening.parent if listening.propagate else None
+    return False
 
 
 @functools.cache

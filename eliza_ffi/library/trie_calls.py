@@ -52,10 +52,13 @@ class TrieCalls(NativeCalls):
         longest = self._ffi.new("size_t *")
         error = self._ffi.new("char **")
         handle = self._lib.eliza_inference_prepare_choices(ctx, raw, len(raw), longest, error)
+        if handle:
+            handle = self._ffi.gc(handle, self._lib.eliza_inference_free_choices)
+        said = self._take(error)
+        self._reraise_from_callbacks(ctx)
         if not handle:
-            raise InvalidArgumentError(self._take(error) or "the choices were refused")
-        free = self._lib.eliza_inference_free_choices
-        return PreparedChoices(self._ffi.gc(handle, free), longest[0])
+            raise InvalidArgumentError(said or "the choices were refused")
+        return PreparedChoices(handle, longest[0])
 
     def set_choices(self, stream: CffiStream, choices: PreparedChoices, mode: int) -> None:
         """Start a span of choices that were prepared."""

@@ -23,6 +23,8 @@ from ..sampling.params import SamplingParams
 __all__ = ["FfiStreamingGenerateArgs", "FfiStreamingResult", "Usage"]
 
 
+MOST_LOGPROBS = 1024
+
 CHOICES = ("token_tree_payload", "prepared_choices", "text_choices")
 
 
@@ -108,8 +110,11 @@ class FfiStreamingGenerateArgs:
         given = [name for name in CHOICES if getattr(self, name) is not None]
         if len(given) > 1:
             raise InvalidArgumentError(f"give either {' or '.join(given)}, not both")
-        if isinstance(self.stop, str) or not all(self.stop):
-            raise InvalidArgumentError(f"stop must be non-empty texts, not {self.stop!r}")
+        if isinstance(self.stop, str) or not all(isinstance(s, str) and s for s in self.stop):
+            raise InvalidArgumentError(f"stop must be non-empty texts, not {self.stop!r:.80}")
+        n_top = self.logprobs
+        if n_top is not None and not (isinstance(n_top, int) and 0 <= n_top <= MOST_LOGPROBS):
+            raise InvalidArgumentError(f"logprobs must be 0 to {MOST_LOGPROBS}, not {n_top!r}")
         if self.max_tokens < 0:
             raise InvalidArgumentError(f"max_tokens must be 0 or more, not {self.max_tokens}")
 

@@ -34,10 +34,11 @@ class StopTexts:
             Nothing follows, so nothing is held back.
         """
         text = self._held + text
-        places = [place for stop in self._stops if (place := text.find(stop)) >= 0]
-        if places:
+        # The one that is whole first, however the text was cut; of several, the longest.
+        found = [(place + len(s), place) for s in self._stops if (place := text.find(s)) >= 0]
+        if found:
             self.has_come = True
-            return text[: min(places)]
+            return text[: min(found)[1]]
         n_held = 0 if is_last else self._n_possible(text)
         self._held = text[len(text) - n_held :]
         return text[: len(text) - n_held]

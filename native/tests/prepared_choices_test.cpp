@@ -127,6 +127,18 @@ TEST_F(PreparedChoicesTest, AreForTheirModelAlone) {
     EXPECT_EQ(stats.trie_active, 0);
 }
 
+TEST_F(PreparedChoicesTest, OutliveTheModelsUnloading) {
+    const ChoicesHandle choices = prepare(Texts{"REPLY", "IGNORE"});
+    ASSERT_EQ(eliza_inference_mmap_evict(context.get(), "text", error.out()), 0) << error.text();
+    const StreamHandle stream = open(context);
+    prefill(stream, {5, 6});
+    EXPECT_EQ(set(stream, choices), 0) << eliza_inference_last_error(stream.get());
+    const ContextHandle other = create({{"n_threads", "1"}}, f32_model_path());
+    const StreamHandle elsewhere = open(other);
+    prefill(elsewhere, {5, 6});
+    EXPECT_EQ(set(elsewhere, choices), 0) << "the same file";
+}
+
 TEST_F(PreparedChoicesTest, MayBeFreedWhileASpanOfThemGoesOn) {
     ChoicesHandle choices = prepare(Texts{"REPLY", "IGNORE"});
     const StreamHandle stream = open(context);

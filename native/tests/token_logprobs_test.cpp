@@ -130,6 +130,23 @@ TEST_F(TokenLogprobsTest, ATokenOfAChoiceHasNone) {
     EXPECT_TRUE(std::isnan(entries[1].logprob));
 }
 
+TEST_F(TokenLogprobsTest, ATokenThatEndedTheTextIsNotToldOfTheNext) {
+    const StreamHandle stream = open(context);
+    prefill(stream, {5, 6});  // the model ends here, after a few tokens
+    ASSERT_EQ(set(stream, 0), 0);
+    const size_t n = pull(stream).tokens.size();
+    eliza_llm_stream_stats_t stats{};
+    ASSERT_EQ(eliza_inference_llm_stream_stats(stream.get(), &stats, sizeof stats), 0);
+    ASSERT_EQ(stats.finish_reason, ELIZA_FINISH_END);
+    take(stream, n, 0);
+    const std::string json = payload({{"A", {60, 61}}, {"B", {62}}});
+    ASSERT_EQ(eliza_inference_set_token_trie(stream.get(), json.data(), json.size(), 0x100), 0);
+    const Output output = pull(stream);
+    const std::vector<Entry> entries = take(stream, output.tokens.size(), 0);
+    EXPECT_EQ(entries[0].token, output.tokens[0]);
+    EXPECT_TRUE(std::isnan(entries[0].logprob));
+}
+
 TEST_F(TokenLogprobsTest, AreToldOfWhatWasGivenOutAlone) {
     const StreamHandle stream = open(context);
     prefill(stream, {5, 60, 71, 8});

@@ -15,7 +15,7 @@ from eliza_ffi import AsyncModel, Chooser, Model
 from eliza_ffi.choices import ChoiceCache, ChoiceSet, TokenTreePayload
 from eliza_ffi.choices.choice_set import string_choices
 from eliza_ffi.choices.chooser import CHOICES_KEPT, SETS_KEPT
-from eliza_ffi.errors import InvalidArgumentError, TokenTrieError
+from eliza_ffi.errors import ElizaError, InvalidArgumentError
 from eliza_ffi.library import Library
 
 PROMPT = "message: good morning\naction: "
@@ -78,7 +78,7 @@ def test_a_chooser_of_another_model_is_refused(
     path = random_model_path("llama-spm", n_embd=64, n_layers=2, seed=1)
     with (
         Model(path, library=library, n_threads=1) as other,
-        pytest.raises(TokenTrieError, match="another model"),
+        pytest.raises(InvalidArgumentError, match="another model"),
     ):
         other.choose("x", chooser)
 
@@ -93,7 +93,9 @@ def test_the_sets_that_were_asked_for_last_are_kept() -> None:
     cache = ChoiceCache(prepare)
     first = cache.tokens_of(string_choices(["a", "b"]))
     assert cache.tokens_of(string_choices(["a", "b"])) is first
-    assert cache.tokens_of(Chooser(string_choices(["a"]), first)) is first
+    chooser = Chooser(string_choices(["a"]), cache)
+    assert cache.tokens_of(chooser) is cache.tokens_of(chooser)
+    del made[1:]
     for i in range(SETS_KEPT):
         cache.tokens_of(string_choices([f"c{i}"]))
     assert len(made) == 1 + SETS_KEPT
@@ -127,3 +129,39 @@ def test_a_chooser_keeps_no_model_alive(library: Library) -> None:
     gc.collect()
     assert gone() is None
     assert chooser.texts == ("a", "b")
+
+
+def test_a_model_that_is_closed_prepares_nothing_and_keeps_nothing(library: Library) -> None:
+    model = Model(library=library, n_threads=1)
+    choices = string_choices(["a", "b"])
+    model.choose("x", choices)
+    assert model.session.choices.has(choices)
+    model.close()
+    assert not model.session.choices.has(choices)
+    with pytest.raises(ElizaError, match="is closed"):
+        model.chooser(["a", "b"])
+
+
+def test_choices_are_known_when_the_model_was_unloaded_in_between(library: Library) -> None:
+    with Model(library=library, n_threads=1) as model:
+        chooser = model.chooser(["STOP", "REPLY"])
+        first = model.choose(PROMPT, ["STOP", "REPLY"])
+        ffi, error = model.binding.library.ffi, model.binding.library.ffi.new("char **")
+        evict = model.binding.library.lib.eliza_inference_mmap_evict
+        assert evict(model.session.ctx, b"text", error) == 0
+        assert error[0] == ffi.NULL
+        assert model.choose(PROMPT, ["STOP", "REPLY"]).value == first.value
+        assert model.choose(PROMPT, chooser).value == first.value
+
+
+def test_a_large_set_is_prepared_beside_the_event_loop(tiny_model: Model) -> None:
+    async def ask() -> int:
+        face, beats = AsyncModel.of(tiny_model), 0
+        asked = asyncio.ensure_future(face.choose(PROMPT, [f"NAME_{i}" for i in range(20000)]))
+        while not asked.done():
+            await asyncio.sleep(0)
+            beats += 1
+        await asked
+        return beats
+
+    assert asyncio.run(ask()) > 10

@@ -298,7 +298,7 @@ def test_the_elder_engine_obeys_the_grammar_where_choices_were_asked_for_and_war
     args = elder_model.generate_args(
         PROMPT,
         max_tokens=20,
-        gbnf_grammar='root ::= "no trie " ("here" | "there")',
+        grammar='root ::= "no trie " ("here" | "there")',
         token_tree_payload=choices.payload(elder_model.tokenize, elder_model.detokenize),
     )
     with caplog.at_level(logging.WARNING, "eliza_ffi"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -162,6 +163,11 @@ def test_what_is_no_adapter_for_the_model_is_refused(
         load((write_adapter(tmp_path / "misshapen.gguf", misshapen), 1.0))
     with pytest.raises(InvalidArgumentError, match="a pair of its file and a scale"):
         load(str(adapter))
+    for bad in (("x",), (3, 1.0), ("x", "y"), ("\udcff", 1.0), ("x", math.nan)):
+        with pytest.raises(InvalidArgumentError, match="scale"):
+            load(bad)
+    with pytest.raises(InvalidArgumentError, match="NUL"):
+        load((f"{adapter}\0b", 1.0))
     with pytest.raises(InvalidArgumentError, match="scale"):
         Model(base, library=library, options={"lora": '[{"path": "x", "scale": 1e999}]'})
     for bad in ("{}", "[1]", '[{"path": ""}]', '[{"scale": 1}]', '[{"path": "x", "scale": "1"}]'):

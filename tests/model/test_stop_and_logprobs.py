@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import math
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -11,13 +13,14 @@ from hypothesis import strategies as st
 
 from eliza_ffi import AsyncModel, Model
 from eliza_ffi.errors import InvalidArgumentError
+from eliza_ffi.library import Library
 from eliza_ffi.runner.stop_texts import StopTexts
 
 PROMPT = "message: good morning\naction: "
 
 
 def cut(text: str, stops: list[str]) -> str:
-    """The definition: the text before the first stop that is whole first."""
+    """The definition: the text before the stop that is whole first."""
     for end in range(len(text) + 1):
         places = [text[:end].find(stop) for stop in stops if stop in text[:end]]
         if places:
@@ -25,20 +28,24 @@ def cut(text: str, stops: list[str]) -> str:
     return text
 
 
+def through(pieces: list[str], stops: list[str]) -> str:
+    """What comes of a text that comes in pieces."""
+    filter_ = StopTexts(stops)
+    told = ""
+    for i, piece in enumerate(pieces):
+        told += filter_.push(piece, i == len(pieces) - 1)
+        if filter_.has_come:
+            break
+    return told
+
+
 @given(
     st.lists(st.text("abc", max_size=4), max_size=12),
     st.lists(st.text("abc", min_size=1, max_size=4), min_size=1, max_size=3),
 )
 def test_a_text_is_let_through_up_to_the_first_stop(pieces: list[str], stops: list[str]) -> None:
-    by_character = StopTexts(stops)
-    told = ""
     text = "".join(pieces)
-    for i, character in enumerate(text):
-        told += by_character.push(character, i == len(text) - 1)
-        assert text.startswith(told)
-        if by_character.has_come:
-            break
-    assert told == cut(text, stops)
+    assert through(pieces, stops) == through(list(text), stops) == cut(text, stops)
 
 
 @given(st.text("ab", max_size=8), st.text("ab", min_size=1, max_size=3))
@@ -85,9 +92,9 @@ def test_what_might_have_begun_a_stop_is_given_out_at_the_end(
 
 
 def test_stops_are_texts(tiny_model: Model) -> None:
-    for bad in ("", ["a", ""]):
+    for bad in ("", ["a", ""], [1]):
         with pytest.raises(InvalidArgumentError, match="stop must be non-empty"):
-            tiny_model.generate(PROMPT, 4, stop=bad)
+            tiny_model.generate(PROMPT, 4, stop=bad)  # type: ignore[arg-type]
     for method in (tiny_model.choose, tiny_model.choose_many):
         with pytest.raises(TypeError, match="no keyword 'stop'"):
             method([PROMPT], ["A", "B"], stop="x")  # type: ignore[operator]
@@ -105,6 +112,19 @@ def test_log_probabilities_are_told_of_every_token(tiny_model: Model) -> None:
         assert entry.logprob == entry.top[0].logprob, "the most likely one is taken"
         assert sum(math.exp(other.logprob) for other in entry.top) <= 1 + 1e-5
     assert tiny_model.generate(PROMPT, 12).logprobs is None
+
+
+@pytest.mark.parametrize("vocab", ["llama-spm", "llama-bpe"])
+def test_the_texts_of_tokens_join_to_the_text(
+    vocab: str, library: Library, random_model_path: Callable[..., Path]
+) -> None:
+    path = random_model_path(vocab, n_embd=64, n_layers=2, seed=1)
+    with Model(path, library=library, n_threads=1, n_ctx=256) as model:
+        hello = model.tokenize(" hello world")
+        bias = [(token, 100.0) for token in hello]
+        found = model.generate("x:", 6, logprobs=0, logit_bias=bias, temperature=1.0, seed=1)
+        assert found.logprobs is not None and " hello" in found.text
+        assert "".join(entry.text for entry in found.logprobs) == found.text
 
 
 def test_log_probabilities_come_from_before_the_sampling(tiny_model: Model) -> None:
@@ -125,10 +145,9 @@ def test_both_faces_and_batches_tell_them(tiny_model: Model) -> None:
 
 
 def test_numbers_that_cannot_be_told_are_refused(tiny_model: Model) -> None:
-    with pytest.raises(InvalidArgumentError, match="0 or more"):
-        tiny_model.generate(PROMPT, 2, logprobs=-1)
-    with pytest.raises(InvalidArgumentError, match="1024"):
-        tiny_model.generate(PROMPT, 2, logprobs=5000)
+    for bad in (-1, 5000, 10**12, 2.5):
+        with pytest.raises(InvalidArgumentError, match="logprobs must be 0 to 1024"):
+            tiny_model.generate(PROMPT, 2, logprobs=bad)  # type: ignore[arg-type]
     with pytest.raises(InvalidArgumentError, match="text alone"):
         tiny_model.stream(PROMPT, 2, logprobs=1)
     with pytest.raises(TypeError, match="no keyword 'logprobs'"):

@@ -145,7 +145,8 @@ ELIZA_API int eliza_inference_set_option(EliInferenceContext * ctx, const char *
  * is not loaded yet. `ctx` may be NULL. *out is freed with eliza_inference_free_string(). */
 ELIZA_API int eliza_inference_describe(EliInferenceContext * ctx, char ** out, char ** err);
 
-/* Progress of long work: stage is "load" or "prefill", fraction runs from 0 to 1. Called on the
+/* Progress of long work: stage is "load" or "prefill", fraction runs from 0 to 1. Prompts are cut into
+ * shorter passes then, so that it is told about twice a second (but with batching=off). Called on the
  * thread that asked for the work; it must not call the library. A stream keeps the callback it was
  * opened with, so `user` must live as long as the context. NULL switches it off for new streams. */
 typedef void (*eliza_progress_callback)(const char * stage, float fraction, void * user);
@@ -400,8 +401,8 @@ ELIZA_API int eliza_inference_set_token_trie(EliLlmStream * stream, const char *
  * holds distinct texts, which become the tokens that the tokenizer gives them in the middle of a text, on
  * as many threads as there are CPUs. Returns NULL and says why in *err if there are none, one is empty or
  * there twice, or the tokenizer has no tokens that spell one of them exactly. They serve all streams of
- * the context, from any thread, and are freed with eliza_inference_free_choices(), whenever: spans that
- * have begun go on. *longest_out, if not NULL, is how many tokens the longest of them has. */
+ * the model's file, on any context and from any thread, and are freed with eliza_inference_free_choices(),
+ * whenever: spans that have begun go on. *longest_out, if not NULL, is how many tokens the longest of them has. */
 ELIZA_API EliChoices * eliza_inference_prepare_choices(EliInferenceContext * ctx, const char * json_array_of_strings,
                                                        size_t len, size_t * longest_out, char ** err);
 ELIZA_API void eliza_inference_free_choices(EliChoices * choices);

@@ -35,7 +35,7 @@ EliChoices * eliza_inference_prepare_choices(EliInferenceContext * ctx, const ch
     EliChoices * handle = nullptr;
     with_context(ctx, err, [&](InferenceContext & context) {
         const auto texts = parse_strings(require_text(json_array_of_strings, len, "json_array_of_strings"), "choices");
-        const auto prepared = std::make_shared<const PreparedChoices>(context.model(), texts);
+        const auto prepared = context.prepare_choices(texts);
         write_if_asked(longest_out, prepared->longest());
         handle = all_choices().add(prepared);
         return ELIZA_OK;

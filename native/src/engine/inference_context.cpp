@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <filesystem>
 #include <utility>
 
@@ -47,7 +48,9 @@ std::shared_ptr<Model> InferenceContext::model_locked() {
     if (model_ == nullptr) {
         model_fingerprint_ = fingerprint_of_file(model_path_);
         for (const LoraFile & file : options_.lora) {
-            model_fingerprint_ += " " + fingerprint_of_file(file.path) + " x " + std::to_string(file.scale);
+            char scale[32];
+            std::snprintf(scale, sizeof scale, " x %a", static_cast<double>(file.scale));  // to the last bit
+            model_fingerprint_ += " " + fingerprint_of_file(file.path) + scale;
         }
         const std::shared_ptr<Model> model = Model::load(
             model_path_,
@@ -65,6 +68,17 @@ std::shared_ptr<Model> InferenceContext::model_locked() {
 std::shared_ptr<Model> InferenceContext::model() {
     const std::lock_guard<std::mutex> lock(mutex_);
     return model_locked();
+}
+
+std::shared_ptr<const PreparedChoices> InferenceContext::prepare_choices(const std::vector<std::string> & texts) {
+    std::shared_ptr<Model> model;
+    std::string fingerprint;
+    {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        model = model_locked();
+        fingerprint = model_fingerprint_;
+    }
+    return std::make_shared<const PreparedChoices>(*model, fingerprint, texts);
 }
 
 int32_t InferenceContext::option_n_threads() {

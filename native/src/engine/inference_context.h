@@ -6,7 +6,9 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <vector>
 
+#include "engine/choice/prepared_choices.h"
 #include "engine/model/model.h"
 #include "engine/options.h"
 #include "engine/pass/decoder.h"
@@ -26,6 +28,9 @@ public:
 
     // The model, loaded now if it was not.
     std::shared_ptr<Model> model();
+
+    // The choices as tokens of the model, which is loaded now if it was not. Throws Error.
+    std::shared_ptr<const PreparedChoices> prepare_choices(const std::vector<std::string> & texts);
 
     // No stream can be opened any more; who waits for a slot gets an Error.
     void close();

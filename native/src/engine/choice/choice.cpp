@@ -63,11 +63,7 @@ Span Choice::parse_token_trie(std::string_view payload, int mode) const {
 
 Span Choice::span_of(const PreparedChoices & choices, int mode) const {
     const SpanMode span_mode = parse_mode(mode);
-    const Model & model = decoder_.model();
-    if (!choices.is_for(model)) {
-        throw invalid_argument("the choices were prepared for another model, or for this one before it was unloaded");
-    }
-    return Span(TokenTrieConstraint(choices.trie(), options_.span_limit), span_mode, model.n_vocab());
+    return Span(TokenTrieConstraint(choices.trie(), options_.span_limit), span_mode, decoder_.model().n_vocab());
 }
 
 Span Choice::parse_text_choices(std::string_view json, int mode, bool has_grammar) const {

@@ -5,9 +5,9 @@
 #include <exception>
 #include <mutex>
 #include <string_view>
-#include <system_error>
 #include <thread>
 #include <unordered_map>
+#include <utility>
 
 #include "engine/pass/threads.h"
 #include "error.h"
@@ -61,10 +61,11 @@ void for_each_in_parallel(size_t n, const Body & body) {
     const size_t n_parts = (n + texts_at_a_time - 1) / texts_at_a_time;
     const size_t n_threads = std::min(n_parts, static_cast<size_t>(usable_cpu_count()));
     std::vector<std::thread> threads;
+    threads.reserve(n_threads);  // nothing may be thrown once one of them runs
     for (size_t i = 1; i < n_threads; ++i) {
         try {
             threads.emplace_back(work);
-        } catch (const std::system_error &) {  // the system allows no more
+        } catch (const std::exception &) {  // the system allows no more
             break;
         }
     }
@@ -79,12 +80,13 @@ void for_each_in_parallel(size_t n, const Body & body) {
 
 }  // namespace
 
-PreparedChoices::PreparedChoices(const std::shared_ptr<const Model> & model, const std::vector<std::string> & texts)
-    : model_(model) {
+PreparedChoices::PreparedChoices(const Model & model, std::string model_fingerprint,
+                                 const std::vector<std::string> & texts)
+    : model_fingerprint_(std::move(model_fingerprint)) {
     check_distinct(texts);
     std::vector<Leaf> leaves(texts.size());
     for_each_in_parallel(texts.size(), [&](size_t i) {
-        auto tokens = model->tokens_inside(texts[i]);
+        auto tokens = model.tokens_inside(texts[i]);
         if (!tokens) {
             throw invalid_argument(at("choices", i) + ": the model's tokenizer cannot spell \"" + texts[i] +
                                    "\" exactly");

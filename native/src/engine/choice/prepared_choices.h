@@ -15,7 +15,7 @@ public:
     // Each text becomes the tokens that the model's tokenizer gives it in the middle of another; on as many threads
     // as there are CPUs. Throws Error that names the text if there are none, one is empty or said before, or no tokens
     // spell it exactly.
-    PreparedChoices(const std::shared_ptr<const Model> & model, const std::vector<std::string> & texts);
+    PreparedChoices(const Model & model, std::string model_fingerprint, const std::vector<std::string> & texts);
 
     // The leaves are named by their place, "0", "1", ...
     const std::shared_ptr<const CachedTrie> & trie() const { return trie_; }
@@ -23,10 +23,11 @@ public:
     // How many tokens the longest of them has.
     size_t longest() const { return longest_; }
 
-    bool is_for(const Model & model) const { return model_.lock().get() == &model; }
+    // Of the file whose vocabulary they are tokens of.
+    const std::string & model_fingerprint() const { return model_fingerprint_; }
 
 private:
-    std::weak_ptr<const Model> model_;
+    std::string model_fingerprint_;
     std::shared_ptr<const CachedTrie> trie_;
     size_t longest_ = 0;
 };

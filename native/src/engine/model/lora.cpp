@@ -20,8 +20,8 @@ std::vector<LoraFile> parse_lora(const std::string & text) {
         const std::string place = at("lora", files.size());
         LoraFile file;
         file.path = member(adapter, "path", &Json::is_string, "a string", place).get<std::string>();
-        if (file.path.empty()) {
-            throw invalid_argument(place + ".path is empty");
+        if (file.path.empty() || file.path.find('\0') != std::string::npos) {
+            throw invalid_argument(place + ".path is empty or contains a NUL");
         }
         if (const Json * scale = optional_member(adapter, "scale", &Json::is_number, "a number", place)) {
             file.scale = scale->get<float>();

@@ -2,15 +2,11 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include "engine/pass/batch.h"
 
 namespace eliza {
-namespace {
-
-constexpr int32_t tokens_of_a_piece = 16;  // and more: then a pass is one of prompts
-
-}  // namespace
 
 // Finds what the cache holds of the text, for each pass anew: others may have decoded the same. It holds keys and
 // values, not logits: tokens whose rows are wanted are decoded in any case.
@@ -53,25 +49,41 @@ bool SharedPass::is_better_held_back(const Ticket & ticket, const std::vector<Me
     });
 }
 
-// How many tokens the next pass may have. Where somebody wants to be told how far a prompt is, it takes less than half
-// a second, as far as the passes before can tell; the first of them is a short one.
+// How many tokens the next pass may have. Where somebody wants to be told how far a prompt is, about as many as take
+// half a second.
 size_t SharedPass::room(const std::vector<Ticket *> & waiting) const {
-    constexpr size_t first_piece = 32;
-    constexpr double most_microseconds = 400e3;
     const auto n_batch = static_cast<size_t>(runner_.n_batch());
     const bool is_watched = std::any_of(waiting.begin(), waiting.end(),
                                         [](const Ticket * ticket) { return ticket->request.progress != nullptr; });
     if (!is_watched || !goes_by_time_) {
         return n_batch;
     }
-    size_t most = first_piece;
-    if (us_per_token_ > 0.0) {
-        most = std::max(most, static_cast<size_t>(std::min(most_microseconds / us_per_token_, 1e6)));
-    }
+    size_t most = std::max(piece_, 2 * waiting.size());  // or single tokens would wait for the prompt's end
     for (const Ticket * ticket : waiting) {
         most = std::max(most, ticket->n_rows() + ticket->n_nodes());  // which stay together
     }
     return std::min(most, n_batch);
+}
+
+// What the pieces of watched prompts are to be, by the last two passes of different lengths: what a pass costs whatever
+// its length, reading the weights, say, must not become most of it.
+void SharedPass::learn_piece(size_t n_tokens, double microseconds) {
+    constexpr double goal = 400e3;
+    const size_t n_before = std::exchange(n_last_, n_tokens);
+    const double us_before = std::exchange(us_last_, microseconds);
+    if (n_before == n_tokens) {
+        return;
+    }
+    const double more = static_cast<double>(n_tokens) - static_cast<double>(n_before);
+    const double a_token = n_before == 0 ? 0.0 : (microseconds - us_before) / more;
+    size_t wanted = 2 * n_tokens;  // where nothing shows yet that a longer one would take longer
+    if (a_token > 0.0) {
+        const double fixed = std::max(0.0, microseconds - a_token * static_cast<double>(n_tokens));
+        const double tokens = std::max(goal - fixed, fixed) / a_token;
+        wanted = static_cast<size_t>(std::min(tokens, static_cast<double>(wanted)));
+    }
+    piece_ = std::clamp(std::max(wanted, n_tokens / 2), first_piece,
+                        std::max(first_piece, static_cast<size_t>(runner_.n_batch())));
 }
 
 // Whoever has waited longest, if there is room for all of it; then all that need no more than their share of a batch;
@@ -81,11 +93,13 @@ std::vector<SharedPass::Member> SharedPass::select(const std::vector<Ticket *> &
     if (waiting.empty()) {
         return members;
     }
-    cache_.count_pass();
+    const size_t n_batch = room(waiting);
+    if (n_batch == static_cast<size_t>(runner_.n_batch())) {
+        cache_.count_pass();  // not those that are shorter for who watches
+    }
     for (Ticket * ticket : waiting) {
         prepare(*ticket);
     }
-    const size_t n_batch = room(waiting);
     size_t n_tokens = 0, n_rows = 0;
     int32_t n_lanes = 0;
     const auto add = [&](Ticket & ticket, size_t room) {
@@ -207,8 +221,9 @@ void SharedPass::decode(std::vector<Member> & all) {
         }
         if (result == PassRunner::done) {
             const int64_t microseconds = llama_time_us() - start;
-            if (batch.n_tokens() >= tokens_of_a_piece) {
-                us_per_token_ = static_cast<double>(microseconds) / static_cast<double>(batch.n_tokens());
+            if (std::any_of(members.begin(), members.end(),
+                            [](const Member * member) { return member->n >= first_piece / 2; })) {
+                learn_piece(static_cast<size_t>(batch.n_tokens()), static_cast<double>(microseconds));
             }
             for (Member * member : members) {
                 hand_out(*member, members.size(), microseconds);

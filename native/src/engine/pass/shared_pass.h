@@ -93,6 +93,7 @@ private:
     void prepare(Ticket & ticket);
     bool is_better_held_back(const Ticket & ticket, const std::vector<Member> & members) const;
     size_t room(const std::vector<Ticket *> & waiting) const;
+    void learn_piece(size_t n_tokens, double microseconds);
     void compute_heads(std::vector<Member> & members);
     void decode(std::vector<Member> & members);
     void put_into(Batch & batch, Member & member);
@@ -105,7 +106,11 @@ private:
     KvCache & cache_;
     const int32_t max_rows_;
     const bool goes_by_time_;
-    double us_per_token_ = 0.0;  // of the last prompt's pass
+
+    static constexpr size_t first_piece = 32;
+    size_t piece_ = first_piece;  // of prompts that are watched
+    size_t n_last_ = 0;           // tokens of the last pass with a piece of a prompt, and what it took
+    double us_last_ = 0.0;
     std::atomic<int64_t> n_passes_{0};
     std::atomic<int64_t> n_sequences_{0};
     std::atomic<double> sequences_a_pass_{1.0};

@@ -151,6 +151,7 @@ Stream::Step Stream::compute_step() {
         return finish(ELIZA_FINISH_LENGTH);
     }
 
+    logprobs_.begin_token();
     const bool stop_at_leaf = choice_.stops_at_leaf();
     std::optional<llama_token> token;
     if (choice_.is_active()) {
@@ -221,7 +222,12 @@ void Stream::settle_known_text(size_t end) {
 
 void Stream::set_token_trie(std::string_view payload, int mode) { begin_span(choice_.parse_token_trie(payload, mode)); }
 
-void Stream::set_choices(const PreparedChoices & choices, int mode) { begin_span(choice_.span_of(choices, mode)); }
+void Stream::set_choices(const PreparedChoices & choices, int mode) {
+    if (choices.model_fingerprint() != config_.model_fingerprint) {
+        throw invalid_argument("the choices were prepared for another model");
+    }
+    begin_span(choice_.span_of(choices, mode));
+}
 
 void Stream::set_text_choices(std::string_view json, int mode) {
     begin_span(choice_.parse_text_choices(json, mode, selector_.has_grammar()));

@@ -20,6 +20,9 @@ public:
     void set(int32_t n_top, int32_t n_vocab);
     bool is_on() const { return n_top_ != off; }
 
+    // Another token is to be chosen: one that was looked at and not kept is forgotten.
+    void begin_token() { looked_at_.clear(); }
+
     // The token that was chosen from a row of logits. It counts once it is kept.
     void look_at(const float * row, int32_t n_vocab, llama_token token);
 
