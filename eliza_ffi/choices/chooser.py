@@ -51,9 +51,7 @@ class Chooser(ChoiceSet[T]):
             If `cache` is not that of its model.
         """
         if self._made_by() is not cache:
-            raise InvalidArgumentError(
-                "the chooser is for another model, which made it"
-            )
+            raise InvalidArgumentError("the chooser is for another model, which made it")
         return self._tokens
 
     def __repr__(self) -> str:
