@@ -46,8 +46,8 @@ from .methods import (
     SKIP_AHEAD_HEAD,
     SKIP_AHEAD_SAMPLING,
     TREE_BOTH,
-    ChoiceSettings,
-    choice_of,
+    WorkbenchSettings,
+    workbench_settings,
 )
 from .parts.machine import disturbance, machine_facts, machine_line, noting_other_programs
 from .parts.pages import add_output_arguments, publish
@@ -123,7 +123,7 @@ def measure(
                 break
             for i, prompt in enumerate(prompts):
                 for name in WAYS:
-                    way = choice_of(name)
+                    way = workbench_settings(name)
                     limit = len(runs[BASE][i][0].answer.tokens) if name == NO_CONSTRAINT else 0
                     bench = benches[way.backend_sampling]
                     runs[name][i].append(_run(bench, prompt, way, limit))
@@ -133,7 +133,7 @@ def measure(
     return cell
 
 
-def _run(bench: Workbench, prompt: Sequence[int], way: ChoiceSettings, limit: int) -> BackendRun:
+def _run(bench: Workbench, prompt: Sequence[int], way: WorkbenchSettings, limit: int) -> BackendRun:
     binding, ctx = bench.model.binding, bench.model.runner.ctx
     binding.set_option(ctx, "restricted_head", way.restricted_head)
     answer = bench.answer(prompt, way.method, max_tokens=limit)

@@ -52,10 +52,10 @@ __all__ = [
     "TREE_BOTH",
     "XGRAMMAR",
     "BenchMethod",
-    "ChoiceSettings",
-    "choice_of",
+    "WorkbenchSettings",
     "colours",
     "with_maker",
+    "workbench_settings",
 ]
 
 
@@ -81,7 +81,7 @@ SERVER = "llama-server"
 
 
 @dataclass(frozen=True)
-class ChoiceSettings:
+class WorkbenchSettings:
     """How our library makes a choice; the last two are the options of the same names."""
 
     method: Method
@@ -100,7 +100,7 @@ class BenchMethod:
         In pictures; None = in no picture.
     needs : callable or None
         Finds what it needs beside our library, its version or why it cannot be used.
-    choice : ChoiceSettings or None
+    choice : WorkbenchSettings or None
         Makes choices with our library, as `Workbench` runs them.
     picks : callable or None
         Makes a `MaskPicker` of a vocabulary and the answers: masks applied to a model's logits.
@@ -115,19 +115,19 @@ class BenchMethod:
     label: str
     colour: str | None = None
     needs: Callable[[], Peer] | None = None
-    choice: ChoiceSettings | None = None
+    choice: WorkbenchSettings | None = None
     picks: Callable[[VocabularyBytes, Sequence[str]], MaskPicker] | None = None
     generates: type[LlamaCppPython] | None = None
     masks: Callable[[TokenBytes, Path], Engine] | None = None
     streams: type[OurStreams | BatchLoop | LlamaServer] | None = None
 
 
-def _ours(strategy: str, **options: str) -> ChoiceSettings:
-    return ChoiceSettings(Method(TRIE, strategy), **options)
+def _ours(strategy: str, **options: str) -> WorkbenchSettings:
+    return WorkbenchSettings(Method(TRIE, strategy), **options)
 
 
-def _grammar(order: str) -> ChoiceSettings:
-    return ChoiceSettings(Method(STRICT_GUIDED, grammar_order=order))
+def _grammar(order: str) -> WorkbenchSettings:
+    return WorkbenchSettings(Method(STRICT_GUIDED, grammar_order=order))
 
 
 # Okabe and Ito's colours, told apart by the colour-blind too; a method has the same one everywhere.
@@ -154,7 +154,7 @@ _LISTED = (
     ),
     BenchMethod(GRAMMAR_LAST, "#0072B2", choice=_grammar("last")),
     BenchMethod(GRAMMAR_FIRST, "#56B4E9", choice=_grammar("first")),
-    BenchMethod(NO_CONSTRAINT, choice=ChoiceSettings(Method(UNGUIDED))),
+    BenchMethod(NO_CONSTRAINT, choice=WorkbenchSettings(Method(UNGUIDED))),
     BenchMethod(
         LLGUIDANCE,
         "#009E73",
@@ -190,7 +190,7 @@ def with_maker(maker: str) -> dict[str, BenchMethod]:
     return {label: each for label, each in METHODS.items() if getattr(each, maker) is not None}
 
 
-def choice_of(label: str) -> ChoiceSettings:
+def workbench_settings(label: str) -> WorkbenchSettings:
     """Return how our library makes a choice in the way of a label.
 
     Raises

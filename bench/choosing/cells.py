@@ -11,7 +11,7 @@ from eliza_ffi.benchmark import Alternatives, Workbench
 from eliza_ffi.measuring.figures import mean, median
 from eliza_ffi.model import Model
 
-from ..methods import GRAMMAR_LAST, LLAMA_CPP_PYTHON, METHODS, choice_of
+from ..methods import GRAMMAR_LAST, LLAMA_CPP_PYTHON, METHODS, workbench_settings
 from ..parts.hooks import find_hooks
 from ..parts.machine import noting_other_programs
 from ..parts.workload import Subject
@@ -108,7 +108,7 @@ def _our_figures(
     cold = bench.set_trie_microseconds(tokenized[0], cached=False)
     grammar_ms = open_ms(bench, bench.alternatives.grammar) - open_ms(bench, None)
     for name, each in figures.items():
-        is_trie = choice_of(name).method.has_trie
+        is_trie = workbench_settings(name).method.has_trie
         each["setup_ms"] = cold / 1e3 if is_trie else grammar_ms
     one_token = [answer.stats for answer in runs[REFERENCE].all()]
     return {

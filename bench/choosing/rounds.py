@@ -18,7 +18,7 @@ from ..methods import (
     SKIP_AHEAD,
     TOKEN_BY_TOKEN,
     TREE,
-    choice_of,
+    workbench_settings,
 )
 
 __all__ = [
@@ -73,7 +73,7 @@ def run_methods(
 ) -> dict[str, Runs]:
     """Run every method on every prompt, round by round, while its budget lasts."""
     runs = {name: Runs() for name in methods}
-    made = {name: choice_of(name).method for name in (*methods, AUTO, REFERENCE)}
+    made = {name: workbench_settings(name).method for name in (*methods, AUTO, REFERENCE)}
     bench.answer(tokenized[0], made[REFERENCE])  # the first pass of a model is its slowest
     begin_all = time.perf_counter()
     for turn in range(effort.repeat):
@@ -130,7 +130,7 @@ def strategies_agree(runs: Mapping[str, Runs]) -> bool:
     From round to round near ties may turn: a prompt's KV cache depends in its last digits on how it
     was decoded.
     """
-    tries = [each for name, each in runs.items() if choice_of(name).method.has_trie]
+    tries = [each for name, each in runs.items() if workbench_settings(name).method.has_trie]
     return all(
         len({answer.tokens for answer in same_round}) == 1
         for i in runs[REFERENCE].answers

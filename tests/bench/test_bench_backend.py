@@ -22,7 +22,7 @@ from bench.methods import (
     SKIP_AHEAD_HEAD,
     SKIP_AHEAD_SAMPLING,
     TREE_BOTH,
-    choice_of,
+    workbench_settings,
 )
 from eliza_ffi.library.loading import LIBRARY_VARIABLE, Library
 
@@ -35,7 +35,7 @@ ROW_BYTES = 4 * N_VOCAB
 ROUNDS = 2
 
 CHOOSING = [name for name in WAYS if name != NO_CONSTRAINT]
-SKIPPING = [name for name in CHOOSING if choice_of(name).method.strategy == "skip-ahead"]
+SKIPPING = [name for name in CHOOSING if workbench_settings(name).method.strategy == "skip-ahead"]
 
 
 @pytest.fixture(scope="module")

@@ -26,7 +26,16 @@ from bench.choosing.cells import Others, Workload, measure_cell
 from bench.choosing.other_libraries import Logits, Peer, VocabularyBytes, measure_peer
 from bench.choosing.report import markdown, ratios
 from bench.choosing.rounds import CHOOSING, ChoiceEffort
-from bench.methods import ALONE, LOOP, METHODS, OURS, SERVER, choice_of, colours, with_maker
+from bench.methods import (
+    ALONE,
+    LOOP,
+    METHODS,
+    OURS,
+    SERVER,
+    colours,
+    with_maker,
+    workbench_settings,
+)
 from bench.parts.machine import machine_facts, machine_line, noting_other_programs
 from bench.parts.merging import merged
 from bench.parts.pages import fill_sections, publish
@@ -267,10 +276,10 @@ def test_a_method_has_one_label_and_a_maker() -> None:
     # Who needs nothing is ours, or llama.cpp inside it.
     others = {"llguidance", "xgrammar", "llama-cpp-python", "llama-server"}
     assert {label for label, each in METHODS.items() if each.needs} == others
-    choices = [choice_of(label) for label in made["choice"]]
+    choices = [workbench_settings(label) for label in made["choice"]]
     assert len(set(choices)) == len(choices)
     with pytest.raises(ValueError, match="no choice of our library"):
-        choice_of(LOOP)
+        workbench_settings(LOOP)
 
 
 def test_methods_of_one_picture_have_colours_of_their_own() -> None:

@@ -1,0 +1,128 @@
+"""Measure choices that are prepared once: how long that takes, and setting them, over their number.
+
+Beside it, what preparing them takes from Python: a call for each name's tokens and for their check.
+All in turns in one run.
+
+    $ python -m bench.prepared --docs docs/performance.md    # a minute
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+from make_test_models import cached_model
+
+from eliza_ffi.choices.choice_set import string_choices
+from eliza_ffi.library.protocol import STOP_AT_LEAF, StreamConfig
+from eliza_ffi.measuring.figures import median
+from eliza_ffi.measuring.tables import markdown_table, number
+from eliza_ffi.model import Model
+from eliza_ffi.runner.lifecycle import open_stream
+
+from .parts.machine import disturbance, machine_facts, machine_line, noting_other_programs
+from .parts.pages import add_output_arguments, publish
+
+COUNTS = (5, 1000, 10_000, 100_000)
+MOST_FROM_PYTHON = 10_000
+"""Names that Python prepares, too: more take as much longer."""
+
+ROUNDS = 3
+TIMES_SET = 200
+
+SYLLABLES = (
+    *("ka", "lo", "mi", "ten", "ra", "vor", "sul"),
+    *("be", "dor", "ni", "qua", "zi", "tra", "mon"),
+)
+
+
+def names(count: int, seed: int) -> list[str]:
+    """Draw distinct names, such as ``"Kalomiten 17"``."""
+    rng = np.random.default_rng(seed)
+    drawn = rng.integers(0, len(SYLLABLES), (count, 4))
+    return [
+        "".join(SYLLABLES[i] for i in row).title() + f" {place}" for place, row in enumerate(drawn)
+    ]
+
+
+def seconds(act: Callable[[], object]) -> float:
+    """Return how long something takes."""
+    begin = time.perf_counter()
+    act()
+    return time.perf_counter() - begin
+
+
+def measure(model: Model, count: int) -> dict[str, Any]:
+    """Measure one number of names."""
+    chooser, python, microseconds = [], [], []
+    for seed in range(ROUNDS):
+        choices = string_choices(names(count, seed))
+        chooser.append(seconds(partial(model.chooser, choices)))
+        if count <= MOST_FROM_PYTHON:
+            prepare = partial(choices.payload, model.tokenize, model.detokenize)
+            python.append(seconds(prepare))
+    prepared = model.binding.prepare_choices(model.session.ctx, names(count, 0))
+    with open_stream(model.binding, model.session.ctx, StreamConfig()) as stream:
+        model.binding.prefill(stream, model.tokenize("Which one? ", True))
+        for _ in range(TIMES_SET):
+            set_them = partial(model.binding.set_choices, stream, prepared, STOP_AT_LEAF)
+            microseconds.append(1e6 * seconds(set_them))
+            model.binding.clear_token_trie(stream)
+    return {
+        "names": count,
+        "chooser_ms": 1e3 * median(chooser),
+        "python_ms": 1e3 * median(python) if python else None,
+        "set_us": median(microseconds),
+    }
+
+
+def run(model: Model) -> dict[str, Any]:
+    """Measure all numbers of names."""
+    cells = []
+    for count in COUNTS:
+        cell: dict[str, Any] = {}
+        with noting_other_programs(cell):
+            cell |= measure(model, count)
+        cells.append(cell)
+    n_vocab = int(model.describe()["model"]["n_vocab"])
+    return {"machine": machine_facts(), "n_vocab": n_vocab, "cells": cells}
+
+
+def markdown(results: dict[str, Any]) -> str:
+    """Return the table."""
+    cells = results["cells"]
+    disturbed = disturbance((f"{cell['names']:,} names", cell) for cell in cells)
+    rows = [
+        [
+            f"{cell['names']:,}",
+            number(cell["chooser_ms"]),
+            "" if cell["python_ms"] is None else number(cell["python_ms"]),
+            "" if cell["python_ms"] is None else number(cell["python_ms"] / cell["chooser_ms"]),
+            number(cell["set_us"]),
+        ]
+        for cell in cells
+    ]
+    head = ["names", "chooser, ms", "from Python, ms", "times", "setting them, µs"]
+    line = f"{machine_line(results['machine'])} A vocabulary of {results['n_vocab']:,} tokens."
+    return f"{line}{disturbed}\n\n{markdown_table(head, rows)}\n"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Write the figures, and print them."""
+    parser = argparse.ArgumentParser(description="Measure choices that are prepared once.")
+    add_output_arguments(parser)
+    options = parser.parse_args(arguments)
+    path = cached_model("llama-bpe", n_embd=64, n_layers=2, seed=1)
+    with Model(path, n_ctx=512) as model:
+        results = run(model)
+    publish("prepared", results, markdown(results), options.out, options.docs)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
