@@ -118,7 +118,7 @@ test-asan: ## run the native tests under AddressSanitizer and UBSan (minutes)
 
 # Those tests that run on several threads. ggml's own threads are not instrumented: they spin on atomics that the
 # sanitizer cannot see, so passes run on one.
-TSAN_TESTS := *Threads*:*Shared*:*Waiting*:*Cancel*:*Close*:*Cache*:*Parked*:*Slot*:*Mtp*Thread*
+TSAN_TESTS := *Threads*:*Prepared*:*Shared*:*Waiting*:*Cancel*:*Close*:*Cache*:*Parked*:*Slot*:*Mtp*Thread*
 test-tsan: BUILD := build/tsan
 test-tsan: ## run the tests on several threads under ThreadSanitizer (minutes)
 	@$(MAKE) --no-print-directory cpu BUILD=$(BUILD) \

@@ -45,8 +45,10 @@ class InferenceCapabilities:
     trie_modes : tuple of str
         Of ``"argmax"``, ``"sample"``, ``"best-leaf"`` and ``"stop-at-leaf"``; empty where the
         library does not tell.
-    text_choices, fill, sampling, stats : bool
-        Whether it has choices by text, structured answers, all samplers, and counts.
+    text_choices, prepared_choices : bool
+        Whether it has choices by text, and keeps choices that were cut into tokens once.
+    fill, sampling, stats, logprobs : bool
+        Whether it has structured answers, all samplers, counts, and log-probabilities of tokens.
     kv_quant : bool
         Whether the types of the KV cache can be chosen.
     slots : bool
@@ -73,9 +75,11 @@ class InferenceCapabilities:
     token_trie: bool = False
     trie_modes: tuple[str, ...] = ()
     text_choices: bool = False
+    prepared_choices: bool = False
     fill: bool = False
     sampling: bool = False
     stats: bool = False
+    logprobs: bool = False
     kv_quant: bool = False
     slots: bool = False
     tokenizer: bool = False
@@ -147,9 +151,11 @@ def detect_capabilities(
         token_trie=binding.supports("set_token_trie") and binding.supports("clear_token_trie"),
         trie_modes=tuple(name for name, bit in _MODES.items() if modes & bit),
         text_choices=binding.supports("set_text_choices"),
+        prepared_choices=binding.supports("set_choices"),
         fill=_has(library, "llm_stream_fill", "llm_fill_supported"),
         sampling=binding.supports("set_sampling"),
         stats=binding.supports("stats"),
+        logprobs=binding.supports("set_logprobs"),
         kv_quant=library.probe(f"{PREFIX}llm_kv_quant_supported"),
         slots=binding.supports("save_slot") and binding.supports("restore_slot"),
         tokenizer=_has(library, "tokenize", "tokenize_supported"),

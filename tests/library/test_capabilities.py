@@ -41,6 +41,7 @@ def test_this_projects_library_chooses_fills_and_counts(tiny_model: Model) -> No
     for name in ("streaming_llm", "pull", "push", "cancel", "token_trie", "text_choices", "fill"):
         assert getattr(can, name) is True, name
     assert can.sampling and can.stats and can.tokenizer and can.kv_quant
+    assert can.prepared_choices and can.logprobs
     assert can.mtp_supported and can.slots and can.embeddings and can.end_of_turn
     assert can.verifier_events and not (can.vision or can.omnivoice_streaming)
     assert can.trie_modes == ("argmax", "sample", "best-leaf", "stop-at-leaf")
@@ -56,6 +57,7 @@ def test_each_version_can_what_it_brought(fakes: Fakes) -> None:
         can = detect_capabilities(fakes(functions_of_version(version), version).path)
         assert can.streaming_llm and can.pull and can.cancel and can.slots and can.verifier_events
         assert not (can.push or can.token_trie or can.fill or can.text_choices or can.vision)
+        assert not (can.prepared_choices or can.logprobs)
         for name, since in brought.items():
             assert getattr(can, name) is (version >= since), (name, version)
         assert can.mtp_supported is (version >= 8)
