@@ -21,6 +21,7 @@ public:
         model_.reset(llama_model_load_from_file(f32_model_path().c_str(), model_params));
         llama_context_params params = llama_context_default_params();
         params.n_ctx = 256;
+        params.n_threads = params.n_threads_batch = 1;
         params.type_k = params.type_v = GGML_TYPE_F32;
         params.flash_attn_type = LLAMA_FLASH_ATTN_TYPE_DISABLED;
         context_.reset(llama_init_from_model(model_.get(), params));
