@@ -80,9 +80,41 @@ TEST_F(GrammarStream, OneThatIsNestedTooDeepIsRefused) {
         for (int i = 0; i < n; ++i) grammar += "r" + std::to_string(i) + " ::= r" + std::to_string(i + 1) + "\n";
         return grammar + "r" + std::to_string(n) + " ::= \"a\"\n";
     };
-    EXPECT_EQ(error_of(chain(9000)), "accepted");
+    EXPECT_EQ(error_of(chain(400)), "accepted");
+    EXPECT_NE(error_of(chain(5000)).find("more than 500 rules begin with one another"), std::string::npos);
     EXPECT_EQ(error_of(chain(100000)),
               "gbnf_grammar: 100002 rules (repetitions count) are more than the limit of 10000");
+}
+
+TEST_F(GrammarStream, RepetitionsThatComeToTooMuchAreRefusedUnparsed) {
+    const auto error_of = [&](const std::string & grammar) {
+        eliza_llm_stream_config_t cfg = config();
+        cfg.gbnf_grammar = grammar.c_str();
+        ErrorText error;
+        EliLlmStream * stream = eliza_inference_llm_stream_open(context.get(), &cfg, error.out());
+        eliza_inference_llm_stream_close(stream);
+        return stream != nullptr ? "accepted" : error.text();
+    };
+    EXPECT_EQ(error_of("root ::= \"a\"{2,1}"), "gbnf_grammar: the repetition {2,1} ends before it begins");
+    EXPECT_EQ(error_of("root ::= [a-z]{ 1 , 0 }"), "gbnf_grammar: the repetition { 1 , 0 } ends before it begins");
+    EXPECT_EQ(error_of("root ::= \"" + std::string(100000, 'x') + "\"{2000}"),
+              "gbnf_grammar: its characters and references (repetitions count) are more than the limit of 1000000");
+    std::string many = "root ::= ";
+    for (int i = 0; i < 9000; ++i) many += "\"a\"{0,1999} ";
+    EXPECT_EQ(error_of(many), "gbnf_grammar: its rules (repetitions count) are more than the limit of 10000");
+    EXPECT_NE(error_of("root ::= \"ab\"{1999}{1999}{1999}{1999}"), "accepted");
+    std::string doubling;  // each rule tries the next one twice
+    for (int i = 0; i < 60; ++i) {
+        const std::string next = "r" + std::to_string(i + 1);
+        doubling += (i == 0 ? "root" : "r" + std::to_string(i)) + " ::= " + next + " \"a\" | " + next + " \"b\"\n";
+    }
+    EXPECT_EQ(error_of(doubling + "r60 ::= \"c\"\n"),
+              "gbnf_grammar: its rules begin with one another in more than 1000000 ways");
+    for (const char * good :
+         {"root ::= \"ab\"{2,3} [a-z]{0,5} (\"x\" | \"y\"){2} .{1,} \"{2,1}\"? # {2,1}",
+          "root ::= \"\\\"{2,1}\" [{}]+ a-b*\na-b ::= \"q\"", "root ::= \"a\"{0} \"b\"{0,0} \"c\""}) {
+        EXPECT_EQ(error_of(good), "accepted") << good;
+    }
 }
 
 TEST_F(GrammarStream, AnEndTokenInsideALeafDoesNotUpsetIt) {

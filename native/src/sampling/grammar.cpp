@@ -9,6 +9,7 @@
 #include "json_input.h"
 #include "llama-grammar.h"
 #include "log.h"
+#include "sampling/gbnf_limits.h"
 
 namespace eliza {
 namespace {
@@ -23,39 +24,9 @@ const char * skip_space_and_comments(const char * text) {
     return text;
 }
 
-// llama.cpp follows groups and rules recursively: what is nested too deep would overflow the stack.
-constexpr int max_group_depth = 256;
-constexpr size_t max_rules = 10000;
-
-void check_group_depth(const std::string & gbnf) {
-    int depth = 0;
-    char quote = '\0';  // what ends the literal or character class we are in
-    for (size_t i = 0; i < gbnf.size(); ++i) {
-        const char c = gbnf[i];
-        if (quote != '\0') {
-            if (c == '\\') {
-                ++i;
-            } else if (c == quote) {
-                quote = '\0';
-            }
-        } else if (c == '"' || c == '[') {
-            quote = c == '"' ? '"' : ']';
-        } else if (c == '#') {
-            i += std::strcspn(gbnf.c_str() + i, "\r\n");
-        } else if (c == '(') {
-            if (++depth > max_group_depth) {
-                throw invalid_argument("gbnf_grammar: groups are nested deeper than " +
-                                       std::to_string(max_group_depth));
-            }
-        } else if (c == ')') {
-            --depth;
-        }
-    }
-}
-
 // llama.cpp reports a syntax error on stderr and keeps it to itself. Its parser's parts throw it.
 void check_syntax(const llama_vocab * vocab, const std::string & gbnf) {
-    check_group_depth(gbnf);
+    check_gbnf_text(gbnf);
     llama_grammar_parser parser(vocab);
     try {
         for (const char * rest = skip_space_and_comments(gbnf.c_str()); *rest != '\0';) {
@@ -64,15 +35,7 @@ void check_syntax(const llama_vocab * vocab, const std::string & gbnf) {
     } catch (const std::exception & error) {
         throw invalid_argument(std::string("gbnf_grammar: ") + error.what());
     }
-    if (parser.rules.size() > max_rules) {
-        throw invalid_argument("gbnf_grammar: " + std::to_string(parser.rules.size()) +
-                               " rules (repetitions count) are more than the limit of " + std::to_string(max_rules));
-    }
-    for (const auto & [name, id] : parser.symbol_ids) {
-        if (id >= parser.rules.size() || parser.rules[id].empty()) {
-            throw invalid_argument("gbnf_grammar: rule \"" + name + "\" is used and not defined");
-        }
-    }
+    check_gbnf_rules(parser);
 }
 
 std::string literal_pattern(const std::string & text) {
