@@ -33,6 +33,7 @@ from eliza_ffi.benchmark.streams import (
     PROMPT_TOKENS,
     RandomPrompts,
 )
+from eliza_ffi.measuring.figures import median, quartiles
 from eliza_ffi.measuring.tables import markdown_table, number
 from eliza_ffi.model import Model
 
@@ -167,16 +168,11 @@ def measure_task(model: Model, task: str, effort: BatchEffort, settling: float) 
             names.append(names.pop(0))  # nobody is always the first
     return {
         name: {
-            "per_second": effort.prompts / float(np.median(taken)),
-            "times_the_loop": quartiles(np.array(seconds[LOOP]) / np.array(taken)),
+            "per_second": effort.prompts / median(taken),
+            "times_the_loop": [*quartiles(np.array(seconds[LOOP]) / np.array(taken))],
         }
         for name, taken in seconds.items()
     }
-
-
-def quartiles(values: Any) -> list[float]:
-    """Return the quartiles of some values, the median in the middle."""
-    return [float(value) for value in np.percentile(values, [25, 50, 75])]
 
 
 def measure(subject: BatchSubject, settling: float = SETTLING_SECONDS) -> list[dict[str, Any]]:

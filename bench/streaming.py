@@ -25,6 +25,7 @@ from make_test_models import cached_model
 from numpy.typing import NDArray
 
 from eliza_ffi._resources import default_model_path
+from eliza_ffi.measuring.figures import median, quartiles
 from eliza_ffi.measuring.tables import markdown_table, number
 from eliza_ffi.model import Model
 from eliza_ffi.runner.streaming import (
@@ -221,10 +222,10 @@ def measure(path: Path, max_tokens: int, rounds: int) -> dict[str, Any]:
         "model": path.name,
         "tokens": max_tokens,
         "rounds": rounds,
-        "token_ms": float(np.median(in_c / pulls)) * 1e3,
+        "token_ms": median(in_c / pulls) * 1e3,
         "consumers": {
             name: {
-                "tokens_per_second": float(np.median(pulls / taken)),
+                "tokens_per_second": median(pulls / taken),
                 **median_and_error("loss_percent", 100.0 * (1.0 - in_c / taken)),
                 **median_and_error("us_per_pull", 1e6 * (taken - in_c) / pulls),
             }
@@ -235,10 +236,10 @@ def measure(path: Path, max_tokens: int, rounds: int) -> dict[str, Any]:
 
 def median_and_error(name: str, values: NDArray[np.float64]) -> dict[str, float]:
     """Return a median and its standard error, that of normal values with the same quartiles."""
-    low, median, high = np.percentile(values, [25, 50, 75])
+    low, middle, high = quartiles(values)
     deviation = (high - low) / 1.349
     return {
-        name: float(median),
+        name: middle,
         f"{name}_error": float(np.sqrt(np.pi / 2 / len(values)) * deviation),
     }
 

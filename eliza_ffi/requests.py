@@ -14,7 +14,7 @@ import numpy as np
 
 from .chat.prompt import Prompt
 from .chat.template import Messages
-from .choices.choice_set import Choice, ChoiceSet
+from .choices.choice_set import ANCHOR, Choice, ChoiceSet
 from .errors import ContextFullError, InvalidArgumentError, NativeFault, NotSupportedError
 from .library.abi import PREFIX
 from .library.binding import token_array
@@ -214,16 +214,16 @@ def lora_option(adapters: Iterable[tuple[str | os.PathLike[str], float]]) -> str
     listed = []
     for adapter in adapters:
         try:
-            path, scale = adapter
-            entry = {"path": os.fsdecode(path), "scale": float(scale)}
-            entry["path"].encode()  # type: ignore[attr-defined]
+            file, scale = adapter
+            path, scale = os.fsdecode(file), float(scale)
+            path.encode()  # what is not UTF-8 is no JSON
         except (TypeError, ValueError):
             raise InvalidArgumentError(
                 f"a LoRA adapter is a pair of its file and a scale, not {adapter!r}"
             ) from None
-        if not math.isfinite(float(scale)):
+        if not math.isfinite(scale):
             raise InvalidArgumentError(f"the scale of {path!r} is {scale}")
-        listed.append(entry)
+        listed.append({"path": path, "scale": scale})
     return json.dumps(listed) if listed else None
 
 
@@ -422,8 +422,8 @@ def _token_logprobs(
     if result.logprobs is None:
         return None
 
-    # Behind a line break: some tokenizers drop the space that a text begins with.
-    anchor = session.tokenize("\n")
+    # Some tokenizers drop the space that a text begins with.
+    anchor = session.tokenize(ANCHOR)
     n_anchor = len(session.detokenize(anchor, True))
     text_of: dict[int, str] = {}
 

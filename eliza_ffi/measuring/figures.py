@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["mean", "median", "median_ratio", "percentile", "percentiles"]
+__all__ = ["mean", "median", "median_ratio", "percentile", "percentiles", "quartiles"]
 
 
 Values = Sequence[float] | NDArray[Any]
@@ -27,6 +27,11 @@ def median(values: Values) -> float:
 def percentile(values: Values, percent: float) -> float:
     """Return the value that so many per cent are not above, between two of them if need be."""
     return float(np.percentile(np.asarray(values), percent))
+
+
+def quartiles(values: Values) -> tuple[float, float, float]:
+    """Return the first quartile, the median and the third."""
+    return percentile(values, 25), median(values), percentile(values, 75)
 
 
 def percentiles(values: Values, name: str) -> dict[str, float]:

@@ -44,11 +44,16 @@ Json parse_json(std::string_view text, const char * what) {
     }
 }
 
-std::vector<std::string> parse_strings(std::string_view text, const char * what) {
-    const Json json = parse_json(text, what);
+Json parse_array(std::string_view text, const char * what, const char * elements) {
+    Json json = parse_json(text, what);
     if (!json.is_array()) {
-        throw invalid_argument(std::string(what) + ": expected an array of strings, found " + kind_of(json));
+        throw invalid_argument(std::string(what) + ": expected an array of " + elements + ", found " + kind_of(json));
     }
+    return json;
+}
+
+std::vector<std::string> parse_strings(std::string_view text, const char * what) {
+    const Json json = parse_array(text, what, "strings");
     std::vector<std::string> strings;
     strings.reserve(json.size());
     for (const Json & value : json) {

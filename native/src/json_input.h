@@ -14,6 +14,9 @@ using Json = nlohmann::json;
 // by functions that follow it recursively.
 Json parse_json(std::string_view text, const char * what);
 
+// An array, and nothing else. Throws Error that calls what it should have held `elements`.
+Json parse_array(std::string_view text, const char * what, const char * elements);
+
 // An array of strings, and nothing else. Throws Error that names the place in `what`.
 std::vector<std::string> parse_strings(std::string_view text, const char * what);
 

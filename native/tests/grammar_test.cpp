@@ -16,6 +16,14 @@ protected:
         prefill(stream, prompt);
         return stream;
     }
+    std::string error_of(const std::string & grammar) {
+        eliza_llm_stream_config_t cfg = config();
+        cfg.gbnf_grammar = grammar.c_str();
+        ErrorText error;
+        EliLlmStream * stream = eliza_inference_llm_stream_open(context.get(), &cfg, error.out());
+        eliza_inference_llm_stream_close(stream);
+        return stream != nullptr ? "accepted" : error.text();
+    }
     void set_option(const char * key, const char * value) {
         ErrorText error;
         ASSERT_EQ(eliza_inference_set_option(context.get(), key, value, error.out()), 0) << error.text();
@@ -60,14 +68,6 @@ TEST_F(GrammarStream, ATrieThatContradictsItIsAnErrorOnlyWhenTheGrammarIsNeededA
 }
 
 TEST_F(GrammarStream, OneThatIsNestedTooDeepIsRefused) {
-    const auto error_of = [&](const std::string & grammar) {
-        eliza_llm_stream_config_t cfg = config();
-        cfg.gbnf_grammar = grammar.c_str();
-        ErrorText error;
-        EliLlmStream * stream = eliza_inference_llm_stream_open(context.get(), &cfg, error.out());
-        eliza_inference_llm_stream_close(stream);
-        return stream != nullptr ? "accepted" : error.text();
-    };
     const auto groups = [](size_t depth) {
         return "root ::= " + std::string(depth, '(') + "\"a\"" + std::string(depth, ')');
     };
@@ -87,14 +87,6 @@ TEST_F(GrammarStream, OneThatIsNestedTooDeepIsRefused) {
 }
 
 TEST_F(GrammarStream, RepetitionsThatComeToTooMuchAreRefusedUnparsed) {
-    const auto error_of = [&](const std::string & grammar) {
-        eliza_llm_stream_config_t cfg = config();
-        cfg.gbnf_grammar = grammar.c_str();
-        ErrorText error;
-        EliLlmStream * stream = eliza_inference_llm_stream_open(context.get(), &cfg, error.out());
-        eliza_inference_llm_stream_close(stream);
-        return stream != nullptr ? "accepted" : error.text();
-    };
     EXPECT_EQ(error_of("root ::= \"a\"{2,1}"), "gbnf_grammar: the repetition {2,1} ends before it begins");
     EXPECT_EQ(error_of("root ::= [a-z]{ 1 , 0 }"), "gbnf_grammar: the repetition { 1 , 0 } ends before it begins");
     EXPECT_EQ(error_of("root ::= \"" + std::string(100000, 'x') + "\"{2000}"),

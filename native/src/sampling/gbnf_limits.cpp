@@ -150,40 +150,29 @@ private:
     size_t n_rules_ = 0;
 };
 
-// The rules that each may begin with, as llama.cpp's search for left recursion goes through them.
-std::vector<uint32_t> first_rules(const llama_grammar_rules & rules, const llama_grammar_rule & rule) {
-    const auto is_end = [](const llama_grammar_element & e) {
-        return e.type == LLAMA_GRETYPE_END || e.type == LLAMA_GRETYPE_ALT;
-    };
-    const auto may_be_empty = [&](const llama_grammar_rule & other) {
-        bool at_start = true;
-        for (const llama_grammar_element & element : other) {
-            if (is_end(element) && at_start) {
-                return true;
-            }
-            at_start = is_end(element);
-        }
-        return false;
-    };
-    std::vector<uint32_t> first;
-    bool is_first = true;
+bool is_end(const llama_grammar_element & element) {
+    return element.type == LLAMA_GRETYPE_END || element.type == LLAMA_GRETYPE_ALT;
+}
+
+bool may_be_empty(const llama_grammar_rule & rule) {
+    bool at_start = true;
     for (const llama_grammar_element & element : rule) {
-        if (is_end(element)) {
-            is_first = true;
-        } else if (element.type == LLAMA_GRETYPE_RULE_REF && is_first) {
-            first.push_back(element.value);
-            is_first = may_be_empty(rules[element.value]);
-        } else {
-            is_first = false;
+        if (is_end(element) && at_start) {
+            return true;
         }
+        at_start = is_end(element);
     }
-    return first;
+    return false;
 }
 
 // Goes through all rules behind those they begin with, without recursion.
 class FirstRulesCheck {
 public:
-    FirstRulesCheck(const llama_grammar_parser & parser) : parser_(parser), known_(parser.rules.size()) {}
+    explicit FirstRulesCheck(const llama_grammar_parser & parser) : parser_(parser), known_(parser.rules.size()) {
+        for (size_t i = 0; i < known_.size(); ++i) {
+            known_[i].may_be_empty = eliza::may_be_empty(parser.rules[i]);
+        }
+    }
 
     void run() {
         size_t n_steps = 0;
@@ -200,6 +189,7 @@ public:
 private:
     struct Known {
         enum { unseen, open, done } state = unseen;
+        bool may_be_empty = false;
         size_t depth = 0;    // of the longest chain of rules that begin with one another, this one included
         size_t n_steps = 0;  // that a search takes which remembers nothing
     };
@@ -234,7 +224,24 @@ private:
 
     void enter(std::vector<Visit> & path, uint32_t rule) {
         known_[rule].state = Known::open;
-        path.push_back({rule, first_rules(parser_.rules, parser_.rules[rule])});
+        path.push_back({rule, first_rules(parser_.rules[rule])});
+    }
+
+    // The rules that a rule may begin with, as llama.cpp's search for left recursion goes through them.
+    std::vector<uint32_t> first_rules(const llama_grammar_rule & rule) const {
+        std::vector<uint32_t> first;
+        bool is_first = true;
+        for (const llama_grammar_element & element : rule) {
+            if (is_end(element)) {
+                is_first = true;
+            } else if (element.type == LLAMA_GRETYPE_RULE_REF && is_first) {
+                first.push_back(element.value);
+                is_first = known_[element.value].may_be_empty;
+            } else {
+                is_first = false;
+            }
+        }
+        return first;
     }
 
     void leave(const Visit & visit) {

@@ -74,12 +74,8 @@ bool is_minus_infinity(const Json & value) {
 
 std::vector<llama_logit_bias> parse_logit_bias(const std::string & text) {
     std::vector<llama_logit_bias> biases;
-    const Json json = parse_json(text, "logit_bias");
-    const char * expected = "expected an array of [token, bias], found ";
-    if (!json.is_array()) {
-        throw invalid_argument("logit_bias: " + (expected + kind_of(json)));
-    }
-    for (const Json & pair : json) {
+    const Json pairs = parse_array(text, "logit_bias", "[token, bias]");
+    for (const Json & pair : pairs) {
         const std::string place = at("logit_bias", biases.size());
         if (!pair.is_array() || pair.size() != 2 || !pair[0].is_number_integer() ||
             !(pair[1].is_number() || is_minus_infinity(pair[1]))) {
@@ -104,13 +100,10 @@ std::vector<llama_logit_bias> parse_logit_bias(const std::string & text) {
     return biases;
 }
 
-std::vector<std::string> parse_strings(const std::string & text, const char * what) {
+std::vector<std::string> parse_breakers(const std::string & text, const char * what) {
     std::vector<std::string> strings;
-    const Json json = parse_json(text, what);
-    if (!json.is_array()) {
-        throw invalid_argument(std::string(what) + ": expected an array of strings, found " + kind_of(json));
-    }
-    for (const Json & each : json) {
+    const Json listed = parse_array(text, what, "strings");
+    for (const Json & each : listed) {
         const std::string breaker = each.is_string() ? each.get<std::string>() : "";
         // llama.cpp cuts longer ones, and all of them at a NUL.
         if (breaker.empty() || breaker.size() > longest_breaker || breaker.find('\0') != std::string::npos) {
@@ -195,7 +188,7 @@ const std::vector<Param> & table() {
         number("dry_penalty_last_n", &P::dry_penalty_last_n, 0, 1 << 24, "0 (off) to 16777216 tokens"),
         {"dry_sequence_breakers", "",
          [](P & p, const std::string & v) {
-             p.dry_sequence_breakers = parse_strings(v, "dry_sequence_breakers");
+             p.dry_sequence_breakers = parse_breakers(v, "dry_sequence_breakers");
              return true;
          }},
         number("mirostat", &P::mirostat, 0, 2, "0 (off), 1 or 2"),

@@ -11,12 +11,9 @@ std::vector<LoraFile> parse_lora(const std::string & text) {
     if (text.empty()) {
         return {};
     }
-    const Json json = parse_json(text, "lora");
-    if (!json.is_array()) {
-        throw invalid_argument("lora: expected an array of adapters, found " + kind_of(json));
-    }
+    const Json adapters = parse_array(text, "lora", "adapters");
     std::vector<LoraFile> files;
-    for (const Json & adapter : json) {
+    for (const Json & adapter : adapters) {
         const std::string place = at("lora", files.size());
         LoraFile file;
         file.path = member(adapter, "path", &Json::is_string, "a string", place).get<std::string>();
