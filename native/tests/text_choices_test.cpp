@@ -7,7 +7,7 @@
 
 #include "constraint/text_choices_constraint.h"
 #include "error.h"
-#include "sampling/grammar.h"
+#include "grammar/grammar.h"
 #include "test_session.h"
 
 namespace eliza::test {

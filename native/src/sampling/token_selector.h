@@ -8,7 +8,7 @@
 
 #include "constraint/constraint.h"
 #include "constraint/text_constraint.h"
-#include "sampling/grammar.h"
+#include "grammar/grammar.h"
 #include "sampling/reasoning_budget.h"
 #include "sampling/sampler_chain.h"
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "sampling/grammar_constraint.h"
+#include "grammar/grammar_constraint.h"
 #include "stopwatch.h"
 
 namespace eliza {

@@ -1,4 +1,4 @@
-#include "sampling/grammar_constraint.h"
+#include "grammar/grammar_constraint.h"
 
 #include <algorithm>
 #include <cmath>

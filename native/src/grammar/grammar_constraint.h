@@ -5,7 +5,7 @@
 #include <string>
 
 #include "constraint/text_constraint.h"
-#include "sampling/grammar.h"
+#include "grammar/grammar.h"
 
 namespace eliza {
 

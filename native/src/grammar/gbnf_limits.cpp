@@ -1,4 +1,4 @@
-#include "sampling/gbnf_limits.h"
+#include "grammar/gbnf_limits.h"
 
 #include <algorithm>
 #include <cctype>

@@ -1,4 +1,4 @@
-#include "sampling/grammar.h"
+#include "grammar/grammar.h"
 
 #include <cmath>
 #include <cstring>
@@ -6,10 +6,10 @@
 #include <regex>
 
 #include "error.h"
+#include "grammar/gbnf_limits.h"
 #include "json_input.h"
 #include "llama-grammar.h"
 #include "log.h"
-#include "sampling/gbnf_limits.h"
 
 namespace eliza {
 namespace {
