@@ -1,0 +1,272 @@
+"""What is done while calls fail: all that a model can be asked for, once each."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from eliza_ffi.library.loading import Library
+from eliza_ffi.library.protocol import StreamConfig
+from eliza_ffi.model import Choice, Model
+
+__all__ = ["OPERATIONS", "Operation", "Scene"]
+
+PROMPT = "message: could you look at this?\naction: "
+OTHER_PROMPT = "message: stop it\naction: "
+CHAT = "<|im_start|>user\nwhat is your name?<|im_end|>\n<|im_start|>assistant\n"
+ACTIONS = ("RESPOND", "IGNORE", "STOP")
+GRAMMAR = 'root ::= ("yes" | "no") [a-z ,]{0,9} "."'
+N_SLOTS = 2
+
+
+@dataclass
+class Scene:
+    """Where an operation takes place: a model, and a folder for its files.
+
+    Attributes
+    ----------
+    library : Library
+    folder : Path
+    path : Path or None
+        The model's file; None = the embedded one.
+    """
+
+    library: Library
+    folder: Path
+    path: Path | None = None
+    _model: Model | None = field(default=None, init=False)
+
+    @property
+    def model(self) -> Model:
+        """The model, opened when it is first asked for."""
+        if self._model is None:
+            self._model = Model(
+                self.path,
+                library=self.library,
+                n_ctx=512,
+                n_slots=N_SLOTS,
+                n_threads=1,
+                seed=1,
+                options={"slot_wait_ms": "0"},
+            )
+        return self._model
+
+    @property
+    def slot_file(self) -> Path:
+        """Where prompts are saved."""
+        return self.folder / "prompt.slot"
+
+    def close(self) -> None:
+        """Close the model; the next use opens it again."""
+        if self._model is not None:
+            self._model.close()
+            self._model = None
+
+    def files(self) -> dict[str, str]:
+        """Return the files of the folder by name, each as a digest of what is in it."""
+        return {
+            file.name: hashlib.sha256(file.read_bytes()).hexdigest()
+            for file in sorted(self.folder.iterdir())
+        }
+
+    def answers(self) -> list[Any]:
+        """Return what the model answers when nothing fails, with all its slots taken at once."""
+        model = self.model
+        with ExitStack() as opened:
+            for _ in range(N_SLOTS):
+                stream = model.binding.open(model.session.ctx, StreamConfig())
+                opened.callback(model.binding.close, stream)
+                model.binding.prefill(stream, model.prompt_tokens(OTHER_PROMPT))
+        told = [_told(model.choose(prompt, ACTIONS)) for prompt in (PROMPT, OTHER_PROMPT)]
+        return [*told, model.generate(CHAT, 6).text]
+
+
+@dataclass(frozen=True)
+class Operation:
+    """Something to do with a model.
+
+    Attributes
+    ----------
+    name : str
+    run : callable
+        Does it; returns what it came to.
+    prepare : callable
+        What comes before it and must not fail.
+    """
+
+    name: str
+    run: Callable[[Scene], Any]
+    prepare: Callable[[Scene], object]
+
+
+def _told(choice: Choice[Any]) -> list[Any]:
+    # Rounding is not the same where less of a prompt was in the cache.
+    return [choice.value, round(choice.probability, 4)]
+
+
+def _open(scene: Scene) -> Model:
+    return scene.model
+
+
+def _use(scene: Scene) -> None:
+    scene.model.choose(OTHER_PROMPT, ACTIONS)
+
+
+def _load(scene: Scene) -> str:
+    return scene.model.path
+
+
+def _reload(scene: Scene) -> None:
+    model = scene.model
+    lib = scene.library.lib
+    lib.eliza_inference_mmap_evict(model.session.ctx, b"text", scene.library.ffi.NULL)
+    model.binding.load(model.session.ctx)
+
+
+def _choose(scene: Scene) -> Any:
+    return _told(scene.model.choose(PROMPT, ACTIONS))
+
+
+def _choose_best(scene: Scene) -> Any:
+    choice = scene.model.choose(PROMPT, ACTIONS, mode="best", probabilities=True)
+    return [_told(choice), [round(value, 4) for value in (choice.probabilities or {}).values()]]
+
+
+def _choose_text(scene: Scene) -> Any:
+    return _told(scene.model.choose(PROMPT, ACTIONS, tokenization="any", heal_prompt=True))
+
+
+def _choose_prepared(scene: Scene) -> Any:
+    chooser = scene.model.chooser([*ACTIONS, *(f"TOOL_{i}" for i in range(100))])
+    return _told(scene.model.choose(PROMPT, chooser))
+
+
+def _choose_together(scene: Scene) -> Any:
+    prompts = [PROMPT, OTHER_PROMPT] * N_SLOTS
+    return [_told(choice) for choice in scene.model.choose_many(prompts, ACTIONS)]
+
+
+def _generate(scene: Scene) -> Any:
+    return scene.model.generate(CHAT, 8).text
+
+
+def _generate_sampled(scene: Scene) -> Any:
+    return scene.model.generate(
+        CHAT,
+        8,
+        temperature=0.8,
+        top_k=20,
+        min_p=0.05,
+        typical_p=0.9,
+        repeat_penalty=1.1,
+        dry_multiplier=0.5,
+        xtc_probability=0.1,
+        top_n_sigma=2.0,
+        seed=3,
+    ).text
+
+
+def _generate_grammar(scene: Scene) -> Any:
+    return scene.model.generate(CHAT, 8, grammar=GRAMMAR).text
+
+
+def _generate_guessing(scene: Scene) -> Any:
+    return scene.model.generate("one two one two one two one", 8, draft_max=4).text
+
+
+def _generate_logprobs(scene: Scene) -> Any:
+    result = scene.model.generate(CHAT, 6, logprobs=3, stop=["\n\n"])
+    return [result.text, len(result.logprobs or ())]
+
+
+def _fill(scene: Scene) -> Any:
+    schema = {
+        "type": "object",
+        "properties": {
+            "action": {"enum": ["REPLY", "IGNORE"]},
+            "text": {"type": "string"},
+            "count": {"type": "integer"},
+        },
+    }
+    from eliza_ffi.skeleton import Skeleton
+
+    return scene.model.fill(PROMPT, Skeleton.from_json_schema(schema), max_tokens=6).text
+
+
+def _embed(scene: Scene) -> Any:
+    return [round(float(value), 3) for value in scene.model.embed("hello there")[:4]]
+
+
+def _end_of_turn(scene: Scene) -> Any:
+    return round(scene.model.end_of_turn("<|im_start|>user\nhow are", "<|im_end|>").probability, 4)
+
+
+def _tokens(scene: Scene) -> Any:
+    tokens = scene.model.tokenize("Many words, 12 of them. " * 20, add_special=True)
+    return [tokens, scene.model.detokenize(tokens)]
+
+
+def _describe(scene: Scene) -> Any:
+    return sorted(scene.model.describe())
+
+
+def _set_options(scene: Scene) -> None:
+    model = scene.model
+    options = {
+        "logit_bias": json.dumps([[token, 0.5] for token in range(50)]),
+        "dry_sequence_breakers": json.dumps(["\n", ":", "a longer one"]),
+        "samplers": "penalties;dry;top_k;min_p;temperature",
+        "preset": "balanced",
+    }
+    for name, value in options.items():
+        model.binding.set_option(model.session.ctx, name, value)
+    for name, value in {"logit_bias": "[]", "preset": "greedy"}.items():
+        model.binding.set_option(model.session.ctx, name, value)
+
+
+def _save(scene: Scene) -> Any:
+    return scene.model.save(scene.slot_file, PROMPT)
+
+
+def _have_saved(scene: Scene) -> None:
+    scene.model.save(scene.slot_file, OTHER_PROMPT)
+
+
+def _restore(scene: Scene) -> Any:
+    return scene.model.restore(scene.slot_file)
+
+
+def _close(scene: Scene) -> None:
+    scene.close()
+
+
+OPERATIONS = (
+    Operation("load", _load, lambda _: None),
+    Operation("load again", _reload, _open),
+    Operation("describe", _describe, _open),
+    Operation("tokenize", _tokens, _open),
+    Operation("set options", _set_options, _open),
+    Operation("choose at first", _choose, _open),
+    Operation("choose", _choose, _use),
+    Operation("choose the best", _choose_best, _use),
+    Operation("choose texts", _choose_text, _use),
+    Operation("choose of prepared", _choose_prepared, _use),
+    Operation("choose together", _choose_together, _use),
+    Operation("generate", _generate, _use),
+    Operation("generate sampled", _generate_sampled, _use),
+    Operation("generate by a grammar", _generate_grammar, _use),
+    Operation("generate guessing", _generate_guessing, _use),
+    Operation("generate with logprobs", _generate_logprobs, _use),
+    Operation("fill", _fill, _use),
+    Operation("embed", _embed, _use),
+    Operation("end of turn", _end_of_turn, _use),
+    Operation("save", _save, _have_saved),
+    Operation("restore", _restore, _have_saved),
+    Operation("close", _close, _use),
+)
+"""In the order of a program's life."""

@@ -1,0 +1,101 @@
+"""Names for the addresses in a library, and whose code they are in."""
+
+from __future__ import annotations
+
+import bisect
+import re
+import subprocess
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+__all__ = ["Symbols", "blamed", "qualified_name"]
+
+OURS = ("eliza::", "eliza_inference_", "eliza_test_")
+# Code of llama.cpp's authors; whatever else is linked in serves the one that called it.
+NEUTRAL = (
+    "std::",
+    "__gnu_cxx::",
+    "nlohmann::",
+    "operator new",
+    "operator delete",
+    "__cxa",
+    "_Unwind",
+)
+
+
+class Symbols:
+    """The functions of a library that was not stripped.
+
+    Parameters
+    ----------
+    library
+        Its file.
+    base
+        The address it was loaded to.
+    """
+
+    def __init__(self, library: Path, base: int) -> None:
+        self._base = base
+        done = subprocess.run(
+            ["nm", "--numeric-sort", "--demangle", "--defined-only", "--print-size", library],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        found = re.findall(r"^(\w+) (\w+) [tTwWi] (.+)$", done.stdout, flags=re.MULTILINE)
+        self._begins = [int(begin, 16) for begin, _, _ in found]
+        self._ends = [int(begin, 16) + int(size, 16) for begin, size, _ in found]
+        self._names = [name for _, _, name in found]
+
+    def names(self, addresses: Iterable[int]) -> list[str]:
+        """Return the functions that addresses are in, those outside of the library left out."""
+        names = (self._name(address - self._base) for address in addresses)
+        return [name for name in names if name]
+
+    def _name(self, offset: int) -> str:
+        # What a call returns to may be behind the function that never returns.
+        at = bisect.bisect_right(self._begins, offset - 1) - 1
+        return self._names[at] if at >= 0 and offset - 1 < self._ends[at] else ""
+
+
+def qualified_name(name: str) -> str:
+    """Return a function's name without its parameters and what it returns.
+
+    >>> qualified_name("void std::vector<eliza::Place>::push<int>(int&&)")
+    'std::vector<eliza::Place>::push<int>'
+    """
+    name = name.replace("(anonymous namespace)", "{anonymous}")
+    name = re.sub(r"operator(\(\)|<=>|<<=?|>>=?|->\*?|<=?|>=?)", "operator", name)
+    depth = 0
+    begin = 0
+    for place, character in enumerate(name):
+        if character in "<{[":
+            depth += 1
+        elif character in ">}]":
+            depth -= 1
+        elif depth == 0 and character == "(":
+            return name[begin:place]
+        elif depth == 0 and character == " " and not name.startswith("operator", begin):
+            begin = place + 1
+    return name[begin:]
+
+
+def blamed(names: Sequence[str]) -> tuple[str, str]:
+    """Return whose code a stack is in, and the first function of theirs.
+
+    Parameters
+    ----------
+    names
+        Innermost first.
+
+    Returns
+    -------
+    str, str
+        ``"ours"``, ``"llama.cpp"`` or ``"nobody"``, and the function.
+    """
+    for name in map(qualified_name, names):
+        if name.startswith(OURS):
+            return "ours", name
+        if not name.startswith(NEUTRAL):
+            return "llama.cpp", name
+    return "nobody", ""
