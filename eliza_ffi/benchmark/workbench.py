@@ -126,6 +126,8 @@ class Workbench:
         binding.set_option(self._ctx, "strategy", method.strategy)
         binding.set_option(self._ctx, "grammar_order", method.grammar_order)
         grammar = self.alternatives.grammar if method.mode == STRICT_GUIDED else None
+        # What ours is compared with is llama.cpp's own sampler.
+        binding.set_option(self._ctx, "grammar_engine", "llama.cpp")
         config = StreamConfig(max_tokens=max_tokens, gbnf_grammar=grammar)
         with open_stream(binding, self._ctx, config) as stream:
             binding.prefill(stream, prompt)

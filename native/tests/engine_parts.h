@@ -39,7 +39,7 @@ protected:
     CancelFlag cancelled;
     Sequence sequence{decoder, {}, cancelled};
     eliza_llm_stream_stats_t stats{};
-    TokenSelector selector{model->vocab(), {}, "", {}};
+    TokenSelector selector{model->vocab(), {}};
 };
 
 }  // namespace eliza::test

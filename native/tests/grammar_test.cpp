@@ -1,3 +1,6 @@
+#include <atomic>
+#include <thread>
+
 #include "test_session.h"
 
 namespace eliza::test {
@@ -81,7 +84,7 @@ TEST_F(GrammarStream, OneThatIsNestedTooDeepIsRefused) {
         return grammar + "r" + std::to_string(n) + " ::= \"a\"\n";
     };
     EXPECT_EQ(error_of(chain(400)), "accepted");
-    EXPECT_NE(error_of(chain(5000)).find("more than 500 rules begin with one another"), std::string::npos);
+    EXPECT_EQ(error_of(chain(5000)), "accepted");
     EXPECT_EQ(error_of(chain(100000)),
               "gbnf_grammar: 100002 rules (repetitions count) are more than the limit of 10000");
 }
@@ -95,18 +98,68 @@ TEST_F(GrammarStream, RepetitionsThatComeToTooMuchAreRefusedUnparsed) {
     for (int i = 0; i < 9000; ++i) many += "\"a\"{0,1999} ";
     EXPECT_EQ(error_of(many), "gbnf_grammar: its rules (repetitions count) are more than the limit of 10000");
     EXPECT_NE(error_of("root ::= \"ab\"{1999}{1999}{1999}{1999}"), "accepted");
-    std::string doubling;  // each rule tries the next one twice
-    for (int i = 0; i < 60; ++i) {
-        const std::string next = "r" + std::to_string(i + 1);
-        doubling += (i == 0 ? "root" : "r" + std::to_string(i)) + " ::= " + next + " \"a\" | " + next + " \"b\"\n";
-    }
-    EXPECT_EQ(error_of(doubling + "r60 ::= \"c\"\n"),
-              "gbnf_grammar: its rules begin with one another in more than 1000000 ways");
     for (const char * good :
          {"root ::= \"ab\"{2,3} [a-z]{0,5} (\"x\" | \"y\"){2} .{1,} \"{2,1}\"? # {2,1}",
           "root ::= \"\\\"{2,1}\" [{}]+ a-b*\na-b ::= \"q\"", "root ::= \"a\"{0} \"b\"{0,0} \"c\""}) {
         EXPECT_EQ(error_of(good), "accepted") << good;
     }
+}
+
+// Each rule tries the next one twice, so the first character stands in 2 to the power of n places.
+std::string doubling(int n) {
+    std::string grammar;
+    for (int i = 0; i < n; ++i) {
+        const std::string next = "r" + std::to_string(i + 1);
+        grammar += (i == 0 ? "root" : "r" + std::to_string(i)) + " ::= " + next + " \"a\" | " + next + " \"b\"\n";
+    }
+    return grammar + "r" + std::to_string(n) + " ::= \"c\"\n";
+}
+
+TEST_F(GrammarStream, LlamaCppsOwnSamplerGivesTheSameTokens) {
+    for (const char * grammar :
+         {"root ::= [a-z]+ \" \" [0-9]+ \".\" [A-Z] [a-z]*", "root ::= (\"- \" [a-zA-Z ,.é]+ \"\\n\")+",
+          "root ::= \"{\" (\"\\\"\" [a-z]+ \"\\\": \" [0-9]+)? \"}\""}) {
+        for (const float temperature : {0.0f, 1.2f}) {
+            for (const char * order : {"first", "last"}) {
+                set_option("grammar_order", order);
+                set_option("seed", "7");
+                set_option("grammar_engine", "llama.cpp");
+                const Output theirs = pull(prompted(grammar, temperature), 20);
+                set_option("grammar_engine", "states");
+                const Output ours = pull(prompted(grammar, temperature), 20);
+                EXPECT_GT(ours.tokens.size(), 1u);
+                EXPECT_EQ(ours.tokens, theirs.tokens) << grammar << " at " << temperature;
+            }
+        }
+    }
+}
+
+TEST_F(GrammarStream, OneThatIsTooAmbiguousIsAnErrorAndHoldsUpNobody) {
+    set_option("grammar_budget", "20000");
+    const StreamHandle stream = prompted(doubling(60).c_str());
+    const Output output = pull(stream);
+    EXPECT_EQ(output.status, ELIZA_ERR_INVALID_ARG);
+    EXPECT_EQ(output.error.rfind("gbnf_grammar: the next token takes more than 20000 steps", 0), 0u) << output.error;
+    EXPECT_EQ(pull(prompted(doubling(6).c_str()), 1).text.substr(0, 1), "c");
+}
+
+TEST_F(GrammarStream, WorkOnOneIsCancelledAtOnceAndOthersGoOnMeanwhile) {
+    set_option("grammar_budget", "2147483647");
+    const StreamHandle stream = prompted(doubling(60).c_str());
+    std::atomic<bool> over{false};
+    std::string error;
+    std::thread working([&] {
+        error = pull(stream).error;
+        over = true;
+    });
+    const StreamHandle other = open(context);
+    prefill(other, prompt);
+    set_trie(other, payload_of(context, {"REPLY", "IGNORE"}), ELIZA_TRIE_ARGMAX | ELIZA_TRIE_STOP_AT_LEAF);
+    EXPECT_EQ(pull(other).status, 1);
+    eliza_inference_llm_stream_cancel(stream.get());
+    working.join();
+    // Either was in time: the states that a token may need are bounded, too.
+    EXPECT_TRUE(error == "cancelled" || error.find("MiB") != std::string::npos) << error;
 }
 
 TEST_F(GrammarStream, AnEndTokenInsideALeafDoesNotUpsetIt) {

@@ -7,7 +7,7 @@
 
 #include "constraint/text_choices_constraint.h"
 #include "error.h"
-#include "grammar/grammar.h"
+#include "llama_grammar.h"
 #include "test_session.h"
 
 namespace eliza::test {
@@ -40,30 +40,18 @@ Texts random_texts(std::mt19937 & random, size_t most) {
     return texts;
 }
 
-std::vector<Token> allowed_by(const Grammar & grammar, int32_t n_vocab) {
-    std::vector<llama_token_data> data(static_cast<size_t>(n_vocab));
-    for (int32_t id = 0; id < n_vocab; ++id) data[static_cast<size_t>(id)] = {id, 0.0f, 0.0f};
-    llama_token_data_array candidates{data.data(), data.size(), -1, false};
-    grammar.mask(candidates);
-    std::vector<Token> tokens;
-    for (const auto & candidate : data) {
-        if (candidate.logit != -INFINITY) tokens.push_back(candidate.id);
-    }
-    return tokens;
-}
-
 TEST(TextChoices, AllowWhatLlamaCppsGrammarAllows) {
     const auto model = load_model();
     std::mt19937 random(9);
     int n_steps = 0;
     for (int round = 0; round < 300; ++round) {
         const Texts texts = random_texts(random, 8);
-        Grammar grammar(model->vocab(), gbnf_of(texts));
+        LlamaGrammar grammar(model->vocab(), gbnf_of(texts));
         TextChoicesConstraint constraint(std::make_shared<const TextChoices>(model->vocabulary(), "", texts),
                                          model->end_tokens());
         while (constraint.active()) {
             const std::vector<Token> allowed(constraint.allowed().begin(), constraint.allowed().end());
-            ASSERT_EQ(allowed, allowed_by(grammar, model->n_vocab())) << json_of(texts);
+            ASSERT_EQ(allowed, grammar.allowed()) << json_of(texts);
             ++n_steps;
             const Token token = allowed[random() % allowed.size()];
             if (constraint.is_end_token(token)) {

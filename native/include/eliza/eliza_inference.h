@@ -107,6 +107,10 @@ ELIZA_API int eliza_inference_mmap_evict(EliInferenceContext * ctx, const char *
  *   grammar_order "last" (default: sample, check, and mask only if it was illegal) or "first"
  *   grammar_triggers  a JSON array of {"type": "word" | "pattern" | "token", "value": ...}: a grammar
  *                 waits for one of them before it constrains; "" (default) = it constrains at once
+ *   grammar_budget  steps through a grammar that finding a token's legal successors may take before it
+ *                 fails with ELIZA_ERR_INVALID_ARG (default 10000000, about a second)
+ *   grammar_engine  "states" (default), or "llama.cpp": its own sampler, the reference, which knows no
+ *                 such limit and no triggers
  *   model_id      what a payload's modelId must equal; "" (default) accepts any
  *   span_limit    tokens after which a trie that was never cleared lets go (default 500)
  *   restricted_head "auto" (default: where the model's output is one plain matrix on the CPU, a

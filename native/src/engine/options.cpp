@@ -87,6 +87,12 @@ const std::vector<Option> & table() {
              o.grammar_triggers = v.empty() ? std::nullopt : std::optional<GrammarTriggers>(parse_grammar_triggers(v));
              return true;
          }},
+        {"grammar_engine", S::stream_opened, "states or llama.cpp",
+         [](Options & o, const std::string & v) {
+             return parse_name<bool>(v, {{"states", false}, {"llama.cpp", true}}, o.grammar_by_llama_cpp);
+         }},
+        {"grammar_budget", S::stream_opened, "1 to 2147483647 steps",
+         [](Options & o, const std::string & v) { return parse_number(v, 1, max_int, o.grammar_budget); }},
         {"model_id", S::stream_opened, "any text",
          [](Options & o, const std::string & v) {
              o.model_id = v;
@@ -117,6 +123,13 @@ const std::vector<Option> & table() {
 }
 
 }  // namespace
+
+GrammarLimits Options::grammar_limits(CancelFlag & cancelled) const {
+    GrammarLimits limits;
+    limits.n_steps = grammar_budget;
+    limits.checkpoint = [&cancelled] { cancelled.throw_if_set(); };
+    return limits;
+}
 
 void set_option(Options & options, ContextStage stage, const std::string & key, const std::string & value) {
     std::string known;

@@ -10,6 +10,8 @@
 #include "constraint/constraint.h"
 #include "engine/model/devices.h"
 #include "engine/model/lora.h"
+#include "engine/pass/cancel_flag.h"
+#include "grammar/states_grammar.h"
 #include "llama.h"
 #include "sampling/token_selector.h"
 
@@ -41,6 +43,8 @@ struct Options {
     SamplingParams sampling;  // where a stream's configuration says nothing else
     GrammarOrder grammar_order = GrammarOrder::last;
     std::optional<GrammarTriggers> grammar_triggers;
+    bool grammar_by_llama_cpp = false;  // the reference: llama.cpp's own sampler follows the grammar
+    int32_t grammar_budget = GrammarLimits::default_n_steps;  // steps through a grammar for one token
     std::string model_id;
     int32_t span_limit = Constraint::default_span_limit;
     Strategy strategy = Strategy::automatic;
@@ -49,6 +53,9 @@ struct Options {
 
     // The reference computes all logits in llama.cpp's own pass.
     bool restricts_head() const { return restrict_head && strategy != Strategy::token_by_token; }
+
+    // Of a grammar whose work `cancelled` ends; it must outlive them.
+    GrammarLimits grammar_limits(CancelFlag & cancelled) const;
 };
 
 // How far a context has come; an option that comes too late is an error.

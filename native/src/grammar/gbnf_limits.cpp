@@ -16,9 +16,7 @@ namespace {
 
 constexpr size_t max_group_depth = 256;
 constexpr size_t max_rules = 10000;
-constexpr size_t max_elements = 1000000;     // characters, references and ranges, repetitions written out
-constexpr size_t max_first_depth = 500;      // rules that begin with one another
-constexpr size_t max_first_steps = 1000000;  // ways in which they do, all of which llama.cpp tries
+constexpr size_t max_elements = 1000000;  // characters, references and ranges, repetitions written out
 
 Error refused(const std::string & what) { return invalid_argument("gbnf_grammar: " + what); }
 
@@ -154,108 +152,151 @@ bool is_end(const llama_grammar_element & element) {
     return element.type == LLAMA_GRETYPE_END || element.type == LLAMA_GRETYPE_ALT;
 }
 
-bool may_be_empty(const llama_grammar_rule & rule) {
-    bool at_start = true;
-    for (const llama_grammar_element & element : rule) {
-        if (is_end(element) && at_start) {
-            return true;
+// The rules that can stand for nothing at all: an alternative of theirs has no elements, or only such rules.
+std::vector<bool> rules_that_may_be_empty(const llama_grammar_parser & parser) {
+    struct Alternative {
+        uint32_t rule;
+        size_t n_left;  // references to rules that are not known to be such
+    };
+    std::vector<Alternative> alternatives;
+    std::vector<std::vector<size_t>> asked_by(parser.rules.size());
+    std::vector<uint32_t> found;
+    std::vector<bool> may_be_empty(parser.rules.size());
+    const auto find = [&](uint32_t rule) {
+        if (!may_be_empty[rule]) {
+            may_be_empty[rule] = true;
+            found.push_back(rule);
         }
-        at_start = is_end(element);
+    };
+    for (uint32_t rule = 0; rule < parser.rules.size(); ++rule) {
+        Alternative alternative{rule, 0};
+        bool only_rules = true;
+        for (const llama_grammar_element & element : parser.rules[rule]) {
+            if (!is_end(element)) {
+                only_rules = only_rules && element.type == LLAMA_GRETYPE_RULE_REF;
+                if (only_rules) {
+                    ++alternative.n_left;
+                    asked_by[element.value].push_back(alternatives.size());
+                }
+                continue;
+            }
+            if (only_rules && alternative.n_left == 0) {
+                find(rule);
+            }
+            alternative.n_left += only_rules ? 0 : 1;  // what is no rule never becomes empty
+            alternatives.push_back(alternative);
+            alternative = {rule, 0};
+            only_rules = true;
+        }
     }
-    return false;
+    while (!found.empty()) {
+        const uint32_t rule = found.back();
+        found.pop_back();
+        for (const size_t i : asked_by[rule]) {
+            if (--alternatives[i].n_left == 0) {
+                find(alternatives[i].rule);
+            }
+        }
+    }
+    return may_be_empty;
 }
 
-// Goes through all rules behind those they begin with, without recursion.
-class FirstRulesCheck {
+// Finds rules that begin with themselves, by what the rules that can begin a rule have in common: Tarjan's strongly
+// connected components, without recursion. A list that ends with itself may, if what comes before is left out, begin
+// with itself, too; but nothing has to follow then, so that does no harm.
+class LeftRecursionCheck {
 public:
-    explicit FirstRulesCheck(const llama_grammar_parser & parser) : parser_(parser), known_(parser.rules.size()) {
-        for (size_t i = 0; i < known_.size(); ++i) {
-            known_[i].may_be_empty = eliza::may_be_empty(parser.rules[i]);
-        }
-    }
+    explicit LeftRecursionCheck(const llama_grammar_parser & parser)
+        : parser_(parser), may_be_empty_(rules_that_may_be_empty(parser)), known_(parser.rules.size()) {}
 
     void run() {
-        size_t n_steps = 0;
         for (uint32_t rule = 0; rule < known_.size(); ++rule) {
-            follow(rule);
-            n_steps += known_[rule].n_steps;
-            if (n_steps > max_first_steps) {
-                throw refused("its rules begin with one another in more than " + std::to_string(max_first_steps) +
-                              " ways");
+            if (known_[rule].number == 0) {
+                follow(rule);
             }
         }
     }
 
 private:
+    struct First {
+        uint32_t rule;
+        bool is_last;  // nothing has to follow it
+    };
     struct Known {
-        enum { unseen, open, done } state = unseen;
-        bool may_be_empty = false;
-        size_t depth = 0;    // of the longest chain of rules that begin with one another, this one included
-        size_t n_steps = 0;  // that a search takes which remembers nothing
+        size_t number = 0;  // in the order they were come to, from 1 on
+        size_t lowest = 0;  // number that it leads back to
+        bool is_open = false;
+        std::vector<First> first;
     };
     struct Visit {
         uint32_t rule;
-        std::vector<uint32_t> first;
-        size_t next = 0;
+        size_t next;
     };
 
     void follow(uint32_t root) {
-        if (known_[root].state == Known::done) {
-            return;
-        }
         std::vector<Visit> path;
         enter(path, root);
         while (!path.empty()) {
-            Visit & visit = path.back();
-            if (visit.next < visit.first.size()) {
-                const uint32_t rule = visit.first[visit.next++];
-                if (known_[rule].state == Known::open) {
-                    throw refused("left recursion: rule \"" + name_of(rule) + "\" begins with itself");
-                }
-                if (known_[rule].state == Known::unseen) {
+            Known & here = known_[path.back().rule];
+            if (path.back().next < here.first.size()) {
+                const uint32_t rule = here.first[path.back().next++].rule;
+                if (known_[rule].number == 0) {
                     enter(path, rule);
+                } else if (known_[rule].is_open) {
+                    here.lowest = std::min(here.lowest, known_[rule].number);
                 }
                 continue;
             }
-            leave(visit);
+            const size_t lowest = here.lowest;
+            if (lowest == here.number) {
+                close_component(path.back().rule);
+            }
             path.pop_back();
+            if (!path.empty()) {
+                Known & parent = known_[path.back().rule];
+                parent.lowest = std::min(parent.lowest, lowest);
+            }
         }
     }
 
     void enter(std::vector<Visit> & path, uint32_t rule) {
-        known_[rule].state = Known::open;
-        path.push_back({rule, first_rules(parser_.rules[rule])});
+        known_[rule] = {++n_seen_, n_seen_, true, first_rules(parser_.rules[rule])};
+        open_.push_back(rule);
+        path.push_back({rule, 0});
     }
 
-    // The rules that a rule may begin with, as llama.cpp's search for left recursion goes through them.
-    std::vector<uint32_t> first_rules(const llama_grammar_rule & rule) const {
-        std::vector<uint32_t> first;
+    // All rules from `root` on begin with one another.
+    void close_component(uint32_t root) {
+        const auto begin = std::find(open_.rbegin(), open_.rend(), root).base() - 1;
+        const size_t number = known_[root].number;
+        for (auto rule = begin; rule != open_.end(); ++rule) {
+            for (const First & first : known_[*rule].first) {
+                if (!first.is_last && known_[first.rule].is_open && known_[first.rule].number >= number) {
+                    throw refused("left recursion: rule \"" + name_of(first.rule) + "\" begins with itself");
+                }
+            }
+        }
+        for (auto rule = begin; rule != open_.end(); ++rule) {
+            known_[*rule].is_open = false;
+        }
+        open_.erase(begin, open_.end());
+    }
+
+    // The rules that a rule may begin with.
+    std::vector<First> first_rules(const llama_grammar_rule & rule) const {
+        std::vector<First> first;
         bool is_first = true;
-        for (const llama_grammar_element & element : rule) {
-            if (is_end(element)) {
+        for (size_t i = 0; i < rule.size(); ++i) {
+            if (is_end(rule[i])) {
                 is_first = true;
-            } else if (element.type == LLAMA_GRETYPE_RULE_REF && is_first) {
-                first.push_back(element.value);
-                is_first = known_[element.value].may_be_empty;
+            } else if (rule[i].type == LLAMA_GRETYPE_RULE_REF && is_first) {
+                first.push_back({rule[i].value, is_end(rule[i + 1])});
+                is_first = may_be_empty_[rule[i].value];
             } else {
                 is_first = false;
             }
         }
         return first;
-    }
-
-    void leave(const Visit & visit) {
-        Known & known = known_[visit.rule];
-        known.state = Known::done;
-        known.depth = known.n_steps = 1;
-        for (const uint32_t rule : visit.first) {
-            known.depth = std::max(known.depth, known_[rule].depth + 1);
-            known.n_steps = std::min(known.n_steps + known_[rule].n_steps, max_first_steps + 1);
-        }
-        if (known.depth > max_first_depth) {
-            throw refused("more than " + std::to_string(max_first_depth) + " rules begin with one another, from \"" +
-                          name_of(visit.rule) + "\" on");
-        }
     }
 
     std::string name_of(uint32_t rule) const {
@@ -266,7 +307,10 @@ private:
     }
 
     const llama_grammar_parser & parser_;
+    const std::vector<bool> may_be_empty_;
     std::vector<Known> known_;
+    std::vector<uint32_t> open_;  // in the order they were come to
+    size_t n_seen_ = 0;
 };
 
 }  // namespace
@@ -282,7 +326,7 @@ void check_gbnf_rules(const llama_grammar_parser & parser) {
             throw refused("rule \"" + name + "\" is used and not defined");
         }
     }
-    FirstRulesCheck(parser).run();
+    LeftRecursionCheck(parser).run();
 }
 
 }  // namespace eliza

@@ -1,4 +1,4 @@
-// What a grammar may ask of llama.cpp, which follows groups and rules recursively and writes repetitions out.
+// What a grammar may ask of llama.cpp's parser, which follows groups recursively and writes repetitions out, and of us.
 #pragma once
 
 #include <string>
@@ -11,8 +11,7 @@ namespace eliza {
 // Throws Error. What is no GBNF is left for the parser to refuse.
 void check_gbnf_text(const std::string & gbnf);
 
-// After that: rules that are missing, too many, that begin with themselves, or that begin with one another in too many
-// ways or too deep. Throws Error that names one.
+// After that: rules that are missing, too many, or that begin with themselves. Throws Error that names one.
 void check_gbnf_rules(const llama_grammar_parser & parser);
 
 }  // namespace eliza

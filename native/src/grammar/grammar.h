@@ -1,45 +1,31 @@
-// A GBNF grammar, by llama.cpp's own sampler, guarded: told of a token it does not allow, that
-// sampler throws or aborts the process, so it is asked first.
+// A GBNF grammar, followed token by token.
 #pragma once
 
-#include <optional>
-#include <string>
-#include <vector>
-
-#include "llama-cpp.h"
+#include "byte_trie/masks.h"
+#include "llama.h"
 
 namespace eliza {
 
-// What a lazy grammar waits for; until then it allows everything.
-struct GrammarTriggers {
-    std::vector<std::string> patterns;  // regular expressions over what was generated, from its start
-    std::vector<llama_token> tokens;
-};
-
-// `json` is an array of {"type": "word" | "pattern" | "token", "value": ...}. Throws Error that names the
-// place.
-GrammarTriggers parse_grammar_triggers(const std::string & json);
-
+// Not safe from two threads at once. What looks at the grammar throws Error past its limits, and can be called again.
 class Grammar {
 public:
-    // Throws Error when the text does not parse or has no start rule.
-    Grammar(const llama_vocab * vocab, const std::string & gbnf, const std::optional<GrammarTriggers> & triggers = {},
-            const char * start_rule = "root");
+    virtual ~Grammar() = default;
 
-    bool allows(llama_token token) const;
+    // A lazy grammar waits for a trigger; until it is awake all tokens are legal.
+    virtual bool is_lazy() const = 0;
+    virtual bool is_awake() = 0;
 
-    // Sets the logits of tokens that are not allowed to -infinity.
-    void mask(llama_token_data_array & candidates) const;
+    virtual bool allows(llama_token token) = 0;
 
-    // Follows the text. After a token it does not allow, the grammar is out of step for good.
-    void accept(llama_token token);
-    bool in_step() const { return in_step_; }
+    // The legal tokens, where it is awake.
+    virtual SharedMask mask() = 0;
 
-    void reset();
+    // Follows the text. After a token it does not allow, the grammar is out of step for good. Never fails: what does is
+    // done when it is looked at.
+    virtual void accept(llama_token token) = 0;
+    virtual bool in_step() = 0;
 
-private:
-    llama_sampler_ptr sampler_;
-    bool in_step_ = true;
+    virtual void reset() = 0;
 };
 
 }  // namespace eliza

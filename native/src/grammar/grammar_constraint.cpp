@@ -1,7 +1,6 @@
 #include "grammar/grammar_constraint.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "error.h"
 
@@ -37,43 +36,19 @@ std::string framed(const std::string & gbnf, const Frame & frame) {
 
 }  // namespace
 
-GrammarConstraint::GrammarConstraint(const llama_vocab * vocab, std::shared_ptr<const Vocabulary> vocabulary,
-                                     const std::vector<Token> & end_tokens, const std::string & gbnf,
-                                     const Frame & frame)
-    : vocabulary_(std::move(vocabulary)),
-      end_tokens_(end_tokens),
+GrammarConstraint::GrammarConstraint(const std::shared_ptr<const GrammarVocabulary> & vocabulary,
+                                     const std::string & gbnf, const GrammarLimits & limits, const Frame & frame)
+    : vocabulary_(vocabulary),
       frame_(frame),
-      grammar_(vocab, framed(gbnf, frame), std::nullopt, framed_rule) {}
-
-SharedMask GrammarConstraint::mask() {
-    std::vector<llama_token_data> data(vocabulary_->all().n_vocab());
-    for (size_t i = 0; i < data.size(); ++i) {
-        data[i] = {static_cast<llama_token>(i), 0.0f, 0.0f};
-    }
-    llama_token_data_array candidates{data.data(), data.size(), -1, false};
-    grammar_.mask(candidates);
-    TokenSet legal(vocabulary_->all().n_vocab());
-    for (const llama_token_data & candidate : data) {
-        if (candidate.logit != -INFINITY) {
-            legal.add(static_cast<size_t>(candidate.id));
-        }
-    }
-    return std::make_shared<const TokenMask>(std::move(legal));
-}
+      grammar_(std::make_unique<StatesGrammar>(vocabulary, framed(gbnf, frame), limits, std::nullopt,
+                                               /*start_rule=*/framed_rule)) {}
 
 void GrammarConstraint::accept(Token token) {
-    grammar_.accept(token);
-    text_ += vocabulary_->all().text(token);
+    grammar_->accept(token);
+    text_ += vocabulary_->text(token);
     const size_t end = std::max(frame_.before.size(), text_.size() - n_after());
     value_ = before_value() ? "" : text_.substr(frame_.before.size(), end - frame_.before.size());
-    if (may_end()) {
-        const std::vector<Token> allowed = mask()->tokens.tokens();
-        is_over_ = std::includes(end_tokens_.begin(), end_tokens_.end(), allowed.begin(), allowed.end());
-    }
-}
-
-bool GrammarConstraint::may_end() const {
-    return std::any_of(end_tokens_.begin(), end_tokens_.end(), [&](Token token) { return grammar_.allows(token); });
+    is_over_ = may_end() && !grammar_->may_go_on();
 }
 
 // The grammar ends behind all of the text that follows the value.

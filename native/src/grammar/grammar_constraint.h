@@ -1,35 +1,34 @@
-// A span whose value is told by a GBNF grammar, with llama.cpp's own sampler.
+// A span whose value is told by a GBNF grammar.
 #pragma once
 
-#include <functional>
+#include <memory>
 #include <string>
 
 #include "constraint/text_constraint.h"
-#include "grammar/grammar.h"
+#include "grammar/states_grammar.h"
 
 namespace eliza {
 
 class GrammarConstraint final : public TextConstraint {
 public:
-    // The value is what the rule "root" describes, the texts around it are whole characters. `end_tokens`
-    // are legal where the text is complete. Throws Error when the grammar cannot be used.
-    GrammarConstraint(const llama_vocab * vocab, std::shared_ptr<const Vocabulary> vocabulary,
-                      const std::vector<Token> & end_tokens, const std::string & gbnf, const Frame & frame);
+    // The value is what the rule "root" describes, the texts around it are whole characters. End tokens are legal
+    // where the text is complete. Throws Error when the grammar cannot be used.
+    GrammarConstraint(const std::shared_ptr<const GrammarVocabulary> & vocabulary, const std::string & gbnf,
+                      const GrammarLimits & limits, const Frame & frame);
 
-    bool allows(Token token) const override { return grammar_.allows(token); }
-    SharedMask mask() override;
+    bool allows(Token token) const override { return grammar_->allows(token); }
+    SharedMask mask() override { return grammar_->mask(); }
     void accept(Token token) override;
-    bool may_end() const override;
+    bool may_end() const override { return grammar_->may_end(); }
     bool is_over() const override { return is_over_; }
     bool before_value() const override { return text_.size() < frame_.before.size(); }
     size_t n_after() const override;
     std::string shortest_end() const override;
 
 private:
-    std::shared_ptr<const Vocabulary> vocabulary_;
-    const std::vector<Token> & end_tokens_;
-    Frame frame_;
-    Grammar grammar_;
+    const std::shared_ptr<const GrammarVocabulary> vocabulary_;
+    const Frame frame_;
+    const std::unique_ptr<StatesGrammar> grammar_;
     std::string text_;
     bool is_over_ = false;
 };

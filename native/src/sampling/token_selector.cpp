@@ -81,17 +81,14 @@ double log_sum_exp(const float * logits, size_t n) {
 
 double log_of_rest(double log_share) { return std::log1p(-std::min(std::exp(log_share), 1.0)); }
 
-TokenSelector::TokenSelector(const llama_vocab * vocab, const SamplingParams & params, const std::string & gbnf,
-                             const GrammarUse & use)
+TokenSelector::TokenSelector(const llama_vocab * vocab, const SamplingParams & params, std::unique_ptr<Grammar> grammar,
+                             GrammarOrder order)
     : vocab_(vocab),
       n_vocab_(llama_vocab_n_tokens(vocab)),
       chain_(vocab, params),
-      grammar_order_(use.order),
-      waits_for_trigger_(!gbnf.empty() && use.triggers.has_value()) {
-    if (!gbnf.empty()) {
-        grammar_.emplace(vocab, gbnf, use.triggers);
-    }
-    if (params.reasoning_budget >= 0 || waits_for_trigger_) {
+      grammar_(std::move(grammar)),
+      grammar_order_(order) {
+    if (params.reasoning_budget >= 0 || has_lazy_grammar()) {
         budget_.emplace(vocab, params);
     }
 }
@@ -101,7 +98,7 @@ void TokenSelector::set_sampling(const SamplingParams & params, const llama_toke
     for (size_t i = 0; i < n; ++i) {
         chain.catch_up(tokens[i]);
     }
-    const bool has_budget = params.reasoning_budget >= 0 || waits_for_trigger_;
+    const bool has_budget = params.reasoning_budget >= 0 || has_lazy_grammar();
     if (!has_budget) {
         budget_.reset();
     } else if (!budget_ || !budget_->is_for(params)) {
@@ -117,7 +114,7 @@ void TokenSelector::set_sampling(const SamplingParams & params, const llama_toke
 
 std::string TokenSelector::describe() const {
     const std::string chain = (budget_ ? "reasoning_budget;" : "") + chain_.describe();
-    if (!grammar_) {
+    if (grammar_ == nullptr) {
         return chain;
     }
     return grammar_order_ == GrammarOrder::first ? "grammar;" + chain : chain + ";grammar";
@@ -145,8 +142,11 @@ llama_token TokenSelector::pick_from_vocabulary(const float * logits, bool sampl
 }
 
 llama_token TokenSelector::pick_under_grammar(const float * logits) {
+    const SharedMask legal = grammar_->mask();
     llama_token_data_array & candidates = candidates_.fill(logits, n_vocab_);
-    grammar_->mask(candidates);
+    for (size_t token = 0; token < candidates.size; ++token) {
+        candidates.data[token].logit = legal->tokens.contains(token) ? candidates.data[token].logit : -INFINITY;
+    }
     const bool any = std::any_of(candidates.data, candidates.data + candidates.size,
                                  [](const llama_token_data & c) { return c.logit > -INFINITY; });
     if (!any) {
@@ -159,7 +159,7 @@ llama_token TokenSelector::select(const float * logits, std::optional<llama_toke
     if (const auto forced = budget_ ? budget_->forced() : std::nullopt) {
         return *forced;
     }
-    if (!grammar_ || grammar_rests()) {
+    if (grammar_ == nullptr || grammar_rests() || !grammar_->is_awake()) {
         return drawn ? *drawn : pick_from_vocabulary(logits, true);
     }
     if (!grammar_->in_step()) {
@@ -247,7 +247,7 @@ void TokenSelector::accept(llama_token token) {
     if (budget_) {
         budget_->accept(token);
     }
-    if (!grammar_) {
+    if (grammar_ == nullptr) {
         return;
     }
     if (!rests) {
@@ -264,7 +264,7 @@ void TokenSelector::reset() {
     if (budget_) {
         budget_->reset();
     }
-    if (grammar_) {
+    if (grammar_ != nullptr) {
         grammar_->reset();
     }
 }

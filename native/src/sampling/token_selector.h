@@ -2,6 +2,7 @@
 // among the vocabulary under the grammar.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -19,11 +20,6 @@ enum class GrammarOrder {
     first,  // mask the vocabulary, then sample
 };
 
-struct GrammarUse {
-    GrammarOrder order = GrammarOrder::last;
-    std::optional<GrammarTriggers> triggers;  // of a lazy grammar, which waits for one of them
-};
-
 // The natural logarithm of a normal number above 0, to the last digit but one.
 double log_of_positive(double x);
 
@@ -35,9 +31,9 @@ double log_of_rest(double log_share);
 
 class TokenSelector {
 public:
-    // `gbnf` may be empty. Throws Error when it does not parse.
-    TokenSelector(const llama_vocab * vocab, const SamplingParams & params, const std::string & gbnf,
-                  const GrammarUse & use);
+    // `grammar` may be null.
+    TokenSelector(const llama_vocab * vocab, const SamplingParams & params, std::unique_ptr<Grammar> grammar = nullptr,
+                  GrammarOrder order = GrammarOrder::last);
 
     // Goes on with other settings, told of the tokens so far. What the settings leave as it is goes on where it was:
     // draws, what mirostat has learned, a reasoning budget. Throws Error, and nothing changes, where they do not fit
@@ -46,7 +42,7 @@ public:
 
     // The names of the samplers in the order they act, with ';' between them.
     std::string describe() const;
-    bool has_grammar() const { return grammar_.has_value(); }
+    bool has_grammar() const { return grammar_ != nullptr; }
 
     // Outside spans. `drawn` is a token that was already drawn from these logits, if any; it is kept
     // where the grammar allows it.
@@ -88,14 +84,15 @@ private:
     llama_token pick_under_grammar(const float * logits);
     std::optional<llama_token> pick_if_top_is_legal(const float * logits, const TextConstraint & text);
 
-    bool grammar_rests() const { return waits_for_trigger_ && budget_ && budget_->in_block(); }
+    // A lazy grammar does not look into reasoning.
+    bool has_lazy_grammar() const { return grammar_ != nullptr && grammar_->is_lazy(); }
+    bool grammar_rests() const { return has_lazy_grammar() && budget_ && budget_->in_block(); }
 
     const llama_vocab * vocab_;
     int32_t n_vocab_;
     SamplerChain chain_;
-    std::optional<Grammar> grammar_;
+    std::unique_ptr<Grammar> grammar_;
     GrammarOrder grammar_order_;
-    bool waits_for_trigger_;  // the grammar is lazy: it does not look into reasoning
     std::optional<ReasoningBudget> budget_;
     Candidates candidates_;
 };

@@ -99,7 +99,7 @@ void Answer::fill(const SpanSpec & spec, SamplingParams sampling, FillResult & r
     sampling.top_p = spec.top_p;
     sampling.reasoning_budget = -1;
     sampling.seed = nth_seed(sampling.seed, n_filled_++);  // no two of them draw alike
-    TokenSelector selector(decoder_.model().vocab(), sampling, "", GrammarUse());
+    TokenSelector selector(decoder_.model().vocab(), sampling);
     for (size_t i = 0; i < known.begin; ++i) {
         selector.accept_prompt(sequence_.tokens()[i]);
     }
@@ -223,8 +223,8 @@ void Answer::fill_value(const SpanSpec & spec, const KnownText & known, TokenSel
     const Frame frame{take_off_whole_characters(tokens), spec.after};
     std::unique_ptr<TextConstraint> constraint;
     if (spec.kind == SpanSpec::Kind::grammar) {
-        constraint = std::make_unique<GrammarConstraint>(model.vocab(), model.vocabulary(), model.end_tokens(),
-                                                         spec.grammar, frame);
+        constraint = std::make_unique<GrammarConstraint>(model.grammar_values(), spec.grammar,
+                                                         options_.grammar_limits(sequence_.cancelled()), frame);
     } else {
         constraint = model.text_constraints().value(spec.value, frame)->begin();
     }

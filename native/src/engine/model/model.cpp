@@ -277,26 +277,34 @@ std::vector<llama_token> Model::spell(std::string_view text) const {
     return tokens;
 }
 
-std::shared_ptr<const Vocabulary> Model::vocabulary() const {
-    std::call_once(vocabulary_built_, [this] {
-        std::vector<std::string> texts(static_cast<size_t>(n_vocab()));
+const Model::Texts & Model::texts() const {
+    const std::lock_guard<std::mutex> lock(texts_mutex_);
+    if (texts_ == nullptr) {
+        std::vector<std::string> pieces(static_cast<size_t>(n_vocab()));
         for (llama_token token = 0; token < n_vocab(); ++token) {
-            texts[static_cast<size_t>(token)] = piece(token);
+            pieces[static_cast<size_t>(token)] = piece(token);
         }
         for (const llama_token token : end_tokens_) {
-            texts[static_cast<size_t>(token)].clear();
+            pieces[static_cast<size_t>(token)].clear();
         }
-        vocabulary_ =
-            std::make_shared<const Vocabulary>(ByteTrie(std::vector<std::string_view>(texts.begin(), texts.end())));
-        text_constraints_ = std::make_unique<TextConstraints>(vocabulary_);
-    });
-    return vocabulary_;
+        Texts texts;
+        texts.vocabulary =
+            std::make_shared<const Vocabulary>(ByteTrie(std::vector<std::string_view>(pieces.begin(), pieces.end())));
+        const auto for_grammars = [&](bool with_controls) {
+            return std::make_shared<const GrammarVocabulary>(vocab(), texts.vocabulary, end_tokens_, with_controls);
+        };
+        texts.grammar_values = for_grammars(/*with_controls=*/false);
+        texts.grammar_texts = for_grammars(/*with_controls=*/true);
+        texts.constraints = std::make_unique<TextConstraints>(texts.vocabulary);
+        texts_ = std::make_unique<const Texts>(std::move(texts));
+    }
+    return *texts_;
 }
 
-TextConstraints & Model::text_constraints() const {
-    vocabulary();
-    return *text_constraints_;
-}
+std::shared_ptr<const Vocabulary> Model::vocabulary() const { return texts().vocabulary; }
+std::shared_ptr<const GrammarVocabulary> Model::grammar_values() const { return texts().grammar_values; }
+std::shared_ptr<const GrammarVocabulary> Model::grammar_texts() const { return texts().grammar_texts; }
+TextConstraints & Model::text_constraints() const { return *texts().constraints; }
 
 void Model::check_tokens(const llama_token * tokens, size_t n) const {
     const int32_t size = n_vocab();

@@ -15,6 +15,7 @@
 #include "constraint/text_constraints.h"
 #include "engine/model/devices.h"
 #include "engine/model/lora.h"
+#include "grammar/grammar_vocabulary.h"
 #include "llama-cpp.h"
 
 namespace eliza {
@@ -95,6 +96,10 @@ public:
     // The texts of all tokens but control and end tokens; built when first asked for.
     std::shared_ptr<const Vocabulary> vocabulary() const;
 
+    // The same for the grammars of values, and for those of whole generations, which describe control tokens, too.
+    std::shared_ptr<const GrammarVocabulary> grammar_values() const;
+    std::shared_ptr<const GrammarVocabulary> grammar_texts() const;
+
     // What spans of this vocabulary share.
     TextConstraints & text_constraints() const;
 
@@ -111,9 +116,17 @@ private:
     const ModelSettings settings_;
     std::vector<llama_adapter_lora *> adapters_;  // the model's
     std::vector<llama_token> end_tokens_;
-    mutable std::once_flag vocabulary_built_;
-    mutable std::shared_ptr<const Vocabulary> vocabulary_;
-    mutable std::unique_ptr<TextConstraints> text_constraints_;
+
+    // Built when first asked for, all at once.
+    struct Texts {
+        std::shared_ptr<const Vocabulary> vocabulary;
+        std::shared_ptr<const GrammarVocabulary> grammar_values, grammar_texts;
+        std::unique_ptr<TextConstraints> constraints;
+    };
+    const Texts & texts() const;
+
+    mutable std::mutex texts_mutex_;
+    mutable std::unique_ptr<const Texts> texts_;
 };
 
 }  // namespace eliza

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "engine/cache/slot_file.h"
+#include "grammar/llama_grammar.h"
 #include "stopwatch.h"
 
 namespace eliza {
@@ -16,11 +17,24 @@ Stream::Stream(std::shared_ptr<Decoder> decoder, const StreamConfig & config, co
       progress_(std::move(progress)),
       sequence_(decoder_, config.slot, cancelled_),
       sampling_(config.sampling),
-      selector_(decoder_->model().vocab(), config.sampling, config.gbnf_grammar,
-                {options.grammar_order, options.grammar_triggers}),
+      selector_(decoder_->model().vocab(), config.sampling, new_grammar(), options.grammar_order),
       choice_(sequence_, options_, stats_),
       answer_(sequence_, choice_, options_, stats_),
       draft_(config.draft, sequence_, options_, std::move(verifier), stats_) {}
+
+std::unique_ptr<Grammar> Stream::new_grammar() {
+    if (config_.gbnf_grammar.empty()) {
+        return nullptr;
+    }
+    if (options_.grammar_by_llama_cpp) {
+        if (options_.grammar_triggers) {
+            throw invalid_argument("option grammar_engine: llama.cpp's grammars take no grammar_triggers here");
+        }
+        return std::make_unique<LlamaGrammar>(decoder_->model().grammar_texts(), config_.gbnf_grammar);
+    }
+    return std::make_unique<StatesGrammar>(decoder_->model().grammar_texts(), config_.gbnf_grammar,
+                                           options_.grammar_limits(cancelled_), options_.grammar_triggers);
+}
 
 // Whoever fills the context gets an error; what comes after it ends at once.
 template <typename Use>

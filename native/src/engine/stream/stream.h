@@ -105,6 +105,7 @@ public:
     eliza_llm_stream_stats_t stats() const;
 
 private:
+    std::unique_ptr<Grammar> new_grammar();
     void begin_anew();
     void begin_span(Span span);
     std::string slot_fingerprint() const;

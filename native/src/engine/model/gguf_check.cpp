@@ -1,0 +1,207 @@
+#include "engine/model/gguf_check.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <initializer_list>
+
+#include "engine/model/gguf_attention_check.h"
+#include "engine/model/gguf_header.h"
+#include "engine/model/gguf_tensor_check.h"
+#include "engine/model/gguf_vocab_check.h"
+#include "llama.h"
+
+namespace eliza {
+namespace {
+
+// llama-hparams.h: LLAMA_MAX_LAYERS, LLAMA_MAX_EXPERTS.
+constexpr uint32_t max_layers = 512;
+constexpr uint32_t max_experts = 1024;
+
+// The values of one architecture, whose keys begin with its name.
+class Settings {
+public:
+    Settings(const GgufHeader & file, std::string_view arch) : file_(file), arch_(arch) {}
+
+    const GgufHeader & file() const { return file_; }
+    const std::string & arch() const { return arch_; }
+    bool is_one_of(std::initializer_list<std::string_view> names) const {
+        return std::find(names.begin(), names.end(), arch_) != names.end();
+    }
+    std::string key(const std::string & name) const { return arch_ + "." + name; }
+    std::optional<uint32_t> u32(const std::string & name) const { return file_.u32(key(name)); }
+    uint32_t u32_or(const std::string & name, uint32_t missing) const { return u32(name).value_or(missing); }
+
+    void require(bool is_good, const std::string & name, const std::string & value, const std::string & limit) const {
+        if (!is_good) throw file_.error(key(name) + " is " + value + "; " + limit);
+    }
+    void require(bool is_good, const std::string & name, uint32_t value, const std::string & limit) const {
+        require(is_good, name, std::to_string(value), limit);
+    }
+
+private:
+    const GgufHeader & file_;
+    std::string arch_;
+};
+
+// llama-model.cpp asserts these in llama_model_base::load_hparams.
+uint32_t check_layers(const Settings & settings) {
+    const auto n_layers = settings.u32("block_count");
+    if (!n_layers) throw settings.file().error(settings.key("block_count") + " is missing or no 32-bit number");
+    settings.require(*n_layers >= 1 && *n_layers <= max_layers, "block_count", *n_layers,
+                     "a model has 1 to " + std::to_string(max_layers) + " layers");
+    // It asserts no more than all; with all of them heads, none is left to compute with.
+    const uint32_t n_heads = settings.u32_or("nextn_predict_layers", 0);
+    settings.require(n_heads < *n_layers, "nextn_predict_layers", n_heads,
+                     "the model has " + std::to_string(*n_layers) + " layers, heads among them");
+    if (settings.is_one_of({"wavtokenizer-dec"})) {
+        for (const std::string name : {"posnet.block_count", "convnext.block_count"}) {
+            settings.require(settings.u32_or(name, 0) <= *n_layers, name, settings.u32_or(name, 0),
+                             "the model has " + std::to_string(*n_layers) + " layers");
+        }
+    }
+    return *n_layers;
+}
+
+// The same.
+void check_experts(const Settings & settings, uint32_t n_layers) {
+    uint32_t n_experts = settings.u32_or("expert_count", 0);
+    std::vector<uint32_t> used = settings.file().per_layer(settings.key("expert_used_count"), n_layers);
+    if (settings.is_one_of({"hunyuan_vl", "hunyuan-dense"}) && n_experts <= 1) {
+        n_experts = 0;
+        used.clear();
+    }
+    const uint32_t n_used = used.empty() ? 0 : *std::max_element(used.begin(), used.end());
+    const uint32_t n_groups = settings.u32_or("expert_group_count", 0);
+    const uint32_t n_groups_used = settings.u32_or("expert_group_used_count", 0);
+    const std::string of_experts =
+        "the model has " + std::to_string(n_experts) + " experts (" + settings.key("expert_count") + ")";
+    settings.require(n_experts <= max_experts, "expert_count", n_experts,
+                     "the limit is " + std::to_string(max_experts));
+    settings.require(n_used <= n_experts, "expert_used_count", n_used, of_experts);
+    settings.require(n_used > 0 || n_experts == 0, "expert_used_count", n_used, of_experts);
+    settings.require(n_groups < n_experts || n_groups == 0, "expert_group_count", n_groups, of_experts);
+    if (n_groups > 1) {
+        const std::string of_groups = "the experts are in " + std::to_string(n_groups) + " groups";
+        settings.require(n_experts % n_groups == 0, "expert_group_count", n_groups, of_experts);
+        settings.require(n_groups_used > 0 && n_groups_used < n_groups, "expert_group_used_count", n_groups_used,
+                         of_groups);
+    }
+}
+
+// The code that routes to no experts at all reads what is not there.
+void check_routed_layers(const Settings & settings, const GgufHeader & part, uint32_t n_layers) {
+    if (settings.u32_or("expert_count", 0) == 0) return;
+    const std::string name = "expert_used_count";
+    const std::vector<uint32_t> used = settings.file().per_layer(settings.key(name), n_layers);
+    for (size_t layer = 0; layer < used.size(); ++layer) {
+        const std::string router = "blk." + std::to_string(layer) + ".ffn_gate_inp.weight";
+        if (used[layer] == 0 && part.tensor(router) != nullptr) {
+            throw part.error(settings.key(name) + "[" + std::to_string(layer) + "] is 0, and there is the tensor " +
+                             router);
+        }
+    }
+}
+
+// llama_rope_scaling_type_from_string and LLM_CLS_ACT_TYPES_FROM_STRING, of which the caller asserts a result.
+void check_names(const Settings & settings) {
+    const auto require_one_of = [&](const std::string & name, std::initializer_list<std::string_view> known) {
+        const auto value = settings.file().text(settings.key(name));
+        if (!value || std::find(known.begin(), known.end(), *value) != known.end()) return;
+        std::string list;
+        for (const std::string_view each : known) list += (list.empty() ? "" : ", ") + std::string(each);
+        settings.require(false, name, '"' + std::string(value->substr(0, 40)) + '"', "llama.cpp knows " + list);
+    };
+    require_one_of("rope.scaling.type", {"none", "linear", "yarn", "longrope"});
+    require_one_of("classifier.activation", {"gelu", "silu", "tanh"});
+}
+
+// Rows of an embedding are read by this size, of a tensor that has the width of the model.
+void check_output_width(const Settings & settings) {
+    const uint32_t width = settings.u32_or("embedding_length", 0);
+    const uint32_t out = settings.u32_or("embedding_length_out", 0);
+    const uint32_t dense = settings.u32_or("dense_3_feat_out", 0);
+    // Two kinds of models keep several streams side by side.
+    const bool has_streams = settings.is_one_of({"deepseek4", "qwen4exp"});
+    settings.require(out <= std::max(width, dense) || has_streams, "embedding_length_out", out,
+                     "the limit is " + settings.key("embedding_length") + ", " + std::to_string(width));
+}
+
+// The norms' operators assert eps >= 0, which NaN is not.
+void check_epsilons(const Settings & settings) {
+    for (const std::string name :
+         {"attention.layer_norm_epsilon", "attention.layer_norm_rms_epsilon", "attention.group_norm_epsilon"}) {
+        const float value = settings.file().f32(settings.key(name)).value_or(0.0f);
+        settings.require(value >= 0.0f, name, std::to_string(value), "it may not be negative");
+    }
+}
+
+uint32_t check_settings(const Settings & settings) {
+    const GgufHeader & file = settings.file();
+    const uint32_t n_layers = check_layers(settings);
+    check_experts(settings, n_layers);
+    check_names(settings);
+    check_epsilons(settings);
+    check_output_width(settings);
+    check_attention(file, settings.arch(), n_layers);
+    // Read as a signed number where caches are sized.
+    const uint32_t n_ctx = settings.u32_or("context_length", 1);
+    settings.require(n_ctx >= 1 && n_ctx <= INT32_MAX, "context_length", n_ctx,
+                     "the limit is 1 to " + std::to_string(INT32_MAX) + " tokens");
+    return n_layers;
+}
+
+// The parts of a model in several files, after the first. llama.cpp asserts the type of each one's number.
+std::vector<std::string> other_parts(const GgufHeader & first, const std::string & path) {
+    const auto n_parts = first.number<uint16_t>("split.count", GGUF_TYPE_UINT16);
+    if (!n_parts || *n_parts < 2) return {};
+    // llama_split_prefix and llama_split_path want room for a path.
+    std::string prefix(path.size() + 1, '\0');
+    const int length = llama_split_prefix(prefix.data(), prefix.size(), path.c_str(), 0, *n_parts);
+    if (length <= 0) {
+        throw first.error("is a part of a model in " + std::to_string(*n_parts) +
+                          " files (split.count), but its name does not say that it is the first");
+    }
+    std::vector<std::string> paths;
+    for (int i = 1; i < *n_parts; ++i) {
+        std::string name(path.size() + 32, '\0');
+        const int size = llama_split_path(name.data(), name.size(), prefix.c_str(), i, *n_parts);
+        paths.push_back(name.substr(0, static_cast<size_t>(size)));
+    }
+    return paths;
+}
+
+}  // namespace
+
+void check_model_file(const std::string & path) {
+    const GgufHeader file(path);
+    const auto arch = file.text("general.architecture");
+    if (!arch || arch->empty()) throw file.error("general.architecture is missing or no text");
+    const Settings settings(file, *arch);
+    const uint32_t n_layers = check_settings(settings);
+    check_vocabulary(file);
+    check_model_tensors(file);
+    check_routed_layers(settings, file, n_layers);
+    for (const std::string & part_path : other_parts(file, path)) {
+        const GgufHeader part(part_path);
+        if (!part.is_scalar("split.no", GGUF_TYPE_UINT16)) {
+            throw part.error("split.no is missing or no 16-bit number");
+        }
+        check_model_tensors(part);
+        check_routed_layers(settings, part, n_layers);
+    }
+}
+
+void check_adapter_file(const std::string & path) {
+    const GgufHeader file(path);
+    // llama-adapter.cpp asks for these without looking at their types, which gguf.cpp asserts.
+    for (const std::string key : {"general.type", "general.architecture", "adapter.type"}) {
+        if (!file.is_scalar(key, GGUF_TYPE_STRING)) throw file.error(key + " is missing or no text");
+    }
+    if (const std::string key = "adapter.lora.alpha"; file.has(key) && !file.f32(key)) {
+        throw file.error(key + " is no 32-bit floating-point number");
+    }
+    check_adapter_tensors(file);
+}
+
+}  // namespace eliza

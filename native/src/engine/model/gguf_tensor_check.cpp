@@ -1,0 +1,84 @@
+#include "engine/model/gguf_tensor_check.h"
+
+#include <algorithm>
+#include <array>
+
+#include "ggml.h"
+
+namespace eliza {
+namespace {
+
+// ggml-backend.cpp: TENSOR_ALIGNMENT.
+constexpr uint64_t tensor_alignment = 32;
+
+bool ends_with(std::string_view text, std::string_view end) {
+    return text.size() >= end.size() && text.substr(text.size() - end.size()) == end;
+}
+
+std::string shape_of(const GgufTensor & tensor) {
+    std::string text;
+    for (const uint64_t dim : tensor.dims) text += (text.empty() ? "[" : ", ") + std::to_string(dim);
+    return text.empty() ? "[]" : text + "]";
+}
+
+std::string type_name(uint32_t type) {
+    return type < GGML_TYPE_COUNT ? ggml_type_name(static_cast<ggml_type>(type)) : std::to_string(type);
+}
+
+bool is_number_table(std::string_view name) {
+    // Tables of token ids and expert ids.
+    return name == "d2t" || ends_with(name, "_tid2eid.weight") || name.find("token_ordering") != std::string_view::npos;
+}
+
+// The matrix product has no code for these types, and calls it.
+void check_type(const GgufHeader & file, const GgufTensor & tensor) {
+    constexpr std::array<ggml_type, 8> unusable{GGML_TYPE_I8,  GGML_TYPE_I16,  GGML_TYPE_I32,  GGML_TYPE_I64,
+                                                GGML_TYPE_F64, GGML_TYPE_Q8_1, GGML_TYPE_Q8_K, GGML_TYPE_COUNT};
+    const auto type = static_cast<ggml_type>(std::min<uint32_t>(tensor.type, GGML_TYPE_COUNT));
+    if (is_number_table(tensor.name) && (type == GGML_TYPE_I32 || type == GGML_TYPE_I64)) return;
+    if (std::find(unusable.begin(), unusable.end(), type) != unusable.end()) {
+        throw file.error("the tensor " + std::string(tensor.name) + " has the type " + type_name(tensor.type) +
+                         ", which no weights can have");
+    }
+}
+
+// What is multiplied with or added to activations, element by element, must have their type.
+void check_elementwise(const GgufHeader & file, const GgufTensor & tensor) {
+    constexpr std::array<std::string_view, 2> ends{"norm.weight", ".bias"};
+    const bool is_elementwise =
+        std::any_of(ends.begin(), ends.end(), [&](std::string_view end) { return ends_with(tensor.name, end); });
+    if (is_elementwise && tensor.type != GGML_TYPE_F32) {
+        throw file.error("the tensor " + std::string(tensor.name) + " has the type " + type_name(tensor.type) +
+                         "; norms and biases are f32");
+    }
+}
+
+}  // namespace
+
+void check_model_tensors(const GgufHeader & file) {
+    for (const GgufTensor & tensor : file.tensors()) {
+        check_type(file, tensor);
+        check_elementwise(file, tensor);
+        // ggml-backend.cpp asserts it of the first that is mapped into memory.
+        if ((file.data_offset() + tensor.offset) % tensor_alignment != 0) {
+            throw file.error("the tensor " + std::string(tensor.name) + " begins at byte " +
+                             std::to_string(file.data_offset() + tensor.offset) + ", which is no multiple of " +
+                             std::to_string(tensor_alignment));
+        }
+    }
+}
+
+void check_adapter_tensors(const GgufHeader & file) {
+    for (const GgufTensor & tensor : file.tensors()) {
+        if (ends_with(tensor.name, "_norm.weight")) continue;  // which are not read
+        check_type(file, tensor);
+        // ggml_mul_mat asserts that both are matrices, and its code divides by their sizes.
+        const bool has_more = tensor.dim(2) != 1 || tensor.dim(3) != 1;
+        if (has_more || tensor.dim(0) == 0 || tensor.dim(1) == 0) {
+            throw file.error("the tensor " + std::string(tensor.name) + " has the shape " + shape_of(tensor) +
+                             "; an adapter has matrices of at least one row and column");
+        }
+    }
+}
+
+}  // namespace eliza

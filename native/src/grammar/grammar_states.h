@@ -1,0 +1,129 @@
+// Where a text can be in a grammar, byte by byte: an automaton whose states are made when they are first come to.
+//
+// A place in a grammar is an element and, below it, what has to follow when its rule ends: a stack. Stacks share what
+// they have in common, so one is a number. A state is all places that a text may be at. An ambiguous grammar has many,
+// but each only once, however many ways lead to it; and what a byte does to a state is worked out once. Walking the
+// vocabulary, most bytes are one look into a table.
+//
+//     root ::= "a" list "b"       "a["     state: (list's first element, stack (element "b", nothing))
+//     list ::= "[" list? "]"
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "grammar/gbnf.h"
+
+namespace eliza {
+
+struct GrammarLimits {
+    static constexpr int32_t default_n_steps = 10'000'000;
+
+    int64_t n_steps = default_n_steps;       // places looked at for one token
+    size_t n_bytes = size_t(64) << 20;       // of states made for one token
+    size_t n_bytes_kept = size_t(16) << 20;  // of states and masks kept from one token to the next
+    std::function<void()> checkpoint;        // called again and again; may throw
+};
+
+// Not safe from two threads at once.
+class GrammarStates {
+public:
+    using State = uint32_t;
+    static constexpr State dead = 0;  // no text that begins so is in the grammar
+
+    GrammarStates(std::shared_ptr<const GrammarRules> rules, GrammarLimits limits);
+
+    // The limits count from here on. What is asked for after it throws Error past them; nothing is lost then.
+    void begin_token();
+
+    State start();
+    State step(State state, uint8_t byte) {
+        const State next = next_[state * n_columns_ + column_[byte]];
+        return next != unknown ? next : make_step(state, byte);
+    }
+    bool may_end(State state) const { return states_[state].may_end; }
+
+    // True where a byte may follow, or a token that an element names.
+    bool may_go_on(State state) const { return states_[state].n_places > 0; }
+
+    // Where the elements lead that name tokens, not texts. `visit(token, inverted)` for each of them.
+    State step_by_token(State state, int32_t token);
+    template <typename Visit>
+    void for_each_token_element(State state, const Visit & visit) const {
+        for (uint32_t i = 0; i < states_[state].n_places; ++i) {
+            const GrammarRules::Element & element = rules_->elements[places_[states_[state].first_place + i].element];
+            if (element.kind != GrammarRules::Kind::character) {
+                visit(static_cast<int32_t>(element.value), element.kind == GrammarRules::Kind::not_token);
+            }
+        }
+    }
+    State either(State a, State b);
+
+    // Between tokens: more than is to be kept, with what others keep of these states. Forgetting returns the new
+    // number of the one state that is left.
+    bool is_large(size_t n_more_bytes) const { return n_bytes() + n_more_bytes > limits_.n_bytes_kept; }
+    State forget_all_but(State state);
+
+private:
+    static constexpr State unknown = 0xffffffff;
+
+    struct Place {
+        uint32_t element;
+        Utf8Classes::Place byte;  // how far the character is read
+        uint32_t stack;
+        bool operator==(const Place & other) const {
+            return element == other.element && byte == other.byte && stack == other.stack;
+        }
+        bool operator<(const Place & other) const {
+            return element != other.element ? element < other.element
+                   : stack != other.stack   ? stack < other.stack
+                                            : byte < other.byte;
+        }
+    };
+    struct StateInfo {
+        uint32_t first_place, n_places;
+        bool may_end, names_tokens;
+    };
+    // What follows when a rule ends, on top of what follows then; 0 is nothing.
+    struct Frame {
+        uint32_t element, below;
+    };
+
+    State make_step(State state, uint8_t byte);
+    void begin_search();
+    void follow(uint32_t element, uint32_t stack);
+    State intern_found();
+    uint32_t pushed(uint32_t element, uint32_t stack);
+    void count_step();
+    void check_bytes() const;
+    size_t n_bytes() const;
+    void clear();
+
+    const std::shared_ptr<const GrammarRules> rules_;
+    const GrammarLimits limits_;
+    std::array<uint8_t, 256> column_;
+    size_t n_columns_;
+
+    std::vector<State> next_;  // a row for each state, a column for bytes that are not told apart
+    std::vector<StateInfo> states_;
+    std::vector<Place> places_;
+    std::unordered_multimap<uint64_t, State> states_by_hash_;
+    std::vector<Frame> frames_;
+    std::unordered_map<uint64_t, uint32_t> stack_of_;
+
+    // What is being worked out.
+    int64_t n_steps_left_ = 0;
+    size_t n_bytes_before_ = 0;
+    std::vector<Place> found_;
+    bool found_end_ = false;
+    std::vector<Frame> to_follow_;
+    std::unordered_map<uint64_t, uint32_t> followed_;  // in which round
+    uint32_t round_ = 0;
+};
+
+}  // namespace eliza

@@ -1,0 +1,203 @@
+#include "grammar/states_grammar.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "error.h"
+
+namespace eliza {
+namespace {
+
+// Walks states forth and back: what ByteTrie::add_allowed asks of.
+class StatesStack {
+public:
+    StatesStack(GrammarStates & states, GrammarStates::State state, size_t room)
+        : states_(states), path_(room + 1, state), top_(path_.data()) {}
+
+    bool try_push_byte(uint8_t byte) {
+        const GrammarStates::State next = states_.step(*top_, byte);
+        if (next == GrammarStates::dead) {
+            return false;
+        }
+        *++top_ = next;
+        return true;
+    }
+    void pop_bytes(size_t n) { top_ -= n; }
+
+private:
+    GrammarStates & states_;
+    std::vector<GrammarStates::State> path_;
+    GrammarStates::State * top_;
+};
+
+void check_trigger_tokens(const std::vector<llama_token> & tokens, size_t n_vocab) {
+    for (const llama_token token : tokens) {
+        if (static_cast<size_t>(token) >= n_vocab) {
+            throw invalid_argument("grammar_triggers: token " + std::to_string(token) +
+                                   " is outside the vocabulary of " + std::to_string(n_vocab));
+        }
+    }
+}
+
+}  // namespace
+
+StatesGrammar::StatesGrammar(std::shared_ptr<const GrammarVocabulary> vocabulary, const std::string & gbnf,
+                             const GrammarLimits & limits, const std::optional<GrammarTriggers> & triggers,
+                             const char * start_rule)
+    : vocabulary_(std::move(vocabulary)),
+      states_(std::make_shared<const GrammarRules>(parse_gbnf(vocabulary_->vocab(), gbnf, start_rule)), limits),
+      waits_(triggers.has_value()) {
+    if (triggers) {
+        check_trigger_tokens(triggers->tokens, vocabulary_->n_vocab());
+        triggers_.emplace(*triggers);
+    }
+}
+
+void StatesGrammar::reset() {
+    accepted_.clear();
+    pieces_.clear();
+    has_begun_ = false;
+    waits_ = is_lazy();
+    if (triggers_) {
+        triggers_->reset();
+    }
+    heard_.clear();
+}
+
+// ---- following the text --------------------------------------------------------------------------
+
+void StatesGrammar::catch_up() {
+    states_.begin_token();
+    if (!has_begun_) {
+        state_ = states_.start();
+        has_begun_ = true;
+    }
+    while (!pieces_.empty() || !accepted_.empty()) {
+        if (pieces_.empty()) {
+            const llama_token token = accepted_.front();
+            if (waits_) {
+                wake_or_wait(token);
+            } else {
+                pieces_.push_back({token, std::string(vocabulary_->text(token))});
+            }
+            accepted_.pop_front();
+            continue;
+        }
+        const Piece & piece = pieces_.front();
+        if (vocabulary_->is_end(piece.token)) {
+            state_ = states_.may_end(state_) ? state_ : GrammarStates::dead;
+        } else {
+            state_ = after(state_, piece.token, piece.text);
+        }
+        pieces_.pop_front();
+        forget_if_large();
+        states_.begin_token();
+    }
+}
+
+void StatesGrammar::wake_or_wait(llama_token token) {
+    const std::string_view text = vocabulary_->text(token);
+    heard_.push_back({token, std::string(text)});
+    if (triggers_->is_trigger(token)) {
+        pieces_.push_back(std::move(heard_.back()));
+    } else if (const std::optional<size_t> begin = triggers_->feed(text)) {
+        // The grammar begins inside a token, maybe, some tokens back.
+        size_t token_begin = 0;
+        for (const Piece & piece : heard_) {
+            const size_t token_end = token_begin + piece.text.size();
+            if (token_end > *begin) {
+                pieces_.push_back({piece.token, piece.text.substr(std::max(token_begin, *begin) - token_begin)});
+            }
+            token_begin = token_end;
+        }
+    } else {
+        return;
+    }
+    waits_ = false;
+    heard_.clear();
+}
+
+StatesGrammar::State StatesGrammar::after(State state, llama_token token, std::string_view text) {
+    if (text.empty()) {
+        return GrammarStates::dead;
+    }
+    State by_text = state;
+    for (size_t i = 0; i < text.size() && by_text != GrammarStates::dead; ++i) {
+        by_text = states_.step(by_text, static_cast<uint8_t>(text[i]));
+    }
+    const State by_name = states_.step_by_token(state, token);
+    return by_name == GrammarStates::dead ? by_text : states_.either(by_text, by_name);
+}
+
+void StatesGrammar::forget_if_large() {
+    const size_t mask_bytes = masks_.size() * (vocabulary_->n_vocab() / 8);
+    if (states_.is_large(mask_bytes)) {
+        masks_.clear();
+        state_ = states_.forget_all_but(state_);
+    }
+}
+
+// ---- looking at it -------------------------------------------------------------------------------
+
+bool StatesGrammar::is_awake() {
+    catch_up();
+    return !waits_;
+}
+
+bool StatesGrammar::in_step() { return !is_awake() || state_ != GrammarStates::dead; }
+
+bool StatesGrammar::may_end() { return is_awake() && states_.may_end(state_); }
+
+bool StatesGrammar::may_go_on() { return !is_awake() || states_.may_go_on(state_); }
+
+bool StatesGrammar::allows(llama_token token) {
+    if (!is_awake()) {
+        return true;
+    }
+    if (vocabulary_->is_end(token)) {
+        return states_.may_end(state_);
+    }
+    return after(state_, token, vocabulary_->text(token)) != GrammarStates::dead;
+}
+
+SharedMask StatesGrammar::mask() {
+    catch_up();
+    SharedMask & known = masks_[state_];
+    if (known == nullptr) {
+        known = std::make_shared<const TokenMask>(compute_mask());
+    }
+    return known;
+}
+
+TokenMask StatesGrammar::compute_mask() {
+    TokenSet legal(vocabulary_->n_vocab());
+    for (const ByteTrie * trie : {&vocabulary_->texts(), vocabulary_->controls()}) {
+        if (trie != nullptr) {
+            StatesStack stack(states_, state_, trie->longest_text());
+            trie->add_allowed(stack, legal);
+        }
+    }
+    const auto add = [&](llama_token token) {
+        if (!vocabulary_->text(token).empty()) {
+            legal.add(static_cast<size_t>(token));
+        }
+    };
+    const auto n_vocab = static_cast<llama_token>(vocabulary_->n_vocab());
+    states_.for_each_token_element(state_, [&](llama_token named, bool inverted) {
+        if (!inverted) {
+            if (named < n_vocab) add(named);
+            return;
+        }
+        for (llama_token token = 0; token < n_vocab; ++token) {
+            if (token != named) add(token);
+        }
+    });
+    if (states_.may_end(state_)) {
+        for (const llama_token end : vocabulary_->ends()) {
+            legal.add(static_cast<size_t>(end));
+        }
+    }
+    return TokenMask(std::move(legal));
+}
+
+}  // namespace eliza

@@ -1,0 +1,110 @@
+#include "grammar/triggers.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "error.h"
+#include "json_input.h"
+
+namespace eliza {
+
+GrammarTriggers parse_grammar_triggers(const std::string & text) {
+    const Json json = parse_json(text, "grammar_triggers");
+    if (!json.is_array() || json.empty()) {
+        throw invalid_argument("grammar_triggers: expected an array of triggers, found " +
+                               (json.is_array() ? "none" : kind_of(json)));
+    }
+    GrammarTriggers triggers;
+    size_t pattern_size = 0;
+    for (size_t i = 0; i < json.size(); ++i) {
+        const std::string place = at("grammar_triggers", i);
+        const auto type = member(json[i], "type", &Json::is_string, "a string", place).get<std::string>();
+        if (type == "token") {
+            int64_t token = 0;
+            if (!read_int(member(json[i], "value", &Json::is_number_integer, "a token id", place), 0, INT32_MAX,
+                          token)) {
+                throw invalid_argument(place + ".value: a token id is 0 to " + std::to_string(INT32_MAX));
+            }
+            triggers.tokens.push_back(static_cast<llama_token>(token));
+            continue;
+        }
+        const auto value = member(json[i], "value", &Json::is_string, "a string", place).get<std::string>();
+        if (type == "word") {
+            triggers.texts.push_back({value, nullptr});
+        } else if (type == "pattern") {
+            try {
+                triggers.texts.push_back({"", std::make_shared<const TriggerPattern>(value)});
+            } catch (const Error & error) {
+                throw invalid_argument(place + ".value: " + error.what());
+            }
+            pattern_size += triggers.texts.back().pattern->size();
+            if (pattern_size > TriggerPattern::max_instructions) {
+                throw invalid_argument(place + ".value: all patterns together come to more than " +
+                                       std::to_string(TriggerPattern::max_instructions) + " steps");
+            }
+        } else {
+            throw invalid_argument(place + ".type: \"" + type + "\" is not word, pattern or token");
+        }
+    }
+    return triggers;
+}
+
+// As Knuth, Morris and Pratt describe it.
+WordSearch::WordSearch(std::string word) : word_(std::move(word)), fallback_(word_.size() + 1, 0) {
+    size_t n_matched = 0;
+    for (size_t i = 1; i < word_.size(); ++i) {
+        while (n_matched > 0 && word_[i] != word_[n_matched]) {
+            n_matched = fallback_[n_matched];
+        }
+        n_matched += word_[i] == word_[n_matched] ? 1 : 0;
+        fallback_[i + 1] = n_matched;
+    }
+}
+
+std::optional<size_t> WordSearch::feed(std::string_view bytes) {
+    for (size_t i = 0; n_matched_ < word_.size() && i < bytes.size(); ++i) {
+        while (n_matched_ > 0 && bytes[i] != word_[n_matched_]) {
+            n_matched_ = fallback_[n_matched_];
+        }
+        n_matched_ += bytes[i] == word_[n_matched_] ? 1 : 0;
+        ++n_read_;
+    }
+    return n_matched_ == word_.size() ? std::optional<size_t>(n_read_ - n_matched_) : std::nullopt;
+}
+
+TriggerWatch::TriggerWatch(const GrammarTriggers & triggers) : tokens_(triggers.tokens) {
+    for (const GrammarTriggers::Text & text : triggers.texts) {
+        Search search;
+        if (text.pattern != nullptr) {
+            search.pattern.emplace(text.pattern);
+        } else {
+            search.word.emplace(text.word);
+        }
+        searches_.push_back(std::move(search));
+    }
+}
+
+bool TriggerWatch::is_trigger(llama_token token) const {
+    return std::find(tokens_.begin(), tokens_.end(), token) != tokens_.end();
+}
+
+std::optional<size_t> TriggerWatch::feed(std::string_view bytes) {
+    std::optional<size_t> begin;
+    for (Search & search : searches_) {
+        const auto found = search.word ? search.word->feed(bytes) : search.pattern->feed(bytes);
+        begin = begin ? begin : found;
+    }
+    return begin;
+}
+
+void TriggerWatch::reset() {
+    for (Search & search : searches_) {
+        if (search.word) {
+            search.word->reset();
+        } else {
+            search.pattern->reset();
+        }
+    }
+}
+
+}  // namespace eliza
