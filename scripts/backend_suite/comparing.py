@@ -15,7 +15,19 @@ from .cases import REFERENCE, ModelCase, Way
 from .choosing import Outcome, choose, payload_of
 from .judging import Verdict, judge, noise_between
 
-__all__ = ["Comparison", "Subject", "compare"]
+__all__ = [
+    "HALF_PRECISION",
+    "Comparison",
+    "Question",
+    "Subject",
+    "ask_all",
+    "compare",
+    "compare_ways",
+    "measure_noise",
+]
+
+HALF_PRECISION = ("flash_attn", "on")
+"""An option that rounds otherwise: attention is then summed in half precision."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +94,18 @@ class Comparison:
 
 
 @dataclass(frozen=True)
-class _Question:
+class Question:
+    """What a model is asked, and what the reference answers.
+
+    Attributes
+    ----------
+    prompt_name, answers_name
+    prompt
+        Tokens.
+    payload
+    expected
+    """
+
     prompt_name: str
     answers_name: str
     prompt: list[int]
@@ -113,13 +136,52 @@ def compare(
     on_devices
         Called once, with where the subject's layers are, as ``describe`` names it.
     """
+    questions = ask_all(case, reference, prompts=prompts, answers=answers)
+    noise = measure_noise(case, reference, questions, HALF_PRECISION)
+    return compare_ways(case, subject, questions, noise, ways=ways, on_devices=on_devices)
+
+
+def ask_all(
+    case: ModelCase,
+    reference: Subject,
+    *,
+    prompts: dict[str, str],
+    answers: dict[str, list[str]],
+) -> list[Question]:
+    """Let the reference answer every question."""
     with reference.open(case.path, REFERENCE.backend_sampling) as model:
-        questions = [
+        return [
             _asked(model, (name, text), (answers_name, texts))
             for name, text in prompts.items()
             for answers_name, texts in answers.items()
         ]
-    noise = _noise(case, reference, questions)
+
+
+def measure_noise(
+    case: ModelCase, reference: Subject, questions: Sequence[Question], rounding: tuple[str, str]
+) -> float:
+    """Return how far the reference's scores move where an option has it round otherwise."""
+    rounded = replace(reference, options=(*reference.options, rounding))
+    with rounded.open(case.path, REFERENCE.backend_sampling) as model:
+        return max(
+            noise_between(
+                question.expected.logprobs,
+                choose(model, question.prompt, question.payload, REFERENCE).logprobs,
+            )
+            for question in questions
+        )
+
+
+def compare_ways(
+    case: ModelCase,
+    subject: Subject,
+    questions: Sequence[Question],
+    noise: float,
+    *,
+    ways: Sequence[Way],
+    on_devices: Callable[[list[dict[str, Any]]], None] = lambda placement: None,
+) -> list[Comparison]:
+    """Compare what the subject answers in all ways, one context for each `backend_sampling`."""
     compared: list[Comparison] = []
     for backend_sampling in dict.fromkeys(way.backend_sampling for way in ways):
         with subject.open(case.path, backend_sampling) as model:
@@ -136,21 +198,8 @@ def compare(
     return compared
 
 
-def _noise(case: ModelCase, reference: Subject, questions: Sequence[_Question]) -> float:
-    """Return how far the reference's scores move where attention is summed in half precision."""
-    rounding = replace(reference, options=(*reference.options, ("flash_attn", "on")))
-    with rounding.open(case.path, REFERENCE.backend_sampling) as model:
-        return max(
-            noise_between(
-                question.expected.logprobs,
-                choose(model, question.prompt, question.payload, REFERENCE).logprobs,
-            )
-            for question in questions
-        )
-
-
-def _asked(model: Model, prompt: tuple[str, str], answers: tuple[str, list[str]]) -> _Question:
+def _asked(model: Model, prompt: tuple[str, str], answers: tuple[str, list[str]]) -> Question:
     tokens = [int(token) for token in model.tokenize(prompt[1], add_special=True)]
     payload = payload_of(model, answers[1])
     expected = choose(model, tokens, payload, REFERENCE)
-    return _Question(prompt[0], answers[0], tokens, payload, expected)
+    return Question(prompt[0], answers[0], tokens, payload, expected)

@@ -1,0 +1,89 @@
+"""Work in a process of its own, which may die or hang without taking the run along."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import resource
+import sys
+import tempfile
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any, TypeVar
+
+__all__ = ["DiedError", "run_apart"]
+
+T = TypeVar("T")
+
+
+class DiedError(RuntimeError):
+    """The process came to no result; the message is one line that says how it ended."""
+
+
+def run_apart(work: Callable[..., T], *arguments: Any, seconds: float, mebibytes: int) -> T:
+    """Return what a function returns in a process of its own.
+
+    Parameters
+    ----------
+    work
+        A function of a module; it, its arguments and its result are pickled.
+    *arguments
+    seconds
+        The process is killed after so long.
+    mebibytes
+        Address space that the process may have.
+
+    Raises
+    ------
+    DiedError
+        If it raised an exception, ended, or was killed.
+    """
+    spawning = multiprocessing.get_context("spawn")
+    ours, theirs = spawning.Pipe(duplex=False)
+    with tempfile.TemporaryDirectory() as folder, ours:
+        said = Path(folder) / "stderr"
+        process = spawning.Process(
+            target=_work_apart, args=(theirs, said, mebibytes, work, arguments), daemon=True
+        )
+        process.start()
+        theirs.close()
+        try:
+            if not ours.poll(seconds):
+                raise DiedError(f"killed after {seconds:.0f} s")
+            is_result, value = ours.recv()
+        except EOFError:
+            process.join()
+            raise DiedError(_how_it_ended(process.exitcode, said)) from None
+        finally:
+            process.kill()
+            process.join()
+    if not is_result:
+        raise DiedError(value)
+    result: T = value
+    return result
+
+
+def _work_apart(
+    answer: Connection,
+    said: Path,
+    mebibytes: int,
+    work: Callable[..., Any],
+    arguments: tuple[Any, ...],
+) -> None:
+    resource.setrlimit(resource.RLIMIT_AS, (mebibytes << 20, mebibytes << 20))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    os.environ["GGML_NO_BACKTRACE"] = "1"  # gdb would take seconds
+    with said.open("wb") as file:
+        os.dup2(file.fileno(), sys.stderr.fileno())
+    try:
+        answer.send((True, work(*arguments)))
+    except Exception as error:
+        answer.send((False, f"{type(error).__name__}: {error}"))
+
+
+def _how_it_ended(exit_code: int | None, said: Path) -> str:
+    lines = said.read_text(encoding="utf-8", errors="replace").split("\n") if said.exists() else []
+    told = [line.strip() for line in lines if line.strip()]
+    how = f"ended by signal {-exit_code}" if exit_code and exit_code < 0 else f"exit {exit_code}"
+    return f"{how}: {told[-1]}" if told else how

@@ -1,0 +1,174 @@
+"""One model by one library: all strategies, prompts out of files, streams that share passes."""
+
+from __future__ import annotations
+
+import itertools
+import tempfile
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from eliza_ffi.errors import ElizaError
+
+from .cases import ANSWERS, PROMPTS, WAYS, ModelCase, Way
+from .choosing import choose
+from .comparing import (
+    Comparison,
+    Question,
+    Subject,
+    ask_all,
+    compare_ways,
+    measure_noise,
+)
+from .judging import judge
+
+__all__ = ["Findings", "use_in_every_way"]
+
+# Each prompt, and each set of answers, with some of the others.
+QUESTIONS = ((("short", "long"), ("3 apart", "12 alike")), (("sentence",), ("90 alike",)))
+
+STRATEGIES = tuple(way for way in WAYS if way.backend_sampling == "off")
+
+FASTEST = Way("auto", "off", "auto")
+
+# Twice as many streams as questions, so that equal ones meet, too.
+N_ROUNDS = 2
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What became of one model.
+
+    Attributes
+    ----------
+    refusal : str
+        Why the library does not choose with it; else empty.
+    noise : float
+        What rounding does to a leaf's log-probability on the model, in nats.
+    compared : tuple of Comparison
+    n_shared : int
+        How many of the streams together had passes with others.
+    """
+
+    refusal: str = ""
+    noise: float = 0.0
+    compared: tuple[Comparison, ...] = ()
+    n_shared: int = 0
+
+
+def use_in_every_way(
+    case: ModelCase, subject: Subject, roundings: Sequence[tuple[str, str]], least_noise: float
+) -> Findings:
+    """Compare all uses of a model with its own choices, token by token.
+
+    Parameters
+    ----------
+    case
+    subject
+        Computes both.
+    roundings
+        Options that have the model round otherwise: the noise is what they do to its scores.
+    least_noise
+        In nats; what it is where they do less.
+
+    Raises
+    ------
+    RuntimeError
+        If the noise is beyond `LARGEST_NOISE`, or the choices have nothing to do with the prompts.
+    """
+    try:
+        questions = _questions(case, subject)
+    except ElizaError as error:
+        return Findings(refusal=str(error))
+    _check_prompts_matter(questions)
+    measured = [measure_noise(case, subject, questions, rounding) for rounding in roundings]
+    noise = max([least_noise, *measured])
+    together, n_shared = _compare_together(case, subject, questions, noise)
+    compared = [
+        *compare_ways(case, subject, questions, noise, ways=STRATEGIES),
+        *_compare_restored(case, subject, questions, noise),
+        *together,
+    ]
+    return Findings("", noise, tuple(compared), n_shared)
+
+
+def _questions(case: ModelCase, subject: Subject) -> list[Question]:
+    return [
+        question
+        for prompts, answers in QUESTIONS
+        for question in ask_all(
+            case,
+            subject,
+            prompts={name: PROMPTS[name] for name in prompts},
+            answers={name: ANSWERS[name] for name in answers},
+        )
+    ]
+
+
+def _check_prompts_matter(questions: Sequence[Question]) -> None:
+    """Raise RuntimeError where prompts change nothing: then any way would choose the same."""
+    for one, other in itertools.combinations(questions, 2):
+        if one.answers_name == other.answers_name and np.array_equal(
+            one.expected.logprobs, other.expected.logprobs
+        ):
+            raise RuntimeError(
+                f"the scores are the same behind the prompts {one.prompt_name!r} and"
+                f" {other.prompt_name!r}"
+            )
+
+
+def _compare_restored(
+    case: ModelCase, subject: Subject, questions: Sequence[Question], noise: float
+) -> list[Comparison]:
+    """Save every prompt in one context, read it in another, and go on and choose there.
+
+    All but a prompt's last token is saved: the row behind that one is not in a file. A recurrent
+    state is of use in its own slot alone, of which there is one.
+    """
+    compared = []
+    of_prompts = {each.prompt_name: each for each in questions}.values()
+    in_one_slot = replace(subject, options=(*subject.options, ("n_slots", "1")))
+    with tempfile.TemporaryDirectory() as folder:
+        with subject.open(case.path, FASTEST.backend_sampling) as model:
+            for question in of_prompts:
+                model.save(Path(folder) / question.prompt_name, question.prompt[:-1])
+        for question in of_prompts:
+            with in_one_slot.open(case.path, FASTEST.backend_sampling) as model:
+                model.restore(Path(folder) / question.prompt_name)
+                outcome = choose(model, question.prompt, question.payload, FASTEST)
+            verdict = judge(question.payload, question.expected, outcome, FASTEST, noise)
+            if outcome.stats.prompt_tokens_reused != len(question.prompt) - 1:
+                problem = f"of the prompt {outcome.stats.prompt_tokens_reused} tokens were restored"
+                verdict = replace(verdict, kind="wrong", problems=(*verdict.problems, problem))
+            names = (case.name, f"{question.prompt_name}, restored", question.answers_name)
+            compared.append(Comparison(*names, FASTEST, verdict, noise))
+    return compared
+
+
+def _compare_together(
+    case: ModelCase, subject: Subject, questions: Sequence[Question], noise: float
+) -> tuple[list[Comparison], int]:
+    """Let all streams choose at once; returns how many of them shared a pass, too."""
+    asked = [*questions] * N_ROUNDS
+    compared = []
+    n_shared = 0
+    for way in (FASTEST, Way("skip-ahead", "off", "off")):
+        with (
+            subject.open(case.path, way.backend_sampling) as model,
+            ThreadPoolExecutor(len(asked)) as threads,
+        ):
+            outcomes = threads.map(
+                lambda question, model=model, way=way: choose(
+                    model, question.prompt, question.payload, way
+                ),
+                asked,
+            )
+            for question, outcome in zip(asked, outcomes, strict=True):
+                verdict = judge(question.payload, question.expected, outcome, way, noise)
+                names = (case.name, f"{question.prompt_name}, together", question.answers_name)
+                compared.append(Comparison(*names, way, verdict, noise))
+                n_shared += outcome.stats.passes_shared > 0
+    return compared, n_shared
