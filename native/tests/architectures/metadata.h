@@ -32,6 +32,7 @@ public:
 
     // For the few that belong to no architecture.
     void set_shared(const char * key, float value) { gguf_set_val_f32(get(), key, value); }
+    void set_shared(const char * key, uint32_t value) { gguf_set_val_u32(get(), key, value); }
 
     // Takes over all that another file says under keys that begin so.
     void copy(const gguf_context * other, const std::string & prefix) {

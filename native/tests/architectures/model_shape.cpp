@@ -103,6 +103,7 @@ void describe_sizes(Metadata & metadata, const Shape & shape, uint32_t n_vocab) 
     metadata.set("attention.layer_norm_rms_epsilon", 1e-5f);
     metadata.set("attention.group_norm_epsilon", 1e-5f);
     metadata.set("attention.group_norm_groups", uint32_t{8});
+    metadata.set_shared("tokenizer.ggml.token_type_count", uint32_t{2});
     for (const char * key : {"xielu.alpha_n", "xielu.alpha_p", "xielu.beta"}) {
         metadata.set_shared(key, 1.0f);
     }
@@ -183,7 +184,7 @@ void describe_windows(Metadata & metadata, const Shape & shape) {
     } else {
         metadata.set("attention.sliding_window_pattern", uint32_t{2});
     }
-    if (name == "gemma4") {
+    if (name == "gemma4" || name == "gemma-embedding2") {
         metadata.set("embedding_length_per_layer_input", uint32_t{32});
         metadata.set("attention.shared_kv_layers", uint32_t{0});
         metadata.set("attention.key_length_swa", shape.head_size());
@@ -300,6 +301,17 @@ void describe_ngram_embeddings(Metadata & metadata, const Shape & shape) {
     metadata.set("embedding_length_per_layer_input", shape.n_embd / n_heads);
 }
 
+// Adapters that certain tokens switch on: two of the llama-spm vocabulary that the checker's prompts have.
+void describe_adapters(Metadata & metadata) {
+    if (metadata.architecture() != "graniteswitch") {
+        return;
+    }
+    metadata.set("adapters.count", uint32_t{2});
+    metadata.set("adapters.lora_rank", uint32_t{8});
+    metadata.set("adapters.token_ids_activate", std::vector<uint32_t>{1404, 10524});  // user, mail
+    metadata.set("adapters.token_ids_substitute", std::vector<uint32_t>{825, 2215});
+}
+
 void describe_clamps(Metadata & metadata) {
     const std::string & name = metadata.architecture();
     if (name == "bailingmoe3") {
@@ -323,6 +335,7 @@ void describe_model(Metadata & metadata, uint32_t n_vocab) {
     describe_recurrence(metadata, shape);
     describe_hyper_connections(metadata, shape);
     describe_ngram_embeddings(metadata, shape);
+    describe_adapters(metadata);
     describe_clamps(metadata);
 }
 
