@@ -1,20 +1,17 @@
 """Running a chat template that came with a model from a stranger.
 
 A template is a program in Jinja2's language. Jinja2's sandbox keeps it away from Python's insides
-and from changing what it is given, but not from running for ever or filling the memory. This adds
-bounds, counted for each template and each rendering:
+and from changing what it is given. This keeps it from running for ever and from filling the memory,
+by a list of what it may use: the syntax in ``NODES`` here; functions, filters, tests and methods in
+:mod:`.allowed`. All else is refused: when the template is compiled where its name is known,
+otherwise when it is reached.
 
-- 100,000 steps (turns of loops, calls, filters) and 1,000 more for every message;
-- 10 seconds, looked at with every step;
-- 10 million characters in one value, 100 million in all values and the output together; an item of
-  a list or a mapping that the template makes counts as 20;
-- no number of more than 10,000 bits.
-
-What is not bounded is one operation of Python on values within these sizes: comparing or searching
-them takes as long as it takes, and the 10 seconds end only after it.
-
-Methods, filters and functions that make long texts from short ones and that no chat template needs
-(``str.ljust``, ``center``, ``lipsum``, ...) are left out.
+Nothing on the list takes long in one go. Texts that a template makes have at most 10 million
+characters, its lists and mappings 100,000 items, its numbers 10,000 bits; what is to be compared,
+sorted or written as JSON is first measured as if it were written out. And between any two
+operations there is the budget in :mod:`.budget`: a rendering has one second of its thread's time,
+and 100 million units, of which a step takes 100 and a value that is made as many as it has bytes.
+Compiling runs nothing of the template, so that the template's size bounds it.
 
 This module needs Jinja2, which the package does not: import it only to make an environment.
 """
@@ -22,135 +19,154 @@ This module needs Jinja2, which the package does not: import it only to make an 
 from __future__ import annotations
 
 import functools
-import json
-import re
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
-from datetime import datetime
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NoReturn
 
-from jinja2 import nodes
+from jinja2 import filters, nodes
+from jinja2.exceptions import SecurityError, TemplateAssertionError
 from jinja2.ext import Extension, LoopControlExtension
+from jinja2.lexer import Token, TokenStream
 from jinja2.parser import Parser
-from jinja2.runtime import Context, Undefined
+from jinja2.runtime import Context, Macro, Undefined
 from jinja2.sandbox import ImmutableSandboxedEnvironment
-from jinja2.utils import Namespace
+from jinja2.tests import TESTS as TESTS_OF_JINJA2
+from jinja2.utils import pass_context
 from jinja2.visitor import NodeTransformer
+
+from .allowed import (
+    CHANGING,
+    FILTERS,
+    FUNCTIONS,
+    MAPPING_METHODS,
+    STR_METHODS,
+    TESTS,
+    Refused,
+    check_number,
+    computed,
+    joined,
+    listed,
+    searched,
+    sliced,
+    text,
+)
+from .budget import MAX_DEPTH, LimitReached, bounded, compared, fits, remaining, short, spend
 
 __all__ = ["BoundedEnvironment", "LimitReached", "Refused", "bounded", "string_constants"]
 
-MAX_STEPS = 100_000
-STEPS_PER_MESSAGE = 1_000
-MAX_SECONDS = 10.0
-MAX_SIZE = 10_000_000
-ITEM_SIZE = 20
-MAX_TOTAL = 100_000_000
-MAX_BITS = 10_000
-MAX_WIDTH = 1_000
-MAX_JSON_SPACE = 16
+MAX_TOKENS = 15_000
+MAX_NESTING = 100  # of what a template is written with
+MAX_LOOPS = 10  # in each other
 
-# Filters and tests are called by name. A template cannot write a name with a space.
-STEP, CONCAT, MEASURED = " step", " concat", " measured"
+STATEMENTS = """
+Template Output TemplateData If For Break Continue Macro Assign AssignBlock FilterBlock With
+ExprStmt
+"""
+EXPRESSIONS = """
+Name NSRef Const Tuple List Dict Pair Keyword CondExpr Filter Test Call Getitem Getattr Slice Concat
+Compare Operand Add Sub Mul Div FloorDiv Mod Pow And Or Not Neg Pos
+"""
+NODES = frozenset((STATEMENTS + EXPRESSIONS).split())
 
-# Four digits, or a width that is an argument, in a field of "%" or of str.format.
-WIDE_FIELD = re.compile(r"%[^%a-zA-Z]*(\d{4}|\*)|\{[^{}]*:[^{}]*(\d{4}|\{)")
-
-FILTERS_LEFT_OUT = ("batch", "center", "pprint", "slice", "urlize", "wordwrap", "xmlattr")
-STR_METHODS_LEFT_OUT = frozenset(
-    (
-        "center",
-        "encode",
-        "expandtabs",
-        "format_map",
-        "ljust",
-        "maketrans",
-        "rjust",
-        "translate",
-        "zfill",
-    )
+# Syntax that must be counted becomes filters. A template cannot write a name with a space.
+COMPARED, CONCAT, LISTED, SEARCHED, SLICED, STEPPED = (
+    " compared",
+    " concat",
+    " listed",
+    " searched",
+    " sliced",
+    " stepped",
 )
 
 
-class Refused(Exception):  # noqa: N818 - what it does
-    """The template called ``raise_exception``; the text is the template's own."""
+def concat(values: list[Any]) -> str:
+    return joined(map(text, values))
 
 
-class LimitReached(Exception):  # noqa: N818 - an outcome
-    """The template would do more than it may."""
+def stepped(value: Any) -> Any:
+    spend()
+    return value
 
 
-class Budget:
-    """What a template may still do."""
-
-    def __init__(self, messages: int) -> None:
-        self._steps = MAX_STEPS + STEPS_PER_MESSAGE * messages
-        self._total = MAX_TOTAL
-        self._until = time.monotonic() + MAX_SECONDS
-
-    def step(self) -> None:
-        """Count one turn of a loop, one call or one filter."""
-        self._steps -= 1
-        if self._steps < 0:
-            raise LimitReached("it takes too many steps")
-        if time.monotonic() > self._until:
-            raise LimitReached(f"it takes longer than {MAX_SECONDS:g} seconds")
-
-    def take(self, size: int) -> None:
-        """Count a value of so many characters or items."""
-        self._total -= size
-        if size > MAX_SIZE or self._total < 0:
-            raise LimitReached(f"it makes values of more than {MAX_SIZE:,} characters")
+SYNTAX: dict[str, Callable[..., Any]] = {
+    COMPARED: compared,
+    CONCAT: concat,
+    LISTED: listed,
+    SEARCHED: searched,
+    SLICED: sliced,
+    STEPPED: stepped,
+}
 
 
-_budget: ContextVar[Budget] = ContextVar("_budget")
+@pass_context  # which also tells Jinja2 not to call it while compiling
+def written(context: Context, value: Any) -> str:
+    spend()
+    return value if type(value) is str else text(value)
 
 
-@contextmanager
-def bounded(messages: int = 0) -> Iterator[None]:
-    """Give what is compiled or rendered inside a budget of its own, for so many messages."""
-    budget = Budget(messages)
-    token = _budget.set(budget)
-    try:
-        yield
-    finally:
-        _budget.reset(token)
+class Function:
+    """What a template may call: a function of ours, or a method of a text or a mapping."""
+
+    __slots__ = ("_call",)
+
+    def __init__(self, call: Callable[..., Any]) -> None:
+        self._call = call
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._call(*args, **kwargs)
 
 
 class BoundedEnvironment(ImmutableSandboxedEnvironment):
-    """The environment that templates are written for: Hugging Face's, with bounds."""
+    """The environment that templates are written for, Hugging Face's, with bounds."""
 
-    intercepted_binops = frozenset(("+", "*", "**", "%"))
+    intercepted_binops = frozenset(("+", "-", "*", "/", "//", "%", "**"))
 
     def __init__(self) -> None:
         super().__init__(
             trim_blocks=True,
             lstrip_blocks=True,
-            extensions=[LoopControlExtension, GenerationTag],
-            finalize=_counted,
+            extensions=[LoopControlExtension, Words],
+            finalize=written,
             cache_size=0,
-            optimized=False,  # what is computed while compiling would have to be bounded, too
+            optimized=False,  # compiling is to compute nothing
         )
-        self.filters["tojson"] = to_json
-        for name in FILTERS_LEFT_OUT:
-            del self.filters[name]
-        self.filters = {name: _bounded_filter(name, f) for name, f in self.filters.items()}
-        self.filters.update({STEP: _step, CONCAT: _concat, MEASURED: _measured})
-        del self.globals["lipsum"]
-        self.globals["raise_exception"] = raise_exception
-        self.globals["strftime_now"] = strftime_now
+        self.concat = joined  # type: ignore[method-assign]
+        self.filters = {**FILTERS, **SYNTAX}
+        self.tests = dict(TESTS)
+        self.globals = {name: Function(function) for name, function in FUNCTIONS.items()}
 
     def _parse(self, source: str, name: str | None, filename: str | None) -> nodes.Template:
-        template = super()._parse(source, name, filename)
-        counted: nodes.Template = CountSteps().visit(template)
-        counted.set_environment(self)
-        return counted
+        try:
+            template = super()._parse(source, name, filename)
+        except RecursionError:
+            raise LimitReached("it nests too deep") from None
+        level: list[nodes.Node] = [template]
+        for _ in range(MAX_NESTING):
+            level = [child for node in level for child in node.iter_child_nodes()]
+        fits(len(level), 0, f"parts that are nested {MAX_NESTING} deep")
+        allowed: nodes.Template = AllowList().visit(template)
+        allowed.set_environment(self)
+        return allowed
 
-    def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
-        if isinstance(obj, str) and attr in STR_METHODS_LEFT_OUT:
-            return False
-        return super().is_safe_attribute(obj, attr, value)
+    def getattr(self, obj: Any, attribute: str) -> Any:
+        if type(obj) is dict and attribute in obj and not hasattr(dict, attribute):
+            return obj[attribute]  # as below, but most are
+        method = None
+        if isinstance(obj, str):
+            method = STR_METHODS.get(attribute)
+        elif isinstance(obj, Mapping):
+            method = MAPPING_METHODS.get(attribute)
+        if method is None:
+            return super().getattr(obj, attribute)
+        spend()
+        return Function(functools.partial(method, str(obj) if isinstance(obj, str) else obj))
+
+    def getitem(self, obj: Any, argument: Any) -> Any:
+        try:
+            return obj[compared(argument)]
+        except (AttributeError, LookupError, TypeError):
+            if isinstance(argument, str):
+                return self.getattr(obj, short(argument))
+        return self.undefined(obj=obj, name=short(text(argument)))
 
     def call(
         __self,  # noqa: N805 - the names leave room for a template's keywords
@@ -159,53 +175,166 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
         *args: Any,
         **kwargs: Any,
     ) -> Any:
-        _budget.get().step()
-        method = getattr(__obj, "__wrapped__", __obj)  # Jinja2 wraps str.format in its own
-        owner = getattr(method, "__self__", None)
-        if isinstance(owner, str):
-            _check_growth(f"str.{method.__name__}", owner, args, kwargs)
-        elif __obj is dict or __obj is Namespace:
-            _measured([args, kwargs])
-        return _counted(super().call(__context, __obj, *args, **kwargs))
+        spend()
+        if isinstance(__obj, Function | Undefined):
+            for name in ("_block_vars", "_loop_vars"):  # Jinja2's own
+                kwargs.pop(name, None)
+            return __obj(*args, **kwargs)
+        if not isinstance(__obj, Macro):
+            name = getattr(__obj, "__qualname__", type(__obj).__name__)
+            raise SecurityError(f"templates may not call {name}")
+        budget = remaining()
+        fits(budget.calls, MAX_DEPTH, "calls in calls")
+        budget.calls += 1
+        try:
+            return super().call(__context, __obj, *args, **kwargs)
+        finally:
+            budget.calls -= 1
 
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
-        _check_operands(operator, left, right)
-        return _measured(super().call_binop(context, operator, left, right))
+        return computed(operator, self.binop_table[operator], left, right)
 
 
-class CountSteps(NodeTransformer):
-    """Rewrite a template so that loops count their turns and new values are measured."""
+class AllowList(NodeTransformer):
+    """Refuses syntax and names that are not on the list, and rewrites what must be counted."""
 
-    def visit_For(self, node: nodes.For) -> nodes.Node:  # noqa: N802 - Jinja2's name
-        self.generic_visit(node)
-        node.body.insert(0, nodes.ExprStmt(_filter(nodes.Const(True), STEP), lineno=node.lineno))
-        if node.test is not None:  # items that fail it do not reach the body
-            node.test = nodes.And(_filter(nodes.Const(True), STEP), node.test)
+    # Methods have the names that Jinja2 calls them by.
+    # ruff: noqa: N802
+
+    def __init__(self) -> None:
+        self._loops = 0
+
+    def visit(self, node: nodes.Node, *args: Any, **kwargs: Any) -> Any:
+        if type(node).__name__ not in NODES:
+            _refuse(node, f"the tag {type(node).__name__.lower()!r}")
+        return super().visit(node, *args, **kwargs)
+
+    def visit_Output(self, node: nodes.Output) -> nodes.Node:
+        node.nodes = [
+            nodes.TemplateData(child.value)
+            if isinstance(child, nodes.Const) and isinstance(child.value, str)
+            else child
+            for child in node.nodes
+        ]
+        return self.generic_visit(node)
+
+    def visit_Const(self, node: nodes.Const) -> nodes.Node:
+        check_number(node.value)
         return node
 
-    def visit_Concat(self, node: nodes.Concat) -> nodes.Node:  # noqa: N802
+    def visit_For(self, node: nodes.For) -> nodes.Node:
+        if node.recursive:
+            _refuse(node, "recursive loops")
+        self._loops += 1
+        fits(self._loops, MAX_LOOPS, "loops in loops")
+        self.generic_visit(node)
+        self._loops -= 1
+        node.body.insert(0, nodes.ExprStmt(_filter(nodes.Const(True), STEPPED), lineno=node.lineno))
+        if node.test is not None:  # items that fail it do not reach the body
+            node.test = nodes.And(_filter(nodes.Const(True), STEPPED), node.test)
+        return node
+
+    def visit_Macro(self, node: nodes.Macro) -> nodes.Node:
+        if self._loops:
+            _refuse(node, "macros in loops")
+        return self.generic_visit(node)
+
+    # A name that nobody knows is left to Jinja2: it may be in a branch that is never taken.
+
+    def visit_Filter(self, node: nodes.Filter) -> nodes.Node:
+        if node.name in filters.FILTERS and node.name not in FILTERS:
+            _refuse(node, f"the filter {node.name!r}")
+        return self._visit_arguments(node)
+
+    def visit_Test(self, node: nodes.Test) -> nodes.Node:
+        if node.name in TESTS_OF_JINJA2 and node.name not in TESTS:
+            _refuse(node, f"the test {node.name!r}")
+        return self._visit_arguments(node)
+
+    def visit_Call(self, node: nodes.Call) -> nodes.Node:
+        name = node.node.attr if isinstance(node.node, nodes.Getattr) else ""
+        known = any(hasattr(kind, name) for kind in (str, list, dict))
+        if known and not any(name in names for names in (STR_METHODS, MAPPING_METHODS, CHANGING)):
+            _refuse(node, f"the method {name!r}")
+        return self._visit_arguments(node)
+
+    def _visit_arguments(self, node: Any) -> nodes.Node:
+        if node.dyn_args is not None or node.dyn_kwargs is not None:
+            _refuse(node, "* and ** in arguments")
+        return self.generic_visit(node)
+
+    def visit_Getitem(self, node: nodes.Getitem) -> nodes.Node:
+        self.generic_visit(node)
+        if not isinstance(node.arg, nodes.Slice):
+            return node
+        ends = (node.arg.start, node.arg.stop, node.arg.step)
+        return _filter(node.node, SLICED, *(end or nodes.Const(None) for end in ends))
+
+    def visit_Compare(self, node: nodes.Compare) -> nodes.Node:
+        operands: tuple[Any, ...] = (node, *node.ops)
+        searches = any(operand.op in ("in", "notin") for operand in node.ops)
+        quick = len(operands) == 2 and not searches and any(_is_small(o.expr) for o in operands)
+        for operand in operands:
+            fixed = _is_fixed(operand.expr)
+            operand.expr = operand.expr if fixed else self.visit(operand.expr)
+            if not fixed and not quick:
+                contains = getattr(operand, "op", "") in ("in", "notin")
+                operand.expr = _filter(operand.expr, SEARCHED if contains else COMPARED)
+        return node
+
+    def visit_Concat(self, node: nodes.Concat) -> nodes.Node:
         self.generic_visit(node)
         return _filter(nodes.List(node.nodes), CONCAT)
 
-    def visit_List(self, node: nodes.List) -> nodes.Node:  # noqa: N802
-        return self._measure(node)
+    def visit_List(self, node: nodes.List) -> nodes.Node:
+        return _filter(self.generic_visit(node), LISTED)
 
-    def visit_Dict(self, node: nodes.Dict) -> nodes.Node:  # noqa: N802
-        return self._measure(node)
-
-    def visit_Tuple(self, node: nodes.Tuple) -> nodes.Node:  # noqa: N802
-        return self._measure(node) if node.ctx == "load" else node
-
-    def _measure(self, node: nodes.Expr) -> nodes.Node:
-        # [x, x] takes no room, but written out it is twice as long as x, and so on.
+    def visit_Tuple(self, node: nodes.Tuple) -> nodes.Node:
         self.generic_visit(node)
-        return _filter(node, MEASURED) if any(node.find_all(nodes.Name)) else node
+        return _filter(node, LISTED) if node.ctx == "load" else node
+
+    def visit_Dict(self, node: nodes.Dict) -> nodes.Node:
+        return _filter(self.generic_visit(node), LISTED)
+
+    def visit_Pair(self, node: nodes.Pair) -> nodes.Node:
+        self.generic_visit(node)
+        if not isinstance(node.key, nodes.Const):
+            node.key = _filter(node.key, COMPARED)
+        return node
 
 
-class GenerationTag(Extension):
-    """``{% generation %}...{% endgeneration %}`` marks for training what an assistant wrote."""
+def _is_small(node: nodes.Expr) -> bool:
+    """Say whether anything is quickly told from what an expression gives."""
+    return isinstance(node, nodes.Const | nodes.Compare | nodes.Not | nodes.Test)
+
+
+def _is_fixed(node: nodes.Expr) -> bool:
+    """Say whether an expression is a constant, or a list of them."""
+    if isinstance(node, nodes.List | nodes.Tuple):
+        return all(map(_is_fixed, node.items))
+    return isinstance(node, nodes.Const) and not isinstance(node.value, int | float)
+
+
+def _filter(node: Any, name: str, *args: nodes.Expr) -> nodes.Filter:
+    return nodes.Filter(node, name, list(args), [], None, None, lineno=node.lineno)
+
+
+def _refuse(node: nodes.Node, what: str) -> NoReturn:
+    raise TemplateAssertionError(f"templates may not use {what}", node.lineno)
+
+
+class Words(Extension):
+    """Bounds the words of a template, and knows one more.
+
+    ``{% generation %}...{% endgeneration %}`` marks for training what an assistant wrote.
+    """
 
     tags = frozenset(("generation",))  # type: ignore[assignment]
+
+    def filter_stream(self, stream: TokenStream) -> Iterator[Token]:
+        for count, token in enumerate(stream):
+            fits(count, MAX_TOKENS, "words in a template")
+            yield token
 
     def parse(self, parser: Parser) -> list[nodes.Node]:
         next(parser.stream)
@@ -214,150 +343,5 @@ class GenerationTag(Extension):
 
 def string_constants(environment: BoundedEnvironment, source: str) -> set[str]:
     """Return the strings that a template's expressions are written with."""
-    constants = environment.parse(source).find_all(nodes.Const)
+    constants = Parser(environment, source).parse().find_all(nodes.Const)
     return {node.value for node in constants if isinstance(node.value, str)}
-
-
-def raise_exception(message: str) -> None:
-    """Do what templates call to refuse messages."""
-    raise Refused(str(message))
-
-
-def strftime_now(format: str) -> str:
-    """Return the local time as the template wants it written."""
-    _check_widths(format, 0)
-    return datetime.now().strftime(format)
-
-
-def to_json(
-    value: Any,
-    indent: int | None = None,
-    separators: tuple[str, str] | None = None,
-    sort_keys: bool = False,
-    ensure_ascii: bool = False,
-) -> str:
-    """Write JSON for a model to read: nothing is escaped for HTML or ASCII."""
-    if max(map(len, separators or ("",))) > MAX_JSON_SPACE or (indent or 0) > MAX_JSON_SPACE:
-        raise LimitReached(f"it spaces JSON by more than {MAX_JSON_SPACE} characters")
-    encoder = json.JSONEncoder(
-        ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys
-    )
-    chunks = []
-    for chunk in encoder.iterencode(value):
-        _budget.get().take(len(chunk))
-        chunks.append(chunk)
-    return "".join(chunks)
-
-
-# ---- counting ----------------------------------------------------------------------------------
-
-
-def _filter(node: nodes.Expr, name: str) -> nodes.Filter:
-    return nodes.Filter(node, name, [], [], None, None, lineno=node.lineno)
-
-
-def _step(value: Any) -> Any:
-    _budget.get().step()
-    return value
-
-
-def _counted(value: Any) -> Any:
-    if isinstance(value, str | list | tuple | dict):
-        _budget.get().take(len(value))
-    return value
-
-
-def _measured(value: Any) -> Any:
-    _budget.get().take(_size(value))
-    return value
-
-
-def _size(value: Any) -> int:
-    """Return about how long a value would be written out; stops when it is clearly too long."""
-    size, waiting = 0, [value]
-    while waiting and size <= MAX_SIZE:
-        item = waiting.pop()
-        size += ITEM_SIZE
-        if isinstance(item, str):
-            size += len(item)
-        elif isinstance(item, Mapping):
-            waiting.extend(item.keys())
-            waiting.extend(item.values())
-        elif isinstance(item, list | tuple):
-            waiting.extend(item)
-        elif isinstance(item, Namespace):
-            waiting.append(item._Namespace__attrs)
-    return size
-
-
-def _concat(items: Sequence[Any]) -> str:
-    _measured(items)
-    return "".join(map(str, items))
-
-
-def _bounded_filter(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    # Filters that want the environment or the context get it first, and say so by an attribute.
-    first = 1 if hasattr(function, "jinja_pass_arg") else 0
-
-    @functools.wraps(function)
-    def bounded_filter(*arguments: Any, **kwargs: Any) -> Any:
-        _budget.get().step()
-        args = list(arguments)
-        if name == "join" and isinstance(args[first], Iterator):
-            args[first] = list(args[first])
-        if not isinstance(args[first], Undefined):
-            _check_growth(name, args[first], args[first + 1 :], kwargs)
-        return _counted(function(*args, **kwargs))
-
-    return bounded_filter
-
-
-# ---- operations that make much out of little ---------------------------------------------------
-
-
-def _check_growth(name: str, value: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-    """Refuse a filter or a method of a text whose result would be too large to be counted after.
-
-    Wrong numbers of arguments are left to the function itself.
-    """
-    given = [*args, *kwargs.values()]
-    if name in ("replace", "str.replace"):
-        text, old, new = str(value), "", max(map(str, given), key=len, default="")
-        if given:
-            old = str(kwargs.get("old", given[0]))
-        _budget.get().take(len(text) + text.count(old) * len(new))
-    elif name == "join":
-        _budget.get().take(_size(value) + len(value) * _size(given))
-    elif name == "str.join" and given and hasattr(given[0], "__len__"):
-        _budget.get().take(_size(given) + len(given[0]) * len(value))
-    elif name == "str.join":
-        raise LimitReached("it joins what has no length")
-    elif name in ("format", "str.format"):
-        _check_widths(str(value), _size(given))
-    elif name in ("indent", "round"):
-        if any(isinstance(arg, int) and arg > MAX_WIDTH for arg in given):
-            raise LimitReached(f"it asks to {name} by more than {MAX_WIDTH:,}")
-        lines = value.count("\n") + 1 if isinstance(value, str) else _size(value)
-        _budget.get().take(lines * (MAX_WIDTH if given and name == "indent" else 4) + _size(given))
-
-
-def _check_operands(operator: str, left: Any, right: Any) -> None:
-    repeated = (str, list, tuple)
-    if operator == "*" and isinstance(right, repeated):
-        left, right = right, left
-    if operator == "%" and isinstance(left, str):
-        _check_widths(left, _size(right))
-    elif operator == "*" and isinstance(left, repeated) and isinstance(right, int):
-        _budget.get().take(len(left) * max(right, 0))
-    elif isinstance(left, int) and isinstance(right, int):
-        bits = left.bit_length() * right if operator == "**" else left.bit_length()
-        if max(bits, right.bit_length()) > MAX_BITS:
-            raise LimitReached(f"it makes numbers of more than {MAX_BITS:,} bits")
-
-
-def _check_widths(pattern: str, size: int) -> None:
-    """Refuse a format whose fields are wide, or as wide as an argument of some `size` says."""
-    if WIDE_FIELD.search(pattern):
-        raise LimitReached("it formats wide fields")
-    fields = pattern.count("%") + pattern.count("{")
-    _budget.get().take(len(pattern) + fields * size)

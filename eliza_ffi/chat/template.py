@@ -18,7 +18,7 @@ __all__ = ["ChatTemplate", "Messages", "template_of_model"]
 Messages: TypeAlias = Sequence[Mapping[str, Any]]
 """A conversation, oldest first: see :meth:`ChatTemplate.render`."""
 
-MAX_SOURCE = 1_000_000
+MAX_SOURCE = 200_000
 
 
 class ChatTemplate:
@@ -27,7 +27,7 @@ class ChatTemplate:
     Parameters
     ----------
     source
-        The template in Jinja2's language; at most a million characters.
+        The template in Jinja2's language; at most 200,000 characters.
     bos_token, eos_token
         The texts of the tokens that begin and end a text, which templates write by these names.
     add_bos
@@ -53,9 +53,8 @@ class ChatTemplate:
         if len(source) > MAX_SOURCE:
             raise ChatTemplateError(f"the chat template is longer than {MAX_SOURCE:,} characters")
         try:
-            with self._sandbox.bounded():
-                self._template = _environment().from_string(source)
-        except Exception as error:  # compiling runs what is constant in it
+            self._template = _environment().from_string(source)
+        except Exception as error:  # of the parser, of Python's compiler, or of the sandbox
             raise ChatTemplateError(f"the chat template is not valid: {_said(error)}") from error
 
     def render(
@@ -95,18 +94,25 @@ class ChatTemplate:
         The text has control tokens and contents alike in plain characters, so that a content can
         spell a control token. :meth:`~eliza_ffi.model.Model.chat_tokens` tells them apart.
         """
-        return self._run(
-            _in_form(check_messages(messages), self._content_form),
-            add_generation_prompt=add_generation_prompt,
-            tools=tools,
-            **extra,
-        )
+        check_messages(messages)
+        variables = {"add_generation_prompt": add_generation_prompt, "tools": tools, **extra}
+        for name in ("bos_token", "eos_token", "messages"):
+            if name in extra:
+                raise InvalidArgumentError(f"{name} is not the template's to be given")
+        try:
+            with self._sandbox.bounded():
+                return self._run(_in_form(messages, self._content_form), **variables)
+        except self._sandbox.Refused as error:
+            raise ChatTemplateError(f"the chat template refuses the messages: {error}") from error
+        except self._sandbox.LimitReached as error:
+            raise ChatTemplateError(f"the chat template was stopped: {error}") from error
+        except Exception as error:  # it is a program: anything can go wrong in it
+            raise ChatTemplateError(f"the chat template failed: {_said(error)}") from error
 
     @functools.cached_property
     def looked_for(self) -> frozenset[str]:
         """The texts that the template's expressions are written with: it may look for them."""
-        with self._sandbox.bounded():
-            return frozenset(self._sandbox.string_constants(_environment(), self.source))
+        return frozenset(self._sandbox.string_constants(_environment(), self.source))
 
     @functools.cached_property
     def _content_form(self) -> str:
@@ -121,25 +127,16 @@ class ChatTemplate:
     def _writes(self, content: Any, mark: str) -> bool:
         try:
             text = self._run([{"role": "user", "content": content}], add_generation_prompt=True)
-        except ChatTemplateError:
+        except self._sandbox.LimitReached:
+            raise
+        except Exception:  # the template may know only the other form
             return False
         # A template that takes the parts for a text writes them as Python does.
         return mark in text and "'text':" not in text
 
     def _run(self, messages: Sequence[Mapping[str, Any]], **variables: Any) -> str:
-        names = {"bos_token": self.bos_token, "eos_token": self.eos_token, "messages": messages}
-        clashes = sorted(names.keys() & variables.keys())
-        if clashes:
-            raise InvalidArgumentError(f"{clashes[0]} is not the template's to be given")
-        try:
-            with self._sandbox.bounded(len(messages)):
-                return "".join(self._template.generate(**names, **variables))
-        except self._sandbox.Refused as error:
-            raise ChatTemplateError(f"the chat template refuses the messages: {error}") from error
-        except self._sandbox.LimitReached as error:
-            raise ChatTemplateError(f"the chat template was stopped: {error}") from error
-        except Exception as error:  # it is a program: anything can go wrong in it
-            raise ChatTemplateError(f"the chat template failed: {_said(error)}") from error
+        tokens = {"bos_token": self.bos_token, "eos_token": self.eos_token}
+        return str(self._template.render(**tokens, messages=messages, **variables))
 
 
 def template_of_model(facts: Mapping[str, Any]) -> ChatTemplate:
@@ -235,5 +232,5 @@ def _environment() -> Any:
 
 def _said(error: Exception) -> str:
     """Return what an exception of the template says, on one line of bearable length."""
-    text = " ".join(f"{type(error).__name__}: {error}".split())
+    text = " ".join(f"{type(error).__name__}: {error}"[:1000].split())
     return text if len(text) <= 300 else text[:297] + "..."

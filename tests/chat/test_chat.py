@@ -154,17 +154,17 @@ def test_templates_get_what_their_authors_count_on() -> None:
         "{% generation %}{{ m.content }}{% endgeneration %}{% endfor %}"
         "{% set ns = namespace(n=0) %}"
         "{% for t in tools %}{% set ns.n = ns.n + t.size %}{% endfor %}"
-        " {{ ns.n }} {{ strftime_now('%Y') | length }} {{ '%02d' % 7 }} {{ '{:>4}'.format('x') }}"
+        " {{ ns.n }} {{ strftime_now('%Y') | length }} {{ 7 % 4 }} {{ '{:>4}'.format('x') }}"
         " {{ [1, 2] + [3] }} {{ 3 * 'ab' }} {{ 2 ** 5 }} {{ ['a', 'b'] | join('-') }}"
         " {{ 'a\nb' | indent(2) }} {{ ', '.join(['x', 'y']) }} {{ 'aXa'.replace('a', 'bb') }}"
         " {{ 'q' | replace('q', 'r') }} {{ ['a', 'b'] | map('upper') | join }} {{ eos_token }}"
-        " {{ 2.45 | round(1) }} {{ '%s!' | format('hey') }} {{ flag }}"
+        " {{ 2.5 | int }} {{ flag }}"
         "{% for x in [1, 2, 3] if x > 1 %} {{ x }}/{{ loop.length }}{% endfor %}"
     )
     text = ChatTemplate(source, "<s>", "</s>").render(TALK, tools=[{"size": 4}], flag=True)
     assert text == (
-        "Hi! 4 4 07    x [1, 2, 3] ababab 32 a-b a\n  b x, y bbXbb r AB </s> 2.5 hey! True 2/2 3/2"
-    ).replace("2.5", str(round(2.45, 1)))
+        "Hi! 4 4 3    x [1, 2, 3] ababab 32 a-b a\n  b x, y bbXbb r AB </s> 2 True 2/2 3/2"
+    )
 
 
 def test_contents_come_in_the_form_the_template_knows() -> None:
@@ -254,92 +254,19 @@ def test_a_template_that_is_not_valid_is_refused(source: str) -> None:
         "{{ lipsum(n=10) }}",
         "{{ 1 // 0 }}",
         "{{ messages.x.y.z }}",
-        "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}",
     ],
 )
 def test_a_template_cannot_get_out_of_the_sandbox(source: str) -> None:
     messages = [user("x")]
-    with pytest.raises(ChatTemplateError, match="chat template failed"):
+    with pytest.raises(ChatTemplateError, match=r"chat template failed|templates may not use"):
         ChatTemplate(source).render(messages)
     assert messages == [user("x")]
-
-
-DOUBLE = "{% for i in range(80) %}{% set ns.x = EXPRESSION %}{% endfor %}{{ ns.x | length }}"
-
-
-def doubling(start: str, expression: str) -> str:
-    return "{% set ns = namespace(x=" + start + ") %}" + DOUBLE.replace("EXPRESSION", expression)
-
-
-@pytest.mark.parametrize(
-    "source",
-    [
-        "{% for i in range(10**12) %}{% endfor %}",
-        "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}",
-        "{% for i in range(999) %}{% for j in range(99999) if false %}{% endfor %}{% endfor %}",
-        "{% macro f(n) %}{% if n %}{{ f(n - 1) ~ f(n - 1) }}{% endif %}{% endmacro %}{{ f(60) }}",
-        "{% for i in range(99999) %}{{ 'x' * 9999 }}{% endfor %}",
-        "{{ 'x' * 10**10 }}",
-        "{{ 10**10 * 'x' }}",
-        "{{ [0] * 10**9 }}",
-        "{{ 10 ** (10 ** 10) }}",
-        "{{ (10 ** 9999) }}",
-        "{{ '%9999999999d' % 1 }}",
-        "{{ '%*d' % (9999999999, 1) }}",
-        "{{ '%9999999999d' | format(1) }}",
-        "{{ '{:>9999999999}'.format(1) }}",
-        "{{ '{:>{}}'.format(1, 9999999999) }}",
-        "{{ 'x' | indent(9999999999, true) }}",
-        "{{ [1] | tojson(indent=9999999999) }}",
-        "{{ 1 | round(999999999) }}",
-        "{{ strftime_now('%9999999999Y') }}",
-        "{{ ('x' * 999999).replace('x', 'y' * 999999) }}",
-        "{{ ('x' * 999999) | replace('x', 'y' * 999999) }}",
-        "{{ ('x' * 999999) | replace(new='y' * 999999, old='x') }}",
-        "{{ range(99999) | list | join('y' * 999999) }}",
-        "{{ range(99999) | select | join('y' * 999999) }}",
-        "{{ ('y' * 999999).join(['a'] * 99999) }}",
-        "{{ ('y' * 999999).join(['a'] | map('upper')) }}",
-        doubling("'x'", "ns.x ~ ns.x"),
-        doubling("'x'", "ns.x + ns.x"),
-        doubling("'x'", "'%s%s' % (ns.x, ns.x)"),
-        doubling("'x'", "'{0}{0}'.format(ns.x)"),
-        doubling("[1]", "ns.x + ns.x"),
-        doubling("[1]", "[ns.x, ns.x]"),
-        doubling("(1,)", "(ns.x, ns.x)"),
-        doubling("{}", "{'a': ns.x, 'b': ns.x}"),
-        doubling("{}", "dict(a=ns.x, b=ns.x)"),
-        doubling("1", "namespace(a=ns.x, b=ns.x)"),
-        "{% set ns = namespace(x='x') %}{% for i in range(80) %}"
-        "{% set y %}{{ ns.x }}{{ ns.x }}{% endset %}{% set ns.x = y %}{% endfor %}",
-    ],
-)
-def test_a_template_that_does_too_much_is_stopped(
-    source: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # Tighter than it is, for the test's speed; what it stops takes for ever either way.
-    monkeypatch.setattr("eliza_ffi.chat.sandbox.MAX_STEPS", 10_000)
-    monkeypatch.setattr("eliza_ffi.chat.sandbox.MAX_SIZE", 1_000_000)
-    with pytest.raises(ChatTemplateError, match=r"was stopped|Range too big"):
-        ChatTemplate(source).render([user("x")])
-
-
-@pytest.mark.parametrize("source", ["{{ 'x' | center(9999999999) }}", "{{ 'x'.ljust(10**10) }}"])
-def test_what_only_makes_texts_wide_is_not_there(source: str) -> None:
-    with pytest.raises(ChatTemplateError):
-        ChatTemplate(source).render([user("x")])
-
-
-def test_what_is_constant_in_a_template_is_bounded_when_it_is_compiled() -> None:
-    source = "{{ 'x' | indent(9999999999, true) }}"
-    with pytest.raises(ChatTemplateError):
-        ChatTemplate(source).render([user("x")])
 
 
 def test_a_template_that_takes_too_long_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     template = ChatTemplate("{% for i in range(9) %}{{ i }}{% endfor %}")
     assert template.render([user("x")]) == "012345678"
-    monkeypatch.setattr("eliza_ffi.chat.sandbox.MAX_SECONDS", -1.0)
+    monkeypatch.setattr("eliza_ffi.chat.budget.MAX_SECONDS", -1.0)
     with pytest.raises(ChatTemplateError, match="longer than"):
         template.render([user("x")])
 
