@@ -10,6 +10,7 @@
 
 #include "architectures/metadata.h"
 #include "architectures/model_shape.h"
+#include "architectures/vocabulary.h"
 #include "ggml-backend.h"
 #include "llama-cpp.h"
 
@@ -120,40 +121,6 @@ constexpr struct {
                               {"output.weight", GGML_TYPE_F16},
                               {"per_layer_token_embd.weight", GGML_TYPE_Q4_0}};
 
-// Chameleon's tokens 4 to 8195 are pieces of images, which llama.cpp never lets be chosen: text must be behind them.
-constexpr size_t first_image_token = 4, n_image_tokens = 8192;
-
-template <typename T>
-void insert_image_tokens(gguf_context * gguf, const char * key, gguf_type type, T value) {
-    const int64_t id = gguf_find_key(gguf, key);
-    const auto * values = static_cast<const T *>(gguf_get_arr_data(gguf, id));
-    std::vector<T> more(values, values + gguf_get_arr_n(gguf, id));
-    more.insert(more.begin() + first_image_token, n_image_tokens, value);
-    gguf_set_arr_data(gguf, key, type, more.data(), more.size());
-}
-
-void insert_image_tokens(Metadata & metadata) {
-    gguf_context * gguf = metadata.get();
-    const char * key = "tokenizer.ggml.tokens";
-    const int64_t id = gguf_find_key(gguf, key);
-    std::vector<std::string> texts;
-    for (size_t i = 0; i < gguf_get_arr_n(gguf, id); ++i) {
-        if (i == first_image_token) {
-            for (size_t image = 0; image < n_image_tokens; ++image) {
-                texts.push_back("<image " + std::to_string(image) + ">");
-            }
-        }
-        texts.emplace_back(gguf_get_arr_str(gguf, id, i));
-    }
-    std::vector<const char *> pointers;
-    for (const std::string & text : texts) {
-        pointers.push_back(text.c_str());
-    }
-    gguf_set_arr_str(gguf, key, pointers.data(), pointers.size());
-    insert_image_tokens(gguf, "tokenizer.ggml.scores", GGUF_TYPE_FLOAT32, 0.0f);
-    insert_image_tokens(gguf, "tokenizer.ggml.token_type", GGUF_TYPE_INT32, int32_t{LLAMA_TOKEN_TYPE_UNUSED});
-}
-
 // Here llama.cpp makes every tensor that it would take, also where files have either one or the other.
 bool is_left_out(const std::string & architecture, std::string_view tensor) {
     return architecture == "rwkv6qwen2" && contains(tensor, "time_mix_first");
@@ -171,17 +138,7 @@ void ask_for_type(Metadata & metadata, const char * name, ggml_type type) {
 
 void write_random_model(const std::string & architecture, const gguf_context * vocabulary, const std::string & file) {
     Metadata metadata(architecture);
-    metadata.copy(vocabulary, "tokenizer.");
-    for (const char * key : {"tokenizer.ggml.tokens", "tokenizer.ggml.scores", "tokenizer.ggml.token_type"}) {
-        if (gguf_find_key(metadata.get(), key) < 0) {
-            throw std::runtime_error(std::string("the vocabulary lacks ") + key);
-        }
-    }
-    if (architecture == "chameleon") {
-        insert_image_tokens(metadata);
-    }
-    const int64_t tokens = gguf_find_key(metadata.get(), "tokenizer.ggml.tokens");
-    describe_model(metadata, static_cast<uint32_t>(gguf_get_arr_n(metadata.get(), tokens)));
+    describe_model(metadata, describe_vocabulary(metadata, vocabulary));
 
     const gguf_context_ptr written(gguf_init_empty());
     gguf_set_kv(written.get(), metadata.get());
