@@ -59,7 +59,7 @@ public:
                               u32_or("attention.key_length_swa", size));
             }
         }
-        if (has_sections(arch_)) check_sections();
+        check_sections(size);
     }
 
 private:
@@ -80,14 +80,20 @@ private:
         }
     }
 
-    // And that one of the first three parts is not empty.
-    void check_sections() const {
+    // And that the parts of a position are not beyond a head; where there have to be any, that one of the first three
+    // is not empty. Their sum divides: numbers below 0 could make it 0.
+    void check_sections(uint32_t size) const {
         const std::string name = key("rope.dimension_sections");
-        std::vector<uint32_t> sections = file_.per_layer(name, 4);
-        sections.resize(3);
-        if (std::none_of(sections.begin(), sections.end(), [](uint32_t n) { return static_cast<int32_t>(n) > 0; })) {
-            throw file_.error(name + " is missing, or its first three numbers are none above 0; the architecture " +
-                              arch_ + " needs it");
+        const std::vector<uint32_t> sections = file_.per_layer(name, 4);
+        uint64_t sum = 0;
+        for (const uint32_t section : sections) sum += section;
+        if (sum > size) {
+            throw file_.error(name + " add up to " + std::to_string(sum) + "; a head has " + std::to_string(size) +
+                              " numbers");
+        }
+        if (has_sections(arch_) && (sections.empty() || sum == sections[3])) {
+            throw file_.error(name + " is missing, or its first three numbers are 0; the architecture " + arch_ +
+                              " needs it");
         }
     }
 
