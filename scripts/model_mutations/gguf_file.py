@@ -1,0 +1,201 @@
+"""GGUF files in parts that can be changed one by one."""
+
+from __future__ import annotations
+
+import math
+import struct
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+U8, I8, U16, I16, U32, I32, F32, BOOL, STRING, ARRAY, U64, I64, F64 = range(13)
+FORMATS = {
+    U8: "B",
+    I8: "b",
+    U16: "H",
+    I16: "h",
+    U32: "I",
+    I32: "i",
+    F32: "f",
+    BOOL: "B",
+    U64: "Q",
+    I64: "q",
+    F64: "d",
+}
+INTEGERS = (U8, I8, U16, I16, U32, I32, U64, I64)
+
+# One of a file's tensors in GGUF: elements and bytes of a block, by the number of the type.
+BLOCKS = {0: (1, 4), 1: (1, 2), 8: (32, 34), 12: (256, 144), 26: (1, 4), 30: (1, 2)}
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A metadata value as it is in the file; strings are bytes, arrays know their items' type."""
+
+    key: bytes
+    kind: int
+    value: Any
+    item_kind: int | None = None
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A tensor as its header says, and its bytes."""
+
+    name: bytes
+    dims: tuple[int, ...]
+    kind: int
+    offset: int
+    data: bytes
+
+
+@dataclass
+class Gguf:
+    """A GGUF file in parts that can be changed one by one, into ones that fit together or not."""
+
+    entries: list[Entry]
+    tensors: list[Tensor]
+    magic: bytes = b"GGUF"
+    version: int = 3
+    n_entries: int | None = None
+    n_tensors: int | None = None
+    edges: list[int] = field(default_factory=list)
+
+    def copy(self) -> Gguf:
+        return replace(self, entries=list(self.entries), tensors=list(self.tensors), edges=[])
+
+    def index(self, key: bytes) -> int | None:
+        return next((i for i, entry in enumerate(self.entries) if entry.key == key), None)
+
+    def get(self, key: bytes) -> Any:
+        at = self.index(key)
+        return None if at is None else self.entries[at].value
+
+    def put(self, entry: Entry) -> None:
+        """Replace the entry of this key, or add one."""
+        at = self.index(entry.key)
+        if at is None:
+            self.entries.append(entry)
+        else:
+            self.entries[at] = entry
+
+    def architecture(self) -> bytes:
+        return bytes(self.get(b"general.architecture") or b"")
+
+    def place_tensors(self) -> None:
+        """Give tensors the offsets that the format wants them to have."""
+        offset = 0
+        for i, tensor in enumerate(self.tensors):
+            self.tensors[i] = replace(tensor, offset=offset)
+            offset += padded(len(tensor.data), self.alignment())
+
+    def alignment(self) -> int:
+        given = self.get(b"general.alignment")
+        return given if isinstance(given, int) and 0 < given <= 4096 else 32
+
+    def to_bytes(self) -> bytes:
+        """Return the file; `edges` are then the places where its parts begin."""
+        parts: list[bytes] = [self.magic, struct.pack("<I", self.version)]
+        n_tensors = len(self.tensors) if self.n_tensors is None else self.n_tensors
+        n_entries = len(self.entries) if self.n_entries is None else self.n_entries
+        parts.append(struct.pack("<QQ", n_tensors & 2**64 - 1, n_entries & 2**64 - 1))
+        parts.extend(entry_bytes(entry) for entry in self.entries)
+        for tensor in self.tensors:
+            layout = f"<I{len(tensor.dims)}QIQ"
+            numbers = (len(tensor.dims), *tensor.dims, tensor.kind, tensor.offset)
+            parts.append(string_bytes(tensor.name) + struct.pack(layout, *numbers))
+        self.edges = []
+        at = 0
+        for part in parts:
+            self.edges.append(at)
+            at += len(part)
+        parts.append(b"\0" * (padded(at, self.alignment()) - at))
+        for tensor in self.tensors:
+            self.edges.append(sum(map(len, parts[-2:])) and at)
+            fill = padded(len(tensor.data), self.alignment()) - len(tensor.data)
+            parts.append(tensor.data + b"\0" * fill)
+        return b"".join(parts)
+
+
+def padded(size: int, alignment: int) -> int:
+    return (size + alignment - 1) // alignment * alignment
+
+
+def string_bytes(text: bytes) -> bytes:
+    return struct.pack("<Q", len(text)) + text
+
+
+def entry_bytes(entry: Entry) -> bytes:
+    head = string_bytes(entry.key) + struct.pack("<I", entry.kind)
+    if entry.kind != ARRAY:
+        return head + value_bytes(entry.kind, entry.value)
+    head += struct.pack("<IQ", entry.item_kind, len(entry.value))
+    code = FORMATS.get(entry.item_kind if entry.item_kind is not None else -1)
+    if code is not None:
+        return head + struct.pack(f"<{len(entry.value)}{code}", *entry.value)
+    return head + b"".join(map(string_bytes, entry.value))
+
+
+def value_bytes(kind: int, value: Any) -> bytes:
+    if kind == STRING:
+        return string_bytes(value)
+    code = FORMATS.get(kind)
+    return struct.pack(f"<{code}", value) if code else bytes(value)
+
+
+def read_gguf(path: Path) -> Gguf:
+    """Read a model file that is not broken.
+
+    Raises
+    ------
+    ValueError
+        If it is, or holds tensors of a type that this script does not know.
+    """
+    data = path.read_bytes()
+    at = 0
+
+    def take(layout: str) -> tuple[Any, ...]:
+        nonlocal at
+        at += struct.calcsize(layout)
+        return struct.unpack_from(layout, data, at - struct.calcsize(layout))
+
+    def string() -> bytes:
+        nonlocal at
+        (length,) = take("<Q")
+        at += length
+        return data[at - length : at]
+
+    def values(kind: int, count: int) -> Any:
+        if kind == STRING:
+            return [string() for _ in range(count)]
+        return list(take(f"<{count}{FORMATS[kind]}"))
+
+    magic, version, n_tensors, n_entries = take("<4sIQQ")
+    if magic != b"GGUF" or version != 3:
+        raise ValueError(f"{path} is not a GGUF file of version 3")
+    entries = []
+    for _ in range(n_entries):
+        key = string()
+        (kind,) = take("<I")
+        if kind == ARRAY:
+            item_kind, count = take("<IQ")
+            entries.append(Entry(key, kind, values(item_kind, count), item_kind))
+        else:
+            entries.append(Entry(key, kind, values(kind, 1)[0]))
+    headers = []
+    for _ in range(n_tensors):
+        name = string()
+        (n_dims,) = take("<I")
+        dims = take(f"<{n_dims}Q")
+        kind, offset = take("<IQ")
+        if kind not in BLOCKS:
+            raise ValueError(f"{path}: tensor {name!r} has the type {kind}")
+        headers.append((name, dims, kind, offset))
+    gguf = Gguf(entries, [])
+    start = padded(at, gguf.alignment())
+    for name, dims, kind, offset in headers:
+        n_items, n_bytes = BLOCKS[kind]
+        begin = start + offset
+        size = math.prod(dims) // n_items * n_bytes
+        gguf.tensors.append(Tensor(name, dims, kind, offset, data[begin : begin + size]))
+    return gguf
