@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Let every single call fail that the library makes: the state before or after, never between.
 
-    $ make faults                                        # all there is (an hour)
-    $ make faults CHECK_ARGS='--sample 25'               # every 25th call of many, five minutes
-    $ make faults CHECK_ARGS='--only save --kind write --details'
+    $ make faults                                  # 50 of each kind of call, some minutes
+    $ make faults CHECK_ARGS='--sample 0'          # every single one (hours)
+    $ make faults CHECK_ARGS='--only save --details'
 
 Whatever a model can be asked for is asked in a child process, once for each allocation, open, read,
 write, sync, rename, mapping and thread of it, and this one call fails. It must come out as it would
@@ -17,6 +17,7 @@ was not as it should be. Needs Linux, glibc, a C compiler and a library that was
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 import tempfile
 import time
@@ -32,6 +33,9 @@ from eliza_ffi.errors import ElizaError
 from eliza_ffi.library.loading import Library
 from eliza_ffi.measuring.tables import markdown_table
 
+WHICH = re.compile(r"/\S+|\"[^\"]*\"|'[^']*'|\d+")
+"""What tells one error's text from another of the same kind: paths, what is quoted, numbers."""
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Let every call fail that the library makes.")
@@ -40,7 +44,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--kind", choices=KINDS, help="what fails; default: everything")
     parser.add_argument(
-        "--sample", type=int, default=1, metavar="N", help="every N-th call of many"
+        "--sample",
+        type=int,
+        default=50,
+        metavar="N",
+        help="about N calls of each kind (50); 0 = all",
     )
     parser.add_argument("--lasting", action="store_true", help="from then on all calls fail")
     parser.add_argument("--details", action="store_true", help="list the stacks, too")
@@ -105,7 +113,7 @@ def listing(faults: Sequence[Fault], *, details: bool) -> list[str]:
         if fault.ended not in (Ended.WORKED, Ended.REFUSED):
             # An error is told by its words, wherever the call was made; the rest by the place.
             is_error = fault.ended is Ended.OTHER_ERROR
-            what = fault.said if is_error else fault.place
+            what = WHICH.sub("_", fault.said) if is_error else fault.place
             places.setdefault((fault.ended.value, what), []).append(fault)
     lines = []
     for (ended, _), group in sorted(places.items(), key=lambda item: item[0]):

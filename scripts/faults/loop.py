@@ -24,7 +24,6 @@ from .symbols import Symbols, blamed
 __all__ = ["Ended", "Fault", "Loop"]
 
 TIME_LIMIT_S = 30.0
-FEWEST = 40
 
 
 class Ended(enum.Enum):
@@ -101,13 +100,10 @@ class Loop:
             raise RuntimeError(f"{operation.name} does not work at all: {told['error']}")
         return self._preloaded.n_calls, told
 
-    def faults(self, operation: Operation, kind: str, sample: int = 1) -> Iterator[Fault]:
-        """Yield what became of it for each call that fails.
-
-        Of many calls it is every `sample`-th alone, but not fewer than `FEWEST`.
-        """
+    def faults(self, operation: Operation, kind: str, sample: int = 0) -> Iterator[Fault]:
+        """Yield what became of it for each call that fails, or for about `sample` of them."""
         count, sound = self.count(operation, kind)
-        step = max(1, min(sample, count // FEWEST))
+        step = max(1, count // sample) if sample else 1
         for n in range(1, count + 1, step):
             told = self._in_child(operation, kind, n)
             # Threads do not always make the same calls.
@@ -167,14 +163,16 @@ class Loop:
             told["result"] = operation.run(scene)
         except ElizaError as error:
             told["error"] = str(error)
-            told["is_memory"] = isinstance(error, OutOfMemory)
+            told["is_memory"] = isinstance(error, OutOfMemory) or isinstance(
+                error.__cause__, OutOfMemory
+            )
         except BaseException as error:
             told["error"] = told["stranger"] = f"{type(error).__name__}: {error}"
         finally:
             self._preloaded.disarm()
         told["after"] = scene.files()
         try:
-            told["answers"] = scene.answers()
+            told["answers"] = [*scene.answers(), operation.run(scene)]
         except BaseException as error:
             told["answers"] = f"{type(error).__name__}: {error}"
         sys.stderr.flush()

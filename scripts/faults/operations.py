@@ -218,14 +218,12 @@ def _describe(scene: Scene) -> Any:
 def _set_options(scene: Scene) -> None:
     model = scene.model
     options = {
-        "logit_bias": json.dumps([[token, 0.5] for token in range(50)]),
+        "logit_bias": json.dumps([[token, 0.0] for token in range(50)]),
         "dry_sequence_breakers": json.dumps(["\n", ":", "a longer one"]),
         "samplers": "penalties;dry;top_k;min_p;temperature",
-        "preset": "balanced",
+        "preset": "greedy",  # what was set stays set where the next fails
     }
     for name, value in options.items():
-        model.binding.set_option(model.session.ctx, name, value)
-    for name, value in {"logit_bias": "[]", "preset": "greedy"}.items():
         model.binding.set_option(model.session.ctx, name, value)
 
 

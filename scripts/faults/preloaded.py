@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import ClassVar
 
-__all__ = ["KINDS", "FaultError", "Preloaded", "run_preloaded"]
+__all__ = ["KINDS", "FaultError", "Preloaded", "build", "run_preloaded"]
 
 SOURCE = Path(__file__).resolve().parents[2] / "native" / "tests" / "hooks" / "failing_calls.c"
 VARIABLE = "LD_PRELOAD"
@@ -52,8 +52,8 @@ class Report(ctypes.Structure):
     ]
 
 
-def run_preloaded(program: str, arguments: list[str], folder: Path) -> int:
-    """Build the library in a folder and run a Python program with it; returns its exit code."""
+def build(folder: Path) -> Path:
+    """Build the library in a folder; returns its file."""
     built = folder / "libeliza_failing_calls.so"
     # No builtins: the compiler may take malloc's meaning for granted.
     flags = ["-std=gnu11", "-O1", "-g", "-fPIC", "-shared", "-fno-builtin", "-Wall", "-Wextra"]
@@ -64,8 +64,13 @@ def run_preloaded(program: str, arguments: list[str], folder: Path) -> int:
         raise FaultError(f"there is no C compiler: {error}") from None
     if done.returncode != 0:
         raise FaultError(f"{SOURCE.name} does not compile: {done.stderr.strip()}")
+    return built
+
+
+def run_preloaded(program: str, arguments: list[str], folder: Path) -> int:
+    """Build the library in a folder and run a Python program with it; returns its exit code."""
     # llama.cpp would start a debugger where it aborts.
-    more = {VARIABLE: str(built), "GGML_NO_BACKTRACE": "1"}
+    more = {VARIABLE: str(build(folder)), "GGML_NO_BACKTRACE": "1"}
     return subprocess.run(
         [sys.executable, program, *arguments], env={**os.environ, **more}, check=False
     ).returncode
@@ -78,6 +83,9 @@ class Preloaded:
     ----------
     watched
         The file of the library whose calls fail; it must be loaded already.
+    built
+        The file of this one, where it was not preloaded: no call fails then, and where a process
+        died is told all the same.
 
     Attributes
     ----------
@@ -85,9 +93,8 @@ class Preloaded:
         The address that it was loaded to.
     """
 
-    def __init__(self, watched: Path) -> None:
-        preloaded = os.environ.get(VARIABLE, "")
-        self._calls = ctypes.CDLL(preloaded)
+    def __init__(self, watched: Path, built: Path | None = None) -> None:
+        self._calls = ctypes.CDLL(str(built or os.environ.get(VARIABLE, "")))
         self._calls.eliza_faults_watch.restype = ctypes.c_void_p
         # Shared with the children that are forked: what they write there outlives them.
         self._memory = mmap.mmap(-1, ctypes.sizeof(Report))

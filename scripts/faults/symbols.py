@@ -15,11 +15,13 @@ OURS = ("eliza::", "eliza_inference_", "eliza_test_")
 NEUTRAL = (
     "std::",
     "__gnu_cxx::",
+    "__cxxabiv1::",
+    "__cxa",
+    "__gxx_personality",
+    "_Unwind",
     "nlohmann::",
     "operator new",
     "operator delete",
-    "__cxa",
-    "_Unwind",
 )
 
 

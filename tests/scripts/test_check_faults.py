@@ -110,6 +110,8 @@ def test_a_function_is_named_without_its_parameters(name: str, qualified: str) -
 def test_the_innermost_frame_that_is_somebodys_is_to_blame() -> None:
     new, vector = "operator new(unsigned long)", "void std::vector<eliza::A>::grow<int>(int)"
     assert blamed([new, vector, "eliza::f()", "llama_decode"]) == ("ours", "eliza::f")
+    unwinding = ["__cxxabiv1::__terminate(void (*)())", "__gxx_personality_v0", "_Unwind_Resume"]
+    assert blamed([*unwinding, "eliza::f()", "llama_decode"]) == ("ours", "eliza::f")
     assert blamed([new, "ggml_init", "eliza::f()"]) == ("llama.cpp", "ggml_init")
     assert blamed([new]) == ("nobody", "")
 
