@@ -1,0 +1,311 @@
+"""Arguments of the C functions that read JSON or text: deep, huge, malformed; options; caches."""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from make_test_models import cached_model
+
+from eliza_ffi.errors import error_from_status
+from eliza_ffi.library.protocol import StreamConfig
+
+from .case import ACTIONS, CHAT, PROMPT, Broken, Case, Must, Stage
+
+__all__ = ["CASES"]
+
+DEPTH = 10_000
+HUGE = 20_000_000
+
+# What no function may take.
+MALFORMED: dict[str, bytes] = {
+    "10,000 arrays deep": b"[" * DEPTH + b"]" * DEPTH,
+    "10,000 objects deep": b'{"a":' * DEPTH + b"1" + b"}" * DEPTH,
+    "a million arrays not closed": b"[" * 1_000_000,
+    "20 MB of one string": b'"' + b"a" * HUGE + b'"',
+    "20 MB of numbers": b"[" + b"1," * (HUGE // 2) + b"1]",
+    "20 MB of another member": b'{"x":"' + b"a" * HUGE + b'"}',
+    "a number of a megabyte": b"[" + b"9" * 1_000_000 + b"]",
+    "invalid UTF-8": b'["\xff\xfe\xc0\x80"]',
+    "invalid UTF-8 as a name": b'{"\xff\xfe": 1}',
+    "half a surrogate pair": b'["\\ud800"]',
+    "a NUL": b'["a\0b"]\0',
+    "a NUL in a string": b'["a\\u0000b", "a\\u0000b"]',
+    "a NUL behind": b"[]\0[]",
+    "nothing": b"",
+    "white space": b" " * 1_000_000,
+    "the wrong kind": b"17",
+    "the same name twice": b'{"descriptors":[],"descriptors":[]}',
+    "NaN": b"[NaN]",
+    "an endless number": b"[1e999999999]",
+    "RTKT and no more": b"RTKT",
+    "RTKT of 2 ** 32 - 1 nodes": b"RTKT" + b"\1\0\0\0" + b"\0\0\0\0" + b"\xff\xff\xff\xff" * 8,
+}
+
+# As the C header names them: what takes a stream, and what a context.
+Call = Callable[[Stage, bytes], None]
+
+
+def _stream_call(name: str, *more: int) -> Call:
+    """Return how to call a function of a stream, its JSON and its length."""
+
+    def call(stage: Stage, raw: bytes) -> None:
+        binding, lib, ffi = stage.model.binding, stage.library.lib, stage.library.ffi
+        stream = binding.open(stage.model.session.ctx, StreamConfig())
+        try:
+            binding.prefill(stream, stage.model.prompt_tokens(PROMPT))
+            error = ffi.new("char **")
+            last = (error,) if name == "llm_stream_set_sampling" else ()
+            status = getattr(lib, f"eliza_inference_{name}")(
+                stream.pointer, raw, len(raw), *more, *last
+            )
+            _check(stage, status, error, stream)
+        finally:
+            binding.close(stream)
+
+    return call
+
+
+def _fill(stage: Stage, raw: bytes) -> None:
+    binding, lib, ffi = stage.model.binding, stage.library.lib, stage.library.ffi
+    stream = binding.open(stage.model.session.ctx, StreamConfig())
+    out, error = ffi.new("char **"), ffi.new("char **")
+    try:
+        binding.prefill(stream, stage.model.prompt_tokens(PROMPT))
+        status = lib.eliza_inference_llm_stream_fill(stream.pointer, raw, len(raw), out, error)
+        lib.eliza_inference_free_string(out[0])
+        _check(stage, status, error, stream)
+    finally:
+        binding.close(stream)
+
+
+def _prepare_choices(stage: Stage, raw: bytes) -> None:
+    lib, ffi = stage.library.lib, stage.library.ffi
+    error = ffi.new("char **")
+    ctx = stage.model.session.ctx
+    choices = lib.eliza_inference_prepare_choices(ctx, raw, len(raw), ffi.NULL, error)
+    if choices:
+        lib.eliza_inference_free_choices(choices)
+    _check(stage, 0 if choices else -2, error, None)
+
+
+def _option(name: str) -> Call:
+    def call(stage: Stage, raw: bytes) -> None:
+        lib, ffi = stage.library.lib, stage.library.ffi
+        error = ffi.new("char **")
+        ctx = stage.model.session.ctx
+        status = lib.eliza_inference_set_option(ctx, name.encode(), raw, error)
+        _check(stage, status, error, None)
+
+    return call
+
+
+def _check(stage: Stage, status: int, error: Any, stream: Any) -> None:
+    lib, ffi = stage.library.lib, stage.library.ffi
+    if status >= 0:
+        return
+    pointer = error[0]
+    if not pointer and stream is not None:
+        said = ffi.string(lib.eliza_inference_last_error(stream.pointer))
+    else:
+        said = ffi.string(pointer) if pointer else b""
+        lib.eliza_inference_free_string(pointer)
+    if not said:
+        raise Broken(f"status {status} and not a word")
+    raise error_from_status(status, said.decode("utf-8", "strict")[:300], "call it")
+
+
+CALLS: dict[str, Call] = {
+    "set_token_trie": _stream_call("set_token_trie", 0),
+    "set_text_choices": _stream_call("set_text_choices", 0),
+    "set_sampling": _stream_call("llm_stream_set_sampling"),
+    "fill": _fill,
+    "prepare_choices": _prepare_choices,
+    **{
+        f"option {name}": _option(name)
+        for name in ("logit_bias", "lora", "grammar_triggers", "dry_sequence_breakers")
+    },
+}
+# A text that ends at its NUL is another text: these are read by their length.
+BY_LENGTH = ("set_token_trie", "set_text_choices", "set_sampling", "fill", "prepare_choices")
+
+# What some of them may take: texts may hold what JSON can write, an empty list may be a default.
+TAKEN = {
+    ("set_text_choices", "20 MB of one string"),
+    ("option logit_bias", "nothing"),
+    ("option lora", "nothing"),
+    ("option grammar_triggers", "nothing"),
+}
+
+
+def _give(call: Call, raw: bytes, stage: Stage) -> None:
+    call(stage, raw)
+
+
+def _json_cases() -> list[Case]:
+    cases = []
+    for function, call in CALLS.items():
+        for name, raw in MALFORMED.items():
+            if "NUL" in name and function not in BY_LENGTH:
+                continue
+            is_sure = name in ("10,000 arrays deep", "10,000 objects deep", "20 MB of numbers")
+            is_sure = is_sure or name in ("a million arrays not closed", "invalid UTF-8")
+            must = Must.FAIL if is_sure else Must.END
+            cases.append(
+                Case(
+                    f"arguments: {function}, {name}",
+                    partial(_give, call, raw),
+                    must,
+                    seconds=3,
+                    mib=700,
+                )
+            )
+    return cases
+
+
+# ---- Caches, options, long lists ----------------------------------------------------------------
+
+
+def _many_choice_sets(tokenization: Any, stage: Stage) -> str:
+    """Choose from a thousand sets, none of which comes twice."""
+    draw = random.Random(1)
+    for number in range(1000):
+        names = [f"{draw.getrandbits(40):010x}-{number}" for _ in range(100)]
+        stage.model.choose(PROMPT, names, tokenization=tokenization)
+    return "1,000 sets"
+
+
+def _many_automata(stage: Stage) -> str:
+    from eliza_ffi.skeleton import Skeleton
+
+    for number in range(300):
+        schema = {
+            "type": "object",
+            "properties": {
+                "id": {"type": "string", "pattern": f"^[a-f]{{1,{number % 30 + 1}}}x{number}$"},
+                "kind": {"enum": [f"K{number}_{i}" for i in range(50)]},
+            },
+        }
+        stage.model.fill(PROMPT, Skeleton.from_json_schema(schema), max_tokens=2)
+    return "300 schemas"
+
+
+def _many_grammars(stage: Stage) -> str:
+    for number in range(500):
+        words = " | ".join(f'"word{number}x{i}"' for i in range(100))
+        stage.model.generate(PROMPT, 1, grammar=f"root ::= {words}")
+    return "500 grammars"
+
+
+def _many_options(stage: Stage) -> str:
+    for number in range(20_000):
+        stage.set_option("model_id", f"model {number}" * 10)
+    stage.set_option("model_id", "")
+    return "20,000 options"
+
+
+def _large_vocabulary() -> Path:
+    return cached_model("gemma-4", n_embd=64, n_layers=2, seed=1)
+
+
+def _open_large(stage: Stage) -> None:
+    _large_vocabulary()
+
+
+def _bias_everything(stage: Stage) -> str:
+    """Give every token of a vocabulary a bias: as a generation's setting, and as an option."""
+    with stage.open(_large_vocabulary()) as model:
+        n = model.describe()["model"]["n_vocab"]
+        biases = [(token, 0.25) for token in range(n)]
+        model.generate(PROMPT, 1)
+        times = {
+            "a setting": _timed(lambda: model.generate(PROMPT, 2, logit_bias=biases)),
+            "an option": _timed(
+                lambda: model.binding.set_option(
+                    model.session.ctx, "logit_bias", json.dumps(biases)
+                )
+            ),
+            "a stream with it": _timed(lambda: model.generate(PROMPT, 2)),
+        }
+    said = ", ".join(f"{name} {took:.2f} s" for name, took in times.items())
+    if max(times.values()) > 1:
+        raise Broken(f"{n:,} biases: {said}")
+    return said
+
+
+def _timed(run: Callable[[], object]) -> float:
+    begin = time.process_time()
+    run()
+    return time.process_time() - begin
+
+
+def _many_stops(stage: Stage) -> str:
+    stops = [f"stop number {i}" for i in range(100_000)]
+    return stage.model.generate(CHAT, 20, stop=stops).text
+
+
+def _long_stop(stage: Stage) -> str:
+    return stage.model.generate(CHAT, 20, stop=["a" * 10_000_000]).text
+
+
+def _many_choices(stage: Stage) -> str:
+    return str(stage.model.choose(PROMPT, [f"choice {i}" for i in range(100_000)]).value)
+
+
+def _long_choice(stage: Stage) -> str:
+    return str(stage.model.choose(PROMPT, ["a" * 1_000_000, "b"]).value)
+
+
+def _long_prompt(stage: Stage) -> str:
+    return str(stage.model.choose("many words " * 1_000_000, ACTIONS).value)
+
+
+def _nul_choices(stage: Stage) -> str:
+    return str(stage.model.choose(PROMPT, ["a\0b", "a\0c"]).value)
+
+
+def _many_breakers(stage: Stage) -> str:
+    breakers = tuple(f"{i:039d}" for i in range(20_000))
+    return stage.model.generate(
+        CHAT, 4, dry_multiplier=0.5, dry_sequence_breakers=breakers, temperature=0.5
+    ).text
+
+
+CASES = (
+    *_json_cases(),
+    Case(
+        "caches: 1,000 sets of choices",
+        partial(_many_choice_sets, "own"),
+        Must.ANSWER,
+        seconds=60,
+    ),
+    Case(
+        "caches: 1,000 sets of texts",
+        partial(_many_choice_sets, "any"),
+        Must.ANSWER,
+        seconds=60,
+    ),
+    Case("caches: 300 schemas", _many_automata, Must.ANSWER, seconds=60),
+    Case("caches: 500 grammars", _many_grammars, Must.ANSWER, seconds=60),
+    Case("options: 20,000 times set", _many_options, Must.ANSWER, seconds=5),
+    Case(
+        "options: a bias for each of 262,144 tokens",
+        _bias_everything,
+        Must.ANSWER,
+        seconds=10,
+        mib=400,
+        prepare=_open_large,
+    ),
+    Case("options: 20,000 breakers", _many_breakers, seconds=20, neighbour=True),
+    Case("options: 100,000 texts to stop at", _many_stops, seconds=5, neighbour=True),
+    Case("options: a text of 10 MB to stop at", _long_stop, seconds=5, neighbour=True),
+    Case("options: 100,000 choices", _many_choices, Must.ANSWER, seconds=10, mib=300),
+    Case("options: a choice of a megabyte", _long_choice, seconds=10, neighbour=True),
+    Case("options: a prompt of 11 MB", _long_prompt, Must.FAIL, "context", 20, 1500),
+    Case("options: choices with a NUL", _nul_choices),
+)

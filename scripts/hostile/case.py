@@ -1,0 +1,166 @@
+"""A hostile case: what is done, what may come of it, and within which limits."""
+
+from __future__ import annotations
+
+import enum
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from eliza_ffi.library.loading import Library
+from eliza_ffi.library.protocol import StreamConfig
+from eliza_ffi.model import Model
+
+__all__ = ["ACTIONS", "CHAT", "PROMPT", "Broken", "Case", "Must", "Neighbour", "Stage"]
+
+PROMPT = "message: could you look at this?\naction: "
+CHAT = "<|im_start|>user\nwhat is your name?<|im_end|>\n<|im_start|>assistant\n"
+ACTIONS = ("RESPOND", "IGNORE", "STOP")
+N_SLOTS = 4
+
+
+class Must(enum.Enum):
+    """What must come out of a case."""
+
+    FAIL = "an error"
+    ANSWER = "an answer"
+    END = "an error or an answer"
+
+
+class Broken(AssertionError):  # noqa: N818 - a verdict
+    """What a case found is not as it must be."""
+
+
+class Stage:
+    """Where a case takes place: a model that is opened when it is asked for, and a folder.
+
+    Parameters
+    ----------
+    library
+    folder
+        For its files; it is empty.
+    """
+
+    def __init__(self, library: Library, folder: Path) -> None:
+        self.library = library
+        self.folder = folder
+        self._model: Model | None = None
+
+    @property
+    def model(self) -> Model:
+        """The embedded model, on one thread."""
+        if self._model is None:
+            self._model = self.open()
+        return self._model
+
+    def open(self, path: Path | None = None, **more: Any) -> Model:
+        """Open a model as this stage's own is opened."""
+        settings: dict[str, Any] = {"n_ctx": 1024, "n_slots": N_SLOTS, "n_threads": 1, "seed": 1}
+        return Model(path, library=self.library, **{**settings, **more})
+
+    @property
+    def was_used(self) -> bool:
+        """Whether the model was opened."""
+        return self._model is not None
+
+    def set_option(self, name: str, value: str) -> None:
+        """Set an option of the model."""
+        self.model.binding.set_option(self.model.session.ctx, name, value)
+
+    def answers(self, model: Model | None = None) -> list[Any]:
+        """Return what the model answers, with all its slots taken at once before."""
+        model = model or self.model
+        with ExitStack() as opened:
+            for _ in range(N_SLOTS):
+                stream = model.binding.open(model.session.ctx, StreamConfig())
+                opened.callback(model.binding.close, stream)
+        prompts = [PROMPT, *(f"message: number {n}\naction: " for n in range(3))]
+        chosen = [model.choose(prompt, ACTIONS) for prompt in prompts]
+        return [(choice.value, round(choice.probability, 3)) for choice in chosen]
+
+
+def _use(stage: Stage) -> None:
+    stage.model.choose(PROMPT, ACTIONS)
+
+
+@dataclass(frozen=True)
+class Case:
+    """Something hostile.
+
+    Attributes
+    ----------
+    name : str
+        Its kind, a colon, and what it is.
+    run : callable
+        Does it; what it returns is the answer.
+    must : Must
+    says : str
+        A regular expression that an error's text must match.
+    seconds, mib : float
+        The most it may take: of the process's CPU time, and of memory on top of what was there.
+    prepare : callable
+        What comes before and is not measured; opens the model if nothing else is said.
+    neighbour : bool
+        Whether another thread chooses all the while, and may not wait for a second.
+    address_mib : int
+        Of address space that the process may take on top.
+    may_die_in_llama_cpp : bool
+        Whether that is a limitation that is known, and only reported.
+    """
+
+    name: str
+    run: Callable[[Stage], Any]
+    must: Must = Must.END
+    says: str = ""
+    seconds: float = 2.0
+    mib: float = 200.0
+    prepare: Callable[[Stage], object] = _use
+    neighbour: bool = False
+    address_mib: int = 3000
+    may_die_in_llama_cpp: bool = False
+
+
+class Neighbour:
+    """Another stream of the same model, that chooses again and again.
+
+    Attributes
+    ----------
+    longest : float
+        Seconds that the slowest of its choices took, or takes.
+    count : int
+        Of its choices.
+    """
+
+    def __init__(self, model: Model) -> None:
+        self._model = model
+        self._is_over = threading.Event()
+        self._begun = time.perf_counter()
+        self.longest = 0.0
+        self.count = 0
+        self.error: BaseException | None = None
+        self._thread = threading.Thread(target=self._choose, daemon=True)
+
+    @contextmanager
+    def choosing(self) -> Iterator[Neighbour]:
+        """Have it choose for a while."""
+        self._thread.start()
+        try:
+            yield self
+        finally:
+            self._is_over.set()
+            self._thread.join()
+
+    def _choose(self) -> None:
+        try:
+            while not self._is_over.is_set():
+                self._begun = time.perf_counter()
+                self._model.choose(PROMPT, ACTIONS)
+                self.longest = max(self.longest, time.perf_counter() - self._begun)
+                self.count += 1
+                self._is_over.wait(0.01)
+        except BaseException as error:
+            self.error = error

@@ -1,0 +1,448 @@
+"""Files of saved prompts and of models: damaged, lying, and no files at all."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import struct
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from eliza_ffi._resources import default_model_path
+from eliza_ffi.errors import ElizaError
+
+from .case import ACTIONS, PROMPT, Broken, Case, Must, Stage
+
+__all__ = ["CASES", "SlotBytes", "fnv1a"]
+
+MAGIC = b"ELIZASLT"
+N_KILLS = 50
+HALF_NAN = 0x7E00
+HALF_INF = 0x7C00
+HALF_NEGATIVE_INF = 0xFC00
+
+
+class SlotBytes:
+    """A slot file in parts, to be changed and put together again with a hash that fits.
+
+    Attributes
+    ----------
+    magic : bytes
+    version : int
+    fingerprint, tokens, state : bytearray
+    lengths : list of int or None
+        What is written as the lengths of the three; None = what they are.
+    """
+
+    def __init__(self, raw: bytes) -> None:
+        self.magic = raw[:8]
+        (self.version,) = struct.unpack_from("<I", raw, 8)
+        at = 12
+        parts = []
+        for _ in range(3):
+            (length,) = struct.unpack_from("<Q", raw, at)
+            parts.append(bytearray(raw[at + 8 : at + 8 + length]))
+            at += 8 + length
+        if at + 8 != len(raw) or struct.unpack_from("<Q", raw, at)[0] != fnv1a(raw[:at]):
+            raise Broken("the format of slot files is not the one that these cases know")
+        self.fingerprint, self.tokens, self.state = parts
+        self.lengths: list[int | None] = [None, None, None]
+        self.tail = b""
+
+    def whole(self) -> bytes:
+        """Return the file."""
+        raw = self.magic + struct.pack("<I", self.version)
+        for part, length in zip(
+            (self.fingerprint, self.tokens, self.state), self.lengths, strict=True
+        ):
+            raw += struct.pack("<Q", len(part) if length is None else length) + part
+        raw += self.tail
+        return raw + struct.pack("<Q", fnv1a(raw))
+
+    def fill_cells(self, value: bytes, at: float, n: int) -> None:
+        """Write a value `n` times into the state, from a share of its length on."""
+        begin = int(len(self.state) * at) // len(value) * len(value)
+        for place in range(n):
+            offset = begin + place * len(value)
+            self.state[offset : offset + len(value)] = value
+
+    def replace_number(self, old: int, new: int, width: str = "<I") -> None:
+        """Write another number where one stands first in the state."""
+        at = self.state.index(struct.pack(width, old))
+        struct.pack_into(width, self.state, at, new)
+
+
+def fnv1a(raw: bytes) -> int:
+    """Return the hash that ends a slot file."""
+    value = 0xCBF29CE484222325
+    for byte in raw:
+        value = ((value ^ byte) * 0x100000001B3) & 0xFFFFFFFFFFFFFFFF
+    return value
+
+
+def _half(value: int) -> bytes:
+    return struct.pack("<H", value)
+
+
+def _cell_values(value: int, at: float, n: int) -> Callable[[SlotBytes], None]:
+    return lambda slot: slot.fill_cells(_half(value), at, n)
+
+
+def _n_tokens(slot: SlotBytes) -> int:
+    return len(slot.tokens) // 4
+
+
+def _set_tokens(count: Callable[[int], int]) -> Callable[[SlotBytes], None]:
+    def change(slot: SlotBytes) -> None:
+        n = count(_n_tokens(slot))
+        slot.tokens = bytearray((bytes(slot.tokens) * (n // _n_tokens(slot) + 1))[: 4 * n])
+
+    return change
+
+
+def _cells(count: Callable[[int], int]) -> Callable[[SlotBytes], None]:
+    return lambda slot: slot.replace_number(_n_tokens(slot), count(_n_tokens(slot)))
+
+
+def _set_length(part: int, length: int) -> Callable[[SlotBytes], None]:
+    def change(slot: SlotBytes) -> None:
+        slot.lengths[part] = length
+
+    return change
+
+
+def _token(value: int) -> Callable[[SlotBytes], None]:
+    return lambda slot: struct.pack_into("<i", slot.tokens, 0, value)
+
+
+def _set_state(make: Callable[[bytes], bytes]) -> Callable[[SlotBytes], None]:
+    def change(slot: SlotBytes) -> None:
+        slot.state = bytearray(make(bytes(slot.state)))
+
+    return change
+
+
+def _set(name: str, value: object) -> Callable[[SlotBytes], None]:
+    return lambda slot: setattr(slot, name, value)
+
+
+# What must be refused, and how it is made.
+LIES: dict[str, Callable[[SlotBytes], None]] = {
+    "another magic": _set("magic", b"ELIZASLX"),
+    "another version": _set("version", 2),
+    "another fingerprint": _set("fingerprint", bytearray(b"nobody's")),
+    "NaN in the last values": _cell_values(HALF_NAN, 0.98, 20),
+    "inf in the last values": _cell_values(HALF_INF, 0.98, 20),
+    "-inf in the last values": _cell_values(HALF_NEGATIVE_INF, 0.98, 20),
+    "NaN in the first keys": _cell_values(HALF_NAN, 0.1, 20),
+    "inf in the first keys": _cell_values(HALF_INF, 0.1, 20),
+    "NaN in one value": _cell_values(HALF_NAN, 0.99, 1),
+    "a token more than cells": _set_tokens(lambda n: n + 1),
+    "a token fewer than cells": _set_tokens(lambda n: n - 1),
+    "no tokens": _set_tokens(lambda n: 0),
+    "more tokens than the context": _set_tokens(lambda n: 5000),
+    "a cell more": _cells(lambda n: n + 1),
+    "a cell fewer": _cells(lambda n: n - 1),
+    "no cells": _cells(lambda n: 0),
+    "2 ** 31 cells": _cells(lambda n: 2**31),
+    "2 ** 32 - 1 cells": _cells(lambda n: 2**32 - 1),
+    "a token behind the vocabulary": _token(2**31 - 1),
+    "a negative token": _token(-1),
+    "a length of 2 ** 64 - 1": _set_length(2, 2**64 - 1),
+    "a length of 2 ** 40 tokens": _set_length(1, 2**40),
+    "a length that is short": _set_length(2, 8),
+    "no state": _set_state(lambda state: b""),
+    "half a state": _set_state(lambda state: state[: len(state) // 2]),
+    "a state and more": _set_state(lambda state: state + b"\0" * 4096),
+    "a state of zeros": _set_state(lambda state: bytes(len(state))),
+    "a state of ones": _set_state(lambda state: b"\xff" * len(state)),
+    "half a token": _set("tokens", bytearray(b"\0\0")),
+    "something behind": _set("tail", b"more"),
+}
+
+
+def _saved(stage: Stage) -> Path:
+    path = stage.folder / "prompt.slot"
+    stage.model.save(path, PROMPT)
+    return path
+
+
+def _save_first(stage: Stage) -> None:
+    _saved(stage)
+
+
+def _refused(stage: Stage, path: Path) -> None:
+    """Have a file refused; afterwards many prompts are answered as before."""
+    prompts = [f"message: {n} times hello\naction: " for n in range(25)]
+    before = [stage.model.choose(prompt, ACTIONS) for prompt in prompts]
+    try:
+        stage.model.restore(path)
+    finally:
+        after = [stage.model.choose(prompt, ACTIONS) for prompt in prompts]
+        for prompt, old, new in zip(prompts, before, after, strict=True):
+            same = old.value == new.value and abs(old.probability - new.probability) < 1e-3
+            if not same:
+                raise Broken(f"{prompt!r} was {old}, and then {new}")
+
+
+def _lie(change: Callable[[SlotBytes], None], stage: Stage) -> None:
+    path = stage.folder / "prompt.slot"
+    slot = SlotBytes(path.read_bytes())
+    change(slot)
+    path.write_bytes(slot.whole())
+    _refused(stage, path)
+
+
+def _cut(share: float, stage: Stage) -> None:
+    path = stage.folder / "prompt.slot"
+    raw = path.read_bytes()
+    path.write_bytes(raw[: int(len(raw) * share)])
+    _refused(stage, path)
+
+
+def _flip(stage: Stage) -> str:
+    """Change single bits of a file, each of which the hash must tell."""
+    path = stage.folder / "prompt.slot"
+    raw = path.read_bytes()
+    draw = random.Random(1)
+    for _ in range(100):
+        changed = bytearray(raw)
+        changed[draw.randrange(len(raw))] ^= 1 << draw.randrange(8)
+        path.write_bytes(bytes(changed))
+        try:
+            stage.model.restore(path)
+        except ElizaError:
+            continue
+        raise Broken("a file with a bit changed was taken")
+    return "100 refused"
+
+
+# ---- What is no file ----------------------------------------------------------------------------
+
+
+def _fifo(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def _directory(path: Path) -> None:
+    path.mkdir()
+
+
+def _dangling(path: Path) -> None:
+    path.symlink_to(path.parent / "nothing")
+
+
+def _looped(path: Path) -> None:
+    path.symlink_to(path)
+
+
+def _zero_device(path: Path) -> None:
+    path.symlink_to("/dev/zero")
+
+
+def _to_fifo(path: Path) -> None:
+    os.mkfifo(path.parent / "pipe")
+    path.symlink_to(path.parent / "pipe")
+
+
+def _empty(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+NO_FILES: dict[str, Callable[[Path], None]] = {
+    "a FIFO": _fifo,
+    "a directory": _directory,
+    "a link to nothing": _dangling,
+    "a link to itself": _looped,
+    "a link to /dev/zero": _zero_device,
+    "a link to a FIFO": _to_fifo,
+    "an empty file": _empty,
+}
+
+
+def _restore_from(make: Callable[[Path], None], stage: Stage) -> None:
+    path = stage.folder / "other.slot"
+    make(path)
+    _refused(stage, path)
+
+
+def _save_over(make: Callable[[Path], None], stage: Stage) -> str:
+    path = stage.folder / "other.slot"
+    make(path)
+    try:
+        stage.model.save(path, PROMPT)
+    finally:
+        left = [file.name for file in stage.folder.iterdir() if file.name.endswith(".part")]
+        if left:
+            raise Broken(f"left {left}")
+    if stage.model.restore(path) == 0:
+        raise Broken("what was saved cannot be restored")
+    return "saved"
+
+
+def _save_through_link(stage: Stage) -> str:
+    """Save to a link to a file: it may be replaced or followed, and the file is whole."""
+    target, link = stage.folder / "target.slot", stage.folder / "link.slot"
+    stage.model.save(target, PROMPT)
+    old = target.read_bytes()
+    link.symlink_to(target)
+    stage.model.save(link, "another prompt")
+    if target.read_bytes() != old and target.read_bytes() != link.read_bytes():
+        raise Broken("the link's target is neither the old file nor the new")
+    return "replaced" if target.read_bytes() == old else "followed"
+
+
+def _save_nowhere(stage: Stage) -> None:
+    stage.model.save(stage.folder / "no folder" / "prompt.slot", PROMPT)
+
+
+def _killed_while_saving(stage: Stage) -> str:
+    """Kill processes in the middle of saves; the next save leaves nothing of theirs."""
+    draw = random.Random(1)
+    path = stage.folder / "prompt.slot"
+    n_left = 0
+    for _ in range(N_KILLS):
+        reading, writing = os.pipe()
+        child = os.fork()
+        if child == 0:
+            model = Stage(stage.library, stage.folder).model
+            tokens = model.prompt_tokens(PROMPT * 20)
+            model.save(path, tokens)
+            os.write(writing, b".")
+            while True:
+                model.save(path, tokens)
+        os.close(writing)
+        os.read(reading, 1)
+        os.close(reading)
+        time.sleep(draw.uniform(0, 0.02))
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        n_left = max(n_left, _n_parts(stage.folder))
+    model = Stage(stage.library, stage.folder).model
+    if model.restore(path) == 0:
+        raise Broken("the file is not whole")
+    model.save(path, PROMPT)
+    if left := _n_parts(stage.folder):
+        raise Broken(f"{left} of the files that were never finished are left")
+    return f"at most {n_left} were left, and none in the end"
+
+
+def _n_parts(folder: Path) -> int:
+    return sum(file.name.endswith(".part") for file in folder.iterdir())
+
+
+# ---- Models -------------------------------------------------------------------------------------
+
+
+def _open_model(make: Callable[[Path], None], stage: Stage) -> str:
+    path = stage.folder / "model.gguf"
+    make(path)
+    with stage.open(path) as model:
+        return str(model.choose(PROMPT, ACTIONS).value)
+
+
+def _model_bytes() -> bytes:
+    return Path(default_model_path()).read_bytes()
+
+
+def _text(path: Path) -> None:
+    path.write_text("hello\n" * 1000)
+
+
+def _cut_model(share: float, path: Path) -> None:
+    raw = _model_bytes()
+    path.write_bytes(raw[: int(len(raw) * share)])
+
+
+def _cut_header(n: int, path: Path) -> None:
+    path.write_bytes(_model_bytes()[:n])
+
+
+def _with_number(key: str, value: int, path: Path) -> None:
+    """Write a number of 32 bits behind a key of the model."""
+    raw = bytearray(_model_bytes())
+    name = key.encode()
+    at = raw.index(struct.pack("<Q", len(name)) + name) + 8 + len(name)
+    struct.pack_into("<I", raw, at + 4, value)  # behind its type
+    path.write_bytes(raw)
+
+
+MODELS: dict[str, Callable[[Path], None]] = {
+    **NO_FILES,
+    "nothing there": lambda path: None,
+    "a text": _text,
+    **{f"{n} bytes of the header": partial(_cut_header, n) for n in (3, 4, 8, 16, 24, 100, 5000)},
+    **{f"{share:.0%} of the file": partial(_cut_model, share) for share in (0.1, 0.5, 0.9, 0.999)},
+    "no layers": partial(_with_number, "llama.block_count", 0),
+    "2 ** 31 layers": partial(_with_number, "llama.block_count", 2**31),
+    "no heads": partial(_with_number, "llama.attention.head_count", 0),
+    "no width": partial(_with_number, "llama.embedding_length", 0),
+}
+
+CASES = (
+    *(
+        Case(
+            f"slot file: {name}",
+            partial(_lie, change),
+            Must.FAIL,
+            says="slot file|saved state|context full|token",
+            seconds=5,
+            prepare=_save_first,
+        )
+        for name, change in LIES.items()
+    ),
+    *(
+        Case(
+            f"slot file: {share:.1%} of it",
+            partial(_cut, share),
+            Must.FAIL,
+            says="slot file",
+            seconds=5,
+            prepare=_save_first,
+        )
+        for share in (0.0001, 0.01, 0.5, 0.999)
+    ),
+    Case("slot file: single bits", _flip, Must.ANSWER, seconds=20, prepare=_save_first),
+    *(
+        Case(
+            f"slot file: {name}, read",
+            partial(_restore_from, make),
+            Must.FAIL,
+            says=r"other\.slot",
+            seconds=5,
+        )
+        for name, make in NO_FILES.items()
+    ),
+    *(
+        Case(f"slot file: {name}, written over", partial(_save_over, make), says=r"other\.slot")
+        for name, make in NO_FILES.items()
+    ),
+    Case("slot file: a link to a file, written over", _save_through_link),
+    Case("slot file: in no folder", _save_nowhere, Must.FAIL, says="no folder"),
+    Case(
+        f"slot file: {N_KILLS} times killed while saving",
+        _killed_while_saving,
+        Must.ANSWER,
+        seconds=60,
+        prepare=lambda _: None,
+    ),
+    *(
+        Case(
+            f"model file: {name}",
+            partial(_open_model, make),
+            Must.FAIL,
+            says=r"model\.gguf",
+            prepare=lambda _: None,
+        )
+        for name, make in MODELS.items()
+    ),
+    Case(
+        "model file: no trained context",
+        partial(_open_model, partial(_with_number, "llama.context_length", 0)),
+        says=r"model\.gguf",
+        prepare=lambda _: None,
+    ),
+)

@@ -1,0 +1,222 @@
+"""Grammars that are ambiguous, large or deep, and what a lazy one waits for."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from eliza_ffi.errors import ElizaError, GenerationCancelled
+from eliza_ffi.library.protocol import StreamConfig
+
+from .case import CHAT, PROMPT, Broken, Case, Must, Stage
+
+__all__ = ["CASES"]
+
+CANCEL_LIMIT_S = 0.5
+SMALL_STACK = 256 << 10
+N_WRITTEN = 200
+
+AMBIGUOUS = {
+    'four hundred optional "a"': "root ::= " + '"a"? ' * 400,
+    "three hundred optional letters": "root ::= " + "[a-z]? " * 300,
+    "a choice of itself": 'root ::= x x x x x x x x\nx ::= "" | "a" | x2 x2\nx2 ::= "" | "a"',
+}
+
+BOMBS = {
+    "more at least than at most": 'root ::= "a"{2,1}',
+    "at most none, at least one": 'root ::= "a"{1,0}',
+    "2,000 times 100 KB": 'root ::= "' + "a" * 100_000 + '"{2000}',
+    "100 KB of repetitions": "root ::= " + '"a"{0,1999} ' * 8_000,
+    "repetitions of repetitions": 'root ::= (("a"{1,999}){1,999}){1,999}',
+    "20,000 groups deep": "root ::= " + "(" * 20_000 + '"a"' + ")" * 20_000,
+    "20,000 groups not closed": "root ::= " + "(" * 20_000,
+    "300,000 references to a large rule": "root ::= "
+    + "x " * 300_000
+    + "\nx ::= "
+    + '"abcdef" ' * 100_000,
+    "a million alternatives": "root ::= " + '"a" | ' * 1_000_000 + '"b"',
+    "a rule of itself": "root ::= root",
+    "left recursion": 'root ::= x "a"\nx ::= y\ny ::= x "b" | "c"',
+    "a megabyte of one class": "root ::= [" + "a-z" * 300_000 + "]",
+    "a rule that is not there": "root ::= nothing",
+    "an unfinished literal": 'root ::= "' + "a" * 1_000_000,
+}
+
+
+def _chain(n: int) -> str:
+    """Return a grammar of so many rules, each of which is the next."""
+    return "root ::= r0\n" + "".join(f"r{i} ::= r{i + 1}\n" for i in range(n)) + f'r{n} ::= "a"'
+
+
+PATTERNS = {
+    "20,000 parentheses": "(" * 20_000 + "a" + ")" * 20_000,
+    "20,000 parentheses not closed": "(" * 20_000,
+    "a repeated group of repetitions": "([a-zA-Z .,]*)*!{9}#",
+    "two ways to an a": "(a|a)*b",
+    "repeated repetitions": "(a*)*$",
+    "a back reference": r"(a+)+\1\1\1b",
+    "repetition of a repetition": "a{1000}{1000}",
+    "repetitions of repetitions": "(?:a{0,999}){0,999}",
+    "a million repetitions": "a{1000000}",
+    "a lookahead": "(?=(a+))a*b",
+    "a long alternation": "|".join(f"word{i}" for i in range(20_000)),
+    "no expression at all": "[",
+}
+
+
+def _one_token(grammar: str, stage: Stage) -> str:
+    return stage.model.generate(PROMPT, 1, grammar=grammar).text
+
+
+def _cancelled(grammar: str, stage: Stage) -> str:
+    """Cancel a generation while its grammar is at work."""
+    model = stage.model
+    binding = model.binding
+    stream = binding.open(model.session.ctx, StreamConfig(gbnf_grammar=grammar))
+    ended: list[str] = []
+
+    def generate() -> None:
+        try:
+            binding.prefill(stream, model.prompt_tokens(PROMPT))
+            for _ in range(50):
+                binding.next(stream)
+            ended.append("went to its end")
+        except GenerationCancelled:
+            ended.append("was cancelled")
+        except ElizaError as error:
+            ended.append(f"failed: {error}")
+
+    thread = threading.Thread(target=generate)
+    thread.start()
+    thread.join(0.3)
+    begin = time.perf_counter()
+    if thread.is_alive():
+        binding.cancel(stream)
+        thread.join()
+    took = time.perf_counter() - begin
+    binding.close(stream)
+    if took > CANCEL_LIMIT_S:
+        raise Broken(f"{ended[0]} {took:.1f} s after it was cancelled")
+    return ended[0]
+
+
+def _triggered(kind: str, value: str, stage: Stage) -> str:
+    """Wait for a trigger through a long text of one letter, which the model is made to write."""
+    stage.set_option("grammar_triggers", json.dumps([{"type": kind, "value": value}]))
+    try:
+        return _write(stage, N_WRITTEN, grammar='root ::= "a"')
+    finally:
+        stage.set_option("grammar_triggers", "")
+
+
+def _write(stage: Stage, n: int, **more: Any) -> str:
+    model = stage.model
+    (letter,) = model.tokenize("a")
+    return model.generate(CHAT, n, logit_bias=[(letter, 100.0)], **more).text
+
+
+def _cost_of_words(stage: Stage) -> str:
+    """Compare texts that wait for a word with texts that wait for nothing."""
+    ratios = []
+    stage.model  # noqa: B018 - it loads before the first is timed
+    for _ in range(5):
+        plain = _timed(partial(_write, stage, 800))
+        stage.set_option("grammar_triggers", json.dumps([{"type": "word", "value": "never"}]))
+        waiting = _timed(partial(_write, stage, 800, grammar='root ::= "a"'))
+        stage.set_option("grammar_triggers", "")
+        ratios.append(waiting / plain)
+    ratio = statistics.median(ratios)
+    if ratio > 2.5:
+        raise Broken(f"tokens that wait for a word cost {ratio:.1f} times as much")
+    return f"{ratio:.2f} times as much"
+
+
+def _timed(run: Callable[[], object]) -> float:
+    begin = time.thread_time()
+    run()
+    return time.thread_time() - begin
+
+
+def _on_small_stack(run: Callable[[Stage], str], stage: Stage) -> str:
+    """Run something on a thread whose stack is small, as those of some languages are."""
+    results: list[str] = []
+    errors: list[BaseException] = []
+
+    def body() -> None:
+        try:
+            results.append(run(stage))
+        except BaseException as error:
+            errors.append(error)
+
+    before = threading.stack_size(SMALL_STACK)
+    thread = threading.Thread(target=body)
+    thread.start()
+    threading.stack_size(before)
+    thread.join()
+    if errors:
+        raise errors[0]
+    return results[0]
+
+
+CASES = (
+    *(
+        Case(f"grammar: {name}", partial(_one_token, grammar), seconds=5, neighbour=True)
+        for name, grammar in AMBIGUOUS.items()
+    ),
+    *(
+        Case(f"grammar: {name}, cancelled", partial(_cancelled, grammar), seconds=5)
+        for name, grammar in AMBIGUOUS.items()
+    ),
+    *(
+        Case(f"grammar: {name}", partial(_one_token, grammar), seconds=2, neighbour=True)
+        for name, grammar in BOMBS.items()
+    ),
+    *(
+        Case(
+            f"grammar: {n:,} rules in a row",
+            partial(_one_token, _chain(n)),
+            seconds=2,
+            neighbour=True,
+        )
+        for n in (5_000, 100_000)
+    ),
+    *(
+        Case(
+            f"grammar: {name}, on a small stack",
+            partial(_on_small_stack, partial(_one_token, grammar)),
+        )
+        for name, grammar in {
+            "20,000 groups deep": BOMBS["20,000 groups deep"],
+            "5,000 rules in a row": _chain(5_000),
+        }.items()
+    ),
+    *(
+        Case(
+            f"trigger: {name}",
+            partial(_triggered, "pattern", pattern),
+            seconds=3,
+            neighbour=True,
+        )
+        for name, pattern in PATTERNS.items()
+    ),
+    *(
+        Case(
+            f"trigger: {name}, on a small stack",
+            partial(_on_small_stack, partial(_triggered, "pattern", PATTERNS[name])),
+            seconds=3,
+        )
+        for name in ("20,000 parentheses", "a repeated group of repetitions", "two ways to an a")
+    ),
+    Case("trigger: 800 tokens before a word", _cost_of_words, Must.ANSWER, seconds=120),
+    Case(
+        "trigger: a word, on a small stack",
+        partial(_on_small_stack, partial(_triggered, "word", "never")),
+        Must.ANSWER,
+        seconds=5,
+    ),
+)

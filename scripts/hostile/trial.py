@@ -1,0 +1,216 @@
+"""Runs a case in a child process with limits, and judges what came of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import resource
+import select
+import signal
+import sys
+import tempfile
+import time
+import traceback
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from faults.preloaded import Preloaded
+from faults.symbols import Symbols, blamed
+
+from eliza_ffi.errors import ElizaError
+from eliza_ffi.library.loading import Library
+
+from .case import Broken, Case, Must, Neighbour, Stage
+
+__all__ = ["LONGEST_WAIT_S", "Outcome", "Trials", "verdict"]
+
+LONGEST_WAIT_S = 1.0
+MOST_SAID = 20_000
+LEAST_WALL_S = 20.0
+WALL_TO_CPU = 5
+"""A machine that is busy may take as many times longer."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a case.
+
+    Attributes
+    ----------
+    came : str
+        ``"answer"``, ``"error"``, ``"broken"``, ``"died"`` or ``"hung"``.
+    said : str
+        The error's text or the answer's beginning, or where it died.
+    seconds : float
+        Of CPU time.
+    mib : float
+        The most memory that it held on top of what was there before.
+    waited : float or None
+        Seconds that the slowest choice of the other stream took.
+    after : str
+        What is not as before afterwards, if anything.
+    whose : str
+        Whose code it died in.
+    """
+
+    came: str
+    said: str
+    seconds: float = 0.0
+    mib: float = 0.0
+    waited: float | None = None
+    after: str = ""
+    whose: str = ""
+
+
+def verdict(case: Case, outcome: Outcome) -> str:
+    """Return ``"ok"``, ``"known"``, or what is wrong."""
+    if outcome.came == "died":
+        if case.may_die_in_llama_cpp and outcome.whose == "llama.cpp":
+            return "known"
+        return "died"
+    if outcome.came in ("hung", "broken"):
+        return outcome.came
+    wrong = []
+    if case.must is Must.FAIL and outcome.came != "error":
+        wrong.append("no error")
+    if case.must is Must.ANSWER and outcome.came != "answer":
+        wrong.append("no answer")
+    if outcome.came == "error" and not re.search(case.says, outcome.said):
+        wrong.append(f"does not say {case.says}")
+    if outcome.seconds > case.seconds:
+        wrong.append(f"over {case.seconds:g} s")
+    if outcome.mib > case.mib:
+        wrong.append(f"over {case.mib:g} MiB")
+    if outcome.waited is not None and outcome.waited > LONGEST_WAIT_S:
+        wrong.append(f"another stream waited {outcome.waited:.1f} s")
+    if outcome.after:
+        wrong.append("not as before afterwards")
+    return "; ".join(wrong) or "ok"
+
+
+class Trials:
+    """Runs cases, one after the other.
+
+    Parameters
+    ----------
+    library
+    watcher
+        Who tells where a child died.
+    """
+
+    def __init__(self, library: Library, watcher: Preloaded) -> None:
+        self._library = library
+        self._watcher = watcher
+        self._symbols = Symbols(Path(library.path), watcher.base)
+
+    def run(self, case: Case) -> Outcome:
+        """Run a case."""
+        self._watcher.forget()
+        wall = max(LEAST_WALL_S, WALL_TO_CPU * case.seconds)
+        with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile() as errors:
+            reading, writing = os.pipe()
+            child = os.fork()
+            if child == 0:
+                os.setpgid(0, 0)
+                os.close(reading)
+                os.dup2(errors.fileno(), 2)
+                told = self._perform(case, Path(folder))
+                os.write(writing, json.dumps(told).encode())
+                os._exit(0)
+            os.close(writing)
+            with os.fdopen(reading, "rb") as pipe:
+                ready, _, _ = select.select([pipe], [], [], wall)
+                raw = pipe.read() if ready else b""
+            if not ready:
+                _end(child)
+            _, status = os.waitpid(child, 0)
+            # Whatever it started ends with it.
+            with suppress(ProcessLookupError):
+                os.killpg(child, signal.SIGKILL)
+            errors.seek(0)
+            said = errors.read().decode("utf-8", "replace").strip().replace("\n", " ")
+        if raw:
+            return Outcome(**json.loads(raw))
+        whose, place = blamed(self._symbols.names(self._watcher.died_at))
+        came = "died" if ready else "hung"
+        code = os.waitstatus_to_exitcode(status)
+        how = (
+            f"after {wall:g} s" if not ready else f"signal {-code}" if code < 0 else f"exit {code}"
+        )
+        return Outcome(came, f"{how} in {place or '?'} {said[-200:]}".strip(), whose=whose)
+
+    def _perform(self, case: Case, folder: Path) -> dict[str, Any]:
+        stage = Stage(self._library, folder)
+        case.prepare(stage)
+        before = stage.answers() if stage.was_used else None
+        held = _reset_peak_mib()
+        _limit_address_space(case.address_mib)
+        cpu = time.process_time()
+        neighbour = Neighbour(stage.model) if case.neighbour else None
+        if neighbour is None:
+            told = _attempt(case, stage)
+        else:
+            with neighbour.choosing():
+                told = _attempt(case, stage)
+            told["waited"] = neighbour.longest
+            if neighbour.error is not None:
+                told["after"] = f"the other stream failed: {neighbour.error}"
+        told["seconds"] = time.process_time() - cpu
+        told["mib"] = _peak_mib() - held
+        _limit_address_space(None)
+        if before is not None and "after" not in told:
+            try:
+                answers = stage.answers()
+            except BaseException as error:
+                told["after"] = f"{type(error).__name__}: {error}"
+            else:
+                told["after"] = "" if answers == before else f"{answers}, not {before}"
+        told["said"] = told["said"].replace(str(folder), "FOLDER")
+        sys.stderr.flush()
+        return told
+
+
+def _attempt(case: Case, stage: Stage) -> dict[str, Any]:
+    try:
+        return {"came": "answer", "said": repr(case.run(stage))[:200]}
+    except ElizaError as error:
+        return {"came": "error", "said": f"{type(error).__name__}: {error}"[:MOST_SAID]}
+    except Broken as error:
+        return {"came": "broken", "said": str(error)}
+    except BaseException as error:
+        places = traceback.extract_tb(error.__traceback__)[-3:]
+        where = ", ".join(f"{Path(place.filename).name}:{place.lineno}" for place in places)
+        said = f"{type(error).__name__}: {error} ({where})"
+        return {"came": "broken", "said": said[:MOST_SAID]}
+
+
+def _end(child: int) -> None:
+    # First so that it says where it is, then for good.
+    os.kill(child, signal.SIGABRT)
+    for _ in range(50):
+        time.sleep(0.1)
+        if os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:
+            return
+    os.kill(child, signal.SIGKILL)
+
+
+def _limit_address_space(mib: int | None) -> None:
+    _, most = resource.getrlimit(resource.RLIMIT_AS)
+    held = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+    soft = most if mib is None else held + (mib << 20)
+    resource.setrlimit(resource.RLIMIT_AS, (soft, most))
+
+
+def _reset_peak_mib() -> float:
+    """Forget the most memory that was ever held; returns what is held now."""
+    Path("/proc/self/clear_refs").write_text("5")
+    return _peak_mib()
+
+
+def _peak_mib() -> float:
+    found = re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())
+    assert found is not None
+    return int(found[1]) / 1024
