@@ -11,86 +11,36 @@ made, with what it holds after the last. Exit code 1 where it grew. Needs Linux'
 from __future__ import annotations
 
 import argparse
-import ctypes
-import gc
-import os
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
+
+from held import Held, growth
 
 from eliza_ffi.model import Model
 
-MOST_MIB = 3.0
-"""What the memory may grow by: an allocator's moods, and far less than a kilobyte a cycle."""
 
+def cycles(
+    count: int, use: bool = False, path: str | None = None, seconds: float = float("inf")
+) -> tuple[Held, Held]:
+    """Open and close a model so many times; return what was held after a tenth, and after all.
 
-@dataclass(frozen=True)
-class Held:
-    """What the process holds.
-
-    Attributes
-    ----------
-    mib : float
-        Resident memory.
-    objects : int
-        That Python's collector knows.
-    files, threads : int
+    It ends sooner where it takes longer than `seconds`.
     """
-
-    mib: float
-    objects: int
-    files: int
-    threads: int
-
-    @staticmethod
-    def now() -> Held:
-        """Return what this process holds, garbage collected."""
-        gc.collect()
-        # Glibc keeps what was freed for whoever asks next: that is nobody's leak.
-        getattr(ctypes.CDLL(None), "malloc_trim", int)(0)
-        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
-        return Held(
-            mib=pages * os.sysconf("SC_PAGE_SIZE") / 2**20,
-            objects=len(gc.get_objects()),
-            files=sum(1 for _ in Path("/proc/self/fd").iterdir()),
-            threads=sum(1 for _ in Path("/proc/self/task").iterdir()),
-        )
-
-    def __str__(self) -> str:
-        return (
-            f"{self.mib:.2f} MiB, {self.objects:,} objects, {self.files} files, "
-            f"{self.threads} threads"
-        )
-
-
-def cycles(count: int, use: bool = False, path: str | None = None) -> tuple[Held, Held]:
-    """Open and close a model so many times; return what was held after a tenth, and after all."""
-    early = Held.now()
+    begin = time.monotonic()
+    early: Held | None = None
     for done in range(1, count + 1):
         with Model(path) as model:
             if use:
                 model.choose("message: hello\naction: ", ["RESPOND", "IGNORE"])
                 model.generate("Once", 2)
-        if done == max(count // 10, 1):
+        passed = time.monotonic() - begin
+        if early is None and (done >= count // 10 or passed > seconds / 10):
             early = Held.now()
-    return early, Held.now()
-
-
-def growth(early: Held, late: Held) -> str:
-    """Return what grew, and an empty text where nothing did."""
-    grown = [
-        f"{name} by {after - before:.2f}"
-        for name, before, after, most in (
-            ("MiB", early.mib, late.mib, MOST_MIB),
-            ("objects", early.objects, late.objects, 100),
-            ("files", early.files, late.files, 0),
-            ("threads", early.threads, late.threads, 0),
-        )
-        if after - before > most
-    ]
-    return ", ".join(grown)
+        if passed > seconds:
+            break
+    late = Held.now()
+    return early or late, late
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

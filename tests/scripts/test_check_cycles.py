@@ -8,8 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from check_cycles import Held, growth
 from checkout import ROOT
+from held import Held, growth
 
 from eliza_ffi.library.loading import Library
 

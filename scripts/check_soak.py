@@ -1,0 +1,331 @@
+#!/usr/bin/env python3
+"""Use one process for a long time, in every way at once: what it holds must stay what it was.
+
+    $ make soak                                             # 100,000 choices, 5,000 loads
+    $ make soak CHECK_ARGS='--choices 5000 --loads 200'     # a few minutes
+    $ make soak CHECK_ARGS='--seconds 60'                   # as far as a minute each goes
+
+Several threads share a model and do at random what programs do: choices most of it, and between
+them texts, some under grammars, structured answers, embeddings, prompts saved and restored, streams
+that are cancelled or given up half way, bad arguments. The main thread is interrupted (SIGINT)
+meanwhile. Every choice is compared with what it was at first. Then models are opened and closed.
+After a tenth of it, when all that is made once has been made, and at the end everything stands
+still, and what the process holds is compared: memory, objects, files, threads. Exit code 1 where it
+grew, or where anything came out that should not. Needs Linux's /proc.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import signal
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+from check_cycles import cycles
+from held import Held, growth
+
+from eliza_ffi.chat.prompt import Prompt
+from eliza_ffi.errors import GenerationCancelled, InvalidArgumentError
+from eliza_ffi.model import Model
+from eliza_ffi.runner.streaming import SyncStreamingRunner
+from eliza_ffi.skeleton import Skeleton
+
+N_THREADS = 6
+N_SLOTS = 4
+N_WAYS = 12
+MOST_MIB = 12.0
+"""What the memory may grow by, of several threads' arenas: an allocator's moods."""
+
+MOST_DIFFERENCE = 0.01
+"""Of a probability, by the rounding of the streams that share a pass."""
+
+ACTIONS = ("RESPOND", "IGNORE", "STOP")
+CHAT = "<|im_start|>user\nwhat is your name?<|im_end|>\n<|im_start|>assistant\n"
+PROMPTS = [
+    *(f"message: {said}\naction: " for said in ("hello", "stop it", "haha", "could you look?")),
+    *(f"message: number {number}\naction: " for number in range(20)),
+]
+GRAMMARS = ('root ::= [a-z ]{1,9} "."', 'root ::= "yes" | "no"', "root ::= [0-9]+")
+SKELETON = Skeleton.from_json_schema(
+    {
+        "type": "object",
+        "properties": {"action": {"enum": ["REPLY", "IGNORE"]}, "text": {"type": "string"}},
+    }
+)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description="Use a process for long, in every way at once.")
+    parser.add_argument("--choices", type=int, default=100_000, metavar="N", help="100000")
+    parser.add_argument("--loads", type=int, default=5_000, metavar="N", help="5000")
+    parser.add_argument(
+        "--seconds", type=float, default=float("inf"), metavar="S", help="the most each part takes"
+    )
+    parser.add_argument("--seed", type=int, default=1, metavar="N", help="what is done when (1)")
+    options = parser.parse_args(arguments)
+    problems = []
+    begin = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        soak = Soak(Path(folder), options.seed)
+        early, late = soak.run(options.choices, options.seconds)
+        soak.model.close()
+    problems += soak.problems
+    print(", ".join(f"{count:,} {name}" for name, count in sorted(soak.done.items())))
+    print(f"after a tenth: {early}")
+    print(f"after all: {late}; {time.monotonic() - begin:.0f} s")
+    if grown := growth(early, late, MOST_MIB):
+        problems.append(f"what the process holds grew: {grown}")
+    if options.loads > 0:
+        begin = time.monotonic()
+        early, late = cycles(options.loads, use=True, seconds=options.seconds)
+        print(f"after a tenth of the loads: {early}")
+        print(f"after the last load: {late}; {time.monotonic() - begin:.0f} s")
+        if grown := growth(early, late):
+            problems.append(f"what the process holds grew by loads: {grown}")
+    for problem in problems[:20]:
+        print(f"check_soak: {problem}", file=sys.stderr)
+    return 1 if problems else 0
+
+
+class Soak:
+    """Several threads that use one model.
+
+    Parameters
+    ----------
+    folder
+        For the prompts that are saved.
+    seed
+        What is done, and when, hangs on it, apart from how the threads meet.
+
+    Attributes
+    ----------
+    model : Model
+    done : Counter
+        What was done how often.
+    problems : list of str
+        What came out that should not.
+    """
+
+    def __init__(self, folder: Path, seed: int) -> None:
+        self.model = Model(n_slots=N_SLOTS, n_ctx=2048, n_threads=1, seed=seed)
+        self._runner = SyncStreamingRunner(self.model.binding, self.model.session.ctx)
+        self.done: Counter[str] = Counter()
+        self.problems: list[str] = []
+        self._folder = folder
+        self._seed = seed
+        self._lock = threading.Lock()
+        self._left = 0
+        self._ends_at = 0.0
+        self._n_rounds = 0
+        self._chooser = self.model.chooser([*ACTIONS, *(f"TOOL_{n}" for n in range(200))])
+        self._expected = {prompt: self.model.choose(prompt, ACTIONS) for prompt in PROMPTS}
+
+    def run(self, n_choices: int, seconds: float = float("inf")) -> tuple[Held, Held]:
+        """Choose so often, and do the rest; return what was held after a tenth, and after all."""
+        draw = random.Random(self._seed)
+        for activity in (activity for _, activity in ACTIVITIES.values()):
+            # Whatever is made once is made now, however short the tenth is.
+            for _ in range(N_WAYS):
+                activity(self, draw)
+        self._round(max(1, n_choices // 10), seconds / 10)
+        early = Held.now()
+        self._round(n_choices - n_choices // 10, seconds * 0.9)
+        return early, Held.now()
+
+    def _round(self, n_choices: int, seconds: float) -> None:
+        self._left = n_choices
+        self._ends_at = time.monotonic() + seconds
+        self._n_rounds += 1
+        threads = [threading.Thread(target=self._work, args=(n,)) for n in range(N_THREADS)]
+        for thread in threads:
+            thread.start()
+        self._be_interrupted()
+        for thread in threads:
+            thread.join()
+
+    @property
+    def _goes_on(self) -> bool:
+        return self._left > 0 and time.monotonic() < self._ends_at and not self.problems
+
+    def _work(self, number: int) -> None:
+        draw = random.Random(self._seed * 1000 + self._n_rounds * 100 + number)
+        names = [*ACTIVITIES]
+        weights = [ACTIVITIES[name][0] for name in names]
+        while self._goes_on:
+            (name,) = draw.choices(names, weights)
+            self._try(name, partial(ACTIVITIES[name][1], self, draw))
+
+    def _try(self, name: str, activity: Callable[[], int]) -> None:
+        try:
+            n_choices = activity()
+        except BaseException as error:
+            with self._lock:
+                self.problems.append(f"{name}: {type(error).__name__}: {error}")
+            return
+        with self._lock:
+            self.done[name] += 1
+            self._left -= n_choices
+
+    def _be_interrupted(self) -> None:
+        """Choose on the main thread, and be interrupted again and again."""
+        draw = random.Random(self._seed)
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
+        try:
+            while self._goes_on:
+                interrupt = partial(os.kill, os.getpid(), signal.SIGINT)
+                sender = threading.Timer(draw.uniform(0.01, 0.2), interrupt)
+                n_choices = 0
+                try:
+                    sender.start()
+                    while sender.is_alive():
+                        self.choose(draw)
+                        n_choices += 1
+                    time.sleep(10)  # it was sent, and is here any moment
+                    self.problems.append("an interrupt was lost")
+                except KeyboardInterrupt:
+                    pass
+                except BaseException as error:
+                    signal.signal(signal.SIGINT, signal.SIG_IGN)  # it may not have come yet
+                    self.problems.append(f"an interrupt became {error!r}")
+                sender.join()
+                with self._lock:
+                    self.done["interrupts"] += 1
+                    self.done["choices"] += n_choices
+                    self._left -= n_choices
+        finally:
+            signal.signal(signal.SIGINT, before)
+
+    # ---- Activities: each returns how many choices it was -----------------------------------
+
+    def choose(self, draw: random.Random) -> int:
+        """Choose, and compare with what it was at first."""
+        prompt = draw.choice(PROMPTS)
+        choice = self.model.choose(prompt, ACTIONS)
+        expected = self._expected[prompt]
+        difference = abs(choice.probability - expected.probability)
+        if choice.value != expected.value or difference > MOST_DIFFERENCE:
+            raise AssertionError(f"{prompt!r} was {expected}, and then {choice}")
+        return 1
+
+    def choose_otherwise(self, draw: random.Random) -> int:
+        """Choose in another way: prepared, sampled, as a whole, in any tokens, never seen."""
+        prompt = draw.choice(PROMPTS)
+        way = draw.randrange(5)
+        if way == 0:
+            self.model.choose(prompt, self._chooser)
+        elif way == 1:
+            self.model.choose(prompt, ACTIONS, mode="sample", temperature=1.5)
+        elif way == 2:
+            self.model.choose(prompt, ACTIONS, mode="best", probabilities=True)
+        elif way == 3:
+            self.model.choose(prompt, ACTIONS, tokenization="any", heal_prompt=True)
+        else:
+            self.model.choose(prompt, [f"n{draw.getrandbits(30)}" for _ in range(20)])
+        return 1
+
+    def choose_many(self, draw: random.Random) -> int:
+        """Choose for several prompts."""
+        prompts = draw.choices(PROMPTS, k=6)
+        self.model.choose_many(prompts, ACTIONS)
+        return len(prompts)
+
+    def generate(self, draw: random.Random) -> int:
+        """Write a text: greedy, sampled, guessing, with log-probabilities."""
+        way = draw.randrange(4)
+        if way == 0:
+            self.model.generate(CHAT, 8)
+        elif way == 1:
+            self.model.generate(CHAT, 8, temperature=0.9, top_k=20, dry_multiplier=0.3, min_p=0.05)
+        elif way == 2:
+            self.model.generate("one two one two one two", 8, draft_max=4)
+        else:
+            self.model.generate(CHAT, 8, logprobs=2, stop=["Eliza"])
+        return 0
+
+    def generate_by_grammar(self, draw: random.Random) -> int:
+        """Write a text under a grammar."""
+        self.model.generate(CHAT, 8, grammar=draw.choice(GRAMMARS))
+        return 0
+
+    def fill(self, draw: random.Random) -> int:
+        """Write a structured answer."""
+        self.model.fill(draw.choice(PROMPTS), SKELETON, max_tokens=5)
+        return 0
+
+    def cancel(self, draw: random.Random) -> int:
+        """Cancel a text from another thread, at any moment of it."""
+        args = self.model.generate_args(CHAT, max_tokens=200)
+        generation = self._runner.generation(args)
+        canceller = threading.Timer(draw.uniform(0, 0.01), generation.cancel)
+        canceller.start()
+        try:
+            with self.model.session.turns.one(True):
+                self._runner.run(generation)
+        except GenerationCancelled:
+            pass
+        canceller.join()
+        return 0
+
+    def give_up(self, draw: random.Random) -> int:
+        """Read from a stream, and close it half way."""
+        texts = self.model.stream(CHAT, 50)
+        for _, _ in zip(range(draw.randrange(3)), texts, strict=False):
+            pass
+        texts.close()  # type: ignore[attr-defined]
+        return 0
+
+    def save(self, draw: random.Random) -> int:
+        """Save a prompt and restore it; others save to the same files."""
+        path = self._folder / f"{draw.randrange(4)}.slot"
+        self.model.save(path, draw.choice(PROMPTS) + "more words " * draw.randrange(20))
+        self.model.restore(path)
+        return 0
+
+    def embed(self, draw: random.Random) -> int:
+        """Embed a text, and score a turn's end."""
+        self.model.embed(draw.choice(PROMPTS))
+        self.model.end_of_turn(Prompt.format("{said}", said="how are"), "<|im_end|>")
+        return 0
+
+    def fail(self, draw: random.Random) -> int:
+        """Ask for what is refused."""
+        wrong: list[Callable[[], object]] = [
+            lambda: self.model.choose("a", ["b", "b"]),
+            lambda: self.model.choose([], ACTIONS),
+            lambda: self.model.choose([2**30], ACTIONS),
+            lambda: self.model.generate("a", 4, grammar='root ::= "a'),
+            lambda: self.model.generate("a", 4, top_p=-1.0, min_p=2.0),
+        ]
+        try:
+            draw.choice(wrong)()
+        except InvalidArgumentError:
+            return 0
+        raise AssertionError("a bad argument was taken")
+
+
+ACTIVITIES: dict[str, tuple[float, Callable[[Soak, random.Random], int]]] = {
+    "choices": (60, Soak.choose),
+    "choices in other ways": (10, Soak.choose_otherwise),
+    "batches of choices": (2, Soak.choose_many),
+    "texts": (4, Soak.generate),
+    "texts by a grammar": (4, Soak.generate_by_grammar),
+    "answers": (2, Soak.fill),
+    "cancelled": (5, Soak.cancel),
+    "given up": (3, Soak.give_up),
+    "saved and restored": (3, Soak.save),
+    "embedded": (2, Soak.embed),
+    "refused": (3, Soak.fail),
+}
+"""What the threads do, and how often it is that of a hundred times."""
+
+
+if __name__ == "__main__":
+    sys.exit(main())
