@@ -25,6 +25,7 @@ __all__ = [
     "TokenTrieError",
     "error_from_status",
     "error_from_text",
+    "kind_of_refusal",
 ]
 
 
@@ -172,6 +173,11 @@ def error_from_status(
         kind = ContextFullError
     kind = kind or _BY_STATUS.get(status, NativeFault)
     return kind(f"cannot {doing}: {said} (status {status})")
+
+
+def kind_of_refusal(text: str, kind: type[ElizaError]) -> type[ElizaError]:
+    """Return the class of a refusal that has no status: `kind`, unless its text says out of memory."""
+    return OutOfMemory if text.strip() == _BARE_TEXT[-5] else kind
 
 
 def error_from_text(text: str, doing: str) -> ElizaError:

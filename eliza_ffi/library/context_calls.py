@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from ..errors import ModelError
+from ..errors import ModelError, kind_of_refusal
 from .cffi_values import CallbackState, c_string, progress_callback
 from .loading import header_ffi
 from .native_calls import NativeCalls
@@ -49,7 +49,9 @@ class ContextCalls(NativeCalls):
         error = self._ffi.new("char **")
         ctx = self._lib.eliza_inference_create(c_string(path, "the model path"), error)
         if not ctx:
-            raise ModelError(f"cannot open the model {path}: {self._take(error) or 'no reason'}")
+            said = self._take(error) or "no reason"
+            kind = kind_of_refusal(said, ModelError)
+            raise kind(f"cannot open the model {path}: {said}")
         self._dialect.created(ctx)
         return ctx
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import InvalidArgumentError, NativeFault, TokenTrieError
+from ..errors import InvalidArgumentError, NativeFault, TokenTrieError, kind_of_refusal
 from . import native_calls
 from .cffi_values import CffiStream
 from .native_calls import NativeCalls
@@ -35,9 +35,8 @@ class TrieCalls(NativeCalls):
             status: Any = self._lib.eliza_inference_set_token_trie(
                 stream.pointer, raw, len(raw), mode
             )
-            if self._dialect.reports_refused_tries and status < 0:
-                reason = self._last_error(stream) or f"status {status}"
-                raise TokenTrieError(f"the token trie was refused: {reason}")
+            if self._dialect.reports_refused_tries:
+                self._check_span(stream, status, "the token trie was refused")
 
     def prepare_choices(self, ctx: Any, texts: Sequence[str]) -> PreparedChoices:
         """Cut choices into the model's tokens, once for all spans of them.
@@ -57,7 +56,8 @@ class TrieCalls(NativeCalls):
         said = self._take(error)
         self._reraise_from_callbacks(ctx)
         if not handle:
-            raise InvalidArgumentError(said or "the choices were refused")
+            kind = kind_of_refusal(said, InvalidArgumentError)
+            raise kind(said or "the choices were refused")
         return PreparedChoices(handle, longest[0])
 
     def set_choices(self, stream: CffiStream, choices: PreparedChoices, mode: int) -> None:
@@ -66,7 +66,7 @@ class TrieCalls(NativeCalls):
         with self._turn(stream, "set the choices"):
             handle = choices.handle
             status = self._lib.eliza_inference_set_choices(stream.pointer, handle, mode)
-            self._check_choices(stream, status)
+            self._check_span(stream, status, "the choices were refused")
 
     def set_text_choices(self, stream: CffiStream, choices: Sequence[str], mode: int) -> None:
         """Start a span of choices that may be cut into tokens in every way."""
@@ -74,12 +74,12 @@ class TrieCalls(NativeCalls):
         raw = _json_of(choices)
         with self._turn(stream, "set the choices"):
             status = self._lib.eliza_inference_set_text_choices(stream.pointer, raw, len(raw), mode)
-            self._check_choices(stream, status)
+            self._check_span(stream, status, "the choices were refused")
 
-    def _check_choices(self, stream: CffiStream, status: int) -> None:
+    def _check_span(self, stream: CffiStream, status: int, what: str) -> None:
         if status < 0:
-            reason = self._last_error(stream) or f"status {status}"
-            raise TokenTrieError(f"the choices were refused: {reason}")
+            said = self._last_error(stream) or f"status {status}"
+            raise kind_of_refusal(said, TokenTrieError)(f"{what}: {said}")
 
     def clear_token_trie(self, stream: CffiStream) -> None:
         """End the span, if one is active."""

@@ -1,6 +1,7 @@
 #include "json_input.h"
 
 #include <cstdint>
+#include <nlohmann/json.hpp>
 
 #include "error.h"
 
@@ -30,18 +31,79 @@ void check_depth(std::string_view text, const char * what) {
     }
 }
 
+// Builds the tree from what nlohmann's parser comes upon, and keeps what it says is wrong.
+class TreeBuilder {
+public:
+    using number_integer_t = nlohmann::json::number_integer_t;
+    using number_unsigned_t = nlohmann::json::number_unsigned_t;
+    using number_float_t = nlohmann::json::number_float_t;
+    using string_t = nlohmann::json::string_t;
+    using binary_t = nlohmann::json::binary_t;
+
+    bool null() { return put(Json()); }
+    bool boolean(bool value) { return put(Json(value)); }
+    bool number_integer(number_integer_t value) { return put(Json(value)); }
+    bool number_unsigned(number_unsigned_t value) { return put(Json(value)); }
+    bool number_float(number_float_t value, const string_t &) { return put(Json(value)); }
+    bool string(string_t & value) { return put(Json(std::move(value))); }
+    bool binary(binary_t &) { return false; }
+    bool start_array(size_t) { return open(Json::array()); }
+    bool start_object(size_t) { return open(Json::object()); }
+    bool end_array() { return close(); }
+    bool end_object() { return close(); }
+    bool key(string_t & name) {
+        name_ = std::move(name);
+        return true;
+    }
+    bool parse_error(size_t byte, const std::string &, const nlohmann::json::exception & error) {
+        constexpr int number_overflow = 406;
+        error_byte = byte;
+        number_is_too_large = error.id == number_overflow;
+        return false;
+    }
+
+    Json root;
+    size_t error_byte = 0;
+    bool number_is_too_large = false;
+
+private:
+    Json & place(Json value) {
+        if (open_.empty()) {
+            return root = std::move(value);
+        }
+        Json & parent = *open_.back();
+        return parent.is_array() ? parent.push_back(std::move(value)) : parent.add(std::move(name_), std::move(value));
+    }
+    bool put(Json value) {
+        place(std::move(value));
+        return true;
+    }
+    bool open(Json value) {
+        open_.push_back(&place(std::move(value)));
+        return true;
+    }
+    bool close() {
+        open_.pop_back();
+        return true;
+    }
+
+    std::vector<Json *> open_;  // what is open grows at its end alone, so they stay where they are
+    std::string name_;
+};
+
 }  // namespace
 
 Json parse_json(std::string_view text, const char * what) {
     check_depth(text, what);
-    try {
-        return Json::parse(text.begin(), text.end());
-    } catch (const Json::parse_error & error) {
-        throw invalid_argument(std::string(what) + " is not JSON: byte " + std::to_string(error.byte) + " of " +
-                               std::to_string(text.size()));
-    } catch (const Json::exception &) {
+    TreeBuilder builder;
+    if (nlohmann::json::sax_parse(text.begin(), text.end(), &builder)) {
+        return std::move(builder.root);
+    }
+    if (builder.number_is_too_large) {
         throw invalid_argument(std::string(what) + " holds a number that is too large");
     }
+    throw invalid_argument(std::string(what) + " is not JSON: byte " + std::to_string(builder.error_byte) + " of " +
+                           std::to_string(text.size()));
 }
 
 Json parse_array(std::string_view text, const char * what, const char * elements) {
@@ -60,16 +122,16 @@ std::vector<std::string> parse_strings(std::string_view text, const char * what)
         if (!value.is_string()) {
             throw invalid_argument(at(what, strings.size()) + ": expected a string, found " + kind_of(value));
         }
-        strings.push_back(value.get<std::string>());
+        strings.push_back(value.text());
     }
     return strings;
 }
 
 bool read_int(const Json & value, int64_t least, int64_t most, int64_t & out) {
-    if (!value.is_number_integer() || (value.is_number_unsigned() && value.get<uint64_t>() > INT64_MAX)) {
+    if (!value.is_number_integer() || (value.is_number_unsigned() && value.number<uint64_t>() > INT64_MAX)) {
         return false;
     }
-    out = value.get<int64_t>();
+    out = value.number<int64_t>();
     return out >= least && out <= most;
 }
 
@@ -78,15 +140,15 @@ const Json * optional_member(const Json & object, const char * key, bool (Json::
     if (!object.is_object()) {
         throw invalid_argument((path.empty() ? "payload" : path) + ": expected an object, found " + object.type_name());
     }
-    const auto found = object.find(key);
-    if (found == object.end()) {
+    const Json * found = object.find(key);
+    if (found == nullptr) {
         return nullptr;
     }
-    if (!((*found).*is_kind)()) {
+    if (!(found->*is_kind)()) {
         throw invalid_argument((path.empty() ? "" : path + ".") + key + ": expected " + kind + ", found " +
                                kind_of(*found));
     }
-    return &*found;
+    return found;
 }
 
 const Json & member(const Json & object, const char * key, bool (Json::*is_kind)() const noexcept, const char * kind,

@@ -1,14 +1,13 @@
 // Reading JSON that callers hand in, with errors that name the place.
 #pragma once
 
-#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
 
-namespace eliza {
+#include "json.h"
 
-using Json = nlohmann::json;
+namespace eliza {
 
 // Throws Error that says at which byte `what` stops being JSON, or that it is nested too deep to be handled
 // by functions that follow it recursively.

@@ -1,6 +1,8 @@
 #include "log.h"
 
+#include <cstring>
 #include <mutex>
+#include <new>
 
 #include "ggml-backend.h"
 #include "llama.h"
@@ -14,6 +16,7 @@ void * user_data = nullptr;
 
 thread_local bool capturing = false;
 thread_local std::string captured_error;
+thread_local bool ran_out_of_memory = false;
 
 LogLevel level_of(ggml_log_level level) {
     switch (level) {
@@ -24,14 +27,21 @@ LogLevel level_of(ggml_log_level level) {
     }
 }
 
-void receive_llama_log(ggml_log_level level, const char * text, void *) {
-    if (capturing && level == GGML_LOG_LEVEL_ERROR) {
-        captured_error = text;
-        while (!captured_error.empty() && captured_error.back() == '\n') {
-            captured_error.pop_back();
+// llama.cpp logs in destructors, too, where nothing may be thrown: without memory for it a line is lost.
+void receive_llama_log(ggml_log_level level, const char * text, void *) noexcept {
+    try {
+        if (capturing && level == GGML_LOG_LEVEL_ERROR) {
+            ran_out_of_memory = ran_out_of_memory || std::strstr(text, "std::bad_alloc") != nullptr ||
+                                std::strstr(text, "failed to allocate") != nullptr;
+            captured_error = text;
+            while (!captured_error.empty() && captured_error.back() == '\n') {
+                captured_error.pop_back();
+            }
         }
+        log(level_of(level), text);
+    } catch (const std::bad_alloc &) {
+        ran_out_of_memory = true;
     }
-    log(level_of(level), text);
 }
 
 }  // namespace
@@ -59,11 +69,15 @@ void log(LogLevel level, const std::string & text) {
 LlamaErrorCapture::LlamaErrorCapture() {
     capturing = true;
     captured_error.clear();
+    ran_out_of_memory = false;
 }
 
 LlamaErrorCapture::~LlamaErrorCapture() { capturing = false; }
 
-std::string LlamaErrorCapture::suffix() const { return captured_error.empty() ? "" : ": " + captured_error; }
+Error LlamaErrorCapture::error(eliza_status status, const std::string & text) const {
+    return {ran_out_of_memory ? ELIZA_ERR_OOM : status, text + (ran_out_of_memory ? ": out of memory" : "") +
+                                                            (captured_error.empty() ? "" : ": " + captured_error)};
+}
 
 void init_backend() {
     static std::once_flag once;

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "eliza/eliza_inference.h"
+#include "error.h"
 
 namespace eliza {
 
@@ -21,8 +22,9 @@ public:
     LlamaErrorCapture(const LlamaErrorCapture &) = delete;
     LlamaErrorCapture & operator=(const LlamaErrorCapture &) = delete;
 
-    // ": " and the error on one line, or "" if none was logged.
-    std::string suffix() const;
+    // What to throw: `text` and, where one was logged, that error. Where llama.cpp logged that it ran out of memory,
+    // that is the status, whatever `status` says.
+    Error error(eliza_status status, const std::string & text) const;
 };
 
 // Starts llama.cpp once per process, its log in our hands.

@@ -6,19 +6,22 @@
 #include <list>
 #include <memory>
 #include <mutex>
+#include <string_view>
+#include <type_traits>
 #include <unordered_map>
 #include <utility>
 
 namespace eliza {
 
 // Entries are found by a View, so that a long key need not be copied to be looked up. A Key is made from
-// a View, and a View from a `const Key &`, from which it may borrow.
+// a View, and a View from a `const Key &`, from which it may borrow. A Value says its size_bytes(), without
+// its key's.
 template <typename Key, typename Value, typename View = Key, typename Hash = std::hash<View>>
 class LruCache {
 public:
     using Shared = std::shared_ptr<const Value>;
 
-    explicit LruCache(size_t capacity) : capacity_(capacity) {}
+    LruCache(size_t most_entries, size_t most_bytes) : most_entries_(most_entries), most_bytes_(most_bytes) {}
 
     // The value under the key, made by `make()` if it is not here. What make() throws goes through, and
     // nothing is remembered. An entry that is dropped lives on for those who hold it.
@@ -30,24 +33,51 @@ public:
         Shared made = make();  // outside the lock: what takes long does not hold up the other threads
         const std::lock_guard<std::mutex> lock(mutex_);
         if (const auto found = index_.find(key); found != index_.end()) {
-            return found->second->second;  // another thread made the same one meanwhile
+            return found->second->value;  // another thread made the same one meanwhile
         }
-        entries_.emplace_front(Key(key), std::move(made));
-        index_.emplace(View(std::as_const(entries_.front().first)), entries_.begin());
-        if (entries_.size() > capacity_) {
-            index_.erase(View(std::as_const(entries_.back().first)));
+        entries_.push_front({Key(key), made, made->size_bytes() + bytes_of(key)});
+        try {
+            index_.emplace(View(std::as_const(entries_.front().key)), entries_.begin());
+        } catch (...) {
+            entries_.pop_front();
+            throw;
+        }
+        n_bytes_ += entries_.front().n_bytes;
+        while (entries_.size() > 1 && (entries_.size() > most_entries_ || n_bytes_ > most_bytes_)) {
+            index_.erase(View(std::as_const(entries_.back().key)));
+            n_bytes_ -= entries_.back().n_bytes;
             entries_.pop_back();
         }
-        return entries_.front().second;
+        return made;
     }
 
     size_t size() const {
         const std::lock_guard<std::mutex> lock(mutex_);
         return entries_.size();
     }
+    size_t size_bytes() const {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        return n_bytes_;
+    }
 
 private:
-    using Entries = std::list<std::pair<Key, Shared>>;
+    struct Entry {
+        Key key;
+        Shared value;
+        size_t n_bytes;
+    };
+    using Entries = std::list<Entry>;
+
+    // Of a text, a number, or what says it itself.
+    static size_t bytes_of(const View & key) {
+        if constexpr (std::is_convertible_v<const View &, std::string_view>) {
+            return std::string_view(key).size();
+        } else if constexpr (std::is_arithmetic_v<View>) {
+            return sizeof key;
+        } else {
+            return key.size_bytes();
+        }
+    }
 
     Shared find(const View & key) {
         const std::lock_guard<std::mutex> lock(mutex_);
@@ -56,10 +86,11 @@ private:
             return nullptr;
         }
         entries_.splice(entries_.begin(), entries_, found->second);
-        return found->second->second;
+        return found->second->value;
     }
 
-    const size_t capacity_;
+    const size_t most_entries_, most_bytes_;
+    size_t n_bytes_ = 0;
     mutable std::mutex mutex_;
     Entries entries_;  // most recently used first; where an entry is, it stays
     std::unordered_map<View, typename Entries::iterator, Hash> index_;

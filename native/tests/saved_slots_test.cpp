@@ -4,9 +4,13 @@
 #include <sys/resource.h>
 
 #include <csignal>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <iterator>
+#include <random>
+#include <set>
 
 #include "test_session.h"
 
@@ -181,6 +185,127 @@ TEST_F(SavedSlots, ThatAreDamagedAreRefusedAndChangeNothing) {
     EXPECT_NE(error.find("cannot be read"), std::string::npos) << error;
     EXPECT_EQ(restore(stream, folder.string(), &error), ELIZA_ERR_FFI_FAULT);
     EXPECT_EQ(pull(stream, 8).tokens, pull(plain, 8).tokens);
+}
+
+// What somebody makes who knows the format: with the hash that belongs to it.
+std::string with_state(const std::string & good, const std::function<void(std::string &)> & change) {
+    size_t at = 12;  // the magic and the version
+    for (int part = 0; part < 2; ++part) {
+        uint64_t length = 0;
+        std::memcpy(&length, good.data() + at, sizeof length);
+        at += sizeof length + length;
+    }
+    std::string state = good.substr(at + 8, good.size() - at - 16);
+    change(state);
+    std::string bytes = good.substr(0, at);
+    const uint64_t length = state.size();
+    bytes.append(reinterpret_cast<const char *>(&length), sizeof length);
+    bytes += state;
+    uint64_t hash = 0xcbf29ce484222325u;
+    for (const char byte : bytes) hash = (hash ^ static_cast<uint8_t>(byte)) * 0x100000001b3u;
+    return bytes.append(reinterpret_cast<const char *>(&hash), sizeof hash);
+}
+
+// The answers to other prompts, each in cells that whatever was restored has left.
+std::vector<std::vector<int32_t>> answers_of(const ContextHandle & context) {
+    std::vector<std::vector<int32_t>> answers;
+    for (int32_t i = 0; i < 25; ++i) {
+        const StreamHandle stream = open(context);
+        prefill(stream, {60 + i, 100 + 3 * i, 40, 41 + i, 300 + i});
+        answers.push_back(pull(stream, 4).tokens);
+    }
+    return answers;
+}
+
+TEST_F(SavedSlots, WithValuesThatAreNoNumbersAreRefusedAndPoisonNobody) {
+    const std::vector<std::vector<int32_t>> expected = answers_of(create({{"n_threads", "1"}}));
+    {
+        const StreamHandle stream = prompted();
+        ASSERT_EQ(save(stream, path), 0);
+    }
+    const std::string good = read();
+    for (const uint16_t value : {uint16_t{0x7e00}, uint16_t{0x7c00}, uint16_t{0xfc00}}) {
+        for (const size_t from_end : {2, 2000, 6000}) {
+            write(with_state(good, [&](std::string & state) {
+                std::memcpy(&state[state.size() - from_end], &value, sizeof value);
+            }));
+            const StreamHandle stream = open(context);
+            std::string error;
+            EXPECT_EQ(restore(stream, path, &error), ELIZA_ERR_FFI_FAULT);
+            EXPECT_EQ(error, "the saved state holds a value that is not a finite number");
+        }
+    }
+    EXPECT_EQ(answers_of(context), expected);
+}
+
+TEST_F(SavedSlots, WithWrongCountsAndPlacesHarmNobody) {
+    const std::vector<std::vector<int32_t>> expected = answers_of(create({{"n_threads", "1"}}));
+    size_t n_cells = 0;
+    {
+        const StreamHandle stream = prompted();
+        n_cells = static_cast<size_t>(stats(stream).n_past);
+        ASSERT_EQ(save(stream, path), 0);
+    }
+    const std::string good = read();
+    std::mt19937 random(3);
+    int n_refused = 0;
+    for (int round = 0; round < 300; ++round) {
+        write(with_state(good, [&](std::string & state) {
+            if (round % 4 == 0) {
+                state.resize(random() % state.size());
+                return;
+            }
+            if (round % 4 == 1) state += "more";
+            // Counts, positions, sequences, layers: what is before the values.
+            for (int i = 0; i < 3; ++i) {
+                static const int32_t values[] = {0, 1, -1, 7, 4096, INT32_MAX, INT32_MIN};
+                const int32_t value = values[random() % 7];
+                std::memcpy(&state[8 + 4 * (random() % (2 + 3 * n_cells + 8))], &value, sizeof value);
+            }
+        }));
+        const StreamHandle stream = open(context);
+        n_refused += restore(stream, path) != 0 ? 1 : 0;
+    }
+    EXPECT_GT(n_refused, 200);
+    EXPECT_EQ(answers_of(context), expected);
+}
+
+TEST_F(SavedSlots, RemoveWhatAKilledProcessLeftOfTheSameFile) {
+    const auto leave = [&](const std::string & name) { std::ofstream(folder / name) << "half"; };
+    leave("talk.slot.123-4.part");
+    leave("talk.slot.99999-1.part");
+    leave("talk.slot.x.part");       // somebody's own
+    leave("other.slot.123-4.part");  // of another file
+    const StreamHandle stream = prompted();
+    ASSERT_EQ(save(stream, path), 0);
+    std::set<std::string> names;
+    for (const auto & entry : fs::directory_iterator(folder)) names.insert(entry.path().filename());
+    EXPECT_EQ(names, (std::set<std::string>{"talk.slot", "talk.slot.x.part", "other.slot.123-4.part"}));
+}
+
+TEST_F(SavedSlots, ThatAreNoneOfOursAreNotEvenRead) {
+    {
+        std::ofstream file(path, std::ios::binary);
+        file << "GGUF";
+        file.seekp((1ll << 40) - 1);  // a hole: a terabyte that takes no room
+        file << "x";
+        if (!file.good()) GTEST_SKIP() << "no such large files here";
+    }
+    const StreamHandle stream = prompted();
+    std::string error;
+    EXPECT_EQ(restore(stream, path, &error), ELIZA_ERR_FFI_FAULT);
+    EXPECT_EQ(error, "slot file " + path + ": not a slot file");
+}
+
+TEST_F(SavedSlots, AreReadThroughALinkAndTakeItsPlace) {
+    const StreamHandle stream = prompted();
+    ASSERT_EQ(save(stream, path), 0);
+    const std::string link = (folder / "link.slot").string();
+    fs::create_symlink(path, link);
+    EXPECT_EQ(restore(stream, link), 0);
+    ASSERT_EQ(save(stream, link), 0);
+    EXPECT_FALSE(fs::is_symlink(link));
+    EXPECT_TRUE(fs::exists(path));
 }
 
 TEST_F(SavedSlots, AreWrittenWholeOrNotAtAll) {

@@ -39,6 +39,21 @@ TEST(TrieCache, DropsTheLeastRecentlyUsedAndItsHoldersKeepIt) {
     EXPECT_EQ(second->trie.children(TokenTrie::root)[0], 2);
 }
 
+TEST(TrieCache, IsBoundedByBytesToo) {
+    TrieCache cache(128, 10000);
+    const std::string large = payload_with_token(1) + std::string(6000, ' ');
+    const auto first = cache.get(large, 0);
+    EXPECT_GT(cache.size_bytes(), 6000u);
+    for (int token = 2; token < 60; ++token) {
+        cache.get(payload_with_token(token), 0);
+        EXPECT_LE(cache.size_bytes(), 10000u);
+    }
+    EXPECT_NE(cache.get(large, 0), first);  // it made room
+    // One that is larger than the cache is used, and the only one that stays.
+    cache.get(payload_with_token(1) + std::string(20000, ' '), 0);
+    EXPECT_EQ(cache.size(), 1u);
+}
+
 TEST(TrieCache, DoesNotRememberWhatItRefused) {
     TrieCache cache;
     EXPECT_THROW(cache.get("nonsense", 0), Error);

@@ -25,6 +25,9 @@ public:
         const std::vector<int32_t> & accepting);
 
     size_t n_states() const { return accepting_.size(); }
+    size_t size_bytes() const {
+        return next_.size() * sizeof(State) + n_states() * (sizeof accepting_[0] + sizeof byte_to_end_[0]);
+    }
 
     State start() const { return 0; }
     bool step(State & state, uint8_t byte) const {

@@ -65,6 +65,7 @@ public:
     bool may_end(const State & state) const { return state.depth == 0 && is_value_complete_[state.lexeme] != 0; }
     std::string shortest_end(const State & state) const;
     MaskKey key(const State & state) const;
+    size_t size_bytes() const { return next_.size() * (sizeof next_[0] + sizeof rest_[0] + 1); }
 
     // Inside a string: the state of json_string_body_dfa() there.
     std::optional<Dfa::State> inside_string(const State & state) const;

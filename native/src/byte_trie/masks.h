@@ -26,6 +26,8 @@ struct TokenMask {
 
     TokenSet tokens;
     Token only;  // the single one, where there is no other; else -1
+
+    size_t size_bytes() const { return tokens.n_vocab() / 8 + sizeof *this; }
 };
 using SharedMask = std::shared_ptr<const TokenMask>;
 
@@ -33,7 +35,7 @@ using SharedMask = std::shared_ptr<const TokenMask>;
 // at 262k tokens one is 32 KiB. Safe from any thread.
 class MaskCache {
 public:
-    explicit MaskCache(size_t n_vocab) : masks_(std::max<size_t>(least, most_bytes / (n_vocab / 8 + 1))) {}
+    MaskCache() : masks_(most_entries, most_bytes) {}
 
     // What `compute()` returns, kept under the recognizer's number and its state's key.
     template <typename Compute>
@@ -47,6 +49,7 @@ private:
         uint64_t recognizer;
         MaskKey state;
         bool operator==(const Key & other) const { return recognizer == other.recognizer && state == other.state; }
+        size_t size_bytes() const { return 4 * sizeof *this; }  // here, in the index, and what holds them
     };
     struct Hash {
         size_t operator()(const Key & key) const {
@@ -56,7 +59,7 @@ private:
         }
     };
     static constexpr size_t most_bytes = size_t(64) << 20;
-    static constexpr size_t least = 256;
+    static constexpr size_t most_entries = size_t(1) << 20;
 
     LruCache<Key, TokenMask, Key, Hash> masks_;
     std::atomic<uint64_t> n_recognizers_{0};
@@ -65,7 +68,7 @@ private:
 // The tries of a vocabulary, and what was computed with them. Safe from any thread.
 class Vocabulary {
 public:
-    explicit Vocabulary(ByteTrie all) : all_(std::move(all)), masks_(all_.n_vocab()) {}
+    explicit Vocabulary(ByteTrie all) : all_(std::move(all)) {}
 
     const ByteTrie & all() const { return all_; }
 
@@ -110,6 +113,7 @@ public:
           inside_(std::move(inside)) {}
 
     const Dfa & recognizer() const { return dfa_; }
+    size_t size_bytes() const { return dfa_.size_bytes() + sizeof *this; }
     SharedMask mask(Dfa::State state) const {
         return vocabulary_->masks().get(number_, dfa_.key(state), [&] {
             if (is_inside(state)) {
@@ -148,6 +152,7 @@ public:
           strings_(std::move(strings)) {}
 
     const JsonRecognizer & recognizer() const { return json_; }
+    size_t size_bytes() const { return json_.size_bytes() + sizeof *this; }
     SharedMask mask(const JsonRecognizer::State & state) const {
         return vocabulary_->masks().get(number_, json_.key(state), [&] {
             if (const auto inside = json_.inside_string(state)) {
@@ -181,6 +186,11 @@ public:
           framed_(std::move(frame), source_->recognizer()) {}
 
     const Recognizer & recognizer() const { return framed_; }
+
+    // With the source, which others may hold, too.
+    size_t size_bytes() const {
+        return source_->size_bytes() + framed_.frame().before.size() + framed_.frame().after.size() + sizeof *this;
+    }
     const Vocabulary & vocabulary() const { return *vocabulary_; }
 
     SharedMask mask(const typename Recognizer::State & state) const {

@@ -78,6 +78,15 @@ void TextChoices::check_spellable() const {
     }
 }
 
+size_t TextChoices::size_bytes() const {
+    constexpr size_t found = 128;
+    size_t n_bytes = texts_.trie().size_bytes() + texts_.trie().n_nodes() * found;
+    for (const std::string & name : names_) {
+        n_bytes += sizeof name + name.size();
+    }
+    return n_bytes;
+}
+
 const std::vector<Token> & TextChoices::allowed(TextSet::State state) const {
     {
         const std::lock_guard<std::mutex> lock(mutex_);

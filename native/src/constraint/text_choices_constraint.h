@@ -30,6 +30,9 @@ public:
         return names_[static_cast<size_t>(texts_.trie().leaf(state))];
     }
     const TextSet & texts() const { return texts_; }
+
+    // With about what is found for each place.
+    size_t size_bytes() const;
     const ByteTrie & vocabulary() const { return vocabulary_->all(); }
 
 private:

@@ -51,6 +51,7 @@ public:
     explicit MaskedKind(std::shared_ptr<const Masks> masks) : masks_(std::move(masks)) {}
 
     std::unique_ptr<TextConstraint> begin() const override { return std::make_unique<MaskedConstraint<Masks>>(masks_); }
+    size_t size_bytes() const override { return masks_->size_bytes(); }
 
 private:
     std::shared_ptr<const Masks> masks_;

@@ -50,6 +50,7 @@ class TextConstraintKind {
 public:
     virtual ~TextConstraintKind() = default;
     virtual std::unique_ptr<TextConstraint> begin() const = 0;
+    virtual size_t size_bytes() const = 0;
 };
 
 std::shared_ptr<const TextConstraintKind> dfa_constraint(std::shared_ptr<const FramedMasks<DfaMasks>> masks);

@@ -42,15 +42,17 @@ private:
     std::shared_ptr<const TextConstraintKind> build(const ValueSpec & spec, const Frame & frame);
     std::shared_ptr<const DfaMasks> dfa_masks(const ValueSpec & spec);
 
+    // Each of the caches.
     static constexpr size_t capacity = 128;
+    static constexpr size_t most_bytes = size_t(64) << 20;
 
     std::shared_ptr<const Vocabulary> vocabulary_;
     JsonBrackets most_brackets_;
     std::shared_ptr<const DfaMasks> string_bodies_;
-    LruCache<std::string, DfaMasks> dfas_{capacity};
-    LruCache<int32_t, JsonMasks> values_by_depth_{JsonRecognizer::max_depth_limit};
-    LruCache<std::string, TextChoices> choices_{capacity};
-    LruCache<std::string, TextConstraintKind> values_{capacity};
+    LruCache<std::string, DfaMasks> dfas_{capacity, most_bytes};
+    LruCache<int32_t, JsonMasks> values_by_depth_{JsonRecognizer::max_depth_limit, most_bytes};
+    LruCache<std::string, TextChoices> choices_{capacity, most_bytes};
+    LruCache<std::string, TextConstraintKind> values_{capacity, most_bytes};
 };
 
 }  // namespace eliza

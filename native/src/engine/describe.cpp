@@ -1,17 +1,14 @@
 // Facts for people and support requests, as JSON. Declared in engine/inference_context.h.
 
-#include <nlohmann/json.hpp>
-
 #include "engine/inference_context.h"
 #include "engine/pass/threads.h"
 #include "ggml-backend.h"
+#include "json.h"
 #include "llama-model.h"
 #include "log.h"
 
 namespace eliza {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 Json devices() {
     Json list = Json::array();
@@ -19,10 +16,11 @@ Json devices() {
         ggml_backend_dev_t device = ggml_backend_dev_get(i);
         ggml_backend_dev_props props;
         ggml_backend_dev_get_props(device, &props);
-        list.push_back({{"name", props.name},
-                        {"description", props.description},
-                        {"gpu", props.type != GGML_BACKEND_DEVICE_TYPE_CPU},
-                        {"memory_bytes", props.memory_total}});
+        Json & facts = list.push_back(Json::object());
+        facts.add("name", props.name);
+        facts.add("description", props.description);
+        facts.add("gpu", props.type != GGML_BACKEND_DEVICE_TYPE_CPU);
+        facts.add("memory_bytes", props.memory_total);
     }
     return list;
 }
@@ -30,19 +28,29 @@ Json devices() {
 // Where the layers are computed, in their order, runs of one device together; the output head is the
 // last of them.
 Json placement(const llama_model * model) {
-    Json runs = Json::array();
+    struct Run {
+        ggml_backend_dev_t device;
+        int n_layers;
+    };
+    std::vector<Run> runs;
     const auto add = [&](ggml_backend_dev_t device) {
-        const char * name = ggml_backend_dev_name(device);
-        if (runs.empty() || runs.back()["device"] != name) {
-            runs.push_back({{"device", name}, {"description", ggml_backend_dev_description(device)}, {"layers", 0}});
+        if (runs.empty() || runs.back().device != device) {
+            runs.push_back({device, 0});
         }
-        runs.back()["layers"] = runs.back()["layers"].get<int>() + 1;
+        ++runs.back().n_layers;
     };
     for (int32_t layer = 0; layer < llama_model_n_layer(model); ++layer) {
         add(model->dev_layer(layer));
     }
     add(model->dev_output());
-    return runs;
+    Json list = Json::array();
+    for (const Run & run : runs) {
+        Json & facts = list.push_back(Json::object());
+        facts.add("device", ggml_backend_dev_name(run.device));
+        facts.add("description", ggml_backend_dev_description(run.device));
+        facts.add("layers", run.n_layers);
+    }
+    return list;
 }
 
 std::string model_description(const llama_model * model) {
@@ -67,29 +75,32 @@ Json token_text(const llama_vocab * vocab, llama_token token) {
 Json adapters(const Model & model) {
     Json list = Json::array();
     for (const LoraFile & file : model.lora()) {
-        list.push_back({{"path", file.path}, {"scale", file.scale}});
+        Json & facts = list.push_back(Json::object());
+        facts.add("path", file.path);
+        facts.add("scale", double{file.scale});
     }
     return list;
 }
 
 Json library_facts() {
     init_backend();
-    return {{"abi_version", "12"},
-            {"library_version", ELIZA_VERSION},
-            {"llama_cpp", {{"version", llama_version()}, {"commit", ELIZA_LLAMA_CPP_COMMIT}}},
-            {"backend", ELIZA_BACKEND},
-            {"system_info", llama_print_system_info()},
-            {"threads", default_thread_count()},
-            {"gpu_offload", llama_supports_gpu_offload()},
-            {"devices", devices()}};
+    Json facts = Json::object();
+    facts.add("abi_version", "12");
+    facts.add("library_version", ELIZA_VERSION);
+    Json & llama_cpp = facts.add("llama_cpp", Json::object());
+    llama_cpp.add("version", llama_version());
+    llama_cpp.add("commit", ELIZA_LLAMA_CPP_COMMIT);
+    facts.add("backend", ELIZA_BACKEND);
+    facts.add("system_info", llama_print_system_info());
+    facts.add("threads", default_thread_count());
+    facts.add("gpu_offload", llama_supports_gpu_offload());
+    facts.add("devices", devices());
+    return facts;
 }
-
-// Text from a model file need not be valid UTF-8, which JSON is.
-std::string dump(const Json & json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
 }  // namespace
 
-std::string describe_library() { return dump(library_facts()); }
+std::string describe_library() { return library_facts().dump(); }
 
 InferenceContext::PassFacts InferenceContext::pass_facts() {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -109,34 +120,36 @@ std::string InferenceContext::describe() {
     const char * chat_template = llama_model_chat_template(model, nullptr);
     Json facts = library_facts();
     if (const int32_t n_threads = option_n_threads(); n_threads > 0) {
-        facts["threads"] = std::min(n_threads, usable_cpu_count());
+        facts.set("threads", std::min(n_threads, usable_cpu_count()));
     }
-    facts["model"] = {{"path", model_path_},
-                      {"name", model_metadata(model, "general.name")},
-                      {"description", model_description(model)},
-                      {"n_params", llama_model_n_params(model)},
-                      {"size_bytes", llama_model_size(model)},
-                      {"n_vocab", shared->n_vocab()},
-                      {"n_ctx_train", llama_model_n_ctx_train(model)},
-                      {"n_embd", llama_model_n_embd(model)},
-                      {"n_layer", llama_model_n_layer(model)},
-                      {"mtp_head", shared->has_mtp_head()},
-                      {"lora", adapters(*shared)},
-                      {"placement", placement(model)},
-                      {"has_chat_template", chat_template != nullptr},
-                      {"chat_template", chat_template != nullptr ? Json(chat_template) : Json()},
-                      {"bos_token", token_text(vocab, llama_vocab_bos(vocab))},
-                      {"eos_token", token_text(vocab, llama_vocab_eos(vocab))},
-                      {"add_bos", llama_vocab_get_add_bos(vocab)}};
+    Json & of_model = facts.add("model", Json::object());
+    of_model.add("path", model_path_);
+    of_model.add("name", model_metadata(model, "general.name"));
+    of_model.add("description", model_description(model));
+    of_model.add("n_params", llama_model_n_params(model));
+    of_model.add("size_bytes", llama_model_size(model));
+    of_model.add("n_vocab", shared->n_vocab());
+    of_model.add("n_ctx_train", llama_model_n_ctx_train(model));
+    of_model.add("n_embd", llama_model_n_embd(model));
+    of_model.add("n_layer", llama_model_n_layer(model));
+    of_model.add("mtp_head", shared->has_mtp_head());
+    of_model.add("lora", adapters(*shared));
+    of_model.add("placement", placement(model));
+    of_model.add("has_chat_template", chat_template != nullptr);
+    of_model.add("chat_template", chat_template != nullptr ? Json(chat_template) : Json());
+    of_model.add("bos_token", token_text(vocab, llama_vocab_bos(vocab)));
+    of_model.add("eos_token", token_text(vocab, llama_vocab_eos(vocab)));
+    of_model.add("add_bos", llama_vocab_get_add_bos(vocab));
     const PassFacts passes = pass_facts();
-    facts["passes"] = {{"batching", passes.are_shared ? "auto" : "off"},
-                       {"n_slots", passes.n_slots},
-                       {"n_batch", passes.n_batch},
-                       {"slot_wait_ms", passes.slot_wait_ms},
-                       {"run", passes.n_passes},
-                       {"sequences", passes.n_sequences},
-                       {"parked_tokens", passes.n_parked}};
-    return dump(facts);
+    Json & of_passes = facts.add("passes", Json::object());
+    of_passes.add("batching", passes.are_shared ? "auto" : "off");
+    of_passes.add("n_slots", passes.n_slots);
+    of_passes.add("n_batch", passes.n_batch);
+    of_passes.add("slot_wait_ms", passes.slot_wait_ms);
+    of_passes.add("run", passes.n_passes);
+    of_passes.add("sequences", passes.n_sequences);
+    of_passes.add("parked_tokens", passes.n_parked);
+    return facts.dump();
 }
 
 }  // namespace eliza

@@ -17,7 +17,7 @@ LlamaGrammar::LlamaGrammar(std::shared_ptr<const GrammarVocabulary> vocabulary, 
     const LlamaErrorCapture capture;
     sampler_.reset(llama_sampler_init_grammar(vocabulary_->vocab(), gbnf.c_str(), "root"));
     if (sampler_ == nullptr) {
-        throw invalid_argument("gbnf_grammar cannot be used" + capture.suffix());
+        throw capture.error(ELIZA_ERR_INVALID_ARG, "gbnf_grammar cannot be used");
     }
 }
 

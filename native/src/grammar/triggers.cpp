@@ -18,7 +18,7 @@ GrammarTriggers parse_grammar_triggers(const std::string & text) {
     size_t pattern_size = 0;
     for (size_t i = 0; i < json.size(); ++i) {
         const std::string place = at("grammar_triggers", i);
-        const auto type = member(json[i], "type", &Json::is_string, "a string", place).get<std::string>();
+        const auto type = member(json[i], "type", &Json::is_string, "a string", place).text();
         if (type == "token") {
             int64_t token = 0;
             if (!read_int(member(json[i], "value", &Json::is_number_integer, "a token id", place), 0, INT32_MAX,
@@ -28,7 +28,7 @@ GrammarTriggers parse_grammar_triggers(const std::string & text) {
             triggers.tokens.push_back(static_cast<llama_token>(token));
             continue;
         }
-        const auto value = member(json[i], "value", &Json::is_string, "a string", place).get<std::string>();
+        const auto value = member(json[i], "value", &Json::is_string, "a string", place).text();
         if (type == "word") {
             triggers.texts.push_back({value, nullptr});
         } else if (type == "pattern") {

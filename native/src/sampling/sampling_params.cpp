@@ -5,6 +5,7 @@
 #include <functional>
 #include <limits>
 #include <tuple>
+#include <unordered_map>
 #include <utility>
 
 #include "error.h"
@@ -67,13 +68,12 @@ std::vector<SamplerKind> parse_order(const std::string & text) {
     return order;
 }
 
-// What JSON has no number for; `value == "-inf"` would make a JSON value of the text at every call.
-bool is_minus_infinity(const Json & value) {
-    return value.is_string() && value.get_ref<const std::string &>() == "-inf";
-}
+// What JSON has no number for.
+bool is_minus_infinity(const Json & value) { return value.is_string() && value.text() == "-inf"; }
 
 std::vector<llama_logit_bias> parse_logit_bias(const std::string & text) {
     std::vector<llama_logit_bias> biases;
+    std::unordered_map<int64_t, size_t> known;
     const Json pairs = parse_array(text, "logit_bias", "[token, bias]");
     for (const Json & pair : pairs) {
         const std::string place = at("logit_bias", biases.size());
@@ -85,15 +85,13 @@ std::vector<llama_logit_bias> parse_logit_bias(const std::string & text) {
         if (!read_int(pair[0], 0, max_int, token)) {
             throw invalid_argument(place + ": token " + pair[0].dump() + " is not 0 to " + std::to_string(max_int));
         }
-        const double bias = pair[1].is_number() ? pair[1].get<double>() : -HUGE_VAL;
+        const double bias = pair[1].is_number() ? pair[1].number<double>() : -HUGE_VAL;
         if (pair[1].is_number() && !(std::abs(bias) <= largest)) {
             throw invalid_argument(place + ": the bias " + pair[1].dump() + " is not -1000000 to 1000000 or \"-inf\"");
         }
-        for (size_t i = 0; i < biases.size(); ++i) {
-            if (biases[i].token == token) {
-                throw invalid_argument(place + ": token " + std::to_string(token) + " has a bias already, " +
-                                       at("logit_bias", i));
-            }
+        if (const auto [before, is_new] = known.emplace(token, biases.size()); !is_new) {
+            throw invalid_argument(place + ": token " + std::to_string(token) + " has a bias already, " +
+                                   at("logit_bias", before->second));
         }
         biases.push_back({static_cast<llama_token>(token), static_cast<float>(bias)});
     }
@@ -104,7 +102,7 @@ std::vector<std::string> parse_breakers(const std::string & text, const char * w
     std::vector<std::string> strings;
     const Json listed = parse_array(text, what, "strings");
     for (const Json & each : listed) {
-        const std::string breaker = each.is_string() ? each.get<std::string>() : "";
+        const std::string breaker = each.is_string() ? each.text() : "";
         // llama.cpp cuts longer ones, and all of them at a NUL.
         if (breaker.empty() || breaker.size() > longest_breaker || breaker.find('\0') != std::string::npos) {
             throw invalid_argument(at(what, strings.size()) + ": expected a string of 1 to " +
@@ -261,14 +259,14 @@ SamplingParams parse_sampling(SamplingParams params, std::string_view text) {
         throw invalid_argument("sampling: expected an object, found " + kind_of(json));
     }
     const auto set = [&](const std::string & key, const Json & value) {
-        if (!set_sampling_param(params, key, value.is_string() ? value.get<std::string>() : value.dump())) {
+        if (!set_sampling_param(params, key, value.is_string() ? value.text() : value.dump())) {
             throw invalid_argument("sampling: unknown key \"" + key + "\"; known are " + sampling_param_names());
         }
     };
-    if (const auto preset = json.find("preset"); preset != json.end()) {
+    if (const Json * preset = json.find("preset")) {
         set("preset", *preset);
     }
-    for (const auto & [key, value] : json.items()) {
+    for (const auto & [key, value] : json.members()) {
         if (key != "preset") {
             set(key, value);
         }

@@ -20,7 +20,7 @@ Token parse_token(const Json & value, int32_t n_vocab, const std::string & path)
 
 Leaf parse_leaf(const Json & value, int32_t n_vocab, const std::string & path) {
     Leaf leaf;
-    leaf.name = member(value, "name", &Json::is_string, "a string", path).get<std::string>();
+    leaf.name = member(value, "name", &Json::is_string, "a string", path).text();
     const Json & tokens = member(value, "tokens", &Json::is_array, "an array", path);
     if (tokens.empty()) {
         throw invalid_argument(path + ".tokens: leaf \"" + leaf.name + "\" has no tokens");
@@ -37,7 +37,7 @@ Leaf parse_leaf(const Json & value, int32_t n_vocab, const std::string & path) {
 Payload parse_payload(std::string_view json, int32_t n_vocab) {
     const Json root = parse_json(json, "payload");
     Payload payload;
-    payload.model_id = member(root, "modelId", &Json::is_string, "a string", "").get<std::string>();
+    payload.model_id = member(root, "modelId", &Json::is_string, "a string", "").text();
     const Json & descriptors = member(root, "descriptors", &Json::is_array, "an array", "");
     for (size_t d = 0; d < descriptors.size(); ++d) {
         const std::string path = at("descriptors", d);

@@ -103,4 +103,13 @@ int32_t TokenTrie::child(Node node, Token token) const {
     return static_cast<int32_t>(first_child_[node] + (found - tokens.begin()));
 }
 
+size_t TokenTrie::size_bytes() const {
+    constexpr size_t node = sizeof(Token) + 2 * sizeof(Node) + 2 * sizeof(uint32_t) + sizeof(Undecided);
+    size_t n_bytes = n_nodes() * node;
+    for (const std::string & name : names_) {
+        n_bytes += sizeof(Node) + sizeof name + name.size();
+    }
+    return n_bytes;
+}
+
 }  // namespace eliza

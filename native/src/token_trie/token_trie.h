@@ -89,6 +89,7 @@ public:
 
     size_t n_nodes() const { return token_.size(); }
     size_t n_leaves() const { return names_.size(); }
+    size_t size_bytes() const;
 
 private:
     void count_undecided();

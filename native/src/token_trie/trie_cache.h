@@ -13,6 +13,8 @@ namespace eliza {
 struct CachedTrie {
     std::string model_id;
     TokenTrie trie;
+
+    size_t size_bytes() const { return model_id.size() + trie.size_bytes(); }
 };
 
 // Least recently used, keyed by the payload's bytes and the vocabulary size it was checked against.
@@ -20,14 +22,17 @@ struct CachedTrie {
 class TrieCache {
 public:
     static constexpr size_t default_capacity = 128;
+    static constexpr size_t default_bytes = size_t(256) << 20;  // payloads and tries
 
-    explicit TrieCache(size_t capacity = default_capacity) : tries_(capacity) {}
+    explicit TrieCache(size_t capacity = default_capacity, size_t most_bytes = default_bytes)
+        : tries_(capacity, most_bytes) {}
 
     // The cached trie of this payload, or a new one. Throws Error as parse_payload and parse_rtkt do; a payload
     // that is refused is not remembered.
     std::shared_ptr<const CachedTrie> get(std::string_view payload, int32_t n_vocab);
 
     size_t size() const { return tries_.size(); }
+    size_t size_bytes() const { return tries_.size_bytes(); }
 
     // The cache of the process.
     static TrieCache & shared();
@@ -37,6 +42,7 @@ private:
         std::string_view payload;
         int32_t n_vocab;
         bool operator==(const View & other) const { return n_vocab == other.n_vocab && payload == other.payload; }
+        size_t size_bytes() const { return payload.size(); }
     };
     struct Key {
         std::string payload;

@@ -10,7 +10,7 @@ namespace {
 
 std::string text_member(const Json & span, const char * key) {
     const Json * text = optional_member(span, key, &Json::is_string, "a string", "");
-    return text != nullptr ? text->get<std::string>() : "";
+    return text != nullptr ? text->text() : "";
 }
 
 double number_member(const Json & span, const char * key, double otherwise, double least, double most) {
@@ -18,7 +18,7 @@ double number_member(const Json & span, const char * key, double otherwise, doub
     if (number == nullptr) {
         return otherwise;
     }
-    const auto value = number->get<double>();
+    const auto value = number->number<double>();
     if (!(value >= least && value <= most)) {
         throw invalid_argument(std::string(key) + ": " + number->dump() + " is not " + Json(least).dump() + " to " +
                                Json(most).dump());
@@ -41,7 +41,7 @@ int32_t int_member(const Json & span, const char * key, int32_t otherwise, int32
 
 bool bool_member(const Json & span, const char * key) {
     const Json * value = optional_member(span, key, &Json::is_boolean, "true or false", "");
-    return value != nullptr && value->get<bool>();
+    return value != nullptr && value->boolean();
 }
 
 std::vector<std::string> parse_choices(const Json & array) {
@@ -51,7 +51,7 @@ std::vector<std::string> parse_choices(const Json & array) {
         if (!text.is_string()) {
             throw invalid_argument(place + ": expected a string, found " + kind_of(text));
         }
-        texts.push_back(text.get<std::string>());
+        texts.push_back(text.text());
         if (texts.back().empty()) {
             throw invalid_argument(place + " is empty");
         }
@@ -69,7 +69,7 @@ void check_members(const Json & span) {
     if (!span.is_object()) {
         throw invalid_argument("span: expected an object, found " + kind_of(span));
     }
-    for (const auto & [key, value] : span.items()) {
+    for (const auto & [key, value] : span.members()) {
         if (known.count(key) > 0) {
             continue;
         }
@@ -91,7 +91,7 @@ SpanSpec parse_span(std::string_view json) {
     spec.after = text_member(span, "after");
     std::string kinds;
     const auto is = [&](const char * key, SpanSpec::Kind kind) {
-        if (!span.contains(key)) {
+        if (span.find(key) == nullptr) {
             return false;
         }
         kinds += (kinds.empty() ? "" : " and ") + std::string(key);
@@ -131,17 +131,16 @@ SpanSpec parse_span(std::string_view json) {
 }
 
 std::string to_json(const FillResult & result) {
-    const nlohmann::ordered_json json = {
-        {"text", result.text},
-        {"logprob", result.logprob ? nlohmann::ordered_json(*result.logprob) : nlohmann::ordered_json()},
-        {"choice", result.choice},
-        {"tokens", result.n_tokens},
-        {"truncated", result.truncated},
-        {"complete", result.complete},
-        {"answer_tokens", result.answer},
-        {"answer_bytes", result.answer_bytes}};
-    // A grammar may allow bytes that are no UTF-8, which JSON is.
-    return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+    Json json = Json::object();
+    json.add("text", result.text);
+    json.add("logprob", result.logprob ? Json(*result.logprob) : Json());
+    json.add("choice", result.choice);
+    json.add("tokens", result.n_tokens);
+    json.add("truncated", result.truncated);
+    json.add("complete", result.complete);
+    json.add("answer_tokens", Json(result.answer));
+    json.add("answer_bytes", Json(result.answer_bytes));
+    return json.dump();
 }
 
 }  // namespace eliza

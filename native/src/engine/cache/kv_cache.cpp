@@ -174,7 +174,11 @@ bool KvCache::unpark(Slot & slot, const llama_token * text, size_t most, size_t 
         return false;
     }
     ParkedText parked = std::exchange(found->parked, {});  // whoever makes room could drop it
-    const bool is_back = load_state(slot, parked.state, parked.tokens) && truncate(slot, longest) == longest;
+    const auto put_back = [&] {
+        const size_t n_read = llama_state_seq_set_data(context_, parked.state.data(), parked.state.size(), slot.id);
+        return n_read > 0 ? StateCheck::good : StateCheck::does_not_fit;
+    };
+    const bool is_back = load_state(slot, parked.tokens, put_back) && truncate(slot, longest) == longest;
     if (is_back && longest < parked.tokens.size()) {
         found->parked = std::move(parked);  // the text goes on otherwise: others may want the rest
     }
@@ -189,11 +193,13 @@ int32_t KvCache::most_revocable(int32_t n_batch) const {
 }
 
 std::vector<uint8_t> KvCache::copy_state(const Slot & slot) {
+    const LlamaErrorCapture capture;
     std::vector<uint8_t> state(llama_state_seq_get_size(context_, slot.id));
     const size_t size = llama_state_seq_get_data(context_, state.data(), state.size(), slot.id);
     check_rpc_connections(model_.rpc_servers());  // or part of it may be zeros
     if (size == 0) {
-        throw Error(ELIZA_ERR_FFI_FAULT, "llama.cpp could not copy the state of slot " + std::to_string(slot.id));
+        throw capture.error(ELIZA_ERR_FFI_FAULT,
+                            "llama.cpp could not copy the state of slot " + std::to_string(slot.id));
     }
     state.resize(size);
     return state;
@@ -201,23 +207,35 @@ std::vector<uint8_t> KvCache::copy_state(const Slot & slot) {
 
 void KvCache::restore_state(Slot & slot, const std::vector<uint8_t> & state, const std::vector<llama_token> & tokens) {
     const LlamaErrorCapture capture;
-    if (!load_state(slot, state, tokens)) {
-        throw Error(ELIZA_ERR_FFI_FAULT, "the saved state does not fit this context" + capture.suffix());
+    StateCheck check = StateCheck::good;
+    const bool is_there = load_state(slot, tokens, [&] {
+        check = set_checked_state(context_, slot.id, state);
+        return check;
+    });
+    if (check == StateCheck::not_finite) {
+        throw Error(ELIZA_ERR_FFI_FAULT, "the saved state holds a value that is not a finite number");
+    }
+    if (!is_there) {
+        throw capture.error(ELIZA_ERR_FFI_FAULT, "the saved state does not fit this context");
     }
 }
 
-bool KvCache::load_state(Slot & slot, const std::vector<uint8_t> & state, const std::vector<llama_token> & tokens) {
+// `set` puts the state into the slot, and is asked again while there is room to be made.
+bool KvCache::load_state(Slot & slot, const std::vector<llama_token> & tokens,
+                         const std::function<StateCheck()> & set) {
     llama_memory_seq_rm(memory(), slot.id, -1, -1);
     slot.cached.clear();
     slot.n_revocable = 0;
+    StateCheck check = StateCheck::good;
     do {
-        if (llama_state_seq_set_data(context_, state.data(), state.size(), slot.id) != 0 &&
+        check = set();
+        if (check == StateCheck::good &&
             llama_memory_seq_pos_max(memory(), slot.id) + 1 == static_cast<llama_pos>(tokens.size())) {
             slot.cached = tokens;
             return true;
         }
         llama_memory_seq_rm(memory(), slot.id, -1, -1);
-    } while (make_room());
+    } while (check != StateCheck::not_finite && make_room());
     return false;
 }
 

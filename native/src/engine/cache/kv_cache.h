@@ -10,9 +10,11 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
+#include "engine/cache/checked_state.h"
 #include "engine/cache/slots.h"
 #include "engine/model/model.h"
 #include "llama.h"
@@ -93,7 +95,7 @@ private:
     bool park(Slot & slot);
     void count_parked();
     bool unpark(Slot & slot, const llama_token * text, size_t most, size_t n_in_cells);
-    bool load_state(Slot & slot, const std::vector<uint8_t> & state, const std::vector<llama_token> & tokens);
+    bool load_state(Slot & slot, const std::vector<llama_token> & tokens, const std::function<StateCheck()> & set);
 
     // True where what attention needs behind the slot's first n tokens is there.
     bool holds_window_of(const Slot & slot, size_t n) const;

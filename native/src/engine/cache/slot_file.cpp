@@ -13,6 +13,8 @@
 
 #if defined(__unix__) || defined(__APPLE__)
 #include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #endif
 
@@ -45,35 +47,99 @@ Error system_fault(const std::string & path, const char * doing) {
     return fault(path, std::string(doing) + ": " + std::strerror(errno));
 }
 
-// Several streams may save to one path at once: each writes its own file, and the last one stays.
-std::string unique_suffix() {
-    static std::atomic<uint64_t> counter{0};
-    const auto now = std::chrono::steady_clock::now().time_since_epoch().count();
-    return "." + std::to_string(now) + "-" + std::to_string(++counter) + ".part";
-}
+// A file beside another that this process alone is writing to. A process that was killed leaves its own behind, and
+// no lock on it: whoever makes the next one for the same path removes it.
+class TemporaryFile {
+public:
+    explicit TemporaryFile(const std::string & path) : file_(nullptr, std::fclose) {
+        const std::filesystem::path target(path);
+        const std::string begin = target.filename().string() + ".";
+        remove_abandoned(target.parent_path(), begin);
+        static std::atomic<uint64_t> counter{0};
+        for (int attempt = 0; file_ == nullptr && attempt < 10; ++attempt) {
+            const auto now = std::chrono::steady_clock::now().time_since_epoch().count();
+            path_ = target.parent_path() / (begin + std::to_string(now) + "-" + std::to_string(++counter) + ending);
+            open();
+        }
+        if (file_ == nullptr) {
+            throw system_fault(path, "cannot be written");
+        }
+    }
+    ~TemporaryFile() {
+        if (!path_.empty()) {
+            file_.reset();
+            std::error_code error;
+            std::filesystem::remove(path_, error);
+        }
+    }
+    TemporaryFile(const TemporaryFile &) = delete;
+    TemporaryFile & operator=(const TemporaryFile &) = delete;
+
+    std::FILE * get() const { return file_.get(); }
+
+    void rename_to(const std::filesystem::path & target, std::error_code & error) {
+        file_.reset();
+        std::filesystem::rename(path_, target, error);
+        if (!error) {
+            path_.clear();
+        }
+    }
+
+private:
+    static constexpr const char * ending = ".part";
+
+#if defined(__unix__) || defined(__APPLE__)
+    // Where another process takes it for abandoned before it is locked, that one removes it.
+    void open() {
+        const int descriptor = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        struct stat is_there {};
+        if (descriptor >= 0 && flock(descriptor, LOCK_EX | LOCK_NB) == 0 && fstat(descriptor, &is_there) == 0 &&
+            is_there.st_nlink > 0) {
+            file_.reset(fdopen(descriptor, "wb"));
+        }
+        if (descriptor >= 0 && file_ == nullptr) {
+            close(descriptor);
+        }
+    }
+    static void remove_if_abandoned(const std::filesystem::path & path) {
+        const int descriptor = ::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+        if (descriptor >= 0) {
+            if (flock(descriptor, LOCK_EX | LOCK_NB) == 0) {
+                std::error_code error;
+                std::filesystem::remove(path, error);
+            }
+            close(descriptor);
+        }
+    }
+#else
+    void open() { file_.reset(std::fopen(path_.string().c_str(), "wbx")); }
+    static void remove_if_abandoned(const std::filesystem::path & path) {
+        std::error_code error;  // what is open somewhere stays
+        std::filesystem::remove(path, error);
+    }
+#endif
+
+    static void remove_abandoned(const std::filesystem::path & folder, const std::string & begin) {
+        std::error_code error;
+        std::filesystem::directory_iterator entry(folder.empty() ? "." : folder, error), end;
+        for (; !error && entry != end; entry.increment(error)) {
+            const std::string name = entry->path().filename().string();
+            if (name.size() > begin.size() && name.compare(0, begin.size(), begin) == 0 &&
+                name.find_first_not_of("0123456789-", begin.size()) == name.size() - std::strlen(ending) &&
+                name.compare(name.size() - std::strlen(ending), std::string::npos, ending) == 0) {
+                remove_if_abandoned(entry->path());
+            }
+        }
+    }
+
+    File file_;
+    std::filesystem::path path_;  // empty: it has another name now
+};
 
 // Writes beside the file, and renames when all of it is on disk.
 class Writer {
 public:
-    explicit Writer(const std::string & path)
-        : path_(path), temporary_(path + unique_suffix()), file_(nullptr, std::fclose) {
-        std::error_code error;
-        if (std::filesystem::exists(path, error) && !std::filesystem::is_regular_file(path, error)) {
-            throw fault(path_, "cannot be written: something other than a file is there");
-        }
-        file_.reset(std::fopen(temporary_.c_str(), "wb"));
-        if (file_ == nullptr) {
-            throw system_fault(path_, "cannot be written");
-        }
-    }
-    ~Writer() {
-        if (file_ != nullptr) {
-            file_.reset();
-            std::remove(temporary_.c_str());
-        }
-    }
-    Writer(const Writer &) = delete;
-    Writer & operator=(const Writer &) = delete;
+    explicit Writer(const std::string & path) : path_(path), target_(path), file_(checked(path)) {}
 
     void write(const void * data, size_t size) {
         hash_.add(data, size);
@@ -95,11 +161,9 @@ public:
             throw system_fault(path_, "cannot be written");
         }
 #endif
-        file_.reset();
         std::error_code error;
-        std::filesystem::rename(temporary_, path_, error);
+        file_.rename_to(target_, error);
         if (error) {
-            std::remove(temporary_.c_str());
             throw fault(path_, "cannot be put in its place: " + error.message());
         }
     }
@@ -111,9 +175,17 @@ private:
         }
     }
 
-    std::string path_;
-    std::string temporary_;
-    File file_;
+    static const std::string & checked(const std::string & path) {
+        std::error_code error;
+        if (std::filesystem::exists(path, error) && !std::filesystem::is_regular_file(path, error)) {
+            throw fault(path, "cannot be written: something other than a file is there");
+        }
+        return path;
+    }
+
+    const std::string path_;
+    const std::filesystem::path target_;
+    TemporaryFile file_;
     Fnv1a hash_;
 };
 
@@ -171,8 +243,14 @@ std::vector<uint8_t> read_all(const std::string & path) {
     if (file == nullptr) {
         throw system_fault(path, "cannot be read");
     }
+    // First that it is one of ours: another may be larger than the memory.
+    char begin[sizeof magic] = {};
+    if (std::fread(begin, 1, sizeof begin, file.get()) != sizeof begin ||
+        std::memcmp(begin, magic, sizeof magic) != 0) {
+        throw fault(path, "not a slot file");
+    }
     std::vector<uint8_t> bytes(size);
-    if (std::fread(bytes.data(), 1, bytes.size(), file.get()) != bytes.size()) {
+    if (seek(file.get(), 0) != 0 || std::fread(bytes.data(), 1, bytes.size(), file.get()) != bytes.size()) {
         throw system_fault(path, "cannot be read");
     }
     return bytes;
@@ -192,9 +270,6 @@ void write_slot_file(const std::string & path, const SlotFile & file) {
 
 SlotFile read_slot_file(const std::string & path, const std::string & fingerprint) {
     const std::vector<uint8_t> bytes = read_all(path);
-    if (bytes.size() < sizeof magic || std::memcmp(bytes.data(), magic, sizeof magic) != 0) {
-        throw fault(path, "not a slot file");
-    }
     constexpr size_t hash_size = sizeof(uint64_t);
     if (bytes.size() < sizeof magic + sizeof version + hash_size) {
         throw fault(path, "cut short, or damaged");

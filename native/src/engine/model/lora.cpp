@@ -16,12 +16,12 @@ std::vector<LoraFile> parse_lora(const std::string & text) {
     for (const Json & adapter : adapters) {
         const std::string place = at("lora", files.size());
         LoraFile file;
-        file.path = member(adapter, "path", &Json::is_string, "a string", place).get<std::string>();
+        file.path = member(adapter, "path", &Json::is_string, "a string", place).text();
         if (file.path.empty() || file.path.find('\0') != std::string::npos) {
             throw invalid_argument(place + ".path is empty or contains a NUL");
         }
         if (const Json * scale = optional_member(adapter, "scale", &Json::is_number, "a number", place)) {
-            file.scale = scale->get<float>();
+            file.scale = scale->number<float>();
             if (!std::isfinite(file.scale)) {
                 throw invalid_argument(place + ".scale is too large");
             }

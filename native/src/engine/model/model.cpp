@@ -71,7 +71,7 @@ std::shared_ptr<Model> Model::load(const std::string & path, const ModelSettings
     llama_model * raw = llama_model_load_from_file(path.c_str(), params);
     if (raw == nullptr) {
         check_rpc_connections(settings.devices.rpc);
-        throw Error(ELIZA_ERR_BUNDLE_INVALID, "cannot load the model " + path + capture.suffix());
+        throw capture.error(ELIZA_ERR_BUNDLE_INVALID, "cannot load the model " + path);
     }
     std::shared_ptr<Model> model(new Model(raw, settings));
     check_rpc_connections(settings.devices.rpc);
@@ -88,7 +88,7 @@ void Model::load_adapters() {
         const LlamaErrorCapture capture;
         llama_adapter_lora * adapter = llama_adapter_lora_init(get(), file.path.c_str());
         if (adapter == nullptr) {
-            throw Error(ELIZA_ERR_BUNDLE_INVALID, "cannot load the LoRA adapter " + file.path + capture.suffix());
+            throw capture.error(ELIZA_ERR_BUNDLE_INVALID, "cannot load the LoRA adapter " + file.path);
         }
         if (llama_adapter_get_alora_n_invocation_tokens(adapter) > 0) {
             throw invalid_argument("the LoRA adapter " + file.path +
@@ -102,7 +102,7 @@ llama_context_ptr Model::new_context(const llama_context_params & params, const 
     const LlamaErrorCapture capture;
     llama_context_ptr context(llama_init_from_model(get(), params));
     if (context == nullptr) {
-        throw Error(ELIZA_ERR_FFI_FAULT, "cannot create a context " + purpose + capture.suffix());
+        throw capture.error(ELIZA_ERR_FFI_FAULT, "cannot create a context " + purpose);
     }
     if (!adapters_.empty()) {
         std::vector<llama_adapter_lora *> adapters = adapters_;
@@ -111,7 +111,7 @@ llama_context_ptr Model::new_context(const llama_context_params & params, const 
             scales.push_back(file.scale);
         }
         if (llama_set_adapters_lora(context.get(), adapters.data(), adapters.size(), scales.data()) != 0) {
-            throw Error(ELIZA_ERR_FFI_FAULT, "cannot apply the LoRA adapters" + capture.suffix());
+            throw capture.error(ELIZA_ERR_FFI_FAULT, "cannot apply the LoRA adapters");
         }
     }
     return context;
@@ -162,6 +162,8 @@ std::vector<llama_token> Model::tokenize(std::string_view text, bool add_special
             const int32_t room = checked_size(tokens.size(), "a token count");
             return llama_tokenize(vocab(), text.data(), length, tokens.data(), room, add_special, parse_special);
         } catch (const Error &) {
+            throw;
+        } catch (const std::bad_alloc &) {
             throw;
         } catch (const std::exception & error) {  // such as bytes that are no UTF-8
             throw invalid_argument(std::string("the text cannot be tokenized: ") + error.what());

@@ -68,11 +68,11 @@ std::vector<float> Embedder::embed(std::string_view text, Pooling pooling) {
     llama_set_n_threads(context_.get(), n_threads, n_threads);
     const LlamaErrorCapture capture;
     if (const int32_t result = llama_decode(context_.get(), batch.get()); result != 0) {
-        throw Error(ELIZA_ERR_FFI_FAULT, "llama_decode failed with " + std::to_string(result) + capture.suffix());
+        throw capture.error(ELIZA_ERR_FFI_FAULT, "llama_decode failed with " + std::to_string(result));
     }
     const float * values = llama_get_embeddings_seq(context_.get(), 0);
     if (values == nullptr) {
-        throw Error(ELIZA_ERR_FFI_FAULT, "the model gave no embedding" + capture.suffix());
+        throw capture.error(ELIZA_ERR_FFI_FAULT, "the model gave no embedding");
     }
     std::vector<float> embedding(values, values + size());
     double sum = 0.0;

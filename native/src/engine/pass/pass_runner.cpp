@@ -150,7 +150,7 @@ PassRunner::Result PassRunner::run(Batch & batch, const Wanted & wanted) {
     }
     check_rpc_connections(model_->rpc_servers());  // one may have broken before the logits were here
     if (result != done && result != no_room && result != stopped) {
-        throw Error(ELIZA_ERR_FFI_FAULT, "llama_decode failed with " + std::to_string(result) + capture.suffix());
+        throw capture.error(ELIZA_ERR_FFI_FAULT, "llama_decode failed with " + std::to_string(result));
     }
     if (result == done && row_kind_ == RowKind::hidden && head_.rows().size() != batch.n_rows()) {
         // The graph is not what an earlier one looked like.

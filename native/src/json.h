@@ -1,0 +1,100 @@
+// A JSON value. The parser is nlohmann's; the tree is ours, because taking one of nlohmann's down allocates, in a
+// destructor, and where memory has run out that ends the process. Taking this down is recursive, and as deep as
+// parse_json lets a text be nested.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace eliza {
+
+class Json {
+public:
+    using Array = std::vector<Json>;
+    using Object = std::vector<std::pair<std::string, Json>>;  // as they came; of two with one name the last holds
+
+    Json() = default;
+    Json(bool value) : value_(value) {}
+    Json(double value) : value_(value) {}
+    Json(const char * value) : Json(std::string(value)) {}
+    Json(std::string value) : value_(std::make_unique<const std::string>(std::move(value))) {}
+    template <typename Int, typename = std::enable_if_t<std::is_integral_v<Int> && !std::is_same_v<Int, bool>>>
+    Json(Int value) {
+        if constexpr (std::is_unsigned_v<Int>) {
+            value_ = uint64_t{value};
+        } else {
+            value_ = int64_t{value};
+        }
+    }
+    template <typename Value>
+    explicit Json(const std::vector<Value> & values) : Json(array()) {
+        for (const Value & value : values) {
+            push_back(Json(value));
+        }
+    }
+    static Json array();
+    static Json object();
+
+    bool is_null() const noexcept { return holds<std::monostate>(); }
+    bool is_boolean() const noexcept { return holds<bool>(); }
+    bool is_number_unsigned() const noexcept { return holds<uint64_t>(); }
+    bool is_number_integer() const noexcept { return holds<int64_t>() || is_number_unsigned(); }
+    bool is_number_float() const noexcept { return holds<double>(); }
+    bool is_number() const noexcept { return is_number_integer() || is_number_float(); }
+    bool is_string() const noexcept { return holds<Text>(); }
+    bool is_array() const noexcept { return holds<Items>(); }
+    bool is_object() const noexcept { return holds<Members>(); }
+    const char * type_name() const noexcept;
+
+    // Each of these is asked only of what holds such a value; a number becomes any kind of number.
+    const std::string & text() const { return *std::get<Text>(value_); }
+    bool boolean() const { return std::get<bool>(value_); }
+    template <typename Number>
+    Number number() const {
+        if (const auto * value = std::get_if<int64_t>(&value_)) return static_cast<Number>(*value);
+        if (const auto * value = std::get_if<uint64_t>(&value_)) return static_cast<Number>(*value);
+        return static_cast<Number>(std::get<double>(value_));
+    }
+
+    // Of an array; nothing else has items.
+    size_t size() const noexcept { return is_array() ? items().size() : 0; }
+    bool empty() const noexcept { return size() == 0; }
+    const Json & operator[](size_t i) const { return items()[i]; }
+    Json & back() { return items().back(); }
+    Array::const_iterator begin() const { return items().begin(); }
+    Array::const_iterator end() const { return items().end(); }
+    Json & push_back(Json value);
+
+    // Of an object.
+    const Object & members() const { return *std::get<Members>(value_); }
+    const Json * find(std::string_view name) const;  // nullptr where there is none
+    Json & set(std::string_view name, Json value);   // returns the object
+    Json & add(std::string name, Json value);        // returns the value
+
+    // In one line. What is no UTF-8 is replaced, character by character, by U+FFFD.
+    std::string dump() const;
+
+private:
+    using Text = std::unique_ptr<const std::string>;
+    using Items = std::unique_ptr<Array>;
+    using Members = std::unique_ptr<Object>;
+
+    template <typename Kind>
+    bool holds() const noexcept {
+        return std::holds_alternative<Kind>(value_);
+    }
+    const Array & items() const { return *std::get<Items>(value_); }
+    Array & items() { return *std::get<Items>(value_); }
+    void append_to(std::string & text) const;
+
+    std::variant<std::monostate, bool, int64_t, uint64_t, double, Text, Items, Members> value_;
+};
+
+}  // namespace eliza
