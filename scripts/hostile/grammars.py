@@ -73,6 +73,15 @@ def _one_token(grammar: str, stage: Stage) -> str:
     return stage.model.generate(PROMPT, 1, grammar=grammar).text
 
 
+def _with_budget(steps: int, stage: Stage) -> str:
+    """Give the grammar fewer steps for a token than it takes."""
+    stage.set_option("grammar_budget", str(steps))
+    try:
+        return _one_token(AMBIGUOUS["three hundred optional letters"], stage)
+    finally:
+        stage.set_option("grammar_budget", "10000000")
+
+
 def _cancelled(grammar: str, stage: Stage) -> str:
     """Cancel a generation while its grammar is at work."""
     model = stage.model
@@ -164,6 +173,12 @@ def _on_small_stack(run: Callable[[Stage], str], stage: Stage) -> str:
 
 
 CASES = (
+    Case(
+        "grammar: more steps than its budget",
+        partial(_with_budget, 100),
+        Must.FAIL,
+        says="grammar_budget",
+    ),
     *(
         Case(f"grammar: {name}", partial(_one_token, grammar), seconds=5, neighbour=True)
         for name, grammar in AMBIGUOUS.items()
