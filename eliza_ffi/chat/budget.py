@@ -36,7 +36,7 @@ __all__ = [
     "spend",
 ]
 
-MAX_SECONDS = 1.0
+MAX_SECONDS, SECONDS_PER_MESSAGE = 1.0, 0.005  # some templates look at all before each
 MAX_UNITS = 100_000_000
 
 STEP = 100
@@ -66,19 +66,20 @@ class LimitReached(Exception):  # noqa: N818 - an outcome
 class Budget:
     """What a template may still do."""
 
-    __slots__ = ("calls", "left", "look", "until")
+    __slots__ = ("calls", "left", "look", "seconds", "until")
 
-    def __init__(self) -> None:
+    def __init__(self, messages: int) -> None:
         self.calls = 0
         self.left = self.look = MAX_UNITS
-        self.until = time.thread_time() + MAX_SECONDS
+        self.seconds = MAX_SECONDS + SECONDS_PER_MESSAGE * messages
+        self.until = time.thread_time() + self.seconds
 
     def look_at_clock(self) -> None:
         """Raise if nothing is left."""
         if self.left < 0:
             raise LimitReached("it takes too many steps or too much memory")
         if time.thread_time() > self.until:
-            raise LimitReached(f"it takes longer than the {MAX_SECONDS:g} s that it may")
+            raise LimitReached(f"it takes longer than {self.seconds:g} seconds")
         self.look = max(0, self.left - LOOK)
 
 
@@ -86,9 +87,9 @@ _budget: ContextVar[Budget] = ContextVar("_budget")
 
 
 @contextmanager
-def bounded() -> Iterator[None]:
-    """Give what is rendered inside a budget of its own."""
-    token = _budget.set(Budget())
+def bounded(messages: int = 0) -> Iterator[None]:
+    """Give what is rendered inside a budget of its own, for so many messages."""
+    token = _budget.set(Budget(messages))
     try:
         yield
     finally:

@@ -9,9 +9,9 @@ otherwise when it is reached.
 Nothing on the list takes long in one go. Texts that a template makes have at most 10 million
 characters, its lists and mappings 100,000 items, its numbers 10,000 bits; what is to be compared,
 sorted or written as JSON is first measured as if it were written out. And between any two
-operations there is the budget in :mod:`.budget`: a rendering has one second of its thread's time,
-and 100 million units, of which a step takes 100 and a value that is made as many as it has bytes.
-Compiling runs nothing of the template, so that the template's size bounds it.
+operations there is the budget in :mod:`.budget`: a rendering has one second of its thread's time
+and 5 ms more for every message, and 100 million units. A step takes 100 of them, a value that is
+made as many as it has bytes. Compiling runs nothing of the template: the template's size bounds it.
 
 This module needs Jinja2, which the package does not: import it only to make an environment.
 """
@@ -27,10 +27,10 @@ from jinja2.exceptions import SecurityError, TemplateAssertionError
 from jinja2.ext import Extension, LoopControlExtension
 from jinja2.lexer import Token, TokenStream
 from jinja2.parser import Parser
-from jinja2.runtime import Context, Macro, Undefined
+from jinja2.runtime import Context, LoopContext, Macro, Undefined
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.tests import TESTS as TESTS_OF_JINJA2
-from jinja2.utils import pass_context
+from jinja2.utils import Namespace, pass_context
 from jinja2.visitor import NodeTransformer
 
 from .allowed import (
@@ -65,6 +65,7 @@ EXPRESSIONS = """
 Name NSRef Const Tuple List Dict Pair Keyword CondExpr Filter Test Call Getitem Getattr Slice Concat
 Compare Operand Add Sub Mul Div FloorDiv Mod Pow And Or Not Neg Pos
 """
+LOOP = frozenset(("index", "index0", "first", "last", "length", "previtem", "nextitem", "revindex"))
 NODES = frozenset((STATEMENTS + EXPRESSIONS).split())
 
 # Syntax that must be counted becomes filters. A template cannot write a name with a space.
@@ -148,8 +149,13 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
         return allowed
 
     def getattr(self, obj: Any, attribute: str) -> Any:
-        if type(obj) is dict and attribute in obj and not hasattr(dict, attribute):
-            return obj[attribute]  # as below, but most are
+        kind = type(obj)  # the first three are quick, and what Jinja2 would find
+        if kind is dict and attribute in obj and not hasattr(dict, attribute):
+            return obj[attribute]
+        if kind is Namespace and attribute in obj._Namespace__attrs and attribute[0] != "_":
+            return obj._Namespace__attrs[attribute]
+        if kind is LoopContext and attribute in LOOP:
+            return getattr(obj, attribute)
         method = None
         if isinstance(obj, str):
             method = STR_METHODS.get(attribute)

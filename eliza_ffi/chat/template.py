@@ -100,7 +100,7 @@ class ChatTemplate:
             if name in extra:
                 raise InvalidArgumentError(f"{name} is not the template's to be given")
         try:
-            with self._sandbox.bounded():
+            with self._sandbox.bounded(len(messages)):
                 return self._run(_in_form(messages, self._content_form), **variables)
         except self._sandbox.Refused as error:
             raise ChatTemplateError(f"the chat template refuses the messages: {error}") from error

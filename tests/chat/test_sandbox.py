@@ -1,0 +1,645 @@
+"""Chat templates of strangers: none takes long or much memory, and real ones are not hindered."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from jinja2.ext import Extension, LoopControlExtension
+from jinja2.parser import Parser
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from eliza_ffi.chat.allowed import (
+    CHANGING,
+    FILTERS,
+    FUNCTIONS,
+    MAPPING_METHODS,
+    STR_METHODS,
+    TESTS,
+    Refused,
+)
+from eliza_ffi.chat.budget import MAX_UNITS, bounded, remaining
+from eliza_ffi.chat.template import ChatTemplate, _in_form
+from eliza_ffi.errors import ChatTemplateError
+
+Message = dict[str, Any]
+
+
+# ---- hostile templates -------------------------------------------------------------------------
+
+BIG = "{% set big = 'x' * 9999000 %}"  # nearly the longest text that may be
+WIDE = "{% set wide = '\N{CJK UNIFIED IDEOGRAPH-4E2D}' * 9000000 %}"
+
+
+def doing(expression: str, start: str = "''", turns: int = 99_999) -> str:
+    """Return a template that computes `expression` from ns.x, again and again."""
+    return (
+        "{% set ns = namespace(x=" + start + ") %}{% for i in range(" + str(turns) + ") %}"
+        "{% set ns.x = " + expression + " %}{% endfor %}{{ ns.x | length }}"
+    )
+
+
+def holding(expression: str, before: str = "") -> str:
+    """Return a template that keeps many values of `expression`."""
+    return (
+        before + "{% set ns = namespace(x=[]) %}{% for i in range(300) %}"
+        "{% set ns.x = ns.x + [" + expression + "] %}{% endfor %}"
+    )
+
+
+def many(statement: str) -> str:
+    """Return a template that runs a statement as often as it can."""
+    inner = "{% for j in range(99999) %}" + statement + "{% endfor %}"
+    return "{% for i in range(99999) %}" + inner + "{% endfor %}"
+
+
+NESTED = "{% set ns = namespace(x=[1]) %}{% for i in range(40) %}{% set ns.x = VALUE %}{% endfor %}"
+SHARED = NESTED.replace("VALUE", "[ns.x, ns.x]")
+SHARED_TUPLE = NESTED.replace("VALUE", "(ns.x, ns.x)").replace("[1]", "(1,)")
+DEEP = NESTED.replace("VALUE", "[ns.x]").replace("40", "99999")
+DEEP_TUPLE = NESTED.replace("VALUE", "(ns.x,)").replace("40", "99999").replace("[1]", "(1,)")
+
+RUNS_LONG = {
+    "loop": many(""),
+    "loop with a test": "{% for i in range(9) %}{% for j in range(99999) if false %}{% endfor %}"
+    "{% endfor %}" * 400,
+    "loop of many nodes": many("{% if i is defined and j.x is defined %}{% endif %}" * 900),
+    "output": many("{{ i }}" * 2000),
+    "data": many("words" * 1000 + "{{ i }}"),
+    "empty output": "{% set x %}" + many("{{ '' ~ '' }}{{ z }}" * 900) + "{% endset %}",
+    "macros": "{% macro f(n) %}{% if n %}{{ f(n - 1) }}{{ f(n - 1) }}{% endif %}{% endmacro %}"
+    "{{ f(45) }}",
+    "macro that calls itself": "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}",
+    "in texts": BIG + many("{{ ('y' * 90) in big }}"),
+    "count": BIG + many("{{ big.count('x' * 50) }}"),
+    "find from the right": BIG + "{{ big.rsplit('xy' * 4000000) }}",
+    "find from the right, short": BIG + many("{{ big.rsplit('x' ~ 'y' ~ 'x' * 80) }}"),
+    "startswith": BIG + "{{ big.startswith((big ~ 'x',) * 99999) }}",
+    "strip": BIG + "{% set y = 'y' * 9000000 ~ 'x' %}{{ big.strip(y) }}",
+    "strip, again": BIG + many("{{ (big ~ 'y').lstrip('x' * 99) | length }}"),
+    "compare": BIG + "{% set other = big[1:] ~ 'y' %}{% set l = [big] * 99999 %}{{ other in l }}",
+    "compare lazily": BIG
+    + "{% set other = big[1:] ~ 'y' %}{{ other in ([big] * 99999) | select }}",
+    "compare many times": BIG + "{% set other = big[1:] ~ 'y' %}" + many("{{ big == other }}"),
+    "compare with a constant": "{{ '" + "x" * 99_999 + "y' in ['x' * 100000] * 99999 }}",
+    "compare what is shared": SHARED + "{% set a = ns.x %}" + SHARED + "{{ a == ns.x }}",
+    "compare in tests": SHARED + "{% set a = ns.x %}" + SHARED + "{{ a is eq ns.x }}",
+    "search what is shared": SHARED + "{% set a = ns.x %}" + SHARED + "{{ a is in [ns.x] }}",
+    "hash what is shared": SHARED_TUPLE + "{{ {ns.x: 1} }}",
+    "hash a key": SHARED_TUPLE + "{{ messages[0][ns.x] }}",
+    "hash a key in get": SHARED_TUPLE + "{{ messages[0].get(ns.x) }}",
+    "hash a key in dict": SHARED_TUPLE + "{{ dict([(ns.x, 1)]) }}",
+    "hash in": SHARED_TUPLE + "{{ ns.x in messages[0] }}",
+    "hash in unique": SHARED_TUPLE + "{{ [ns.x] | unique | list }}",
+    "write what is shared": SHARED + "{{ ns.x }}",
+    "write JSON of what is shared": SHARED + "{{ ns.x | tojson }}",
+    "write a namespace": SHARED + "{{ ns }}",
+    "write views": SHARED + "{{ {'x': ns.x}.items() }}",
+    "write deep values": DEEP + "{{ ns.x }}",
+    "write JSON of deep values": DEEP + "{{ ns.x | tojson }}",
+    "hash deep values": DEEP_TUPLE + "{{ {ns.x: 1} }}",
+    "compare deep values": DEEP + "{% set a = ns.x %}" + DEEP + "{{ a == ns.x }}",
+    "sort": "{{ range(99999) | list | sort | sort | sort | length }}",
+    "sort equal texts": "{{ (['x' * 9000000] * 9999) | sort }}",
+    "sort by long parts": "{{ ([['x' * 90000 ~ 1]] * 90000) | sort(attribute='0,0,0,0') }}",
+    "sort what is shared": SHARED + "{{ [ns.x, ns.x] | sort }}",
+    "dictsort": SHARED + "{{ {'a': ns.x, 'b': ns.x} | dictsort(by='value') }}",
+    "max": SHARED + "{{ [ns.x, ns.x] | max }}",
+    "lazy": many("{{ range(99999) | map('string') | select('eq', 5) | list }}"),
+    "lazy filters of each other": doing("ns.x | map('string')", "[1]"),
+    "lazy filters of lists": doing("[ns.x] | map('list')", "[1]") + "{{ ns.x | list }}",
+    "reversed": doing("ns.x | reverse", "[1]"),
+    "attributes": "{{ [1] | map(attribute='a.' * 4000000) | list }}",
+    "power": many("{{ 3 ** 5000 }}"),
+    "numbers": many("{{ (3 ** 5000) * (3 ** 5000) }}"),
+    "divisions": many("{{ (3 ** 5000) // 7 % (7 ** 2000) }}"),
+    "a number in hexadecimal": "{{ 0x" + "f" * 150_000 + " }}",
+    "a number in decimal": "{{ " + "9" * 150_000 + " }}",
+    "a number from a text": "{{ ('9' * 5000000) | int }}",
+    "a number of another base": "{{ ('f' * 9000000) | int(0, 16) }}",
+    "a number from a long text": "{{ ('9' * 9000000) | float }}",
+    "range": "{{ range(10 ** 18) | list }}",
+    "range of huge numbers": "{{ range(2 ** 9000) }}",
+    "loop.length": "{% for x in range(99999) | map('string') %}{{ loop.length }}{% endfor %}" * 40,
+    "splits": BIG + many("{{ big.split('y') | length }}"),
+    "a raised text": BIG + "{{ raise_exception(big) }}",
+    "an error of a long name": "{% set x = '\\U000e0001' * 9000000 %}{{ messages[x].y.z }}",
+    "an error of a long argument": "{% set x = '\\U000e0001' * 9000000 %}{{ [1] | map(x) | list }}",
+}
+
+TAKES_MUCH = {
+    "indent": "{{ ('a\\n' * 9000) | indent('x' * 900000) }}",
+    "indent many lines": "{{ ('a\\r' * 1000000) | indent(1000) }}",
+    "indent without lines": "{{ ('\\x85' * 9000000) | indent(1, true, true) }}",
+    "strftime_now": "{{ strftime_now('%999Y' * 200000) }}",
+    "lists of characters": WIDE + holding("wide | list"),
+    "ten lists of characters": WIDE + "{% set x = [" + "wide | list, " * 10 + "] %}",
+    "str.format": "{{ ('{0:😀>999}' * 150000).format('') }}",
+    "str.format, wide": "{{ '{:>9999999999}'.format(1) }}",
+    "str.format, twice": "{{ '{:>{}}'.format(1, 9999999999) }}",
+    "str.format of a large text": BIG + "{{ '{0}{0}{0}'.format(big) }}",
+    "str.format of a number": "{{ '{:.999999999f}'.format(1.5) }}",
+    "str.format of names": "{{ ('{' ~ 'x' * 9000000 ~ '}').format(1) }}",
+    "format_map": "{{ '{x}'.format_map({'x': 1}) }}",
+    "%": "{{ '%9999999999d' % 1 }}",
+    "%, wide by an argument": "{{ '%*d' % (9999999999, 1) }}",
+    "% in a test": "{{ '%9999999999d' is odd }}",
+    "% in another test": "{{ '%9999999999d' is divisibleby(3) }}",
+    "% as a filter": "{{ '%9999999999d' | format(1) }}",
+    "striptags": "{{ ('<' * 900000) | striptags }}",
+    "sum": "{{ ([[1]] * 99999) | sum(start=[]) }}",
+    "groupby": "{{ range(99999) | groupby('x') }}",
+    "center": "{{ 'x' | center(9999999999) }}",
+    "ljust": "{{ 'x'.ljust(10 ** 10) }}",
+    "expandtabs": "{{ '\\t'.expandtabs(10 ** 10) }}",
+    "lipsum": "{{ lipsum(n=1000000) }}",
+    "cycler": "{{ cycler(1, 2) }}",
+    "joiner": "{{ joiner('x') }}",
+    "* of texts": "{{ 'x' * 10 ** 10 }}",
+    "* of lists": "{{ [[]] * 10 ** 9 }}",
+    "* of tuples": "{{ 10 ** 9 * (1, 2) }}",
+    "* of *": "{{ ([[[0] * 99999] * 99999] * 99999) | tojson }}",
+    "**": "{{ 10 ** (10 ** 10) }}",
+    "~": doing("ns.x ~ ns.x", "'x'", 80),
+    "+": doing("ns.x + ns.x", "'x'", 80),
+    "+ of safe texts": doing("(ns.x | safe) + '<' * 5000000", "'x'", 80),
+    "+ of lists": doing("ns.x + ns.x", "[1]", 80),
+    "join": "{{ range(99999) | list | join('y' * 999999) }}",
+    "join of what is lazy": "{{ range(99999) | select | join('y' * 999999) }}",
+    "str.join": "{{ ('y' * 999999).join(['a'] * 99999) }}",
+    "str.join of what is lazy": "{{ ('y' * 999999).join((['a'] * 99999) | map('upper')) }}",
+    "replace": "{{ ('x' * 999999).replace('x', 'y' * 999999) }}",
+    "replace nothing": "{{ ('x' * 999999) | replace('', 'y' * 999999) }}",
+    "replace by name": "{{ ('x' * 999999) | replace(new='y' * 999999, old='x') }}",
+    "split": WIDE + holding("wide.split(wide[0])"),
+    "split at spaces": "{{ ('x ' * 4500000).split() }}",
+    "splitlines": "{{ ('中\\n' * 4500000).splitlines() }}",
+    "upper": "{% set ns = namespace(x='\\U00010428' * 9000000) %}{{ ns.x.upper() | length }}"
+    "{{ ns.x.title() | length }}{{ ns.x | upper | length }}{{ 'x' * 10 ** 10 }}",
+    "growing upper": holding("('\\u0390' * 3000000).upper()"),
+    "title": "{{ ('x ' * 4500000) | title }}",
+    "slices": WIDE + holding("wide[1:]"),
+    "slices of lists": holding("big[:]", "{% set big = [1] * 99999 %}"),
+    "tojson": BIG.replace("x", "\\0") + "{{ big | tojson }}",
+    "tojson, indented": "{{ [1] | tojson(indent=9999999999) }}",
+    "tojson, indented a little": DEEP.replace("99999", "45")
+    + "{{ ([ns.x] * 9999) | tojson(indent=16) }}",
+    "tojson, with separators": "{{ ([1] * 99999) | tojson(separators=('x' * 99999, '')) }}",
+    "repr": holding("('\\U000e0001' * 900000) | list | string"),
+    "repr of one text": "{{ ['\\U000e0001' * 9000000] }}",
+    "unpacked arguments": WIDE + "{{ dict(*wide) }}",
+    "unpacked texts": WIDE + "{% set a, b = wide %}",
+    "literals": many("{% set ns.x = ns.x + [[" + "[], " * 3000 + "]] %}").replace(
+        "{% for i", "{% set ns = namespace(x=[]) %}{% for i", 1
+    ),
+    "undefined": holding("[" + "u, " * 5000 + "]"),
+    "namespaces": doing("[ns.x, namespace()]", "[]"),
+    "methods": doing("[ns.x, ''.upper]", "[]"),
+    "characters": holding("[" + "wide[0], " * 3000 + "]", WIDE),
+    "blocks": "{% set ns = namespace(x='x') %}{% for i in range(80) %}"
+    "{% set y %}{{ ns.x }}{{ ns.x }}{% endset %}{% set ns.x = y %}{% endfor %}",
+    "filter blocks": "{% filter replace('x', 'y' * 9999) %}" + many("x") + "{% endfilter %}",
+    "data in a loop": many("x" * 100_000),
+    "macros in a loop": "{% for i in range(9) %}{% macro f() %}{% endmacro %}{% endfor %}",
+    "recursive loops": "{% for x in [1] recursive %}{{ loop([1]) }}{% endfor %}",
+    "dict": doing("dict(ns.x, **{'x' ~ i: 1})", "{}"),
+    "long keyword names": "{{ dict(**{'\\U000e0001' * 9000000: 1}) }}",
+    "pieces of output": "{% set x %}" + many("{{ a }}b" * 2000) + "{% endset %}",
+    "views": SHARED + "{{ {'x': ns.x}.values() == {'x': ns.x}.values() }}",
+}
+
+COMPILES_LONG = {
+    "parentheses": "{{ " + "(" * 60_000 + "1" + ")" * 60_000 + " }}",
+    "lists in lists": "{{ " + "[" * 3_000 + "]" * 3_000 + " }}",
+    "not not": "{{ " + "not " * 15_000 + "x }}",
+    "minus minus": "{{ " + "- " * 15_000 + "1 }}",
+    "sums": "{{ " + "x + " * 7_000 + "x }}",
+    "concatenations": "{{ " + "x ~ " * 7_000 + "x }}",
+    "attributes of attributes": "{{ x" + ".y" * 7_000 + " }}",
+    "filters of filters": "{{ x" + " | trim" * 7_000 + " }}",
+    "conditions in conditions": "{{ " + "1 if x else " * 3_000 + "1 }}",
+    "calls of calls": "{{ x" + "()" * 5_000 + " }}",
+    "ifs in ifs": "{% if x %}" * 2_500 + "{% endif %}" * 2_500,
+    "loops in loops": "{% for x in y %}" * 40 + "{{ x }}" * 500 + "{% endfor %}" * 40,
+    "many loops in loops": ("{% for x in y %}" * 10 + "{{ x }}" + "{% endfor %}" * 10) * 150,
+    "many ifs": "{% if x %}{% set a = 1 %}{% endif %}" * 1_400,
+    "many names": "".join(
+        f"{{% if x{i} %}}{{% set a{i} = 1 %}}{{% endif %}}" for i in range(1_300)
+    ),
+    "many macros": "".join(
+        f"{{% macro m{i}(a, b) %}}{{{{ a }}}}{{% endmacro %}}" for i in range(900)
+    ),
+    "macros in macros": "{% macro m() %}" * 45 + "{{ x }}" * 900 + "{% endmacro %}" * 45,
+    "elifs": "{% if x %}" + "{% elif x %}{% set a = 1 %}" * 1_700 + "{% endif %}",
+    "many outputs": "{{ x }}" * 20_000,
+    "comments": "{##}" * 50_000,
+    "comment that does not end": "{#" * 99_999,
+    "text that does not end": "{{ '" + "\\'" * 90_000,
+    "raw": "{% raw %}{% endraw %}" * 9_000,
+    "braces": "{" * 199_999,
+    "lines": "\n" * 199_999,
+    "lines and tags": "  \n {%- if x -%} \n" * 5_000 + "{% endif %}" * 5_000,
+    "digits": "{{ " + "1_" * 90_000 + "1 }}",
+    "digits and dots": "{{ " + "1." * 8_000 + " }}",
+    "a long list": "{{ [" + "1," * 7_900 + "] }}",
+    "a long mapping": "{{ {" + "1:1," * 3_900 + "} }}",
+    "comparisons": "{{ 1" + " < 2" * 7_000 + " }}{{ 1" + " in [x]" * 50 + " }}",
+    "a name": "{{ " + "x" * 199_000 + " }}",
+    "a filter's name": "{{ x | " + "x" * 199_000 + " }}",
+    "too long": "x" * 200_001,
+}
+
+# A child that renders each template in a child of its own, whose memory is its own, too.
+PROGRAM = """
+import json, os, resource, sys, time
+from eliza_ffi.chat import budget
+from eliza_ffi.chat.template import ChatTemplate
+from eliza_ffi.errors import ChatTemplateError
+
+budget.MAX_SECONDS = 0.1  # shorter than it is, for the test's speed
+messages = [{"role": "user", "content": "x"}]
+ChatTemplate("{{ messages[0].content }}").render(messages)  # what is imported is imported
+
+def grown():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * UNIT
+
+for line in sys.stdin:
+    if os.fork():
+        code = os.wait()[1]
+        if code:
+            print(json.dumps([0, 0, f"ended with {code}"]), flush=True)
+        continue
+    resource.setrlimit(resource.RLIMIT_CPU, (10, 10))
+    before, start = grown(), time.process_time()
+    try:
+        said = f"rendered {len(ChatTemplate(json.loads(line)).render(messages))}"
+    except ChatTemplateError as error:
+        said = str(error)
+    seconds = time.process_time() - start
+    print(json.dumps([grown() - before, seconds, said]), flush=True)
+    os._exit(0)
+""".replace("UNIT", "1" if sys.platform == "darwin" else "1024")
+
+MOST_BYTES = 200_000_000
+MOST_SECONDS = 10.0
+
+Render = Callable[[str], str]
+
+
+@pytest.fixture(scope="module")
+def render_in_a_child() -> Iterator[Render]:
+    """Yield what renders a template in a process of its own, within limits, and says what came."""
+    with subprocess.Popen(
+        [sys.executable, "-c", PROGRAM], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as child:
+        assert child.stdin is not None and child.stdout is not None
+
+        def render(source: str) -> str:
+            child.stdin.write(json.dumps(source) + "\n")
+            child.stdin.flush()
+            grown, seconds, said = json.loads(child.stdout.readline())
+            assert grown < MOST_BYTES
+            assert seconds < MOST_SECONDS
+            return str(said)
+
+        yield render
+
+
+def named(templates: dict[str, str]) -> Any:
+    return pytest.mark.parametrize("source", templates.values(), ids=templates.keys())
+
+
+@named(RUNS_LONG)
+def test_a_template_that_would_run_long_is_stopped(render_in_a_child: Render, source: str) -> None:
+    assert re.match(STOPPED, render_in_a_child(source))
+
+
+@named(TAKES_MUCH)
+def test_a_template_that_would_take_much_memory_is_stopped(
+    render_in_a_child: Render, source: str
+) -> None:
+    assert re.match(STOPPED, render_in_a_child(source))
+
+
+@named(COMPILES_LONG)
+def test_a_template_that_is_hard_to_compile_is_refused_or_compiled_at_once(
+    render_in_a_child: Render, source: str
+) -> None:
+    said = render_in_a_child(source)
+    assert re.match(f"{STOPPED}|rendered|the chat template is (not valid|longer)", said)
+
+
+# What a template is told, and not what failed by chance.
+STOPPED = (
+    "the chat template was stopped: it (wants (a range of )?more than |takes |nests |formats )"
+    "|the chat template is not valid: LimitReached: it (wants|nests)"
+    "|the chat template is not valid: (ValueError: Exceeds the limit|TemplateAssertionError: )"
+    "|the chat template failed: UndefinedError: '(cycler|joiner|lipsum)' is undefined"
+    "|the chat template failed: (TypeError: templates cannot calculate|ValueError: too many values)"
+    "|the chat template failed: ValueError: Exceeds the limit"
+    "|the chat template refuses the messages: x{1000}$"
+)
+
+
+def test_an_innocent_template_is_rendered_there(render_in_a_child: Render) -> None:
+    assert render_in_a_child("{{ messages[0].content }}") == "rendered 1"
+
+
+# ---- what is not on the list -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("source", "name"),
+    [
+        ("{{ 'x' | center(9) }}", "the filter 'center'"),
+        ("{% if false %}{{ 'x' | center(9) }}{% endif %}", "the filter 'center'"),
+        ("{% filter wordwrap %}x{% endfilter %}", "the filter 'wordwrap'"),
+        ("{{ 'x' is filter }}", "the test 'filter'"),
+        ("{{ 'x'.ljust(9) }}", "the method 'ljust'"),
+        ("{{ [].index(9) }}", "the method 'index'"),
+        ("{{ x.format_map({}) }}", "the method 'format_map'"),
+        ("{{ dict(*x) }}", r"\* and \*\*"),
+        ("{{ dict(**x) }}", r"\* and \*\*"),
+        ("{% include 'x' %}", "the tag 'include'"),
+        ("{% block x %}{% endblock %}", "the tag 'block'"),
+        ("{% for x in y recursive %}{% endfor %}", "recursive loops"),
+    ],
+)
+def test_a_name_that_is_not_on_the_list_is_named_when_it_is_compiled(
+    source: str, name: str
+) -> None:
+    with pytest.raises(ChatTemplateError, match=f"is not valid: .*templates may not use {name}"):
+        ChatTemplate(source)
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("{{ 'x'['ljust'](9) }}", "may not call str.ljust"),
+        ("{% set f = 'x'.ljust %}{{ f(9) }}", "may not call str.ljust"),
+        ("{{ [1].count(1) }}", "may not call list.count"),
+        ("{{ ['x'] | map('center', 9) | list }}", "No filter named 'center'"),
+        ("{{ ['x'] | select('filter') | list }}", "No test named 'filter'"),
+        ("{{ loop }}{% for x in [1] %}{{ loop.cycle(1) }}{% endfor %}", "may not call .*cycle"),
+        ("{{ messages.append(1) }}", "is unsafe"),
+        ("{{ messages[0].pop('role') }}", "is unsafe"),
+        ("{{ '{0.real}'.format(1) }}", "0.real"),
+        ("{{ f() }}", "may not call .*lambda"),
+    ],
+)
+def test_what_is_not_on_the_list_is_named_when_it_is_reached(source: str, said: str) -> None:
+    messages = [{"role": "user", "content": "x"}]
+    with pytest.raises(ChatTemplateError, match=said):
+        ChatTemplate(source).render(messages, f=lambda: 1)
+    assert messages == [{"role": "user", "content": "x"}]
+
+
+def test_a_filter_that_nobody_knows_may_stand_where_it_is_never_reached() -> None:
+    source = "{% if x %}{{ x | from_json }}{% endif %}y"
+    assert ChatTemplate(source).render([{"role": "user", "content": "x"}]) == "y"
+
+
+# ---- programs by chance ------------------------------------------------------------------------
+
+NUMBERS = ("0", "1", "-1", "2", "7", "99", "9999", "100000", "10000000", "2.5")
+VALUES = (
+    *NUMBERS,
+    "''",
+    "'a'",
+    "'{}{:>99}'",
+    "'a b,'",
+    "'é\\n'",
+    "true",
+    "none",
+    "x",
+    "ns.y",
+    "messages",
+)
+OPERATORS = ("+", "-", "*", "/", "//", "%", "**", "~", "==", "<", "in", "and", "or")
+
+
+def larger(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    def made(pattern: str, *parts: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+        return st.tuples(*parts).map(lambda texts: pattern.format(*texts))
+
+    def one_of(names: Any) -> st.SearchStrategy[str]:
+        return st.sampled_from(sorted(name for name in names if name.isidentifier()))
+
+    arguments = st.lists(inner, max_size=2).map(", ".join)
+    methods = one_of({*STR_METHODS, *MAPPING_METHODS, *CHANGING})
+    return st.one_of(
+        made("({} {} {})", inner, st.sampled_from(OPERATORS), inner),
+        made("({} | {})", inner, one_of(FILTERS)),
+        made("({} | {}({}))", inner, one_of(FILTERS), arguments),
+        made("({} | map('{}') | list)", inner, one_of(FILTERS)),
+        made("({} | select('{}', {}) | list)", inner, one_of(TESTS), inner),
+        made("({}).{}({})", inner, methods, arguments),
+        made("({} is {})", inner, one_of(TESTS)),
+        made("{}({})", one_of({*FUNCTIONS} - {"raise_exception"}), arguments),
+        made("[{}, {}]", inner, inner),
+        made("({}, {})", inner, inner),
+        made("{{{{{}: {}}}}}", inner, inner),
+        made("({})[{}]", inner, inner),
+        made("({})[{}:]", inner, inner),
+        made("({} if {} else {})", inner, inner, inner),
+    )
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.recursive(st.sampled_from(VALUES), larger, max_leaves=12))
+@example("('a' * 9999999 | list)")
+@example("(['a'] * 100000 | map('upper') | list)")
+def test_any_expression_comes_to_an_end(expression: str) -> None:
+    source = (
+        "{% set ns = namespace(y=[1]) %}{% set x = 'xy ' * 99 %}"
+        "{% for i in range(99) %}{% set ns.y = " + expression + " %}{{ ns.y }}{% endfor %}"
+    )
+    start = time.process_time()
+    try:
+        template = ChatTemplate(source)
+        with bounded():
+            template._run([user("hello")])
+    except jinja2.TemplateError:
+        pass
+    except Exception as error:
+        said = str(error)
+        assert not isinstance(error, MemoryError | RecursionError | SystemError), expression
+        assert "object at 0x" not in said and len(said) < 2000, expression
+    assert time.process_time() - start < MOST_SECONDS
+
+
+# ---- real templates ----------------------------------------------------------------------------
+
+
+class Generation(Extension):
+    """The tag that Hugging Face's templates have."""
+
+    tags = frozenset(("generation",))  # type: ignore[assignment]
+
+    def parse(self, parser: Parser) -> Any:
+        next(parser.stream)
+        return parser.parse_statements(("name:endgeneration",), drop_needle=True)
+
+
+def as_hugging_face(source: str) -> jinja2.Template:
+    """Return a template as it runs where it was written for, without bounds."""
+
+    def refuse(message: str) -> None:
+        raise jinja2.TemplateError(message)
+
+    def to_json(value: Any, ensure_ascii: bool = False, indent: int | None = None) -> str:
+        return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent)
+
+    environment = ImmutableSandboxedEnvironment(
+        trim_blocks=True, lstrip_blocks=True, extensions=[Generation, LoopControlExtension]
+    )
+    environment.filters["tojson"] = to_json
+    environment.globals["raise_exception"] = refuse
+    environment.globals["strftime_now"] = lambda format: datetime.now().strftime(format)
+    return environment.from_string(source)
+
+
+def user(content: Any) -> Message:
+    return {"role": "user", "content": content}
+
+
+def assistant(content: Any, **more: Any) -> Message:
+    return {"role": "assistant", "content": content, **more}
+
+
+def call(arguments: Any, name: str = "call12345") -> Message:
+    function = {"name": "get_weather", "arguments": arguments}
+    return {"id": name, "type": "function", "function": function}
+
+
+def result(content: Any, name: str = "call12345") -> Message:
+    return {"role": "tool", "name": "get_weather", "tool_call_id": name, "content": content}
+
+
+SYSTEM = {"role": "system", "content": "Be <brief>."}
+CITY = {"type": "string", "description": "Where, \"as\" 'said'"}
+PROPERTIES = {
+    "city": CITY,
+    "unit": {"type": "string", "enum": ["c", "f"], "default": "c"},
+    "days": {"type": "array", "items": {"type": "integer"}},
+    "more": {"type": ["string", "null"]},
+    "place": {"type": "object", "properties": {"x": {"type": "number"}}, "required": ["x"]},
+}
+PARAMETERS = {"type": "object", "properties": PROPERTIES, "required": ["city"]}
+EMPTY = {"type": "object", "properties": {}}
+TOOLS = [
+    {
+        "type": "function",
+        "function": {"name": "get_weather", "description": "<It>", "parameters": PARAMETERS},
+    },
+    {
+        "type": "function",
+        "function": {"name": "nothing", "description": "", "parameters": EMPTY},
+    },
+]
+
+TALKS = {
+    "a question": [user("Hi!")],
+    "a talk": [SYSTEM, user("Hi!"), assistant("Hello."), user("Grüße 日本 😀 <b> ")],
+    "tools": [
+        user("Well?"),
+        assistant("", tool_calls=[call({"city": "Rome", "days": [1]})]),
+        result('{"degrees": 20}'),
+        assistant("It is 20."),
+        user("Thanks"),
+    ],
+    "two tools": [
+        SYSTEM,
+        user("Well?"),
+        assistant("Hm", tool_calls=[call({"city": "A"}, "abcdefghi"), call({}, "abcdefghj")]),
+        result("20", "abcdefghi"),
+        result("2", "abcdefghj"),
+    ],
+    "arguments as text": [
+        user("Well?"),
+        assistant(None, tool_calls=[call('{"city": "Rome"}')]),
+        result("x"),
+    ],
+    "thoughts": [
+        user("x"),
+        assistant("<think>\nhm\n</think>\n\nWell."),
+        user("y"),
+        assistant("z", reasoning_content="deep"),
+        user("?"),
+    ],
+    "parts": [user([{"type": "text", "text": "one"}, {"type": "text", "text": "two"}])],
+    "a developer": [{"role": "developer", "content": "x"}, user("y")],
+    "roles that do not alternate": [user("x"), user("y"), assistant("z")],
+    "languages": [
+        user(
+            [
+                {
+                    "type": "text",
+                    "text": "x",
+                    "source_lang_code": "en",
+                    "target_lang_code": "de",
+                }
+            ]
+        )
+    ],
+}
+ARGUMENTS: list[dict[str, Any]] = [
+    {},
+    {"tools": TOOLS},
+    {"enable_thinking": True},
+    {"enable_thinking": False, "tools": TOOLS, "add_generation_prompt": False},
+    {"documents": [{"title": "T", "text": "x"}], "thinking": True, "reasoning_effort": "high"},
+]
+
+
+def real_templates() -> list[Path]:
+    from fetch_llama_cpp import source_tree
+
+    return sorted((source_tree() / "models" / "templates").glob("*.jinja"))
+
+
+def test_the_templates_that_llama_cpp_knows_are_rendered_as_without_bounds() -> None:
+    written = refused = 0
+    for file in real_templates():
+        source = file.read_text(encoding="utf-8")
+        template, unbounded = ChatTemplate(source, "<s>", "</s>"), as_hugging_face(source)
+        given = {"bos_token": "<s>", "eos_token": "</s>", "tools": None}
+        given["add_generation_prompt"] = True
+        for (name, talk), arguments in itertools.product(TALKS.items(), ARGUMENTS):
+            try:
+                text = template.render(talk, **arguments)
+            except ChatTemplateError:
+                text = None
+            messages = _in_form(talk, template._content_form)
+            try:
+                expected = unbounded.render(messages=messages, **{**given, **arguments})
+            except Exception:
+                expected = None
+            assert text == expected, (file.stem, name, [*arguments])
+            written += text is not None
+            refused += text is None
+    assert written > 2 * refused > 0
+
+
+def test_a_long_conversation_leaves_much_of_the_budget() -> None:
+    talk = [user("word " * 300), assistant("a <b> c " * 200)] * 100
+    for file in real_templates():
+        template = ChatTemplate(file.read_text(encoding="utf-8"), "<s>", "</s>")
+        with bounded(len(talk)):
+            try:
+                template._run(talk, add_generation_prompt=True)
+            except (Refused, jinja2.TemplateError):
+                continue
+            assert remaining().left > MAX_UNITS / 4, file.stem
