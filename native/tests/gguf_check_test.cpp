@@ -202,12 +202,22 @@ const Case cases[] = {
      },
      "qwen2vl.rope.dimension_sections is missing, or"},
     {"PartsOfAPositionBeyondAHead",
-     [](Header & h) { h.numbers("llama.rope.dimension_sections", {8, 8, 1, 0xFFFFFFFF}); },
+     [](Header & h) {
+         h.text("general.architecture", "glm4");
+         h.number("glm4.block_count", 2);
+         h.number("glm4.embedding_length", 64);
+         h.number("glm4.attention.head_count", 4);
+         h.numbers("glm4.rope.dimension_sections", {8, 8, 1, 0xFFFFFFFF});
+     },
      "rope.dimension_sections add up to 4294967312; a head has 16 numbers"},
     {"NormsOfHalfPrecision", [](Header & h) { h.retype("output_norm.weight", GGML_TYPE_F16); },
-     "output_norm.weight has the type f16; norms and biases are f32"},
+     "output_norm.weight has the type f16; norms, biases and scales are f32"},
     {"BiasesOfHalfPrecision", [](Header & h) { h.add("blk.0.attn_q.bias", GGML_TYPE_BF16, {64}); },
      "blk.0.attn_q.bias has the type bf16"},
+    {"StatesOfHalfPrecision", [](Header & h) { h.add("blk.0.ssm_a", GGML_TYPE_F16, {64}); },
+     "blk.0.ssm_a has the type f16"},
+    {"ConvolutionsOfHalfPrecision", [](Header & h) { h.add("blk.0.ssm_conv1d.weight", GGML_TYPE_F16, {4, 64}); },
+     "blk.0.ssm_conv1d.weight has the type f16"},
     {"WholeNumbersAsWeights", [](Header & h) { h.retype("token_embd.weight", GGML_TYPE_I32); },
      "token_embd.weight has the type i32"},
     {"NoVocabulary", [](Header & h) { h.text("tokenizer.ggml.model", "none"); }, "has no vocabulary"},

@@ -29,10 +29,13 @@ bool has_rope(const std::string & arch) {
                              "glm5-next"});
 }
 
-// The same: those whose positions have several parts.
-bool has_sections(const std::string & arch) {
+// The same: those whose positions have several parts, and those that have them where the file says so.
+bool needs_sections(const std::string & arch) {
     return is_one_of(
         arch, {"qwen2vl", "paddleocr", "qwen3vl", "qwen3vlmoe", "qwen35", "qwen35moe", "clef", "qwen4exp", "qwen3tts"});
+}
+bool may_have_sections(const std::string & arch) {
+    return needs_sections(arch) || is_one_of(arch, {"bailingmoe3", "dflash", "glm4", "glm4moe", "hunyuan_vl"});
 }
 
 class Attention {
@@ -59,7 +62,7 @@ public:
                               u32_or("attention.key_length_swa", size));
             }
         }
-        check_sections(size);
+        if (may_have_sections(arch_)) check_sections(size);
     }
 
 private:
@@ -91,7 +94,7 @@ private:
             throw file_.error(name + " add up to " + std::to_string(sum) + "; a head has " + std::to_string(size) +
                               " numbers");
         }
-        if (has_sections(arch_) && (sections.empty() || sum == sections[3])) {
+        if (needs_sections(arch_) && (sections.empty() || sum == sections[3])) {
             throw file_.error(name + " is missing, or its first three numbers are 0; the architecture " + arch_ +
                               " needs it");
         }

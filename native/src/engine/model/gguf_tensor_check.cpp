@@ -42,14 +42,23 @@ void check_type(const GgufHeader & file, const GgufTensor & tensor) {
     }
 }
 
-// What is multiplied with or added to activations, element by element, must have their type.
+// What is multiplied with or added to activations, element by element, must have their type; a few operators of models
+// that keep states want it, too. binary-ops.cpp and ops.cpp assert it in each thread.
+bool is_elementwise(std::string_view name) {
+    constexpr std::array<std::string_view, 11> ends{
+        ".bias",  ".scale", ".scales",      "_scale.weight", "_score.weight",   "_base.weight",
+        ".ssm_a", ".ssm_d", ".exp_probs_b", "norm_2.weight", "norm_exps.weight"};
+    constexpr std::array<std::string_view, 3> parts{".ssm_conv1d", ".shortconv.conv.", ".z_l_init"};
+    if (ends_with(name, "norm") || ends_with(name, "norm.weight")) return true;
+    return std::any_of(ends.begin(), ends.end(), [&](std::string_view end) { return ends_with(name, end); }) ||
+           std::any_of(parts.begin(), parts.end(),
+                       [&](std::string_view part) { return name.find(part) != std::string_view::npos; });
+}
+
 void check_elementwise(const GgufHeader & file, const GgufTensor & tensor) {
-    constexpr std::array<std::string_view, 2> ends{"norm.weight", ".bias"};
-    const bool is_elementwise =
-        std::any_of(ends.begin(), ends.end(), [&](std::string_view end) { return ends_with(tensor.name, end); });
-    if (is_elementwise && tensor.type != GGML_TYPE_F32) {
+    if (is_elementwise(tensor.name) && tensor.type != GGML_TYPE_F32) {
         throw file.error("the tensor " + std::string(tensor.name) + " has the type " + type_name(tensor.type) +
-                         "; norms and biases are f32");
+                         "; norms, biases and scales are f32");
     }
 }
 
