@@ -15,6 +15,7 @@ Exit code 1 where a process died, hung or ran out of memory; what its last words
 from __future__ import annotations
 
 import argparse
+import faulthandler
 import json
 import math
 import os
@@ -148,7 +149,10 @@ class Opener:
 
     def open(self, files: Files) -> Outcome:
         """Return what becomes of a process that opens these files."""
-        path, lora = self.write(files)
+        return self.open_path(*self.write(files))
+
+    def open_path(self, path: Path, lora: Path | None = None) -> Outcome:
+        """Return what becomes of a process that opens what is at this path."""
         with tempfile.TemporaryFile() as said, tempfile.TemporaryFile() as stderr:
             pid = os.fork()
             if pid == 0:
@@ -182,6 +186,7 @@ class Opener:
         code = 1
         try:
             os.environ["GGML_NO_BACKTRACE"] = "1"
+            faulthandler.disable()  # pytest's, which would write a traceback of this process
             for number in (signal.SIGALRM, signal.SIGXCPU):
                 signal.signal(number, signal.SIG_DFL)
             signal.setitimer(signal.ITIMER_REAL, WALL_SECONDS)
