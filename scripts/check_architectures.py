@@ -18,6 +18,7 @@ Exit codes: 0 = the same but for near-ties, 1 = some architecture is not, 2 = co
 from __future__ import annotations
 
 import argparse
+import re
 import subprocess
 import sys
 import tempfile
@@ -47,8 +48,8 @@ QUICK = ("llama", "gemma2", "deepseek2", "qwen3moe", "mamba2", "rwkv7", "jamba",
 
 OPTIONS = (("n_ctx", "2048"), ("n_threads", "1"))
 
-PIECES = ("n_batch", "7")
-"""An option that sums in another order: prompts are read in pieces of seven tokens."""
+ROUNDINGS = {"half precision": HALF_PRECISION, "prompts in pieces": ("n_batch", "7")}
+"""Options that sum otherwise: attention, and a prompt of which seven tokens are read at a time."""
 
 LEAST_NOISE = 1e-3
 """In nats: what half precision does to a logit, in which the head and the cache are kept."""
@@ -133,7 +134,8 @@ def check(name: str, writer: Path, vocabulary: Path, subject: Subject) -> Report
         case = ModelCase(name, Path(folder) / f"{name}.gguf")
         said = made.stdout.strip().removeprefix(f"{name}: ")
         if said != str(case.path):
-            return Report(name, "cannot be made", said.removeprefix("cannot be made: "))
+            why = _without_folders(said.removeprefix("cannot be made: "))
+            return Report(name, "cannot be made", why)
         return report_of(name, *_used(case, subject))
 
 
@@ -143,8 +145,9 @@ def _used(case: ModelCase, subject: Subject) -> tuple[Findings | None, str]:
     That llama.cpp lacks an architecture's attention in half precision is no fault: on the CPU it is
     used only where it is asked for. That it cannot read a prompt in pieces is one.
     """
-    problem = ""
-    for roundings in ((HALF_PRECISION, PIECES), (PIECES,), ()):
+    roundings = dict(ROUNDINGS)
+    problems = []
+    while True:
         try:
             findings = run_apart(
                 use_in_every_way,
@@ -156,10 +159,12 @@ def _used(case: ModelCase, subject: Subject) -> tuple[Findings | None, str]:
                 mebibytes=MEBIBYTES,
             )
         except DiedError as error:
-            problem = str(error)
+            if roundings.pop(error.stage, None) != HALF_PRECISION:
+                problems.append(_without_folders(str(error)))
+            if error.stage not in ROUNDINGS:
+                return None, "; ".join(problems)
         else:
-            return findings, f"prompts in pieces: {problem}" if not roundings else ""
-    return None, problem
+            return findings, "; ".join(problems)
 
 
 def report_of(name: str, findings: Findings | None, problem: str) -> Report:
@@ -237,6 +242,11 @@ def section(reports: Sequence[Report]) -> str:
 def _listed(writer: Path) -> list[str]:
     listed = subprocess.run([writer, "--list"], capture_output=True, text=True, check=True)
     return listed.stdout.split()
+
+
+def _without_folders(text: str) -> str:
+    """Leave the names of llama.cpp's files, not where this machine has them."""
+    return re.sub(r"/\S*/(?=[\w.-]+:\d)", "", text)
 
 
 def _by_verdict(reports: Sequence[Report]) -> dict[str, list[Report]]:

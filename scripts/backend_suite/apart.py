@@ -12,13 +12,31 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, TypeVar
 
-__all__ = ["DiedError", "run_apart"]
+__all__ = ["DiedError", "run_apart", "say_stage"]
 
 T = TypeVar("T")
 
 
+STAGE = "stage: "
+
+
 class DiedError(RuntimeError):
-    """The process came to no result; the message is one line that says how it ended."""
+    """The process came to no result; the message is one line that says how it ended.
+
+    Attributes
+    ----------
+    stage : str
+        What it was doing, as it said itself with :func:`say_stage`; may be empty.
+    """
+
+    def __init__(self, how: str, stage: str) -> None:
+        super().__init__(f"{stage}: {how}" if stage else how)
+        self.stage = stage
+
+
+def say_stage(stage: str) -> None:
+    """Say on standard error what is done from here on."""
+    print(f"{STAGE}{stage}", file=sys.stderr, flush=True)
 
 
 def run_apart(work: Callable[..., T], *arguments: Any, seconds: float, mebibytes: int) -> T:
@@ -50,18 +68,19 @@ def run_apart(work: Callable[..., T], *arguments: Any, seconds: float, mebibytes
         theirs.close()
         try:
             if not ours.poll(seconds):
-                raise DiedError(f"killed after {seconds:.0f} s")
+                raise DiedError(f"killed after {seconds:.0f} s", _last_words(said)[0])
             is_result, value = ours.recv()
+            if not is_result:
+                raise DiedError(value, _last_words(said)[0])
+            result: T = value
+            return result
         except EOFError:
             process.join()
-            raise DiedError(_how_it_ended(process.exitcode, said)) from None
+            stage, words = _last_words(said)
+            raise DiedError(_how_it_ended(process.exitcode, words), stage) from None
         finally:
             process.kill()
             process.join()
-    if not is_result:
-        raise DiedError(value)
-    result: T = value
-    return result
 
 
 def _work_apart(
@@ -82,8 +101,18 @@ def _work_apart(
         answer.send((False, f"{type(error).__name__}: {error}"))
 
 
-def _how_it_ended(exit_code: int | None, said: Path) -> str:
-    lines = said.read_text(encoding="utf-8", errors="replace").split("\n") if said.exists() else []
-    told = [line.strip() for line in lines if line.strip()]
+def _last_words(said: Path) -> tuple[str, str]:
+    """Return the last stage that a process has told, and the last of what it has said besides."""
+    text = said.read_text(encoding="utf-8", errors="replace") if said.exists() else ""
+    stage, words = "", ""
+    for line in filter(None, map(str.strip, text.split("\n"))):
+        if line.startswith(STAGE):
+            stage = line.removeprefix(STAGE)
+        else:
+            words = line
+    return stage, words
+
+
+def _how_it_ended(exit_code: int | None, words: str) -> str:
     how = f"ended by signal {-exit_code}" if exit_code and exit_code < 0 else f"exit {exit_code}"
-    return f"{how}: {told[-1]}" if told else how
+    return f"{how}: {words}" if words else how

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,7 +13,8 @@ import numpy as np
 
 from eliza_ffi.errors import ElizaError
 
-from .cases import ANSWERS, PROMPTS, WAYS, ModelCase, Way
+from .apart import say_stage
+from .cases import ANSWERS, PROMPTS, REFERENCE, WAYS, ModelCase, Way
 from .choosing import choose
 from .comparing import (
     Comparison,
@@ -34,8 +35,11 @@ STRATEGIES = tuple(way for way in WAYS if way.backend_sampling == "off")
 
 FASTEST = Way("auto", "off", "auto")
 
-# Twice as many streams as questions, so that equal ones meet, too.
-N_ROUNDS = 2
+# Recurrent models share passes of single tokens alone, of which there are most token by token.
+TOGETHER = (FASTEST, REFERENCE)
+
+# More streams than slots and than questions: equal ones meet, too, and others late.
+N_ROUNDS = 4
 
 
 @dataclass(frozen=True)
@@ -60,7 +64,7 @@ class Findings:
 
 
 def use_in_every_way(
-    case: ModelCase, subject: Subject, roundings: Sequence[tuple[str, str]], least_noise: float
+    case: ModelCase, subject: Subject, roundings: Mapping[str, tuple[str, str]], least_noise: float
 ) -> Findings:
     """Compare all uses of a model with its own choices, token by token.
 
@@ -70,7 +74,8 @@ def use_in_every_way(
     subject
         Computes both.
     roundings
-        Options that have the model round otherwise: the noise is what they do to its scores.
+        Options that have the model round otherwise, by what they do: the noise is what becomes of
+        its scores.
     least_noise
         In nats; what it is where they do less.
 
@@ -84,15 +89,17 @@ def use_in_every_way(
     except ElizaError as error:
         return Findings(refusal=str(error))
     _check_prompts_matter(questions)
-    measured = [measure_noise(case, subject, questions, rounding) for rounding in roundings]
-    noise = max([least_noise, *measured])
+    noise = least_noise
+    for name, rounding in roundings.items():
+        say_stage(name)
+        noise = max(noise, measure_noise(case, subject, questions, rounding))
+    say_stage("strategies")
+    compared = compare_ways(case, subject, questions, noise, ways=STRATEGIES)
+    say_stage("restored prompts")
+    compared += _compare_restored(case, subject, questions, noise)
+    say_stage("streams together")
     together, n_shared = _compare_together(case, subject, questions, noise)
-    compared = [
-        *compare_ways(case, subject, questions, noise, ways=STRATEGIES),
-        *_compare_restored(case, subject, questions, noise),
-        *together,
-    ]
-    return Findings("", noise, tuple(compared), n_shared)
+    return Findings("", noise, (*compared, *together), n_shared)
 
 
 def _questions(case: ModelCase, subject: Subject) -> list[Question]:
@@ -125,14 +132,15 @@ def _compare_restored(
 ) -> list[Comparison]:
     """Save every prompt in one context, read it in another, and go on and choose there.
 
-    All but a prompt's last token is saved: the row behind that one is not in a file. A recurrent
-    state is of use in its own slot alone, of which there is one.
+    All but a prompt's last token is saved: the row behind that one is not in a file. Both contexts
+    have one slot: a recurrent state is of use in its own alone, and DeepSeek 4's files fit contexts
+    of as many slots as they were saved with.
     """
     compared = []
     of_prompts = {each.prompt_name: each for each in questions}.values()
     in_one_slot = replace(subject, options=(*subject.options, ("n_slots", "1")))
     with tempfile.TemporaryDirectory() as folder:
-        with subject.open(case.path, FASTEST.backend_sampling) as model:
+        with in_one_slot.open(case.path, FASTEST.backend_sampling) as model:
             for question in of_prompts:
                 model.save(Path(folder) / question.prompt_name, question.prompt[:-1])
         for question in of_prompts:
@@ -155,7 +163,7 @@ def _compare_together(
     asked = [*questions] * N_ROUNDS
     compared = []
     n_shared = 0
-    for way in (FASTEST, Way("skip-ahead", "off", "off")):
+    for way in TOGETHER:
         with (
             subject.open(case.path, way.backend_sampling) as model,
             ThreadPoolExecutor(len(asked)) as threads,

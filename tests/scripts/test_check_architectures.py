@@ -62,6 +62,10 @@ def test_the_last_words_of_a_process_that_is_ended_are_told() -> None:
     last_words = "import os; os.write(2, b'loading\\nGGML_ASSERT(n > 0) failed\\n'); os.abort()"
     with pytest.raises(DiedError, match=r"^ended by signal 6: GGML_ASSERT\(n > 0\) failed$"):
         run_apart(exec, last_words, **LIMITS)
+    stage = "from backend_suite.apart import say_stage; say_stage('loading'); "
+    with pytest.raises(DiedError, match=r"^loading: ended by signal 6: GGML_ASSERT") as caught:
+        run_apart(exec, stage + last_words, **LIMITS)
+    assert caught.value.stage == "loading"
 
 
 def test_a_process_apart_has_so_much_memory_and_no_more() -> None:
@@ -145,8 +149,8 @@ def test_a_model_is_used_in_every_way(
     subject = Subject(library.path, 0, check_architectures.OPTIONS)
     report = check("llama", writer, tmp_path, subject)
     assert (report.verdict, report.why) == ("exact", "")
-    # Five questions in all strategies, in two rounds together in two ways; three prompts restored.
-    assert report.n_choices == 5 * len(STRATEGIES) + 2 * 2 * 5 + 3
+    # Five questions in all strategies, in four rounds together in two ways; three prompts restored.
+    assert report.n_choices == 5 * len(STRATEGIES) + 4 * 2 * 5 + 3
 
 
 def test_the_strategies_compared_begin_with_the_reference() -> None:
@@ -168,4 +172,4 @@ def test_prompts_that_change_nothing_are_noticed(
     monkeypatch.setattr("backend_suite.every_use.PROMPTS", same)
     path = random_model_path("llama-spm", n_embd=64, n_layers=2, seed=1)
     with pytest.raises(RuntimeError, match="the same behind the prompts 'short' and 'long'"):
-        use_in_every_way(ModelCase("m", path), Subject(library.path, 0), (), 0.001)
+        use_in_every_way(ModelCase("m", path), Subject(library.path, 0), {}, 0.001)
