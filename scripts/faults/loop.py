@@ -19,7 +19,7 @@ from eliza_ffi.library.loading import Library
 
 from .operations import Operation, Scene
 from .preloaded import Preloaded
-from .symbols import Symbols, blamed
+from .symbols import Symbols, blamed, our_caller
 
 __all__ = ["Ended", "Fault", "Loop"]
 
@@ -70,8 +70,13 @@ class Fault:
 
     @property
     def place(self) -> str:
-        """The function to look at: where it died or, if it did not, where the call was made."""
-        return blamed(self.died_at or self.failed_at)[1]
+        """The function to look at: where it died or, if it did not, where the call was made.
+
+        In code of llama.cpp it is told who of ours called that.
+        """
+        stack = self.died_at or self.failed_at
+        function, ours = blamed(stack)[1], our_caller(stack)
+        return function if function == ours or not ours else f"{function}, called by {ours}"
 
 
 class Loop:

@@ -8,7 +8,7 @@ import subprocess
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-__all__ = ["Symbols", "blamed", "qualified_name"]
+__all__ = ["Symbols", "blamed", "our_caller", "qualified_name"]
 
 OURS = ("eliza::", "eliza_inference_", "eliza_test_")
 # Code of llama.cpp's authors; whatever else is linked in serves the one that called it.
@@ -22,6 +22,7 @@ NEUTRAL = (
     "nlohmann::",
     "operator new",
     "operator delete",
+    "ggml_abort",
 )
 
 
@@ -101,3 +102,8 @@ def blamed(names: Sequence[str]) -> tuple[str, str]:
         if not name.startswith(NEUTRAL):
             return "llama.cpp", name
     return "nobody", ""
+
+
+def our_caller(names: Sequence[str]) -> str:
+    """Return the innermost function of ours in a stack, if there is one."""
+    return next((name for name in map(qualified_name, names) if name.startswith(OURS)), "")

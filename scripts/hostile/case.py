@@ -80,7 +80,7 @@ class Stage:
                 opened.callback(model.binding.close, stream)
         prompts = [PROMPT, *(f"message: number {n}\naction: " for n in range(3))]
         chosen = [model.choose(prompt, ACTIONS) for prompt in prompts]
-        return [(choice.value, round(choice.probability, 3)) for choice in chosen]
+        return [(choice.value, round(choice.probability, 4)) for choice in chosen]
 
 
 def _use(stage: Stage) -> None:
@@ -130,15 +130,16 @@ class Neighbour:
     Attributes
     ----------
     longest : float
-        Seconds that the slowest of its choices took, or takes.
+        Seconds that the slowest of its choices took.
     count : int
         Of its choices.
+    error : BaseException or None
+        What ended it early.
     """
 
     def __init__(self, model: Model) -> None:
         self._model = model
         self._is_over = threading.Event()
-        self._begun = time.perf_counter()
         self.longest = 0.0
         self.count = 0
         self.error: BaseException | None = None
@@ -157,9 +158,9 @@ class Neighbour:
     def _choose(self) -> None:
         try:
             while not self._is_over.is_set():
-                self._begun = time.perf_counter()
+                begin = time.perf_counter()
                 self._model.choose(PROMPT, ACTIONS)
-                self.longest = max(self.longest, time.perf_counter() - self._begun)
+                self.longest = max(self.longest, time.perf_counter() - begin)
                 self.count += 1
                 self._is_over.wait(0.01)
         except BaseException as error:

@@ -28,7 +28,10 @@ from .case import Broken, Case, Must, Neighbour, Stage
 __all__ = ["LONGEST_WAIT_S", "Outcome", "Trials", "verdict"]
 
 LONGEST_WAIT_S = 1.0
-MOST_SAID = 20_000
+MOST_SAID = 4000
+MOST_DIFFERENCE = 0.005
+"""Of a probability, by the rounding of what was in the cache and what was not."""
+
 LEAST_WALL_S = 20.0
 WALL_TO_CPU = 5
 """A machine that is busy may take as many times longer."""
@@ -123,13 +126,13 @@ class Trials:
             os.close(writing)
             with os.fdopen(reading, "rb") as pipe:
                 ready, _, _ = select.select([pipe], [], [], wall)
-                raw = pipe.read() if ready else b""
-            if not ready:
-                _end(child)
-            _, status = os.waitpid(child, 0)
-            # Whatever it started ends with it.
-            with suppress(ProcessLookupError):
-                os.killpg(child, signal.SIGKILL)
+                if not ready:
+                    _end(child)
+                _, status = os.waitpid(child, 0)
+                # Whatever it started ends with it, and lets go of the pipe.
+                with suppress(ProcessLookupError):
+                    os.killpg(child, signal.SIGKILL)
+                raw = pipe.read()
             errors.seek(0)
             said = errors.read().decode("utf-8", "replace").strip().replace("\n", " ")
         if raw:
@@ -167,8 +170,8 @@ class Trials:
             except BaseException as error:
                 told["after"] = f"{type(error).__name__}: {error}"
             else:
-                told["after"] = "" if answers == before else f"{answers}, not {before}"
-        told["said"] = told["said"].replace(str(folder), "FOLDER")
+                told["after"] = "" if _are_same(answers, before) else f"{answers}, not {before}"
+        told["said"] = _shortened(told["said"].replace(str(folder), "FOLDER"))
         sys.stderr.flush()
         return told
 
@@ -177,14 +180,28 @@ def _attempt(case: Case, stage: Stage) -> dict[str, Any]:
     try:
         return {"came": "answer", "said": repr(case.run(stage))[:200]}
     except ElizaError as error:
-        return {"came": "error", "said": f"{type(error).__name__}: {error}"[:MOST_SAID]}
+        return {"came": "error", "said": f"{type(error).__name__}: {error}"}
     except Broken as error:
         return {"came": "broken", "said": str(error)}
     except BaseException as error:
         places = traceback.extract_tb(error.__traceback__)[-3:]
         where = ", ".join(f"{Path(place.filename).name}:{place.lineno}" for place in places)
         said = f"{type(error).__name__}: {error} ({where})"
-        return {"came": "broken", "said": said[:MOST_SAID]}
+        return {"came": "broken", "said": said}
+
+
+def _are_same(answers: list[Any], before: list[Any]) -> bool:
+    return all(
+        value == old_value and abs(probability - old) < MOST_DIFFERENCE
+        for (value, probability), (old_value, old) in zip(answers, before, strict=True)
+    )
+
+
+def _shortened(text: str) -> str:
+    # A pipe takes no more while nobody reads it.
+    return (
+        text if len(text) <= MOST_SAID else f"{text[: MOST_SAID // 2]}...{text[-MOST_SAID // 2 :]}"
+    )
 
 
 def _end(child: int) -> None:

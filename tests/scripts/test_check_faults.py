@@ -125,6 +125,8 @@ def test_the_listing_counts_what_one_place_died_of_and_leaves_out_what_ended_wel
         fault(2, Ended.OURS, ["eliza::~f()"]),
         fault(3, Ended.REFUSED, []),
     ]
+    called = fault(4, Ended.THEIRS, ["ggml_abort", "ggml_init", "eliza::g()", "eliza::f()"])
+    assert called.place == "ggml_init, called by eliza::g"
     lines = listing(faults, details=False)
     assert lines == ["died: ours: eliza::~f, 2 times; load, allocation 1: said"]
     assert [*filter(None, table(faults).splitlines()[-1].replace(" ", "").split("|"))][:4] == [
