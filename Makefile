@@ -132,6 +132,21 @@ stress: cpu-with-tests ## tell thousands of stories of streams alone and togethe
 	@ELIZA_STRESS_STORIES=$(or $(STORIES),1500) $(BUILD)/tests/native_tests --gtest_brief=1 \
 	    --gtest_filter='*SharedPassesStress*'
 
+# Inputs that break our readers of what strangers hand in, looked for by libFuzzer under AddressSanitizer and UBSan:
+# SECONDS=N for each target, TARGETS='gbnf rtkt' for some. What it found interesting stays in build/fuzz/corpus; a
+# finding is written to build/fuzz and named.
+FUZZ_TARGETS := $(or $(TARGETS),payload rtkt json text_choices sampling span gbnf trigger gguf slot_file utf8)
+.PHONY: fuzz
+fuzz: cpu ## look for inputs that break our readers (SECONDS=60 for each)
+	$(NEEDS) fuzzer
+	@PATH="$(BIN):$$PATH" $(BIN)/cmake -S native -B build/fuzz -G Ninja --log-level=STATUS -DELIZA_FUZZ=ON \
+	    -DCMAKE_C_COMPILER=clang -DCMAKE_CXX_COMPILER=clang++ -DPython3_EXECUTABLE=$(BIN)/python \
+	    -DELIZA_SANITIZE=fuzzer-no-link,address,undefined \
+	    -DLLAMA_CPP_INSTALL=$$(sed -n 's|^llama_DIR:PATH=\(.*\)/lib/cmake/llama$$|\1|p' $(BUILD)/CMakeCache.txt) \
+	    > build/fuzz.log 2>&1 || { tail -n 30 build/fuzz.log; exit 1; }
+	@$(BIN)/cmake --build build/fuzz --parallel $(JOBS) --target $(FUZZ_TARGETS:%=fuzz_%)
+	@sh scripts/run_fuzz.sh $(or $(SECONDS),60) $(JOBS) $(FUZZ_TARGETS)
+
 # What elizaOS's own client does, from JavaScript; bun comes from the npm registry.
 BUN := tests/bun/node_modules
 
@@ -204,6 +219,20 @@ bench-ready: $(VENV)/installed
 	    $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[bench]' \
 	        $(IN_PLACE) && touch $(VENV)/bench || echo "make: they could not be installed"; }
 	@$(MAKE) --no-print-directory cpu-with-tests
+
+# CHECK_ARGS=... goes to the script; each says what it takes.
+.PHONY: hostile soak faults check-architectures
+hostile: cpu-with-tests ## give the library what strangers may give it, each in a child process (minutes)
+	@$(BIN)/python scripts/check_hostile.py $(CHECK_ARGS)
+
+soak: cpu-with-tests ## use one process for long, in every way at once: it must hold what it held (an hour)
+	@$(BIN)/python scripts/check_soak.py $(CHECK_ARGS)
+
+faults: cpu-with-tests ## let every allocation, read, write and rename fail once (minutes)
+	@$(BIN)/python scripts/check_faults.py $(CHECK_ARGS)
+
+check-architectures: cpu-with-tests ## compare all ways to choose on a model of every architecture (20 minutes)
+	@$(BIN)/python scripts/check_architectures.py $(CHECK_ARGS)
 
 .PHONY: check-cycles
 check-cycles: cpu ## open and close a model 5,000 times: memory, files and threads stay (a minute)

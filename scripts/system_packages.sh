@@ -1,7 +1,7 @@
 #!/bin/sh
 # Makes sure that the system has what this project does not bring along, and is silent where it has:
 #
-#     scripts/system_packages.sh compiler python gtest npm
+#     scripts/system_packages.sh compiler python gtest npm fuzzer
 #
 # What is missing is named. Where apt is there, and this user is root or needs no password for sudo, it
 # is installed; elsewhere one line says what to install, and the exit code is 1. With
@@ -34,6 +34,17 @@ has_npm() {
     has npm
 }
 
+# clang, with the library that its option -fsanitize=fuzzer links.
+has_fuzzer() {
+    ls "$(clang++ -print-resource-dir 2> /dev/null)"/lib/*/libclang_rt.fuzzer* > /dev/null 2>&1
+}
+
+# Debian 12's clang is 14, and only recommends the package that libFuzzer is in.
+fuzzer_package() {
+    version=$(apt-cache depends clang 2> /dev/null | sed -n 's/.*Depends: clang-\([0-9]*\)$/\1/p' | head -n 1)
+    echo "libclang-rt-${version:-14}-dev"
+}
+
 missing= # as Debian's packages
 words=   # as somebody without these packages would look for them
 check() {
@@ -44,7 +55,8 @@ check() {
             python) has_python || lacks python3-venv "Python 3.10 or newer with its module venv" ;;
             gtest) has_gtest || lacks libgtest-dev GoogleTest ;;
             npm) has_npm || lacks npm npm ;;
-            *) echo "system_packages.sh: \"$need\" is not compiler, python, gtest or npm" >&2; exit 2 ;;
+            fuzzer) has_fuzzer || lacks "clang $(fuzzer_package)" "clang with libFuzzer" ;;
+            *) echo "system_packages.sh: \"$need\" is not compiler, python, gtest, npm or fuzzer" >&2; exit 2 ;;
         esac
     done
 }

@@ -85,6 +85,8 @@ string(SHA256 _key
   "${_toolchain}${LLAMA_CPP_SOURCE_DIR};${_compiler};${CMAKE_CXX_COMPILER_ID};${CMAKE_CXX_COMPILER_VERSION};${_args};${_cpu}")
 string(SUBSTRING ${_key} 0 12 _key)
 
+set(LLAMA_CPP_INSTALL "" CACHE PATH "llama.cpp of the same source, installed by another build of this one, to be linked as it is")
+
 set(_build ${_cache}/build/llama.cpp-${LLAMA_CPP_COMMIT}-${ELIZA_BACKEND}-${_key})
 set(_prefix ${_build}/install)
 
@@ -105,9 +107,13 @@ if(NOT _jobs)
   cmake_host_system_information(RESULT _jobs QUERY NUMBER_OF_LOGICAL_CORES)
 endif()
 
+if(LLAMA_CPP_INSTALL)
+  cmake_path(GET LLAMA_CPP_INSTALL PARENT_PATH _build)
+  set(_prefix ${LLAMA_CPP_INSTALL})
+endif()
 file(MAKE_DIRECTORY ${_build})
 file(LOCK ${_build}.lock GUARD FILE TIMEOUT 3600)
-if(NOT _pinned OR NOT EXISTS ${_build}/complete)
+if(NOT LLAMA_CPP_INSTALL AND (NOT _pinned OR NOT EXISTS ${_build}/complete))
   message(STATUS "Building llama.cpp ${LLAMA_CPP_COMMIT} (${ELIZA_BACKEND}) into ${_build}; minutes the first time")
   find_program(_ninja ninja)
   if(_ninja)

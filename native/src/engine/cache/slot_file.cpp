@@ -1,5 +1,6 @@
 #include "engine/cache/slot_file.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <chrono>
@@ -199,7 +200,7 @@ public:
         if (size > end_ - at_) {
             throw fault(path_, "cut short, or damaged");
         }
-        std::memcpy(out, bytes_.data() + at_, size);
+        std::copy_n(bytes_.begin() + static_cast<ptrdiff_t>(at_), size, static_cast<uint8_t *>(out));
         at_ += size;
     }
     template <typename T>
@@ -299,7 +300,7 @@ SlotFile read_slot_file(const std::string & path, const std::string & fingerprin
         throw fault(path, "cut short, or damaged");
     }
     file.tokens.resize(tokens.size() / sizeof(llama_token));
-    std::memcpy(file.tokens.data(), tokens.data(), tokens.size());
+    std::copy(tokens.begin(), tokens.end(), reinterpret_cast<uint8_t *>(file.tokens.data()));
     file.state = reader.part();
     return file;
 }

@@ -143,20 +143,20 @@ GgufHeader::GgufHeader(const std::string & path) : path_(path) {
         const std::string what = "the value of " + number;
         Value value{};
         value.count = 1;
-        value.type = static_cast<gguf_type>(reader.number<uint32_t>(what));
-        value.is_array = value.type == GGUF_TYPE_ARRAY;
+        auto type = reader.number<uint32_t>(what);
+        value.is_array = type == GGUF_TYPE_ARRAY;
         if (value.is_array) {
-            value.type = static_cast<gguf_type>(reader.number<uint32_t>(what));
+            type = reader.number<uint32_t>(what);
             value.count = reader.number<uint64_t>(what);
             if (value.count > max_items) {
                 throw error(number + " is an array of " + std::to_string(value.count) + " items; the limit is " +
                             std::to_string(max_items));
             }
         }
-        const auto type = static_cast<uint32_t>(value.type);
-        if (type >= GGUF_TYPE_COUNT || value.type == GGUF_TYPE_ARRAY) {
+        if (type >= GGUF_TYPE_COUNT || type == GGUF_TYPE_ARRAY) {
             throw error(number + " has the type " + std::to_string(type) + ", which GGUF does not know");
         }
+        value.type = static_cast<gguf_type>(type);
         value.begin = reader.position();
         if (value.type == GGUF_TYPE_STRING) {
             for (uint64_t item = 0; item < value.count; ++item) reader.text(what);

@@ -1,0 +1,36 @@
+#include "fuzz_target.h"
+#include "grammar/states_grammar.h"
+#include "llama-cpp.h"
+
+namespace {
+
+const llama_vocab * vocab() {
+    static const llama_model_ptr model([] {
+        llama_log_set([](ggml_log_level, const char *, void *) {}, nullptr);
+        llama_model_params params = llama_model_default_params();
+        params.vocab_only = true;
+        return llama_model_load_from_file(ELIZA_TEST_MODEL, params);
+    }());
+    return llama_model_get_vocab(model.get());
+}
+
+}  // namespace
+
+// What the mask says a token is told one by one, and what is allowed can be accepted.
+void eliza::fuzz::run(std::string_view input) {
+    static const auto vocabulary = std::make_shared<const GrammarVocabulary>(
+        vocab(), small_vocabulary(), std::vector<llama_token>{267}, /*with_controls=*/false);
+    GrammarLimits limits;
+    limits.n_steps = 20000;
+    StatesGrammar grammar(vocabulary, std::string(input), limits);
+    for (size_t step = 0; step < 12; ++step) {
+        const SharedMask mask = grammar.mask();
+        const std::vector<Token> legal = mask->tokens.tokens();
+        for (Token token = 0; token < static_cast<Token>(vocabulary->n_vocab()); token += 5) {
+            require(grammar.allows(token) == mask->tokens.contains(static_cast<size_t>(token)));
+        }
+        if (legal.empty() || vocabulary->is_end(legal.back())) break;
+        grammar.accept(legal[(step * 31 + input.size()) % legal.size()]);
+        require(grammar.in_step());
+    }
+}

@@ -1,0 +1,9 @@
+#include "fuzz_target.h"
+#include "sampling/sampling_params.h"
+
+// What is accepted is accepted again, on top of itself.
+void eliza::fuzz::run(std::string_view input) {
+    const SamplingParams params = parse_sampling({}, input);
+    check_together(params);
+    check_together(parse_sampling(params, input));
+}
