@@ -1,6 +1,5 @@
 #include "architectures/model_shape.h"
 
-#include <algorithm>
 #include <set>
 #include <string>
 #include <vector>
