@@ -105,6 +105,23 @@ def _option(name: str) -> Call:
     return call
 
 
+def _early_option(name: str) -> Call:
+    """Return how to set an option that comes before the model is loaded."""
+
+    def call(stage: Stage, raw: bytes) -> None:
+        lib, ffi = stage.library.lib, stage.library.ffi
+        binding = stage.model.binding
+        error = ffi.new("char **")
+        ctx = binding.create(stage.model.path)
+        try:
+            status = lib.eliza_inference_set_option(ctx, name.encode(), raw, error)
+            _check(stage, status, error, None)
+        finally:
+            binding.destroy(ctx)
+
+    return call
+
+
 def _check(stage: Stage, status: int, error: Any, stream: Any) -> None:
     lib, ffi = stage.library.lib, stage.library.ffi
     if status >= 0:
@@ -128,19 +145,12 @@ CALLS: dict[str, Call] = {
     "prepare_choices": _prepare_choices,
     **{
         f"option {name}": _option(name)
-        for name in ("logit_bias", "lora", "grammar_triggers", "dry_sequence_breakers")
+        for name in ("logit_bias", "grammar_triggers", "dry_sequence_breakers")
     },
+    "option lora": _early_option("lora"),
 }
 # A text that ends at its NUL is another text: these are read by their length.
 BY_LENGTH = ("set_token_trie", "set_text_choices", "set_sampling", "fill", "prepare_choices")
-
-# What some of them may take: texts may hold what JSON can write, an empty list may be a default.
-TAKEN = {
-    ("set_text_choices", "20 MB of one string"),
-    ("option logit_bias", "nothing"),
-    ("option lora", "nothing"),
-    ("option grammar_triggers", "nothing"),
-}
 
 
 def _give(call: Call, raw: bytes, stage: Stage) -> None:
