@@ -33,9 +33,10 @@ void receive_llama_log(ggml_log_level level, const char * text, void *) noexcept
         if (capturing && level == GGML_LOG_LEVEL_ERROR) {
             ran_out_of_memory = ran_out_of_memory || std::strstr(text, "std::bad_alloc") != nullptr ||
                                 std::strstr(text, "failed to allocate") != nullptr;
-            captured_error = text;
-            while (!captured_error.empty() && captured_error.back() == '\n') {
-                captured_error.pop_back();
+            // The first says what was wrong, those after it what could not be done therefore.
+            if (captured_error.empty()) {
+                captured_error = text;
+                captured_error.resize(captured_error.find_last_not_of('\n') + 1);
             }
         }
         log(level_of(level), text);

@@ -13,7 +13,7 @@ enum class LogLevel : int { debug = 1, info = 2, warning = 3, error = 4 };
 void set_log_callback(eliza_log_callback callback, void * user);
 void log(LogLevel level, const std::string & text);
 
-// While one lives, keeps the last error that llama.cpp logged on this thread: its functions say
+// While one lives, keeps the first error that llama.cpp logged on this thread: its functions say
 // "NULL", its log says why.
 class LlamaErrorCapture {
 public:

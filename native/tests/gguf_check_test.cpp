@@ -397,7 +397,7 @@ TEST_F(GgufCheck, LooksAtAdapters) {
     EXPECT_EQ(refused([](Header & h) { h.remove("adapter.lora.alpha"); }), "");
     for (const std::string key : {"general.type", "general.architecture", "adapter.type"}) {
         EXPECT_EQ(refused([&](Header & h) { h.number(key.c_str(), 1); }),
-                  "model.gguf: " + key + " is missing or no text");
+                  "model.gguf: " + key + " is missing or no text: this is no LoRA adapter");
     }
     EXPECT_EQ(refused([](Header & h) { h.number("adapter.lora.alpha", 8); }),
               "model.gguf: adapter.lora.alpha is no 32-bit floating-point number");

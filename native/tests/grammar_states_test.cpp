@@ -315,8 +315,9 @@ TEST(GrammarStates, AListWhoseItemsMayBeEmptyIsNone) {
     for (const char * gbnf : {"root ::= (\"a\"? | \"z\")* \"!\"", "root ::= (x \"b\"?)+\nx ::= y?\ny ::= \"c\"?"}) {
         EXPECT_GT(compare(vocab, gbnf, random, 8), 0u);
     }
-    EXPECT_TRUE(StatesGrammar(vocab.texts, "root ::= root | \"a\"", GrammarLimits()).allows(vocab.texts->ends()[0]) ==
-                false);
+    EXPECT_FALSE(StatesGrammar(vocab.texts, "root ::= root | \"a\"", GrammarLimits()).allows(vocab.texts->ends()[0]));
+    StatesGrammar endless(vocab.texts, "root ::= root", GrammarLimits());
+    EXPECT_STREQ(error_of([&] { endless.mask(); }).what(), "gbnf_grammar: there is no text that follows the grammar");
 }
 
 TEST(GrammarStates, ALazyGrammarBeginsWhereLlamaCppsDoes) {

@@ -70,6 +70,9 @@ void StatesGrammar::catch_up() {
     states_.begin_token();
     if (!has_begun_) {
         state_ = states_.start();
+        if (state_ == GrammarStates::dead) {
+            throw invalid_argument("gbnf_grammar: there is no text that follows the grammar");
+        }
         has_begun_ = true;
     }
     while (!pieces_.empty() || !accepted_.empty()) {

@@ -45,7 +45,12 @@ fs::path model_in(const fs::path & directory) {
     return *std::min_element(models.begin(), models.end());
 }
 
+// Before it is opened: nobody may ever write to a pipe.
 void check_header(const fs::path & file) {
+    std::error_code error;
+    if (!fs::is_regular_file(file, error)) {
+        throw bundle_error(file.string() + " is not a file");
+    }
     std::ifstream stream(file, std::ios::binary);
     std::array<char, 4> magic{};
     if (!stream.read(magic.data(), magic.size())) {

@@ -6,6 +6,8 @@
 #include <mutex>
 #include <utility>
 
+#include "engine/model/abort_guard.h"
+#include "engine/model/gguf_check.h"
 #include "error.h"
 #include "llama-arch.h"
 #include "llama-ext.h"
@@ -53,6 +55,7 @@ std::shared_ptr<Model> Model::load(const std::string & path, const ModelSettings
         return model;
     }
 
+    check_model_file(path);
     llama_model_params params = llama_model_default_params();
     params.n_gpu_layers = settings.n_gpu_layers;
     params.load_mode = settings.use_mmap ? LLAMA_LOAD_MODE_MMAP : LLAMA_LOAD_MODE_NONE;
@@ -68,7 +71,10 @@ std::shared_ptr<Model> Model::load(const std::string & path, const ModelSettings
         params.progress_callback_user_data = const_cast<Progress *>(&progress);
     }
     const LlamaErrorCapture capture;
-    llama_model * raw = llama_model_load_from_file(path.c_str(), params);
+    llama_model * raw = [&] {
+        const AbortGuard guard;
+        return llama_model_load_from_file(path.c_str(), params);
+    }();
     if (raw == nullptr) {
         check_rpc_connections(settings.devices.rpc);
         throw capture.error(ELIZA_ERR_BUNDLE_INVALID, "cannot load the model " + path);
@@ -85,7 +91,9 @@ std::shared_ptr<Model> Model::load(const std::string & path, const ModelSettings
 
 void Model::load_adapters() {
     for (const LoraFile & file : settings_.lora) {
+        check_adapter_file(file.path);
         const LlamaErrorCapture capture;
+        const AbortGuard guard;
         llama_adapter_lora * adapter = llama_adapter_lora_init(get(), file.path.c_str());
         if (adapter == nullptr) {
             throw capture.error(ELIZA_ERR_BUNDLE_INVALID, "cannot load the LoRA adapter " + file.path);
@@ -100,6 +108,7 @@ void Model::load_adapters() {
 
 llama_context_ptr Model::new_context(const llama_context_params & params, const std::string & purpose) const {
     const LlamaErrorCapture capture;
+    const AbortGuard guard;
     llama_context_ptr context(llama_init_from_model(get(), params));
     if (context == nullptr) {
         throw capture.error(ELIZA_ERR_FFI_FAULT, "cannot create a context " + purpose);

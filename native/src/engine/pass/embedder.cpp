@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <stdexcept>
 #include <string>
 #include <utility>
 
+#include "engine/model/abort_guard.h"
 #include "engine/pass/batch.h"
 #include "engine/pass/threads.h"
 #include "error.h"
@@ -67,7 +69,16 @@ std::vector<float> Embedder::embed(std::string_view text, Pooling pooling) {
             : useful_thread_count(default_thread_count(), llama_model_n_params(model_->get()), batch.get().n_tokens);
     llama_set_n_threads(context_.get(), n_threads, n_threads);
     const LlamaErrorCapture capture;
-    if (const int32_t result = llama_decode(context_.get(), batch.get()); result != 0) {
+    const int32_t result = [&] {
+        const AbortGuard guard;  // some models compute rows of another width than llama.cpp copies
+        try {
+            return llama_decode(context_.get(), batch.get());
+        } catch (const std::runtime_error & error) {
+            context_.reset();
+            throw Error(ELIZA_ERR_FFI_FAULT, std::string("llama.cpp cannot embed with this model: ") + error.what());
+        }
+    }();
+    if (result != 0) {
         throw capture.error(ELIZA_ERR_FFI_FAULT, "llama_decode failed with " + std::to_string(result));
     }
     const float * values = llama_get_embeddings_seq(context_.get(), 0);
