@@ -219,6 +219,8 @@ public:
         return data;
     }
 
+    bool is_at_end() const { return at_ == end_; }
+
 private:
     const std::string & path_;
     const std::vector<uint8_t> & bytes_;
@@ -302,6 +304,9 @@ SlotFile read_slot_file(const std::string & path, const std::string & fingerprin
     file.tokens.resize(tokens.size() / sizeof(llama_token));
     std::copy(tokens.begin(), tokens.end(), reinterpret_cast<uint8_t *>(file.tokens.data()));
     file.state = reader.part();
+    if (!reader.is_at_end()) {
+        throw fault(path, "cut short, or damaged");
+    }
     return file;
 }
 
