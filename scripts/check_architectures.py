@@ -225,18 +225,18 @@ def section(reports: Sequence[Report]) -> str:
         for verdict in VERDICTS
         if (group := by_verdict[verdict])
     ]
-    others = [
-        [f"`{report.name}`", report.verdict, report.why.replace("|", "\\|")]
-        for verdict in VERDICTS[1:]
-        for report in by_verdict[verdict]
-    ]
+    others: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for verdict in VERDICTS[1:]:
+        for report in by_verdict[verdict]:
+            others[verdict, report.why.replace("|", "\\|")].append(f"`{report.name}`")
     exact = by_verdict["exact"]
     largest = max((report.difference / report.noise for report in exact), default=0.0)
     told = f"Of the exact ones, no probability was further off than {largest:.2f} of the noise."
-    tables = [markdown_table(["verdict", "architectures", "names"], rows)]
+    parts = [markdown_table(["verdict", "architectures", "names"], rows, left=3), told]
     if others:
-        tables.append(markdown_table(["architecture", "verdict", "why"], others, left=3))
-    return "\n\n".join([*tables[:1], told, *tables[1:]])
+        cells = [[", ".join(names), *how] for how, names in others.items()]
+        parts.append(markdown_table(["architecture", "verdict", "why"], cells, left=3))
+    return "\n\n".join(parts)
 
 
 def _listed(writer: Path) -> list[str]:

@@ -107,16 +107,18 @@ def test_reports_are_counted_listed_and_put_into_a_document() -> None:
     reports = [
         Report("llama", "exact", "", 63, 0.001, 0.004),
         Report("bert", "refused", "keeps no KV cache"),
+        Report("rnd1", "refused", "keeps no KV cache"),
         Report("odd", "fault", "a | b", 63, 0.5, 0.01),
         Report("clip", "cannot be made", "no main model"),
     ]
-    assert counts(reports) == "4 architectures: 1 exact, 1 fault, 1 refused, 1 cannot be made"
+    assert counts(reports) == "5 architectures: 1 exact, 1 fault, 2 refused, 1 cannot be made"
     lines = table(reports).splitlines()
     assert lines[1].split() == ["llama", "exact", "63", "1.0e-03", "4.0e-03"]
     assert lines[-1] == "clip: cannot be made: no main model"
     document = section(reports)
     assert "| exact | 1 | `llama` |" in document
     assert "further off than 0.25 of the noise" in document
+    assert "| `bert`, `rnd1` | refused | keeps no KV cache |" in document
     assert "| `odd` | fault | a \\| b |" in document
 
 
