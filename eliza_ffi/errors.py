@@ -124,10 +124,10 @@ _BY_STATUS: dict[int, type[ElizaError]] = {
 
 # Opening a stream fails without a status: where its words say nothing, an argument was wrong.
 _OPEN_BY_WORDS: dict[str, type[ElizaError]] = {
+    "out of memory": OutOfMemory,
     "cannot create a context": NativeFault,
     "cannot load the model": ModelError,
     "has no decoder": ModelError,
-    "out of memory": OutOfMemory,
     "in use by": BusyError,
 }
 

@@ -31,8 +31,9 @@ LogLevel level_of(ggml_log_level level) {
 void receive_llama_log(ggml_log_level level, const char * text, void *) noexcept {
     try {
         if (capturing && level == GGML_LOG_LEVEL_ERROR) {
-            ran_out_of_memory = ran_out_of_memory || std::strstr(text, "std::bad_alloc") != nullptr ||
-                                std::strstr(text, "failed to allocate") != nullptr;
+            for (const char * words : {"bad_alloc", "failed to allocate", "insufficient memory"}) {
+                ran_out_of_memory = ran_out_of_memory || std::strstr(text, words) != nullptr;
+            }
             // The first says what was wrong, those after it what could not be done therefore.
             if (captured_error.empty()) {
                 captured_error = text;

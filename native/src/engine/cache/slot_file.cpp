@@ -100,6 +100,8 @@ private:
         }
         if (descriptor >= 0 && file_ == nullptr) {
             close(descriptor);
+            std::error_code error;
+            std::filesystem::remove(path_, error);
         }
     }
     static void remove_if_abandoned(const std::filesystem::path & path) {
