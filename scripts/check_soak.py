@@ -24,6 +24,7 @@ import sys
 import tempfile
 import threading
 import time
+import traceback
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -168,7 +169,9 @@ class Soak:
             n_choices = activity()
         except BaseException as error:
             with self._lock:
-                self.problems.append(f"{name}: {type(error).__name__}: {error}")
+                places = traceback.extract_tb(error.__traceback__)[-4:]
+                where = ", ".join(f"{Path(each.filename).name}:{each.lineno}" for each in places)
+                self.problems.append(f"{name}: {type(error).__name__}: {error} ({where})")
             return
         with self._lock:
             self.done[name] += 1
