@@ -6,7 +6,8 @@ import asyncio
 import itertools
 import threading
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sized
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor
+from queue import SimpleQueue
 from typing import Any, Protocol, TypeVar
 
 from .choices.choice_set import ChoiceSet, as_choice_set
@@ -102,17 +103,20 @@ def run_many(
     results = _Results(total, progress, return_exceptions)
     running: dict[Future[Any], int] = {}
     jobs = _Running()
+    # Not `concurrent.futures.wait`: an interrupt inside it may release a lock that a job holds.
+    ended: SimpleQueue[Future[Any]] = SimpleQueue()
     numbered = enumerate(items)
     with ThreadPoolExecutor(at_once, thread_name_prefix="eliza-ffi-many") as threads:
         try:
             while True:
                 for i, item in itertools.islice(numbered, at_once - len(running)):
-                    running[threads.submit(jobs.run, start, item)] = i
+                    future = threads.submit(jobs.run, start, item)
+                    running[future] = i
+                    future.add_done_callback(ended.put)
                 if not running:
                     return results.in_order()
-                done, _ = wait(running, return_when=FIRST_COMPLETED)
-                for future in done:
-                    results.take(running.pop(future), future)
+                future = ended.get()
+                results.take(running.pop(future), future)
         except BaseException:
             jobs.cancel_all()  # the executor waits for them
             raise

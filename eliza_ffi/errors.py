@@ -176,7 +176,7 @@ def error_from_status(
 
 
 def kind_of_refusal(text: str, kind: type[ElizaError]) -> type[ElizaError]:
-    """Return the class of a refusal that has no status: `kind`, unless its text says out of memory."""
+    """Return a refusal's class where it has no status: `kind`, or that of a text of no memory."""
     return OutOfMemory if text.strip() == _BARE_TEXT[-5] else kind
 
 

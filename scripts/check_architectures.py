@@ -57,7 +57,12 @@ LEAST_NOISE = 1e-3
 SECONDS, MEBIBYTES = 300.0, 4096
 """What one architecture may take."""
 
-NO_GENERATOR = ("keeps no KV cache", "not a decoder alone", "no finite logit")
+NO_GENERATOR = (
+    "keeps no KV cache",
+    "not a decoder alone",
+    "computes embeddings",
+    "no finite logit",
+)
 """What the library says of models that do not go on with a text: encoders, diffusion, speech."""
 
 VERDICTS = ("exact", "near-ties", "fault", "refused", "cannot be made")

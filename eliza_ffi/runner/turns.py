@@ -7,7 +7,7 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import AsyncIterator, Iterator
-from concurrent.futures import Future, wait
+from concurrent.futures import Future
 from contextlib import asynccontextmanager, contextmanager
 
 from ..errors import BusyError
@@ -53,9 +53,14 @@ class Turns:
         """
         turn = self._enter()
         try:
+            # A lock alone: an interrupt inside Python's own waiting, of events and futures, may
+            # leave a lock released that somebody else holds.
+            gate = threading.Lock()
+            gate.acquire()
+            turn.add_done_callback(lambda _: gate.release())
             while not turn.done():
                 n_before = self._n_entered
-                wait([turn], self._timeout(wait_for))
+                gate.acquire(timeout=min(self._timeout(wait_for), threading.TIMEOUT_MAX))
                 self._check(turn, wait_for, n_before)
             yield
         finally:

@@ -153,7 +153,9 @@ def test_what_is_no_adapter_for_the_model_is_refused(
 
     with pytest.raises(ModelError, match=r"missing\.gguf"):
         load((tmp_path / "missing.gguf", 1.0))
-    with pytest.raises(ModelError, match="general.type is missing or no text: this is no LoRA adapter"):
+    with pytest.raises(
+        ModelError, match="general.type is missing or no text: this is no LoRA adapter"
+    ):
         load((base, 1.0))
     wrong = {"blk.9.attn_q.weight": (np.ones((2, 64), "f4"), np.ones((64, 2), "f4"))}
     with pytest.raises(ModelError, match=r"wrong\.gguf"):

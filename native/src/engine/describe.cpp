@@ -142,7 +142,7 @@ std::string InferenceContext::describe() {
     of_model.add("add_bos", llama_vocab_get_add_bos(vocab));
     const PassFacts passes = pass_facts();
     Json & of_passes = facts.add("passes", Json::object());
-    of_passes.add("batching", passes.are_shared ? "auto" : "off");
+    of_passes.add("batching", passes.are_shared && shared->can_share_passes() ? "auto" : "off");
     of_passes.add("n_slots", passes.n_slots);
     of_passes.add("n_batch", passes.n_batch);
     of_passes.add("slot_wait_ms", passes.slot_wait_ms);

@@ -223,6 +223,7 @@ void KvCache::restore_state(Slot & slot, const std::vector<uint8_t> & state, con
 // `set` puts the state into the slot, and is asked again while there is room to be made.
 bool KvCache::load_state(Slot & slot, const std::vector<llama_token> & tokens,
                          const std::function<StateCheck()> & set) {
+    std::vector<llama_token> cached = tokens;  // first, for nothing may fail once the cells are set
     llama_memory_seq_rm(memory(), slot.id, -1, -1);
     slot.cached.clear();
     slot.n_revocable = 0;
@@ -231,7 +232,7 @@ bool KvCache::load_state(Slot & slot, const std::vector<llama_token> & tokens,
         check = set();
         if (check == StateCheck::good &&
             llama_memory_seq_pos_max(memory(), slot.id) + 1 == static_cast<llama_pos>(tokens.size())) {
-            slot.cached = tokens;
+            slot.cached = std::move(cached);
             return true;
         }
         llama_memory_seq_rm(memory(), slot.id, -1, -1);

@@ -123,14 +123,21 @@ private:
 #endif
 
     static void remove_abandoned(const std::filesystem::path & folder, const std::string & begin) {
-        std::error_code error;
-        std::filesystem::directory_iterator entry(folder.empty() ? "." : folder, error), end;
-        for (; !error && entry != end; entry.increment(error)) {
-            const std::string name = entry->path().filename().string();
+        std::vector<std::filesystem::path> found;
+        try {
+            // The overload that takes an error_code ends the process where memory runs out.
+            for (const auto & entry : std::filesystem::directory_iterator(folder.empty() ? "." : folder)) {
+                found.push_back(entry.path());
+            }
+        } catch (const std::filesystem::filesystem_error &) {
+            return;  // whoever writes there says why not
+        }
+        for (const std::filesystem::path & path : found) {
+            const std::string name = path.filename().string();
             if (name.size() > begin.size() && name.compare(0, begin.size(), begin) == 0 &&
                 name.find_first_not_of("0123456789-", begin.size()) == name.size() - std::strlen(ending) &&
                 name.compare(name.size() - std::strlen(ending), std::string::npos, ending) == 0) {
-                remove_if_abandoned(entry->path());
+                remove_if_abandoned(path);
             }
         }
     }

@@ -134,6 +134,10 @@ bool Model::can_keep_snapshots() const { return is_recurrent() && llm_arch_suppo
 
 std::string Model::architecture() const { return get()->arch_name(); }
 
+bool Model::is_one_of(std::initializer_list<std::string_view> architectures) const {
+    return std::find(architectures.begin(), architectures.end(), architecture()) != architectures.end();
+}
+
 // llama.cpp ends the process where it is asked to run a head that it has no graph for, that lacks a part, or
 // more heads than the graph takes.
 bool Model::has_mtp_head() const {

@@ -1,8 +1,10 @@
 // A loaded model: its weights, shared by all that use the same file, and its vocabulary.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -67,9 +69,28 @@ public:
 
     std::string architecture() const;  // as llama.cpp names it, such as "llama"
 
+    // ---- What some of llama.cpp's graphs cannot do, found by scripts/check_architectures.py ----
+
     // True where passes compute the logits of all tokens, whichever are asked for: then all must be, or llama.cpp
-    // gives out the wrong rows.
-    bool computes_all_rows() const { return architecture() == "cogvlm"; }
+    // gives out the wrong rows (cogvlm), or ends the process where none is (chameleon).
+    bool computes_all_rows() const { return is_one_of({"cogvlm", "chameleon"}); }
+
+    // False where a pass of several sequences mixes up their states.
+    bool can_share_passes() const { return !is_one_of({"plamo2"}); }
+
+    // False where values come without heads, which flash attention asks for.
+    bool takes_flash_attention() const { return !is_one_of({"plm"}); }
+
+    // False where a pass ends in embeddings.
+    bool has_output_head() const { return !is_one_of({"llama-embed"}); }
+
+    // Tokens of images, which a text must not hold. llama.cpp rules them out in the first row of a pass alone.
+    struct TokenRange {
+        llama_token first, end;
+    };
+    TokenRange image_tokens() const {
+        return is_one_of({"chameleon"}) ? TokenRange{4, std::clamp(n_vocab(), 4, 8196)} : TokenRange{0, 0};
+    }
 
     // True where a head that predicts further tokens was loaded, and this llama.cpp can run it.
     bool has_mtp_head() const;
@@ -109,6 +130,7 @@ public:
 private:
     Model(llama_model * model, const ModelSettings & settings);
 
+    bool is_one_of(std::initializer_list<std::string_view> architectures) const;
     void load_adapters();
     std::vector<llama_token> spell(std::string_view text) const;
 

@@ -35,7 +35,8 @@ Decoder::Decoder(const std::shared_ptr<Model> & model, const Options & options, 
     : runner_(model, options, settings.types, settings.n_snapshots, lanes_for(*model)),
       cache_(*model, context(), settings.types, options.n_slots, lanes_for(*model), options.park_after),
       tree_limits_(limits_for(runner_)),
-      queue_(runner_, cache_, options.share_passes, std::max(most_rows(*model), options.n_slots)) {}
+      queue_(runner_, cache_, options.share_passes && model->can_share_passes(),
+             std::max(most_rows(*model), options.n_slots)) {}
 
 std::optional<PassCost> Decoder::pass_cost(CancelFlag & cancelled) {
     const std::lock_guard<std::mutex> lock(cost_mutex_);

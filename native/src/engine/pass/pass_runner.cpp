@@ -1,6 +1,7 @@
 #include "engine/pass/pass_runner.h"
 
 #include <algorithm>
+#include <cfloat>
 #include <iterator>
 
 #include "engine/model/rpc_connections.h"
@@ -20,6 +21,9 @@ constexpr uint32_t n_ctx_step = 256;  // what llama.cpp rounds up to, and more t
 // takes longer (1.6 times at 2,000 tokens of context). There it is used only where a quantized V
 // needs it.
 llama_flash_attn_type resolve_flash_attn(const Options & options, const Model & model, KvTypes types) {
+    if (!model.takes_flash_attention()) {
+        return LLAMA_FLASH_ATTN_TYPE_DISABLED;
+    }
     if (options.flash_attn != LLAMA_FLASH_ATTN_TYPE_AUTO) {
         return options.flash_attn;
     }
@@ -30,6 +34,14 @@ llama_flash_attn_type resolve_flash_attn(const Options & options, const Model & 
 void require_usable(const Model & model, const Options & options, KvTypes types) {
     if (!llama_model_has_decoder(model.get()) || llama_model_has_encoder(model.get())) {
         throw Error(ELIZA_ERR_BUNDLE_INVALID, "the model is not a decoder alone: it cannot go on with a text");
+    }
+    if (!model.has_output_head()) {
+        throw Error(ELIZA_ERR_BUNDLE_INVALID, "the model computes embeddings: it cannot go on with a text");
+    }
+    if (!model.takes_flash_attention() &&
+        (options.flash_attn == LLAMA_FLASH_ATTN_TYPE_ENABLED || ggml_is_quantized(types.v))) {
+        throw invalid_argument("llama.cpp has no flash attention for " + model.architecture() +
+                               ": option flash_attn cannot be on, nor cache_type_v quantized, which needs it");
     }
     if (ggml_is_quantized(types.v) && options.flash_attn == LLAMA_FLASH_ATTN_TYPE_DISABLED) {
         throw invalid_argument("cache_type_v " + std::string(ggml_type_name(types.v)) +
@@ -45,7 +57,7 @@ bool is_on_cpu(ggml_backend_dev_t device) {
 
 PassRunner::PassRunner(std::shared_ptr<Model> model, const Options & options, KvTypes types, int32_t n_snapshots,
                        int32_t n_lanes)
-    : model_(std::move(model)), all_rows_(model_->computes_all_rows()) {
+    : model_(std::move(model)), all_rows_(model_->computes_all_rows()), image_tokens_(model_->image_tokens()) {
     require_usable(*model_, options, types);
     adapt_threads_ = options.n_threads == 0;
     // More threads than CPUs would spin for one another.
@@ -173,7 +185,11 @@ LogitsRow PassRunner::row(size_t n, int32_t place_in_batch) {
             return LogitsRow::of_tokens(logits);
         }
     }
-    return LogitsRow(llama_get_logits_ith(context_.get(), place_in_batch));
+    float * logits = llama_get_logits_ith(context_.get(), place_in_batch);
+    if (logits != nullptr) {
+        std::fill(logits + image_tokens_.first, logits + image_tokens_.end, -FLT_MAX);
+    }
+    return LogitsRow(logits);
 }
 
 size_t PassRunner::bytes_of_row() const {

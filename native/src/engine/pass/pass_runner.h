@@ -98,6 +98,7 @@ private:
 
     std::shared_ptr<Model> model_;
     const bool all_rows_;  // every token of a batch must want logits
+    const Model::TokenRange image_tokens_;
     int32_t n_batch_;
     int32_t n_threads_;
     bool adapt_threads_;  // to the size of each pass and to the machine; not to a number the user set
