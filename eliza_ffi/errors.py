@@ -25,7 +25,6 @@ __all__ = [
     "TokenTrieError",
     "error_from_status",
     "error_from_text",
-    "kind_of_refusal",
 ]
 
 

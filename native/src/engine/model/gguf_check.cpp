@@ -196,7 +196,8 @@ void check_adapter_file(const std::string & path) {
     const GgufHeader file(path);
     // llama-adapter.cpp asks for these without looking at their types, which gguf.cpp asserts.
     for (const std::string key : {"general.type", "general.architecture", "adapter.type"}) {
-        if (!file.is_scalar(key, GGUF_TYPE_STRING)) throw file.error(key + " is missing or no text: this is no LoRA adapter");
+        if (!file.is_scalar(key, GGUF_TYPE_STRING))
+            throw file.error(key + " is missing or no text: this is no LoRA adapter");
     }
     if (const std::string key = "adapter.lora.alpha"; file.has(key) && !file.f32(key)) {
         throw file.error(key + " is no 32-bit floating-point number");
