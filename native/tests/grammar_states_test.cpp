@@ -131,6 +131,15 @@ size_t compare(const Vocab & vocab, const std::string & gbnf, std::mt19937 & ran
     return n_steps;
 }
 
+Error error_of(const std::function<void()> & what) {
+    try {
+        what();
+    } catch (const Error & error) {
+        return error;
+    }
+    return Error(ELIZA_OK, "no error");
+}
+
 TEST(GrammarStates, AllowWhatLlamaCppAllows) {
     std::mt19937 random(1);
     for (const char * name : {"llama-spm", "gpt-2", "qwen2"}) {
@@ -213,6 +222,18 @@ TEST(GrammarStates, TokensCanBeNamed) {
     EXPECT_FALSE(both.allows(dot));
 }
 
+TEST(GrammarStates, NamesOfTokensThatAreNoneAreRefused) {
+    for (const char * name : {"<[151936]>", "!<[2147483648]>", "<[4294967295]>"}) {
+        EXPECT_NE(std::string(error_of([&] {
+                                  StatesGrammar(vocab_of("gpt-2").texts, "root ::= \"a\" | " + std::string(name),
+                                                GrammarLimits());
+                              }).what())
+                      .find("is outside the vocabulary of 50257"),
+                  std::string::npos)
+            << name;
+    }
+}
+
 TEST(GrammarStates, AnAmbiguousGrammarTakesAsManyStepsAsItHasPlaces) {
     std::string optional = "root ::= ", letters = "root ::= ";
     for (int i = 0; i < 400; ++i) optional += "\"a\"? ";
@@ -228,15 +249,6 @@ TEST(GrammarStates, AnAmbiguousGrammarTakesAsManyStepsAsItHasPlaces) {
 
 // 2 to the power of n stacks after n characters: no sharing helps.
 constexpr const char * exploding = R"(root ::= "a" root "b" | "a" root "c" | "a" root "d" | "e")";
-
-Error error_of(const std::function<void()> & what) {
-    try {
-        what();
-    } catch (const Error & error) {
-        return error;
-    }
-    return Error(ELIZA_OK, "no error");
-}
 
 TEST(GrammarStates, BeyondTheirLimitsAreAnErrorAndTheTextStands) {
     const Vocab & vocab = vocab_of("gpt-2");

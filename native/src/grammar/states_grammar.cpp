@@ -188,7 +188,7 @@ TokenMask StatesGrammar::compute_mask() {
     const auto n_vocab = static_cast<llama_token>(vocabulary_->n_vocab());
     states_.for_each_token_element(state_, [&](llama_token named, bool inverted) {
         if (!inverted) {
-            if (named < n_vocab) add(named);
+            add(named);
             return;
         }
         for (llama_token token = 0; token < n_vocab; ++token) {

@@ -45,11 +45,12 @@ void for_each_sequence(uint32_t first, uint32_t last, const Visit & visit) {
         }
     }
     ByteRange bytes[4];
-    for (size_t i = length; i-- > 1; first >>= 6, last >>= 6) {
-        bytes[i] = {static_cast<uint8_t>(0x80 | (first & 0x3f)), static_cast<uint8_t>(0x80 | (last & 0x3f))};
+    for (size_t i = 0; i < length; ++i) {
+        const size_t n_bits_behind = 6 * (length - 1 - i);
+        const uint32_t bits = i == 0 ? ~0u : 0x3f, mark = i == 0 ? lead_of_length[length - 1] : 0x80;
+        bytes[i] = {static_cast<uint8_t>(mark | (first >> n_bits_behind & bits)),
+                    static_cast<uint8_t>(mark | (last >> n_bits_behind & bits))};
     }
-    bytes[0] = {static_cast<uint8_t>(lead_of_length[length - 1] | first),
-                static_cast<uint8_t>(lead_of_length[length - 1] | last)};
     visit(bytes, length);
 }
 

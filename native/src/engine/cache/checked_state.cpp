@@ -15,15 +15,14 @@ class CheckingReader final : public llama_io_read_i {
 public:
     explicit CheckingReader(const std::vector<uint8_t> & state) : state_(state) {}
 
-    // Counts, positions, kinds: none is negative, or larger than the largest context. llama.cpp would put a cell where
-    // no sequence has it, and nobody could remove it from there.
+    // Counts, positions, kinds: none is negative. A cell at such a position, or at the last there is, would be in no
+    // range that is ever asked to be removed.
     void read(void * out, size_t size) override {
-        constexpr int32_t largest = 1 << 24;
         int32_t number = 0;
         std::memcpy(out, take(size), size);
         if (size == sizeof number) {
             std::memcpy(&number, out, size);
-            if (number < 0 || number > largest) {
+            if (number < 0 || number == INT32_MAX) {
                 throw std::runtime_error("a count or a position that no state has");
             }
         }
