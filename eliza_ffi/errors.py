@@ -185,5 +185,6 @@ def error_from_text(text: str, doing: str) -> ElizaError:
     Parameters as :func:`error_from_status`. What the text does not settle was a bad argument.
     """
     said = text.strip() or "the library gave no reason"
-    kinds = (kind for words, kind in _OPEN_BY_WORDS.items() if words in said)
+    by_words = {} if said.startswith("gram") or said.startswith("gbnf") else _OPEN_BY_WORDS
+    kinds = (kind for words, kind in by_words.items() if words in said)
     return next(kinds, InvalidArgumentError)(f"cannot {doing}: {said}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
 import weakref
 from collections import deque
@@ -10,7 +11,7 @@ from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import Future
 from contextlib import asynccontextmanager, contextmanager
 
-from ..errors import BusyError
+from ..errors import BusyError, InvalidArgumentError
 
 __all__ = ["Turns"]
 
@@ -60,7 +61,7 @@ class Turns:
             turn.add_done_callback(lambda _: gate.release())
             while not turn.done():
                 n_before = self._n_entered
-                gate.acquire(timeout=min(self._timeout(wait_for), threading.TIMEOUT_MAX))
+                gate.acquire(timeout=self._timeout(wait_for))
                 self._check(turn, wait_for, n_before)
             yield
         finally:
@@ -80,7 +81,10 @@ class Turns:
             self._leave(turn)
 
     def _timeout(self, wait_for: bool | float) -> float:
-        return self.patience if wait_for is True else float(wait_for)
+        seconds = self.patience if wait_for is True else float(wait_for)
+        if math.isnan(seconds):
+            raise InvalidArgumentError("wait: not a number")
+        return min(max(seconds, 0.0), threading.TIMEOUT_MAX)
 
     def _check(self, turn: Future[None], wait_for: bool | float, n_before: int) -> None:
         """Raise where the wait is over and the turn has not come."""

@@ -94,6 +94,9 @@ TEST_F(GrammarStream, RepetitionsThatComeToTooMuchAreRefusedUnparsed) {
     EXPECT_EQ(error_of("root ::= [a-z]{ 1 , 0 }"), "gbnf_grammar: the repetition { 1 , 0 } ends before it begins");
     EXPECT_EQ(error_of("root ::= \"" + std::string(100000, 'x') + "\"{2000}"),
               "gbnf_grammar: its characters and references (repetitions count) are more than the limit of 1000000");
+    EXPECT_NE(
+        error_of("root ::= a\n" + std::string(500000, 'a') + " ::= (\"x\")* (\"y\")*").find("longer than 256 bytes"),
+        std::string::npos);
     std::string many = "root ::= ";
     for (int i = 0; i < 9000; ++i) many += "\"a\"{0,1999} ";
     EXPECT_EQ(error_of(many), "gbnf_grammar: its rules (repetitions count) are more than the limit of 10000");

@@ -33,7 +33,8 @@ llama_grammar_parser parsed(const llama_vocab * vocab, const std::string & gbnf)
     } catch (const std::bad_alloc &) {
         throw;
     } catch (const std::exception & error) {
-        throw invalid_argument(std::string("gbnf_grammar: ") + error.what());
+        constexpr size_t most_quoted = 200;  // it quotes all of the grammar that is left
+        throw invalid_argument("gbnf_grammar: " + std::string(error.what()).substr(0, most_quoted));
     }
     check_gbnf_rules(parser);
     return parser;

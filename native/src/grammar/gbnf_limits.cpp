@@ -16,6 +16,7 @@ namespace {
 
 constexpr size_t max_group_depth = 256;
 constexpr size_t max_rules = 10000;
+constexpr size_t max_name_bytes = 256;
 constexpr size_t max_elements = 1000000;  // characters, references and ranges, repetitions written out
 
 Error refused(const std::string & what) { return invalid_argument("gbnf_grammar: " + what); }
@@ -56,9 +57,14 @@ private:
         } else if (c == '{') {
             read_counts();
         } else if (std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '-') {
+            const size_t begin = i_;
             while (i_ < text_.size() &&
                    (std::isalnum(static_cast<unsigned char>(text_[i_])) != 0 || text_[i_] == '-')) {
                 ++i_;
+            }
+            if (i_ - begin > max_name_bytes) {  // every group in the rule gets a name that begins with it
+                throw refused("the name \"" + text_.substr(begin, 40) + "...\" is longer than " +
+                              std::to_string(max_name_bytes) + " bytes");
             }
             count_symbol(1);
         } else {

@@ -15,19 +15,10 @@ GrammarStates::GrammarStates(std::shared_ptr<const GrammarRules> rules, GrammarL
     : rules_(std::move(rules)),
       limits_(std::move(limits)),
       column_(rules_->characters.bytes_told_apart()),
-      n_columns_(size_t(column_[255]) + 1) {
-    clear();
-}
-
-void GrammarStates::clear() {
-    next_.assign(n_columns_, dead);
-    states_.assign(1, {0, 0, false, false});
-    places_.clear();
-    states_by_hash_.clear();
-    frames_.assign(1, {0, 0});
-    stack_of_.clear();
-    followed_.clear();
-}
+      n_columns_(size_t(column_[255]) + 1),
+      next_(n_columns_, dead),
+      states_(1, {0, 0, false, false}),
+      frames_(1, {0, 0}) {}
 
 void GrammarStates::begin_token() {
     n_steps_left_ = limits_.n_steps;
@@ -79,7 +70,7 @@ uint32_t GrammarStates::pushed(uint32_t element, uint32_t stack) {
 void GrammarStates::follow(uint32_t element, uint32_t stack) {
     using Kind = GrammarRules::Kind;
     const auto go_on_at = [&](uint32_t next, uint32_t below) {
-        uint32_t & round = followed_[pair_key(next, below)];
+        uint64_t & round = followed_[pair_key(next, below)];
         if (round != round_) {
             round = round_;
             to_follow_.push_back({next, below});
@@ -217,32 +208,31 @@ GrammarStates::State GrammarStates::either(State a, State b) {
     return intern_found();
 }
 
-GrammarStates::State GrammarStates::forget_all_but(State state) {
-    const StateInfo kept = states_[state];
-    const auto begin = places_.begin() + kept.first_place;
+GrammarStates::State GrammarStates::adopt(const GrammarStates & other, State state) {
+    const StateInfo & kept = other.states_[state];
+    const auto begin = other.places_.begin() + kept.first_place;
     std::vector<Place> places(begin, begin + kept.n_places);
-    const std::vector<Frame> frames = frames_;
-    clear();
     // What is below a frame was pushed before it.
-    std::vector<uint32_t> new_stack(frames.size(), 0);
+    const std::vector<Frame> & frames = other.frames_;
+    std::vector<uint32_t> own_stack(frames.size(), 0);
     for (const Place & place : places) {
-        new_stack[place.stack] = 1;
+        own_stack[place.stack] = 1;
     }
     for (size_t i = frames.size(); i-- > 1;) {
-        if (new_stack[i] != 0) {
-            new_stack[frames[i].below] = 1;
+        if (own_stack[i] != 0) {
+            own_stack[frames[i].below] = 1;
         }
     }
-    new_stack[0] = 0;
+    own_stack[0] = 0;
     for (size_t i = 1; i < frames.size(); ++i) {
-        if (new_stack[i] != 0) {
-            new_stack[i] = pushed(frames[i].element, new_stack[frames[i].below]);
+        if (own_stack[i] != 0) {
+            own_stack[i] = pushed(frames[i].element, own_stack[frames[i].below]);
         }
+    }
+    for (Place & place : places) {
+        place.stack = own_stack[place.stack];
     }
     begin_search();
-    for (Place & place : places) {
-        place.stack = new_stack[place.stack];
-    }
     found_ = std::move(places);
     found_end_ = kept.may_end;
     return intern_found();

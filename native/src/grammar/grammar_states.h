@@ -64,10 +64,12 @@ public:
     }
     State either(State a, State b);
 
-    // Between tokens: more than is to be kept, with what others keep of these states. Forgetting returns the new
-    // number of the one state that is left.
+    // More than is to be kept from one token to the next, with what others keep of these states.
     bool is_large(size_t n_more_bytes) const { return n_bytes() + n_more_bytes > limits_.n_bytes_kept; }
-    State forget_all_but(State state);
+
+    // Automata of the same grammar, and a state of another one of them.
+    std::unique_ptr<GrammarStates> fresh() const { return std::make_unique<GrammarStates>(rules_, limits_); }
+    State adopt(const GrammarStates & other, State state);
 
 private:
     static constexpr State unknown = 0xffffffff;
@@ -102,7 +104,6 @@ private:
     void count_step();
     void check_bytes() const;
     size_t n_bytes() const;
-    void clear();
 
     const std::shared_ptr<const GrammarRules> rules_;
     const GrammarLimits limits_;
@@ -122,8 +123,8 @@ private:
     std::vector<Place> found_;
     bool found_end_ = false;
     std::vector<Frame> to_follow_;
-    std::unordered_map<uint64_t, uint32_t> followed_;  // in which round
-    uint32_t round_ = 0;
+    std::unordered_map<uint64_t, uint64_t> followed_;  // in which round
+    uint64_t round_ = 0;
 };
 
 }  // namespace eliza

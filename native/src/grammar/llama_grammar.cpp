@@ -50,6 +50,9 @@ void LlamaGrammar::accept(llama_token token) {
     if (in_step_) {
         try {
             llama_sampler_accept(sampler_.get(), token);
+        } catch (const std::bad_alloc &) {
+            in_step_ = false;  // it is half way
+            throw;
         } catch (const std::exception &) {
             in_step_ = false;
         }

@@ -45,7 +45,8 @@ StatesGrammar::StatesGrammar(std::shared_ptr<const GrammarVocabulary> vocabulary
                              const GrammarLimits & limits, const std::optional<GrammarTriggers> & triggers,
                              const char * start_rule)
     : vocabulary_(std::move(vocabulary)),
-      states_(std::make_shared<const GrammarRules>(parse_gbnf(vocabulary_->vocab(), gbnf, start_rule)), limits),
+      states_(std::make_unique<GrammarStates>(
+          std::make_shared<const GrammarRules>(parse_gbnf(vocabulary_->vocab(), gbnf, start_rule)), limits)),
       waits_(triggers.has_value()) {
     if (triggers) {
         check_trigger_tokens(triggers->tokens, vocabulary_->n_vocab());
@@ -67,9 +68,12 @@ void StatesGrammar::reset() {
 // ---- following the text --------------------------------------------------------------------------
 
 void StatesGrammar::catch_up() {
-    states_.begin_token();
+    if (has_begun_) {
+        forget_if_large();  // what was given up half way has left its states, too
+    }
+    states_->begin_token();
     if (!has_begun_) {
-        state_ = states_.start();
+        state_ = states_->start();
         if (state_ == GrammarStates::dead) {
             throw invalid_argument("gbnf_grammar: there is no text that follows the grammar");
         }
@@ -88,34 +92,42 @@ void StatesGrammar::catch_up() {
         }
         const Piece & piece = pieces_.front();
         if (vocabulary_->is_end(piece.token)) {
-            state_ = states_.may_end(state_) ? state_ : GrammarStates::dead;
+            state_ = states_->may_end(state_) ? state_ : GrammarStates::dead;
         } else {
             state_ = after(state_, piece.token, piece.text);
         }
         pieces_.pop_front();
         forget_if_large();
-        states_.begin_token();
+        states_->begin_token();
     }
 }
 
+// All at once, or not at all, where memory runs out.
 void StatesGrammar::wake_or_wait(llama_token token) {
-    const std::string_view text = vocabulary_->text(token);
-    heard_.push_back({token, std::string(text)});
-    if (triggers_->is_trigger(token)) {
-        pieces_.push_back(std::move(heard_.back()));
-    } else if (const std::optional<size_t> begin = triggers_->feed(text)) {
+    Piece heard{token, std::string(vocabulary_->text(token))};
+    TriggerWatch watch = *triggers_;
+    const std::optional<size_t> begin = watch.feed(heard.text);
+    std::deque<Piece> pieces;
+    if (watch.is_trigger(token)) {
+        pieces.push_back(std::move(heard));
+    } else if (begin) {
         // The grammar begins inside a token, maybe, some tokens back.
         size_t token_begin = 0;
-        for (const Piece & piece : heard_) {
+        const auto add_end = [&](const Piece & piece) {
             const size_t token_end = token_begin + piece.text.size();
             if (token_end > *begin) {
-                pieces_.push_back({piece.token, piece.text.substr(std::max(token_begin, *begin) - token_begin)});
+                pieces.push_back({piece.token, piece.text.substr(std::max(token_begin, *begin) - token_begin)});
             }
             token_begin = token_end;
-        }
+        };
+        std::for_each(heard_.begin(), heard_.end(), add_end);
+        add_end(heard);
     } else {
+        heard_.push_back(std::move(heard));
+        triggers_.emplace(std::move(watch));
         return;
     }
+    pieces_.swap(pieces);
     waits_ = false;
     heard_.clear();
 }
@@ -126,17 +138,20 @@ StatesGrammar::State StatesGrammar::after(State state, llama_token token, std::s
     }
     State by_text = state;
     for (size_t i = 0; i < text.size() && by_text != GrammarStates::dead; ++i) {
-        by_text = states_.step(by_text, static_cast<uint8_t>(text[i]));
+        by_text = states_->step(by_text, static_cast<uint8_t>(text[i]));
     }
-    const State by_name = states_.step_by_token(state, token);
-    return by_name == GrammarStates::dead ? by_text : states_.either(by_text, by_name);
+    const State by_name = states_->step_by_token(state, token);
+    return by_name == GrammarStates::dead ? by_text : states_->either(by_text, by_name);
 }
 
 void StatesGrammar::forget_if_large() {
     const size_t mask_bytes = masks_.size() * (vocabulary_->n_vocab() / 8);
-    if (states_.is_large(mask_bytes)) {
+    if (states_->is_large(mask_bytes)) {
+        std::unique_ptr<GrammarStates> fresh = states_->fresh();
+        fresh->begin_token();
+        state_ = fresh->adopt(*states_, state_);
+        states_ = std::move(fresh);
         masks_.clear();
-        state_ = states_.forget_all_but(state_);
     }
 }
 
@@ -149,16 +164,16 @@ bool StatesGrammar::is_awake() {
 
 bool StatesGrammar::in_step() { return !is_awake() || state_ != GrammarStates::dead; }
 
-bool StatesGrammar::may_end() { return is_awake() && states_.may_end(state_); }
+bool StatesGrammar::may_end() { return is_awake() && states_->may_end(state_); }
 
-bool StatesGrammar::may_go_on() { return !is_awake() || states_.may_go_on(state_); }
+bool StatesGrammar::may_go_on() { return !is_awake() || states_->may_go_on(state_); }
 
 bool StatesGrammar::allows(llama_token token) {
     if (!is_awake()) {
         return true;
     }
     if (vocabulary_->is_end(token)) {
-        return states_.may_end(state_);
+        return states_->may_end(state_);
     }
     return after(state_, token, vocabulary_->text(token)) != GrammarStates::dead;
 }
@@ -176,7 +191,7 @@ TokenMask StatesGrammar::compute_mask() {
     TokenSet legal(vocabulary_->n_vocab());
     for (const ByteTrie * trie : {&vocabulary_->texts(), vocabulary_->controls()}) {
         if (trie != nullptr) {
-            StatesStack stack(states_, state_, trie->longest_text());
+            StatesStack stack(*states_, state_, trie->longest_text());
             trie->add_allowed(stack, legal);
         }
     }
@@ -185,17 +200,24 @@ TokenMask StatesGrammar::compute_mask() {
             legal.add(static_cast<size_t>(token));
         }
     };
-    const auto n_vocab = static_cast<llama_token>(vocabulary_->n_vocab());
-    states_.for_each_token_element(state_, [&](llama_token named, bool inverted) {
+    std::optional<llama_token> only_left_out;
+    bool any_but_one = false, any_at_all = false;
+    states_->for_each_token_element(state_, [&](llama_token named, bool inverted) {
         if (!inverted) {
             add(named);
             return;
         }
-        for (llama_token token = 0; token < n_vocab; ++token) {
-            if (token != named) add(token);
-        }
+        any_at_all = any_at_all || (any_but_one && only_left_out != named);
+        any_but_one = true;
+        only_left_out = named;
     });
-    if (states_.may_end(state_)) {
+    const auto n_vocab = static_cast<llama_token>(any_but_one ? vocabulary_->n_vocab() : 0);
+    for (llama_token token = 0; token < n_vocab; ++token) {
+        if (any_at_all || token != only_left_out) {
+            add(token);
+        }
+    }
+    if (states_->may_end(state_)) {
         for (const llama_token end : vocabulary_->ends()) {
             legal.add(static_cast<size_t>(end));
         }

@@ -47,7 +47,7 @@ private:
     void forget_if_large();
 
     const std::shared_ptr<const GrammarVocabulary> vocabulary_;
-    GrammarStates states_;
+    std::unique_ptr<GrammarStates> states_;
     std::unordered_map<State, SharedMask> masks_;
     State state_ = GrammarStates::dead;
     bool has_begun_ = false;

@@ -17,6 +17,9 @@ public:
     PatternParser(std::string_view text, TriggerPattern & pattern) : text_(text), pattern_(pattern) {}
 
     void run() {
+        if (text_.size() > max_bytes) {
+            throw refused("the pattern is longer than " + std::to_string(max_bytes) + " bytes");
+        }
         Program program = parse_alternatives();
         if (i_ < text_.size()) {
             throw refused("')' without '('");
@@ -30,8 +33,10 @@ private:
     using Program = TriggerPattern::Program;
     using ByteSet = TriggerPattern::ByteSet;
 
+    static constexpr size_t max_bytes = 100000;
     static constexpr size_t max_depth = 64;
     static constexpr size_t max_groups = 32;
+    static constexpr size_t max_sets = 1000;
     static constexpr size_t unbounded = std::numeric_limits<size_t>::max();
 
     Error refused(const std::string & what) const {
@@ -302,6 +307,9 @@ private:
         const auto known = std::find(pattern_.sets_.begin(), pattern_.sets_.end(), set);
         const auto index = static_cast<int32_t>(known - pattern_.sets_.begin());
         if (known == pattern_.sets_.end()) {
+            if (pattern_.sets_.size() == max_sets) {
+                throw refused("more than " + std::to_string(max_sets) + " different sets of characters");
+            }
             pattern_.sets_.push_back(set);
         }
         return {{Op::byte, index}};

@@ -14,6 +14,11 @@ GrammarTriggers parse_grammar_triggers(const std::string & text) {
         throw invalid_argument("grammar_triggers: expected an array of triggers, found " +
                                (json.is_array() ? "none" : kind_of(json)));
     }
+    constexpr size_t max_triggers = 10000;
+    if (json.size() > max_triggers) {
+        throw invalid_argument("grammar_triggers: " + std::to_string(json.size()) + " triggers; the limit is " +
+                               std::to_string(max_triggers));
+    }
     GrammarTriggers triggers;
     size_t pattern_size = 0;
     for (size_t i = 0; i < json.size(); ++i) {

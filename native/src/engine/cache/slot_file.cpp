@@ -79,7 +79,7 @@ public:
     std::FILE * get() const { return file_.get(); }
 
     void rename_to(const std::filesystem::path & target, std::error_code & error) {
-        file_.reset();
+        close_before_rename();
         std::filesystem::rename(path_, target, error);
         if (!error) {
             path_.clear();
@@ -90,6 +90,9 @@ private:
     static constexpr const char * ending = ".part";
 
 #if defined(__unix__) || defined(__APPLE__)
+    // It is locked until it has its own name: unlocked it would be taken for abandoned.
+    void close_before_rename() {}
+
     // Where another process takes it for abandoned before it is locked, that one removes it.
     void open() {
         const int descriptor = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
@@ -115,6 +118,7 @@ private:
         }
     }
 #else
+    void close_before_rename() { file_.reset(); }  // what is open cannot be renamed
     void open() { file_.reset(std::fopen(path_.string().c_str(), "wbx")); }
     static void remove_if_abandoned(const std::filesystem::path & path) {
         std::error_code error;  // what is open somewhere stays

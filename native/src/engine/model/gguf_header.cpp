@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <filesystem>
 #include <memory>
 
 #if defined(__unix__) || defined(__APPLE__)
@@ -68,7 +69,11 @@ std::unique_ptr<std::FILE, int (*)(std::FILE *)> open_regular(const std::string 
 // Reads a file from its beginning, as much of it as is asked for and at most max_header_bytes.
 class GgufHeader::Reader {
 public:
-    explicit Reader(GgufHeader & header) : header_(header), file_(open_regular(header.path_)) {}
+    explicit Reader(GgufHeader & header) : header_(header), file_(open_regular(header.path_)) {
+        std::error_code error;
+        file_size_ = std::filesystem::file_size(header.path_, error);
+        if (error) throw header_.error("has no size: " + error.message());
+    }
 
     size_t position() const { return position_; }
 
@@ -105,7 +110,9 @@ private:
         std::string & data = header_.data_;
         const size_t had = data.size();
         if (end <= had) return;
-        data.resize(std::min<size_t>(max_header_bytes, std::max<size_t>({end, 2 * had, first_bytes})));
+        if (end > file_size_) throw header_.error("ends inside " + what);  // before room is made for it
+        data.resize(std::min<size_t>(std::min<size_t>(max_header_bytes, file_size_),
+                                     std::max<size_t>({end, 2 * had, first_bytes})));
         const size_t got = std::fread(data.data() + had, 1, data.size() - had, file_.get());
         data.resize(had + got);
         if (data.size() < end) throw header_.error("ends inside " + what);
@@ -113,6 +120,7 @@ private:
 
     GgufHeader & header_;
     std::unique_ptr<std::FILE, int (*)(std::FILE *)> file_;
+    uintmax_t file_size_ = 0;
     size_t position_ = 0;
 };
 

@@ -84,6 +84,9 @@ public:
     // False where a pass ends in embeddings.
     bool has_output_head() const { return !is_one_of({"llama-embed"}); }
 
+    // False where the rows of a pass have another width than llama.cpp copies: it ends the process then.
+    bool can_embed() const { return !is_one_of({"deepseek4", "qwen4exp"}); }
+
     // Tokens of images, which a text must not hold. llama.cpp rules them out in the first row of a pass alone.
     struct TokenRange {
         llama_token first, end;

@@ -2,11 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <stdexcept>
 #include <string>
 #include <utility>
 
-#include "engine/model/abort_guard.h"
 #include "engine/pass/batch.h"
 #include "engine/pass/threads.h"
 #include "error.h"
@@ -46,6 +44,9 @@ void Embedder::make_context(Pooling pooling, size_t n_tokens) {
 }
 
 std::vector<float> Embedder::embed(std::string_view text, Pooling pooling) {
+    if (!model_->can_embed()) {
+        throw Error(ELIZA_ERR_NOT_IMPLEMENTED, "llama.cpp cannot embed with a model of " + model_->architecture());
+    }
     const std::vector<llama_token> tokens = model_->tokenize(text, /*add_special=*/true, /*parse_special=*/false);
     if (tokens.empty()) {
         throw invalid_argument("the text has no tokens to embed");
@@ -69,16 +70,7 @@ std::vector<float> Embedder::embed(std::string_view text, Pooling pooling) {
             : useful_thread_count(default_thread_count(), llama_model_n_params(model_->get()), batch.get().n_tokens);
     llama_set_n_threads(context_.get(), n_threads, n_threads);
     const LlamaErrorCapture capture;
-    const int32_t result = [&] {
-        const AbortGuard guard;  // some models compute rows of another width than llama.cpp copies
-        try {
-            return llama_decode(context_.get(), batch.get());
-        } catch (const std::runtime_error & error) {
-            context_.reset();
-            throw Error(ELIZA_ERR_FFI_FAULT, std::string("llama.cpp cannot embed with this model: ") + error.what());
-        }
-    }();
-    if (result != 0) {
+    if (const int32_t result = llama_decode(context_.get(), batch.get()); result != 0) {
         throw capture.error(ELIZA_ERR_FFI_FAULT, "llama_decode failed with " + std::to_string(result));
     }
     const float * values = llama_get_embeddings_seq(context_.get(), 0);

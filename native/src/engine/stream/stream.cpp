@@ -181,9 +181,8 @@ Stream::Step Stream::compute_step() {
         }
         ++stats_.tokens_sampled;
     }
-    commit(*token);
-
     const std::string bytes = decoder_->model().piece(*token);
+    commit(*token);
     Step step{token, utf8_.push(std::string_view(bytes).substr(choice_.skip_text(bytes.size()))), false};
     if (stop_at_leaf && !choice_.is_active()) {
         step.text += finish(ELIZA_FINISH_LEAF).text;
