@@ -11,7 +11,9 @@
 #include <iterator>
 #include <random>
 #include <set>
+#include <thread>
 
+#include "engine/cache/slot_file.h"
 #include "test_session.h"
 
 namespace eliza::test {
@@ -281,6 +283,20 @@ TEST_F(SavedSlots, RemoveWhatAKilledProcessLeftOfTheSameFile) {
     std::set<std::string> names;
     for (const auto & entry : fs::directory_iterator(folder)) names.insert(entry.path().filename());
     EXPECT_EQ(names, (std::set<std::string>{"talk.slot", "talk.slot.x.part", "other.slot.123-4.part"}));
+}
+
+TEST_F(SavedSlots, OfOnePathAreSavedByManyThreadsAtOnce) {
+    std::vector<std::thread> threads;
+    for (int t = 0; t < 4; ++t) {
+        threads.emplace_back([&, t] {
+            SlotFile file{"fingerprint", {t}, std::vector<uint8_t>(1000, static_cast<uint8_t>(t))};
+            for (int i = 0; i < 100; ++i) ASSERT_NO_THROW(write_slot_file(path, file));
+        });
+    }
+    for (std::thread & thread : threads) thread.join();
+    const SlotFile last = read_slot_file(path, "fingerprint");
+    EXPECT_EQ(last.state, std::vector<uint8_t>(1000, static_cast<uint8_t>(last.tokens[0])));
+    EXPECT_EQ(std::distance(fs::directory_iterator(folder), {}), 1);
 }
 
 TEST_F(SavedSlots, ThatAreNoneOfOursAreNotEvenRead) {

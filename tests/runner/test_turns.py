@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from eliza_ffi.errors import BusyError
+from eliza_ffi.errors import BusyError, InvalidArgumentError
 from eliza_ffi.runner.turns import Turns
 
 
@@ -67,6 +67,18 @@ def test_who_does_not_wait_is_told_at_once() -> None:
             said = f"all 1 slots are in use {said}"
             with pytest.raises(BusyError, match=said), turns.one(wait):
                 pass
+    with turns.one(False):
+        pass
+
+
+def test_less_than_no_time_is_no_time_and_what_is_no_number_is_refused() -> None:
+    turns = Turns(1, 60.0)
+    with turns.one(False):
+        for no_time in (-1, -0.5, float("-inf")):
+            with pytest.raises(BusyError), turns.one(no_time):
+                pytest.fail("there was a turn")
+        with pytest.raises(InvalidArgumentError, match="wait"), turns.one(float("nan")):
+            pytest.fail("there was a turn")
     with turns.one(False):
         pass
 

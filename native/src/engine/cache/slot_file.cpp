@@ -97,8 +97,9 @@ private:
     void open() {
         const int descriptor = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
         struct stat is_there {};
-        if (descriptor >= 0 && flock(descriptor, LOCK_EX | LOCK_NB) == 0 && fstat(descriptor, &is_there) == 0 &&
-            is_there.st_nlink > 0) {
+        // Some file systems know no locks: nobody removes anything there.
+        const bool is_ours = descriptor >= 0 && (flock(descriptor, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK);
+        if (is_ours && fstat(descriptor, &is_there) == 0 && is_there.st_nlink > 0) {
             file_.reset(fdopen(descriptor, "wb"));
         }
         if (descriptor >= 0 && file_ == nullptr) {
