@@ -57,8 +57,7 @@ Utf8Classes::Place add_character(const llama_grammar_rule & rule, size_t & i, Ut
     return characters.add(std::move(ranges), inverted);
 }
 
-uint32_t checked_token(const llama_grammar_element & element, const llama_vocab * vocab) {
-    const auto n_vocab = static_cast<uint32_t>(llama_vocab_n_tokens(vocab));
+uint32_t checked_token(const llama_grammar_element & element, size_t n_vocab) {
     if (element.value >= n_vocab) {
         throw invalid_argument("gbnf_grammar: token " + std::to_string(element.value) +
                                " is outside the vocabulary of " + std::to_string(n_vocab));
@@ -66,7 +65,7 @@ uint32_t checked_token(const llama_grammar_element & element, const llama_vocab 
     return element.value;
 }
 
-void add_rule(const llama_vocab * vocab, const llama_grammar_rule & rule, GrammarRules & rules) {
+void add_rule(size_t n_vocab, const llama_grammar_rule & rule, GrammarRules & rules) {
     rules.first_of_rule.push_back(static_cast<uint32_t>(rules.alternatives.size()));
     bool begins = true;
     for (size_t i = 0; i < rule.size(); ++i) {
@@ -81,9 +80,9 @@ void add_rule(const llama_vocab * vocab, const llama_grammar_rule & rule, Gramma
                 begins = true;
                 break;
             case LLAMA_GRETYPE_RULE_REF: rules.elements.push_back({Kind::rule, rule[i].value}); break;
-            case LLAMA_GRETYPE_TOKEN: rules.elements.push_back({Kind::token, checked_token(rule[i], vocab)}); break;
+            case LLAMA_GRETYPE_TOKEN: rules.elements.push_back({Kind::token, checked_token(rule[i], n_vocab)}); break;
             case LLAMA_GRETYPE_TOKEN_NOT:
-                rules.elements.push_back({Kind::not_token, checked_token(rule[i], vocab)});
+                rules.elements.push_back({Kind::not_token, checked_token(rule[i], n_vocab)});
                 break;
             default: rules.elements.push_back({Kind::character, add_character(rule, i, rules.characters)});
         }
@@ -92,7 +91,8 @@ void add_rule(const llama_vocab * vocab, const llama_grammar_rule & rule, Gramma
 
 }  // namespace
 
-GrammarRules parse_gbnf(const llama_vocab * vocab, const std::string & gbnf, const std::string & start_rule) {
+GrammarRules parse_gbnf(const llama_vocab * vocab, size_t n_vocab, const std::string & gbnf,
+                        const std::string & start_rule) {
     const llama_grammar_parser parser = parsed(vocab, gbnf);
     const auto start = parser.symbol_ids.find(start_rule);
     if (start == parser.symbol_ids.end()) {
@@ -101,7 +101,7 @@ GrammarRules parse_gbnf(const llama_vocab * vocab, const std::string & gbnf, con
     GrammarRules rules;
     rules.start_rule = start->second;
     for (const llama_grammar_rule & rule : parser.rules) {
-        add_rule(vocab, rule, rules);
+        add_rule(n_vocab, rule, rules);
     }
     rules.first_of_rule.push_back(static_cast<uint32_t>(rules.alternatives.size()));
     return rules;

@@ -30,7 +30,9 @@ struct GrammarRules {
     uint32_t start_rule = 0;
 };
 
-// Throws Error where the text does not parse, has no such rule, or asks for too much; see gbnf_limits.h.
-GrammarRules parse_gbnf(const llama_vocab * vocab, const std::string & gbnf, const std::string & start_rule);
+// Tokens that the grammar names are below `n_vocab`. Throws Error where the text does not parse, has no such rule, or
+// asks for too much; see gbnf_limits.h.
+GrammarRules parse_gbnf(const llama_vocab * vocab, size_t n_vocab, const std::string & gbnf,
+                        const std::string & start_rule);
 
 }  // namespace eliza

@@ -24,8 +24,8 @@ namespace eliza {
 struct GrammarLimits {
     static constexpr int32_t default_n_steps = 10'000'000;
 
-    int64_t n_steps = default_n_steps;       // places looked at for one token
-    size_t n_bytes = size_t(64) << 20;       // of states made for one token
+    int64_t n_steps = default_n_steps;       // places looked at in one look at the grammar
+    size_t n_bytes = size_t(64) << 20;       // of states made in one look
     size_t n_bytes_kept = size_t(16) << 20;  // of states and masks kept from one token to the next
     std::function<void()> checkpoint;        // called again and again; may throw
 };

@@ -13,7 +13,7 @@ namespace eliza {
 
 LlamaGrammar::LlamaGrammar(std::shared_ptr<const GrammarVocabulary> vocabulary, const std::string & gbnf)
     : vocabulary_(std::move(vocabulary)) {
-    parse_gbnf(vocabulary_->vocab(), gbnf, "root");  // what is wrong is said once, and well
+    parse_gbnf(vocabulary_->vocab(), vocabulary_->n_vocab(), gbnf, "root");  // what is wrong is said once, and well
     const LlamaErrorCapture capture;
     sampler_.reset(llama_sampler_init_grammar(vocabulary_->vocab(), gbnf.c_str(), "root"));
     if (sampler_ == nullptr) {

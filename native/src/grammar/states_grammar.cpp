@@ -45,8 +45,9 @@ StatesGrammar::StatesGrammar(std::shared_ptr<const GrammarVocabulary> vocabulary
                              const GrammarLimits & limits, const std::optional<GrammarTriggers> & triggers,
                              const char * start_rule)
     : vocabulary_(std::move(vocabulary)),
-      states_(std::make_unique<GrammarStates>(
-          std::make_shared<const GrammarRules>(parse_gbnf(vocabulary_->vocab(), gbnf, start_rule)), limits)),
+      states_(std::make_unique<GrammarStates>(std::make_shared<const GrammarRules>(parse_gbnf(
+                                                  vocabulary_->vocab(), vocabulary_->n_vocab(), gbnf, start_rule)),
+                                              limits)),
       waits_(triggers.has_value()) {
     if (triggers) {
         check_trigger_tokens(triggers->tokens, vocabulary_->n_vocab());

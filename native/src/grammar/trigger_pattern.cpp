@@ -452,7 +452,9 @@ bool TriggerSearch::follow_all(int next_byte) {
 // From an instruction on to all that read a byte, in the pattern's order. True where the match comes first.
 bool TriggerSearch::follow(uint32_t at, int next_byte) {
     using Op = TriggerPattern::Op;
-    const auto is_word = [](int byte) { return byte != text_ends && (std::isalnum(byte) != 0 || byte == '_'); };
+    const auto is_word = [](int byte) {
+        return byte != text_ends && byte < 0x80 && (std::isalnum(byte) != 0 || byte == '_');
+    };
     const bool at_word_border = is_word(last_byte_) != is_word(next_byte);
     to_visit_.assign(1, {at, unset, 0});
     while (!to_visit_.empty()) {
