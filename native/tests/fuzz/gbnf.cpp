@@ -30,7 +30,7 @@ void eliza::fuzz::run(std::string_view input) {
         try {
             mask = grammar.mask();
         } catch (const Error &) {
-            grammar.mask();
+            mask = grammar.mask();
         }
         std::vector<Token> legal = mask->tokens.tokens();
         for (Token token = 0; token < static_cast<Token>(vocabulary->n_vocab()); token += 5) {
