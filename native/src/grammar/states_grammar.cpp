@@ -8,26 +8,20 @@
 namespace eliza {
 namespace {
 
-// Walks states forth and back: what ByteTrie::add_allowed asks of.
-class StatesStack {
-public:
-    StatesStack(GrammarStates & states, GrammarStates::State state, size_t room)
-        : states_(states), path_(room + 1, state), top_(path_.data()) {}
+// The states as what a walk over the vocabulary asks of; see byte_trie/recognizer.h.
+struct StatesRecognizer {
+    using State = GrammarStates::State;
 
-    bool try_push_byte(uint8_t byte) {
-        const GrammarStates::State next = states_.step(*top_, byte);
+    bool step(State & state, uint8_t byte) const {
+        const State next = states.step(state, byte);
         if (next == GrammarStates::dead) {
             return false;
         }
-        *++top_ = next;
+        state = next;
         return true;
     }
-    void pop_bytes(size_t n) { top_ -= n; }
 
-private:
-    GrammarStates & states_;
-    std::vector<GrammarStates::State> path_;
-    GrammarStates::State * top_;
+    GrammarStates & states;
 };
 
 void check_trigger_tokens(const std::vector<llama_token> & tokens, size_t n_vocab) {
@@ -192,8 +186,7 @@ TokenMask StatesGrammar::compute_mask() {
     TokenSet legal(vocabulary_->n_vocab());
     for (const ByteTrie * trie : {&vocabulary_->texts(), vocabulary_->controls()}) {
         if (trie != nullptr) {
-            StatesStack stack(*states_, state_, trie->longest_text());
-            trie->add_allowed(stack, legal);
+            add_legal(*trie, StatesRecognizer{*states_}, state_, legal);
         }
     }
     const auto add = [&](llama_token token) {
