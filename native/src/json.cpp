@@ -41,17 +41,6 @@ Json & Json::add(std::string name, Json value) {
     return object.back().second;
 }
 
-Json & Json::set(std::string_view name, Json value) {
-    for (auto & [known, old] : *std::get<Members>(value_)) {
-        if (known == name) {
-            old = std::move(value);
-            return *this;
-        }
-    }
-    add(std::string(name), std::move(value));
-    return *this;
-}
-
 std::string Json::dump() const {
     std::string text;
     append_to(text);

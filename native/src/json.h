@@ -67,7 +67,6 @@ public:
     size_t size() const noexcept { return is_array() ? items().size() : 0; }
     bool empty() const noexcept { return size() == 0; }
     const Json & operator[](size_t i) const { return items()[i]; }
-    Json & back() { return items().back(); }
     Array::const_iterator begin() const { return items().begin(); }
     Array::const_iterator end() const { return items().end(); }
     Json & push_back(Json value);
@@ -75,7 +74,6 @@ public:
     // Of an object.
     const Object & members() const { return *std::get<Members>(value_); }
     const Json * find(std::string_view name) const;  // nullptr where there is none
-    Json & set(std::string_view name, Json value);   // returns the object
     Json & add(std::string name, Json value);        // returns the value
 
     // In one line. What is no UTF-8 is replaced, character by character, by U+FFFD.

@@ -8,6 +8,7 @@
 #include "grammar/states_grammar.h"
 #include "llama_grammar.h"
 #include "test_session.h"
+#include "token_piece.h"
 
 namespace eliza::test {
 namespace {
@@ -16,13 +17,6 @@ struct Vocab {
     llama_model_ptr model;
     std::shared_ptr<const GrammarVocabulary> texts;
 };
-
-std::string piece(const llama_vocab * vocab, llama_token token) {
-    std::string text(ByteTrie::max_token_bytes, '\0');
-    const int32_t size = llama_token_to_piece(vocab, token, text.data(), static_cast<int32_t>(text.size()), 0, false);
-    text.resize(static_cast<size_t>(std::max(size, 0)));
-    return text;
-}
 
 const Vocab & vocab_of(const std::string & name) {
     static std::map<std::string, Vocab> known;
@@ -37,7 +31,7 @@ const Vocab & vocab_of(const std::string & name) {
         std::vector<llama_token> ends;
         for (llama_token token = 0; token < llama_vocab_n_tokens(raw); ++token) {
             const bool is_end = llama_vocab_is_eog(raw, token);
-            texts.push_back(is_end ? "" : piece(raw, token));
+            texts.push_back(is_end ? "" : token_piece(raw, token, /*special=*/false));
             if (is_end) ends.push_back(token);
         }
         vocab.texts = std::make_shared<const GrammarVocabulary>(

@@ -82,7 +82,7 @@ Json adapters(const Model & model) {
     return list;
 }
 
-Json library_facts() {
+Json library_facts(int32_t n_threads) {
     init_backend();
     Json facts = Json::object();
     facts.add("abi_version", "12");
@@ -92,7 +92,7 @@ Json library_facts() {
     llama_cpp.add("commit", ELIZA_LLAMA_CPP_COMMIT);
     facts.add("backend", ELIZA_BACKEND);
     facts.add("system_info", llama_print_system_info());
-    facts.add("threads", default_thread_count());
+    facts.add("threads", n_threads);
     facts.add("gpu_offload", llama_supports_gpu_offload());
     facts.add("devices", devices());
     return facts;
@@ -100,7 +100,7 @@ Json library_facts() {
 
 }  // namespace
 
-std::string describe_library() { return library_facts().dump(); }
+std::string describe_library() { return library_facts(default_thread_count()).dump(); }
 
 InferenceContext::PassFacts InferenceContext::pass_facts() {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -118,10 +118,8 @@ std::string InferenceContext::describe() {
     const llama_model * model = shared->get();
     const llama_vocab * vocab = shared->vocab();
     const char * chat_template = llama_model_chat_template(model, nullptr);
-    Json facts = library_facts();
-    if (const int32_t n_threads = option_n_threads(); n_threads > 0) {
-        facts.set("threads", std::min(n_threads, usable_cpu_count()));
-    }
+    const int32_t n_threads = option_n_threads();
+    Json facts = library_facts(n_threads > 0 ? std::min(n_threads, usable_cpu_count()) : default_thread_count());
     Json & of_model = facts.add("model", Json::object());
     of_model.add("path", model_path_);
     of_model.add("name", model_metadata(model, "general.name"));

@@ -4,22 +4,19 @@
 #include <string>
 #include <utility>
 
+#include "token_piece.h"
+
 namespace eliza {
 namespace {
-
-std::string text_of_control(const llama_vocab * vocab, llama_token token) {
-    std::string text(ByteTrie::max_token_bytes, '\0');
-    const int32_t size = llama_token_to_piece(vocab, token, text.data(), static_cast<int32_t>(text.size()),
-                                              /*lstrip=*/0, /*special=*/true);
-    text.resize(static_cast<size_t>(std::max(size, 0)));
-    return text;
-}
 
 std::unique_ptr<const ByteTrie> trie_of_controls(const GrammarVocabulary & vocabulary) {
     std::vector<std::string> controls(vocabulary.n_vocab());
     for (llama_token token = 0; token < static_cast<llama_token>(controls.size()); ++token) {
         if (vocabulary.texts().text(token).empty() && !vocabulary.is_end(token)) {
-            controls[static_cast<size_t>(token)] = text_of_control(vocabulary.vocab(), token);
+            std::string text = token_piece(vocabulary.vocab(), token, /*special=*/true);
+            if (text.size() <= ByteTrie::max_token_bytes) {
+                controls[static_cast<size_t>(token)] = std::move(text);
+            }
         }
     }
     return std::make_unique<const ByteTrie>(std::vector<std::string_view>(controls.begin(), controls.end()));

@@ -13,6 +13,7 @@
 #include "llama-ext.h"
 #include "llama-model.h"
 #include "log.h"
+#include "token_piece.h"
 
 namespace eliza {
 namespace {
@@ -214,20 +215,7 @@ std::string Model::detokenize(const llama_token * tokens, size_t n, bool remove_
     return text;
 }
 
-std::string Model::piece(llama_token token) const {
-    std::string bytes(32, '\0');
-    const auto run = [&] {
-        return llama_token_to_piece(vocab(), token, bytes.data(), static_cast<int32_t>(bytes.size()),
-                                    /*lstrip=*/0, /*special=*/false);
-    };
-    int32_t size = run();
-    if (size < 0) {
-        bytes.resize(static_cast<size_t>(-size));
-        size = run();
-    }
-    bytes.resize(static_cast<size_t>(size));
-    return bytes;
-}
+std::string Model::piece(llama_token token) const { return token_piece(vocab(), token, /*special=*/false); }
 
 std::optional<std::vector<llama_token>> Model::tokens_inside(std::string_view text) const {
     // SentencePiece puts a space in front of whatever a text begins with: for it, the text is
@@ -305,11 +293,6 @@ const Model::Texts & Model::texts() const {
         Texts texts;
         texts.vocabulary =
             std::make_shared<const Vocabulary>(ByteTrie(std::vector<std::string_view>(pieces.begin(), pieces.end())));
-        const auto for_grammars = [&](bool with_controls) {
-            return std::make_shared<const GrammarVocabulary>(vocab(), texts.vocabulary, end_tokens_, with_controls);
-        };
-        texts.grammar_values = for_grammars(/*with_controls=*/false);
-        texts.grammar_texts = for_grammars(/*with_controls=*/true);
         texts.constraints = std::make_unique<TextConstraints>(texts.vocabulary);
         texts_ = std::make_unique<const Texts>(std::move(texts));
     }
@@ -317,8 +300,24 @@ const Model::Texts & Model::texts() const {
 }
 
 std::shared_ptr<const Vocabulary> Model::vocabulary() const { return texts().vocabulary; }
-std::shared_ptr<const GrammarVocabulary> Model::grammar_values() const { return texts().grammar_values; }
-std::shared_ptr<const GrammarVocabulary> Model::grammar_texts() const { return texts().grammar_texts; }
+
+std::shared_ptr<const GrammarVocabulary> Model::for_grammars(std::shared_ptr<const GrammarVocabulary> & known,
+                                                             bool with_controls) const {
+    const std::shared_ptr<const Vocabulary> texts = vocabulary();
+    const std::lock_guard<std::mutex> lock(texts_mutex_);
+    if (known == nullptr) {
+        known = std::make_shared<const GrammarVocabulary>(vocab(), texts, end_tokens_, with_controls);
+    }
+    return known;
+}
+
+std::shared_ptr<const GrammarVocabulary> Model::grammar_values() const {
+    return for_grammars(grammar_values_, /*with_controls=*/false);
+}
+std::shared_ptr<const GrammarVocabulary> Model::grammar_texts() const {
+    return for_grammars(grammar_texts_, /*with_controls=*/true);
+}
+
 TextConstraints & Model::text_constraints() const { return *texts().constraints; }
 
 void Model::check_tokens(const llama_token * tokens, size_t n) const {

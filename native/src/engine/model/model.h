@@ -145,13 +145,15 @@ private:
     // Built when first asked for, all at once.
     struct Texts {
         std::shared_ptr<const Vocabulary> vocabulary;
-        std::shared_ptr<const GrammarVocabulary> grammar_values, grammar_texts;
         std::unique_ptr<TextConstraints> constraints;
     };
     const Texts & texts() const;
+    std::shared_ptr<const GrammarVocabulary> for_grammars(std::shared_ptr<const GrammarVocabulary> & known,
+                                                          bool with_controls) const;
 
     mutable std::mutex texts_mutex_;
     mutable std::unique_ptr<const Texts> texts_;
+    mutable std::shared_ptr<const GrammarVocabulary> grammar_values_, grammar_texts_;  // where a grammar asks for one
 };
 
 }  // namespace eliza

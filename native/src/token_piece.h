@@ -1,0 +1,28 @@
+// The bytes of one token, as llama.cpp gives them.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+
+#include "llama.h"
+
+namespace eliza {
+
+// "" for a control token, unless `special`: then the text it is written as.
+inline std::string token_piece(const llama_vocab * vocab, llama_token token, bool special) {
+    std::string bytes(32, '\0');
+    const auto run = [&] {
+        return llama_token_to_piece(vocab, token, bytes.data(), static_cast<int32_t>(bytes.size()), /*lstrip=*/0,
+                                    special);
+    };
+    int32_t size = run();
+    if (size < 0) {
+        bytes.resize(static_cast<size_t>(-size));
+        size = run();
+    }
+    bytes.resize(static_cast<size_t>(std::max(size, 0)));
+    return bytes;
+}
+
+}  // namespace eliza
