@@ -1,0 +1,1 @@
+"""Typed decisions: questions about an input, answered with probabilities."""

@@ -1,0 +1,227 @@
+"""How a question is put to a model, in words.
+
+The input comes first and the question behind it, in one turn of the user:
+
+    {input}
+
+    {instructions}
+    Answer with one of:
+    - {option}: {description}
+    - {option}
+
+so that all questions about an input begin alike and it is read once. The model's answer begins with
+the label of an option. Labels are the options' own texts, or letters:
+
+    Answer with the letter of one of:
+    A. {option}: {description}
+    B. {option}
+
+A predicate's options are ``yes`` and ``no``. The levels of a score are listed with the lowest
+first, and the line above them says so.
+"""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+from ..errors import InvalidArgumentError
+from .questions import Choice, Predicate, Score, Value, text_of
+
+__all__ = ["Asked", "AskedQuestion", "LabelStyle", "ShownOption", "ask", "input_text"]
+
+LabelStyle = Literal["text", "letters"]
+
+AskedQuestion: TypeAlias = "Predicate | Choice | Score"
+"""A question that has one answer."""
+
+YES, NO = "yes", "no"
+
+
+@dataclass(frozen=True)
+class ShownOption:
+    """An option as a prompt shows it.
+
+    Attributes
+    ----------
+    label : str
+        What the model is to answer with.
+    text : str
+    description : str or None
+    """
+
+    label: str
+    text: str
+    description: str | None = None
+
+    @property
+    def line(self) -> str:
+        """The option in a list."""
+        mark = "- " if self.label == self.text else f"{self.label}. "
+        described = f": {_one_line(self.description)}" if self.description else ""
+        return mark + self.text + described
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A question as it is put to a model: its options with their labels, in an order.
+
+    Attributes
+    ----------
+    question : Predicate, Choice or Score
+    options : tuple of ShownOption
+        In the order they are shown.
+    order : tuple of int
+        Which of the question's options each of them is.
+    """
+
+    question: AskedQuestion
+    options: tuple[ShownOption, ...]
+    order: tuple[int, ...]
+
+    @property
+    def text(self) -> str:
+        """The question and its options, as the module says."""
+        by_letter = self.options[0].label != self.options[0].text
+        head = "Answer with the letter of one of" if by_letter else "Answer with one of"
+        if isinstance(self.question, Score):
+            head += " these levels, lowest first"
+        lines = "\n".join(option.line for option in self.options)
+        return f"{self.question.instructions.strip()}\n{head}:\n{lines}"
+
+
+def ask(
+    question: AskedQuestion, labels: LabelStyle = "text", order: Sequence[int] | None = None
+) -> Asked:
+    """Put a question into words.
+
+    Parameters
+    ----------
+    question
+    labels
+        What the model answers with: the options' texts, or letters in the order they are shown.
+    order
+        Which of the question's options is shown first, second, ...; None = as they were given.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If `labels` is neither, or `order` not an order of the options.
+    """
+    options = _options(question)
+    order = tuple(range(len(options))) if order is None else tuple(order)
+    if sorted(order) != list(range(len(options))):
+        raise InvalidArgumentError(f"not an order of {len(options)} options: {order}")
+    texts = [options[i][0] for i in order]
+    if labels == "letters":
+        marks = _letters(len(options))
+    elif labels == "text":
+        marks = texts
+    else:
+        raise InvalidArgumentError(f'labels must be "text" or "letters", not {labels!r}')
+    shown = [
+        ShownOption(mark, text, options[i][1])
+        for mark, text, i in zip(marks, texts, order, strict=True)
+    ]
+    return Asked(question, tuple(shown), order)
+
+
+def input_text(given: Any) -> str:
+    """Return an input in words: a text as it is, a conversation turn by turn, other data as JSON.
+
+    Parameters
+    ----------
+    given
+        A text, a sequence of messages (mappings with a ``role`` and a ``content``), or JSON.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If it is none of these, or has an image in it.
+    """
+    if isinstance(given, str):
+        return given
+    if _is_conversation(given):
+        return "\n".join(_turn(message) for message in given)
+    return text_of(given)
+
+
+def _options(question: AskedQuestion) -> list[tuple[str, str | None]]:
+    """Return the text and the description of each option."""
+    if isinstance(question, Predicate):
+        return [(YES, question.if_true), (NO, question.if_false)]
+    if isinstance(question, Score):
+        return [(level.label, level.description) for level in question.levels]
+    texts = [option.value for option in question.options if isinstance(option.value, str)]
+    return [(_value_text(option.value, texts), option.description) for option in question.options]
+
+
+def _value_text(value: Value, texts: Sequence[str]) -> str:
+    """Return a value in words; a text that reads like a bool among the options is quoted."""
+    if isinstance(value, str):
+        return value
+    text = text_of(value)
+    return f"{text} (bool)" if text in texts else text
+
+
+def _letters(n: int) -> list[str]:
+    """Return A, B, ..., or where these are too few AA, AB, ...: no label begins another one."""
+    letters = string.ascii_uppercase
+    if n <= len(letters):
+        return list(letters[:n])
+    return [first + second for first in letters for second in letters][:n]
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _is_conversation(given: Any) -> bool:
+    return (
+        isinstance(given, Sequence)
+        and not isinstance(given, bytes)
+        and bool(given)
+        and all(isinstance(item, Mapping) and _is_item(item) for item in given)
+    )
+
+
+def _is_item(item: Mapping[Any, Any]) -> bool:
+    return ("role" in item and "content" in item) or item.get("type") in _CALLS
+
+
+_CALLS = {
+    "function_call": ("name", "arguments"),
+    "function_call_output": ("call_id", "output"),
+    "custom_tool_call": ("name", "input"),
+    "custom_tool_call_output": ("call_id", "output"),
+}
+"""Items of a conversation that are no messages, and what they say."""
+
+
+def _turn(item: Mapping[str, Any]) -> str:
+    kind = item.get("type")
+    if kind in _CALLS and "role" not in item:
+        head, body = _CALLS[str(kind)]
+        name = str(kind).replace("_", " ")
+        return f"{name} {text_of(item.get(head, ''))}: {_content_text(item.get(body))}"
+    return f"{item['role']}: {_content_text(item['content'])}"
+
+
+def _content_text(content: Any) -> str:
+    if content is None or isinstance(content, str):
+        return content or ""
+    if isinstance(content, Sequence) and all(isinstance(part, Mapping) for part in content):
+        return "\n".join(_part_text(part) for part in content)
+    return text_of(content)
+
+
+def _part_text(part: Mapping[str, Any]) -> str:
+    kind = str(part.get("type", ""))
+    if "image" in kind or "audio" in kind or "file" in kind:
+        raise InvalidArgumentError(f"the input has a part of type {kind!r}: only text is read")
+    for name in ("text", "refusal"):
+        if isinstance(part.get(name), str):
+            return str(part[name])
+    return text_of(part)

@@ -1,0 +1,319 @@
+"""Questions with typed answers: is it true, which of these, how much.
+
+The three kinds and their fields are those that OpenAI's ``/v1/decisions`` takes. A question is
+asked about an input; it knows nothing of models, prompts or tokens.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from ..errors import InvalidArgumentError
+
+__all__ = [
+    "MAX_LEVELS",
+    "MAX_OPTIONS",
+    "MAX_QUESTIONS",
+    "Choice",
+    "Labels",
+    "Level",
+    "Option",
+    "Predicate",
+    "Question",
+    "Score",
+    "Value",
+    "text_of",
+]
+
+MAX_QUESTIONS = 400
+MAX_OPTIONS = 255
+MAX_LEVELS = 10
+
+Value: TypeAlias = "str | bool"
+"""What an option stands for; ``True`` and ``"true"`` are two values."""
+
+
+@dataclass(frozen=True)
+class Option:
+    """One of the answers to a choice.
+
+    Attributes
+    ----------
+    value : str or bool
+    description : str or None
+        What it means, shown to the model.
+    """
+
+    value: Value
+    description: str | None = None
+
+    def __post_init__(self) -> None:
+        _check_label(self.value, "option", allow_bool=True)
+        _check_description(self.description)
+
+
+@dataclass(frozen=True)
+class Level:
+    """One of the levels of a score.
+
+    Attributes
+    ----------
+    label : str
+    description : str or None
+        What it means, shown to the model.
+    """
+
+    label: str
+    description: str | None = None
+
+    def __post_init__(self) -> None:
+        _check_label(self.label, "level", allow_bool=False)
+        _check_description(self.description)
+
+
+@dataclass(frozen=True)
+class Predicate:
+    """Is a statement about the input true?
+
+    Attributes
+    ----------
+    instructions : str
+        The statement, or a question with yes or no for an answer. JSON, or a list of parts
+        ``{"text": ...}``, becomes text.
+    name : str or None
+        What its answer is found by.
+    if_true, if_false : str or None
+        When it counts as true, and when not.
+    """
+
+    instructions: str
+    name: str | None = None
+    if_true: str | None = None
+    if_false: str | None = None
+
+    def __post_init__(self) -> None:
+        _check_asked(self)
+        _check_description(self.if_true)
+        _check_description(self.if_false)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Which option fits?
+
+    Attributes
+    ----------
+    instructions : str
+        As of :class:`Predicate`.
+    choices : tuple of Option
+        2 to 255, no two of one value. They may be given as values, as :class:`Option`, as pairs of
+        value and description, or as a mapping from values to descriptions.
+    name : str or None
+        What its answer is found by.
+    none : str or None
+        The text of one more option, that none of these fits. Its value is that text.
+    """
+
+    instructions: str
+    choices: tuple[Option, ...]
+    name: str | None = None
+    none: str | None = None
+
+    def __init__(
+        self,
+        instructions: str,
+        choices: Mapping[Value, Any] | Iterable[Value | Option | tuple[Value, str | None]],
+        name: str | None = None,
+        none: str | None = None,
+    ) -> None:
+        _set(self, instructions=instructions, name=name, none=none)
+        _set(self, choices=tuple(_listed(choices, Option, "choices")))
+        _check_asked(self)
+        values = [_identity(option.value) for option in self.options]
+        if not 2 <= len(self.choices) or len(values) > MAX_OPTIONS:
+            raise InvalidArgumentError(
+                f"{_called(self)}: there must be 2 to {MAX_OPTIONS} choices, not {len(values)}"
+            )
+        _check_unique(self, [option.value for option in self.options], values)
+
+    @property
+    def options(self) -> tuple[Option, ...]:
+        """All options, that none fits included."""
+        return self.choices if self.none is None else (*self.choices, Option(self.none))
+
+
+@dataclass(frozen=True)
+class Score:
+    """Where on a scale?
+
+    Attributes
+    ----------
+    instructions : str
+        As of :class:`Predicate`.
+    levels : tuple of Level
+        2 to 10, the lowest first, no two of one label. They may be given as labels, as
+        :class:`Level`, as pairs of label and description, or as a mapping from one to the other.
+    name : str or None
+        What its answer is found by.
+    """
+
+    instructions: str
+    levels: tuple[Level, ...]
+    name: str | None = None
+
+    def __init__(
+        self,
+        instructions: str,
+        levels: Mapping[str, Any] | Iterable[str | Level | tuple[str, str | None]],
+        name: str | None = None,
+    ) -> None:
+        _set(self, instructions=instructions, name=name)
+        _set(self, levels=tuple(_listed(levels, Level, "levels")))
+        _check_asked(self)
+        if not 2 <= len(self.levels) <= MAX_LEVELS:
+            raise InvalidArgumentError(
+                f"{_called(self)}: there must be 2 to {MAX_LEVELS} levels, not {len(self.levels)}"
+            )
+        labels = [level.label for level in self.levels]
+        _check_unique(self, labels, labels)
+
+
+@dataclass(frozen=True)
+class Labels:
+    """Which of these labels fit, each by itself: as many predicates as there are labels.
+
+    Attributes
+    ----------
+    instructions : str
+        What is asked of each label, such as ``"Is the message about this?"``.
+    labels : tuple of Option
+        1 to 255, given as a choice's options are.
+    name : str or None
+        What its answer is found by.
+    """
+
+    instructions: str
+    labels: tuple[Option, ...]
+    name: str | None = None
+
+    def __init__(
+        self,
+        instructions: str,
+        labels: Mapping[Value, Any] | Iterable[Value | Option | tuple[Value, str | None]],
+        name: str | None = None,
+    ) -> None:
+        _set(self, instructions=instructions, name=name)
+        _set(self, labels=tuple(_listed(labels, Option, "labels")))
+        _check_asked(self)
+        if not 1 <= len(self.labels) <= MAX_OPTIONS:
+            raise InvalidArgumentError(
+                f"{_called(self)}: there must be 1 to {MAX_OPTIONS} labels, not {len(self.labels)}"
+            )
+        values = [label.value for label in self.labels]
+        _check_unique(self, values, [_identity(value) for value in values])
+
+    @property
+    def predicates(self) -> tuple[Predicate, ...]:
+        """The question that is asked of each label."""
+        return tuple(
+            Predicate(f"{self.instructions}\n{_described(label)}") for label in self.labels
+        )
+
+
+Question: TypeAlias = "Predicate | Choice | Score | Labels"
+
+
+def text_of(value: Any) -> str:
+    """Return what an input or an instruction says: a text as it is, anything else as JSON.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If it is neither a text nor JSON.
+    """
+    if isinstance(value, str):
+        return value
+    try:
+        return json.dumps(value, ensure_ascii=False, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidArgumentError(f"neither a text nor JSON: {error}") from error
+
+
+def _parts_text(value: Any) -> str:
+    """Return the text of instructions, which may be a text, parts of one, or JSON."""
+    if isinstance(value, Sequence) and not isinstance(value, str | bytes) and value:
+        texts = [part.get("text") if isinstance(part, Mapping) else None for part in value]
+        if all(isinstance(text, str) for text in texts):
+            return "\n".join(text for text in texts if text)
+    return text_of(value)
+
+
+def _set(question: Any, **fields: Any) -> None:
+    for name, value in fields.items():
+        object.__setattr__(question, name, value)
+
+
+def _listed(given: Any, kind: type[Any], what: str) -> list[Any]:
+    if isinstance(given, str | bytes) or not isinstance(given, Iterable):
+        raise InvalidArgumentError(f"{what} must be several, not {type(given).__name__}")
+    items = given.items() if isinstance(given, Mapping) else given
+    made = []
+    for item in items:
+        if isinstance(item, kind):
+            made.append(item)
+        elif isinstance(item, tuple) and len(item) == 2:
+            value, description = item
+            made.append(kind(value, None if description is None else text_of(description)))
+        else:
+            made.append(kind(item))
+    return made
+
+
+def _check_asked(question: Any) -> None:
+    """Check what every question has, and bring its instructions into text."""
+    if question.name is not None and (not isinstance(question.name, str) or not question.name):
+        raise InvalidArgumentError(f"a question's name must be a text, not {question.name!r}")
+    _set(question, instructions=_parts_text(question.instructions))
+    if not question.instructions.strip():
+        raise InvalidArgumentError(f"{_called(question)}: there are no instructions")
+
+
+def _check_unique(question: Any, values: Sequence[Any], identities: Sequence[Any]) -> None:
+    seen = set()
+    for value, identity in zip(values, identities, strict=True):
+        if identity in seen:
+            raise InvalidArgumentError(f"{_called(question)}: {value!r} is there twice")
+        seen.add(identity)
+
+
+def _identity(value: Value) -> tuple[type[Any], Value]:
+    return type(value), value
+
+
+def _check_label(value: Any, what: str, *, allow_bool: bool) -> None:
+    if isinstance(value, bool) and allow_bool:
+        return
+    allowed = "a text or a bool" if allow_bool else "a text"
+    if not isinstance(value, str):
+        raise InvalidArgumentError(f"the {what} must be {allowed}, not {type(value).__name__}")
+    if not value.strip():
+        raise InvalidArgumentError(f"the {what} must not be empty")
+
+
+def _check_description(description: Any) -> None:
+    if description is not None and not isinstance(description, str):
+        raise InvalidArgumentError(
+            f"a description must be a text or None, not {type(description).__name__}"
+        )
+
+
+def _called(question: Any) -> str:
+    return "the question" if question.name is None else f"the question {question.name!r}"
+
+
+def _described(label: Option) -> str:
+    text = text_of(label.value)
+    return f"{text}: {label.description}" if label.description else text
