@@ -133,7 +133,7 @@ class Choice:
         _set(self, choices=tuple(_listed(choices, Option, "choices")))
         _check_asked(self)
         values = [_identity(option.value) for option in self.options]
-        if not 2 <= len(self.choices) or len(values) > MAX_OPTIONS:
+        if not len(self.choices) >= 2 or len(values) > MAX_OPTIONS:
             raise InvalidArgumentError(
                 f"{_called(self)}: there must be 2 to {MAX_OPTIONS} choices, not {len(values)}"
             )

@@ -1,0 +1,340 @@
+"""Answers to typed questions, and the decision that holds them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, TypeAlias
+
+from ..errors import InvalidArgumentError
+from .questions import Choice, Labels, Predicate, Question, Score, Value
+
+__all__ = [
+    "Answer",
+    "ChoiceAnswer",
+    "Decision",
+    "LabelsAnswer",
+    "PredicateAnswer",
+    "ScoreAnswer",
+    "Usage",
+    "answer_of",
+    "choice_confidence",
+    "score_confidence",
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Answer:
+    """What all answers to one question have.
+
+    Attributes
+    ----------
+    name : str or None
+        The question's.
+    option_mass : float or None
+        The share of the model's own probability of the next token that fell on the options: low
+        where the prompt does not fit. None unless asked for.
+    abstained : bool
+        Whether the likeliest answer is less likely than `abstain_below` asked for.
+    """
+
+    name: str | None = None
+    option_mass: float | None = None
+    abstained: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class PredicateAnswer(_Answer):
+    """Of a :class:`~eliza_ffi.decisions.Predicate`.
+
+    Attributes
+    ----------
+    probability : float
+        That it is true.
+    """
+
+    probability: float
+
+    @property
+    def value(self) -> bool | None:
+        """Whether it is true; None where the model abstained."""
+        return None if self.abstained else self.probability >= 0.5
+
+    @property
+    def confidence(self) -> float:
+        """How far the likelier answer is above chance, 0 to 1."""
+        return abs(2.0 * self.probability - 1.0)
+
+    @property
+    def distribution(self) -> tuple[float, ...]:
+        """The probabilities of true and of false."""
+        return self.probability, 1.0 - self.probability
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChoiceAnswer(_Answer):
+    """Of a :class:`~eliza_ffi.decisions.Choice`.
+
+    Attributes
+    ----------
+    choice : str or bool
+        The likeliest option; of several, the one given first.
+    options : tuple of (str or bool, float)
+        All options with their probabilities, in the order they were given.
+    """
+
+    options: tuple[tuple[Value, float], ...]
+
+    @property
+    def choice(self) -> Value:
+        """The likeliest option; of several, the one given first."""
+        return max(self.options, key=lambda option: option[1])[0]
+
+    @property
+    def value(self) -> Value | None:
+        """The choice; None where the model abstained."""
+        return None if self.abstained else self.choice
+
+    @property
+    def probabilities(self) -> Mapping[Value, float]:
+        """The probability of every option."""
+        return MappingProxyType(dict(self.options))
+
+    @property
+    def probability(self) -> float:
+        """The choice's probability."""
+        return max(self.distribution)
+
+    @property
+    def confidence(self) -> float:
+        """See :func:`choice_confidence`."""
+        return choice_confidence(self.distribution)
+
+    @property
+    def distribution(self) -> tuple[float, ...]:
+        """The probabilities in the order the options were given."""
+        return tuple(probability for _, probability in self.options)
+
+    def ranked(self) -> list[tuple[Value, float]]:
+        """Return all options with their probabilities, the likeliest first."""
+        return sorted(self.options, key=lambda option: option[1], reverse=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoreAnswer(_Answer):
+    """Of a :class:`~eliza_ffi.decisions.Score`.
+
+    Attributes
+    ----------
+    levels : tuple of (str, float)
+        The labels of the levels with their probabilities, the lowest first.
+    """
+
+    levels: tuple[tuple[str, float], ...]
+
+    @property
+    def score(self) -> float:
+        """The expected level: 0 for the lowest, with fractions."""
+        return sum(i * p for i, p in enumerate(self.distribution))
+
+    @property
+    def value(self) -> float | None:
+        """The score; None where the model abstained."""
+        return None if self.abstained else self.score
+
+    @property
+    def label(self) -> str:
+        """The label of the likeliest level; of several, the lowest."""
+        return max(self.levels, key=lambda level: level[1])[0]
+
+    @property
+    def probability(self) -> float:
+        """The likeliest level's."""
+        return max(self.distribution)
+
+    @property
+    def confidence(self) -> float:
+        """See :func:`score_confidence`."""
+        return score_confidence(self.distribution)
+
+    @property
+    def distribution(self) -> tuple[float, ...]:
+        """The probabilities of the levels, the lowest first."""
+        return tuple(probability for _, probability in self.levels)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelsAnswer:
+    """Of :class:`~eliza_ffi.decisions.Labels`.
+
+    Attributes
+    ----------
+    name : str or None
+        The question's.
+    answers : tuple of (str or bool, PredicateAnswer)
+        For each label whether it fits.
+    """
+
+    name: str | None = None
+    answers: tuple[tuple[Value, PredicateAnswer], ...]
+
+    @property
+    def value(self) -> tuple[Value, ...]:
+        """The labels that fit: more likely than not, and no abstention."""
+        return tuple(label for label, answer in self.answers if answer.value)
+
+    @property
+    def probabilities(self) -> Mapping[Value, float]:
+        """That a label fits, for each by itself: they do not sum to 1."""
+        return MappingProxyType({label: answer.probability for label, answer in self.answers})
+
+    @property
+    def abstained(self) -> bool:
+        """Whether the model abstained on a label."""
+        return any(answer.abstained for _, answer in self.answers)
+
+    @property
+    def confidence(self) -> float:
+        """The least of its labels' confidences."""
+        return min(answer.confidence for _, answer in self.answers)
+
+
+Answer: TypeAlias = "PredicateAnswer | ChoiceAnswer | ScoreAnswer | LabelsAnswer"
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What a decision took.
+
+    Attributes
+    ----------
+    input_tokens : int
+        Of all prompts: the input once, and each question.
+    cached_tokens : int
+        Of those, found in the KV cache.
+    passes : int
+        Forward passes.
+    seconds : float
+        From the call to the answers.
+    """
+
+    input_tokens: int
+    cached_tokens: int
+    passes: int
+    seconds: float
+
+
+@dataclass(frozen=True, eq=False)
+class Decision(Mapping[str, Any]):
+    """The answers to the questions about one input: a mapping from names to answers.
+
+    A question without a name is found by its place, ``"0"`` for the first.
+
+    Attributes
+    ----------
+    answers : tuple of Answer
+        In the order of the questions.
+    usage : Usage
+    calibrated : bool
+        Whether the probabilities went through a calibration that was fitted on examples. Others are
+        the model's own, and mostly too sure.
+    """
+
+    answers: tuple[Answer, ...]
+    usage: Usage
+    calibrated: bool = False
+    _by_name: dict[str, Answer] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        named = {name_of(answer.name, i): answer for i, answer in enumerate(self.answers)}
+        object.__setattr__(self, "_by_name", named)
+
+    def __getitem__(self, name: str) -> Answer:
+        return self._by_name[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._by_name)
+
+    def __len__(self) -> int:
+        return len(self._by_name)
+
+
+def name_of(name: str | None, place: int) -> str:
+    """Return what an answer is found by."""
+    return str(place) if name is None else name
+
+
+def answer_of(
+    question: Predicate | Choice | Score,
+    probabilities: Sequence[float],
+    option_mass: float | None = None,
+    abstain_below: float = 0.0,
+) -> PredicateAnswer | ChoiceAnswer | ScoreAnswer:
+    """Return the answer that probabilities of a question's options come to.
+
+    Parameters
+    ----------
+    question
+    probabilities
+        One for each option: true and false; the choices, and that none fits; the levels.
+    option_mass
+    abstain_below
+        The model abstains where the likeliest option's probability is lower.
+    """
+    p = [float(each) for each in probabilities]
+    rest: dict[str, Any] = {
+        "name": question.name,
+        "option_mass": option_mass,
+        "abstained": max(p) < abstain_below,
+    }
+    if isinstance(question, Predicate):
+        return PredicateAnswer(probability=p[0], **rest)
+    if isinstance(question, Score):
+        labels = [level.label for level in question.levels]
+        return ScoreAnswer(levels=tuple(zip(labels, p, strict=True)), **rest)
+    values = [option.value for option in question.options]
+    return ChoiceAnswer(options=tuple(zip(values, p, strict=True)), **rest)
+
+
+def choice_confidence(probabilities: Sequence[float]) -> float:
+    """Return how far the likeliest of n options is above chance: (p - 1/n) / (1 - 1/n), at least 0.
+
+    As published for ``/v1/systemone``; 1 for a single option.
+    """
+    chance = 1.0 / len(probabilities)
+    return 1.0 if chance == 1.0 else max(0.0, (max(probabilities) - chance) / (1.0 - chance))
+
+
+def score_confidence(probabilities: Sequence[float]) -> float:
+    """Return how close a scale's probability lies around its likeliest level, 0 to 1.
+
+    As published for ``/v1/systemone``: 1 - d/d_u, at least 0, where d is the mean distance to the
+    likeliest level and d_u that of a uniform distribution to the middle of the scale.
+    """
+    n = len(probabilities)
+    if n < 2:
+        raise InvalidArgumentError(f"a scale has 2 levels or more, not {n}")
+    mode = max(range(n), key=lambda i: probabilities[i])
+    distance = sum(p * abs(i - mode) for i, p in enumerate(probabilities))
+    uniform = sum(abs(i - (n - 1) / 2) for i in range(n)) / n
+    return max(0.0, 1.0 - distance / uniform)
+
+
+def expand(question: Question) -> tuple[Predicate | Choice | Score, ...]:
+    """Return the questions with one answer each that a question comes to."""
+    return question.predicates if isinstance(question, Labels) else (question,)
+
+
+def collect(
+    question: Question, answers: Sequence[PredicateAnswer | ChoiceAnswer | ScoreAnswer]
+) -> Answer:
+    """Return a question's answer out of those to what :func:`expand` made of it."""
+    if not isinstance(question, Labels):
+        return answers[0]
+    found = tuple(
+        (label.value, answer)
+        for label, answer in zip(question.labels, answers, strict=True)
+        if isinstance(answer, PredicateAnswer)
+    )
+    return LabelsAnswer(name=question.name, answers=found)

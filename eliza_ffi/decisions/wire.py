@@ -1,0 +1,325 @@
+"""Questions and answers in the two wire formats: ``/v1/decisions`` and ``/v1/systemone``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from ..errors import InvalidArgumentError
+from .answers import Answer, ChoiceAnswer, Decision, LabelsAnswer, PredicateAnswer, ScoreAnswer
+from .questions import (
+    MAX_QUESTIONS,
+    Choice,
+    Labels,
+    Level,
+    Option,
+    Predicate,
+    Question,
+    Score,
+    text_of,
+)
+
+__all__ = [
+    "as_questions",
+    "decision_to",
+    "decisions_answer",
+    "question_from",
+    "question_to",
+    "systemone_answer",
+]
+
+_QUESTIONS = (Predicate, Choice, Score, Labels)
+_FIELDS = {
+    "predicate": {"name", "instructions", "if_true", "if_false"},
+    "noul": {"name", "instructions", "criteria"},
+    "choice": {"name", "instructions", "choices", "criteria", "none"},
+    "score": {"name", "instructions", "levels", "criteria"},
+    "labels": {"name", "instructions", "labels"},
+}
+
+
+def as_questions(given: Any) -> tuple[Question, ...]:
+    """Return questions given in any form, each with a name of its own or none.
+
+    Parameters
+    ----------
+    given
+        A question; several; or a mapping from names to questions. A question is an object, or a
+        mapping in either wire format.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If one is malformed, two have the same name, or there are none or more than 400.
+    """
+    if isinstance(given, _QUESTIONS) or (isinstance(given, Mapping) and _is_question(given)):
+        given = [given]
+    if isinstance(given, Mapping):
+        questions = [question_from(question, str(name)) for name, question in given.items()]
+    elif isinstance(given, Iterable) and not isinstance(given, str | bytes):
+        questions = [question_from(question) for question in given]
+    else:
+        raise InvalidArgumentError(
+            f"questions must be a mapping or several questions, not {type(given).__name__}"
+        )
+    if not 1 <= len(questions) <= MAX_QUESTIONS:
+        raise InvalidArgumentError(
+            f"there must be 1 to {MAX_QUESTIONS} questions, not {len(questions)}"
+        )
+    names = [
+        question.name if question.name is not None else str(i)
+        for i, question in enumerate(questions)
+    ]
+    for name in names:
+        if names.count(name) > 1:
+            raise InvalidArgumentError(f"two questions have the name {name!r}")
+    return tuple(questions)
+
+
+def question_from(given: Any, name: str | None = None) -> Question:
+    """Return a question given as an object or as a mapping of either wire format.
+
+    Parameters
+    ----------
+    given
+    name
+        What it is called; None = what it says itself.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If it is malformed; the text names the question and the field.
+    """
+    if isinstance(given, _QUESTIONS):
+        return given if name is None else _renamed(given, name)
+    if not isinstance(given, Mapping):
+        raise InvalidArgumentError(
+            f"{_called(name)} must be a question or a mapping, not {type(given).__name__}"
+        )
+    name = given.get("name") if name is None else name
+    kind = given.get("type")
+    if not isinstance(kind, str) or kind not in _FIELDS:
+        raise InvalidArgumentError(
+            f"{_called(name)}: type must be one of {', '.join(_FIELDS)}, not {kind!r}"
+        )
+    unknown = given.keys() - _FIELDS[kind] - {"type"}
+    if unknown:
+        raise InvalidArgumentError(
+            f"{_called(name)}: {kind} has no field {min(map(str, unknown))!r}"
+        )
+    if given.get("instructions") is None:
+        raise InvalidArgumentError(f"{_called(name)}: instructions are missing")
+    try:
+        return _READERS[kind](given, name)
+    except InvalidArgumentError as error:
+        said = str(error)
+        raise InvalidArgumentError(
+            said if name is None or repr(name) in said else f"{_called(name)}: {said}"
+        ) from error
+
+
+def question_to(question: Question) -> dict[str, Any]:
+    """Return a question as JSON, such that :func:`question_from` gives it back."""
+    said: dict[str, Any] = {"instructions": question.instructions}
+    if question.name is not None:
+        said = {"name": question.name, **said}
+    if isinstance(question, Predicate):
+        said |= {"if_true": question.if_true, "if_false": question.if_false}
+        said = {"type": "predicate", **said}
+    elif isinstance(question, Choice):
+        said |= {"choices": [_option(each) for each in question.choices], "none": question.none}
+        said = {"type": "choice", **said}
+    elif isinstance(question, Score):
+        levels = [_described("label", level.label, level.description) for level in question.levels]
+        said = {"type": "score", **said, "levels": levels}
+    else:
+        said = {"type": "labels", **said, "labels": [_option(each) for each in question.labels]}
+    return {key: value for key, value in said.items() if value is not None}
+
+
+def decisions_answer(answer: Answer) -> dict[str, Any]:
+    """Return an answer as ``/v1/decisions`` writes it; one to labels is our own addition."""
+    if isinstance(answer, PredicateAnswer):
+        said: dict[str, Any] = {
+            "type": "predicate",
+            "name": answer.name,
+            "probability": answer.probability,
+        }
+    elif isinstance(answer, ChoiceAnswer):
+        said = {
+            "type": "choice",
+            "name": answer.name,
+            "choice": answer.choice,
+            "confidence": answer.confidence,
+            "probabilities": [{"value": value, "probability": p} for value, p in answer.options],
+        }
+    elif isinstance(answer, ScoreAnswer):
+        said = {
+            "type": "score",
+            "name": answer.name,
+            "score": answer.score,
+            "confidence": answer.confidence,
+            "probabilities": [
+                {"value": i, "label": label, "probability": p}
+                for i, (label, p) in enumerate(answer.levels)
+            ],
+        }
+    else:
+        return {
+            "type": "labels",
+            "name": answer.name,
+            "labels": list(answer.value),
+            "probabilities": [
+                {"value": value, "probability": each.probability} for value, each in answer.answers
+            ],
+        }
+    return said | _extras(answer)
+
+
+def systemone_answer(answer: Answer) -> dict[str, Any]:
+    """Return an answer as ``/v1/systemone`` writes it.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If it is one to labels, which that format has not.
+    """
+    if isinstance(answer, LabelsAnswer):
+        raise InvalidArgumentError("systemone has no answers to labels: ask a noul for each")
+    if isinstance(answer, PredicateAnswer):
+        said: dict[str, Any] = {"type": "noul", "noul": answer.probability}
+    elif isinstance(answer, ChoiceAnswer):
+        said = {
+            "type": "choice",
+            "choice": answer.choice,
+            "probabilities": {str(value): p for value, p in answer.options},
+            "confidence": answer.confidence,
+        }
+    else:
+        said = {
+            "type": "score",
+            "score": answer.score,
+            "legend": {str(i): label for i, (label, _) in enumerate(answer.levels)},
+            "probabilities": {str(i): p for i, (_, p) in enumerate(answer.levels)},
+            "confidence": answer.confidence,
+        }
+    return said | _extras(answer)
+
+
+def decision_to(decision: Decision) -> dict[str, Any]:
+    """Return a decision as JSON: its answers as ``/v1/decisions`` writes them, and what it took."""
+    usage = decision.usage
+    return {
+        "answers": [decisions_answer(answer) for answer in decision.answers],
+        "calibrated": decision.calibrated,
+        "usage": {
+            "input_tokens": usage.input_tokens,
+            "input_tokens_details": {"cached_tokens": usage.cached_tokens},
+            "passes": usage.passes,
+            "seconds": usage.seconds,
+        },
+    }
+
+
+def _extras(answer: PredicateAnswer | ChoiceAnswer | ScoreAnswer) -> dict[str, Any]:
+    said: dict[str, Any] = {}
+    if answer.option_mass is not None:
+        said["option_mass"] = answer.option_mass
+    if answer.abstained:
+        said["abstained"] = True
+    return said
+
+
+def _is_question(given: Mapping[Any, Any]) -> bool:
+    return isinstance(given.get("type"), str) and "instructions" in given
+
+
+def _called(name: Any) -> str:
+    return "the question" if name is None else f"the question {name!r}"
+
+
+def _renamed(question: Question, name: str) -> Question:
+    return question_from({**question_to(question), "name": name})
+
+
+def _predicate(given: Mapping[str, Any], name: Any) -> Predicate:
+    return Predicate(given["instructions"], name, given.get("if_true"), given.get("if_false"))
+
+
+def _noul(given: Mapping[str, Any], name: Any) -> Predicate:
+    criteria = given.get("criteria")
+    if criteria is None:
+        criteria = {}
+    if not isinstance(criteria, Mapping) or criteria.keys() - {"true", "false"}:
+        raise InvalidArgumentError("criteria of a noul must be an object with true and false")
+    described = {key: _text(value) for key, value in criteria.items()}
+    return Predicate(given["instructions"], name, described.get("true"), described.get("false"))
+
+
+def _choice(given: Mapping[str, Any], name: Any) -> Choice:
+    listed = _one_of(given, "choices")
+    if isinstance(listed, Mapping):
+        options: Any = {value: _text(description) for value, description in listed.items()}
+    else:
+        options = [_read(item, "value", Option) for item in listed]
+    return Choice(given["instructions"], options, name, given.get("none"))
+
+
+def _score(given: Mapping[str, Any], name: Any) -> Score:
+    listed = _one_of(given, "levels")
+    if isinstance(listed, Mapping):
+        raise InvalidArgumentError("the levels of a score must be a list, the lowest first")
+    if "criteria" in given:  # whatever JSON they are
+        listed = [text_of(level) for level in listed]
+    return Score(given["instructions"], [_read(item, "label", Level) for item in listed], name)
+
+
+def _labels(given: Mapping[str, Any], name: Any) -> Labels:
+    listed = given.get("labels")
+    if isinstance(listed, str) or not isinstance(listed, Iterable):
+        raise InvalidArgumentError("labels must be a list")
+    if isinstance(listed, Mapping):
+        return Labels(given["instructions"], listed, name)
+    return Labels(given["instructions"], [_read(item, "value", Option) for item in listed], name)
+
+
+_READERS: dict[str, Callable[[Mapping[str, Any], Any], Question]] = {
+    "predicate": _predicate,
+    "noul": _noul,
+    "choice": _choice,
+    "score": _score,
+    "labels": _labels,
+}
+
+
+def _one_of(given: Mapping[str, Any], name: str) -> Any:
+    """Return what is under a name of the one format or under ``criteria``, the other's."""
+    if (name in given) == ("criteria" in given):
+        raise InvalidArgumentError(f"there must be either {name} or criteria")
+    listed = given[name] if name in given else given["criteria"]
+    if isinstance(listed, str | bytes) or not isinstance(listed, Iterable):
+        raise InvalidArgumentError(f"{name} must be several, not {type(listed).__name__}")
+    return listed
+
+
+def _read(item: Any, key: str, kind: Any) -> Any:
+    if not isinstance(item, Mapping):
+        return item if isinstance(item, kind) else kind(item)
+    unknown = item.keys() - {key, "description"}
+    if key not in item or unknown:
+        raise InvalidArgumentError(f"{key} and description are what {dict(item)!r} must have")
+    return kind(item[key], _text(item.get("description")))
+
+
+def _text(description: Any) -> str | None:
+    if description is None or isinstance(description, str):
+        return description
+    return text_of(description)
+
+
+def _option(option: Option) -> dict[str, Any]:
+    return _described("value", option.value, option.description)
+
+
+def _described(key: str, value: Any, description: str | None) -> dict[str, Any]:
+    return {key: value} if description is None else {key: value, "description": description}
