@@ -1,6 +1,6 @@
 """From what a model says of each option to probabilities: the scoring rules.
 
-With x the prompt, y an option's label of tokens y_1 ... y_n, p the softmax over the whole vocabulary
+With x the prompt, y a label of tokens y_1 ... y_n, p the softmax over the whole vocabulary
 and p_legal that over the tokens which can begin or go on a label:
 
 ========  ==============================================  ======================================
@@ -12,9 +12,9 @@ mean      joint / n                                       SGLang ``token_length_
 bytes     joint / the label's bytes in UTF-8              lm-evaluation-harness ``acc_norm``
 ========  ==============================================  ======================================
 
-Probabilities are the softmax of the scores over the options; those of ``legal`` sum to 1 as they
-are. ``legal`` needs the logits of a few tokens; the others need whole rows of logits, at every token
-of every label but its last.
+Probabilities are the softmax of the scores over the options; those of ``legal`` sum to 1 as
+they are. ``legal`` needs the logits of a few tokens; the others need whole rows of logits, at every
+token of every label but its last.
 """
 
 from __future__ import annotations
