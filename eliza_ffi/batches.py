@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 import itertools
 import threading
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sized
+from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator, Mapping, Sized
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
 from queue import SimpleQueue
 from typing import Any, Protocol, TypeVar
 
 from .choices.choice_set import ChoiceSet, as_choice_set
 from .errors import GenerationCancelled, InvalidArgumentError
 
-__all__ = ["Job", "choices_for", "length_of", "run_many", "run_many_async"]
+__all__ = ["Job", "choices_for", "length_of", "run_in_order", "run_many", "run_many_async"]
 
 Item = TypeVar("Item")
 Result = TypeVar("Result", covariant=True)
@@ -101,22 +102,78 @@ def run_many(
         that still ran have been cancelled.
     """
     results = _Results(total, progress, return_exceptions)
+    with closing(_ended(items, start, at_once)) as ended:
+        for i, future in ended:
+            results.take(i, future)
+    return results.in_order()
+
+
+def run_in_order(
+    items: Iterable[Item],
+    start: Callable[[Item], Job[Result]],
+    *,
+    at_once: int,
+    look_ahead: int,
+) -> Generator[Result, None, None]:
+    """Run a job for each item, on threads, and yield the results in the items' order.
+
+    For more items than results can be kept of. Where the results are not asked for any more, or an
+    exception ends it, all that still ran have been cancelled.
+
+    Parameters
+    ----------
+    items
+        Read as far as there is room for, never `look_ahead` items beyond the next result.
+    start
+        Makes the job of an item, on the thread that runs it.
+    at_once
+        How many run together.
+    look_ahead
+        How many may have begun whose results were not yielded yet, `at_once` or more: those behind
+        one that takes long end meanwhile and wait for it.
+    """
+    finished: dict[int, Future[Result]] = {}
+    n_yielded = 0
+    with closing(_ended(items, start, at_once, lambda: n_yielded + look_ahead)) as ended:
+        for i, future in ended:
+            finished[i] = future
+            while n_yielded in finished:
+                result = finished.pop(n_yielded).result()
+                n_yielded += 1
+                yield result
+
+
+def _ended(
+    items: Iterable[Item],
+    start: Callable[[Item], Job[Result]],
+    at_once: int,
+    before: Callable[[], int] | None = None,
+) -> Generator[tuple[int, Future[Result]], None, None]:
+    """Run a job for each item, on threads; yield the items' numbers and results as they end.
+
+    Items from the number `before()` on have to wait.
+    """
     running: dict[Future[Any], int] = {}
     jobs = _Running()
     # Not `concurrent.futures.wait`: an interrupt inside it may release a lock that a job holds.
     ended: SimpleQueue[Future[Any]] = SimpleQueue()
     numbered = enumerate(items)
+    n_begun = 0
     with ThreadPoolExecutor(at_once, thread_name_prefix="eliza-ffi-many") as threads:
         try:
             while True:
-                for i, item in itertools.islice(numbered, at_once - len(running)):
+                room = at_once - len(running)
+                if before is not None:
+                    room = min(room, before() - n_begun)
+                for i, item in itertools.islice(numbered, room):
                     future = threads.submit(jobs.run, start, item)
                     running[future] = i
+                    n_begun = i + 1
                     future.add_done_callback(ended.put)
                 if not running:
-                    return results.in_order()
+                    return
                 future = ended.get()
-                results.take(running.pop(future), future)
+                yield running.pop(future), future
         except BaseException:
             jobs.cancel_all()  # the executor waits for them
             raise
