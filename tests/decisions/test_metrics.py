@@ -1,0 +1,207 @@
+"""Metrics of answers with probabilities: by hand, and by their definitions written out."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from eliza_ffi.decisions import metrics
+from eliza_ffi.errors import InvalidArgumentError
+
+# Three examples of three options: right and sure, wrong and sure, right and unsure.
+P = np.array([[0.7, 0.2, 0.1], [0.1, 0.8, 0.1], [0.3, 0.3, 0.4]])
+Y = np.array([0, 2, 2])
+
+
+@st.composite
+def judged(draw: st.DrawFn) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
+    """Return probabilities of n examples and k options, and what is right."""
+    n, k = draw(st.integers(1, 30)), draw(st.integers(2, 6))
+    weights = st.lists(st.integers(0, 20), min_size=k, max_size=k).filter(any)
+    p = np.array(draw(st.lists(weights, min_size=n, max_size=n)), dtype=float)
+    y = draw(st.lists(st.integers(0, k - 1), min_size=n, max_size=n))
+    return p / p.sum(axis=1, keepdims=True), np.array(y)
+
+
+# ---- by hand ---------------------------------------------------------------------------------
+
+
+def test_accuracy_is_the_share_of_right_answers() -> None:
+    assert metrics.accuracy(P.argmax(axis=1), Y) == pytest.approx(2 / 3)
+
+
+def test_nll_is_the_mean_surprise_at_the_right_options() -> None:
+    expected = -(math.log(0.7) + math.log(0.1) + math.log(0.4)) / 3
+    assert metrics.nll(np.log(P), Y) == pytest.approx(expected)
+
+
+def test_nll_tells_probabilities_apart_that_round_to_nothing() -> None:
+    assert metrics.nll([[0.0, -2000.0]], [1]) == 2000.0
+
+
+def test_brier_sums_over_all_options() -> None:
+    first = 0.3**2 + 0.2**2 + 0.1**2
+    second = 0.1**2 + 0.8**2 + 0.9**2
+    third = 0.3**2 + 0.3**2 + 0.6**2
+    assert metrics.brier(P, Y) == pytest.approx((first + second + third) / 3)
+
+
+def test_brier_is_0_for_certainty_of_the_right_and_2_for_certainty_of_a_wrong_option() -> None:
+    assert metrics.brier([[1.0, 0.0]], [0]) == 0.0
+    assert metrics.brier([[1.0, 0.0]], [1]) == 2.0
+
+
+def test_a_row_of_the_confusion_matrix_is_what_is_right() -> None:
+    matrix = metrics.confusion_matrix([0, 1, 2, 2], [0, 2, 2, 1], 3)
+    assert matrix.tolist() == [[1, 0, 0], [0, 0, 1], [0, 1, 1]]
+
+
+def test_macro_f1_counts_rare_options_like_common_ones() -> None:
+    # Nine of the common option right, the one of the rare option answered as the common one.
+    assert metrics.macro_f1([[9, 0], [1, 0]]) == pytest.approx((18 / 19 + 0) / 2)
+
+
+def test_macro_f1_leaves_out_options_that_occur_nowhere() -> None:
+    assert metrics.macro_f1([[3, 0, 0], [0, 0, 0], [0, 0, 2]]) == 1.0
+
+
+def test_the_calibration_error_weighs_gaps_by_examples() -> None:
+    # Bins (0.5, 0.6], (0.8, 0.9]: confidences 0.55 and 0.85; accuracies 1/2 and 1.
+    confidences, right = [0.52, 0.58, 0.84, 0.85, 0.86, 0.85], [True, False, True, True, True, True]
+    diagram = metrics.reliability(confidences, right)
+    filled = {round(each.low, 1): each for each in diagram if each.n}
+    assert set(filled) == {0.5, 0.8}
+    assert filled[0.5].n == 2
+    assert filled[0.5].confidence == pytest.approx(0.55)
+    assert filled[0.5].accuracy == 0.5
+    expected = (2 * 0.05 + 4 * 0.15) / 6
+    assert metrics.calibration_error(diagram) == pytest.approx(expected)
+
+
+def test_a_bin_has_its_upper_edge_and_the_first_also_0() -> None:
+    diagram = metrics.reliability([0.0, 0.25, 0.5, 1.0, 1.0 + 1e-15], [True] * 5, bins=4)
+    assert [each.n for each in diagram] == [2, 1, 0, 2]
+    assert (diagram[2].confidence, diagram[2].accuracy) == (None, None)
+
+
+def test_coverage_falls_as_the_threshold_rises() -> None:
+    points = metrics.coverage([0.5, 0.7, 0.9, 0.9], [False, False, True, True], (0.0, 0.7, 0.9, 1))
+    assert [point.coverage for point in points] == [1.0, 0.75, 0.5, 0.0]
+    accuracies = [point.accuracy for point in points]
+    assert accuracies == [0.5, pytest.approx(2 / 3), 1.0, None]
+
+
+def test_an_answer_that_any_order_changes_is_one_flip() -> None:
+    assert metrics.flip_rate([[0, 1, 2, 2], [0, 1, 0, 1], [0, 2, 0, 0]]) == 0.75
+    assert metrics.flip_rate([[0, 1, 2]]) == 0.0
+
+
+def test_the_level_error_is_of_the_expected_level() -> None:
+    # 0.25 * 1 + 0.75 * 2 = 1.75 where 2 is right; 1 where 0 is.
+    error = metrics.level_error([[0, 0.25, 0.75], [0.5, 0, 0.5]], [2, 0])
+    assert error == pytest.approx((0.25 + 1) / 2)
+
+
+# ---- by their definitions --------------------------------------------------------------------
+
+
+@given(judged())
+def test_sums_over_examples_are_those_of_a_loop(
+    given_: tuple[NDArray[np.float64], NDArray[np.intp]],
+) -> None:
+    p, y = given_
+    n, k = p.shape
+    squares = sum((p[j, c] - (c == y[j])) ** 2 for j in range(n) for c in range(k))
+    assert metrics.brier(p, y) == pytest.approx(squares / n)
+    smoothed = (p + 0.01) / (1 + 0.01 * k)
+    surprise = -sum(math.log(smoothed[j, y[j]]) for j in range(n)) / n
+    assert metrics.nll(np.log(smoothed), y) == pytest.approx(surprise)
+    expected = [sum(i * p[j, i] for i in range(k)) for j in range(n)]
+    gaps = sum(abs(expected[j] - y[j]) for j in range(n)) / n
+    assert metrics.level_error(p, y) == pytest.approx(gaps)
+
+
+@given(judged())
+def test_counts_are_those_of_a_loop(
+    given_: tuple[NDArray[np.float64], NDArray[np.intp]],
+) -> None:
+    p, y = given_
+    n, k = p.shape
+    answers = p.argmax(axis=1)
+    matrix = metrics.confusion_matrix(answers, y, k)
+    for c in range(k):
+        for d in range(k):
+            assert matrix[c, d] == sum(y[j] == c and answers[j] == d for j in range(n))
+    scores = []
+    for c in range(k):
+        hits = sum(y[j] == c == answers[j] for j in range(n))
+        missed = sum(y[j] == c != answers[j] for j in range(n))
+        wrong = sum(answers[j] == c != y[j] for j in range(n))
+        if hits + missed + wrong:
+            scores.append(2 * hits / (2 * hits + missed + wrong))
+    assert metrics.macro_f1(matrix) == pytest.approx(sum(scores) / len(scores))
+    assert metrics.accuracy(answers, y) == pytest.approx(matrix.trace() / n)
+
+
+@given(judged(), st.integers(1, 12))
+def test_the_calibration_error_is_that_of_a_loop_over_bins(
+    given_: tuple[NDArray[np.float64], NDArray[np.intp]], bins: int
+) -> None:
+    p, y = given_
+    sure, right = p.max(axis=1), p.argmax(axis=1) == y
+    total = 0.0
+    for b in range(bins):
+        inside = (sure > b / bins) & (sure <= (b + 1) / bins)
+        if inside.any():
+            total += inside.sum() / len(y) * abs(right[inside].mean() - sure[inside].mean())
+    diagram = metrics.reliability(sure, right, bins)
+    assert metrics.calibration_error(diagram) == pytest.approx(total)
+    assert sum(each.n for each in diagram) == len(y)
+
+
+@given(judged())
+def test_coverage_is_that_of_a_loop(
+    given_: tuple[NDArray[np.float64], NDArray[np.intp]],
+) -> None:
+    p, y = given_
+    sure, right = p.max(axis=1), p.argmax(axis=1) == y
+    for point in metrics.coverage(sure, right):
+        kept = [bool(right[j]) for j in range(len(y)) if sure[j] >= point.threshold]
+        assert point.coverage == pytest.approx(len(kept) / len(y))
+        assert point.accuracy == (pytest.approx(sum(kept) / len(kept)) if kept else None)
+
+
+# ---- what they refuse ------------------------------------------------------------------------
+
+
+def test_nothing_has_no_metrics() -> None:
+    empty = np.empty((0, 2))
+    for refused in (
+        lambda: metrics.accuracy([], []),
+        lambda: metrics.nll(empty, []),
+        lambda: metrics.brier(empty, []),
+        lambda: metrics.macro_f1([[0, 0], [0, 0]]),
+        lambda: metrics.reliability([], []),
+        lambda: metrics.calibration_error(()),
+        lambda: metrics.coverage([], []),
+        lambda: metrics.flip_rate(np.empty((2, 0))),
+        lambda: metrics.level_error(empty, []),
+    ):
+        with pytest.raises(InvalidArgumentError):
+            refused()
+
+
+def test_what_does_not_go_together_is_refused() -> None:
+    with pytest.raises(InvalidArgumentError, match=r"shapes \(3, 3\) and \(2,\)"):
+        metrics.brier(P, [0, 1])
+    with pytest.raises(InvalidArgumentError, match="none of 3 options"):
+        metrics.nll(np.log(P), [0, 1, 3])
+    with pytest.raises(InvalidArgumentError, match="none of 3 options"):
+        metrics.nll(np.log(P), [0, 1, -1])
+    with pytest.raises(InvalidArgumentError, match="1 bin or more"):
+        metrics.reliability([0.5], [True], bins=0)
