@@ -38,7 +38,7 @@ from make_test_models import (
 FORMAT_VERSION = 1
 
 ARCHITECTURE = "llama"
-SHAPE = Shape(n_embd=64, n_layers=2, tied=True, tensor_type="f32")
+SHAPE = Shape(n_embd=64, n_layers=2, tied=True, tensor_type="f32", context_length=8192)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,181 @@
+"""Reading a GGUF file's metadata: what is found, and what damaged files come to."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+from typing import Any
+
+import gguf
+import pytest
+from gguf import GGUFValueType
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eliza_ffi._resources import default_model_path
+from eliza_ffi.decisions import gguf_metadata
+from eliza_ffi.decisions.gguf_metadata import mentions, read_metadata
+from eliza_ffi.errors import ModelError
+
+SCALARS: dict[str, tuple[Any, GGUFValueType]] = {
+    "a.uint8": (250, GGUFValueType.UINT8),
+    "a.int8": (-3, GGUFValueType.INT8),
+    "a.uint16": (65_535, GGUFValueType.UINT16),
+    "a.int16": (-300, GGUFValueType.INT16),
+    "a.uint32": (2**32 - 1, GGUFValueType.UINT32),
+    "a.int32": (-(2**31), GGUFValueType.INT32),
+    "a.float32": (0.5, GGUFValueType.FLOAT32),
+    "a.bool": (True, GGUFValueType.BOOL),
+    "a.uint64": (2**64 - 1, GGUFValueType.UINT64),
+    "a.int64": (-(2**63), GGUFValueType.INT64),
+    "a.float64": (1e300, GGUFValueType.FLOAT64),
+    "a.text": ("Größe", GGUFValueType.STRING),
+}
+
+
+def everything(name: str) -> bool:
+    return True
+
+
+def text(value: str | bytes) -> bytes:
+    raw = value.encode() if isinstance(value, str) else value
+    return struct.pack("<Q", len(raw)) + raw
+
+
+def entry(name: str | bytes, kind: int, value: bytes) -> bytes:
+    return text(name) + struct.pack("<I", kind) + value
+
+
+def file_of(*entries: bytes, version: int = 3, count: int | None = None) -> bytes:
+    n = len(entries) if count is None else count
+    return b"GGUF" + struct.pack("<IQQ", version, 0, n) + b"".join(entries)
+
+
+def array(kind: int, count: int, items: bytes) -> bytes:
+    return struct.pack("<IQ", kind, count) + items
+
+
+WHOLE = file_of(
+    entry("general.architecture", 8, text("llama")),
+    entry("tokens", 9, array(8, 3, text("a") + text("") + text("long token"))),
+    entry("scores", 9, array(6, 3, struct.pack("<3f", 1, 2, 3))),
+    entry("llama.decision.type", 8, text("lev")),
+    entry("llama.decision.temperature.noul", 6, struct.pack("<f", 1.5)),
+)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "model.gguf"
+
+
+def test_values_of_all_kinds_are_read_and_arrays_are_skipped(file: Path) -> None:
+    writer = gguf.GGUFWriter(file, "llama")
+    writer.add_array("before", ["some", "texts", ""])
+    for name, (value, kind) in SCALARS.items():
+        writer.add_key_value(name, value, kind)
+        writer.add_array(f"{name}.several", [1, 2, 3])
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.close()
+    read = read_metadata(file, everything)
+    assert read.pop("general.architecture") == "llama"
+    assert read == {name: value for name, (value, _) in SCALARS.items()}
+    assert type(read["a.bool"]) is bool
+
+
+def test_only_what_is_wanted_is_kept() -> None:
+    read = read_metadata(default_model_path(), lambda name: name == "general.architecture")
+    assert read == {"general.architecture": "llama"}
+
+
+def test_both_versions_are_read(file: Path) -> None:
+    for version in (2, 3):
+        file.write_bytes(WHOLE[:4] + struct.pack("<I", version) + WHOLE[8:])
+        assert read_metadata(file, everything)["llama.decision.type"] == "lev"
+
+
+def test_a_file_that_ends_anywhere_is_refused(file: Path) -> None:
+    for end in range(len(WHOLE)):
+        file.write_bytes(WHOLE[:end])
+        with pytest.raises(ModelError, match="is not a GGUF file|the file ends there"):
+            read_metadata(file, everything)
+
+
+@given(st.integers(0, len(WHOLE) - 1), st.binary(min_size=1, max_size=9))
+def test_whatever_is_overwritten_it_is_read_or_refused(
+    tmp_path_factory: pytest.TempPathFactory, at: int, put: bytes
+) -> None:
+    file = tmp_path_factory.getbasetemp() / "overwritten.gguf"
+    file.write_bytes(WHOLE[:at] + put + WHOLE[at + len(put) :])
+    try:
+        read = read_metadata(file, everything)
+    except ModelError as error:
+        assert str(file) in str(error)
+    else:
+        assert all(isinstance(value, str | int | float | bool) for value in read.values())
+
+
+HUGE = struct.pack("<Q", 2**64 - 1)
+
+
+@pytest.mark.parametrize(
+    ("damaged", "said"),
+    [
+        (file_of(version=1), "version 1"),
+        (file_of(version=0x03000000), "version 50331648"),
+        (file_of(count=2**63), "more than 65536"),
+        (file_of(HUGE), "a text of 18446744073709551615 bytes"),
+        (file_of(entry("a", 8, HUGE)), "a text of 18446744073709551615 bytes"),
+        (file_of(entry("a", 8, text(b"x" * (2**20 + 1)))), "a text of 1048577 bytes"),
+        (file_of(entry("a", 8, text(b"\xff"))), "not UTF-8"),
+        (file_of(entry(b"\xff", 8, text("x"))), "not UTF-8"),
+        (file_of(entry("a", 13, b"\0" * 8)), "a value of kind 13"),
+        (file_of(entry("a", 9, array(9, 1, array(4, 0, b"")))), "a value of kind 9"),
+        (file_of(entry("a", 9, array(4, 2**63, b""))), "the file ends there"),
+        (file_of(entry("a", 9, array(8, 2**62, b""))), "the file ends there"),
+        (file_of(entry("a", 9, array(8, 2, HUGE + b"\0" * 8))), "the file ends there"),
+        (file_of(entry("a", 9, array(8, 1, HUGE))), "the file ends there"),
+        (file_of(*2 * [entry("a", 7, b"\1")]), "a is there twice"),
+    ],
+)
+def test_a_damaged_file_is_refused_with_the_place_and_the_reason(
+    file: Path, damaged: bytes, said: str
+) -> None:
+    file.write_bytes(damaged)
+    with pytest.raises(ModelError, match=rf"model\.gguf are damaged at byte \d+: .*{said}"):
+        read_metadata(file, everything)
+
+
+def test_a_long_text_that_nobody_wants_is_no_damage(file: Path) -> None:
+    file.write_bytes(file_of(entry("a", 8, text(b"\xff" * 2**21)), entry("b", 7, b"\0")))
+    assert read_metadata(file, lambda name: name == "b") == {"b": False}
+
+
+def test_metadata_have_an_end(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gguf_metadata, "MAX_METADATA", 150)
+    file.write_bytes(WHOLE)
+    assert len(WHOLE) > 150
+    with pytest.raises(ModelError, match="larger than 150 bytes"):
+        read_metadata(file, everything)
+    assert mentions(file, b"tokens")
+    assert not mentions(file, b"temperature")
+
+
+def test_a_text_is_found_without_reading_the_entries(file: Path) -> None:
+    file.write_bytes(b"anything .decision.type anything")
+    assert mentions(file, b".decision.type")
+    assert not mentions(default_model_path(), b".decision.type")
+
+
+def test_files_that_are_none_are_refused(file: Path) -> None:
+    with pytest.raises(ModelError, match="cannot read"):
+        read_metadata(file, everything)
+    with pytest.raises(ModelError, match="cannot read"):
+        mentions(file.parent, b"x")
+    with pytest.raises(ModelError, match="cannot read"):
+        mentions("\0", b"x")
+    file.touch()
+    assert not mentions(file, b"x")
+    with pytest.raises(ModelError, match="is not a GGUF file"):
+        read_metadata(file, everything)

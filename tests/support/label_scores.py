@@ -1,0 +1,41 @@
+"""What the engine says at the labels of a decision prompt, by way of a choice among them."""
+
+from __future__ import annotations
+
+from eliza_ffi.choices.token_tree import TokenTreeDescriptor, TokenTreeLeaf, TokenTreePayload
+from eliza_ffi.decisions.made_models import DecisionModel, DecisionPrompt, QuestionPrompts
+from eliza_ffi.library.protocol import STOP_AT_LEAF
+from eliza_ffi.model import Model
+from eliza_ffi.runner.arguments import FfiStreamingGenerateArgs
+from eliza_ffi.runner.streaming import SyncStreamingRunner
+
+__all__ = ["answered", "label_scores", "made_of"]
+
+
+def made_of(model: Model) -> DecisionModel:
+    """Return a model as one that was made for decisions, which it must be."""
+    made = DecisionModel.of(model.describe()["model"], model.tokenize, model.detokenize)
+    assert made is not None
+    return made
+
+
+def label_scores(model: Model, prompt: DecisionPrompt) -> list[float]:
+    """Return the logarithms of the labels' probabilities among each other."""
+    leaves = [TokenTreeLeaf(f"{i:04}", (token,)) for i, token in enumerate(prompt.read)]
+    payload = TokenTreePayload("", (TokenTreeDescriptor("labels", tuple(leaves)),))
+    args = FfiStreamingGenerateArgs(
+        prompt_tokens=prompt.tokens,
+        token_tree_payload=payload,
+        token_tree_mode=STOP_AT_LEAF,
+        score_leaves=True,
+        cache_type_k="f32",
+        cache_type_v="f32",
+    )
+    scores = SyncStreamingRunner(model.binding, model.session.ctx).generate_with_usage(args)
+    assert scores.leaf_logprobs is not None
+    return [float(score) for score in scores.leaf_logprobs]
+
+
+def answered(model: Model, asked: QuestionPrompts) -> list[float]:
+    """Return the probabilities that a question's prompts come to."""
+    return asked.probabilities([label_scores(model, prompt) for prompt in asked.prompts])
