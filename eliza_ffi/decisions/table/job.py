@@ -1,0 +1,366 @@
+"""A table decided: rows in, answers out, in order, as far as it has come when it is broken off."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ...batches import run_in_order
+from ...errors import ChatTemplateError, ContextFullError, InvalidArgumentError
+from ..answers import Decision
+from ..prompts import input_text
+from ..questions import Question
+from ..wire import question_to
+from .columns import AnswerCounts, OutputColumns
+from .formats import CsvRows, JsonlRows, RowFormat
+from .journal import JobFile, Journal
+from .reading import InputTable, TableRow, check_column, content_hash, format_of, json_value
+
+__all__ = ["DecidedRow", "TableJob", "TableResult", "TableStep", "decide_rows", "input_of"]
+
+LOOK_AHEAD = 8
+"""Rows that may have begun whose answers are not written yet, for each that runs at once."""
+
+Decide = Callable[[Any], Decision]
+"""Answers the questions about an input; called on several threads."""
+
+
+@dataclass(frozen=True)
+class DecidedRow:
+    """A row, and the decision about it or why there is none."""
+
+    row: TableRow
+    decision: Decision | None
+    error: str | None = None
+
+
+@dataclass(frozen=True)
+class TableStep:
+    """How far a job has come.
+
+    Attributes
+    ----------
+    rows : int
+        Of the output.
+    new_rows : int
+        Of those, decided now and not in an earlier run.
+    done : float
+        The share of the table, 0 to 1.
+    done_before : float
+        The share that was done when this run began.
+    """
+
+    rows: int
+    new_rows: int
+    done: float
+    done_before: float
+
+
+@dataclass(frozen=True)
+class TableResult:
+    """What a job came to.
+
+    Attributes
+    ----------
+    counts : AnswerCounts
+        Of all rows of the output, those of earlier runs included.
+    new_rows : int
+        Rows decided in this run.
+    seconds : float
+        That this run took.
+    is_whole : bool
+        Whether the table came to its end; not, where a limit was reached.
+    """
+
+    counts: AnswerCounts
+    new_rows: int
+    seconds: float
+    is_whole: bool
+
+
+class TableJob:
+    """Questions about every row of a table, answered into a file.
+
+    The output's rows are in the order of the table's, one for each. Run again, after it was
+    interrupted or killed, the job goes on behind the last row that was written.
+
+    Parameters
+    ----------
+    table
+    column
+        The column whose values are the inputs: texts, in JSONL and Parquet also conversations and
+        other JSON.
+    questions
+    output
+        A ``.jsonl``, ``.csv``, ``.tsv`` or ``.parquet`` file. Parquet files cannot be appended to:
+        rows are gathered in ``OUTPUT.rows``, and the file is made of these.
+    keep
+        The table's columns that stand in the output as well; None = all.
+    settings
+        All that the answers depend on besides table and questions, as JSON: a fingerprint of the
+        model, how it is asked. An output of others is not gone on with.
+    option_mass, min_confidence
+        See :class:`OutputColumns`.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If the table lacks a column, or the output is no table or the input itself.
+    """
+
+    def __init__(
+        self,
+        table: InputTable,
+        column: str,
+        questions: Sequence[Question],
+        output: Path,
+        *,
+        keep: Sequence[str] | None = None,
+        settings: Mapping[str, Any],
+        option_mass: bool = False,
+        min_confidence: float | None = None,
+    ) -> None:
+        for name in (column, *(keep or ())):
+            check_column(table, name)
+        self._format = format_of(output)
+        if output.exists() and output.samefile(table.path):
+            raise InvalidArgumentError(f"{output} is the input: name another file for the output")
+        if self._format == "parquet":
+            from .parquet import load_pyarrow
+
+            load_pyarrow()  # now, not after hours
+        self.table = table
+        self.column = column
+        self.output = output
+        kept = list(dict.fromkeys(table.all_columns() if keep is None else keep))
+        self.columns = OutputColumns(
+            questions,
+            kept,
+            probabilities=self._format == "jsonl",
+            option_mass=option_mass,
+            min_confidence=min_confidence,
+        )
+        self._description = {
+            "column": column,
+            "keep": kept,
+            "min_confidence": min_confidence,
+            "output": self._format,
+            "questions": [question_to(question) for question in questions],
+            **settings,
+        }
+        rows_path = output.with_name(output.name + ".rows")
+        self._rows_path = rows_path if self._format == "parquet" else output
+        self._job_file = JobFile(output)
+
+    def run(
+        self,
+        decide: Decide,
+        *,
+        at_once: int,
+        limit: int | None = None,
+        overwrite: bool = False,
+        progress: Callable[[TableStep], Any] | None = None,
+    ) -> TableResult:
+        """Decide what is not decided yet.
+
+        Parameters
+        ----------
+        decide
+            Where it raises InvalidArgumentError or ContextFullError, the row has an error; any
+            other exception ends the run.
+        at_once
+            How many rows are asked about together.
+        limit
+            The row to end at. A later run may go on behind it.
+        overwrite
+            Begin anew where there is an output.
+        progress
+            Called after every row that was written.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If there is an output already that is not of this job.
+        ElizaError
+            If another process is running it.
+        """
+        begin = time.monotonic()
+        description = {"input": content_hash(self.table.path), **self._description}
+        counts = AnswerCounts(self.columns)
+        if self._is_finished(description, overwrite):
+            from .parquet import parquet_rows
+
+            for cells in parquet_rows(self.output, self.columns):
+                counts.add(cells)
+            return TableResult(counts, 0, time.monotonic() - begin, True)
+        with self._journal(description, overwrite) as journal:
+            for cells in journal.rows():
+                counts.add(cells)
+            n_before = journal.n_rows
+            left = None if limit is None else max(limit - n_before, 0)
+            wanted = {self.column, *self.columns.kept.values()}
+            with closing(_Watched(self.table.rows(n_before, wanted), left)) as rows:
+                done_before: float | None = None
+                for decided in decide_rows(decide, rows, self.column, at_once=at_once):
+                    cells = self.columns.cells(decided.row, decided.decision, decided.error)
+                    journal.append(cells)
+                    counts.add(cells)
+                    if progress is not None:
+                        if done_before is None:
+                            done_before = 0.0 if n_before == 0 else decided.row.done
+                        n_new = journal.n_rows - n_before
+                        step = TableStep(journal.n_rows, n_new, decided.row.done, done_before)
+                        progress(step)
+            if self._format == "parquet":
+                self._make_parquet(journal, rows.is_at_end)
+        seconds = time.monotonic() - begin
+        return TableResult(counts, journal.n_rows - n_before, seconds, rows.is_at_end)
+
+    def _is_finished(self, description: Mapping[str, Any], overwrite: bool) -> bool:
+        """Whether the output is a Parquet file that has all rows."""
+        if overwrite or self._rows_path == self.output or self._rows_path.exists():
+            return False
+        if not (self.output.exists() and self._job_file.exists()):
+            return False
+        self._job_file.check(description)
+        return True
+
+    def _journal(self, description: Mapping[str, Any], overwrite: bool) -> Journal:
+        """Open the output to append to, and see that it is of this job."""
+        if overwrite:
+            journal = Journal(self._rows_path, self._row_format(), anew=True)
+            self._job_file.write(description)
+            if self._rows_path != self.output:
+                self.output.unlink(missing_ok=True)
+            return journal
+        if self._job_file.exists():
+            self._job_file.check(description)
+        elif self.output.exists() or self._rows_path.exists():
+            raise InvalidArgumentError(
+                f"{self.output} exists, and {self._job_file.path.name} is not beside it to say "
+                f"what it is of: give another output, or --overwrite"
+            )
+        else:
+            self._job_file.write(description)
+        return Journal(self._rows_path, self._row_format())
+
+    def _row_format(self) -> RowFormat:
+        if self._format in ("csv", "tsv"):
+            return CsvRows(self.columns.names, "\t" if self._format == "tsv" else ",")
+        return JsonlRows(self.columns.names)
+
+    def _make_parquet(self, journal: Journal, is_whole: bool) -> None:
+        from .parquet import write_parquet
+
+        write_parquet(self.output, _Again(journal.rows), self.columns, self.table)
+        if is_whole:
+            self._rows_path.unlink()
+
+
+def decide_rows(
+    decide: Decide, rows: Iterable[TableRow], column: str, *, at_once: int
+) -> Generator[DecidedRow, None, None]:
+    """Ask about rows, several at once, and yield them in their order.
+
+    Parameters
+    ----------
+    decide
+        As of :meth:`TableJob.run`.
+    rows
+    column
+        The column whose values are the inputs.
+    at_once
+        How many together.
+    """
+
+    def start(row: TableRow) -> _RowJob:
+        return _RowJob(decide, row, column)
+
+    results = run_in_order(rows, start, at_once=at_once, look_ahead=at_once * LOOK_AHEAD)
+    with closing(results):
+        yield from results
+
+
+def input_of(row: TableRow, column: str) -> Any:
+    """Return the input of a row.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If it has none, or one that is no text.
+    """
+    if row.error is not None:
+        raise InvalidArgumentError(row.error)
+    value = row.fields.get(column)
+    if value is None:
+        raise InvalidArgumentError(f"no value in column {column!r}")
+    given = value if isinstance(value, str) else json_value(value)
+    text = input_text(given)
+    if not text.strip():
+        raise InvalidArgumentError(f"nothing in column {column!r}")
+    if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
+        raise InvalidArgumentError(f"column {column!r} is not UTF-8")
+    return given
+
+
+class _RowJob:
+    """One row's question; there is no way to end it early, and none is needed: it is short."""
+
+    def __init__(self, decide: Decide, row: TableRow, column: str) -> None:
+        self._decide = decide
+        self._row = row
+        self._column = column
+
+    def run(self) -> DecidedRow:
+        try:
+            return DecidedRow(self._row, self._decide(input_of(self._row, self._column)))
+        except ChatTemplateError:
+            raise  # of the model, not of this row
+        except (InvalidArgumentError, ContextFullError) as error:
+            return DecidedRow(self._row, None, f"{self._row.place}: {error}")
+
+    def cancel(self) -> None:
+        pass
+
+
+class _Watched:
+    """Rows up to a limit, and whether it was the table that ended them."""
+
+    def __init__(self, rows: Iterator[TableRow], limit: int | None) -> None:
+        self.is_at_end = False
+        self._rows = rows
+        self._left = limit
+
+    def __iter__(self) -> _Watched:
+        return self
+
+    def __next__(self) -> TableRow:
+        if self._left == 0:
+            raise StopIteration
+        try:
+            row = next(self._rows)
+        except StopIteration:
+            self.is_at_end = True
+            raise
+        if self._left is not None:
+            self._left -= 1
+        return row
+
+    def close(self) -> None:
+        close = getattr(self._rows, "close", None)
+        if close is not None:
+            close()
+
+
+class _Again:
+    """An iterable that can be read twice."""
+
+    def __init__(self, begin: Callable[[], Iterator[dict[str, Any]]]) -> None:
+        self._begin = begin
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return self._begin()

@@ -1,0 +1,214 @@
+"""A file that rows are appended to, and that goes on where it was broken off.
+
+What is on disk when a process is killed, at any byte, is: the rows that were appended, in order,
+and after them at most one that is half written. That is cut off when the file is opened again.
+After a loss of power, rows of the last two seconds can be missing or garbled as well; they are cut
+off, too.
+
+Beside the file lies another one, ``FILE.job``, that says what it is the output of. It is there
+before the file is, so that nothing is ever appended to the output of something else.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from ...errors import ElizaError, InvalidArgumentError
+from .columns import ROW
+from .formats import RowFormat
+
+__all__ = ["JobFile", "Journal", "replace_file", "sync_folder"]
+
+SYNC_SECONDS = 2.0
+"""How often what was appended is forced onto the disk."""
+
+JOB_FORMAT = 1
+
+
+class JobFile:
+    """What an output is the output of: a JSON file beside it.
+
+    Parameters
+    ----------
+    output
+    """
+
+    def __init__(self, output: Path) -> None:
+        self.path = output.with_name(output.name + ".job")
+        self._output = output
+
+    def exists(self) -> bool:
+        """Whether a job has been begun."""
+        return self.path.exists()
+
+    def write(self, job: Mapping[str, Any]) -> None:
+        """Write what the output is going to be of, at once or not at all."""
+        said = {"format": JOB_FORMAT, **job}
+        text = json.dumps(said, ensure_ascii=False, indent=2, sort_keys=True) + "\n"
+        part = self.path.with_name(self.path.name + ".part")
+        with part.open("wb") as file:
+            file.write(text.encode("utf-8"))
+            file.flush()
+            os.fsync(file.fileno())
+        replace_file(part, self.path)
+
+    def check(self, job: Mapping[str, Any]) -> None:
+        """Raise InvalidArgumentError if the output is that of another job."""
+        try:
+            said = json.loads(self.path.read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise InvalidArgumentError(f"{self.path} is damaged: {error}") from error
+        wanted = json.loads(json.dumps({"format": JOB_FORMAT, **job}))
+        if not isinstance(said, dict):
+            said = {}
+        other = [name for name in {**wanted, **said} if said.get(name) != wanted.get(name)]
+        if other:
+            names = ", ".join(name.replace("_", " ") for name in sorted(other))
+            raise InvalidArgumentError(
+                f"{self._output} was begun with other settings: {names}; give those, another "
+                f"output, or --overwrite"
+            )
+
+    def remove(self) -> None:
+        """Forget the job."""
+        self.path.unlink(missing_ok=True)
+
+
+class Journal:
+    """A growing file of rows, held by one process at a time.
+
+    Parameters
+    ----------
+    path
+        Made where it is not there.
+    rows
+        Its format.
+    anew
+        Whether what is in it goes.
+
+    Attributes
+    ----------
+    n_rows : int
+        Rows in it.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If there is something in the file that is neither a row nor the rest of one.
+    ElizaError
+        If another process has it open.
+    """
+
+    def __init__(self, path: Path, rows: RowFormat, *, anew: bool = False) -> None:
+        self.path = path
+        self.n_rows = 0
+        self._rows = rows
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        try:
+            self._lock()
+            size = 0 if anew else self._end_of_rows()
+            os.ftruncate(self._file, size)
+            os.lseek(self._file, size, os.SEEK_SET)
+            if size == 0:
+                self._write(rows.header)
+            self._sync()
+            sync_folder(path)
+        except BaseException:
+            os.close(self._file)
+            raise
+
+    def __enter__(self) -> Journal:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            self._sync()
+        finally:
+            os.close(self._file)
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """Read all rows, from the first."""
+        for cells, _ in self._rows.read(self.path):
+            assert cells is not None, "they were looked at when the file was opened"
+            yield cells
+
+    def append(self, cells: Mapping[str, Any]) -> None:
+        """Write one row behind the others."""
+        self._write(self._rows.encode(cells))
+        self.n_rows += 1
+        if time.monotonic() - self._synced >= SYNC_SECONDS:
+            self._sync()
+
+    def _lock(self) -> None:
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
+                raise ElizaError(f"another process is writing {self.path}") from error
+            # Some network file systems have no locks; there nobody watches.
+
+    def _end_of_rows(self) -> int:
+        """Return the offset behind the last whole row, 0 where not even the header is whole."""
+        size = os.fstat(self._file).st_size
+        begun = os.pread(self._file, len(self._rows.beginning), 0)
+        if not self._rows.beginning.startswith(begun):
+            raise self._is_other(1)
+        end = len(self._rows.header)
+        if size < end:
+            return 0
+        is_broken = False
+        for cells, offset in self._rows.read(self.path):
+            if cells is None:
+                is_broken = True
+            elif is_broken or cells[ROW] != self.n_rows + 1:
+                # A whole row where none belongs: this is no rest of one that was broken off.
+                raise self._is_other(self.n_rows + 1)
+            else:
+                self.n_rows += 1
+                end = offset
+        return end
+
+    def _is_other(self, number: int) -> InvalidArgumentError:
+        return InvalidArgumentError(
+            f"{self.path} was changed: where row {number} belongs is something else; cut the file "
+            f"there to go on, or begin anew with --overwrite"
+        )
+
+    def _write(self, data: bytes) -> None:
+        left = memoryview(data)
+        while left:
+            left = left[os.write(self._file, left) :]
+
+    def _sync(self) -> None:
+        os.fsync(self._file)
+        self._synced = time.monotonic()
+
+
+def replace_file(part: Path, path: Path) -> None:
+    """Let a file that is written take the place of another one, so that it is there whole."""
+    part.replace(path)
+    sync_folder(path)
+
+
+def sync_folder(path: Path) -> None:
+    """Force onto the disk which files a file's folder has."""
+    with suppress(OSError):  # not every file system does
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)

@@ -1,0 +1,233 @@
+"""Parquet files, by pyarrow where it is installed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from ...errors import InvalidArgumentError, NotSupportedError
+from .columns import OutputColumns, cell_text
+from .journal import replace_file
+from .reading import InputTable, TableRow
+
+__all__ = ["ParquetTable", "load_pyarrow", "parquet_rows", "write_parquet"]
+
+ROWS_AT_ONCE = 1024
+"""Rows that are held in memory, and of a row group that is written."""
+
+
+def load_pyarrow() -> Any:
+    """Return ``pyarrow``, with ``pyarrow.parquet``.
+
+    Raises
+    ------
+    NotSupportedError
+        If it is not installed.
+    """
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError:
+        raise NotSupportedError(
+            "Parquet files need pyarrow: pip install 'eliza-ffi[parquet]'"
+        ) from None
+    return pyarrow
+
+
+class ParquetTable:
+    """A Parquet file.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If it is none, or has two columns of one name.
+    NotSupportedError
+        If pyarrow is not installed.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._arrow = load_pyarrow()
+        with self._file() as file:
+            self.schema = file.schema_arrow
+            self.n_rows = int(file.metadata.num_rows)
+        names = list(self.schema.names)
+        for name in names:
+            if names.count(name) > 1:
+                raise InvalidArgumentError(f"{path} has two columns {name!r}")
+        self.columns = tuple(names)
+
+    def all_columns(self) -> tuple[str, ...]:
+        """Return the columns."""
+        return self.columns
+
+    def rows(self, after: int = 0, columns: Collection[str] | None = None) -> Iterator[TableRow]:
+        """Read the rows; see :class:`InputTable`."""
+        number = after
+        for batch in self.batches(columns, after):
+            for fields in batch.to_pylist():
+                number += 1
+                place = f"{self.path.name}, row {number}"
+                yield TableRow(number, place, fields, done=number / self.n_rows)
+
+    def batches(self, columns: Collection[str] | None = None, after: int = 0) -> Iterator[Any]:
+        """Read record batches of the columns that are wanted, in the file's order."""
+        wanted = None if columns is None else [name for name in self.columns if name in columns]
+        with self._file() as file:
+            groups, left_out = self._groups_behind(file, after)
+            if not groups:
+                return
+            try:
+                for batch in file.iter_batches(
+                    ROWS_AT_ONCE, row_groups=groups, columns=wanted, use_threads=False
+                ):
+                    skipped = min(left_out, len(batch))
+                    left_out -= skipped
+                    if skipped < len(batch):
+                        yield batch.slice(skipped)
+            except (self._arrow.ArrowException, OSError) as error:
+                raise InvalidArgumentError(f"{self.path} is damaged: {error}") from error
+
+    def _file(self) -> Any:
+        if not self.path.is_file():
+            raise FileNotFoundError(2, "No such file or directory", str(self.path))
+        try:
+            return self._arrow.parquet.ParquetFile(self.path)
+        except (self._arrow.ArrowException, OSError) as error:
+            raise InvalidArgumentError(f"{self.path} is no Parquet file: {error}") from error
+
+    @staticmethod
+    def _groups_behind(file: Any, after: int) -> tuple[list[int], int]:
+        """Return the row groups with rows behind one, and how many of their first are before."""
+        groups = list(range(file.metadata.num_row_groups))
+        while groups and file.metadata.row_group(groups[0]).num_rows <= after:
+            after -= file.metadata.row_group(groups.pop(0)).num_rows
+        return groups, after
+
+
+def parquet_rows(path: Path, columns: OutputColumns) -> Iterator[dict[str, Any]]:
+    """Read back the columns of an output that are not kept ones."""
+    for row in ParquetTable(path).rows(columns=columns.types):
+        yield dict(row.fields)
+
+
+def write_parquet(
+    path: Path, rows: Iterable[Mapping[str, Any]], columns: OutputColumns, table: InputTable
+) -> None:
+    """Write rows of an output, so that the file is there whole or not at all.
+
+    Parameters
+    ----------
+    path
+    rows
+        Can be read twice. As many as the table has, or its first ones.
+    columns
+    table
+        The input. Where it is Parquet, kept columns are copied from it, with their types.
+    """
+    pa = load_pyarrow()
+    kept: _CopiedColumns | _ToldColumns = (
+        _CopiedColumns(pa, table, columns.kept)
+        if isinstance(table, ParquetTable)
+        else _ToldColumns(pa, rows, columns.kept)
+    )
+    answers = {name: _arrow_type(pa, kind) for name, kind in columns.types.items()}
+    types = {**kept.types, **answers}
+    schema = pa.schema([(name, types[name]) for name in columns.names])
+    part = path.with_name(path.name + ".part")
+    with part.open("wb") as file:
+        with pa.parquet.ParquetWriter(file, schema) as writer:
+            left = iter(rows)
+            while cells := list(islice(left, ROWS_AT_ONCE)):
+                arrays = kept.arrays(cells)
+                for name, kind in answers.items():
+                    arrays[name] = _array(pa, kind, [row[name] for row in cells])
+                written = [arrays[name] for name in columns.names]
+                writer.write_table(pa.Table.from_arrays(written, schema=schema))
+        file.flush()
+        os.fsync(file.fileno())
+    replace_file(part, path)
+
+
+class _CopiedColumns:
+    """Kept columns as the input has them."""
+
+    def __init__(self, pa: Any, table: ParquetTable, kept: Mapping[str, str]) -> None:
+        self.types = {called: table.schema.field(name).type for called, name in kept.items()}
+        self._pa = pa
+        self._kept = kept
+        self._batches = table.batches(set(kept.values())) if kept else iter(())
+        self._next: list[Any] = []
+        self._n_next = 0
+
+    def arrays(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        """Return the columns of the next rows."""
+        while self._kept and self._n_next < len(rows):
+            self._next.append(next(self._batches))
+            self._n_next += len(self._next[-1])
+        if not self._kept:
+            return {}
+        read = self._pa.Table.from_batches(self._next)
+        self._next = read.slice(len(rows)).to_batches()
+        self._n_next -= len(rows)
+        taken = read.slice(0, len(rows))
+        return {called: taken.column(name) for called, name in self._kept.items()}
+
+
+class _ToldColumns:
+    """Kept columns of an input that has no types: text, if not all values are of one other kind."""
+
+    def __init__(self, pa: Any, rows: Iterable[Mapping[str, Any]], kept: Mapping[str, str]) -> None:
+        kinds: dict[str, set[str]] = {called: set() for called in kept}
+        for row in rows:
+            for called, found in kinds.items():
+                found.add(_kind(row[called]))
+        self.types = {called: _arrow_type(pa, _common(found)) for called, found in kinds.items()}
+        self._pa = pa
+
+    def arrays(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        """Return the columns of rows."""
+        return {
+            called: _array(self._pa, kind, [row[called] for row in rows])
+            for called, kind in self.types.items()
+        }
+
+
+def _kind(value: Any) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "bool"
+    if isinstance(value, int):
+        return "int" if -(2**63) <= value < 2**63 else "text"
+    return "float" if isinstance(value, float) else "text"
+
+
+def _common(kinds: set[str]) -> str:
+    kinds = kinds - {"null"}
+    if kinds == {"int", "float"}:
+        return "float"
+    return kinds.pop() if len(kinds) == 1 else "text"
+
+
+def _arrow_type(pa: Any, kind: str) -> Any:
+    types = {
+        "int": pa.int64,
+        "bool": pa.bool_,
+        "float": pa.float64,
+        "text": pa.string,
+        "texts": lambda: pa.list_(pa.string()),
+    }
+    return types[kind]()
+
+
+def _array(pa: Any, kind: Any, values: list[Any]) -> Any:
+    """Return values as an array; as texts, where that is what the column has."""
+    if pa.types.is_string(kind):
+        values = [None if value is None else cell_text(value) for value in values]
+    elif pa.types.is_list(kind):
+        values = [value and [cell_text(each) for each in value] for value in values]
+    return pa.array(values, kind)

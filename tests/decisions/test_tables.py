@@ -1,0 +1,807 @@
+"""Tables of inputs: what is read, what is written, and what is left when a run is broken off."""
+
+from __future__ import annotations
+
+import csv
+import datetime
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+import table_work
+from checkout import ROOT
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from table_work import QUESTIONS, SETTINGS, decide
+
+from eliza_ffi.decisions.answers import Decision, Usage, answer_of
+from eliza_ffi.decisions.questions import Choice, Predicate
+from eliza_ffi.decisions.table import (
+    AnswerCounts,
+    OutputColumns,
+    TableJob,
+    TableResult,
+    TableRow,
+    TableStep,
+    decide_rows,
+    open_table,
+)
+from eliza_ffi.decisions.table import lines as lines_module
+from eliza_ffi.decisions.table.formats import CsvRows, JsonlRows
+from eliza_ffi.decisions.table.reading import json_value
+from eliza_ffi.errors import (
+    ChatTemplateError,
+    ContextFullError,
+    ElizaError,
+    InvalidArgumentError,
+    NativeFault,
+    NotSupportedError,
+)
+
+try:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+except ImportError:
+    pa = pq = None
+
+needs_pyarrow = pytest.mark.skipif(pa is None, reason="pyarrow is not installed")
+
+BODIES = ["Hello, all", 'He said "no"\nand left', "Grüße 日本 😀", "", "x" * 2000, "a;b,c\td", "\r"]
+
+
+def write_csv(path: Path, rows: Iterable[Iterable[Any]]) -> Path:
+    with path.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows(rows)
+    return path
+
+
+def write_jsonl(path: Path, rows: Iterable[Any]) -> Path:
+    text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def table_of(folder: Path, suffix: str, n_rows: int = 20) -> Path:
+    rows = [{"id": str(i), "body": f"{BODIES[i % len(BODIES)]} {i}"} for i in range(n_rows)]
+    path = folder / f"in{suffix}"
+    if suffix == ".jsonl":
+        return write_jsonl(path, rows)
+    if suffix == ".parquet":
+        pq.write_table(pa.Table.from_pylist(rows), path)
+        return path
+    return write_csv(path, [["id", "body"], *[row.values() for row in rows]])
+
+
+def read_rows(path: Path) -> list[dict[str, Any]]:
+    return [dict(row.fields) for row in open_table(path).rows()]
+
+
+def run(table: Path, output: Path, column: str = "body", **options: Any) -> TableResult:
+    of_job = {
+        name: options.pop(name)
+        for name in ("keep", "option_mass", "min_confidence", "questions", "settings")
+        if name in options
+    }
+    questions = of_job.pop("questions", QUESTIONS)
+    work = options.pop("decide", lambda given: decide(given, questions))
+    job = TableJob(open_table(table), column, questions, output, **{"settings": SETTINGS, **of_job})
+    return job.run(work, at_once=options.pop("at_once", 3), **options)
+
+
+# ---- reading -----------------------------------------------------------------------------------
+
+
+def errors_of(path: Path) -> list[str | None]:
+    return [row.error for row in open_table(path).rows()]
+
+
+def test_a_csv_file_may_have_a_bom_quotes_and_empty_lines(tmp_path: Path) -> None:
+    path = tmp_path / "in.csv"
+    path.write_bytes('\ufeffid,body\r\n\r\n1,"two\r\nlines, ""quoted"""\n2,x'.encode())
+    assert open_table(path).columns == ("id", "body")
+    rows = list(open_table(path).rows())
+    assert [dict(row.fields) for row in rows] == [
+        {"id": "1", "body": 'two\r\nlines, "quoted"'},
+        {"id": "2", "body": "x"},
+    ]
+    assert [row.place for row in rows] == ["in.csv, lines 3 to 4", "in.csv, line 5"]
+    assert rows[-1].done == 1.0
+
+
+def test_a_ragged_row_is_an_error_and_the_others_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "in.csv"
+    path.write_text('a,b\n1\n1,2,3\n1,"x"y\n1,2\n1,"never closed\n', encoding="utf-8")
+    one, many, quote, fine, unclosed = errors_of(path)
+    assert one == "1 fields, where the header has 2"
+    assert many == "3 fields, where the header has 2"
+    assert quote is not None
+    assert quote.startswith("malformed")
+    assert fine is None
+    assert unclosed is not None
+    assert unclosed.startswith("malformed")
+
+
+def test_a_malformed_line_of_jsonl_is_an_error_and_the_others_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "in.jsonl"
+    deep = "[" * 100_000
+    path.write_text(
+        f'{{"a": 1}}\n\n{{"a": \n[1]\n{deep}\n{{"a": NaN}}\n{{"a": {"9" * 5000}}}\n{{"a": 2}}',
+        encoding="utf-8",
+    )
+    rows = list(open_table(path).rows())
+    assert [row.number for row in rows] == [1, 2, 3, 4, 5, 6, 7]
+    assert [row.place for row in rows][:2] == ["in.jsonl, line 1", "in.jsonl, line 3"]
+    assert [row.error is None for row in rows] == [True, False, False, False, True, False, True]
+    assert rows[2].error == "malformed: not an object, but list"
+    assert rows[4].fields == {"a": None}
+    assert rows[6].fields == {"a": 2}
+
+
+def test_bytes_that_are_no_utf8_spoil_their_own_row_only(tmp_path: Path) -> None:
+    path = tmp_path / "in.csv"
+    path.write_bytes(b"id,body\n1,caf\xe9\ncaf\xe9,x\n2,y\n")
+    run(path, tmp_path / "out.jsonl")
+    rows = read_rows(tmp_path / "out.jsonl")
+    assert rows[0]["error"] == "in.csv, line 2: column 'body' is not UTF-8"
+    assert rows[0]["body"] == "caf\ufffd"
+    assert [row["error"] for row in rows[1:]] == [None, None]
+    assert rows[1]["id"] == "caf\ufffd"
+
+
+@pytest.mark.parametrize("end", ["\n", ""])
+def test_a_line_that_does_not_end_is_not_held_in_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str
+) -> None:
+    monkeypatch.setattr(lines_module, "MOST_BYTES", 100)
+    path = tmp_path / "in.jsonl"
+    long = json.dumps({"a": "x" * 1000})
+    path.write_text(f'{{"a": 1}}\n{long}\n{{"a": 2}}\n{long}{end}', encoding="utf-8")
+    assert errors_of(path) == [None, errors_of(path)[1], None, errors_of(path)[1]]
+    assert errors_of(path)[1] == "malformed: the line is longer than 100 bytes"
+    csv_path = tmp_path / "in.csv"
+    csv_path.write_text(f"a,b\n1,2\n{'x' * 1000},1\n3,4{end}", encoding="utf-8")
+    assert [error is None for error in errors_of(csv_path)] == [True, False, True]
+
+
+def test_a_field_of_megabytes_is_read(tmp_path: Path) -> None:
+    path = write_csv(tmp_path / "in.csv", [["body"], ["x\n" * 200_000 + "y" * 4_000_000]])
+    (row,) = open_table(path).rows()
+    assert len(row.fields["body"]) == 4_400_000
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "said"),
+    [
+        ("in.csv", b"", "has no header"),
+        ("in.csv", b"a,b,a\n", "two columns 'a'"),
+        ("in.csv", b"a,\xff\n", "not UTF-8"),
+        ("in.csv", "a,b\n".encode("utf-16"), "UTF-16"),
+        ("in.jsonl", '{"a": 1}\n'.encode("utf-16"), "UTF-16"),
+        ("in.txt", b"x", "must end in one of .csv, .tsv"),
+    ],
+)
+def test_a_table_that_is_none_is_refused(tmp_path: Path, name: str, data: bytes, said: str) -> None:
+    (tmp_path / name).write_bytes(data)
+    with pytest.raises(InvalidArgumentError, match=said):
+        open_table(tmp_path / name)
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    for name in ("none.csv", "none.jsonl"):
+        with pytest.raises(FileNotFoundError, match=name):
+            open_table(tmp_path / name)
+
+
+def test_tabs_and_other_separators(tmp_path: Path) -> None:
+    (tmp_path / "in.tsv").write_text("a\tb\n1\t2,3\n", encoding="utf-8")
+    assert read_rows(tmp_path / "in.tsv") == [{"a": "1", "b": "2,3"}]
+    (tmp_path / "in.csv").write_text("a;b\n1;2,3\n", encoding="utf-8")
+    table = open_table(tmp_path / "in.csv", ";")
+    assert [dict(row.fields) for row in table.rows()] == [{"a": "1", "b": "2,3"}]
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".jsonl"])
+def test_rows_may_be_left_out_at_the_beginning(tmp_path: Path, suffix: str) -> None:
+    path = table_of(tmp_path, suffix)
+    rows = list(open_table(path).rows())
+    for after in (0, 1, 7, 20, 30):
+        assert list(open_table(path).rows(after)) == rows[after:]
+
+
+TEXTS = st.text(st.characters(codec="utf-8"), max_size=30)
+ROWS = st.lists(st.tuples(TEXTS, TEXTS), max_size=8)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(ROWS)
+def test_what_is_written_to_csv_is_read_back(tmp_path: Path, rows: list[tuple[str, str]]) -> None:
+    path = tmp_path / "round.csv"
+    names = ("row", "a,\n", "")
+    written = CsvRows(names)
+    cells = [dict(zip(names, (i, *row), strict=True)) for i, row in enumerate(rows, 1)]
+    path.write_bytes(written.header + b"".join(map(written.encode, cells)))
+    assert [found for found, _ in written.read(path)] == cells
+    assert [
+        {**row.fields, "row": int(row.fields["row"])} for row in open_table(path).rows()
+    ] == cells
+    # Others read it, too.
+    with path.open(encoding="utf-8", newline="") as file:
+        assert list(csv.reader(file))[1:] == [[str(i), *row] for i, row in enumerate(rows, 1)]
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | TEXTS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3),
+    max_leaves=5,
+)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(JSON, max_size=6))
+def test_what_is_written_to_jsonl_is_read_back(tmp_path: Path, values: list[Any]) -> None:
+    path = tmp_path / "round.jsonl"
+    written = JsonlRows(("row", "value"))
+    rows = [{"row": i, "value": json_value(value)} for i, value in enumerate(values, 1)]
+    path.write_bytes(b"".join(map(written.encode, rows)))
+    assert [found for found, _ in written.read(path)] == rows
+    assert read_rows(path) == rows
+
+
+def test_values_become_those_of_json() -> None:
+    moment = datetime.datetime(2026, 11, 22, 8, 0, tzinfo=datetime.timezone.utc)
+    given = {"a": moment, "b": [float("nan"), Decimal("1.50")], 3: b"\x00", "c": "\ud800x"}
+    assert json_value(given) == {
+        "a": "2026-11-22T08:00:00+00:00",
+        "b": [None, "1.50"],
+        "3": "AA==",
+        "c": "\ufffdx",
+    }
+
+
+# ---- columns -----------------------------------------------------------------------------------
+
+
+def test_a_row_has_the_inputs_columns_and_every_answer(tmp_path: Path) -> None:
+    table = write_csv(tmp_path / "in.csv", [["id", "body"], ["7", "hello"]])
+    run(table, tmp_path / "out.jsonl", min_confidence=0.0)
+    (row,) = read_rows(tmp_path / "out.jsonl")
+    decision = decide("hello")
+    assert list(row) == [
+        *("row", "id", "body"),
+        *("topic", "topic_probability", "topic_confidence", "topic_probabilities"),
+        *("urgent", "urgent_probability", "urgent_confidence", "urgent_probabilities"),
+        *("anger", "anger_probability", "anger_label", "anger_confidence", "anger_probabilities"),
+        *("tags", "tags_confidence", "tags_probabilities"),
+        *("review", "error"),
+    ]
+    assert (row["row"], row["id"], row["body"]) == (1, "7", "hello")
+    assert row["topic"] == decision["topic"].choice
+    assert set(row["topic_probabilities"]) == {"billing", "sales", "true"}
+    assert row["urgent_probability"] == decision["urgent"].probability
+    assert row["anger"] == pytest.approx(decision["anger"].score)
+    assert row["anger_label"] == decision["anger"].label
+    assert row["tags"] == list(decision["tags"].value)
+    assert (row["review"], row["error"]) == (False, None)
+
+
+def test_csv_has_the_same_columns_but_for_the_distributions(tmp_path: Path) -> None:
+    table = write_csv(tmp_path / "in.csv", [["id", "body"], ["7", "hello"]])
+    run(table, tmp_path / "out.csv")
+    run(table, tmp_path / "out.jsonl")
+    (row,) = read_rows(tmp_path / "out.csv")
+    (told,) = read_rows(tmp_path / "out.jsonl")
+    assert list(row) == [name for name in told if not name.endswith("_probabilities")]
+    assert float(row["topic_probability"]) == told["topic_probability"]
+    assert row["urgent"] == json.dumps(told["urgent"])
+    assert json.loads(row["tags"]) == told["tags"]
+    assert row["error"] == ""
+
+
+def test_kept_columns_are_those_that_are_named(tmp_path: Path) -> None:
+    table = write_csv(tmp_path / "in.csv", [["id", "body", "day"], ["7", "hello", "Monday"]])
+    run(table, tmp_path / "out.jsonl", keep=["day", "id"])
+    (row,) = read_rows(tmp_path / "out.jsonl")
+    assert list(row)[:4] == ["row", "day", "id", "topic"]
+    run(table, tmp_path / "none.jsonl", keep=[])
+    assert list(read_rows(tmp_path / "none.jsonl")[0])[:2] == ["row", "topic"]
+
+
+def test_a_column_of_the_input_never_hides_one_of_the_output(tmp_path: Path) -> None:
+    header = ["topic", "input_topic", "error", "body"]
+    table = write_csv(tmp_path / "in.csv", [header, ["sales", "x", "none", "hello"]])
+    run(table, tmp_path / "out.jsonl")
+    (row,) = read_rows(tmp_path / "out.jsonl")
+    assert row["input_input_topic"] == "sales"
+    assert row["input_topic"] == "x"
+    assert row["input_error"] == "none"
+    assert row["error"] is None
+    assert row["topic"] in ("billing", "sales", True)
+
+
+def test_questions_whose_columns_would_have_one_name_are_refused() -> None:
+    questions = (Predicate("x", "a"), Predicate("y", "a_probability"))
+    with pytest.raises(InvalidArgumentError, match="'a_probability'"):
+        OutputColumns(questions)
+    with pytest.raises(InvalidArgumentError, match="'error'"):
+        OutputColumns((Predicate("x", "error"),))
+
+
+def test_all_columns_of_a_jsonl_file_are_kept_also_late_ones(tmp_path: Path) -> None:
+    rows = [{"body": "x", "n": i} for i in range(150)] + [{"body": "y", "late": [1]}]
+    table = write_jsonl(tmp_path / "in.jsonl", rows)
+    run(table, tmp_path / "out.jsonl")
+    found = read_rows(tmp_path / "out.jsonl")
+    assert found[-1]["late"] == [1]
+    assert found[0]["late"] is None
+
+
+def test_rows_of_little_confidence_are_for_review(tmp_path: Path) -> None:
+    table = table_of(tmp_path, ".csv")
+    result = run(table, tmp_path / "out.jsonl", min_confidence=0.3)
+    rows = read_rows(tmp_path / "out.jsonl")
+    for row in rows:
+        low = min(row[f"{name}_confidence"] for name in ("topic", "urgent", "anger", "tags"))
+        assert row["review"] is (low < 0.3)
+    assert result.counts.review == sum(row["review"] for row in rows)
+    assert 0 < result.counts.review <= 20
+
+
+def test_what_the_model_abstained_from_is_no_answer_and_for_review() -> None:
+    question = Choice("?", ["a", "b"], "q")
+    columns = OutputColumns([question], min_confidence=0.0)
+    answer = answer_of(question, [0.6, 0.4], abstain_below=0.7)
+    cells = columns.cells(TableRow(1, "x", {}), Decision((answer,), Usage(0, 0, 0, 0.0)))
+    assert (cells["q"], cells["review"]) == (None, True)
+    assert cells["q_probability"] == 0.6
+    counts = AnswerCounts(columns)
+    counts.add(cells)
+    assert counts.answers["q"] == {}
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".jsonl", ".tsv"])
+def test_the_counts_read_back_are_those_that_were_written(tmp_path: Path, suffix: str) -> None:
+    table = table_of(tmp_path, ".csv")
+    first = run(table, tmp_path / f"out{suffix}", min_confidence=0.3).counts
+    again = run(table, tmp_path / f"out{suffix}", min_confidence=0.3)
+    assert again.new_rows == 0
+    assert vars(again.counts) | {"_columns": None} == vars(first) | {"_columns": None}
+    assert sum(first.answers["topic"].values()) == 20 - first.errors
+    assert set(first.answers["anger"]) <= {"calm", "cross", "furious"}
+
+
+# ---- rows that go wrong ------------------------------------------------------------------------
+
+
+def test_bad_rows_have_an_error_and_do_not_stop_the_others(tmp_path: Path) -> None:
+    path = tmp_path / "in.jsonl"
+    path.write_text(
+        '{"body": "fine"}\n{"body": null}\n{"id": 1}\nnonsense\n{"body": "  "}\n'
+        '{"body": "too long"}\n{"body": [{"role": "user", "content": "hi"}]}\n{"body": "end"}\n',
+        encoding="utf-8",
+    )
+
+    def work(given: Any) -> Decision:
+        if given == "too long":
+            raise ContextFullError("9,000 tokens do not fit the context")
+        return decide(given)
+
+    result = run(path, tmp_path / "out.jsonl", decide=work)
+    errors = [row["error"] for row in read_rows(tmp_path / "out.jsonl")]
+    assert errors[0] is None
+    assert errors[1] == "in.jsonl, line 2: no value in column 'body'"
+    assert errors[2] == "in.jsonl, line 3: no value in column 'body'"
+    assert errors[3].startswith("in.jsonl, line 4: malformed: not JSON")
+    assert errors[4] == "in.jsonl, line 5: nothing in column 'body'"
+    assert errors[5] == "in.jsonl, line 6: 9,000 tokens do not fit the context"
+    assert errors[6:] == [None, None]
+    assert (result.counts.rows, result.counts.errors) == (8, 5)
+
+
+@pytest.mark.parametrize("error", [NativeFault("gone"), ChatTemplateError("none"), OSError("io")])
+def test_what_is_wrong_with_the_model_stops_the_job_and_it_can_go_on(
+    tmp_path: Path, error: Exception
+) -> None:
+    table = table_of(tmp_path, ".csv", 12)
+
+    def work(given: Any) -> Decision:
+        if given.endswith(" 6"):
+            raise error
+        return decide(given)
+
+    with pytest.raises(type(error)):
+        run(table, tmp_path / "out.csv", decide=work)
+    assert len(read_rows(tmp_path / "out.csv")) == 6
+    run(table, tmp_path / "out.csv")
+    run(table, tmp_path / "whole.csv")
+    assert (tmp_path / "out.csv").read_bytes() == (tmp_path / "whole.csv").read_bytes()
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".jsonl"])
+def test_a_column_that_is_not_there_stops_the_job_at_once(tmp_path: Path, suffix: str) -> None:
+    table = table_of(tmp_path, suffix)
+    with pytest.raises(
+        InvalidArgumentError, match=r"no column 'text'; its columns are 'id', 'body'"
+    ):
+        run(table, tmp_path / "out.jsonl", "text")
+    with pytest.raises(InvalidArgumentError, match="no column 'date'"):
+        run(table, tmp_path / "out.jsonl", keep=["date"])
+    assert not (tmp_path / "out.jsonl").exists()
+
+
+# ---- going on ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".jsonl"])
+def test_cut_at_any_byte_the_output_is_made_whole_again(tmp_path: Path, suffix: str) -> None:
+    table = table_of(tmp_path, ".csv", 8)
+    output = tmp_path / f"out{suffix}"
+    run(table, output, questions=QUESTIONS[:1], keep=["body"])
+    whole = output.read_bytes()
+    starts = [0, *(i for i, byte in enumerate(whole) if byte == ord("\n"))]
+    near = {at + shift for at in starts for shift in range(-3, 4)}
+    for size in sorted(n for n in near | set(range(0, len(whole), 41)) if 0 <= n <= len(whole)):
+        output.write_bytes(whole[:size])
+        result = run(table, output, questions=QUESTIONS[:1], keep=["body"])
+        assert output.read_bytes() == whole, size
+        assert result.counts.rows == 8
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".jsonl"])
+def test_what_a_loss_of_power_leaves_behind_the_rows_is_cut_off(
+    tmp_path: Path, suffix: str
+) -> None:
+    table = table_of(tmp_path, ".csv", 8)
+    output = tmp_path / f"out{suffix}"
+    run(table, output, keep=["id"])
+    whole = output.read_bytes()
+    line = whole.rindex(b"\n", 0, len(whole) - 1) + 1
+    for rest in (b"\0" * 4096, b"\xff\n\0\n", b'"\n', b"{}\n"):
+        output.write_bytes(whole[:line] + rest)
+        run(table, output, keep=["id"])
+        assert output.read_bytes() == whole
+
+
+@pytest.mark.parametrize(
+    "suffix", [".csv", ".jsonl", ".tsv", pytest.param(".parquet", marks=needs_pyarrow)]
+)
+def test_killed_three_times_a_job_loses_no_row_and_has_none_twice(
+    tmp_path: Path, suffix: str
+) -> None:
+    table = table_of(tmp_path, ".csv", 400)
+    output = tmp_path / f"out{suffix}"
+    growing = tmp_path / "out.parquet.rows" if suffix == ".parquet" else output
+    random_times = random.Random(7)
+    command = [sys.executable, table_work.__file__, str(table), str(output)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    n_bytes = 0
+    for _ in range(3):
+        process = subprocess.Popen(command, env=environment)
+        # Killed while it writes: not before there are more rows than the last time.
+        while not growing.exists() or growing.stat().st_size <= n_bytes:
+            assert process.poll() is None
+            time.sleep(0.005)
+        time.sleep(random_times.uniform(0.0, 0.08))
+        process.send_signal(signal.SIGKILL)
+        assert process.wait() == -signal.SIGKILL
+        assert growing.stat().st_size > n_bytes
+        n_bytes = growing.stat().st_size
+    subprocess.run(command, env=environment, check=True)
+    whole = tmp_path / f"whole{suffix}"
+    table_work.run(table, whole)
+    if suffix == ".parquet":
+        assert pq.read_table(output).equals(pq.read_table(whole))
+    else:
+        assert output.read_bytes() == whole.read_bytes()
+    assert [int(row["row"]) for row in read_rows(output)] == list(range(1, 401))
+
+
+def test_a_row_that_takes_long_holds_back_no_more_than_the_look_ahead(tmp_path: Path) -> None:
+    read: list[int] = []
+
+    def rows() -> Iterator[TableRow]:
+        for i in range(1, 500):
+            read.append(i)
+            yield TableRow(i, f"row {i}", {"body": f"text {i}"})
+
+    decided = decide_rows(decide, rows(), "body", at_once=2)
+    assert next(decided).row.number == 1
+    decided.close()
+    assert len(read) <= 20
+
+
+def test_an_interrupt_leaves_a_job_that_goes_on(tmp_path: Path) -> None:
+    table = table_of(tmp_path, ".csv", 30)
+
+    def interrupted(step: TableStep) -> None:
+        if step.rows == 11:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(table, tmp_path / "out.csv", progress=interrupted)
+    assert len(read_rows(tmp_path / "out.csv")) == 11
+    steps: list[TableStep] = []
+    result = run(table, tmp_path / "out.csv", progress=steps.append)
+    assert (result.new_rows, result.counts.rows, result.is_whole) == (19, 30, True)
+    assert [step.rows for step in steps] == list(range(12, 31))
+    assert steps[0].new_rows == 1
+    assert 0.0 < steps[0].done_before <= steps[0].done < 1.0
+    assert steps[-1].done == 1.0
+
+
+def test_a_limit_ends_a_job_and_a_higher_one_goes_on(tmp_path: Path) -> None:
+    table = table_of(tmp_path, ".jsonl", 20)
+    output = tmp_path / "out.csv"
+    assert run(table, output, limit=5).is_whole is False
+    assert len(read_rows(output)) == 5
+    assert run(table, output, limit=5).new_rows == 0
+    result = run(table, output)
+    assert (result.new_rows, result.is_whole) == (15, True)
+    run(table, tmp_path / "whole.csv")
+    assert output.read_bytes() == (tmp_path / "whole.csv").read_bytes()
+
+
+OTHER_JOBS: dict[str, dict[str, Any]] = {
+    "model": {"settings": {"model": "another"}},
+    "questions": {"questions": QUESTIONS[:1]},
+    "min confidence": {"min_confidence": 0.5},
+    "keep": {"keep": []},
+    "column": {"column": "id"},
+}
+
+
+@pytest.mark.parametrize("named", OTHER_JOBS)
+def test_the_output_of_another_job_is_refused_and_stays_as_it_is(
+    tmp_path: Path, named: str
+) -> None:
+    table = table_of(tmp_path, ".csv", 4)
+    output = tmp_path / "out.jsonl"
+    run(table, output)
+    before = output.read_bytes()
+    with pytest.raises(InvalidArgumentError, match=f"other settings: .*{named}.*--overwrite"):
+        run(table, output, **OTHER_JOBS[named])
+    assert output.read_bytes() == before
+    assert run(table, output, overwrite=True, **OTHER_JOBS[named]).new_rows == 4
+    assert run(table, output, **OTHER_JOBS[named]).new_rows == 0
+    with pytest.raises(InvalidArgumentError, match="other settings"):
+        run(table, output)
+
+
+def test_another_input_is_another_job(tmp_path: Path) -> None:
+    table = table_of(tmp_path, ".csv", 4)
+    run(table, tmp_path / "out.jsonl")
+    table.write_text(table.read_text(encoding="utf-8") + "9,more\n", encoding="utf-8")
+    with pytest.raises(InvalidArgumentError, match="other settings: input"):
+        run(table, tmp_path / "out.jsonl")
+
+
+def test_a_file_that_nobody_knows_is_never_written_to(tmp_path: Path) -> None:
+    table = table_of(tmp_path, ".csv", 4)
+    output = tmp_path / "out.csv"
+    output.write_text("mine", encoding="utf-8")
+    with pytest.raises(InvalidArgumentError, match="exists, and out.csv.job is not beside it"):
+        run(table, output)
+    assert output.read_text(encoding="utf-8") == "mine"
+    with pytest.raises(InvalidArgumentError, match="is the input"):
+        run(table, table)
+
+
+def changed(data: bytes) -> list[bytes]:
+    lines = data.splitlines(keepends=True)
+    return [
+        b"something else\n" + data,
+        b"".join([*lines[:2], b"broken\n", *lines[3:]]),
+        b"".join([*lines[:2], *lines[3:]]),
+        b"".join([*lines, lines[-1]]),
+    ]
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".jsonl"])
+@pytest.mark.parametrize("case", range(4))
+def test_an_output_that_was_changed_by_hand_is_refused_and_left_alone(
+    tmp_path: Path, suffix: str, case: int
+) -> None:
+    table = write_csv(tmp_path / "in.csv", [["body"], *[[f"text {i}"] for i in range(6)]])
+    output = tmp_path / f"out{suffix}"
+    run(table, output)
+    data = changed(output.read_bytes())[case]
+    output.write_bytes(data)
+    with pytest.raises(InvalidArgumentError, match="was changed: where row"):
+        run(table, output)
+    assert output.read_bytes() == data
+
+
+def test_a_damaged_job_file_is_named(tmp_path: Path) -> None:
+    table = table_of(tmp_path, ".csv", 4)
+    run(table, tmp_path / "out.csv")
+    for data in ("{", "[]"):
+        (tmp_path / "out.csv.job").write_text(data, encoding="utf-8")
+        with pytest.raises(InvalidArgumentError):
+            run(table, tmp_path / "out.csv")
+
+
+def test_two_processes_never_write_one_output(tmp_path: Path) -> None:
+    table = table_of(tmp_path, ".csv", 4)
+    said: list[str] = []
+
+    def second(step: TableStep) -> None:
+        for overwrite in (False, True):
+            with pytest.raises(ElizaError, match="another process is writing") as error:
+                run(table, tmp_path / "out.csv", overwrite=overwrite)
+            said.append(str(error.value))
+
+    run(table, tmp_path / "out.csv", progress=second)
+    assert len(said) == 8
+    assert len(read_rows(tmp_path / "out.csv")) == 4
+
+
+def test_a_full_disk_leaves_a_job_that_goes_on(tmp_path: Path) -> None:
+    table = table_of(tmp_path, ".csv", 40)
+    output = tmp_path / "out.jsonl"
+    program = (
+        "import resource, signal, sys\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (5000, 5000))\n"
+        "from pathlib import Path\n"
+        "import table_work\n"
+        "table_work.run(Path(sys.argv[1]), Path(sys.argv[2]))\n"
+    )
+    paths = os.pathsep.join([str(ROOT), str(Path(table_work.__file__).parent)])
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(table), str(output)],
+        env={**os.environ, "PYTHONPATH": paths},
+        capture_output=True,
+        text=True,
+    )
+    assert "File too large" in done.stderr
+    assert output.stat().st_size == 5000
+    table_work.run(table, output)
+    table_work.run(table, tmp_path / "whole.jsonl")
+    assert output.read_bytes() == (tmp_path / "whole.jsonl").read_bytes()
+
+
+# ---- Parquet -----------------------------------------------------------------------------------
+
+
+def test_without_pyarrow_parquet_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(NotSupportedError, match=r"pip install 'eliza-ffi\[parquet\]'"):
+        open_table(tmp_path / "in.parquet")
+    table = table_of(tmp_path, ".csv")
+    with pytest.raises(NotSupportedError, match="pyarrow"):
+        run(table, tmp_path / "out.parquet")
+    assert not (tmp_path / "out.parquet.job").exists()
+
+
+@needs_pyarrow
+def test_parquet_rows_may_be_left_out_at_the_beginning(tmp_path: Path) -> None:
+    path = tmp_path / "in.parquet"
+    pq.write_table(pa.table({"n": list(range(50)), "b": ["x"] * 50}), path, row_group_size=7)
+    for after in (0, 3, 7, 20, 49, 50, 60):
+        rows = list(open_table(path).rows(after, ["n"]))
+        assert [row.fields for row in rows] == [{"n": i} for i in range(after, 50)]
+        assert [row.number for row in rows] == list(range(after + 1, 51))
+
+
+@needs_pyarrow
+def test_parquet_keeps_the_inputs_types(tmp_path: Path) -> None:
+    schema = pa.schema(
+        [
+            ("when", pa.timestamp("us", tz="UTC")),
+            ("price", pa.decimal128(9, 2)),
+            ("raw", pa.binary()),
+            ("body", pa.string()),
+            ("n", pa.int8()),
+        ]
+    )
+    moment = datetime.datetime(2026, 1, 1, tzinfo=datetime.timezone.utc)
+    rows = [
+        {"when": moment, "price": Decimal(i), "raw": b"\xff", "body": f"text {i}", "n": i % 100}
+        for i in range(3000)
+    ]
+    table = tmp_path / "in.parquet"
+    pq.write_table(pa.Table.from_pylist(rows, schema), table, row_group_size=700)
+    run(table, tmp_path / "out.parquet", at_once=2)
+    found = pq.read_table(tmp_path / "out.parquet")
+    for name in schema.names:
+        assert found.schema.field(name).type == schema.field(name).type
+    assert found.select(schema.names).to_pylist() == rows
+    assert found.schema.field("urgent").type == pa.bool_()
+    assert found.schema.field("tags").type == pa.list_(pa.string())
+    assert found["row"].to_pylist() == list(range(1, 3001))
+    assert found["anger"].to_pylist()[:9] == [
+        pytest.approx(decide(f"text {i}")["anger"].score) for i in range(9)
+    ]
+    assert not (tmp_path / "out.parquet.rows").exists()
+
+
+@needs_pyarrow
+@pytest.mark.parametrize("suffix", [".csv", ".jsonl"])
+def test_parquet_of_other_tables_has_types_where_all_values_have_one(
+    tmp_path: Path, suffix: str
+) -> None:
+    if suffix == ".csv":
+        table = table_of(tmp_path, suffix)
+    else:
+        values: list[dict[str, Any]] = [
+            {"id": 1, "body": "x", "f": 1, "m": 1, "big": 2**70},
+            {"id": None, "body": "", "f": 0.5, "m": "x", "big": 1},
+        ]
+        table = write_jsonl(tmp_path / "in.jsonl", values)
+    run(table, tmp_path / "out.parquet")
+    found = pq.read_table(tmp_path / "out.parquet")
+    types = {field.name: str(field.type) for field in found.schema}
+    if suffix == ".csv":
+        assert (types["id"], types["body"]) == ("string", "string")
+    else:
+        assert types | {"id": "int64", "f": "double", "m": "string", "big": "string"} == types
+        assert found["m"].to_pylist() == ["1", "x"]
+        assert found["error"].to_pylist() == [None, "in.jsonl, line 2: nothing in column 'body'"]
+
+
+@needs_pyarrow
+def test_a_parquet_job_goes_on_and_is_there_whole_or_not_at_all(tmp_path: Path) -> None:
+    table = table_of(tmp_path, ".parquet", 30)
+    output = tmp_path / "out.parquet"
+
+    def interrupted(step: TableStep) -> None:
+        if step.rows == 11:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(table, output, progress=interrupted)
+    assert not output.exists()
+    assert run(table, output, limit=20).new_rows == 9
+    assert pq.read_metadata(output).num_rows == 20
+    assert run(table, output).new_rows == 10
+    again = run(table, output)
+    assert (again.new_rows, again.counts.rows, again.is_whole) == (0, 30, True)
+    run(table, tmp_path / "whole.parquet")
+    whole = pq.read_table(tmp_path / "whole.parquet")
+    assert pq.read_table(output).equals(whole)
+    with pytest.raises(InvalidArgumentError, match="other settings"):
+        run(table, output, keep=[])
+    run(table, output, keep=[], overwrite=True)
+    assert pq.read_table(output).schema.names[:2] == ["row", "topic"]
+
+
+@needs_pyarrow
+@pytest.mark.parametrize("broken", ["table.parquet.replace_file", "table.job.Path.unlink"])
+def test_a_parquet_job_that_ended_while_its_file_was_made_makes_it_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: str
+) -> None:
+    table = table_of(tmp_path, ".parquet", 9)
+    output = tmp_path / "out.parquet"
+
+    def interrupted(*paths: Path) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(f"eliza_ffi.decisions.{broken}", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            run(table, output)
+    assert output.exists() is (broken == "table.job.Path.unlink")
+    assert run(table, output).new_rows == 0
+    assert pq.read_metadata(output).num_rows == 9
+    assert {path.name for path in tmp_path.iterdir()} == {
+        *("in.parquet", "out.parquet", "out.parquet.job")
+    }
+
+
+@needs_pyarrow
+def test_a_parquet_file_that_is_none_is_named(tmp_path: Path) -> None:
+    (tmp_path / "in.parquet").write_bytes(b"nonsense")
+    with pytest.raises(InvalidArgumentError, match=r"in\.parquet is no Parquet file"):
+        open_table(tmp_path / "in.parquet")
+    with pytest.raises(FileNotFoundError):
+        open_table(tmp_path / "none.parquet")

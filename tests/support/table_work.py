@@ -1,0 +1,58 @@
+"""Decisions about a table without a model, also as a program that can be killed."""
+
+from __future__ import annotations
+
+import sys
+import time
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from eliza_ffi.decisions.answers import Decision, Usage, answer_of, collect, expand
+from eliza_ffi.decisions.prompts import input_text
+from eliza_ffi.decisions.questions import Choice, Labels, Predicate, Question, Score
+from eliza_ffi.decisions.table import TableJob, open_table
+
+QUESTIONS: tuple[Question, ...] = (
+    Choice("Which topic?", ["billing", "sales", True], "topic"),
+    Predicate("It is urgent.", "urgent"),
+    Score("How angry?", ["calm", "cross", "furious"], "anger"),
+    Labels("Is it about this?", ["a, b", 'c"d'], "tags"),
+)
+
+SETTINGS = {"model": "none"}
+
+
+def decide(
+    given: Any, questions: tuple[Question, ...] = QUESTIONS, seconds: float = 0.0
+) -> Decision:
+    """Answer by the input's checksum: the same for the same input."""
+    time.sleep(seconds)
+    answers = []
+    for place, question in enumerate(questions):
+        of_question = []
+        for part, asked in enumerate(expand(question)):
+            n = _n_options(asked)
+            text = f"{place} {part} {input_text(given)}"
+            weights = [1 + zlib.crc32(f"{i} {text}".encode()) % 1000 for i in range(n)]
+            of_question.append(answer_of(asked, [each / sum(weights) for each in weights]))
+        answers.append(collect(question, of_question))
+    return Decision(tuple(answers), Usage(0, 0, 0, 0.0))
+
+
+def run(table: Path, output: Path, seconds: float = 0.0, **settings: Any) -> None:
+    """Run the whole job, or what is left of it."""
+    work: Callable[[Any], Decision] = lambda given: decide(given, seconds=seconds)  # noqa: E731
+    job = TableJob(open_table(table), "body", QUESTIONS, output, settings=SETTINGS)
+    job.run(work, at_once=4, **settings)
+
+
+def _n_options(question: Predicate | Choice | Score) -> int:
+    if isinstance(question, Predicate):
+        return 2
+    return len(question.levels if isinstance(question, Score) else question.options)
+
+
+if __name__ == "__main__":
+    run(Path(sys.argv[1]), Path(sys.argv[2]), seconds=0.004)
