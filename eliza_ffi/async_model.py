@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, overload
 
@@ -17,6 +17,14 @@ from .chat.prompt import Prompt
 from .chat.template import ChatTemplate, Messages
 from .choices.choice_set import Choice, ChoiceSet, as_choice_set
 from .choices.chooser import Chooser
+from .decisions.answers import Decision
+from .decisions.asking import WritePrompt
+from .decisions.calibration import Calibration
+from .decisions.deciding import DecisionRun, Settings, settings_for
+from .decisions.prompts import LabelStyle
+from .decisions.questions import Question
+from .decisions.scoring import Rule
+from .decisions.wire import as_questions
 from .library.binding import CffiBinding, EotScore
 from .library.loading import Library
 from .library.protocol import Tokens
@@ -482,6 +490,94 @@ class AsyncModel:
             return_exceptions=return_exceptions,
         )
 
+    # ---- Decisions ------------------------------------------------------------------------------
+
+    async def decide(
+        self,
+        input: Any,
+        questions: Any,
+        *,
+        labels: LabelStyle | None = None,
+        orders: int | None = None,
+        prompt: WritePrompt | None = None,
+        scoring: Rule | None = None,
+        calibration: Calibration | None = None,
+        option_mass: bool = False,
+        abstain_below: float = 0.0,
+        wait: bool | float = True,
+    ) -> Decision:
+        """As :meth:`Model.decide <eliza_ffi.model.Model.decide>`."""
+        asked = as_questions(questions)
+        settings = settings_for(
+            self.session,
+            asked,
+            labels=labels,
+            orders=orders,
+            prompt=prompt,
+            scoring=scoring,
+            calibration=calibration,
+            option_mass=option_mass,
+            abstain_below=abstain_below,
+        )
+        return await self._decide(input, asked, settings, wait)
+
+    async def decide_many(
+        self,
+        inputs: Iterable[Any],
+        questions: Any,
+        *,
+        labels: LabelStyle | None = None,
+        orders: int | None = None,
+        prompt: WritePrompt | None = None,
+        scoring: Rule | None = None,
+        calibration: Calibration | None = None,
+        option_mass: bool = False,
+        abstain_below: float = 0.0,
+        progress: Callable[[int, int | None], Any] | None = None,
+        max_concurrency: int | None = None,
+        return_exceptions: bool = False,
+    ) -> list[Decision]:
+        """As :meth:`Model.decide_many <eliza_ffi.model.Model.decide_many>`."""
+        asked = as_questions(questions)
+        settings = settings_for(
+            self.session,
+            asked,
+            labels=labels,
+            orders=orders,
+            prompt=prompt,
+            scoring=scoring,
+            calibration=calibration,
+            option_mass=option_mass,
+            abstain_below=abstain_below,
+        )
+        return await run_many_async(
+            inputs,
+            lambda given: self._decide(given, asked, settings, True),
+            at_once=self.session.at_once(max_concurrency),
+            total=length_of(inputs),
+            progress=progress,
+            return_exceptions=return_exceptions,
+        )
+
+    async def decision_prompts(
+        self,
+        input: Any,
+        questions: Any,
+        *,
+        labels: LabelStyle = "text",
+        orders: int = 1,
+        prompt: WritePrompt | None = None,
+    ) -> list[str]:
+        """As :meth:`Model.decision_prompts <eliza_ffi.model.Model.decision_prompts>`."""
+        return await asyncio.to_thread(
+            self._model.decision_prompts,
+            input,
+            questions,
+            labels=labels,
+            orders=orders,
+            prompt=prompt,
+        )
+
     # ---- Structured answers ---------------------------------------------------------------------
 
     async def fill(
@@ -627,6 +723,14 @@ class AsyncModel:
             begin = time.perf_counter()
             result = await self.runner.generate_with_usage(args)
             return choice_of(choices, args, result, time.perf_counter() - begin)
+
+    async def _decide(
+        self, given: Any, questions: Sequence[Question], settings: Settings, wait: bool | float
+    ) -> Decision:
+        decision = await asyncio.to_thread(DecisionRun, self.session, given, questions, settings)
+        async with self.session.turns.one_async(wait):
+            result = await self.runner.score(decision.scoring)
+        return decision.decision(result)
 
     async def _fill(
         self, args: FillArgs, wait: bool | float, on_span: Callable[[SpanFill], Any] | None

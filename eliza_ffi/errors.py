@@ -20,6 +20,7 @@ __all__ = [
     "LibraryNotFoundError",
     "ModelError",
     "NativeFault",
+    "NoChatTemplateError",
     "NotSupportedError",
     "OutOfMemory",
     "TokenTrieError",
@@ -54,6 +55,10 @@ class InvalidArgumentError(ElizaError, ValueError):
 
 class ChatTemplateError(InvalidArgumentError):
     """The model has no chat template, or its template is broken or refused the messages."""
+
+
+class NoChatTemplateError(ChatTemplateError):
+    """The model has no chat template at all."""
 
 
 class TokenTrieError(ElizaError):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
@@ -17,6 +17,14 @@ from .chat.prompt import Prompt
 from .chat.template import ChatTemplate, Messages
 from .choices.choice_set import Choice, ChoiceSet, as_choice_set
 from .choices.chooser import Chooser
+from .decisions.answers import Decision, expand
+from .decisions.asking import How, WritePrompt, prompt_texts
+from .decisions.calibration import Calibration
+from .decisions.deciding import DecisionRun, Settings, settings_for
+from .decisions.prompts import LabelStyle
+from .decisions.questions import Question
+from .decisions.scoring import Rule
+from .decisions.wire import as_questions
 from .errors import InvalidArgumentError
 from .library.binding import CffiBinding, EotScore
 from .library.loading import Library
@@ -175,7 +183,7 @@ class Model:
 
     def describe(self) -> dict[str, Any]:
         """Return facts about the library and the model."""
-        return self.binding.describe(self.session.ctx)
+        return self.session.describe()
 
     def tokenize(
         self, text: str, add_special: bool = False, parse_special: bool = False
@@ -757,6 +765,159 @@ class Model:
             total=length_of(prompts),
         )
 
+    # ---- Decisions ------------------------------------------------------------------------------
+
+    def decide(
+        self,
+        input: Any,
+        questions: Any,
+        *,
+        labels: LabelStyle | None = None,
+        orders: int | None = None,
+        prompt: WritePrompt | None = None,
+        scoring: Rule | None = None,
+        calibration: Calibration | None = None,
+        option_mass: bool = False,
+        abstain_below: float = 0.0,
+        wait: bool | float = True,
+    ) -> Decision:
+        """Answer typed questions about an input, with a probability for every answer.
+
+        The input is read once, and the questions behind it go through the model together. It stays
+        in its slot: further questions about it begin there.
+
+        Parameters
+        ----------
+        input
+            A text, a conversation (a sequence of messages), or other JSON. It is plain text to the
+            model: it cannot end a turn.
+        questions
+            A mapping from names to questions, or several of them:
+            :class:`~eliza_ffi.decisions.Predicate`, :class:`~eliza_ffi.decisions.Choice`,
+            :class:`~eliza_ffi.decisions.Score`, :class:`~eliza_ffi.decisions.Labels`, or mappings
+            in the format of ``/v1/decisions`` or ``/v1/systemone``. At most 400.
+        labels
+            What the model answers with: ``"text"`` (default), the options' own texts, or
+            ``"letters"``.
+        orders
+            In how many orders a question's options are shown, to be averaged over: 1 by default.
+        prompt
+            A function of the input's text and an :class:`~eliza_ffi.decisions.Asked` question that
+            writes the prompt instead of :mod:`eliza_ffi.decisions.prompts`.
+        scoring
+            ``"legal"`` (default), ``"joint"``, ``"mean"`` or ``"bytes"``; see
+            :mod:`eliza_ffi.decisions.scoring` for what they are and cost.
+        calibration
+            Of this model and these questions; says `labels`, `orders` and `scoring`, too.
+        option_mass
+            Find the share of the model's own probability that falls on the options.
+        abstain_below
+            Abstain where the likeliest answer's probability is lower.
+        wait
+            As :meth:`generate`.
+
+        Returns
+        -------
+        Decision
+            A mapping from names to answers. Without a calibration their probabilities are the
+            model's own, and mostly too sure.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If the input, a question or a setting is malformed, or the calibration is for something
+            else.
+        ContextFullError
+            If the input with one of the questions does not fit into the context.
+        NotSupportedError
+            If the library cannot score choices, or the model is one made for decisions whose type
+            is not known.
+        BusyError
+            As :meth:`generate`.
+        """
+        asked = as_questions(questions)
+        settings = settings_for(
+            self.session,
+            asked,
+            labels=labels,
+            orders=orders,
+            prompt=prompt,
+            scoring=scoring,
+            calibration=calibration,
+            option_mass=option_mass,
+            abstain_below=abstain_below,
+        )
+        return self._decision_job(input, asked, settings, wait).run()
+
+    def decide_many(
+        self,
+        inputs: Iterable[Any],
+        questions: Any,
+        *,
+        labels: LabelStyle | None = None,
+        orders: int | None = None,
+        prompt: WritePrompt | None = None,
+        scoring: Rule | None = None,
+        calibration: Calibration | None = None,
+        option_mass: bool = False,
+        abstain_below: float = 0.0,
+        progress: Callable[[int, int | None], Any] | None = None,
+        max_concurrency: int | None = None,
+        return_exceptions: bool = False,
+    ) -> list[Decision]:
+        """Answer the same questions about many inputs, as many at once as there are slots.
+
+        Parameters
+        ----------
+        inputs
+            Each as in :meth:`decide`; read as far as there is room for.
+        questions, labels, orders, prompt, scoring, calibration, option_mass, abstain_below
+            As :meth:`decide`.
+        progress, max_concurrency, return_exceptions
+            As :meth:`generate_many`.
+
+        Returns
+        -------
+        list of Decision
+            In the inputs' order.
+        """
+        asked = as_questions(questions)
+        settings = settings_for(
+            self.session,
+            asked,
+            labels=labels,
+            orders=orders,
+            prompt=prompt,
+            scoring=scoring,
+            calibration=calibration,
+            option_mass=option_mass,
+            abstain_below=abstain_below,
+        )
+        return self._many(
+            inputs,
+            lambda given: self._decision_job(given, asked, settings, True),
+            progress,
+            max_concurrency,
+            return_exceptions,
+        )
+
+    def decision_prompts(
+        self,
+        input: Any,
+        questions: Any,
+        *,
+        labels: LabelStyle = "text",
+        orders: int = 1,
+        prompt: WritePrompt | None = None,
+    ) -> list[str]:
+        """Return the prompts that :meth:`decide` asks with, one for each question and order.
+
+        They are to be looked at: control tokens are spelled out in them, as are those that the
+        input may spell and that are plain text to the model.
+        """
+        expanded = [each for question in as_questions(questions) for each in expand(question)]
+        return prompt_texts(self.session, input, expanded, How(labels, orders, prompt))
+
     # ---- Structured answers ---------------------------------------------------------------------
 
     def fill(
@@ -1098,6 +1259,18 @@ class Model:
                 return choice_of(choices, args, result, time.perf_counter() - begin)
 
         return _Job(run, generation.cancel)
+
+    def _decision_job(
+        self, given: Any, questions: Sequence[Question], settings: Settings, wait: bool | float
+    ) -> _Job[Decision]:
+        decision = DecisionRun(self.session, given, questions, settings)
+
+        def run() -> Decision:
+            with self.session.turns.one(wait):
+                result = decision.scoring.run()
+            return decision.decision(result)
+
+        return _Job(run, decision.scoring.cancel)
 
     def _fill_job(
         self, args: FillArgs, wait: bool | float, on_span: Callable[[SpanFill], Any] | None

@@ -159,6 +159,16 @@ class Session:
         _ = self.ctx  # is it open, and ours?
         return self._prompts.tokens(prompt)
 
+    def describe(self) -> dict[str, Any]:
+        """Return facts about the library and the model."""
+        return self.binding.describe(self.ctx)
+
+    @property
+    def prompts(self) -> PromptTokenizer:
+        """Who turns prompts into tokens."""
+        _ = self.ctx
+        return self._prompts
+
     def chat(self) -> ChatTokenizer:
         """Return who turns conversations into tokens.
 

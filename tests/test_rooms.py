@@ -24,6 +24,7 @@ FLOORS = (
     ("session",),
     ("requests", "saving"),
     ("batches",),
+    ("decisions",),
     ("model",),
     ("async_model",),
     ("prompts",),

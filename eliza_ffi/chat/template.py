@@ -11,7 +11,12 @@ from collections.abc import Mapping, Sequence
 from types import ModuleType
 from typing import Any, TypeAlias
 
-from ..errors import ChatTemplateError, InvalidArgumentError, NotSupportedError
+from ..errors import (
+    ChatTemplateError,
+    InvalidArgumentError,
+    NoChatTemplateError,
+    NotSupportedError,
+)
 
 __all__ = ["ChatTemplate", "Messages", "template_of_model"]
 
@@ -144,8 +149,10 @@ def template_of_model(facts: Mapping[str, Any]) -> ChatTemplate:
 
     Raises
     ------
+    NoChatTemplateError
+        If there is none.
     ChatTemplateError
-        If there is none, or it is not valid.
+        If it is not valid.
     NotSupportedError
         If the library does not tell it, or Jinja2 is not installed.
     """
@@ -159,7 +166,7 @@ def template_of_model(facts: Mapping[str, Any]) -> ChatTemplate:
         )
     if facts.get("has_chat_template"):
         raise NotSupportedError("the library does not tell the model's chat template: it is older")
-    raise ChatTemplateError(
+    raise NoChatTemplateError(
         f"the model {facts.get('path', '')} has no chat template: "
         "write the prompt as the model expects it and pass it as prompt="
     )

@@ -53,6 +53,7 @@ class ChatTokenizer:
 
     def __init__(self, template: ChatTemplate, tokenize: Tokenize, detokenize: Detokenize) -> None:
         self.template = template
+        self._turns: dict[str, tuple[str, str] | None] = {}
         self._tokenize = tokenize
         self._vocabulary = Vocabulary(tokenize, detokenize)
 
@@ -90,6 +91,30 @@ class ChatTokenizer:
         if forged := self._spelled(given):
             raise _indistinct(forged)
         return tokens
+
+    def turn(self, **more: Any) -> tuple[str, str] | None:
+        """Return what the template writes before and behind the words of a user who speaks alone.
+
+        Both are template text. None where the template does something else with the words than
+        write them once.
+
+        Parameters
+        ----------
+        **more
+            As :meth:`ChatTemplate.render`.
+
+        Raises
+        ------
+        ChatTemplateError
+            If the template fails or refuses a lone message of a user.
+        """
+        key = repr(sorted(more.items()))
+        if key not in self._turns:
+            words = next(mark for mark in map(chr, PRIVATE_USE) if mark not in self.template.source)
+            text = self.template.render([{"role": "user", "content": words}], **more)
+            head, *tail = (self._bos(text) + text).split(words)
+            self._turns[key] = (head, tail[0]) if len(tail) == 1 else None
+        return self._turns[key]
 
     def _apart(self, tokens: list[int], guarded: str, guard: _Guard) -> list[int]:
         """Return the tokens of a guarded text; `tokens` are those of the text without marks."""

@@ -60,6 +60,7 @@ C_TYPES = (
     "char[]",
     "double *",
     "double[]",
+    "eliza_ending_t[]",
     "eliza_finish_reason",
     "eliza_log_callback",
     "eliza_llm_stream_config_t",

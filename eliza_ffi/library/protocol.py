@@ -19,6 +19,7 @@ __all__ = [
     "TRIE_ARGMAX",
     "TRIE_BEST_LEAF",
     "TRIE_SAMPLE",
+    "EndingScores",
     "LlmStreamingBinding",
     "PreparedChoices",
     "SpanResult",
@@ -61,13 +62,16 @@ class PreparedChoices:
         What the library calls them.
     longest : int
         How many tokens the longest of them has.
+    n : int
+        How many they are.
     """
 
-    __slots__ = ("handle", "longest")
+    __slots__ = ("handle", "longest", "n")
 
-    def __init__(self, handle: Any, longest: int) -> None:
+    def __init__(self, handle: Any, longest: int, n: int) -> None:
         self.handle = handle
         self.longest = longest
+        self.n = n
 
 
 @dataclass(frozen=True)
@@ -209,6 +213,27 @@ class TrieLeaf:
     logprob: float
 
 
+@dataclass(frozen=True, eq=False)
+class EndingScores:
+    """How likely the choices behind an ending of a prompt are.
+
+    Attributes
+    ----------
+    legal : array of float, shape [n_choices]
+        Natural logarithms of their probabilities among the choices.
+    joint : array of float, shape [n_choices], or None
+        The sums of their tokens' log-probabilities among the whole vocabulary; None unless asked
+        for.
+    option_mass : float or None
+        The share of the next token's probability that the choices' first tokens have; None unless
+        asked for.
+    """
+
+    legal: NDArray[np.float64]
+    joint: NDArray[np.float64] | None = None
+    option_mass: float | None = None
+
+
 @dataclass(frozen=True)
 class SpanResult:
     """What one call of `fill` wrote.
@@ -280,6 +305,16 @@ class LlmStreamingBinding(Protocol):
 
     def token_trie_scores(self, stream: Any) -> NDArray[np.float64]:
         """Return the logarithm of every leaf's probability, in the payload's order."""
+
+    def score_endings(
+        self,
+        stream: Any,
+        endings: Sequence[tuple[Tokens, PreparedChoices]],
+        *,
+        joint: bool,
+        option_mass: bool,
+    ) -> tuple[EndingScores, ...]:
+        """Return how likely the choices behind endings of the conversation are, which stays."""
 
     def fill(self, stream: Any, span: Mapping[str, Any]) -> SpanResult:
         """Write one span of an answer; the C header says what `span` holds.

@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 
 from ..errors import InvalidArgumentError, NativeFault, TokenTrieError, kind_of_refusal
 from . import native_calls
-from .cffi_values import CffiStream
+from .abi import PREFIX
+from .cffi_values import CffiStream, token_array
 from .native_calls import NativeCalls
-from .protocol import PreparedChoices, TrieLeaf
+from .protocol import EndingScores, PreparedChoices, Tokens, TrieLeaf
 
 __all__ = ["TrieCalls"]
 
@@ -47,10 +48,24 @@ class TrieCalls(NativeCalls):
             If there are none, one is empty or there twice, or no tokens spell it exactly.
         """
         self._need("prepare_choices")
-        raw = _json_of(texts)
+        return self._prepared(ctx, "prepare_choices", _json_of(texts), len(texts))
+
+    def prepare_token_trie(self, ctx: Any, payload: str | bytes, n: int) -> PreparedChoices:
+        """Read a payload of `n` leaves, once for all spans of it.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If it is malformed, or for another vocabulary.
+        """
+        self._need("prepare_token_trie")
+        raw = payload.encode("utf-8", "surrogatepass") if isinstance(payload, str) else payload
+        return self._prepared(ctx, "prepare_token_trie", raw, n)
+
+    def _prepared(self, ctx: Any, function: str, raw: bytes, n: int) -> PreparedChoices:
         longest = self._ffi.new("size_t *")
         error = self._ffi.new("char **")
-        handle = self._lib.eliza_inference_prepare_choices(ctx, raw, len(raw), longest, error)
+        handle = getattr(self._lib, PREFIX + function)(ctx, raw, len(raw), longest, error)
         if handle:
             handle = self._ffi.gc(handle, self._lib.eliza_inference_free_choices)
         said = self._take(error)
@@ -58,7 +73,7 @@ class TrieCalls(NativeCalls):
         if not handle:
             kind = kind_of_refusal(said, InvalidArgumentError)
             raise kind(said or "the choices were refused")
-        return PreparedChoices(handle, longest[0])
+        return PreparedChoices(handle, longest[0], n)
 
     def set_choices(self, stream: CffiStream, choices: PreparedChoices, mode: int) -> None:
         """Start a span of choices that were prepared."""
@@ -122,6 +137,67 @@ class TrieCalls(NativeCalls):
             if count < 0:
                 raise self._stream_error(stream, count, "score the choices")
         return logprobs
+
+    def score_endings(
+        self,
+        stream: CffiStream,
+        endings: Sequence[tuple[Tokens, PreparedChoices]],
+        *,
+        joint: bool,
+        option_mass: bool,
+    ) -> tuple[EndingScores, ...]:
+        """Return how likely the choices behind endings of the conversation are, which stays.
+
+        Parameters
+        ----------
+        stream
+        endings
+            The tokens of each, and the choices behind them.
+        joint, option_mass
+            Whether to find these, too: they need whole rows of logits.
+        """
+        self._need("llm_stream_score_endings")
+        asked = self._ffi.new("eliza_ending_t[]", len(endings))
+        kept = []  # what the structs point to
+        for ending, (tokens, choices) in zip(asked, endings, strict=True):
+            ids = token_array(tokens)
+            kept.append(ids)
+            ending.tokens = self._ffi.from_buffer("int32_t[]", ids)
+            ending.n_tokens = len(ids)
+            ending.choices = choices.handle
+        sizes = [choices.n for _, choices in endings]
+        legal = np.zeros(sum(sizes), dtype=np.float64)
+        of_joint = np.zeros(len(legal) if joint else 0, dtype=np.float64)
+        of_mass = np.zeros(len(endings) if option_mass else 0, dtype=np.float64)
+
+        def out(array: NDArray[np.float64]) -> Any:
+            return self._ffi.from_buffer("double[]", array) if len(array) else self._ffi.NULL
+
+        doing = f"score {len(endings)} endings"
+        with self._turn(stream, doing):
+            status = self._lib.eliza_inference_llm_stream_score_endings(
+                stream.pointer,
+                asked,
+                len(endings),
+                out(legal),
+                out(of_joint),
+                out(of_mass),
+                len(legal),
+                stream.error,
+            )
+            self._reraise_from_callbacks(stream.ctx)
+            if status < 0:
+                raise self._stream_error(stream, status, doing)
+        ends = np.cumsum(sizes)[:-1]
+        joints = np.split(of_joint, ends) if joint else None
+        return tuple(
+            EndingScores(
+                of_ending,
+                None if joints is None else joints[i],
+                float(of_mass[i]) if option_mass else None,
+            )
+            for i, of_ending in enumerate(np.split(legal, ends))
+        )
 
 
 def _json_of(texts: Sequence[str]) -> bytes:

@@ -17,6 +17,7 @@ from ..library.protocol import LlmStreamingBinding, StreamStep
 from .arguments import FfiStreamingGenerateArgs, FfiStreamingResult, Usage
 from .filling import FillArgs, FillResult, FillRun, SpanFill
 from .generation import GenerationRun
+from .scoring import ScoreResult, ScoreRun
 
 __all__ = [
     "FfiStreamingGenerateArgs",
@@ -133,6 +134,17 @@ class FfiStreamingRunner(_Runner):
             finally:
                 await running.stop()
         yield filling.result()
+
+    async def score(self, scoring: ScoreRun) -> ScoreResult:
+        """Run a scoring to its end; raises as :meth:`ScoreRun.run` does."""
+        async with self._slot(scoring.args.generation.slot_id):
+            running = _RunningGeneration(scoring, self._threads)
+            try:
+                result = await running.next_step()
+            finally:
+                await running.stop()
+        assert result is not None  # there is one step, or an exception
+        return result
 
     async def _drive(
         self, generation: GenerationRun, args: FfiStreamingGenerateArgs

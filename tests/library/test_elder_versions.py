@@ -92,7 +92,7 @@ CALLS: dict[str, Callable[[CffiBinding, Any, Any], Any]] = {
     "llm_stream_fill": lambda b, ctx, s: b.fill(s, {}),
     "llm_stream_set_sampling": lambda b, ctx, s: b.set_sampling(s, "{}"),
     "prepare_choices": lambda b, ctx, s: b.prepare_choices(ctx, ["A"]),
-    "set_choices": lambda b, ctx, s: b.set_choices(s, PreparedChoices(None, 1), 0),
+    "set_choices": lambda b, ctx, s: b.set_choices(s, PreparedChoices(None, 1, 1), 0),
     "llm_stream_set_logprobs": lambda b, ctx, s: b.set_logprobs(s, 1),
     "llm_stream_take_logprobs": lambda b, ctx, s: b.take_logprobs(s, 1, 1),
     "llm_stream_describe_chain": lambda b, ctx, s: b.describe_chain(s),

@@ -411,6 +411,11 @@ ELIZA_API EliChoices * eliza_inference_prepare_choices(EliInferenceContext * ctx
                                                        size_t len, size_t * longest_out, char ** err);
 ELIZA_API void eliza_inference_free_choices(EliChoices * choices);
 
+/* The same with the leaves of a payload, as eliza_inference_set_token_trie takes it. *longest_out, if not
+ * NULL, is how many tokens the longest of them has. */
+ELIZA_API EliChoices * eliza_inference_prepare_token_trie(EliInferenceContext * ctx, const char * payload, size_t len,
+                                                          size_t * longest_out, char ** err);
+
 /* Starts a span of them, as eliza_inference_set_token_trie does. The leaves are in the order of the texts
  * and named by their place, "0", "1", ... Choices of another model are refused. */
 ELIZA_API int eliza_inference_set_choices(EliLlmStream * stream, EliChoices * choices, int mode);
@@ -446,6 +451,31 @@ ELIZA_API int eliza_inference_token_trie_leaf(EliLlmStream * stream, char * name
  * the next trie. The passes this takes are not run again when the span is generated. Returns the
  * number of leaves. With cap 0 only that; a cap that is too small is an error and writes nothing. */
 ELIZA_API int eliza_inference_token_trie_scores(EliLlmStream * stream, double * logprobs_out, size_t cap);
+
+/* ---- Choices: many questions behind one prompt ------------------------------------------------- */
+
+typedef struct {
+    const int32_t * tokens; /* behind the prompt; NULL where n_tokens is 0 */
+    size_t n_tokens;
+    EliChoices * choices; /* what may come behind them */
+} eliza_ending_t;
+
+ELIZA_API int eliza_inference_llm_score_endings_supported(void); /* 1 */
+
+/* How likely the choices behind each of n_endings endings of the conversation are. The endings go through
+ * the model together, in one pass or in as many as they need, and leave nothing behind: the stream goes on
+ * where it was. An output that is NULL is not computed. For all leaves of all endings, one after the other:
+ * legal_out: as in eliza_inference_token_trie_scores;
+ * joint_out: the sum of the natural logarithms of a leaf's tokens' probabilities, each from the softmax over
+ *   the whole vocabulary. Needs whole rows of logits.
+ * For each ending:
+ * option_mass_out: of the next token's probability, the share of the tokens that leaves begin with. Needs one
+ *   whole row of logits.
+ * Returns the number of leaves of all endings. With cap 0 only that; a cap that is too small for it is an
+ * error. On failure nothing was written. */
+ELIZA_API int eliza_inference_llm_stream_score_endings(EliLlmStream * stream, const eliza_ending_t * endings,
+                                                       size_t n_endings, double * legal_out, double * joint_out,
+                                                       double * option_mass_out, size_t cap, char ** err);
 
 /* ---- Structured answers ----------------------------------------------------------------------- */
 

@@ -28,6 +28,29 @@ HandleTable<const PreparedChoices, EliChoices> & all_choices() {
     return table;
 }
 
+std::shared_ptr<const PreparedChoices> require_choices(EliChoices * handle) {
+    auto prepared = all_choices().find(handle);
+    require(prepared != nullptr, handle == nullptr ? "the choices are NULL" : "the choices were freed or never there");
+    return prepared;
+}
+
+constexpr size_t max_endings = 65536;
+
+// `name` is that of the ending.
+Stream::AskedEnding read_ending(const eliza_ending_t & ending, const std::string & name) {
+    if (ending.tokens == nullptr && ending.n_tokens > 0) {
+        throw invalid_argument(name + ": tokens is NULL");
+    }
+    if (ending.n_tokens > INT32_MAX) {
+        throw invalid_argument(name + ": " + std::to_string(ending.n_tokens) + " tokens are too many");
+    }
+    try {
+        return {{ending.tokens, ending.tokens + ending.n_tokens}, require_choices(ending.choices)};
+    } catch (const Error & error) {
+        throw Error(error.status(), name + ": " + error.what());
+    }
+}
+
 }  // namespace
 
 EliChoices * eliza_inference_prepare_choices(EliInferenceContext * ctx, const char * json_array_of_strings, size_t len,
@@ -43,15 +66,60 @@ EliChoices * eliza_inference_prepare_choices(EliInferenceContext * ctx, const ch
     return handle;
 }
 
+EliChoices * eliza_inference_prepare_token_trie(EliInferenceContext * ctx, const char * payload, size_t len,
+                                                size_t * longest_out, char ** err) {
+    EliChoices * handle = nullptr;
+    with_context(ctx, err, [&](InferenceContext & context) {
+        const auto prepared = context.prepare_payload(require_text(payload, len, "payload"));
+        write_if_asked(longest_out, prepared->longest());
+        handle = all_choices().add(prepared);
+        return ELIZA_OK;
+    });
+    return handle;
+}
+
 void eliza_inference_free_choices(EliChoices * choices) { all_choices().remove(choices); }
 
 int eliza_inference_set_choices(EliLlmStream * stream, EliChoices * choices, int mode) {
     return with_stream(stream, nullptr, [&](Stream & s) {
-        const auto prepared = all_choices().find(choices);
-        require(prepared != nullptr,
-                choices == nullptr ? "the choices are NULL" : "the choices were freed or never there");
-        s.set_choices(*prepared, mode);
+        s.set_choices(*require_choices(choices), mode);
         return ELIZA_OK;
+    });
+}
+
+int eliza_inference_llm_score_endings_supported(void) { return 1; }
+
+int eliza_inference_llm_stream_score_endings(EliLlmStream * stream, const eliza_ending_t * endings, size_t n_endings,
+                                             double * legal_out, double * joint_out, double * option_mass_out,
+                                             size_t cap, char ** err) {
+    return with_stream(stream, err, [&](Stream & s) {
+        require(endings != nullptr && n_endings > 0, "there are no endings");
+        if (n_endings > max_endings) {
+            throw invalid_argument(std::to_string(n_endings) + " endings are more than " + std::to_string(max_endings));
+        }
+        std::vector<Stream::AskedEnding> asked;
+        asked.reserve(n_endings);
+        size_t n_leaves = 0;
+        for (size_t i = 0; i < n_endings; ++i) {
+            asked.push_back(read_ending(endings[i], at("endings", i)));
+            n_leaves += asked.back().choices->trie()->trie.n_leaves();
+        }
+        if (cap == 0) {
+            return static_cast<int>(n_leaves);
+        }
+        if (cap < n_leaves) {
+            throw invalid_argument("cap is " + std::to_string(cap) + ", there are " + std::to_string(n_leaves) +
+                                   " leaves");
+        }
+        const WantedScores wanted{legal_out != nullptr, joint_out != nullptr, option_mass_out != nullptr};
+        for (const EndingScores & scores : s.score_endings(asked, wanted)) {
+            legal_out = wanted.legal ? std::copy(scores.legal.begin(), scores.legal.end(), legal_out) : nullptr;
+            joint_out = wanted.joint ? std::copy(scores.joint.begin(), scores.joint.end(), joint_out) : nullptr;
+            if (wanted.option_mass) {
+                *option_mass_out++ = scores.option_mass;
+            }
+        }
+        return static_cast<int>(n_leaves);
     });
 }
 

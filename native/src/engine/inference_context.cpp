@@ -81,6 +81,13 @@ std::shared_ptr<const PreparedChoices> InferenceContext::prepare_choices(const s
     return std::make_shared<const PreparedChoices>(*model, fingerprint, texts);
 }
 
+std::shared_ptr<const PreparedChoices> InferenceContext::prepare_payload(std::string_view payload) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const std::shared_ptr<Model> model = model_locked();
+    return std::make_shared<const PreparedChoices>(model_fingerprint_,
+                                                   trie_of_payload(payload, *model, options_.model_id));
+}
+
 int32_t InferenceContext::option_n_threads() {
     const std::lock_guard<std::mutex> lock(mutex_);
     return options_.n_threads;

@@ -32,6 +32,9 @@ public:
     // The choices as tokens of the model, which is loaded now if it was not. Throws Error.
     std::shared_ptr<const PreparedChoices> prepare_choices(const std::vector<std::string> & texts);
 
+    // And of a payload; see trie_of_payload().
+    std::shared_ptr<const PreparedChoices> prepare_payload(std::string_view payload);
+
     // No stream can be opened any more; who waits for a slot gets an Error.
     void close();
 

@@ -7,7 +7,6 @@
 #include "engine/choice/tree_plan.h"
 #include "log.h"
 #include "stopwatch.h"
-#include "token_trie/rtkt.h"
 
 namespace eliza {
 namespace {
@@ -51,14 +50,8 @@ void Choice::end_if_over() {
 
 Span Choice::parse_token_trie(std::string_view payload, int mode) const {
     const SpanMode span_mode = parse_mode(mode);
-    const int32_t n_vocab = decoder_.model().n_vocab();
-    auto trie = TrieCache::shared().get(payload, n_vocab);
-    // A binary payload names no model.
-    if (!options_.model_id.empty() && !is_rtkt(payload) && trie->model_id != options_.model_id) {
-        throw invalid_argument("modelId: the payload is for \"" + trie->model_id + "\", the model is \"" +
-                               options_.model_id + "\" (option model_id)");
-    }
-    return Span(TokenTrieConstraint(std::move(trie), options_.span_limit), span_mode, n_vocab);
+    auto trie = trie_of_payload(payload, decoder_.model(), options_.model_id);
+    return Span(TokenTrieConstraint(std::move(trie), options_.span_limit), span_mode, decoder_.model().n_vocab());
 }
 
 Span Choice::span_of(const PreparedChoices & choices, int mode) const {

@@ -12,6 +12,7 @@
 #include "engine/pass/threads.h"
 #include "error.h"
 #include "json_input.h"
+#include "token_trie/rtkt.h"
 
 namespace eliza {
 namespace {
@@ -80,6 +81,17 @@ void for_each_in_parallel(size_t n, const Body & body) {
 
 }  // namespace
 
+std::shared_ptr<const CachedTrie> trie_of_payload(std::string_view payload, const Model & model,
+                                                  const std::string & model_id) {
+    auto trie = TrieCache::shared().get(payload, model.n_vocab());
+    // A binary payload names no model.
+    if (!model_id.empty() && !is_rtkt(payload) && trie->model_id != model_id) {
+        throw invalid_argument("modelId: the payload is for \"" + trie->model_id + "\", the model is \"" + model_id +
+                               "\" (option model_id)");
+    }
+    return trie;
+}
+
 PreparedChoices::PreparedChoices(const Model & model, std::string model_fingerprint,
                                  const std::vector<std::string> & texts)
     : model_fingerprint_(std::move(model_fingerprint)) {
@@ -97,6 +109,14 @@ PreparedChoices::PreparedChoices(const Model & model, std::string model_fingerpr
         longest_ = std::max(longest_, leaf.tokens.size());
     }
     trie_ = std::make_shared<const CachedTrie>(CachedTrie{"", TokenTrie(leaves)});
+}
+
+PreparedChoices::PreparedChoices(std::string model_fingerprint, std::shared_ptr<const CachedTrie> trie)
+    : model_fingerprint_(std::move(model_fingerprint)), trie_(std::move(trie)) {
+    const TokenTrie & tokens = trie_->trie;
+    for (int32_t leaf = 0; leaf < static_cast<int32_t>(tokens.n_leaves()); ++leaf) {
+        longest_ = std::max(longest_, tokens.path(tokens.leaf_node(leaf)).size());
+    }
 }
 
 }  // namespace eliza

@@ -1,14 +1,19 @@
-// Choices by text that are cut into tokens once, for as many spans as are to come.
+// Choices that are read and cut into tokens once, for as many spans as are to come.
 #pragma once
 
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "engine/model/model.h"
 #include "token_trie/trie_cache.h"
 
 namespace eliza {
+
+// The trie of a payload for a model that is called `model_id`, or has no name. Throws Error.
+std::shared_ptr<const CachedTrie> trie_of_payload(std::string_view payload, const Model & model,
+                                                  const std::string & model_id);
 
 class PreparedChoices {
 public:
@@ -17,7 +22,10 @@ public:
     // spell it exactly.
     PreparedChoices(const Model & model, std::string model_fingerprint, const std::vector<std::string> & texts);
 
-    // The leaves are named by their place, "0", "1", ...
+    // Those of a payload.
+    PreparedChoices(std::string model_fingerprint, std::shared_ptr<const CachedTrie> trie);
+
+    // The leaves of texts are named by their place, "0", "1", ...
     const std::shared_ptr<const CachedTrie> & trie() const { return trie_; }
 
     // How many tokens the longest of them has.

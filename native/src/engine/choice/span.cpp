@@ -1,7 +1,6 @@
 #include "engine/choice/span.h"
 
 #include <algorithm>
-#include <cmath>
 
 namespace eliza {
 
@@ -51,34 +50,12 @@ int32_t Span::preferred_place(const TreeBatch & batch, TokenTrie::Node from) con
 }
 
 std::vector<double> Span::leaf_logprobs() const {
-    const TokenTrie & tree = trie();
-    std::vector<double> reaching(tree.n_nodes(), 0.0);  // the logarithm of each node's probability
-    std::vector<double> ending(tree.n_nodes(), 0.0);    // and of ending there, given it is reached
-    // Parents have lower numbers than their children.
-    for (TokenTrie::Node node = 0; node < tree.n_nodes(); ++node) {
-        const TokenSpan children = tree.children(node);
-        for (uint32_t i = 0; i < children.size; ++i) {
-            reaching[tree.first_child(node) + i] = reaching[node];
-        }
-        if (!tree.is_branch(node)) {
-            continue;
-        }
+    return legal_logprobs(trie(), [this](TokenTrie::Node node) {
         const auto logits = logits_at(node);
-        double total = log_sum_exp(logits.children, children.size);
-        if (may_end(node)) {
-            const double of_children = total;
-            total = log_sum_exp(logits.vocabulary, static_cast<size_t>(n_vocab_));
-            ending[node] = log_of_rest(of_children - total);
-        }
-        for (uint32_t i = 0; i < children.size; ++i) {
-            reaching[tree.first_child(node) + i] += logits.children[i] - total;
-        }
-    }
-    std::vector<double> logprobs;
-    for (int32_t leaf = 0; leaf < static_cast<int32_t>(tree.n_leaves()); ++leaf) {
-        logprobs.push_back(reaching[tree.leaf_node(leaf)] + ending[tree.leaf_node(leaf)]);
-    }
-    return logprobs;
+        const double log_total =
+            needs_vocabulary(node) ? log_sum_exp(logits.vocabulary, static_cast<size_t>(n_vocab_)) : 0.0;
+        return NodeLogits{logits.children, log_total};
+    });
 }
 
 }  // namespace eliza

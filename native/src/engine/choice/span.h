@@ -8,6 +8,7 @@
 
 #include "constraint/text_choices_constraint.h"
 #include "constraint/token_trie_constraint.h"
+#include "engine/choice/leaf_scores.h"
 #include "engine/pass/output_head.h"
 #include "engine/pass/tree_batch.h"
 #include "sampling/token_selector.h"
@@ -58,7 +59,7 @@ public:
     std::vector<double> leaf_logprobs() const;
 
     // True where a decision needs the logits of the whole vocabulary.
-    bool needs_vocabulary(TokenTrie::Node node) const { return may_end(node) && trie().is_branch(node); }
+    bool needs_vocabulary(TokenTrie::Node node) const { return eliza::needs_vocabulary(trie(), node); }
 
     // ---- Of any choices -------------------------------------------------------------------------
 

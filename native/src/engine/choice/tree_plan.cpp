@@ -1,9 +1,29 @@
 #include "engine/choice/tree_plan.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace eliza {
 namespace {
+
+// A node without children in the batch is the end of a lane; the others span their children's.
+void assign_lanes(TreeBatch & batch) {
+    std::vector<TreeBatch::Node> & nodes = batch.nodes;
+    for (size_t i = 0; i < nodes.size(); ++i) {
+        const bool ends_lane = i + 1 == nodes.size() || nodes[i + 1].parent != static_cast<int32_t>(i);
+        if (!ends_lane) {
+            continue;
+        }
+        const int32_t lane = batch.n_lanes++;
+        for (auto at = static_cast<int32_t>(i); at >= 0; at = nodes[static_cast<size_t>(at)].parent) {
+            TreeBatch::Node & node = nodes[static_cast<size_t>(at)];
+            if (node.lanes_begin < 0) {
+                node.lanes_begin = lane;
+            }
+            node.lanes_end = lane + 1;
+        }
+    }
+}
 
 class Planner {
 public:
@@ -78,23 +98,8 @@ private:
     }
 
     void finish_batch() {
-        // A node without children in the batch is the end of a lane; the others span their children's.
-        std::vector<TreeBatch::Node> & nodes = batch_.nodes;
-        for (size_t i = 0; i < nodes.size(); ++i) {
-            const bool ends_lane = i + 1 == nodes.size() || nodes[i + 1].parent != static_cast<int32_t>(i);
-            if (!ends_lane) {
-                continue;
-            }
-            const int32_t lane = batch_.n_lanes++;
-            for (auto at = static_cast<int32_t>(i); at >= 0; at = nodes[static_cast<size_t>(at)].parent) {
-                TreeBatch::Node & node = nodes[static_cast<size_t>(at)];
-                if (node.lanes_begin < 0) {
-                    node.lanes_begin = lane;
-                }
-                node.lanes_end = lane + 1;
-            }
-        }
-        if (!nodes.empty()) {
+        if (!batch_.nodes.empty()) {
+            assign_lanes(batch_);
             batches_.push_back(std::move(batch_));
         }
         batch_ = {};
@@ -114,6 +119,52 @@ private:
 
 std::vector<TreeBatch> plan_tree(const TokenTrie & trie, TokenTrie::Node from, TreeLimits limits) {
     return Planner(trie, limits).plan(from);
+}
+
+std::vector<TreeBatch> plan_paths(const std::vector<std::vector<Token>> & paths, TreeLimits limits) {
+    std::vector<TreeBatch> batches;
+    TreeBatch batch;
+    std::vector<int32_t> places;  // in the batch, of the path before
+    const auto finish = [&] {
+        if (!batch.nodes.empty()) {
+            assign_lanes(batch);
+            batches.push_back(std::exchange(batch, {}));
+        }
+        places.clear();
+    };
+    int32_t n_lanes = 0;
+    for (size_t i = 0; i < paths.size(); ++i) {
+        const std::vector<Token> & path = paths[i];
+        const auto n_path = static_cast<int32_t>(path.size());
+        if (n_path > limits.tokens || limits.rows < 1 || limits.lanes < 1) {
+            continue;
+        }
+        size_t n_common = 0;
+        while (n_common < std::min(places.size(), path.size()) &&
+               batch.nodes[static_cast<size_t>(places[n_common])].token == path[n_common]) {
+            ++n_common;
+        }
+        const auto n_nodes = static_cast<int32_t>(batch.nodes.size());
+        const bool fits = n_nodes + n_path - static_cast<int32_t>(n_common) <= limits.tokens &&
+                          batch.n_rows < limits.rows && n_lanes + (n_common < places.size() ? 1 : 0) <= limits.lanes;
+        if (!fits) {
+            finish();
+            n_common = 0;
+        }
+        n_lanes = places.empty() ? 1 : n_lanes + (n_common < places.size() ? 1 : 0);
+        places.resize(n_common);
+        for (size_t depth = n_common; depth < path.size(); ++depth) {
+            const int32_t parent = places.empty() ? -1 : places.back();
+            places.push_back(static_cast<int32_t>(batch.nodes.size()));
+            batch.nodes.push_back({0, path[depth], parent, static_cast<int32_t>(depth), false, -1, -1});
+        }
+        TreeBatch::Node & last = batch.nodes[static_cast<size_t>(places.back())];
+        last.node = static_cast<TokenTrie::Node>(i);
+        last.wants_logits = true;
+        ++batch.n_rows;
+    }
+    finish();
+    return batches;
 }
 
 bool is_one_tree(const TokenTrie::Undecided & undecided, TreeLimits limits) {

@@ -1,4 +1,4 @@
-// The undecided part of a trie, cut into trees of which each is decoded in one pass.
+// What is to be decoded behind a prompt, cut into trees of which each is decoded in one pass.
 #pragma once
 
 #include <vector>
@@ -12,6 +12,11 @@ namespace eliza {
 // The trees that give the logits of every branch strictly below `from`. Empty when there is none, and when a
 // single path is longer than a tree may be.
 std::vector<TreeBatch> plan_tree(const TokenTrie & trie, TokenTrie::Node from, TreeLimits limits);
+
+// The trees that give the logits behind each path: as many whole paths in one as there is room for. The paths are
+// ascending, none is empty and no two are equal; `node` of a place that wants logits is that of its path in the
+// list. A path that is longer than a tree may be is in none.
+std::vector<TreeBatch> plan_paths(const std::vector<std::vector<Token>> & paths, TreeLimits limits);
 
 // What plan_tree() comes to, known beforehand: whether it is one tree, ...
 bool is_one_tree(const TokenTrie::Undecided & undecided, TreeLimits limits);

@@ -235,10 +235,14 @@ void Stream::settle_known_text(size_t end) {
 
 void Stream::set_token_trie(std::string_view payload, int mode) { begin_span(choice_.parse_token_trie(payload, mode)); }
 
-void Stream::set_choices(const PreparedChoices & choices, int mode) {
+void Stream::require_own(const PreparedChoices & choices) const {
     if (choices.model_fingerprint() != config_.model_fingerprint) {
         throw invalid_argument("the choices were prepared for another model");
     }
+}
+
+void Stream::set_choices(const PreparedChoices & choices, int mode) {
+    require_own(choices);
     begin_span(choice_.span_of(choices, mode));
 }
 
@@ -266,6 +270,30 @@ const std::vector<double> & Stream::leaf_scores() {
         require_prompt();
     }
     return noting_a_full_context([&]() -> const std::vector<double> & { return choice_.leaf_scores(); });
+}
+
+std::vector<EndingScores> Stream::score_endings(const std::vector<AskedEnding> & asked, WantedScores wanted) {
+    cancelled_.throw_if_set();
+    require_prompt();
+    if (choice_.is_active()) {
+        throw invalid_argument("a span of choices is active: clear it before scoring endings");
+    }
+    if (waiting_step_) {
+        throw invalid_argument("a generated token waits to be taken before scoring endings");
+    }
+    std::vector<Ending> endings;
+    endings.reserve(asked.size());
+    for (size_t i = 0; i < asked.size(); ++i) {
+        require_own(*asked[i].choices);
+        try {
+            decoder_->model().check_tokens(asked[i].tokens.data(), asked[i].tokens.size());
+        } catch (const Error & error) {
+            throw Error(error.status(), "endings[" + std::to_string(i) + "]: " + error.what());
+        }
+        endings.push_back({asked[i].tokens, asked[i].choices->trie()});
+    }
+    draft_.drop();
+    return noting_a_full_context([&] { return eliza::score_endings(sequence_, options_, stats_, endings, wanted); });
 }
 
 void Stream::fill(const SpanSpec & spec, FillResult & result) {

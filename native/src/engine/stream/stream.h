@@ -14,6 +14,7 @@
 #include "eliza/eliza_inference.h"
 #include "engine/answer/answer.h"
 #include "engine/choice/choice.h"
+#include "engine/choice/endings.h"
 #include "engine/draft/draft.h"
 #include "engine/options.h"
 #include "engine/pass/sequence.h"
@@ -102,6 +103,13 @@ public:
     const std::vector<double> & leaf_scores();
     size_t n_leaves() const { return choice_.n_leaves(); }
 
+    // The scores of choices behind endings of the conversation, which stays as it is. Throws Error.
+    struct AskedEnding {
+        std::vector<llama_token> tokens;
+        std::shared_ptr<const PreparedChoices> choices;
+    };
+    std::vector<EndingScores> score_endings(const std::vector<AskedEnding> & asked, WantedScores wanted);
+
     eliza_llm_stream_stats_t stats() const;
 
 private:
@@ -118,6 +126,7 @@ private:
     template <typename Use>
     decltype(auto) noting_a_full_context(const Use & use);
     void require_prompt() const;
+    void require_own(const PreparedChoices & choices) const;
 
     CancelFlag cancelled_;
     const std::shared_ptr<Decoder> decoder_;

@@ -1,0 +1,289 @@
+"""Questions about an input as tokens: the input once, and behind it each question with its options.
+
+A prompt is the model's chat template with the words of :mod:`eliza_ffi.decisions.prompts` in one
+turn of the user, up to where the assistant's begins, thinking switched off where the template has
+a switch for it. A model without a template gets the words alone, and a line that says ``Answer:``.
+The words are plain text: no input can end a turn.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from ..batches import length_of, run_many
+from ..chat.prompt import Prompt
+from ..chat.template import Messages
+from ..choices.choice_set import ChoiceSet, tokenize_choice
+from ..errors import InvalidArgumentError, NoChatTemplateError
+from ..library.protocol import EndingScores
+from ..requests import generate_request
+from ..runner.scoring import Ending, ScoreArgs, ScoreResult, ScoreRun
+from .prompts import Asked, AskedQuestion, LabelStyle, ask, input_text
+from .questions import Score
+from .scoring import OptionScores, QuestionScores
+
+if TYPE_CHECKING:
+    from ..session import Session
+
+__all__ = ["Asking", "How", "WritePrompt", "ask_many", "orders_of", "prompt_texts"]
+
+WritePrompt: TypeAlias = "Callable[[str, Asked], str | Prompt | Messages]"
+"""Writes a prompt of one's own, from the input's text and a question: trusted text, a prompt, or a
+conversation. It ends where the label comes."""
+
+MAX_ORDERS = 64
+
+THINKING_OFF = {"enable_thinking": False, "thinking": False}
+"""What templates call the switch."""
+
+
+@dataclass(frozen=True)
+class How:
+    """How questions are put.
+
+    Attributes
+    ----------
+    labels : str
+        What the model answers with: ``"text"``, the options' own texts, or ``"letters"``.
+    orders : int
+        In how many orders of its options a question is asked, 1 to 64; answers are averaged over
+        them. A question of n options has at most 2 n orders, a score 2.
+    prompt : callable or None
+        Writes prompts of one's own.
+    """
+
+    labels: LabelStyle = "text"
+    orders: int = 1
+    prompt: WritePrompt | None = None
+
+    def __post_init__(self) -> None:
+        if self.labels not in ("text", "letters"):
+            raise InvalidArgumentError(f'labels must be "text" or "letters", not {self.labels!r}')
+        if not 1 <= self.orders <= MAX_ORDERS:
+            raise InvalidArgumentError(f"orders must be 1 to {MAX_ORDERS}, not {self.orders}")
+
+
+class Asking:
+    """One input and its questions, as what the runner is handed and as what comes of it.
+
+    Parameters
+    ----------
+    session
+    given
+        The input; see :func:`~eliza_ffi.decisions.prompts.input_text`.
+    questions
+        Each with one answer.
+    how
+    joint, option_mass
+        Whether to find these scores, too.
+
+    Attributes
+    ----------
+    args : ScoreArgs
+
+    Raises
+    ------
+    InvalidArgumentError
+        If the input or a prompt is malformed, or the tokenizer cannot spell a label.
+    ChatTemplateError
+        If the model's template fails.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        given: Any,
+        questions: Sequence[AskedQuestion],
+        how: How,
+        *,
+        joint: bool = False,
+        option_mass: bool = False,
+    ) -> None:
+        self._session = session
+        self._asked = [
+            [ask(question, how.labels, order) for order in orders_of(question, how.orders)]
+            for question in questions
+        ]
+        every = list(itertools.chain.from_iterable(self._asked))
+        prompt, behind = _tokens(session, input_text(given), every, how.prompt)
+        choices = [session.choices.tokens_of(_label_set(asked)) for asked in every]
+        self.args = ScoreArgs(
+            generate_request(session, prompt),
+            tuple(map(Ending, behind, choices)),
+            joint,
+            option_mass,
+        )
+
+    def scores(self, result: ScoreResult) -> tuple[QuestionScores, ...]:
+        """Return what the model said, question by question."""
+        each = iter(result.scores)
+        return tuple(
+            QuestionScores(tuple(self._in_own_order(asked, next(each)) for asked in orders))
+            for orders in self._asked
+        )
+
+    def _in_own_order(self, asked: Asked, scores: EndingScores) -> OptionScores:
+        """Return scores of options as they were shown in the order that the question gives them."""
+        place = np.argsort(asked.order)
+        if scores.joint is None:
+            return OptionScores(scores.legal[place], option_mass=scores.option_mass)
+        labels = [asked.options[i].label for i in place]
+        return OptionScores(
+            legal=scores.legal[place],
+            joint=scores.joint[place],
+            n_tokens=np.array([self._n_tokens(label) for label in labels], dtype=np.float64),
+            n_bytes=np.array([len(label.encode()) for label in labels], dtype=np.float64),
+            option_mass=scores.option_mass,
+        )
+
+    def _n_tokens(self, label: str) -> int:
+        return len(tokenize_choice(label, self._session.tokenize, self._session.detokenize))
+
+
+def ask_many(
+    model: Any,
+    inputs: Iterable[Any],
+    questions: Sequence[AskedQuestion],
+    how: How,
+    *,
+    whole: bool,
+    progress: Callable[[int, int | None], Any] | None = None,
+) -> list[tuple[QuestionScores, ...]]:
+    """Ask questions about many inputs, as many at once as there are slots.
+
+    Parameters
+    ----------
+    model
+        An open :class:`~eliza_ffi.Model`.
+    inputs
+    questions
+        Each with one answer.
+    how
+    whole
+        Find scores that take whole rows of logits, too.
+    progress
+        Called with how many inputs are done and how many there are, None where nobody knows.
+
+    Returns
+    -------
+    list of tuple of QuestionScores
+        For each input, in their order, the questions in theirs.
+    """
+    session: Session = model.session
+    return run_many(
+        inputs,
+        lambda given: _ScoreJob(session, Asking(session, given, questions, how, joint=whole)),
+        at_once=session.at_once(None),
+        total=length_of(inputs),
+        progress=progress,
+        return_exceptions=False,
+    )
+
+
+class _ScoreJob:
+    """The scores of one input's questions, as a job of a batch."""
+
+    def __init__(self, session: Session, asking: Asking) -> None:
+        self._session = session
+        self._asking = asking
+        self._run = ScoreRun(session.binding, session.ctx, asking.args)
+        self.cancel = self._run.cancel
+
+    def run(self) -> tuple[QuestionScores, ...]:
+        with self._session.turns.one(True):
+            return self._asking.scores(self._run.run())
+
+
+def orders_of(question: AskedQuestion, n: int) -> list[tuple[int, ...]]:
+    """Return up to n orders of a question's options: as given, reversed, then both rotated.
+
+    Over all rotations each option stands at each place equally often. A score's levels are ranked,
+    so they have two orders.
+    """
+    given = ask(question).order
+    orders = [given, given[::-1]]
+    if not isinstance(question, Score):
+        for k in range(1, len(given)):
+            orders += [given[k:] + given[:k], given[::-1][k:] + given[::-1][:k]]
+    return list(dict.fromkeys(orders))[:n]
+
+
+def prompt_texts(
+    session: Session, given: Any, questions: Sequence[AskedQuestion], how: How
+) -> list[str]:
+    """Return the prompts as a model reads them, control tokens spelled out: to be looked at."""
+    every = [
+        ask(question, how.labels, order)
+        for question in questions
+        for order in orders_of(question, how.orders)
+    ]
+    prompt, behind = _tokens(session, input_text(given), every, how.prompt)
+    return [session.detokenize([*prompt, *tokens], unparse_special=True) for tokens in behind]
+
+
+def _tokens(
+    session: Session, given: str, every: Sequence[Asked], write: WritePrompt | None
+) -> tuple[list[int], list[list[int]]]:
+    """Return the tokens that all prompts begin with, and those behind them of each."""
+    if write is None:
+        turn = _turn(session)
+        if turn is not None:
+            return _in_turn(session, turn, given, every)
+    prompts = []
+    for asked in every:
+        if write is None:
+            messages = [{"role": "user", "content": f"{given.strip()}\n\n{asked.text}"}]
+            prompts.append(session.chat().tokens(messages, **THINKING_OFF))
+            continue
+        written = write(given, asked)
+        is_text = isinstance(written, str | Prompt)
+        prompts.append(
+            session.prompt_tokens(written) if is_text else session.chat().tokens(written)  # type: ignore[arg-type]
+        )
+    return _apart(prompts)
+
+
+def _in_turn(
+    session: Session, turn: tuple[str, str], given: str, every: Sequence[Asked]
+) -> tuple[list[int], list[list[int]]]:
+    head, tail = turn
+    words = f"{given.strip()}\n\n" if given.strip() else ""
+    before = session.prompts.tokens_before(Prompt().template(head).text(words))
+    behind = [
+        session.prompts.tokens_behind_line(Prompt().text(asked.text).template(tail))
+        for asked in every
+    ]
+    # What is behind a single question needs no pass of its own.
+    return (before + behind[0], [[]]) if len(behind) == 1 else (before, behind)
+
+
+def _apart(prompts: list[list[int]]) -> tuple[list[int], list[list[int]]]:
+    """Cut prompts where they part: what they share is not empty, what is behind it may be."""
+    if len(prompts) == 1:
+        return prompts[0], [[]]
+    n = 0
+    for tokens in zip(*prompts, strict=False):
+        if any(token != tokens[0] for token in tokens):
+            break
+        n += 1
+    if n == 0:
+        raise InvalidArgumentError("the prompts of two questions have no beginning in common")
+    return prompts[0][:n], [tokens[n:] for tokens in prompts]
+
+
+def _turn(session: Session) -> tuple[str, str] | None:
+    """Return what stands before and behind a user's words; None where that cannot be told."""
+    try:
+        return session.chat().turn(**THINKING_OFF)
+    except NoChatTemplateError:
+        return "", "\nAnswer:\n"
+
+
+def _label_set(asked: Asked) -> ChoiceSet[str]:
+    labels = [option.label for option in asked.options]
+    return ChoiceSet(labels, labels)

@@ -1,0 +1,160 @@
+"""One decision: an input and questions, to be run by whoever has a slot, and the answers."""
+
+from __future__ import annotations
+
+import time
+import weakref
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..errors import InvalidArgumentError
+from ..runner.scoring import ScoreResult, ScoreRun
+from .answers import Decision, Usage, answer_of, collect, expand
+from .asking import Asking, How, WritePrompt
+from .calibration import Calibration
+from .fingerprint import fingerprint_of
+from .prompts import LabelStyle
+from .questions import Question
+from .scoring import RULES, Rule
+
+if TYPE_CHECKING:
+    from ..session import Session
+
+__all__ = ["DecisionRun", "Settings", "settings_for"]
+
+_FINGERPRINTS: weakref.WeakKeyDictionary[Session, str] = weakref.WeakKeyDictionary()
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How questions are put and their answers scored.
+
+    Attributes
+    ----------
+    how : How
+    scoring : str
+    calibration : Calibration or None
+    option_mass : bool
+    abstain_below : float
+    """
+
+    how: How = field(default_factory=How)
+    scoring: Rule = "legal"
+    calibration: Calibration | None = None
+    option_mass: bool = False
+    abstain_below: float = 0.0
+
+    @property
+    def needs_joint(self) -> bool:
+        """Whether whole rows of logits are needed at every token of every label."""
+        if self.calibration is not None:
+            return self.calibration.needs_whole_rows
+        return self.scoring != "legal"
+
+
+def settings_for(
+    session: Session,
+    questions: Sequence[Question],
+    *,
+    labels: LabelStyle | None,
+    orders: int | None,
+    prompt: WritePrompt | None,
+    scoring: Rule | None,
+    calibration: Calibration | None,
+    option_mass: bool,
+    abstain_below: float,
+) -> Settings:
+    """Return checked settings; what is None is the calibration's, or the default.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If one is out of range, or the calibration is for another model, other questions or another
+        way to ask them.
+    """
+    if not 0.0 <= abstain_below <= 1.0:
+        raise InvalidArgumentError(f"abstain_below must be 0 to 1, not {abstain_below!r}")
+    if calibration is not None:
+        labels = calibration.labels if labels is None else labels
+        orders = calibration.orders if orders is None else orders
+        scoring = calibration.rule if scoring is None else scoring
+    how = How(
+        "text" if labels is None else labels,
+        1 if orders is None else orders,
+        prompt,
+    )
+    scoring = "legal" if scoring is None else scoring
+    if scoring not in RULES:
+        raise InvalidArgumentError(f"scoring must be one of {', '.join(RULES)}, not {scoring!r}")
+    if calibration is not None:
+        if scoring != calibration.rule:
+            raise InvalidArgumentError(
+                f"the calibration is for {calibration.rule} scores, not {scoring}"
+            )
+        if session not in _FINGERPRINTS:
+            _FINGERPRINTS[session] = fingerprint_of(session)
+        calibration.check(_FINGERPRINTS[session], questions, how)
+    return Settings(how, scoring, calibration, option_mass, abstain_below)
+
+
+class DecisionRun:
+    """One decision, ready to run; another thread may cancel it.
+
+    Parameters
+    ----------
+    session
+    given
+        The input.
+    questions
+    settings
+
+    Attributes
+    ----------
+    scoring : ScoreRun
+        What runs in a slot.
+    """
+
+    def __init__(
+        self, session: Session, given: Any, questions: Sequence[Question], settings: Settings
+    ) -> None:
+        self._begin = time.perf_counter()
+        self._questions = questions
+        self._settings = settings
+        self._expanded = [expand(question) for question in questions]
+        self._asking = Asking(
+            session,
+            given,
+            [each for expanded in self._expanded for each in expanded],
+            settings.how,
+            joint=settings.needs_joint,
+            option_mass=settings.option_mass,
+        )
+        self.scoring = ScoreRun(session.binding, session.ctx, self._asking.args)
+
+    def decision(self, result: ScoreResult) -> Decision:
+        """Return the answers that the scores come to."""
+        settings = self._settings
+        answers = []
+        every = enumerate(self._asking.scores(result))
+        for question, expanded in zip(self._questions, self._expanded, strict=True):
+            parts = []
+            for each in expanded:
+                place, scores = next(every)
+                if settings.calibration is None:
+                    logs = scores.log_probabilities(settings.scoring)
+                else:
+                    logs = settings.calibration.apply(place, scores)
+                parts.append(
+                    answer_of(each, np.exp(logs), scores.option_mass, settings.abstain_below)
+                )
+            answers.append(collect(question, parts))
+        usage = Usage(
+            input_tokens=result.prompt_tokens,
+            cached_tokens=result.cached_tokens,
+            passes=result.forward_passes,
+            seconds=time.perf_counter() - self._begin,
+        )
+        return Decision(tuple(answers), usage, settings.calibration is not None)

@@ -1,0 +1,219 @@
+#include "engine/choice/endings.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <unordered_map>
+#include <utility>
+
+#include "engine/choice/leaf_scores.h"
+#include "engine/choice/tree_plan.h"
+#include "sampling/token_selector.h"
+
+namespace eliza {
+namespace {
+
+using Node = TokenTrie::Node;
+
+class Scorer {
+public:
+    Scorer(Sequence & sequence, const Options & options, eliza_llm_stream_stats_t & stats,
+           const std::vector<Ending> & endings, WantedScores wanted)
+        : sequence_(sequence),
+          options_(options),
+          stats_(stats),
+          endings_(endings),
+          wanted_(wanted),
+          places_(endings.size()) {}
+
+    std::vector<EndingScores> run() {
+        list_reads();
+        read_behind_prompt();
+        if (options_.strategy != Strategy::token_by_token) {
+            read_in_trees();
+        }
+        read_one_by_one();
+        std::vector<EndingScores> scores;
+        scores.reserve(endings_.size());
+        for (size_t i = 0; i < endings_.size(); ++i) {
+            scores.push_back(scores_of(i));
+        }
+        return scores;
+    }
+
+private:
+    // What an ending needs of the row of logits at one node of its choices.
+    struct Read {
+        size_t ending;
+        Node node;
+        bool whole;
+        std::vector<float> children{};
+        double log_total = 0.0;
+    };
+
+    // Behind which tokens there are rows to be read, and the reads of each.
+    void list_reads() {
+        std::vector<std::vector<Token>> paths;
+        for (size_t i = 0; i < endings_.size(); ++i) {
+            const TokenTrie & trie = endings_[i].choices->trie;
+            for (Node node = 0; node < trie.n_nodes(); ++node) {
+                const bool of_legal = wanted_.legal && trie.is_branch(node);
+                const bool of_joint = wanted_.joint && !trie.children(node).empty();
+                const bool of_mass = wanted_.option_mass && node == TokenTrie::root;
+                if (!of_legal && !of_joint && !of_mass) {
+                    continue;
+                }
+                const bool whole = of_joint || of_mass || needs_vocabulary(trie, node);
+                places_[i].emplace(node, reads_.size());
+                reads_.push_back({i, node, whole});
+                std::vector<Token> path = endings_[i].tokens;
+                const std::vector<Token> in_trie = trie.path(node);
+                path.insert(path.end(), in_trie.begin(), in_trie.end());
+                paths.push_back(std::move(path));
+            }
+        }
+        std::vector<size_t> order(reads_.size());
+        std::iota(order.begin(), order.end(), size_t(0));
+        std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return paths[a] < paths[b]; });
+        for (const size_t read : order) {
+            if (paths_.empty() || paths_.back() != paths[read]) {
+                paths_.push_back(std::move(paths[read]));
+                reads_behind_.emplace_back();
+            }
+            reads_behind_.back().push_back(read);
+        }
+        is_read_.assign(paths_.size(), false);
+    }
+
+    bool needs_whole_row(size_t path) const {
+        const std::vector<size_t> & reads = reads_behind_[path];
+        return !options_.restricts_head() ||
+               std::any_of(reads.begin(), reads.end(), [&](size_t read) { return reads_[read].whole; });
+    }
+
+    void take(size_t path, const LogitsRow & row) {
+        const auto n_vocab = static_cast<size_t>(sequence_.decoder().model().n_vocab());
+        double log_total = 0.0;
+        bool is_known = false;
+        for (const size_t i : reads_behind_[path]) {
+            Read & read = reads_[i];
+            const TokenSpan children = endings_[read.ending].choices->trie.children(read.node);
+            read.children.resize(children.size);
+            row.gather(children, read.children.data());
+            if (read.whole) {
+                log_total = is_known ? log_total : log_sum_exp(row.whole(), n_vocab);
+                is_known = true;
+                read.log_total = log_total;
+            }
+        }
+        is_read_[path] = true;
+    }
+
+    // An ending of no tokens.
+    void read_behind_prompt() {
+        if (paths_.empty() || !paths_.front().empty()) {
+            return;
+        }
+        if (!needs_whole_row(0)) {
+            sequence_.decode(Rows::some);
+            take(0, sequence_.row());
+        } else {
+            take(0, LogitsRow(sequence_.logits()));
+        }
+    }
+
+    void read_in_trees() {
+        const auto first = paths_.begin() + (!paths_.empty() && paths_.front().empty() ? 1 : 0);
+        const auto n_before = static_cast<size_t>(first - paths_.begin());
+        const std::vector<std::vector<Token>> paths(first, paths_.end());
+        for (const TreeBatch & tree : plan_paths(paths, sequence_.decoder().tree_limits())) {
+            bool whole = false;
+            for (const TreeBatch::Node & node : tree.nodes) {
+                whole = whole || (node.wants_logits && needs_whole_row(n_before + node.node));
+            }
+            const auto on_row = [&](int32_t place, const LogitsRow & row) {
+                if (place >= 0) {
+                    take(n_before + tree.nodes[static_cast<size_t>(place)].node, row);
+                }
+            };
+            try {
+                sequence_.decode_tree(tree, whole ? Rows::whole : Rows::some, on_row, [] { return -1; });
+            } catch (const ContextFull &) {
+                return;  // there may still be room for one path at a time
+            }
+            ++stats_.tree_passes;
+            stats_.strategies |= ELIZA_STRATEGY_TREE;
+        }
+    }
+
+    // What no tree has: where one does not fit, where the model cannot fork, and as the reference.
+    void read_one_by_one() {
+        if (std::find(is_read_.begin(), is_read_.end(), false) == is_read_.end()) {
+            return;
+        }
+        const std::vector<llama_token> prompt = sequence_.tokens();
+        // A recurrent state cannot step back: it is put back.
+        const bool puts_back = sequence_.decoder().model().is_recurrent();
+        const std::vector<uint8_t> state = puts_back ? sequence_.copy_state() : std::vector<uint8_t>();
+        for (size_t path = 0; path < paths_.size(); ++path) {
+            if (is_read_[path]) {
+                continue;
+            }
+            sequence_.append(paths_[path].data(), paths_[path].size());
+            try {
+                take(path, LogitsRow(sequence_.logits()));
+            } catch (...) {
+                sequence_.truncate(prompt.size());
+                throw;
+            }
+            sequence_.truncate(prompt.size());
+            if (puts_back) {
+                sequence_.restore_state(prompt, state);
+            }
+        }
+        const bool reference = options_.strategy == Strategy::token_by_token;
+        stats_.strategies |= reference ? ELIZA_STRATEGY_TOKEN_BY_TOKEN : ELIZA_STRATEGY_SKIP_AHEAD;
+    }
+
+    EndingScores scores_of(size_t ending) const {
+        const TokenTrie & trie = endings_[ending].choices->trie;
+        const auto at = [&](Node node) {
+            const Read & read = reads_[places_[ending].at(node)];
+            return NodeLogits{read.children.data(), read.log_total};
+        };
+        EndingScores scores;
+        if (wanted_.legal) {
+            scores.legal = legal_logprobs(trie, at);
+        }
+        if (wanted_.joint) {
+            scores.joint = joint_logprobs(trie, at);
+        }
+        if (wanted_.option_mass) {
+            const NodeLogits root = at(TokenTrie::root);
+            const double of_options = log_sum_exp(root.children, trie.children(TokenTrie::root).size);
+            scores.option_mass = std::min(1.0, std::exp(of_options - root.log_total));
+        }
+        return scores;
+    }
+
+    Sequence & sequence_;
+    const Options & options_;
+    eliza_llm_stream_stats_t & stats_;
+    const std::vector<Ending> & endings_;
+    const WantedScores wanted_;
+
+    std::vector<Read> reads_;
+    std::vector<std::unordered_map<Node, size_t>> places_;  // of each ending, where the read of a node is
+    std::vector<std::vector<Token>> paths_;                 // ascending
+    std::vector<std::vector<size_t>> reads_behind_;         // each path
+    std::vector<bool> is_read_;
+};
+
+}  // namespace
+
+std::vector<EndingScores> score_endings(Sequence & sequence, const Options & options, eliza_llm_stream_stats_t & stats,
+                                        const std::vector<Ending> & endings, WantedScores wanted) {
+    return Scorer(sequence, options, stats, endings, wanted).run();
+}
+
+}  // namespace eliza

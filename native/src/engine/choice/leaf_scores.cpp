@@ -1,0 +1,67 @@
+#include "engine/choice/leaf_scores.h"
+
+#include "sampling/token_selector.h"
+
+namespace eliza {
+namespace {
+
+// Of each leaf what its node has.
+std::vector<double> of_leaves(const TokenTrie & trie, const std::vector<double> & of_nodes) {
+    std::vector<double> scores;
+    scores.reserve(trie.n_leaves());
+    for (int32_t leaf = 0; leaf < static_cast<int32_t>(trie.n_leaves()); ++leaf) {
+        scores.push_back(of_nodes[trie.leaf_node(leaf)]);
+    }
+    return scores;
+}
+
+}  // namespace
+
+bool needs_vocabulary(const TokenTrie & trie, TokenTrie::Node node) {
+    return trie.leaf(node) != TokenTrie::none && trie.is_branch(node);
+}
+
+std::vector<double> legal_logprobs(const TokenTrie & trie, const LogitsAt & at) {
+    std::vector<double> reaching(trie.n_nodes(), 0.0);  // the logarithm of each node's probability
+    std::vector<double> ending(trie.n_nodes(), 0.0);    // and of ending there, given it is reached
+    // Parents have lower numbers than their children.
+    for (TokenTrie::Node node = 0; node < trie.n_nodes(); ++node) {
+        const TokenSpan children = trie.children(node);
+        for (uint32_t i = 0; i < children.size; ++i) {
+            reaching[trie.first_child(node) + i] = reaching[node];
+        }
+        if (!trie.is_branch(node)) {
+            continue;
+        }
+        const NodeLogits logits = at(node);
+        double total = log_sum_exp(logits.children, children.size);
+        if (needs_vocabulary(trie, node)) {
+            ending[node] = log_of_rest(total - logits.log_total);
+            total = logits.log_total;
+        }
+        for (uint32_t i = 0; i < children.size; ++i) {
+            reaching[trie.first_child(node) + i] += logits.children[i] - total;
+        }
+    }
+    for (TokenTrie::Node node = 0; node < trie.n_nodes(); ++node) {
+        reaching[node] += ending[node];
+    }
+    return of_leaves(trie, reaching);
+}
+
+std::vector<double> joint_logprobs(const TokenTrie & trie, const LogitsAt & at) {
+    std::vector<double> reaching(trie.n_nodes(), 0.0);
+    for (TokenTrie::Node node = 0; node < trie.n_nodes(); ++node) {
+        const TokenSpan children = trie.children(node);
+        if (children.empty()) {
+            continue;
+        }
+        const NodeLogits logits = at(node);
+        for (uint32_t i = 0; i < children.size; ++i) {
+            reaching[trie.first_child(node) + i] = reaching[node] + logits.children[i] - logits.log_total;
+        }
+    }
+    return of_leaves(trie, reaching);
+}
+
+}  // namespace eliza
