@@ -2,25 +2,26 @@
 
 Of the file's entries only those that somebody wants are read; the others, such as a vocabulary, are
 skipped. Whoever made the file may have meant harm, so every length is checked against what is
-there, and metadata end after 64 MiB: the largest vocabularies take a quarter of that.
+there, and metadata end after 32 MiB: the largest vocabularies take half of that.
 """
 
 from __future__ import annotations
 
-import mmap
 import os
 import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from io import BufferedReader
 from typing import Any, TypeAlias
 
 from ..errors import ModelError
 
 __all__ = ["MAX_METADATA", "MetadataValue", "mentions", "read_metadata"]
 
-MAX_METADATA = 64 * 2**20
+MAX_METADATA = 32 * 2**20
 """How far into a file metadata are looked for, in bytes."""
 
+PIECE = 2**20  # bytes that are looked through at once
 MAX_ENTRIES = 65_536
 MAX_NAME = 65_535  # bytes; the format's own limit
 MAX_TEXT = 2**20  # bytes of a text that is wanted
@@ -53,8 +54,17 @@ def mentions(path: str | os.PathLike[str], text: bytes) -> bool:
     ModelError
         If the file cannot be read.
     """
-    with _beginning_of(path) as data:
-        return data is not None and data.find(text) >= 0
+    overlap = len(text) - 1
+    piece = bytearray(overlap + PIECE)
+    with _opened(path) as file:
+        for _ in range(0, MAX_METADATA, PIECE):
+            n = file.readinto(memoryview(piece)[overlap:])
+            if piece.find(text, 0, overlap + n) >= 0:
+                return True
+            if n < PIECE:
+                break
+            piece[:overlap] = piece[n:]
+    return False
 
 
 def read_metadata(
@@ -74,22 +84,23 @@ def read_metadata(
         If the file cannot be read, is no GGUF file of version 2 or 3, or is damaged; the text says
         where.
     """
-    with _beginning_of(path) as data:
-        if data is None or data[: len(MAGIC)] != MAGIC:
-            raise ModelError(f"{os.fspath(path)} is not a GGUF file")
-        entries = _Entries(data)
-        try:
-            return entries.read(wanted)
-        except _Damaged as damage:
-            raise ModelError(
-                f"the metadata of {os.fspath(path)} are damaged at byte {entries.at}: {damage}"
-            ) from None
+    with _opened(path) as file:
+        data = file.read(MAX_METADATA)
+    if not data.startswith(MAGIC):
+        raise ModelError(f"{os.fspath(path)} is not a GGUF file")
+    entries = _Entries(data)
+    try:
+        return entries.read(wanted)
+    except _Damaged as damage:
+        raise ModelError(
+            f"the metadata of {os.fspath(path)} are damaged at byte {entries.at}: {damage}"
+        ) from None
 
 
 class _Entries:
     """The entries of a file, read from the first to the last."""
 
-    def __init__(self, data: mmap.mmap) -> None:
+    def __init__(self, data: bytes) -> None:
         self._data = data
         self._end = len(data)
         self.at = len(MAGIC)
@@ -176,16 +187,10 @@ def _layout(kind: int) -> struct.Struct:
 
 
 @contextmanager
-def _beginning_of(path: str | os.PathLike[str]) -> Iterator[mmap.mmap | None]:
-    """Give the part of a file that metadata may be in; None of an empty one."""
+def _opened(path: str | os.PathLike[str]) -> Iterator[BufferedReader]:
+    # Not mapped: a file that is made shorter meanwhile would end the process.
     try:
-        with open(path, "rb") as opened:  # noqa: PTH123 - any path that the model has
-            size = min(os.fstat(opened.fileno()).st_size, MAX_METADATA)
-            data = mmap.mmap(opened.fileno(), size, access=mmap.ACCESS_READ) if size else None
+        with open(path, "rb") as file:  # noqa: PTH123 - any path that the model has
+            yield file
     except (OSError, ValueError) as error:  # ValueError: no file has such a name
         raise ModelError(f"cannot read {os.fspath(path)!r}: {error}") from error
-    if data is None:
-        yield None
-        return
-    with data:
-        yield data

@@ -278,7 +278,7 @@ class DecisionModel:
             As above, and if the file cannot be read or is damaged. The texts name the file.
         """
         path = facts.get("path")
-        # Any other model ends here, after a few milliseconds.
+        # Any other model ends here, after some milliseconds.
         if not path or not Path(path).is_file() or not mentions(path, b".decision.type"):
             return None
         entries = read_metadata(path, _is_wanted)
