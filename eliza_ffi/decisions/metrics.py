@@ -243,11 +243,13 @@ def coverage(
         What is as sure as that is answered.
     """
     sure, hit = _answers(confidences, right)
+    order = np.argsort(sure)
+    hits_from = np.append(np.cumsum(hit[order][::-1])[::-1], 0.0)
     points = []
-    for threshold in thresholds:
-        kept = hit[sure >= threshold]
-        accuracy = float(kept.mean()) if len(kept) else None
-        points.append(CoveragePoint(float(threshold), len(kept) / len(sure), accuracy))
+    for threshold, place in zip(thresholds, np.searchsorted(sure[order], thresholds), strict=True):
+        kept = len(sure) - int(place)
+        right_of_kept = float(hits_from[place] / kept) if kept else None
+        points.append(CoveragePoint(float(threshold), kept / len(sure), right_of_kept))
     return tuple(points)
 
 

@@ -40,6 +40,7 @@ Networks", arXiv:1706.04599.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -89,16 +90,16 @@ class OptionScores:
     joint : array, shape [n_options], or None
         The sums of the labels' log-probabilities among the whole vocabulary; None where whole rows
         of logits were not asked for.
-    n_tokens, n_bytes : array of float, shape [n_options]
-        Of the labels.
+    n_tokens, n_bytes : array of float, shape [n_options], or None
+        Of the labels; beside `joint`.
     option_mass : float or None
         The share of the whole vocabulary's probability that the labels' first tokens have.
     """
 
     legal: Array
-    joint: Array | None
-    n_tokens: Array
-    n_bytes: Array
+    joint: Array | None = None
+    n_tokens: Array | None = None
+    n_bytes: Array | None = None
     option_mass: float | None = None
 
     def of(self, rule: Rule) -> Array:
@@ -113,7 +114,7 @@ class OptionScores:
             return self.legal
         if rule not in RULES:
             raise InvalidArgumentError(f"scoring must be one of {', '.join(RULES)}, not {rule!r}")
-        if self.joint is None:
+        if self.joint is None or self.n_tokens is None or self.n_bytes is None:
             raise InvalidArgumentError(f"{rule} scores need whole rows of logits")
         if rule == "joint":
             return self.joint
@@ -144,8 +145,37 @@ class QuestionScores:
         array, shape [n_options]
             Their exponentials sum to 1.
         """
-        each = np.stack([log_softmax(scores.of(rule)) for scores in self.orders])
-        return log_softmax(np.logaddexp.reduce(each, axis=0))
+        return log_softmax(log_mean([log_softmax(scores.of(rule)) for scores in self.orders]))
+
+    def unconditional_log_probabilities(self, joint_of_empty: Sequence[ArrayLike]) -> Array:
+        """Return the logarithms of the options' probabilities relative to an empty input.
+
+        Parameters
+        ----------
+        joint_of_empty
+            The joint scores of an empty input, for each order those of the options asked so.
+
+        Returns
+        -------
+        array, shape [n_options]
+            See :func:`unconditional`, averaged over the orders.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If these are not as many as the orders, or joint scores were not asked for.
+        """
+        if len(self.orders) != len(joint_of_empty):
+            raise InvalidArgumentError(
+                f"scores in {len(self.orders)} orders do not go with {len(joint_of_empty)} of an "
+                "empty input"
+            )
+        each = []
+        for scores, empty in zip(self.orders, joint_of_empty, strict=True):
+            joint = scores.of("joint")
+            assert scores.n_tokens is not None  # they come with the joint scores
+            each.append(unconditional(joint, empty, scores.n_tokens))
+        return log_softmax(log_mean(each))
 
     @property
     def option_mass(self) -> float | None:

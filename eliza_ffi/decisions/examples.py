@@ -1,0 +1,231 @@
+"""Examples: inputs with the answers that are right, and asking about them."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import InvalidArgumentError
+from .answers import name_of
+from .asking import How, ask_many
+from .prompts import AskedQuestion
+from .questions import Choice, Labels, Predicate, Question, Score, Value, text_of
+from .scoring import QuestionScores
+
+__all__ = ["UNTOLD", "Examples", "ask_examples", "named_questions", "option_names", "read_examples"]
+
+Progress = Callable[[int, "int | None"], Any]
+"""Takes how many inputs were asked about and how many there are."""
+
+UNTOLD = -1
+"""Stands for the right option of a question where an example does not tell it."""
+
+
+@dataclass(frozen=True, eq=False)
+class Examples:
+    """Inputs, and the right options of questions with one answer each.
+
+    Attributes
+    ----------
+    inputs : tuple
+    targets : array of int, shape [n_inputs, n_questions]
+        Which option is right: 0 for true and 1 for false, else in the order they are given;
+        :data:`UNTOLD` where an example does not tell.
+    """
+
+    inputs: tuple[Any, ...]
+    targets: NDArray[np.intp]
+
+    def __len__(self) -> int:
+        return len(self.inputs)
+
+
+def named_questions(questions: Sequence[Question]) -> tuple[tuple[str, AskedQuestion], ...]:
+    """Return the questions with one answer each that questions come to, with what to call them.
+
+    The predicates that :class:`~eliza_ffi.decisions.Labels` come to are called by question and
+    label, as in ``"topics: sport"``.
+    """
+    named: list[tuple[str, AskedQuestion]] = []
+    for place, question in enumerate(questions):
+        name = name_of(question.name, place)
+        if isinstance(question, Labels):
+            pairs = zip(question.labels, question.predicates, strict=True)
+            named += [(f"{name}: {text_of(label.value)}", asked) for label, asked in pairs]
+        else:
+            named.append((name, question))
+    return tuple(named)
+
+
+def option_names(question: AskedQuestion) -> tuple[str, ...]:
+    """Return what to call a question's options in a table."""
+    if isinstance(question, Predicate):
+        return "true", "false"
+    if isinstance(question, Score):
+        return tuple(level.label for level in question.levels)
+    return tuple(text_of(option.value) for option in question.options)
+
+
+def read_examples(
+    questions: Sequence[Question], examples: Iterable[tuple[Any, Mapping[str, Any]]]
+) -> Examples:
+    """Return inputs, and which options are right.
+
+    Parameters
+    ----------
+    questions
+    examples
+        Pairs of an input and the right answers to questions by their names, or by their places
+        where they have none (``"0"`` for the first): for a predicate a bool, for a choice the
+        option's value, for a score the level's place or its label, for labels those that fit. A
+        question that is not in there, or is None, is not told.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If one is malformed or answers what is not asked; the text says which.
+    """
+    by_name = {name_of(question.name, place): question for place, question in enumerate(questions)}
+    inputs, targets = [], []
+    for place, example in enumerate(examples):
+        given, answers = _pair(place, example)
+        unknown = [name for name in answers if name not in by_name]
+        if unknown:
+            raise InvalidArgumentError(
+                f"example {place} answers {unknown[0]!r}, and no question is called that"
+            )
+        inputs.append(given)
+        row: list[int] = []
+        for name, question in by_name.items():
+            try:
+                row += _targets(question, answers.get(name))
+            except InvalidArgumentError as error:
+                raise InvalidArgumentError(f"example {place}, {name!r}: {error}") from None
+        targets.append(row)
+    n_questions = len(named_questions(questions))
+    return Examples(tuple(inputs), np.array(targets, dtype=np.intp).reshape(-1, n_questions))
+
+
+def ask_examples(
+    model: Any,
+    inputs: Sequence[Any],
+    questions: Sequence[AskedQuestion],
+    wanted: NDArray[np.bool_],
+    how: How,
+    *,
+    whole: bool,
+    progress: Progress | None = None,
+) -> list[list[QuestionScores]]:
+    """Ask each question about the inputs for which it is wanted.
+
+    Inputs of which the same questions are wanted are asked about together, and what is not wanted
+    is not asked.
+
+    Parameters
+    ----------
+    model, inputs, questions
+    wanted
+        Shape [n_inputs, n_questions].
+    how, whole
+        As :func:`~eliza_ffi.decisions.asking.ask_many` has them.
+    progress
+        Called with how many of the inputs are done and how many there are.
+
+    Returns
+    -------
+    list of list of QuestionScores
+        For each question those of the inputs for which it is wanted, in their order.
+    """
+    groups: dict[tuple[int, ...], list[int]] = {}
+    for row in range(len(inputs)):
+        places = tuple(int(place) for place in np.flatnonzero(wanted[row]))
+        if places:
+            groups.setdefault(places, []).append(row)
+    total = sum(map(len, groups.values()))
+    found: dict[tuple[int, int], QuestionScores] = {}
+    done = 0
+    for places, rows in groups.items():
+        answered = ask_many(
+            model,
+            [inputs[row] for row in rows],
+            [questions[place] for place in places],
+            how,
+            whole=whole,
+            progress=_after(done, total, progress),
+        )
+        for row, scores in zip(rows, answered, strict=True):
+            found.update({(place, row): one for place, one in zip(places, scores, strict=True)})
+        done += len(rows)
+    return [
+        [found[place, int(row)] for row in np.flatnonzero(wanted[:, place])]
+        for place in range(len(questions))
+    ]
+
+
+def _after(before: int, total: int, progress: Progress | None) -> Progress | None:
+    """Return a `progress` for a part, of which `before` others are done."""
+    return None if progress is None else lambda done, _: progress(before + done, total)
+
+
+def _pair(place: int, example: Any) -> tuple[Any, Mapping[str, Any]]:
+    is_pair = isinstance(example, Sequence) and not isinstance(example, str | bytes)
+    if not is_pair or len(example) != 2 or not isinstance(example[1], Mapping):
+        raise InvalidArgumentError(
+            f"example {place} must be an input and a mapping from questions to right answers"
+        )
+    return example[0], example[1]
+
+
+def _targets(question: Question, answer: Any) -> list[int]:
+    """Return the right option of each question with one answer."""
+    if isinstance(question, Labels):
+        return _fitting(question, answer)
+    if answer is None:
+        return [UNTOLD]
+    if isinstance(question, Predicate):
+        if not isinstance(answer, bool | np.bool_):
+            raise InvalidArgumentError(f"a predicate is True or False, not {answer!r}")
+        return [0 if answer else 1]
+    if isinstance(question, Choice):
+        return [_place_of(answer, [option.value for option in question.options])]
+    return [_level(question, answer)]
+
+
+def _fitting(question: Labels, answer: Any) -> list[int]:
+    values = [label.value for label in question.labels]
+    if answer is None:
+        return [UNTOLD] * len(values)
+    if isinstance(answer, str) or not isinstance(answer, Iterable):
+        raise InvalidArgumentError(f"labels are answered with those that fit, not {answer!r}")
+    places = {_place_of(value, values) for value in answer}
+    return [0 if place in places else 1 for place in range(len(values))]
+
+
+def _level(question: Score, answer: Any) -> int:
+    labels: list[Value] = [level.label for level in question.levels]
+    if isinstance(answer, str):
+        return _place_of(answer, labels)
+    try:
+        place = None if isinstance(answer, bool | np.bool_) else operator.index(answer)
+    except TypeError:
+        place = None
+    if place is None or not 0 <= place < len(labels):
+        raise InvalidArgumentError(
+            f"a level is a label or 0 to {len(labels) - 1}, 0 for the lowest, not {answer!r}"
+        )
+    return place
+
+
+def _place_of(answer: Any, values: Sequence[Value]) -> int:
+    if isinstance(answer, str | bool | np.bool_):
+        is_text = isinstance(answer, str)
+        for place, value in enumerate(values):
+            # True and "true" are two values.
+            if isinstance(value, str) == is_text and value == answer:
+                return place
+    raise InvalidArgumentError(f"{answer!r} is none of {', '.join(map(repr, values))}")

@@ -1,0 +1,741 @@
+"""Calibrations: the formulas, the fit, the choice among methods, the file."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from scripted_decisions import ScriptedModel, ask_scripted
+
+from eliza_ffi.decisions import examples as asked_examples
+from eliza_ffi.decisions.asking import How
+from eliza_ffi.decisions.calibration import METHODS, Calibration
+from eliza_ffi.decisions.examples import UNTOLD, read_examples
+from eliza_ffi.decisions.fingerprint import fingerprint_of
+from eliza_ffi.decisions.fitting import CONTENT_FREE, EMPTY, LEAST_EXAMPLES, calibrate
+from eliza_ffi.decisions.questions import Choice, Labels, Predicate, Score
+from eliza_ffi.decisions.scoring import (
+    LEAST_TEMPERATURE,
+    MOST_TEMPERATURE,
+    OptionScores,
+    QuestionScores,
+    fit_temperature,
+    log_mean,
+    log_softmax,
+    relative_to,
+    tempered,
+    unconditional,
+)
+from eliza_ffi.errors import InvalidArgumentError, ModelError
+
+Floats = NDArray[np.float64]
+
+TONE = Choice("Which tone?", ["calm", "angry", "sad"], name="tone")
+URGENT = Predicate("It is urgent.", name="urgent")
+MOOD = Score("How good?", ["bad", "fair", "good"], name="mood")
+TOPICS = Labels("Is it about this?", ["sport", "money"], name="topics")
+
+scores = st.floats(-15, 15)  # divided by the least temperature, exp() can still hold them
+
+
+@st.composite
+def judged(draw: st.DrawFn) -> tuple[Floats, NDArray[np.intp]]:
+    """Return log-probabilities of n examples and k options, and what is right."""
+    n, k = draw(st.integers(1, 20)), draw(st.integers(2, 5))
+    rows = draw(st.lists(st.lists(scores, min_size=k, max_size=k), min_size=n, max_size=n))
+    y = draw(st.lists(st.integers(0, k - 1), min_size=n, max_size=n))
+    return log_softmax(rows), np.array(y)
+
+
+def slow_nll(z: Floats, y: NDArray[np.intp], temperature: float) -> float:
+    total = 0.0
+    for row, right in zip(z, y, strict=True):
+        total += math.log(sum(math.exp((each - row[right]) / temperature) for each in row))
+    return total / len(y)
+
+
+# ---- formulas --------------------------------------------------------------------------------
+
+
+@given(st.lists(scores, min_size=2, max_size=6), st.floats(0.05, 20))
+def test_a_temperature_divides_scores_and_keeps_their_order(
+    z: list[float], temperature: float
+) -> None:
+    p = np.exp(tempered(z, temperature))
+    powers = [math.exp((each - max(z)) / temperature) for each in z]
+    assert p == pytest.approx([power / sum(powers) for power in powers], abs=1e-12)
+    assert p.sum() == pytest.approx(1)
+    assert p[int(np.argmax(z))] == p.max()
+
+
+@pytest.mark.parametrize("temperature", [0.0, -1.0, math.inf, math.nan])
+def test_a_temperature_is_above_0(temperature: float) -> None:
+    with pytest.raises(InvalidArgumentError, match="above 0"):
+        tempered([0.0, 1.0], temperature)
+
+
+@given(judged())
+def test_the_fitted_temperature_has_the_lowest_nll_of_a_fine_grid(
+    given_: tuple[Floats, NDArray[np.intp]],
+) -> None:
+    z, y = given_
+    fitted = fit_temperature(z, y)
+    assert LEAST_TEMPERATURE <= fitted <= MOST_TEMPERATURE
+    lowest = slow_nll(z, y, fitted)
+    for temperature in [1.0, *np.geomspace(LEAST_TEMPERATURE, MOST_TEMPERATURE, 50)]:
+        assert lowest <= slow_nll(z, y, temperature) * (1 + 1e-9) + 1e-9
+
+
+@pytest.mark.parametrize("right_of_ten", [6, 8, 9])
+@pytest.mark.parametrize("odds", [1.0, 4.0])
+def test_the_fitted_temperature_of_one_margin_is_known(odds: float, right_of_ten: int) -> None:
+    # All of them claim the same odds; the best claim is how often it is right.
+    y = np.array([0] * right_of_ten + [1] * (10 - right_of_ten))
+    z = np.tile([odds, 0.0], (10, 1))
+    logit = math.log(right_of_ten / (10 - right_of_ten))
+    assert fit_temperature(z, y) == pytest.approx(odds / logit, rel=1e-9)
+
+
+def test_the_fitted_temperature_stays_within_its_bounds() -> None:
+    z = np.array([[2.0, 0.0], [0.0, 2.0]])
+    assert fit_temperature(z, [0, 1]) == LEAST_TEMPERATURE  # never wrong
+    assert fit_temperature(z, [1, 0]) == MOST_TEMPERATURE  # always wrong
+    assert fit_temperature(np.zeros((4, 3)), [0, 1, 2, 0]) == 1.0  # nothing to tell by
+
+
+def test_a_fit_refuses_what_has_no_likelihood() -> None:
+    with pytest.raises(InvalidArgumentError, match="without a probability"):
+        fit_temperature([[0.0, -np.inf]], [0])
+    with pytest.raises(InvalidArgumentError, match="no scores and targets"):
+        fit_temperature(np.empty((0, 2)), [])
+
+
+@given(judged(), st.lists(st.floats(0.01, 1), min_size=5, max_size=5))
+def test_a_baseline_divides_probabilities(
+    given_: tuple[Floats, NDArray[np.intp]], weights: list[float]
+) -> None:
+    z, _ = given_
+    baseline = np.array(weights[: z.shape[1]]) / sum(weights[: z.shape[1]])
+    for row, got in zip(np.exp(z), np.exp(relative_to(z, np.log(baseline))), strict=True):
+        shares = [p / b for p, b in zip(row, baseline, strict=True)]
+        assert got == pytest.approx([share / sum(shares) for share in shares], abs=1e-12)
+
+
+@given(judged())
+def test_a_uniform_baseline_changes_nothing(given_: tuple[Floats, NDArray[np.intp]]) -> None:
+    z, _ = given_
+    uniform = np.full(z.shape[1], -math.log(z.shape[1]))
+    assert np.exp(relative_to(z, uniform)) == pytest.approx(np.exp(z), abs=1e-12)
+
+
+def test_what_equals_its_baseline_becomes_uniform() -> None:
+    z = log_softmax([3.0, -1.0, 0.5])
+    assert np.exp(relative_to(z, z)) == pytest.approx([1 / 3] * 3)
+
+
+def test_a_baseline_without_probability_is_refused() -> None:
+    with pytest.raises(InvalidArgumentError, match="to be compared with"):
+        relative_to([0.0, 0.0], [0.0, -np.inf])
+    with pytest.raises(InvalidArgumentError, match="to be compared with"):
+        unconditional([0.0, 0.0], [0.0, -np.inf], [1, 1])
+
+
+@given(judged())
+def test_the_mean_is_of_probabilities_and_not_of_their_logarithms(
+    given_: tuple[Floats, NDArray[np.intp]],
+) -> None:
+    z, _ = given_
+    expected = [sum(math.exp(value) for value in column) / len(z) for column in z.T]
+    assert np.exp(log_mean(z)) == pytest.approx(expected, abs=1e-12)
+
+
+def test_unconditional_scores_are_means_over_tokens_of_what_the_input_adds() -> None:
+    # log p of each token of each label, with the input and with an empty one.
+    with_input = [[-1.0, -0.5], [-2.0], [-0.2, -0.3, -0.4]]
+    with_none = [[-3.0, -0.6], [-2.5], [-0.2, -0.1, -0.9]]
+    added = [
+        sum(a - b for a, b in zip(one, other, strict=True)) / len(one)
+        for one, other in zip(with_input, with_none, strict=True)
+    ]
+    got = unconditional(list(map(sum, with_input)), list(map(sum, with_none)), [2, 1, 3])
+    powers = [math.exp(score) for score in added]
+    assert np.exp(got) == pytest.approx([power / sum(powers) for power in powers])
+
+
+def test_orders_are_averaged_as_probabilities_relative_to_their_own_empty_input() -> None:
+    joints, empties = [[-2.0, -3.0], [-5.0, -1.0]], [[-2.5, -2.5], [-1.0, -4.0]]
+    n_tokens = np.array([1.0, 2.0])
+    asked = QuestionScores(
+        tuple(
+            OptionScores(log_softmax(joint), np.array(joint), n_tokens, n_tokens)
+            for joint in joints
+        )
+    )
+    each = [
+        np.exp(unconditional(joint, empty, n_tokens))
+        for joint, empty in zip(joints, empties, strict=True)
+    ]
+    got = np.exp(asked.unconditional_log_probabilities(empties))
+    assert got == pytest.approx(sum(each) / 2)
+    with pytest.raises(InvalidArgumentError, match="2 orders do not go with 1"):
+        asked.unconditional_log_probabilities(empties[:1])
+    legal = QuestionScores((OptionScores(log_softmax([0.0, 1.0])),))
+    with pytest.raises(InvalidArgumentError, match="whole rows"):
+        legal.unconditional_log_probabilities(empties[:1])
+
+
+# ---- the examples ----------------------------------------------------------------------------
+
+
+def test_right_answers_become_the_places_of_options() -> None:
+    flag = Choice("Which?", [True, "true", "no"], none="neither")
+    told = read_examples(
+        [URGENT, flag, MOOD, TOPICS],
+        [
+            ("a", {"urgent": True, "1": "true", "mood": "good", "topics": ["money"]}),
+            ("b", {"urgent": False, "1": True, "mood": 1, "topics": set()}),
+            ("c", {"urgent": np.bool_(True), "1": "neither", "mood": np.int64(0)}),
+            ("d", {"urgent": None}),
+        ],
+    )
+    assert told.inputs == ("a", "b", "c", "d")
+    x = UNTOLD
+    assert told.targets.tolist() == [
+        [0, 1, 2, 1, 0],
+        [1, 0, 1, 1, 1],
+        [0, 3, 0, x, x],
+        [x, x, x, x, x],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("example", "reason"),
+    [
+        (("x", {"urgent": "yes"}), "example 1, 'urgent': a predicate is True or False, not 'yes'"),
+        (("x", {"urgent": 1}), "a predicate is True or False, not 1"),
+        (("x", {"tone": "glad"}), "'glad' is none of 'calm', 'angry', 'sad'"),
+        (("x", {"tone": 0}), "0 is none of"),
+        (("x", {"tone": True}), "True is none of"),
+        (("x", {"mood": 3}), "a label or 0 to 2, 0 for the lowest, not 3"),
+        (("x", {"mood": -1}), "not -1"),
+        (("x", {"mood": True}), "not True"),
+        (("x", {"mood": 0.5}), "not 0.5"),
+        (("x", {"mood": "great"}), "'great' is none of"),
+        (("x", {"topics": "sport"}), "labels are answered with those that fit, not 'sport'"),
+        (("x", {"topics": ["art"]}), "'art' is none of 'sport', 'money'"),
+        (("x", {"tune": "sad"}), "example 1 answers 'tune', and no question is called that"),
+        ("x", "example 1 must be an input and a mapping"),
+        (("x", "calm"), "example 1 must be an input and a mapping"),
+        (("x", {}, {}), "example 1 must be an input and a mapping"),
+    ],
+)
+def test_examples_that_answer_something_else_are_refused(example: Any, reason: str) -> None:
+    with pytest.raises(InvalidArgumentError) as refused:
+        read_examples([URGENT, TONE, MOOD, TOPICS], [("w", {}), example])
+    assert reason in str(refused.value)
+
+
+# ---- the fit ---------------------------------------------------------------------------------
+
+
+@pytest.fixture(autouse=True)
+def scripted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(asked_examples, "ask_many", ask_scripted)
+
+
+def drawn(n: int, k: int, seed: int = 1) -> tuple[Floats, NDArray[np.intp]]:
+    """Return log-probabilities and right options that were drawn with these probabilities."""
+    random = np.random.default_rng(seed)
+    z = log_softmax(1.5 * random.normal(size=(n, k)))
+    return z, np.array([random.choice(k, p=np.exp(row)) for row in z])
+
+
+@pytest.fixture
+def model_saying(tmp_path: Path) -> Callable[..., ScriptedModel]:
+    """Return a function to a model that says row i of the scores of input "i", and of others 0."""
+    path = tmp_path / "model.gguf"
+    path.write_bytes(b"GGUF weights")
+
+    def model(z: Floats, plain: Any = None, **more: Any) -> ScriptedModel:
+        nothing = np.zeros(z.shape[1]) if plain is None else plain
+
+        def logits(given: Any, _: Any) -> Any:
+            return z[int(given)] if given.isdigit() else nothing
+
+        return ScriptedModel(path, logits, **more)
+
+    return model
+
+
+def examples_of(y: NDArray[np.intp]) -> list[tuple[str, dict[str, Any]]]:
+    values = [option.value for option in TONE.options]
+    return [(str(i), {"tone": values[right]}) for i, right in enumerate(y)]
+
+
+def nll_of(calibration: Calibration, model: ScriptedModel, y: NDArray[np.intp]) -> float:
+    how, whole = How(orders=calibration.orders), calibration.needs_whole_rows
+    losses = [
+        -calibration.apply(0, model.scores(str(i), TONE, how, whole))[right]
+        for i, right in enumerate(y)
+    ]
+    return float(np.mean(losses))
+
+
+def test_a_model_that_is_three_times_too_sure_gets_temperature_3(
+    model_saying: Callable[..., ScriptedModel],
+) -> None:
+    z, y = drawn(2000, 3)
+    model = model_saying(3.0 * z)
+    calibration = calibrate(model, TONE, examples_of(y))
+    (fitted,) = calibration.questions
+    assert fitted.temperature == pytest.approx(3.0, rel=0.1)
+    assert fitted.temperature == fit_temperature(log_softmax(3.0 * z), y)
+    assert (fitted.method, fitted.n_examples) == ("temperature", 2000)
+    assert fitted.nll["temperature"] < fitted.nll["none"]
+    scores = model.scores("0", TONE, How(), False)
+    expected = tempered(scores.orders[0].legal, fitted.temperature)
+    assert calibration.apply(0, scores) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("method", [each for each in METHODS if each.endswith("temperature")])
+@pytest.mark.parametrize("seed", range(4))
+def test_on_its_own_examples_a_temperature_is_never_worse_than_none(
+    method: Any, seed: int, model_saying: Callable[..., ScriptedModel]
+) -> None:
+    z, y = drawn(12, 3, seed)
+    model = model_saying(2.0 * z, [1.0, 0.0, -1.0])
+    fitted = calibrate(model, TONE, examples_of(y), method=method)
+    (question,) = fitted.questions
+    plain = replace(fitted, questions=(replace(question, temperature=1.0),))
+    assert nll_of(fitted, model, y) <= nll_of(plain, model, y) + 1e-12
+
+
+def test_contextual_calibration_takes_out_what_inputs_that_say_nothing_get(
+    model_saying: Callable[..., ScriptedModel],
+) -> None:
+    z, y = drawn(40, 3)
+    bias = np.array([2.0, 0.0, -1.0])
+    model = model_saying(z + bias, bias)
+    calibration = calibrate(model, TONE, examples_of(y), method="contextual")
+    for i in range(len(y)):
+        assert calibration.apply(0, model.scores(str(i), TONE, How(), False)) == pytest.approx(z[i])
+
+
+def test_content_free_probabilities_are_the_mean_over_their_inputs(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "model.gguf"
+    path.write_bytes(b"weights")
+    said = dict(zip(CONTENT_FREE, ([1.0, 0, 0], [0, 3.0, 0], [0, 0, 0.5]), strict=True))
+    model = ScriptedModel(path, lambda given, _: said[given])
+    (fitted,) = calibrate(model, TONE, [], method="contextual").questions
+    expected = sum(np.exp(log_softmax(each)) for each in said.values()) / 3
+    assert fitted.baseline is not None
+    assert np.exp(fitted.baseline) == pytest.approx(expected)
+    assert (fitted.n_examples, fitted.nll) == (0, {})
+
+
+def test_batch_calibration_is_relative_to_the_mean_of_all_inputs_and_needs_no_labels(
+    model_saying: Callable[..., ScriptedModel],
+) -> None:
+    z, _ = drawn(LEAST_EXAMPLES, 3)
+    model = model_saying(z)
+    inputs = [(str(i), {}) for i in range(len(z))]
+    calibration = calibrate(model, TONE, inputs, method="batch")
+    mean = np.exp(z).mean(axis=0)
+    for i in range(len(z)):
+        shares = np.exp(z[i]) / mean
+        got = np.exp(calibration.apply(0, model.scores(str(i), TONE, How(), False)))
+        assert got == pytest.approx(shares / shares.sum())
+    assert calibration.questions[0].nll == {}
+
+
+@pytest.mark.parametrize("orders", [1, 2])
+def test_unconditional_calibration_is_relative_to_an_empty_input(
+    orders: int, model_saying: Callable[..., ScriptedModel]
+) -> None:
+    z, y = drawn(LEAST_EXAMPLES, 3)
+    model = model_saying(z, [1.0, -1.0, 0.0], first_bonus=0.5)
+    calibration = calibrate(model, TONE, examples_of(y), method="unconditional", orders=orders)
+    assert calibration.needs_whole_rows
+    how = How(orders=orders)
+    empty = model.scores(EMPTY, TONE, how, True)
+    for i in range(len(z)):
+        asked = model.scores(str(i), TONE, how, True)
+        each = [
+            np.exp(unconditional(one.joint, other.joint, one.n_tokens))  # type: ignore[arg-type]
+            for one, other in zip(asked.orders, empty.orders, strict=True)
+        ]
+        assert np.exp(calibration.apply(0, asked)) == pytest.approx(sum(each) / orders)
+
+
+def test_cross_validation_judges_each_example_by_a_fit_without_its_fold(
+    model_saying: Callable[..., ScriptedModel],
+) -> None:
+    z, y = drawn(23, 3)
+    z = log_softmax(2.0 * z)
+    calibration = calibrate(model_saying(z), TONE, examples_of(y), method="batch+temperature")
+    # Dealt to 5 folds in the order of what is right.
+    dealt = sorted(range(23), key=lambda i: (y[i], i))
+    losses = []
+    for fold in range(5):
+        held_out = dealt[fold::5]
+        rest = [i for i in range(23) if i not in held_out]
+        mean = np.log(np.exp(z[rest]).mean(axis=0))
+        temperature = fit_temperature(relative_to(z[rest], mean), y[rest])
+        for i in held_out:
+            losses.append(-tempered(relative_to(z[i], mean), temperature)[y[i]])
+    nll = calibration.questions[0].nll
+    assert nll["batch+temperature"] == pytest.approx(np.mean(losses))
+    assert nll["none"] == pytest.approx(-z[np.arange(23), y].mean())
+
+
+@pytest.mark.parametrize(
+    ("sharper", "shown", "expected"),
+    [
+        (1, True, "contextual"),  # the bias shows where inputs say nothing
+        (3, True, "contextual+temperature"),
+        (1, False, "batch"),  # it shows only over many inputs
+        (3, False, "batch+temperature"),
+    ],
+)
+def test_auto_takes_the_simplest_method_that_does_what_is_needed(
+    sharper: int, shown: bool, expected: str, model_saying: Callable[..., ScriptedModel]
+) -> None:
+    z, y = drawn(400, 3)
+    bias = np.array([2.0, 0.0, -2.0])
+    model = model_saying(sharper * (z + bias), sharper * bias * shown)
+    calibration = calibrate(model, TONE, examples_of(y), method="auto")
+    (fitted,) = calibration.questions
+    assert fitted.method == expected
+    assert set(fitted.nll) == set(METHODS)
+    assert fitted.nll[expected] < min(fitted.nll.values()) + 0.02
+    assert nll_of(calibration, model, y) < fitted.nll["none"] - 0.1
+
+
+def test_auto_takes_no_method_for_a_gain_that_may_be_chance(
+    model_saying: Callable[..., ScriptedModel],
+) -> None:
+    for seed in range(8):
+        z, y = drawn(100, 3, seed)  # calibrated as they are
+        (fitted,) = calibrate(model_saying(z), TONE, examples_of(y), method="auto").questions
+        others = [method for method in METHODS if method != "none"]
+        if min(fitted.nll[method] for method in others) < fitted.nll["none"]:
+            break
+    else:
+        pytest.fail("no method was better by chance")
+    assert fitted.method == "none"
+
+
+def test_auto_leaves_probabilities_alone_that_nothing_improves(
+    model_saying: Callable[..., ScriptedModel],
+) -> None:
+    # Uniform, and right answers in equal parts: all methods come to the same, and none comes first.
+    y = np.arange(30) % 3
+    model = model_saying(np.zeros((30, 3)))
+    (fitted,) = calibrate(model, TONE, examples_of(y), method="auto").questions
+    assert fitted.nll["none"] == pytest.approx(math.log(3))
+    assert fitted.method == "none"
+
+
+def test_only_what_a_method_needs_is_asked(
+    model_saying: Callable[..., ScriptedModel],
+) -> None:
+    z, y = drawn(LEAST_EXAMPLES, 3)
+    asked = [str(i) for i in range(LEAST_EXAMPLES)]
+    for method, plain, whole in (
+        ("none", [], False),
+        ("temperature", [], False),
+        ("batch", [], False),
+        ("contextual", list(CONTENT_FREE), False),
+        ("unconditional", [EMPTY], True),
+        ("auto", list(CONTENT_FREE), True),
+    ):
+        model = model_saying(z)
+        calibrate(model, TONE, examples_of(y), method=method)  # type: ignore[arg-type]
+        assert [call[0] for call in model.calls] == [asked + plain]
+        assert [call[2] for call in model.calls] == [whole]
+    model = model_saying(z)
+    calibrate(model, TONE, examples_of(y), rule="mean")
+    assert model.calls[0][2]
+
+
+def test_an_example_is_asked_the_questions_that_it_answers(
+    model_saying: Callable[..., ScriptedModel],
+) -> None:
+    z, _ = drawn(3 * LEAST_EXAMPLES, 2)
+    model = model_saying(z)
+    other = Predicate("It is polite.", name="polite")
+    examples: list[tuple[str, dict[str, Any]]] = []
+    for i in range(LEAST_EXAMPLES):
+        examples.append((str(3 * i), {"urgent": True}))
+        examples.append((str(3 * i + 1), {"polite": False, "urgent": False}))
+        examples.append((str(3 * i + 2), {}))
+    counts: list[tuple[int, int | None]] = []
+    calibration = calibrate(
+        model, [URGENT, other], examples, progress=lambda done, n: counts.append((done, n))
+    )
+    assert [each.n_examples for each in calibration.questions] == [20, 10]
+    by_questions = {tuple(call[1]): call[0] for call in model.calls}
+    assert by_questions == {
+        ("It is urgent.",): [str(3 * i) for i in range(LEAST_EXAMPLES)],
+        ("It is urgent.", "It is polite."): [str(3 * i + 1) for i in range(LEAST_EXAMPLES)],
+    }
+    assert counts == [(i + 1, 20) for i in range(20)]
+    for place, rows, right in ((0, range(0), None), (1, range(1, 30, 3), 1)):
+        if right is not None:
+            y = np.full(len(rows), right)
+            assert calibration.questions[place].temperature == fit_temperature(z[list(rows)], y)
+
+
+def test_labels_are_calibrated_each_by_itself(
+    model_saying: Callable[..., ScriptedModel],
+) -> None:
+    z, y = drawn(LEAST_EXAMPLES, 2)
+    examples = [(str(i), {"topics": ["sport"] if right else []}) for i, right in enumerate(y)]
+    model = model_saying(z)
+    calibration = calibrate(model, TOPICS, examples)
+    assert len(calibration.questions) == 2
+    calibration.check(fingerprint_of(model), [TOPICS], How())
+    calibration.check(fingerprint_of(model), TOPICS.predicates, How())
+
+
+def test_too_few_examples_are_refused_by_name(
+    model_saying: Callable[..., ScriptedModel],
+) -> None:
+    z, y = drawn(LEAST_EXAMPLES - 1, 3)
+    model = model_saying(z)
+    for method in ("temperature", "auto", "batch"):
+        with pytest.raises(InvalidArgumentError, match="10 examples of 'tone' or more, not 9"):
+            calibrate(model, TONE, examples_of(y), method=method)  # type: ignore[arg-type]
+    assert model.calls == []
+    assert calibrate(model, TONE, examples_of(y), method="contextual").questions[0].n_examples == 9
+
+
+def test_a_method_or_rule_that_is_none_is_refused(
+    model_saying: Callable[..., ScriptedModel],
+) -> None:
+    model = model_saying(np.zeros((1, 3)))
+    with pytest.raises(InvalidArgumentError, match="method must be one of none, temperature"):
+        calibrate(model, TONE, [], method="platt")  # type: ignore[arg-type]
+    with pytest.raises(InvalidArgumentError, match="scoring must be one of legal"):
+        calibrate(model, TONE, [], rule="best")  # type: ignore[arg-type]
+
+
+# ---- what it is for --------------------------------------------------------------------------
+
+
+def fitted_on(model: ScriptedModel, **more: Any) -> Calibration:
+    _, y = drawn(LEAST_EXAMPLES, 3)
+    return calibrate(model, TONE, examples_of(y), **more)
+
+
+def write(given: str, asked: Any) -> str:
+    return given
+
+
+def test_a_calibration_is_for_one_way_of_asking_one_model(
+    model_saying: Callable[..., ScriptedModel],
+) -> None:
+    z, _ = drawn(LEAST_EXAMPLES, 3)
+    model = model_saying(z)
+    calibration, own = fitted_on(model), fingerprint_of(model)
+    calibration.check(own, [TONE], How())
+    calibration.check(own, [Choice("Which tone?", TONE.choices, name="renamed")], How())
+    described = Choice("Which tone?", [("calm", "at ease"), "angry", "sad"], name="tone")
+    for questions, how, fingerprint, reason in (
+        ([TONE], How(), "1-2", f"for another model: '{own}', not '1-2'"),
+        ([TONE], How(labels="letters"), own, "for other labels: 'text', not 'letters'"),
+        ([TONE], How(orders=2), own, "for another number of orders: 1, not 2"),
+        ([TONE], How(prompt=write), own, "for another prompt: 'default', not 'write'"),
+        ([TONE, URGENT], How(), own, "for 1 questions, not 2"),
+        ([described], How(), own, "question than 'tone': what differs is choices"),
+        ([Choice("Tone?", TONE.choices)], How(), own, "than '0': what differs is instructions"),
+        ([MOOD], How(), own, "than 'mood': what differs is choices, instructions, levels, type"),
+    ):
+        with pytest.raises(InvalidArgumentError) as refused:
+            calibration.check(fingerprint, questions, how)
+        assert reason in str(refused.value)
+    assert fitted_on(model, prompt=write).prompt == "write"
+
+
+def test_scores_of_other_options_are_refused(
+    model_saying: Callable[..., ScriptedModel],
+) -> None:
+    z, _ = drawn(LEAST_EXAMPLES, 3)
+    calibration = fitted_on(model_saying(z))
+    with pytest.raises(InvalidArgumentError, match="of 3 options, not 2"):
+        calibration.apply(0, QuestionScores((OptionScores(log_softmax([0.0, 1.0])),)))
+
+
+def test_a_model_is_known_by_its_files_and_not_by_where_they_are(tmp_path: Path) -> None:
+    def known(content: bytes, **more: Any) -> str:
+        path = tmp_path / f"{len(list(tmp_path.iterdir()))}.gguf"
+        path.write_bytes(content)
+        return fingerprint_of(ScriptedModel(path, lambda *_: [], **more))
+
+    content = bytes(range(256)) * 3000
+    adapter = tmp_path / "adapter.gguf"
+    adapter.write_bytes(b"adapter")
+    plain = known(content)
+    assert plain == known(content)
+    assert plain.startswith(f"{len(content)}-")
+    adapted = [known(content, lora=({"path": str(adapter), "scale": s},)) for s in (1.0, 0.5)]
+    others = [known(content[:-1] + b"x"), known(content + b"x"), known(b"x" + content[1:])]
+    assert len({plain, *adapted, *others}) == 6
+    with pytest.raises(ModelError, match=r"cannot read .*gone\.gguf"):
+        fingerprint_of(ScriptedModel(tmp_path / "gone.gguf", lambda *_: []))
+
+
+# ---- the file --------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def saved(model_saying: Callable[..., ScriptedModel], tmp_path: Path) -> tuple[Calibration, Path]:
+    z, _ = drawn(LEAST_EXAMPLES, 3)
+    calibration = fitted_on(model_saying(z), method="contextual+temperature")
+    path = tmp_path / "tone.json"
+    calibration.save(path)
+    return calibration, path
+
+
+@pytest.mark.parametrize("method", [*METHODS, "auto"])
+@pytest.mark.parametrize("orders", [1, 3])
+def test_a_saved_calibration_comes_back_as_it_was(
+    method: Any, orders: int, model_saying: Callable[..., ScriptedModel], tmp_path: Path
+) -> None:
+    z, _ = drawn(LEAST_EXAMPLES, 3)
+    model = model_saying(z, [0.3, 0.1, -0.7], first_bonus=0.2)
+    calibration = fitted_on(model, method=method, orders=orders)
+    calibration.save(tmp_path / "c.json")
+    again = Calibration.load(tmp_path / "c.json")
+    assert again == calibration
+    scores = model.scores("0", TONE, How(orders=orders), True)
+    assert (again.apply(0, scores) == calibration.apply(0, scores)).all()
+    assert np.exp(again.apply(0, scores)).sum() == pytest.approx(1)
+
+
+def test_a_saved_calibration_names_model_question_and_method(
+    saved: tuple[Calibration, Path],
+) -> None:
+    calibration, path = saved
+    said = json.loads(path.read_text())
+    assert (said["format"], said["version"]) == ("eliza-ffi decision calibration", 1)
+    assert said["calibration"]["model"] == calibration.model
+    (question,) = said["calibration"]["questions"]
+    assert question["question"]["instructions"] == "Which tone?"
+    assert question["method"] == "contextual+temperature"
+
+
+def test_every_cut_and_every_changed_byte_is_found(saved: tuple[Calibration, Path]) -> None:
+    calibration, path = saved
+    whole = path.read_bytes()
+    for length in range(0, len(whole) - 1, 7):
+        path.write_bytes(whole[:length])
+        with pytest.raises(InvalidArgumentError, match=r"tone\.json is no usable calibration: "):
+            Calibration.load(path)
+    for place in range(0, len(whole) - 1, 3):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+        with suppress(InvalidArgumentError):
+            assert Calibration.load(path) == calibration  # a last digit may make no difference
+    path.write_bytes(whole)
+    assert Calibration.load(path) == calibration
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"", "not JSON"),
+        (b"\xff\xfe", "not text"),
+        (b"[1, 2]", "format"),
+        (b'{"format": "other"}', "format"),
+        (b'{"format": "eliza-ffi decision calibration", "version": 2}', "of version 2"),
+        (b'{"format": "eliza-ffi decision calibration", "version": 1}', "calibration' is missing"),
+        (
+            b'{"format": "eliza-ffi decision calibration", "version": 1, "calibration": {}}',
+            "damaged",
+        ),
+    ],
+)
+def test_other_files_are_refused_with_a_reason(content: bytes, reason: str, tmp_path: Path) -> None:
+    path = tmp_path / "x.json"
+    path.write_bytes(content)
+    with pytest.raises(InvalidArgumentError, match=reason):
+        Calibration.load(path)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"method": "magic"}, "method must be one of"),
+        ({"method": "temperature"}, "baseline does not go with temperature"),
+        ({"method": "unconditional"}, "baseline does not go with unconditional"),
+        ({"baseline": [0.0, 0.0]}, "baseline must have 3 numbers, not 2"),
+        ({"baseline": [0.0, 0.0, "0"]}, "baseline must be finite numbers, not '0'"),
+        ({"baseline": [0.0, 0.0, True]}, "baseline must be finite numbers, not True"),
+        ({"baseline": 3}, "baseline must be list, not int"),
+        ({"temperature": 0}, "temperature must be 0.05 to 20.0, not 0"),
+        ({"temperature": 1e9}, "temperature must be 0.05 to 20.0"),
+        ({"temperature": 10**999}, "too large"),
+        ({"n_examples": None}, "n_examples must be int, not NoneType"),
+        ({"nll": {"x": 1.0}}, "nll must be one of"),
+        ({"nll": []}, "nll must be dict, not list"),
+        ({"question": {"type": "choice"}}, "instructions are missing"),
+        ({"question": {"type": "labels", "instructions": "x", "labels": ["a"]}}, "each"),
+        ({"empty_joint": [[0.0, 0.0, 0.0]] * 2}, "empty_joint must be of 1 orders"),
+    ],
+)
+def test_a_file_that_was_edited_is_refused_where_it_makes_no_sense(
+    change: dict[str, Any], reason: str, saved: tuple[Calibration, Path]
+) -> None:
+    calibration, path = saved
+    (question,) = calibration.questions
+    replace(calibration, questions=(replace(question, **change),)).save(path)
+    with pytest.raises(InvalidArgumentError, match=reason):
+        Calibration.load(path)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"rule": "best"}, "rule must be one of"),
+        ({"labels": "digits"}, "labels must be"),
+        ({"orders": 0}, "orders must be 1 to"),
+        ({"orders": True}, "orders must be int, not bool"),
+        ({"prompt": None}, "prompt must be str, not NoneType"),
+        ({"model": 7}, "model must be str, not int"),
+    ],
+)
+def test_so_is_one_of_no_way_of_asking(
+    change: dict[str, Any], reason: str, saved: tuple[Calibration, Path]
+) -> None:
+    calibration, path = saved
+    replace(calibration, **change).save(path)
+    with pytest.raises(InvalidArgumentError, match=reason):
+        Calibration.load(path)
+
+
+def test_a_save_that_fails_leaves_the_file_that_was_there(
+    saved: tuple[Calibration, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calibration, path = saved
+    before = sorted(path.parent.iterdir())
+
+    def full(*_: Any) -> None:
+        raise OSError("no space left")
+
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(OSError, match="no space left"):
+        replace(calibration, prompt="other").save(path)
+    assert Calibration.load(path) == calibration
+    assert sorted(path.parent.iterdir()) == before

@@ -1,0 +1,76 @@
+"""A model of decisions whose scores are written down, and what was asked of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from eliza_ffi.decisions.asking import How, orders_of
+from eliza_ffi.decisions.examples import option_names
+from eliza_ffi.decisions.prompts import AskedQuestion
+from eliza_ffi.decisions.scoring import OptionScores, QuestionScores, log_softmax
+
+
+@dataclass
+class ScriptedModel:
+    """Stands for a model.
+
+    Attributes
+    ----------
+    path : Path
+        A file to be known by.
+    logits : callable
+        From an input and a question to the scores of its options.
+    first_bonus : float
+        Added to the score of whichever option is shown first.
+    calls : list
+        The inputs, the instructions and whether whole rows, of each call.
+    """
+
+    path: Path
+    logits: Callable[[Any, AskedQuestion], Sequence[float]]
+    first_bonus: float = 0.0
+    lora: tuple[dict[str, Any], ...] = ()
+    calls: list[tuple[list[Any], list[str], bool]] = field(default_factory=list)
+
+    def describe(self) -> dict[str, Any]:
+        return {"model": {"path": str(self.path), "n_params": 7, "lora": list(self.lora)}}
+
+    def scores(self, given: Any, question: AskedQuestion, how: How, whole: bool) -> QuestionScores:
+        n = len(option_names(question))
+        n_tokens = np.arange(1.0, n + 1)
+        each = []
+        for order in orders_of(question, how.orders):
+            logits = np.array(self.logits(given, question), dtype=float)
+            logits[order[0]] += self.first_bonus
+            legal = log_softmax(logits)
+            if not whole:
+                each.append(OptionScores(legal))
+                continue
+            # Long labels are less likely, whatever the input.
+            joint = legal - 2.0 * n_tokens
+            each.append(OptionScores(legal, joint, n_tokens, 3.0 * n_tokens))
+        return QuestionScores(tuple(each))
+
+
+def ask_scripted(
+    model: ScriptedModel,
+    inputs: Sequence[Any],
+    questions: Sequence[AskedQuestion],
+    how: How,
+    *,
+    whole: bool,
+    progress: Callable[[int, int | None], Any] | None = None,
+) -> list[tuple[QuestionScores, ...]]:
+    """Stand for ``ask_many``."""
+    model.calls.append((list(inputs), [question.instructions for question in questions], whole))
+    answered = []
+    for place, given in enumerate(inputs):
+        answered.append(tuple(model.scores(given, each, how, whole) for each in questions))
+        if progress is not None:
+            progress(place + 1, len(inputs))
+    return answered
