@@ -1,0 +1,385 @@
+"""How good a model's decisions are, on examples whose right answers are known."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import InvalidArgumentError
+from ..measuring.figures import mean
+from ..measuring.tables import text_table
+from .asking import How
+from .calibration import Calibration, prompt_name
+from .examples import UNTOLD, Progress, ask_examples, named_questions, option_names, read_examples
+from .fingerprint import fingerprint_of
+from .metrics import (
+    Bin,
+    CoveragePoint,
+    accuracy,
+    brier,
+    calibration_error,
+    confusion_matrix,
+    coverage,
+    flip_rate,
+    level_error,
+    macro_f1,
+    nll,
+    reliability,
+)
+from .prompts import AskedQuestion, LabelStyle
+from .questions import Score
+from .scoring import RULES, Array, QuestionScores, Rule
+from .wire import as_questions, question_to
+
+__all__ = ["DecisionReport", "QuestionReport", "evaluate"]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class QuestionReport:
+    """How good the answers to one question are, or to all of them.
+
+    :mod:`eliza_ffi.decisions.metrics` has the formulas.
+
+    Attributes
+    ----------
+    name : str
+    kind : str
+        ``"predicate"``, ``"choice"``, ``"score"``; ``"all"`` for all questions together, each
+        answer of which counts alike, but for `macro_f1`, the mean over the questions.
+    options : tuple of str
+        What the rows and columns of `confusion` stand for.
+    n : int
+        How many answers were judged.
+    accuracy, macro_f1, nll, brier, ece : float
+    confusion : tuple of tuple of int
+        A row for each right option, a column for each answer; empty for all questions together.
+    flips : float or None
+        The share of examples that are not answered alike in all orders of the options that were
+        tried, each order by itself and before any calibration; None where only one was.
+    level_error : float or None
+        Of scores: how far the expected level is off, in levels.
+    bins : tuple of Bin
+        The reliability diagram.
+    coverage : tuple of CoveragePoint
+    confidences : array, shape [n]
+        The probabilities of the answers.
+    right : array of bool, shape [n]
+        Which of them are right.
+    """
+
+    name: str
+    kind: str
+    options: tuple[str, ...]
+    n: int
+    accuracy: float
+    macro_f1: float
+    nll: float
+    brier: float
+    ece: float
+    confusion: tuple[tuple[int, ...], ...]
+    flips: float | None
+    level_error: float | None
+    bins: tuple[Bin, ...]
+    coverage: tuple[CoveragePoint, ...]
+    confidences: Array = field(repr=False)
+    right: NDArray[np.bool_] = field(repr=False)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything but the single answers as JSON."""
+        said = asdict(self)
+        del said["confidences"], said["right"]
+        return said
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class DecisionReport:
+    """How good a model's decisions are.
+
+    Attributes
+    ----------
+    model : str
+        Its fingerprint.
+    rule, labels : str
+    orders : int
+    prompt : str
+        How it was asked, as :class:`~eliza_ffi.decisions.Calibration` has them.
+    calibrated : bool
+        Whether the probabilities went through a calibration. Others are the model's own.
+    questions : tuple of QuestionReport
+        For each question with one answer.
+    overall : QuestionReport
+        For all of them together.
+    """
+
+    model: str
+    rule: Rule
+    labels: LabelStyle
+    orders: int
+    prompt: str
+    calibrated: bool
+    questions: tuple[QuestionReport, ...]
+    overall: QuestionReport
+
+    def text(self) -> str:
+        """Return tables for a terminal: the metrics, and the answers from some confidence on."""
+        shown = [*self.questions, self.overall]
+        kind = "calibrated" if self.calibrated else "uncalibrated"
+        return "\n".join(
+            [
+                f"model {self.model}, {kind} probabilities, rule {self.rule}, "
+                f"labels {self.labels}, orders {self.orders}, prompt {self.prompt}",
+                "",
+                text_table([_HEAD, *map(_metrics_row, shown)], left=2),
+                "",
+                "Where only answers as sure as this count: how many do, and how many are right",
+                text_table([_coverage_head(self.overall), *map(_coverage_row, shown)]),
+            ]
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything but the single answers as JSON."""
+        return {
+            "model": self.model,
+            "rule": self.rule,
+            "labels": self.labels,
+            "orders": self.orders,
+            "prompt": self.prompt,
+            "calibrated": self.calibrated,
+            "questions": [question.to_json() for question in self.questions],
+            "overall": self.overall.to_json(),
+        }
+
+    def save_plots(self, folder: str | os.PathLike[str]) -> tuple[Path, Path]:
+        """Write ``reliability.png`` and ``coverage.png`` into a folder, made if there is none.
+
+        Returns
+        -------
+        tuple of Path
+            The two files.
+
+        Raises
+        ------
+        NotSupportedError
+            If matplotlib is not installed.
+        """
+        from .plot import draw_coverage, draw_reliability
+
+        place = Path(folder)
+        files = place / "reliability.png", place / "coverage.png"
+        draw_reliability(self, files[0])
+        draw_coverage(self, files[1])
+        return files
+
+
+def evaluate(
+    model: Any,
+    questions: Any,
+    examples: Iterable[tuple[Any, Mapping[str, Any]]],
+    *,
+    calibration: Calibration | None = None,
+    rule: Rule = "legal",
+    labels: LabelStyle = "text",
+    orders: int = 1,
+    prompt: Any = None,
+    reorder: int = 2,
+    bins: int = 10,
+    progress: Progress | None = None,
+) -> DecisionReport:
+    """Ask a model questions whose right answers are known, and judge it.
+
+    Parameters
+    ----------
+    model
+    questions
+        In any form that :func:`~eliza_ffi.decisions.wire.as_questions` takes.
+    examples
+        Pairs of an input and the right answers, as
+        :func:`~eliza_ffi.decisions.examples.read_examples` takes them; others than the calibration
+        was fitted on, or it looks better than it is. An example counts for the questions that it
+        answers.
+    calibration
+        What the probabilities go through. It must have been fitted for this model, these questions
+        and this way of asking.
+    rule, labels, orders, prompt
+        How the questions are asked.
+    reorder
+        In how many orders of the options each example is asked, to see whether its answer changes;
+        1 = none but those of `orders`.
+    bins
+        Of the reliability diagram and the ECE.
+    progress
+        Called with how many inputs were asked about and how many there are.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If an argument is out of range, the calibration is for something else, or no example answers
+        one of the questions.
+    """
+    if rule not in RULES:
+        raise InvalidArgumentError(f"scoring must be one of {', '.join(RULES)}, not {rule!r}")
+    if reorder < 1 or bins < 1:
+        raise InvalidArgumentError(
+            f"reorder and bins must be 1 or more, not {reorder!r} and {bins!r}"
+        )
+    asked = as_questions(questions)
+    named = named_questions(asked)
+    told = read_examples(asked, examples)
+    wanted = told.targets != UNTOLD
+    for (name, _), is_wanted in zip(named, wanted.T, strict=True):
+        if not is_wanted.any():
+            raise InvalidArgumentError(f"no example answers {name!r}")
+    fingerprint = fingerprint_of(model)
+    if calibration is not None:
+        calibration.check(fingerprint, asked, How(labels=labels, orders=orders, prompt=prompt))
+        if calibration.rule != rule:
+            raise InvalidArgumentError(
+                f"the calibration is for another rule: {calibration.rule!r}, not {rule!r}"
+            )
+
+    scores = ask_examples(
+        model,
+        told.inputs,
+        [question for _, question in named],
+        wanted,
+        How(labels=labels, orders=max(orders, reorder), prompt=prompt),
+        whole=rule != "legal" or (calibration is not None and calibration.needs_whole_rows),
+        progress=progress,
+    )
+    judged = []
+    for place, (name, question) in enumerate(named):
+        asked_for = [QuestionScores(each.orders[:orders]) for each in scores[place]]
+        log_p = np.array(
+            [
+                each.log_probabilities(rule)
+                if calibration is None
+                else calibration.apply(place, each)
+                for each in asked_for
+            ]
+        )
+        flips = _flips(scores[place], rule)
+        targets = told.targets[wanted[:, place], place]
+        judged.append(_judge(name, question, log_p, targets, flips, bins))
+    return DecisionReport(
+        model=fingerprint,
+        rule=rule,
+        labels=labels,
+        orders=orders,
+        prompt=prompt_name(prompt),
+        calibrated=calibration is not None,
+        questions=tuple(judged),
+        overall=_overall(judged, bins),
+    )
+
+
+def _flips(scores: Sequence[QuestionScores], rule: Rule) -> float | None:
+    """Return the share of examples that some order of the options answers in another way."""
+    if len(scores[0].orders) < 2:
+        return None
+    answers = [[int(one.of(rule).argmax()) for one in each.orders] for each in scores]
+    return flip_rate(np.array(answers).T)
+
+
+def _judge(
+    name: str,
+    question: AskedQuestion,
+    log_p: Array,
+    targets: NDArray[np.intp],
+    flips: float | None,
+    bins: int,
+) -> QuestionReport:
+    p = np.exp(log_p)
+    answers = p.argmax(axis=1)
+    confidences, right = p.max(axis=1), answers == targets
+    confusion = confusion_matrix(answers, targets, p.shape[1])
+    diagram = reliability(confidences, right, bins)
+    return QuestionReport(
+        name=name,
+        kind=question_to(question)["type"],
+        options=option_names(question),
+        n=len(targets),
+        accuracy=accuracy(answers, targets),
+        macro_f1=macro_f1(confusion),
+        nll=nll(log_p, targets),
+        brier=brier(p, targets),
+        ece=calibration_error(diagram),
+        confusion=tuple(tuple(int(count) for count in row) for row in confusion),
+        flips=flips,
+        level_error=level_error(p, targets) if isinstance(question, Score) else None,
+        bins=diagram,
+        coverage=coverage(confidences, right),
+        confidences=confidences,
+        right=right,
+    )
+
+
+def _overall(reports: Sequence[QuestionReport], bins: int) -> QuestionReport:
+    """Return the report of all answers together."""
+    n = sum(each.n for each in reports)
+    confidences = np.concatenate([each.confidences for each in reports])
+    right = np.concatenate([each.right for each in reports])
+    diagram = reliability(confidences, right, bins)
+    turned = [(each.flips, each.n) for each in reports if each.flips is not None]
+    return QuestionReport(
+        name="all",
+        kind="all",
+        options=(),
+        n=n,
+        accuracy=mean(right),
+        macro_f1=mean([each.macro_f1 for each in reports]),
+        nll=sum(each.n * each.nll for each in reports) / n,
+        brier=sum(each.n * each.brier for each in reports) / n,
+        ece=calibration_error(diagram),
+        confusion=(),
+        flips=sum(m * flips for flips, m in turned) / sum(m for _, m in turned) if turned else None,
+        level_error=None,
+        bins=diagram,
+        coverage=coverage(confidences, right),
+        confidences=confidences,
+        right=right,
+    )
+
+
+_HEAD = (
+    "question",
+    "kind",
+    "n",
+    "accuracy",
+    "macro-F1",
+    "NLL",
+    "Brier",
+    "ECE",
+    "flips",
+    "level error",
+)
+
+
+def _metrics_row(report: QuestionReport) -> list[str]:
+    figures = (report.macro_f1, report.nll, report.brier, report.ece)
+    return [
+        report.name,
+        report.kind,
+        str(report.n),
+        f"{report.accuracy:.1%}",
+        *(f"{figure:.3f}" for figure in figures),
+        "-" if report.flips is None else f"{report.flips:.1%}",
+        "-" if report.level_error is None else f"{report.level_error:.2f}",
+    ]
+
+
+def _coverage_head(report: QuestionReport) -> list[str]:
+    return ["question", *(f"{point.threshold:g}" for point in report.coverage)]
+
+
+def _coverage_row(report: QuestionReport) -> list[str]:
+    cells = (
+        f"{point.coverage:.0%} " + ("-" if point.accuracy is None else f"{point.accuracy:.0%}")
+        for point in report.coverage
+    )
+    return [report.name, *cells]

@@ -1,0 +1,337 @@
+"""Reports on decisions: what is asked, what it comes to, and how it is shown."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scripted_decisions import ScriptedModel, ask_scripted
+
+from eliza_ffi.decisions import examples as asked_examples
+from eliza_ffi.decisions import metrics
+from eliza_ffi.decisions.asking import How
+from eliza_ffi.decisions.fingerprint import fingerprint_of
+from eliza_ffi.decisions.fitting import calibrate
+from eliza_ffi.decisions.plot import coverage_curve
+from eliza_ffi.decisions.questions import Choice, Labels, Predicate, Score
+from eliza_ffi.decisions.report import DecisionReport, evaluate
+from eliza_ffi.errors import InvalidArgumentError, NotSupportedError
+
+Floats = NDArray[np.float64]
+
+TONE = Choice("Which tone?", ["calm", "angry", "sad"], name="tone")
+URGENT = Predicate("It is urgent.", name="urgent")
+MOOD = Score("How good?", ["bad", "fair", "good"], name="mood")
+
+# What the model says of four inputs, as probabilities, and what is right.
+TONES = np.array([[0.7, 0.2, 0.1], [0.1, 0.8, 0.1], [0.3, 0.3, 0.4], [0.6, 0.3, 0.1]])
+TRUTHS = np.array([[0.9, 0.1], [0.2, 0.8], [0.6, 0.4], [0.4, 0.6]])
+MOODS = np.array([[1.0, 0.0, 0.0], [0.25, 0.25, 0.5], [0.0, 0.5, 0.5], [0.2, 0.3, 0.5]])
+EXAMPLES: list[tuple[str, dict[str, Any]]] = [
+    ("0", {"tone": "calm", "urgent": True, "mood": "bad"}),
+    ("1", {"tone": "sad", "urgent": False, "mood": 2}),
+    ("2", {"tone": "sad", "urgent": False, "mood": 0}),
+    ("3", {"tone": "calm"}),
+]
+
+
+@pytest.fixture(autouse=True)
+def scripted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(asked_examples, "ask_many", ask_scripted)
+
+
+@pytest.fixture
+def model_saying(tmp_path: Path) -> Callable[..., ScriptedModel]:
+    """Return a function to a model that gives input "i" row i of a question's probabilities."""
+    path = tmp_path / "model.gguf"
+    path.write_bytes(b"GGUF weights")
+
+    def model(said: dict[str, Floats], **more: Any) -> ScriptedModel:
+        def logits(given: Any, question: Any) -> Floats:
+            return np.log(np.maximum(said[question.instructions][int(given)], 1e-300))
+
+        return ScriptedModel(path, logits, **more)
+
+    return model
+
+
+@pytest.fixture
+def model(model_saying: Callable[..., ScriptedModel]) -> ScriptedModel:
+    return model_saying(
+        {TONE.instructions: TONES, URGENT.instructions: TRUTHS, MOOD.instructions: MOODS}
+    )
+
+
+@pytest.fixture
+def report(model: ScriptedModel) -> DecisionReport:
+    return evaluate(model, [TONE, URGENT, MOOD], EXAMPLES)
+
+
+# ---- what it comes to ------------------------------------------------------------------------
+
+
+def test_a_report_has_the_metrics_of_each_question(report: DecisionReport) -> None:
+    tone, urgent, mood = report.questions
+    assert [each.kind for each in report.questions] == ["choice", "predicate", "score"]
+    y = [0, 2, 2, 0]
+    assert (tone.name, tone.n, tone.options) == ("tone", 4, ("calm", "angry", "sad"))
+    assert tone.accuracy == 0.75
+    assert tone.confusion == ((2, 0, 0), (0, 0, 0), (0, 1, 1))
+    # calm: both right; angry: answered once, never right; sad: one of two.
+    assert tone.macro_f1 == pytest.approx((1 + 0 + 2 / 3) / 3)
+    assert tone.nll == pytest.approx(metrics.nll(np.log(TONES), y))
+    assert tone.brier == pytest.approx(metrics.brier(TONES, y))
+    # In bins of a tenth, each answer by itself: 0.7, 0.8, 0.4 and 0.6 sure.
+    assert tone.ece == pytest.approx((0.3 + 0.8 + 0.6 + 0.4) / 4)
+    assert tone.level_error is None
+    assert (urgent.n, urgent.options) == (3, ("true", "false"))
+    assert urgent.confusion == ((1, 0), (1, 1))
+    assert urgent.nll == pytest.approx(-np.log([0.9, 0.8, 0.4]).mean())
+    assert mood.confusion == ((1, 1, 0), (0, 0, 0), (0, 0, 1))
+    # Expected levels 0, 1.25 and 1.5, where 0, 2 and 0 are right.
+    assert mood.level_error == pytest.approx((0 + 0.75 + 1.5) / 3)
+
+
+def test_all_questions_together_are_all_their_answers(report: DecisionReport) -> None:
+    parts, whole = report.questions, report.overall
+    n = np.array([each.n for each in parts])
+    assert whole.n == n.sum() == 10
+    for name in ("accuracy", "nll", "brier"):
+        values = np.array([getattr(each, name) for each in parts])
+        assert getattr(whole, name) == pytest.approx((n * values).sum() / 10)
+    assert whole.macro_f1 == pytest.approx(np.mean([each.macro_f1 for each in parts]))
+    confidences = np.concatenate([each.confidences for each in parts])
+    right = np.concatenate([each.right for each in parts])
+    assert whole.bins == metrics.reliability(confidences, right)
+    assert whole.coverage == metrics.coverage(confidences, right)
+    assert (whole.confusion, whole.level_error) == ((), None)
+
+
+def test_coverage_is_the_share_of_answers_that_are_sure_enough(report: DecisionReport) -> None:
+    at = {point.threshold: point for point in report.questions[0].coverage}
+    # 0.7 right, 0.8 wrong, 0.4 right, 0.6 right
+    assert (at[0.0].coverage, at[0.0].accuracy) == (1.0, 0.75)
+    assert (at[0.5].coverage, at[0.5].accuracy) == (0.75, pytest.approx(2 / 3))
+    assert (at[0.95].coverage, at[0.95].accuracy) == (0.0, None)
+
+
+def test_answers_that_follow_the_order_of_options_are_flips(
+    model_saying: Callable[..., ScriptedModel],
+) -> None:
+    # What is shown first gains a factor e: of 0.7 against 0.2, and so on, it turns two of four.
+    said = {TONE.instructions: TONES}
+    examples = [(given, {"tone": answers["tone"]}) for given, answers in EXAMPLES]
+    firm = evaluate(model_saying(said), TONE, examples)
+    swayed = evaluate(model_saying(said, first_bonus=1.0), TONE, examples)
+    assert firm.questions[0].flips == 0.0
+    expected = 0
+    for row in TONES:
+        first, last = row * [np.e, 1, 1], row * [1, 1, np.e]
+        expected += first.argmax() != last.argmax()
+    assert 0 < expected < 4
+    assert swayed.questions[0].flips == swayed.overall.flips == expected / 4
+    assert evaluate(model_saying(said), TONE, examples, reorder=1).overall.flips is None
+
+
+def test_reordering_changes_no_other_metric(
+    model_saying: Callable[..., ScriptedModel],
+) -> None:
+    said = {TONE.instructions: TONES}
+    examples = [(given, {"tone": answers["tone"]}) for given, answers in EXAMPLES]
+    model = model_saying(said, first_bonus=1.0)
+    once, often = (evaluate(model, TONE, examples, reorder=n).to_json() for n in (1, 6))
+    for one, other in (
+        (once["overall"], often["overall"]),
+        *zip(once["questions"], often["questions"], strict=True),
+    ):
+        assert one.pop("flips") is None
+        assert other.pop("flips") > 0
+    assert once == often
+    averaged = evaluate(model, TONE, examples, orders=6)
+    assert averaged.overall.nll != once["overall"]["nll"]
+    assert averaged.overall.flips is not None
+
+
+def test_only_what_examples_tell_is_asked_and_once(model: ScriptedModel) -> None:
+    counts: list[tuple[int, int | None]] = []
+    evaluate(
+        model, [TONE, URGENT, MOOD], EXAMPLES, progress=lambda done, n: counts.append((done, n))
+    )
+    assert [(call[0], len(call[1]), call[2]) for call in model.calls] == [
+        (["0", "1", "2"], 3, False),
+        (["3"], 1, False),
+    ]
+    assert counts == [(1, 4), (2, 4), (3, 4), (4, 4)]
+    evaluate(model, TONE, [("0", {"tone": "calm"})], rule="bytes")
+    assert model.calls[-1][2]
+
+
+def test_labels_are_reported_each_by_itself(
+    model_saying: Callable[..., ScriptedModel],
+) -> None:
+    topics = Labels("Is it about this?", ["sport", "money"], name="topics")
+    said = {each.instructions: TRUTHS for each in topics.predicates}
+    examples = [("0", {"topics": ["sport", "money"]}), ("1", {"topics": ["money"]})]
+    report = evaluate(model_saying(said), topics, examples)
+    assert [(each.name, each.accuracy) for each in report.questions] == [
+        ("topics: sport", 1.0),
+        ("topics: money", 0.5),
+    ]
+
+
+@pytest.mark.parametrize("rule", ["legal", "joint", "mean", "bytes"])
+def test_every_rule_is_judged_by_its_own_probabilities(model: ScriptedModel, rule: Any) -> None:
+    examples = [(given, {"tone": answers["tone"]}) for given, answers in EXAMPLES]
+    report = evaluate(model, TONE, examples, rule=rule)
+    y = [0, 2, 2, 0]
+    log_p = [
+        model.scores(given, TONE, How(), True).log_probabilities(rule) for given, _ in examples
+    ]
+    assert report.rule == rule
+    assert report.questions[0].nll == pytest.approx(metrics.nll(log_p, y))
+
+
+# ---- with a calibration ----------------------------------------------------------------------
+
+
+def drawn(n: int) -> tuple[dict[str, Floats], list[tuple[str, dict[str, Any]]]]:
+    """Return what a model three times too sure says, and examples."""
+    random = np.random.default_rng(2)
+    p = random.dirichlet([1.0, 1.0, 1.0], n)
+    values = [option.value for option in TONE.options]
+    examples = [(str(i), {"tone": values[random.choice(3, p=row)]}) for i, row in enumerate(p)]
+    return {TONE.instructions: p**3 / (p**3).sum(axis=1, keepdims=True)}, examples
+
+
+@pytest.mark.parametrize("method", ["temperature", "auto", "unconditional+temperature"])
+def test_a_calibration_makes_other_answers_as_right_as_they_are_sure(
+    method: Any, model_saying: Callable[..., ScriptedModel]
+) -> None:
+    said, examples = drawn(1200)
+    model = model_saying(said)
+    nothing = np.zeros(3)
+    logits = model.logits
+    model.logits = lambda given, question: (logits(given, question) if given.isdigit() else nothing)
+    calibration = calibrate(model, TONE, examples[:600], method=method)
+    raw = evaluate(model, TONE, examples[600:], reorder=1)
+    fitted = evaluate(model, TONE, examples[600:], calibration=calibration, reorder=2)
+    assert (raw.calibrated, fitted.calibrated) == (False, True)
+    assert "uncalibrated" in raw.text()
+    assert "uncalibrated" not in fitted.text()
+    assert fitted.overall.nll < raw.overall.nll - 0.1
+    assert fitted.overall.brier < raw.overall.brier
+    assert fitted.overall.ece < raw.overall.ece / 2
+    if method == "temperature":
+        assert fitted.overall.accuracy == raw.overall.accuracy
+
+
+def test_a_calibration_for_something_else_is_refused(
+    model_saying: Callable[..., ScriptedModel],
+) -> None:
+    said, examples = drawn(20)
+    model = model_saying(said)
+    calibration = calibrate(model, TONE, examples)
+    for more, reason in (
+        ({"orders": 2}, "another number of orders"),
+        ({"labels": "letters"}, "other labels"),
+        ({"rule": "mean"}, "another rule: 'legal', not 'mean'"),
+        ({"calibration": replace(calibration, model="7-7")}, "another model"),
+    ):
+        settings: dict[str, Any] = {"calibration": calibration, **more}
+        with pytest.raises(InvalidArgumentError, match=reason):
+            evaluate(model, TONE, examples, **settings)
+    other = Choice("Which tone?", ["calm", "angry", "glad"], name="tone")
+    with pytest.raises(InvalidArgumentError, match="another question than 'tone'"):
+        evaluate(model, other, [("0", {"tone": "glad"})], calibration=calibration)
+
+
+# ---- what is refused -------------------------------------------------------------------------
+
+
+def test_what_cannot_be_judged_is_refused_before_anything_is_asked(model: ScriptedModel) -> None:
+    one: Any = EXAMPLES[:1]
+    for settings, reason in (
+        ({"rule": "best"}, "scoring must be one of"),
+        ({"reorder": 0}, "reorder and bins must be 1 or more, not 0 and 10"),
+        ({"bins": 0}, "not 2 and 0"),
+        ({"orders": 65}, "orders must be 1 to 64"),
+    ):
+        more: dict[str, Any] = settings
+        with pytest.raises(InvalidArgumentError, match=reason):
+            evaluate(model, [TONE, URGENT, MOOD], one, **more)
+    with pytest.raises(InvalidArgumentError, match="no example answers 'urgent'"):
+        evaluate(model, [TONE, URGENT], EXAMPLES[3:])
+    with pytest.raises(InvalidArgumentError, match="no example answers 'tone'"):
+        evaluate(model, TONE, [])
+    assert model.calls == []
+
+
+# ---- how it is shown -------------------------------------------------------------------------
+
+
+def test_the_text_has_a_line_for_each_question_and_for_all(
+    report: DecisionReport, model: ScriptedModel
+) -> None:
+    head, _, *lines = report.text().splitlines()
+    assert head == (
+        f"model {fingerprint_of(model)}, uncalibrated probabilities, rule legal, labels text, "
+        "orders 1, prompt default"
+    )
+    names = ["question", "tone", "urgent", "mood", "all"]
+    assert [line.split()[0] for line in lines[:5]] == names
+    assert lines[1].split() == [
+        *("tone", "choice", "4", "75.0%", "0.556"),
+        *(f"{getattr(report.questions[0], name):.3f}" for name in ("nll", "brier", "ece")),
+        *("0.0%", "-"),
+    ]
+    assert lines[3].split()[-1] == "0.75"
+    assert [line.split()[0] for line in lines[-5:]] == names
+    assert lines[-4].split()[1:5] == ["100%", "75%", "75%", "67%"]
+    assert len({len(line) for line in lines[:5]}) == 1
+
+
+def test_the_json_holds_every_figure(report: DecisionReport) -> None:
+    said = json.loads(json.dumps(report.to_json(), allow_nan=False))
+    assert said["calibrated"] is False
+    assert said["overall"]["accuracy"] == report.overall.accuracy
+    tone = said["questions"][0]
+    assert tone["confusion"] == [[2, 0, 0], [0, 0, 0], [0, 1, 1]]
+    assert tone["coverage"][0] == {"threshold": 0.0, "coverage": 1.0, "accuracy": 0.75}
+    assert len(tone["bins"]) == 10
+    assert tone["bins"][6] == {
+        "low": 0.6,
+        "high": 0.7,
+        "n": 1,
+        "confidence": pytest.approx(0.7),
+        "accuracy": 1.0,
+    }
+    assert "confidences" not in tone
+
+
+def test_the_coverage_curve_ends_at_all_answers(report: DecisionReport) -> None:
+    points = coverage_curve(report.questions[0])
+    assert [point.coverage for point in points] == [0.25, 0.5, 0.75, 1.0]
+    assert [point.accuracy for point in points] == [0.0, 0.5, pytest.approx(2 / 3), 0.75]
+    assert [point.threshold for point in points] == pytest.approx([0.8, 0.7, 0.6, 0.4])
+
+
+def test_the_plots_are_pictures(report: DecisionReport, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    files = report.save_plots(tmp_path / "plots" / "new")
+    assert [file.name for file in files] == ["reliability.png", "coverage.png"]
+    assert all(file.read_bytes().startswith(b"\x89PNG") for file in files)
+
+
+def test_plots_without_matplotlib_say_what_to_install(
+    report: DecisionReport, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(NotSupportedError, match="pip install"):
+        report.save_plots(tmp_path)
