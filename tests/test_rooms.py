@@ -24,11 +24,11 @@ FLOORS = (
     ("session",),
     ("requests", "saving"),
     ("batches",),
+    ("prompts",),
+    ("measuring",),
     ("decisions",),
     ("model",),
     ("async_model",),
-    ("prompts",),
-    ("measuring",),
     ("benchmark", "evaluation"),
     ("cli",),
 )
