@@ -45,7 +45,7 @@ class InferenceCapabilities:
     trie_modes : tuple of str
         Of ``"argmax"``, ``"sample"``, ``"best-leaf"`` and ``"stop-at-leaf"``; empty where the
         library does not tell.
-    text_choices, prepared_choices : bool
+    text_choices, prepared_choices, endings : bool
         Whether it has choices by text, and keeps choices that were cut into tokens once.
     fill, sampling, stats, logprobs : bool
         Whether it has structured answers, all samplers, counts, and log-probabilities of tokens.
@@ -76,6 +76,7 @@ class InferenceCapabilities:
     trie_modes: tuple[str, ...] = ()
     text_choices: bool = False
     prepared_choices: bool = False
+    endings: bool = False
     fill: bool = False
     sampling: bool = False
     stats: bool = False
@@ -152,6 +153,7 @@ def detect_capabilities(
         trie_modes=tuple(name for name, bit in _MODES.items() if modes & bit),
         text_choices=binding.supports("set_text_choices"),
         prepared_choices=binding.supports("set_choices"),
+        endings=_has(library, "llm_stream_score_endings", "llm_score_endings_supported"),
         fill=_has(library, "llm_stream_fill", "llm_fill_supported"),
         sampling=binding.supports("set_sampling"),
         stats=binding.supports("stats"),

@@ -186,6 +186,22 @@ struct Values<eliza_llm_stream_stats_t *> {
     }
 };
 
+// As many as `room`, of one leaf each, so that the scores of all of them fit.
+template <>
+struct Values<const eliza_ending_t *> {
+    static std::vector<const eliza_ending_t *> of(const Pool & pool) {
+        static const int32_t token = 300;
+        static const std::string text = R"(["x"])";
+        EliChoices * choices =
+            eliza_inference_prepare_choices(pool.world.context.get(), text.data(), text.size(), nullptr, nullptr);
+        static std::vector<eliza_ending_t> good, nothing, outside;
+        good.assign(room, {&token, 1, choices});
+        nothing.assign(room, {nullptr, 0, choices});
+        outside.assign(room, {nullptr, 1, reinterpret_cast<EliChoices *>(8)});
+        return {good.data(), nullptr, nothing.data(), outside.data()};
+    }
+};
+
 template <>
 struct Values<eliza_token_logprob_t *> {
     static std::vector<eliza_token_logprob_t *> of(const Pool &) {

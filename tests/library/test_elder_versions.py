@@ -92,6 +92,10 @@ CALLS: dict[str, Callable[[CffiBinding, Any, Any], Any]] = {
     "llm_stream_fill": lambda b, ctx, s: b.fill(s, {}),
     "llm_stream_set_sampling": lambda b, ctx, s: b.set_sampling(s, "{}"),
     "prepare_choices": lambda b, ctx, s: b.prepare_choices(ctx, ["A"]),
+    "prepare_token_trie": lambda b, ctx, s: b.prepare_token_trie(ctx, "{}", 1),
+    "llm_stream_score_endings": lambda b, ctx, s: b.score_endings(
+        s, [([], PreparedChoices(b._ffi.NULL, 1, 1))], joint=False, option_mass=False
+    ),
     "set_choices": lambda b, ctx, s: b.set_choices(s, PreparedChoices(None, 1, 1), 0),
     "llm_stream_set_logprobs": lambda b, ctx, s: b.set_logprobs(s, 1),
     "llm_stream_take_logprobs": lambda b, ctx, s: b.take_logprobs(s, 1, 1),

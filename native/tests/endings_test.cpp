@@ -1,0 +1,320 @@
+// Questions behind one prompt: together they get the scores that each gets alone.
+
+#include <cmath>
+#include <random>
+
+#include "mtp_test_model.h"
+#include "test_session.h"
+
+namespace eliza::test {
+namespace {
+
+using Tokens = std::vector<int32_t>;
+using Leaves = std::vector<Tokens>;
+using ChoicesHandle = std::unique_ptr<EliChoices, decltype(&eliza_inference_free_choices)>;
+
+struct Question {
+    Tokens tokens;
+    Leaves leaves;
+};
+
+struct Scores {
+    int status = 0;
+    std::string error;
+    std::vector<double> legal, joint, option_mass;
+};
+
+ContextHandle make_context(const std::string & strategy, const std::string & model = f32_model_path(),
+                           const std::string & n_batch = "512") {
+    return create({{"n_ctx", "2048"}, {"n_threads", "1"}, {"n_batch", n_batch}, {"strategy", strategy}}, model);
+}
+
+ChoicesHandle prepare(const ContextHandle & context, const Leaves & leaves) {
+    std::string json = R"({"modelId":"","descriptors":[{"path":"p","leaves":[)";
+    for (size_t i = 0; i < leaves.size(); ++i) {
+        json += (i > 0 ? "," : "") + (R"({"name":")" + std::to_string(i) + R"(","tokens":[)");
+        for (size_t t = 0; t < leaves[i].size(); ++t) json += (t > 0 ? "," : "") + std::to_string(leaves[i][t]);
+        json += "]}";
+    }
+    json += "]}]}";
+    ErrorText error;
+    ChoicesHandle choices(
+        eliza_inference_prepare_token_trie(context.get(), json.data(), json.size(), nullptr, error.out()),
+        eliza_inference_free_choices);
+    EXPECT_NE(choices, nullptr) << error.text();
+    return choices;
+}
+
+Scores score(const ContextHandle & context, const StreamHandle & stream, const std::vector<Question> & questions) {
+    std::vector<ChoicesHandle> choices;
+    std::vector<eliza_ending_t> endings;
+    size_t n = 0;
+    for (const Question & question : questions) {
+        choices.push_back(prepare(context, question.leaves));
+        endings.push_back({question.tokens.data(), question.tokens.size(), choices.back().get()});
+        n += question.leaves.size();
+    }
+    Scores scores{0, "", std::vector<double>(n), std::vector<double>(n), std::vector<double>(questions.size())};
+    ErrorText error;
+    scores.status =
+        eliza_inference_llm_stream_score_endings(stream.get(), endings.data(), endings.size(), scores.legal.data(),
+                                                 scores.joint.data(), scores.option_mass.data(), n, error.out());
+    scores.error = error.text();
+    return scores;
+}
+
+// Probability of one token after others, from the whole row.
+double probability(const ContextHandle & context, const Tokens & tokens, int32_t target) {
+    float p = 0.0f;
+    ErrorText error;
+    EXPECT_EQ(eliza_inference_llm_eot_score(context.get(), tokens.data(), tokens.size(), target, &p, nullptr, nullptr,
+                                            error.out()),
+              0)
+        << error.text();
+    return p;
+}
+
+void expect_near(const std::vector<double> & a, const std::vector<double> & b, double tolerance) {
+    ASSERT_EQ(a.size(), b.size());
+    for (size_t i = 0; i < a.size(); ++i) EXPECT_NEAR(a[i], b[i], tolerance) << "place " << i;
+}
+
+// Endings that share beginnings, contain each other, repeat and may be empty; leaves over a small alphabet.
+std::vector<Question> random_questions(std::mt19937 & random, size_t n, size_t longest, int32_t first_token) {
+    const auto token = [&](uint32_t alphabet) { return first_token + static_cast<int32_t>(random() % alphabet); };
+    std::vector<Question> questions(n);
+    for (size_t i = 0; i < n; ++i) {
+        if (i > 0 && random() % 2 == 0) {
+            questions[i].tokens = questions[random() % i].tokens;
+            questions[i].tokens.resize(random() % (questions[i].tokens.size() + 1));
+        }
+        const size_t length = random() % (longest + 1);
+        while (questions[i].tokens.size() < length) questions[i].tokens.push_back(token(20));
+        questions[i].leaves.resize(1 + random() % 5);
+        for (Tokens & leaf : questions[i].leaves) {
+            leaf.resize(1 + random() % 3);
+            for (int32_t & each : leaf) each = token(4);
+        }
+    }
+    return questions;
+}
+
+const Tokens prompt = {300, 301, 302, 303, 304, 305, 306, 307, 308, 309};
+
+TEST(Endings, TogetherHaveTheScoresTheyHaveOneByOne) {
+    const ContextHandle together = make_context("auto"), alone = make_context("token-by-token");
+    std::mt19937 random{3};
+    for (int round = 0; round < 12; ++round) {
+        const std::vector<Question> questions = random_questions(random, 1 + random() % 12, 12, 310);
+        const StreamHandle a = open(together, full_precision_config()), b = open(alone, full_precision_config());
+        prefill(a, prompt);
+        prefill(b, prompt);
+        const Scores fast = score(together, a, questions), slow = score(alone, b, questions);
+        ASSERT_GT(fast.status, 0) << fast.error;
+        ASSERT_EQ(fast.status, slow.status) << slow.error;
+        expect_near(fast.legal, slow.legal, 1e-4);
+        expect_near(fast.joint, slow.joint, 1e-4);
+        expect_near(fast.option_mass, slow.option_mass, 1e-5);
+    }
+}
+
+TEST(Endings, HaveTheProbabilitiesOfWholeRows) {
+    const ContextHandle context = make_context("auto");
+    const std::vector<Question> questions = {{{320, 321, 322}, {{330, 331, 332}, {330, 333}, {334}}},
+                                             {{}, {{335}, {336, 337}}}};
+    const StreamHandle stream = open(context);
+    prefill(stream, prompt);
+    const Scores scores = score(context, stream, questions);
+    ASSERT_EQ(scores.status, 5) << scores.error;
+    size_t place = 0;
+    for (size_t i = 0; i < questions.size(); ++i) {
+        Tokens before = prompt;
+        before.insert(before.end(), questions[i].tokens.begin(), questions[i].tokens.end());
+        std::map<int32_t, double> of_first;
+        for (const Tokens & leaf : questions[i].leaves) {
+            Tokens text = before;
+            double joint = 0.0;
+            for (const int32_t token : leaf) {
+                joint += std::log(probability(context, text, token));
+                text.push_back(token);
+            }
+            EXPECT_NEAR(scores.joint[place++], joint, 2e-2);
+            of_first[leaf[0]] = probability(context, before, leaf[0]);
+        }
+        double mass = 0.0;
+        for (const auto & [token, p] : of_first) mass += p;
+        EXPECT_NEAR(scores.option_mass[i], mass, 1e-4);
+    }
+}
+
+TEST(Endings, HaveTheLegalScoresOfASpanBehindThem) {
+    const ContextHandle context = make_context("auto", f32_model_path());
+    std::mt19937 random{5};
+    const std::vector<Question> questions = random_questions(random, 6, 8, 310);
+    const StreamHandle stream = open(context, full_precision_config());
+    prefill(stream, prompt);
+    const Scores scores = score(context, stream, questions);
+    ASSERT_GT(scores.status, 0) << scores.error;
+    size_t place = 0;
+    for (const Question & question : questions) {
+        const StreamHandle own = open(context, full_precision_config());
+        prefill(own, prompt);
+        prefill(own, question.tokens);
+        const ChoicesHandle choices = prepare(context, question.leaves);
+        ASSERT_EQ(eliza_inference_set_choices(own.get(), choices.get(), ELIZA_TRIE_ARGMAX), 0);
+        std::vector<double> expected(question.leaves.size());
+        ASSERT_GT(eliza_inference_token_trie_scores(own.get(), expected.data(), expected.size()), 0)
+            << eliza_inference_last_error(own.get());
+        for (const double each : expected) EXPECT_NEAR(scores.legal[place++], each, 1e-4);
+    }
+}
+
+TEST(Endings, OfTwentyQuestionsGoThroughTheModelInOnePass) {
+    const ContextHandle context = make_context("auto");
+    std::vector<Question> questions;
+    for (int32_t i = 0; i < 20; ++i) questions.push_back({{320 + i, 321, 322, 323}, {{340}, {341}, {342}}});
+    const StreamHandle stream = open(context);
+    prefill(stream, prompt);
+    ASSERT_EQ(score(context, stream, questions).status, 60);
+    EXPECT_EQ(stats(stream).forward_passes, 2);
+    EXPECT_EQ(stats(stream).prompt_passes, 1);
+}
+
+TEST(Endings, ThatDoNotFitOnePassFollowInTheNext) {
+    const ContextHandle small = make_context("auto", f32_model_path(), "32"), large = make_context("auto");
+    std::mt19937 random{7};
+    const std::vector<Question> questions = random_questions(random, 30, 20, 310);
+    const StreamHandle a = open(small, full_precision_config()), b = open(large, full_precision_config());
+    prefill(a, prompt);
+    prefill(b, prompt);
+    const Scores in_many = score(small, a, questions), in_few = score(large, b, questions);
+    ASSERT_GT(in_many.status, 0) << in_many.error;
+    expect_near(in_many.legal, in_few.legal, 1e-4);
+    expect_near(in_many.joint, in_few.joint, 1e-4);
+    EXPECT_GT(stats(a).forward_passes, stats(b).forward_passes);
+}
+
+TEST(Endings, LongerThanABatchAreScoredAllTheSame) {
+    const ContextHandle small = make_context("auto", f32_model_path(), "32"), large = make_context("auto");
+    Tokens ending(100);
+    for (size_t i = 0; i < ending.size(); ++i) ending[i] = 310 + static_cast<int32_t>(i % 17);
+    const std::vector<Question> questions = {{ending, {{340}, {341, 342}}}, {{320}, {{340}, {341}}}};
+    const StreamHandle a = open(small, full_precision_config()), b = open(large, full_precision_config());
+    prefill(a, prompt);
+    prefill(b, prompt);
+    const Scores one = score(small, a, questions), other = score(large, b, questions);
+    ASSERT_EQ(one.status, 4) << one.error;
+    expect_near(one.joint, other.joint, 1e-4);
+}
+
+TEST(Endings, LeaveTheConversationAsItWas) {
+    const ContextHandle context = make_context("auto");
+    std::mt19937 random{9};
+    const StreamHandle asked = open(context, full_precision_config());
+    prefill(asked, prompt);
+    ASSERT_GT(score(context, asked, random_questions(random, 8, 10, 310)).status, 0);
+    const Output after = pull(asked, 20);
+    const StreamHandle fresh = open(context, full_precision_config());
+    prefill(fresh, prompt);
+    EXPECT_EQ(after.tokens, pull(fresh, 20).tokens);
+    ASSERT_GT(score(context, asked, random_questions(random, 8, 10, 310)).status, 0) << "behind generated tokens";
+}
+
+class EndingsOfModels : public testing::TestWithParam<const char *> {};
+
+// Models whose memory cannot fork take the endings one after the other.
+TEST_P(EndingsOfModels, HaveTheScoresOfAStreamOfTheirOwn) {
+    const std::string model = mtp_model_path({GetParam(), MtpHead::random});
+    const ContextHandle context = make_context("auto", model);
+    std::mt19937 random{13};
+    Tokens text(90);
+    for (int32_t & token : text) token = 310 + static_cast<int32_t>(random() % 200);
+    const std::vector<Question> questions = random_questions(random, 6, 9, 310);
+    const StreamHandle stream = open(context, full_precision_config());
+    prefill(stream, text);
+    const Scores scores = score(context, stream, questions);
+    ASSERT_GT(scores.status, 0) << scores.error;
+    const auto passes = stats(stream).forward_passes;
+    size_t place = 0;
+    for (const Question & question : questions) {
+        const ContextHandle other = make_context("token-by-token", model);
+        const StreamHandle own = open(other, full_precision_config());
+        prefill(own, text);
+        prefill(own, question.tokens);
+        const Scores expected = score(other, own, {{{}, question.leaves}});
+        ASSERT_GT(expected.status, 0) << expected.error;
+        for (const double each : expected.joint) EXPECT_NEAR(scores.joint[place++], each, 1e-3);
+    }
+    const Tokens next = pull(stream, 5).tokens;
+    const ContextHandle other = make_context("auto", model);
+    const StreamHandle fresh = open(other, full_precision_config());
+    prefill(fresh, text);
+    EXPECT_EQ(next, pull(fresh, 5).tokens);
+    EXPECT_LE(passes, 60) << "the text is not read again for each question";
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, EndingsOfModels, testing::Values("glm4moe", "qwen35", "step35"),
+                         [](const auto & model) { return std::string(model.param); });
+
+class RefusedEndings : public testing::Test {
+protected:
+    ContextHandle context = make_context("auto");
+    StreamHandle stream = open(context);
+    ChoicesHandle choices = prepare(context, {{340}, {341}});
+    Tokens tokens = {320};
+    double legal[2] = {7.0, 7.0};
+
+    std::string refusal(const eliza_ending_t & ending, size_t n = 1, size_t cap = 2) {
+        ErrorText error;
+        EXPECT_LT(eliza_inference_llm_stream_score_endings(stream.get(), &ending, n, legal, nullptr, nullptr, cap,
+                                                           error.out()),
+                  0);
+        EXPECT_EQ(legal[0], 7.0);
+        EXPECT_EQ(legal[1], 7.0);
+        return error.text();
+    }
+    eliza_ending_t good() { return {tokens.data(), tokens.size(), choices.get()}; }
+};
+
+TEST_F(RefusedEndings, SayWhatIsWrongAndLeaveTheStreamUsable) {
+    EXPECT_EQ(refusal(good()), "no prompt: prefill at least one token before generating");
+    prefill(stream, prompt);
+    EXPECT_EQ(refusal(good(), 0), "there are no endings");
+    EXPECT_EQ(refusal(good(), 1, 1), "cap is 1, there are 2 leaves");
+    EXPECT_EQ(refusal({nullptr, 3, choices.get()}), "endings[0]: tokens is NULL");
+    EXPECT_EQ(refusal({tokens.data(), 1, nullptr}), "endings[0]: the choices are NULL");
+    tokens[0] = 1 << 30;
+    EXPECT_EQ(refusal(good()), "endings[0]: tokens[0]: 1073741824 is outside the vocabulary of 2048");
+    tokens[0] = 320;
+    ASSERT_EQ(eliza_inference_set_choices(stream.get(), choices.get(), ELIZA_TRIE_ARGMAX), 0);
+    EXPECT_EQ(refusal(good()), "a span of choices is active: clear it before scoring endings");
+    eliza_inference_clear_token_trie(stream.get());
+    const Scores scores = score(context, stream, {{{320}, {{340}, {341}}}});
+    EXPECT_EQ(scores.status, 2) << scores.error;
+}
+
+TEST_F(RefusedEndings, WhereTheContextIsFull) {
+    prefill(stream, Tokens(2040, 300));
+    tokens.assign(20, 321);
+    const std::string said = refusal(good());
+    EXPECT_EQ(said.find("context full"), 0u) << said;
+    tokens.assign(2, 321);
+    EXPECT_EQ(score(context, stream, {{{321, 321}, {{340}, {341}}}}).status, 2);
+}
+
+TEST_F(RefusedEndings, OfAnotherModel) {
+    const ContextHandle other = make_context("auto", mtp_model_path({"glm4moe", MtpHead::random}));
+    choices = prepare(other, {{340}, {341}});
+    prefill(stream, prompt);
+    EXPECT_EQ(refusal(good()), "the choices were prepared for another model");
+}
+
+TEST_F(RefusedEndings, CountsLeavesWithoutRoom) {
+    prefill(stream, prompt);
+    const eliza_ending_t ending = good();
+    EXPECT_EQ(eliza_inference_llm_stream_score_endings(stream.get(), &ending, 1, nullptr, nullptr, nullptr, 0, nullptr),
+              2);
+}
+
+}  // namespace
+}  // namespace eliza::test
