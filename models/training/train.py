@@ -11,7 +11,6 @@ same file.
 from __future__ import annotations
 
 import argparse
-import random
 import sys
 import time
 from collections.abc import Sequence
@@ -22,10 +21,11 @@ import torch
 ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT))
 
-from tiny_model.corpus import Example, Generator  # noqa: E402
-from tiny_model.evaluation import accuracy  # noqa: E402
+from tiny_model.corpus import Generator  # noqa: E402
+from tiny_model.evaluation import are_right  # noqa: E402
 from tiny_model.fixtures import load_fixtures  # noqa: E402
 from tiny_model.gguf_file import write_gguf  # noqa: E402
+from tiny_model.held_out import held_out_splits, report  # noqa: E402
 from tiny_model.network import Network, Shape  # noqa: E402
 from tiny_model.training import Recipe, train  # noqa: E402
 from tiny_model.vocabulary import encode_examples, train_tokenizer  # noqa: E402
@@ -34,7 +34,7 @@ TOKENIZER_EXAMPLES = 20_000
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the whole recipe: corpus, vocabulary, training, held-out accuracy, export."""
+    """Run the whole recipe: corpus, vocabulary, training, export, held-out accuracy."""
     options = _parse(arguments)
     started = time.monotonic()
     torch.manual_seed(options.seed)
@@ -52,39 +52,28 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print(f"{len(corpus)} examples, {total} tokens, {weights} weights", flush=True)
 
     train(network, corpus, Recipe(seed=options.seed), options.device)
-    splits = held_out_splits(options.seed + 1, options.held_out)
-    if options.fixtures is not None:
-        splits |= load_fixtures(options.fixtures)
-    for name, split in splits.items():
-        print(f"{name}: {accuracy(network, tokenizer, split):.3f}", flush=True)
     options.out.parent.mkdir(parents=True, exist_ok=True)
     if options.checkpoint:
         saved = {"weights": network.state_dict(), "tokenizer": tokenizer.to_str()}
         torch.save(saved, options.out.with_suffix(".pt"))
     write_gguf(options.out, network.cpu(), tokenizer)
-    print(f"{options.out}: {options.out.stat().st_size} bytes, {time.monotonic() - started:.0f} s")
-
-
-def held_out_splits(seed: int, count: int) -> dict[str, list[Example]]:
-    """Write the splits that training never sees: new texts, and requests for new actions.
-
-    A list of one action leaves nothing to choose, so such lists are left out.
-    """
-    known, new = Generator(), Generator(held_out=True)
-    rng = random.Random(seed)
-    known_plans = (known.planner(rng) for _ in range(2 * count))
-    new_plans = (new.planner(rng) for _ in range(2 * count))
-    return {
-        "planner, known actions": [plan for plan in known_plans if len(plan.choices) > 1][:count],
-        "planner, held-out actions": [plan for plan in new_plans if len(plan.choices) > 1][:count],
-        "should respond": [known.decision(rng) for _ in range(count)],
+    seconds = time.monotonic() - started
+    print(f"{options.out}: {options.out.stat().st_size} bytes, {seconds:.0f} s", flush=True)
+    splits = held_out_splits(options.seed + 1, options.held_out)
+    if options.fixtures is not None:
+        splits |= load_fixtures(options.fixtures)
+    results = {
+        name: list(zip(split, are_right(network, tokenizer, split), strict=True))
+        for name, split in splits.items()
     }
+    for line in report(results):
+        print(line, flush=True)
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Train the small embedded model.")
-    parser.add_argument("--examples", type=int, default=100_000, help="size of the corpus")
-    parser.add_argument("--held-out", type=int, default=500, help="size of each held-out split")
+    parser.add_argument("--examples", type=int, default=90_000, help="size of the corpus")
+    parser.add_argument("--held-out", type=int, default=300, help="size of each held-out split")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--device", default="cpu", help="cpu or cuda")

@@ -7,6 +7,7 @@ parameter is ``name:slot`` (a string), ``name#slot`` (a number) or ``name<a,b,c>
 
 from __future__ import annotations
 
+import enum
 import random
 import re
 from collections.abc import Iterator
@@ -14,13 +15,43 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from .descriptions import describe
 from .phrases import TEXTS, Phrase, parse
 from .slots import fill_slot
 
 _PARAMETER = re.compile(r"(?P<name>\w+)(?P<kind>[?]?[:#<]?)(?P<rest>[\w,]*)(?P<close>>?[?]?)")
 
+HELD_OUT_ACTIONS = frozenset(
+    (
+        "GET_STOCK_PRICE",
+        "FIND_RECIPE",
+        "LOCK_DOOR",
+        "PAY_INVOICE",
+        "BOOK_HOTEL",
+        "SKIP_TRACK",
+        "CREATE_POLL",
+        "TAKE_SCREENSHOT",
+        "RESTART_SERVICE",
+        "LOG_MEAL",
+        "DELETE_FILE",
+        "BRIDGE_TOKEN",
+        "CONVERT_CURRENCY",
+        "UNMUTE_ROOM",
+        "ARM_SECURITY",
+    )
+)
+"""Written actions that training never sees, neither as the answer nor in a list."""
+
 Schema = dict[str, Any]
 """An action as the planner prompt takes it: name, description, parameters."""
+
+
+class Length(enum.Enum):
+    """How long a description is; the held-out ones have clauses that training never uses."""
+
+    SHORT = "short"
+    LONG = "long"
+    LONG_HELD_OUT = "long, held out"
 
 
 @dataclass(frozen=True)
@@ -60,12 +91,16 @@ class Action:
     parameters: tuple[Parameter, ...]
     requests: tuple[Phrase, ...]
 
-    def schema(self, rng: random.Random) -> Schema:
+    def schema(self, rng: random.Random, length: Length = Length.SHORT) -> Schema:
         """List the action under one of its names and descriptions."""
         name = self.names[0] if rng.random() < 0.5 else rng.choice(self.names)
+        description = rng.choice(self.descriptions).write(rng, fill_slot)
+        if length is not Length.SHORT:
+            held_out = length is Length.LONG_HELD_OUT
+            description = describe(self, description, rng, held_out=held_out)
         return {
             "name": name,
-            "description": rng.choice(self.descriptions).write(rng, fill_slot),
+            "description": description,
             "parameters": [parameter.schema() for parameter in self.parameters],
         }
 

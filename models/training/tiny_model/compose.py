@@ -7,6 +7,7 @@ occur once or never.
 
 from __future__ import annotations
 
+import functools
 import random
 
 from .catalogue import Action, Parameter
@@ -32,11 +33,7 @@ class Composer:
         self._verbs = [
             [part.strip() for part in line.split("|")] for line in read_blocks("verbs")["verbs"]
         ]
-        self._objects = [
-            words.split(",")
-            for line in read_blocks("objects")["objects"]
-            for words in line.split(";")
-        ]
+        self._objects = read_objects()
 
     def draw(self, rng: random.Random, *, held_out: bool, near: Action | None = None) -> Action:
         """Compose an action; with ``near``, one that shares the verb or the object with it."""
@@ -51,7 +48,7 @@ class Composer:
 
     def _is_held_out(self, verb: int, thing: int) -> bool:
         """Hold out every seventh object altogether and every eleventh of the other combinations."""
-        return thing % 7 == 3 or (verb * 31 + thing) % 11 == 0
+        return is_held_out_object(thing) or (verb * 31 + thing) % 11 == 0
 
     def _compose(self, verb: int, thing: int, rng: random.Random) -> Action:
         names, doing, requests = self._verbs[verb]
@@ -72,6 +69,18 @@ class Composer:
             parameters=rng.choice(_PARAMETERS),
             requests=tuple(map(parse, texts)),
         )
+
+
+@functools.cache
+def read_objects() -> tuple[tuple[str, ...], ...]:
+    """Read the words for each object."""
+    lines = read_blocks("objects")["objects"]
+    return tuple(tuple(words.split(",")) for line in lines for words in line.split(";"))
+
+
+def is_held_out_object(thing: int) -> bool:
+    """Tell whether training never speaks of the object of this number."""
+    return thing % 7 == 3
 
 
 def _plural(noun: str) -> str:

@@ -15,36 +15,20 @@ from eliza_ffi.prompts import (
     should_respond_prompt,
 )
 
-from .catalogue import Action, Schema, load_catalogue
+from .aspects import Split
+from .catalogue import HELD_OUT_ACTIONS, Action, Length, Schema, load_catalogue
 from .chat import Chat
 from .compose import Composer
 from .decisions import Decisions
+from .descriptions import describe_nothing, describe_reply
 from .phrases import parse
+from .questions import Posed, Questions
 from .slots import fill_slot
 from .style import as_request, as_typed
 
-HELD_OUT_ACTIONS = frozenset(
-    (
-        "GET_STOCK_PRICE",
-        "FIND_RECIPE",
-        "LOCK_DOOR",
-        "PAY_INVOICE",
-        "BOOK_HOTEL",
-        "SKIP_TRACK",
-        "CREATE_POLL",
-        "TAKE_SCREENSHOT",
-        "RESTART_SERVICE",
-        "LOG_MEAL",
-        "DELETE_FILE",
-        "BRIDGE_TOKEN",
-        "CONVERT_CURRENCY",
-        "UNMUTE_ROOM",
-        "ARM_SECURITY",
-    )
-)
-"""Written actions that training never sees, neither as the answer nor in a list."""
-
-_PLANNER_SHARE, _DECISION_SHARE = 0.6, 0.26
+_PLANNER_SHARE, _DECISION_SHARE, _QUESTION_SHARE = 0.4, 0.18, 0.36
+_LONG_SHARE = 0.2
+_LONGEST_LONG_LIST = 4
 _LIST_LENGTHS = (1, 2, 3, 4, 5, 6, 7, 8)
 _LIST_LENGTH_WEIGHTS = (2, 10, 22, 22, 18, 10, 8, 8)
 
@@ -67,7 +51,9 @@ class Example:
     """A piece of training text in three parts that are tokenized apart.
 
     ``choice`` is the constrained answer, empty in plain chat; ``correct_line`` says which of the
-    listed actions is the right one, and is -1 where there is no list.
+    listed actions or options is the right one, and is -1 where there is no list.
+    ``breaks_after_list`` counts the line breaks between the list and the answer. ``family`` says
+    what a question is put together from.
     """
 
     kind: str
@@ -77,6 +63,8 @@ class Example:
     rest: str
     choices: tuple[str, ...] = ()
     correct_line: int = -1
+    breaks_after_list: int = 0
+    family: str = ""
 
     @property
     def text(self) -> str:
@@ -97,6 +85,7 @@ class Generator:
         self._chat = Chat()
         self._composer = Composer()
         self._decisions = Decisions(self._known, self._chat)
+        self.questions = Questions(self._listing, self._decisions)
 
     def examples(self, count: int, seed: int) -> Iterator[Example]:
         """Write ``count`` examples of all kinds in their usual proportions."""
@@ -107,11 +96,46 @@ class Generator:
                 yield self.planner(rng)
             elif kind < _PLANNER_SHARE + _DECISION_SHARE:
                 yield self.decision(rng)
+            elif kind < _PLANNER_SHARE + _DECISION_SHARE + _QUESTION_SHARE:
+                yield self.question(rng)
             else:
                 yield self.chat(rng)
 
-    def planner(self, rng: random.Random) -> Example:
-        """Write a request, a list of actions and the right one among them."""
+    def planner(self, rng: random.Random, length: Length | None = None) -> Example:
+        """Write a request, a list of actions and the right one among them.
+
+        With ``length``, all descriptions are of this kind; else most lists have short ones, some
+        long ones and a few both.
+        """
+        message, schemas, right, values = self._list(rng, length)
+        parameters = json.dumps(values, ensure_ascii=False, separators=(",", ":"))
+        return Example(
+            kind="planner",
+            message=message,
+            prompt=planner_prompt(message, schemas),
+            choice=schemas[right]["name"],
+            rest=f'","parameters":{parameters}}}{END_OF_TURN}',
+            choices=tuple(listed["name"] for listed in schemas),
+            correct_line=right,
+            breaks_after_list=2,
+        )
+
+    def question(self, rng: random.Random, split: Split = Split.TRAINING) -> Example:
+        """Write a question of a decision about an input."""
+        return _question(self.questions.draw(rng, split), rng)
+
+    def action_question(self, rng: random.Random) -> Example:
+        """Ask which action a request calls for, in the format of decisions."""
+        return _question(self.questions.about_action(rng), rng)
+
+    def _listing(self, rng: random.Random) -> tuple[str, list[Schema], int]:
+        return self._list(rng, None)[:3]
+
+    def _list(
+        self, rng: random.Random, length: Length | None
+    ) -> tuple[str, list[Schema], int, Schema]:
+        """Write a request, a list of actions, which of them is right, and its parameters."""
+        lengths = _Lengths(rng, length)
         kind = rng.random()
         target: Action | None = None
         if self._held_out:
@@ -123,26 +147,18 @@ class Generator:
         if target is not None:
             message, values = target.request(rng)
             message = as_request(message, rng)
-            schema = target.schema(rng)
+            schema = target.schema(rng, lengths.draw(rng))
         elif kind < 0.95:
             message, answer = self._chat.exchange(rng, "Eliza")
-            schema, values = _reply(rng), {"text": answer}
+            schema, values = _reply(rng, lengths.draw(rng)), {"text": answer}
         else:
-            message, schema, values = self._chat.nothing_to_do(rng), _nothing(rng), {}
+            message = self._chat.nothing_to_do(rng)
+            schema, values = _nothing(rng, lengths.draw(rng)), {}
         message = as_typed(message, rng)
-        schemas = self._distractors(target, schema, rng)
+        schemas = self._distractors(target, schema, lengths, rng)
         schemas.append(schema)
         rng.shuffle(schemas)
-        parameters = json.dumps(values, ensure_ascii=False, separators=(",", ":"))
-        return Example(
-            kind="planner",
-            message=message,
-            prompt=planner_prompt(message, schemas),
-            choice=schema["name"],
-            rest=f'","parameters":{parameters}}}{END_OF_TURN}',
-            choices=tuple(listed["name"] for listed in schemas),
-            correct_line=schemas.index(schema),
-        )
+        return message, schemas, schemas.index(schema), values
 
     def decision(self, rng: random.Random) -> Example:
         """Write a message and whether to respond to it."""
@@ -176,10 +192,12 @@ class Generator:
         return Example("chat", message, chat_prompt(turns), "", reply + END_OF_TURN)
 
     def _distractors(
-        self, target: Action | None, schema: Schema, rng: random.Random
+        self, target: Action | None, schema: Schema, lengths: _Lengths, rng: random.Random
     ) -> list[Schema]:
         """List other actions, often close to the right one, but never the same by another name."""
         wanted = rng.choices(_LIST_LENGTHS, _LIST_LENGTH_WEIGHTS)[0] - 1
+        if lengths.any_long:
+            wanted = min(wanted, _LONGEST_LONG_LIST - 1)
         listed: list[Schema] = []
         names = {schema["name"]}
         keys = {target.key} if target is not None else set()
@@ -190,16 +208,16 @@ class Generator:
                 listed.append(candidate)
 
         if target is not None and wanted and rng.random() < 0.4:
-            add(_reply(rng))
+            add(_reply(rng, lengths.draw(rng)))
         if (target is not None or schema["name"] in _REPLY[0]) and wanted and rng.random() < 0.12:
-            add(_nothing(rng))
+            add(_nothing(rng, lengths.draw(rng)))
         if target is None and schema["name"] in _NOTHING[0] and wanted and rng.random() < 0.4:
-            add(_reply(rng))
+            add(_reply(rng, lengths.draw(rng)))
         while len(listed) < wanted:
             other = self._other_action(target, rng)
             if other.key not in keys and not _clash(other, target):
                 keys.add(other.key)
-                add(other.schema(rng))
+                add(other.schema(rng, lengths.draw(rng)))
         return listed[:wanted]
 
     def _other_action(self, target: Action | None, rng: random.Random) -> Action:
@@ -219,6 +237,43 @@ class Generator:
         return self._composer.draw(rng, held_out=False)
 
 
+class _Lengths:
+    """Draws how long the descriptions of one list are: mostly all short, or all long."""
+
+    def __init__(self, rng: random.Random, length: Length | None) -> None:
+        kind = rng.random()
+        self._among: tuple[Length, ...] = (Length.SHORT,)
+        if length is not None:
+            self._among = (length,)
+        elif kind < _LONG_SHARE:
+            mixed = kind < _LONG_SHARE / 3
+            self._among = (Length.SHORT, Length.LONG) if mixed else (Length.LONG,)
+
+    @property
+    def any_long(self) -> bool:
+        """Whether there may be long descriptions."""
+        return self._among != (Length.SHORT,)
+
+    def draw(self, rng: random.Random) -> Length:
+        """Draw the length of one description."""
+        return rng.choice(self._among)
+
+
+def _question(posed: Posed, rng: random.Random) -> Example:
+    asked, right = posed.asked(rng)
+    return Example(
+        kind=posed.kind,
+        message=posed.message,
+        prompt=posed.prompt(asked),
+        choice=asked.options[right].label,
+        rest=END_OF_TURN,
+        choices=tuple(option.label for option in asked.options),
+        correct_line=right,
+        breaks_after_list=1,
+        family=posed.family,
+    )
+
+
 def _clash(other: Action, target: Action | None) -> bool:
     """Tell whether a composed and a written action speak of the same thing, so both may fit."""
     if target is None or other.key.startswith("#") == target.key.startswith("#"):
@@ -230,21 +285,23 @@ def _words(action: Action) -> set[str]:
     return {word for name in action.names for word in name.split("_")}
 
 
-def _reply(rng: random.Random) -> Schema:
-    names, description = _REPLY
+def _reply(rng: random.Random, length: Length) -> Schema:
+    names, phrase = _REPLY
+    short = length is Length.SHORT
     name = "REPLY" if rng.random() < 0.6 else rng.choice(names)
     parameters = [{"name": rng.choice(("text", "message")), "type": "string", "required": True}]
     return {
         "name": name,
-        "description": description.write(rng, fill_slot),
+        "description": phrase.write(rng, fill_slot) if short else describe_reply(rng),
         "parameters": parameters,
     }
 
 
-def _nothing(rng: random.Random) -> Schema:
-    names, description = _NOTHING
+def _nothing(rng: random.Random, length: Length) -> Schema:
+    names, phrase = _NOTHING
+    short = length is Length.SHORT
     return {
         "name": rng.choice(names),
-        "description": description.write(rng, fill_slot),
+        "description": phrase.write(rng, fill_slot) if short else describe_nothing(rng),
         "parameters": [],
     }

@@ -32,11 +32,10 @@ def choose(network: Network, tokenizer: Tokenizer, prompt: str, choices: Sequenc
             tokens.append(legal[0])
 
 
-def accuracy(network: Network, tokenizer: Tokenizer, examples: Sequence[Example]) -> float:
-    """Measure the share of the examples that are answered right."""
+def are_right(network: Network, tokenizer: Tokenizer, examples: Sequence[Example]) -> list[bool]:
+    """Tell of each example whether it is answered right."""
     with torch.no_grad():
-        right = [
+        return [
             choose(network, tokenizer, example.prompt, example.choices) == example.choice
             for example in examples
         ]
-    return sum(right) / max(1, len(right))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 
 from .phrases import parse
 from .slots import fill_slot
@@ -13,6 +14,8 @@ _BEFORE_REQUEST = parse("""[[hey|hi|ok|so|well|yo|hello|alright|quick one]\
 _AFTER_REQUEST = parse(
     "[|[please|thanks|thank you|thx|pls]|[asap|now|right away|when you can|if possible|for me]]"
 )
+
+_FINAL_MARKS = (".", ".", "!", "?", " :)", "!!")
 
 
 def as_request(text: str, rng: random.Random) -> str:
@@ -25,7 +28,7 @@ def as_request(text: str, rng: random.Random) -> str:
     return text
 
 
-def as_typed(text: str, rng: random.Random) -> str:
+def as_typed(text: str, rng: random.Random, marks: Sequence[str] = _FINAL_MARKS) -> str:
     """Vary capitals and the final mark, and now and then let a finger slip."""
     if rng.random() < 0.5:
         text = text[:1].upper() + text[1:]
@@ -33,7 +36,7 @@ def as_typed(text: str, rng: random.Random) -> str:
     elif rng.random() < 0.05:
         text = text.upper()
     if text[-1:].isalnum() and rng.random() < 0.5:
-        text += rng.choice((".", ".", "!", "?", " :)", "!!"))
+        text += rng.choice(marks)
     if rng.random() < 0.08:
         text = _slip(text, rng)
     return text
@@ -48,3 +51,26 @@ def _slip(text: str, rng: random.Random) -> str:
     if kind == 0:
         return text[:at] + text[at + 1] + text[at] + text[at + 2 :]
     return text[:at] + text[at + 1 :] if kind == 1 else text[:at] + text[at] + text[at:]
+
+
+def as_label(name: str, rng: random.Random) -> str:
+    """Write a name as labels are written: as it is, ``CAPITALS``, ``snake_case`` and the like."""
+    return write_label(name, draw_label_style(rng))
+
+
+def draw_label_style(rng: random.Random) -> int:
+    """Draw one of the styles of :func:`write_label`, most often the plain one."""
+    return rng.choices(range(6), (60, 14, 8, 8, 5, 5))[0]
+
+
+def write_label(name: str, style: int) -> str:
+    """Write a name in a style, from 0 (as it is) to 5."""
+    if style == 1:
+        return name[:1].upper() + name[1:]
+    if style == 2:
+        return name.upper().replace(" ", "_")
+    if style == 3:
+        return name.lower().replace(" ", "_")
+    if style == 4:
+        return name.lower().replace(" ", "-")
+    return name.title() if style == 5 else name

@@ -19,8 +19,6 @@ PRE_TOKENIZER = "smollm"
 BOS, EOS, PAD = "<|startoftext|>", "<|endoftext|>", "<|pad|>"
 SPECIAL_TOKENS = (BOS, EOS, START_OF_TURN, END_OF_TURN, PAD)
 
-_LINES_BEFORE_ACTIONS = 3
-
 
 @dataclass(frozen=True)
 class Encoded:
@@ -28,7 +26,8 @@ class Encoded:
 
     In plain chat the whole reply counts as the choice.
 
-    ``lines`` are the ranges of the listed actions, each up to and including its line break.
+    ``lines`` are the ranges of the listed actions or options, each up to and including its line
+    break.
     """
 
     tokens: list[int]
@@ -79,8 +78,8 @@ def encode_examples(tokenizer: Tokenizer, examples: Sequence[Example]) -> list[E
         lines: list[tuple[int, int]] = []
         if example.correct_line >= 0:
             starts = [at + 1 for at, token in enumerate(tokens) if token == line_break]
-            starts = starts[_LINES_BEFORE_ACTIONS - 1 :][: len(example.choices) + 1]
-            lines = list(pairwise(starts))
+            end = len(starts) - example.breaks_after_list
+            lines = list(pairwise(starts[end - len(example.choices) - 1 : end]))
         encoded.append(
             Encoded(
                 tokens=[*tokens, *choice.ids, *rest.ids, eos],

@@ -1,0 +1,52 @@
+#!/usr/bin/env python3
+"""Measure a GGUF file through the library, on what training never saw and on the fixtures.
+
+    python models/training/measure.py [models/eliza-tiny.gguf]
+
+Choices are greedy, token by token, as in the demo. Needs no more than the package itself.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+sys.path.insert(0, str(ROOT))
+
+from tiny_model.corpus import Example  # noqa: E402
+from tiny_model.fixtures import load_fixtures  # noqa: E402
+from tiny_model.held_out import held_out_splits, report  # noqa: E402
+
+from eliza_ffi.model import Model  # noqa: E402
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Print the share of right answers of each split."""
+    parser = argparse.ArgumentParser(description="Measure a model through the library.")
+    parser.add_argument("model", type=Path, nargs="?", default=ROOT / "models" / "eliza-tiny.gguf")
+    parser.add_argument("--held-out", type=int, default=300, help="size of each held-out split")
+    parser.add_argument("--seed", type=int, default=2, help="of the held-out texts")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--fixtures", type=Path, default=ROOT / "eliza_ffi" / "fixtures")
+    options = parser.parse_args(arguments)
+    splits = held_out_splits(options.seed, options.held_out) | load_fixtures(options.fixtures)
+    with Model(options.model, n_threads=options.threads) as model:
+        results = {
+            name: [(example, is_right(model, example)) for example in split]
+            for name, split in splits.items()
+        }
+    for line in report(results):
+        print(line, flush=True)
+
+
+def is_right(model: Model, example: Example) -> bool:
+    """Tell whether the model makes the right choice."""
+    chosen = model.choose(example.prompt, list(example.choices))
+    return bool(chosen.value == example.choice)
+
+
+if __name__ == "__main__":
+    main()

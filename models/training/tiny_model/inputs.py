@@ -1,0 +1,145 @@
+"""Inputs that questions are asked about, together with what is true of them.
+
+A customer's message is put together from sentences that each tell the value of one aspect; other
+inputs are one sentence about one aspect.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from .aspects import Aspect, Split, Value, draw_line, read_aspect
+from .phrases import read_phrases
+from .slots import fill_slot
+from .style import as_typed
+
+_PARTS = read_phrases("questions/parts")
+
+CUSTOMER_ASPECTS = ("topic", "urgency", "mood", "wants", "politeness")
+SINGLE_ASPECTS = ("emotion", "act", "news", "safety", "reply", "rating", "language", "goods")
+
+# What else a message may tell when it is asked about an aspect, so that the answer stays clear:
+# whoever shouts at the reader is angry, and "send me a new one" speaks of a damage.
+_BESIDE = {
+    "topic": ("mood", "urgency", "politeness"),
+    "urgency": ("mood", "politeness"),
+    "mood": ("urgency", "wants"),
+    "wants": ("mood", "politeness"),
+    "politeness": ("urgency",),
+}
+_TOPICS_BESIDE = {
+    "wants": ("damaged", "bug", "login", "stock"),
+    "mood": ("billing", "shipping", "damaged", "login", "bug", "account", "warranty", "hours"),
+}
+_TOPICS_OF_MOOD = ("praise", "staff")
+_COURTESY = re.compile(r"\b(please|pls|thank|thanks|kind|wonderful|great|would like|could)\b")
+
+
+@dataclass(frozen=True)
+class Told:
+    """An input: a text, a conversation or JSON, the message in it, and the value that it tells."""
+
+    given: Any
+    message: str
+    value: Value
+
+
+def tell(aspect: Aspect, rng: random.Random, split: Split) -> Told:
+    """Write an input that tells a value of the aspect."""
+    value = rng.choice(aspect.values)
+    if aspect.key in CUSTOMER_ASPECTS:
+        message = _customer(aspect, value, rng, split)
+    else:
+        message = _typed(_sentence(value, rng, split), rng)
+    if aspect.key == "reply":
+        proposal = _typed(draw_line(_PARTS["proposal"], rng, held_out=False).write(rng, fill), rng)
+        turns = [
+            {"role": "assistant", "content": proposal},
+            {"role": "user", "content": message},
+        ]
+        return Told(turns, message, value)
+    return Told(packed(message, rng), message, value)
+
+
+def fill(slot: str, rng: random.Random) -> str:
+    """Fill a slot with a part of an input, or as everywhere."""
+    return rng.choice(_PARTS[slot]).write(rng, fill) if slot in _PARTS else fill_slot(slot, rng)
+
+
+def packed(message: str, rng: random.Random, *, alone: bool = False) -> Any:
+    """Hand a message over as it is, as a conversation, or within JSON; ``alone``: nothing else."""
+    kind = rng.random()
+    if kind < 0.82:
+        return message
+    if kind < 0.88:
+        return [{"role": "user", "content": message}]
+    if kind < 0.93 and not alone:
+        opening = _typed(rng.choice(_PARTS["opening"]).write(rng, fill), rng)
+        return [
+            {"role": "assistant", "content": opening},
+            {"role": "user", "content": message},
+        ]
+    text = {rng.choice(("text", "message", "body", "content")): message}
+    extra = {
+        "from": fill_slot("email", rng),
+        "id": fill_slot("tracking", rng),
+        "date": fill_slot("day", rng),
+    }
+    name = rng.choice(tuple(extra))
+    return {name: extra[name], **text} if rng.random() < 0.6 and not alone else text
+
+
+def _customer(aspect: Aspect, value: Value, rng: random.Random, split: Split) -> str:
+    topics = read_aspect("topic")
+    told: list[str] = []
+    if aspect.key == "topic":
+        topic = value
+    else:
+        allowed = _TOPICS_BESIDE.get(aspect.key)
+        topic = rng.choice(
+            [
+                each
+                for each in topics.values
+                if (each.key in allowed if allowed else each.key not in _TOPICS_OF_MOOD)
+            ]
+        )
+        told.extend([_sentence(value, rng, split)] if value.sentences else [])
+    beside = [] if topic.key in _TOPICS_OF_MOOD else [*_BESIDE[aspect.key]]
+    for name in beside:
+        if rng.random() < 0.3:
+            other = rng.choice(read_aspect(name).values)
+            if other.sentences and other.key not in ("rude", "nothing"):
+                told.append(_sentence(other, rng, Split.TRAINING))
+    if aspect.key == "topic" or not value.sentences or rng.random() < 0.75:
+        subject = _sentence(topic, rng, split if aspect.key == "topic" else Split.TRAINING)
+        # Courtesy in another sentence would change the answer.
+        while aspect.key == "politeness" and value.key != "polite" and _COURTESY.search(subject):
+            subject = _sentence(topic, rng, Split.TRAINING)
+        rng.shuffle(told)
+        told.insert(0 if rng.random() < 0.65 else rng.randint(0, len(told)), subject)
+    if rng.random() < 0.2 and aspect.key != "politeness":
+        told.insert(0, rng.choice(_PARTS["greeting"]).write(rng, fill))
+    return _joined(told, rng)
+
+
+def _sentence(value: Value, rng: random.Random, split: Split) -> str:
+    line = draw_line(value.sentences, rng, held_out=split is Split.MESSAGES)
+    return line.write(rng, fill)
+
+
+def _joined(sentences: list[str], rng: random.Random) -> str:
+    """Join sentences as people do: with full stops, commas or nothing but spaces."""
+    mark = rng.choice((". ", ". ", ". ", ", ", "! ", " "))
+    text = ""
+    for sentence in sentences:
+        said = sentence[:1].upper() + sentence[1:] if mark in (". ", "! ") else sentence
+        text += said + (" " if said[-1] in ".!?" else mark)
+    return _typed(text.rstrip(" ,.!") if rng.random() < 0.5 else text.strip(" ,"), rng)
+
+
+def _typed(text: str, rng: random.Random) -> str:
+    # Without a question mark, which would turn a statement into a question.
+    return as_typed(text, rng, marks=(".", ".", "!", "."))

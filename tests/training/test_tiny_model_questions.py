@@ -1,0 +1,223 @@
+"""The questions that the embedded model learns decisions from."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+
+import pytest
+from tiny_model.aspects import Split, read_aspect
+from tiny_model.corpus import Example, Generator
+from tiny_model.held_out import KINDS, held_out_splits, report
+from tiny_model.inputs import CUSTOMER_ASPECTS, SINGLE_ASPECTS
+from tiny_model.mentions import read_mentions
+from tiny_model.questions import Posed, Questions, is_held_out
+
+from eliza_ffi.decisions.prompts import input_text
+from eliza_ffi.decisions.questions import Choice, Score
+from eliza_ffi.prompts import END_OF_TURN, START_OF_TURN
+
+ASPECTS = (*CUSTOMER_ASPECTS, *SINGLE_ASPECTS, "respond")
+QUESTIONS = 4000
+PER_SPLIT = 600
+NEW_CLAUSES = ("Should the conversation", "Should the message", "In other words", "Put simply")
+
+
+def drawn(questions: Questions, split: Split, count: int, seed: int = 3) -> Iterator[Posed]:
+    """Draw questions of a split."""
+    rng = random.Random(seed)
+    for _ in range(count):
+        yield questions.draw(rng, split)
+
+
+@pytest.fixture(scope="module")
+def generator() -> Generator:
+    """What writes the training corpus."""
+    return Generator()
+
+
+@pytest.fixture(scope="module")
+def corpus(generator: Generator) -> list[Example]:
+    """Questions as training sees them."""
+    return [each for each in generator.examples(QUESTIONS * 2, seed=5) if each.kind in KINDS]
+
+
+@pytest.fixture(scope="module")
+def trained(generator: Generator) -> list[Posed]:
+    """The same before they are put into words."""
+    return list(drawn(generator.questions, Split.TRAINING, QUESTIONS))
+
+
+def test_the_right_answer_is_one_of_distinct_labels_and_on_its_line(corpus: list[Example]) -> None:
+    assert {example.kind for example in corpus} == set(KINDS)
+    for example in corpus:
+        assert len(set(example.choices)) == len(example.choices) >= 2
+        assert example.choice == example.choices[example.correct_line]
+        body = example.prompt.removesuffix(f"{END_OF_TURN}\n{START_OF_TURN}assistant\n")
+        line = body.split("\n")[example.correct_line - len(example.choices)]
+        assert line.startswith((f"- {example.choice}", f"{example.choice}. "))
+        assert example.rest == END_OF_TURN
+
+
+def test_a_prompt_is_the_input_an_empty_line_and_the_question_in_one_turn(
+    generator: Generator,
+) -> None:
+    rng = random.Random(1)
+    for posed in drawn(generator.questions, Split.TRAINING, 300):
+        asked, _ = posed.asked(rng)
+        content = f"{input_text(posed.given)}\n\n{asked.text}"
+        assert posed.prompt(asked) == (
+            f"{START_OF_TURN}user\n{content}{END_OF_TURN}\n{START_OF_TURN}assistant\n"
+        )
+
+
+def test_held_out_combinations_do_not_occur_in_training(
+    generator: Generator, trained: list[Posed]
+) -> None:
+    seen = {posed.family for posed in trained}
+    held_out = {posed.family for posed in drawn(generator.questions, Split.COMBINATIONS, PER_SPLIT)}
+
+    assert not any(map(is_held_out, seen))
+    assert all(map(is_held_out, held_out))
+    assert len(held_out) > 50
+
+
+def test_held_out_instructions_do_not_occur_in_training(
+    generator: Generator, trained: list[Posed]
+) -> None:
+    seen = {(posed.family.split("/")[0], instructions(posed)) for posed in trained}
+    new = [
+        (posed.family.split("/")[0], instructions(posed))
+        for posed in drawn(generator.questions, Split.INSTRUCTIONS, PER_SPLIT)
+    ]
+
+    assert [each for each in new if each in seen] == []
+
+
+def instructions(posed: Posed) -> str:
+    """The words of a question, without an opening sentence and the label it is about."""
+    return posed.question.instructions.partition("\n")[0].rpartition(". ")[2]
+
+
+def test_held_out_names_do_not_occur_in_training(
+    generator: Generator, trained: list[Posed]
+) -> None:
+    new_names = {
+        key: {value.names[-1] for value in read_aspect(key).values if len(value.names) > 2}
+        for key in ASPECTS
+    }
+    for posed in trained:
+        key = posed.family.split("/")[0]
+        assert not new_names.get(key, set()) & shown(posed)
+    for posed in drawn(generator.questions, Split.NAMES, PER_SPLIT):
+        key, kind = posed.family.split("/")[:2]
+        if kind == "choice" and new_names.get(key):
+            assert shown(posed) & new_names[key] or isinstance(posed.question, Choice)
+
+
+def shown(posed: Posed) -> set[str]:
+    """The options of a question, as they are written in the files."""
+    if isinstance(posed.question, Choice):
+        return {str(option.value) for option in posed.question.options}
+    if isinstance(posed.question, Score):
+        return {level.label for level in posed.question.levels}
+    return set()
+
+
+def test_held_out_sentences_do_not_occur_in_training(generator: Generator) -> None:
+    language = read_aspect("language").values
+    known = {
+        posed.message.lower().strip(" .!")
+        for posed in drawn(generator.questions, Split.TRAINING, QUESTIONS)
+        if posed.family.startswith("language/")
+    }
+
+    for value in language:
+        new = value.sentences[-1].write(random.Random(0), lambda slot, rng: f"{{{slot}}}")
+        assert new.partition("{")[0].strip() not in {text[: len(new)] for text in known}
+    assert known
+
+
+def test_held_out_clauses_do_not_occur_in_training(generator: Generator) -> None:
+    rng = random.Random(2)
+    prompts = [generator.planner(rng).prompt for _ in range(QUESTIONS)]
+
+    assert not [prompt for prompt in prompts if any(clause in prompt for clause in NEW_CLAUSES)]
+    assert any(len(line) > 300 for prompt in prompts for line in prompt.split("\n"))
+
+
+def test_no_message_names_what_the_options_beside_the_right_one_name(
+    trained: list[Posed],
+) -> None:
+    for posed in trained:
+        if posed.family.startswith("mentioned ") and isinstance(posed.question, Choice):
+            values = [str(option.value) for option in posed.question.choices]
+            right = posed.answer if posed.answer < len(values) else -1
+            others = [value for at, value in enumerate(values) if at != right]
+            assert not [value for value in others if value.lower() in posed.message.lower()]
+
+
+@pytest.mark.parametrize("name", ASPECTS)
+def test_every_value_has_words_and_every_clash_is_with_a_value(name: str) -> None:
+    aspect = read_aspect(name)
+    keys = {value.key for value in aspect.values}
+    for value in aspect.values:
+        assert value.names
+        assert value.clashes <= keys
+    assert aspect.choices
+    assert aspect.predicates
+    assert bool(aspect.scores) == bool(aspect.scales)
+
+
+def test_levels_that_share_a_label_are_neighbours() -> None:
+    for name in ASPECTS:
+        for scale in read_aspect(name).scales:
+            distinct = list(dict.fromkeys(scale))
+            assert [distinct.index(label) for label in scale] == sorted(
+                distinct.index(label) for label in scale
+            )
+
+
+def test_every_kind_of_thing_is_mentioned_by_a_sentence_with_a_place_for_it() -> None:
+    for mention in read_mentions():
+        assert all("{}" in sentence for sentence in mention.sentences)
+        assert mention.empty
+
+
+def test_the_held_out_splits_are_full_and_follow_from_their_seed() -> None:
+    splits, again = held_out_splits(4, 20), held_out_splits(4, 20)
+
+    assert {name: len(split) for name, split in splits.items()} == dict.fromkeys(splits, 20)
+    assert splits == again
+
+
+def test_a_report_counts_each_split_and_the_new_questions_of_each_kind() -> None:
+    right = Example("choice", "", "", "a", "", ("a", "b"))
+    wrong = Example("score", "", "", "a", "", ("a", "b"))
+    lines = list(
+        report(
+            {
+                "planner, known actions": [(wrong, True)],
+                "questions, new messages": [(right, True), (wrong, False)],
+            }
+        )
+    )
+
+    assert "planner, known actions: 1 of 1, 100.0 %" in lines
+    assert "new questions, choice: 1 of 1, 100.0 %" in lines
+    assert "new questions, all: 1 of 2, 50.0 %" in lines
+
+
+def test_the_lines_that_are_judged_are_those_of_the_options() -> None:
+    pytest.importorskip("tokenizers")
+    from tiny_model.vocabulary import encode_examples, train_tokenizer
+
+    examples = [each for each in Generator().examples(300, seed=8) if each.choices]
+    tokenizer = train_tokenizer((example.text for example in examples), 600)
+    for example, encoded in zip(examples, encode_examples(tokenizer, examples), strict=True):
+        if example.correct_line < 0:
+            continue
+        assert len(encoded.lines) == len(example.choices)
+        start, end = encoded.lines[example.correct_line]
+        line = tokenizer.decode(encoded.tokens[start:end], skip_special_tokens=False)
+        assert line.startswith((f"{example.choice}:", f"- {example.choice}", f"{example.choice}."))
