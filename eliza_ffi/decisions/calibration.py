@@ -69,9 +69,10 @@ CalibrationMethod = Literal[
     "unconditional",
     "unconditional+temperature",
 ]
+"""What can be done to the probabilities of a question's options."""
 
 METHODS: tuple[CalibrationMethod, ...] = get_args(CalibrationMethod)
-"""What can be done to probabilities, the simpler first."""
+"""All of these, the simpler first."""
 
 FORMAT, VERSION = "eliza-ffi decision calibration", 1
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import InvalidArgumentError
-from .asking import How
+from .asking import How, WritePrompt
 from .calibration import (
     METHODS,
     Calibration,
@@ -62,7 +62,7 @@ def calibrate(
     rule: Rule = "legal",
     labels: LabelStyle = "text",
     orders: int = 1,
-    prompt: Any = None,
+    prompt: WritePrompt | None = None,
     progress: Progress | None = None,
 ) -> Calibration:
     """Fit a calibration to examples.

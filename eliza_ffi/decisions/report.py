@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ..errors import InvalidArgumentError
 from ..measuring.figures import mean
 from ..measuring.tables import text_table
-from .asking import How
+from .asking import How, WritePrompt
 from .calibration import Calibration, prompt_name
 from .examples import UNTOLD, Progress, ask_examples, named_questions, option_names, read_examples
 from .fingerprint import fingerprint_of
@@ -183,10 +183,10 @@ def evaluate(
     examples: Iterable[tuple[Any, Mapping[str, Any]]],
     *,
     calibration: Calibration | None = None,
-    rule: Rule = "legal",
-    labels: LabelStyle = "text",
-    orders: int = 1,
-    prompt: Any = None,
+    rule: Rule | None = None,
+    labels: LabelStyle | None = None,
+    orders: int | None = None,
+    prompt: WritePrompt | None = None,
     reorder: int = 2,
     bins: int = 10,
     progress: Progress | None = None,
@@ -206,8 +206,11 @@ def evaluate(
     calibration
         What the probabilities go through. It must have been fitted for this model, these questions
         and this way of asking.
-    rule, labels, orders, prompt
-        How the questions are asked.
+    rule, labels, orders
+        How the questions are asked; None = as the calibration has it, and without one by
+        ``"legal"`` scores, with ``"text"`` labels, in 1 order.
+    prompt
+        A function that writes prompts; see :class:`~eliza_ffi.decisions.asking.How`.
     reorder
         In how many orders of the options each example is asked, to see whether its answer changes;
         1 = none but those of `orders`.
@@ -222,6 +225,11 @@ def evaluate(
         If an argument is out of range, the calibration is for something else, or no example answers
         one of the questions.
     """
+    if calibration is not None:
+        rule = calibration.rule if rule is None else rule
+        labels = calibration.labels if labels is None else labels
+        orders = calibration.orders if orders is None else orders
+    rule, labels, orders = rule or "legal", labels or "text", 1 if orders is None else orders
     if rule not in RULES:
         raise InvalidArgumentError(f"scoring must be one of {', '.join(RULES)}, not {rule!r}")
     if reorder < 1 or bins < 1:
@@ -235,9 +243,10 @@ def evaluate(
     for (name, _), is_wanted in zip(named, wanted.T, strict=True):
         if not is_wanted.any():
             raise InvalidArgumentError(f"no example answers {name!r}")
+    how = How(labels=labels, orders=orders, prompt=prompt)
     fingerprint = fingerprint_of(model)
     if calibration is not None:
-        calibration.check(fingerprint, asked, How(labels=labels, orders=orders, prompt=prompt))
+        calibration.check(fingerprint, asked, how)
         if calibration.rule != rule:
             raise InvalidArgumentError(
                 f"the calibration is for another rule: {calibration.rule!r}, not {rule!r}"
@@ -248,7 +257,7 @@ def evaluate(
         told.inputs,
         [question for _, question in named],
         wanted,
-        How(labels=labels, orders=max(orders, reorder), prompt=prompt),
+        replace(how, orders=max(orders, reorder)),
         whole=rule != "legal" or (calibration is not None and calibration.needs_whole_rows),
         progress=progress,
     )

@@ -17,12 +17,14 @@ from scripted_decisions import ScriptedModel, ask_scripted
 from eliza_ffi.decisions import examples as asked_examples
 from eliza_ffi.decisions import metrics
 from eliza_ffi.decisions.asking import How
+from eliza_ffi.decisions.calibration import Calibration
 from eliza_ffi.decisions.fingerprint import fingerprint_of
 from eliza_ffi.decisions.fitting import calibrate
 from eliza_ffi.decisions.plot import coverage_curve
 from eliza_ffi.decisions.questions import Choice, Labels, Predicate, Score
 from eliza_ffi.decisions.report import DecisionReport, evaluate
 from eliza_ffi.errors import InvalidArgumentError, NotSupportedError
+from eliza_ffi.model import Model
 
 Floats = NDArray[np.float64]
 
@@ -250,6 +252,51 @@ def test_a_calibration_for_something_else_is_refused(
     other = Choice("Which tone?", ["calm", "angry", "glad"], name="tone")
     with pytest.raises(InvalidArgumentError, match="another question than 'tone'"):
         evaluate(model, other, [("0", {"tone": "glad"})], calibration=calibration)
+
+
+def test_a_calibration_says_how_questions_are_asked(
+    model_saying: Callable[..., ScriptedModel],
+) -> None:
+    said, examples = drawn(20)
+    model = model_saying(said)
+    calibration = calibrate(model, TONE, examples, rule="bytes", labels="letters", orders=3)
+    report = evaluate(model, TONE, examples, calibration=calibration)
+    assert (report.rule, report.labels, report.orders) == ("bytes", "letters", 3)
+    log_p = [
+        calibration.apply(0, model.scores(given, TONE, How(orders=3), True))
+        for given, _ in examples
+    ]
+    y = [["calm", "angry", "sad"].index(answers["tone"]) for _, answers in examples]
+    assert report.overall.nll == pytest.approx(metrics.nll(log_p, y))
+
+
+def test_a_model_is_calibrated_and_judged_and_decides_alike(
+    tiny_model: Model, tmp_path: Path
+) -> None:
+    values = ["calm", "angry", "sad"]
+    texts = ["All is well.", "How dare you!", "I lost it.", "Fine by me."]
+    examples = [
+        (f"{text} {i}", {"tone": values[i % 3], "urgent": i % 2 == 0, "mood": i % 3})
+        for i, text in enumerate(texts * 3)
+    ]
+    questions = [TONE, URGENT, MOOD]
+    calibrate(tiny_model, questions, examples, method="contextual+temperature").save(
+        tmp_path / "c.json"
+    )
+    calibration = Calibration.load(tmp_path / "c.json")
+    raw = evaluate(tiny_model, questions, examples)
+    fitted = evaluate(tiny_model, questions, examples, calibration=calibration)
+    assert raw.model == fitted.model == calibration.model
+    assert [each.n for each in fitted.questions] == [12, 12, 12]
+    for before, after in zip(raw.questions, fitted.questions, strict=True):
+        assert before.flips is not None
+        # Judged on what it was fitted on, and the highest temperature is close to a mere guess.
+        assert after.nll <= np.log(len(after.options)) + 0.05
+    decision = tiny_model.decide(examples[0][0], questions, calibration=calibration)
+    assert decision.calibrated
+    for place, report in enumerate(fitted.questions):
+        answer = decision.answers[place]
+        assert max(answer.distribution) == pytest.approx(report.confidences[0], abs=0.02)
 
 
 # ---- what is refused -------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from eliza_ffi.decisions.asking import How, orders_of
+from eliza_ffi.decisions.asking import How, ask_many, orders_of
 from eliza_ffi.decisions.examples import option_names
 from eliza_ffi.decisions.prompts import AskedQuestion
 from eliza_ffi.decisions.scoring import OptionScores, QuestionScores, log_softmax
@@ -58,7 +58,7 @@ class ScriptedModel:
 
 
 def ask_scripted(
-    model: ScriptedModel,
+    model: Any,
     inputs: Sequence[Any],
     questions: Sequence[AskedQuestion],
     how: How,
@@ -66,7 +66,9 @@ def ask_scripted(
     whole: bool,
     progress: Callable[[int, int | None], Any] | None = None,
 ) -> list[tuple[QuestionScores, ...]]:
-    """Stand for ``ask_many``."""
+    """Stand for ``ask_many`` where the model is written down."""
+    if not isinstance(model, ScriptedModel):
+        return ask_many(model, inputs, questions, how, whole=whole, progress=progress)
     model.calls.append((list(inputs), [question.instructions for question in questions], whole))
     answered = []
     for place, given in enumerate(inputs):
