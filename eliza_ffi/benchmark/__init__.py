@@ -7,7 +7,7 @@ from ..measuring.methods import GRAMMAR_ORDERS, STRATEGIES, TOKENIZATIONS, Metho
 from .alternatives import Alternatives, gbnf_of
 from .report import Report, measure
 from .streams import CHOICES, StreamsReport, measure_streams
-from .workbench import Decision, TimedChoice, Workbench
+from .workbench import TimedChoice, TimedDecision, Workbench
 
 Answer = TimedChoice
 """Its name before."""
@@ -20,11 +20,11 @@ __all__ = [
     "TOKENIZATIONS",
     "Alternatives",
     "Answer",
-    "Decision",
     "Method",
     "Report",
     "StreamsReport",
     "TimedChoice",
+    "TimedDecision",
     "Workbench",
     "gbnf_of",
     "measure",

@@ -10,7 +10,7 @@ import numpy as np
 from ..library.protocol import Tokens
 from ..measuring.figures import mean, median, percentile
 from ..measuring.methods import STRICT_GUIDED, UNGUIDED, Method
-from .workbench import Decision, TimedChoice, Workbench
+from .workbench import TimedChoice, TimedDecision, Workbench
 
 __all__ = ["Report", "measure"]
 
@@ -122,7 +122,7 @@ def measure(
     grammar = Method(STRICT_GUIDED, grammar_order=method.grammar_order)
     answers: list[TimedChoice] = []
     baseline: list[TimedChoice] = []
-    decisions: list[Decision] = []
+    decisions: list[TimedDecision] = []
     agreed: list[bool] = []
     for prompt in prompts:
         expected = bench.answer(prompt, grammar)

@@ -16,7 +16,7 @@ from ..model import Model
 from ..runner.lifecycle import open_stream
 from .alternatives import Alternatives
 
-__all__ = ["Decision", "TimedChoice", "Workbench"]
+__all__ = ["TimedChoice", "TimedDecision", "Workbench"]
 
 TRIES_SET = 32
 """How often a payload is set to measure what that takes."""
@@ -45,7 +45,7 @@ class TimedChoice:
 
 
 @dataclass(frozen=True)
-class Decision:
+class TimedDecision:
     """A choice of one token: how many were possible, and the microseconds choosing took."""
 
     candidates: float
@@ -82,12 +82,12 @@ class Workbench:
                 stats=self.model.binding.stats(stream),
             )
 
-    def decisions(self, prompt: Tokens, method: Method, max_tokens: int = 0) -> list[Decision]:
+    def decisions(self, prompt: Tokens, method: Method, max_tokens: int = 0) -> list[TimedDecision]:
         """Make one choice and return its decisions; forced tokens are none.
 
         Outside spans all of the vocabulary is looked at: a grammar masks it, or sampling reads it.
         """
-        made: list[Decision] = []
+        made: list[TimedDecision] = []
         binding = self.model.binding
         with self._prefilled(prompt, method, max_tokens) as stream:
             before = binding.stats(stream)
@@ -99,7 +99,7 @@ class Workbench:
                 if count:
                     seen = now.candidates_seen - before.candidates_seen + sampled * self.n_vocab
                     spent = now.select_ns - before.select_ns
-                    made += [Decision(seen / count, spent / count / 1e3)] * count
+                    made += [TimedDecision(seen / count, spent / count / 1e3)] * count
                 before = now
         return made
 

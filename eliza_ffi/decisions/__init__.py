@@ -1,1 +1,89 @@
-"""Typed decisions: questions about an input, answered with probabilities."""
+"""Typed decisions: questions about an input, answered with probabilities.
+
+>>> from eliza_ffi.decisions import Choice, Predicate, Score
+>>> questions = {
+...     "team": Choice("Which team should read this?", ["billing", "support", "sales"]),
+...     "urgent": Predicate("Does the writer need an answer today?"),
+...     "anger": Score("How angry is the writer?", ["calm", "annoyed", "furious"]),
+... }
+>>> decision = model.decide("I was charged twice!", questions)  # doctest: +SKIP
+>>> decision["team"].value  # doctest: +SKIP
+'billing'
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from .answers import (
+    Answer,
+    ChoiceAnswer,
+    Decision,
+    DecisionUsage,
+    LabelsAnswer,
+    PredicateAnswer,
+    ScoreAnswer,
+    choice_confidence,
+    score_confidence,
+)
+from .asking import WritePrompt
+from .calibration import Calibration, QuestionCalibration
+from .prompts import Asked, ShownOption, ask, input_text
+from .questions import Choice, Labels, Level, Option, Predicate, Question, Score
+from .wire import (
+    as_questions,
+    decision_to,
+    decisions_answer,
+    question_from,
+    question_to,
+    systemone_answer,
+)
+
+if TYPE_CHECKING:
+    from .fitting import calibrate
+    from .report import DecisionReport, evaluate
+
+__all__ = [
+    "Answer",
+    "Asked",
+    "Calibration",
+    "Choice",
+    "ChoiceAnswer",
+    "Decision",
+    "DecisionReport",
+    "DecisionUsage",
+    "Labels",
+    "LabelsAnswer",
+    "Level",
+    "Option",
+    "Predicate",
+    "PredicateAnswer",
+    "Question",
+    "QuestionCalibration",
+    "Score",
+    "ScoreAnswer",
+    "ShownOption",
+    "WritePrompt",
+    "as_questions",
+    "ask",
+    "calibrate",
+    "choice_confidence",
+    "decision_to",
+    "decisions_answer",
+    "evaluate",
+    "input_text",
+    "question_from",
+    "question_to",
+    "score_confidence",
+    "systemone_answer",
+]
+
+_ROOM_OF = {"DecisionReport": "report", "calibrate": "fitting", "evaluate": "report"}
+
+
+def __getattr__(name: str) -> Any:
+    """Load what a model does not need to decide."""
+    if name not in _ROOM_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f".{_ROOM_OF[name]}", __name__), name)

@@ -14,10 +14,10 @@ __all__ = [
     "Answer",
     "ChoiceAnswer",
     "Decision",
+    "DecisionUsage",
     "LabelsAnswer",
     "PredicateAnswer",
     "ScoreAnswer",
-    "Usage",
     "answer_of",
     "choice_confidence",
     "score_confidence",
@@ -204,7 +204,7 @@ Answer: TypeAlias = "PredicateAnswer | ChoiceAnswer | ScoreAnswer | LabelsAnswer
 
 
 @dataclass(frozen=True)
-class Usage:
+class DecisionUsage:
     """What a decision took.
 
     Attributes
@@ -235,14 +235,14 @@ class Decision(Mapping[str, Any]):
     ----------
     answers : tuple of Answer
         In the order of the questions.
-    usage : Usage
+    usage : DecisionUsage
     calibrated : bool
         Whether the probabilities went through a calibration that was fitted on examples. Others are
         the model's own, and mostly too sure.
     """
 
     answers: tuple[Answer, ...]
-    usage: Usage
+    usage: DecisionUsage
     calibrated: bool = False
     _by_name: dict[str, Answer] = field(init=False, repr=False)
 

@@ -23,14 +23,24 @@ from ..errors import InvalidArgumentError, NoChatTemplateError
 from ..library.protocol import EndingScores
 from ..requests import generate_request
 from ..runner.scoring import Ending, ScoreArgs, ScoreResult, ScoreRun
+from .made_asking import MadeAsking, made_model_of
 from .prompts import Asked, AskedQuestion, LabelStyle, ask, input_text
 from .questions import Score
 from .scoring import OptionScores, QuestionScores
+from .token_lists import apart
 
 if TYPE_CHECKING:
     from ..session import Session
 
-__all__ = ["Asking", "How", "WritePrompt", "ask_many", "orders_of", "prompt_texts"]
+__all__ = [
+    "Asking",
+    "How",
+    "WritePrompt",
+    "ask_many",
+    "asking_of",
+    "orders_of",
+    "prompt_texts",
+]
 
 WritePrompt: TypeAlias = "Callable[[str, Asked], str | Prompt | Messages]"
 """Writes a prompt of one's own, from the input's text and a question: trusted text, a prompt, or a
@@ -145,6 +155,41 @@ class Asking:
         return len(tokenize_choice(label, self._session.tokenize, self._session.detokenize))
 
 
+def asking_of(
+    session: Session,
+    given: Any,
+    questions: Sequence[AskedQuestion],
+    how: How,
+    *,
+    joint: bool = False,
+    option_mass: bool = False,
+) -> Asking | MadeAsking:
+    """Return how to ask a model: one that was made for decisions in its own form.
+
+    Parameters
+    ----------
+    session, given, questions, how, joint, option_mass
+        As :class:`Asking`.
+
+    Raises
+    ------
+    InvalidArgumentError
+        As :class:`Asking`; or if a model that was made for decisions is asked for other labels,
+        orders or scores than its own. With a prompt of one's own it is asked as any other model.
+    NotSupportedError
+        If the model was made for decisions of a type that is not known.
+    """
+    made = made_model_of(session) if how.prompt is None else None
+    if made is None:
+        return Asking(session, given, questions, how, joint=joint, option_mass=option_mass)
+    if how != How() or joint:
+        raise InvalidArgumentError(
+            f"the model was made for decisions, of type {made.type}: labels, orders and scoring "
+            "are its own"
+        )
+    return MadeAsking(session, made, given, questions, option_mass=option_mass)
+
+
 def ask_many(
     model: Any,
     inputs: Iterable[Any],
@@ -177,7 +222,7 @@ def ask_many(
     session: Session = model.session
     return run_many(
         inputs,
-        lambda given: _ScoreJob(session, Asking(session, given, questions, how, joint=whole)),
+        lambda given: _ScoreJob(session, asking_of(session, given, questions, how, joint=whole)),
         at_once=session.at_once(None),
         total=length_of(inputs),
         progress=progress,
@@ -188,7 +233,7 @@ def ask_many(
 class _ScoreJob:
     """The scores of one input's questions, as a job of a batch."""
 
-    def __init__(self, session: Session, asking: Asking) -> None:
+    def __init__(self, session: Session, asking: Asking | MadeAsking) -> None:
         self._session = session
         self._asking = asking
         self._run = ScoreRun(session.binding, session.ctx, asking.args)
@@ -217,13 +262,12 @@ def prompt_texts(
     session: Session, given: Any, questions: Sequence[AskedQuestion], how: How
 ) -> list[str]:
     """Return the prompts as a model reads them, control tokens spelled out: to be looked at."""
-    every = [
-        ask(question, how.labels, order)
-        for question in questions
-        for order in orders_of(question, how.orders)
+    args = asking_of(session, given, questions, how).args
+    prompt = args.generation.prompt_tokens
+    return [
+        session.detokenize([*prompt, *ending.tokens], unparse_special=True)
+        for ending in args.endings
     ]
-    prompt, behind = _tokens(session, input_text(given), every, how.prompt)
-    return [session.detokenize([*prompt, *tokens], unparse_special=True) for tokens in behind]
 
 
 def _tokens(
@@ -245,7 +289,7 @@ def _tokens(
         prompts.append(
             session.prompt_tokens(written) if is_text else session.chat().tokens(written)  # type: ignore[arg-type]
         )
-    return _apart(prompts)
+    return apart(prompts)
 
 
 def _in_turn(
@@ -260,20 +304,6 @@ def _in_turn(
     ]
     # What is behind a single question needs no pass of its own.
     return (before + behind[0], [[]]) if len(behind) == 1 else (before, behind)
-
-
-def _apart(prompts: list[list[int]]) -> tuple[list[int], list[list[int]]]:
-    """Cut prompts where they part: what they share is not empty, what is behind it may be."""
-    if len(prompts) == 1:
-        return prompts[0], [[]]
-    n = 0
-    for tokens in zip(*prompts, strict=False):
-        if any(token != tokens[0] for token in tokens):
-            break
-        n += 1
-    if n == 0:
-        raise InvalidArgumentError("the prompts of two questions have no beginning in common")
-    return prompts[0][:n], [tokens[n:] for tokens in prompts]
 
 
 def _turn(session: Session) -> tuple[str, str] | None:

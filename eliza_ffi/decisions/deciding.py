@@ -12,8 +12,8 @@ import numpy as np
 
 from ..errors import InvalidArgumentError
 from ..runner.scoring import ScoreResult, ScoreRun
-from .answers import Decision, Usage, answer_of, collect, expand
-from .asking import Asking, How, WritePrompt
+from .answers import Decision, DecisionUsage, answer_of, collect, expand
+from .asking import How, WritePrompt, asking_of
 from .calibration import Calibration
 from .fingerprint import fingerprint_of
 from .prompts import LabelStyle
@@ -124,7 +124,7 @@ class DecisionRun:
         self._questions = questions
         self._settings = settings
         self._expanded = [expand(question) for question in questions]
-        self._asking = Asking(
+        self._asking = asking_of(
             session,
             given,
             [each for expanded in self._expanded for each in expanded],
@@ -148,10 +148,12 @@ class DecisionRun:
                 else:
                     logs = settings.calibration.apply(place, scores)
                 parts.append(
-                    answer_of(each, np.exp(logs), scores.option_mass, settings.abstain_below)
+                    answer_of(
+                        each, np.exp(logs).tolist(), scores.option_mass, settings.abstain_below
+                    )
                 )
             answers.append(collect(question, parts))
-        usage = Usage(
+        usage = DecisionUsage(
             input_tokens=result.prompt_tokens,
             cached_tokens=result.cached_tokens,
             passes=result.forward_passes,

@@ -23,7 +23,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from table_work import QUESTIONS, SETTINGS, decide
 
-from eliza_ffi.decisions.answers import Decision, Usage, answer_of
+from eliza_ffi.decisions.answers import Decision, DecisionUsage, answer_of
 from eliza_ffi.decisions.questions import Choice, Predicate
 from eliza_ffi.decisions.table import (
     AnswerCounts,
@@ -359,7 +359,7 @@ def test_what_the_model_abstained_from_is_no_answer_and_for_review() -> None:
     question = Choice("?", ["a", "b"], "q")
     columns = OutputColumns([question], min_confidence=0.0)
     answer = answer_of(question, [0.6, 0.4], abstain_below=0.7)
-    cells = columns.cells(TableRow(1, "x", {}), Decision((answer,), Usage(0, 0, 0, 0.0)))
+    cells = columns.cells(TableRow(1, "x", {}), Decision((answer,), DecisionUsage(0, 0, 0, 0.0)))
     assert (cells["q"], cells["review"]) == (None, True)
     assert cells["q_probability"] == 0.6
     counts = AnswerCounts(columns)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from eliza_ffi.decisions.answers import Decision, Usage, answer_of, collect, expand
+from eliza_ffi.decisions.answers import Decision, DecisionUsage, answer_of, collect, expand
 from eliza_ffi.decisions.prompts import input_text
 from eliza_ffi.decisions.questions import Choice, Labels, Predicate, Question, Score
 from eliza_ffi.decisions.table import TableJob, open_table
@@ -38,7 +38,7 @@ def decide(
             weights = [1 + zlib.crc32(f"{i} {text}".encode()) % 1000 for i in range(n)]
             of_question.append(answer_of(asked, [each / sum(weights) for each in weights]))
         answers.append(collect(question, of_question))
-    return Decision(tuple(answers), Usage(0, 0, 0, 0.0))
+    return Decision(tuple(answers), DecisionUsage(0, 0, 0, 0.0))
 
 
 def run(table: Path, output: Path, seconds: float = 0.0, **settings: Any) -> None:

@@ -1,0 +1,109 @@
+"""Asking a model that was made for decisions: its own prompts, its own labels."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..choices.chooser import ChoiceTokens
+from ..choices.token_tree import TokenTreeDescriptor, TokenTreeLeaf, TokenTreePayload
+from ..requests import generate_request
+from ..runner.scoring import Ending, ScoreArgs, ScoreResult
+from .answers import name_of
+from .made_models import DecisionModel
+from .prompts import AskedQuestion
+from .scoring import OptionScores, QuestionScores
+from .systemone import SystemoneQuestion
+from .token_lists import apart
+
+if TYPE_CHECKING:
+    from ..session import Session
+
+__all__ = ["MadeAsking", "made_model_of"]
+
+_MADE: weakref.WeakKeyDictionary[Session, DecisionModel | None] = weakref.WeakKeyDictionary()
+
+
+def made_model_of(session: Session) -> DecisionModel | None:
+    """Return what the model's file says of decisions; None where it was not made for them.
+
+    Raises
+    ------
+    NotSupportedError, ModelError, ChatTemplateError
+        As :meth:`DecisionModel.of`.
+    """
+    context = session.ctx
+    if session not in _MADE:
+        facts = session.describe() if session.binding.supports("describe") else {}
+        # Not the session's own methods: it would keep itself alive.
+        tokenize = partial(session.binding.tokenize, context)
+        detokenize = partial(session.binding.detokenize, context)
+        _MADE[session] = DecisionModel.of(facts.get("model", {}), tokenize, detokenize)
+    return _MADE[session]
+
+
+class MadeAsking:
+    """One input and its questions in a model's own form; see :class:`.asking.Asking`.
+
+    Parameters
+    ----------
+    session, model
+    given
+        The input, as it is: the model's template puts it into words.
+    questions
+        Each with one answer.
+    option_mass
+        Whether to find the labels' share of the next token's probability.
+
+    Attributes
+    ----------
+    args : ScoreArgs
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        model: DecisionModel,
+        given: Any,
+        questions: Sequence[AskedQuestion],
+        *,
+        option_mass: bool = False,
+    ) -> None:
+        asked = [
+            SystemoneQuestion.of(question, name_of(question.name, i))
+            for i, question in enumerate(questions)
+        ]
+        self._questions = model.ask(asked, given)
+        every = [prompt for question in self._questions for prompt in question.prompts]
+        tokens, behind = apart([list(prompt.tokens) for prompt in every])
+        choices = [_labels(session, prompt.read) for prompt in every]
+        self.args = ScoreArgs(
+            generate_request(session, tokens),
+            tuple(map(Ending, behind, choices)),
+            option_mass=option_mass,
+        )
+
+    def scores(self, result: ScoreResult) -> tuple[QuestionScores, ...]:
+        """Return what the model said, question by question: its orders are one already."""
+        each = iter(result.scores)
+        scores = []
+        for question in self._questions:
+            read = [next(each) for _ in question.prompts]
+            p = np.array(question.probabilities([one.legal.tolist() for one in read]))
+            masses = [one.option_mass for one in read if one.option_mass is not None]
+            mass = sum(masses) / len(masses) if masses else None
+            with np.errstate(divide="ignore"):
+                scores.append(QuestionScores((OptionScores(np.log(p), option_mass=mass),)))
+        return tuple(scores)
+
+
+def _labels(session: Session, tokens: Sequence[int]) -> ChoiceTokens:
+    leaves = tuple(TokenTreeLeaf(f"{i:03}", (token,)) for i, token in enumerate(tokens))
+    payload = TokenTreePayload("", (TokenTreeDescriptor("labels", leaves),))
+    if not session.binding.supports("prepare_token_trie"):
+        return payload
+    return session.binding.prepare_token_trie(session.ctx, payload.to_json(), len(leaves))
