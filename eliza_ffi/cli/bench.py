@@ -24,7 +24,7 @@ from ..benchmark import (
     measure_streams,
 )
 from ..measuring.methods import CHOICE_MODES, GRAMMAR_ORDERS, STRATEGIES, TOKENIZATIONS, Method
-from .console import UsageError, open_model, read_choices
+from .console import UsageError, open_model, read_choices, read_text
 
 __all__ = ["add_bench_arguments", "run_bench"]
 
@@ -35,14 +35,23 @@ MOST_STREAMS = 64
 def add_bench_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of the command, but for the model's."""
     measured = parser.add_mutually_exclusive_group(required=True)
-    measured.add_argument("--mode", choices=CHOICE_MODES, help="how a choice is made")
+    measured.add_argument("--mode", choices=CHOICE_MODES, help="how the answer is made")
     measured.add_argument(
         "--streams",
         type=int,
         metavar="N",
         help="measure N streams at once instead: tokens and choices per second beside one alone",
     )
-    parser.add_argument("--prompt", metavar="FILE", nargs="+", help="files with a prompt each")
+    prompts = parser.add_mutually_exclusive_group()
+    prompts.add_argument(
+        "--prompt", action="append", metavar="TEXT", help="the prompt: repeated for several"
+    )
+    prompts.add_argument(
+        "--prompt-file",
+        action="append",
+        metavar="FILE",
+        help="read the prompt from FILE, but for its last newline: repeated for several",
+    )
     answers = parser.add_mutually_exclusive_group()
     answers.add_argument("--choices-file", metavar="FILE", help="answers, one per line")
     answers.add_argument(
@@ -58,7 +67,7 @@ def add_bench_arguments(parser: argparse.ArgumentParser) -> None:
         "--tokenization",
         choices=TOKENIZATIONS,
         default="own",
-        help="each answer's own tokens, or any that spell it (own)",
+        help="tokens of an answer: its own, or any that spell it (own)",
     )
     parser.add_argument("--strategy", choices=STRATEGIES, default="auto", help="of the trie (auto)")
     parser.add_argument(
@@ -73,8 +82,12 @@ def add_bench_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--tokens", type=int, default=48, metavar="N", help="with --streams, of each stream (48)"
     )
-    parser.add_argument("--json", action="store_true", help="with --streams, JSON and no table")
-    parser.add_argument("--output", metavar="FILE", help="write the JSON here (standard output)")
+    parser.add_argument(
+        "--json", action="store_true", help="print JSON: with --streams, and no table"
+    )
+    parser.add_argument(
+        "--output", metavar="FILE", help="write to FILE: the JSON (standard output)"
+    )
 
 
 def run_bench(arguments: argparse.Namespace) -> int:
@@ -91,7 +104,8 @@ def _run_streams(arguments: argparse.Namespace) -> int:
         raise UsageError(f"--streams must be 1 to {MOST_STREAMS}, not {arguments.streams}")
     if arguments.tokens < 2:
         raise UsageError("--tokens must be 2 or more: time is measured between them")
-    if arguments.prompt is not None or arguments.token_tree_descriptor is not None:
+    prompts = arguments.prompt or arguments.prompt_file
+    if prompts is not None or arguments.token_tree_descriptor is not None:
         raise UsageError("--streams has prompts of its own; its answers are a --choices-file")
     choices = CHOICES if arguments.choices_file is None else tuple(read_choices(arguments))
     with open_model(arguments, n_slots=arguments.streams) as model:
@@ -111,14 +125,9 @@ def _run_streams(arguments: argparse.Namespace) -> int:
 
 
 def _run_choices(arguments: argparse.Namespace) -> int:
-    if arguments.prompt is None:
-        raise UsageError("--mode needs a --prompt")
+    texts = _prompts(arguments)
     if arguments.choices_file is None and arguments.token_tree_descriptor is None:
         raise UsageError("--mode needs one of --choices-file and --token-tree-descriptor")
-    texts = [Path(file).read_text(encoding="utf-8").removesuffix("\n") for file in arguments.prompt]
-    for file, text in zip(arguments.prompt, texts, strict=True):
-        if not text:
-            raise UsageError(f"the prompt in {file} is empty")
     descriptor = arguments.token_tree_descriptor
     data = Path(descriptor).read_bytes() if descriptor is not None else None
     choices = read_choices(arguments) if data is None else []
@@ -146,6 +155,20 @@ def _run_choices(arguments: argparse.Namespace) -> int:
     else:
         Path(arguments.output).write_text(_json(report), encoding="utf-8")
     return 0
+
+
+def _prompts(arguments: argparse.Namespace) -> list[str]:
+    if arguments.prompt is not None:
+        if not all(arguments.prompt):
+            raise UsageError("a prompt is empty")
+        return list(arguments.prompt)
+    if arguments.prompt_file is None:
+        raise UsageError("--mode needs a --prompt or a --prompt-file")
+    texts = [read_text(file).removesuffix("\n") for file in arguments.prompt_file]
+    for file, text in zip(arguments.prompt_file, texts, strict=True):
+        if not text:
+            raise UsageError(f"the prompt in {file} is empty")
+    return texts
 
 
 def _json(report: Report | StreamsReport) -> str:

@@ -24,10 +24,13 @@ __all__ = [
     "open_model",
     "printable",
     "read_choices",
+    "read_messages",
     "read_prompt",
     "read_question",
+    "read_text",
     "run_interruptibly",
     "shorten",
+    "whole_number",
 ]
 
 
@@ -43,8 +46,12 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("model")
     group.add_argument("--model", metavar="PATH", help="a .gguf file or bundle (the embedded one)")
     group.add_argument("--library", metavar="PATH", help="libelizainference to use (found)")
-    group.add_argument("--n-ctx", type=_whole, default=0, metavar="N", help="tokens of KV cache")
-    group.add_argument("--threads", type=_whole, default=0, metavar="N", help="compute threads")
+    group.add_argument(
+        "--n-ctx", type=whole_number, default=0, metavar="N", help="tokens of KV cache"
+    )
+    group.add_argument(
+        "--threads", type=whole_number, default=0, metavar="N", help="compute threads"
+    )
     group.add_argument(
         "--gpu-layers", type=int, default=-1, metavar="N", help="layers to offload; -1 = all (-1)"
     )
@@ -56,7 +63,9 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="HOST:PORT,...",
         help="rpc-server processes to put layers on; private networks only",
     )
-    group.add_argument("--seed", type=_whole, metavar="N", help="seed of the sampling (random)")
+    group.add_argument(
+        "--seed", type=whole_number, metavar="N", help="seed of the sampling (random)"
+    )
 
 
 def device_options(arguments: argparse.Namespace) -> dict[str, str]:
@@ -68,9 +77,9 @@ def device_options(arguments: argparse.Namespace) -> dict[str, str]:
 def add_prompt_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the two ways to give a prompt beside standard input."""
     group = parser.add_mutually_exclusive_group()
-    group.add_argument("--prompt", metavar="TEXT", help="the prompt; standard input without it")
+    group.add_argument("--prompt", metavar="TEXT", help="the prompt: standard input without it")
     group.add_argument(
-        "--prompt-file", metavar="FILE", help="read the prompt from FILE; its last newline is cut"
+        "--prompt-file", metavar="FILE", help="read the prompt from FILE, but for its last newline"
     )
 
 
@@ -78,7 +87,7 @@ def add_chat_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the ways to ask in the model's chat template, beside those of a prompt."""
     group = parser.add_argument_group("chat", "needs the extra: pip install 'eliza-ffi[chat]'")
     group.add_argument(
-        "--chat", action="store_true", help="the prompt is a user's message: use the chat template"
+        "--chat", action="store_true", help="use the chat template: the prompt is a user's message"
     )
     group.add_argument("--system", metavar="TEXT", help="with --chat, the system message before it")
     group.add_argument(
@@ -93,7 +102,7 @@ def read_question(arguments: argparse.Namespace) -> dict[str, Any]:
     if arguments.messages is not None:
         if arguments.chat or arguments.prompt is not None or arguments.prompt_file is not None:
             raise UsageError("--messages holds all that is asked: give no prompt and no --chat")
-        return {"messages": _read_messages(arguments.messages)}
+        return {"messages": read_messages(arguments.messages)}
     prompt = read_prompt(arguments)
     if not arguments.chat:
         return {"prompt": prompt}
@@ -106,7 +115,7 @@ def read_prompt(arguments: argparse.Namespace) -> str:
     if arguments.prompt is not None:
         prompt = str(arguments.prompt)
     elif arguments.prompt_file is not None:
-        prompt = _read_text(arguments.prompt_file)
+        prompt = read_text(arguments.prompt_file)
     elif sys.stdin is None or sys.stdin.isatty():
         raise UsageError("no prompt: give --prompt, --prompt-file, or pipe it in")
     else:
@@ -122,7 +131,7 @@ def read_prompt(arguments: argparse.Namespace) -> str:
 def read_choices(arguments: argparse.Namespace) -> list[str]:
     """Return the choices from the options, or one per line of the file, without empty lines."""
     if arguments.choices_file is not None:
-        lines = _read_text(arguments.choices_file).splitlines()
+        lines = read_text(arguments.choices_file).splitlines()
         choices = [line for line in lines if line.strip()]
     else:
         choices = list(arguments.choice or ())
@@ -210,18 +219,21 @@ def shorten(text: str, width: int) -> str:
     return line if len(line) <= width else line[: max(width - 3, 0)] + "..."
 
 
-def _read_messages(path: str) -> Any:
+def read_messages(path: str) -> Any:
+    """Return the conversation in a file."""
     try:
-        return json.loads(_read_text(path))
+        return json.loads(read_text(path))
     except json.JSONDecodeError as error:
         raise UsageError(f"{path} is not JSON: {error}") from error
 
 
-def _read_text(path: str) -> str:
+def read_text(path: str) -> str:
+    """Return the text of a file."""
     return Path(path).read_text(encoding="utf-8")
 
 
-def _whole(text: str) -> int:
+def whole_number(text: str) -> int:
+    """Return an option's whole number of 0 or more."""
     if not text.isascii() or not text.isdigit():
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of 0 or more")
     return int(text)

@@ -6,6 +6,7 @@ import argparse
 import json
 import platform
 import sys
+from importlib import metadata
 from typing import Any
 
 from .. import _resources
@@ -19,6 +20,9 @@ from .console import device_options, printable
 __all__ = ["examine", "run_doctor"]
 
 GIB = 2**30
+
+EXTRAS = {"chat": "jinja2", "parquet": "pyarrow", "bench": "matplotlib"}
+"""A package that each extra installs."""
 
 
 def run_doctor(arguments: argparse.Namespace) -> int:
@@ -41,6 +45,7 @@ def run_doctor(arguments: argparse.Namespace) -> int:
 def examine(arguments: argparse.Namespace) -> tuple[dict[str, Any], list[str]]:
     """Return what was found, by name, and what is wrong."""
     findings: dict[str, Any] = {"python": f"{platform.python_version()} on {sys.platform}"}
+    findings["extras"] = {extra: _installed(name) for extra, name in EXTRAS.items()}
     problems: list[str] = []
     try:
         findings["header"] = str(_resources.header_path())
@@ -81,6 +86,13 @@ def _examine_model(
         findings["model_check"] = f"chose 1 of 2 answers in {choice.elapsed * 1e3:.1f} ms"
         if model.binding.supports("describe") and (passes := model.describe().get("passes")):
             findings["passes"] = passes
+
+
+def _installed(name: str) -> str:
+    try:
+        return f"{name} {metadata.version(name)}"
+    except metadata.PackageNotFoundError:
+        return f"{name} is not installed"
 
 
 def _unsaid(capabilities: InferenceCapabilities) -> dict[str, Any]:

@@ -30,21 +30,25 @@ def add_eval_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"{', '.join(TASKS)}, action:NAME or all",
     )
     parser.add_argument("--action", metavar="NAME", help="of --task action: only this action")
-    parser.add_argument("--mode", choices=(*MODES, "all"), required=True)
-    parser.add_argument("--limit", type=int, metavar="N", help="only the first N cases of a task")
+    parser.add_argument(
+        "--mode", choices=(*MODES, "all"), required=True, help="how the answer is made"
+    )
+    parser.add_argument("--limit", type=int, metavar="N", help="only the first N: cases of a task")
     parser.add_argument(
         "--max-tokens",
         type=int,
         default=128,
         metavar="N",
-        help="of an answer; filled, of each free value (128)",
+        help="at most N tokens: of an answer; filled, of each free value (128)",
     )
     parser.add_argument(
         "--chat",
         action="store_true",
-        help="ask in the model's own chat template, with an instruction about the answer's form",
+        help="use the chat template: with an instruction about the answer's form",
     )
-    parser.add_argument("--output", metavar="FILE", help="write all answers and counts as JSON")
+    parser.add_argument(
+        "--output", metavar="FILE", help="write to FILE: all answers and counts as JSON"
+    )
     parser.add_argument("--plot", metavar="FILE", help="write a PNG; needs the [bench] extra")
     add_model_arguments(parser)
 

@@ -22,6 +22,7 @@ from ..errors import ElizaError
 from ..model import Model
 from ..sampling import PRESETS, SamplingParams
 from .bench import add_bench_arguments, run_bench
+from .calibrate import add_calibrate_arguments, run_calibrate
 from .console import (
     UsageError,
     add_chat_arguments,
@@ -33,9 +34,12 @@ from .console import (
     read_question,
     run_interruptibly,
 )
+from .decide import add_decide_arguments, run_decide
 from .demo import run_demo
 from .doctor import run_doctor
 from .evaluate import add_eval_arguments, run_eval
+from .evaluate_decisions import add_evaluate_arguments, run_evaluate
+from .version import ShowVersion
 
 __all__ = ["main"]
 
@@ -88,6 +92,9 @@ def build_parser() -> argparse.ArgumentParser:
         description="Run a language model in process, and make it choose.",
         epilog="exit codes: 0 done, 1 failed, 2 wrong command line, 130 interrupted",
     )
+    parser.add_argument(
+        "--version", action=ShowVersion, help="print the versions of package, library, llama.cpp"
+    )
     commands = parser.add_subparsers(metavar="command", required=True)
 
     choose = commands.add_parser("choose", help="choose one of some known answers")
@@ -96,13 +103,19 @@ def build_parser() -> argparse.ArgumentParser:
     listed = choose.add_mutually_exclusive_group()
     listed.add_argument("--choice", action="append", metavar="TEXT", help="an answer; repeated")
     listed.add_argument("--choices-file", metavar="FILE", help="answers, one per line")
-    choose.add_argument("--mode", choices=("argmax", "sample", "best"), default="argmax")
-    choose.add_argument("--temperature", type=float, help="of --mode sample (1.0)")
+    choose.add_argument(
+        "--mode",
+        choices=("argmax", "sample", "best"),
+        default="argmax",
+        help="how the answer is made: the likeliest token at each step, sampling, or the answer "
+        "that is likeliest as a whole (argmax)",
+    )
+    choose.add_argument("--temperature", type=float, help="of the sampling: with --mode sample (1)")
     choose.add_argument(
         "--tokenization",
         choices=("own", "any"),
         default="own",
-        help="any: choices may be cut into tokens in every way, as under a grammar",
+        help="tokens of an answer: its own, or any that spell it, as under a grammar (own)",
     )
     choose.add_argument(
         "--heal-prompt",
@@ -114,18 +127,24 @@ def build_parser() -> argparse.ArgumentParser:
         action="store_true",
         help="print every answer with its probability, most likely first; * marks the chosen one",
     )
-    choose.add_argument("--json", action="store_true", help="print all about the choice as JSON")
+    choose.add_argument("--json", action="store_true", help="print JSON: all about the choice")
     add_model_arguments(choose)
     choose.set_defaults(run=run_choose)
 
     generate = commands.add_parser("generate", help="go on with a prompt, streaming")
     add_prompt_arguments(generate)
     add_chat_arguments(generate)
-    generate.add_argument("--max-tokens", type=int, default=256, help="0 = no limit (256)")
+    generate.add_argument(
+        "--max-tokens",
+        type=int,
+        default=256,
+        metavar="N",
+        help="at most N tokens: 0 = no limit (256)",
+    )
     generate.add_argument(
         "--preset", choices=tuple(PRESETS), help="sampling settings; the four below change them"
     )
-    generate.add_argument("--temperature", type=float, help="0 = greedy (0)")
+    generate.add_argument("--temperature", type=float, help="of the sampling: 0 = greedy (0)")
     generate.add_argument("--top-k", type=int, help="0 = off (0)")
     generate.add_argument("--top-p", type=float, help="1 = off (1)")
     generate.add_argument("--repeat-penalty", type=float, help="1 = off (1)")
@@ -143,22 +162,28 @@ def build_parser() -> argparse.ArgumentParser:
     add_model_arguments(generate)
     generate.set_defaults(run=run_generate)
 
+    decide = commands.add_parser(
+        "decide", help="answer questions about an input, or about every row of a table"
+    )
+    add_decide_arguments(decide)
+    decide.set_defaults(run=run_decide)
+
     tokenize = commands.add_parser("tokenize", help="print the tokens of a text")
     add_prompt_arguments(tokenize)
     add_chat_arguments(tokenize)
     tokenize.add_argument("--add-special", action="store_true", help="add BOS and EOS")
     tokenize.add_argument("--parse-special", action="store_true", help="read special tokens")
-    tokenize.add_argument("--json", action="store_true", help="ids and their texts as JSON")
+    tokenize.add_argument("--json", action="store_true", help="print JSON: ids and their texts")
     add_model_arguments(tokenize)
     tokenize.set_defaults(run=run_tokenize)
 
     doctor = commands.add_parser("doctor", help="check the library and the model")
-    doctor.add_argument("--json", action="store_true", help="print the findings as JSON")
+    doctor.add_argument("--json", action="store_true", help="print JSON: the findings")
     add_model_arguments(doctor)
     doctor.set_defaults(run=run_doctor)
 
     demo = commands.add_parser("demo", help="choose actions and replies for the bundled messages")
-    demo.add_argument("--json", action="store_true", help="print one JSON object, no table")
+    demo.add_argument("--json", action="store_true", help="print JSON: one object, no table")
     add_model_arguments(demo)
     demo.set_defaults(run=run_demo)
 
@@ -167,9 +192,29 @@ def build_parser() -> argparse.ArgumentParser:
     add_model_arguments(bench)
     bench.set_defaults(run=run_bench)
 
-    evaluate = commands.add_parser("eval", help="answer the bundled tasks, from free to strict")
-    add_eval_arguments(evaluate)
-    evaluate.set_defaults(run=run_eval)
+    fixtures = commands.add_parser("eval", help="answer the bundled tasks, from free to strict")
+    fixtures.description = (
+        "Answer the bundled tasks of elizaOS, from free to strict. Decisions about a table of "
+        "yours are judged by evaluate."
+    )
+    add_eval_arguments(fixtures)
+    fixtures.set_defaults(run=run_eval)
+
+    evaluate = commands.add_parser(
+        "evaluate", help="judge decisions by a table with the right answers"
+    )
+    evaluate.description = (
+        "Judge decisions by a table with the right answers: accuracy, NLL, Brier, ECE, and answers "
+        "that change with the order of the options. The bundled tasks are answered by eval."
+    )
+    add_evaluate_arguments(evaluate)
+    evaluate.set_defaults(run=run_evaluate)
+
+    calibrate = commands.add_parser(
+        "calibrate", help="fit the probabilities of decisions to a table with the right answers"
+    )
+    add_calibrate_arguments(calibrate)
+    calibrate.set_defaults(run=run_calibrate)
     return parser
 
 

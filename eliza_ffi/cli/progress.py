@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 import time
 from typing import TextIO
 
-__all__ = ["ProgressBar"]
+from ..decisions.table import TableStep
+
+__all__ = ["ProgressBar", "RowProgress"]
 
 WIDTH = 30
 PATIENCE = 0.4
+REDRAWN = 0.1
 LABELS = {"load": "loading the model", "prefill": "reading the prompt"}
 
 
@@ -51,3 +55,60 @@ class ProgressBar:
         self._stream.write(f"\r{label} [{'#' * full}{'.' * (WIDTH - full)}] {fraction:4.0%}")
         self._stream.flush()
         self._is_drawn = True
+
+
+class RowProgress:
+    """Draws how far a table has come: rows, their rate, and the time that is left.
+
+    Silent where `stream` is not a terminal.
+
+    Parameters
+    ----------
+    limit
+        The row at which it ends, if not at the table's end.
+    stream
+        None = standard error.
+    """
+
+    def __init__(self, limit: int | None = None, stream: TextIO | None = None) -> None:
+        self._limit = limit
+        self._stream = sys.stderr if stream is None else stream
+        self._begin = self._drawn = time.monotonic()
+        self._is_drawn = False
+
+    def __call__(self, step: TableStep) -> None:
+        """Take notice of a row."""
+        now = time.monotonic()
+        if now - self._drawn < REDRAWN or not self._stream.isatty():
+            return
+        self._drawn = now
+        line = self._line(step, now - self._begin)
+        width = shutil.get_terminal_size((80, 24)).columns
+        self._stream.write(f"\r\x1b[K{line[: width - 1]}")
+        self._stream.flush()
+        self._is_drawn = True
+
+    def erase(self) -> None:
+        """Leave the line empty."""
+        if self._is_drawn:
+            self._stream.write("\r\x1b[K")
+            self._stream.flush()
+            self._is_drawn = False
+
+    def _line(self, step: TableStep, seconds: float) -> str:
+        done, before = step.done, step.done_before
+        if self._limit is not None:  # whichever comes first
+            done = max(done, step.rows / self._limit)
+            before = max(before, (step.rows - step.new_rows) / self._limit)
+        full = round(min(done, 1.0) * WIDTH)
+        line = f"{step.rows:,} rows [{'#' * full}{'.' * (WIDTH - full)}] {min(done, 1.0):4.0%}"
+        line += f"  {step.new_rows / seconds:,.1f} rows/s"
+        if done > before:
+            line += f"  {_clock(seconds * (1.0 - done) / (done - before))} left"
+        return line
+
+
+def _clock(seconds: float) -> str:
+    minutes, rest = divmod(round(max(seconds, 0.0)), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

@@ -235,7 +235,7 @@ def files(tmp_path: Path) -> Path:
 
 
 def run(files: Path, *arguments: str) -> int:
-    common = ["--prompt", str(files / "prompt.txt"), "--threads", "1", "--warmup", "0"]
+    common = ["--prompt-file", str(files / "prompt.txt"), "--threads", "1", "--warmup", "0"]
     return cli.main(["bench", *common, *arguments])
 
 
@@ -271,7 +271,7 @@ def test_the_command_takes_a_descriptor_and_prints_without_an_output_file(
         (["--streams", "2"], "--streams has prompts of its own"),
         (["--mode", "fast", "--choices-file", "x"], "invalid choice: 'fast'"),
         (["--mode", "unguided", "--choices-file", "x", "--repeat", "0"], "--repeat must be 1"),
-        (["--mode", "unguided", "--choices-file", "x", "--prompt", "empty.txt"], "is empty"),
+        (["--mode", "unguided", "--choices-file", "x", "--prompt-file", "empty.txt"], "is empty"),
     ],
 )
 def test_a_wrong_command_line_is_exit_code_2(

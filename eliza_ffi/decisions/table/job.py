@@ -161,6 +161,7 @@ class TableJob:
         decide: Decide,
         *,
         at_once: int,
+        cancel: Callable[[], Any] | None = None,
         limit: int | None = None,
         overwrite: bool = False,
         progress: Callable[[TableStep], Any] | None = None,
@@ -174,6 +175,9 @@ class TableJob:
             other exception ends the run.
         at_once
             How many rows are asked about together.
+        cancel
+            Ends the calls of `decide` that are running, where the run is broken off. Without it
+            they are waited for.
         limit
             The row to end at. A later run may go on behind it.
         overwrite
@@ -203,9 +207,14 @@ class TableJob:
             n_before = journal.n_rows
             left = None if limit is None else max(limit - n_before, 0)
             wanted = {self.column, *self.columns.kept.values()}
-            with closing(_Watched(self.table.rows(n_before, wanted), left)) as rows:
-                done_before: float | None = None
-                for decided in decide_rows(decide, rows, self.column, at_once=at_once):
+            done_before: float | None = None
+            with (
+                closing(_Watched(self.table.rows(n_before, wanted), left)) as rows,
+                closing(
+                    decide_rows(decide, rows, self.column, at_once=at_once, cancel=cancel)
+                ) as decided_rows,
+            ):
+                for decided in decided_rows:
                     cells = self.columns.cells(decided.row, decided.decision, decided.error)
                     journal.append(cells)
                     counts.add(cells)
@@ -262,7 +271,12 @@ class TableJob:
 
 
 def decide_rows(
-    decide: Decide, rows: Iterable[TableRow], column: str, *, at_once: int
+    decide: Decide,
+    rows: Iterable[TableRow],
+    column: str,
+    *,
+    at_once: int,
+    cancel: Callable[[], Any] | None = None,
 ) -> Generator[DecidedRow, None, None]:
     """Ask about rows, several at once, and yield them in their order.
 
@@ -275,10 +289,12 @@ def decide_rows(
         The column whose values are the inputs.
     at_once
         How many together.
+    cancel
+        As of :meth:`TableJob.run`.
     """
 
     def start(row: TableRow) -> _RowJob:
-        return _RowJob(decide, row, column)
+        return _RowJob(decide, row, column, cancel)
 
     results = run_in_order(rows, start, at_once=at_once, look_ahead=at_once * LOOK_AHEAD)
     with closing(results):
@@ -308,12 +324,15 @@ def input_of(row: TableRow, column: str) -> Any:
 
 
 class _RowJob:
-    """One row's question; there is no way to end it early, and none is needed: it is short."""
+    """The questions about one row."""
 
-    def __init__(self, decide: Decide, row: TableRow, column: str) -> None:
+    def __init__(
+        self, decide: Decide, row: TableRow, column: str, cancel: Callable[[], Any] | None
+    ) -> None:
         self._decide = decide
         self._row = row
         self._column = column
+        self._cancel = cancel
 
     def run(self) -> DecidedRow:
         try:
@@ -324,7 +343,8 @@ class _RowJob:
             return DecidedRow(self._row, None, f"{self._row.place}: {error}")
 
     def cancel(self) -> None:
-        pass
+        if self._cancel is not None:
+            self._cancel()
 
 
 class _Watched:

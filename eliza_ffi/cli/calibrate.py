@@ -1,0 +1,89 @@
+"""``eliza-ffi calibrate``: what makes a model's probabilities mean what they say, fitted once."""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+from ..decisions.calibration import METHODS, Calibration
+from ..decisions.examples import named_questions
+from ..decisions.fitting import calibrate
+from ..measuring.tables import text_table
+from .console import add_model_arguments, open_model, printable
+from .labelled import add_labelled_arguments, counting, read_labelled, tell_left_out
+from .questions import read_asking, read_questions
+
+__all__ = ["add_calibrate_arguments", "run_calibrate"]
+
+
+def add_calibrate_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of the command."""
+    add_labelled_arguments(parser)
+    parser.add_argument(
+        "--method",
+        choices=(*METHODS, "auto"),
+        default="auto",
+        help="what is fitted; auto: what does best in cross-validation, by question (auto)",
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON: what was fitted")
+    parser.add_argument(
+        "--output", metavar="FILE", required=True, help="write to FILE: the calibration"
+    )
+    add_model_arguments(parser)
+
+
+def run_calibrate(arguments: argparse.Namespace) -> int:
+    """Fit a calibration to the table, save it, and print what was fitted."""
+    questions = read_questions(arguments)
+    rows = read_labelled(arguments, questions)
+    asked = read_asking(arguments)
+    with open_model(arguments, arguments.n_slots) as model, counting() as progress:
+        calibration = calibrate(
+            model,
+            questions,
+            rows,
+            method=arguments.method,
+            rule=asked.scoring,
+            labels=asked.labels,
+            orders=asked.orders,
+            progress=progress,
+        )
+    tell_left_out(rows)
+    calibration.save(arguments.output)
+    names = [name for name, _ in named_questions(questions)]
+    if arguments.json:
+        said = {name: _facts(calibration, place) for place, name in enumerate(names)}
+        print(json.dumps(said, ensure_ascii=False))
+    else:
+        print(printable(_table(calibration, names)))
+    return 0
+
+
+def _facts(calibration: Calibration, place: int) -> dict[str, object]:
+    fitted = calibration.questions[place]
+    return {
+        "method": fitted.method,
+        "temperature": fitted.temperature,
+        "examples": fitted.n_examples,
+        "nll": dict(fitted.nll),
+    }
+
+
+def _table(calibration: Calibration, names: list[str]) -> str:
+    rows = [["question", "method", "temperature", "examples", "NLL", "uncalibrated"]]
+    for name, fitted in zip(names, calibration.questions, strict=True):
+        rows.append(
+            [
+                name,
+                fitted.method,
+                f"{fitted.temperature:.2f}",
+                str(fitted.n_examples),
+                _number(fitted.nll.get(fitted.method)),
+                _number(fitted.nll.get("none")),
+            ]
+        )
+    return text_table(rows, left=2)
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.3f}"

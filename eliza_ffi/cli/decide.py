@@ -1,0 +1,332 @@
+"""``eliza-ffi decide``: questions about one input, or about every row of a table."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from ..decisions.fingerprint import fingerprint_of
+from ..decisions.questions import Question
+from ..decisions.table import TableJob, TableResult
+from ..decisions.table.job import input_of
+from ..decisions.table.reading import InputTable, check_column, content_hash
+from ..decisions.wire import decision_to
+from ..errors import InvalidArgumentError
+from ..model import Model
+from .bars import Screen, decision_lines
+from .console import (
+    UsageError,
+    add_model_arguments,
+    open_model,
+    printable,
+    read_messages,
+    read_text,
+)
+from .progress import RowProgress
+from .questions import (
+    Asked,
+    add_asking_arguments,
+    add_question_arguments,
+    add_table_arguments,
+    read_asking,
+    read_questions,
+    read_table,
+)
+
+__all__ = ["add_decide_arguments", "run_decide"]
+
+EPILOG = """\
+A table's output has a row for each of its rows, in order. Interrupted or killed, the same command
+goes on where it was: FILE.job, beside the output, says what it is of. Rows that cannot be answered
+say why in the column "error". Exit codes: 0 done, 1 failed (or no row could be answered), 2 wrong
+command line, 130 interrupted.
+"""
+
+MOST_ANSWERS = 12
+"""Answers of a question that the summary counts."""
+
+TABLE_ONLY = ("column", "delimiter", "limit", "output", "keep", "min_confidence")
+INPUT_ONLY = ("input", "input_file", "messages")
+
+
+def add_decide_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of the command."""
+    parser.epilog = EPILOG
+    parser.add_argument(
+        "table",
+        nargs="?",
+        metavar="TABLE",
+        help="a .csv, .tsv, .jsonl or .parquet file: decide about every row",
+    )
+    given = parser.add_mutually_exclusive_group()
+    given.add_argument("--input", metavar="TEXT", help="the input; standard input without it")
+    given.add_argument(
+        "--input-file", metavar="FILE", help="read the input from FILE; its last newline is cut"
+    )
+    given.add_argument(
+        "--messages", metavar="FILE", help="a conversation: JSON list of roles and contents"
+    )
+    add_question_arguments(parser)
+    add_asking_arguments(parser)
+    parser.add_argument("--calibration", metavar="FILE", help="what calibrate wrote")
+    parser.add_argument(
+        "--option-mass",
+        action="store_true",
+        help="tell the share of the model's own probability that fell on the options",
+    )
+    parser.add_argument(
+        "--abstain-below",
+        type=_share,
+        default=0.0,
+        metavar="P",
+        help="no answer where the likeliest is less likely (0)",
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON: decision or summary")
+    parser.add_argument(
+        "--dry-run", action="store_true", help="print the first input's prompts, and ask nothing"
+    )
+    add_table_arguments(parser)
+    group = parser.add_argument_group("output of a table")
+    group.add_argument(
+        "--output",
+        metavar="FILE",
+        help="write to FILE: the rows, as .jsonl, .csv, .tsv or .parquet",
+    )
+    group.add_argument(
+        "--keep",
+        action="append",
+        metavar="NAME",
+        help="a column of the table that the output has, too; repeated; - = none (all)",
+    )
+    group.add_argument(
+        "--min-confidence",
+        type=_share,
+        metavar="C",
+        help="mark rows for review where an answer's confidence is lower",
+    )
+    group.add_argument(
+        "--overwrite", action="store_true", help="begin anew where the output is there already"
+    )
+    add_model_arguments(parser)
+
+
+def run_decide(arguments: argparse.Namespace) -> int:
+    """Decide about one input, or about a table."""
+    questions = read_questions(arguments)
+    _check_together(arguments)
+    if arguments.table is not None:
+        return _run_table(arguments, questions)
+    given = _read_input(arguments)
+    asked = read_asking(arguments)
+    with open_model(arguments, arguments.n_slots) as model:
+        if arguments.dry_run:
+            _print_prompts(model, given, questions, asked)
+            return 0
+        decision = model.decide(given, questions, **_settings(arguments, asked))
+    if arguments.json:
+        print(json.dumps({**decision_to(decision), "model": model.path}, ensure_ascii=False))
+    else:
+        for line in decision_lines(questions, decision, Screen.of(sys.stdout)):
+            print(line)
+    return 0
+
+
+def _run_table(arguments: argparse.Namespace, questions: tuple[Question, ...]) -> int:
+    table = read_table(arguments)
+    check_column(table, arguments.column)
+    asked = read_asking(arguments)
+    if arguments.dry_run:
+        given = _first_input(table, arguments.column)
+        with open_model(arguments, arguments.n_slots) as model:
+            _print_prompts(model, given, questions, asked)
+        return 0
+    if arguments.output is None:
+        raise UsageError("a table needs an --output: a .jsonl, .csv, .tsv or .parquet file")
+    output = Path(arguments.output)
+    with open_model(arguments, arguments.n_slots) as model:
+        job = TableJob(
+            table,
+            arguments.column,
+            questions,
+            output,
+            keep=None
+            if arguments.keep is None
+            else [name for name in arguments.keep if name != "-"],
+            settings=_identity(model, arguments, asked),
+            option_mass=arguments.option_mass,
+            min_confidence=arguments.min_confidence,
+        )
+        settings = _settings(arguments, asked)
+        # What is wrong with the questions or the calibration would be wrong in every row.
+        model.decide("a test", questions, **settings)
+        with _resumable(output, arguments.limit) as progress:
+            result = job.run(
+                lambda given: model.decide(given, questions, **settings),
+                at_once=model.session.at_once(None),
+                cancel=model.close,
+                limit=arguments.limit,
+                overwrite=arguments.overwrite,
+                progress=progress,
+            )
+    if arguments.json:
+        print(json.dumps(_summary(result, output), ensure_ascii=False))
+    else:
+        for line in _summary_lines(result, output):
+            print(printable(line))
+    return 1 if result.counts.rows and result.counts.errors == result.counts.rows else 0
+
+
+def _check_together(arguments: argparse.Namespace) -> None:
+    """Refuse options that would change nothing."""
+    if arguments.table is not None:
+        for name in INPUT_ONLY:
+            if getattr(arguments, name) is not None:
+                raise UsageError(
+                    f"{_option(name)} is one input, and {arguments.table} a table of them"
+                )
+        return
+    for name in TABLE_ONLY:
+        if getattr(arguments, name) is not None:
+            raise UsageError(f"{_option(name)} goes with a table")
+    if arguments.overwrite:
+        raise UsageError("--overwrite goes with a table")
+
+
+def _option(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
+def _read_input(arguments: argparse.Namespace) -> Any:
+    if arguments.messages is not None:
+        return read_messages(arguments.messages)
+    if arguments.input is not None:
+        text = str(arguments.input)
+    elif arguments.input_file is not None:
+        text = read_text(arguments.input_file).removesuffix("\n")
+    elif sys.stdin is None or sys.stdin.isatty():
+        raise UsageError("no input: give --input, --input-file, a table, or pipe it in")
+    else:
+        text = sys.stdin.read().removesuffix("\n")
+    if not text.strip():
+        raise UsageError("the input is empty")
+    return text
+
+
+def _first_input(table: InputTable, column: str) -> Any:
+    """Return the first row's input that can be asked about."""
+    said = "it has no rows"
+    for row in table.rows():
+        try:
+            return input_of(row, column)
+        except InvalidArgumentError as error:
+            said = f"{row.place}: {error}"
+    raise InvalidArgumentError(f"{table.path} has no input: {said}")
+
+
+def _settings(arguments: argparse.Namespace, asked: Asked) -> dict[str, Any]:
+    """Return the arguments of :meth:`Model.decide`."""
+    return {
+        "labels": arguments.labels,
+        "orders": arguments.orders,
+        "scoring": arguments.scoring,
+        "calibration": asked.calibration,
+        "option_mass": arguments.option_mass,
+        "abstain_below": arguments.abstain_below,
+    }
+
+
+def _identity(model: Model, arguments: argparse.Namespace, asked: Asked) -> dict[str, Any]:
+    """Return what the answers depend on besides the table and the questions."""
+    path = arguments.calibration
+    return {
+        "model": fingerprint_of(model),
+        "labels": asked.labels,
+        "orders": asked.orders,
+        "scoring": asked.scoring,
+        "calibration": None if path is None else content_hash(Path(path)),
+        "option_mass": arguments.option_mass,
+        "abstain_below": arguments.abstain_below,
+    }
+
+
+def _prompts(model: Model, given: Any, questions: Sequence[Question], asked: Asked) -> list[str]:
+    return model.decision_prompts(given, questions, labels=asked.labels, orders=asked.orders)
+
+
+def _print_prompts(model: Model, given: Any, questions: Sequence[Question], asked: Asked) -> None:
+    prompts = _prompts(model, given, questions, asked)
+    for number, prompt in enumerate(prompts, 1):
+        print(f"---- prompt {number} of {len(prompts)}")
+        print(printable(prompt))
+
+
+@contextmanager
+def _resumable(output: Path, limit: int | None) -> Iterator[RowProgress]:
+    """Draw the progress of a job, and where it is interrupted say how to go on."""
+    progress = RowProgress(limit)
+    try:
+        yield progress
+    except KeyboardInterrupt:
+        progress.erase()
+        print(
+            f"eliza-ffi: interrupted; what was decided is kept for {output}, and the same command "
+            f"without --overwrite goes on",
+            file=sys.stderr,
+        )
+        raise
+    finally:
+        progress.erase()
+
+
+def _summary(result: TableResult, output: Path) -> dict[str, Any]:
+    counts = result.counts
+    return {
+        "output": str(output),
+        "rows": counts.rows,
+        "new_rows": result.new_rows,
+        "errors": counts.errors,
+        "review": counts.review,
+        "whole": result.is_whole,
+        "seconds": round(result.seconds, 3),
+        "rows_per_second": _rate(result),
+        "answers": {name: dict(found.most_common()) for name, found in counts.answers.items()},
+    }
+
+
+def _summary_lines(result: TableResult, output: Path) -> Iterator[str]:
+    counts = result.counts
+    before = counts.rows - result.new_rows
+    facts = {
+        "rows": f"{counts.rows:,}" + (f", {before:,} of them from before" if before else ""),
+        "errors": f"{counts.errors:,}",
+        "for review": f"{counts.review:,}",
+        "rows/s": f"{_rate(result):,.1f}" if result.new_rows else "",
+        **{
+            name: ", ".join(f"{answer} {n:,}" for answer, n in found.most_common(MOST_ANSWERS))
+            for name, found in counts.answers.items()
+        },
+        "output": str(output) + ("" if result.is_whole else ", up to the limit"),
+    }
+    width = max(len(name) for name in facts)
+    for name, fact in facts.items():
+        if fact:
+            yield f"{name:<{width}}  {fact}"
+
+
+def _rate(result: TableResult) -> float:
+    return round(result.new_rows / result.seconds, 3) if result.seconds else 0.0
+
+
+def _share(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0.0 <= value <= 1.0:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 0 to 1")
+    return value

@@ -1,0 +1,74 @@
+"""``eliza-ffi evaluate``: how good decisions are, over a table whose right answers are known."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+from ..decisions.report import evaluate
+from ..measuring.pictures import load_matplotlib
+from .console import UsageError, add_model_arguments, open_model, printable
+from .labelled import add_labelled_arguments, counting, read_labelled, tell_left_out
+from .questions import read_asking, read_questions
+
+__all__ = ["add_evaluate_arguments", "run_evaluate"]
+
+
+def add_evaluate_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of the command."""
+    add_labelled_arguments(parser)
+    parser.add_argument("--calibration", metavar="FILE", help="what calibrate wrote")
+    parser.add_argument(
+        "--reorder",
+        type=int,
+        default=2,
+        metavar="N",
+        help="ask in N orders of the options, and count the answers that change (2)",
+    )
+    parser.add_argument(
+        "--bins", type=int, default=10, metavar="N", help="of confidence, for the ECE (10)"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON: the report, no table")
+    parser.add_argument("--output", metavar="FILE", help="write to FILE: the report as JSON")
+    parser.add_argument(
+        "--plots",
+        metavar="FOLDER",
+        help="write reliability diagrams and coverage curves; needs the [bench] extra",
+    )
+    add_model_arguments(parser)
+
+
+def run_evaluate(arguments: argparse.Namespace) -> int:
+    """Ask about every row, and print how good the answers are."""
+    for name in ("reorder", "bins"):
+        if getattr(arguments, name) < 1:
+            raise UsageError(f"--{name} must be 1 or more, not {getattr(arguments, name)}")
+    questions = read_questions(arguments)
+    rows = read_labelled(arguments, questions)
+    asked = read_asking(arguments)
+    if arguments.plots is not None:
+        load_matplotlib()  # now, not after minutes
+        Path(arguments.plots).mkdir(parents=True, exist_ok=True)
+    with open_model(arguments, arguments.n_slots) as model, counting() as progress:
+        report = evaluate(
+            model,
+            questions,
+            rows,
+            calibration=asked.calibration,
+            rule=asked.scoring,
+            labels=asked.labels,
+            orders=asked.orders,
+            reorder=arguments.reorder,
+            bins=arguments.bins,
+            progress=progress,
+        )
+    tell_left_out(rows)
+    said = {**report.to_json(), "left_out": rows.left_out}
+    if arguments.output is not None:
+        text = json.dumps(said, ensure_ascii=False, indent=2) + "\n"
+        Path(arguments.output).write_text(text, encoding="utf-8")
+    if arguments.plots is not None:
+        report.save_plots(arguments.plots)
+    print(json.dumps(said, ensure_ascii=False) if arguments.json else printable(report.text()))
+    return 0

@@ -1,0 +1,617 @@
+"""``eliza-ffi decide``: what it asks, what it prints, and what it leaves when it is broken off."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import fake_decider
+import pytest
+import table_work
+from checkout import ROOT
+from fake_decider import FakeDecider, take_place
+
+from eliza_ffi import cli
+from eliza_ffi.cli.bars import Screen, decision_lines, text_width
+from eliza_ffi.cli.main import build_parser
+from eliza_ffi.cli.progress import RowProgress
+from eliza_ffi.cli.questions import read_questions
+from eliza_ffi.decisions.answers import Decision, Usage, answer_of, collect, expand
+from eliza_ffi.decisions.questions import Choice, Labels, Predicate, Question, Score
+from eliza_ffi.decisions.table import TableStep
+from eliza_ffi.decisions.wire import question_to
+from eliza_ffi.errors import ElizaError
+from eliza_ffi.library.loading import LIBRARY_VARIABLE
+
+CHOICE = Choice("Which team?", ["billing", "sales"], "team")
+PREDICATE = Predicate("It is urgent.", "urgent")
+SCORE = Score("How angry?", ["calm", "cross"], "anger")
+ON_THE_LINE = [
+    *("--ask", "Which team?", "--choice", "billing", "--choice", "sales", "--name", "team"),
+    *("--predicate", "It is urgent.", "--name", "urgent"),
+    *("--score", "How angry?", "--level", "calm", "--name", "anger", "--level", "cross"),
+]
+
+
+@pytest.fixture
+def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeDecider:
+    path = tmp_path / "model.gguf"
+    path.write_bytes(b"GGUF")
+    model = FakeDecider(path)
+    take_place(monkeypatch, model)
+    return model
+
+
+@pytest.fixture
+def questions(tmp_path: Path) -> str:
+    path = tmp_path / "questions.json"
+    path.write_text(json.dumps([question_to(each) for each in (CHOICE, PREDICATE, SCORE)]))
+    return str(path)
+
+
+def questions_of(*options: str) -> tuple[Question, ...]:
+    return read_questions(build_parser().parse_args(["decide", *options]))
+
+
+def write_table(folder: Path, n_rows: int = 12) -> str:
+    path = folder / "in.csv"
+    with path.open("w", encoding="utf-8", newline="") as file:
+        rows = [[str(i), f"text {i}" if i % 5 else ""] for i in range(1, n_rows + 1)]
+        csv.writer(file).writerows([["id", "body"], *rows])
+    return str(path)
+
+
+def rows_of(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+# ---- questions ---------------------------------------------------------------------------------
+
+
+def test_questions_on_the_line_are_those_of_a_file(questions: str) -> None:
+    assert questions_of(*ON_THE_LINE) == (CHOICE, PREDICATE, SCORE)
+    assert questions_of("--questions", questions) == (CHOICE, PREDICATE, SCORE)
+
+
+def test_a_file_may_have_questions_by_name_and_under_a_key(tmp_path: Path) -> None:
+    by_name = {
+        each.name: {key: value for key, value in question_to(each).items() if key != "name"}
+        for each in (CHOICE, PREDICATE, SCORE)
+    }
+    for content in (by_name, {"questions": by_name}, {"questions": list(by_name.values())}):
+        path = tmp_path / "q.json"
+        path.write_text(json.dumps(content))
+        assert len(questions_of("--questions", str(path))) == 3
+    path.write_text(json.dumps({"questions": question_to(PREDICATE)}))
+    (found,) = questions_of("--questions", str(path))
+    assert (found.name, found.instructions) == ("questions", "It is urgent.")
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="TOML needs Python 3.11")
+def test_a_file_may_be_toml(tmp_path: Path) -> None:
+    path = tmp_path / "q.toml"
+    path.write_text(
+        '[team]\ntype = "choice"\ninstructions = "Which team?"\nchoices = ["billing", "sales"]\n'
+        '[urgent]\ntype = "predicate"\ninstructions = "It is urgent."\n'
+    )
+    assert questions_of("--questions", str(path)) == (CHOICE, PREDICATE)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ([], "no questions: give --questions"),
+        (["--choice", "a"], "--choice 'a' must follow --ask"),
+        (["--predicate", "x", "--choice", "a"], "--choice 'a' must follow --ask"),
+        (["--ask", "x", "--level", "a"], "--level 'a' must follow --score"),
+        (["--name", "a"], "--name 'a' must follow a question"),
+        (["--predicate", "x", "--name", "a", "--name", "b"], "--name 'b': the question has"),
+        (["--ask", "x", "--choice", "a"], "2 to 255 choices"),
+        (["--predicate", "x", "--questions", "q.json"], "give no --predicate"),
+        (["--predicate", "x", "--input", "y", "--input-file", "z"], "not allowed with"),
+        (["--predicate", "x", "--input", " "], "the input is empty"),
+        (["--predicate", "x", "--input", "y", "--output", "z.csv"], "--output goes with a table"),
+        (["--predicate", "x", "--input", "y", "--overwrite"], "--overwrite goes with a table"),
+        (["--predicate", "x", "in.csv", "--input", "y"], "--input is one input"),
+        (["--predicate", "x", "in.csv"], "a table needs a --column"),
+        (["--predicate", "x", "in.csv", "--column", "body"], "a table needs an --output"),
+        (["--predicate", "x", "in.csv", "--column", "b", "--limit", "0"], "--limit must be 1"),
+        (["--predicate", "x", "in.csv", "--column", "b", "--delimiter", "::"], "one character"),
+        (["--predicate", "x", "--input", "y", "--abstain-below", "2"], "not a number from 0 to 1"),
+        (["--predicate", "x", "--input", "y", "--orders", "0"], "--orders must be 1 or more"),
+        (["--predicate", "x", "--input", "y", "--n-slots", "0"], "--n-slots must be 1 or more"),
+    ],
+)
+def test_a_wrong_command_line_is_exit_code_2(
+    options: list[str],
+    said: str,
+    model: FakeDecider,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    write_table(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["decide", *options]) == 2
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("{", "q.json: "),
+        ('[{"type": "choice", "instructions": "x", "choices": ["a"]}]', "2 to 255 choices"),
+        ("[" * 100_000, "q.json: "),
+    ],
+)
+def test_a_broken_questions_file_is_named(
+    content: str, said: str, model: FakeDecider, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "q.json").write_text(content)
+    command = ["decide", "--input", "x", "--questions", str(tmp_path / "q.json")]
+    assert cli.main(command) == 1
+    out, err = capsys.readouterr()
+    assert said in err
+    assert (out, err.count("\n")) == ("", 1)
+
+
+# ---- one input ---------------------------------------------------------------------------------
+
+
+def test_the_input_may_come_from_the_line_a_file_and_standard_input(
+    model: FakeDecider,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / "mail.txt").write_text("hello\n", encoding="utf-8")
+    for source in (["--input", "hello"], ["--input-file", str(tmp_path / "mail.txt")], []):
+        monkeypatch.setattr(sys, "stdin", io.StringIO("hello\n"))
+        assert cli.main(["decide", *source, *ON_THE_LINE]) == 0
+    assert [given for given, _ in model.asked] == ["hello"] * 3
+    (tmp_path / "chat.json").write_text('[{"role": "user", "content": "hi"}]')
+    command = ["decide", "--messages", str(tmp_path / "chat.json"), *ON_THE_LINE, "--json"]
+    capsys.readouterr()
+    assert cli.main(command) == 0
+    assert model.asked[-1][0] == [{"role": "user", "content": "hi"}]
+    facts = json.loads(capsys.readouterr().out)
+    assert [answer["name"] for answer in facts["answers"]] == ["team", "urgent", "anger"]
+    assert facts["model"] == model.path
+    assert facts["calibrated"] is False
+
+
+def test_no_input_at_a_terminal_is_exit_code_2(
+    model: FakeDecider, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "stdin", None)
+    assert cli.main(["decide", *ON_THE_LINE]) == 2
+    assert "no input: give --input" in capsys.readouterr().err
+
+
+def test_how_to_ask_is_handed_on(model: FakeDecider) -> None:
+    options = ["--labels", "letters", "--orders", "3", "--scoring", "mean", "--option-mass"]
+    given = ["--input", "x", "--abstain-below", "0.4"]
+    assert cli.main(["decide", *ON_THE_LINE, *options, *given]) == 0
+    assert model.asked == [
+        (
+            "x",
+            {
+                "labels": "letters",
+                "orders": 3,
+                "scoring": "mean",
+                "calibration": None,
+                "option_mass": True,
+                "abstain_below": 0.4,
+            },
+        )
+    ]
+
+
+def test_a_dry_run_prints_the_prompts_and_asks_nothing(
+    model: FakeDecider, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["decide", *ON_THE_LINE, "--input", "hello", "--dry-run"]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("---- prompt 1 of 3\nhello\n\nWhich team?\\x1b\n---- prompt 2 of 3\n")
+    table = ["decide", write_table(tmp_path), "--column", "body", *ON_THE_LINE, "--dry-run"]
+    assert cli.main(table) == 0
+    assert "text 1\n\nWhich team?" in capsys.readouterr().out
+    assert model.asked == []
+
+
+# ---- bars --------------------------------------------------------------------------------------
+
+
+def decision_of(*answers: tuple[Question, list[list[float]]], **more: Any) -> Decision:
+    made = [
+        collect(
+            question,
+            [answer_of(e, p, **more) for e, p in zip(expand(question), each, strict=True)],
+        )
+        for question, each in answers
+    ]
+    return Decision(tuple(made), Usage(12, 3, 2, 0.0123))
+
+
+def test_a_decision_is_shown_with_bars_the_likeliest_first() -> None:
+    decision = decision_of((CHOICE, [[0.25, 0.75]]), (PREDICATE, [[0.1, 0.9]]))
+    lines = list(decision_lines((CHOICE, PREDICATE), decision, Screen(40)))
+    assert lines == [
+        "team: sales (confidence 50%)",
+        "  sales     75.0%  ################",
+        "  billing   25.0%  #####",
+        "",
+        "urgent: no (confidence 80%)",
+        "  yes   10.0%  ##",
+        "  no    90.0%  ######################",
+        "",
+        "uncalibrated probabilities; 12 tokens, 3 of them cached, 2 passes, 12.3 ms",
+    ]
+
+
+def test_levels_stay_in_their_order_and_labels_are_all_shown() -> None:
+    labels = Labels("About?", ["a", "b"], "tags")
+    decision = decision_of((SCORE, [[0.25, 0.75]]), (labels, [[0.9, 0.1], [0.2, 0.8]]))
+    lines = list(decision_lines((SCORE, labels), decision, Screen(60)))
+    assert lines[0] == "anger: 0.75 of 0 to 1, cross (confidence 50%)"
+    assert [line.split()[0] for line in lines[1:3]] == ["calm", "cross"]
+    assert lines[4] == "tags: a"
+    assert [line.split()[:2] for line in lines[5:7]] == [["a", "90.0%"], ["b", "20.0%"]]
+
+
+def test_many_options_are_summed_up() -> None:
+    many = Choice("Which?", [f"option {i}" for i in range(100)], "many")
+    lines = list(decision_lines((many,), decision_of((many, [[0.01] * 100])), Screen()))
+    assert lines[13] == "  and 88 more, together 88.0%"
+
+
+def test_what_is_shown_says_option_mass_and_abstention() -> None:
+    said = list(
+        decision_lines((CHOICE,), decision_of((CHOICE, [[0.5, 0.5]]), option_mass=0.1), Screen())
+    )
+    assert said[0] == "team: billing (confidence 0%, option mass 10%)"
+    abstained = decision_of((CHOICE, [[0.5, 0.5]]), abstain_below=0.6)
+    assert next(decision_lines((CHOICE,), abstained, Screen())) == "team: abstained"
+
+
+@pytest.mark.parametrize("width", [40, 60, 200])
+@pytest.mark.parametrize("blocks", [False, True])
+def test_lines_fit_the_terminal_whatever_the_options_say(width: int, blocks: bool) -> None:
+    options = ["日本語" * 40, "a\x1b[31m\nb" * 30, "e\u0301" * 90, "x"]
+    question = Choice("Which? " * 30, options)
+    decision = decision_of((question, [[0.7, 0.1, 0.1, 0.1]]))
+    lines = list(decision_lines((question,), decision, Screen(width, blocks)))[1:5]
+    assert all(text_width(line) <= width for line in lines)
+    assert not any("\x1b" in line for line in lines)
+    at = {text_width(line[: line.index("%")]) for line in lines}
+    assert len(at) == 1
+
+
+def test_bars_are_as_long_as_what_they_show() -> None:
+    fine, plain = Screen(blocks=True), Screen()
+    assert [fine.bar(share, 8) for share in (0.0, 1 / 64, 0.5, 1.0)] == ["", "▏", "████", "█" * 8]
+    assert [plain.bar(share, 8) for share in (0.0, 0.5, 1.0)] == ["", "####", "#" * 8]
+
+
+class Terminal(io.TextIOWrapper):
+    def __init__(self, encoding: str) -> None:
+        super().__init__(io.BytesIO(), encoding=encoding)
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_blocks_need_an_encoding_and_colour_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    assert Screen.of(Terminal("utf-8")).blocks
+    assert not Screen.of(Terminal("ascii")).blocks
+    assert Screen.of(Terminal("utf-8")).colour
+    assert not Screen.of(io.TextIOWrapper(io.BytesIO(), encoding="utf-8")).colour
+    monkeypatch.setenv("TERM", "dumb")
+    assert not Screen.of(Terminal("utf-8")).colour
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert not Screen.of(Terminal("utf-8")).colour
+    assert Screen().bold("x") == "x"
+    assert Screen(colour=True).bold("x") == "\x1b[1mx\x1b[0m"
+
+
+# ---- tables ------------------------------------------------------------------------------------
+
+
+def test_a_table_is_decided_and_summed_up(
+    model: FakeDecider, tmp_path: Path, questions: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "out.jsonl"
+    command = ["decide", write_table(tmp_path), "--column", "body", "--questions", questions]
+    command += ["--output", str(output), "--min-confidence", "0.2"]
+    assert cli.main(command) == 0
+    rows = rows_of(output)
+    assert [row["id"] for row in rows] == [str(i) for i in range(1, 13)]
+    assert [row["row"] for row in rows if row["error"]] == [5, 10]
+    out, err = capsys.readouterr()
+    facts = dict(line.split(None, 1) for line in out.splitlines() if "for review" not in line)
+    assert facts["rows"] == "12"
+    assert facts["errors"] == "2"
+    assert "rows/s" in facts
+    review = sum(row["review"] is True for row in rows)
+    assert f"for review  {review}" in out
+    teams = [row["team"] for row in rows if not row["error"]]
+    assert f"sales {teams.count('sales')}" in facts["team"]
+    assert facts["output"] == str(output)
+    assert err == ""
+    assert cli.main([*command, "--json"]) == 0
+    summary = json.loads(capsys.readouterr().out)
+    assert (summary["rows"], summary["new_rows"], summary["errors"]) == (12, 0, 2)
+    assert summary["answers"]["team"]["sales"] == teams.count("sales")
+
+
+def test_columns_are_kept_as_asked(model: FakeDecider, tmp_path: Path, questions: str) -> None:
+    table = ["decide", write_table(tmp_path), "--column", "body", "--questions", questions]
+    for keep, kept in ((["--keep", "id"], ["id"]), (["--keep", "-"], []), ([], ["id", "body"])):
+        output = tmp_path / f"{len(kept)}.jsonl"
+        assert cli.main([*table, "--output", str(output), *keep]) == 0
+        assert list(rows_of(output)[0])[: 2 + len(kept)] == ["row", *kept, "team"]
+
+
+def test_a_job_of_another_model_or_other_settings_is_refused(
+    model: FakeDecider, tmp_path: Path, questions: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "out.csv"
+    command = ["decide", write_table(tmp_path), "--column", "body", "--questions", questions]
+    command += ["--output", str(output)]
+    assert cli.main([*command, "--limit", "3"]) == 0
+    before = output.read_bytes()
+    assert cli.main([*command, "--labels", "letters"]) == 1
+    assert "begun with other settings: labels" in capsys.readouterr().err
+    (tmp_path / "model.gguf").write_bytes(b"GGUF another")
+    assert cli.main(command) == 1
+    assert "begun with other settings: model" in capsys.readouterr().err
+    assert output.read_bytes() == before
+    assert cli.main([*command, "--overwrite"]) == 0
+    assert len(output.read_bytes().splitlines()) == 13
+
+
+def test_no_row_that_could_be_answered_is_exit_code_1(
+    model: FakeDecider, tmp_path: Path, questions: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = tmp_path / "in.csv"
+    table.write_text("body\ntoo long\ntoo long\n", encoding="utf-8")
+    output = tmp_path / "out.jsonl"
+    command = ["decide", str(table), "--column", "body", "--questions", questions]
+    assert cli.main([*command, "--output", str(output)]) == 1
+    assert [row["error"] for row in rows_of(output)] == [
+        "in.csv, line 2: it does not fit",
+        "in.csv, line 3: it does not fit",
+    ]
+    assert "errors" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("table", "options", "said"),
+    [
+        ("none.csv", [], "none.csv"),
+        ("in.csv", ["--column", "text"], "no column 'text'; its columns are 'id', 'body'"),
+        ("in.csv", ["--keep", "date"], "no column 'date'"),
+        ("in.csv", ["--output", "out.txt"], "must end in one of"),
+        ("in.csv", ["--output", "in.csv"], "is the input"),
+        ("in.csv", ["--delimiter", ";"], "no column 'body'; its columns are 'id,body'"),
+    ],
+)
+def test_a_broken_job_is_exit_code_1_and_leaves_no_output(
+    table: str,
+    options: list[str],
+    said: str,
+    model: FakeDecider,
+    tmp_path: Path,
+    questions: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    write_table(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    before = sorted(tmp_path.iterdir())
+    command = ["decide", table, "--column", "body", "--questions", questions]
+    assert cli.main([*command, "--output", "out.csv", *options]) == 1
+    out, err = capsys.readouterr()
+    assert said in err
+    assert (out, err.count("\n")) == ("", 1)
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_questions_that_cannot_be_asked_stop_the_job_before_its_first_row(
+    model: FakeDecider,
+    tmp_path: Path,
+    questions: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(*arguments: object, **more: object) -> Decision:
+        raise ElizaError("the tokenizer cannot spell the label")
+
+    monkeypatch.setattr(model, "decide", refuse)
+    command = ["decide", write_table(tmp_path), "--column", "body", "--questions", questions]
+    assert cli.main([*command, "--output", str(tmp_path / "out.csv")]) == 1
+    assert "cannot spell the label" in capsys.readouterr().err
+    assert not (tmp_path / "out.csv").exists()
+
+
+def started(tmp_path: Path, questions: str, output: Path) -> subprocess.Popen[str]:
+    """Start the command as a process of its own, with a model that takes 4 ms."""
+    (tmp_path / "model.gguf").write_bytes(b"GGUF")
+    options = ["--column", "body", "--questions", questions, "--output", str(output)]
+    paths = os.pathsep.join([str(ROOT), str(Path(table_work.__file__).parent)])
+    return subprocess.Popen(
+        [
+            *(sys.executable, fake_decider.__file__, str(tmp_path / "model.gguf")),
+            *("decide", str(tmp_path / "in.csv"), *options),
+        ],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": paths},
+    )
+
+
+def wait_for_rows(process: subprocess.Popen[str], output: Path, n_bytes: int) -> None:
+    while not output.exists() or output.stat().st_size <= n_bytes:
+        assert process.poll() is None
+        time.sleep(0.005)
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".jsonl"])
+def test_killed_three_times_the_command_ends_with_what_it_would_have_written(
+    model: FakeDecider, tmp_path: Path, questions: str, suffix: str
+) -> None:
+    table = write_table(tmp_path, 300)
+    output = tmp_path / f"out{suffix}"
+    n_bytes = 0
+    for _ in range(3):
+        process = started(tmp_path, questions, output)
+        wait_for_rows(process, output, n_bytes)
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        assert process.returncode == -signal.SIGKILL
+        n_bytes = output.stat().st_size
+    process = started(tmp_path, questions, output)
+    out, err = process.communicate()
+    assert (process.returncode, err) == (0, "")
+    assert " of them from before" in out
+    whole = tmp_path / f"whole{suffix}"
+    command = ["decide", table, "--column", "body", "--questions", questions]
+    assert cli.main([*command, "--output", str(whole)]) == 0
+    assert output.read_bytes() == whole.read_bytes()
+
+
+def test_an_interrupt_says_how_to_go_on_and_is_exit_code_130(
+    model: FakeDecider, tmp_path: Path, questions: str
+) -> None:
+    write_table(tmp_path, 300)
+    output = tmp_path / "out.jsonl"
+    process = started(tmp_path, questions, output)
+    wait_for_rows(process, output, 0)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate()
+    assert process.returncode == 130
+    assert out == ""
+    assert err.startswith(f"eliza-ffi: interrupted; what was decided is kept for {output}")
+    assert err.endswith("the same command without --overwrite goes on\n")
+    n_rows = len(rows_of(output))
+    assert 0 < n_rows < 300
+    process = started(tmp_path, questions, output)
+    out, err = process.communicate()
+    assert process.returncode == 0
+    assert [row["row"] for row in rows_of(output)] == list(range(1, 301))
+
+
+# ---- progress ----------------------------------------------------------------------------------
+
+
+def test_progress_shows_rows_rate_and_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr("time.monotonic", lambda: now)
+    monkeypatch.setenv("COLUMNS", "100")
+    terminal = Terminal("utf-8")
+
+    def shown() -> str:
+        terminal.flush()
+        return terminal.buffer.getvalue().decode()  # type: ignore[attr-defined,no-any-return]
+
+    progress = RowProgress(stream=terminal)
+    progress(TableStep(1, 1, 0.01, 0.0))
+    assert shown() == ""
+    now = 150.0
+    progress(TableStep(1500, 1000, 0.6, 0.5))
+    bar = "#" * 18 + "." * 12
+    assert shown() == f"\r\x1b[K1,500 rows [{bar}]  60%  20.0 rows/s  3:20 left"
+    progress.erase()
+    assert shown().endswith("\r\x1b[K")
+    limited = RowProgress(limit=2000, stream=terminal)
+    now = 250.0
+    limited(TableStep(1000, 1000, 0.1, 0.0))
+    assert shown().endswith("50%  10.0 rows/s  1:40 left")
+
+
+def test_progress_is_silent_where_there_is_no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("eliza_ffi.cli.progress.REDRAWN", 0.0)
+    elsewhere = io.StringIO()
+    RowProgress(stream=elsewhere)(TableStep(1, 1, 0.5, 0.0))
+    assert elsewhere.getvalue() == ""
+
+
+# ---- all commands ------------------------------------------------------------------------------
+
+
+def flags() -> dict[str, dict[str, argparse.Action]]:
+    """Return every flag with the commands that have it."""
+    (commands,) = (
+        action
+        for action in build_parser()._actions
+        if isinstance(action, argparse._SubParsersAction)
+    )
+    found: dict[str, dict[str, argparse.Action]] = {}
+    for command, parser in commands.choices.items():
+        for action in parser._actions:
+            for flag in action.option_strings:
+                found.setdefault(flag, {})[command] = action
+    return found
+
+
+SHARED = {flag: of for flag, of in flags().items() if len(of) > 1}
+
+OWN_VALUES = {"--mode"}
+"""Flags that take one of a list, which is not the same for each command."""
+
+
+@pytest.mark.parametrize("flag", SHARED)
+def test_a_flag_means_the_same_in_every_command(flag: str) -> None:
+    actions = list(SHARED[flag].values())
+    for of in ("type", "nargs", "metavar", "dest"):
+        assert len({str(getattr(action, of)) for action in actions}) == 1, of
+    if flag not in OWN_VALUES:
+        assert len({str(action.choices) for action in actions}) == 1
+    # What it does stands before the colon; what a command adds, behind it.
+    meanings = {str(action.help).partition(":")[0].partition("(")[0].strip() for action in actions}
+    assert len(meanings) == 1
+
+
+def test_a_prompt_is_a_text_and_a_prompt_file_a_file() -> None:
+    for flag, metavar in (("--prompt", "TEXT"), ("--prompt-file", "FILE"), ("--input", "TEXT")):
+        assert {action.metavar for action in flags()[flag].values()} == {metavar}
+    assert set(flags()["--prompt"]) == set(flags()["--prompt-file"])
+    assert {"choose", "generate", "tokenize", "bench"} <= set(flags()["--prompt"])
+
+
+def test_every_flag_has_help() -> None:
+    without = [flag for flag, of in flags().items() for action in of.values() if not action.help]
+    assert without == []
+
+
+def test_version_names_the_package_the_library_and_llama_cpp(
+    library: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["--version"]) == 0
+    package, found, llama_cpp = capsys.readouterr().out.splitlines()
+    assert package == "eliza-ffi 0.1.0"
+    assert found.startswith("libelizainference 0.1.0, ABI 12, ")
+    assert str(library.path) in found
+    assert llama_cpp.startswith("llama.cpp b")
+
+
+def test_version_without_a_library_still_tells_the_package(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv(LIBRARY_VARIABLE, str(tmp_path / "none.so"))
+    assert cli.main(["--version"]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("eliza-ffi 0.1.0\nno libelizainference: ")

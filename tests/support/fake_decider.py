@@ -1,0 +1,64 @@
+"""A model that decides without a library, for the commands; also a program with such a model."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import table_work
+
+from eliza_ffi import cli
+from eliza_ffi.decisions.answers import Decision
+from eliza_ffi.decisions.prompts import input_text
+from eliza_ffi.errors import ContextFullError
+
+
+class FakeDecider:
+    """Answers as :func:`table_work.decide` does; keeps what it was asked.
+
+    An input that is ``too long`` does not fit, as far as it goes.
+    """
+
+    def __init__(self, path: Path, seconds: float = 0.0) -> None:
+        self.path = str(path)
+        self.asked: list[tuple[Any, dict[str, Any]]] = []
+        self.session = SimpleNamespace(at_once=lambda asked: 4)
+        self.is_closed = False
+        self._seconds = seconds
+
+    def describe(self) -> dict[str, Any]:
+        return {"model": {"path": self.path}}
+
+    def decide(self, given: Any, questions: Any, **settings: Any) -> Decision:
+        self.asked.append((given, settings))
+        if given == "too long":
+            raise ContextFullError("it does not fit")
+        return table_work.decide(given, questions, self._seconds)
+
+    def close(self) -> None:
+        self.is_closed = True
+
+    def decision_prompts(self, given: Any, questions: Any, **settings: Any) -> list[str]:
+        return [f"{input_text(given)}\n\n{each.instructions}\x1b" for each in questions]
+
+
+def take_place(monkeypatch: pytest.MonkeyPatch, model: FakeDecider) -> Callable[[Any, Any], Any]:
+    """Let the command open this model."""
+
+    @contextmanager
+    def opened(arguments: Any, n_slots: int | None = None) -> Iterator[FakeDecider]:
+        yield model
+
+    monkeypatch.setattr("eliza_ffi.cli.decide.open_model", opened)
+    return opened
+
+
+if __name__ == "__main__":
+    with pytest.MonkeyPatch.context() as patch:
+        take_place(patch, FakeDecider(Path(sys.argv[1]), seconds=0.004))
+        sys.exit(cli.main(sys.argv[2:]))
