@@ -399,6 +399,11 @@ def test_json_is_copied_as_it_is() -> None:
     assert json.dumps(json_copy(value, sort=True)) == json.dumps(value, sort_keys=True)
 
 
+def test_numbers_are_written_in_full() -> None:
+    (prompt,) = ask(made(template="{{ state | tojson }}"), NOUL, [20.0, 1234567.25, 2**70]).prompts
+    assert WORDS.detokenize(prompt.tokens) == f"[20.0, 1234567.25, {2**70}]"
+
+
 # ---- questions ---------------------------------------------------------------------------------
 
 
