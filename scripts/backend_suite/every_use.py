@@ -1,4 +1,4 @@
-"""One model by one library: all strategies, prompts out of files, streams that share passes."""
+"""One model by one library: all strategies, prompts out of files, passes and prompts shared."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from pathlib import Path
 import numpy as np
 
 from eliza_ffi.errors import ElizaError
+from eliza_ffi.library.protocol import StreamConfig
+from eliza_ffi.runner.lifecycle import open_stream
 
 from .apart import say_stage
 from .cases import ANSWERS, PROMPTS, REFERENCE, WAYS, ModelCase, Way
@@ -99,7 +101,9 @@ def use_in_every_way(
     compared += _compare_restored(case, subject, questions, noise)
     say_stage("streams together")
     together, n_shared = _compare_together(case, subject, questions, noise)
-    return Findings("", noise, (*compared, *together), n_shared)
+    say_stage("questions behind one prompt")
+    behind = _compare_endings(case, subject, questions, noise)
+    return Findings("", noise, (*compared, *together, *behind), n_shared)
 
 
 def _questions(case: ModelCase, subject: Subject) -> list[Question]:
@@ -153,6 +157,42 @@ def _compare_restored(
                 verdict = replace(verdict, kind="wrong", problems=(*verdict.problems, problem))
             names = (case.name, f"{question.prompt_name}, restored", question.answers_name)
             compared.append(Comparison(*names, FASTEST, verdict, noise))
+    return compared
+
+
+def _compare_endings(
+    case: ModelCase, subject: Subject, questions: Sequence[Question], noise: float
+) -> list[Comparison]:
+    """Ask all answers of a prompt behind its first half, each behind the second half.
+
+    One ending more, the second half backwards, keeps them from being one.
+    """
+    compared = []
+    of_prompts: dict[str, list[Question]] = {}
+    for question in questions:
+        of_prompts.setdefault(question.prompt_name, []).append(question)
+    with subject.open(case.path, FASTEST.backend_sampling) as model:
+        binding, ctx = model.binding, model.session.ctx
+        binding.set_option(ctx, "strategy", FASTEST.strategy)
+        for asked in of_prompts.values():
+            prompt = list(asked[0].prompt)
+            half = len(prompt) // 2
+            tries = [
+                binding.prepare_token_trie(
+                    ctx, question.payload.to_json(), len(list(question.payload.leaves()))
+                )
+                for question in asked
+            ]
+            endings = [(prompt[half:], trie) for trie in tries]
+            endings.insert(0, (prompt[half:][::-1], tries[0]))
+            with open_stream(binding, ctx, StreamConfig()) as stream:
+                binding.prefill(stream, prompt[:half])
+                scores = binding.score_endings(stream, endings, joint=False, option_mass=False)
+            for question, found in zip(asked, scores[1:], strict=True):
+                outcome = replace(question.expected, logprobs=found.legal)
+                verdict = judge(question.payload, question.expected, outcome, FASTEST, noise)
+                names = (case.name, f"{question.prompt_name}, as an ending", question.answers_name)
+                compared.append(Comparison(*names, FASTEST, verdict, noise))
     return compared
 
 

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from eliza_ffi.decisions import Choice as Question
+from eliza_ffi.decisions import Predicate, Score
 from eliza_ffi.library.loading import Library
 from eliza_ffi.library.protocol import StreamConfig
 from eliza_ffi.model import Choice, Model
@@ -151,6 +153,16 @@ def _choose_together(scene: Scene) -> Any:
     return [_told(choice) for choice in scene.model.choose_many(prompts, ACTIONS)]
 
 
+def _decide(scene: Scene) -> Any:
+    questions = {
+        "action": Question("What should be done?", list(ACTIONS)),
+        "urgent": Predicate("Is it urgent?"),
+        "anger": Score("How angry is the writer?", ["calm", "cross", "furious"]),
+    }
+    decision = scene.model.decide(PROMPT, questions, scoring="joint", option_mass=True)
+    return [[round(p, 3) for p in answer.distribution] for answer in decision.values()]
+
+
 def _generate(scene: Scene) -> Any:
     return scene.model.generate(CHAT, 8).text
 
@@ -255,6 +267,7 @@ OPERATIONS = (
     Operation("choose texts", _choose_text, _use),
     Operation("choose of prepared", _choose_prepared, _use),
     Operation("choose together", _choose_together, _use),
+    Operation("decide", _decide, _use),
     Operation("generate", _generate, _use),
     Operation("generate sampled", _generate_sampled, _use),
     Operation("generate by a grammar", _generate_grammar, _use),

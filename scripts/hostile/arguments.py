@@ -84,14 +84,19 @@ def _fill(stage: Stage, raw: bytes) -> None:
         binding.close(stream)
 
 
-def _prepare_choices(stage: Stage, raw: bytes) -> None:
-    lib, ffi = stage.library.lib, stage.library.ffi
-    error = ffi.new("char **")
-    ctx = stage.model.session.ctx
-    choices = lib.eliza_inference_prepare_choices(ctx, raw, len(raw), ffi.NULL, error)
-    if choices:
-        lib.eliza_inference_free_choices(choices)
-    _check(stage, 0 if choices else -2, error, None)
+def _prepare(name: str) -> Call:
+    """Return how to call a function that prepares choices."""
+
+    def call(stage: Stage, raw: bytes) -> None:
+        lib, ffi = stage.library.lib, stage.library.ffi
+        error = ffi.new("char **")
+        prepare = getattr(lib, f"eliza_inference_{name}")
+        choices = prepare(stage.model.session.ctx, raw, len(raw), ffi.NULL, error)
+        if choices:
+            lib.eliza_inference_free_choices(choices)
+        _check(stage, 0 if choices else -2, error, None)
+
+    return call
 
 
 def _option(name: str) -> Call:
@@ -142,7 +147,8 @@ CALLS: dict[str, Call] = {
     "set_text_choices": _stream_call("set_text_choices", 0),
     "set_sampling": _stream_call("llm_stream_set_sampling"),
     "fill": _fill,
-    "prepare_choices": _prepare_choices,
+    "prepare_choices": _prepare("prepare_choices"),
+    "prepare_token_trie": _prepare("prepare_token_trie"),
     **{
         f"option {name}": _option(name)
         for name in ("logit_bias", "grammar_triggers", "dry_sequence_breakers")
@@ -150,7 +156,14 @@ CALLS: dict[str, Call] = {
     "option lora": _early_option("lora"),
 }
 # A text that ends at its NUL is another text: these are read by their length.
-BY_LENGTH = ("set_token_trie", "set_text_choices", "set_sampling", "fill", "prepare_choices")
+BY_LENGTH = (
+    "set_token_trie",
+    "set_text_choices",
+    "set_sampling",
+    "fill",
+    "prepare_choices",
+    "prepare_token_trie",
+)
 
 
 def _give(call: Call, raw: bytes, stage: Stage) -> None:
