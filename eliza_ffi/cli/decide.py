@@ -29,7 +29,7 @@ from .console import (
 )
 from .progress import RowProgress
 from .questions import (
-    Asked,
+    HowAsked,
     add_asking_arguments,
     add_question_arguments,
     add_table_arguments,
@@ -228,7 +228,7 @@ def _first_input(table: InputTable, column: str) -> Any:
     raise InvalidArgumentError(f"{table.path} has no input: {said}")
 
 
-def _settings(arguments: argparse.Namespace, asked: Asked) -> dict[str, Any]:
+def _settings(arguments: argparse.Namespace, asked: HowAsked) -> dict[str, Any]:
     """Return the arguments of :meth:`Model.decide`."""
     return {
         "labels": arguments.labels,
@@ -240,7 +240,7 @@ def _settings(arguments: argparse.Namespace, asked: Asked) -> dict[str, Any]:
     }
 
 
-def _identity(model: Model, arguments: argparse.Namespace, asked: Asked) -> dict[str, Any]:
+def _identity(model: Model, arguments: argparse.Namespace, asked: HowAsked) -> dict[str, Any]:
     """Return what the answers depend on besides the table and the questions."""
     path = arguments.calibration
     return {
@@ -254,11 +254,13 @@ def _identity(model: Model, arguments: argparse.Namespace, asked: Asked) -> dict
     }
 
 
-def _prompts(model: Model, given: Any, questions: Sequence[Question], asked: Asked) -> list[str]:
+def _prompts(model: Model, given: Any, questions: Sequence[Question], asked: HowAsked) -> list[str]:
     return model.decision_prompts(given, questions, labels=asked.labels, orders=asked.orders)
 
 
-def _print_prompts(model: Model, given: Any, questions: Sequence[Question], asked: Asked) -> None:
+def _print_prompts(
+    model: Model, given: Any, questions: Sequence[Question], asked: HowAsked
+) -> None:
     prompts = _prompts(model, given, questions, asked)
     for number, prompt in enumerate(prompts, 1):
         print(f"---- prompt {number} of {len(prompts)}")

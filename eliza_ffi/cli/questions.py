@@ -19,7 +19,7 @@ from ..errors import InvalidArgumentError, NotSupportedError
 from .console import UsageError, read_text, whole_number
 
 __all__ = [
-    "Asked",
+    "HowAsked",
     "add_asking_arguments",
     "add_question_arguments",
     "add_table_arguments",
@@ -116,7 +116,7 @@ def read_questions(arguments: argparse.Namespace) -> tuple[Question, ...]:
 
 
 @dataclass(frozen=True)
-class Asked:
+class HowAsked:
     """How questions are put.
 
     Attributes
@@ -133,11 +133,11 @@ class Asked:
     calibration: Calibration | None = None
 
 
-def read_asking(arguments: argparse.Namespace) -> Asked:
+def read_asking(arguments: argparse.Namespace) -> HowAsked:
     """Return how to ask: as the options say, or else as the calibration was fitted for."""
     path = getattr(arguments, "calibration", None)
     calibration = None if path is None else Calibration.load(path)
-    asked = Asked(
+    asked = HowAsked(
         labels=arguments.labels or (calibration.labels if calibration else "text"),
         orders=arguments.orders or (calibration.orders if calibration else 1),
         scoring=arguments.scoring or (calibration.rule if calibration else "legal"),

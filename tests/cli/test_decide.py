@@ -25,7 +25,7 @@ from eliza_ffi.cli.bars import Screen, decision_lines, text_width
 from eliza_ffi.cli.main import build_parser
 from eliza_ffi.cli.progress import RowProgress
 from eliza_ffi.cli.questions import read_questions
-from eliza_ffi.decisions.answers import Decision, Usage, answer_of, collect, expand
+from eliza_ffi.decisions.answers import Decision, DecisionUsage, answer_of, collect, expand
 from eliza_ffi.decisions.questions import Choice, Labels, Predicate, Question, Score
 from eliza_ffi.decisions.table import TableStep
 from eliza_ffi.decisions.wire import question_to
@@ -239,7 +239,7 @@ def decision_of(*answers: tuple[Question, list[list[float]]], **more: Any) -> De
         )
         for question, each in answers
     ]
-    return Decision(tuple(made), Usage(12, 3, 2, 0.0123))
+    return Decision(tuple(made), DecisionUsage(12, 3, 2, 0.0123))
 
 
 def test_a_decision_is_shown_with_bars_the_likeliest_first() -> None:
