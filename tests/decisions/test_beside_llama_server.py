@@ -19,6 +19,7 @@ from write_decision_models import DEFINITIONS, cached_decision_model
 
 from bench.together.llama_server import HOST, find_llama_server, serving
 from eliza_ffi.decisions.answers import choice_confidence, score_confidence
+from eliza_ffi.decisions.questions import Choice, Predicate, Score
 from eliza_ffi.decisions.systemone import SystemoneQuestion
 from eliza_ffi.library.loading import Library
 from eliza_ffi.model import Model
@@ -146,6 +147,36 @@ def test_probabilities_are_those_of_llama_server(pair: Pair, state: Any) -> None
             assert score == pytest.approx(theirs["score"], abs=10 * TOLERANCE)
             assert score_confidence(p) == pytest.approx(theirs["confidence"], abs=10 * TOLERANCE)
             assert list(theirs["legend"].values()) == [text for _, text in asked.question.options]
+
+
+def test_decide_answers_as_llama_server(pair: Pair) -> None:
+    """The whole way, at which the cache is in half precision."""
+    asked = {
+        "late": Predicate("Is it late?", if_true="a day or more"),
+        "route": Choice("Which team?", {"sales": "offers", "billing": None, "it": "failures"}),
+        "days": Score("How many days?", [f"{i} days" for i in range(7)]),
+    }
+    criteria: dict[str, Any] = {
+        "late": {"true": "a day or more"},
+        "route": {"sales": "offers", "billing": None, "it": "failures"},
+        "days": [f"{i} days" for i in range(7)],
+    }
+    types = {"late": "noul", "route": "choice", "days": "score"}
+    questions = {
+        name: {
+            "type": types[name],
+            "instructions": question.instructions,
+            "criteria": criteria[name],
+        }
+        for name, question in asked.items()
+    }
+    state = {"text": "It has not come, and nobody replies.", "orders": [1, 2]}
+    theirs = pair.served(state, questions)["answers"]
+    decision = pair.model.decide(state, asked)
+    assert decision["late"].probability == pytest.approx(theirs["late"]["noul"], abs=5e-3)
+    for name in ("route", "days"):
+        p = list(theirs[name]["probabilities"].values())
+        assert list(decision[name].distribution) == pytest.approx(p, abs=5e-3)
 
 
 def test_many_options_have_the_labels_that_they_have_in_llama_server(pair: Pair) -> None:
