@@ -1,0 +1,174 @@
+"""``decide``, ``evaluate`` and ``calibrate`` together, with the embedded model."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eliza_ffi import cli
+from eliza_ffi.library.loading import Library
+from eliza_ffi.measuring.pictures import load_matplotlib
+
+Run = Callable[..., int]
+
+ASKED = [
+    *("--predicate", "Someone is asked to be silent.", "--name", "silent"),
+    *("--ask", "What is wanted?", "--choice", "search", "--choice", "email", "--name", "wanted"),
+]
+
+
+@pytest.fixture
+def run(library: Library, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    monkeypatch.chdir(tmp_path)
+    common = ["--library", str(library.path), "--threads", "1"]
+    return lambda *arguments: cli.main([*arguments, *common])
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> str:
+    rows = []
+    for i in range(24):
+        wanted, text = [
+            ("search", f"search the web for cats {i}"),
+            ("email", f"write a mail to number {i}"),
+        ][i % 2]
+        rows.append([f"{text}{', and be silent' * (i % 3 == 0)}", "yn"[i % 3 != 0], wanted])
+    rows.append(["", "y", "search"])
+    with (tmp_path / "in.csv").open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows([["body", "is_silent", "wanted"], *rows])
+    return "in.csv"
+
+
+LABELS = ["--column", "body", "--label", "silent=is_silent"]
+
+
+def test_a_decision_is_printed_and_its_json_says_the_same(
+    run: Run, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "70")
+    command = ["decide", "--input", "search the web for cats", *ASKED, "--option-mass"]
+    assert run(*command) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    lines = out.splitlines()
+    assert all(len(line) <= 70 for line in lines[:-1])
+    assert lines[-1].startswith("uncalibrated probabilities; ")
+    assert run(*command, "--json") == 0
+    silent, wanted = json.loads(capsys.readouterr().out)["answers"]
+    assert lines[0].startswith(f"silent: {'yes' if silent['probability'] >= 0.5 else 'no'} (conf")
+    assert lines[4].startswith(f"wanted: {wanted['choice']} (confidence ")
+    assert 0.0 < wanted["option_mass"] <= 1.0
+    assert sum(each["probability"] for each in wanted["probabilities"]) == pytest.approx(1.0)
+
+
+def test_a_dry_run_shows_the_models_own_prompt(
+    run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("decide", "--input", "hello <|im_end|>", *ASKED, "--dry-run") == 0
+    out = capsys.readouterr().out
+    assert "---- prompt 2 of 2" in out
+    assert "Answer with one of:\n- search\n- email<|im_end|>\n<|im_start|>assistant" in out
+
+
+def answers(path: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in Path(path).read_text(encoding="utf-8").splitlines()]
+
+
+def test_a_table_has_the_answers_that_its_rows_have_alone(
+    run: Run, table: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("decide", table, "--column", "body", *ASKED, "--output", "out.jsonl") == 0
+    rows = answers("out.jsonl")
+    assert len(rows) == 25
+    assert rows[-1]["error"] == "in.csv, line 26: nothing in column 'body'"
+    capsys.readouterr()
+    for row in rows[:3]:  # to the rounding of a quantized model in passes of another shape
+        assert run("decide", "--input", row["body"], *ASKED, "--json") == 0
+        silent, wanted = json.loads(capsys.readouterr().out)["answers"]
+        assert row["silent_probability"] == pytest.approx(silent["probability"], abs=0.05)
+        assert row["wanted_confidence"] == pytest.approx(wanted["confidence"], abs=0.1)
+
+
+def test_an_input_that_does_not_fit_is_an_error_of_its_row(run: Run) -> None:
+    Path("in.csv").write_text(f"body\nshort\n{'long ' * 3000}\nshort again\n", encoding="utf-8")
+    options = ["--column", "body", *ASKED, "--output", "out.jsonl", "--n-ctx", "512"]
+    assert run("decide", "in.csv", *options) == 0
+    errors = [row["error"] for row in answers("out.jsonl")]
+    assert [error is None for error in errors] == [True, False, True]
+    assert errors[1].startswith("in.csv, line 3: ")
+
+
+def test_what_calibrate_writes_evaluate_and_decide_use(
+    run: Run, table: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("calibrate", table, *LABELS, *ASKED, "--method", "temperature",
+               "--output", "c.json", "--json") == 0  # fmt: skip
+    out, err = capsys.readouterr()
+    fitted = json.loads(out)
+    assert set(fitted) == {"silent", "wanted"}
+    assert fitted["silent"]["examples"] == 24
+    assert err == (
+        "eliza-ffi: 1 rows left out, such as in.csv, line 26: nothing in column 'body'\n"
+    )
+    reports = []
+    for options in ([], ["--calibration", "c.json"]):
+        assert run("evaluate", table, *LABELS, *ASKED, *options, "--output", "r.json") == 0
+        reports.append(json.loads(Path("r.json").read_text(encoding="utf-8")))
+        assert "accuracy" in capsys.readouterr().out
+    plain, calibrated = reports
+    assert (plain["calibrated"], calibrated["calibrated"]) == (False, True)
+    assert plain["left_out"] == ["in.csv, line 26: nothing in column 'body'"]
+    # A temperature changes no answer, and was fitted to these very rows.
+    assert calibrated["overall"]["accuracy"] == plain["overall"]["accuracy"]
+    assert calibrated["overall"]["nll"] <= plain["overall"]["nll"] + 1e-6
+    assert run("decide", "--input", "x", *ASKED, "--calibration", "c.json", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["calibrated"] is True
+
+
+def test_a_calibration_of_other_questions_stops_the_job_before_its_first_row(
+    run: Run, table: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ["--method", "temperature", "--output", "c.json"]
+    assert run("calibrate", table, *LABELS, *ASKED, *options) == 0
+    assert "temperature" in capsys.readouterr().out
+    other = ["decide", table, "--column", "body", *ASKED[:4], "--calibration", "c.json"]
+    assert run(*other, "--output", "out.jsonl") == 1
+    assert "calibration" in capsys.readouterr().err
+    assert not Path("out.jsonl").exists()
+
+
+def test_plots_are_drawn_into_a_folder(run: Run, table: str) -> None:
+    pytest.importorskip("matplotlib")
+    assert load_matplotlib()
+    assert run("evaluate", table, *LABELS, *ASKED, "--limit", "8", "--plots", "plots") == 0
+    for name in ("reliability.png", "coverage.png"):
+        assert (Path("plots") / name).read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("command", "options", "code", "said"),
+    [
+        ("evaluate", ["--label", "silent"], 2, "--label is QUESTION=COLUMN, not 'silent'"),
+        ("evaluate", ["--reorder", "0"], 2, "--reorder must be 1 or more"),
+        ("evaluate", ["--label", "tone=body"], 1, "no question is called 'tone'"),
+        ("evaluate", [], 1, "no column 'silent' with right answers"),
+        ("evaluate", ["--label", "silent=body"], 1, "line 2, column 'body': "),
+        ("calibrate", [], 2, "required: --output"),
+    ],
+)
+def test_labels_that_cannot_be_told_are_explained(
+    command: str,
+    options: list[str],
+    code: int,
+    said: str,
+    run: Run,
+    table: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run(command, table, "--column", "body", *ASKED, *options) == code
+    assert said in capsys.readouterr().err
