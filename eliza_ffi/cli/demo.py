@@ -11,10 +11,12 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from ..async_model import AsyncModel
 from ..choices.choice_set import string_choices
 from ..measuring.cases import Case, cases_of
 from ..model import Model
 from .console import open_model, run_interruptibly, shorten
+from .demo_decisions import decide_all, decision_summary, decision_table
 
 __all__ = ["DemoCounts", "DemoRow", "decide", "run_demo", "summarize"]
 
@@ -111,7 +113,10 @@ def summarize(rows: Iterable[DemoRow]) -> DemoCounts:
 
 
 def run_demo(arguments: argparse.Namespace) -> int:
-    """Decide all cases; returns 1 if an output was none of the choices, which must not happen."""
+    """Decide all cases and answer questions about messages.
+
+    Returns 1 if an output was none of the choices, which must not happen.
+    """
     with open_model(arguments) as model:
         return run_interruptibly(_run(model, as_json=arguments.json))
 
@@ -131,6 +136,11 @@ async def _run(model: Model, *, as_json: bool) -> int:
             done = summarize(row for row in rows if row.task == task)
             print(f"\n{summary_line(task, done)}\n")
     total = summarize(rows)
+    decided = await decide_all(AsyncModel.of(model))
+    if not as_json:
+        print(f"decisions: {len(decided)} messages, {len(decided[0].answers)} questions each\n")
+        print(f"{decision_table(decided, shutil.get_terminal_size((100, 24)).columns)}\n")
+        print(f"{decision_summary(decided)}\n")
     if as_json:
         by_task = {
             task: summarize(row for row in rows if row.task == task) for task in TASKS.values()
@@ -140,6 +150,7 @@ async def _run(model: Model, *, as_json: bool) -> int:
             "rows": [asdict(row) for row in rows],
             "summaries": {name: asdict(summary) for name, summary in by_task.items()},
             "total": asdict(total),
+            "decisions": [asdict(row) for row in decided],
         }
         print(json.dumps(report, ensure_ascii=False))
     else:

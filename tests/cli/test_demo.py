@@ -15,6 +15,8 @@ from eliza_ffi.choices.choice_set import string_choices
 from eliza_ffi.cli import demo
 from eliza_ffi.cli.console import shorten
 from eliza_ffi.cli.demo import DemoRow, Table, decide, summarize
+from eliza_ffi.cli.demo_decisions import decision_cases
+from eliza_ffi.decisions import Choice, Predicate, Score
 from eliza_ffi.library.loading import Library
 from eliza_ffi.measuring.cases import Case, cases_of
 from eliza_ffi.model import Model
@@ -48,6 +50,41 @@ def test_the_cases_are_those_of_the_fixtures() -> None:
     for case in planner + should_respond:
         assert case.expected_name in case.choices
         assert case.message[:10] in case.prompt
+
+
+def test_the_decisions_have_a_row_for_each_message_and_count_what_is_right(
+    options: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "110")
+    assert cli.main(["demo", *options]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    begin = lines.index("decisions: 12 messages, 3 questions each")
+    questions, cases = decision_cases()
+    assert lines[begin + 2].split() == [
+        "message",
+        *(q.name or "" for q in questions),
+        "passes",
+        "ms",
+    ]
+    rows = lines[begin + 3 : begin + 3 + len(cases)]
+    for case, row in zip(cases, rows, strict=True):
+        assert row.startswith(case["input"][:20])
+    n_wrong = sum(row.count(" x") for row in rows)
+    assert lines[begin + 4 + len(cases)].startswith(f"decisions: {36 - n_wrong} of 36 right")
+
+
+def test_the_decisions_expected_are_among_the_answers() -> None:
+    questions, cases = decision_cases()
+    for case in cases:
+        for question in questions:
+            expected = case["expected"][question.name]
+            if isinstance(question, Predicate):
+                assert isinstance(expected, bool)
+            elif isinstance(question, Score):
+                assert expected in [level.label for level in question.levels]
+            else:
+                assert isinstance(question, Choice)
+                assert expected in [option.value for option in question.options]
 
 
 def test_the_table_has_a_row_for_each_message_and_the_sums_at_the_end(

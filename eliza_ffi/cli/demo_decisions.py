@@ -1,0 +1,112 @@
+"""The part of ``eliza-ffi demo`` that decides: some questions about each of some messages."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from .. import _resources
+from ..async_model import AsyncModel
+from ..decisions import ChoiceAnswer, Decision, PredicateAnswer, Question, ScoreAnswer, as_questions
+from ..measuring.tables import text_table
+from .console import shorten
+
+__all__ = ["DecisionRow", "decide_all", "decision_cases", "decision_summary", "decision_table"]
+
+NARROWEST_MESSAGE = 16
+
+
+@dataclass(frozen=True)
+class DecisionRow:
+    """What the model made of a message.
+
+    Attributes
+    ----------
+    message : str
+    answers : mapping from str to (value, float)
+        What each question is answered with, and how likely that is.
+    wrong : tuple of str
+        The questions whose answers are not the expected ones.
+    passes : int
+        Forward passes, those that read the message included.
+    milliseconds : float
+        From the message to the answers.
+    """
+
+    message: str
+    answers: Mapping[str, tuple[Any, float]]
+    wrong: tuple[str, ...]
+    passes: int
+    milliseconds: float
+
+
+def decision_cases() -> tuple[tuple[Question, ...], list[Mapping[str, Any]]]:
+    """Return the questions, and the messages with the answers that are expected."""
+    path = _resources.fixture_path("decisions.json")
+    read = json.loads(path.read_text(encoding="utf-8"))
+    return as_questions(read["questions"]), read["cases"]
+
+
+async def decide_all(model: AsyncModel) -> list[DecisionRow]:
+    """Ask all questions about each message."""
+    questions, cases = decision_cases()
+    return [_row(case, await model.decide(case["input"], questions)) for case in cases]
+
+
+def decision_table(rows: Iterable[DecisionRow], width: int) -> str:
+    """Return the rows lined up in `width` columns; what is not as expected is marked."""
+    listed = list(rows)
+    names = list(listed[0].answers)
+    lines = [["message", *names, "passes", "ms"]]
+    for row in listed:
+        cells = [row.message]
+        for name in names:
+            value, probability = row.answers[name]
+            mark = " x" if name in row.wrong else ""
+            cells.append(f"{_said(value)} {probability:.0%}{mark}")
+        lines.append([*cells, str(row.passes), f"{row.milliseconds:.1f}"])
+    others = sum(max(map(len, column)) + 2 for column in list(zip(*lines, strict=True))[1:])
+    room = max(NARROWEST_MESSAGE, width - others)
+    shown = [[shorten(message, room), *cells] for message, *cells in lines]
+    return text_table(shown, left=1 + len(names))
+
+
+def decision_summary(rows: Iterable[DecisionRow]) -> str:
+    """Return the counts as one readable line."""
+    listed = list(rows)
+    n = sum(len(row.answers) for row in listed)
+    right = n - sum(len(row.wrong) for row in listed)
+    seconds = sum(row.milliseconds for row in listed) / 1e3
+    return (
+        f"decisions: {right} of {n} right ({right / n:.0%}), {n / seconds:.1f} a second, "
+        f"forward passes: {sum(row.passes for row in listed)}"
+    )
+
+
+def _row(case: Mapping[str, Any], decision: Decision) -> DecisionRow:
+    expected = case["expected"]
+    answers = {name: _answer(answer) for name, answer in decision.items()}
+    return DecisionRow(
+        message=case["input"],
+        answers=answers,
+        wrong=tuple(name for name, (value, _) in answers.items() if value != expected[name]),
+        passes=decision.usage.passes,
+        milliseconds=decision.usage.seconds * 1e3,
+    )
+
+
+def _answer(answer: Any) -> tuple[Any, float]:
+    if isinstance(answer, PredicateAnswer):
+        return answer.value, max(answer.distribution)
+    if isinstance(answer, ScoreAnswer):
+        return answer.label, answer.probability
+    assert isinstance(answer, ChoiceAnswer)
+    return answer.choice, answer.probability
+
+
+def _said(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return str(value)
