@@ -19,6 +19,7 @@ from ..batches import length_of, run_many
 from ..chat.prompt import Prompt
 from ..chat.template import Messages
 from ..choices.choice_set import ChoiceSet, tokenize_choice
+from ..choices.token_tree import TokenTreePayload
 from ..errors import InvalidArgumentError, NoChatTemplateError
 from ..library.protocol import EndingScores
 from ..requests import generate_request
@@ -47,6 +48,9 @@ WritePrompt: TypeAlias = "Callable[[str, Asked], str | Prompt | Messages]"
 conversation. It ends where the label comes."""
 
 MAX_ORDERS = 64
+
+NEAR = 64
+"""Tokenizers decide within so many characters where a text is cut into tokens."""
 
 THINKING_OFF = {"enable_thinking": False, "thinking": False}
 """What templates call the switch."""
@@ -131,15 +135,18 @@ class Asking:
 
     def scores(self, result: ScoreResult) -> tuple[QuestionScores, ...]:
         """Return what the model said, question by question."""
-        each = iter(result.scores)
+        each = zip(self.args.endings, result.scores, strict=True)
         return tuple(
-            QuestionScores(tuple(self._in_own_order(asked, next(each)) for asked in orders))
+            QuestionScores(tuple(self._in_own_order(asked, *next(each)) for asked in orders))
             for orders in self._asked
         )
 
-    def _in_own_order(self, asked: Asked, scores: EndingScores) -> OptionScores:
+    def _in_own_order(self, asked: Asked, ending: Ending, scores: EndingScores) -> OptionScores:
         """Return scores of options as they were shown in the order that the question gives them."""
         place = np.argsort(asked.order)
+        if isinstance(ending.choices, TokenTreePayload):  # which is in another order
+            names = [leaf.name for leaf in ending.choices.leaves()]
+            place = np.array([names.index(asked.options[i].label) for i in place])
         if scores.joint is None:
             return OptionScores(scores.legal[place], option_mass=scores.option_mass)
         labels = [asked.options[i].label for i in place]
@@ -281,29 +288,51 @@ def _tokens(
     prompts = []
     for asked in every:
         if write is None:
-            messages = [{"role": "user", "content": f"{given.strip()}\n\n{asked.text}"}]
-            prompts.append(session.chat().tokens(messages, **THINKING_OFF))
-            continue
-        written = write(given, asked)
-        is_text = isinstance(written, str | Prompt)
-        prompts.append(
-            session.prompt_tokens(written) if is_text else session.chat().tokens(written)  # type: ignore[arg-type]
-        )
+            written: Any = [{"role": "user", "content": _lead(given) + asked.text}]
+        else:
+            written = write(given, asked)
+        if isinstance(written, str | Prompt):
+            prompts.append(session.prompt_tokens(written))
+        else:
+            prompts.append(session.chat().tokens(written, **THINKING_OFF))
     return apart(prompts)
 
 
 def _in_turn(
     session: Session, turn: tuple[str, str], given: str, every: Sequence[Asked]
 ) -> tuple[list[int], list[list[int]]]:
+    """Return the tokens of the whole prompts, cut where they part; the input is read once.
+
+    Whether two line breaks are one token depends in many vocabularies on what follows. So each
+    question is tokenized together with the end of the input, and what comes out is put behind the
+    tokens of the input from where they agree.
+    """
     head, tail = turn
-    words = f"{given.strip()}\n\n" if given.strip() else ""
-    before = session.prompts.tokens_before(Prompt().template(head).text(words))
-    behind = [
-        session.prompts.tokens_behind_line(Prompt().text(asked.text).template(tail))
+    # Without a template and an input there may be nothing else that prompts have in common.
+    lead = _lead(given) if given.strip() or head else "\n"
+
+    def whole(asked: Asked) -> list[int]:
+        prompt = Prompt().template(head).text(lead + asked.text).template(tail)
+        return session.prompt_tokens(prompt)
+
+    if len(every) == 1 or len(lead) <= 2 * NEAR:
+        return apart([whole(asked) for asked in every])
+    near = [
+        session.prompts.tokens_behind_line(Prompt().text(lead[-NEAR:] + asked.text).template(tail))
         for asked in every
     ]
-    # What is behind a single question needs no pass of its own.
-    return (before + behind[0], [[]]) if len(behind) == 1 else (before, behind)
+    before, behind = apart(near)
+    first = whole(every[0])
+    from_the_end = zip(reversed(first), reversed(near[0]), strict=False)
+    n = sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], from_the_end))
+    if n < len(behind[0]):  # they agree nowhere in the input
+        return apart([whole(asked) for asked in every])
+    return first[: len(first) - n] + before[len(near[0]) - n :], behind
+
+
+def _lead(given: str) -> str:
+    """Return an input as it stands before a question."""
+    return f"{given.strip()}\n\n" if given.strip() else ""
 
 
 def _turn(session: Session) -> tuple[str, str] | None:

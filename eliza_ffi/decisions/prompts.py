@@ -16,8 +16,8 @@ the label of an option. Labels are the options' own texts, or letters:
     A. {option}: {description}
     B. {option}
 
-A predicate's options are ``yes`` and ``no``. The levels of a score are listed with the lowest
-first, and the line above them says so.
+A predicate's options are ``yes`` and ``no``. The levels of a score are listed from one end, and the
+line above them says from which: ``Answer with one of these levels, lowest first:``.
 """
 
 from __future__ import annotations
@@ -50,16 +50,19 @@ class ShownOption:
         What the model is to answer with.
     text : str
     description : str or None
+    is_lettered : bool
+        Whether the label is a letter that stands for the text.
     """
 
     label: str
     text: str
     description: str | None = None
+    is_lettered: bool = False
 
     @property
     def line(self) -> str:
         """The option in a list."""
-        mark = "- " if self.label == self.text else f"{self.label}. "
+        mark = f"{self.label}. " if self.is_lettered else "- "
         described = f": {_one_line(self.description)}" if self.description else ""
         return mark + self.text + described
 
@@ -84,12 +87,18 @@ class Asked:
     @property
     def text(self) -> str:
         """The question and its options, as the module says."""
-        by_letter = self.options[0].label != self.options[0].text
+        by_letter = self.options[0].is_lettered
         head = "Answer with the letter of one of" if by_letter else "Answer with one of"
         if isinstance(self.question, Score):
-            head += " these levels, lowest first"
+            head += " these levels" + self._direction
         lines = "\n".join(option.line for option in self.options)
         return f"{self.question.instructions.strip()}\n{head}:\n{lines}"
+
+    @property
+    def _direction(self) -> str:
+        """From which end the options are listed, if from one."""
+        upward = tuple(range(len(self.order)))
+        return {upward: ", lowest first", upward[::-1]: ", highest first"}.get(self.order, "")
 
 
 def ask(
@@ -122,7 +131,7 @@ def ask(
     else:
         raise InvalidArgumentError(f'labels must be "text" or "letters", not {labels!r}')
     shown = [
-        ShownOption(mark, text, options[i][1])
+        ShownOption(mark, text, options[i][1], labels == "letters")
         for mark, text, i in zip(marks, texts, order, strict=True)
     ]
     return Asked(question, tuple(shown), order)
@@ -155,10 +164,10 @@ def _options(question: AskedQuestion) -> list[tuple[str, str | None]]:
     if isinstance(question, Score):
         return [(level.label, level.description) for level in question.levels]
     texts = [option.value for option in question.options if isinstance(option.value, str)]
-    return [(_value_text(option.value, texts), option.description) for option in question.options]
+    return [(value_text(option.value, texts), option.description) for option in question.options]
 
 
-def _value_text(value: Value, texts: Sequence[str]) -> str:
+def value_text(value: Value, texts: Sequence[str]) -> str:
     """Return a value in words; a text that reads like a bool among the options is quoted."""
     if isinstance(value, str):
         return value
