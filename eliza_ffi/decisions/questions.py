@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from ..errors import InvalidArgumentError
@@ -32,6 +32,8 @@ MAX_QUESTIONS = 400
 MAX_OPTIONS = 255
 MAX_LEVELS = 10
 
+_NOT_TEXT = ("input_image", "image_url", "input_audio", "input_file")
+
 Value: TypeAlias = "str | bool"
 """What an option stands for; ``True`` and ``"true"`` are two values."""
 
@@ -52,7 +54,7 @@ class Option:
 
     def __post_init__(self) -> None:
         _check_label(self.value, "option", allow_bool=True)
-        _check_description(self.description)
+        _check_text("a description", self.description)
 
 
 @dataclass(frozen=True)
@@ -71,7 +73,7 @@ class Level:
 
     def __post_init__(self) -> None:
         _check_label(self.label, "level", allow_bool=False)
-        _check_description(self.description)
+        _check_text("a description", self.description)
 
 
 @dataclass(frozen=True)
@@ -87,17 +89,21 @@ class Predicate:
         What its answer is found by.
     if_true, if_false : str or None
         When it counts as true, and when not.
+    source : mapping or None
+        The question as ``/v1/systemone`` was given it, with its JSON as it is: for models that were
+        made for decisions.
     """
 
     instructions: str
     name: str | None = None
     if_true: str | None = None
     if_false: str | None = None
+    source: Mapping[str, Any] | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         _check_asked(self)
-        _check_description(self.if_true)
-        _check_description(self.if_false)
+        _check_text(f"{_called(self)}: if_true", self.if_true)
+        _check_text(f"{_called(self)}: if_false", self.if_false)
 
 
 @dataclass(frozen=True)
@@ -115,12 +121,15 @@ class Choice:
         What its answer is found by.
     none : str or None
         The text of one more option, that none of these fits. Its value is that text.
+    source : mapping or None
+        As of :class:`Predicate`.
     """
 
     instructions: str
     choices: tuple[Option, ...]
     name: str | None = None
     none: str | None = None
+    source: Mapping[str, Any] | None = field(default=None, compare=False, repr=False)
 
     def __init__(
         self,
@@ -128,10 +137,14 @@ class Choice:
         choices: Mapping[Value, Any] | Iterable[Value | Option | tuple[Value, str | None]],
         name: str | None = None,
         none: str | None = None,
+        source: Mapping[str, Any] | None = None,
     ) -> None:
-        _set(self, instructions=instructions, name=name, none=none)
+        _set(self, instructions=instructions, name=name, none=none, source=source)
         _set(self, choices=tuple(_listed(choices, Option, "choices")))
         _check_asked(self)
+        _check_text(f"{_called(self)}: none", none)
+        if none is not None and not none.strip():
+            raise InvalidArgumentError(f"{_called(self)}: none must not be empty")
         values = [_identity(option.value) for option in self.options]
         if not len(self.choices) >= 2 or len(values) > MAX_OPTIONS:
             raise InvalidArgumentError(
@@ -158,19 +171,23 @@ class Score:
         :class:`Level`, as pairs of label and description, or as a mapping from one to the other.
     name : str or None
         What its answer is found by.
+    source : mapping or None
+        As of :class:`Predicate`.
     """
 
     instructions: str
     levels: tuple[Level, ...]
     name: str | None = None
+    source: Mapping[str, Any] | None = field(default=None, compare=False, repr=False)
 
     def __init__(
         self,
         instructions: str,
         levels: Mapping[str, Any] | Iterable[str | Level | tuple[str, str | None]],
         name: str | None = None,
+        source: Mapping[str, Any] | None = None,
     ) -> None:
-        _set(self, instructions=instructions, name=name)
+        _set(self, instructions=instructions, name=name, source=source)
         _set(self, levels=tuple(_listed(levels, Level, "levels")))
         _check_asked(self)
         if not 2 <= len(self.levels) <= MAX_LEVELS:
@@ -276,7 +293,15 @@ def _check_asked(question: Any) -> None:
     """Check what every question has, and bring its instructions into text."""
     if question.name is not None and (not isinstance(question.name, str) or not question.name):
         raise InvalidArgumentError(f"a question's name must be a text, not {question.name!r}")
-    _set(question, instructions=_parts_text(question.instructions))
+    given = question.instructions
+    for part in given if isinstance(given, list | tuple) else ():
+        kind = part.get("type") if isinstance(part, Mapping) else None
+        if kind in _NOT_TEXT:
+            raise InvalidArgumentError(
+                f"{_called(question)}: the instructions have a part of type {kind!r}: "
+                "only text is read"
+            )
+    _set(question, instructions=_parts_text(given))
     if not question.instructions.strip():
         raise InvalidArgumentError(f"{_called(question)}: there are no instructions")
 
@@ -303,11 +328,9 @@ def _check_label(value: Any, what: str, *, allow_bool: bool) -> None:
         raise InvalidArgumentError(f"the {what} must not be empty")
 
 
-def _check_description(description: Any) -> None:
-    if description is not None and not isinstance(description, str):
-        raise InvalidArgumentError(
-            f"a description must be a text or None, not {type(description).__name__}"
-        )
+def _check_text(what: str, text: Any) -> None:
+    if text is not None and not isinstance(text, str):
+        raise InvalidArgumentError(f"{what} must be a text or None, not {type(text).__name__}")
 
 
 def _called(question: Any) -> str:

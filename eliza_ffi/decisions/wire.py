@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from ..errors import InvalidArgumentError
 from .answers import Answer, ChoiceAnswer, Decision, LabelsAnswer, PredicateAnswer, ScoreAnswer
+from .prompts import value_text
 from .questions import (
     MAX_QUESTIONS,
     Choice,
@@ -57,7 +59,7 @@ def as_questions(given: Any) -> tuple[Question, ...]:
     if isinstance(given, Mapping):
         questions = [question_from(question, str(name)) for name, question in given.items()]
     elif isinstance(given, Iterable) and not isinstance(given, str | bytes):
-        questions = [question_from(question) for question in given]
+        questions = [_question(question, None, str(i)) for i, question in enumerate(given)]
     else:
         raise InvalidArgumentError(
             f"questions must be a mapping or several questions, not {type(given).__name__}"
@@ -90,32 +92,7 @@ def question_from(given: Any, name: str | None = None) -> Question:
     InvalidArgumentError
         If it is malformed; the text names the question and the field.
     """
-    if isinstance(given, _QUESTIONS):
-        return given if name is None else _renamed(given, name)
-    if not isinstance(given, Mapping):
-        raise InvalidArgumentError(
-            f"{_called(name)} must be a question or a mapping, not {type(given).__name__}"
-        )
-    name = given.get("name") if name is None else name
-    kind = given.get("type")
-    if not isinstance(kind, str) or kind not in _FIELDS:
-        raise InvalidArgumentError(
-            f"{_called(name)}: type must be one of {', '.join(_FIELDS)}, not {kind!r}"
-        )
-    unknown = given.keys() - _FIELDS[kind] - {"type"}
-    if unknown:
-        raise InvalidArgumentError(
-            f"{_called(name)}: {kind} has no field {min(map(str, unknown))!r}"
-        )
-    if given.get("instructions") is None:
-        raise InvalidArgumentError(f"{_called(name)}: instructions are missing")
-    try:
-        return _READERS[kind](given, name)
-    except InvalidArgumentError as error:
-        said = str(error)
-        raise InvalidArgumentError(
-            said if name is None or repr(name) in said else f"{_called(name)}: {said}"
-        ) from error
+    return _question(given, name, None)
 
 
 def question_to(question: Question) -> dict[str, Any]:
@@ -189,10 +166,11 @@ def systemone_answer(answer: Answer) -> dict[str, Any]:
     if isinstance(answer, PredicateAnswer):
         said: dict[str, Any] = {"type": "noul", "noul": answer.probability}
     elif isinstance(answer, ChoiceAnswer):
+        texts = [value for value, _ in answer.options if isinstance(value, str)]
         said = {
             "type": "choice",
-            "choice": answer.choice,
-            "probabilities": {str(value): p for value, p in answer.options},
+            "choice": value_text(answer.choice, texts),
+            "probabilities": {value_text(value, texts): p for value, p in answer.options},
             "confidence": answer.confidence,
         }
     else:
@@ -230,6 +208,35 @@ def _extras(answer: PredicateAnswer | ChoiceAnswer | ScoreAnswer) -> dict[str, A
     return said
 
 
+def _question(given: Any, name: str | None, place: str | None) -> Question:
+    """Return a question; one without a name is called by its place in errors."""
+    if isinstance(given, _QUESTIONS):
+        return given if name is None else _renamed(given, name)
+    if name is None and isinstance(given, Mapping):
+        name = given.get("name")
+    called = _called(place if name is None else name)
+    if not isinstance(given, Mapping):
+        raise InvalidArgumentError(
+            f"{called} must be a question or a mapping, not {type(given).__name__}"
+        )
+    kind = given.get("type")
+    if not isinstance(kind, str) or kind not in _FIELDS:
+        raise InvalidArgumentError(
+            f"{called}: type must be one of {', '.join(_FIELDS)}, not {kind!r}"
+        )
+    unknown = given.keys() - _FIELDS[kind] - {"type"}
+    if unknown:
+        raise InvalidArgumentError(f"{called}: {kind} has no field {min(map(str, unknown))!r}")
+    if given.get("instructions") is None:
+        raise InvalidArgumentError(f"{called}: instructions are missing")
+    try:
+        return _READERS[kind](given, name)
+    except InvalidArgumentError as error:
+        # What a question says of itself begins with its name, or the lack of it.
+        said = str(error).removeprefix(f"{_called(name)}: ")
+        raise InvalidArgumentError(f"{called}: {said}") from error
+
+
 def _is_question(given: Mapping[Any, Any]) -> bool:
     return isinstance(given.get("type"), str) and "instructions" in given
 
@@ -239,7 +246,7 @@ def _called(name: Any) -> str:
 
 
 def _renamed(question: Question, name: str) -> Question:
-    return question_from({**question_to(question), "name": name})
+    return replace(question, name=name)
 
 
 def _predicate(given: Mapping[str, Any], name: Any) -> Predicate:
@@ -253,7 +260,13 @@ def _noul(given: Mapping[str, Any], name: Any) -> Predicate:
     if not isinstance(criteria, Mapping) or criteria.keys() - {"true", "false"}:
         raise InvalidArgumentError("criteria of a noul must be an object with true and false")
     described = {key: _text(value) for key, value in criteria.items()}
-    return Predicate(given["instructions"], name, described.get("true"), described.get("false"))
+    return Predicate(
+        given["instructions"],
+        name,
+        described.get("true"),
+        described.get("false"),
+        source=given,
+    )
 
 
 def _choice(given: Mapping[str, Any], name: Any) -> Choice:
@@ -262,7 +275,8 @@ def _choice(given: Mapping[str, Any], name: Any) -> Choice:
         options: Any = {value: _text(description) for value, description in listed.items()}
     else:
         options = [_read(item, "value", Option) for item in listed]
-    return Choice(given["instructions"], options, name, given.get("none"))
+    source = given if "criteria" in given and given.get("none") is None else None
+    return Choice(given["instructions"], options, name, given.get("none"), source=source)
 
 
 def _score(given: Mapping[str, Any], name: Any) -> Score:
@@ -271,7 +285,8 @@ def _score(given: Mapping[str, Any], name: Any) -> Score:
         raise InvalidArgumentError("the levels of a score must be a list, the lowest first")
     if "criteria" in given:  # whatever JSON they are
         listed = [text_of(level) for level in listed]
-    return Score(given["instructions"], [_read(item, "label", Level) for item in listed], name)
+    levels = [_read(item, "label", Level) for item in listed]
+    return Score(given["instructions"], levels, name, given if "criteria" in given else None)
 
 
 def _labels(given: Mapping[str, Any], name: Any) -> Labels:
