@@ -505,6 +505,7 @@ class AsyncModel:
         option_mass: bool = False,
         abstain_below: float = 0.0,
         wait: bool | float = True,
+        **more: Unpack[StreamSettings],
     ) -> Decision:
         """As :meth:`Model.decide <eliza_ffi.model.Model.decide>`."""
         asked = as_questions(questions)
@@ -518,6 +519,7 @@ class AsyncModel:
             calibration=calibration,
             option_mass=option_mass,
             abstain_below=abstain_below,
+            stream=more,
         )
         return await self._decide(input, asked, settings, wait)
 
@@ -536,6 +538,7 @@ class AsyncModel:
         progress: Callable[[int, int | None], Any] | None = None,
         max_concurrency: int | None = None,
         return_exceptions: bool = False,
+        **more: Unpack[StreamSettings],
     ) -> list[Decision]:
         """As :meth:`Model.decide_many <eliza_ffi.model.Model.decide_many>`."""
         asked = as_questions(questions)
@@ -549,6 +552,7 @@ class AsyncModel:
             calibration=calibration,
             option_mass=option_mass,
             abstain_below=abstain_below,
+            stream=more,
         )
         return await run_many_async(
             inputs,

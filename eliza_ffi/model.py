@@ -780,6 +780,7 @@ class Model:
         option_mass: bool = False,
         abstain_below: float = 0.0,
         wait: bool | float = True,
+        **more: Unpack[StreamSettings],
     ) -> Decision:
         """Answer typed questions about an input, with a probability for every answer.
 
@@ -815,6 +816,9 @@ class Model:
             Abstain where the likeliest answer's probability is lower.
         wait
             As :meth:`generate`.
+        **more
+            ``slot_id``, ``prompt_cache_key``, ``cache_type_k`` and ``cache_type_v``, as
+            :class:`~eliza_ffi.library.StreamConfig`.
 
         Returns
         -------
@@ -846,6 +850,7 @@ class Model:
             calibration=calibration,
             option_mass=option_mass,
             abstain_below=abstain_below,
+            stream=more,
         )
         return self._decision_job(input, asked, settings, wait).run()
 
@@ -864,6 +869,7 @@ class Model:
         progress: Callable[[int, int | None], Any] | None = None,
         max_concurrency: int | None = None,
         return_exceptions: bool = False,
+        **more: Unpack[StreamSettings],
     ) -> list[Decision]:
         """Answer the same questions about many inputs, as many at once as there are slots.
 
@@ -871,7 +877,7 @@ class Model:
         ----------
         inputs
             Each as in :meth:`decide`; read as far as there is room for.
-        questions, labels, orders, prompt, scoring, calibration, option_mass, abstain_below
+        questions, labels, orders, prompt, scoring, calibration, option_mass, abstain_below, **more
             As :meth:`decide`.
         progress, max_concurrency, return_exceptions
             As :meth:`generate_many`.
@@ -892,6 +898,7 @@ class Model:
             calibration=calibration,
             option_mass=option_mass,
             abstain_below=abstain_below,
+            stream=more,
         )
         return self._many(
             inputs,

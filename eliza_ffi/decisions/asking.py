@@ -9,7 +9,7 @@ The words are plain text: no input can end a turn.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -95,6 +95,8 @@ class Asking:
     how
     joint, option_mass
         Whether to find these scores, too.
+    stream
+        Settings of the stream: slot and cache.
 
     Attributes
     ----------
@@ -117,6 +119,7 @@ class Asking:
         *,
         joint: bool = False,
         option_mass: bool = False,
+        stream: Mapping[str, Any] | None = None,
     ) -> None:
         self._session = session
         self._asked = [
@@ -127,7 +130,7 @@ class Asking:
         prompt, behind = _tokens(session, input_text(given), every, how.prompt)
         choices = [session.choices.tokens_of(_label_set(asked)) for asked in every]
         self.args = ScoreArgs(
-            generate_request(session, prompt),
+            generate_request(session, prompt, method="decide", **(stream or {})),
             tuple(map(Ending, behind, choices)),
             joint,
             option_mass,
@@ -170,12 +173,13 @@ def asking_of(
     *,
     joint: bool = False,
     option_mass: bool = False,
+    stream: Mapping[str, Any] | None = None,
 ) -> Asking | MadeAsking:
     """Return how to ask a model: one that was made for decisions in its own form.
 
     Parameters
     ----------
-    session, given, questions, how, joint, option_mass
+    session, given, questions, how, joint, option_mass, stream
         As :class:`Asking`.
 
     Raises
@@ -188,13 +192,15 @@ def asking_of(
     """
     made = made_model_of(session) if how.prompt is None else None
     if made is None:
-        return Asking(session, given, questions, how, joint=joint, option_mass=option_mass)
+        return Asking(
+            session, given, questions, how, joint=joint, option_mass=option_mass, stream=stream
+        )
     if how != How() or joint:
         raise InvalidArgumentError(
             f"the model was made for decisions, of type {made.type}: labels, orders and scoring "
             "are its own"
         )
-    return MadeAsking(session, made, given, questions, option_mass=option_mass)
+    return MadeAsking(session, made, given, questions, option_mass=option_mass, stream=stream)
 
 
 def ask_many(

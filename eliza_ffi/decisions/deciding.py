@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import weakref
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +39,8 @@ class Settings:
     calibration : Calibration or None
     option_mass : bool
     abstain_below : float
+    stream : mapping
+        Settings of the stream: slot and cache.
     """
 
     how: How = field(default_factory=How)
@@ -46,6 +48,7 @@ class Settings:
     calibration: Calibration | None = None
     option_mass: bool = False
     abstain_below: float = 0.0
+    stream: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def needs_joint(self) -> bool:
@@ -66,6 +69,7 @@ def settings_for(
     calibration: Calibration | None,
     option_mass: bool,
     abstain_below: float,
+    stream: Mapping[str, Any],
 ) -> Settings:
     """Return checked settings; what is None is the calibration's, or the default.
 
@@ -97,7 +101,7 @@ def settings_for(
         if session not in _FINGERPRINTS:
             _FINGERPRINTS[session] = fingerprint_of(session)
         calibration.check(_FINGERPRINTS[session], questions, how)
-    return Settings(how, scoring, calibration, option_mass, abstain_below)
+    return Settings(how, scoring, calibration, option_mass, abstain_below, stream)
 
 
 class DecisionRun:
@@ -131,6 +135,7 @@ class DecisionRun:
             settings.how,
             joint=settings.needs_joint,
             option_mass=settings.option_mass,
+            stream=settings.stream,
         )
         self.scoring = ScoreRun(session.binding, session.ctx, self._asking.args)
 

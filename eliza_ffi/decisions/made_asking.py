@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -58,6 +58,8 @@ class MadeAsking:
         Each with one answer.
     option_mass
         Whether to find the labels' share of the next token's probability.
+    stream
+        Settings of the stream: slot and cache.
 
     Attributes
     ----------
@@ -72,17 +74,17 @@ class MadeAsking:
         questions: Sequence[AskedQuestion],
         *,
         option_mass: bool = False,
+        stream: Mapping[str, Any] | None = None,
     ) -> None:
         asked = [
-            SystemoneQuestion.of(question, name_of(question.name, i))
-            for i, question in enumerate(questions)
+            _asked(question, name_of(question.name, i)) for i, question in enumerate(questions)
         ]
         self._questions = model.ask(asked, given)
         every = [prompt for question in self._questions for prompt in question.prompts]
         tokens, behind = apart([list(prompt.tokens) for prompt in every])
         choices = [_labels(session, prompt.read) for prompt in every]
         self.args = ScoreArgs(
-            generate_request(session, tokens),
+            generate_request(session, tokens, method="decide", **(stream or {})),
             tuple(map(Ending, behind, choices)),
             option_mass=option_mass,
         )
@@ -99,6 +101,12 @@ class MadeAsking:
             with np.errstate(divide="ignore"):
                 scores.append(QuestionScores((OptionScores(np.log(p), option_mass=mass),)))
         return tuple(scores)
+
+
+def _asked(question: AskedQuestion, id: str) -> SystemoneQuestion:
+    if question.source is not None:
+        return SystemoneQuestion.read(question.source, id)
+    return SystemoneQuestion.of(question, id)
 
 
 def _labels(session: Session, tokens: Sequence[int]) -> ChoiceTokens:

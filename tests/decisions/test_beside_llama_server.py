@@ -19,7 +19,6 @@ from write_decision_models import DEFINITIONS, cached_decision_model
 
 from bench.together.llama_server import HOST, find_llama_server, serving
 from eliza_ffi.decisions.answers import choice_confidence, score_confidence
-from eliza_ffi.decisions.questions import Choice, Predicate, Score
 from eliza_ffi.decisions.systemone import SystemoneQuestion
 from eliza_ffi.library.loading import Library
 from eliza_ffi.model import Model
@@ -149,34 +148,18 @@ def test_probabilities_are_those_of_llama_server(pair: Pair, state: Any) -> None
             assert list(theirs["legend"].values()) == [text for _, text in asked.question.options]
 
 
-def test_decide_answers_as_llama_server(pair: Pair) -> None:
-    """The whole way, at which the cache is in half precision."""
-    asked = {
-        "late": Predicate("Is it late?", if_true="a day or more"),
-        "route": Choice("Which team?", {"sales": "offers", "billing": None, "it": "failures"}),
-        "days": Score("How many days?", [f"{i} days" for i in range(7)]),
-    }
-    criteria: dict[str, Any] = {
-        "late": {"true": "a day or more"},
-        "route": {"sales": "offers", "billing": None, "it": "failures"},
-        "days": [f"{i} days" for i in range(7)],
-    }
-    types = {"late": "noul", "route": "choice", "days": "score"}
-    questions = {
-        name: {
-            "type": types[name],
-            "instructions": question.instructions,
-            "criteria": criteria[name],
-        }
-        for name, question in asked.items()
-    }
-    state = {"text": "It has not come, and nobody replies.", "orders": [1, 2]}
-    theirs = pair.served(state, questions)["answers"]
-    decision = pair.model.decide(state, asked)
-    assert decision["late"].probability == pytest.approx(theirs["late"]["noul"], abs=5e-3)
-    for name in ("route", "days"):
-        p = list(theirs[name]["probabilities"].values())
-        assert list(decision[name].distribution) == pytest.approx(p, abs=5e-3)
+@pytest.mark.parametrize("state", STATES, ids=["text", "object", "conversation", "empty"])
+def test_decide_answers_as_llama_server(pair: Pair, state: Any) -> None:
+    """The whole way: the questions go through the model together."""
+    asked = {name: question for name, question in QUESTIONS.items() if name != "only one"}
+    theirs = pair.served(state, asked)["answers"]
+    decision = pair.model.decide(state, asked, cache_type_k="f32", cache_type_v="f32")
+    for name, answer in theirs.items():
+        if answer["type"] == "noul":
+            assert decision[name].probability == pytest.approx(answer["noul"], abs=1e-4)
+        else:
+            p = list(answer["probabilities"].values())
+            assert list(decision[name].distribution) == pytest.approx(p, abs=1e-4)
 
 
 def test_many_options_have_the_labels_that_they_have_in_llama_server(pair: Pair) -> None:
