@@ -1,0 +1,179 @@
+"""Answers: what probabilities come to."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eliza_ffi.decisions.answers import (
+    ChoiceAnswer,
+    Decision,
+    DecisionUsage,
+    LabelsAnswer,
+    PredicateAnswer,
+    ScoreAnswer,
+    answer_of,
+    choice_confidence,
+    collect,
+    expand,
+    score_confidence,
+)
+from eliza_ffi.decisions.questions import Choice, Labels, Predicate, Score
+from eliza_ffi.errors import InvalidArgumentError
+
+USAGE = DecisionUsage(input_tokens=10, cached_tokens=4, passes=2, seconds=0.5)
+
+
+@pytest.mark.parametrize(
+    ("probabilities", "confidence"),
+    [
+        ([0.5, 0.5], 0.0),
+        ([0.75, 0.25], 0.5),
+        ([0.1, 0.7, 0.1, 0.1], 0.6),  # (0.7 - 1/4) / (3/4)
+        ([1.0, 0.0, 0.0], 1.0),
+        ([1.0], 1.0),
+    ],
+)
+def test_a_choice_is_as_sure_as_it_is_above_chance(
+    probabilities: list[float], confidence: float
+) -> None:
+    assert choice_confidence(probabilities) == pytest.approx(confidence, abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("probabilities", "confidence"),
+    [
+        ([0.0, 1.0, 0.0], 1.0),
+        ([0.25, 0.5, 0.25], 0.25),  # d = 1/2, d_u = 2/3
+        ([0.5, 0.0, 0.5], 0.0),  # d = 1
+        ([0.8, 0.2], 0.6),  # d = 1/5, d_u = 1/2
+        ([0.1, 0.2, 0.4, 0.3], 0.3),  # d = 0.2 + 0.2 + 0.3, d_u = 1
+        ([0.0, 0.0, 0.0, 0.5, 0.5], 1 - 0.5 / 1.2),
+    ],
+)
+def test_a_score_is_as_sure_as_its_levels_lie_together(
+    probabilities: list[float], confidence: float
+) -> None:
+    assert score_confidence(probabilities) == pytest.approx(confidence, abs=1e-12)
+
+
+def test_a_scale_has_two_levels_or_more() -> None:
+    with pytest.raises(InvalidArgumentError, match="2 levels or more, not 1"):
+        score_confidence([1.0])
+
+
+@given(st.lists(st.floats(0.001, 1.0), min_size=2, max_size=10))
+def test_confidences_are_between_0_and_1(weights: list[float]) -> None:
+    probabilities = [weight / sum(weights) for weight in weights]
+    for confidence in (choice_confidence(probabilities), score_confidence(probabilities)):
+        assert 0.0 <= confidence <= 1.0
+
+
+def test_a_predicate_is_true_from_one_half() -> None:
+    assert PredicateAnswer(probability=0.5).value is True
+    answer = PredicateAnswer(probability=0.2)
+    assert answer.value is False
+    assert answer.confidence == pytest.approx(0.6)
+    assert answer.distribution == pytest.approx((0.2, 0.8))
+
+
+def test_a_choice_is_its_likeliest_option_and_of_several_the_first() -> None:
+    answer = answer_of(Choice("?", ["a", "b", "c"], "q"), [0.3, 0.35, 0.35])
+    assert isinstance(answer, ChoiceAnswer)
+    assert (answer.name, answer.choice, answer.value) == ("q", "b", "b")
+    assert answer.probability == 0.35
+    assert dict(answer.probabilities) == {"a": 0.3, "b": 0.35, "c": 0.35}
+    assert answer.ranked() == [("b", 0.35), ("c", 0.35), ("a", 0.3)]
+
+
+def test_true_and_its_name_have_a_probability_each() -> None:
+    answer = answer_of(Choice("?", [True, "true"]), [0.4, 0.6])
+    assert isinstance(answer, ChoiceAnswer)
+    assert answer.probabilities[True] == 0.4
+    assert answer.probabilities["true"] == 0.6
+    assert answer.choice == "true"
+
+
+def test_that_none_fits_can_be_the_answer() -> None:
+    answer = answer_of(Choice("?", ["a", "b"], none="neither"), [0.1, 0.2, 0.7])
+    assert answer.value == "neither"
+
+
+def test_a_score_is_the_expected_level() -> None:
+    answer = answer_of(Score("?", ["low", "mid", "high"]), [0.25, 0.25, 0.5])
+    assert isinstance(answer, ScoreAnswer)
+    assert answer.score == answer.value == 1.25
+    assert (answer.label, answer.probability) == ("high", 0.5)
+    assert answer.levels == (("low", 0.25), ("mid", 0.25), ("high", 0.5))
+
+
+@pytest.mark.parametrize(
+    ("question", "probabilities"),
+    [
+        (Predicate("?"), [0.45, 0.55]),
+        (Choice("?", ["a", "b"]), [0.55, 0.45]),
+        (Score("?", ["a", "b"]), [0.55, 0.45]),
+    ],
+)
+def test_a_model_abstains_below_the_threshold_and_not_at_it(
+    question: Predicate | Choice | Score, probabilities: list[float]
+) -> None:
+    abstained = answer_of(question, probabilities, abstain_below=0.56)
+    assert abstained.abstained
+    assert abstained.value is None
+    assert abstained.distribution == pytest.approx(tuple(probabilities))
+    answered = answer_of(question, probabilities, abstain_below=0.55)
+    assert not answered.abstained
+    assert answered.value is not None
+
+
+def test_probabilities_must_be_as_many_as_options() -> None:
+    with pytest.raises(ValueError, match="zip"):
+        answer_of(Choice("?", ["a", "b"]), [0.2, 0.3, 0.5])
+
+
+def test_labels_are_those_that_fit() -> None:
+    labels = Labels("About?", ["a", "b", True], "topics")
+    assert [each.instructions for each in expand(labels)] == [
+        "About?\na",
+        "About?\nb",
+        "About?\ntrue",
+    ]
+    parts = [
+        answer_of(each, [p, 1 - p], 0.9, 0.6)
+        for each, p in zip(expand(labels), [0.8, 0.55, 0.1], strict=True)
+    ]
+    answer = collect(labels, parts)
+    assert isinstance(answer, LabelsAnswer)
+    assert answer.name == "topics"
+    assert answer.value == ("a",)  # of b the model is not sure enough
+    assert answer.abstained
+    assert dict(answer.probabilities) == pytest.approx({"a": 0.8, "b": 0.55, True: 0.1})
+    assert answer.confidence == pytest.approx(0.1)
+
+
+def test_a_question_with_one_answer_is_asked_as_it_is() -> None:
+    question = Score("?", ["a", "b"], "q")
+    assert expand(question) == (question,)
+    answer = answer_of(question, [0.5, 0.5])
+    assert collect(question, [answer]) is answer
+
+
+def test_a_decision_is_a_mapping_in_the_order_of_the_questions() -> None:
+    answers = (
+        PredicateAnswer(name="z", probability=0.5),
+        PredicateAnswer(probability=0.6),
+        PredicateAnswer(name="a", probability=0.7),
+    )
+    decision = Decision(answers, USAGE)
+    assert list(decision) == ["z", "1", "a"]
+    assert len(decision) == 3
+    assert decision["1"] is answers[1]
+    assert "0" not in decision
+    assert {name: answer.value for name, answer in decision.items()} == dict.fromkeys(
+        ["z", "1", "a"], True
+    )
+    with pytest.raises(KeyError):
+        decision["2"]
+    assert not decision.calibrated

@@ -1,0 +1,161 @@
+"""Questions: what they take, what they refuse, and what is said of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from eliza_ffi.decisions.questions import (
+    MAX_LEVELS,
+    MAX_OPTIONS,
+    Choice,
+    Labels,
+    Level,
+    Option,
+    Predicate,
+    Score,
+    text_of,
+)
+from eliza_ffi.errors import InvalidArgumentError
+
+TEAMS = (Option("billing", "money"), Option("support"))
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        TEAMS,
+        iter(TEAMS),
+        [("billing", "money"), "support"],
+        {"billing": "money", "support": None},
+        (name for name in (Option("billing", "money"), "support")),
+    ],
+)
+def test_options_are_given_in_any_form(given: Any) -> None:
+    assert Choice("Which team?", given) == Choice("Which team?", TEAMS)
+    assert hash(Choice("Which team?", TEAMS)) == hash(Choice("Which team?", list(TEAMS)))
+
+
+def test_levels_and_labels_are_given_in_the_same_forms() -> None:
+    levels = (Level("calm"), Level("angry", "shouts"))
+    assert Score("How?", ["calm", ("angry", "shouts")]).levels == levels
+    assert Score("How?", {"calm": None, "angry": "shouts"}).levels == levels
+    assert Labels("About?", {"billing": "money", "support": None}).labels == TEAMS
+    assert Labels("About?", ["one"]).labels == (Option("one"),)
+
+
+def test_a_description_that_is_json_becomes_text() -> None:
+    choice = Choice("Which?", {"a": {"min": 1}, "b": ["x", None]})
+    assert [option.description for option in choice.choices] == ['{"min": 1}', '["x", null]']
+
+
+def test_a_bool_and_its_name_are_two_options() -> None:
+    choice = Choice("Which?", [True, "true", False, "false"])
+    assert [option.value for option in choice.options] == [True, "true", False, "false"]
+    with pytest.raises(InvalidArgumentError, match="True is there twice"):
+        Choice("Which?", [True, "true", True])
+
+
+def test_that_none_fits_is_one_more_option_and_its_value_is_its_text() -> None:
+    choice = Choice("Which?", ["a", "b"], none="neither")
+    assert choice.options == (Option("a"), Option("b"), Option("neither"))
+    assert choice.choices == (Option("a"), Option("b"))
+    with pytest.raises(InvalidArgumentError, match="'neither' is there twice"):
+        Choice("Which?", ["a", "neither"], none="neither")
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ("Is it true?", "Is it true?"),
+        ([{"type": "input_text", "text": "Is it"}, {"text": "true?"}], "Is it\ntrue?"),
+        ([{"text": "Is it true?"}, {"text": ""}], "Is it true?"),
+        ({"ask": "true?", "für": 1}, '{"ask": "true?", "für": 1}'),
+        (["Is it", "true?"], '["Is it", "true?"]'),
+        ([{"text": 1}], '[{"text": 1}]'),
+        (7, "7"),
+    ],
+)
+def test_instructions_are_a_text_parts_of_one_or_json(given: Any, text: str) -> None:
+    assert Predicate(given).instructions == text
+    assert Choice(given, ["a", "b"]).instructions == text
+    assert Score(given, ["a", "b"]).instructions == text
+    assert Labels(given, ["a"]).instructions == text
+
+
+@pytest.mark.parametrize("kind", ["input_image", "image_url", "input_audio", "input_file"])
+def test_parts_of_instructions_that_are_no_text_are_refused(kind: str) -> None:
+    parts = [{"type": "input_text", "text": "Is this it?"}, {"type": kind, kind: "data:..."}]
+    with pytest.raises(InvalidArgumentError, match=f"'it'.* part of type '{kind}': only text"):
+        Predicate(parts, "it")  # type: ignore[arg-type]
+
+
+def test_as_many_options_and_levels_as_allowed_and_no_more() -> None:
+    names = [f"option {i}" for i in range(MAX_OPTIONS + 1)]
+    assert MAX_OPTIONS == 255
+    assert len(Choice("Which?", names[:-1]).options) == 255
+    assert len(Labels("Which?", names[:-1]).predicates) == 255
+    assert len(Choice("Which?", names[:-2], none="none").options) == 255
+    assert MAX_LEVELS == 10
+    assert len(Score("How?", names[:10]).levels) == 10
+    for refused, said in (
+        (lambda: Choice("Which?", names, "q"), "'q'.*2 to 255 choices, not 256"),
+        (lambda: Choice("Which?", names[:-1], "q", none="no"), "'q'.*2 to 255 choices, not 256"),
+        (lambda: Choice("Which?", ["one"], "q"), "'q'.*2 to 255 choices, not 1"),
+        (lambda: Choice("Which?", ["one"], "q", none="no"), "'q'.*2 to 255 choices"),
+        (lambda: Labels("Which?", names, "q"), "'q'.*1 to 255 labels, not 256"),
+        (lambda: Labels("Which?", [], "q"), "'q'.*1 to 255 labels, not 0"),
+        (lambda: Score("How?", names[:11], "q"), "'q'.*2 to 10 levels, not 11"),
+        (lambda: Score("How?", ["one"], "q"), "'q'.*2 to 10 levels, not 1"),
+    ):
+        with pytest.raises(InvalidArgumentError, match=said):
+            refused()
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: Predicate("", "q"), "'q': there are no instructions"),
+        (lambda: Predicate(" \n", "q"), "'q': there are no instructions"),
+        (lambda: Predicate({"x"}), "neither a text nor JSON"),  # type: ignore[arg-type]
+        (lambda: Predicate("x", ""), "name must be a text, not ''"),
+        (lambda: Predicate("x", 3), "name must be a text, not 3"),  # type: ignore[arg-type]
+        (lambda: Predicate("x", "q", if_true=1), "'q': if_true must be a text or None, not int"),  # type: ignore[arg-type]
+        (lambda: Predicate("x", if_false=[]), "question: if_false must be .* not list"),  # type: ignore[arg-type]
+        (lambda: Choice("x", "abc"), "choices must be several, not str"),
+        (lambda: Choice("x", 5), "choices must be several, not int"),  # type: ignore[arg-type]
+        (lambda: Choice("x", [1, 2]), "the option must be a text or a bool, not int"),  # type: ignore[list-item]
+        (lambda: Choice("x", ["a", " "]), "the option must not be empty"),
+        (lambda: Choice("x", ["a", "a"], "q"), "'q': 'a' is there twice"),
+        (lambda: Choice("x", ["a", "b"], "q", none=True), "'q': none must be a text or None"),  # type: ignore[arg-type]
+        (lambda: Choice("x", ["a", "b"], "q", none=" "), "'q': none must not be empty"),
+        (lambda: Option("a", 1), "a description must be a text or None, not int"),  # type: ignore[arg-type]
+        (lambda: Score("x", ["a", True]), "the level must be a text, not bool"),  # type: ignore[list-item]
+        (lambda: Score("x", ["a", "a"], "q"), "'q': 'a' is there twice"),
+        (lambda: Score("x", b"ab"), "levels must be several, not bytes"),  # type: ignore[arg-type]
+        (lambda: Labels("x", ["a", True, "a"]), "'a' is there twice"),
+        (lambda: Labels("x", "ab"), "labels must be several, not str"),
+    ],
+)
+def test_what_is_malformed_is_named(make: Any, said: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=said):
+        make()
+
+
+def test_labels_ask_a_predicate_of_each() -> None:
+    labels = Labels("Is it about this?", {"billing": "money", True: None})
+    assert labels.predicates == (
+        Predicate("Is it about this?\nbilling: money"),
+        Predicate("Is it about this?\ntrue"),
+    )
+
+
+def test_text_of_json_is_as_it_is_written() -> None:
+    assert text_of("Grüße") == "Grüße"
+    assert text_of({"ß": [1, None, 0.5]}) == '{"ß": [1, null, 0.5]}'
+    endless: list[Any] = []
+    endless.append(endless)
+    for value in (b"bytes", float("nan"), object(), endless):
+        with pytest.raises(InvalidArgumentError, match="neither a text nor JSON"):
+            text_of(value)

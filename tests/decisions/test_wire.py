@@ -1,0 +1,321 @@
+"""Both wire formats: what is read comes out again, and what is malformed is named."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eliza_ffi.decisions.answers import (
+    ChoiceAnswer,
+    Decision,
+    DecisionUsage,
+    LabelsAnswer,
+    PredicateAnswer,
+    ScoreAnswer,
+)
+from eliza_ffi.decisions.questions import (
+    Choice,
+    Labels,
+    Level,
+    Option,
+    Predicate,
+    Question,
+    Score,
+)
+from eliza_ffi.decisions.wire import (
+    as_questions,
+    decision_to,
+    decisions_answer,
+    question_from,
+    question_to,
+    systemone_answer,
+)
+from eliza_ffi.errors import InvalidArgumentError
+
+# ---- what questions may be, as OpenAI's and as llama-server's clients write them ---------------
+
+texts = st.text(st.characters(codec="utf-8"), min_size=1, max_size=12).filter(str.strip)
+names = st.none() | texts
+descriptions = st.none() | st.text(max_size=8)
+
+
+def options(least: int, most: int = 6) -> st.SearchStrategy[list[Option]]:
+    return st.lists(
+        st.builds(Option, texts | st.booleans(), descriptions),
+        min_size=least,
+        max_size=most,
+        unique_by=lambda option: (type(option.value), option.value),
+    )
+
+
+levels = st.lists(
+    st.builds(Level, texts, descriptions),
+    min_size=2,
+    max_size=10,
+    unique_by=lambda level: level.label,
+)
+choices = st.builds(Choice, texts, options(2), names, st.none() | texts.map("none: {}".format))
+questions: st.SearchStrategy[Question] = st.one_of(
+    st.builds(Predicate, texts, names, descriptions, descriptions),
+    choices,
+    st.builds(Score, texts, levels, names),
+    st.builds(Labels, texts, options(1), names),
+)
+
+
+@given(questions)
+def test_a_question_is_json_and_back_again(question: Question) -> None:
+    written = question_to(question)
+    assert question_from(json.loads(json.dumps(written))) == question
+    assert question_from(question) is question
+
+
+@given(st.lists(questions, min_size=1, max_size=5, unique_by=lambda question: question.name))
+def test_questions_are_given_as_objects_or_as_json(several: list[Question]) -> None:
+    try:
+        expected = as_questions(several)
+    except InvalidArgumentError as error:  # a name that is another one's place
+        assert "two questions have the name" in str(error)
+        return
+    assert expected == tuple(several)
+    assert as_questions([question_to(question) for question in several]) == expected
+    assert as_questions(iter(several)) == expected
+
+
+def test_a_mapping_names_its_questions() -> None:
+    named = as_questions(
+        {"angry": Predicate("Angry?"), "team": {"type": "noul", "instructions": "Ours?"}}
+    )
+    assert named == (Predicate("Angry?", "angry"), Predicate("Ours?", "team"))
+    assert as_questions({"angry": Predicate("Angry?", "other")}) == (Predicate("Angry?", "angry"),)
+    assert as_questions({7: Predicate("Angry?")}) == (Predicate("Angry?", "7"),)
+
+
+def test_one_question_may_be_given_alone() -> None:
+    question = Predicate("Angry?")
+    assert as_questions(question) == (question,)
+    assert as_questions({"type": "predicate", "instructions": "Angry?"}) == (question,)
+
+
+def test_the_format_of_v1_decisions_is_read() -> None:
+    assert as_questions(
+        [
+            {
+                "type": "predicate",
+                "name": "p",
+                "instructions": [{"type": "input_text", "text": "Angry?"}],
+            },
+            {
+                "type": "choice",
+                "instructions": "Which?",
+                "choices": [{"value": "true"}, {"value": True, "description": "yes"}],
+            },
+            {
+                "type": "score",
+                "instructions": "How?",
+                "levels": [{"label": "low", "description": "calm"}, {"label": "high"}],
+            },
+        ]
+    ) == (
+        Predicate("Angry?", "p"),
+        Choice("Which?", [Option("true"), Option(True, "yes")]),
+        Score("How?", [Level("low", "calm"), Level("high")]),
+    )
+
+
+def test_the_format_of_v1_systemone_is_read() -> None:
+    assert as_questions(
+        {
+            "p": {"type": "noul", "instructions": "Angry?", "criteria": {"true": "shouts"}},
+            "q": {"type": "noul", "instructions": {"ask": "Late?"}},
+            "c": {
+                "type": "choice",
+                "instructions": "Which?",
+                "criteria": {"a": None, "b": "two", "c": {"min": 3}},
+            },
+            "s": {"type": "score", "instructions": "How?", "criteria": ["low", {"min": 5}]},
+        }
+    ) == (
+        Predicate("Angry?", "p", if_true="shouts"),
+        Predicate('{"ask": "Late?"}', "q"),
+        Choice("Which?", [Option("a"), Option("b", "two"), Option("c", '{"min": 3}')], "c"),
+        Score("How?", ["low", '{"min": 5}'], "s"),
+    )
+
+
+def test_400_questions_and_no_more() -> None:
+    many = [Predicate(f"{i}?") for i in range(401)]
+    assert len(as_questions(many[:400])) == 400
+    with pytest.raises(InvalidArgumentError, match="1 to 400 questions, not 401"):
+        as_questions(many)
+    for none in ([], {}, ()):
+        with pytest.raises(InvalidArgumentError, match="1 to 400 questions, not 0"):
+            as_questions(none)
+
+
+@pytest.mark.parametrize("given", ["noul", b"noul", 5, None])
+def test_what_are_no_questions_is_refused(given: Any) -> None:
+    with pytest.raises(InvalidArgumentError, match="must be a mapping or several questions, not"):
+        as_questions(given)
+
+
+def test_no_two_questions_have_one_name() -> None:
+    with pytest.raises(InvalidArgumentError, match="two questions have the name 'x'"):
+        as_questions([Predicate("a", "x"), Predicate("b", "x")])
+    with pytest.raises(InvalidArgumentError, match="two questions have the name '1'"):
+        as_questions([Predicate("a", "1"), Predicate("b")])
+
+
+ONE = {"instructions": "Which?"}
+WRONG = [
+    ({**ONE}, "type must be one of predicate, noul, choice, score, labels, not None"),
+    ({**ONE, "type": "bool"}, "type must be one of .* not 'bool'"),
+    ({**ONE, "type": ["noul"]}, "type must be one of"),
+    ({"type": "noul"}, "instructions are missing"),
+    ({"type": "noul", "instructions": ""}, "there are no instructions"),
+    ({"type": "noul", "instructions": {1, 2}}, "neither a text nor JSON"),
+    ({**ONE, "type": "noul", "criteria": ["a"]}, "criteria of a noul must be an object"),
+    ({**ONE, "type": "noul", "criteria": {"maybe": "a"}}, "criteria of a noul .* true and false"),
+    ({**ONE, "type": "noul", "levels": []}, "noul has no field 'levels'"),
+    ({**ONE, "type": "predicate", "criteria": {}}, "predicate has no field 'criteria'"),
+    ({**ONE, "type": "predicate", "if_true": 5}, "if_true must be a text or None, not int"),
+    ({**ONE, "type": "choice"}, "either choices or criteria"),
+    ({**ONE, "type": "choice", "choices": [], "criteria": {}}, "either choices or criteria"),
+    ({**ONE, "type": "choice", "choices": "ab"}, "choices must be several, not str"),
+    ({**ONE, "type": "choice", "choices": [{"value": "a"}]}, "2 to 255 choices, not 1"),
+    ({**ONE, "type": "choice", "choices": [{"valu": "a"}]}, "value and description are what"),
+    ({**ONE, "type": "choice", "choices": [{"value": "a", "x": 1}]}, "value and description are"),
+    ({**ONE, "type": "choice", "choices": [{"value": 1}] * 2}, "a text or a bool, not int"),
+    ({**ONE, "type": "choice", "choices": [{"value": "a"}] * 2}, "'a' is there twice"),
+    ({**ONE, "type": "choice", "criteria": {"a": None}}, "2 to 255 choices, not 1"),
+    ({**ONE, "type": "choice", "choices": ["a", "b"], "none": 1}, "none must be a text or None"),
+    ({**ONE, "type": "score"}, "either levels or criteria"),
+    ({**ONE, "type": "score", "levels": {"a": 1, "b": 2}}, "levels of a score must be a list"),
+    ({**ONE, "type": "score", "levels": [{"label": True}] * 2}, "level must be a text, not bool"),
+    ({**ONE, "type": "score", "criteria": ["a"]}, "2 to 10 levels, not 1"),
+    ({**ONE, "type": "labels"}, "labels must be a list"),
+    ({**ONE, "type": "labels", "labels": "ab"}, "labels must be a list"),
+]
+
+
+@pytest.mark.parametrize(("wrong", "said"), WRONG)
+def test_what_is_malformed_is_named_with_its_question(wrong: dict[str, Any], said: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=f"^the question 'team': (?!the ques).*{said}"):
+        as_questions({"fine": Predicate("Fine?"), "team": wrong})
+    with pytest.raises(InvalidArgumentError, match=f"^the question 'team': (?!the ques).*{said}"):
+        question_from({**wrong, "name": "team"})
+    with pytest.raises(InvalidArgumentError, match=f"^the question '1': (?!the ques).*{said}"):
+        as_questions([Predicate("Fine?"), wrong])
+    with pytest.raises(InvalidArgumentError, match=f"^the question: (?!the ques).*{said}"):
+        question_from(wrong)
+
+
+def test_what_is_no_question_is_named_by_its_name_or_place() -> None:
+    with pytest.raises(InvalidArgumentError, match="^the question 'a' must be a question or a ma"):
+        as_questions({"a": "Angry?"})
+    with pytest.raises(InvalidArgumentError, match="^the question '1' must be a question or a ma"):
+        as_questions([Predicate("Angry?"), "Late?"])
+    with pytest.raises(InvalidArgumentError, match="^the question 5: .*name must be a text, not 5"):
+        question_from({"type": "noul", "instructions": "x", "name": 5})
+
+
+# ---- answers -----------------------------------------------------------------------------------
+
+PREDICATE = PredicateAnswer(name="p", probability=0.75)
+CHOICE = ChoiceAnswer(name="c", options=(("a", 0.25), (True, 0.5), ("b", 0.25)))
+SCORE = ScoreAnswer(name="s", levels=(("low", 0.25), ("mid", 0.5), ("high", 0.25)))
+
+
+def test_answers_are_written_as_v1_decisions_has_them() -> None:
+    assert decisions_answer(PREDICATE) == {"type": "predicate", "name": "p", "probability": 0.75}
+    assert decisions_answer(CHOICE) == {
+        "type": "choice",
+        "name": "c",
+        "choice": True,
+        "confidence": pytest.approx(0.25),
+        "probabilities": [
+            {"value": "a", "probability": 0.25},
+            {"value": True, "probability": 0.5},
+            {"value": "b", "probability": 0.25},
+        ],
+    }
+    assert decisions_answer(SCORE) == {
+        "type": "score",
+        "name": "s",
+        "score": 1.0,
+        "confidence": pytest.approx(0.25),
+        "probabilities": [
+            {"value": 0, "label": "low", "probability": 0.25},
+            {"value": 1, "label": "mid", "probability": 0.5},
+            {"value": 2, "label": "high", "probability": 0.25},
+        ],
+    }
+    labels = LabelsAnswer(name="l", answers=(("x", PREDICATE), (False, PREDICATE)))
+    assert decisions_answer(labels) == {
+        "type": "labels",
+        "name": "l",
+        "labels": ["x", False],
+        "probabilities": [
+            {"value": "x", "probability": 0.75},
+            {"value": False, "probability": 0.75},
+        ],
+    }
+    assert decisions_answer(PredicateAnswer(probability=0.5))["name"] is None
+
+
+def test_answers_are_written_as_v1_systemone_has_them() -> None:
+    assert systemone_answer(PREDICATE) == {"type": "noul", "noul": 0.75}
+    assert systemone_answer(CHOICE) == {
+        "type": "choice",
+        "choice": "true",
+        "probabilities": {"a": 0.25, "true": 0.5, "b": 0.25},
+        "confidence": pytest.approx(0.25),
+    }
+    assert systemone_answer(SCORE) == {
+        "type": "score",
+        "score": 1.0,
+        "legend": {"0": "low", "1": "mid", "2": "high"},
+        "probabilities": {"0": 0.25, "1": 0.5, "2": 0.25},
+        "confidence": pytest.approx(0.25),
+    }
+    with pytest.raises(InvalidArgumentError, match="no answers to labels"):
+        systemone_answer(LabelsAnswer(answers=(("x", PREDICATE),)))
+
+
+def test_in_systemone_no_option_takes_anothers_key() -> None:
+    answer = ChoiceAnswer(options=(("true", 0.25), (True, 0.75)))
+    assert systemone_answer(answer)["probabilities"] == {"true": 0.25, "true (bool)": 0.75}
+    assert systemone_answer(answer)["choice"] == "true (bool)"
+
+
+def test_what_was_asked_for_besides_is_added() -> None:
+    answer = PredicateAnswer(name="p", probability=0.5, option_mass=0.25, abstained=True)
+    extras = {"option_mass": 0.25, "abstained": True}
+    assert decisions_answer(answer) == {
+        "type": "predicate",
+        "name": "p",
+        "probability": 0.5,
+        **extras,
+    }
+    assert systemone_answer(answer) == {"type": "noul", "noul": 0.5, **extras}
+
+
+def test_a_decision_is_json_with_what_it_took() -> None:
+    usage = DecisionUsage(input_tokens=10, cached_tokens=4, passes=2, seconds=0.5)
+    decision = Decision((PREDICATE, CHOICE), usage, calibrated=True)
+    written = decision_to(decision)
+    assert json.loads(json.dumps(written)) == written
+    assert written == {
+        "answers": [decisions_answer(PREDICATE), decisions_answer(CHOICE)],
+        "calibrated": True,
+        "usage": {
+            "input_tokens": 10,
+            "input_tokens_details": {"cached_tokens": 4},
+            "passes": 2,
+            "seconds": 0.5,
+        },
+    }
