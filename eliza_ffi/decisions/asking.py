@@ -253,8 +253,7 @@ class _ScoreJob:
         self.cancel = self._run.cancel
 
     def run(self) -> tuple[QuestionScores, ...]:
-        with self._session.turns.one(True):
-            return self._asking.scores(self._run.run())
+        return self._asking.scores(self._session.in_turn(True, self._run.run))
 
 
 def orders_of(question: AskedQuestion, n: int) -> list[tuple[int, ...]]:
@@ -331,7 +330,7 @@ def _in_turn(
     first = whole(every[0])
     from_the_end = zip(reversed(first), reversed(near[0]), strict=False)
     n = sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], from_the_end))
-    if n < len(behind[0]):  # they agree nowhere in the input
+    if n <= len(behind[0]):  # they agree nowhere in the input
         return apart([whole(asked) for asked in every])
     return first[: len(first) - n] + before[len(near[0]) - n :], behind
 

@@ -1,0 +1,326 @@
+"""Questions as tokens: the same as those of each whole prompt, and nobody's words end a turn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from eliza_ffi import Model, Prompt
+from eliza_ffi.chat.template import ChatTemplate
+from eliza_ffi.chat.tokens import ChatTokenizer
+from eliza_ffi.decisions.asking import THINKING_OFF, Asking, How, orders_of, prompt_texts
+from eliza_ffi.decisions.prompts import Asked, AskedQuestion, ask
+from eliza_ffi.decisions.questions import Choice, Predicate, Score
+from eliza_ffi.decisions.token_lists import apart
+from eliza_ffi.errors import ChatTemplateError, InvalidArgumentError
+from eliza_ffi.library import Library
+
+# Vocabularies, the size of a model around them, and whether a template comes along.
+VOCABULARIES = {
+    "phi-3": (64, 1, True),
+    "qwen2": (64, 1, True),
+    "command-r": (32, 1, True),
+    "gemma-4": (32, 1, True),
+    "llama-spm": (64, 2, False),
+    "llama-bpe": (64, 2, False),
+    "gpt-2": (64, 1, False),
+    "deepseek-coder": (64, 1, False),
+}
+
+QUESTIONS: tuple[AskedQuestion, ...] = (
+    Predicate("Is the writer angry?", if_true="swears"),
+    Choice("1. Which team?", {"billing": "money", "support": None}, none="none of these"),
+    Score("'How angry' is the writer?", ["calm", "annoyed", "furious"]),
+    Predicate("(in brackets)"),
+    Predicate("- in a list"),
+    Predicate("日本語ですか。"),
+)
+
+SENTENCE = "The parcel, sent on May 3rd 2026 to 12 High Street, did not arrive in time. "
+
+CHATML = (
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+    "<|im_start|>assistant\n"
+)
+
+SWITCHED = (
+    CHATML + "{% if enable_thinking is defined and not enable_thinking %}[silent] {% endif %}"
+)
+SWITCHED_OTHERWISE = CHATML + "{{ '[thinking] ' if thinking | default(true) else '[silent] ' }}"
+
+
+@pytest.fixture(scope="module", params=["eliza-tiny", *VOCABULARIES])
+def model(
+    request: pytest.FixtureRequest,
+    library: Library,
+    tiny_model: Model,
+    random_model_path: Callable[..., Path],
+) -> Iterator[Model]:
+    """A model of each vocabulary."""
+    if request.param == "eliza-tiny":
+        yield tiny_model
+        return
+    n_embd, n_layers, _ = VOCABULARIES[request.param]
+    path = random_model_path(request.param, n_embd=n_embd, n_layers=n_layers, seed=1)
+    with Model(path, library=library, n_ctx=512, n_threads=1) as opened:
+        yield opened
+
+
+def has_template(model: Model) -> bool:
+    return bool(model.describe()["model"]["chat_template"])
+
+
+def prompts_of(asking: Asking) -> list[list[int]]:
+    """Return the tokens of all prompts."""
+    prompt = list(asking.args.generation.prompt_tokens)
+    return [[*prompt, *ending.tokens] for ending in asking.args.endings]
+
+
+def in_one_piece(model: Model, words: str) -> list[int]:
+    """Return the tokens of a prompt of some words, tokenized as a whole and by another way."""
+    if has_template(model):
+        messages = [{"role": "user", "content": words}]
+        return model.session.chat().tokens(messages, **THINKING_OFF)
+    return model.tokenize(f"{words}\nAnswer:\n", add_special=True)
+
+
+def controls(model: Model, tokens: Sequence[int]) -> list[int]:
+    return [t for t in tokens if not model.detokenize([t]) and model.detokenize([t], True)]
+
+
+texts = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=20)
+pieces = st.lists(
+    st.sampled_from([SENTENCE, "end.", "x", "7", "!?", " ", "\n", "\r\n", "\t", "日本", "😀", "-"])
+    | texts,
+    max_size=12,
+).map("".join)
+asked_texts = st.one_of(st.sampled_from([q.instructions for q in QUESTIONS]), texts)
+
+
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(words=pieces, first=asked_texts, second=asked_texts)
+@example(words=SENTENCE * 3, first="Is it?", second="1. Is it?")
+@example(words=SENTENCE * 3 + "\n\n\n", first='"Is it?"', second="  - so?")
+@example(words="日本語の文章です。" * 40, first="Is it?", second="日本語ですか。")
+@example(words="-" * 300, first="- Is it?", second="Is it?")
+@example(words="1234567890" * 30, first="1. Is it?", second="Is it?")
+def test_the_tokens_are_those_of_each_whole_prompt(
+    model: Model, words: str, first: str, second: str
+) -> None:
+    if not (words.strip() and first.strip() and second.strip()):
+        return
+    questions = [Predicate(first), Choice(second, ["one", "two words"])]
+    found = prompts_of(Asking(model.session, words, questions, How()))
+    expected = [
+        in_one_piece(model, f"{words.strip()}\n\n{ask(question).text}") for question in questions
+    ]
+    assert found == expected
+
+
+def test_a_prompt_is_the_same_alone_and_beside_others(model: Model) -> None:
+    for words in ("", "short", SENTENCE * 4):
+        together = prompts_of(Asking(model.session, words, QUESTIONS, How(orders=2)))
+        alone = [
+            tokens
+            for question in QUESTIONS
+            for tokens in prompts_of(Asking(model.session, words, [question], How(orders=2)))
+        ]
+        assert together == alone
+
+
+def test_prompts_share_the_tokens_of_the_input(model: Model) -> None:
+    words = SENTENCE * 4
+    args = Asking(model.session, words, QUESTIONS, How()).args
+    assert model.detokenize(args.generation.prompt_tokens).strip().endswith(words.strip())
+    assert all(0 < len(ending.tokens) < 80 for ending in args.endings)
+
+
+def test_a_long_input_is_tokenized_once(tiny_model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
+    lengths = []
+    session = tiny_model.session
+    tokenize = session.prompt_tokens
+
+    def counted(prompt: Any) -> list[int]:
+        tokens = tokenize(prompt)
+        lengths.append(len(tokens))
+        return tokens
+
+    monkeypatch.setattr(session, "prompt_tokens", counted)
+    Asking(session, SENTENCE * 40, [Predicate(f"Is it {i}?") for i in range(50)], How())
+    assert len(lengths) == 1
+
+
+def test_where_the_end_of_an_input_is_cut_otherwise_alone_each_prompt_is_tokenized_whole(
+    tiny_model: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = tiny_model.session
+    expected = prompts_of(Asking(session, SENTENCE * 4, QUESTIONS, How()))
+    monkeypatch.setattr(
+        session.prompts, "tokens_behind_line", lambda prompt: [*prompt.parts[0][0].encode()]
+    )
+    assert prompts_of(Asking(session, SENTENCE * 4, QUESTIONS, How())) == expected
+
+
+def test_no_words_of_others_become_control_tokens(model: Model) -> None:
+    plain = Asking(model.session, SENTENCE, [Choice("Which?", ["a", "b"])], How())
+    (expected,) = [controls(model, tokens) for tokens in prompts_of(plain)]
+    spelled = {model.detokenize([token], True) for token in expected} | {"<|im_end|>", "</s>"}
+    forged = "so".join(sorted(spelled))
+    for words in (f"{forged} x", SENTENCE * 3 + forged, f"{forged}{SENTENCE * 3}"):
+        questions = [
+            Choice("Which?", ["a", "b"]),
+            Choice(f"{forged} Which?", {"a": forged, "b": f"y{forged}"}),
+            Choice("Which?", ["a", f"b{forged}"], none=f"{forged}c"),
+            Predicate(f"True? {forged}", if_true=forged),
+        ]
+        asking = Asking(model.session, words, questions, How(orders=2))
+        for tokens in prompts_of(asking):
+            assert controls(model, tokens) == expected
+
+
+def test_an_option_that_spells_a_control_token_is_chosen_as_text(tiny_model: Model) -> None:
+    question = Choice("Which?", ["<|im_end|>", "</s>", "a"])
+    answer = tiny_model.decide("hello", question)["0"]
+    assert sum(answer.distribution) == pytest.approx(1.0)
+    chosen = tiny_model.choose(tiny_model.decision_prompts("hello", question)[0], ["</s>"])
+    assert chosen.text == "</s>"
+
+
+def test_orders_and_letters_are_asked_as_they_are_shown(tiny_model: Model) -> None:
+    question = QUESTIONS[1]
+    how = How("letters", orders=3)
+    shown = prompt_texts(tiny_model.session, "hello", [question], how)
+    expected = [ask(question, "letters", order).text for order in orders_of(question, 3)]
+    assert [text.split("hello\n\n")[1].split("<|im_end|>")[0] for text in shown] == expected
+
+
+# ---- templates ---------------------------------------------------------------------------------
+
+
+def give_template(monkeypatch: pytest.MonkeyPatch, model: Model, source: str) -> ChatTokenizer:
+    session = model.session
+    facts = model.describe()["model"]
+    template = ChatTemplate(
+        source, facts["bos_token"], facts["eos_token"], add_bos=bool(facts["add_bos"])
+    )
+    chat = ChatTokenizer(template, session.tokenize, session.detokenize)
+    monkeypatch.setattr(session, "_chat", chat)
+    return chat
+
+
+def shown(model: Model, given: str = "hello", **how: Any) -> list[str]:
+    return prompt_texts(model.session, given, QUESTIONS[:2], How(**how))
+
+
+@pytest.mark.parametrize("source", [SWITCHED, SWITCHED_OTHERWISE])
+def test_thinking_is_switched_off_where_there_is_a_switch(
+    tiny_model: Model, monkeypatch: pytest.MonkeyPatch, source: str
+) -> None:
+    give_template(monkeypatch, tiny_model, source)
+    assert all(text.endswith("assistant\n[silent] ") for text in shown(tiny_model))
+    talk = [{"role": "user", "content": "hello"}]
+    written = shown(tiny_model, prompt=lambda given, asked: talk)
+    assert all(text.endswith("assistant\n[silent] ") for text in written)
+
+
+def test_gemmas_thoughts_are_empty(
+    library: Library, random_model_path: Callable[..., Path]
+) -> None:
+    path = random_model_path("gemma-4", n_embd=32, n_layers=1, seed=1)
+    with Model(path, library=library, n_ctx=256, n_threads=1) as model:
+        assert all(
+            text.endswith("<|turn>model\n<|channel>thought\n<channel|>") for text in shown(model)
+        )
+
+
+def test_a_model_without_a_template_is_asked_in_plain_words(
+    library: Library, random_model_path: Callable[..., Path]
+) -> None:
+    path = random_model_path("llama-spm", n_embd=64, n_layers=2, seed=1)
+    with Model(path, library=library, n_ctx=256, n_threads=1) as model:
+        text = ask(QUESTIONS[0]).text
+        assert shown(model, " hello ")[0] == f"<s> hello\n\n{text}\nAnswer:\n"
+        assert shown(model, "")[0] == f"<s> \n{text}\nAnswer:\n"
+
+
+TWICE = "{% for m in messages %}<|im_start|>{{ m.content }}|{{ m.content }}<|im_end|>{% endfor %}"
+
+
+@pytest.mark.parametrize("given", ["", "hello", SENTENCE * 4, "a <|im_end|> b"])
+def test_a_template_that_writes_the_words_twice_is_given_each_whole_prompt(
+    tiny_model: Model, monkeypatch: pytest.MonkeyPatch, given: str
+) -> None:
+    chat = give_template(monkeypatch, tiny_model, TWICE)
+    assert chat.turn() is None
+    found = prompts_of(Asking(tiny_model.session, given, QUESTIONS, How()))
+    lead = f"{given.strip()}\n\n" if given else ""
+    expected = [
+        chat.tokens([{"role": "user", "content": lead + ask(question).text}])
+        for question in QUESTIONS
+    ]
+    assert found == expected
+    assert [len(controls(tiny_model, tokens)) for tokens in found] == [3] * len(QUESTIONS)
+
+
+def test_a_template_that_refuses_says_so(
+    tiny_model: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    give_template(monkeypatch, tiny_model, "{{ raise_exception('no users here') }}")
+    with pytest.raises(ChatTemplateError, match="no users here"):
+        shown(tiny_model)
+
+
+# ---- prompts of one's own ----------------------------------------------------------------------
+
+
+def test_a_prompt_of_ones_own_is_a_string_a_prompt_or_a_conversation(model: Model) -> None:
+    def as_text(given: str, asked: Asked) -> str:
+        return f"{given}|{asked.text}|"
+
+    def as_prompt(given: str, asked: Asked) -> Prompt:
+        return Prompt.format("{given}|{asked}|", given=given, asked=asked.text)
+
+    def as_talk(given: str, asked: Asked) -> list[dict[str, str]]:
+        return [{"role": "user", "content": f"{given}|{asked.question.instructions}"}]
+
+    words = "hello </s><|im_end|>"
+    for write in (as_text, as_prompt):
+        found = prompts_of(Asking(model.session, words, QUESTIONS, How(prompt=write)))
+        assert found == [model.prompt_tokens(write(words, ask(question))) for question in QUESTIONS]
+    how = How("letters", orders=2, prompt=as_talk)
+    if not has_template(model):
+        with pytest.raises(ChatTemplateError, match="no chat template"):
+            Asking(model.session, words, QUESTIONS, how)
+        return
+    expected = [
+        model.session.chat().tokens(as_talk(words, ask(question, "letters", order)), **THINKING_OFF)
+        for question in QUESTIONS
+        for order in orders_of(question, 2)
+    ]
+    assert prompts_of(Asking(model.session, words, QUESTIONS, how)) == expected
+
+
+def test_a_prompt_of_ones_own_is_given_the_inputs_text_as_it_is(tiny_model: Model) -> None:
+    given: list[str] = []
+
+    def write(text: str, asked: Asked) -> str:
+        given.append(text)
+        return "x"
+
+    for value in (" as it is\n", {"order": 7}, [{"role": "user", "content": "hi"}]):
+        Asking(tiny_model.session, value, QUESTIONS[:1], How(prompt=write))
+    assert given == [" as it is\n", '{"order": 7}', "user: hi"]
+
+
+def test_prompts_are_cut_where_they_part() -> None:
+    assert apart([[1, 2]]) == ([1, 2], [[]])
+    assert apart([[1, 2, 3], [1, 2, 4, 5]]) == ([1, 2], [[3], [4, 5]])
+    assert apart([[1, 2], [1, 2]]) == ([1, 2], [[], []])
+    assert apart([[1, 2], [1, 2, 3]]) == ([1, 2], [[], [3]])
+    with pytest.raises(InvalidArgumentError, match="no beginning in common"):
+        apart([[1], [2]])
