@@ -176,7 +176,7 @@ def _run_table(arguments: argparse.Namespace, questions: tuple[Question, ...]) -
     if arguments.json:
         print(json.dumps(_summary(result, output), ensure_ascii=False))
     else:
-        for line in _summary_lines(result, output):
+        for line in _summary_lines(result, output, arguments.min_confidence is not None):
             print(printable(line))
     return 1 if result.counts.rows and result.counts.errors == result.counts.rows else 0
 
@@ -300,13 +300,13 @@ def _summary(result: TableResult, output: Path) -> dict[str, Any]:
     }
 
 
-def _summary_lines(result: TableResult, output: Path) -> Iterator[str]:
+def _summary_lines(result: TableResult, output: Path, is_reviewed: bool) -> Iterator[str]:
     counts = result.counts
     before = counts.rows - result.new_rows
     facts = {
         "rows": f"{counts.rows:,}" + (f", {before:,} of them from before" if before else ""),
         "errors": f"{counts.errors:,}",
-        "for review": f"{counts.review:,}",
+        "for review": f"{counts.review:,}" if is_reviewed else "",
         "rows/s": f"{_rate(result):,.1f}" if result.new_rows else "",
         **{
             name: ", ".join(f"{answer} {n:,}" for answer, n in found.most_common(MOST_ANSWERS))
