@@ -643,6 +643,16 @@ def test_two_processes_never_write_one_output(tmp_path: Path) -> None:
     assert len(read_rows(tmp_path / "out.csv")) == 4
 
 
+def test_a_row_that_is_longer_than_its_input_can_be_gone_on_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lines_module, "MOST_BYTES", 1000)
+    table = write_csv(tmp_path / "in.csv", [["body"], ["\x01" * 990], ["y"]])
+    for output in (tmp_path / "out.jsonl", tmp_path / "out.csv"):
+        run(table, output, limit=1)
+        assert run(table, output).new_rows == 1
+
+
 def test_a_full_disk_leaves_a_job_that_goes_on(tmp_path: Path) -> None:
     table = table_of(tmp_path, ".csv", 40)
     output = tmp_path / "out.jsonl"

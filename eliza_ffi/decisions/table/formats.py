@@ -18,6 +18,9 @@ from .lines import MOST_BYTES, Lines, LongLineError
 
 __all__ = ["CsvRows", "JsonlRows", "RowFormat", "WrittenRow"]
 
+MOST_WRITTEN_BYTES = 8 * MOST_BYTES
+"""Of a row that is read back: escapes may make it longer than its input was."""
+
 WrittenRow = tuple["dict[str, Any] | None", int]
 """The cells of a row that was read back, None where it is none; and the offset of its end."""
 
@@ -56,7 +59,7 @@ class JsonlRows:
         return text.encode("utf-8", "backslashreplace") + b"\n"  # an escape of JSON, too
 
     def read(self, path: Path) -> Iterator[WrittenRow]:
-        with Lines(path) as lines:
+        with Lines(path, MOST_WRITTEN_BYTES) as lines:
             while True:
                 cells = None
                 try:
@@ -86,8 +89,8 @@ class CsvRows:
         return self._line([cell_text(cells[name]) for name in self._names])
 
     def read(self, path: Path) -> Iterator[WrittenRow]:
-        csv.field_size_limit(max(csv.field_size_limit(), MOST_BYTES))
-        with Lines(path) as lines:
+        csv.field_size_limit(max(csv.field_size_limit(), MOST_WRITTEN_BYTES))
+        with Lines(path, MOST_WRITTEN_BYTES) as lines:
             ends = _Ends(lines)
             reader = csv.reader(ends, delimiter=self._delimiter, strict=True)
             next(reader, None)  # the header

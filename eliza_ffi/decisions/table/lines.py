@@ -17,7 +17,7 @@ _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 
 
 class LongLineError(ValueError):
-    """A line is longer than :data:`MOST_BYTES`; the lines behind it can still be read."""
+    """A line is longer than lines may be; those behind it can still be read."""
 
 
 class Lines:
@@ -25,6 +25,12 @@ class Lines:
 
     Bytes that are no UTF-8 become lone surrogates, as ``surrogateescape`` has it, so that a line
     which has some spoils itself only. A byte order mark at the beginning is left out.
+
+    Parameters
+    ----------
+    path
+    most_bytes
+        That a line may have; None = :data:`MOST_BYTES`.
 
     Attributes
     ----------
@@ -39,7 +45,8 @@ class Lines:
         If the file is UTF-16.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, most_bytes: int | None = None) -> None:
+        self._most_bytes = MOST_BYTES if most_bytes is None else most_bytes
         self.number = 0
         self.offset = 0
         self._file = path.open("rb")
@@ -63,20 +70,20 @@ class Lines:
         return self
 
     def __next__(self) -> str:
-        line = self._file.readline(MOST_BYTES + 1)
+        line = self._file.readline(self._most_bytes + 1)
         if not line:
             raise StopIteration
         self.number += 1
         self.offset += len(line)
-        if len(line) > MOST_BYTES and not line.endswith(b"\n"):
+        if len(line) > self._most_bytes and not line.endswith(b"\n"):
             self._skip_line()
-            raise LongLineError(f"the line is longer than {MOST_BYTES:,} bytes")
+            raise LongLineError(f"the line is longer than {self._most_bytes:,} bytes")
         if self.number == 1:
             line = line.removeprefix(_BOM)
         return line.decode("utf-8", "surrogateescape")
 
     def _skip_line(self) -> None:
-        while piece := self._file.readline(MOST_BYTES):
+        while piece := self._file.readline(self._most_bytes):
             self.offset += len(piece)
             if piece.endswith(b"\n"):
                 return
