@@ -707,8 +707,9 @@ class AsyncModel:
     # ---- Jobs -----------------------------------------------------------------------------------
 
     async def _generate(self, args: FfiStreamingGenerateArgs, wait: bool | float) -> Generation:
-        async with self.session.turns.one_async(wait):
-            result = await self.runner.generate_with_usage(args)
+        result = await self.session.in_turn_async(
+            wait, lambda: self.runner.generate_with_usage(args)
+        )
         if result.logprobs is None:
             return generation_of(self.session, result)
         return await asyncio.to_thread(generation_of, self.session, result)  # many texts to look up
@@ -723,17 +724,18 @@ class AsyncModel:
     async def _choose(
         self, choices: ChoiceSet[Any], args: FfiStreamingGenerateArgs, wait: bool | float
     ) -> Choice[Any]:
-        async with self.session.turns.one_async(wait):
+        async def choose() -> Choice[Any]:
             begin = time.perf_counter()
             result = await self.runner.generate_with_usage(args)
             return choice_of(choices, args, result, time.perf_counter() - begin)
+
+        return await self.session.in_turn_async(wait, choose)
 
     async def _decide(
         self, given: Any, questions: Sequence[Question], settings: Settings, wait: bool | float
     ) -> Decision:
         decision = await asyncio.to_thread(DecisionRun, self.session, given, questions, settings)
-        async with self.session.turns.one_async(wait):
-            result = await self.runner.score(decision.scoring)
+        result = await self.session.in_turn_async(wait, lambda: self.runner.score(decision.start()))
         return decision.decision(result)
 
     async def _fill(

@@ -43,6 +43,7 @@ from .requests import (
 )
 from .runner.arguments import FfiStreamingGenerateArgs, FfiStreamingResult
 from .runner.filling import Fillable, FillArgs
+from .runner.lifecycle import Attempts
 from .runner.streaming import FfiStreamingRunner, SyncStreamingRunner
 from .sampling.params import SamplingParams
 from .saving import restore_prompt, save_prompt
@@ -111,8 +112,9 @@ class Model:
     which costs them little more than one of them alone. Where all slots are taken, whatever needs
     one waits for its turn, first come, first served, and raises
     :class:`~eliza_ffi.errors.BusyError` once nobody at all has got a turn for 30 seconds, or for as
-    many milliseconds as the option ``slot_wait_ms`` says. An iterator of :meth:`stream` that is
-    neither read to its end nor closed keeps its slot.
+    many milliseconds as the option ``slot_wait_ms`` says. The slots share the context's cells: what
+    finds too little room beside the others is run again when they have ended. An iterator of
+    :meth:`stream` that is neither read to its end nor closed keeps its slot.
 
     Close the model, or use it in a ``with`` statement; generations that are still running are then
     cancelled. A process that is forked cannot use a model of its parent: open it in the child.
@@ -1245,39 +1247,37 @@ class Model:
     # ---- Jobs -----------------------------------------------------------------------------------
 
     def _text_job(self, args: FfiStreamingGenerateArgs, wait: bool | float) -> _Job[Generation]:
-        generation = self._sync_runner.generation(args)
+        attempts = Attempts(lambda: self._sync_runner.generation(args))
 
         def run() -> Generation:
-            with self.session.turns.one(wait):
-                result = self._sync_runner.run(generation)
+            result = self.session.in_turn(wait, lambda: self._sync_runner.run(attempts.take()))
             return generation_of(self.session, result)
 
-        return _Job(run, generation.cancel)
+        return _Job(run, attempts.cancel)
 
     def _choice_job(
         self, choices: ChoiceSet[Any], args: FfiStreamingGenerateArgs, wait: bool | float
     ) -> _Job[Choice[Any]]:
-        generation = self._sync_runner.generation(args)
+        attempts = Attempts(lambda: self._sync_runner.generation(args))
 
-        def run() -> Choice[Any]:
-            with self.session.turns.one(wait):
-                begin = time.perf_counter()
-                result = self._sync_runner.run(generation)
-                return choice_of(choices, args, result, time.perf_counter() - begin)
+        def choose() -> Choice[Any]:
+            begin = time.perf_counter()
+            result = self._sync_runner.run(attempts.take())
+            return choice_of(choices, args, result, time.perf_counter() - begin)
 
-        return _Job(run, generation.cancel)
+        return _Job(lambda: self.session.in_turn(wait, choose), attempts.cancel)
 
     def _decision_job(
         self, given: Any, questions: Sequence[Question], settings: Settings, wait: bool | float
     ) -> _Job[Decision]:
         decision = DecisionRun(self.session, given, questions, settings)
+        attempts = Attempts(decision.start)
 
         def run() -> Decision:
-            with self.session.turns.one(wait):
-                result = decision.scoring.run()
+            result = self.session.in_turn(wait, lambda: attempts.take().run())
             return decision.decision(result)
 
-        return _Job(run, decision.scoring.cancel)
+        return _Job(run, attempts.cancel)
 
     def _fill_job(
         self, args: FillArgs, wait: bool | float, on_span: Callable[[SpanFill], Any] | None

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from . import _resources
 from .chat.prompt import Prompt, PromptTokenizer
@@ -15,13 +15,15 @@ from .chat.template import template_of_model
 from .chat.tokens import ChatTokenizer
 from .choices.choice_set import ChoiceSet
 from .choices.chooser import ChoiceCache, ChoiceTokens
-from .errors import ElizaError, InvalidArgumentError
+from .errors import BusyError, ContextFullError, ElizaError, InvalidArgumentError
 from .library.binding import CffiBinding
 from .library.loading import Library
 from .library.protocol import Tokens
 from .runner.turns import Turns
 
 __all__ = ["Session"]
+
+T = TypeVar("T")
 
 DEFAULT_SLOTS = 8
 DEFAULT_WAIT_MS = 30_000
@@ -114,6 +116,46 @@ class Session:
         if asked < 1:
             raise InvalidArgumentError(f"max_concurrency must be 1 or more, not {asked}")
         return asked
+
+    def in_turn(self, wait: bool | float, run: Callable[[], T]) -> T:
+        """Run something that takes a slot, after a wait for one.
+
+        All slots share the context's cells. Where what the others hold leaves too little room, it
+        is run a second time when they have ended, alone.
+
+        Parameters
+        ----------
+        wait
+            As :meth:`~eliza_ffi.runner.turns.Turns.one`; False does not wait for the others either.
+        run
+        """
+        try:
+            with self.turns.one(wait):
+                return run()
+        except ContextFullError as full:
+            if wait is False:
+                raise
+            try:
+                with self.turns.one(wait, alone=True):
+                    return run()
+            except BusyError:
+                raise full from None
+
+    async def in_turn_async(
+        self, wait: bool | float, run: Callable[[], Coroutine[Any, Any, T]]
+    ) -> T:
+        """The same on an event loop."""
+        try:
+            async with self.turns.one_async(wait):
+                return await run()
+        except ContextFullError as full:
+            if wait is False:
+                raise
+            try:
+                async with self.turns.one_async(wait, alone=True):
+                    return await run()
+            except BusyError:
+                raise full from None
 
     def close(self) -> None:
         """Free the model; running generations are cancelled. Closing twice is harmless."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -23,6 +24,7 @@ from ..choices.token_tree import TokenTreePayload
 from ..errors import InvalidArgumentError, NoChatTemplateError
 from ..library.protocol import EndingScores
 from ..requests import generate_request
+from ..runner.lifecycle import Attempts
 from ..runner.scoring import Ending, ScoreArgs, ScoreResult, ScoreRun
 from .made_asking import MadeAsking, made_model_of
 from .prompts import Asked, AskedQuestion, LabelStyle, ask, input_text
@@ -249,11 +251,11 @@ class _ScoreJob:
     def __init__(self, session: Session, asking: Asking | MadeAsking) -> None:
         self._session = session
         self._asking = asking
-        self._run = ScoreRun(session.binding, session.ctx, asking.args)
-        self.cancel = self._run.cancel
+        self._attempts = Attempts(partial(ScoreRun, session.binding, session.ctx, asking.args))
+        self.cancel = self._attempts.cancel
 
     def run(self) -> tuple[QuestionScores, ...]:
-        return self._asking.scores(self._session.in_turn(True, self._run.run))
+        return self._asking.scores(self._session.in_turn(True, lambda: self._attempts.take().run()))
 
 
 def orders_of(question: AskedQuestion, n: int) -> list[tuple[int, ...]]:

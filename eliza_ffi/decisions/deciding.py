@@ -6,6 +6,7 @@ import time
 import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -105,7 +106,7 @@ def settings_for(
 
 
 class DecisionRun:
-    """One decision, ready to run; another thread may cancel it.
+    """One decision, ready to run.
 
     Parameters
     ----------
@@ -117,8 +118,8 @@ class DecisionRun:
 
     Attributes
     ----------
-    scoring : ScoreRun
-        What runs in a slot.
+    start : callable
+        Returns what runs in a slot, a :class:`~eliza_ffi.runner.scoring.ScoreRun`.
     """
 
     def __init__(
@@ -137,7 +138,7 @@ class DecisionRun:
             option_mass=settings.option_mass,
             stream=settings.stream,
         )
-        self.scoring = ScoreRun(session.binding, session.ctx, self._asking.args)
+        self.start = partial(ScoreRun, session.binding, session.ctx, self._asking.args)
 
     def decision(self, result: ScoreResult) -> Decision:
         """Return the answers that the scores come to."""

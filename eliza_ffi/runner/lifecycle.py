@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Generic, Protocol, TypeVar
 
 from ..errors import GenerationCancelled
 from ..library.protocol import LlmStreamingBinding, StreamConfig, Tokens
 
-__all__ = ["Lifecycle", "open_stream"]
+__all__ = ["Attempts", "Lifecycle", "open_stream"]
+
+Run = TypeVar("Run", bound="Cancellable")
 
 
 @contextmanager
@@ -21,6 +23,45 @@ def open_stream(binding: LlmStreamingBinding, ctx: Any, config: StreamConfig) ->
         yield stream
     finally:
         binding.close(stream)
+
+
+class Cancellable(Protocol):
+    """What another thread may end."""
+
+    def cancel(self) -> None:
+        """End it."""
+
+
+class Attempts(Generic[Run]):
+    """Runs of the same, of which one takes the place of another that failed.
+
+    Parameters
+    ----------
+    make
+        Makes a run.
+    """
+
+    def __init__(self, make: Callable[[], Run]) -> None:
+        self._make = make
+        self._lock = threading.Lock()
+        self._next: Run | None = make()  # what is asked for is checked at once
+        self._last = self._next
+        self._is_cancelled = False
+
+    def take(self) -> Run:
+        """Return a run that has not begun."""
+        with self._lock:
+            run = self._make() if self._next is None else self._next
+            self._next, self._last = None, run
+            if self._is_cancelled:
+                run.cancel()
+        return run
+
+    def cancel(self) -> None:
+        """End the run that was taken last, and all that will be."""
+        with self._lock:
+            self._is_cancelled = True
+            self._last.cancel()
 
 
 class Lifecycle:

@@ -33,26 +33,28 @@ class Turns:
         self.patience = patience
         # Weak, so that nobody stays inside whom an interrupt kept from leaving. No `WeakSet`: it
         # forgets in a callback, where an interrupt would be lost with what was to be forgotten.
-        self._inside: set[weakref.ref[Future[None]]] = set()
-        self._waiting: deque[Future[None]] = deque()
+        self._inside: set[weakref.ref[_Turn]] = set()
+        self._waiting: deque[_Turn] = deque()
         self._n_entered = 0
         self._lock = threading.RLock()
 
     @contextmanager
-    def one(self, wait_for: bool | float) -> Iterator[None]:
+    def one(self, wait_for: bool | float, *, alone: bool = False) -> Iterator[None]:
         """Be inside for a while, after a wait on this thread.
 
         Parameters
         ----------
         wait_for
             Seconds at the most; True = as `patience` has it, False = none.
+        alone
+            Wait until nobody else is inside, and keep the others waiting.
 
         Raises
         ------
         BusyError
             If there was no turn in time.
         """
-        turn = self._enter()
+        turn = self._enter(alone)
         try:
             # A lock alone: an interrupt inside Python's own waiting, of events and futures, may
             # leave a lock released that somebody else holds.
@@ -68,9 +70,11 @@ class Turns:
             self._leave(turn)
 
     @asynccontextmanager
-    async def one_async(self, wait_for: bool | float) -> AsyncIterator[None]:
+    async def one_async(
+        self, wait_for: bool | float, *, alone: bool = False
+    ) -> AsyncIterator[None]:
         """The same, after a wait of the running task."""
-        turn = self._enter()
+        turn = self._enter(alone)
         try:
             while not turn.done():
                 n_before = self._n_entered
@@ -86,7 +90,7 @@ class Turns:
             raise InvalidArgumentError("wait: not a number")
         return min(max(seconds, 0.0), threading.TIMEOUT_MAX)
 
-    def _check(self, turn: Future[None], wait_for: bool | float, n_before: int) -> None:
+    def _check(self, turn: _Turn, wait_for: bool | float, n_before: int) -> None:
         """Raise where the wait is over and the turn has not come."""
         has_moved = wait_for is True and self._n_entered > n_before
         if not turn.done() and not has_moved and turn.cancel():
@@ -97,14 +101,14 @@ class Turns:
                 f"(options n_slots, slot_wait_ms)"
             )
 
-    def _enter(self) -> Future[None]:
-        turn: Future[None] = Future()
+    def _enter(self, alone: bool = False) -> _Turn:
+        turn = _Turn(alone)
         with self._lock:
             self._waiting.append(turn)
             self._let_in()
         return turn
 
-    def _leave(self, turn: Future[None]) -> None:
+    def _leave(self, turn: _Turn) -> None:
         turn.cancel()  # if it never came
         with self._lock:
             self._inside = {one for one in self._inside if one() is not turn}
@@ -117,9 +121,22 @@ class Turns:
             turn = self._waiting[0]
             if turn.done():
                 self._waiting.popleft()
-            elif len(self._inside) >= self.n:
+            elif len(self._inside) >= self._room_for(turn):
                 return
             elif turn.running() or turn.set_running_or_notify_cancel():
                 self._inside.add(weakref.ref(turn))
                 self._n_entered += 1
                 turn.set_result(None)
+
+    def _room_for(self, turn: _Turn) -> int:
+        """Return how many may be inside with it, itself included."""
+        inside = (one() for one in self._inside)
+        return 1 if turn.alone or any(one is not None and one.alone for one in inside) else self.n
+
+
+class _Turn(Future[None]):
+    """One's place, from the wait to the end of the visit."""
+
+    def __init__(self, alone: bool) -> None:
+        super().__init__()
+        self.alone = alone

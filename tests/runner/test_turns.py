@@ -137,3 +137,55 @@ def test_a_turn_that_nobody_holds_any_more_is_free() -> None:
     gc.collect()
     with turns.one(False):
         pass
+
+
+def test_whoever_goes_alone_waits_for_the_others_and_keeps_those_behind_out() -> None:
+    turns, order, inside = Turns(3, 60.0), [], threading.Semaphore(0)
+    leave = threading.Event()
+
+    def stay() -> None:
+        with turns.one(True):
+            inside.release()
+            leave.wait()
+            order.append("first")
+
+    def go_alone() -> None:
+        with turns.one(True, alone=True):
+            order.append("alone")
+            time.sleep(0.01)
+            order.append("still alone")
+
+    def follow() -> None:
+        with turns.one(True):
+            order.append("behind")
+
+    with ThreadPoolExecutor(4) as threads:
+        threads.submit(stay)
+        inside.acquire()
+        done = []
+        for n, visit in enumerate((go_alone, follow)):
+            done.append(threads.submit(visit))
+            while len(turns._waiting) <= n:
+                time.sleep(0.001)
+        leave.set()
+        for each in done:
+            each.result()
+    assert order == ["first", "alone", "still alone", "behind"]
+
+
+def test_alone_means_alone_for_tasks_too() -> None:
+    turns = Turns(2, 60.0)
+
+    async def both() -> None:
+        async with turns.one_async(True):
+            with pytest.raises(BusyError):
+                async with turns.one_async(0.01, alone=True):
+                    pass
+            async with turns.one_async(0.01):
+                pass
+        async with turns.one_async(False, alone=True):
+            with pytest.raises(BusyError):
+                async with turns.one_async(False):
+                    pass
+
+    asyncio.run(both())
