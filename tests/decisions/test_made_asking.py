@@ -67,4 +67,6 @@ def test_are_asked_as_any_other_model_with_a_prompt_of_ones_own(made: Model) -> 
 
 def test_show_their_prompts(made: Model) -> None:
     prompts = made.decision_prompts(INPUT, {"angry": QUESTIONS["angry"]})
-    assert all("Is the customer angry?" in prompt and "charged twice" in prompt for prompt in prompts)
+    assert prompts
+    for prompt in prompts:
+        assert "Is the customer angry?" in prompt and "charged twice" in prompt
