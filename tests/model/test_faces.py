@@ -14,6 +14,7 @@ import pytest
 
 import eliza_ffi
 from eliza_ffi import AsyncModel, BusyError, Model
+from eliza_ffi.decisions import Decision
 from eliza_ffi.errors import InvalidArgumentError
 from eliza_ffi.library import Library
 from eliza_ffi.sampling import SamplingParams
@@ -28,6 +29,10 @@ SKELETON = {
 }
 ACTIONS = [{"name": "REPLY"}, {"name": "IGNORE"}]
 PROMPT = "message: hello\naction: "
+QUESTIONS = {
+    "action": {"type": "choice", "instructions": "What now?", "choices": ["REPLY", "IGNORE"]},
+    "rude": {"type": "predicate", "instructions": "Is the message rude?"},
+}
 ONLY_ASYNC = {"of", "open"}
 
 
@@ -40,6 +45,10 @@ def model(library: Library, random_model_path: Callable[..., Path]) -> Iterator[
 
 def public(face: type) -> dict[str, Any]:
     return {name: found for name, found in vars(face).items() if not name.startswith("_")}
+
+
+def values(decision: Decision) -> dict[str, Any]:
+    return {name: answer.value for name, answer in decision.items()}
 
 
 def test_both_faces_have_the_same_methods_with_the_same_parameters() -> None:
@@ -72,6 +81,9 @@ def test_both_faces_say_the_same(model: Model) -> None:
             [c.value for c in await face.choose_many([PROMPT, "x"], ["REPLY", "IGNORE"])],
             [g.text for g in await face.generate_many([PROMPT, "x"], 8)],
             [f.text for f in await face.fill_many([PROMPT, "x"], SKELETON)],
+            values(await face.decide(PROMPT, QUESTIONS)),
+            [values(d) for d in await face.decide_many([PROMPT, "x"], QUESTIONS)],
+            await face.decision_prompts(PROMPT, QUESTIONS, orders=2, labels="letters"),
         ]
 
     expected = [
@@ -85,6 +97,9 @@ def test_both_faces_say_the_same(model: Model) -> None:
         [c.value for c in model.choose_many([PROMPT, "x"], ["REPLY", "IGNORE"])],
         [g.text for g in model.generate_many([PROMPT, "x"], 8)],
         [f.text for f in model.fill_many([PROMPT, "x"], SKELETON)],
+        values(model.decide(PROMPT, QUESTIONS)),
+        [values(d) for d in model.decide_many([PROMPT, "x"], QUESTIONS)],
+        model.decision_prompts(PROMPT, QUESTIONS, orders=2, labels="letters"),
     ]
     found = asyncio.run(ask())
     assert found[0] == pytest.approx(expected[0], rel=1e-2)

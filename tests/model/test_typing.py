@@ -18,6 +18,7 @@ import enum
 from collections.abc import Iterator
 from typing import Any, assert_type
 from eliza_ffi import AsyncModel, Choice, Chooser, FillResult, Generation, Model, Prompt
+from eliza_ffi.decisions import Asked, Decision, Labels, Predicate, Score
 
 class Reply(enum.Enum):
     YES = "yes"
@@ -43,11 +44,21 @@ def ask(model: Model, talk: list[dict[str, str]], values: dict[str, float]) -> N
     assert_type(model.chooser(["a"]), Chooser[str])
     assert_type(model.choose("x", model.chooser(Reply)), Choice[Reply])
     assert_type(model.generate("x", stop=["a"], logprobs=2), Generation)
+    questions = [Predicate("angry?"), Score("how?", ["low", "high"]), Labels("which?", {"a": None})]
+    assert_type(model.decide("x", questions, labels="letters", scoring="mean"), Decision)
+    assert_type(model.decide(talk, {"a": Predicate("angry?")}, prompt=write, slot_id=1), Decision)
+    assert_type(model.decide_many(["x", {"a": 1}], questions, orders=2), list[Decision])
+    assert_type(model.decision_prompts("x", questions), list[str])
+
+def write(given: str, asked: Asked) -> Prompt:
+    return Prompt().text(given + asked.text)
 
 async def ask_async(model: AsyncModel) -> None:
     assert_type(await model.choose("x", ["a", "b"]), Choice[str])
     assert_type(await model.choose("x", Reply), Choice[Reply])
     assert_type(await model.generate_many(["x"], 3), list[Generation])
+    assert_type(await model.decide("x", Predicate("angry?")), Decision)
+    assert_type(await model.decide_many(["x"], Predicate("angry?")), list[Decision])
     assert_type(await model.chooser(Reply), Chooser[Reply])
     assert_type(await model.choose("x", await model.chooser(Reply)), Choice[Reply])
     async for text in model.stream("x"):
@@ -60,6 +71,8 @@ WRONG = {
     'model.generate("x", gbnf_grammar="")': "gbnf_grammar",
     'model.fill("x", {}, sampling=None)': "sampling",
     'model.choose_many(["x"], ["a"], probs=True)': "probs",
+    'model.decide("x", [], scoring="best")': "scoring",
+    'model.decide("x", [], order=2)': "order",
 }
 
 

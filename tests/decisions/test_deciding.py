@@ -1,0 +1,561 @@
+"""Decisions of a model: the same as separate choices, scored as written down, in few passes."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from eliza_ffi import AsyncModel, BusyError, Model
+from eliza_ffi.choices.choice_set import tokenize_choice
+from eliza_ffi.decisions.answers import Decision, LabelsAnswer
+from eliza_ffi.decisions.asking import Asking, How, orders_of
+from eliza_ffi.decisions.calibration import Calibration, QuestionCalibration
+from eliza_ffi.decisions.deciding import DecisionRun, Settings
+from eliza_ffi.decisions.fingerprint import fingerprint_of
+from eliza_ffi.decisions.prompts import Asked, AskedQuestion, LabelStyle, ask
+from eliza_ffi.decisions.questions import Choice, Labels, Predicate, Score
+from eliza_ffi.decisions.scoring import Rule, log_softmax
+from eliza_ffi.decisions.wire import question_to
+from eliza_ffi.errors import (
+    ContextFullError,
+    GenerationCancelled,
+    InvalidArgumentError,
+    NotSupportedError,
+)
+from eliza_ffi.library import Library
+
+Floats = NDArray[np.float64]
+
+# In full precision, so that what shares a pass changes the last digits and no more.
+F32: Any = {"cache_type_k": "f32", "cache_type_v": "f32"}
+CLOSE = 2e-5
+QUANTIZED = 0.02  # what shares a pass changes more where weights are of 8 bits
+
+INPUT = "I was charged twice for my parcel and nobody answers the phone."
+TEAM = Choice(
+    "Which team should read this?",
+    {"send": None, "send it back": "returns", "sales": None, "a": None},
+    "team",
+    none="none of these",
+)
+ANGRY = Predicate("The writer is angry.", "angry", if_true="complains")
+ANGER = Score("How angry is the writer?", ["calm", "annoyed", "very furious"], "anger")
+QUESTIONS: tuple[AskedQuestion, ...] = (TEAM, ANGRY, ANGER)
+
+
+@pytest.fixture(scope="module")
+def model(library: Library, random_model_path: Callable[..., Path]) -> Iterator[Model]:
+    path = random_model_path("llama-spm", n_embd=64, n_layers=2, seed=1, tensor_type="f32")
+    with Model(path, library=library, n_ctx=4096, n_threads=1) as opened:
+        yield opened
+
+
+def prompts_of(
+    model: Model, given: Any, question: AskedQuestion, how: How
+) -> list[tuple[Asked, list[int]]]:
+    """Return a question as it is asked in each order, with the tokens of its whole prompt."""
+    args = Asking(model.session, given, [question], how).args
+    prompts = [[*args.generation.prompt_tokens, *ending.tokens] for ending in args.endings]
+    asked = [ask(question, how.labels, order) for order in orders_of(question, how.orders)]
+    return list(zip(asked, prompts, strict=True))
+
+
+def chosen_one_by_one(model: Model, given: Any, question: AskedQuestion, how: How) -> Floats:
+    """Return the probabilities that separate choices give: the slow, obvious way."""
+    each = []
+    for asked, tokens in prompts_of(model, given, question, how):
+        labels = [option.label for option in asked.options]
+        chosen = model.choose(tokens, labels, probabilities=True, **F32)
+        assert chosen.probabilities is not None
+        probabilities = np.zeros(len(labels))
+        probabilities[list(asked.order)] = [chosen.probabilities[label] for label in labels]
+        each.append(probabilities)
+    mean: Floats = np.mean(each, axis=0)
+    return mean
+
+
+@pytest.mark.parametrize("labels", ["text", "letters"])
+@pytest.mark.parametrize("orders", [1, 2, 5])
+def test_a_decision_is_what_separate_choices_come_to(
+    model: Model, labels: LabelStyle, orders: int
+) -> None:
+    how = How(labels, orders)
+    decision = model.decide(INPUT, QUESTIONS, labels=labels, orders=orders, **F32)
+    for question, answer in zip(QUESTIONS, decision.answers, strict=True):
+        expected = chosen_one_by_one(model, INPUT, question, how)
+        assert answer.distribution == pytest.approx(expected, abs=CLOSE)
+        assert sum(answer.distribution) == pytest.approx(1.0, abs=1e-9)
+
+
+def test_so_it_is_with_a_trained_model(tiny_model: Model) -> None:
+    decision = tiny_model.decide(INPUT, QUESTIONS, **F32)
+    for question, answer in zip(QUESTIONS, decision.answers, strict=True):
+        expected = chosen_one_by_one(tiny_model, INPUT, question, How())
+        assert answer.distribution == pytest.approx(expected, abs=QUANTIZED)
+
+
+# ---- scoring rules -----------------------------------------------------------------------------
+
+
+def log_p(model: Model, tokens: Sequence[int], token: int) -> float:
+    """Return the logarithm of a token's probability among the whole vocabulary."""
+    return math.log(model.end_of_turn(list(tokens), token).probability)
+
+
+def label_tokens(model: Model, asked: Asked) -> list[tuple[int, ...]]:
+    return [
+        tokenize_choice(option.label, model.tokenize, model.detokenize) for option in asked.options
+    ]
+
+
+def by_the_book(model: Model, question: AskedQuestion, how: How, rule: Rule) -> Floats:
+    """Return probabilities as the rule's formula has them, each token looked at by itself."""
+    each = []
+    for asked, prompt in prompts_of(model, INPUT, question, how):
+        scores = np.zeros(len(asked.options))
+        for place, tokens in enumerate(label_tokens(model, asked)):
+            joint = sum(log_p(model, [*prompt, *tokens[:i]], t) for i, t in enumerate(tokens))
+            n_bytes = len(asked.options[place].label.encode())
+            divisor = {"joint": 1, "mean": len(tokens), "bytes": n_bytes}[rule]
+            scores[asked.order[place]] = joint / divisor
+        each.append(np.exp(log_softmax(scores)))
+    mean: Floats = np.mean(each, axis=0)
+    return mean
+
+
+@pytest.mark.parametrize("rule", ["joint", "mean", "bytes"])
+@pytest.mark.parametrize(("labels", "orders"), [("text", 1), ("text", 3), ("letters", 1)])
+def test_scores_of_whole_rows_are_those_of_the_formula(
+    model: Model, rule: Rule, labels: LabelStyle, orders: int
+) -> None:
+    decision = model.decide(INPUT, QUESTIONS, scoring=rule, labels=labels, orders=orders)
+    for question, answer in zip(QUESTIONS, decision.answers, strict=True):
+        expected = by_the_book(model, question, How(labels, orders), rule)
+        assert answer.distribution == pytest.approx(expected, rel=1e-2, abs=1e-9)
+
+
+def test_labels_of_a_text_are_several_tokens_for_these_tests(model: Model) -> None:
+    counts = [len(tokens) for tokens in label_tokens(model, ask(TEAM))]
+    assert min(counts) == 1
+    assert max(counts) >= 3
+
+
+def test_the_rules_do_differ(model: Model) -> None:
+    rules: tuple[Rule, ...] = ("legal", "joint", "mean", "bytes")
+    found = [model.decide(INPUT, TEAM, scoring=rule)["team"].distribution for rule in rules]
+    for i, one in enumerate(found):
+        assert all(np.abs(np.subtract(one, other)).max() > 1e-3 for other in found[:i])
+
+
+@pytest.mark.parametrize("orders", [1, 2])
+def test_option_mass_is_the_share_of_the_labels_first_tokens(model: Model, orders: int) -> None:
+    decision = model.decide(INPUT, QUESTIONS, option_mass=True, orders=orders)
+    for question, answer in zip(QUESTIONS, decision.answers, strict=True):
+        masses = []
+        for asked, prompt in prompts_of(model, INPUT, question, How(orders=orders)):
+            first = {tokens[0] for tokens in label_tokens(model, asked)}
+            masses.append(sum(math.exp(log_p(model, prompt, token)) for token in first))
+        assert answer.option_mass == pytest.approx(np.mean(masses), rel=1e-2)
+    plain = model.decide(INPUT, TEAM)["team"]
+    assert plain.option_mass is None
+
+
+# ---- orders ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("labels", ["text", "letters"])
+def test_orders_are_averaged_over(model: Model, labels: LabelStyle) -> None:
+    choice = Choice("Which?", ["red", "green", "dark blue"])
+    averaged = model.decide(INPUT, choice, orders=4, labels=labels, **F32)["0"]
+    each = []
+    for order in orders_of(choice, 4):
+        listed = Choice("Which?", [choice.choices[i] for i in order])
+        each.append(model.decide(INPUT, listed, labels=labels, **F32)["0"].probabilities)
+    for value, probability in averaged.options:
+        mean = np.mean([probabilities[value] for probabilities in each])
+        assert probability == pytest.approx(mean, abs=CLOSE)
+
+
+def test_a_number_of_orders_that_a_question_does_not_have_is_all_it_has(model: Model) -> None:
+    most = model.decide(INPUT, QUESTIONS, orders=64, **F32)
+    team = model.decide(INPUT, TEAM, orders=10, **F32)
+    assert most["team"].distribution == pytest.approx(team["team"].distribution, abs=CLOSE)
+
+
+# ---- labels ------------------------------------------------------------------------------------
+
+
+def test_labels_are_as_many_predicates_in_as_many_passes_as_one(model: Model) -> None:
+    labels = Labels("Is the message about this?", {"money": "payments", "sport": None}, "topics")
+    decision = model.decide("something new about a parcel", labels, option_mass=True, **F32)
+    answer = decision["topics"]
+    assert isinstance(answer, LabelsAnswer)
+    assert decision.usage.passes <= 2
+    for (value, part), predicate in zip(answer.answers, labels.predicates, strict=True):
+        expected = model.decide("something new about a parcel", predicate, **F32)["0"]
+        assert part.probability == pytest.approx(expected.probability, abs=CLOSE)
+        assert answer.probabilities[value] == part.probability
+        assert part.option_mass is not None
+
+
+def test_labels_stand_between_other_questions(model: Model) -> None:
+    labels = Labels("About?", ["money", "sport", "food"])
+    decision = model.decide(INPUT, [ANGRY, labels, ANGER], **F32)
+    assert list(decision) == ["angry", "1", "anger"]
+    alone = model.decide(INPUT, ANGER, **F32)["anger"]
+    assert decision["anger"].distribution == pytest.approx(alone.distribution, abs=CLOSE)
+
+
+# ---- what it takes -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        lambda i: Predicate(f"Statement {i} is true."),
+        lambda i: Choice(f"What to do, {i}?", ["send an email", "send a letter", "call"]),
+        lambda i: Score(f"How much, {i}?", ["very little", "very much", "some"]),
+    ],
+)
+def test_twenty_questions_about_500_tokens_take_three_passes_at_most(
+    tiny_model: Model, question: Callable[[int], AskedQuestion]
+) -> None:
+    given = "".join(f"line {i}: {i * 7919}\n" for i in range(40))
+    n_input = len(tiny_model.tokenize(given))
+    assert 450 < n_input < 550
+    asked = [question(i) for i in range(20)]
+    first = tiny_model.decide(given, asked).usage
+    assert first.passes <= 3
+    whole = sum(
+        len(tokens) for each in asked for _, tokens in prompts_of(tiny_model, given, each, How())
+    )
+    assert n_input < first.input_tokens < whole / 5
+    # The input is still there for other questions, too.
+    others = [question(i) for i in range(100, 120)]
+    second = tiny_model.decide(given, others).usage
+    assert second.cached_tokens >= n_input - 2
+    assert second.passes <= first.passes
+    assert second.seconds > 0.0
+
+
+def test_questions_that_are_the_same_are_answered_each(model: Model) -> None:
+    decision = model.decide(INPUT, [Predicate("Is it?"), Predicate("Is it?")], **F32)
+    assert decision["0"].probability == pytest.approx(decision["1"].probability, abs=CLOSE)
+
+
+def test_400_questions_are_answered_together(model: Model) -> None:
+    asked = [Predicate(f"Is it {i}?") for i in range(400)]
+    decision = model.decide("hello", asked, **F32)
+    assert len(decision) == 400
+    for i in (0, 199, 399):
+        alone = model.decide("hello", asked[i], **F32)["0"].probability
+        assert decision[str(i)].probability == pytest.approx(alone, abs=CLOSE)
+
+
+# ---- what is given -----------------------------------------------------------------------------
+
+
+def test_json_and_conversations_are_inputs_as_their_text_is(model: Model) -> None:
+    talk = [
+        {"role": "user", "content": "Where is my parcel?"},
+        {"role": "assistant", "content": [{"type": "output_text", "text": "On its way."}]},
+    ]
+    for given, text in (
+        ({"order": 7, "late": True}, '{"order": 7, "late": true}'),
+        (talk, "user: Where is my parcel?\nassistant: On its way."),
+    ):
+        found, expected = (model.decide(each, QUESTIONS, **F32) for each in (given, text))
+        for one, other in zip(found.answers, expected.answers, strict=True):
+            assert one.distribution == pytest.approx(other.distribution, abs=CLOSE)
+
+
+def test_images_are_refused(tiny_model: Model) -> None:
+    image = {"type": "input_image", "image_url": "data:image/png;base64,AAAA"}
+    with pytest.raises(InvalidArgumentError, match="part of type 'input_image': only text is"):
+        tiny_model.decide([{"role": "user", "content": [image]}], ANGRY)
+
+
+def test_a_prompt_of_ones_own_is_what_is_asked(model: Model) -> None:
+    def write(given: str, asked: Asked) -> str:
+        return f"message: {given}\n{asked.question.instructions}\naction: "
+
+    choice = Choice("What now?", ["RESPOND", "IGNORE", "STOP"])
+    answer = model.decide("hello", choice, prompt=write, **F32)["0"]
+    expected = model.choose(
+        "message: hello\nWhat now?\naction: ",
+        ["RESPOND", "IGNORE", "STOP"],
+        probabilities=True,
+        **F32,
+    )
+    assert dict(answer.probabilities) == pytest.approx(expected.probabilities, abs=CLOSE)
+    beginning = model.decide(
+        "hello",
+        [choice, Choice("What now?!", ["RESPOND", "IGNORE"])],
+        prompt=lambda given, asked: "message: hello\n" + "!" * ("!" in asked.question.instructions),
+        **F32,
+    )
+    assert len(beginning) == 2  # one prompt goes on from the other
+
+
+def test_both_wire_formats_are_answered(model: Model) -> None:
+    ours = model.decide(INPUT, {"q": TEAM}, **F32)["q"]
+    written = question_to(TEAM)
+    theirs = model.decide(INPUT, {"q": written}, **F32)["q"]
+    assert theirs.distribution == pytest.approx(ours.distribution, abs=CLOSE)
+
+
+def test_a_model_abstains_where_it_is_not_sure(tiny_model: Model) -> None:
+    sure = tiny_model.decide(INPUT, QUESTIONS)
+    abstained = tiny_model.decide(INPUT, QUESTIONS, abstain_below=1.0)
+    assert all(answer.value is not None for answer in sure.answers)
+    assert all(answer.abstained and answer.value is None for answer in abstained.answers)
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"scoring": "best"}, "scoring must be one of legal, joint, mean, bytes, not 'best'"),
+        ({"labels": "digits"}, "'digits'"),
+        ({"orders": 0}, "orders must be 1 to 64, not 0"),
+        ({"abstain_below": 1.5}, "abstain_below must be 0 to 1, not 1.5"),
+        ({"abstain_below": math.nan}, "abstain_below must be 0 to 1, not nan"),
+    ],
+)
+def test_settings_out_of_range_are_refused_before_anything_runs(
+    tiny_model: Model, settings: dict[str, Any], said: str
+) -> None:
+    for call in (
+        lambda: tiny_model.decide("x", ANGRY, **settings),
+        lambda: tiny_model.decide_many([], ANGRY, **settings),
+    ):
+        with pytest.raises(InvalidArgumentError, match=said):
+            call()
+
+
+def test_an_input_that_does_not_fit_says_so(tiny_model: Model) -> None:
+    with pytest.raises(ContextFullError):
+        tiny_model.decide("word " * 20_000, ANGRY)
+    assert tiny_model.decide("word", ANGRY)["angry"].probability > 0.0
+
+
+# ---- many, at once, on an event loop -----------------------------------------------------------
+
+
+def test_many_inputs_are_answered_in_order(model: Model) -> None:
+    inputs = [f"message {i}: hello" for i in range(20)]
+    told: list[tuple[int, int | None]] = []
+    found = model.decide_many(
+        iter(inputs), QUESTIONS, progress=lambda *now: told.append(now), max_concurrency=3, **F32
+    )
+    for given, decision in zip(inputs, found, strict=True):
+        expected = model.decide(given, QUESTIONS, **F32)
+        for one, other in zip(decision.answers, expected.answers, strict=True):
+            assert one.distribution == pytest.approx(other.distribution, abs=CLOSE)
+    assert told == [(i + 1, None) for i in range(20)]
+
+
+def test_an_input_that_fails_ends_the_batch_or_stands_in_its_place(tiny_model: Model) -> None:
+    inputs = ["fine", b"bytes", "fine, too"]
+    with pytest.raises(InvalidArgumentError, match="neither a text nor JSON"):
+        tiny_model.decide_many(inputs, ANGRY)
+    found = tiny_model.decide_many(inputs, ANGRY, return_exceptions=True)
+    assert [isinstance(one, Decision) for one in found] == [True, False, True]
+    assert isinstance(found[1], InvalidArgumentError)
+
+
+def test_a_decision_can_be_cancelled(tiny_model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
+    session = tiny_model.session
+    run = DecisionRun(session, INPUT, QUESTIONS, Settings()).start()
+    score = tiny_model.binding.score_endings
+
+    def cancelled_meanwhile(*arguments: Any, **more: Any) -> Any:
+        run.cancel()
+        return score(*arguments, **more)
+
+    monkeypatch.setattr(tiny_model.binding, "score_endings", cancelled_meanwhile)
+    with pytest.raises(GenerationCancelled):
+        run.run()
+    monkeypatch.undo()
+    with pytest.raises(GenerationCancelled, match="the scoring was cancelled"):
+        run.run()
+    assert len(tiny_model.decide(INPUT, QUESTIONS)) == 3
+
+
+def test_cancelling_a_task_leaves_the_others_alone(tiny_model: Model) -> None:
+    face = AsyncModel.of(tiny_model)
+
+    async def story() -> list[Any]:
+        tasks = [
+            asyncio.ensure_future(face.decide(f"message {i}: hello " * 20, QUESTIONS))
+            for i in range(12)
+        ]
+        await asyncio.sleep(0.05)
+        for task in tasks[::3]:
+            task.cancel()
+        return await asyncio.gather(*tasks, return_exceptions=True)
+
+    found = asyncio.run(story())
+    for i, one in enumerate(found):
+        assert isinstance(one, asyncio.CancelledError | Decision if i % 3 == 0 else Decision)
+    assert any(isinstance(one, asyncio.CancelledError) for one in found)
+    assert len(tiny_model.decide(INPUT, QUESTIONS, wait=False)) == 3
+
+
+def test_who_does_not_wait_for_a_slot_is_told_that_there_is_none(tiny_model: Model) -> None:
+    streams = [tiny_model.stream(f"{i}", 5) for i in range(8)]
+    for stream in streams:
+        next(stream)
+    with pytest.raises(BusyError, match="all 8 slots are in use"):
+        tiny_model.decide("x", ANGRY, wait=False)
+    for stream in streams:
+        stream.close()  # type: ignore[attr-defined]
+    assert len(tiny_model.decide("x", ANGRY, wait=False)) == 1
+
+
+def test_the_asynchronous_face_decides_the_same(model: Model) -> None:
+    face = AsyncModel.of(model)
+    settings: Any = {"orders": 2, "labels": "letters", "option_mass": True, "scoring": "joint"}
+
+    async def ask() -> tuple[Decision, list[Decision], list[str]]:
+        return (
+            await face.decide(INPUT, QUESTIONS, **settings, **F32),
+            await face.decide_many([INPUT, "hello"], QUESTIONS, **settings, **F32),
+            await face.decision_prompts(INPUT, QUESTIONS, orders=2, labels="letters"),
+        )
+
+    one, many, prompts = asyncio.run(ask())
+    expected = [model.decide(given, QUESTIONS, **settings, **F32) for given in (INPUT, "hello")]
+    for found, wanted in zip([one, *many], [expected[0], *expected], strict=True):
+        for answer, other in zip(found.answers, wanted.answers, strict=True):
+            assert answer.distribution == pytest.approx(other.distribution, abs=CLOSE)
+            assert answer.option_mass == pytest.approx(other.option_mass, rel=1e-3)
+    assert prompts == model.decision_prompts(INPUT, QUESTIONS, orders=2, labels="letters")
+
+
+# ---- other libraries ---------------------------------------------------------------------------
+
+
+def forget(monkeypatch: pytest.MonkeyPatch, model: Model, *names: str) -> None:
+    """Let the library be one that lacks some functions."""
+    supports = model.binding.supports
+    monkeypatch.setattr(
+        model.binding, "supports", lambda name: name not in names and supports(name)
+    )
+    model.session.choices.clear()
+
+
+@pytest.mark.parametrize(
+    "missing", [["score_endings"], ["score_endings", "prepare_choices"]], ids=["younger", "elder"]
+)
+def test_a_library_that_scores_no_endings_scores_them_one_by_one(
+    model: Model, monkeypatch: pytest.MonkeyPatch, missing: list[str]
+) -> None:
+    expected = model.decide(INPUT, QUESTIONS, orders=3, **F32)
+    forget(monkeypatch, model, *missing)
+    found = model.decide(INPUT, QUESTIONS, orders=3, **F32)
+    monkeypatch.undo()
+    model.session.choices.clear()
+    for one, other in zip(found.answers, expected.answers, strict=True):
+        assert one.distribution == pytest.approx(other.distribution, abs=CLOSE)
+    assert found.usage.input_tokens == expected.usage.input_tokens
+    assert found.usage.passes > expected.usage.passes
+
+
+@pytest.mark.parametrize("asked", [{"scoring": "joint"}, {"option_mass": True}])
+def test_such_a_library_has_no_scores_of_whole_rows_and_says_so(
+    tiny_model: Model, monkeypatch: pytest.MonkeyPatch, asked: dict[str, Any]
+) -> None:
+    forget(monkeypatch, tiny_model, "score_endings")
+    with pytest.raises(NotSupportedError, match="it has no llm_stream_score_endings"):
+        tiny_model.decide(INPUT, ANGRY, **asked)
+
+
+def test_a_library_that_scores_no_choices_cannot_decide_and_says_so(
+    tiny_model: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forget(monkeypatch, tiny_model, "score_endings", "token_trie_scores")
+    with pytest.raises(NotSupportedError, match="it has no token_trie_scores"):
+        tiny_model.decide(INPUT, ANGRY)
+
+
+# ---- calibration -------------------------------------------------------------------------------
+
+
+def calibration_of(
+    model: Model, questions: Mapping[str, AskedQuestion], **settings: Any
+) -> Calibration:
+    """Return a calibration by hand: a temperature of 2."""
+    return Calibration(
+        **{
+            "model": fingerprint_of(model),
+            "rule": "legal",
+            "labels": "letters",
+            "orders": 2,
+            "prompt": "default",
+            "questions": tuple(
+                QuestionCalibration(
+                    question=question_to(question),
+                    method="temperature",
+                    n_examples=100,
+                    nll={"none": 1.0, "temperature": 0.9},
+                    temperature=2.0,
+                )
+                for question in questions.values()
+            ),
+            **settings,
+        }
+    )
+
+
+def test_a_calibration_says_how_to_ask_and_is_applied(model: Model) -> None:
+    questions = {"team": TEAM, "angry": ANGRY}
+    calibration = calibration_of(model, questions)
+    found = model.decide(INPUT, questions, calibration=calibration, **F32)
+    plain = model.decide(INPUT, questions, labels="letters", orders=2, **F32)
+    assert (found.calibrated, plain.calibrated) == (True, False)
+    for name in questions:
+        raw = np.sqrt(plain[name].distribution)  # exp(log p / 2)
+        assert found[name].distribution == pytest.approx(raw / raw.sum(), abs=CLOSE)
+
+
+def test_a_calibration_of_something_else_is_refused(tiny_model: Model, model: Model) -> None:
+    calibration = calibration_of(tiny_model, {"angry": ANGRY})
+    for call, said in (
+        (lambda: model.decide(INPUT, ANGRY, calibration=calibration), "another model"),
+        (lambda: tiny_model.decide(INPUT, TEAM, calibration=calibration), "another question"),
+        (lambda: tiny_model.decide(INPUT, QUESTIONS, calibration=calibration), "1 questions"),
+        (
+            lambda: tiny_model.decide(INPUT, ANGRY, calibration=calibration, labels="text"),
+            "other labels",
+        ),
+        (
+            lambda: tiny_model.decide(INPUT, ANGRY, calibration=calibration, orders=1),
+            "another number of orders",
+        ),
+        (
+            lambda: tiny_model.decide(INPUT, ANGRY, calibration=calibration, scoring="mean"),
+            "the calibration is for legal scores, not mean",
+        ),
+        (
+            lambda: tiny_model.decide(
+                INPUT, ANGRY, calibration=calibration, prompt=lambda given, asked: "x"
+            ),
+            "another prompt",
+        ),
+    ):
+        with pytest.raises(InvalidArgumentError, match=said):
+            call()
+
+
+def test_a_calibration_by_another_rule_asks_for_its_scores(model: Model) -> None:
+    calibration = calibration_of(model, {"team": TEAM}, rule="mean", labels="text", orders=1)
+    found = model.decide(INPUT, {"team": TEAM}, calibration=calibration, **F32)["team"]
+    raw = np.sqrt(model.decide(INPUT, TEAM, scoring="mean", **F32)["team"].distribution)
+    assert found.distribution == pytest.approx(raw / raw.sum(), abs=CLOSE)
