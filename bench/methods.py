@@ -26,6 +26,16 @@ from .choosing.other_libraries import (
     VocabularyBytes,
     XGrammarPicker,
 )
+from .deciding.elsewhere import CapprDecisions, GrammarLoop, GrammarServer, SystemoneServer
+from .deciding.ours import (
+    Decider,
+    DecidingSetting,
+    MaskedDecisions,
+    OneByOne,
+    OneByOneAnew,
+    Together,
+    TokensAlone,
+)
 from .masking.engines import Eliza, Engine, LlGuidance, XGrammar
 from .masking.vocabularies import TokenBytes
 from .together.batch_loop import BatchLoop
@@ -34,6 +44,7 @@ from .together.llama_server import LlamaServer, find_llama_server
 __all__ = [
     "ALONE",
     "AUTO",
+    "CAPPR",
     "GRAMMAR_FIRST",
     "GRAMMAR_LAST",
     "LLAMA_CPP_PYTHON",
@@ -41,12 +52,17 @@ __all__ = [
     "LOOP",
     "METHODS",
     "NO_CONSTRAINT",
+    "ONE_BY_ONE",
+    "ONE_BY_ONE_ANEW",
     "OURS",
     "SERVER",
+    "SERVER_GRAMMAR",
     "SKIP_AHEAD",
     "SKIP_AHEAD_BOTH",
     "SKIP_AHEAD_HEAD",
     "SKIP_AHEAD_SAMPLING",
+    "SYSTEMONE",
+    "TOKENS_ALONE",
     "TOKEN_BY_TOKEN",
     "TREE",
     "TREE_BOTH",
@@ -78,6 +94,12 @@ OURS = "eliza-ffi"
 ALONE = "eliza-ffi alone"
 LOOP = "batch loop"
 SERVER = "llama-server"
+ONE_BY_ONE = "eliza-ffi one by one"
+ONE_BY_ONE_ANEW = "eliza-ffi one by one, nothing shared"
+TOKENS_ALONE = "the tokens alone"
+SYSTEMONE = "llama-server /v1/systemone"
+SERVER_GRAMMAR = "llama-server grammar"
+CAPPR = "cappr"
 
 
 @dataclass(frozen=True)
@@ -110,6 +132,8 @@ class BenchMethod:
         Makes an `Engine` of a vocabulary and the path of our test hooks: masks by themselves.
     streams : type or None
         Writes and chooses with many streams at once.
+    decides : callable or None
+        Makes a `Decider`: answers typed questions about an input.
     """
 
     label: str
@@ -120,6 +144,7 @@ class BenchMethod:
     generates: type[LlamaCppPython] | None = None
     masks: Callable[[TokenBytes, Path], Engine] | None = None
     streams: type[OurStreams | BatchLoop | LlamaServer] | None = None
+    decides: Callable[[DecidingSetting], Decider] | None = None
 
 
 def _ours(strategy: str, **options: str) -> WorkbenchSettings:
@@ -161,6 +186,7 @@ _LISTED = (
         needs=partial(Peer.find, "llguidance"),
         picks=LlGuidancePicker,
         masks=lambda vocabulary, hooks: LlGuidance(vocabulary),
+        decides=MaskedDecisions,
     ),
     BenchMethod(
         XGRAMMAR,
@@ -174,11 +200,27 @@ _LISTED = (
         "#666666",
         needs=partial(Peer.find, "llama-cpp-python", "llama_cpp"),
         generates=LlamaCppPython,
+        decides=GrammarLoop,
     ),
-    BenchMethod(OURS, "#D55E00", masks=Eliza, streams=OurStreams),
+    BenchMethod(OURS, "#D55E00", masks=Eliza, streams=OurStreams, decides=Together),
     BenchMethod(ALONE, "#E69F00", streams=OurStreams),
     BenchMethod(LOOP, "#666666", streams=BatchLoop),
     BenchMethod(SERVER, "#0072B2", needs=lambda: find_llama_server()[1], streams=LlamaServer),
+    BenchMethod(ONE_BY_ONE, "#E69F00", decides=OneByOne),
+    BenchMethod(ONE_BY_ONE_ANEW, "#F0E442", decides=OneByOneAnew),
+    BenchMethod(TOKENS_ALONE, "#000000", decides=TokensAlone),
+    BenchMethod(
+        SYSTEMONE, "#0072B2", needs=lambda: find_llama_server()[1], decides=SystemoneServer
+    ),
+    BenchMethod(
+        SERVER_GRAMMAR, "#56B4E9", needs=lambda: find_llama_server()[1], decides=GrammarServer
+    ),
+    BenchMethod(
+        CAPPR,
+        "#CC79A7",
+        needs=partial(Peer.find, "cappr", "cappr.llama_cpp.classify"),
+        decides=CapprDecisions,
+    ),
 )
 
 METHODS = {method.label: method for method in _LISTED}

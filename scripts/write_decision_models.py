@@ -186,7 +186,7 @@ def entries_of(type: str, definition: Definition) -> dict[str, Entry]:
     return entries
 
 
-def write_decision_model(type: str, out: Path) -> Path:
+def write_decision_model(type: str, out: Path, shape: Shape = SHAPE) -> Path:
     """Write the model of a type to `out`, whole or not at all.
 
     Raises
@@ -204,7 +204,7 @@ def write_decision_model(type: str, out: Path) -> Path:
             metadata = read_metadata(vocabulary_file(definition.vocab))
             tokenizer = {key: each for key, each in metadata.items() if key.startswith("tokenizer")}
             tokenizer |= entries_of(type, definition)
-            write_model(unfinished, f"random {type}", tokenizer, SHAPE)
+            write_model(unfinished, f"random {type}", tokenizer, shape)
         else:
             raise ModelError(f"no type {type!r}: there are {', '.join((*DEFINITIONS, *REFUSED))}")
         return unfinished.replace(out)
@@ -219,13 +219,13 @@ def _write_metadata(file: Path, type: str) -> None:
     writer.close()
 
 
-def cached_decision_model(type: str) -> Path:
+def cached_decision_model(type: str, shape: Shape = SHAPE) -> Path:
     """The model of a type in the user cache, made on first use (see `write_decision_model`)."""
     definition = DEFINITIONS.get(type)
-    digest = hashlib.sha256(repr((definition, SHAPE)).encode()).hexdigest()[:12]
+    digest = hashlib.sha256(repr((definition, shape)).encode()).hexdigest()[:12]
     folder = cache_dir() / "test-models" / f"decisions-v{FORMAT_VERSION}"
     out = folder / f"{type}-{digest}.gguf"
-    return out if out.is_file() else write_decision_model(type, out)
+    return out if out.is_file() else write_decision_model(type, out, shape)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

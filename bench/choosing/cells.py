@@ -69,7 +69,8 @@ class Others:
     @classmethod
     def find(cls) -> Others:
         """Look for them; ends the program if the library of test hooks has not been built."""
-        peers = (each.needs() for each in METHODS.values() if each.needs and not each.streams)
+        listed = [each for each in METHODS.values() if each.picks or each.generates]
+        peers = (each.needs() for each in listed if each.needs)
         return cls(tuple(peers), Logits(find_hooks()))
 
     def has(self, name: str) -> bool:

@@ -112,9 +112,24 @@ class LlamaServer:
 
 @contextmanager
 def serving(
-    program: Path, model: Path, n_slots: int, n_ctx: int, n_threads: int, choices: Sequence[str]
+    program: Path,
+    model: Path,
+    n_slots: int,
+    n_ctx: int,
+    n_threads: int,
+    choices: Sequence[str],
+    more: Sequence[str] = (),
 ) -> Iterator[LlamaServer]:
-    """Run a server on the loopback interface alone, on a port that the system chooses."""
+    """Run a server on the loopback interface alone, on a port that the system chooses.
+
+    Parameters
+    ----------
+    program, model, n_slots, n_ctx, n_threads
+    choices
+        What the server is asked to choose from.
+    more
+        Further arguments.
+    """
     with socket.socket() as free:
         free.bind((HOST, 0))
         port = free.getsockname()[1]
@@ -122,7 +137,7 @@ def serving(
     command += ["--parallel", str(n_slots), "--ctx-size", str(n_ctx), "--no-webui"]
     command += ["--threads", str(n_threads), "--threads-batch", str(n_threads)]
     command += ["--cache-ram", "0"]  # no copies of prompts that nobody asks for again
-    command += ["--log-disable"]
+    command += ["--log-disable", *more]
     server = subprocess.Popen(
         [str(part) for part in command], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )

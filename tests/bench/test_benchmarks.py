@@ -32,6 +32,8 @@ from bench.methods import (
     METHODS,
     OURS,
     SERVER,
+    SERVER_GRAMMAR,
+    SYSTEMONE,
     colours,
     with_maker,
     workbench_settings,
@@ -268,13 +270,14 @@ def test_a_growth_is_told_by_the_cell_where_it_is_not_known_before(no_others: Ot
 
 
 def test_a_method_has_one_label_and_a_maker() -> None:
-    makers = ("choice", "picks", "generates", "masks", "streams")
+    makers = ("choice", "picks", "generates", "masks", "streams", "decides")
     made = {maker: set(with_maker(maker)) for maker in makers}
     assert set().union(*made.values()) == set(METHODS)
     assert all(label == each.label for label, each in METHODS.items())
     assert made["picks"] <= made["masks"]
     # Who needs nothing is ours, or llama.cpp inside it.
-    others = {"llguidance", "xgrammar", "llama-cpp-python", "llama-server"}
+    others = {"llguidance", "xgrammar", "llama-cpp-python", "cappr", SERVER}
+    others |= {SYSTEMONE, SERVER_GRAMMAR}
     assert {label for label, each in METHODS.items() if each.needs} == others
     choices = [workbench_settings(label) for label in made["choice"]]
     assert len(set(choices)) == len(choices)
@@ -283,7 +286,7 @@ def test_a_method_has_one_label_and_a_maker() -> None:
 
 
 def test_methods_of_one_picture_have_colours_of_their_own() -> None:
-    for makers in (["choice", "picks", "generates"], ["streams"], ["masks"]):
+    for makers in (["choice", "picks", "generates"], ["streams"], ["masks"], ["decides"]):
         drawn = colours(makers)
         assert len(set(drawn.values())) == len(drawn) > 2
 

@@ -1,0 +1,1 @@
+"""Questions about an input, here and elsewhere: deciders, cells and tables."""

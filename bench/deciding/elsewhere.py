@@ -1,0 +1,233 @@
+"""Decisions elsewhere: llama-server, llama-cpp-python and cappr, each behind `Decider`.
+
+They are handed prompts as tokens where they take them, so that all read the same ones.
+"""
+
+from __future__ import annotations
+
+import http.client
+import importlib
+import json
+import math
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from eliza_ffi.benchmark import gbnf_of
+
+from ..choosing.other_libraries import LlamaCppPython
+from ..together.llama_server import GREEDY, HOST
+from .ours import Decided, DecidingSetting
+from .workload import PutQuestions
+
+__all__ = [
+    "MOST_CAPPR_SECONDS",
+    "CapprDecisions",
+    "GrammarLoop",
+    "GrammarServer",
+    "SystemoneServer",
+]
+
+MOST_CAPPR_SECONDS = 60.0
+"""A cell in which cappr would take longer for one input is left out."""
+
+LOGITS_PER_SECOND = 1.5e7
+"""That llama-cpp-python turns into Python's numbers, which cappr asks of it for every option."""
+
+TIMEOUT_SECONDS = 600.0
+
+ANSWER_TOKENS = 64
+"""Room behind a prompt."""
+
+
+def _asked(port: int, path: str, body: dict[str, Any]) -> dict[str, Any]:
+    connection = http.client.HTTPConnection(HOST, port, timeout=TIMEOUT_SECONDS)
+    try:
+        connection.request("POST", path, json.dumps(body), {"Content-Type": "application/json"})
+        response = connection.getresponse()
+        said = response.read()
+        if response.status != http.client.OK:
+            raise RuntimeError(f"llama-server: {response.status} {said[:200]!r}")
+        return dict(json.loads(said))
+    finally:
+        connection.close()
+
+
+def _port(setting: DecidingSetting) -> int:
+    if setting.server_port is None:
+        raise RuntimeError("there is no server")
+    return setting.server_port
+
+
+class SystemoneServer:
+    """llama-server's own endpoint for models that were made for decisions: one request."""
+
+    def __init__(self, setting: DecidingSetting) -> None:
+        self._port = _port(setting)
+        self._questions = {
+            name: {
+                "type": "choice",
+                "instructions": question.instructions,
+                "criteria": dict.fromkeys(setting.questionnaire.options),
+            }
+            for name, question in setting.questionnaire.questions.items()
+        }
+
+    def decide(self, put: PutQuestions) -> Decided:
+        begin = time.perf_counter()
+        said = _asked(
+            self._port, "/v1/systemone", {"state": put.given, "questions": self._questions}
+        )
+        seconds = time.perf_counter() - begin
+        rows = tuple(
+            tuple(float(p) for p in said["answers"][name]["probabilities"].values())
+            for name in self._questions
+        )
+        return Decided(seconds, tuple(row.index(max(row)) for row in rows), rows)
+
+    def close(self) -> None:
+        pass
+
+
+class GrammarServer:
+    """llama-server's completions: a request for each question, with a grammar and `n_probs`.
+
+    Labels of one token are read at their probabilities. Longer ones are written, the likeliest
+    token at each step, in one slot, which holds what all prompts begin with after the first.
+    """
+
+    def __init__(self, setting: DecidingSetting) -> None:
+        self._port = _port(setting)
+        self._is_made = not setting.questionnaire.has_own_labels
+        self._labels = setting.questionnaire.labels
+        self._temperature = setting.questionnaire.temperature
+        asked: dict[str, Any] = {
+            "cache_prompt": True,
+            "id_slot": 0,
+            "grammar": gbnf_of(self._labels),
+        }
+        if self._is_made:
+            asked |= {"n_predict": 1, "n_probs": len(self._labels), "post_sampling_probs": True}
+            asked |= {"temperature": 1.0, "samplers": ["temperature"]}
+        else:
+            asked |= {"n_predict": ANSWER_TOKENS, "n_probs": 10, "stop": self._labels, **GREEDY}
+        self._asked = asked
+
+    def decide(self, put: PutQuestions) -> Decided:
+        begin = time.perf_counter()
+        said = [
+            _asked(self._port, "/completion", {"prompt": prompt, **self._asked})
+            for prompt in put.prompts
+        ]
+        seconds = time.perf_counter() - begin
+        if not self._is_made:
+            texts = [str(one.get("stopping_word") or one["content"]) for one in said]
+            answers = tuple(_place(text, self._labels) for text in texts)
+            return Decided(seconds, answers, scoring="greedy")
+        found = [one["completion_probabilities"][0]["top_probs"] for one in said]
+        rows = tuple(self._row(top) for top in found)
+        return Decided(seconds, tuple(row.index(max(row)) for row in rows), rows)
+
+    def _row(self, top: Sequence[dict[str, Any]]) -> tuple[float, ...]:
+        """Return the labels' probabilities among each other, at the model's temperature."""
+        by_text = {one["token"]: float(one["prob"]) for one in top}
+        weights = [by_text.get(label, 0.0) ** (1.0 / self._temperature) for label in self._labels]
+        total = sum(weights) or 1.0
+        return tuple(weight / total for weight in weights)
+
+    def close(self) -> None:
+        pass
+
+
+class GrammarLoop:
+    """llama-cpp-python with a grammar for each question."""
+
+    def __init__(self, setting: DecidingSetting) -> None:
+        self._labels = setting.questionnaire.labels
+        self._is_made = not setting.questionnaire.has_own_labels
+        n_ctx = setting.longest + ANSWER_TOKENS
+        self._llama = LlamaCppPython(setting.model.path, self._labels, n_ctx, setting.n_threads)
+
+    def decide(self, put: PutQuestions) -> Decided:
+        begin = time.perf_counter()
+        texts = [self._llama.choose(prompt, self._ends_at)[0] for prompt in put.prompts]
+        seconds = time.perf_counter() - begin
+        answers = tuple(_place(text, self._labels) for text in texts)
+        return Decided(seconds, answers, scoring="greedy")
+
+    def _ends_at(self, text: str) -> bool:
+        return self._is_made or text in self._labels
+
+    def close(self) -> None:
+        del self._llama
+
+
+class CapprDecisions:
+    """cappr over llama-cpp-python: the prefix once, each question's options one after the other.
+
+    Raises
+    ------
+    ValueError
+        If it would take longer than `MOST_CAPPR_SECONDS`.
+    """
+
+    def __init__(self, setting: DecidingSetting) -> None:
+        questionnaire = setting.questionnaire
+        self._labels = questionnaire.labels
+        self._temperature = questionnaire.temperature
+        is_made = not questionnaire.has_own_labels
+        reads = len(questionnaire.questions) * (1 if is_made else len(self._labels))
+        n_vocab = int(setting.model.describe()["model"]["n_vocab"])
+        seconds = reads * setting.longest * n_vocab / LOGITS_PER_SECOND
+        if seconds > MOST_CAPPR_SECONDS:
+            raise ValueError(f"it would turn logits into numbers for {seconds:.0f} s")
+        self._classify = importlib.import_module("cappr.llama_cpp.classify")
+        llama = importlib.import_module("llama_cpp").Llama
+
+        class WithControlTokens(llama):  # type: ignore[misc, valid-type]
+            """Reads control tokens in prompts, which say themselves what a text begins with."""
+
+            def tokenize(self, text: bytes, add_bos: bool = True, special: bool = True) -> Any:
+                return super().tokenize(text, add_bos=add_bos and not is_made, special=True)
+
+        self._llama = WithControlTokens(
+            setting.model.path,
+            n_ctx=setting.longest + ANSWER_TOKENS,
+            n_threads=setting.n_threads,
+            logits_all=True,
+            verbose=False,
+        )
+
+    def decide(self, put: PutQuestions) -> Decided:
+        # Where the input ends, a token does, too.
+        shared = put.texts[0].partition(put.given)[0] + put.given
+        behind = [text.removeprefix(shared) for text in put.texts]
+        begin = time.perf_counter()
+        with self._classify.cache(self._llama, shared):
+            rows = self._classify.log_probs_conditional(
+                behind,
+                self._labels,
+                self._llama,
+                end_of_prompt="",
+                show_progress_bar=False,
+                reset_model=False,
+            )
+        seconds = time.perf_counter() - begin
+        sums = [[sum(option) / self._temperature for option in row] for row in rows]
+        found = tuple(_softmax(row) for row in sums)
+        answers = tuple(row.index(max(row)) for row in found)
+        return Decided(seconds, answers, found, scoring="joint")
+
+    def close(self) -> None:
+        self._llama.close()
+
+
+def _place(text: str, labels: Sequence[str]) -> int:
+    return labels.index(text) if text in labels else -1
+
+
+def _softmax(logs: Sequence[float]) -> tuple[float, ...]:
+    highest = max(logs)
+    weights = [math.exp(each - highest) for each in logs]
+    total = math.fsum(weights)
+    return tuple(weight / total for weight in weights)

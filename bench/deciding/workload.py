@@ -1,0 +1,214 @@
+"""What is decided: models, inputs that nobody has seen, questions and their options."""
+
+from __future__ import annotations
+
+import bisect
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from make_test_models import Shape, cached_model
+from write_decision_models import cached_decision_model
+
+from eliza_ffi.decisions import Choice
+from eliza_ffi.decisions.asking import How, asking_of
+from eliza_ffi.decisions.made_asking import made_model_of
+from eliza_ffi.decisions.systemone import SystemoneQuestion
+from eliza_ffi.model import Model
+
+from ..parts.workload import NOUNS, VERBS, action_names
+
+__all__ = [
+    "CODES",
+    "PHRASES",
+    "SUBJECTS",
+    "WORDS",
+    "DecisionSubject",
+    "PutQuestions",
+    "Questionnaire",
+    "input_of",
+    "option_texts",
+]
+
+WORDS, PHRASES, CODES = "words", "phrases", "codes"
+"""What a model answers with: two words or a dozen, or a label of one token that is its own."""
+
+
+@dataclass(frozen=True)
+class DecisionSubject:
+    """A model of random weights to ask.
+
+    Attributes
+    ----------
+    name : str
+        As the tables call it.
+    vocab : str
+        The vocabulary around which it is, or the type of those that were made for decisions.
+    is_made : bool
+        Whether it is one of those: it answers with labels of one token.
+    n_embd, n_layers, n_heads : int
+    tensor_type : str
+    """
+
+    name: str
+    vocab: str
+    is_made: bool
+    n_embd: int
+    n_layers: int
+    n_heads: int
+    tensor_type: str
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """What it can be made to answer with."""
+        return (CODES,) if self.is_made else (WORDS, PHRASES)
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether a pass takes long, tens of milliseconds."""
+        return self.n_embd > 256
+
+    def path(self) -> Path:
+        """Return the file, made on first use."""
+        size = {"n_embd": self.n_embd, "n_layers": self.n_layers, "n_heads": self.n_heads}
+        if self.is_made:
+            shape = Shape(**size, tensor_type=self.tensor_type, tied=True, context_length=8192)
+            return cached_decision_model(self.vocab, shape)
+        return cached_model(self.vocab, **size, tensor_type=self.tensor_type, tied=True)
+
+
+# Small, so that what is not a forward pass shows, and wide, where the passes are what counts.
+# 255 labels of one token are what this type of models that were made for decisions has.
+_SMALL = {"n_embd": 256, "n_layers": 4, "n_heads": 4, "tensor_type": "q8_0"}
+_WIDE = {"n_embd": 1024, "n_layers": 13, "n_heads": 8}
+SUBJECTS = (
+    DecisionSubject("small 32k", "llama-spm", False, **_SMALL),  # type: ignore[arg-type]
+    DecisionSubject("small made", "pplx-decider", True, **_SMALL),  # type: ignore[arg-type]
+    DecisionSubject("wide Q4_K 32k", "llama-spm", False, **_WIDE, tensor_type="q4_k"),
+    DecisionSubject("wide Q4_K made", "pplx-decider", True, **_WIDE, tensor_type="q4_k"),
+    DecisionSubject("wide F16 32k", "llama-spm", False, **_WIDE, tensor_type="f16"),
+)
+
+
+def option_texts(kind: str, count: int) -> list[str]:
+    """Return so many options, none of which another one begins with.
+
+    Parameters
+    ----------
+    kind
+        `WORDS` or `CODES`: a verb and a noun; `PHRASES`: these within a dozen words.
+    count
+    """
+    pairs = [name.lower().split("_") for name in action_names(count)]
+    if kind == PHRASES:
+        return [f"a request to {verb} the {noun} of another customer" for verb, noun in pairs]
+    return [f"{verb} {noun}" for verb, noun in pairs]
+
+
+def input_of(tokenize: Callable[[str], Sequence[int]], n_tokens: int, seed: int) -> str:
+    """Return a text of words, as many tokens long or one of its words more."""
+    words = random.Random(seed).choices([word.lower() for word in (*NOUNS, *VERBS)], k=n_tokens)
+    least = bisect.bisect_left(
+        range(len(words)), n_tokens, key=lambda n: len(tokenize(" ".join(words[:n])))
+    )
+    return " ".join(words[:least])
+
+
+@dataclass(frozen=True)
+class PutQuestions:
+    """Questions about an input, in each form that somebody takes them in.
+
+    Attributes
+    ----------
+    given : str
+        The input.
+    prefix : tuple of int
+        The tokens that all prompts begin with.
+    endings : tuple of tuple of int
+        Those behind them, for each question.
+    texts : tuple of str
+        Whole prompts, control tokens spelled out.
+    """
+
+    given: str
+    prefix: tuple[int, ...]
+    endings: tuple[tuple[int, ...], ...]
+    texts: tuple[str, ...]
+
+    @property
+    def prompts(self) -> list[list[int]]:
+        """Whole prompts."""
+        return [[*self.prefix, *ending] for ending in self.endings]
+
+    @property
+    def n_tokens(self) -> int:
+        """The input once, and what is behind it."""
+        return len(self.prefix) + sum(map(len, self.endings))
+
+
+class Questionnaire:
+    """Questions that are asked about many inputs.
+
+    Parameters
+    ----------
+    model
+        Whom they are asked.
+    n_questions
+    options
+        Of each question.
+
+    Attributes
+    ----------
+    questions : dict of str to Choice
+    options : list of str
+    """
+
+    def __init__(self, model: Model, n_questions: int, options: Sequence[str]) -> None:
+        self._model = model
+        self.options = list(options)
+        self.questions = {
+            f"part {i}": Choice(f"What does part {i} of the message ask for?", self.options)
+            for i in range(1, n_questions + 1)
+        }
+
+    def put(self, given: str) -> PutQuestions:
+        """Put the questions about an input into tokens, as `Model.decide` does."""
+        session, questions = self._model.session, list(self.questions.values())
+        args = asking_of(session, given, questions, How()).args
+        prefix = tuple(map(int, args.generation.prompt_tokens))
+        endings = tuple(tuple(map(int, ending.tokens)) for ending in args.endings)
+        texts = tuple(
+            session.detokenize([*prefix, *ending], unparse_special=True) for ending in endings
+        )
+        return PutQuestions(given, prefix, endings, texts)
+
+    @cached_property
+    def labels(self) -> list[str]:
+        """What a model says for each option."""
+        return self._labels_and_temperature[0]
+
+    @property
+    def has_own_labels(self) -> bool:
+        """Whether what a model says is the options' own texts."""
+        return self.labels == self.options
+
+    @property
+    def temperature(self) -> float:
+        """What a model made for decisions divides its logits by."""
+        return self._labels_and_temperature[1]
+
+    @cached_property
+    def _labels_and_temperature(self) -> tuple[list[str], float]:
+        made = made_model_of(self._model.session)
+        if made is None:
+            return self.options, 1.0
+        asked = SystemoneQuestion.of(next(iter(self.questions.values())), "any")
+        (prompts,) = made.ask([asked], "")
+        (prompt,) = prompts.prompts
+        # In the order of the options, of one token each.
+        labels = [prompt.labels[prompts.order.index(i)][0] for i in range(len(self.options))]
+        anchor = self._model.tokenize(":")
+        texts = [self._model.detokenize([*anchor, label]) for label in labels]
+        return [text.removeprefix(":") for text in texts], prompts.temperature

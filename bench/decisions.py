@@ -1,0 +1,187 @@
+"""Measure what questions about an input cost, here and elsewhere, in one run on one machine.
+
+All questions with one call of `Model.decide`, beside: a call for each, the input in the slot or
+not; the same number of tokens as a prompt; llama-server's ``/v1/systemone`` with the same file, and
+its completions with a grammar and ``n_probs``; llguidance's masks over the passes of ours; and
+llama-cpp-python with a grammar for each question and cappr over it, where they are installed. All
+take turns, input by input, and every input is new to all of them. Writes JSON, Markdown and a
+picture into ``bench/results``.
+
+    $ python -m bench.decisions --quick                  # small models, a few minutes
+    $ python -m bench.decisions                          # all of it, an hour
+    $ python -m bench.decisions --only 'wide F16 32k' --merge         # one model anew
+    $ python -m bench.decisions --only 'small made' --questions 5 --merge
+    $ python -m bench.decisions --render --docs docs/performance.md   # measure nothing
+
+Needs the ``bench`` extra; llama-server comes from ``make peers`` or the variable ``LLAMA_SERVER``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from .choosing.other_libraries import Peer
+from .deciding.cells import DecidingEffort, DecisionCell, measure_cell
+from .deciding.report import AXES, markdown, plot
+from .deciding.workload import CODES, PHRASES, SUBJECTS, WORDS
+from .methods import with_maker
+from .parts.machine import machine_facts
+from .parts.merging import merged
+from .parts.pages import add_output_arguments, publish
+from .together.llama_server import find_llama_server
+
+MIDDLE = {"input_tokens": 500, "questions": 20, "options": 10}
+"""What a wide model's cells differ from in one thing; the targets are about it."""
+
+INPUTS, QUESTIONS, OPTIONS = (100, 500, 2000), (1, 5, 20), (2, 10, 255)
+
+
+@dataclass(frozen=True)
+class DecisionPlan:
+    """Which cells there are and how much each is measured.
+
+    Attributes
+    ----------
+    cells : tuple of DecisionCell
+    effort : DecidingEffort
+    """
+
+    cells: tuple[DecisionCell, ...]
+    effort: DecidingEffort
+
+
+def _grid(model: str, labels: str) -> list[DecisionCell]:
+    sizes = itertools.product(INPUTS, QUESTIONS, OPTIONS)
+    return [DecisionCell(model, *size, labels) for size in sizes]
+
+
+def _around_middle(model: str, labels: str) -> list[DecisionCell]:
+    """Return the middle and what differs from it in one thing.
+
+    The most options are put to one question: to twenty they are 20,000 tokens, of which a wide
+    model reads some hundreds a second.
+    """
+    sizes = [{**MIDDLE, "input_tokens": n} for n in INPUTS]
+    sizes += [{**MIDDLE, "questions": n} for n in QUESTIONS if n != MIDDLE["questions"]]
+    sizes += [{**MIDDLE, "options": 2}, {**MIDDLE, "questions": 1, "options": 255}]
+    return [DecisionCell(model=model, labels=labels, **size) for size in sizes]
+
+
+FULL = DecisionPlan(
+    cells=(
+        *_grid("small 32k", WORDS),
+        DecisionCell("small 32k", 500, 20, 2, PHRASES),
+        DecisionCell("small 32k", 500, 20, 10, PHRASES),
+        DecisionCell("small 32k", 500, 1, 255, PHRASES),
+        *_grid("small made", CODES),
+        *_around_middle("wide Q4_K 32k", WORDS),
+        DecisionCell(model="wide Q4_K 32k", labels=PHRASES, **MIDDLE),
+        *_around_middle("wide Q4_K made", CODES),
+        DecisionCell(model="wide F16 32k", labels=WORDS, **MIDDLE),
+    ),
+    effort=DecidingEffort(rounds=5, budget=1.0, wide_budget=6.0, base_budget=40.0),
+)
+QUICK = DecisionPlan(
+    cells=(
+        DecisionCell("small 32k", 100, 5, 10, WORDS),
+        DecisionCell("small 32k", 500, 20, 10, WORDS),
+        DecisionCell("small made", 100, 5, 10, CODES),
+        DecisionCell("small made", 500, 20, 10, CODES),
+    ),
+    effort=DecidingEffort(rounds=3, budget=1.0, wide_budget=6.0, base_budget=40.0),
+)
+
+
+def run(
+    plan: DecisionPlan,
+    cells: Sequence[DecisionCell],
+    measure: Callable[..., dict[str, Any]] = measure_cell,
+) -> dict[str, Any]:
+    """Measure cells of a plan and return the results.
+
+    Parameters
+    ----------
+    plan
+    cells
+        Those of its cells that are measured.
+    measure
+        As `measure_cell`.
+    """
+    subjects = {subject.name: subject for subject in SUBJECTS}
+    peers = {
+        name: each.needs() for name, each in with_maker("decides").items() if each.needs is not None
+    }
+    program, _ = find_llama_server()
+    measured = []
+    for cell in cells:
+        subject = subjects[cell.model]
+        budget = budget_of(cell, plan.effort, is_wide=subject.is_wide)
+        measured.append(measure(cell, subject, plan.effort.rounds, budget, peers, program))
+    by_name: dict[str, Peer] = {peer.name: peer for peer in peers.values()}
+    return {
+        "machine": machine_facts(),
+        "peers": [asdict(peer) for peer in by_name.values()],
+        "plan": {**asdict(plan.effort), "middle": MIDDLE},
+        "cells": measured,
+    }
+
+
+def budget_of(cell: DecisionCell, effort: DecidingEffort, *, is_wide: bool) -> float:
+    """Return the seconds after which a way gets no more rounds."""
+    if not is_wide:
+        return effort.budget
+    in_middle = all(getattr(cell, axis) == MIDDLE[axis] for axis in AXES)
+    return effort.base_budget if in_middle and cell.labels != PHRASES else effort.wide_budget
+
+
+def cell_key(cell: dict[str, Any]) -> tuple[Any, ...]:
+    """Return what a cell is told by."""
+    return tuple(cell[name] for name in ("model", *AXES, "labels"))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    names = [subject.name for subject in SUBJECTS]
+    parser = argparse.ArgumentParser(description="Measure what questions about an input cost.")
+    parser.add_argument("--quick", action="store_true", help="small models, a few minutes")
+    parser.add_argument("--only", action="append", default=[], choices=names, help="repeated")
+    parser.add_argument("--input", action="append", default=[], type=int, metavar="TOKENS")
+    parser.add_argument("--questions", action="append", default=[], type=int, metavar="N")
+    parser.add_argument("--options", action="append", default=[], type=int, metavar="N")
+    parser.add_argument("--merge", action="store_true", help="keep the other cells of the file")
+    parser.add_argument("--render", action="store_true", help="measure nothing, show the file")
+    add_output_arguments(parser)
+    options = parser.parse_args(arguments)
+    plan = QUICK if options.quick else FULL
+    wanted = [
+        cell
+        for cell in plan.cells
+        if cell.model in (options.only or names)
+        and cell.input_tokens in (options.input or INPUTS)
+        and cell.questions in (options.questions or QUESTIONS)
+        and cell.options in (options.options or OPTIONS)
+    ]
+    name = "decisions-quick" if options.quick else "decisions"
+    file = options.out / f"{name}.json"
+    if options.render:
+        results = json.loads(file.read_text(encoding="utf-8"))
+    else:
+        if not wanted:
+            parser.error("the plan has no such cells")
+        results = run(plan, wanted)
+        if options.merge and file.is_file():
+            old = json.loads(file.read_text(encoding="utf-8"))
+            order = [cell_key(asdict(cell)) for cell in plan.cells]
+            results = merged(old, results, "cells", cell_key, order)
+    publish(name, results, markdown(results), options.out, options.docs)
+    plot(results, options.out / f"{name}.png")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,417 @@
+"""The benchmark of decisions, on inputs and questions that take no time."""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from itertools import pairwise
+from pathlib import Path
+from types import ModuleType
+from typing import Any, ClassVar
+
+import pytest
+
+from bench import decisions as bench_decisions
+from bench.choosing.other_libraries import Peer
+from bench.deciding.cells import DecisionCell, agreement, compared_ways, measure_cell
+from bench.deciding.elsewhere import CapprDecisions, GrammarServer, SystemoneServer
+from bench.deciding.ours import (
+    Decided,
+    DecidingSetting,
+    MaskedDecisions,
+    OneByOne,
+    OneByOneAnew,
+    Together,
+    TokensAlone,
+)
+from bench.deciding.report import markdown, plot
+from bench.deciding.workload import (
+    CODES,
+    PHRASES,
+    SUBJECTS,
+    WORDS,
+    DecisionSubject,
+    Questionnaire,
+    input_of,
+    option_texts,
+)
+from bench.methods import (
+    CAPPR,
+    LLGUIDANCE,
+    ONE_BY_ONE,
+    ONE_BY_ONE_ANEW,
+    OURS,
+    SERVER_GRAMMAR,
+    SYSTEMONE,
+    TOKENS_ALONE,
+)
+from eliza_ffi.library.loading import Library
+from eliza_ffi.model import Model
+
+LITTLE = DecisionSubject("little", "pplx-decider", True, 64, 2, 4, "f32")
+
+
+@pytest.fixture(scope="module")
+def made_model(library: Library) -> Iterator[Model]:
+    with Model(LITTLE.path(), library=library, n_slots=1, n_ctx=2048, n_threads=1) as model:
+        yield model
+
+
+def setting_of(model: Model, n_questions: int, options: Sequence[str], **more: Any) -> Any:
+    questionnaire = Questionnaire(model, n_questions, options)
+    return DecidingSetting(model, questionnaire, longest=256, n_threads=1, **more)
+
+
+# ---- what is asked -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n_tokens", [1, 40, 333])
+def test_an_input_has_as_many_tokens_as_it_is_to_have(tiny_model: Model, n_tokens: int) -> None:
+    text = input_of(tiny_model.tokenize, n_tokens, seed=1)
+    assert n_tokens <= len(tiny_model.tokenize(text)) < n_tokens + 16
+    assert len(tiny_model.tokenize(text.rpartition(" ")[0])) < n_tokens
+    assert text == input_of(tiny_model.tokenize, n_tokens, seed=1)
+    assert text != input_of(tiny_model.tokenize, n_tokens, seed=2)
+
+
+@pytest.mark.parametrize("kind", [WORDS, PHRASES, CODES])
+def test_no_option_begins_with_another(kind: str) -> None:
+    texts = sorted(option_texts(kind, 255))
+    assert len(set(texts)) == 255
+    assert not any(later.startswith(earlier) for earlier, later in pairwise(texts))
+
+
+def test_questions_are_put_as_the_model_is_asked_them(tiny_model: Model) -> None:
+    questionnaire = Questionnaire(tiny_model, 3, ["pay bill", "close account"])
+    put = questionnaire.put("a message")
+    assert list(put.texts) == tiny_model.decision_prompts("a message", questionnaire.questions)
+    assert (
+        put.n_tokens == tiny_model.decide("a message", questionnaire.questions).usage.input_tokens
+    )
+    assert questionnaire.labels == questionnaire.options
+    assert questionnaire.temperature == 1.0
+
+
+def test_a_model_made_for_decisions_has_labels_of_one_token(made_model: Model) -> None:
+    questionnaire = Questionnaire(made_model, 1, option_texts(CODES, 255))
+    assert len(set(questionnaire.labels)) == 255
+    assert questionnaire.labels[:3] == ["A", "B", "C"]
+    assert questionnaire.temperature == pytest.approx(2.6)  # the file's, of the most options
+
+
+# ---- who is asked --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("way", [OneByOne, OneByOneAnew, MaskedDecisions])
+def test_every_way_of_ours_answers_alike(made_model: Model, way: Any) -> None:
+    setting = setting_of(made_model, 3, ["pay", "close", "open", "move"])
+    put = setting.questionnaire.put("please close the account")
+    ours, other = Together(setting).decide(put), way(setting).decide(put)
+    assert other.answers == ours.answers
+    assert len(ours.answers or ()) == 3
+    assert ours.passes is not None and other.passes is not None
+    assert 0 < ours.passes <= other.passes
+    if other.probabilities is not None:
+        for row, expected in zip(other.probabilities, ours.probabilities or (), strict=True):
+            assert row == pytest.approx(expected, abs=1e-2)
+
+
+def test_the_tokens_alone_are_those_of_the_decision(made_model: Model) -> None:
+    setting = setting_of(made_model, 2, ["pay", "close"])
+    put = setting.questionnaire.put("a message")
+    counted: list[int] = []
+    prefill = made_model.binding.prefill
+
+    with pytest.MonkeyPatch.context() as patch:
+
+        def counting(stream: Any, tokens: Any, *more: Any) -> Any:
+            counted.append(len(tokens))
+            return prefill(stream, tokens, *more)
+
+        patch.setattr(made_model.binding, "prefill", counting)
+        alone = TokensAlone(setting).decide(put)
+    assert counted == [1, put.n_tokens]
+    assert alone.answers is None
+    assert alone.passes == 1
+
+
+def test_nothing_of_an_input_is_left_in_the_slot(made_model: Model) -> None:
+    setting = setting_of(made_model, 2, ["pay", "close"])
+    questions, given = setting.questionnaire.questions, "the very same message"
+    made_model.decide(given, questions)
+    assert made_model.decide(given, questions).usage.cached_tokens > 5
+    setting.forget()
+    assert made_model.decide(given, questions).usage.cached_tokens <= 1
+
+
+class DecisionServer(BaseHTTPRequestHandler):
+    """Answers a completion and a request to ``/v1/systemone`` as llama-server does."""
+
+    asked: ClassVar[list[dict[str, Any]]] = []
+
+    def do_POST(self) -> None:
+        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.asked.append({"path": self.path, **asked})
+        if self.path == "/v1/systemone":
+            answers = {
+                name: {"probabilities": {"pay": 0.25, "close": 0.75}} for name in asked["questions"]
+            }
+            said: dict[str, Any] = {"answers": answers}
+        else:
+            top = [{"token": "B", "prob": 0.9}, {"token": "A", "prob": 0.1}]
+            said = {"content": "B", "completion_probabilities": [{"top_probs": top}]}
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(json.dumps(said).encode())
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def server_port() -> Iterator[int]:
+    DecisionServer.asked.clear()
+    with HTTPServer(("127.0.0.1", 0), DecisionServer) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield server.server_port
+        server.shutdown()
+        thread.join()
+
+
+def test_the_server_is_asked_all_questions_in_one_request(
+    made_model: Model, server_port: int
+) -> None:
+    setting = setting_of(made_model, 2, ["pay", "close"], server_port=server_port)
+    decided = SystemoneServer(setting).decide(setting.questionnaire.put("a message"))
+    assert decided.answers == (1, 1)
+    assert decided.probabilities == ((0.25, 0.75), (0.25, 0.75))
+    (asked,) = DecisionServer.asked
+    assert asked["state"] == "a message"
+    assert list(asked["questions"]) == ["part 1", "part 2"]
+    assert asked["questions"]["part 2"]["criteria"] == {"pay": None, "close": None}
+
+
+def test_the_server_reads_labels_at_the_temperature_of_the_file(
+    made_model: Model, server_port: int
+) -> None:
+    setting = setting_of(made_model, 2, ["pay", "close"], server_port=server_port)
+    put = setting.questionnaire.put("a message")
+    decided = GrammarServer(setting).decide(put)
+    assert [asked["prompt"] for asked in DecisionServer.asked] == put.prompts
+    assert DecisionServer.asked[0]["n_probs"] == 2
+    weights = [
+        0.1 ** (1 / setting.questionnaire.temperature),
+        0.9 ** (1 / setting.questionnaire.temperature),
+    ]
+    assert decided.answers == (1, 1)
+    assert decided.probabilities is not None
+    assert decided.probabilities[0] == pytest.approx([each / sum(weights) for each in weights])
+
+
+def test_the_server_writes_longer_labels_token_by_token(
+    tiny_model: Model, server_port: int
+) -> None:
+    setting = setting_of(tiny_model, 1, ["A plan", "B"], server_port=server_port)
+    decided = GrammarServer(setting).decide(setting.questionnaire.put("a message"))
+    assert decided.answers == (1,)
+    assert decided.scoring == "greedy"
+    assert DecisionServer.asked[0]["stop"] == ["A plan", "B"]
+
+
+@pytest.fixture
+def fake_cappr(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    seen: dict[str, Any] = {"closed": False}
+
+    class Llama:
+        def __init__(self, path: str, **settings: Any) -> None:
+            seen["settings"] = settings
+
+        def tokenize(self, text: bytes, add_bos: bool, special: bool) -> tuple[bool, bool]:
+            return add_bos, special
+
+        def close(self) -> None:
+            seen["closed"] = True
+
+    @contextmanager
+    def cache(model: Any, prefix: str) -> Iterator[None]:
+        seen["prefix"], seen["tokenized"] = prefix, model.tokenize(b"x")
+        yield
+
+    def log_probs_conditional(
+        prompts: Sequence[str], completions: Sequence[str], model: Any, **more: Any
+    ) -> list[list[list[float]]]:
+        seen["prompts"], seen["completions"] = list(prompts), list(completions)
+        return [[[-3.0], [-1.0]] for _ in prompts]
+
+    llama_cpp, classify = ModuleType("llama_cpp"), ModuleType("cappr.llama_cpp.classify")
+    llama_cpp.__dict__["Llama"] = Llama
+    classify.__dict__.update(cache=cache, log_probs_conditional=log_probs_conditional)
+    monkeypatch.setitem(sys.modules, "llama_cpp", llama_cpp)
+    monkeypatch.setitem(sys.modules, "cappr", ModuleType("cappr"))
+    monkeypatch.setitem(sys.modules, "cappr.llama_cpp", ModuleType("cappr.llama_cpp"))
+    monkeypatch.setitem(sys.modules, "cappr.llama_cpp.classify", classify)
+    return seen
+
+
+def test_cappr_reads_the_input_once_and_the_rest_of_every_prompt(
+    made_model: Model, fake_cappr: dict[str, Any]
+) -> None:
+    setting = setting_of(made_model, 2, ["pay", "close"])
+    put = setting.questionnaire.put("a message")
+    decider = CapprDecisions(setting)
+    decided = decider.decide(put)
+    decider.close()
+    assert fake_cappr["prefix"].endswith("a message")
+    assert [fake_cappr["prefix"] + each for each in fake_cappr["prompts"]] == list(put.texts)
+    assert fake_cappr["completions"] == ["A", "B"]
+    assert fake_cappr["tokenized"] == (False, True)  # the template writes what a text begins with
+    assert decided.answers == (1, 1)
+    assert decided.scoring == "joint"
+    odds = decided.probabilities[0][1] / decided.probabilities[0][0]  # type: ignore[index]
+    assert odds == pytest.approx(2.718281828 ** (2.0 / setting.questionnaire.temperature))
+    assert fake_cappr["closed"]
+
+
+def test_cappr_is_left_out_where_it_takes_minutes(
+    made_model: Model, fake_cappr: dict[str, Any]
+) -> None:
+    setting = setting_of(made_model, 200, ["pay", "close"])
+    with pytest.raises(ValueError, match="turn logits into numbers"):
+        CapprDecisions(setting)
+
+
+# ---- cells ---------------------------------------------------------------------------------------
+
+
+def test_a_cell_is_measured_in_every_way_and_names_what_is_missing(tmp_path: Path) -> None:
+    cell = DecisionCell("little", 16, 2, 3, CODES)
+    measured = measure_cell(cell, LITTLE, 2, 60.0, {}, tmp_path / "no-server")
+    ours = {OURS, ONE_BY_ONE, ONE_BY_ONE_ANEW, TOKENS_ALONE, LLGUIDANCE}
+    assert ours <= set(measured["ways"])
+    assert set(measured["problems"]) >= {SYSTEMONE, SERVER_GRAMMAR}
+    assert measured["ways"][OURS]["times_ours"] == (1.0, 1.0, 1.0)
+    assert measured["ways"][OURS]["rounds"] == 2
+    assert measured["ways"][LLGUIDANCE]["same_answers"] == 1.0
+    assert measured["ways"][ONE_BY_ONE]["widest"] < 1e-2
+    assert measured["ways"][TOKENS_ALONE]["same_answers"] is None
+    shown = markdown(results(measured))
+    assert "- little, 16 tokens, 2 questions of 3 codes, llama-server grammar: " in shown
+
+
+def test_a_way_that_has_used_up_its_seconds_gets_one_round() -> None:
+    cell = DecisionCell("little", 16, 1, 2, CODES)
+    measured = measure_cell(cell, LITTLE, 3, 0.0, {SYSTEMONE: Peer("s", None)}, None)
+    assert {way["rounds"] for way in measured["ways"].values()} == {1}
+
+
+def test_only_models_made_for_decisions_are_asked_at_their_endpoint() -> None:
+    plain = next(subject for subject in SUBJECTS if not subject.is_made)
+    assert SYSTEMONE in compared_ways(LITTLE, {})
+    assert SYSTEMONE not in compared_ways(plain, {})
+    assert CAPPR not in compared_ways(plain, {CAPPR: Peer("cappr", None, "not there")})
+
+
+def test_answers_are_compared_where_the_same_is_asked() -> None:
+    ours = Decided(1.0, (0, 1), ((0.9, 0.1), (0.4, 0.6)))
+    other = Decided(1.0, (0, 0), ((0.8, 0.2), (0.5, 0.5)))
+    compared = agreement(other, {"legal": ours}, is_made=False)
+    assert compared == {"same_answers": 0.5, "widest": pytest.approx(0.1)}
+    greedy = Decided(1.0, (0, 1), scoring="greedy")
+    nothing = {"same_answers": None, "widest": None}
+    assert agreement(greedy, {"legal": ours}, is_made=False) == nothing
+    assert agreement(greedy, {"legal": ours}, is_made=True)["same_answers"] == 1.0
+    assert agreement(Decided(1.0), {"legal": ours}, is_made=True) == nothing
+
+
+# ---- the run and what it shows -------------------------------------------------------------------
+
+
+def way(ms: float, **more: Any) -> dict[str, Any]:
+    figures = {"request_ms": ms, "decisions_per_second": 2e3 / ms, "times_ours": (1.0, 1.0, 1.0)}
+    return {**figures, "passes": 2, "rounds": 1, "same_answers": None, "widest": None, **more}
+
+
+def shown_cell(**axes: int) -> dict[str, Any]:
+    return {
+        "model": "small made",
+        **bench_decisions.MIDDLE,
+        "labels": CODES,
+        "n_vocab": 2048,
+        "tokens": 1234,
+        "seconds": 60.0,
+        "problems": {CAPPR: "ValueError: no"},
+        "ways": {
+            OURS: way(10.0),
+            SYSTEMONE: way(30.0, times_ours=(2.5, 3.0, 3.25), same_answers=1.0, widest=0.002),
+        },
+        **axes,
+    }
+
+
+def results(*cells: dict[str, Any]) -> dict[str, Any]:
+    names = ("cpu", "cores", "threads", "system", "python", "numpy", "eliza_ffi", "llama_cpp")
+    machine = {**dict.fromkeys(names, "?"), "date": "today"}
+    plan = {**asdict(bench_decisions.FULL.effort), "middle": bench_decisions.MIDDLE}
+    peers = [asdict(Peer("llama-server", "1")), asdict(Peer("cappr", None, "none"))]
+    return {"machine": machine, "peers": peers, "plan": plan, "cells": [*cells]}
+
+
+def test_the_tables_have_ratios_with_quartiles_and_what_was_left_out() -> None:
+    shown = markdown(results(shown_cell()))
+    assert "| small made | 500 | 20 | 10 | codes | 3.00 (2.50-3.25) |" in shown
+    assert "| small made | 500 | 20 | 10 | codes | 1,234 | 2 | 10.0 | 30.0 |" in shown
+    assert "| small made | 500 | 20 | 10 | codes | 100% (2e-03) |" in shown
+    assert "- cappr: none" in shown
+    assert "- small made, 500 tokens, 20 questions of 10 codes, cappr: ValueError: no" in shown
+    assert "Measured in 1.0 minutes" in shown
+
+
+def test_decisions_are_drawn_over_what_differs_from_the_middle(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    cells = [shown_cell(), shown_cell(questions=5), shown_cell(options=2)]
+    plot(results(*cells), tmp_path / "drawn.png")
+    assert (tmp_path / "drawn.png").stat().st_size > 1000
+    plot(results(shown_cell()), tmp_path / "none.png")
+    assert not (tmp_path / "none.png").exists()
+
+
+@pytest.mark.parametrize("plan", [bench_decisions.FULL, bench_decisions.QUICK])
+def test_a_plan_has_every_cell_once_and_labels_that_its_model_has(plan: Any) -> None:
+    assert len(set(plan.cells)) == len(plan.cells)
+    subjects = {subject.name: subject for subject in SUBJECTS}
+    assert all(cell.labels in subjects[cell.model].labels for cell in plan.cells)
+
+
+def test_the_cells_that_targets_are_about_get_the_most_rounds() -> None:
+    effort = bench_decisions.FULL.effort
+    middle = DecisionCell(model="any", labels=WORDS, **bench_decisions.MIDDLE)
+    other = DecisionCell("any", 500, 5, 10, WORDS)
+    assert bench_decisions.budget_of(middle, effort, is_wide=True) == effort.base_budget
+    assert bench_decisions.budget_of(other, effort, is_wide=True) == effort.wide_budget
+    assert bench_decisions.budget_of(middle, effort, is_wide=False) == effort.budget
+
+
+def test_a_run_has_the_cells_that_were_asked_for_and_keeps_the_others(
+    library: Library, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stub(cell: DecisionCell, *_: Any) -> dict[str, Any]:
+        return {**shown_cell(), **asdict(cell)}
+
+    monkeypatch.setattr(bench_decisions.run, "__defaults__", (stub,))
+    out = ["--out", str(tmp_path), "--only", "small made", "--input", "500", "--options", "10"]
+    assert bench_decisions.main([*out, "--questions", "20"]) == 0
+    assert bench_decisions.main([*out, "--questions", "5", "--merge"]) == 0
+    found = json.loads((tmp_path / "decisions.json").read_text(encoding="utf-8"))
+    assert [cell["questions"] for cell in found["cells"]] == [5, 20]
+    page = tmp_path / "page.md"
+    page.write_text("<!-- bench:decisions:begin --><!-- bench:decisions:end -->", encoding="utf-8")
+    assert bench_decisions.main([*out, "--render", "--docs", str(page)]) == 0
+    assert "| small made | 500 | 5 | 10 | codes |" in page.read_text(encoding="utf-8")
+    with pytest.raises(SystemExit):
+        bench_decisions.main([*out, "--questions", "7"])
