@@ -17,6 +17,7 @@ from eliza_ffi.library.loading import LIBRARY_VARIABLE, Library
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 SKELETONS = (ROOT / "docs" / "skeletons.md").read_text(encoding="utf-8")
+DECISIONS = (ROOT / "docs" / "decisions.md").read_text(encoding="utf-8")
 DROP_IN = (ROOT / "docs" / "drop-in.md").read_text(encoding="utf-8")
 
 
@@ -35,7 +36,12 @@ OURS = [command for command in COMMANDS if command.startswith("eliza-ffi ")]
 
 
 @pytest.mark.parametrize(
-    "program", blocks("python") + blocks("python", SKELETONS) + blocks("python", DROP_IN)
+    "program",
+    [
+        program
+        for page in (README, DECISIONS, SKELETONS, DROP_IN)
+        for program in blocks("python", page)
+    ],
 )
 def test_the_python_examples_run(
     program: str,
