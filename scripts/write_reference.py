@@ -31,6 +31,7 @@ HOW = "make reference writes docs/reference.md anew"
 
 ROOMS = (
     "eliza_ffi",
+    "eliza_ffi.decisions",
     "eliza_ffi.runner",
     "eliza_ffi.skeleton",
     "eliza_ffi.chat",

@@ -46,7 +46,7 @@ class _Answer:
 
 @dataclass(frozen=True, kw_only=True)
 class PredicateAnswer(_Answer):
-    """Of a :class:`~eliza_ffi.decisions.Predicate`.
+    """The answer to a :class:`~eliza_ffi.decisions.Predicate`.
 
     Attributes
     ----------
@@ -74,7 +74,7 @@ class PredicateAnswer(_Answer):
 
 @dataclass(frozen=True, kw_only=True)
 class ChoiceAnswer(_Answer):
-    """Of a :class:`~eliza_ffi.decisions.Choice`.
+    """The answer to a :class:`~eliza_ffi.decisions.Choice`.
 
     Attributes
     ----------
@@ -123,7 +123,7 @@ class ChoiceAnswer(_Answer):
 
 @dataclass(frozen=True, kw_only=True)
 class ScoreAnswer(_Answer):
-    """Of a :class:`~eliza_ffi.decisions.Score`.
+    """The answer to a :class:`~eliza_ffi.decisions.Score`.
 
     Attributes
     ----------
@@ -166,7 +166,7 @@ class ScoreAnswer(_Answer):
 
 @dataclass(frozen=True, kw_only=True)
 class LabelsAnswer:
-    """Of :class:`~eliza_ffi.decisions.Labels`.
+    """The answer to :class:`~eliza_ffi.decisions.Labels`.
 
     Attributes
     ----------
@@ -201,6 +201,7 @@ class LabelsAnswer:
 
 
 Answer: TypeAlias = "PredicateAnswer | ChoiceAnswer | ScoreAnswer | LabelsAnswer"
+"""An answer of any kind."""
 
 
 @dataclass(frozen=True)

@@ -241,6 +241,7 @@ class Labels:
 
 
 Question: TypeAlias = "Predicate | Choice | Score | Labels"
+"""A question of any kind."""
 
 
 def text_of(value: Any) -> str:
