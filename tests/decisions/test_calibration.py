@@ -466,7 +466,7 @@ def test_only_what_a_method_needs_is_asked(
         assert [call[0] for call in model.calls] == [asked + plain]
         assert [call[2] for call in model.calls] == [whole]
     model = model_saying(z)
-    calibrate(model, TONE, examples_of(y), rule="mean")
+    assert calibrate(model, TONE, examples_of(y), rule="mean").needs_whole_rows
     assert model.calls[0][2]
 
 
