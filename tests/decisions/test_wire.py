@@ -147,6 +147,20 @@ def test_the_format_of_v1_systemone_is_read() -> None:
     )
 
 
+def test_the_json_of_systemone_is_kept_beside_its_text_for_models_that_read_it() -> None:
+    noul = {"type": "noul", "instructions": {"ask": "Late?"}}
+    choice = {"type": "choice", "instructions": "Which?", "criteria": {"a": {"min": 3}, "b": None}}
+    score = {"type": "score", "instructions": ["How", 2], "criteria": ["low", {"min": 5}]}
+    for written in (noul, choice, score):
+        (read,) = as_questions({"q": written})
+        assert read.source == written  # type: ignore[union-attr]
+        (renamed,) = as_questions({"other": read})
+        assert (renamed.name, renamed.source) == ("other", written)  # type: ignore[union-attr]
+        assert question_from(question_to(read)) == read
+    ours = as_questions([{"type": "predicate", "instructions": "Late?"}, Score("?", ["a", "b"])])
+    assert [each.source for each in ours] == [None, None]  # type: ignore[union-attr]
+
+
 def test_400_questions_and_no_more() -> None:
     many = [Predicate(f"{i}?") for i in range(401)]
     assert len(as_questions(many[:400])) == 400
