@@ -28,12 +28,12 @@ from typing import Any
 
 from .choosing.other_libraries import Peer
 from .deciding.cells import DecidingEffort, DecisionCell, measure_cell
-from .deciding.report import AXES, markdown, plot
+from .deciding.report import AXES, markdown, plot, summary
 from .deciding.workload import CODES, PHRASES, SUBJECTS, WORDS
 from .methods import with_maker
 from .parts.machine import machine_facts
 from .parts.merging import merged
-from .parts.pages import add_output_arguments, publish
+from .parts.pages import add_output_arguments, fill_sections, publish
 from .together.llama_server import find_llama_server
 
 MIDDLE = {"input_tokens": 500, "questions": 20, "options": 10}
@@ -85,7 +85,7 @@ FULL = DecisionPlan(
         *_around_middle("wide Q4_K made", CODES),
         DecisionCell(model="wide F16 32k", labels=WORDS, **MIDDLE),
     ),
-    effort=DecidingEffort(rounds=5, budget=1.0, wide_budget=6.0, base_budget=40.0),
+    effort=DecidingEffort(rounds=3, budget=1.0, wide_budget=6.0, base_budget=30.0),
 )
 QUICK = DecisionPlan(
     cells=(
@@ -94,13 +94,14 @@ QUICK = DecisionPlan(
         DecisionCell("small made", 100, 5, 10, CODES),
         DecisionCell("small made", 500, 20, 10, CODES),
     ),
-    effort=DecidingEffort(rounds=3, budget=1.0, wide_budget=6.0, base_budget=40.0),
+    effort=DecidingEffort(rounds=3, budget=1.0, wide_budget=6.0, base_budget=30.0),
 )
 
 
 def run(
     plan: DecisionPlan,
     cells: Sequence[DecisionCell],
+    n_threads: int = 0,
     measure: Callable[..., dict[str, Any]] = measure_cell,
 ) -> dict[str, Any]:
     """Measure cells of a plan and return the results.
@@ -110,6 +111,8 @@ def run(
     plan
     cells
         Those of its cells that are measured.
+    n_threads
+        Compute threads of everybody; 0 = as many as ours may use.
     measure
         As `measure_cell`.
     """
@@ -121,13 +124,13 @@ def run(
     measured = []
     for cell in cells:
         subject = subjects[cell.model]
-        budget = budget_of(cell, plan.effort, is_wide=subject.is_wide)
-        measured.append(measure(cell, subject, plan.effort.rounds, budget, peers, program))
+        effort = (plan.effort.rounds, budget_of(cell, plan.effort, is_wide=subject.is_wide))
+        measured.append(measure(cell, subject, *effort, peers, program, n_threads))
     by_name: dict[str, Peer] = {peer.name: peer for peer in peers.values()}
     return {
         "machine": machine_facts(),
         "peers": [asdict(peer) for peer in by_name.values()],
-        "plan": {**asdict(plan.effort), "middle": MIDDLE},
+        "plan": {**asdict(plan.effort), "middle": MIDDLE, "threads": n_threads},
         "cells": measured,
     }
 
@@ -153,6 +156,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--input", action="append", default=[], type=int, metavar="TOKENS")
     parser.add_argument("--questions", action="append", default=[], type=int, metavar="N")
     parser.add_argument("--options", action="append", default=[], type=int, metavar="N")
+    parser.add_argument(
+        "--threads",
+        type=int,
+        default=0,
+        metavar="N",
+        help="for everybody; where cores are not free: 1",
+    )
     parser.add_argument("--merge", action="store_true", help="keep the other cells of the file")
     parser.add_argument("--render", action="store_true", help="measure nothing, show the file")
     add_output_arguments(parser)
@@ -173,12 +183,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     else:
         if not wanted:
             parser.error("the plan has no such cells")
-        results = run(plan, wanted)
+        results = run(plan, wanted, options.threads)
         if options.merge and file.is_file():
             old = json.loads(file.read_text(encoding="utf-8"))
             order = [cell_key(asdict(cell)) for cell in plan.cells]
             results = merged(old, results, "cells", cell_key, order)
-    publish(name, results, markdown(results), options.out, options.docs)
+    publish(name, results, markdown(results), options.out, None)
+    if options.docs is not None:
+        fill_sections(options.docs, {"decisions": summary(results)})
     plot(results, options.out / f"{name}.png")
     return 0
 

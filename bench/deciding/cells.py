@@ -90,6 +90,7 @@ def measure_cell(
     budget: float,
     peers: Mapping[str, Peer],
     program: Path | None,
+    n_threads: int = 0,
 ) -> dict[str, Any]:
     """Measure one cell in every way that there is.
 
@@ -104,6 +105,8 @@ def measure_cell(
         By method, whether what it needs is there.
     program
         llama-server; None = there is none.
+    n_threads
+        Compute threads of everybody; 0 = as many as ours may use.
     """
     figures: dict[str, Any] = asdict(cell)
     path = subject.path()
@@ -112,10 +115,10 @@ def measure_cell(
         n_ctx, longest = _room(path, cell)
         # One slot, of which nothing is kept aside: what is in it is what the round has put there.
         model = open_ones.enter_context(
-            Model(path, n_slots=1, n_ctx=n_ctx, options={"park_after": "0"})
+            Model(path, n_slots=1, n_ctx=n_ctx, n_threads=n_threads, options={"park_after": "0"})
         )
         questionnaire = _questionnaire(model, cell)
-        n_threads = int(model.describe()["threads"])
+        n_threads = n_threads or int(model.describe()["threads"])
         port, problems = None, {}
         if program is not None:
             n_slots = cell.questions if subject.is_made else 1
@@ -270,17 +273,28 @@ def _figures(rounds: Mapping[str, Sequence[Decided]], n_questions: int) -> dict[
 def _references(
     setting: DecidingSetting, first: PutQuestions, rounds: Mapping[str, Sequence[Decided]]
 ) -> dict[str, Decided]:
-    """Return our answers to the first input by scoring, those that somebody else has, too."""
+    """Return our answers to the first input, by every scoring that somebody has."""
+    model, questionnaire = setting.model, setting.questionnaire
     references = {"legal": rounds[OURS][0]}
-    for listed in rounds.values():
-        if listed[0].scoring == "greedy" and listed[0].passes is not None:
-            references["greedy"] = listed[0]
-        if listed[0].scoring == "joint" and setting.questionnaire.has_own_labels:
-            questions = setting.questionnaire.questions
-            decision = setting.model.decide(first.given, questions, scoring="joint")
+    if not questionnaire.has_own_labels:
+        return references
+    for scoring in {listed[0].scoring for listed in rounds.values()} - {"legal"}:
+        if scoring == "joint":
+            decision = model.decide(first.given, questionnaire.questions, scoring="joint")
             rows = tuple(tuple(answer.distribution) for answer in decision.values())
             answers = tuple(row.index(max(row)) for row in rows)
-            references["joint"] = Decided(0.0, answers, rows, scoring="joint")
+            references[scoring] = Decided(0.0, answers, rows, scoring=scoring)
+            continue
+        chosen = [
+            model.choose(
+                prompt,
+                questionnaire.labels,
+                tokenization="any" if scoring == "any" else "own",
+            ).value
+            for prompt in first.prompts
+        ]
+        answers = tuple(questionnaire.labels.index(value) for value in chosen)
+        references[scoring] = Decided(0.0, answers, scoring=scoring)
     return references
 
 

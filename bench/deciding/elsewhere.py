@@ -123,7 +123,7 @@ class GrammarServer:
         if not self._is_made:
             texts = [str(one.get("stopping_word") or one["content"]) for one in said]
             answers = tuple(_place(text, self._labels) for text in texts)
-            return Decided(seconds, answers, scoring="greedy")
+            return Decided(seconds, answers, scoring="any")
         found = [one["completion_probabilities"][0]["top_probs"] for one in said]
         rows = tuple(self._row(top) for top in found)
         return Decided(seconds, tuple(row.index(max(row)) for row in rows), rows)
@@ -153,7 +153,7 @@ class GrammarLoop:
         texts = [self._llama.choose(prompt, self._ends_at)[0] for prompt in put.prompts]
         seconds = time.perf_counter() - begin
         answers = tuple(_place(text, self._labels) for text in texts)
-        return Decided(seconds, answers, scoring="greedy")
+        return Decided(seconds, answers, scoring="any")
 
     def _ends_at(self, text: str) -> bool:
         return self._is_made or text in self._labels

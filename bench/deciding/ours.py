@@ -48,8 +48,8 @@ class Decided:
         Forward passes; None where nobody counts them.
     scoring : str
         What was found: ``"legal"``, probabilities among what is legal at each token; ``"joint"``,
-        among the whole vocabulary; ``"greedy"``, the likeliest legal token at each step. With
-        labels of one token all three answer alike.
+        among the whole vocabulary; ``"greedy"``, the likeliest legal token at each step; ``"any"``,
+        that among all tokens that spell a label. With labels of one token all answer alike.
     """
 
     seconds: float

@@ -25,7 +25,7 @@ from ..methods import (
 )
 from ..parts.machine import disturbance, machine_line
 
-__all__ = ["AXES", "markdown", "plot"]
+__all__ = ["AXES", "markdown", "plot", "summary"]
 
 WAYS = (
     TOKENS_ALONE,
@@ -97,6 +97,32 @@ def markdown(results: dict[str, Any]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def summary(results: dict[str, Any]) -> str:
+    """Return one table for documents: the middle, and what differs from it in one thing."""
+    middle = results["plan"]["middle"]
+    cells = [
+        cell
+        for cell in results["cells"]
+        if sum(cell[axis] != middle[axis] for axis in AXES) <= 1 or cell["model"].startswith("wide")
+    ]
+    ways = [name for name in WAYS if any(name in cell["ways"] for cell in cells)]
+    rows = (
+        [
+            *_head(cell),
+            f"{cell['tokens']:,}",
+            f"{cell['ways'][OURS]['passes']:,}",
+            number(cell["ways"][OURS]["request_ms"]),
+            number(cell["ways"][OURS]["decisions_per_second"]),
+            *_each(cell, ways, lambda way: number(way["times_ours"][1])),
+        ]
+        for cell in cells
+    )
+    head = [*HEAD, "tokens", "passes", "ms a request", "decisions a second", *ways]
+    disturbed = disturbance((_name(cell), cell) for cell in cells)
+    table = markdown_table(head, rows, left=len(HEAD))
+    return f"{_state(results)}{disturbed}\n\n{table}\n"
+
+
 def plot(results: dict[str, Any], file: Path) -> None:
     """Draw decisions a second over each axis, from the cell in the middle; a row for each model.
 
@@ -163,8 +189,10 @@ def _state(results: dict[str, Any]) -> str:
         for peer in results["peers"]
     ]
     minutes = sum(cell["seconds"] for cell in results["cells"]) / 60
+    threads = results["plan"]["threads"]
+    limit = f" Everybody with compute threads: {threads}." if threads else ""
     return (
-        f"{machine_line(results['machine'])} {', '.join(versions)}. "
+        f"{machine_line(results['machine'])} {', '.join(versions)}.{limit} "
         f"Measured in {minutes:.1f} minutes."
     )
 

@@ -29,7 +29,7 @@ from bench.deciding.ours import (
     Together,
     TokensAlone,
 )
-from bench.deciding.report import markdown, plot
+from bench.deciding.report import markdown, plot, summary
 from bench.deciding.workload import (
     CODES,
     PHRASES,
@@ -220,7 +220,7 @@ def test_the_server_writes_longer_labels_token_by_token(
     setting = setting_of(tiny_model, 1, ["A plan", "B"], server_port=server_port)
     decided = GrammarServer(setting).decide(setting.questionnaire.put("a message"))
     assert decided.answers == (1,)
-    assert decided.scoring == "greedy"
+    assert decided.scoring == "any"
     assert DecisionServer.asked[0]["stop"] == ["A plan", "B"]
 
 
@@ -357,7 +357,8 @@ def shown_cell(**axes: int) -> dict[str, Any]:
 def results(*cells: dict[str, Any]) -> dict[str, Any]:
     names = ("cpu", "cores", "threads", "system", "python", "numpy", "eliza_ffi", "llama_cpp")
     machine = {**dict.fromkeys(names, "?"), "date": "today"}
-    plan = {**asdict(bench_decisions.FULL.effort), "middle": bench_decisions.MIDDLE}
+    middle, effort = bench_decisions.MIDDLE, asdict(bench_decisions.FULL.effort)
+    plan = {**effort, "middle": middle, "threads": 0}
     peers = [asdict(Peer("llama-server", "1")), asdict(Peer("cappr", None, "none"))]
     return {"machine": machine, "peers": peers, "plan": plan, "cells": [*cells]}
 
@@ -370,6 +371,15 @@ def test_the_tables_have_ratios_with_quartiles_and_what_was_left_out() -> None:
     assert "- cappr: none" in shown
     assert "- small made, 500 tokens, 20 questions of 10 codes, cappr: ValueError: no" in shown
     assert "Measured in 1.0 minutes" in shown
+
+
+def test_the_short_table_has_what_differs_from_the_middle_in_one_thing() -> None:
+    far = shown_cell(input_tokens=100, options=2)
+    wide = {**far, "model": "wide Q4_K made"}
+    shown = summary(results(shown_cell(), far, wide))
+    assert "| small made | 500 | 20 | 10 | codes | 1,234 | 2 | 10.0 | 200 | 3.00 |" in shown
+    assert "| small made | 100 | 20 | 2 |" not in shown
+    assert "| wide Q4_K made | 100 | 20 | 2 |" in shown
 
 
 def test_decisions_are_drawn_over_what_differs_from_the_middle(tmp_path: Path) -> None:
@@ -403,7 +413,7 @@ def test_a_run_has_the_cells_that_were_asked_for_and_keeps_the_others(
     def stub(cell: DecisionCell, *_: Any) -> dict[str, Any]:
         return {**shown_cell(), **asdict(cell)}
 
-    monkeypatch.setattr(bench_decisions.run, "__defaults__", (stub,))
+    monkeypatch.setattr(bench_decisions.run, "__defaults__", (0, stub))
     out = ["--out", str(tmp_path), "--only", "small made", "--input", "500", "--options", "10"]
     assert bench_decisions.main([*out, "--questions", "20"]) == 0
     assert bench_decisions.main([*out, "--questions", "5", "--merge"]) == 0
