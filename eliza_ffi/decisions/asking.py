@@ -80,7 +80,7 @@ class How:
     def __post_init__(self) -> None:
         if self.labels not in ("text", "letters"):
             raise InvalidArgumentError(f'labels must be "text" or "letters", not {self.labels!r}')
-        if not 1 <= self.orders <= MAX_ORDERS:
+        if not isinstance(self.orders, int) or not 1 <= self.orders <= MAX_ORDERS:
             raise InvalidArgumentError(f"orders must be 1 to {MAX_ORDERS}, not {self.orders}")
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import InvalidArgumentError
+from ..requests import StreamSettings, check_keywords
 from ..runner.scoring import ScoreResult, ScoreRun
 from .answers import Decision, DecisionUsage, answer_of, collect, expand
 from .asking import How, WritePrompt, asking_of
@@ -80,6 +81,7 @@ def settings_for(
         If one is out of range, or the calibration is for another model, other questions or another
         way to ask them.
     """
+    check_keywords("decide", stream, StreamSettings.__annotations__.keys())
     if not 0.0 <= abstain_below <= 1.0:
         raise InvalidArgumentError(f"abstain_below must be 0 to 1, not {abstain_below!r}")
     if calibration is not None:

@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from ..errors import InvalidArgumentError
-from .questions import Choice, Predicate, Score, Value, text_of
+from .questions import NOT_TEXT, Choice, Predicate, Score, Value, text_of
 
 __all__ = ["Asked", "AskedQuestion", "LabelStyle", "ShownOption", "ask", "input_text"]
 
@@ -154,6 +154,7 @@ def input_text(given: Any) -> str:
         return given
     if _is_conversation(given):
         return "\n".join(_turn(message) for message in given)
+    _refuse_parts(given)
     return text_of(given)
 
 
@@ -224,6 +225,19 @@ def _content_text(content: Any) -> str:
     if isinstance(content, Sequence) and all(isinstance(part, Mapping) for part in content):
         return "\n".join(_part_text(part) for part in content)
     return text_of(content)
+
+
+def _refuse_parts(given: Any) -> None:
+    """Refuse parts that are no text in what is JSON to us and a conversation to others."""
+    items = given.get("messages") if isinstance(given, Mapping) else given
+    for item in items if isinstance(items, list | tuple) else ():
+        content = item.get("content") if isinstance(item, Mapping) else None
+        for part in (item, *(content if isinstance(content, list | tuple) else ())):
+            kind = part.get("type") if isinstance(part, Mapping) else None
+            if kind in NOT_TEXT:
+                raise InvalidArgumentError(
+                    f"the input has a part of type {kind!r}: only text is read"
+                )
 
 
 def _part_text(part: Mapping[str, Any]) -> str:

@@ -32,7 +32,8 @@ MAX_QUESTIONS = 400
 MAX_OPTIONS = 255
 MAX_LEVELS = 10
 
-_NOT_TEXT = ("input_image", "image_url", "input_audio", "input_file")
+NOT_TEXT = ("input_image", "image_url", "input_audio", "input_file")
+"""Parts of messages and instructions that are refused."""
 
 Value: TypeAlias = "str | bool"
 """What an option stands for; ``True`` and ``"true"`` are two values."""
@@ -297,7 +298,7 @@ def _check_asked(question: Any) -> None:
     given = question.instructions
     for part in given if isinstance(given, list | tuple) else ():
         kind = part.get("type") if isinstance(part, Mapping) else None
-        if kind in _NOT_TEXT:
+        if kind in NOT_TEXT:
             raise InvalidArgumentError(
                 f"{_called(question)}: the instructions have a part of type {kind!r}: "
                 "only text is read"

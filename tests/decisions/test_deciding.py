@@ -339,6 +339,15 @@ def test_settings_out_of_range_are_refused_before_anything_runs(
             call()
 
 
+@pytest.mark.parametrize("name", ["temperature", "stop", "messages", "probabilities", "order"])
+def test_keywords_that_decisions_have_no_use_for_are_refused(tiny_model: Model, name: str) -> None:
+    settings: Any = {name: 1}
+    with pytest.raises(TypeError, match=rf"decide\(\) has no keyword '{name}'"):
+        tiny_model.decide("x", ANGRY, **settings)
+    with pytest.raises(TypeError, match=rf"decide\(\) has no keyword '{name}'"):
+        tiny_model.decide_many([], ANGRY, **settings)
+
+
 def test_an_input_that_does_not_fit_says_so(tiny_model: Model) -> None:
     with pytest.raises(ContextFullError):
         tiny_model.decide("word " * 20_000, ANGRY)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from typing import Any
 
@@ -125,8 +126,8 @@ def test_a_score_is_asked_upward_and_downward_and_in_no_other_order() -> None:
     assert orders_of(ANGER, MAX_ORDERS) == [(0, 1, 2), (2, 1, 0)]
 
 
-@pytest.mark.parametrize("orders", [0, -1, 65])
-def test_orders_are_1_to_64(orders: int) -> None:
+@pytest.mark.parametrize("orders", [0, -1, 65, 2.5, "2"])
+def test_orders_are_1_to_64(orders: Any) -> None:
     with pytest.raises(InvalidArgumentError, match=f"orders must be 1 to 64, not {orders}"):
         How(orders=orders)
 
@@ -177,9 +178,16 @@ def test_an_input_is_a_text_a_conversation_or_json(given: Any, text: str) -> Non
 
 @pytest.mark.parametrize("kind", ["input_image", "image_url", "input_audio", "input_file"])
 def test_what_is_no_text_in_a_conversation_is_refused(kind: str) -> None:
-    message = {"role": "user", "content": [{"type": kind, kind: "data:..."}]}
-    with pytest.raises(InvalidArgumentError, match=f"a part of type '{kind}': only text is read"):
-        input_text([message])
+    part = {"type": kind, kind: "data:..."}
+    message = {"role": "user", "content": [{"type": "input_text", "text": "this"}, part]}
+    for value in ([message], {"messages": [message]}, [part], ({"content": [part]},)):
+        with pytest.raises(InvalidArgumentError, match=f"part of type '{kind}': only text is read"):
+            input_text(value)
+
+
+def test_json_that_speaks_of_files_is_an_input() -> None:
+    for value in ({"type": "image"}, [{"type": "file", "name": "a"}], {"messages": "input_image"}):
+        assert input_text(value) == json.dumps(value)
 
 
 @pytest.mark.parametrize("given", [b"bytes", {"a": {1, 2}}, float("inf"), object()])
