@@ -322,12 +322,12 @@ def _in_turn(
         prompt = Prompt().template(head).text(lead + asked.text).template(tail)
         return session.prompt_tokens(prompt)
 
+    def end(asked: Asked) -> list[int]:
+        return session.prompt_tokens(Prompt().text(lead[-NEAR:] + asked.text).template(tail))
+
     if len(every) == 1 or len(lead) <= 2 * NEAR:
         return apart([whole(asked) for asked in every])
-    near = [
-        session.prompts.tokens_behind_line(Prompt().text(lead[-NEAR:] + asked.text).template(tail))
-        for asked in every
-    ]
+    near = [end(asked) for asked in every]
     before, behind = apart(near)
     first = whole(every[0])
     from_the_end = zip(reversed(first), reversed(near[0]), strict=False)

@@ -152,7 +152,8 @@ def test_a_long_input_is_tokenized_once(tiny_model: Model, monkeypatch: pytest.M
 
     monkeypatch.setattr(session, "prompt_tokens", counted)
     Asking(session, SENTENCE * 40, [Predicate(f"Is it {i}?") for i in range(50)], How())
-    assert len(lengths) == 1
+    assert len(lengths) == 51
+    assert sum(length > 100 for length in lengths) == 1
 
 
 def test_where_the_end_of_an_input_is_cut_otherwise_alone_each_prompt_is_tokenized_whole(
@@ -160,9 +161,12 @@ def test_where_the_end_of_an_input_is_cut_otherwise_alone_each_prompt_is_tokeniz
 ) -> None:
     session = tiny_model.session
     expected = prompts_of(Asking(session, SENTENCE * 4, QUESTIONS, How()))
-    monkeypatch.setattr(
-        session.prompts, "tokens_behind_line", lambda prompt: [*prompt.parts[0][0].encode()]
-    )
+    tokenize = session.prompt_tokens
+
+    def strange(prompt: Prompt) -> list[int]:
+        return tokenize(prompt) if prompt.parts[0][1] else [*prompt.parts[0][0].encode()]
+
+    monkeypatch.setattr(session, "prompt_tokens", strange)
     assert prompts_of(Asking(session, SENTENCE * 4, QUESTIONS, How())) == expected
 
 
