@@ -207,6 +207,29 @@ TEST(Endings, LongerThanABatchAreScoredAllTheSame) {
     expect_near(one.joint, other.joint, 1e-4);
 }
 
+TEST(Endings, LongerThanABatchGoThroughTheModelOnce) {
+    const ContextHandle context = make_context("auto", f32_model_path(), "32");
+    std::vector<Question> questions(3);
+    for (size_t i = 0; i < questions.size(); ++i) {
+        questions[i].tokens.assign(100, 310 + static_cast<int32_t>(i));
+        for (int32_t k = 0; k < 20; ++k) {
+            questions[i].leaves.push_back({320 + k, 340, 341});
+            questions[i].leaves.push_back({320 + k, 342});
+        }
+    }
+    const StreamHandle stream = open(context, full_precision_config());
+    prefill(stream, prompt);
+    const Scores together = score(context, stream, questions);
+    ASSERT_EQ(together.status, 120) << together.error;
+    // For each question four passes over its 100 tokens, and some over the 40 nodes behind them.
+    EXPECT_LE(stats(stream).forward_passes, 1 + 3 * (4 + 6));
+    const ContextHandle alone = make_context("token-by-token");
+    const StreamHandle slow = open(alone, full_precision_config());
+    prefill(slow, prompt);
+    expect_near(together.joint, score(alone, slow, questions).joint, 1e-4);
+    EXPECT_EQ(stats(stream).n_past, static_cast<int32_t>(prompt.size()));
+}
+
 TEST(Endings, LeaveTheConversationAsItWas) {
     const ContextHandle context = make_context("auto");
     std::mt19937 random{9};

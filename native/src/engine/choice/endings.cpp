@@ -24,13 +24,18 @@ public:
           stats_(stats),
           endings_(endings),
           wanted_(wanted),
+          n_prompt_(sequence.tokens().size()),
           places_(endings.size()) {}
+    ~Scorer() { sequence_.truncate(n_prompt_); }
+    Scorer(const Scorer &) = delete;
+    Scorer & operator=(const Scorer &) = delete;
 
     std::vector<EndingScores> run() {
         list_reads();
         read_behind_prompt();
         if (options_.strategy != Strategy::token_by_token) {
             read_in_trees();
+            read_long_ones();
         }
         read_one_by_one();
         std::vector<EndingScores> scores;
@@ -122,18 +127,45 @@ private:
         }
     }
 
+    // As many whole paths in one pass as there is room for; in none are those longer than a pass.
     void read_in_trees() {
-        const auto first = paths_.begin() + (!paths_.empty() && paths_.front().empty() ? 1 : 0);
-        const auto n_before = static_cast<size_t>(first - paths_.begin());
-        const std::vector<std::vector<Token>> paths(first, paths_.end());
+        const size_t n_empty = !paths_.empty() && paths_.front().empty() ? 1 : 0;
+        read_trees({paths_.begin() + static_cast<std::ptrdiff_t>(n_empty), paths_.end()}, n_empty);
+    }
+
+    // Endings longer than a pass: what such a path and those behind it begin with goes in front, as part of the prompt,
+    // and the rest of them together.
+    void read_long_ones() {
+        const TreeLimits limits = sequence_.decoder().tree_limits();
+        for (size_t first = 0; first < paths_.size() && limits.lanes > 0; ++first) {
+            if (is_read_[first]) {
+                continue;
+            }
+            const std::vector<Token> & shortest = paths_[first];
+            const size_t n_front = shortest.size() - 1;
+            std::vector<std::vector<Token>> rest;
+            for (size_t i = first; i < paths_.size() && begins_with(paths_[i], shortest); ++i) {
+                rest.emplace_back(paths_[i].begin() + static_cast<std::ptrdiff_t>(n_front), paths_[i].end());
+            }
+            put_behind_prompt(shortest.data(), n_front);
+            read_trees(rest, first);
+        }
+    }
+
+    static bool begins_with(const std::vector<Token> & path, const std::vector<Token> & beginning) {
+        return path.size() >= beginning.size() && std::equal(beginning.begin(), beginning.end(), path.begin());
+    }
+
+    // Paths that end where those from `first` on do, behind what the sequence holds.
+    void read_trees(const std::vector<std::vector<Token>> & paths, size_t first) {
         for (const TreeBatch & tree : plan_paths(paths, sequence_.decoder().tree_limits())) {
             bool whole = false;
             for (const TreeBatch::Node & node : tree.nodes) {
-                whole = whole || (node.wants_logits && needs_whole_row(n_before + node.node));
+                whole = whole || (node.wants_logits && needs_whole_row(first + node.node));
             }
             const auto on_row = [&](int32_t place, const LogitsRow & row) {
                 if (place >= 0) {
-                    take(n_before + tree.nodes[static_cast<size_t>(place)].node, row);
+                    take(first + tree.nodes[static_cast<size_t>(place)].node, row);
                 }
             };
             try {
@@ -151,28 +183,35 @@ private:
         if (std::find(is_read_.begin(), is_read_.end(), false) == is_read_.end()) {
             return;
         }
-        const std::vector<llama_token> prompt = sequence_.tokens();
+        put_behind_prompt(nullptr, 0);
         // A recurrent state cannot step back: it is put back.
         const bool puts_back = sequence_.decoder().model().is_recurrent();
+        const std::vector<llama_token> prompt = sequence_.tokens();
         const std::vector<uint8_t> state = puts_back ? sequence_.copy_state() : std::vector<uint8_t>();
         for (size_t path = 0; path < paths_.size(); ++path) {
             if (is_read_[path]) {
                 continue;
             }
-            sequence_.append(paths_[path].data(), paths_[path].size());
-            try {
-                take(path, LogitsRow(sequence_.logits()));
-            } catch (...) {
-                sequence_.truncate(prompt.size());
-                throw;
-            }
-            sequence_.truncate(prompt.size());
+            put_behind_prompt(paths_[path].data(), paths_[path].size());
+            take(path, LogitsRow(sequence_.logits()));
             if (puts_back) {
+                put_behind_prompt(nullptr, 0);
                 sequence_.restore_state(prompt, state);
             }
         }
         const bool reference = options_.strategy == Strategy::token_by_token;
         stats_.strategies |= reference ? ELIZA_STRATEGY_TOKEN_BY_TOKEN : ELIZA_STRATEGY_SKIP_AHEAD;
+    }
+
+    // Has the sequence hold the prompt and these tokens; what it holds of them already stays decoded.
+    void put_behind_prompt(const Token * tokens, size_t n) {
+        const std::vector<llama_token> & held = sequence_.tokens();
+        size_t n_common = 0;
+        while (n_common < std::min(n, held.size() - n_prompt_) && held[n_prompt_ + n_common] == tokens[n_common]) {
+            ++n_common;
+        }
+        sequence_.truncate(n_prompt_ + n_common);
+        sequence_.append(tokens + n_common, n - n_common);
     }
 
     EndingScores scores_of(size_t ending) const {
@@ -201,6 +240,7 @@ private:
     eliza_llm_stream_stats_t & stats_;
     const std::vector<Ending> & endings_;
     const WantedScores wanted_;
+    const size_t n_prompt_;
 
     std::vector<Read> reads_;
     std::vector<std::unordered_map<Node, size_t>> places_;  // of each ending, where the read of a node is
