@@ -21,7 +21,13 @@ __all__ = ["examine", "run_doctor"]
 
 GIB = 2**30
 
-EXTRAS = {"chat": "jinja2", "parquet": "pyarrow", "bench": "matplotlib"}
+EXTRAS = {
+    "chat": "jinja2",
+    "parquet": "pyarrow",
+    "plot": "matplotlib",
+    "bench": "xgrammar",
+    "train": "tokenizers",
+}
 """A package that each extra installs."""
 
 

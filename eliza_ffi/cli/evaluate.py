@@ -49,7 +49,7 @@ def add_eval_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--output", metavar="FILE", help="write to FILE: all answers and counts as JSON"
     )
-    parser.add_argument("--plot", metavar="FILE", help="write a PNG; needs the [bench] extra")
+    parser.add_argument("--plot", metavar="FILE", help="write a PNG; needs the [plot] extra")
     add_model_arguments(parser)
 
 

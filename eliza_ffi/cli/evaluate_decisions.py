@@ -34,7 +34,7 @@ def add_evaluate_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--plots",
         metavar="FOLDER",
-        help="write reliability diagrams and coverage curves; needs the [bench] extra",
+        help="write reliability diagrams and coverage curves; needs the [plot] extra",
     )
     add_model_arguments(parser)
 

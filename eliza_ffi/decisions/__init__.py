@@ -28,7 +28,7 @@ from .answers import (
     score_confidence,
 )
 from .asking import WritePrompt
-from .calibration import Calibration, QuestionCalibration
+from .calibration import METHODS, Calibration, CalibrationMethod, QuestionCalibration
 from .prompts import Asked, ShownOption, ask, input_text
 from .questions import Choice, Labels, Level, Option, Predicate, Question, Score
 from .wire import (
@@ -42,12 +42,14 @@ from .wire import (
 
 if TYPE_CHECKING:
     from .fitting import calibrate
-    from .report import DecisionReport, evaluate
+    from .report import DecisionReport, QuestionReport, evaluate
 
 __all__ = [
+    "METHODS",
     "Answer",
     "Asked",
     "Calibration",
+    "CalibrationMethod",
     "Choice",
     "ChoiceAnswer",
     "Decision",
@@ -61,6 +63,7 @@ __all__ = [
     "PredicateAnswer",
     "Question",
     "QuestionCalibration",
+    "QuestionReport",
     "Score",
     "ScoreAnswer",
     "ShownOption",
@@ -79,7 +82,12 @@ __all__ = [
     "systemone_answer",
 ]
 
-_ROOM_OF = {"DecisionReport": "report", "calibrate": "fitting", "evaluate": "report"}
+_ROOM_OF = {
+    "DecisionReport": "report",
+    "QuestionReport": "report",
+    "calibrate": "fitting",
+    "evaluate": "report",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -21,7 +21,7 @@ def load_matplotlib() -> Any:
     try:
         import matplotlib.figure
     except ImportError:
-        raise NotSupportedError("a plot needs matplotlib: pip install 'eliza-ffi[bench]'") from None
+        raise NotSupportedError("a plot needs matplotlib: pip install 'eliza-ffi[plot]'") from None
     return matplotlib.figure
 
 

@@ -184,7 +184,7 @@ def test_a_plot_without_matplotlib_says_what_to_install(
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     arguments = ["eval", "--task", "planner", "--mode", "guided", "--plot", "x.png"]
     assert cli.main(arguments) == 1
-    assert "pip install 'eliza-ffi[bench]'" in capsys.readouterr().err
+    assert "pip install 'eliza-ffi[plot]'" in capsys.readouterr().err
 
 
 def test_the_plot_is_a_picture(tmp_path: Path) -> None:
