@@ -183,18 +183,25 @@ def agreement(found: Decided, references: Mapping[str, Decided], is_made: bool) 
     Returns
     -------
     dict
-        ``same_answers``, a share, and ``widest``, the largest difference of two probabilities;
-        each None where there is nothing to compare.
+        ``same_answers``, a share; ``widest``, the largest difference of two probabilities; and
+        ``parting``, of the other answers, by how much ours thought the least likely of them less
+        likely than its own. Each is None where there is nothing to compare.
     """
     ours = references.get("legal" if is_made else found.scoring)
     if ours is None or found.answers is None or ours.answers is None:
-        return {"same_answers": None, "widest": None}
+        return {"same_answers": None, "widest": None, "parting": None}
     pairs = list(zip(found.answers, ours.answers, strict=True))
-    widest = None
+    widest = parting = None
+    if ours.probabilities is not None:
+        rows = zip(ours.probabilities, pairs, strict=True)
+        parting = max(
+            row[mine] - (row[theirs] if theirs >= 0 else 0.0) for row, (theirs, mine) in rows
+        )
     if found.probabilities is not None and ours.probabilities is not None:
         flat = [itertools.chain(*each.probabilities or ()) for each in (found, ours)]
         widest = max(abs(a - b) for a, b in zip(*flat, strict=True))
-    return {"same_answers": sum(a == b for a, b in pairs) / len(pairs), "widest": widest}
+    same = sum(a == b for a, b in pairs) / len(pairs)
+    return {"same_answers": same, "widest": widest, "parting": parting}
 
 
 class _Turns:
@@ -227,10 +234,12 @@ class _Turns:
             deciders[OURS].decide(self._put(WARM_UP_TOKENS, -1))
             names, first = list(deciders), self._put(input_tokens, 0)
             for turn in range(n_rounds):
+                if _spent(rounds.get(OURS, [])) > budget:
+                    break  # without ours there is no ratio
                 put = first if turn == 0 else self._put(input_tokens, turn)
                 for name in names:
                     before = rounds.setdefault(name, [])
-                    if name in self._problems or sum(one.seconds for one in before) > budget:
+                    if name in self._problems or _spent(before) > budget:
                         continue
                     time.sleep(SETTLING_SECONDS)
                     decided = self._try(name, partial(deciders[name].decide, put))
@@ -252,6 +261,10 @@ class _Turns:
         except Exception as error:  # whatever it is
             self._problems[name] = f"{type(error).__name__}: {error}"
             return None
+
+
+def _spent(rounds: Sequence[Decided]) -> float:
+    return sum(one.seconds for one in rounds)
 
 
 def _figures(rounds: Mapping[str, Sequence[Decided]], n_questions: int) -> dict[str, Any]:

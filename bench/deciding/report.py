@@ -74,8 +74,9 @@ def markdown(results: dict[str, Any]) -> str:
             "decisions_per_second",
             number,
         ),
-        f"The same answers as {OURS}: the share of the questions, and the widest difference of two "
-        "probabilities where both find them",
+        f"The same answers as {OURS}: the share of the questions; in parentheses the widest "
+        "difference of two probabilities where both find them, and, where answers are others, by "
+        f"how much {OURS} at most thought them less likely than its own",
         _table(
             cells,
             [name for name in ways if name != TOKENS_ALONE],
@@ -229,5 +230,7 @@ def _ratio(quartiles: Sequence[float]) -> str:
 def _sameness(way: dict[str, Any]) -> str:
     if way["same_answers"] is None:
         return "-"
-    widest = "" if way["widest"] is None else f" ({way['widest']:.0e})"
-    return f"{way['same_answers']:.0%}{widest}"
+    found = [f"{way['widest']:.3f}"] if way["widest"] is not None else []
+    if way.get("parting"):
+        found.append(f"apart {way['parting']:.3f}")
+    return f"{way['same_answers']:.0%}" + (f" ({', '.join(found)})" if found else "")

@@ -321,9 +321,10 @@ def test_answers_are_compared_where_the_same_is_asked() -> None:
     ours = Decided(1.0, (0, 1), ((0.9, 0.1), (0.4, 0.6)))
     other = Decided(1.0, (0, 0), ((0.8, 0.2), (0.5, 0.5)))
     compared = agreement(other, {"legal": ours}, is_made=False)
-    assert compared == {"same_answers": 0.5, "widest": pytest.approx(0.1)}
+    apart = {"widest": pytest.approx(0.1), "parting": pytest.approx(0.2)}
+    assert compared == {"same_answers": 0.5, **apart}
     greedy = Decided(1.0, (0, 1), scoring="greedy")
-    nothing = {"same_answers": None, "widest": None}
+    nothing = dict.fromkeys(("same_answers", "widest", "parting"))
     assert agreement(greedy, {"legal": ours}, is_made=False) == nothing
     assert agreement(greedy, {"legal": ours}, is_made=True)["same_answers"] == 1.0
     assert agreement(Decided(1.0), {"legal": ours}, is_made=True) == nothing
@@ -348,7 +349,9 @@ def shown_cell(**axes: int) -> dict[str, Any]:
         "problems": {CAPPR: "ValueError: no"},
         "ways": {
             OURS: way(10.0),
-            SYSTEMONE: way(30.0, times_ours=(2.5, 3.0, 3.25), same_answers=1.0, widest=0.002),
+            SYSTEMONE: way(
+                30.0, times_ours=(2.5, 3.0, 3.25), same_answers=0.95, widest=0.002, parting=0.001
+            ),
         },
         **axes,
     }
@@ -367,7 +370,7 @@ def test_the_tables_have_ratios_with_quartiles_and_what_was_left_out() -> None:
     shown = markdown(results(shown_cell()))
     assert "| small made | 500 | 20 | 10 | codes | 3.00 (2.50-3.25) |" in shown
     assert "| small made | 500 | 20 | 10 | codes | 1,234 | 2 | 10.0 | 30.0 |" in shown
-    assert "| small made | 500 | 20 | 10 | codes | 100% (2e-03) |" in shown
+    assert "| small made | 500 | 20 | 10 | codes | 95% (0.002, apart 0.001) |" in shown
     assert "- cappr: none" in shown
     assert "- small made, 500 tokens, 20 questions of 10 codes, cappr: ValueError: no" in shown
     assert "Measured in 1.0 minutes" in shown
