@@ -17,11 +17,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import torch
+from tokenizers import Tokenizer
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT))
 
-from tiny_model.corpus import Generator  # noqa: E402
+from tiny_model.corpus import SECOND_PASS, Example, Generator  # noqa: E402
 from tiny_model.evaluation import are_right  # noqa: E402
 from tiny_model.fixtures import load_fixtures  # noqa: E402
 from tiny_model.gguf_file import write_gguf  # noqa: E402
@@ -31,6 +32,8 @@ from tiny_model.training import Recipe, train  # noqa: E402
 from tiny_model.vocabulary import encode_examples, train_tokenizer  # noqa: E402
 
 TOKENIZER_EXAMPLES = 20_000
+# Far from the seeds of the first pass and of what is held out.
+SECOND_SEED = 1000
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -41,21 +44,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     torch.set_num_threads(options.threads)
     torch.use_deterministic_algorithms(True, warn_only=True)
 
-    examples = list(Generator().examples(options.examples, options.seed))
-    tokenizer = train_tokenizer(
-        (example.text for example in examples[:TOKENIZER_EXAMPLES]), Shape.vocabulary
-    )
-    corpus = encode_examples(tokenizer, examples)
-    total = sum(len(example.tokens) for example in corpus)
-    network = Network(Shape(vocabulary=tokenizer.get_vocab_size())).to(options.device)
-    weights = sum(weight.numel() for weight in network.parameters())
-    print(f"{len(corpus)} examples, {total} tokens, {weights} weights", flush=True)
-
-    train(network, corpus, Recipe(seed=options.seed), options.device)
+    if options.first is None:
+        network, tokenizer = first_pass(options)
+        if options.checkpoint:
+            _save(options.out.with_suffix(".first.pt"), network, tokenizer)
+    else:
+        network, tokenizer = _load(options.first, options.device)
+    second_pass(network, tokenizer, options)
     options.out.parent.mkdir(parents=True, exist_ok=True)
     if options.checkpoint:
-        saved = {"weights": network.state_dict(), "tokenizer": tokenizer.to_str()}
-        torch.save(saved, options.out.with_suffix(".pt"))
+        _save(options.out.with_suffix(".pt"), network, tokenizer)
     write_gguf(options.out, network.cpu(), tokenizer)
     seconds = time.monotonic() - started
     print(f"{options.out}: {options.out.stat().st_size} bytes, {seconds:.0f} s", flush=True)
@@ -70,9 +68,59 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(line, flush=True)
 
 
+def first_pass(options: argparse.Namespace) -> tuple[Network, Tokenizer]:
+    """Learn the vocabulary, and train a new network on texts of all kinds."""
+    examples = list(Generator().examples(options.examples, options.seed))
+    tokenizer = train_tokenizer(
+        (example.text for example in examples[:TOKENIZER_EXAMPLES]), Shape.vocabulary
+    )
+    network = Network(Shape(vocabulary=tokenizer.get_vocab_size())).to(options.device)
+    weights = sum(weight.numel() for weight in network.parameters())
+    print(f"{weights} weights", flush=True)
+    _train(network, tokenizer, examples, Recipe(seed=options.seed), options.device)
+    return network, tokenizer
+
+
+def second_pass(network: Network, tokenizer: Tokenizer, options: argparse.Namespace) -> None:
+    """Train on new texts, most of them questions, which are learned only once choosing is."""
+    seed = options.seed + SECOND_SEED
+    examples = list(Generator().examples(options.second_examples, seed, SECOND_PASS))
+    recipe = Recipe(seed=seed, short_first=0.0, prompt_weight=0.1, judge_statements=True)
+    _train(network, tokenizer, examples, recipe, options.device)
+
+
+def _train(
+    network: Network,
+    tokenizer: Tokenizer,
+    examples: Sequence[Example],
+    recipe: Recipe,
+    device: str,
+) -> None:
+    corpus = encode_examples(tokenizer, examples)
+    total = sum(len(example.tokens) for example in corpus)
+    print(f"{len(corpus)} examples, {total} tokens", flush=True)
+    train(network, corpus, recipe, device)
+
+
+def _save(path: Path, network: Network, tokenizer: Tokenizer) -> None:
+    torch.save({"weights": network.state_dict(), "tokenizer": tokenizer.to_str()}, path)
+
+
+def _load(path: Path, device: str) -> tuple[Network, Tokenizer]:
+    saved = torch.load(path)
+    tokenizer = Tokenizer.from_str(saved["tokenizer"])
+    network = Network(Shape(vocabulary=tokenizer.get_vocab_size())).to(device)
+    network.load_state_dict(saved["weights"])
+    return network, tokenizer
+
+
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Train the small embedded model.")
     parser.add_argument("--examples", type=int, default=90_000, help="size of the corpus")
+    parser.add_argument(
+        "--second-examples", type=int, default=50_000, help="size of the second pass's corpus"
+    )
+    parser.add_argument("--first", type=Path, help="a checkpoint of the first pass to go on from")
     parser.add_argument("--held-out", type=int, default=300, help="size of each held-out split")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--threads", type=int, default=1)

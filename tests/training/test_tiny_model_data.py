@@ -12,13 +12,15 @@ from pathlib import Path
 import pytest
 from checkout import ROOT
 from tiny_model.catalogue import HELD_OUT_ACTIONS
-from tiny_model.corpus import Example, Generator
+from tiny_model.corpus import SECOND_PASS, Example, Generator
 
 from eliza_ffi.prompts import planner_prompt, should_respond_prompt
 
 SEED = 1
-# The corpus of the committed model, see models/README.md.
+# The corpora of the two passes of training.
 MESSAGES = 90_000
+SECOND_SEED = SEED + 1000
+SECOND_MESSAGES = 50_000
 WHOLE_TEXTS = 20_000
 NGRAM = 6
 
@@ -56,8 +58,10 @@ def fixture_inputs() -> list[str]:
 
 @pytest.fixture(scope="module")
 def corpus() -> list[Example]:
-    """The corpus that the committed model was trained on."""
-    return list(Generator().examples(MESSAGES, SEED))
+    """What both passes of training read."""
+    generator = Generator()
+    second = generator.examples(SECOND_MESSAGES, SECOND_SEED, SECOND_PASS)
+    return [*generator.examples(MESSAGES, SEED), *second]
 
 
 def test_no_measured_text_is_a_training_message(

@@ -26,7 +26,6 @@ from .questions import Posed, Questions
 from .slots import fill_slot
 from .style import as_request, as_typed
 
-_PLANNER_SHARE, _DECISION_SHARE, _QUESTION_SHARE = 0.4, 0.18, 0.36
 _LONG_SHARE = 0.2
 _LONGEST_LONG_LIST = 4
 _LIST_LENGTHS = (1, 2, 3, 4, 5, 6, 7, 8)
@@ -53,7 +52,7 @@ class Example:
     ``choice`` is the constrained answer, empty in plain chat; ``correct_line`` says which of the
     listed actions or options is the right one, and is -1 where there is no list.
     ``breaks_after_list`` counts the line breaks between the list and the answer. ``family`` says
-    what a question is put together from.
+    what a question is put together from, ``holds`` whether a predicate is true.
     """
 
     kind: str
@@ -65,11 +64,25 @@ class Example:
     correct_line: int = -1
     breaks_after_list: int = 0
     family: str = ""
+    holds: bool = False
 
     @property
     def text(self) -> str:
         """The whole text."""
         return self.prompt + self.choice + self.rest
+
+
+@dataclass(frozen=True)
+class Shares:
+    """How many of the examples are of which kind; the rest is chat."""
+
+    planner: float
+    decision: float
+    question: float
+
+
+FIRST_PASS = Shares(planner=0.4, decision=0.18, question=0.36)
+SECOND_PASS = Shares(planner=0.2, decision=0.1, question=0.66)
 
 
 class Generator:
@@ -87,16 +100,16 @@ class Generator:
         self._decisions = Decisions(self._known, self._chat)
         self.questions = Questions(self._listing, self._decisions)
 
-    def examples(self, count: int, seed: int) -> Iterator[Example]:
-        """Write ``count`` examples of all kinds in their usual proportions."""
+    def examples(self, count: int, seed: int, shares: Shares = FIRST_PASS) -> Iterator[Example]:
+        """Write ``count`` examples of all kinds."""
         rng = random.Random(seed)
         for _ in range(count):
             kind = rng.random()
-            if kind < _PLANNER_SHARE:
+            if kind < shares.planner:
                 yield self.planner(rng)
-            elif kind < _PLANNER_SHARE + _DECISION_SHARE:
+            elif kind < shares.planner + shares.decision:
                 yield self.decision(rng)
-            elif kind < _PLANNER_SHARE + _DECISION_SHARE + _QUESTION_SHARE:
+            elif kind < shares.planner + shares.decision + shares.question:
                 yield self.question(rng)
             else:
                 yield self.chat(rng)
@@ -271,6 +284,7 @@ def _question(posed: Posed, rng: random.Random) -> Example:
         correct_line=right,
         breaks_after_list=1,
         family=posed.family,
+        holds=posed.kind == "predicate" and posed.answer == 0,
     )
 
 

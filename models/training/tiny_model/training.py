@@ -34,6 +34,8 @@ class Recipe:
     rest_weight: float = 0.3
     prompt_weight: float = 0.2
     judge_weight: float = 1.0
+    # Whether the judge reads the statements of predicates, too.
+    judge_statements: bool = False
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,7 @@ def train(network: Network, corpus: Sequence[Encoded], recipe: Recipe, device: s
     for step, members in enumerate(batches):
         warmup = min(1.0, (step + 1) / recipe.warmup_steps)
         scale = warmup * (1 - step / len(batches))
-        batch = _collate([corpus[index] for index in members], device)
+        batch = _collate([corpus[index] for index in members], device, recipe)
         losses = _losses(network, batch)
         loss = (
             losses["choice"]
@@ -130,7 +132,7 @@ def _batches(corpus: Sequence[Encoded], recipe: Recipe) -> list[list[int]]:
     return first + rest
 
 
-def _collate(examples: Sequence[Encoded], device: str) -> Batch:
+def _collate(examples: Sequence[Encoded], device: str, recipe: Recipe) -> Batch:
     length = max(len(example.tokens) for example in examples)
     tokens = torch.zeros((len(examples), length), dtype=torch.long)
     parts = torch.zeros((len(examples), length), dtype=torch.long)
@@ -145,6 +147,10 @@ def _collate(examples: Sequence[Encoded], device: str) -> Batch:
         for line, (start, end) in enumerate(example.lines):
             judged += range(row * length + start, row * length + end)
             verdicts += [float(line == example.correct_line)] * (end - start)
+        if recipe.judge_statements and example.statement is not None:
+            start, end = example.statement
+            judged += range(row * length + start, row * length + end)
+            verdicts += [float(example.statement_holds)] * (end - start)
     return Batch(
         tokens.to(device),
         parts.to(device),

@@ -27,7 +27,8 @@ class Encoded:
     In plain chat the whole reply counts as the choice.
 
     ``lines`` are the ranges of the listed actions or options, each up to and including its line
-    break.
+    break. ``statement`` is that of a predicate's last line of instructions, otherwise None, and
+    ``statement_holds`` whether it is true.
     """
 
     tokens: list[int]
@@ -35,6 +36,8 @@ class Encoded:
     choice_end: int
     lines: list[tuple[int, int]]
     correct_line: int
+    statement: tuple[int, int] | None = None
+    statement_holds: bool = False
 
 
 def train_tokenizer(texts: Iterable[str], size: int) -> Tokenizer:
@@ -76,10 +79,15 @@ def encode_examples(tokenizer: Tokenizer, examples: Sequence[Example]) -> list[E
     for example, prompt, choice, rest in zip(examples, prompts, choices, rests, strict=True):
         tokens = [bos, *prompt.ids]
         lines: list[tuple[int, int]] = []
+        statement: tuple[int, int] | None = None
         if example.correct_line >= 0:
             starts = [at + 1 for at, token in enumerate(tokens) if token == line_break]
             end = len(starts) - example.breaks_after_list
-            lines = list(pairwise(starts[end - len(example.choices) - 1 : end]))
+            first = end - len(example.choices) - 1
+            lines = list(pairwise(starts[first:end]))
+            if example.kind == "predicate":
+                # Between it and the options is the line that says how to answer.
+                statement = (starts[first - 2], starts[first - 1])
         encoded.append(
             Encoded(
                 tokens=[*tokens, *choice.ids, *rest.ids, eos],
@@ -87,6 +95,8 @@ def encode_examples(tokenizer: Tokenizer, examples: Sequence[Example]) -> list[E
                 choice_end=len(tokens) + len(choice.ids if example.choice else rest.ids),
                 lines=lines,
                 correct_line=example.correct_line,
+                statement=statement,
+                statement_holds=example.holds,
             )
         )
     return encoded
