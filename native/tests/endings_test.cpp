@@ -319,10 +319,20 @@ TEST_F(RefusedEndings, SayWhatIsWrongAndLeaveTheStreamUsable) {
 TEST_F(RefusedEndings, WhereTheContextIsFull) {
     prefill(stream, Tokens(2040, 300));
     tokens.assign(20, 321);
-    const std::string said = refusal(good());
-    EXPECT_EQ(said.find("context full"), 0u) << said;
-    tokens.assign(2, 321);
+    EXPECT_EQ(refusal(good()), "context full: endings[0] comes to 2061 tokens (option n_ctx is 2048)");
     EXPECT_EQ(score(context, stream, {{{321, 321}, {{340}, {341}}}}).status, 2);
+    EXPECT_EQ(pull(stream, 3).tokens.size(), 3u) << "the stream goes on";
+}
+
+// The cells are shared: what fits alone may not fit beside others.
+TEST_F(RefusedEndings, WhereOthersFillTheContext) {
+    const StreamHandle other = open(context);
+    prefill(other, Tokens(1200, 301));
+    prefill(stream, Tokens(800, 300));
+    tokens.assign(100, 321);
+    const std::string said = refusal(good());
+    EXPECT_EQ(said.find("context full: no room"), 0u) << said;
+    EXPECT_EQ(pull(stream, 3).tokens.size(), 3u) << "the stream goes on";
 }
 
 TEST_F(RefusedEndings, OfAnotherModel) {

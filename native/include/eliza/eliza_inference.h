@@ -462,7 +462,7 @@ typedef struct {
 
 ELIZA_API int eliza_inference_llm_score_endings_supported(void); /* 1 */
 
-/* How likely the choices behind each of n_endings endings of the conversation are. The endings go through
+/* How likely the choices behind each of up to 65536 endings of the conversation are. The endings go through
  * the model together, in one pass or in as many as they need, and leave nothing behind: the stream goes on
  * where it was. An output that is NULL is not computed. For all leaves of all endings, one after the other:
  * legal_out: as in eliza_inference_token_trie_scores;

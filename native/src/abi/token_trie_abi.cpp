@@ -104,6 +104,9 @@ int eliza_inference_llm_stream_score_endings(EliLlmStream * stream, const eliza_
             asked.push_back(read_ending(endings[i], at("endings", i)));
             n_leaves += asked.back().choices->trie()->trie.n_leaves();
         }
+        if (n_leaves > INT32_MAX) {
+            throw invalid_argument("the endings have " + std::to_string(n_leaves) + " leaves, more than can be told");
+        }
         if (cap == 0) {
             return static_cast<int>(n_leaves);
         }

@@ -123,6 +123,8 @@ std::string InferenceContext::describe() {
     Json & of_model = facts.add("model", Json::object());
     of_model.add("path", model_path_);
     of_model.add("name", model_metadata(model, "general.name"));
+    const std::string of_architecture = model_metadata(model, "general.architecture") + ".decision.type";
+    of_model.add("decision_type", model_metadata(model, of_architecture.c_str()));
     of_model.add("description", model_description(model));
     of_model.add("n_params", llama_model_n_params(model));
     of_model.add("size_bytes", llama_model_size(model));

@@ -82,10 +82,15 @@ std::shared_ptr<const PreparedChoices> InferenceContext::prepare_choices(const s
 }
 
 std::shared_ptr<const PreparedChoices> InferenceContext::prepare_payload(std::string_view payload) {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    const std::shared_ptr<Model> model = model_locked();
-    return std::make_shared<const PreparedChoices>(model_fingerprint_,
-                                                   trie_of_payload(payload, *model, options_.model_id));
+    std::shared_ptr<Model> model;
+    std::string fingerprint, model_id;
+    {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        model = model_locked();
+        fingerprint = model_fingerprint_;
+        model_id = options_.model_id;
+    }
+    return std::make_shared<const PreparedChoices>(fingerprint, trie_of_payload(payload, *model, model_id));
 }
 
 int32_t InferenceContext::option_n_threads() {

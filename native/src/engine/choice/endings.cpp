@@ -26,7 +26,7 @@ public:
           wanted_(wanted),
           n_prompt_(sequence.tokens().size()),
           places_(endings.size()) {}
-    ~Scorer() { sequence_.truncate(n_prompt_); }
+    ~Scorer() { forget_endings(); }
     Scorer(const Scorer &) = delete;
     Scorer & operator=(const Scorer &) = delete;
 
@@ -58,7 +58,7 @@ private:
 
     // Behind which tokens there are rows to be read, and the reads of each.
     void list_reads() {
-        std::vector<std::vector<Token>> paths;
+        std::vector<TokenPath> paths;
         for (size_t i = 0; i < endings_.size(); ++i) {
             const TokenTrie & trie = endings_[i].choices->trie;
             for (Node node = 0; node < trie.n_nodes(); ++node) {
@@ -71,17 +71,15 @@ private:
                 const bool whole = of_joint || of_mass || needs_vocabulary(trie, node);
                 places_[i].emplace(node, reads_.size());
                 reads_.push_back({i, node, whole});
-                std::vector<Token> path = endings_[i].tokens;
-                const std::vector<Token> in_trie = trie.path(node);
-                path.insert(path.end(), in_trie.begin(), in_trie.end());
-                paths.push_back(std::move(path));
+                const std::vector<llama_token> & tokens = endings_[i].tokens;
+                paths.emplace_back(TokenSpan{tokens.data(), static_cast<uint32_t>(tokens.size())}, trie.path(node));
             }
         }
         std::vector<size_t> order(reads_.size());
         std::iota(order.begin(), order.end(), size_t(0));
         std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return paths[a] < paths[b]; });
         for (const size_t read : order) {
-            if (paths_.empty() || paths_.back() != paths[read]) {
+            if (paths_.empty() || paths_.back() < paths[read]) {
                 paths_.push_back(std::move(paths[read]));
                 reads_behind_.emplace_back();
             }
@@ -141,23 +139,19 @@ private:
             if (is_read_[first]) {
                 continue;
             }
-            const std::vector<Token> & shortest = paths_[first];
+            const TokenPath & shortest = paths_[first];
             const size_t n_front = shortest.size() - 1;
-            std::vector<std::vector<Token>> rest;
-            for (size_t i = first; i < paths_.size() && begins_with(paths_[i], shortest); ++i) {
-                rest.emplace_back(paths_[i].begin() + static_cast<std::ptrdiff_t>(n_front), paths_[i].end());
+            std::vector<TokenPath> rest;
+            for (size_t i = first; i < paths_.size() && TokenPath::alike(paths_[i], shortest) == shortest.size(); ++i) {
+                rest.push_back(paths_[i].behind(n_front));
             }
-            put_behind_prompt(shortest.data(), n_front);
+            put_behind_prompt(shortest, n_front);
             read_trees(rest, first);
         }
     }
 
-    static bool begins_with(const std::vector<Token> & path, const std::vector<Token> & beginning) {
-        return path.size() >= beginning.size() && std::equal(beginning.begin(), beginning.end(), path.begin());
-    }
-
     // Paths that end where those from `first` on do, behind what the sequence holds.
-    void read_trees(const std::vector<std::vector<Token>> & paths, size_t first) {
+    void read_trees(const std::vector<TokenPath> & paths, size_t first) {
         for (const TreeBatch & tree : plan_paths(paths, sequence_.decoder().tree_limits())) {
             bool whole = false;
             for (const TreeBatch::Node & node : tree.nodes) {
@@ -183,7 +177,7 @@ private:
         if (std::find(is_read_.begin(), is_read_.end(), false) == is_read_.end()) {
             return;
         }
-        put_behind_prompt(nullptr, 0);
+        forget_endings();
         // A recurrent state cannot step back: it is put back.
         const bool puts_back = sequence_.decoder().model().is_recurrent();
         const std::vector<llama_token> prompt = sequence_.tokens();
@@ -192,10 +186,10 @@ private:
             if (is_read_[path]) {
                 continue;
             }
-            put_behind_prompt(paths_[path].data(), paths_[path].size());
+            put_behind_prompt(paths_[path], paths_[path].size());
             take(path, LogitsRow(sequence_.logits()));
             if (puts_back) {
-                put_behind_prompt(nullptr, 0);
+                forget_endings();
                 sequence_.restore_state(prompt, state);
             }
         }
@@ -203,16 +197,22 @@ private:
         stats_.strategies |= reference ? ELIZA_STRATEGY_TOKEN_BY_TOKEN : ELIZA_STRATEGY_SKIP_AHEAD;
     }
 
-    // Has the sequence hold the prompt and these tokens; what it holds of them already stays decoded.
-    void put_behind_prompt(const Token * tokens, size_t n) {
+    // Has the sequence hold the prompt and a path's first n tokens; what it holds of them already stays decoded.
+    void put_behind_prompt(const TokenPath & path, size_t n) {
         const std::vector<llama_token> & held = sequence_.tokens();
         size_t n_common = 0;
-        while (n_common < std::min(n, held.size() - n_prompt_) && held[n_prompt_ + n_common] == tokens[n_common]) {
+        while (n_common < std::min(n, held.size() - n_prompt_) && held[n_prompt_ + n_common] == path[n_common]) {
             ++n_common;
         }
+        std::vector<llama_token> more;
+        for (size_t i = n_common; i < n; ++i) {
+            more.push_back(path[i]);
+        }
         sequence_.truncate(n_prompt_ + n_common);
-        sequence_.append(tokens + n_common, n - n_common);
+        sequence_.append(more.data(), more.size());
     }
+
+    void forget_endings() { sequence_.truncate(n_prompt_); }
 
     EndingScores scores_of(size_t ending) const {
         const TokenTrie & trie = endings_[ending].choices->trie;
@@ -244,7 +244,7 @@ private:
 
     std::vector<Read> reads_;
     std::vector<std::unordered_map<Node, size_t>> places_;  // of each ending, where the read of a node is
-    std::vector<std::vector<Token>> paths_;                 // ascending
+    std::vector<TokenPath> paths_;                          // ascending
     std::vector<std::vector<size_t>> reads_behind_;         // each path
     std::vector<bool> is_read_;
 };

@@ -121,7 +121,27 @@ std::vector<TreeBatch> plan_tree(const TokenTrie & trie, TokenTrie::Node from, T
     return Planner(trie, limits).plan(from);
 }
 
-std::vector<TreeBatch> plan_paths(const std::vector<std::vector<Token>> & paths, TreeLimits limits) {
+size_t TokenPath::alike(const TokenPath & a, const TokenPath & b) {
+    // Endings of one question share their piece.
+    size_t n = a.common_.data == b.common_.data ? std::min(a.common_.size, b.common_.size) : 0;
+    while (n < std::min(a.size(), b.size()) && a[n] == b[n]) {
+        ++n;
+    }
+    return n;
+}
+
+bool TokenPath::operator<(const TokenPath & other) const {
+    const size_t n = alike(*this, other);
+    return n < other.size() && (n == size() || (*this)[n] < other[n]);
+}
+
+TokenPath TokenPath::behind(size_t n) const {
+    const auto n_common = static_cast<uint32_t>(std::min<size_t>(n, common_.size));
+    const auto own = own_.begin() + static_cast<std::ptrdiff_t>(n - n_common);
+    return {{common_.data + n_common, common_.size - n_common}, {own, own_.end()}};
+}
+
+std::vector<TreeBatch> plan_paths(const std::vector<TokenPath> & paths, TreeLimits limits) {
     std::vector<TreeBatch> batches;
     TreeBatch batch;
     std::vector<int32_t> places;  // in the batch, of the path before
@@ -134,7 +154,7 @@ std::vector<TreeBatch> plan_paths(const std::vector<std::vector<Token>> & paths,
     };
     int32_t n_lanes = 0;
     for (size_t i = 0; i < paths.size(); ++i) {
-        const std::vector<Token> & path = paths[i];
+        const TokenPath & path = paths[i];
         const auto n_path = static_cast<int32_t>(path.size());
         if (n_path > limits.tokens || limits.rows < 1 || limits.lanes < 1) {
             continue;

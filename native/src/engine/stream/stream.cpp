@@ -290,10 +290,16 @@ std::vector<EndingScores> Stream::score_endings(const std::vector<AskedEnding> &
         } catch (const Error & error) {
             throw Error(error.status(), "endings[" + std::to_string(i) + "]: " + error.what());
         }
+        const size_t n_needed = sequence_.tokens().size() + asked[i].tokens.size() + asked[i].choices->longest();
+        if (n_needed > static_cast<size_t>(decoder_->n_ctx())) {
+            throw ContextFull(ELIZA_ERR_FFI_FAULT, "context full: endings[" + std::to_string(i) + "] comes to " +
+                                                       std::to_string(n_needed) + " tokens (option n_ctx is " +
+                                                       std::to_string(decoder_->n_ctx()) + ")");
+        }
         endings.push_back({asked[i].tokens, asked[i].choices->trie()});
     }
     draft_.drop();
-    return noting_a_full_context([&] { return eliza::score_endings(sequence_, options_, stats_, endings, wanted); });
+    return eliza::score_endings(sequence_, options_, stats_, endings, wanted);
 }
 
 void Stream::fill(const SpanSpec & spec, FillResult & result) {
