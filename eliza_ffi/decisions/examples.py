@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import operator
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,13 +19,23 @@ from .prompts import AskedQuestion
 from .questions import Choice, Labels, Predicate, Question, Score, Value, text_of
 from .scoring import QuestionScores
 
-__all__ = ["UNTOLD", "Examples", "ask_examples", "named_questions", "option_names", "read_examples"]
+__all__ = [
+    "UNTOLD",
+    "Examples",
+    "ask_examples",
+    "level_of",
+    "named_questions",
+    "option_names",
+    "read_examples",
+]
 
 Progress = Callable[[int, "int | None"], Any]
 """Takes how many inputs were asked about and how many there are."""
 
 UNTOLD = -1
 """Stands for the right option of a question where an example does not tell it."""
+
+_NUMBER = re.compile(r"[+-]?[0-9]{1,15}(\.[0-9]{1,15})?")
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,6 +83,36 @@ def option_names(question: AskedQuestion) -> tuple[str, ...]:
     return tuple(text_of(option.value) for option in question.options)
 
 
+def level_of(question: Score, answer: Any) -> int:
+    """Return the place of the level that an answer stands for, 0 for the lowest.
+
+    Parameters
+    ----------
+    question
+    answer
+        The label; or a number, as a number or a text: the label that is this number, if there is
+        one, as 2, 2.0 and ``"2.0"`` are the label ``"2"``, and else the level at this place.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If it is neither.
+    """
+    labels = [level.label for level in question.levels]
+    text = answer if isinstance(answer, str) else _number_text(answer)
+    if text is not None:
+        if text in labels:
+            return labels.index(text)
+        number = _number(text)
+        numbers = [_number(label) for label in labels]
+        if number is not None and number in numbers:
+            return numbers.index(number)
+        if number is not None and number in range(len(labels)):
+            return int(number)
+    listed = ", ".join(map(repr, labels))
+    raise InvalidArgumentError(f"{answer!r} is none of {listed}, nor 0 to {len(labels) - 1}")
+
+
 def read_examples(
     questions: Sequence[Question], examples: Iterable[tuple[Any, Mapping[str, Any]]]
 ) -> Examples:
@@ -82,7 +124,7 @@ def read_examples(
     examples
         Pairs of an input and the right answers to questions by their names, or by their places
         where they have none (``"0"`` for the first): for a predicate a bool, for a choice the
-        option's value, for a score the level's place or its label, for labels those that fit. A
+        option's value, for a score the level by :func:`level_of`, for labels those that fit. A
         question that is not in there, or is None, is not told.
 
     Raises
@@ -193,7 +235,7 @@ def _targets(question: Question, answer: Any) -> list[int]:
         return [0 if answer else 1]
     if isinstance(question, Choice):
         return [_place_of(answer, [option.value for option in question.options])]
-    return [_level(question, answer)]
+    return [level_of(question, answer)]
 
 
 def _fitting(question: Labels, answer: Any) -> list[int]:
@@ -206,19 +248,20 @@ def _fitting(question: Labels, answer: Any) -> list[int]:
     return [0 if place in places else 1 for place in range(len(values))]
 
 
-def _level(question: Score, answer: Any) -> int:
-    labels: list[Value] = [level.label for level in question.levels]
-    if isinstance(answer, str):
-        return _place_of(answer, labels)
+def _number_text(answer: Any) -> str | None:
+    """Return a number as a table has it; None for what is none."""
+    if isinstance(answer, bool | np.bool_):
+        return None
+    if isinstance(answer, float | np.floating):
+        return json.dumps(float(answer))
     try:
-        place = None if isinstance(answer, bool | np.bool_) else operator.index(answer)
-    except TypeError:
-        place = None
-    if place is None or not 0 <= place < len(labels):
-        raise InvalidArgumentError(
-            f"a level is a label or 0 to {len(labels) - 1}, 0 for the lowest, not {answer!r}"
-        )
-    return place
+        return str(operator.index(answer))
+    except (TypeError, ValueError):  # ValueError: of thousands of digits
+        return None
+
+
+def _number(text: str) -> float | None:
+    return float(text) if _NUMBER.fullmatch(text) else None
 
 
 def _place_of(answer: Any, values: Sequence[Value]) -> int:

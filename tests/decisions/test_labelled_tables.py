@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from eliza_ffi.decisions.examples import read_examples
 from eliza_ffi.decisions.questions import Choice, Labels, Predicate, Question, Score
 from eliza_ffi.decisions.table import open_table
 from eliza_ffi.decisions.table.labels import LabelledRows, label_columns, right_answer
@@ -17,26 +18,32 @@ PREDICATE = Predicate("It is urgent.", "urgent")
 CHOICE = Choice("Which?", ["sales", "billing", True], "topic")
 BOTH = Choice("Which?", ["true", True], "both")
 SCORE = Score("How?", ["calm", "3", "furious"], "anger")
+STARS = Score("How good?", ["1", "2", "3", "4", "5"], "stars")
+HALVES = Score("How good?", ["1.0", "1.5", "2.0"], "halves")
 LABELS = Labels("About?", ["a; b", "c", False], "tags")
 
 
 @pytest.mark.parametrize(
     ("question", "value", "answer"),
     [
-        *((PREDICATE, value, True) for value in ("true", "Yes", " 1 ", 1, True, "T")),
-        *((PREDICATE, value, False) for value in ("FALSE", "no", 0, False)),
+        *((PREDICATE, value, True) for value in ("true", "Yes", " 1 ", 1, True, "T", "1.0", 1.0)),
+        *((PREDICATE, value, False) for value in ("FALSE", "no", 0, False, 0.0)),
         *((question, "", None) for question in (PREDICATE, CHOICE, SCORE, LABELS)),
         (PREDICATE, None, None),
         (CHOICE, "billing", "billing"),
         (CHOICE, "true", True),
-        (CHOICE, True, True),
+        *((CHOICE, value, True) for value in (True, "True", "TRUE")),
+        (LABELS, "c; False", ["c", False]),
         (BOTH, "true", "true"),
         (BOTH, True, True),
-        (SCORE, "furious", 2),
-        (SCORE, "3", 1),
-        (SCORE, "0", 0),
-        (SCORE, 2, 2),
-        (SCORE, 2.0, 2),
+        (SCORE, "furious", "furious"),
+        *((SCORE, value, "3") for value in ("3", 3, 3.0, "3.0", "1", 1)),
+        (SCORE, "0", "calm"),
+        *((SCORE, value, "furious") for value in (2, 2.0, "2", "2.0")),
+        *((STARS, value, "2") for value in (2, 2.0, "2", "2.0")),
+        *((STARS, value, "1") for value in (0, 1, "0.0")),
+        (HALVES, 2, "2.0"),
+        (HALVES, 1.5, "1.5"),
         (LABELS, "c", ["c"]),
         (LABELS, "c; false", ["c", False]),
         (LABELS, "a; b", ["a; b"]),
@@ -69,6 +76,21 @@ def test_a_cell_that_stands_for_none_is_named(question: Question, value: Any, sa
         right_answer(question, value)
 
 
+@pytest.mark.parametrize("value", [0, 1, 2, 4.0, "2", "2.0", "5", 5])
+@pytest.mark.parametrize("question", [SCORE, STARS, HALVES])
+def test_a_level_is_the_same_in_a_table_and_in_an_example(question: Score, value: Any) -> None:
+    try:
+        (target,) = read_examples([question], [("x", {question.name: value})]).targets[0]
+    except InvalidArgumentError:
+        with pytest.raises(InvalidArgumentError):
+            right_answer(question, value)
+        return
+    told = right_answer(question, value)
+    assert told == question.levels[target].label
+    (again,) = read_examples([question], [("x", {question.name: told})]).targets[0]
+    assert again == target
+
+
 def labelled(path: Path, questions: tuple[Question, ...], **named: str) -> LabelledRows:
     table = open_table(path)
     return LabelledRows(table, "body", questions, label_columns(table, questions, named))
@@ -94,7 +116,7 @@ def test_labels_of_jsonl_may_be_any_json(tmp_path: Path) -> None:
     rows = [{"body": [{"role": "user", "content": "x"}], "tags": ["c"], "anger": 1}, {"body": 5}]
     path.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
     found = list(labelled(path, (LABELS, SCORE)))
-    assert found == [(rows[0]["body"], {"tags": ["c"], "anger": 1}), (5, {})]
+    assert found == [(rows[0]["body"], {"tags": ["c"], "anger": "3"}), (5, {})]
 
 
 def test_a_wrong_label_is_named_with_its_place(tmp_path: Path) -> None:

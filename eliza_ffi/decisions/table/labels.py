@@ -10,6 +10,7 @@ from typing import Any
 
 from ...errors import InvalidArgumentError
 from ..answers import name_of
+from ..examples import level_of
 from ..questions import Choice, Predicate, Question, Score, Value
 from .job import input_of
 from .reading import InputTable, TableRow, check_column, json_value
@@ -116,8 +117,14 @@ def right_answer(question: Question, value: Any) -> Any:
     question
     value
         A cell of the table. Of a predicate true, yes, 1 and the like; of a choice the option; of a
-        score the level's label or its place, 0 for the lowest; of labels those that fit, as a list,
-        as JSON or with ``;`` between them. None and an empty text are no label.
+        score the level, by :func:`~eliza_ffi.decisions.examples.level_of`; of labels those that
+        fit, as a list, as JSON or with ``;`` between them, none as ``[]``. None and an empty text
+        are no label.
+
+    Returns
+    -------
+    bool, str or list
+        Of a score the level's label.
 
     Raises
     ------
@@ -134,12 +141,13 @@ def right_answer(question: Question, value: Any) -> Any:
     if isinstance(question, Choice):
         return _option(value, [option.value for option in question.options])
     if isinstance(question, Score):
-        return _level(value, [level.label for level in question.levels])
+        # Not its place, which might be another level's label.
+        return question.levels[level_of(question, value)].label
     return _fitting(value, [label.value for label in question.labels])
 
 
 def _truth(value: Any) -> bool:
-    text = str(value).lower()
+    text = str(value).lower().removesuffix(".0")  # of a 1 among fractions
     if text in _TRUE or text in _FALSE:
         return text in _TRUE
     raise InvalidArgumentError(f"{value!r} is neither true nor false")
@@ -153,17 +161,11 @@ def _option(value: Any, options: Sequence[Value]) -> Value:
     for option in options:
         if _text(option) == _text(value):
             return option
+    # Programs write True and TRUE.
+    for option in options:
+        if isinstance(option, bool) and _text(option) == _text(value).lower():
+            return option
     raise InvalidArgumentError(f"{value!r} is none of {', '.join(map(repr, options))}")
-
-
-def _level(value: Any, labels: Sequence[str]) -> int:
-    text = _text(value).removesuffix(".0")
-    if _text(value) in labels:
-        return labels.index(_text(value))
-    if text.isascii() and text.isdigit() and int(text) < len(labels):
-        return int(text)
-    listed = ", ".join(map(repr, labels))
-    raise InvalidArgumentError(f"{value!r} is none of {listed}, nor 0 to {len(labels) - 1}")
 
 
 def _fitting(value: Any, options: Sequence[Value]) -> list[Value]:
