@@ -509,7 +509,8 @@ class AsyncModel:
     ) -> Decision:
         """As :meth:`Model.decide <eliza_ffi.model.Model.decide>`."""
         asked = as_questions(questions)
-        settings = settings_for(
+        settings = await asyncio.to_thread(  # a calibration looks at the model's file
+            settings_for,
             self.session,
             asked,
             labels=labels,
@@ -542,7 +543,8 @@ class AsyncModel:
     ) -> list[Decision]:
         """As :meth:`Model.decide_many <eliza_ffi.model.Model.decide_many>`."""
         asked = as_questions(questions)
-        settings = settings_for(
+        settings = await asyncio.to_thread(  # a calibration looks at the model's file
+            settings_for,
             self.session,
             asked,
             labels=labels,
@@ -708,7 +710,7 @@ class AsyncModel:
 
     async def _generate(self, args: FfiStreamingGenerateArgs, wait: bool | float) -> Generation:
         result = await self.session.in_turn_async(
-            wait, lambda: self.runner.generate_with_usage(args)
+            wait, len(args.prompt_tokens), lambda: self.runner.generate_with_usage(args)
         )
         if result.logprobs is None:
             return generation_of(self.session, result)
@@ -729,14 +731,18 @@ class AsyncModel:
             result = await self.runner.generate_with_usage(args)
             return choice_of(choices, args, result, time.perf_counter() - begin)
 
-        return await self.session.in_turn_async(wait, choose)
+        return await self.session.in_turn_async(wait, len(args.prompt_tokens), choose)
 
     async def _decide(
         self, given: Any, questions: Sequence[Question], settings: Settings, wait: bool | float
     ) -> Decision:
         decision = await asyncio.to_thread(DecisionRun, self.session, given, questions, settings)
-        result = await self.session.in_turn_async(wait, lambda: self.runner.score(decision.start()))
-        return decision.decision(result)
+        result = await self.session.in_turn_async(
+            wait, decision.n_tokens, lambda: self.runner.score(decision.start())
+        )
+        if not settings.needs_joint:
+            return decision.decision(result)
+        return await asyncio.to_thread(decision.decision, result)  # many labels to spell
 
     async def _fill(
         self, args: FillArgs, wait: bool | float, on_span: Callable[[SpanFill], Any] | None

@@ -1250,7 +1250,9 @@ class Model:
         attempts = Attempts(lambda: self._sync_runner.generation(args))
 
         def run() -> Generation:
-            result = self.session.in_turn(wait, lambda: self._sync_runner.run(attempts.take()))
+            result = self.session.in_turn(
+                wait, len(args.prompt_tokens), lambda: self._sync_runner.run(attempts.take())
+            )
             return generation_of(self.session, result)
 
         return _Job(run, attempts.cancel)
@@ -1265,7 +1267,8 @@ class Model:
             result = self._sync_runner.run(attempts.take())
             return choice_of(choices, args, result, time.perf_counter() - begin)
 
-        return _Job(lambda: self.session.in_turn(wait, choose), attempts.cancel)
+        n_tokens = len(args.prompt_tokens)
+        return _Job(lambda: self.session.in_turn(wait, n_tokens, choose), attempts.cancel)
 
     def _decision_job(
         self, given: Any, questions: Sequence[Question], settings: Settings, wait: bool | float
@@ -1274,7 +1277,7 @@ class Model:
         attempts = Attempts(decision.start)
 
         def run() -> Decision:
-            result = self.session.in_turn(wait, lambda: attempts.take().run())
+            result = self.session.in_turn(wait, decision.n_tokens, lambda: attempts.take().run())
             return decision.decision(result)
 
         return _Job(run, attempts.cancel)

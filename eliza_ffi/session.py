@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import time
 import weakref
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -45,6 +47,8 @@ class Session:
         The model's file, or its bundle.
     binding : CffiBinding
     n_gpu_layers : int
+    model_id : str
+        What payloads call the model; empty where it has no name.
     choices : ChoiceCache
         The last choices that were asked for, as tokens.
     turns : Turns
@@ -65,9 +69,11 @@ class Session:
             library = Library(library, bundle=self.path)
         self.binding = CffiBinding(library)
         self.n_gpu_layers = n_gpu_layers
+        self.model_id = str(settings.get("model_id") or "")
         self._chat: ChatTokenizer | None = None
         self._process = os.getpid()
-        self._ctx = self.binding.create(self.path)
+        # Wherever the process goes to, its file is looked at again.
+        self._ctx = self.binding.create(str(Path(self.path).absolute()))
         self.choices = ChoiceCache(partial(_choice_tokens, self.binding, self._ctx))
         # Not the binding: it knows the callbacks, and one of them may know who holds this session.
         destroy = self.binding.destroyer(self._ctx)
@@ -117,45 +123,57 @@ class Session:
             raise InvalidArgumentError(f"max_concurrency must be 1 or more, not {asked}")
         return asked
 
-    def in_turn(self, wait: bool | float, run: Callable[[], T]) -> T:
+    def in_turn(self, wait: bool | float, n_tokens: int, run: Callable[[], T]) -> T:
         """Run something that takes a slot, after a wait for one.
 
-        All slots share the context's cells. Where what the others hold leaves too little room, it
-        is run a second time when they have ended, alone.
+        All slots share the context's cells. What finds too little room beside the others, and would
+        have it alone, is run a second time when they have ended.
 
         Parameters
         ----------
         wait
             As :meth:`~eliza_ffi.runner.turns.Turns.one`; False does not wait for the others either.
+        n_tokens
+            How many it needs room for, at least.
         run
         """
+        second = _SecondTry(self, wait, n_tokens)
         try:
-            with self.turns.one(wait):
+            with self.turns.one(wait), second.noting():
                 return run()
         except ContextFullError as full:
-            if wait is False:
+            if not second.is_worth_it:
                 raise
             try:
-                with self.turns.one(wait, alone=True):
+                with self.turns.one(second.wait, alone=True):
                     return run()
             except BusyError:
                 raise full from None
 
     async def in_turn_async(
-        self, wait: bool | float, run: Callable[[], Coroutine[Any, Any, T]]
+        self, wait: bool | float, n_tokens: int, run: Callable[[], Coroutine[Any, Any, T]]
     ) -> T:
         """The same on an event loop."""
+        second = _SecondTry(self, wait, n_tokens)
         try:
             async with self.turns.one_async(wait):
-                return await run()
+                with second.noting():
+                    return await run()
         except ContextFullError as full:
-            if wait is False:
+            if not second.is_worth_it:
                 raise
             try:
-                async with self.turns.one_async(wait, alone=True):
+                async with self.turns.one_async(second.wait, alone=True):
                     return await run()
             except BusyError:
                 raise full from None
+
+    def n_ctx(self) -> int | None:
+        """Return how many tokens the context has room for; None where that is not known."""
+        if not self.binding.supports("describe"):
+            return None
+        n = self.describe().get("passes", {}).get("n_ctx", 0)
+        return int(n) or None
 
     def close(self) -> None:
         """Free the model; running generations are cancelled. Closing twice is harmless."""
@@ -205,12 +223,6 @@ class Session:
         """Return facts about the library and the model."""
         return self.binding.describe(self.ctx)
 
-    @property
-    def prompts(self) -> PromptTokenizer:
-        """Who turns prompts into tokens."""
-        _ = self.ctx
-        return self._prompts
-
     def chat(self) -> ChatTokenizer:
         """Return who turns conversations into tokens.
 
@@ -230,6 +242,38 @@ class Session:
                 partial(self.binding.detokenize, context),
             )
         return self._chat
+
+
+class _SecondTry:
+    """Whether what has found the context full may find room when it is alone."""
+
+    def __init__(self, session: Session, wait: bool | float, n_tokens: int) -> None:
+        self._session = session
+        self._begin = time.monotonic()
+        self._wait = wait
+        self._n_tokens = n_tokens
+        self.is_worth_it = False
+
+    @contextmanager
+    def noting(self) -> Iterator[None]:
+        """Note what there was beside what runs in here."""
+        turns = self._session.turns
+        was_alone, n_moves = turns.n_inside == 1, turns.n_moves
+        try:
+            yield
+        except ContextFullError:
+            was_alone = was_alone and turns.n_moves == n_moves
+            if not was_alone and self._wait is not False:
+                n_ctx = self._session.n_ctx()
+                self.is_worth_it = n_ctx is None or self._n_tokens <= n_ctx
+            raise
+
+    @property
+    def wait(self) -> bool | float:
+        """What is left of the wait."""
+        if self._wait is True:
+            return True
+        return max(0.0, float(self._wait) - (time.monotonic() - self._begin))
 
 
 def _choice_tokens(binding: CffiBinding, ctx: Any, choices: ChoiceSet[Any]) -> ChoiceTokens:

@@ -147,30 +147,6 @@ class PromptTokenizer:
             tokens = begin + tokens
         return tokens + end
 
-    def tokens_behind_line(self, prompt: Prompt) -> list[int]:
-        """Return the tokens of a prompt that goes on from text which ends with a line break.
-
-        Together with those of the text before they are the tokens of the whole, in vocabularies
-        that let no token reach over the end of a line.
-
-        Raises
-        ------
-        InvalidArgumentError
-            As :meth:`tokens`.
-        """
-        _, end = self._ends
-        anchor = self._body(Prompt().text("\n"))
-        tokens = self._body(Prompt().text("\n") + prompt)
-        if tokens[: len(anchor)] == anchor:
-            return tokens[len(anchor) :] + end
-        return self._body(prompt) + end
-
-    def tokens_before(self, prompt: Prompt) -> list[int]:
-        """Return the tokens of a prompt that will be gone on with: nothing ends it."""
-        _, end = self._ends
-        tokens = self.tokens(prompt)
-        return tokens[: len(tokens) - len(end)]
-
     def _body(self, prompt: Prompt) -> list[int]:
         plain_texts = [text for text, is_template in prompt.parts if not is_template]
         if not plain_texts:

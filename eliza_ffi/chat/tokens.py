@@ -53,7 +53,6 @@ class ChatTokenizer:
 
     def __init__(self, template: ChatTemplate, tokenize: Tokenize, detokenize: Detokenize) -> None:
         self.template = template
-        self._turns: dict[str, tuple[str, str] | None] = {}
         self._tokenize = tokenize
         self._vocabulary = Vocabulary(tokenize, detokenize)
 
@@ -95,8 +94,8 @@ class ChatTokenizer:
     def turn(self, **more: Any) -> tuple[str, str] | None:
         """Return what the template writes before and behind the words of a user who speaks alone.
 
-        Both are template text. None where the template does something else with the words than
-        write them once.
+        Both are template text, as it is now: a template may write the date. None where it does
+        something else with the words than write them once.
 
         Parameters
         ----------
@@ -108,13 +107,11 @@ class ChatTokenizer:
         ChatTemplateError
             If the template fails or refuses a lone message of a user.
         """
-        key = repr(sorted(more.items()))
-        if key not in self._turns:
-            words = next(mark for mark in map(chr, PRIVATE_USE) if mark not in self.template.source)
-            text = self.template.render([{"role": "user", "content": words}], **more)
-            head, *tail = (self._bos(text) + text).split(words)
-            self._turns[key] = (head, tail[0]) if len(tail) == 1 else None
-        return self._turns[key]
+        mark = next(mark for mark in map(chr, PRIVATE_USE) if mark not in self.template.source)
+        words = f"{mark}Some words, 1 2 <b>{mark}"  # that show it if they are changed
+        text = self.template.render([{"role": "user", "content": words}], **more)
+        head, *tail = (self._bos(text) + text).split(words)
+        return (head, tail[0]) if len(tail) == 1 and mark not in head + tail[0] else None
 
     def _apart(self, tokens: list[int], guarded: str, guard: _Guard) -> list[int]:
         """Return the tokens of a guarded text; `tokens` are those of the text without marks."""

@@ -215,7 +215,7 @@ class DecisionUsage:
     cached_tokens : int
         Of those, found in the KV cache.
     passes : int
-        Forward passes.
+        Forward passes; -1 where the library does not count.
     seconds : float
         From the call to the answers.
     """

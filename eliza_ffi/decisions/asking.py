@@ -255,7 +255,11 @@ class _ScoreJob:
         self.cancel = self._attempts.cancel
 
     def run(self) -> tuple[QuestionScores, ...]:
-        return self._asking.scores(self._session.in_turn(True, lambda: self._attempts.take().run()))
+        return self._asking.scores(
+            self._session.in_turn(
+                True, self._asking.args.n_tokens, lambda: self._attempts.take().run()
+            )
+        )
 
 
 def orders_of(question: AskedQuestion, n: int) -> list[tuple[int, ...]]:
@@ -265,11 +269,10 @@ def orders_of(question: AskedQuestion, n: int) -> list[tuple[int, ...]]:
     so they have two orders.
     """
     given = ask(question).order
-    orders = [given, given[::-1]]
-    if not isinstance(question, Score):
-        for k in range(1, len(given)):
-            orders += [given[k:] + given[:k], given[::-1][k:] + given[::-1][:k]]
-    return list(dict.fromkeys(orders))[:n]
+    ways = (given, given[::-1])
+    rotations = range(1 if isinstance(question, Score) else len(given))
+    every = (way[k:] + way[:k] for k in rotations for way in ways)
+    return list(itertools.islice(dict.fromkeys(itertools.islice(every, 2 * n)), n))
 
 
 def prompt_texts(

@@ -82,6 +82,8 @@ def settings_for(
         way to ask them.
     """
     check_keywords("decide", stream, StreamSettings.__annotations__.keys())
+    if isinstance(abstain_below, bool) or not isinstance(abstain_below, int | float):
+        raise InvalidArgumentError(f"abstain_below must be a number, not {abstain_below!r}")
     if not 0.0 <= abstain_below <= 1.0:
         raise InvalidArgumentError(f"abstain_below must be 0 to 1, not {abstain_below!r}")
     if calibration is not None:
@@ -120,6 +122,8 @@ class DecisionRun:
 
     Attributes
     ----------
+    n_tokens : int
+        How many the longest prompt has, label included.
     start : callable
         Returns what runs in a slot, a :class:`~eliza_ffi.runner.scoring.ScoreRun`.
     """
@@ -140,6 +144,7 @@ class DecisionRun:
             option_mass=settings.option_mass,
             stream=settings.stream,
         )
+        self.n_tokens = self._asking.args.n_tokens
         self.start = partial(ScoreRun, session.binding, session.ctx, self._asking.args)
 
     def decision(self, result: ScoreResult) -> Decision:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import weakref
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -13,12 +14,12 @@ from ..choices.chooser import ChoiceTokens
 from ..choices.token_tree import TokenTreeDescriptor, TokenTreeLeaf, TokenTreePayload
 from ..requests import generate_request
 from ..runner.scoring import Ending, ScoreArgs, ScoreResult
-from .answers import name_of
 from .made_models import DecisionModel
 from .prompts import AskedQuestion
 from .scoring import OptionScores, QuestionScores
 from .systemone import SystemoneQuestion
 from .token_lists import apart
+from .wire import question_from
 
 if TYPE_CHECKING:
     from ..session import Session
@@ -76,9 +77,8 @@ class MadeAsking:
         option_mass: bool = False,
         stream: Mapping[str, Any] | None = None,
     ) -> None:
-        asked = [
-            _asked(question, name_of(question.name, i)) for i, question in enumerate(questions)
-        ]
+        ids = _ids(questions)
+        asked = [_asked(question, id) for question, id in zip(questions, ids, strict=True)]
         self._questions = model.ask(asked, given)
         every = [prompt for question in self._questions for prompt in question.prompts]
         tokens, behind = apart([list(prompt.tokens) for prompt in every])
@@ -104,14 +104,22 @@ class MadeAsking:
 
 
 def _asked(question: AskedQuestion, id: str) -> SystemoneQuestion:
-    if question.source is not None:
+    # A question that was changed since asks for something else than its source does.
+    if question.source is not None and question_from(question.source, question.name) == question:
         return SystemoneQuestion.read(question.source, id)
     return SystemoneQuestion.of(question, id)
 
 
+def _ids(questions: Sequence[AskedQuestion]) -> list[str]:
+    """Return an id of its own for each: its name, or a number that no other one is named by."""
+    taken = {question.name for question in questions}
+    numbers = (str(i) for i in itertools.count() if str(i) not in taken)
+    return [next(numbers) if question.name is None else question.name for question in questions]
+
+
 def _labels(session: Session, tokens: Sequence[int]) -> ChoiceTokens:
     leaves = tuple(TokenTreeLeaf(f"{i:03}", (token,)) for i, token in enumerate(tokens))
-    payload = TokenTreePayload("", (TokenTreeDescriptor("labels", leaves),))
+    payload = TokenTreePayload(session.model_id, (TokenTreeDescriptor("labels", leaves),))
     if not session.binding.supports("prepare_token_trie"):
         return payload
     return session.binding.prepare_token_trie(session.ctx, payload.to_json(), len(leaves))

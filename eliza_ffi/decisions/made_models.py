@@ -28,6 +28,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -278,8 +279,16 @@ class DecisionModel:
             As above, and if the file cannot be read or is damaged. The texts name the file.
         """
         path = facts.get("path")
-        # Any other model ends here, after some milliseconds.
-        if not path or not Path(path).is_file() or not mentions(path, b".decision.type"):
+        told = facts.get("decision_type")
+        if not path or told == "":
+            return None
+        is_there = Path(path).is_file()
+        if told and not is_there:
+            raise ModelError(
+                f"the model's file {path} is gone: it says how the model is asked for decisions"
+            )
+        # Where the library does not tell, any other model ends here, after some milliseconds.
+        if not told and not (is_there and mentions(path, b".decision.type")):
             return None
         entries = read_metadata(path, _is_wanted)
         prefix = f"{entries.get(ARCHITECTURE)}.decision."
@@ -328,9 +337,9 @@ class DecisionModel:
         if state is None and not self._type.takes_none:
             raise InvalidArgumentError(f"a model of type {self.type} needs an input, not None")
         state = self._json(read_state(state))
-        ids = [question.id for question in questions]
-        for id in ids:
-            if ids.count(id) > 1:
+        counted = Counter(question.id for question in questions)
+        for id, n in counted.items():
+            if n > 1:
                 raise InvalidArgumentError(f"two questions have the id {id!r}")
         shown = [self._shown(question) for question in questions]
         more: dict[str, Any] = {"state": state, "images": []}

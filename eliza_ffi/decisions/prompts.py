@@ -64,7 +64,7 @@ class ShownOption:
         """The option in a list."""
         mark = f"{self.label}. " if self.is_lettered else "- "
         described = f": {_one_line(self.description)}" if self.description else ""
-        return mark + self.text + described
+        return mark + _one_line(self.text) + described
 
 
 @dataclass(frozen=True)
@@ -148,8 +148,10 @@ def input_text(given: Any) -> str:
     Raises
     ------
     InvalidArgumentError
-        If it is none of these, or has an image in it.
+        If it is none of these, None, or has an image in it.
     """
+    if given is None:
+        raise InvalidArgumentError("the input is None")
     if isinstance(given, str):
         return given
     if _is_conversation(given):
@@ -198,7 +200,12 @@ def _is_conversation(given: Any) -> bool:
 
 
 def _is_item(item: Mapping[Any, Any]) -> bool:
-    return ("role" in item and "content" in item) or item.get("type") in _CALLS
+    return ("role" in item and "content" in item) or _kind(item) in _CALLS
+
+
+def _kind(item: Mapping[Any, Any]) -> str:
+    kind = item.get("type")
+    return kind if isinstance(kind, str) else ""
 
 
 _CALLS = {
@@ -211,12 +218,15 @@ _CALLS = {
 
 
 def _turn(item: Mapping[str, Any]) -> str:
-    kind = item.get("type")
+    kind = _kind(item)
     if kind in _CALLS and "role" not in item:
-        head, body = _CALLS[str(kind)]
-        name = str(kind).replace("_", " ")
+        head, body = _CALLS[kind]
+        name = kind.replace("_", " ")
         return f"{name} {text_of(item.get(head, ''))}: {_content_text(item.get(body))}"
-    return f"{item['role']}: {_content_text(item['content'])}"
+    said = [_content_text(item["content"])]
+    if item.get("tool_calls"):
+        said.append(text_of(item["tool_calls"]))
+    return f"{item['role']}: " + "\n".join(filter(None, said))
 
 
 def _content_text(content: Any) -> str:
@@ -233,7 +243,7 @@ def _refuse_parts(given: Any) -> None:
     for item in items if isinstance(items, list | tuple) else ():
         content = item.get("content") if isinstance(item, Mapping) else None
         for part in (item, *(content if isinstance(content, list | tuple) else ())):
-            kind = part.get("type") if isinstance(part, Mapping) else None
+            kind = _kind(part) if isinstance(part, Mapping) else ""
             if kind in NOT_TEXT:
                 raise InvalidArgumentError(
                     f"the input has a part of type {kind!r}: only text is read"

@@ -6,6 +6,7 @@ asked about an input; it knows nothing of models, prompts or tokens.
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -304,6 +305,8 @@ def _check_asked(question: Any) -> None:
                 "only text is read"
             )
     _set(question, instructions=_parts_text(given))
+    if getattr(question, "source", None) is not None:
+        _set(question, source=copy.deepcopy(question.source))  # not the caller's own
     if not question.instructions.strip():
         raise InvalidArgumentError(f"{_called(question)}: there are no instructions")
 
@@ -328,6 +331,10 @@ def _check_label(value: Any, what: str, *, allow_bool: bool) -> None:
         raise InvalidArgumentError(f"the {what} must be {allowed}, not {type(value).__name__}")
     if not value.strip():
         raise InvalidArgumentError(f"the {what} must not be empty")
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidArgumentError(f"the {what} {value!r} is no Unicode text: {error}") from None
 
 
 def _check_text(what: str, text: Any) -> None:

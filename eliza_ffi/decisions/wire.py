@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -52,7 +53,8 @@ def as_questions(given: Any) -> tuple[Question, ...]:
     Raises
     ------
     InvalidArgumentError
-        If one is malformed, two have the same name, or there are none or more than 400.
+        If one is malformed, two have the same name, or there are none or more than 400, counting
+        each label of :class:`~eliza_ffi.decisions.Labels`.
     """
     if isinstance(given, _QUESTIONS) or (isinstance(given, Mapping) and _is_question(given)):
         given = [given]
@@ -64,16 +66,17 @@ def as_questions(given: Any) -> tuple[Question, ...]:
         raise InvalidArgumentError(
             f"questions must be a mapping or several questions, not {type(given).__name__}"
         )
-    if not 1 <= len(questions) <= MAX_QUESTIONS:
+    n = sum(len(each.labels) if isinstance(each, Labels) else 1 for each in questions)
+    if not 1 <= n <= MAX_QUESTIONS:
         raise InvalidArgumentError(
-            f"there must be 1 to {MAX_QUESTIONS} questions, not {len(questions)}"
+            f"there must be 1 to {MAX_QUESTIONS} questions, each label being one, not {n}"
         )
     names = [
         question.name if question.name is not None else str(i)
         for i, question in enumerate(questions)
     ]
-    for name in names:
-        if names.count(name) > 1:
+    for name, n in Counter(names).items():
+        if n > 1:
             raise InvalidArgumentError(f"two questions have the name {name!r}")
     return tuple(questions)
 
@@ -96,7 +99,10 @@ def question_from(given: Any, name: str | None = None) -> Question:
 
 
 def question_to(question: Question) -> dict[str, Any]:
-    """Return a question as JSON, such that :func:`question_from` gives it back."""
+    """Return a question as JSON, such that :func:`question_from` gives it back.
+
+    Its `source` is left out: what other models are asked does not depend on it.
+    """
     said: dict[str, Any] = {"instructions": question.instructions}
     if question.name is not None:
         said = {"name": question.name, **said}
@@ -271,6 +277,8 @@ def _noul(given: Mapping[str, Any], name: Any) -> Predicate:
 
 def _choice(given: Mapping[str, Any], name: Any) -> Choice:
     listed = _one_of(given, "choices")
+    if "criteria" in given and not isinstance(listed, Mapping):
+        raise InvalidArgumentError("criteria of a choice must be an object, an option for each key")
     if isinstance(listed, Mapping):
         options: Any = {value: _text(description) for value, description in listed.items()}
     else:

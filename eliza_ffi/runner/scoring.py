@@ -55,6 +55,12 @@ class ScoreArgs:
     joint: bool = False
     option_mass: bool = False
 
+    @property
+    def n_tokens(self) -> int:
+        """How many the prompt has with its longest ending, labels left out."""
+        longest = max((len(ending.tokens) for ending in self.endings), default=0)
+        return len(self.generation.prompt_tokens) + longest
+
 
 @dataclass(frozen=True, eq=False)
 class ScoreResult:
@@ -166,7 +172,7 @@ class ScoreRun:
                 else:
                     self._binding.set_token_trie(stream, ending.choices.to_json(), TRIE_ARGMAX)
                 scores.append(EndingScores(self._binding.token_trie_scores(stream)))
-                counts.add(self._binding, stream)
+                counts.add(self._binding, stream, is_first=ending is self.args.endings[0])
         return tuple(scores)
 
 
@@ -177,10 +183,11 @@ class _Counts:
         self.cached_tokens = 0
         self.forward_passes = 0
 
-    def add(self, binding: LlmStreamingBinding, stream: Any) -> None:
+    def add(self, binding: LlmStreamingBinding, stream: Any, is_first: bool = True) -> None:
         if not binding.supports("stats"):
             self.forward_passes = -1
             return
         stats = binding.stats(stream)
-        self.cached_tokens += stats.prompt_tokens_reused
+        # What the first one has read is no news to the others.
+        self.cached_tokens += stats.prompt_tokens_reused if is_first else 0
         self.forward_passes += stats.forward_passes

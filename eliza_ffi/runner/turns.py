@@ -25,7 +25,12 @@ class Turns:
         How many may be inside.
     patience
         Seconds that somebody waits who did not say how long: not in all, but for anyone at all to
-        get a turn. A queue that moves is waited in to its end.
+        get a turn or to leave. A queue that moves is waited in to its end.
+
+    Attributes
+    ----------
+    n_moves : int
+        How often somebody went in or out.
     """
 
     def __init__(self, n: int, patience: float) -> None:
@@ -35,7 +40,7 @@ class Turns:
         # forgets in a callback, where an interrupt would be lost with what was to be forgotten.
         self._inside: set[weakref.ref[_Turn]] = set()
         self._waiting: deque[_Turn] = deque()
-        self._n_entered = 0
+        self.n_moves = 0
         self._lock = threading.RLock()
 
     @contextmanager
@@ -62,7 +67,7 @@ class Turns:
             gate.acquire()
             turn.add_done_callback(lambda _: gate.release())
             while not turn.done():
-                n_before = self._n_entered
+                n_before = self.n_moves
                 gate.acquire(timeout=self._timeout(wait_for))
                 self._check(turn, wait_for, n_before)
             yield
@@ -77,7 +82,7 @@ class Turns:
         turn = self._enter(alone)
         try:
             while not turn.done():
-                n_before = self._n_entered
+                n_before = self.n_moves
                 await asyncio.wait([asyncio.wrap_future(turn)], timeout=self._timeout(wait_for))
                 self._check(turn, wait_for, n_before)
             yield
@@ -92,7 +97,7 @@ class Turns:
 
     def _check(self, turn: _Turn, wait_for: bool | float, n_before: int) -> None:
         """Raise where the wait is over and the turn has not come."""
-        has_moved = wait_for is True and self._n_entered > n_before
+        has_moved = wait_for is True and self.n_moves > n_before
         if not turn.done() and not has_moved and turn.cancel():
             timeout = self._timeout(wait_for)
             waited = f" after {timeout:g} s" if timeout else ""
@@ -108,10 +113,16 @@ class Turns:
             self._let_in()
         return turn
 
+    @property
+    def n_inside(self) -> int:
+        """How many are inside."""
+        return sum(one() is not None for one in list(self._inside))
+
     def _leave(self, turn: _Turn) -> None:
         turn.cancel()  # if it never came
         with self._lock:
             self._inside = {one for one in self._inside if one() is not turn}
+            self.n_moves += 1
             self._let_in()
 
     def _let_in(self) -> None:
@@ -125,7 +136,7 @@ class Turns:
                 return
             elif turn.running() or turn.set_running_or_notify_cancel():
                 self._inside.add(weakref.ref(turn))
-                self._n_entered += 1
+                self.n_moves += 1
                 turn.set_result(None)
 
     def _room_for(self, turn: _Turn) -> int:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from label_scores import answered, made_of
 from write_decision_models import DEFINITIONS, cached_decision_model
 
-from eliza_ffi.decisions import Choice, Labels, Predicate, Score
+from eliza_ffi.decisions import Choice, Labels, Predicate, Score, as_questions
 from eliza_ffi.decisions.systemone import SystemoneQuestion
-from eliza_ffi.errors import InvalidArgumentError
+from eliza_ffi.errors import InvalidArgumentError, ModelError
 from eliza_ffi.library.loading import Library
 from eliza_ffi.model import Model
 
@@ -70,3 +73,43 @@ def test_show_their_prompts(made: Model) -> None:
     assert prompts
     for prompt in prompts:
         assert "Is the customer angry?" in prompt and "charged twice" in prompt
+
+
+def test_a_question_that_was_changed_is_asked_as_it_is_now(made: Model) -> None:
+    (asked,) = as_questions(
+        {"late": {"type": "noul", "instructions": {"ask": "Is it OLD?"}, "criteria": {"true": "x"}}}
+    )
+    changed = replace(asked, instructions="Is it NEW?")
+    (prompt,) = made.decision_prompts("x", [changed])[:1]
+    assert "NEW" in prompt
+    assert "OLD" not in prompt
+
+
+def test_a_question_keeps_its_json_whatever_becomes_of_the_callers(made: Model) -> None:
+    given = {"type": "choice", "instructions": "Which?", "criteria": {"a": {"n": 1}, "b": None}}
+    asked = as_questions({"q": given})
+    before = made.decision_prompts("x", asked)
+    given["criteria"]["c"] = None  # type: ignore[index]
+    assert made.decision_prompts("x", asked) == before
+
+
+def test_labels_stand_beside_questions_of_any_name(made: Model) -> None:
+    labels = Labels("Is it about this?", ["sport", "food", "work"])
+    for name in ("0", "1", "2", "3"):
+        decision = made.decide("x", {name: QUESTIONS["angry"], "topics": labels})
+        assert set(decision) == {name, "topics"}
+
+
+def test_a_name_that_the_model_is_given_changes_nothing(library: Library) -> None:
+    path = cached_decision_model("openjev")
+    with Model(path, library=library, n_threads=1, options={"model_id": "mine"}) as model:
+        assert model.decide("x", QUESTIONS)["team"].value is not None
+
+
+def test_a_model_whose_file_is_gone_says_so(library: Library, tmp_path: Path) -> None:
+    path = tmp_path / "moved.gguf"
+    shutil.copy(cached_decision_model("openjev"), path)
+    with Model(path, library=library, n_threads=1) as model:
+        path.unlink()
+        with pytest.raises(ModelError, match="is gone"):
+            model.decide("x", QUESTIONS)

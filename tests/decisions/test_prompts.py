@@ -142,7 +142,7 @@ def test_orders_are_1_to_64(orders: Any) -> None:
         ({"order": 7, "für": [None]}, '{"order": 7, "für": [null]}'),
         ([1, "two"], '[1, "two"]'),
         ([], "[]"),
-        (None, "null"),
+        ([None], "[null]"),
         ([{"role": "user"}], '[{"role": "user"}]'),
         (
             [
@@ -194,3 +194,23 @@ def test_json_that_speaks_of_files_is_an_input() -> None:
 def test_what_is_neither_a_text_nor_json_is_no_input(given: Any) -> None:
     with pytest.raises(InvalidArgumentError, match="neither a text nor JSON"):
         input_text(given)
+
+
+def test_no_input_is_refused() -> None:
+    with pytest.raises(InvalidArgumentError, match="the input is None"):
+        input_text(None)
+
+
+def test_what_an_assistant_calls_is_part_of_a_conversation() -> None:
+    call = {"role": "assistant", "content": None, "tool_calls": [{"name": "pay"}]}
+    assert input_text([call]) == 'assistant: [{"name": "pay"}]'
+
+
+def test_strange_kinds_of_items_are_json() -> None:
+    assert input_text([{"type": ["x"]}]) == '[{"type": ["x"]}]'
+
+
+def test_an_option_of_several_lines_is_one_line_of_the_list() -> None:
+    asked = ask(Choice("Which?", ["a\n- c", "b"]))
+    assert asked.text.splitlines()[2:] == ["- a - c", "- b"]
+    assert asked.options[0].label == "a\n- c"

@@ -164,10 +164,13 @@ def test_the_json_of_systemone_is_kept_beside_its_text_for_models_that_read_it()
 def test_400_questions_and_no_more() -> None:
     many = [Predicate(f"{i}?") for i in range(401)]
     assert len(as_questions(many[:400])) == 400
-    with pytest.raises(InvalidArgumentError, match="1 to 400 questions, not 401"):
+    with pytest.raises(InvalidArgumentError, match="1 to 400 questions, .* not 401"):
         as_questions(many)
+    labels = Labels("Is it about this?", [f"topic {i}" for i in range(201)])
+    with pytest.raises(InvalidArgumentError, match="each label being one, not 402"):
+        as_questions({"a": labels, "b": labels})
     for none in ([], {}, ()):
-        with pytest.raises(InvalidArgumentError, match="1 to 400 questions, not 0"):
+        with pytest.raises(InvalidArgumentError, match="1 to 400 questions, .* not 0"):
             as_questions(none)
 
 

@@ -66,3 +66,23 @@ def test_who_does_not_wait_for_a_slot_does_not_wait_for_room(model: Model) -> No
         model.binding.prefill(stream, model.prompt_tokens(INPUTS[0]))
         with pytest.raises(ContextFullError):
             model.decide(INPUTS[1], QUESTIONS, wait=False)
+
+
+def test_what_never_fits_fails_at_once_and_keeps_nobody_waiting(model: Model) -> None:
+    before = model.session.turns.n_moves
+    with open_stream(model.binding, model.session.ctx, StreamConfig()):
+        for request in (
+            lambda: model.decide(WORDS * 4, QUESTIONS),
+            lambda: model.choose(WORDS * 4, ["now", "later"]),
+            lambda: model.generate(WORDS * 4, 2),
+        ):
+            with pytest.raises(ContextFullError):
+                request()
+    assert model.session.turns.n_moves == before + 6  # each in and out, once
+
+
+def test_what_fails_alone_is_not_tried_again(model: Model) -> None:
+    before = model.session.turns.n_moves
+    with pytest.raises(ContextFullError):
+        model.decide(WORDS * 4, QUESTIONS)
+    assert model.session.turns.n_moves == before + 2

@@ -104,11 +104,12 @@ std::string describe_library() { return library_facts(default_thread_count()).du
 
 InferenceContext::PassFacts InferenceContext::pass_facts() {
     const std::lock_guard<std::mutex> lock(mutex_);
-    PassFacts facts{options_.share_passes, options_.n_slots, options_.n_batch, options_.slot_wait.count(), 0, 0, 0};
+    PassFacts facts{options_.share_passes, options_.n_slots, options_.n_batch, options_.slot_wait.count(), 0, 0, 0, 0};
     for (const auto & [settings, known] : decoders_) {
         facts.n_passes += known.decoder->queue().pass().n_passes();
         facts.n_sequences += known.decoder->queue().pass().n_sequences();
         facts.n_parked += known.decoder->cache().n_parked();
+        facts.n_ctx = known.decoder->n_ctx();
     }
     return facts;
 }
@@ -145,6 +146,7 @@ std::string InferenceContext::describe() {
     of_passes.add("batching", passes.are_shared && shared->can_share_passes() ? "auto" : "off");
     of_passes.add("n_slots", passes.n_slots);
     of_passes.add("n_batch", passes.n_batch);
+    of_passes.add("n_ctx", passes.n_ctx);
     of_passes.add("slot_wait_ms", passes.slot_wait_ms);
     of_passes.add("run", passes.n_passes);
     of_passes.add("sequences", passes.n_sequences);

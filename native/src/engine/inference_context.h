@@ -71,6 +71,7 @@ private:
         int64_t slot_wait_ms;
         int64_t n_passes, n_sequences;
         size_t n_parked;
+        int32_t n_ctx;  // 0 before a stream was open
     };
 
     std::shared_ptr<Model> model_locked();
