@@ -327,6 +327,38 @@ def test_a_column_of_the_input_never_hides_one_of_the_output(tmp_path: Path) -> 
     assert row["topic"] in ("billing", "sales", True)
 
 
+LIKE_OURS = ("review", "team_label", "team_option_mass", "team_probabilities", "team_confidence")
+
+
+@pytest.mark.parametrize(
+    "suffix", [".csv", ".jsonl", pytest.param(".parquet", marks=needs_pyarrow)]
+)
+def test_a_kept_column_is_never_taken_for_one_of_the_output(tmp_path: Path, suffix: str) -> None:
+    row: dict[str, Any] = {"body": "hello", **dict.fromkeys(LIKE_OURS, "MINE"), "review": "true"}
+    table = write_jsonl(tmp_path / "in.jsonl", [row, {**row, "body": "other"}])
+    team = (Choice("Which?", ["billing", "sales"], "team"),)
+    output = tmp_path / f"out{suffix}"
+    for _ in range(2):  # counted as it is written, and as it is read back
+        result = run(table, output, questions=team)
+        assert (result.counts.rows, result.counts.review) == (2, 0)
+    for found in read_rows(output):
+        shown = {name: found.get(f"input_{name}", found.get(name)) for name in LIKE_OURS}
+        assert shown == {name: row[name] for name in LIKE_OURS}
+        assert 0.0 <= float(found["team_confidence"]) <= 1.0
+        assert isinstance(found.get("input_team_probabilities", ""), str)
+
+
+@needs_pyarrow
+def test_a_kept_column_called_like_ours_has_its_own_type_in_parquet(tmp_path: Path) -> None:
+    path = tmp_path / "in.parquet"
+    pq.write_table(pa.table({"body": ["x"], "team_label": [7], "team": [8], "review": [9]}), path)
+    run(path, tmp_path / "out.parquet", questions=(Choice("?", ["a", "b"], "team"),))
+    found = pq.read_table(tmp_path / "out.parquet")
+    for name, value in (("team_label", 7), ("input_team", 8), ("review", 9)):
+        assert str(found.schema.field(name).type) == "int64"
+        assert found[name].to_pylist() == [value]
+
+
 def test_questions_whose_columns_would_have_one_name_are_refused() -> None:
     questions = (Predicate("x", "a"), Predicate("y", "a_probability"))
     with pytest.raises(InvalidArgumentError, match="'a_probability'"):

@@ -69,35 +69,39 @@ class OutputColumns:
     ) -> None:
         self._min_confidence = min_confidence
         self._kinds = {name_of(each.name, i): each for i, each in enumerate(questions)}
-        answers: list[str] = []
+        ours = [(ROW, "int")]
         for name, question in self._kinds.items():
-            answers.append(name)
+            ours.append((name, _answer_type(question)))
             if not isinstance(question, Labels):
-                answers.append(f"{name}_probability")
+                ours.append((f"{name}_probability", "float"))
             if isinstance(question, Score):
-                answers.append(f"{name}_label")
-            answers.append(f"{name}_confidence")
+                ours.append((f"{name}_label", "text"))
+            ours.append((f"{name}_confidence", "float"))
             if option_mass and not isinstance(question, Labels):
-                answers.append(f"{name}_option_mass")
+                ours.append((f"{name}_option_mass", "float"))
             if probabilities:
-                answers.append(f"{name}_probabilities")
-        ours = [ROW, *answers, *([] if min_confidence is None else [REVIEW]), ERROR]
-        for name in ours:
-            if ours.count(name) > 1:
+                ours.append((f"{name}_probabilities", "text"))
+        if min_confidence is not None:
+            ours.append((REVIEW, "bool"))
+        ours.append((ERROR, "text"))
+        self._types: dict[str, str] = {}
+        for name, kind in ours:
+            if name in self._types:
                 raise InvalidArgumentError(
                     f"two columns of the output would be called {name!r}: rename a question"
                 )
-        taken = {*ours, *kept}
+            self._types[name] = kind
+        taken = {*self._types, *kept}
         self.kept: dict[str, str] = {}
         for name in kept:
             called = name
-            if name in ours:
+            if name in self._types:
                 called = f"input_{name}"
                 while called in taken:
                     called = f"input_{called}"
                 taken.add(called)
             self.kept[called] = name
-        self.names = (ROW, *self.kept, *ours[1:])
+        self.names = (ROW, *self.kept, *(name for name in self._types if name != ROW))
 
     def cells(
         self, row: TableRow, decision: Decision | None, error: str | None = None
@@ -121,7 +125,7 @@ class OutputColumns:
             return cells
         for name, answer in decision.items():
             found = {f"{name}{part}": value for part, value in _parts(answer).items()}
-            cells.update((each, value) for each, value in found.items() if each in cells)
+            cells.update((each, value) for each, value in found.items() if each in self._types)
         if self._min_confidence is not None:
             cells[REVIEW] = any(
                 answer.abstained or answer.confidence < self._min_confidence
@@ -135,18 +139,12 @@ class OutputColumns:
         return self._kinds
 
     @property
-    def types(self) -> dict[str, str]:
-        """The types of the columns that are not kept: int, bool, float, text, texts, or value.
+    def types(self) -> Mapping[str, str]:
+        """The types of the columns that are not kept: int, bool, float, text or texts.
 
-        A value is a text, or a bool.
+        A text may stand for a value of another kind, as JSON.
         """
-        types = {ROW: "int", REVIEW: "bool", ERROR: "text"}
-        for name, question in self._kinds.items():
-            types[name] = _answer_type(question)
-            types[f"{name}_label"] = "text"
-            for part in ("probability", "confidence", "option_mass"):
-                types[f"{name}_{part}"] = "float"
-        return {name: types[name] for name in self.names if name in types}
+        return self._types
 
 
 class AnswerCounts:
@@ -169,7 +167,8 @@ class AnswerCounts:
         """Count a row, as :meth:`OutputColumns.cells` returns it or as it was read from a file."""
         self.rows += 1
         self.errors += bool(cell_text(cells.get(ERROR)))
-        self.review += cell_text(cells.get(REVIEW)) == "true"
+        if REVIEW in self._columns.types:
+            self.review += cell_text(cells.get(REVIEW)) == "true"
         for name, question in self._columns.questions.items():
             # An answer that the model abstained from is none, though a level was likeliest.
             answer = cell_text(cells.get(name))
