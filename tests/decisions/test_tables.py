@@ -10,6 +10,7 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterable, Iterator
 from decimal import Decimal
@@ -675,6 +676,67 @@ def test_two_processes_never_write_one_output(tmp_path: Path) -> None:
     assert len(read_rows(tmp_path / "out.csv")) == 4
 
 
+def test_of_two_jobs_that_begin_together_one_is_refused_and_says_nothing(tmp_path: Path) -> None:
+    table = table_of(tmp_path, ".csv", 6)
+    for round in range(20):
+        output = tmp_path / f"out{round}.csv"
+        both = threading.Barrier(2)
+        ended: dict[str, bool] = {}
+
+        def begin(model: str, output: Path = output, both: Any = both, ended: Any = ended) -> None:
+            both.wait()
+            try:
+                run(table, output, settings={"model": model}, at_once=1)
+            except ElizaError:
+                ended[model] = False
+            else:
+                ended[model] = True
+
+        threads = [threading.Thread(target=begin, args=(model,)) for model in "AB"]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        (winner,) = [model for model, is_done in ended.items() if is_done]
+        said = json.loads((tmp_path / f"out{round}.csv.job").read_text(encoding="utf-8"))
+        assert said["model"] == winner
+        assert run(table, output, settings={"model": winner}).new_rows == 0
+
+
+def test_who_holds_the_rows_is_asked_before_the_job_is_looked_at(tmp_path: Path) -> None:
+    table = table_of(tmp_path, ".csv", 4)
+    other: dict[str, Any] = {"settings": {"model": "another"}}
+
+    def second(step: TableStep) -> None:
+        for overwrite in (False, True):
+            with pytest.raises(ElizaError, match="another process is writing"):
+                run(table, tmp_path / "out.csv", overwrite=overwrite, **other)
+
+    run(table, tmp_path / "out.csv", progress=second)
+    assert run(table, tmp_path / "out.csv").new_rows == 0
+
+
+@pytest.mark.parametrize("is_empty", [False, True])
+def test_a_job_without_an_output_binds_nobody(tmp_path: Path, is_empty: bool) -> None:
+    table = table_of(tmp_path, ".csv", 4)
+    output = tmp_path / "out.csv"
+    run(table, output)
+    output.unlink()
+    if is_empty:  # killed before its first byte
+        output.touch()
+    assert run(table, output, questions=QUESTIONS[:1]).new_rows == 4
+    with pytest.raises(InvalidArgumentError, match="other settings: questions"):
+        run(table, output)
+
+
+def test_a_limit_of_all_rows_leaves_nothing_to_do(tmp_path: Path) -> None:
+    table = table_of(tmp_path, ".csv", 4)
+    assert run(table, tmp_path / "out.csv", limit=3).is_whole is False
+    assert run(table, tmp_path / "out.csv", limit=4).is_whole is True
+    assert run(table, tmp_path / "out.csv", limit=4).is_whole is True
+    assert run(table, tmp_path / "out.csv", limit=5).is_whole is True
+
+
 def test_a_row_that_is_longer_than_its_input_can_be_gone_on_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -815,6 +877,19 @@ def test_a_parquet_job_goes_on_and_is_there_whole_or_not_at_all(tmp_path: Path) 
         run(table, output, keep=[])
     run(table, output, keep=[], overwrite=True)
     assert pq.read_table(output).schema.names[:2] == ["row", "topic"]
+
+
+@needs_pyarrow
+def test_a_parquet_job_whose_rows_were_lost_is_not_taken_for_whole(tmp_path: Path) -> None:
+    table = table_of(tmp_path, ".csv", 3)
+    output = tmp_path / "out.parquet"
+    assert run(table, output, limit=2).is_whole is False
+    (tmp_path / "out.parquet.rows").unlink()
+    result = run(table, output)
+    assert (result.counts.rows, result.new_rows, result.is_whole) == (3, 3, True)
+    assert pq.read_metadata(output).num_rows == 3
+    output.unlink()
+    assert run(table, output, keep=[]).new_rows == 3
 
 
 @needs_pyarrow

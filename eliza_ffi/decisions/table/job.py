@@ -195,10 +195,8 @@ class TableJob:
         begin = time.monotonic()
         description = {"input": content_hash(self.table.path), **self._description}
         counts = AnswerCounts(self.columns)
-        if self._is_finished(description, overwrite):
-            from .parquet import parquet_rows
-
-            for cells in parquet_rows(self.output, self.columns):
+        if not overwrite and self._is_finished(description):
+            for cells in self._finished_rows():
                 counts.add(cells)
             return TableResult(counts, 0, time.monotonic() - begin, True)
         with self._journal(description, overwrite) as journal:
@@ -225,49 +223,72 @@ class TableJob:
                         step = TableStep(journal.n_rows, n_new, decided.row.done, done_before)
                         progress(step)
             if self._format == "parquet":
-                self._make_parquet(journal, rows.is_at_end)
+                self._make_parquet(journal)
+            if rows.is_at_end:
+                self._job_file.write(description, is_whole=True)
+                if self._format == "parquet":
+                    journal.remove()
         seconds = time.monotonic() - begin
         return TableResult(counts, journal.n_rows - n_before, seconds, rows.is_at_end)
 
-    def _is_finished(self, description: Mapping[str, Any], overwrite: bool) -> bool:
+    def _is_finished(self, description: Mapping[str, Any]) -> bool:
         """Whether the output is a Parquet file that has all rows."""
-        if overwrite or self._rows_path == self.output or self._rows_path.exists():
+        if self._format != "parquet" or self._rows_path.exists():
             return False
         if not (self.output.exists() and self._job_file.exists()):
             return False
         self._job_file.check(description)
-        return True
+        return self._job_file.is_whole
+
+    def _finished_rows(self) -> Iterator[dict[str, Any]]:
+        from .parquet import parquet_rows
+
+        return parquet_rows(self.output, self.columns)
 
     def _journal(self, description: Mapping[str, Any], overwrite: bool) -> Journal:
-        """Open the output to append to, and see that it is of this job."""
-        if overwrite:
-            journal = Journal(self._rows_path, self._row_format(), anew=True)
-            self._job_file.write(description)
-            if self._rows_path != self.output:
-                self.output.unlink(missing_ok=True)
-            return journal
-        if self._job_file.exists():
+        """Take hold of the rows, see that they are of this job, and say so beside them."""
+        journal = Journal(self._rows_path, self._row_format())
+        try:
+            is_apart = self._rows_path != self.output
+            # Where there is no row yet, no other job's settings have answered any.
+            is_begun = not journal.is_empty or (is_apart and self.output.exists())
+            if is_begun and not overwrite:
+                self._check(journal, description)
+            else:
+                # Empty until it is said of what it is, whenever this is broken off.
+                journal.clear()
+                if is_apart and self.output.exists():
+                    self.output.unlink()
+                self._job_file.write(description)
+            journal.begin()
+        except BaseException:
+            journal.close()
+            raise
+        return journal
+
+    def _check(self, journal: Journal, description: Mapping[str, Any]) -> None:
+        """See that what is there is of this job."""
+        try:
+            if not self._job_file.exists():
+                raise InvalidArgumentError(
+                    f"{self.output} exists, and {self._job_file.path.name} is not beside it to "
+                    f"say what it is of: give another output, or --overwrite"
+                )
             self._job_file.check(description)
-        elif self.output.exists() or self._rows_path.exists():
-            raise InvalidArgumentError(
-                f"{self.output} exists, and {self._job_file.path.name} is not beside it to say "
-                f"what it is of: give another output, or --overwrite"
-            )
-        else:
-            self._job_file.write(description)
-        return Journal(self._rows_path, self._row_format())
+        except BaseException:
+            if journal.is_empty:  # made just now, to be held
+                journal.remove()
+            raise
 
     def _row_format(self) -> RowFormat:
         if self._format in ("csv", "tsv"):
             return CsvRows(self.columns.names, "\t" if self._format == "tsv" else ",")
         return JsonlRows(self.columns.names)
 
-    def _make_parquet(self, journal: Journal, is_whole: bool) -> None:
+    def _make_parquet(self, journal: Journal) -> None:
         from .parquet import write_parquet
 
         write_parquet(self.output, _Again(journal.rows), self.columns, self.table)
-        if is_whole:
-            self._rows_path.unlink()
 
 
 def decide_rows(
@@ -352,6 +373,7 @@ class _Watched:
 
     def __init__(self, rows: Iterator[TableRow], limit: int | None) -> None:
         self.is_at_end = False
+        self._is_over = False
         self._rows = rows
         self._left = limit
 
@@ -359,13 +381,16 @@ class _Watched:
         return self
 
     def __next__(self) -> TableRow:
-        if self._left == 0:
+        if self._is_over:
             raise StopIteration
         try:
             row = next(self._rows)
         except StopIteration:
-            self.is_at_end = True
+            self.is_at_end = self._is_over = True
             raise
+        if self._left == 0:  # read to know whether there is one more
+            self._is_over = True
+            raise StopIteration
         if self._left is not None:
             self._left -= 1
         return row

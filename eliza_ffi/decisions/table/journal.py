@@ -6,7 +6,8 @@ After a loss of power, rows of the last two seconds can be missing or garbled as
 off, too.
 
 Beside the file lies another one, ``FILE.job``, that says what it is the output of. It is there
-before the file is, so that nothing is ever appended to the output of something else.
+before the first row is, so that nothing is ever appended to the output of something else, and only
+who holds the growing file looks at it and writes it.
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ SYNC_SECONDS = 2.0
 
 JOB_FORMAT = 1
 
+WHOLE = "whole"
+
 
 class JobFile:
     """What an output is the output of: a JSON file beside it.
@@ -50,41 +53,54 @@ class JobFile:
         """Whether a job has been begun."""
         return self.path.exists()
 
-    def write(self, job: Mapping[str, Any]) -> None:
-        """Write what the output is going to be of, at once or not at all."""
-        said = {"format": JOB_FORMAT, **job}
+    def write(self, job: Mapping[str, Any], *, is_whole: bool = False) -> None:
+        """Write what the output is of, at once or not at all.
+
+        Parameters
+        ----------
+        job
+        is_whole
+            Whether the output has all rows.
+        """
+        said = {"format": JOB_FORMAT, WHOLE: is_whole, **job}
         text = json.dumps(said, ensure_ascii=False, indent=2, sort_keys=True) + "\n"
         part = self.path.with_name(self.path.name + ".part")
         with part.open("wb") as file:
-            file.write(text.encode("utf-8"))
+            file.write(text.encode("utf-8", "backslashreplace"))  # an escape of JSON, too
             file.flush()
             os.fsync(file.fileno())
         replace_file(part, self.path)
 
     def check(self, job: Mapping[str, Any]) -> None:
         """Raise InvalidArgumentError if the output is that of another job."""
-        try:
-            said = json.loads(self.path.read_text(encoding="utf-8"))
-        except ValueError as error:
-            raise InvalidArgumentError(f"{self.path} is damaged: {error}") from error
+        said = self._read()
         wanted = json.loads(json.dumps({"format": JOB_FORMAT, **job}))
-        if not isinstance(said, dict):
-            said = {}
-        other = [name for name in {**wanted, **said} if said.get(name) != wanted.get(name)]
+        names = {*wanted, *said} - {WHOLE}
+        other = [name for name in names if said.get(name) != wanted.get(name)]
         if other:
-            names = ", ".join(name.replace("_", " ") for name in sorted(other))
+            listed = ", ".join(name.replace("_", " ") for name in sorted(other))
             raise InvalidArgumentError(
-                f"{self._output} was begun with other settings: {names}; give those, another "
+                f"{self._output} was begun with other settings: {listed}; give those, another "
                 f"output, or --overwrite"
             )
 
-    def remove(self) -> None:
-        """Forget the job."""
-        self.path.unlink(missing_ok=True)
+    @property
+    def is_whole(self) -> bool:
+        """Whether the output has all rows."""
+        return self._read().get(WHOLE) is True
+
+    def _read(self) -> dict[str, Any]:
+        try:
+            said = json.loads(self.path.read_text(encoding="utf-8"))
+        except (ValueError, RecursionError) as error:
+            raise InvalidArgumentError(f"{self.path} is damaged: {error}") from error
+        return said if isinstance(said, dict) else {}
 
 
 class Journal:
     """A growing file of rows, held by one process at a time.
+
+    It is held from here on, and read by :meth:`begin`.
 
     Parameters
     ----------
@@ -92,39 +108,57 @@ class Journal:
         Made where it is not there.
     rows
         Its format.
-    anew
-        Whether what is in it goes.
 
     Attributes
     ----------
     n_rows : int
-        Rows in it.
+        Rows in it; known once it is begun.
 
     Raises
     ------
-    InvalidArgumentError
-        If there is something in the file that is neither a row nor the rest of one.
     ElizaError
         If another process has it open.
     """
 
-    def __init__(self, path: Path, rows: RowFormat, *, anew: bool = False) -> None:
+    def __init__(self, path: Path, rows: RowFormat) -> None:
         self.path = path
         self.n_rows = 0
         self._rows = rows
-        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-        try:
-            self._lock()
-            size = 0 if anew else self._end_of_rows()
-            os.ftruncate(self._file, size)
-            os.lseek(self._file, size, os.SEEK_SET)
-            if size == 0:
-                self._write(rows.header)
-            self._sync()
-            sync_folder(path)
-        except BaseException:
-            os.close(self._file)
-            raise
+        self._file = self._locked()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing in the file, or was no file."""
+        return os.fstat(self._file).st_size == 0
+
+    def clear(self) -> None:
+        """Let what is in the file go."""
+        os.ftruncate(self._file, 0)
+        self._sync()
+
+    def begin(self) -> None:
+        """Find the end of the rows, and cut off what is behind it.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If there is something in the file that is neither a row nor the rest of one.
+        """
+        size = self._end_of_rows()
+        os.ftruncate(self._file, size)
+        os.lseek(self._file, size, os.SEEK_SET)
+        if size == 0:
+            self._write(self._rows.header)
+        self._sync()
+        sync_folder(self.path)
+
+    def close(self) -> None:
+        """Let go of the file."""
+        os.close(self._file)
+
+    def remove(self) -> None:
+        """Remove the file, while it is held."""
+        self.path.unlink()
 
     def __enter__(self) -> Journal:
         return self
@@ -138,7 +172,7 @@ class Journal:
         try:
             self._sync()
         finally:
-            os.close(self._file)
+            self.close()
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """Read all rows, from the first."""
@@ -153,13 +187,32 @@ class Journal:
         if time.monotonic() - self._synced >= SYNC_SECONDS:
             self._sync()
 
-    def _lock(self) -> None:
+    def _locked(self) -> int:
+        while True:
+            file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            try:
+                self._lock(file)
+                # Who held it until now may have removed it, or put another in its place.
+                if self._is_at_path(file):
+                    return file
+            except BaseException:
+                os.close(file)
+                raise
+            os.close(file)
+
+    def _lock(self, file: int) -> None:
         try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
                 raise ElizaError(f"another process is writing {self.path}") from error
             # Some network file systems have no locks; there nobody watches.
+
+    def _is_at_path(self, file: int) -> bool:
+        try:
+            return os.path.samestat(os.fstat(file), self.path.stat())
+        except FileNotFoundError:
+            return False
 
     def _end_of_rows(self) -> int:
         """Return the offset behind the last whole row, 0 where not even the header is whole."""
