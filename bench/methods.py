@@ -26,7 +26,14 @@ from .choosing.other_libraries import (
     VocabularyBytes,
     XGrammarPicker,
 )
-from .deciding.elsewhere import CapprDecisions, GrammarLoop, GrammarServer, SystemoneServer
+from .deciding.elsewhere import (
+    SERVER_GRAMMAR,
+    SYSTEMONE,
+    CapprDecisions,
+    GrammarLoop,
+    GrammarServer,
+    SystemoneServer,
+)
 from .deciding.ours import (
     Decider,
     DecidingSetting,
@@ -97,8 +104,6 @@ SERVER = "llama-server"
 ONE_BY_ONE = "eliza-ffi one by one"
 ONE_BY_ONE_ANEW = "eliza-ffi one by one, nothing shared"
 TOKENS_ALONE = "the tokens alone"
-SYSTEMONE = "llama-server /v1/systemone"
-SERVER_GRAMMAR = "llama-server grammar"
 CAPPR = "cappr"
 
 

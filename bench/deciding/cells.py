@@ -119,19 +119,23 @@ def measure_cell(
         )
         questionnaire = _questionnaire(model, cell)
         n_threads = n_threads or int(model.describe()["threads"])
-        port, problems = None, {}
-        if program is not None:
-            n_slots = cell.questions if subject.is_made else 1
+        ports: dict[str, int] = {}
+        problems: dict[str, str] = {}
+        # One for each way, or its slots would hold what the other has just been asked.
+        for name in (SYSTEMONE, SERVER_GRAMMAR):
+            if program is None or name not in compared_ways(subject, peers):
+                continue
+            n_slots = cell.questions if name == SYSTEMONE else 1
             # As the server lays out the slots of a request that shares a prefix.
             more = ("--kv-unified",) if n_slots > 1 else ()
             try:
                 server = open_ones.enter_context(
                     serving(program, path, n_slots, n_ctx, n_threads, (), more)
                 )
-                port = server.port
+                ports[name] = server.port
             except (OSError, RuntimeError) as error:
-                problems = dict.fromkeys((SYSTEMONE, SERVER_GRAMMAR), str(error))
-        setting = DecidingSetting(model, questionnaire, longest, n_threads, port)
+                problems[name] = str(error)
+        setting = DecidingSetting(model, questionnaire, longest, n_threads, ports)
         ways = {
             name: make
             for name, make in compared_ways(subject, peers).items()

@@ -22,6 +22,8 @@ from .workload import PutQuestions
 
 __all__ = [
     "MOST_CAPPR_SECONDS",
+    "SERVER_GRAMMAR",
+    "SYSTEMONE",
     "CapprDecisions",
     "GrammarLoop",
     "GrammarServer",
@@ -35,6 +37,9 @@ LOGITS_PER_SECOND = 1.5e7
 """That llama-cpp-python turns into Python's numbers, which cappr asks of it for every option."""
 
 TIMEOUT_SECONDS = 600.0
+
+SYSTEMONE, SERVER_GRAMMAR = "llama-server /v1/systemone", "llama-server grammar"
+"""Their labels."""
 
 ANSWER_TOKENS = 64
 """Room behind a prompt."""
@@ -53,17 +58,17 @@ def _asked(port: int, path: str, body: dict[str, Any]) -> dict[str, Any]:
         connection.close()
 
 
-def _port(setting: DecidingSetting) -> int:
-    if setting.server_port is None:
+def _port(setting: DecidingSetting, way: str) -> int:
+    if way not in setting.ports:
         raise RuntimeError("there is no server")
-    return setting.server_port
+    return setting.ports[way]
 
 
 class SystemoneServer:
     """llama-server's own endpoint for models that were made for decisions: one request."""
 
     def __init__(self, setting: DecidingSetting) -> None:
-        self._port = _port(setting)
+        self._port = _port(setting, SYSTEMONE)
         self._questions = {
             name: {
                 "type": "choice",
@@ -97,7 +102,7 @@ class GrammarServer:
     """
 
     def __init__(self, setting: DecidingSetting) -> None:
-        self._port = _port(setting)
+        self._port = _port(setting, SERVER_GRAMMAR)
         self._is_made = not setting.questionnaire.has_own_labels
         self._labels = setting.questionnaire.labels
         self._temperature = setting.questionnaire.temperature

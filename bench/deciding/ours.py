@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
@@ -82,15 +82,15 @@ class DecidingSetting:
         Tokens of the longest prompt.
     n_threads : int
         What others may use, too.
-    server_port : int or None
-        Where llama-server serves the same file; None = it does not.
+    ports : mapping of str to int
+        Where llama-server serves the same file, by the label of the way that asks it.
     """
 
     model: Model
     questionnaire: Questionnaire
     longest: int
     n_threads: int
-    server_port: int | None = None
+    ports: Mapping[str, int] = field(default_factory=dict)
 
     def forget(self) -> None:
         """Have nothing of an input in the slot."""

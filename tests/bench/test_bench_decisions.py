@@ -187,7 +187,12 @@ def server_port() -> Iterator[int]:
 def test_the_server_is_asked_all_questions_in_one_request(
     made_model: Model, server_port: int
 ) -> None:
-    setting = setting_of(made_model, 2, ["pay", "close"], server_port=server_port)
+    setting = setting_of(
+        made_model,
+        2,
+        ["pay", "close"],
+        ports=dict.fromkeys((SYSTEMONE, SERVER_GRAMMAR), server_port),
+    )
     decided = SystemoneServer(setting).decide(setting.questionnaire.put("a message"))
     assert decided.answers == (1, 1)
     assert decided.probabilities == ((0.25, 0.75), (0.25, 0.75))
@@ -200,7 +205,12 @@ def test_the_server_is_asked_all_questions_in_one_request(
 def test_the_server_reads_labels_at_the_temperature_of_the_file(
     made_model: Model, server_port: int
 ) -> None:
-    setting = setting_of(made_model, 2, ["pay", "close"], server_port=server_port)
+    setting = setting_of(
+        made_model,
+        2,
+        ["pay", "close"],
+        ports=dict.fromkeys((SYSTEMONE, SERVER_GRAMMAR), server_port),
+    )
     put = setting.questionnaire.put("a message")
     decided = GrammarServer(setting).decide(put)
     assert [asked["prompt"] for asked in DecisionServer.asked] == put.prompts
@@ -217,7 +227,12 @@ def test_the_server_reads_labels_at_the_temperature_of_the_file(
 def test_the_server_writes_longer_labels_token_by_token(
     tiny_model: Model, server_port: int
 ) -> None:
-    setting = setting_of(tiny_model, 1, ["A plan", "B"], server_port=server_port)
+    setting = setting_of(
+        tiny_model,
+        1,
+        ["A plan", "B"],
+        ports=dict.fromkeys((SYSTEMONE, SERVER_GRAMMAR), server_port),
+    )
     decided = GrammarServer(setting).decide(setting.questionnaire.put("a message"))
     assert decided.answers == (1,)
     assert decided.scoring == "any"
