@@ -554,7 +554,7 @@ def test_what_other_programs_do_is_no_part_of_what_we_do() -> None:
     [
         (
             "docs/performance.md",
-            ("peers", "growth", "streaming", "streams", "tries", "instructions"),
+            ("peers", "growth", "streaming", "streams", "decisions", "tries", "instructions"),
         ),
         ("README.md", ("ratios",)),
     ],
