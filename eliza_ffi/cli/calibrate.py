@@ -10,7 +10,7 @@ from ..decisions.examples import named_questions
 from ..decisions.fitting import calibrate
 from ..measuring.tables import text_table
 from .console import add_model_arguments, open_model, printable
-from .labelled import add_labelled_arguments, counting, read_labelled, tell_left_out
+from .labelled import add_labelled_arguments, check_output, counting, read_labelled, telling
 from .questions import read_asking, read_questions
 
 __all__ = ["add_calibrate_arguments", "run_calibrate"]
@@ -35,9 +35,14 @@ def add_calibrate_arguments(parser: argparse.ArgumentParser) -> None:
 def run_calibrate(arguments: argparse.Namespace) -> int:
     """Fit a calibration to the table, save it, and print what was fitted."""
     questions = read_questions(arguments)
+    check_output(arguments)
     rows = read_labelled(arguments, questions)
     asked = read_asking(arguments)
-    with open_model(arguments, arguments.n_slots) as model, counting() as progress:
+    with (
+        open_model(arguments, arguments.n_slots) as model,
+        telling(rows),
+        counting() as progress,
+    ):
         calibration = calibrate(
             model,
             questions,
@@ -48,14 +53,13 @@ def run_calibrate(arguments: argparse.Namespace) -> int:
             orders=asked.orders,
             progress=progress,
         )
-    tell_left_out(rows)
-    calibration.save(arguments.output)
     names = [name for name, _ in named_questions(questions)]
     if arguments.json:
         said = {name: _facts(calibration, place) for place, name in enumerate(names)}
         print(json.dumps(said, ensure_ascii=False))
     else:
         print(printable(_table(calibration, names)))
+    calibration.save(arguments.output)
     return 0
 
 

@@ -27,6 +27,7 @@ from .console import (
     read_messages,
     read_text,
 )
+from .labelled import check_output
 from .progress import RowProgress
 from .questions import (
     HowAsked,
@@ -147,6 +148,7 @@ def _run_table(arguments: argparse.Namespace, questions: tuple[Question, ...]) -
         return 0
     if arguments.output is None:
         raise UsageError("a table needs an --output: a .jsonl, .csv, .tsv or .parquet file")
+    check_output(arguments)
     output = Path(arguments.output)
     with open_model(arguments, arguments.n_slots) as model:
         job = TableJob(

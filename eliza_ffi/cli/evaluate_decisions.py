@@ -9,7 +9,7 @@ from pathlib import Path
 from ..decisions.report import evaluate
 from ..measuring.pictures import load_matplotlib
 from .console import UsageError, add_model_arguments, open_model, printable
-from .labelled import add_labelled_arguments, counting, read_labelled, tell_left_out
+from .labelled import add_labelled_arguments, check_output, counting, read_labelled, telling
 from .questions import read_asking, read_questions
 
 __all__ = ["add_evaluate_arguments", "run_evaluate"]
@@ -45,12 +45,17 @@ def run_evaluate(arguments: argparse.Namespace) -> int:
         if getattr(arguments, name) < 1:
             raise UsageError(f"--{name} must be 1 or more, not {getattr(arguments, name)}")
     questions = read_questions(arguments)
+    check_output(arguments)
     rows = read_labelled(arguments, questions)
     asked = read_asking(arguments)
     if arguments.plots is not None:
         load_matplotlib()  # now, not after minutes
         Path(arguments.plots).mkdir(parents=True, exist_ok=True)
-    with open_model(arguments, arguments.n_slots) as model, counting() as progress:
+    with (
+        open_model(arguments, arguments.n_slots) as model,
+        telling(rows),
+        counting() as progress,
+    ):
         report = evaluate(
             model,
             questions,
@@ -63,12 +68,12 @@ def run_evaluate(arguments: argparse.Namespace) -> int:
             bins=arguments.bins,
             progress=progress,
         )
-    tell_left_out(rows)
     said = {**report.to_json(), "left_out": rows.left_out}
+    # First of all, so that a full disk does not cost what was found.
+    print(json.dumps(said, ensure_ascii=False) if arguments.json else printable(report.text()))
     if arguments.output is not None:
         text = json.dumps(said, ensure_ascii=False, indent=2) + "\n"
         Path(arguments.output).write_text(text, encoding="utf-8")
     if arguments.plots is not None:
         report.save_plots(arguments.plots)
-    print(json.dumps(said, ensure_ascii=False) if arguments.json else printable(report.text()))
     return 0

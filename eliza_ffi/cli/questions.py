@@ -14,6 +14,7 @@ from ..decisions.calibration import Calibration
 from ..decisions.questions import Choice, Predicate, Question, Score
 from ..decisions.scoring import RULES
 from ..decisions.table import InputTable, open_table
+from ..decisions.table.reading import FORMATS
 from ..decisions.wire import as_questions
 from ..errors import InvalidArgumentError, NotSupportedError
 from .console import UsageError, read_text, whole_number
@@ -92,7 +93,9 @@ def add_table_arguments(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("table")
     group.add_argument("--column", metavar="NAME", help="the column with the inputs")
     group.add_argument(
-        "--delimiter", metavar="CHARACTER", help="between the fields of a CSV table (a comma)"
+        "--delimiter",
+        metavar="CHARACTER",
+        help="between the fields of a CSV table; \\t is a tab (a comma)",
     )
     group.add_argument("--limit", type=int, metavar="N", help="only the first N: rows of the table")
 
@@ -156,9 +159,21 @@ def read_table(arguments: argparse.Namespace) -> InputTable:
         raise UsageError("a table needs a --column: the one with the inputs")
     if arguments.limit is not None and arguments.limit < 1:
         raise UsageError(f"--limit must be 1 or more, not {arguments.limit}")
-    if arguments.delimiter is not None and len(arguments.delimiter) != 1:
-        raise UsageError(f"--delimiter must be one character, not {arguments.delimiter!r}")
-    return open_table(Path(arguments.table), arguments.delimiter)
+    return open_table(Path(arguments.table), _delimiter(arguments))
+
+
+def _delimiter(arguments: argparse.Namespace) -> str | None:
+    given: str | None = arguments.delimiter
+    if given is None:
+        return None
+    delimiter = "\t" if given == r"\t" else given  # as shells hand it on
+    if len(delimiter) != 1:
+        raise UsageError(f"--delimiter must be one character, not {given!r}")
+    if delimiter in '"\r\n':
+        raise UsageError(f"--delimiter cannot be {given!r}: it has a meaning in every CSV file")
+    if FORMATS.get(Path(arguments.table).suffix.lower()) not in ("csv", "tsv"):
+        raise UsageError(f"--delimiter goes with CSV, and {arguments.table} is none")
+    return delimiter
 
 
 def _on_the_line(told: Sequence[tuple[str, str]]) -> tuple[Question, ...]:

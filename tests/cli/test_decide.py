@@ -126,6 +126,8 @@ def test_a_file_may_be_toml(tmp_path: Path) -> None:
         (["--predicate", "x", "in.csv", "--column", "body"], "a table needs an --output"),
         (["--predicate", "x", "in.csv", "--column", "b", "--limit", "0"], "--limit must be 1"),
         (["--predicate", "x", "in.csv", "--column", "b", "--delimiter", "::"], "one character"),
+        (["--predicate", "x", "in.csv", "--column", "b", "--delimiter", '"'], "cannot be '\"'"),
+        (["--predicate", "x", "in.jsonl", "--column", "b", "--delimiter", ";"], "goes with CSV"),
         (["--predicate", "x", "--input", "y", "--abstain-below", "2"], "not a number from 0 to 1"),
         (["--predicate", "x", "--input", "y", "--orders", "0"], "--orders must be 1 or more"),
         (["--predicate", "x", "--input", "y", "--n-slots", "0"], "--n-slots must be 1 or more"),

@@ -156,8 +156,15 @@ def test_plots_are_drawn_into_a_folder(run: Run, table: str) -> None:
         ("evaluate", ["--label", "silent"], 2, "--label is QUESTION=COLUMN, not 'silent'"),
         ("evaluate", ["--reorder", "0"], 2, "--reorder must be 1 or more"),
         ("evaluate", ["--label", "tone=body"], 1, "no question is called 'tone'"),
-        ("evaluate", [], 1, "no column 'silent' with right answers"),
+        ("evaluate", [], 1, "no column 'silent' with right answers: give --label"),
         ("evaluate", ["--label", "silent=body"], 1, "line 2, column 'body': "),
+        (
+            "evaluate",
+            ["--label", "0=a", "--label", "0=b"],
+            2,
+            "--label '0' is given twice: 'a' and",
+        ),
+        ("evaluate", ["--delimiter", '"'], 2, "--delimiter cannot be"),
         ("calibrate", [], 2, "required: --output"),
     ],
 )
@@ -172,3 +179,44 @@ def test_labels_that_cannot_be_told_are_explained(
 ) -> None:
     assert run(command, table, "--column", "body", *ASKED, *options) == code
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["evaluate", "calibrate", "decide"])
+def test_an_output_that_is_an_input_is_refused_and_left_as_it_is(
+    command: str, run: Run, table: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    questions = Path("questions.jsonl")
+    questions.write_text('[{"type": "predicate", "instructions": "x", "name": "silent"}]')
+    inputs = {table: "in.csv is the input", str(questions): "is the file with the questions"}
+    labels = [] if command == "decide" else LABELS[2:]
+    for output, said in inputs.items():
+        before = Path(output).read_bytes()
+        given = ["--column", "body", *labels, "--questions", str(questions), "--output", output]
+        assert run(command, table, *given) == 1
+        assert said in capsys.readouterr().err
+        assert Path(output).read_bytes() == before
+
+
+@pytest.mark.parametrize("command", ["evaluate", "calibrate", "decide"])
+def test_an_output_that_cannot_be_is_refused_before_the_model_is_loaded(
+    command: str,
+    run: Run,
+    table: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("eliza_ffi.cli.console.Model", None)
+    labels = [] if command == "decide" else LABELS[2:]
+    assert run(command, table, "--column", "body", *labels, *ASKED, "--output", "no/x.csv") == 1
+    assert "No such folder to write to: 'no'" in capsys.readouterr().err
+
+
+def test_that_all_rows_were_left_out_is_said_beside_what_is_missing(
+    run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("in.csv").write_text("body,silent\n,y\n,n\n", encoding="utf-8")
+    command = ["calibrate", "in.csv", "--column", "body", *ASKED[:4], "--output", "c.json"]
+    assert run(*command) == 1
+    left_out, failed = capsys.readouterr().err.splitlines()
+    assert "2 rows left out, such as in.csv, line 2: nothing in column 'body'" in left_out
+    assert "needs 10 examples" in failed

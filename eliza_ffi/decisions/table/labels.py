@@ -103,8 +103,8 @@ def label_columns(
     for name in names:
         if name not in named and name not in columns:
             raise InvalidArgumentError(
-                f"{table.path} has no column {name!r} with right answers: name one for this "
-                f"question"
+                f"{table.path} has no column {name!r} with right answers: give --label "
+                f"{name}=COLUMN, or call the question like its column (--name)"
             )
     return {name: named.get(name, name) for name in names}
 
