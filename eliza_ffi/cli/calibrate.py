@@ -68,6 +68,7 @@ def _facts(calibration: Calibration, place: int) -> dict[str, object]:
     return {
         "method": fitted.method,
         "temperature": fitted.temperature,
+        "at_bound": fitted.is_at_bound,
         "examples": fitted.n_examples,
         "nll": dict(fitted.nll),
     }
@@ -80,7 +81,7 @@ def _table(calibration: Calibration, names: list[str]) -> str:
             [
                 name,
                 fitted.method,
-                f"{fitted.temperature:.2f}",
+                f"{fitted.temperature:.2f}" + (", at its bound" if fitted.is_at_bound else ""),
                 str(fitted.n_examples),
                 _number(fitted.nll.get(fitted.method)),
                 _number(fitted.nll.get("none")),

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from ..decisions.calibration import wording_hash
 from ..decisions.fingerprint import fingerprint_of
 from ..decisions.questions import Question
 from ..decisions.table import TableJob, TableResult
@@ -247,6 +248,7 @@ def _identity(model: Model, arguments: argparse.Namespace, asked: HowAsked) -> d
     path = arguments.calibration
     return {
         "model": fingerprint_of(model),
+        "wording": wording_hash(None),
         "labels": asked.labels,
         "orders": asked.orders,
         "scoring": asked.scoring,

@@ -9,7 +9,7 @@ the probabilities P of a question's options is one of
 method                        what is done
 ============================  ==================================================================
 none                          nothing
-temperature                   softmax(log P / T), T fitted (Guo et al. 2017)
+temperature                   softmax(log P / T), T fitted (Guo et al. 2017), with a prior at 1
 contextual                    P relative to that of inputs that say nothing (Zhao et al. 2021)
 batch                         P relative to its mean over the examples (Zhou et al. 2023): right
                               only where the options are as common elsewhere as among these
@@ -33,12 +33,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from ..chat.prompt import Prompt
 from ..errors import InvalidArgumentError
 from ..skeleton.json_text import json_text, read_json
-from .asking import How, orders_of
+from .asking import How, WritePrompt, orders_of
 from .examples import named_questions, option_names
-from .prompts import AskedQuestion, LabelStyle
-from .questions import Labels, Question
+from .prompts import Asked, AskedQuestion, LabelStyle, ask
+from .questions import Choice, Labels, Predicate, Question, Score
 from .scoring import (
     LEAST_TEMPERATURE,
     MOST_TEMPERATURE,
@@ -57,6 +58,7 @@ __all__ = [
     "CalibrationMethod",
     "QuestionCalibration",
     "prompt_name",
+    "wording_hash",
 ]
 
 CalibrationMethod = Literal[
@@ -73,6 +75,16 @@ CalibrationMethod = Literal[
 
 METHODS: tuple[CalibrationMethod, ...] = get_args(CalibrationMethod)
 """All of these, the simpler first."""
+
+_LABEL_STYLES: tuple[LabelStyle, ...] = ("text", "letters")
+
+_PROBE_INPUT = "A first line.\nA second one."
+
+_PROBES: tuple[AskedQuestion, ...] = (
+    Predicate("It is so.", "so", if_true="it is", if_false="it is not"),
+    Choice("Which?", [("one", "the first"), ("true", None), (True, None)], "which"),
+    Score("How much?", [("little", "next to nothing"), "some", "much"], "much"),
+)
 
 FORMAT, VERSION = "eliza-ffi decision calibration", 1
 
@@ -108,6 +120,11 @@ class QuestionCalibration:
     temperature: float = 1.0
     baseline: tuple[float, ...] | None = None
     empty_joint: tuple[tuple[float, ...], ...] | None = None
+
+    @property
+    def is_at_bound(self) -> bool:
+        """Whether the temperature stands at a bound: another one, beyond, would fit better."""
+        return self.temperature in (LEAST_TEMPERATURE, MOST_TEMPERATURE)
 
     @cached_property
     def n_options(self) -> int:
@@ -149,6 +166,9 @@ class Calibration:
     questions : tuple of QuestionCalibration
         For each question with one answer; :class:`~eliza_ffi.decisions.Labels` come to as many of
         these as there are labels.
+    wording : str or None
+        What the prompts are known by beside that name, by :func:`wording_hash`; None where nobody
+        noted it, and then it is not checked.
     """
 
     model: str
@@ -157,6 +177,7 @@ class Calibration:
     orders: int
     prompt: str
     questions: tuple[QuestionCalibration, ...]
+    wording: str | None = None
 
     @property
     def needs_whole_rows(self) -> bool:
@@ -213,6 +234,11 @@ class Calibration:
                 raise InvalidArgumentError(
                     f"the calibration is for {what}: {fitted!r}, not {given!r}"
                 )
+        if self.wording not in (None, wording_hash(how.prompt)):
+            raise InvalidArgumentError(
+                f"the calibration is for other prompts: those of {self.prompt!r} were worded "
+                "otherwise when it was fitted"
+            )
         asked = named_questions(questions)
         if len(asked) != len(self.questions):
             raise InvalidArgumentError(
@@ -279,6 +305,36 @@ def prompt_name(prompt: Any) -> str:
     return str(getattr(prompt, "__qualname__", type(prompt).__qualname__))
 
 
+def wording_hash(prompt: WritePrompt | None) -> str:
+    """Return a hash of the prompts that come of an input and questions that are always the same.
+
+    Two functions of one name, such as lambdas, differ in it, and so do the words of two versions
+    of one. A function that fails on these is known by its error.
+    """
+    prompts: list[Any] = []
+    for question in _PROBES:
+        n_options = len(option_names(question))
+        for labels in _LABEL_STYLES:
+            for order in (range(n_options), range(n_options)[::-1]):
+                asked = ask(question, labels, tuple(order))
+                prompts.append(_worded(prompt, asked))
+    return hashlib.sha256(repr(prompts).encode("utf-8", "backslashreplace")).hexdigest()[:16]
+
+
+def _worded(prompt: WritePrompt | None, asked: Asked) -> Any:
+    if prompt is None:
+        return f"{_PROBE_INPUT}\n\n{asked.text}"
+    try:
+        written = prompt(_PROBE_INPUT, asked)
+    except Exception as error:  # whatever it is, it is no reason not to ask what it can
+        return type(error).__name__
+    if isinstance(written, str):
+        return written
+    if isinstance(written, Prompt):
+        return written.parts
+    return [dict(message) for message in written]
+
+
 def _digest(content: Mapping[str, Any]) -> str:
     return hashlib.sha256(json_text(content).encode()).hexdigest()
 
@@ -303,6 +359,7 @@ def _content(raw: bytes) -> dict[str, Any]:
 
 def _calibration(content: dict[str, Any]) -> Calibration:
     questions = _of_kind(list, content["questions"], "questions")
+    wording = content.get("wording")
     how = How(labels=content["labels"], orders=_of_kind(int, content["orders"], "orders"))
     return Calibration(
         model=_of_kind(str, content["model"], "model"),
@@ -311,6 +368,7 @@ def _calibration(content: dict[str, Any]) -> Calibration:
         orders=how.orders,
         prompt=_of_kind(str, content["prompt"], "prompt"),
         questions=tuple(_question_calibration(each, how.orders) for each in questions),
+        wording=None if wording is None else _of_kind(str, wording, "wording"),
     )
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from ..errors import ModelError
 from ..skeleton.json_text import json_text
+from .gguf_metadata import mentions, read_metadata
 
 __all__ = ["file_fingerprint", "fingerprint_of"]
 
@@ -23,9 +24,10 @@ FACTS = ("n_params", "n_vocab", "n_layer", "n_embd", "chat_template", "add_bos")
 def fingerprint_of(model: Any) -> str:
     """Return what tells a model from others: the same wherever its file lies.
 
-    The file's size and a hash: of the model's dimensions and chat template, of the file, and of
-    each adapter's file with its scale. Files are read at 256 places, as the library does for
-    saved prompts: two models that differ only between these are taken for one.
+    The file's size and a hash: of the model's dimensions and chat template, of the template and
+    the temperatures of one that was made for decisions, of the file, and of each adapter's file
+    with its scale. Files are read at 256 places, as the library does for saved prompts: two models
+    that differ only between these are taken for one.
 
     Parameters
     ----------
@@ -35,14 +37,21 @@ def fingerprint_of(model: Any) -> str:
     Raises
     ------
     ModelError
-        If a file cannot be read.
+        If a file cannot be read, or what it says of decisions is damaged.
     """
     facts: Mapping[str, Any] = model.describe()["model"]
     file = file_fingerprint(facts["path"])
     parts: list[Any] = [file, [facts.get(name) for name in FACTS]]
+    if mentions(facts["path"], b".decision.type"):
+        said = read_metadata(facts["path"], _is_of_decisions)
+        parts.append(sorted((name, repr(value)) for name, value in said.items()))
     for adapter in facts.get("lora") or ():
         parts.append([file_fingerprint(adapter["path"]), float(adapter["scale"]).hex()])
     return f"{file.partition('-')[0]}-{_digest(json_text(parts).encode())}"
+
+
+def _is_of_decisions(name: str) -> bool:
+    return name == "tokenizer.chat_template.systemone" or ".decision." in name
 
 
 def file_fingerprint(path: str | os.PathLike[str]) -> str:

@@ -23,6 +23,7 @@ from .calibration import (
     CalibrationMethod,
     QuestionCalibration,
     prompt_name,
+    wording_hash,
 )
 from .examples import UNTOLD, Progress, ask_examples, named_questions, read_examples
 from .fingerprint import fingerprint_of
@@ -142,6 +143,7 @@ def calibrate(
         orders=orders,
         prompt=prompt_name(prompt),
         questions=tuple(fitted),
+        wording=wording_hash(prompt),
     )
 
 
