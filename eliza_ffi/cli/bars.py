@@ -157,9 +157,12 @@ def _cut(text: str, width: int) -> str:
     line = " ".join(text.split())
     if text_width(line) <= width:
         return line
-    while text_width(line) > width - 3:
-        line = line[:-1]
-    return line + "..."
+    room = width - 3
+    for n, character in enumerate(line):
+        room -= text_width(character)
+        if room < 0:
+            return line[:n] + "..."
+    return line
 
 
 def _can_write(stream: TextIO, text: str) -> bool:

@@ -223,7 +223,7 @@ def read_messages(path: str) -> Any:
     """Return the conversation in a file."""
     try:
         return json.loads(read_text(path))
-    except json.JSONDecodeError as error:
+    except (json.JSONDecodeError, RecursionError) as error:
         raise UsageError(f"{path} is not JSON: {error}") from error
 
 

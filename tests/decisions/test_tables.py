@@ -147,6 +147,18 @@ def test_a_malformed_line_of_jsonl_is_an_error_and_the_others_are_read(tmp_path:
     assert rows[6].fields == {"a": 2}
 
 
+def test_a_row_that_is_nested_too_deep_is_an_error_of_its_own(tmp_path: Path) -> None:
+    path = tmp_path / "in.jsonl"
+    nested = [f'{{"body": "x", "meta": {"[" * n}{"]" * n}}}' for n in (150, 450, 950)]
+    wide = json.dumps({"body": "x", "meta": [[]] * 1000})
+    surrogate = '{"body": "x", "\\ud800": 1}'
+    path.write_text("\n".join([*nested, wide, surrogate]), encoding="utf-8")
+    run(path, tmp_path / "out.jsonl")
+    errors = [row["error"] for row in read_rows(tmp_path / "out.jsonl")]
+    assert [error is None for error in errors] == [True, False, False, True, True]
+    assert errors[1] == "in.jsonl, line 2: malformed: nested more than 200 deep"
+
+
 def test_bytes_that_are_no_utf8_spoil_their_own_row_only(tmp_path: Path) -> None:
     path = tmp_path / "in.csv"
     path.write_bytes(b"id,body\n1,caf\xe9\ncaf\xe9,x\n2,y\n")

@@ -55,9 +55,11 @@ class ParquetTable:
             self.schema = file.schema_arrow
             self.n_rows = int(file.metadata.num_rows)
         names = list(self.schema.names)
+        seen = set()
         for name in names:
-            if names.count(name) > 1:
+            if name in seen:
                 raise InvalidArgumentError(f"{path} has two columns {name!r}")
+            seen.add(name)
         self.columns = tuple(names)
 
     def all_columns(self) -> tuple[str, ...]:

@@ -46,6 +46,9 @@ FORMATS = {
 
 MOST_COLUMNS = 10_000
 
+MOST_DEPTH = 200
+"""Of lists and objects in each other in a line of JSONL: what handles them calls itself."""
+
 PEEKED = 100
 """Rows of a JSONL file that tell what columns it has."""
 
@@ -247,11 +250,13 @@ class CsvTable:
             raise InvalidArgumentError(f"{self.path}, line 1: malformed: {error}") from error
         if not header:
             raise InvalidArgumentError(f"{self.path} has no header: a first line names the columns")
+        seen = set()
         for name in header:
             if name != _whole_text(name):
                 raise InvalidArgumentError(f"{self.path}, line 1: not UTF-8: save it as UTF-8")
-            if header.count(name) > 1:
+            if name in seen:
                 raise InvalidArgumentError(f"{self.path} has two columns {name!r}")
+            seen.add(name)
         return header
 
     @staticmethod
@@ -318,7 +323,22 @@ def _object(line: str) -> dict[str, Any]:
         raise ValueError(f"not JSON: {error.msg} at character {error.pos + 1}") from None
     if not isinstance(found, dict):
         raise ValueError(f"not an object, but {type(found).__name__}")
+    # Few lines have so many brackets, and only these are looked at again.
+    if line.count("[") + line.count("{") > MOST_DEPTH and _is_deep(found):
+        raise ValueError(f"nested more than {MOST_DEPTH} deep")
     return found
+
+
+def _is_deep(value: Any) -> bool:
+    level = [value]
+    for _ in range(MOST_DEPTH):
+        level = [
+            inner
+            for each in level
+            if isinstance(each, dict | list)
+            for inner in (each.values() if isinstance(each, dict) else each)
+        ]
+    return any(isinstance(each, dict | list) for each in level)
 
 
 def _place(path: Path, first: int, last: int) -> str:
