@@ -22,9 +22,9 @@ def add_evaluate_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--reorder",
         type=int,
-        default=2,
         metavar="N",
-        help="ask in N orders of the options, and count the answers that change (2)",
+        help="ask in N orders of the options, and count the answers that change "
+        "(2; 1 of a model that was made for decisions)",
     )
     parser.add_argument(
         "--bins", type=int, default=10, metavar="N", help="of confidence, for the ECE (10)"
@@ -42,8 +42,9 @@ def add_evaluate_arguments(parser: argparse.ArgumentParser) -> None:
 def run_evaluate(arguments: argparse.Namespace) -> int:
     """Ask about every row, and print how good the answers are."""
     for name in ("reorder", "bins"):
-        if getattr(arguments, name) < 1:
-            raise UsageError(f"--{name} must be 1 or more, not {getattr(arguments, name)}")
+        n = getattr(arguments, name)
+        if n is not None and n < 1:
+            raise UsageError(f"--{name} must be 1 or more, not {n}")
     questions = read_questions(arguments)
     check_output(arguments)
     rows = read_labelled(arguments, questions)

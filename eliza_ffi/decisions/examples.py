@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from ..errors import InvalidArgumentError
 from .answers import name_of
 from .asking import How, ask_many
+from .made_asking import made_model_of
 from .prompts import AskedQuestion
 from .questions import Choice, Labels, Predicate, Question, Score, Value, text_of
 from .scoring import QuestionScores
@@ -23,6 +24,7 @@ __all__ = [
     "UNTOLD",
     "Examples",
     "ask_examples",
+    "is_made",
     "level_of",
     "named_questions",
     "option_names",
@@ -151,6 +153,15 @@ def read_examples(
         targets.append(row)
     n_questions = len(named_questions(questions))
     return Examples(tuple(inputs), np.array(targets, dtype=np.intp).reshape(-1, n_questions))
+
+
+def is_made(model: Any, how: How) -> bool:
+    """Return whether a model is asked in a form of its own, that it was made for.
+
+    Such a model has one order of the options and one scoring rule, and no others can be tried.
+    """
+    session = getattr(model, "session", None)
+    return session is not None and how.prompt is None and made_model_of(session) is not None
 
 
 def ask_examples(

@@ -25,7 +25,7 @@ from .calibration import (
     prompt_name,
     wording_hash,
 )
-from .examples import UNTOLD, Progress, ask_examples, named_questions, read_examples
+from .examples import UNTOLD, Progress, ask_examples, is_made, named_questions, read_examples
 from .fingerprint import fingerprint_of
 from .prompts import LabelStyle
 from .scoring import (
@@ -81,7 +81,8 @@ def calibrate(
         One of :data:`~eliza_ffi.decisions.calibration.METHODS`, or ``"auto"``: for each question
         the first of them whose NLL by cross-validation is no more than a standard error above the
         lowest. It has 5 folds or as many as there are examples, each with its share of every right
-        answer, and the same whenever it is done. ``"auto"`` takes whole rows of logits.
+        answer, and the same whenever it is done. ``"auto"`` takes whole rows of logits, but for a
+        model that was made for decisions: there it leaves ``"unconditional"`` out.
     rule, labels, orders, prompt
         How the questions are asked; the calibration holds for this alone. ``"unconditional"`` has a
         rule of its own.
@@ -108,11 +109,13 @@ def calibrate(
     named = named_questions(asked)
     told = read_examples(asked, examples)
     wanted = np.full(told.targets.shape, True) if method == "batch" else told.targets != UNTOLD
+    how = How(labels=labels, orders=orders, prompt=prompt)
     tried = METHODS if method == "auto" else (method,)
+    if method == "auto" and is_made(model, how):
+        tried = tuple(each for each in METHODS if _base(each) != "unconditional")
     if any(map(_is_fitted, tried)):
         _check_enough(method, [name for name, _ in named], wanted)
 
-    how = How(labels=labels, orders=orders, prompt=prompt)
     plain = _plain_inputs(tried)
     everywhere = np.full((len(plain), len(named)), True)
     seen = ask_examples(

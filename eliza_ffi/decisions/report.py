@@ -16,7 +16,15 @@ from ..measuring.figures import mean
 from ..measuring.tables import text_table
 from .asking import How, WritePrompt
 from .calibration import Calibration, prompt_name
-from .examples import UNTOLD, Progress, ask_examples, named_questions, option_names, read_examples
+from .examples import (
+    UNTOLD,
+    Progress,
+    ask_examples,
+    is_made,
+    named_questions,
+    option_names,
+    read_examples,
+)
 from .fingerprint import fingerprint_of
 from .metrics import (
     Bin,
@@ -187,7 +195,7 @@ def evaluate(
     labels: LabelStyle | None = None,
     orders: int | None = None,
     prompt: WritePrompt | None = None,
-    reorder: int = 2,
+    reorder: int | None = None,
     bins: int = 10,
     progress: Progress | None = None,
 ) -> DecisionReport:
@@ -213,7 +221,8 @@ def evaluate(
         A function that writes prompts; see :class:`~eliza_ffi.decisions.asking.How`.
     reorder
         In how many orders of the options each example is asked, to see whether its answer changes;
-        1 = none but those of `orders`.
+        1 = none but those of `orders`. None = 2, and 1 of a model that was made for decisions: its
+        orders are its own.
     bins
         Of the reliability diagram and the ECE.
     progress
@@ -232,9 +241,10 @@ def evaluate(
     rule, labels, orders = rule or "legal", labels or "text", 1 if orders is None else orders
     if rule not in RULES:
         raise InvalidArgumentError(f"scoring must be one of {', '.join(RULES)}, not {rule!r}")
-    if reorder < 1 or bins < 1:
+    if (reorder is not None and reorder < 1) or bins < 1:
         raise InvalidArgumentError(
-            f"reorder and bins must be 1 or more, not {reorder!r} and {bins!r}"
+            "reorder and bins must be 1 or more, not "
+            f"{2 if reorder is None else reorder!r} and {bins!r}"
         )
     asked = as_questions(questions)
     named = named_questions(asked)
@@ -244,6 +254,8 @@ def evaluate(
         if not is_wanted.any():
             raise InvalidArgumentError(f"no example answers {name!r}")
     how = How(labels=labels, orders=orders, prompt=prompt)
+    if reorder is None:
+        reorder = 1 if is_made(model, how) else 2
     fingerprint = fingerprint_of(model)
     if calibration is not None:
         calibration.check(fingerprint, asked, how)

@@ -26,6 +26,7 @@ from eliza_ffi.decisions.examples import UNTOLD, read_examples
 from eliza_ffi.decisions.fingerprint import fingerprint_of
 from eliza_ffi.decisions.fitting import CONTENT_FREE, EMPTY, LEAST_EXAMPLES, calibrate
 from eliza_ffi.decisions.questions import Choice, Labels, Predicate, Score
+from eliza_ffi.decisions.report import evaluate
 from eliza_ffi.decisions.scoring import (
     LEAST_TEMPERATURE,
     MOST_TEMPERATURE,
@@ -593,6 +594,21 @@ def test_a_calibration_is_for_one_way_of_asking_one_model(
             calibration.check(fingerprint, questions, how)
         assert reason in str(refused.value)
     assert fitted_on(model, prompt=write).prompt == "write"
+
+
+def test_auto_leaves_out_what_a_model_made_for_decisions_cannot_be_asked(
+    model_saying: Callable[..., ScriptedModel], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    z, y = drawn(20, 3)
+    model = model_saying(z)
+    monkeypatch.setattr(model, "session", object(), raising=False)
+    monkeypatch.setattr(asked_examples, "made_model_of", lambda session: session)
+    calibration = calibrate(model, TONE, examples_of(y), method="auto")
+    assert not any(whole for _, _, whole in model.calls)
+    assert not any("unconditional" in method for method in calibration.questions[0].nll)
+    report = evaluate(model, TONE, examples_of(y))
+    assert report.overall.flips is None
+    assert evaluate(model, TONE, examples_of(y), reorder=2).overall.flips is not None
 
 
 def test_a_calibration_knows_the_prompts_it_was_fitted_with_and_not_their_name_alone(
