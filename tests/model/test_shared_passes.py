@@ -111,7 +111,22 @@ def test_a_model_tells_how_its_passes_are_run(new_model: Callable[..., Model]) -
         passes = model.describe()["passes"]
     assert passes.pop("run") == passes.pop("sequences") > 0
     assert passes.pop("parked_tokens") == 0
-    assert passes == {"batching": "off", "n_slots": 3, "n_batch": 64, "slot_wait_ms": 250}
+    assert passes == {
+        "batching": "off",
+        "n_slots": 3,
+        "n_batch": 64,
+        "n_ctx": 4096,
+        "slot_wait_ms": 250,
+    }
+
+
+def test_how_many_tokens_fit_is_known_once_a_stream_was_open(
+    new_model: Callable[..., Model],
+) -> None:
+    with new_model() as model:
+        assert model.session.n_ctx() is None
+        model.generate("x", 1)
+        assert model.session.n_ctx() == 4096
 
 
 def test_what_closed_streams_leave_is_parked_and_comes_back(
