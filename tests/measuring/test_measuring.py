@@ -66,5 +66,5 @@ def test_a_picture_without_matplotlib_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(NotSupportedError, match="bench"):
+    with pytest.raises(NotSupportedError, match="plot"):
         Picture(1, 1, (1.0, 1.0))
