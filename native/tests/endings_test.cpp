@@ -10,7 +10,6 @@ namespace eliza::test {
 namespace {
 
 using Tokens = std::vector<int32_t>;
-using Leaves = std::vector<Tokens>;
 using ChoicesHandle = std::unique_ptr<EliChoices, decltype(&eliza_inference_free_choices)>;
 
 struct Question {
@@ -30,13 +29,7 @@ ContextHandle make_context(const std::string & strategy, const std::string & mod
 }
 
 ChoicesHandle prepare(const ContextHandle & context, const Leaves & leaves) {
-    std::string json = R"({"modelId":"","descriptors":[{"path":"p","leaves":[)";
-    for (size_t i = 0; i < leaves.size(); ++i) {
-        json += (i > 0 ? "," : "") + (R"({"name":")" + std::to_string(i) + R"(","tokens":[)");
-        for (size_t t = 0; t < leaves[i].size(); ++t) json += (t > 0 ? "," : "") + std::to_string(leaves[i][t]);
-        json += "]}";
-    }
-    json += "]}]}";
+    const std::string json = payload(leaves);
     ErrorText error;
     ChoicesHandle choices(
         eliza_inference_prepare_token_trie(context.get(), json.data(), json.size(), nullptr, error.out()),

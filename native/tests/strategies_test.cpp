@@ -10,19 +10,7 @@
 namespace eliza::test {
 namespace {
 
-using Leaves = std::vector<std::vector<int32_t>>;
-
 const std::vector<std::string> strategies = {"token-by-token", "skip-ahead", "tree", "auto"};
-
-std::string payload(const Leaves & leaves) {
-    std::string json = R"({"modelId":"","descriptors":[{"path":"p","leaves":[)";
-    for (size_t i = 0; i < leaves.size(); ++i) {
-        json += (i > 0 ? "," : "") + (R"({"name":")" + std::to_string(i) + R"(","tokens":[)");
-        for (size_t t = 0; t < leaves[i].size(); ++t) json += (t > 0 ? "," : "") + std::to_string(leaves[i][t]);
-        json += "]}";
-    }
-    return json + "]}]}";
-}
 
 // Token sequences over a small alphabet, so that they share prefixes, contain each other and repeat.
 Leaves random_leaves(std::mt19937 & random, size_t n_leaves, size_t max_length, uint32_t alphabet) {

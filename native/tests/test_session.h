@@ -145,6 +145,19 @@ inline std::string payload(const std::map<std::string, std::vector<int32_t>> & l
     return json + "]}]}";
 }
 
+using Leaves = std::vector<std::vector<int32_t>>;
+
+// Of leaves that are named by their place.
+inline std::string payload(const Leaves & leaves) {
+    std::string json = R"({"modelId":"","descriptors":[{"path":"p","leaves":[)";
+    for (size_t i = 0; i < leaves.size(); ++i) {
+        json += (i > 0 ? "," : "") + (R"({"name":")" + std::to_string(i) + R"(","tokens":[)");
+        for (size_t t = 0; t < leaves[i].size(); ++t) json += (t > 0 ? "," : "") + std::to_string(leaves[i][t]);
+        json += "]}";
+    }
+    return json + "]}]}";
+}
+
 inline std::string payload_of(const ContextHandle & context, const std::vector<std::string> & names) {
     std::map<std::string, std::vector<int32_t>> leaves;
     for (const std::string & name : names) leaves[name] = tokenize(context, name);

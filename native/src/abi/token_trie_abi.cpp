@@ -37,7 +37,7 @@ std::shared_ptr<const PreparedChoices> require_choices(EliChoices * handle) {
 constexpr size_t max_endings = 65536;
 
 // `name` is that of the ending.
-Stream::AskedEnding read_ending(const eliza_ending_t & ending, const std::string & name) {
+Ending read_ending(const eliza_ending_t & ending, const std::string & name) {
     if (ending.tokens == nullptr && ending.n_tokens > 0) {
         throw invalid_argument(name + ": tokens is NULL");
     }
@@ -97,12 +97,12 @@ int eliza_inference_llm_stream_score_endings(EliLlmStream * stream, const eliza_
         if (n_endings > max_endings) {
             throw invalid_argument(std::to_string(n_endings) + " endings are more than " + std::to_string(max_endings));
         }
-        std::vector<Stream::AskedEnding> asked;
-        asked.reserve(n_endings);
+        std::vector<Ending> read;
+        read.reserve(n_endings);
         size_t n_leaves = 0;
         for (size_t i = 0; i < n_endings; ++i) {
-            asked.push_back(read_ending(endings[i], at("endings", i)));
-            n_leaves += asked.back().choices->trie()->trie.n_leaves();
+            read.push_back(read_ending(endings[i], at("endings", i)));
+            n_leaves += read.back().trie().n_leaves();
         }
         if (n_leaves > INT32_MAX) {
             throw invalid_argument("the endings have " + std::to_string(n_leaves) + " leaves, more than can be told");
@@ -115,7 +115,7 @@ int eliza_inference_llm_stream_score_endings(EliLlmStream * stream, const eliza_
                                    " leaves");
         }
         const WantedScores wanted{legal_out != nullptr, joint_out != nullptr, option_mass_out != nullptr};
-        for (const EndingScores & scores : s.score_endings(asked, wanted)) {
+        for (const EndingScores & scores : s.score_endings(read, wanted)) {
             legal_out = wanted.legal ? std::copy(scores.legal.begin(), scores.legal.end(), legal_out) : nullptr;
             joint_out = wanted.joint ? std::copy(scores.joint.begin(), scores.joint.end(), joint_out) : nullptr;
             if (wanted.option_mass) {

@@ -60,7 +60,7 @@ private:
     void list_reads() {
         std::vector<TokenPath> paths;
         for (size_t i = 0; i < endings_.size(); ++i) {
-            const TokenTrie & trie = endings_[i].choices->trie;
+            const TokenTrie & trie = endings_[i].trie();
             for (Node node = 0; node < trie.n_nodes(); ++node) {
                 const bool of_legal = wanted_.legal && trie.is_branch(node);
                 const bool of_joint = wanted_.joint && !trie.children(node).empty();
@@ -100,7 +100,7 @@ private:
         bool is_known = false;
         for (const size_t i : reads_behind_[path]) {
             Read & read = reads_[i];
-            const TokenSpan children = endings_[read.ending].choices->trie.children(read.node);
+            const TokenSpan children = endings_[read.ending].trie().children(read.node);
             read.children.resize(children.size);
             row.gather(children, read.children.data());
             if (read.whole) {
@@ -215,7 +215,7 @@ private:
     void forget_endings() { sequence_.truncate(n_prompt_); }
 
     EndingScores scores_of(size_t ending) const {
-        const TokenTrie & trie = endings_[ending].choices->trie;
+        const TokenTrie & trie = endings_[ending].trie();
         const auto at = [&](Node node) {
             const Read & read = reads_[places_[ending].at(node)];
             return NodeLogits{read.children.data(), read.log_total};

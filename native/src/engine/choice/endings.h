@@ -5,15 +5,17 @@
 #include <vector>
 
 #include "eliza/eliza_inference.h"
+#include "engine/choice/prepared_choices.h"
 #include "engine/options.h"
 #include "engine/pass/sequence.h"
-#include "token_trie/trie_cache.h"
 
 namespace eliza {
 
 struct Ending {
     std::vector<llama_token> tokens;  // may be none: the choices come right behind the prompt
-    std::shared_ptr<const CachedTrie> choices;
+    std::shared_ptr<const PreparedChoices> choices;
+
+    const TokenTrie & trie() const { return choices->trie()->trie; }
 };
 
 // Which scores are asked for. All but the first need the logits of the whole vocabulary.

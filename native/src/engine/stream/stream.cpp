@@ -5,6 +5,7 @@
 
 #include "engine/cache/slot_file.h"
 #include "grammar/llama_grammar.h"
+#include "json_input.h"
 #include "stopwatch.h"
 
 namespace eliza {
@@ -272,7 +273,7 @@ const std::vector<double> & Stream::leaf_scores() {
     return noting_a_full_context([&]() -> const std::vector<double> & { return choice_.leaf_scores(); });
 }
 
-std::vector<EndingScores> Stream::score_endings(const std::vector<AskedEnding> & asked, WantedScores wanted) {
+std::vector<EndingScores> Stream::score_endings(const std::vector<Ending> & endings, WantedScores wanted) {
     cancelled_.throw_if_set();
     require_prompt();
     if (choice_.is_active()) {
@@ -281,22 +282,20 @@ std::vector<EndingScores> Stream::score_endings(const std::vector<AskedEnding> &
     if (waiting_step_) {
         throw invalid_argument("a generated token waits to be taken before scoring endings");
     }
-    std::vector<Ending> endings;
-    endings.reserve(asked.size());
-    for (size_t i = 0; i < asked.size(); ++i) {
-        require_own(*asked[i].choices);
+    for (size_t i = 0; i < endings.size(); ++i) {
+        const Ending & ending = endings[i];
+        require_own(*ending.choices);
         try {
-            decoder_->model().check_tokens(asked[i].tokens.data(), asked[i].tokens.size());
+            decoder_->model().check_tokens(ending.tokens.data(), ending.tokens.size());
         } catch (const Error & error) {
-            throw Error(error.status(), "endings[" + std::to_string(i) + "]: " + error.what());
+            throw Error(error.status(), at("endings", i) + ": " + error.what());
         }
-        const size_t n_needed = sequence_.tokens().size() + asked[i].tokens.size() + asked[i].choices->longest();
+        const size_t n_needed = sequence_.tokens().size() + ending.tokens.size() + ending.choices->longest();
         if (n_needed > static_cast<size_t>(decoder_->n_ctx())) {
-            throw ContextFull(ELIZA_ERR_FFI_FAULT, "context full: endings[" + std::to_string(i) + "] comes to " +
+            throw ContextFull(ELIZA_ERR_FFI_FAULT, "context full: " + at("endings", i) + " comes to " +
                                                        std::to_string(n_needed) + " tokens (option n_ctx is " +
                                                        std::to_string(decoder_->n_ctx()) + ")");
         }
-        endings.push_back({asked[i].tokens, asked[i].choices->trie()});
     }
     draft_.drop();
     return eliza::score_endings(sequence_, options_, stats_, endings, wanted);

@@ -104,11 +104,7 @@ public:
     size_t n_leaves() const { return choice_.n_leaves(); }
 
     // The scores of choices behind endings of the conversation, which stays as it is. Throws Error.
-    struct AskedEnding {
-        std::vector<llama_token> tokens;
-        std::shared_ptr<const PreparedChoices> choices;
-    };
-    std::vector<EndingScores> score_endings(const std::vector<AskedEnding> & asked, WantedScores wanted);
+    std::vector<EndingScores> score_endings(const std::vector<Ending> & endings, WantedScores wanted);
 
     eliza_llm_stream_stats_t stats() const;
 
