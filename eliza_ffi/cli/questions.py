@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..decisions.calibration import Calibration
+from ..decisions.calibration import Calibration, how_asked
+from ..decisions.prompts import LabelStyle
 from ..decisions.questions import Choice, Predicate, Question, Score
-from ..decisions.scoring import RULES
+from ..decisions.scoring import RULES, Rule
 from ..decisions.table import InputTable, open_table
 from ..decisions.table.reading import FORMATS
 from ..decisions.wire import as_questions
@@ -130,27 +131,27 @@ class HowAsked:
     calibration : Calibration or None
     """
 
-    labels: Any
+    labels: LabelStyle
     orders: int
-    scoring: Any
+    scoring: Rule
     calibration: Calibration | None = None
 
 
 def read_asking(arguments: argparse.Namespace) -> HowAsked:
     """Return how to ask: as the options say, or else as the calibration was fitted for."""
     path = getattr(arguments, "calibration", None)
-    calibration = None if path is None else Calibration.load(path)
-    asked = HowAsked(
-        labels=arguments.labels or (calibration.labels if calibration else "text"),
-        orders=arguments.orders or (calibration.orders if calibration else 1),
-        scoring=arguments.scoring or (calibration.rule if calibration else "legal"),
-        calibration=calibration,
-    )
     if arguments.orders is not None and arguments.orders < 1:
         raise UsageError(f"--orders must be 1 or more, not {arguments.orders}")
     if arguments.n_slots == 0:
         raise UsageError("--n-slots must be 1 or more, not 0")
-    return asked
+    calibration = None if path is None else Calibration.load(path)
+    how, rule = how_asked(
+        calibration,
+        labels=arguments.labels,
+        orders=arguments.orders,
+        rule=arguments.scoring,
+    )
+    return HowAsked(how.labels, how.orders, rule, calibration)
 
 
 def read_table(arguments: argparse.Namespace) -> InputTable:

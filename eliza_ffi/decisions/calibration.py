@@ -47,6 +47,7 @@ from .scoring import (
     Array,
     QuestionScores,
     Rule,
+    check_rule,
     relative_to,
     tempered,
 )
@@ -57,6 +58,7 @@ __all__ = [
     "Calibration",
     "CalibrationMethod",
     "QuestionCalibration",
+    "how_asked",
     "prompt_name",
     "wording_hash",
 ]
@@ -296,6 +298,35 @@ class Calibration:
         except (InvalidArgumentError, KeyError, OverflowError) as error:
             said = f"{error} is missing" if isinstance(error, KeyError) else str(error)
             raise InvalidArgumentError(f"{path} is no usable calibration: {said}") from error
+
+
+def how_asked(
+    calibration: Calibration | None = None,
+    *,
+    labels: LabelStyle | None = None,
+    orders: int | None = None,
+    rule: Rule | None = None,
+    prompt: WritePrompt | None = None,
+) -> tuple[How, Rule]:
+    """Return how questions are put and scored: what is None is the calibration's, or the default.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If one is out of range, or the rule is another than the calibration's. The rest of what it
+        was fitted for is checked by :meth:`Calibration.check`.
+    """
+    if calibration is not None:
+        labels = calibration.labels if labels is None else labels
+        orders = calibration.orders if orders is None else orders
+        rule = calibration.rule if rule is None else rule
+    how = How("text" if labels is None else labels, 1 if orders is None else orders, prompt)
+    rule = check_rule("legal" if rule is None else rule)
+    if calibration is not None and rule != calibration.rule:
+        raise InvalidArgumentError(
+            f"the calibration is for another rule: {calibration.rule!r}, not {rule!r}"
+        )
+    return how, rule
 
 
 def prompt_name(prompt: Any) -> str:

@@ -16,11 +16,11 @@ from ..requests import StreamSettings, check_keywords
 from ..runner.scoring import ScoreResult, ScoreRun
 from .answers import Decision, DecisionUsage, answer_of, collect, expand
 from .asking import How, WritePrompt, asking_of
-from .calibration import Calibration
+from .calibration import Calibration, how_asked
 from .fingerprint import fingerprint_of
 from .prompts import LabelStyle
 from .questions import Question
-from .scoring import RULES, Rule
+from .scoring import Rule
 
 if TYPE_CHECKING:
     from ..session import Session
@@ -86,27 +86,12 @@ def settings_for(
         raise InvalidArgumentError(f"abstain_below must be a number, not {abstain_below!r}")
     if not 0.0 <= abstain_below <= 1.0:
         raise InvalidArgumentError(f"abstain_below must be 0 to 1, not {abstain_below!r}")
+    how, rule = how_asked(calibration, labels=labels, orders=orders, rule=scoring, prompt=prompt)
     if calibration is not None:
-        labels = calibration.labels if labels is None else labels
-        orders = calibration.orders if orders is None else orders
-        scoring = calibration.rule if scoring is None else scoring
-    how = How(
-        "text" if labels is None else labels,
-        1 if orders is None else orders,
-        prompt,
-    )
-    scoring = "legal" if scoring is None else scoring
-    if scoring not in RULES:
-        raise InvalidArgumentError(f"scoring must be one of {', '.join(RULES)}, not {scoring!r}")
-    if calibration is not None:
-        if scoring != calibration.rule:
-            raise InvalidArgumentError(
-                f"the calibration is for {calibration.rule} scores, not {scoring}"
-            )
         if session not in _FINGERPRINTS:
             _FINGERPRINTS[session] = fingerprint_of(session)
         calibration.check(_FINGERPRINTS[session], questions, how)
-    return Settings(how, scoring, calibration, option_mass, abstain_below, stream)
+    return Settings(how, rule, calibration, option_mass, abstain_below, stream)
 
 
 class DecisionRun:

@@ -29,10 +29,10 @@ from .examples import UNTOLD, Progress, ask_examples, is_made, named_questions, 
 from .fingerprint import fingerprint_of
 from .prompts import LabelStyle
 from .scoring import (
-    RULES,
     Array,
     QuestionScores,
     Rule,
+    check_rule,
     fit_temperature,
     log_mean,
     relative_to,
@@ -99,8 +99,7 @@ def calibrate(
         If an argument is none of these, or a question has fewer than :data:`LEAST_EXAMPLES`
         examples for a method that is fitted on them.
     """
-    if rule not in RULES:
-        raise InvalidArgumentError(f"scoring must be one of {', '.join(RULES)}, not {rule!r}")
+    check_rule(rule)
     if method != "auto" and method not in METHODS:
         raise InvalidArgumentError(
             f"method must be one of {', '.join(METHODS)}, auto, not {method!r}"

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from ..errors import InvalidArgumentError
 from ..measuring.figures import mean
 from ..measuring.tables import text_table
-from .asking import How, WritePrompt
-from .calibration import Calibration, prompt_name
+from .asking import WritePrompt
+from .calibration import Calibration, how_asked, prompt_name
 from .examples import (
     UNTOLD,
     Progress,
@@ -42,7 +42,7 @@ from .metrics import (
 )
 from .prompts import AskedQuestion, LabelStyle
 from .questions import Score
-from .scoring import RULES, Array, QuestionScores, Rule
+from .scoring import Array, QuestionScores, Rule
 from .wire import as_questions, question_to
 
 __all__ = ["DecisionReport", "QuestionReport", "evaluate"]
@@ -234,13 +234,7 @@ def evaluate(
         If an argument is out of range, the calibration is for something else, or no example answers
         one of the questions.
     """
-    if calibration is not None:
-        rule = calibration.rule if rule is None else rule
-        labels = calibration.labels if labels is None else labels
-        orders = calibration.orders if orders is None else orders
-    rule, labels, orders = rule or "legal", labels or "text", 1 if orders is None else orders
-    if rule not in RULES:
-        raise InvalidArgumentError(f"scoring must be one of {', '.join(RULES)}, not {rule!r}")
+    how, rule = how_asked(calibration, labels=labels, orders=orders, rule=rule, prompt=prompt)
     if (reorder is not None and reorder < 1) or bins < 1:
         raise InvalidArgumentError(
             "reorder and bins must be 1 or more, not "
@@ -253,29 +247,24 @@ def evaluate(
     for (name, _), is_wanted in zip(named, wanted.T, strict=True):
         if not is_wanted.any():
             raise InvalidArgumentError(f"no example answers {name!r}")
-    how = How(labels=labels, orders=orders, prompt=prompt)
     if reorder is None:
         reorder = 1 if is_made(model, how) else 2
     fingerprint = fingerprint_of(model)
     if calibration is not None:
         calibration.check(fingerprint, asked, how)
-        if calibration.rule != rule:
-            raise InvalidArgumentError(
-                f"the calibration is for another rule: {calibration.rule!r}, not {rule!r}"
-            )
 
     scores = ask_examples(
         model,
         told.inputs,
         [question for _, question in named],
         wanted,
-        replace(how, orders=max(orders, reorder)),
+        replace(how, orders=max(how.orders, reorder)),
         whole=rule != "legal" or (calibration is not None and calibration.needs_whole_rows),
         progress=progress,
     )
     judged = []
     for place, (name, question) in enumerate(named):
-        asked_for = [QuestionScores(each.orders[:orders]) for each in scores[place]]
+        asked_for = [QuestionScores(each.orders[: how.orders]) for each in scores[place]]
         log_p = np.array(
             [
                 each.log_probabilities(rule)
@@ -290,8 +279,8 @@ def evaluate(
     return DecisionReport(
         model=fingerprint,
         rule=rule,
-        labels=labels,
-        orders=orders,
+        labels=how.labels,
+        orders=how.orders,
         prompt=prompt_name(prompt),
         calibrated=calibration is not None,
         questions=tuple(judged),

@@ -57,6 +57,7 @@ __all__ = [
     "OptionScores",
     "QuestionScores",
     "Rule",
+    "check_rule",
     "fit_temperature",
     "log_mean",
     "log_softmax",
@@ -116,8 +117,7 @@ class OptionScores:
         """
         if rule == "legal":
             return self.legal
-        if rule not in RULES:
-            raise InvalidArgumentError(f"scoring must be one of {', '.join(RULES)}, not {rule!r}")
+        check_rule(rule)
         if self.joint is None or self.n_tokens is None or self.n_bytes is None:
             raise InvalidArgumentError(f"{rule} scores need whole rows of logits")
         if rule == "joint":
@@ -187,6 +187,13 @@ class QuestionScores:
         each = [scores.option_mass for scores in self.orders]
         found = [mass for mass in each if mass is not None]
         return sum(found) / len(found) if found else None
+
+
+def check_rule(rule: Rule) -> Rule:
+    """Return a scoring rule; raise InvalidArgumentError if it is none."""
+    if rule not in RULES:
+        raise InvalidArgumentError(f"scoring must be one of {', '.join(RULES)}, not {rule!r}")
+    return rule
 
 
 def log_softmax(scores: ArrayLike) -> Array:

@@ -24,8 +24,9 @@ from eliza_ffi import cli
 from eliza_ffi.cli.bars import Screen, decision_lines, text_width
 from eliza_ffi.cli.main import build_parser
 from eliza_ffi.cli.progress import RowProgress
-from eliza_ffi.cli.questions import read_questions
+from eliza_ffi.cli.questions import read_asking, read_questions
 from eliza_ffi.decisions.answers import Decision, DecisionUsage, answer_of, collect, expand
+from eliza_ffi.decisions.calibration import Calibration
 from eliza_ffi.decisions.questions import Choice, Labels, Predicate, Question, Score
 from eliza_ffi.decisions.table import TableStep
 from eliza_ffi.decisions.wire import question_to
@@ -227,6 +228,22 @@ def test_a_dry_run_prints_the_prompts_and_asks_nothing(
     table = ["decide", write_table(tmp_path), "--column", "body", *ON_THE_LINE, "--dry-run"]
     assert cli.main(table) == 0
     assert "text 1\n\nWhich team?" in capsys.readouterr().out
+    assert model.asked == []
+
+
+def test_a_calibration_says_how_to_ask_and_other_scores_are_refused_at_once(
+    model: FakeDecider, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "calibration.json"
+    Calibration(
+        model="any", rule="mean", labels="letters", orders=2, prompt="default", questions=()
+    ).save(path)
+    command = ["decide", "--input", "x", *ON_THE_LINE, "--calibration", str(path)]
+    parsed = read_asking(build_parser().parse_args(command))
+    assert (parsed.scoring, parsed.labels, parsed.orders) == ("mean", "letters", 2)
+    assert cli.main([*command, "--scoring", "legal"]) == 1
+    said = capsys.readouterr().err
+    assert "the calibration is for another rule: 'mean', not 'legal'" in said
     assert model.asked == []
 
 

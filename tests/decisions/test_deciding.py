@@ -550,7 +550,7 @@ def test_a_calibration_of_something_else_is_refused(tiny_model: Model, model: Mo
         ),
         (
             lambda: tiny_model.decide(INPUT, ANGRY, calibration=calibration, scoring="mean"),
-            "the calibration is for legal scores, not mean",
+            "the calibration is for another rule: 'legal', not 'mean'",
         ),
         (
             lambda: tiny_model.decide(
