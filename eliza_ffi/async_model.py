@@ -42,6 +42,7 @@ from .requests import (
 )
 from .runner.arguments import FfiStreamingGenerateArgs
 from .runner.filling import Fillable, FillArgs
+from .runner.scoring import ScoreRun
 from .runner.streaming import FfiStreamingRunner
 from .sampling.params import SamplingParams
 from .session import Session
@@ -737,8 +738,11 @@ class AsyncModel:
         self, given: Any, questions: Sequence[Question], settings: Settings, wait: bool | float
     ) -> Decision:
         decision = await asyncio.to_thread(DecisionRun, self.session, given, questions, settings)
-        result = await self.session.in_turn_async(
-            wait, decision.n_tokens, lambda: self.runner.score(decision.start())
+        args, session = decision.args, self.session
+        result = await session.in_turn_async(
+            wait,
+            args.n_tokens,
+            lambda: self.runner.score(ScoreRun(session.binding, session.ctx, args)),
         )
         if not settings.needs_joint:
             return decision.decision(result)

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from .batches import choices_for, length_of, run_many
+from .batches import Job, choices_for, length_of, run_many
 from .chat.prompt import Prompt
 from .chat.template import ChatTemplate, Messages
 from .choices.choice_set import Choice, ChoiceSet, as_choice_set
 from .choices.chooser import Chooser
 from .decisions.answers import Decision, expand
-from .decisions.asking import How, WritePrompt, prompt_texts
+from .decisions.asking import How, ScoreJob, WritePrompt, prompt_texts
 from .decisions.calibration import Calibration
 from .decisions.deciding import DecisionRun, Settings, settings_for
 from .decisions.prompts import LabelStyle
@@ -1272,15 +1272,9 @@ class Model:
 
     def _decision_job(
         self, given: Any, questions: Sequence[Question], settings: Settings, wait: bool | float
-    ) -> _Job[Decision]:
+    ) -> ScoreJob[Decision]:
         decision = DecisionRun(self.session, given, questions, settings)
-        attempts = Attempts(decision.start)
-
-        def run() -> Decision:
-            result = self.session.in_turn(wait, decision.n_tokens, lambda: attempts.take().run())
-            return decision.decision(result)
-
-        return _Job(run, attempts.cancel)
+        return ScoreJob(self.session, decision.args, decision.decision, wait)
 
     def _fill_job(
         self, args: FillArgs, wait: bool | float, on_span: Callable[[SpanFill], Any] | None
@@ -1304,7 +1298,7 @@ class Model:
     def _many(
         self,
         items: Iterable[V],
-        job: Callable[[V], _Job[R]],
+        job: Callable[[V], Job[R]],
         progress: Callable[[int, int | None], Any] | None,
         max_concurrency: int | None,
         return_exceptions: bool,

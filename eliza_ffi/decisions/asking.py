@@ -12,7 +12,7 @@ import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -38,12 +38,15 @@ if TYPE_CHECKING:
 __all__ = [
     "Asking",
     "How",
+    "ScoreJob",
     "WritePrompt",
     "ask_many",
     "asking_of",
     "orders_of",
     "prompt_texts",
 ]
+
+Found = TypeVar("Found")
 
 WritePrompt: TypeAlias = "Callable[[str, Asked], str | Prompt | Messages]"
 """Writes a prompt of one's own, from the input's text and a question: trusted text, a prompt, or a
@@ -235,9 +238,14 @@ def ask_many(
         For each input, in their order, the questions in theirs.
     """
     session: Session = model.session
+
+    def start(given: Any) -> ScoreJob[tuple[QuestionScores, ...]]:
+        asking = asking_of(session, given, questions, how, joint=whole)
+        return ScoreJob(session, asking.args, asking.scores)
+
     return run_many(
         inputs,
-        lambda given: _ScoreJob(session, asking_of(session, given, questions, how, joint=whole)),
+        start,
         at_once=session.at_once(None),
         total=length_of(inputs),
         progress=progress,
@@ -245,20 +253,37 @@ def ask_many(
     )
 
 
-class _ScoreJob:
-    """The scores of one input's questions, as a job of a batch."""
+class ScoreJob(Generic[Found]):
+    """One input's questions, as a job that waits for its turn and that another thread may end.
 
-    def __init__(self, session: Session, asking: Asking | MadeAsking) -> None:
+    Parameters
+    ----------
+    session
+    args
+        What to score.
+    read
+        Makes the job's result of the scores.
+    wait
+        As :meth:`~eliza_ffi.session.Session.in_turn`.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        args: ScoreArgs,
+        read: Callable[[ScoreResult], Found],
+        wait: bool | float = True,
+    ) -> None:
         self._session = session
-        self._asking = asking
-        self._attempts = Attempts(partial(ScoreRun, session.binding, session.ctx, asking.args))
+        self._n_tokens = args.n_tokens
+        self._read = read
+        self._wait = wait
+        self._attempts = Attempts(partial(ScoreRun, session.binding, session.ctx, args))
         self.cancel = self._attempts.cancel
 
-    def run(self) -> tuple[QuestionScores, ...]:
-        return self._asking.scores(
-            self._session.in_turn(
-                True, self._asking.args.n_tokens, lambda: self._attempts.take().run()
-            )
+    def run(self) -> Found:
+        return self._read(
+            self._session.in_turn(self._wait, self._n_tokens, lambda: self._attempts.take().run())
         )
 
 

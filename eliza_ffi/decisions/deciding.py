@@ -6,14 +6,13 @@ import time
 import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..errors import InvalidArgumentError
 from ..requests import StreamSettings, check_keywords
-from ..runner.scoring import ScoreResult, ScoreRun
+from ..runner.scoring import ScoreResult
 from .answers import Decision, DecisionUsage, answer_of, collect, expand
 from .asking import How, WritePrompt, asking_of
 from .calibration import Calibration, how_asked
@@ -95,7 +94,7 @@ def settings_for(
 
 
 class DecisionRun:
-    """One decision, ready to run.
+    """One decision: what to score for it, and what the scores come to.
 
     Parameters
     ----------
@@ -107,10 +106,8 @@ class DecisionRun:
 
     Attributes
     ----------
-    n_tokens : int
-        How many the longest prompt has, label included.
-    start : callable
-        Returns what runs in a slot, a :class:`~eliza_ffi.runner.scoring.ScoreRun`.
+    args : ScoreArgs
+        What a :class:`~eliza_ffi.runner.scoring.ScoreRun` is handed.
     """
 
     def __init__(
@@ -129,8 +126,7 @@ class DecisionRun:
             option_mass=settings.option_mass,
             stream=settings.stream,
         )
-        self.n_tokens = self._asking.args.n_tokens
-        self.start = partial(ScoreRun, session.binding, session.ctx, self._asking.args)
+        self.args = self._asking.args
 
     def decision(self, result: ScoreResult) -> Decision:
         """Return the answers that the scores come to."""

@@ -30,6 +30,7 @@ from eliza_ffi.errors import (
     NotSupportedError,
 )
 from eliza_ffi.library import Library
+from eliza_ffi.runner.scoring import ScoreRun
 
 Floats = NDArray[np.float64]
 
@@ -381,7 +382,8 @@ def test_an_input_that_fails_ends_the_batch_or_stands_in_its_place(tiny_model: M
 
 def test_a_decision_can_be_cancelled(tiny_model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
     session = tiny_model.session
-    run = DecisionRun(session, INPUT, QUESTIONS, Settings()).start()
+    args = DecisionRun(session, INPUT, QUESTIONS, Settings()).args
+    run = ScoreRun(session.binding, session.ctx, args)
     score = tiny_model.binding.score_endings
 
     def cancelled_meanwhile(*arguments: Any, **more: Any) -> Any:
