@@ -16,7 +16,7 @@ from ..requests import generate_request
 from ..runner.scoring import Ending, ScoreArgs, ScoreResult
 from .made_models import DecisionModel
 from .prompts import AskedQuestion
-from .scoring import OptionScores, QuestionScores
+from .scoring import OptionScores, QuestionScores, mean_mass
 from .systemone import SystemoneQuestion
 from .token_lists import apart
 from .wire import question_from
@@ -96,8 +96,7 @@ class MadeAsking:
         for question in self._questions:
             read = [next(each) for _ in question.prompts]
             p = np.array(question.probabilities([one.legal.tolist() for one in read]))
-            masses = [one.option_mass for one in read if one.option_mass is not None]
-            mass = sum(masses) / len(masses) if masses else None
+            mass = mean_mass(one.option_mass for one in read)
             with np.errstate(divide="ignore"):
                 scores.append(QuestionScores((OptionScores(np.log(p), option_mass=mass),)))
         return tuple(scores)

@@ -40,7 +40,7 @@ Networks", arXiv:1706.04599.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -61,6 +61,7 @@ __all__ = [
     "fit_temperature",
     "log_mean",
     "log_softmax",
+    "mean_mass",
     "relative_to",
     "tempered",
     "unconditional",
@@ -184,9 +185,7 @@ class QuestionScores:
     @property
     def option_mass(self) -> float | None:
         """The mean over the orders."""
-        each = [scores.option_mass for scores in self.orders]
-        found = [mass for mass in each if mass is not None]
-        return sum(found) / len(found) if found else None
+        return mean_mass(scores.option_mass for scores in self.orders)
 
 
 def check_rule(rule: Rule) -> Rule:
@@ -194,6 +193,12 @@ def check_rule(rule: Rule) -> Rule:
     if rule not in RULES:
         raise InvalidArgumentError(f"scoring must be one of {', '.join(RULES)}, not {rule!r}")
     return rule
+
+
+def mean_mass(masses: Iterable[float | None]) -> float | None:
+    """Return the mean of options' shares of the vocabulary; None where none was found."""
+    found = [mass for mass in masses if mass is not None]
+    return sum(found) / len(found) if found else None
 
 
 def log_softmax(scores: ArrayLike) -> Array:
