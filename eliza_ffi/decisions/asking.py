@@ -27,7 +27,7 @@ from ..requests import generate_request
 from ..runner.lifecycle import Attempts
 from ..runner.scoring import Ending, ScoreArgs, ScoreResult, ScoreRun
 from .made_asking import MadeAsking, made_model_of
-from .prompts import Asked, AskedQuestion, LabelStyle, ask, input_text
+from .prompts import Asked, AskedQuestion, LabelStyle, ask, input_text, option_count
 from .questions import Score
 from .scoring import OptionScores, QuestionScores
 from .token_lists import apart
@@ -293,7 +293,7 @@ def orders_of(question: AskedQuestion, n: int) -> list[tuple[int, ...]]:
     Over all rotations each option stands at each place equally often. A score's levels are ranked,
     so they have two orders.
     """
-    given = ask(question).order
+    given = tuple(range(option_count(question)))
     ways = (given, given[::-1])
     rotations = range(1 if isinstance(question, Score) else len(given))
     every = (way[k:] + way[:k] for k in rotations for way in ways)

@@ -37,8 +37,8 @@ from ..chat.prompt import Prompt
 from ..errors import InvalidArgumentError
 from ..skeleton.json_text import json_text, read_json
 from .asking import How, WritePrompt, orders_of
-from .examples import named_questions, option_names
-from .prompts import Asked, AskedQuestion, LabelStyle, ask
+from .examples import named_questions
+from .prompts import Asked, AskedQuestion, LabelStyle, ask, option_count
 from .questions import Choice, Labels, Predicate, Question, Score
 from .scoring import (
     LEAST_TEMPERATURE,
@@ -131,7 +131,7 @@ class QuestionCalibration:
     @cached_property
     def n_options(self) -> int:
         """How many options the question has."""
-        return len(option_names(_asked(self.question)))
+        return option_count(_asked(self.question))
 
     def apply(self, scores: QuestionScores, rule: Rule) -> Array:
         """Return calibrated log-probabilities, shape [n_options]; see :meth:`Calibration.apply`."""
@@ -344,7 +344,7 @@ def wording_hash(prompt: WritePrompt | None) -> str:
     """
     prompts: list[Any] = []
     for question in _PROBES:
-        n_options = len(option_names(question))
+        n_options = option_count(question)
         for labels in _LABEL_STYLES:
             for order in (range(n_options), range(n_options)[::-1]):
                 asked = ask(question, labels, tuple(order))
@@ -406,7 +406,7 @@ def _calibration(content: dict[str, Any]) -> Calibration:
 def _question_calibration(content: Any, n_orders: int) -> QuestionCalibration:
     _of_kind(dict, content, "a question")
     question = _asked(_of_kind(dict, content["question"], "question"))
-    n_options = len(option_names(question))
+    n_options = option_count(question)
     baseline, empty_joint = content["baseline"], content["empty_joint"]
     if empty_joint is not None:
         n_orders = len(orders_of(question, n_orders))

@@ -30,7 +30,15 @@ from typing import Any, Literal, TypeAlias
 from ..errors import InvalidArgumentError
 from .questions import NOT_TEXT, Choice, Predicate, Score, Value, text_of
 
-__all__ = ["Asked", "AskedQuestion", "LabelStyle", "ShownOption", "ask", "input_text"]
+__all__ = [
+    "Asked",
+    "AskedQuestion",
+    "LabelStyle",
+    "ShownOption",
+    "ask",
+    "input_text",
+    "option_count",
+]
 
 LabelStyle = Literal["text", "letters"]
 
@@ -135,6 +143,13 @@ def ask(
         for mark, text, i in zip(marks, texts, order, strict=True)
     ]
     return Asked(question, tuple(shown), order)
+
+
+def option_count(question: AskedQuestion) -> int:
+    """Return how many options a question has."""
+    if isinstance(question, Predicate):
+        return 2
+    return len(question.levels if isinstance(question, Score) else question.options)
 
 
 def input_text(given: Any) -> str:

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 
 from eliza_ffi.decisions.asking import How, ask_many, orders_of
-from eliza_ffi.decisions.examples import option_names
-from eliza_ffi.decisions.prompts import AskedQuestion
+from eliza_ffi.decisions.prompts import AskedQuestion, option_count
 from eliza_ffi.decisions.scoring import OptionScores, QuestionScores, log_softmax
 
 
@@ -41,7 +40,7 @@ class ScriptedModel:
         return {"model": {"path": str(self.path), "n_params": 7, "lora": list(self.lora)}}
 
     def scores(self, given: Any, question: AskedQuestion, how: How, whole: bool) -> QuestionScores:
-        n = len(option_names(question))
+        n = option_count(question)
         n_tokens = np.arange(1.0, n + 1)
         each = []
         for order in orders_of(question, how.orders):

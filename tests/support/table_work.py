@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from eliza_ffi.decisions.answers import Decision, DecisionUsage, answer_of, collect, expand
-from eliza_ffi.decisions.prompts import input_text
+from eliza_ffi.decisions.prompts import input_text, option_count
 from eliza_ffi.decisions.questions import Choice, Labels, Predicate, Question, Score
 from eliza_ffi.decisions.table import TableJob, open_table
 
@@ -33,7 +33,7 @@ def decide(
     for place, question in enumerate(questions):
         of_question = []
         for part, asked in enumerate(expand(question)):
-            n = _n_options(asked)
+            n = option_count(asked)
             text = f"{place} {part} {input_text(given)}"
             weights = [1 + zlib.crc32(f"{i} {text}".encode()) % 1000 for i in range(n)]
             of_question.append(answer_of(asked, [each / sum(weights) for each in weights]))
@@ -46,12 +46,6 @@ def run(table: Path, output: Path, seconds: float = 0.0, **settings: Any) -> Non
     work: Callable[[Any], Decision] = lambda given: decide(given, seconds=seconds)  # noqa: E731
     job = TableJob(open_table(table), "body", QUESTIONS, output, settings=SETTINGS)
     job.run(work, at_once=4, **settings)
-
-
-def _n_options(question: Predicate | Choice | Score) -> int:
-    if isinstance(question, Predicate):
-        return 2
-    return len(question.levels if isinstance(question, Score) else question.options)
 
 
 if __name__ == "__main__":
