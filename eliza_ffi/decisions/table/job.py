@@ -20,7 +20,15 @@ from .formats import CsvRows, JsonlRows, RowFormat
 from .journal import JobFile, Journal
 from .reading import InputTable, TableRow, check_column, content_hash, format_of, json_value
 
-__all__ = ["DecidedRow", "TableJob", "TableResult", "TableStep", "decide_rows", "input_of"]
+__all__ = [
+    "DecidedRow",
+    "TableJob",
+    "TableResult",
+    "TableStep",
+    "decide_rows",
+    "input_of",
+    "is_of_row",
+]
 
 LOOK_AHEAD = 8
 """Rows that may have begun whose answers are not written yet, for each that runs at once."""
@@ -36,6 +44,15 @@ class DecidedRow:
     row: TableRow
     decision: Decision | None
     error: str | None = None
+
+    @classmethod
+    def failed(cls, row: TableRow, error: Exception) -> DecidedRow:
+        """Return a row without a decision, and where it is and why."""
+        return cls(row, None, f"{row.place}: {error}")
+
+
+DecideAll = Callable[[Iterable[TableRow]], "Generator[DecidedRow, None, None]"]
+"""Takes rows, and yields them decided."""
 
 
 @dataclass(frozen=True)
@@ -171,13 +188,36 @@ class TableJob:
         Parameters
         ----------
         decide
-            Where it raises InvalidArgumentError or ContextFullError, the row has an error; any
-            other exception ends the run.
+            Where it raises what :func:`is_of_row`, the row has an error; any other exception ends
+            the run.
         at_once
             How many rows are asked about together.
         cancel
             Ends the calls of `decide` that are running, where the run is broken off. Without it
             they are waited for.
+        limit, overwrite, progress
+            As :meth:`run_rows`, which is what it raises, too.
+        """
+
+        def decide_all(rows: Iterable[TableRow]) -> Generator[DecidedRow, None, None]:
+            return decide_rows(decide, rows, self.column, at_once=at_once, cancel=cancel)
+
+        return self.run_rows(decide_all, limit=limit, overwrite=overwrite, progress=progress)
+
+    def run_rows(
+        self,
+        decide_all: DecideAll,
+        *,
+        limit: int | None = None,
+        overwrite: bool = False,
+        progress: Callable[[TableStep], Any] | None = None,
+    ) -> TableResult:
+        """Decide what is not decided yet, by whoever takes all rows and yields them decided.
+
+        Parameters
+        ----------
+        decide_all
+            Yields the rows in their order, and is closed where the run is broken off.
         limit
             The row to end at. A later run may go on behind it.
         overwrite
@@ -208,9 +248,7 @@ class TableJob:
             done_before: float | None = None
             with (
                 closing(_Watched(self.table.rows(n_before, wanted), left)) as rows,
-                closing(
-                    decide_rows(decide, rows, self.column, at_once=at_once, cancel=cancel)
-                ) as decided_rows,
+                closing(decide_all(rows)) as decided_rows,
             ):
                 for decided in decided_rows:
                     cells = self.columns.cells(decided.row, decided.decision, decided.error)
@@ -344,6 +382,16 @@ def input_of(row: TableRow, column: str) -> Any:
     return given
 
 
+def is_of_row(error: Exception) -> bool:
+    """Return whether it is a row's own failure, which the others need not end for.
+
+    An input that nobody can be asked about and one that does not fit are; that the model has no
+    chat template, or the library failed, is not.
+    """
+    is_refused = isinstance(error, InvalidArgumentError | ContextFullError)
+    return is_refused and not isinstance(error, ChatTemplateError)
+
+
 class _RowJob:
     """The questions about one row."""
 
@@ -358,10 +406,10 @@ class _RowJob:
     def run(self) -> DecidedRow:
         try:
             return DecidedRow(self._row, self._decide(input_of(self._row, self._column)))
-        except ChatTemplateError:
-            raise  # of the model, not of this row
         except (InvalidArgumentError, ContextFullError) as error:
-            return DecidedRow(self._row, None, f"{self._row.place}: {error}")
+            if not is_of_row(error):
+                raise
+            return DecidedRow.failed(self._row, error)
 
     def cancel(self) -> None:
         if self._cancel is not None:
