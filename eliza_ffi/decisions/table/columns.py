@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from ...errors import InvalidArgumentError
@@ -20,7 +20,7 @@ from ..answers import (
 from ..questions import Choice, Labels, Predicate, Question, Score, Value
 from .reading import TableRow, json_value
 
-__all__ = ["AnswerCounts", "OutputColumns", "cell_text"]
+__all__ = ["AnswerCounts", "OutputColumns", "answer_parts", "called_apart", "cell_text"]
 
 ROW, REVIEW, ERROR = "row", "review", "error"
 
@@ -91,16 +91,7 @@ class OutputColumns:
                     f"two columns of the output would be called {name!r}: rename a question"
                 )
             self._types[name] = kind
-        taken = {*self._types, *kept}
-        self.kept: dict[str, str] = {}
-        for name in kept:
-            called = name
-            if name in self._types:
-                called = f"input_{name}"
-                while called in taken:
-                    called = f"input_{called}"
-                taken.add(called)
-            self.kept[called] = name
+        self.kept: dict[str, str] = called_apart(kept, self._types)
         self.names = (ROW, *self.kept, *(name for name in self._types if name != ROW))
 
     def cells(
@@ -124,7 +115,7 @@ class OutputColumns:
         if decision is None:
             return cells
         for name, answer in decision.items():
-            found = {f"{name}{part}": value for part, value in _parts(answer).items()}
+            found = {f"{name}{part}": value for part, value in answer_parts(answer).items()}
             cells.update((each, value) for each, value in found.items() if each in self._types)
         if self._min_confidence is not None:
             cells[REVIEW] = any(
@@ -182,6 +173,21 @@ class AnswerCounts:
                 self.answers[name][answer] += 1
 
 
+def called_apart(kept: Sequence[str], ours: Collection[str]) -> dict[str, str]:
+    """Return kept columns by what they are called beside ours: ``input_...`` where names meet."""
+    taken = {*ours, *kept}
+    apart = {}
+    for name in kept:
+        called = name
+        if name in ours:
+            called = f"input_{name}"
+            while called in taken:
+                called = f"input_{called}"
+            taken.add(called)
+        apart[called] = name
+    return apart
+
+
 def cell_text(value: Any) -> str:
     """Return a value as CSV has it: nothing for None, a text as it is, anything else as JSON."""
     if value is None:
@@ -189,8 +195,11 @@ def cell_text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def _parts(answer: Answer) -> dict[str, Any]:
-    """Return what the columns of an answer hold, by the ends of their names."""
+def answer_parts(answer: Answer) -> dict[str, Any]:
+    """Return what the columns of an answer hold, by the ends of their names.
+
+    They are ``""`` for the answer itself, ``_probability`` and so on; labels have fewer.
+    """
     if isinstance(answer, LabelsAnswer):
         parts: dict[str, Any] = {"": list(answer.value), "_confidence": answer.confidence}
     else:

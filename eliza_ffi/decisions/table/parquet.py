@@ -13,7 +13,14 @@ from .columns import OutputColumns, cell_text
 from .journal import replace_file
 from .reading import InputTable, TableRow
 
-__all__ = ["ParquetTable", "load_pyarrow", "parquet_rows", "write_parquet"]
+__all__ = [
+    "ParquetTable",
+    "arrow_array",
+    "arrow_type",
+    "load_pyarrow",
+    "parquet_rows",
+    "write_parquet",
+]
 
 ROWS_AT_ONCE = 1024
 """Rows that are held in memory, and of a row group that is written."""
@@ -136,7 +143,7 @@ def write_parquet(
         if isinstance(table, ParquetTable)
         else _ToldColumns(pa, rows, columns.kept)
     )
-    answers = {name: _arrow_type(pa, kind) for name, kind in columns.types.items()}
+    answers = {name: arrow_type(pa, kind) for name, kind in columns.types.items()}
     types = {**kept.types, **answers}
     schema = pa.schema([(name, types[name]) for name in columns.names])
     part = path.with_name(path.name + ".part")
@@ -146,7 +153,7 @@ def write_parquet(
             while cells := list(islice(left, ROWS_AT_ONCE)):
                 arrays = kept.arrays(cells)
                 for name, kind in answers.items():
-                    arrays[name] = _array(pa, kind, [row[name] for row in cells])
+                    arrays[name] = arrow_array(pa, kind, [row[name] for row in cells])
                 written = [arrays[name] for name in columns.names]
                 writer.write_table(pa.Table.from_arrays(written, schema=schema))
         file.flush()
@@ -187,13 +194,13 @@ class _ToldColumns:
         for row in rows:
             for called, found in kinds.items():
                 found.add(_kind(row[called]))
-        self.types = {called: _arrow_type(pa, _common(found)) for called, found in kinds.items()}
+        self.types = {called: arrow_type(pa, _common(found)) for called, found in kinds.items()}
         self._pa = pa
 
     def arrays(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         """Return the columns of rows."""
         return {
-            called: _array(self._pa, kind, [row[called] for row in rows])
+            called: arrow_array(self._pa, kind, [row[called] for row in rows])
             for called, kind in self.types.items()
         }
 
@@ -215,7 +222,8 @@ def _common(kinds: set[str]) -> str:
     return kinds.pop() if len(kinds) == 1 else "text"
 
 
-def _arrow_type(pa: Any, kind: str) -> Any:
+def arrow_type(pa: Any, kind: str) -> Any:
+    """Return the type of a column by what :attr:`OutputColumns.types` calls it."""
     types = {
         "int": pa.int64,
         "bool": pa.bool_,
@@ -226,7 +234,7 @@ def _arrow_type(pa: Any, kind: str) -> Any:
     return types[kind]()
 
 
-def _array(pa: Any, kind: Any, values: list[Any]) -> Any:
+def arrow_array(pa: Any, kind: Any, values: list[Any]) -> Any:
     """Return values as an array; as texts, where that is what the column has."""
     if pa.types.is_string(kind):
         values = [None if value is None else cell_text(value) for value in values]
