@@ -25,6 +25,7 @@ EXTRAS = {
     "chat": "jinja2",
     "parquet": "pyarrow",
     "plot": "matplotlib",
+    "ray": "ray",
     "bench": "xgrammar",
     "train": "tokenizers",
 }
