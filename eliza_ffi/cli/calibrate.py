@@ -52,6 +52,7 @@ def run_calibrate(arguments: argparse.Namespace) -> int:
             labels=asked.labels,
             orders=asked.orders,
             progress=progress,
+            on_skip=rows.leave_out,
         )
     names = [name for name, _ in named_questions(questions)]
     if arguments.json:

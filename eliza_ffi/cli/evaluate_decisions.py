@@ -68,6 +68,7 @@ def run_evaluate(arguments: argparse.Namespace) -> int:
             reorder=arguments.reorder,
             bins=arguments.bins,
             progress=progress,
+            on_skip=rows.leave_out,
         )
     said = {**report.to_json(), "left_out": rows.left_out}
     # First of all, so that a full disk does not cost what was found.

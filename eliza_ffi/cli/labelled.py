@@ -25,6 +25,9 @@ from .questions import (
 __all__ = ["add_labelled_arguments", "check_output", "counting", "read_labelled", "telling"]
 
 
+MOST_LEFT_OUT = 10
+"""Rows without a usable input that are named."""
+
 _READ = {
     "table": "the input",
     "questions": "the file with the questions",
@@ -114,5 +117,9 @@ def telling(rows: LabelledRows) -> Iterator[None]:
         yield
     finally:
         if rows.left_out:
-            said = f"{len(rows.left_out):,} rows left out, such as {rows.left_out[0]}"
-            print(printable(f"eliza-ffi: {said}"), file=sys.stderr)
+            shown = rows.left_out[:MOST_LEFT_OUT]
+            lines = [f"eliza-ffi: rows left out: {len(rows.left_out):,}"]
+            lines += [f"  {printable(row)}" for row in shown]
+            if len(rows.left_out) > len(shown):
+                lines.append(f"  and {len(rows.left_out) - len(shown):,} more")
+            print("\n".join(lines), file=sys.stderr)

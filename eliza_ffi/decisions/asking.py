@@ -9,19 +9,26 @@ The words are plain text: no input can end a turn.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 import numpy as np
 
-from ..batches import length_of, run_many
+from ..batches import Job, length_of, run_many
 from ..chat.prompt import Prompt
 from ..chat.template import Messages
 from ..choices.choice_set import ChoiceSet, tokenize_choice
 from ..choices.token_tree import TokenTreePayload
-from ..errors import InvalidArgumentError, NoChatTemplateError
+from ..errors import (
+    ChatTemplateError,
+    ContextFullError,
+    ElizaError,
+    InvalidArgumentError,
+    NoChatTemplateError,
+)
 from ..library.protocol import EndingScores
 from ..requests import generate_request
 from ..runner.lifecycle import Attempts
@@ -216,7 +223,8 @@ def ask_many(
     *,
     whole: bool,
     progress: Callable[[int, int | None], Any] | None = None,
-) -> list[tuple[QuestionScores, ...]]:
+    failed: Callable[[int, ElizaError], Any] | None = None,
+) -> list[Any]:
     """Ask questions about many inputs, as many at once as there are slots.
 
     Parameters
@@ -231,6 +239,10 @@ def ask_many(
         Find scores that take whole rows of logits, too.
     progress
         Called with how many inputs are done and how many there are, None where nobody knows.
+    failed
+        Called with the place and the error of an input that cannot be asked about, such as one
+        that does not fit into the context, on the thread that tried. What it returns stands in the
+        result's place; what it raises ends the others. None = the error does.
 
     Returns
     -------
@@ -239,12 +251,20 @@ def ask_many(
     """
     session: Session = model.session
 
-    def start(given: Any) -> ScoreJob[tuple[QuestionScores, ...]]:
+    def ready(given: Any) -> ScoreJob[tuple[QuestionScores, ...]]:
         asking = asking_of(session, given, questions, how, joint=whole)
         return ScoreJob(session, asking.args, asking.scores)
 
+    def start(numbered: tuple[int, Any]) -> Job[Any]:
+        place, given = numbered
+        if failed is None:
+            return ready(given)
+        return _Tried(partial(ready, given), partial(failed, place))
+
+    if failed is not None:
+        ready("a test")  # what is wrong with the questions is no fault of the inputs
     return run_many(
-        inputs,
+        enumerate(inputs),
         start,
         at_once=session.at_once(None),
         total=length_of(inputs),
@@ -285,6 +305,35 @@ class ScoreJob(Generic[Found]):
         return self._read(
             self._session.in_turn(self._wait, self._n_tokens, lambda: self._attempts.take().run())
         )
+
+
+class _Tried:
+    """A job about an input that may turn out to be one which cannot be asked about."""
+
+    def __init__(self, start: Callable[[], Job[Any]], failed: Callable[[ElizaError], Any]) -> None:
+        self._failed = failed
+        self._job: Job[Any] | None = None
+        with self._judging():
+            self._job = start()
+
+    def run(self) -> Any:
+        with self._judging():
+            if self._job is not None:
+                self._found = self._job.run()
+        return self._found
+
+    def cancel(self) -> None:
+        if self._job is not None:
+            self._job.cancel()
+
+    @contextmanager
+    def _judging(self) -> Iterator[None]:
+        try:
+            yield
+        except ChatTemplateError:
+            raise  # of the model, not of this input
+        except (InvalidArgumentError, ContextFullError) as error:
+            self._found = self._failed(error)
 
 
 def orders_of(question: AskedQuestion, n: int) -> list[tuple[int, ...]]:

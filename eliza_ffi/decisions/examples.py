@@ -7,16 +7,17 @@ import operator
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import InvalidArgumentError
+from ..errors import ContextFullError, ElizaError, InvalidArgumentError
 from .answers import name_of
 from .asking import How, ask_many
 from .made_asking import made_model_of
-from .prompts import AskedQuestion
+from .prompts import AskedQuestion, input_text
 from .questions import Choice, Labels, Predicate, Question, Score, Value, text_of
 from .scoring import QuestionScores
 
@@ -33,6 +34,9 @@ __all__ = [
 
 Progress = Callable[[int, "int | None"], Any]
 """Takes how many inputs were asked about and how many there are."""
+
+OnSkip = Callable[[int, str], Any]
+"""Takes the place of an example that is left out, and why."""
 
 UNTOLD = -1
 """Stands for the right option of a question where an example does not tell it."""
@@ -172,8 +176,10 @@ def ask_examples(
     how: How,
     *,
     whole: bool,
+    called: str = "example",
     progress: Progress | None = None,
-) -> list[list[QuestionScores]]:
+    on_skip: OnSkip | None = None,
+) -> tuple[list[list[QuestionScores]], NDArray[np.bool_]]:
     """Ask each question about the inputs for which it is wanted.
 
     Inputs of which the same questions are wanted are asked about together, and what is not wanted
@@ -186,14 +192,36 @@ def ask_examples(
         Shape [n_inputs, n_questions].
     how, whole
         As :func:`~eliza_ffi.decisions.asking.ask_many` has them.
+    called
+        What an input is called in an error, before its number.
     progress
         Called with how many of the inputs are done and how many there are.
+    on_skip
+        Called with the place of each input that cannot be asked about, and why; nothing of it is
+        asked then. None = that is an error, which ends the others.
 
     Returns
     -------
     list of list of QuestionScores
-        For each question those of the inputs for which it is wanted, in their order.
+        For each question those of the inputs of which it was asked, in their order.
+    array of bool, shape [n_inputs, n_questions]
+        Which these are: those that are wanted, but for skipped inputs.
+
+    Raises
+    ------
+    InvalidArgumentError, ContextFullError
+        If an input cannot be asked about, or with `on_skip` none; the text names it.
     """
+
+    def failed(rows: Sequence[int], place: int, error: ElizaError) -> str:
+        row, why = rows[place], str(error)
+        kind = ContextFullError if isinstance(error, ContextFullError) else InvalidArgumentError
+        if kind is ContextFullError:
+            why = f"a text of {len(input_text(inputs[row])):,} characters: {why}"
+        if on_skip is None:
+            raise kind(f"{called} {row}: {why}") from error
+        return why
+
     groups: dict[tuple[int, ...], list[int]] = {}
     for row in range(len(inputs)):
         places = tuple(int(place) for place in np.flatnonzero(wanted[row]))
@@ -201,6 +229,7 @@ def ask_examples(
             groups.setdefault(places, []).append(row)
     total = sum(map(len, groups.values()))
     found: dict[tuple[int, int], QuestionScores] = {}
+    skipped: dict[int, str] = {}
     done = 0
     for places, rows in groups.items():
         answered = ask_many(
@@ -210,14 +239,27 @@ def ask_examples(
             how,
             whole=whole,
             progress=_after(done, total, progress),
+            failed=partial(failed, rows),
         )
         for row, scores in zip(rows, answered, strict=True):
+            if isinstance(scores, str):
+                skipped[row] = scores
+                continue
             found.update({(place, row): one for place, one in zip(places, scores, strict=True)})
         done += len(rows)
-    return [
-        [found[place, int(row)] for row in np.flatnonzero(wanted[:, place])]
+    asked = wanted.copy()
+    for row in sorted(skipped):
+        asked[row] = False
+        assert on_skip is not None, "what is not skipped was raised"
+        on_skip(row, skipped[row])
+    if skipped and len(skipped) == total:
+        first, why = min(skipped.items())
+        raise InvalidArgumentError(f"no {called} can be asked about; {called} {first}: {why}")
+    scores = [
+        [found[place, int(row)] for row in np.flatnonzero(asked[:, place])]
         for place in range(len(questions))
     ]
+    return scores, asked
 
 
 def _after(before: int, total: int, progress: Progress | None) -> Progress | None:

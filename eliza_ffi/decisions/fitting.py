@@ -25,7 +25,15 @@ from .calibration import (
     prompt_name,
     wording_hash,
 )
-from .examples import UNTOLD, Progress, ask_examples, is_made, named_questions, read_examples
+from .examples import (
+    UNTOLD,
+    OnSkip,
+    Progress,
+    ask_examples,
+    is_made,
+    named_questions,
+    read_examples,
+)
 from .fingerprint import fingerprint_of
 from .prompts import LabelStyle
 from .scoring import (
@@ -65,6 +73,7 @@ def calibrate(
     orders: int = 1,
     prompt: WritePrompt | None = None,
     progress: Progress | None = None,
+    on_skip: OnSkip | None = None,
 ) -> Calibration:
     """Fit a calibration to examples.
 
@@ -88,6 +97,10 @@ def calibrate(
         rule of its own.
     progress
         Called with how many inputs were asked about and how many there are.
+    on_skip
+        Called with the place of each example whose input cannot be asked about, such as one that
+        does not fit into the context, and why; the others are learned from. None = that is an
+        error.
 
     Returns
     -------
@@ -96,8 +109,11 @@ def calibrate(
     Raises
     ------
     InvalidArgumentError
-        If an argument is none of these, or a question has fewer than :data:`LEAST_EXAMPLES`
-        examples for a method that is fitted on them.
+        If an argument is none of these, a question has fewer than :data:`LEAST_EXAMPLES` examples
+        for a method that is fitted on them, or an input cannot be asked about; the text names the
+        example.
+    ContextFullError
+        If an input does not fit into the context; so does this.
     """
     check_rule(rule)
     if method != "auto" and method not in METHODS:
@@ -112,28 +128,28 @@ def calibrate(
     tried = METHODS if method == "auto" else (method,)
     if method == "auto" and is_made(model, how):
         tried = tuple(each for each in METHODS if _base(each) != "unconditional")
-    if any(map(_is_fitted, tried)):
-        _check_enough(method, [name for name, _ in named], wanted)
-
+    is_fitted = any(map(_is_fitted, tried))
+    names, every = [name for name, _ in named], [question for _, question in named]
+    if is_fitted:
+        _check_enough(method, names, wanted)
+    whole = rule != "legal" or any(_base(each) == "unconditional" for each in tried)
+    seen, asked_about = ask_examples(
+        model, told.inputs, every, wanted, how, whole=whole, progress=progress, on_skip=on_skip
+    )
+    if is_fitted:
+        _check_enough(method, names, asked_about)
     plain = _plain_inputs(tried)
     everywhere = np.full((len(plain), len(named)), True)
-    seen = ask_examples(
-        model,
-        [*told.inputs, *plain],
-        [question for _, question in named],
-        np.concatenate([wanted, everywhere]),
-        how,
-        whole=rule != "legal" or any(_base(each) == "unconditional" for each in tried),
-        progress=progress,
+    said_anyway, _ = ask_examples(
+        model, plain, every, everywhere, how, whole=whole, called="content-free input"
     )
     fitted = []
     for place, (name, question) in enumerate(named):
-        n = len(seen[place]) - len(plain)
         said = _Said.of(
             name,
-            seen[place][:n],
-            dict(zip(plain, seen[place][n:], strict=True)),
-            told.targets[wanted[:, place], place],
+            seen[place],
+            dict(zip(plain, said_anyway[place], strict=True)),
+            told.targets[asked_about[:, place], place],
             rule,
             tried,
         )

@@ -18,6 +18,7 @@ from .asking import WritePrompt
 from .calibration import Calibration, how_asked, prompt_name
 from .examples import (
     UNTOLD,
+    OnSkip,
     Progress,
     ask_examples,
     is_made,
@@ -198,6 +199,7 @@ def evaluate(
     reorder: int | None = None,
     bins: int = 10,
     progress: Progress | None = None,
+    on_skip: OnSkip | None = None,
 ) -> DecisionReport:
     """Ask a model questions whose right answers are known, and judge it.
 
@@ -227,12 +229,17 @@ def evaluate(
         Of the reliability diagram and the ECE.
     progress
         Called with how many inputs were asked about and how many there are.
+    on_skip
+        Called with the place of each example whose input cannot be asked about, such as one that
+        does not fit into the context, and why; the others are judged. None = that is an error.
 
     Raises
     ------
     InvalidArgumentError
-        If an argument is out of range, the calibration is for something else, or no example answers
-        one of the questions.
+        If an argument is out of range, the calibration is for something else, no example answers
+        one of the questions, or an input cannot be asked about; the text names the example.
+    ContextFullError
+        If an input does not fit into the context; so does this.
     """
     how, rule = how_asked(calibration, labels=labels, orders=orders, rule=rule, prompt=prompt)
     if (reorder is not None and reorder < 1) or bins < 1:
@@ -244,16 +251,14 @@ def evaluate(
     named = named_questions(asked)
     told = read_examples(asked, examples)
     wanted = told.targets != UNTOLD
-    for (name, _), is_wanted in zip(named, wanted.T, strict=True):
-        if not is_wanted.any():
-            raise InvalidArgumentError(f"no example answers {name!r}")
+    _check_told(named, wanted)
     if reorder is None:
         reorder = 1 if is_made(model, how) else 2
     fingerprint = fingerprint_of(model)
     if calibration is not None:
         calibration.check(fingerprint, asked, how)
 
-    scores = ask_examples(
+    scores, asked_about = ask_examples(
         model,
         told.inputs,
         [question for _, question in named],
@@ -261,7 +266,9 @@ def evaluate(
         replace(how, orders=max(how.orders, reorder)),
         whole=rule != "legal" or (calibration is not None and calibration.needs_whole_rows),
         progress=progress,
+        on_skip=on_skip,
     )
+    _check_told(named, asked_about)
     judged = []
     for place, (name, question) in enumerate(named):
         asked_for = [QuestionScores(each.orders[: how.orders]) for each in scores[place]]
@@ -274,7 +281,7 @@ def evaluate(
             ]
         )
         flips = _flips(scores[place], rule)
-        targets = told.targets[wanted[:, place], place]
+        targets = told.targets[asked_about[:, place], place]
         judged.append(_judge(name, question, log_p, targets, flips, bins))
     return DecisionReport(
         model=fingerprint,
@@ -286,6 +293,12 @@ def evaluate(
         questions=tuple(judged),
         overall=_overall(judged, bins),
     )
+
+
+def _check_told(named: Sequence[tuple[str, AskedQuestion]], wanted: NDArray[np.bool_]) -> None:
+    for (name, _), is_wanted in zip(named, wanted.T, strict=True):
+        if not is_wanted.any():
+            raise InvalidArgumentError(f"no example answers {name!r}")
 
 
 def _flips(scores: Sequence[QuestionScores], rule: Rule) -> float | None:

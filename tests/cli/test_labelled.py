@@ -112,9 +112,7 @@ def test_what_calibrate_writes_evaluate_and_decide_use(
     fitted = json.loads(out)
     assert set(fitted) == {"silent", "wanted"}
     assert fitted["silent"]["examples"] == 24
-    assert err == (
-        "eliza-ffi: 1 rows left out, such as in.csv, line 26: nothing in column 'body'\n"
-    )
+    assert err == ("eliza-ffi: rows left out: 1\n  in.csv, line 26: nothing in column 'body'\n")
     reports = []
     for options in ([], ["--calibration", "c.json"]):
         assert run("evaluate", table, *LABELS, *ASKED, *options, "--output", "r.json") == 0
@@ -217,6 +215,41 @@ def test_that_all_rows_were_left_out_is_said_beside_what_is_missing(
     Path("in.csv").write_text("body,silent\n,y\n,n\n", encoding="utf-8")
     command = ["calibrate", "in.csv", "--column", "body", *ASKED[:4], "--output", "c.json"]
     assert run(*command) == 1
-    left_out, failed = capsys.readouterr().err.splitlines()
-    assert "2 rows left out, such as in.csv, line 2: nothing in column 'body'" in left_out
+    left_out, first, second, failed = capsys.readouterr().err.splitlines()
+    assert left_out == "eliza-ffi: rows left out: 2"
+    assert first == "  in.csv, line 2: nothing in column 'body'"
+    assert second == "  in.csv, line 3: nothing in column 'body'"
     assert "needs 10 examples" in failed
+
+
+def test_rows_longer_than_the_context_are_left_out_with_their_lines_and_the_rest_goes_on(
+    run: Run, table: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = Path(table)
+    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+    long = [f"{'long ' * n},y,search\n" for n in (3000, 4000)]
+    path.write_text("".join([*lines[:3], long[0], *lines[3:], long[1]]), encoding="utf-8")
+    small = [table, *LABELS, *ASKED, "--n-ctx", "512"]
+    assert run("evaluate", *small, "--json") == 0
+    out, err = capsys.readouterr()
+    report = json.loads(out)
+    assert [each["n"] for each in report["questions"]] == [24, 24]
+    empty, first, second = report["left_out"]
+    assert empty == "in.csv, line 27: nothing in column 'body'"
+    assert first.startswith("in.csv, line 4: a text of 15,000 characters: cannot prefill")
+    assert second.startswith("in.csv, line 28: a text of 20,000 characters: cannot prefill")
+    assert err.splitlines()[0] == "eliza-ffi: rows left out: 3"
+    assert f"  {first}" in err.splitlines()
+    assert run("calibrate", *small, "--output", "c.json", "--json") == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out)["silent"]["examples"] == 24
+    assert err.splitlines()[0] == "eliza-ffi: rows left out: 3"
+
+
+def test_only_some_of_many_rows_that_are_left_out_are_named(
+    run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("in.csv").write_text("body,silent\n" + ",y\n" * 100, encoding="utf-8")
+    assert run("evaluate", "in.csv", "--column", "body", *ASKED[:4]) == 1
+    lines = capsys.readouterr().err.splitlines()
+    assert (len(lines), lines[-2]) == (13, "  and 90 more")

@@ -490,8 +490,8 @@ def test_only_what_a_method_needs_is_asked(
     ):
         model = model_saying(z)
         calibrate(model, TONE, examples_of(y), method=method)  # type: ignore[arg-type]
-        assert [call[0] for call in model.calls] == [asked + plain]
-        assert [call[2] for call in model.calls] == [whole]
+        assert [call[0] for call in model.calls] == [asked, plain][: 1 + bool(plain)]
+        assert {call[2] for call in model.calls} == {whole}
     model = model_saying(z)
     assert calibrate(model, TONE, examples_of(y), rule="mean").needs_whole_rows
     assert model.calls[0][2]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,9 +21,10 @@ from eliza_ffi.decisions.calibration import Calibration
 from eliza_ffi.decisions.fingerprint import fingerprint_of
 from eliza_ffi.decisions.fitting import calibrate
 from eliza_ffi.decisions.plot import coverage_curve
+from eliza_ffi.decisions.prompts import Asked
 from eliza_ffi.decisions.questions import Choice, Labels, Predicate, Score
 from eliza_ffi.decisions.report import DecisionReport, evaluate
-from eliza_ffi.errors import InvalidArgumentError, NotSupportedError
+from eliza_ffi.errors import ContextFullError, InvalidArgumentError, NotSupportedError
 from eliza_ffi.model import Model
 
 Floats = NDArray[np.float64]
@@ -382,3 +383,74 @@ def test_plots_without_matplotlib_say_what_to_install(
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(NotSupportedError, match="pip install"):
         report.save_plots(tmp_path)
+
+
+# ---- inputs that cannot be asked about --------------------------------------------------------
+
+LONG = "a long story " * 400
+MANY = [("hello", {"urgent": True}), (LONG, {"urgent": True}), ({"a": [1]}, {"urgent": False})] * 5
+
+
+@pytest.fixture(scope="module")
+def small_model() -> Iterator[Model]:
+    with Model(n_ctx=512, n_threads=1) as model:
+        yield model
+
+
+@pytest.mark.parametrize("judge", [evaluate, calibrate])
+def test_an_example_that_does_not_fit_is_named_with_its_length(
+    small_model: Model, judge: Callable[..., Any]
+) -> None:
+    examples = [("hello", {"urgent": True})] * 12
+    examples[7] = (LONG, {"urgent": True})
+    with pytest.raises(ContextFullError, match="example 7: a text of 5,200 characters: cannot"):
+        judge(small_model, URGENT, examples)
+
+
+def test_examples_that_do_not_fit_are_left_out_where_somebody_is_told(small_model: Model) -> None:
+    told: list[tuple[int, str]] = []
+    report = evaluate(
+        small_model, URGENT, MANY, on_skip=lambda place, why: told.append((place, why))
+    )
+    assert [place for place, _ in told] == [1, 4, 7, 10, 13]
+    assert all(why.startswith("a text of 5,200 characters: ") for _, why in told)
+    without = [example for example in MANY if example[0] is not LONG]
+    assert report.overall.n == len(without) == 10
+    alone = evaluate(small_model, URGENT, without)
+    assert report.overall.nll == pytest.approx(alone.overall.nll, abs=1e-6)
+    fitted = calibrate(small_model, URGENT, MANY, on_skip=lambda place, why: None)
+    same = calibrate(small_model, URGENT, without)
+    assert fitted.questions[0].n_examples == 10
+    assert fitted.questions[0].temperature == pytest.approx(same.questions[0].temperature, rel=1e-4)
+
+
+def test_a_calibration_needs_enough_examples_that_fit(small_model: Model) -> None:
+    with pytest.raises(InvalidArgumentError, match="10 examples of 'urgent' or more, not 8"):
+        calibrate(small_model, URGENT, MANY[:12], on_skip=lambda place, why: None)
+
+
+def test_where_no_example_can_be_asked_about_the_first_says_why(small_model: Model) -> None:
+    with pytest.raises(InvalidArgumentError, match="no example can be .* 1: a text of 5,200 char"):
+        evaluate(
+            small_model,
+            URGENT,
+            [("x", {}), (LONG, {"urgent": True})],
+            on_skip=lambda place, why: None,
+        )
+
+
+def test_what_is_wrong_with_the_prompt_is_no_fault_of_an_example(small_model: Model) -> None:
+    told: list[int] = []
+
+    def write(given: str, asked: Asked) -> str:
+        raise InvalidArgumentError("nothing to say")
+
+    with pytest.raises(InvalidArgumentError, match="^nothing to say$"):
+        evaluate(
+            small_model,
+            URGENT,
+            [("x", {"urgent": True})],
+            prompt=write,
+            on_skip=lambda place, why: told.append(place),
+        )
+    assert told == []

@@ -12,6 +12,7 @@ import numpy as np
 from eliza_ffi.decisions.asking import How, ask_many, orders_of
 from eliza_ffi.decisions.prompts import AskedQuestion, option_count
 from eliza_ffi.decisions.scoring import OptionScores, QuestionScores, log_softmax
+from eliza_ffi.errors import ElizaError
 
 
 @dataclass
@@ -64,10 +65,13 @@ def ask_scripted(
     *,
     whole: bool,
     progress: Callable[[int, int | None], Any] | None = None,
+    failed: Callable[[int, ElizaError], Any] | None = None,
 ) -> list[tuple[QuestionScores, ...]]:
     """Stand for ``ask_many`` where the model is written down."""
     if not isinstance(model, ScriptedModel):
-        return ask_many(model, inputs, questions, how, whole=whole, progress=progress)
+        return ask_many(
+            model, inputs, questions, how, whole=whole, progress=progress, failed=failed
+        )
     model.calls.append((list(inputs), [question.instructions for question in questions], whole))
     answered = []
     for place, given in enumerate(inputs):

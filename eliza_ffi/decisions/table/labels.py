@@ -37,6 +37,8 @@ class LabelledRows:
         Only so many rows, the first.
     left_out : list of str
         Rows that have no usable input, and why; known once the examples were read.
+    places : list of str
+        Where the examples are, as far as they were read.
     """
 
     table: InputTable
@@ -45,6 +47,7 @@ class LabelledRows:
     labels: Mapping[str, str]
     limit: int | None = None
     left_out: list[str] = field(default_factory=list)
+    places: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         for name in (self.column, *self.labels.values()):
@@ -59,6 +62,7 @@ class LabelledRows:
             If a label is none of a question's answers.
         """
         self.left_out.clear()
+        self.places.clear()
         wanted = {self.column, *self.labels.values()}
         for row in islice(self.table.rows(columns=wanted), self.limit):
             try:
@@ -66,7 +70,12 @@ class LabelledRows:
             except InvalidArgumentError as error:
                 self.left_out.append(f"{row.place}: {error}")
                 continue
+            self.places.append(row.place)
             yield given, self._answers(row)
+
+    def leave_out(self, example: int, why: str) -> None:
+        """Note that an example turned out to be none, as ``on_skip`` of `evaluate` tells it."""
+        self.left_out.append(f"{self.places[example]}: {why}")
 
     def _answers(self, row: TableRow) -> dict[str, Any]:
         answers: dict[str, Any] = {}
