@@ -30,6 +30,7 @@ FLOORS = (
     ("model",),
     ("async_model",),
     ("benchmark", "evaluation"),
+    ("serve",),
     ("cli",),
 )
 FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}

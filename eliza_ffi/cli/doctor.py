@@ -26,6 +26,7 @@ EXTRAS = {
     "parquet": "pyarrow",
     "plot": "matplotlib",
     "ray": "ray",
+    "serve": "uvicorn",
     "bench": "xgrammar",
     "train": "tokenizers",
 }

@@ -39,6 +39,7 @@ from .demo import run_demo
 from .doctor import run_doctor
 from .evaluate import add_eval_arguments, run_eval
 from .evaluate_decisions import add_evaluate_arguments, run_evaluate
+from .serve import add_serve_arguments, run_serve
 from .version import ShowVersion
 
 __all__ = ["main"]
@@ -167,6 +168,10 @@ def build_parser() -> argparse.ArgumentParser:
     )
     add_decide_arguments(decide)
     decide.set_defaults(run=run_decide)
+
+    serve = commands.add_parser("serve", help="answer decisions over HTTP")
+    add_serve_arguments(serve)
+    serve.set_defaults(run=run_serve)
 
     tokenize = commands.add_parser("tokenize", help="print the tokens of a text")
     add_prompt_arguments(tokenize)

@@ -1,0 +1,19 @@
+"""Decisions over HTTP: ``/v1/decisions`` and ``/v1/systemone`` of one model.
+
+``eliza-ffi serve`` is this room behind a command. It needs the extra ``serve``: Starlette, uvicorn
+and prometheus-client.
+
+    settings    what can be set, and which addresses may be served without a key
+    server      uvicorn: signals, and connections that do nothing
+    app         the routes
+    endpoints   what each of them answers
+    formats     requests and answers in the two wire formats
+    bodies      reading a request's body, within its limits
+    admission   who is answered now, who waits, who is refused
+    patience    deadlines, and clients that go away
+    guard       keys, hosts, origins, security headers
+    refusals    errors in OpenAI's form
+    metrics     what Prometheus is told
+    openapi     the description for machines
+    page        the page for people
+"""

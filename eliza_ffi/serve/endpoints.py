@@ -1,0 +1,131 @@
+"""What each endpoint answers."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from ..async_model import AsyncModel
+from ..errors import BusyError, ContextFullError, InvalidArgumentError, NotSupportedError
+from .admission import Admission
+from .bodies import json_object, read_body
+from .formats import DecisionRequest, WireFormat
+from .metrics import CLIENT_GONE, ServeMetrics
+from .patience import ClientGone, Deadline, while_wanted
+from .refusals import Refusal
+from .settings import ServeSettings
+
+__all__ = ["Endpoints"]
+
+
+class Endpoints:
+    """The answers of one server.
+
+    Parameters
+    ----------
+    model
+    settings
+    admission
+    metrics
+    """
+
+    def __init__(
+        self,
+        model: AsyncModel,
+        settings: ServeSettings,
+        admission: Admission,
+        metrics: ServeMetrics,
+    ) -> None:
+        self._model = model
+        self._settings = settings
+        self._admission = admission
+        self._metrics = metrics
+        self._began = int(time.time())
+
+    async def decide(self, request: Request, wire: WireFormat) -> Response:
+        """Answer questions about an input."""
+        deadline = Deadline(self._settings.deadline)
+        try:
+            body = await read_body(request, deadline)
+            answer = await while_wanted(
+                self._answer(body, wire, deadline), request.receive, deadline
+            )
+        except ClientGone:
+            return Response(status_code=CLIENT_GONE)
+        return JSONResponse(answer)
+
+    async def models(self, _: Request) -> Response:
+        """List the one model there is."""
+        return JSONResponse({"object": "list", "data": [self._model_facts()]})
+
+    async def model(self, request: Request) -> Response:
+        """Tell of the model, by its name."""
+        name = request.path_params["name"]
+        if name != self._settings.name:
+            raise Refusal(404, f"there is no model {name!r} here", "model_not_found", "model")
+        return JSONResponse(self._model_facts())
+
+    async def health(self, _: Request) -> Response:
+        """Say whether requests are answered."""
+        if self._admission.is_closed:
+            return JSONResponse({"status": "ending"}, 503)
+        return JSONResponse({"status": "ok"})
+
+    async def metrics(self, _: Request) -> Response:
+        """Tell Prometheus."""
+        text = await asyncio.to_thread(self._metrics.text)
+        return Response(text, media_type="text/plain; version=0.0.4")
+
+    async def _answer(self, body: bytes, wire: WireFormat, deadline: Deadline) -> dict[str, Any]:
+        async with self._admission.place() as waited:
+            self._metrics.count_wait(waited)
+            asked = wire.read(await json_object(body))
+            try:
+                return await self._decide(asked, wire, waited, deadline)
+            except ContextFullError as error:
+                raise Refusal(400, str(error), "context_length_exceeded", wire.input_name) from None
+            except InvalidArgumentError as error:
+                raise Refusal(400, str(error), "invalid_value") from None
+            except NotSupportedError as error:
+                raise Refusal(501, str(error), "not_supported") from None
+            except BusyError:
+                raise deadline.passed() from None
+
+    async def _decide(
+        self, asked: DecisionRequest, wire: WireFormat, waited: float, deadline: Deadline
+    ) -> dict[str, Any]:
+        settings = self._settings
+        decision = await self._model.decide(
+            asked.input,
+            asked.questions,
+            labels=settings.labels,
+            orders=settings.orders,
+            scoring=settings.scoring,
+            option_mass="option_mass" in asked.include,
+            wait=deadline.left,
+        )
+        self._metrics.count_decision(asked.questions, decision)
+        answer = {"model": settings.name, **wire.write(decision)}
+        if "timings" in asked.include:
+            answer["timings"] = {
+                "passes": decision.usage.passes,
+                "decision_ms": round(decision.usage.seconds * 1e3, 3),
+                "queue_ms": round(waited * 1e3, 3),
+            }
+        if "prompts" in asked.include:
+            answer["prompts"] = await self._model.decision_prompts(
+                asked.input, asked.questions, labels=settings.labels, orders=settings.orders
+            )
+        return answer
+
+    def _model_facts(self) -> dict[str, Any]:
+        return {
+            "id": self._settings.name,
+            "object": "model",
+            "created": self._began,
+            "owned_by": "eliza-ffi",
+        }

@@ -1,0 +1,140 @@
+"""Who may ask: keys, hosts and origins; and the headers that keep browsers from doing more."""
+
+from __future__ import annotations
+
+import hmac
+import uuid
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from .refusals import Refusal, refusal_response
+from .settings import ServeSettings
+
+__all__ = ["OPEN_PATHS", "Guard"]
+
+OPEN_PATHS = ("/", "/health")
+"""What is answered without a key: nothing of the model is in it."""
+
+LOCAL_HOSTS = frozenset(("localhost", "127.0.0.1", "::1"))
+
+SECURITY_HEADERS = {
+    "cache-control": "no-store",
+    "content-security-policy": "default-src 'none'; frame-ancestors 'none'",
+    "referrer-policy": "no-referrer",
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+}
+"""Of every answer that does not say otherwise itself."""
+
+
+class Guard:
+    """Lets in who may ask, and answers everyone else.
+
+    A browser asks for whatever page it shows. So requests of pages from elsewhere are refused by
+    their origin, and those of a name that was pointed at this machine by their host.
+
+    Parameters
+    ----------
+    app
+    settings
+    """
+
+    def __init__(self, app: ASGIApp, settings: ServeSettings) -> None:
+        self._app = app
+        self._keys = [key.encode() for key in settings.keys]
+        self._origins = frozenset(settings.cors_origins)
+        # Where a key is needed, a name gives nobody anything.
+        is_named = settings.is_private
+        self._hosts = LOCAL_HOSTS | {name.lower() for name in settings.hosts} if is_named else None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        origin = headers.get("origin")
+        request_id = uuid.uuid4().hex
+
+        async def send_guarded(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                sent = MutableHeaders(scope=message)
+                for name, value in SECURITY_HEADERS.items():
+                    sent.setdefault(name, value)
+                sent["x-request-id"] = request_id
+                if self._origins:
+                    sent.add_vary_header("origin")
+                if origin is not None and self._allows(origin):
+                    sent["access-control-allow-origin"] = origin
+                    sent["access-control-expose-headers"] = "retry-after, x-request-id"
+            await send(message)
+
+        app: ASGIApp
+        try:
+            self._check_browser(headers, origin)
+            if _is_preflight(scope, headers):
+                app = _preflight_answer()
+            else:
+                self._check_key(scope["path"], headers)
+                app = self._app
+        except Refusal as refusal:
+            app = refusal_response(refusal)
+        await app(scope, receive, send_guarded)
+
+    def _check_browser(self, headers: Headers, origin: str | None) -> None:
+        host = headers.get("host", "")
+        if self._hosts is not None and _host_name(host) not in self._hosts:
+            raise Refusal(
+                421,
+                f"this server is not called {host!r}: --allowed-host adds a name",
+                "wrong_host",
+            )
+        is_own = origin is not None and urlsplit(origin).netloc.lower() == host.lower()
+        if origin is not None and not is_own and not self._allows(origin):
+            raise Refusal(
+                403,
+                f"pages of {origin!r} may not ask here: --cors-origin adds an origin",
+                "wrong_origin",
+            )
+
+    def _check_key(self, path: str, headers: Headers) -> None:
+        if not self._keys or path in OPEN_PATHS:
+            return
+        scheme, _, given = headers.get("authorization", "").partition(" ")
+        key = given.strip().encode() if scheme.lower() == "bearer" else b""
+        # All are compared, each in the time that it takes.
+        if not sum(hmac.compare_digest(key, each) for each in self._keys):
+            raise Refusal(
+                401,
+                "the API key is wrong or missing: it is expected as Authorization: Bearer KEY",
+                "invalid_api_key",
+                headers={"www-authenticate": "Bearer"},
+            )
+
+    def _allows(self, origin: str) -> bool:
+        return origin in self._origins or "*" in self._origins
+
+
+def _host_name(host: str) -> str:
+    """Return the name in a Host header, without the port and the brackets of IPv6."""
+    try:
+        return (urlsplit(f"//{host}").hostname or "").lower()
+    except ValueError:
+        return ""
+
+
+def _is_preflight(scope: Scope, headers: Headers) -> bool:
+    return scope["method"] == "OPTIONS" and "access-control-request-method" in headers
+
+
+def _preflight_answer() -> Response:
+    return Response(
+        status_code=204,
+        headers={
+            "access-control-allow-methods": "GET, POST",
+            "access-control-allow-headers": "authorization, *",
+            "access-control-max-age": "600",
+        },
+    )

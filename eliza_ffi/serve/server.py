@@ -1,0 +1,110 @@
+"""uvicorn around the application: from the socket to the last answer."""
+
+from __future__ import annotations
+
+import socket
+from types import FrameType
+
+import uvicorn
+
+from ..async_model import AsyncModel
+from ..decisions.questions import Predicate
+from ..model import Model
+from .admission import Admission
+from .app import admission_for, make_app
+from .protocol import ImpatientProtocol
+from .settings import ServeSettings
+
+__all__ = ["MOST_CONNECTIONS", "check_model", "listen", "serve"]
+
+MOST_CONNECTIONS = 1000
+"""Connections at once; uvicorn answers requests of further ones with 503 itself."""
+
+IDLE_SECONDS = 5
+"""After which a connection between two requests is closed."""
+
+CLOSING_SECONDS = 5
+"""That connections have after the last answer."""
+
+
+def listen(settings: ServeSettings) -> socket.socket:
+    """Return a socket that listens where the settings say.
+
+    Raises
+    ------
+    OSError
+        If the address is not this machine's, or taken.
+    """
+    family, _, _, _, address = socket.getaddrinfo(
+        settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )[0]
+    return socket.create_server(address[:2], family=family, backlog=1024)
+
+
+def check_model(model: Model, settings: ServeSettings) -> None:
+    """Ask the model once, as it will be asked: better now than at the first request.
+
+    Raises
+    ------
+    ElizaError
+        If it cannot answer, or not in the way the settings say.
+    """
+    model.decide(
+        "A cat sat on the mat.",
+        [Predicate("It is about an animal.")],
+        labels=settings.labels,
+        orders=settings.orders,
+        scoring=settings.scoring,
+    )
+
+
+def serve(model: Model, settings: ServeSettings, listening: socket.socket) -> int:
+    """Serve a model until a signal comes; return the signal.
+
+    SIGTERM or SIGINT: what runs and what waits is answered, new requests are refused with 503, and
+    then it ends. A second signal ends it at once.
+
+    Parameters
+    ----------
+    model
+        Open; it is not closed here.
+    settings
+    listening
+        As :func:`listen` returns it; it is closed at the end.
+    """
+    face = AsyncModel.of(model)
+    admission = admission_for(face, settings)
+    config = uvicorn.Config(
+        make_app(face, settings, admission),
+        http=ImpatientProtocol,
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        limit_concurrency=MOST_CONNECTIONS,
+        timeout_keep_alive=IDLE_SECONDS,
+        timeout_graceful_shutdown=CLOSING_SECONDS,
+    )
+    server = _Server(config, admission)
+    server.run(sockets=[listening])
+    return server.signal
+
+
+class _Server(uvicorn.Server):
+    def __init__(self, config: uvicorn.Config, admission: Admission) -> None:
+        super().__init__(config)
+        self._admission = admission
+        self.signal = 0
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        self.signal = sig
+        if self._admission.is_closed:
+            self.should_exit = self.force_exit = True
+        self._admission.close()
+
+    async def on_tick(self, counter: int) -> bool:
+        if self._admission.is_closed and self._admission.is_empty:
+            self.should_exit = True
+        return await super().on_tick(counter)

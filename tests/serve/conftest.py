@@ -1,0 +1,17 @@
+"""What the tests of the server share: one server, asked by most of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from served import Served, served
+
+from eliza_ffi.library.loading import Library
+
+
+@pytest.fixture(scope="session")
+def server(library: Library) -> Iterator[Served]:
+    """Return a server with the settings it has by itself."""
+    with served() as running:
+        yield running

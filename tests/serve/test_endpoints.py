@@ -1,0 +1,234 @@
+"""What the endpoints answer, asked of a real server over HTTP."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from typing import Any
+
+import httpx
+import pytest
+from served import DECISIONS, SYSTEMONE, Served, choice, decisions_body
+
+from eliza_ffi import Model
+from eliza_ffi.decisions import Choice, Predicate, Score
+
+MAIL = "I was charged twice, and nobody answers me!"
+QUESTIONS = {
+    "team": Choice("Which team should read this?", ["billing", "support", "sales"]),
+    "urgent": Predicate("The writer needs an answer today."),
+    "anger": Score("How angry is the writer?", ["calm", "annoyed", "furious"]),
+}
+WIRE = [
+    choice("billing", "support", "sales", name="team"),
+    {"type": "predicate", "name": "urgent", "instructions": "The writer needs an answer today."},
+    {
+        "type": "score",
+        "name": "anger",
+        "instructions": "How angry is the writer?",
+        "levels": [{"label": "calm"}, {"label": "annoyed"}, {"label": "furious"}],
+    },
+]
+SYSTEMONE_QUESTIONS = {
+    "team": {
+        "type": "choice",
+        "instructions": "Which team should read this?",
+        "criteria": {"billing": None, "support": None, "sales": None},
+    },
+    "urgent": {"type": "noul", "instructions": "The writer needs an answer today."},
+    "anger": {
+        "type": "score",
+        "instructions": "How angry is the writer?",
+        "criteria": ["calm", "annoyed", "furious"],
+    },
+}
+
+
+def test_decisions_are_those_of_the_model_in_process(server: Served, tiny_model: Model) -> None:
+    answer = httpx.post(server.url + DECISIONS, json=decisions_body(MAIL, *WIRE)).json()
+    expected = tiny_model.decide(MAIL, QUESTIONS)
+    team, urgent, anger = answer["answers"]
+    assert [each["name"] for each in answer["answers"]] == ["team", "urgent", "anger"]
+    assert [each["value"] for each in team["probabilities"]] == ["billing", "support", "sales"]
+    assert [each["probability"] for each in team["probabilities"]] == pytest.approx(
+        expected["team"].distribution, abs=1e-3
+    )
+    assert team["choice"] == expected["team"].value
+    assert urgent["probability"] == pytest.approx(expected["urgent"].probability, abs=1e-3)
+    assert anger["score"] == pytest.approx(expected["anger"].score, abs=1e-3)
+    assert anger["probabilities"][2]["label"] == "furious"
+
+
+def test_usage_is_that_of_the_decision(server: Served, tiny_model: Model) -> None:
+    body = decisions_body("Nobody has asked about this before.", *WIRE)
+    usage = httpx.post(server.url + DECISIONS, json=body).json()["usage"]
+    expected = tiny_model.decide(body["input"], QUESTIONS).usage
+    assert usage["input_tokens"] == usage["total_tokens"] == expected.input_tokens
+    assert usage["output_tokens"] == usage["output_tokens_details"]["reasoning_tokens"] == 0
+    cached = httpx.post(server.url + DECISIONS, json=body).json()["usage"]["input_tokens_details"]
+    assert cached["cached_tokens"] > usage["input_tokens_details"]["cached_tokens"]
+    assert cached["cached_tokens"] + cached["cache_write_tokens"] == expected.input_tokens
+
+
+def test_both_formats_give_the_same_answers(server: Served) -> None:
+    body = {"model": "any", "state": MAIL, "questions": SYSTEMONE_QUESTIONS}
+    answers = httpx.post(server.url + SYSTEMONE, json=body).json()["answers"]
+    others = httpx.post(server.url + DECISIONS, json=decisions_body(MAIL, *WIRE)).json()["answers"]
+    assert list(answers) == ["team", "urgent", "anger"]
+    assert answers["team"]["choice"] == others[0]["choice"]
+    assert answers["team"]["probabilities"]["sales"] == pytest.approx(
+        others[0]["probabilities"][2]["probability"], abs=1e-3
+    )
+    assert answers["urgent"]["noul"] == pytest.approx(others[1]["probability"], abs=1e-3)
+    assert answers["anger"]["score"] == pytest.approx(others[2]["score"], abs=1e-3)
+    assert answers["anger"]["legend"] == {"0": "calm", "1": "annoyed", "2": "furious"}
+
+
+def test_an_input_may_be_a_conversation_or_a_state_of_json(server: Served) -> None:
+    conversation = [
+        {"role": "developer", "content": "Mails to a shop."},
+        {"role": "user", "content": [{"type": "input_text", "text": MAIL}]},
+        {"type": "function_call", "call_id": "1", "name": "find", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "1", "output": "an order"},
+    ]
+    body = {**decisions_body(conversation), "include": ["prompts"]}
+    (prompt,) = httpx.post(server.url + DECISIONS, json=body).json()["prompts"]
+    assert f"user: {MAIL}" in prompt and "an order" in prompt
+    state = {"model": "any", "state": {"mail": [MAIL]}, "questions": SYSTEMONE_QUESTIONS}
+    prompts = httpx.post(server.url + SYSTEMONE, json={**state, "include": ["prompts"]}).json()[
+        "prompts"
+    ]
+    assert len(prompts) == 3 and all(json.dumps(state["state"]) in each for each in prompts)
+
+
+def test_nothing_beside_the_published_form_is_in_an_answer_that_did_not_ask(server: Served) -> None:
+    plain = httpx.post(server.url + DECISIONS, json=decisions_body()).json()
+    assert plain.keys() == {"model", "answers", "usage"}
+    assert plain["answers"][0].keys() == {
+        *("type", "name", "choice", "confidence", "probabilities"),
+    }
+    more = {**decisions_body(), "include": ["option_mass", "timings"]}
+    asked = httpx.post(server.url + DECISIONS, json=more).json()
+    assert 0.0 < asked["answers"][0]["option_mass"] <= 1.0
+    assert asked["timings"]["passes"] >= 1 and asked["timings"]["decision_ms"] > 0
+    assert asked["timings"]["queue_ms"] >= 0
+
+
+def test_models_are_listed_and_told_of_by_name(server: Served) -> None:
+    (model,) = httpx.get(f"{server.url}/v1/models").json()["data"]
+    assert model["id"] == "eliza-tiny" and model["object"] == "model"
+    assert httpx.get(f"{server.url}/v1/models/eliza-tiny").json() == model
+    assert httpx.get(f"{server.url}/v1/models/other").status_code == 404
+
+
+def test_health_says_ok(server: Served) -> None:
+    assert httpx.get(f"{server.url}/health").json() == {"status": "ok"}
+
+
+def test_metrics_count_what_was_asked(server: Served) -> None:
+    before = server.figures()
+    body = decisions_body("A mail that is counted.", *WIRE, WIRE[1] | {"name": "again"})
+    answer = httpx.post(server.url + DECISIONS, json=body).json()
+    httpx.post(server.url + DECISIONS, json={})
+    after = server.figures()
+
+    def more(name: str) -> float:
+        return after[name] - before.get(name, 0.0)
+
+    assert more('eliza_requests_total{code="200",endpoint="/v1/decisions"}') == 1
+    assert more('eliza_requests_total{code="400",endpoint="/v1/decisions"}') == 1
+    assert more('eliza_questions_total{type="predicate"}') == 2
+    assert more('eliza_questions_total{type="score"}') == 1
+    details = answer["usage"]["input_tokens_details"]
+    assert more('eliza_tokens_total{source="read"}') == details["cache_write_tokens"]
+    assert more('eliza_tokens_total{source="reused"}') == details["cached_tokens"]
+    assert more("eliza_passes_total") >= 1
+    assert more("eliza_pass_sequences_total") >= more("eliza_passes_total")
+    assert more("eliza_decision_seconds_count") == 1
+    assert more("eliza_queue_seconds_count") == 2
+    assert more('eliza_request_seconds_count{endpoint="/v1/decisions"}') == 2
+    assert after['eliza_queue_requests{state="running"}'] == 0
+
+
+def test_the_openapi_document_describes_what_is_answered(server: Served) -> None:
+    document = httpx.get(f"{server.url}/openapi.json").json()
+    assert not list(_dangling(document, document))
+    for path, body in (
+        (DECISIONS, decisions_body(MAIL, *WIRE)),
+        (SYSTEMONE, {"state": MAIL, "questions": SYSTEMONE_QUESTIONS}),
+    ):
+        content = document["paths"][path]["post"]["responses"]["200"]["content"]
+        answer = httpx.post(server.url + path, json=body).json()
+        _check(answer, content["application/json"]["schema"], document)
+    (refused,) = document["components"]["responses"]["Error"]["content"].values()
+    _check(httpx.post(server.url + DECISIONS, json={}).json(), refused["schema"], document)
+    for path in ("/v1/models", "/health"):
+        content = document["paths"][path]["get"]["responses"]["200"]["content"]
+        answer = httpx.get(server.url + path).json()
+        _check(answer, content["application/json"]["schema"], document)
+
+
+def test_curl_needs_no_more_than_the_body(server: Served) -> None:
+    command = ["curl", "--silent", server.url + DECISIONS, "-d", json.dumps(decisions_body())]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout)["answers"][0]["name"] == "team"
+
+
+def _resolved(schema: Any, document: Any) -> Any:
+    if "$ref" not in schema:
+        return schema
+    for key in schema["$ref"].removeprefix("#/").split("/"):
+        document = document[key]
+    return document
+
+
+def _dangling(value: Any, document: Any) -> Any:
+    """Yield the references that lead nowhere."""
+    if isinstance(value, dict):
+        if isinstance(value.get("$ref"), str):
+            try:
+                _resolved(value, document)
+            except KeyError:
+                yield value["$ref"]
+        for each in value.values():
+            yield from _dangling(each, document)
+    elif isinstance(value, list):
+        for each in value:
+            yield from _dangling(each, document)
+
+
+_TYPES = {
+    "string": str,
+    "number": (int, float),
+    "integer": int,
+    "boolean": bool,
+    "object": dict,
+    "array": list,
+    "null": type(None),
+}
+
+
+def _check(value: Any, schema: Any, document: Any) -> None:
+    """Check a value against what the document uses of JSON Schema."""
+    schema = _resolved(schema, document)
+    if "oneOf" in schema:
+        kinds = [
+            _resolved(each, document)["properties"]["type"]["const"] for each in schema["oneOf"]
+        ]
+        schema = schema["oneOf"][kinds.index(value["type"])]
+    if "const" in schema:
+        assert value == schema["const"]
+    types = schema.get("type", [])
+    for_it = types if isinstance(types, list) else [types]
+    assert not for_it or any(isinstance(value, _TYPES[each]) for each in for_it), (value, schema)
+    if isinstance(value, dict) and "properties" in schema:
+        assert value.keys() >= set(schema["required"])
+        assert value.keys() <= schema["properties"].keys()
+        for key, each in value.items():
+            _check(each, schema["properties"][key], document)
+    elif isinstance(value, dict) and "additionalProperties" in schema:
+        for each in value.values():
+            _check(each, schema["additionalProperties"], document)
+    elif isinstance(value, list):
+        for each in value:
+            _check(each, schema["items"], document)

@@ -1,0 +1,136 @@
+"""A server of the embedded model as a process of its own, and what tests ask it."""
+
+from __future__ import annotations
+
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import httpx
+from checkout import ROOT
+
+__all__ = ["DECISIONS", "SYSTEMONE", "Served", "choice", "decisions_body", "served", "slow_body"]
+
+DECISIONS, SYSTEMONE = "/v1/decisions", "/v1/systemone"
+
+START_SECONDS = 120.0
+
+
+class Served:
+    """A running server.
+
+    Attributes
+    ----------
+    url : str
+        Without the last slash.
+    process : subprocess.Popen
+    """
+
+    def __init__(self, *options: str, environment: dict[str, str] | None = None) -> None:
+        command = [sys.executable, "-m", "eliza_ffi", "serve", "--port", "0", *options]
+        self.process = subprocess.Popen(
+            command,
+            cwd=ROOT,
+            env={**os.environ, **(environment or {})},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self.said: queue.Queue[str] = queue.Queue()
+        threading.Thread(target=self._read, daemon=True).start()
+        try:
+            first = self.said.get(timeout=START_SECONDS)
+        except queue.Empty:
+            self.process.kill()
+            raise
+        assert " is served at http://" in first, first
+        self.url = first.split()[-1].rstrip("/")
+
+    def client(self, **more: Any) -> httpx.Client:
+        """Return who asks it."""
+        return httpx.Client(base_url=self.url, timeout=120, **more)
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Where it listens."""
+        url = httpx.URL(self.url)
+        assert url.port is not None
+        return url.host, url.port
+
+    def figures(self) -> dict[str, float]:
+        """Return what it tells Prometheus, by name and labels."""
+        text = httpx.get(f"{self.url}/metrics", timeout=60).text
+        lines = (line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
+        return {name: float(value) for name, value in lines}
+
+    def wait_for(self, name: str, least: float, seconds: float = 60.0) -> None:
+        """Wait until a figure is as high as this."""
+        end = time.monotonic() + seconds
+        while self.figures().get(name, 0.0) < least:
+            assert time.monotonic() < end, f"{name} is below {least} after {seconds} s"
+            time.sleep(0.02)
+
+    def wait_until_idle(self, seconds: float = 60.0) -> None:
+        """Wait until nothing runs and nothing waits."""
+        end = time.monotonic() + seconds
+        while any(value for name, value in self.figures().items() if "queue_requests" in name):
+            assert time.monotonic() < end, f"it is not idle after {seconds} s"
+            time.sleep(0.02)
+
+    def stop(self, sig: signal.Signals = signal.SIGTERM) -> int:
+        """End it and return its exit code."""
+        if self.process.poll() is None:
+            self.process.send_signal(sig)
+        return self.process.wait(60)
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self.said.put(line)
+        assert self.process.stderr is not None
+        self.said.put(f"it ended: {self.process.stderr.read()}")
+
+
+@contextmanager
+def served(*options: str, environment: dict[str, str] | None = None) -> Iterator[Served]:
+    """Run a server for a while."""
+    server = Served(*options, environment=environment)
+    try:
+        yield server
+    finally:
+        if server.process.poll() is None:
+            server.process.kill()
+        server.process.wait()
+
+
+def choice(*values: str | bool, name: str | None = None) -> dict[str, Any]:
+    """Return a choice in the format of ``/v1/decisions``."""
+    question = {
+        "type": "choice",
+        "instructions": "Which team should read this?",
+        "choices": [{"value": value} for value in values],
+    }
+    return question if name is None else {**question, "name": name}
+
+
+def decisions_body(given: Any = "I was charged twice!", *questions: Any) -> dict[str, Any]:
+    """Return a request of ``/v1/decisions``."""
+    asked = list(questions) or [choice("billing", "support", "sales", name="team")]
+    return {"model": "any", "input": given, "questions": asked}
+
+
+def slow_body(n_questions: int = 12) -> dict[str, Any]:
+    """Return a request that takes seconds: about half a second for each question."""
+    options = [f"option {i}" for i in range(255)]
+    questions = [
+        {**choice(*options), "instructions": f"Which of these, question {i}?"}
+        for i in range(n_questions)
+    ]
+    return decisions_body("Choose.", *questions)
