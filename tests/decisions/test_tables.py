@@ -8,6 +8,7 @@ import json
 import os
 import random
 import signal
+import struct
 import subprocess
 import sys
 import threading
@@ -925,6 +926,54 @@ def test_a_parquet_job_that_ended_while_its_file_was_made_makes_it_again(
     assert {path.name for path in tmp_path.iterdir()} == {
         *("in.parquet", "out.parquet", "out.parquet.job")
     }
+
+
+def write_odd_parquet(path: Path) -> Path:
+    """Write 7 rows; the third one's time, the fourth one's body and the fifth one's day are odd."""
+    texts = [b"a", b"b", b"c", b"\xe9t\xe9", b"e", b"f", None]
+    offsets = [sum(map(len, filter(None, texts[:i]))) for i in range(len(texts) + 1)]
+    buffers = [
+        pa.array([text is not None for text in texts]).buffers()[1],
+        pa.py_buffer(struct.pack("<8i", *offsets)),
+        pa.py_buffer(b"".join(filter(None, texts))),
+    ]
+    columns = {
+        "body": pa.Array.from_buffers(pa.string(), len(texts), buffers),
+        "when": pa.array([0, 1000, 1, 2000, 3000, None, 0], pa.timestamp("ns")),
+        "day": pa.array([0, 1, 2, 3, 2**30, 5, 6], pa.date32()),
+    }
+    pq.write_table(pa.table(columns), path)
+    return path
+
+
+@needs_pyarrow
+def test_a_cell_of_parquet_that_python_cannot_hold_spoils_its_own_row_only(tmp_path: Path) -> None:
+    table = write_odd_parquet(tmp_path / "in.parquet")
+    run(table, tmp_path / "out.jsonl")
+    rows = read_rows(tmp_path / "out.jsonl")
+    assert [row["error"] for row in rows] == [
+        *(None, None, None),
+        "in.parquet, row 4: column 'body' is not UTF-8",
+        "in.parquet, row 5: column 'day' cannot be read: "
+        "days=1073741824; must have magnitude <= 999999999",
+        None,
+        "in.parquet, row 7: no value in column 'body'",
+    ]
+    assert rows[2]["when"] == "1970-01-01T00:00:00.000000001"
+    assert rows[3]["body"] == "\ufffdt\ufffd"
+    assert (rows[4]["body"], rows[4]["day"], rows[4]["topic"]) == ("e", None, None)
+    assert rows[5]["topic"] == decide("f")["topic"].value
+
+
+@needs_pyarrow
+def test_columns_that_are_only_copied_spoil_no_row(tmp_path: Path) -> None:
+    table = write_odd_parquet(tmp_path / "in.parquet")
+    output = tmp_path / "out.parquet"
+    run(table, output, keep=["day", "when"])
+    found = pq.read_table(output)
+    assert found.select(["day", "when"]).equals(pq.read_table(table).select(["day", "when"]))
+    errors = found["error"].to_pylist()
+    assert [place for place, error in enumerate(errors, 1) if error] == [4, 7]
 
 
 @needs_pyarrow

@@ -169,6 +169,8 @@ class TableJob:
             "questions": [question_to(question) for question in questions],
             **settings,
         }
+        # Kept columns, never looked at: Python could not hold everything that is in them.
+        self._copies_kept = self._format == format_of(table.path) == "parquet"
         rows_path = output.with_name(output.name + ".rows")
         self._rows_path = rows_path if self._format == "parquet" else output
         self._job_file = JobFile(output)
@@ -244,7 +246,9 @@ class TableJob:
                 counts.add(cells)
             n_before = journal.n_rows
             left = None if limit is None else max(limit - n_before, 0)
-            wanted = {self.column, *self.columns.kept.values()}
+            wanted = {self.column}
+            if not self._copies_kept:
+                wanted.update(self.columns.kept.values())
             done_before: float | None = None
             with (
                 closing(_Watched(self.table.rows(n_before, wanted), left)) as rows,

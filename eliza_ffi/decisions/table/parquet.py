@@ -58,6 +58,7 @@ class ParquetTable:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._arrow = load_pyarrow()
+        self._of_one_cell = (ValueError, OverflowError, self._arrow.ArrowException)
         with self._file() as file:
             self.schema = file.schema_arrow
             self.n_rows = int(file.metadata.num_rows)
@@ -77,10 +78,10 @@ class ParquetTable:
         """Read the rows; see :class:`InputTable`."""
         number = after
         for batch in self.batches(columns, after):
-            for fields in batch.to_pylist():
+            for fields, error in self._values(batch):
                 number += 1
                 place = f"{self.path.name}, row {number}"
-                yield TableRow(number, place, fields, done=number / self.n_rows)
+                yield TableRow(number, place, fields, error, number / self.n_rows)
 
     def batches(self, columns: Collection[str] | None = None, after: int = 0) -> Iterator[Any]:
         """Read record batches of the columns that are wanted, in the file's order."""
@@ -99,6 +100,38 @@ class ParquetTable:
                         yield batch.slice(skipped)
             except (self._arrow.ArrowException, OSError) as error:
                 raise InvalidArgumentError(f"{self.path} is damaged: {error}") from error
+
+    def _values(self, batch: Any) -> list[tuple[dict[str, Any], str | None]]:
+        """Return a batch's rows, each with what Python cannot hold of it."""
+        try:
+            return [(fields, None) for fields in batch.to_pylist()]
+        except self._of_one_cell:
+            return [self._values_of_row(batch, place) for place in range(len(batch))]
+
+    def _values_of_row(self, batch: Any, place: int) -> tuple[dict[str, Any], str | None]:
+        fields: dict[str, Any] = {}
+        error = None
+        for name, column in zip(batch.schema.names, batch.columns, strict=True):
+            try:
+                fields[name] = self._value(column[place])
+            except self._of_one_cell as found:
+                error = error or f"column {name!r} cannot be read: {found}"
+        return fields, error
+
+    def _value(self, cell: Any) -> Any:
+        types, kind = self._arrow.types, cell.type
+        try:
+            return cell.as_py()
+        except UnicodeDecodeError:
+            if not types.is_string(kind):
+                raise
+            return cell.as_buffer().to_pybytes().decode("utf-8", "surrogateescape")
+        except ValueError:
+            is_time = types.is_timestamp(kind) or types.is_time64(kind)
+            if not is_time or kind.unit != "ns":
+                raise
+            # Python's times count microseconds.
+            return cell.cast(self._arrow.string()).as_py().replace(" ", "T", 1)
 
     def _file(self) -> Any:
         if not self.path.is_file():

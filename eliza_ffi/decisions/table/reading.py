@@ -64,7 +64,7 @@ class TableRow:
     place : str
         Where it is, such as ``"mails.csv, line 7"``.
     fields : Mapping
-        Its values by column; empty where it could not be read.
+        Its values by column, as far as it could be read.
     error : str or None
         Why it could not be read; without its place.
     done : float
