@@ -595,6 +595,162 @@ def test_a_limit_ends_a_job_and_a_higher_one_goes_on(tmp_path: Path) -> None:
     assert output.read_bytes() == (tmp_path / "whole.csv").read_bytes()
 
 
+# ---- rows with errors, once more ---------------------------------------------------------------
+
+ANY_SUFFIX = pytest.mark.parametrize(
+    "suffix", [".csv", ".jsonl", ".tsv", pytest.param(".parquet", marks=needs_pyarrow)]
+)
+
+
+def content(path: Path) -> Any:
+    return pq.read_table(path) if path.suffix == ".parquet" else path.read_bytes()
+
+
+@ANY_SUFFIX
+@pytest.mark.parametrize("of", [".csv", ".jsonl"])
+def test_rows_with_errors_are_decided_anew_and_no_others(
+    tmp_path: Path, suffix: str, of: str
+) -> None:
+    table = table_of(tmp_path, of, 60)
+    output, whole = tmp_path / f"out{suffix}", tmp_path / f"whole{suffix}"
+    run(table, output, decide=table_work.fail_some)
+    run(table, whole)
+    failed = [row["body"] for row in read_rows(output) if row["error"]]
+    lasting = [row["body"] for row in read_rows(whole) if row["error"]]
+    assert len(failed) > len(lasting) + 5
+    asked: list[str] = []
+    steps: list[TableStep] = []
+
+    def decide_noting(given: Any) -> Decision:
+        asked.append(given)
+        return decide(given)
+
+    result = run(
+        table, output, decide=decide_noting, retry_errors=True, progress=steps.append, at_once=1
+    )
+    assert asked == [body for body in failed if body not in lasting]
+    assert content(output) == content(whole)
+    assert (result.new_rows, result.counts.rows, result.is_whole) == (len(failed), 60, True)
+    assert result.counts.errors == len(lasting)
+    assert [step.new_rows for step in steps] == list(range(1, len(failed) + 1))
+    assert {path.name for path in tmp_path.iterdir()} == {
+        *(table.name, output.name, whole.name, f"{output.name}.job", f"{whole.name}.job")
+    }
+
+
+@needs_pyarrow
+def test_a_retry_from_parquet_to_parquet_keeps_the_columns_as_they_are(tmp_path: Path) -> None:
+    table = write_odd_parquet(tmp_path / "in.parquet")
+    output = tmp_path / "out.parquet"
+    run(table, output, decide=table_work.fail_some, keep=["day", "when"])
+    before = pq.read_table(output)
+    run(table, output, retry_errors=True, keep=["day", "when"])
+    run(table, tmp_path / "whole.parquet", keep=["day", "when"])
+    assert not before.equals(pq.read_table(output))
+    assert pq.read_table(output).equals(pq.read_table(tmp_path / "whole.parquet"))
+
+
+@ANY_SUFFIX
+def test_killed_again_and_again_a_retry_ends_with_what_it_would_have_written(
+    tmp_path: Path, suffix: str
+) -> None:
+    table = table_of(tmp_path, ".csv", 500)
+    output, whole = tmp_path / f"out{suffix}", tmp_path / f"whole{suffix}"
+    TableJob(open_table(table), "body", QUESTIONS, output, settings=SETTINGS).run(
+        table_work.fail_some, at_once=4
+    )
+    growing = tmp_path / f"out{suffix}.retry"
+    before = content(output)
+    random_times = random.Random(3)
+    command = [sys.executable, table_work.__file__, str(table), str(output), "--retry-errors"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    n_bytes = 0
+    for _ in range(3):
+        process = subprocess.Popen(command, env=environment)
+        while not growing.exists() or growing.stat().st_size <= n_bytes:
+            assert process.poll() is None
+            time.sleep(0.005)
+        time.sleep(random_times.uniform(0.0, 0.03))
+        process.send_signal(signal.SIGKILL)
+        assert process.wait() == -signal.SIGKILL
+        assert content(output) == before
+        n_bytes = growing.stat().st_size
+    subprocess.run(command, env=environment, check=True)
+    table_work.run(table, whole)
+    assert content(output) == content(whole)
+    assert not growing.exists()
+
+
+def test_a_retry_that_ended_before_its_file_took_its_place_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table, output = table_of(tmp_path, ".csv", 30), tmp_path / "out.csv"
+    run(table, output, decide=table_work.fail_some)
+    before = output.read_bytes()
+
+    def interrupted(part: Path, path: Path) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("eliza_ffi.decisions.table.journal.replace_file", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            run(table, output, retry_errors=True)
+    assert output.read_bytes() == before
+    assert run(table, output).new_rows == 0  # which leaves the retry where it is
+    assert run(table, output, retry_errors=True).new_rows == 0
+    run(table, tmp_path / "whole.csv")
+    assert output.read_bytes() == (tmp_path / "whole.csv").read_bytes()
+
+
+def test_a_retry_ends_at_the_limit_and_an_unfinished_output_is_gone_on_with(
+    tmp_path: Path,
+) -> None:
+    table, output = table_of(tmp_path, ".jsonl", 30), tmp_path / "out.jsonl"
+    run(table, output, decide=table_work.fail_some, limit=20)
+    failed = [row["row"] for row in read_rows(output) if row["error"]]
+    early = [row for row in failed if row <= 10]
+    assert 0 < len(early) < len(failed)
+    assert run(table, output, retry_errors=True, limit=10).new_rows == len(early)
+    still = [row["row"] for row in read_rows(output) if row["error"]]
+    assert set(still) >= set(failed) - set(early)
+    result = run(table, output, retry_errors=True)
+    assert (result.counts.rows, result.is_whole) == (30, True)
+    run(table, tmp_path / "whole.jsonl")
+    assert output.read_bytes() == (tmp_path / "whole.jsonl").read_bytes()
+
+
+def test_a_retry_of_another_job_or_beside_another_process_is_refused(tmp_path: Path) -> None:
+    table, output = table_of(tmp_path, ".csv", 12), tmp_path / "out.csv"
+    run(table, output, decide=table_work.fail_some)
+    before = output.read_bytes()
+    with pytest.raises(InvalidArgumentError, match="other settings: model"):
+        run(table, output, retry_errors=True, settings={"model": "another"})
+
+    def beside(step: TableStep) -> None:
+        with pytest.raises(ElizaError, match="another process is writing"):
+            run(table, output, retry_errors=True)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(table, output, retry_errors=True, progress=beside)
+    assert output.read_bytes() == before
+
+
+def test_a_job_that_begins_anew_forgets_a_retry_that_was_begun(tmp_path: Path) -> None:
+    table, output = table_of(tmp_path, ".csv", 12), tmp_path / "out.csv"
+    run(table, output, decide=table_work.fail_some)
+
+    def interrupted(step: TableStep) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(table, output, retry_errors=True, progress=interrupted)
+    assert (tmp_path / "out.csv.retry").exists()
+    run(table, output, overwrite=True, questions=QUESTIONS[:1])
+    assert not (tmp_path / "out.csv.retry").exists()
+    assert run(table, output, retry_errors=True, questions=QUESTIONS[:1]).counts.rows == 12
+
+
 OTHER_JOBS: dict[str, dict[str, Any]] = {
     "model": {"settings": {"model": "another"}},
     "questions": {"questions": QUESTIONS[:1]},

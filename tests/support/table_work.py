@@ -13,6 +13,7 @@ from eliza_ffi.decisions.answers import Decision, DecisionUsage, answer_of, coll
 from eliza_ffi.decisions.prompts import input_text, option_count
 from eliza_ffi.decisions.questions import Choice, Labels, Predicate, Question, Score
 from eliza_ffi.decisions.table import TableJob, open_table
+from eliza_ffi.errors import ContextFullError
 
 QUESTIONS: tuple[Question, ...] = (
     Choice("Which topic?", ["billing", "sales", True], "topic"),
@@ -41,6 +42,13 @@ def decide(
     return Decision(tuple(answers), DecisionUsage(0, 0, 0, 0.0))
 
 
+def fail_some(given: Any) -> Decision:
+    """Answer two inputs of three; the same ones whenever they are asked about."""
+    if zlib.crc32(str(given).encode()) % 3 == 0:
+        raise ContextFullError("it does not fit")
+    return decide(given)
+
+
 def run(table: Path, output: Path, seconds: float = 0.0, **settings: Any) -> None:
     """Run the whole job, or what is left of it."""
     work: Callable[[Any], Decision] = lambda given: decide(given, seconds=seconds)  # noqa: E731
@@ -49,4 +57,5 @@ def run(table: Path, output: Path, seconds: float = 0.0, **settings: Any) -> Non
 
 
 if __name__ == "__main__":
-    run(Path(sys.argv[1]), Path(sys.argv[2]), seconds=0.004)
+    retry = "--retry-errors" in sys.argv
+    run(Path(sys.argv[1]), Path(sys.argv[2]), seconds=0.004, retry_errors=retry)

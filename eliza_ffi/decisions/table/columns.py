@@ -157,7 +157,7 @@ class AnswerCounts:
     def add(self, cells: Mapping[str, Any]) -> None:
         """Count a row, as :meth:`OutputColumns.cells` returns it or as it was read from a file."""
         self.rows += 1
-        self.errors += bool(cell_text(cells.get(ERROR)))
+        self.errors += has_error(cells)
         if REVIEW in self._columns.types:
             self.review += cell_text(cells.get(REVIEW)) == "true"
         for name, question in self._columns.questions.items():
@@ -186,6 +186,11 @@ def called_apart(kept: Sequence[str], ours: Collection[str]) -> dict[str, str]:
             taken.add(called)
         apart[called] = name
     return apart
+
+
+def has_error(cells: Mapping[str, Any]) -> bool:
+    """Return whether a row has no answers, as it was made or as it was read from a file."""
+    return bool(cell_text(cells.get(ERROR)))
 
 
 def cell_text(value: Any) -> str:

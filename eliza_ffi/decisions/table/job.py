@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from .columns import AnswerCounts, OutputColumns
 from .formats import CsvRows, JsonlRows, RowFormat
 from .journal import JobFile, Journal
 from .reading import InputTable, TableRow, check_column, content_hash, format_of, json_value
+from .retry import is_retried, write_again
 
 __all__ = [
     "DecidedRow",
@@ -173,6 +175,7 @@ class TableJob:
         self._copies_kept = self._format == format_of(table.path) == "parquet"
         rows_path = output.with_name(output.name + ".rows")
         self._rows_path = rows_path if self._format == "parquet" else output
+        self._retry_path = output.with_name(output.name + ".retry")
         self._job_file = JobFile(output)
 
     def run(
@@ -183,6 +186,7 @@ class TableJob:
         cancel: Callable[[], Any] | None = None,
         limit: int | None = None,
         overwrite: bool = False,
+        retry_errors: bool = False,
         progress: Callable[[TableStep], Any] | None = None,
     ) -> TableResult:
         """Decide what is not decided yet.
@@ -197,14 +201,20 @@ class TableJob:
         cancel
             Ends the calls of `decide` that are running, where the run is broken off. Without it
             they are waited for.
-        limit, overwrite, progress
+        limit, overwrite, retry_errors, progress
             As :meth:`run_rows`, which is what it raises, too.
         """
 
         def decide_all(rows: Iterable[TableRow]) -> Generator[DecidedRow, None, None]:
             return decide_rows(decide, rows, self.column, at_once=at_once, cancel=cancel)
 
-        return self.run_rows(decide_all, limit=limit, overwrite=overwrite, progress=progress)
+        return self.run_rows(
+            decide_all,
+            limit=limit,
+            overwrite=overwrite,
+            retry_errors=retry_errors,
+            progress=progress,
+        )
 
     def run_rows(
         self,
@@ -212,6 +222,7 @@ class TableJob:
         *,
         limit: int | None = None,
         overwrite: bool = False,
+        retry_errors: bool = False,
         progress: Callable[[TableStep], Any] | None = None,
     ) -> TableResult:
         """Decide what is not decided yet, by whoever takes all rows and yields them decided.
@@ -224,8 +235,10 @@ class TableJob:
             The row to end at. A later run may go on behind it.
         overwrite
             Begin anew where there is an output.
+        retry_errors
+            Where there is an output, first decide its rows anew that have an error.
         progress
-            Called after every row that was written.
+            Called after every row that was decided.
 
         Raises
         ------
@@ -237,6 +250,9 @@ class TableJob:
         begin = time.monotonic()
         description = {"input": content_hash(self.table.path), **self._description}
         counts = AnswerCounts(self.columns)
+        n_again = 0
+        if retry_errors and not overwrite:
+            n_again = self._retry(description, decide_all, limit, progress)
         if not overwrite and self._is_finished(description):
             for cells in self._finished_rows():
                 counts.add(cells)
@@ -246,24 +262,15 @@ class TableJob:
                 counts.add(cells)
             n_before = journal.n_rows
             left = None if limit is None else max(limit - n_before, 0)
-            wanted = {self.column}
-            if not self._copies_kept:
-                wanted.update(self.columns.kept.values())
-            done_before: float | None = None
+            steps = _Steps(journal, progress)
             with (
-                closing(_Watched(self.table.rows(n_before, wanted), left)) as rows,
-                closing(decide_all(rows)) as decided_rows,
+                closing(_Watched(self._rows_behind(n_before), left)) as rows,
+                closing(self._decided(decide_all, rows)) as decided_rows,
             ):
-                for decided in decided_rows:
-                    cells = self.columns.cells(decided.row, decided.decision, decided.error)
+                for row, cells in decided_rows:
                     journal.append(cells)
                     counts.add(cells)
-                    if progress is not None:
-                        if done_before is None:
-                            done_before = 0.0 if n_before == 0 else decided.row.done
-                        n_new = journal.n_rows - n_before
-                        step = TableStep(journal.n_rows, n_new, decided.row.done, done_before)
-                        progress(step)
+                    steps.tell(row)
             if self._format == "parquet":
                 self._make_parquet(journal)
             if rows.is_at_end:
@@ -271,7 +278,53 @@ class TableJob:
                 if self._format == "parquet":
                     journal.remove()
         seconds = time.monotonic() - begin
-        return TableResult(counts, journal.n_rows - n_before, seconds, rows.is_at_end)
+        n_new = n_again + journal.n_rows - n_before
+        return TableResult(counts, n_new, seconds, rows.is_at_end)
+
+    def _decided(
+        self, decide_all: DecideAll, rows: Iterable[TableRow]
+    ) -> Generator[tuple[TableRow, dict[str, Any]], None, None]:
+        """Yield rows with what the output has of them."""
+        with closing(decide_all(rows)) as decided_rows:
+            for decided in decided_rows:
+                cells = self.columns.cells(decided.row, decided.decision, decided.error)
+                yield decided.row, cells
+
+    def _rows_behind(self, n: int) -> Iterator[TableRow]:
+        """Read the rows of the table behind the first n, with what is needed of them."""
+        wanted = {self.column}
+        if not self._copies_kept:
+            wanted.update(self.columns.kept.values())
+        return self.table.rows(n, wanted)
+
+    def _retry(
+        self,
+        description: Mapping[str, Any],
+        decide_all: DecideAll,
+        limit: int | None,
+        progress: Callable[[TableStep], Any] | None,
+    ) -> int:
+        """Decide the rows with errors anew, and return how many these were.
+
+        All rows are written once more, into a file of their own that takes the others' place when
+        it has them all. Where that was broken off it goes on.
+        """
+        with ExitStack() as held:
+            written: Callable[[], Iterator[dict[str, Any]]]
+            if self._is_finished(description):
+                written = partial(self._finished_rows, kept=not self._copies_kept)
+            else:
+                written = held.enter_context(self._journal(description, False)).rows
+            is_begun = self._retry_path.exists()
+            if not is_begun and not any(is_retried(cells, limit) for cells in written()):
+                return 0
+            again = held.enter_context(Journal(self._retry_path, self._row_format()))
+            again.begin()
+            steps = _Steps(again, progress)
+            rows = held.enter_context(closing(_Watched(self._rows_behind(again.n_rows), None)))
+            write_again(again, written, rows, partial(self._decided, decide_all), limit, steps.tell)
+            again.move_to(self._rows_path)
+        return steps.n_told
 
     def _is_finished(self, description: Mapping[str, Any]) -> bool:
         """Whether the output is a Parquet file that has all rows."""
@@ -282,10 +335,10 @@ class TableJob:
         self._job_file.check(description)
         return self._job_file.is_whole
 
-    def _finished_rows(self) -> Iterator[dict[str, Any]]:
+    def _finished_rows(self, *, kept: bool = False) -> Iterator[dict[str, Any]]:
         from .parquet import parquet_rows
 
-        return parquet_rows(self.output, self.columns)
+        return parquet_rows(self.output, self.columns, kept=kept)
 
     def _journal(self, description: Mapping[str, Any], overwrite: bool) -> Journal:
         """Take hold of the rows, see that they are of this job, and say so beside them."""
@@ -299,6 +352,7 @@ class TableJob:
             else:
                 # Empty until it is said of what it is, whenever this is broken off.
                 journal.clear()
+                self._forget_retry()
                 if is_apart and self.output.exists():
                     self.output.unlink()
                 self._job_file.write(description)
@@ -307,6 +361,12 @@ class TableJob:
             journal.close()
             raise
         return journal
+
+    def _forget_retry(self) -> None:
+        """Remove what a retry of other rows has left, if nobody is at it."""
+        if self._retry_path.exists():
+            with Journal(self._retry_path, self._row_format()) as begun:
+                begun.remove()
 
     def _check(self, journal: Journal, description: Mapping[str, Any]) -> None:
         """See that what is there is of this job."""
@@ -418,6 +478,32 @@ class _RowJob:
     def cancel(self) -> None:
         if self._cancel is not None:
             self._cancel()
+
+
+class _Steps:
+    """Tells how far a journal has come.
+
+    Attributes
+    ----------
+    n_told : int
+        Rows that were decided now.
+    """
+
+    def __init__(self, journal: Journal, progress: Callable[[TableStep], Any] | None) -> None:
+        self.n_told = 0
+        self._journal = journal
+        self._progress = progress
+        self._is_from_the_first = journal.n_rows == 0
+        self._done_before: float | None = None
+
+    def tell(self, row: TableRow) -> None:
+        """Tell of a row that was decided and is in the journal."""
+        self.n_told += 1
+        if self._progress is None:
+            return
+        if self._done_before is None:
+            self._done_before = 0.0 if self._is_from_the_first else row.done
+        self._progress(TableStep(self._journal.n_rows, self.n_told, row.done, self._done_before))
 
 
 class _Watched:

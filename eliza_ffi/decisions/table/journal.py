@@ -160,6 +160,12 @@ class Journal:
         """Remove the file, while it is held."""
         self.path.unlink()
 
+    def move_to(self, path: Path) -> None:
+        """Let the file take another one's place, while it is held."""
+        self._sync()
+        replace_file(self.path, path)
+        self.path = path
+
     def __enter__(self) -> Journal:
         return self
 

@@ -150,10 +150,13 @@ class ParquetTable:
         return groups, after
 
 
-def parquet_rows(path: Path, columns: OutputColumns) -> Iterator[dict[str, Any]]:
-    """Read back the columns of an output that are not kept ones."""
-    for row in ParquetTable(path).rows(columns=columns.types):
-        yield dict(row.fields)
+def parquet_rows(
+    path: Path, columns: OutputColumns, *, kept: bool = False
+) -> Iterator[dict[str, Any]]:
+    """Read back an output; its kept columns only where they are asked for, and else as None."""
+    wanted = columns.names if kept else columns.types
+    for row in ParquetTable(path).rows(columns=wanted):
+        yield {name: row.fields.get(name) for name in columns.names}
 
 
 def write_parquet(
