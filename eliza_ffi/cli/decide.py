@@ -13,8 +13,8 @@ from typing import Any
 from ..decisions.calibration import wording_hash
 from ..decisions.fingerprint import fingerprint_of
 from ..decisions.questions import Question
-from ..decisions.table import TableJob, TableResult
-from ..decisions.table.job import input_of
+from ..decisions.table import TableJob, TableResult, decide_rows
+from ..decisions.table.job import DecideAll, input_of
 from ..decisions.table.reading import InputTable, check_column, content_hash
 from ..decisions.wire import decision_to
 from ..errors import InvalidArgumentError
@@ -29,6 +29,7 @@ from .console import (
     read_text,
 )
 from .labelled import check_output
+from .on_ray import add_ray_arguments, ray_workers
 from .progress import RowProgress
 from .questions import (
     HowAsked,
@@ -52,7 +53,10 @@ command line, 130 interrupted.
 MOST_ANSWERS = 12
 """Answers of a question that the summary counts."""
 
-TABLE_ONLY = ("column", "delimiter", "limit", "output", "keep", "min_confidence")
+TABLE_ONLY = (
+    *("column", "delimiter", "limit", "output", "keep", "min_confidence"),
+    *("ray", "workers"),
+)
 INPUT_ONLY = ("input", "input_file", "messages")
 
 
@@ -114,6 +118,7 @@ def add_decide_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--overwrite", action="store_true", help="begin anew where the output is there already"
     )
+    add_ray_arguments(parser)
     add_model_arguments(parser)
 
 
@@ -142,6 +147,8 @@ def _run_table(arguments: argparse.Namespace, questions: tuple[Question, ...]) -
     table = read_table(arguments)
     check_column(table, arguments.column)
     asked = read_asking(arguments)
+    if arguments.workers is not None and arguments.ray is None:
+        raise UsageError("--workers goes with --ray")
     if arguments.dry_run:
         given = _first_input(table, arguments.column)
         with open_model(arguments, arguments.n_slots) as model:
@@ -151,7 +158,9 @@ def _run_table(arguments: argparse.Namespace, questions: tuple[Question, ...]) -
         raise UsageError("a table needs an --output: a .jsonl, .csv, .tsv or .parquet file")
     check_output(arguments)
     output = Path(arguments.output)
-    with open_model(arguments, arguments.n_slots) as model:
+    settings = _settings(arguments, asked)
+
+    def run(fingerprint: str, decide_all: DecideAll) -> TableResult:
         job = TableJob(
             table,
             arguments.column,
@@ -160,21 +169,36 @@ def _run_table(arguments: argparse.Namespace, questions: tuple[Question, ...]) -
             keep=None
             if arguments.keep is None
             else [name for name in arguments.keep if name != "-"],
-            settings=_identity(model, arguments, asked),
+            settings=_identity(fingerprint, arguments, asked),
             option_mass=arguments.option_mass,
             min_confidence=arguments.min_confidence,
         )
-        settings = _settings(arguments, asked)
-        # What is wrong with the questions or the calibration would be wrong in every row.
-        model.decide("a test", questions, **settings)
         with _resumable(output, arguments.limit) as progress:
-            result = job.run(
-                lambda given: model.decide(given, questions, **settings),
-                at_once=model.session.at_once(None),
-                cancel=model.close,
+            return job.run_rows(
+                decide_all,
                 limit=arguments.limit,
                 overwrite=arguments.overwrite,
                 progress=progress,
+            )
+
+    if arguments.ray is not None:
+        with ray_workers(arguments, questions, settings) as workers:
+            result = run(
+                workers.fingerprint, lambda rows: workers.decide_rows(rows, arguments.column)
+            )
+    else:
+        with open_model(arguments, arguments.n_slots) as model:
+            # What is wrong with the questions or the calibration would be wrong in every row.
+            model.decide("a test", questions, **settings)
+            result = run(
+                fingerprint_of(model),
+                lambda rows: decide_rows(
+                    lambda given: model.decide(given, questions, **settings),
+                    rows,
+                    arguments.column,
+                    at_once=model.session.at_once(None),
+                    cancel=model.close,
+                ),
             )
     if arguments.json:
         print(json.dumps(_summary(result, output), ensure_ascii=False))
@@ -243,11 +267,11 @@ def _settings(arguments: argparse.Namespace, asked: HowAsked) -> dict[str, Any]:
     }
 
 
-def _identity(model: Model, arguments: argparse.Namespace, asked: HowAsked) -> dict[str, Any]:
+def _identity(fingerprint: str, arguments: argparse.Namespace, asked: HowAsked) -> dict[str, Any]:
     """Return what the answers depend on besides the table and the questions."""
     path = arguments.calibration
     return {
-        "model": fingerprint_of(model),
+        "model": fingerprint,
         "wording": wording_hash(None),
         "labels": asked.labels,
         "orders": asked.orders,

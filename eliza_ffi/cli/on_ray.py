@@ -1,0 +1,72 @@
+"""``--ray``: the rows of a table decided by workers on a Ray cluster."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..decisions.questions import Question
+from ..scale.workers import LOCAL, RayWorkers
+from .console import UsageError, device_options, whole_number
+
+__all__ = ["add_ray_arguments", "ray_workers"]
+
+
+def add_ray_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add where the workers are, and how many."""
+    group = parser.add_argument_group("Ray", "needs the extra: pip install 'eliza-ffi[ray]'")
+    group.add_argument(
+        "--ray",
+        metavar="ADDRESS",
+        help=f"decide about a table on a Ray cluster: its HOST:PORT, auto, or {LOCAL}",
+    )
+    group.add_argument(
+        "--workers",
+        type=whole_number,
+        metavar="N",
+        help="with --ray, processes with a model each; --threads are the CPUs of each (shared out)",
+    )
+
+
+def ray_workers(
+    arguments: argparse.Namespace, questions: Sequence[Question], settings: Mapping[str, Any]
+) -> RayWorkers:
+    """Return the workers that the command line asks for, to be entered.
+
+    Parameters
+    ----------
+    arguments
+    questions
+    settings
+        Of :meth:`~eliza_ffi.Model.decide`.
+    """
+    if not arguments.workers:
+        raise UsageError("--ray needs --workers, 1 or more")
+    options = {
+        "library": arguments.library,
+        "n_ctx": arguments.n_ctx or None,
+        "n_slots": arguments.n_slots,
+        "n_threads": arguments.threads or None,
+        "n_gpu_layers": None if arguments.gpu_layers == -1 else arguments.gpu_layers,
+        "seed": arguments.seed,
+        "options": device_options(arguments) or None,
+    }
+    return RayWorkers(
+        arguments.ray,
+        arguments.workers,
+        questions,
+        settings,
+        model=arguments.model,
+        model_options={name: each for name, each in options.items() if each is not None},
+        waiting=_tell,
+    )
+
+
+def _tell(n_ready: int, n_workers: int) -> None:
+    print(
+        f"eliza-ffi: {n_ready} of {n_workers} workers have the model; the others load it, or wait "
+        f"for CPUs of the cluster",
+        file=sys.stderr,
+    )

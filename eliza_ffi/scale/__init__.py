@@ -1,0 +1,1 @@
+"""Rows too many for one machine: decisions and choices on a Ray cluster."""

@@ -1,0 +1,192 @@
+"""Choices about the rows of a Ray dataset."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import string
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..chat.prompt import Prompt
+from ..choices.choice_set import ChoiceSet, as_choice_set
+from ..decisions.table.columns import ERROR
+from ..decisions.table.parquet import arrow_array, arrow_type, load_pyarrow
+from ..errors import InvalidArgumentError
+from ..requests import ChoiceMode, Tokenization
+from .arrow import arrow_table, cells_of, with_columns
+from .asking import or_error, or_raised
+from .share import open_worker_model
+
+__all__ = ["Chooser", "fields_of"]
+
+
+class Chooser:
+    """Chooses one of some strings for each row; what Ray Data makes an actor of.
+
+    The model is loaded as by :class:`Decider`. Columns of the batch come out as they were, and
+    behind them ``NAME`` (the choice), ``NAME_probability`` and, with `probabilities`,
+    ``NAME_confidence`` and ``NAME_probabilities`` (all of them, as JSON); then ``error``.
+
+    Parameters
+    ----------
+    prompt
+        What ends where the answer begins, with ``{COLUMN}`` for each column that stands in it, as
+        by :meth:`Prompt.format`: a row's text is only ever text, whatever it spells.
+    choices
+        The same for all rows, in any form that :meth:`~eliza_ffi.Model.choose` takes. A choice
+        comes out as the text that the model spells.
+    choices_column
+        Instead, the column with each row's own: a list of texts, or one as JSON.
+    messages_column
+        Instead of `prompt`, the column with a conversation.
+    name
+        What the columns are called.
+    model, model_options
+        As :class:`Decider`.
+    mode, temperature, tokenization
+        As :meth:`~eliza_ffi.Model.choose`.
+    probabilities
+        Find the probability of every choice, which is mostly one more forward pass.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If the choices or the settings are wrong for every row.
+    ModelError
+        If this node has no such model.
+    """
+
+    def __init__(
+        self,
+        prompt: str | None = None,
+        choices: Any = None,
+        *,
+        choices_column: str | None = None,
+        messages_column: str | None = None,
+        name: str = "choice",
+        model: str | os.PathLike[str] | None = None,
+        model_options: Mapping[str, Any] | None = None,
+        mode: ChoiceMode = "argmax",
+        temperature: float = 1.0,
+        tokenization: Tokenization = "own",
+        probabilities: bool = False,
+    ) -> None:
+        if (choices is None) == (choices_column is None):
+            raise InvalidArgumentError("give either choices or choices_column")
+        if (prompt is None) == (messages_column is None):
+            raise InvalidArgumentError("give either a prompt or messages_column")
+        self._prompt = prompt
+        fields_of(prompt or "")
+        self._messages_column = messages_column
+        self._choices = None if choices is None else as_choice_set(choices)
+        self._choices_column = choices_column
+        self._name = name
+        self._settings: dict[str, Any] = {
+            "mode": mode,
+            "temperature": temperature,
+            "tokenization": tokenization,
+            "probabilities": probabilities,
+        }
+        self._model = open_worker_model(model, model_options)
+        if self._choices is not None:
+            # What is wrong with them would be wrong in every row.
+            self._model.choose("a test", self._choices, **self._settings)
+
+    def __call__(self, batch: Any) -> Any:
+        """Return a batch with its choices, as a ``pyarrow.Table``."""
+        table = arrow_table(batch)
+        choices = self._choice_sets(table)
+        chosen = self._chosen(self._prompts(table), choices)
+        rows = [self._cells(each, of) for each, of in zip(chosen, choices, strict=True)]
+        pa = load_pyarrow()
+        ours = {
+            name: arrow_array(pa, arrow_type(pa, kind), [cells[name] for cells in rows])
+            for name, kind in self._types.items()
+        }
+        return with_columns(table, ours)
+
+    def _prompts(self, table: Any) -> list[Any]:
+        if self._prompt is None:
+            assert self._messages_column is not None
+            column = self._messages_column
+            return [or_error(_messages, cell, column) for cell in cells_of(table, column)]
+        columns = {name: cells_of(table, name) for name in fields_of(self._prompt)}
+        rows = [{name: cells[i] for name, cells in columns.items()} for i in range(table.num_rows)]
+        return [or_error(_filled, self._prompt, row) for row in rows]
+
+    def _choice_sets(self, table: Any) -> list[Any]:
+        if self._choices is not None:
+            return [self._choices] * table.num_rows
+        assert self._choices_column is not None
+        return [or_error(_own_choices, cell) for cell in cells_of(table, self._choices_column)]
+
+    def _chosen(self, prompts: Sequence[Any], choices: Sequence[Any]) -> list[Any]:
+        """Choose for each prompt; where it, its choices or the choosing went wrong, the error."""
+        chosen = [
+            next((each for each in pair if isinstance(each, Exception)), None)
+            for pair in zip(prompts, choices, strict=True)
+        ]
+        good = [i for i, error in enumerate(chosen) if error is None]
+        if good:
+            found = self._model.choose_many(
+                [prompts[i] for i in good],
+                [choices[i] for i in good],
+                return_exceptions=True,
+                **self._settings,
+            )
+            for i, each in zip(good, found, strict=True):
+                chosen[i] = or_raised(each)
+        return chosen
+
+    def _cells(self, chosen: Any, choices: Any) -> dict[str, Any]:
+        cells: dict[str, Any] = dict.fromkeys(self._types)
+        if isinstance(chosen, Exception):
+            return cells | {ERROR: str(chosen)}
+        cells[self._name] = choices.texts[chosen.index]
+        probability = chosen.probability
+        cells[f"{self._name}_probability"] = None if math.isnan(probability) else probability
+        if chosen.probabilities is not None:
+            cells[f"{self._name}_confidence"] = chosen.confidence
+            of_texts = zip(choices.texts, chosen.probabilities.values(), strict=True)
+            cells[f"{self._name}_probabilities"] = json.dumps(dict(of_texts), ensure_ascii=False)
+        return cells
+
+    @property
+    def _types(self) -> dict[str, str]:
+        parts = {"": "text", "_probability": "float"}
+        if self._settings["probabilities"]:
+            parts |= {"_confidence": "float", "_probabilities": "text"}
+        return {**{f"{self._name}{part}": kind for part, kind in parts.items()}, ERROR: "text"}
+
+
+def fields_of(prompt: str) -> list[str]:
+    """Return the columns that stand in a prompt."""
+    try:
+        parsed = list(string.Formatter().parse(prompt))
+    except ValueError as error:
+        raise InvalidArgumentError(f"the prompt cannot be filled in: {error}") from error
+    return list(dict.fromkeys(name for _, name, _, _ in parsed if name is not None))
+
+
+def _filled(prompt: str, row: Mapping[str, Any]) -> Prompt:
+    for name, cell in row.items():
+        if cell is None:
+            raise InvalidArgumentError(f"no value in column {name!r}")
+    return Prompt.format(prompt, **row)
+
+
+def _messages(cell: Any, column: str) -> Any:
+    if not isinstance(cell, list) or not cell:
+        raise InvalidArgumentError(f"no conversation in column {column!r}")
+    return cell
+
+
+def _own_choices(cell: Any) -> ChoiceSet[Any]:
+    if isinstance(cell, str):
+        try:
+            cell = json.loads(cell)
+        except (ValueError, RecursionError) as error:
+            raise InvalidArgumentError(f"choices are not JSON: {error}") from None
+    return as_choice_set(cell)

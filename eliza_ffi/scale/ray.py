@@ -1,0 +1,15 @@
+"""Ray Data and Ray clusters: what decides and chooses there; needs the extra ``ray``.
+
+>>> from eliza_ffi.scale.ray import decide_dataset
+>>> ds = ray.data.read_parquet("s3://mails/")  # doctest: +SKIP
+>>> decided = decide_dataset(ds, "body", questions, workers=8, cpus=4)  # doctest: +SKIP
+>>> decided.write_parquet("s3://decided/")  # doctest: +SKIP
+"""
+
+from __future__ import annotations
+
+from .chooser import Chooser
+from .dataset import choose_dataset, decide_dataset
+from .decider import Decider
+
+__all__ = ["Chooser", "Decider", "choose_dataset", "decide_dataset"]
