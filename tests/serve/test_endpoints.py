@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx
 import pytest
-from served import DECISIONS, SYSTEMONE, Served, choice, decisions_body
+from served import DECISIONS, ROUNDING, SYSTEMONE, Served, choice, decisions_body
 
 from eliza_ffi import Model
 from eliza_ffi.decisions import Choice, Predicate, Score
@@ -51,11 +51,11 @@ def test_decisions_are_those_of_the_model_in_process(server: Served, tiny_model:
     assert [each["name"] for each in answer["answers"]] == ["team", "urgent", "anger"]
     assert [each["value"] for each in team["probabilities"]] == ["billing", "support", "sales"]
     assert [each["probability"] for each in team["probabilities"]] == pytest.approx(
-        expected["team"].distribution, abs=1e-3
+        expected["team"].distribution, abs=ROUNDING
     )
     assert team["choice"] == expected["team"].value
-    assert urgent["probability"] == pytest.approx(expected["urgent"].probability, abs=1e-3)
-    assert anger["score"] == pytest.approx(expected["anger"].score, abs=1e-3)
+    assert urgent["probability"] == pytest.approx(expected["urgent"].probability, abs=ROUNDING)
+    assert anger["score"] == pytest.approx(expected["anger"].score, abs=ROUNDING)
     assert anger["probabilities"][2]["label"] == "furious"
 
 
@@ -77,10 +77,10 @@ def test_both_formats_give_the_same_answers(server: Served) -> None:
     assert list(answers) == ["team", "urgent", "anger"]
     assert answers["team"]["choice"] == others[0]["choice"]
     assert answers["team"]["probabilities"]["sales"] == pytest.approx(
-        others[0]["probabilities"][2]["probability"], abs=1e-3
+        others[0]["probabilities"][2]["probability"], abs=ROUNDING
     )
-    assert answers["urgent"]["noul"] == pytest.approx(others[1]["probability"], abs=1e-3)
-    assert answers["anger"]["score"] == pytest.approx(others[2]["score"], abs=1e-3)
+    assert answers["urgent"]["noul"] == pytest.approx(others[1]["probability"], abs=ROUNDING)
+    assert answers["anger"]["score"] == pytest.approx(others[2]["score"], abs=ROUNDING)
     assert answers["anger"]["legend"] == {"0": "calm", "1": "annoyed", "2": "furious"}
 
 

@@ -16,9 +16,21 @@ from typing import Any
 import httpx
 from checkout import ROOT
 
-__all__ = ["DECISIONS", "SYSTEMONE", "Served", "choice", "decisions_body", "served", "slow_body"]
+__all__ = [
+    "DECISIONS",
+    "ROUNDING",
+    "SYSTEMONE",
+    "Served",
+    "choice",
+    "decisions_body",
+    "served",
+    "slow_body",
+]
 
 DECISIONS, SYSTEMONE = "/v1/decisions", "/v1/systemone"
+
+ROUNDING = 0.03
+"""What neighbours in a pass may change of a probability, with this model's few bits a weight."""
 
 START_SECONDS = 120.0
 

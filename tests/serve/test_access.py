@@ -1,0 +1,217 @@
+"""Who may ask: addresses, keys, hosts and origins."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from served import DECISIONS, Served, decisions_body, served
+
+from eliza_ffi import cli
+from eliza_ffi.errors import InvalidArgumentError
+from eliza_ffi.library.loading import Library
+from eliza_ffi.serve.settings import ServeSettings, is_loopback
+
+KEYS = ("first-key-of-the-tests", "second-key-of-the-tests")
+ORIGIN = "https://pages.example"
+
+
+@pytest.fixture(scope="module")
+def keyed(library: Library, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """Return a server that others could reach, with keys and an origin that may ask."""
+    path = tmp_path_factory.mktemp("keys") / "keys"
+    path.write_text("\n".join(KEYS) + "\n\n", encoding="utf-8")
+    options = ("--host", "0.0.0.0", "--api-key-file", str(path), "--cors-origin", ORIGIN)
+    with served(*options) as running:
+        running.url = running.url.replace("0.0.0.0", "127.0.0.1")
+        yield running
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_each_key_opens_the_server(keyed: Served, key: str) -> None:
+    headers = {"authorization": f"Bearer {key}"}
+    answer = httpx.post(keyed.url + DECISIONS, json=decisions_body(), headers=headers)
+    assert answer.status_code == 200
+    assert httpx.get(f"{keyed.url}/metrics", headers=headers).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        None,
+        "Bearer",
+        f"Bearer {KEYS[0]}x",
+        f"Bearer {KEYS[0][:-1]}",
+        f"Basic {KEYS[0]}",
+        "Bearer \xff",
+    ],
+)
+def test_without_a_key_only_the_page_and_health_are_answered(
+    keyed: Served, given: str | None
+) -> None:
+    headers = {} if given is None else {"authorization": given.encode("latin-1")}
+    for method, path in (
+        ("POST", DECISIONS),
+        ("POST", "/v1/systemone"),
+        ("GET", "/v1/models"),
+        ("GET", "/metrics"),
+        ("GET", "/openapi.json"),
+        ("GET", "/nowhere"),
+    ):
+        answer = httpx.request(method, keyed.url + path, json={}, headers=headers)
+        assert answer.status_code == 401 and answer.headers["www-authenticate"] == "Bearer"
+        assert answer.json()["error"]["code"] == "invalid_api_key"
+        assert KEYS[0] not in answer.text
+    for path in ("/", "/health"):
+        assert httpx.get(keyed.url + path, headers=headers).status_code == 200
+
+
+def test_a_key_may_come_from_the_environment(library: Library) -> None:
+    with served(environment={"ELIZA_API_KEY": KEYS[0]}) as running:
+        assert httpx.get(f"{running.url}/v1/models").status_code == 401
+        headers = {"authorization": f"Bearer {KEYS[0]}"}
+        assert httpx.get(f"{running.url}/v1/models", headers=headers).status_code == 200
+
+
+def test_pages_of_an_allowed_origin_may_ask(keyed: Served) -> None:
+    headers = {"origin": ORIGIN, "access-control-request-method": "POST"}
+    preflight = httpx.options(keyed.url + DECISIONS, headers=headers)
+    assert preflight.status_code == 204
+    assert preflight.headers["access-control-allow-origin"] == ORIGIN
+    assert "POST" in preflight.headers["access-control-allow-methods"]
+    headers = {"origin": ORIGIN, "authorization": f"Bearer {KEYS[0]}"}
+    answer = httpx.post(keyed.url + DECISIONS, json=decisions_body(), headers=headers)
+    assert answer.status_code == 200
+    assert answer.headers["access-control-allow-origin"] == ORIGIN
+    assert "origin" in answer.headers["vary"].lower()
+
+
+@pytest.mark.parametrize("origin", ["https://evil.example", "null", f"{ORIGIN}.evil.example"])
+def test_pages_of_other_origins_may_not(keyed: Served, server: Served, origin: str) -> None:
+    for running in (keyed, server):
+        headers = {"origin": origin, "authorization": f"Bearer {KEYS[0]}"}
+        asked = {**headers, "access-control-request-method": "POST"}
+        for answer in (
+            httpx.post(running.url + DECISIONS, json=decisions_body(), headers=headers),
+            httpx.options(running.url + DECISIONS, headers=asked),
+        ):
+            assert answer.status_code == 403
+            assert answer.json()["error"]["code"] == "wrong_origin"
+            assert "access-control-allow-origin" not in answer.headers
+
+
+def test_its_own_page_may_ask(server: Served) -> None:
+    answer = httpx.post(
+        server.url + DECISIONS, json=decisions_body(), headers={"origin": server.url}
+    )
+    assert answer.status_code == 200 and "access-control-allow-origin" not in answer.headers
+
+
+def test_names_that_were_pointed_at_this_machine_are_refused(server: Served) -> None:
+    for host in ("evil.example", "evil.example:8080", "", "[", "localhost.evil.example"):
+        answer = httpx.get(f"{server.url}/v1/models", headers={"host": host})
+        assert answer.status_code == 421 and answer.json()["error"]["code"] == "wrong_host"
+    for host in ("localhost", "LOCALHOST:1", "127.0.0.1:80", "[::1]:8080"):
+        assert httpx.get(f"{server.url}/v1/models", headers={"host": host}).status_code == 200
+
+
+def test_every_answer_has_the_headers_that_browsers_heed(server: Served) -> None:
+    for answer in (
+        httpx.get(f"{server.url}/"),
+        httpx.get(f"{server.url}/health"),
+        httpx.get(f"{server.url}/nowhere"),
+        httpx.post(server.url + DECISIONS, json=decisions_body()),
+        httpx.get(server.url, headers={"host": "evil.example"}),
+    ):
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert answer.headers["x-frame-options"] == "DENY"
+        assert answer.headers["referrer-policy"] == "no-referrer"
+        assert answer.headers["cache-control"] == "no-store"
+        policy = answer.headers["content-security-policy"]
+        assert "default-src 'none'" in policy and "unsafe" not in policy
+        assert len(answer.headers["x-request-id"]) == 32
+        assert "server" not in answer.headers
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "example.org", ""])
+def test_an_address_of_others_needs_a_key_or_a_word(host: str) -> None:
+    assert not is_loopback(host)
+    with pytest.raises(InvalidArgumentError, match="--api-key-file, or --without-key"):
+        ServeSettings("tiny", host=host)
+    assert not ServeSettings("tiny", host=host, keys=("key",)).is_private
+    assert not ServeSettings("tiny", host=host, without_key=True).is_private
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.1.2.3", "::1", "localhost"])
+def test_this_machines_own_address_needs_none(host: str) -> None:
+    assert ServeSettings("tiny", host=host).is_private
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"port": 65536}, "0 to 65535"),
+        ({"n_waiting": -1}, "0 or more"),
+        ({"deadline": 0.0}, "up to 86400"),
+        ({"deadline": float("nan")}, "up to 86400"),
+        ({"keys": ("",)}, "is empty"),
+        ({"keys": ("two words",)}, "printable ASCII"),
+    ],
+)
+def test_settings_out_of_range_are_refused(wrong: dict[str, object], said: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=said):
+        ServeSettings("tiny", **wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--host", "0.0.0.0"], "--without-key"),
+        (["--port", "70000"], "0 to 65535"),
+        (["--deadline", "-1"], "deadline"),
+        (["--n-slots", "0"], "--n-slots must be 1 or more"),
+    ],
+)
+def test_the_command_says_what_is_wrong_before_the_model_is_loaded(
+    options: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["serve", "--model", "nowhere.gguf", *options]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_an_empty_file_of_keys_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "keys"
+    path.write_text("\n \n", encoding="utf-8")
+    assert cli.main(["serve", "--api-key-file", str(path)]) == 2
+    assert "holds no API key" in capsys.readouterr().err
+
+
+def test_an_address_that_is_taken_is_said_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert cli.main(["serve", "--port", str(port)]) == 1
+    said = capsys.readouterr().err
+    assert said.startswith("eliza-ffi: ") and said.count("\n") == 1 and "in use" in said
+
+
+def test_without_the_extra_the_command_says_what_to_install(tmp_path: Path) -> None:
+    # Run where nothing but the package and what it needs can be found.
+    script = (
+        "import importlib.util, sys\n"
+        "found = importlib.util.find_spec\n"
+        "importlib.util.find_spec = lambda name: None if name == 'uvicorn' else found(name)\n"
+        "from eliza_ffi.cli import main\n"
+        "sys.exit(main(['serve']))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, env=dict(os.environ)
+    )
+    assert done.returncode == 1 and "pip install 'eliza-ffi[serve]'" in done.stderr

@@ -1,0 +1,207 @@
+"""More than the server can do at once: who waits, who is refused, and what is broken off."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import time
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from typing import Any
+
+import httpx
+import pytest
+from served import DECISIONS, ROUNDING, Served, choice, decisions_body, served, slow_body
+
+from eliza_ffi.library.loading import Library
+
+RUNNING = 'eliza_queue_requests{state="running"}'
+WAITING = 'eliza_queue_requests{state="waiting"}'
+GONE = 'eliza_requests_total{code="499",endpoint="/v1/decisions"}'
+
+
+def head_of(body: bytes) -> bytes:
+    return (
+        f"POST {DECISIONS} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n"
+    ).encode()
+
+
+@pytest.fixture(scope="module")
+def narrow(library: Library) -> Iterator[Served]:
+    """Return a server with one slot, where two are worked on and one waits."""
+    with served("--n-slots", "1", "--queue", "1") as running:
+        yield running
+
+
+def post(server: Served, body: dict[str, Any]) -> httpx.Response:
+    return httpx.post(server.url + DECISIONS, json=body, timeout=120)
+
+
+def test_more_than_fit_into_the_queue_are_told_to_come_again(narrow: Served) -> None:
+    with ThreadPoolExecutor() as threads:
+        slow = [threads.submit(post, narrow, slow_body(2)) for _ in range(2)]
+        narrow.wait_for(RUNNING, 2)
+        slow.append(threads.submit(post, narrow, slow_body(2)))
+        narrow.wait_for(WAITING, 1)
+        refused = post(narrow, decisions_body())
+        assert refused.status_code == 429
+        assert refused.json()["error"]["type"] == "rate_limit_error"
+        assert "1 requests wait already" in refused.json()["error"]["message"]
+        assert 1 <= int(refused.headers["retry-after"]) <= 60
+        assert httpx.get(f"{narrow.url}/health").status_code == 200
+        assert [each.result().status_code for each in slow] == [200, 200, 200]
+    assert post(narrow, decisions_body()).status_code == 200
+
+
+def test_a_client_that_goes_away_ends_its_passes(narrow: Served) -> None:
+    narrow.wait_until_idle()
+    before = narrow.figures().get(GONE, 0.0)
+    body = json.dumps(slow_body(60)).encode()  # half a minute of work
+    with socket.create_connection(narrow.address) as connection:
+        connection.sendall(head_of(body) + body)
+        narrow.wait_for(RUNNING, 1)
+        time.sleep(0.3)  # it is in its passes
+    begin = time.monotonic()
+    narrow.wait_until_idle()
+    assert time.monotonic() - begin < 10
+    assert narrow.figures()[GONE] == before + 1
+    passes = narrow.figures()["eliza_passes_total"]
+    time.sleep(0.5)
+    assert narrow.figures()["eliza_passes_total"] == passes
+    assert post(narrow, decisions_body()).status_code == 200
+
+
+def test_a_client_that_goes_away_leaves_the_queue(narrow: Served) -> None:
+    narrow.wait_until_idle()
+    body = json.dumps(slow_body(60)).encode()
+    connections = []
+    for name, least in ((RUNNING, 1), (RUNNING, 2), (WAITING, 1)):
+        connections.append(socket.create_connection(narrow.address))
+        connections[-1].sendall(head_of(body) + body)
+        narrow.wait_for(name, least)
+    for connection in reversed(connections):
+        connection.close()
+    narrow.wait_until_idle(20)
+    assert post(narrow, decisions_body()).status_code == 200
+
+
+def test_a_deadline_ends_what_takes_longer(library: Library) -> None:
+    with served("--deadline", "0.7") as server:
+        begin = time.monotonic()
+        answer = post(server, slow_body(60))
+        assert answer.status_code == 504 and time.monotonic() - begin < 10
+        assert answer.json()["error"]["code"] == "deadline_exceeded"
+        assert "0.7 s" in answer.json()["error"]["message"]
+        assert answer.headers["x-should-retry"] == "false"
+        server.wait_until_idle(10)
+        with socket.create_connection(server.address) as slow:  # the body never comes
+            slow.sendall(head_of(b"{}"))
+            assert b"504" in slow.recv(4096)
+        assert post(server, decisions_body()).status_code == 200
+
+
+def test_sigterm_finishes_what_runs_and_refuses_what_comes(library: Library) -> None:
+    with served("--n-slots", "1") as server, ThreadPoolExecutor() as threads:
+        slow = [threads.submit(post, server, slow_body(1)) for _ in range(3)]
+        server.wait_for(WAITING, 1)
+        with server.client() as client:
+            server.process.send_signal(signal.SIGTERM)
+            time.sleep(0.2)
+            refused = client.post(DECISIONS, json=decisions_body())
+            assert refused.status_code == 503
+            assert refused.json()["error"]["code"] == "shutting_down"
+            assert refused.headers["retry-after"] == "1"
+            assert client.get("/health").status_code == 503
+            assert client.get("/v1/models").status_code == 200
+        assert [each.result().status_code for each in slow] == [200, 200, 200]
+        assert server.process.wait(30) == 0
+        with pytest.raises(httpx.ConnectError):
+            httpx.get(server.url)
+
+
+def test_a_second_signal_does_not_wait(library: Library) -> None:
+    with served("--n-slots", "1") as server, ThreadPoolExecutor() as threads:
+        slow = threads.submit(post, server, slow_body(40))
+        server.wait_for(RUNNING, 1)
+        begin = time.monotonic()
+        server.process.send_signal(signal.SIGINT)
+        time.sleep(0.3)
+        assert server.process.poll() is None
+        server.process.send_signal(signal.SIGINT)
+        assert server.process.wait(30) == 130 and time.monotonic() - begin < 20
+        assert _failed(slow)
+
+
+def _failed(slow: Future[httpx.Response]) -> bool:
+    try:
+        return slow.result().status_code >= 500
+    except httpx.HTTPError:
+        return True
+
+
+def test_answers_are_the_same_beside_bad_requests_and_clients_that_leave(server: Served) -> None:
+    inputs = [f"The parcel of order {i} has not come." for i in range(12)]
+    expected = [post(server, decisions_body(each)).json()["answers"] for each in inputs]
+    leaving = json.dumps(slow_body(30)).encode()
+
+    def spoil(i: int) -> None:
+        if i % 3 == 0:
+            assert post(server, {"input": "no questions"}).status_code == 400
+        elif i % 3 == 1:
+            assert post(server, decisions_body("word " * 5000)).status_code == 400
+        else:
+            with socket.create_connection(server.address) as connection:
+                connection.sendall(head_of(leaving) + leaving)
+                time.sleep(0.2)
+
+    with ThreadPoolExecutor(16) as threads:
+        spoilt = [threads.submit(spoil, i) for i in range(12)]
+        answers = list(threads.map(lambda each: post(server, decisions_body(each)), inputs))
+        assert all(each.result() is None for each in spoilt)
+    for answer, (one,) in zip(answers, expected, strict=True):
+        (other,) = answer.json()["answers"]
+        assert other["choice"] == one["choice"]
+        assert other["confidence"] == pytest.approx(one["confidence"], abs=ROUNDING)
+    server.wait_until_idle()
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"\x00\x01\x02\r\n\r\n",
+        b"GET / HTTP/9.9\r\n\r\n",
+        b"GET /\r\n\r\n",
+        b"POST /v1/decisions HTTP/1.1\r\nHost: localhost\r\nContent-Length: x\r\n\r\n",
+        b"POST /v1/decisions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n"
+        b"Content-Length: 6\r\n\r\n{}",
+        b"POST /v1/decisions HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+        b"GET / HTTP/1.1\r\nHost: localhost\r\n" + b"x: " + b"y" * 200_000 + b"\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",  # TLS
+    ],
+)
+def test_malformed_http_is_refused_and_its_connection_closed(server: Served, sent: bytes) -> None:
+    with socket.create_connection(server.address, timeout=30) as connection:
+        said = b""
+        with suppress(OSError):  # it may be closed before all is sent
+            connection.sendall(sent)
+            connection.shutdown(socket.SHUT_WR)
+            while part := connection.recv(4096):
+                said += part
+    assert not said.startswith(b"HTTP/1.1 2") and b" 500 " not in said
+    assert httpx.get(f"{server.url}/health").status_code == 200
+
+
+def test_a_pipeline_is_answered_in_order(server: Served) -> None:
+    bodies = [json.dumps(decisions_body("Hi.", choice("a", name=name))).encode() for name in "xy"]
+    ask = b"".join(head_of(body) + body for body in bodies)
+    with socket.create_connection(server.address, timeout=30) as connection:
+        connection.sendall(ask + b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        said = b""
+        while b'{"status":"ok"}' not in said:
+            said += connection.recv(4096)
+    assert said.count(b"HTTP/1.1 400") == 2  # one option is no choice
+    assert said.index(b"question 'x'") < said.index(b"question 'y'")

@@ -1,0 +1,223 @@
+"""Places, deadlines and connections, each by itself."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+
+from eliza_ffi.serve import protocol
+from eliza_ffi.serve.admission import Admission
+from eliza_ffi.serve.patience import ClientGone, Deadline, while_wanted
+from eliza_ffi.serve.refusals import Refusal
+
+
+async def never_gone() -> Any:
+    await asyncio.Event().wait()
+
+
+def test_places_are_given_in_the_order_of_coming() -> None:
+    async def scene() -> None:
+        admission, order = Admission(1, 3), []
+        hold = asyncio.Event()
+
+        async def come(name: str) -> None:
+            async with admission.place() as waited:
+                order.append(name)
+                assert waited >= 0
+                await hold.wait()
+
+        tasks = [asyncio.create_task(come(name)) for name in "abcd"]
+        await asyncio.sleep(0)
+        assert (admission.n_inside, admission.n_outside) == (1, 3)
+        with pytest.raises(Refusal) as full:
+            await come("e")
+        assert full.value.status == 429
+        hold.set()
+        await asyncio.gather(*tasks)
+        assert order == list("abcd") and admission.is_empty
+
+    asyncio.run(scene())
+
+
+def test_who_leaves_the_queue_makes_room_in_it() -> None:
+    async def scene() -> None:
+        admission, hold = Admission(1, 1), asyncio.Event()
+
+        async def come() -> None:
+            async with admission.place():
+                await hold.wait()
+
+        inside, waiting = asyncio.create_task(come()), asyncio.create_task(come())
+        await asyncio.sleep(0)
+        waiting.cancel()
+        await asyncio.wait([waiting])
+        assert (admission.n_inside, admission.n_outside) == (1, 0)
+        another = asyncio.create_task(come())
+        await asyncio.sleep(0)
+        hold.set()
+        await asyncio.gather(inside, another)
+
+    asyncio.run(scene())
+
+
+def test_a_closed_door_lets_those_go_on_who_are_there() -> None:
+    async def scene() -> None:
+        admission = Admission(1, 1)
+        async with admission.place():
+            admission.close()
+            with pytest.raises(Refusal) as ending:
+                async with admission.place():
+                    raise AssertionError("it is closed")
+            assert ending.value.status == 503 and not admission.is_empty
+        assert admission.is_empty
+
+    asyncio.run(scene())
+
+
+def test_retry_after_grows_with_what_requests_take() -> None:
+    async def scene() -> list[int]:
+        admission, told = Admission(1, 0), []
+        for _ in range(4):
+            async with admission.place():
+                with pytest.raises(Refusal) as full:
+                    async with admission.place():
+                        raise AssertionError("there is no room")
+                told.append(int(full.value.headers["retry-after"]))
+                admission._note_seconds(20.0)
+        return told
+
+    told = asyncio.run(scene())
+    assert told[0] == 1 and told == sorted(told) and told[-1] > 1
+
+
+def test_work_is_cancelled_when_its_deadline_passes_and_has_ended_then() -> None:
+    async def scene() -> None:
+        ended = []
+
+        async def work() -> None:
+            try:
+                await asyncio.sleep(60)
+            finally:
+                await asyncio.sleep(0.05)
+                ended.append(True)
+
+        with pytest.raises(Refusal) as late:
+            await while_wanted(work(), never_gone, Deadline(0.05))
+        assert late.value.status == 504 and ended
+
+    asyncio.run(scene())
+
+
+def test_work_is_cancelled_when_the_client_goes() -> None:
+    async def gone() -> Any:
+        await asyncio.sleep(0.02)
+        return {"type": "http.disconnect"}
+
+    async def scene() -> None:
+        with pytest.raises(ClientGone):
+            await while_wanted(asyncio.sleep(60), gone, Deadline(60))
+
+    asyncio.run(scene())
+
+
+def test_what_work_raises_and_returns_is_handed_on() -> None:
+    async def fail() -> None:
+        raise ValueError("so")
+
+    async def scene() -> None:
+        assert await while_wanted(asyncio.sleep(0, 7), never_gone, Deadline(60)) == 7
+        with pytest.raises(ValueError, match="so"):
+            await while_wanted(fail(), never_gone, Deadline(60))
+
+    asyncio.run(scene())
+
+
+@pytest.fixture
+def address(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, int]]:
+    """Return where an application listens whose connections are ended soon."""
+    monkeypatch.setattr(protocol, "HEAD_SECONDS", 0.3)
+    monkeypatch.setattr(protocol, "WRITE_SECONDS", 0.3)
+
+    async def much(_: Request) -> Response:
+        return PlainTextResponse("x" * 50_000_000)
+
+    async def slow(_: Request) -> Response:
+        await asyncio.sleep(0.8)
+        return PlainTextResponse("done")
+
+    app = Starlette(routes=[Route("/much", much), Route("/slow", slow)])
+    config = uvicorn.Config(
+        app, http=protocol.ImpatientProtocol, log_config=None, lifespan="off", ws="none"
+    )
+    running = uvicorn.Server(config)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        thread = threading.Thread(target=running.run, kwargs={"sockets": [listening]})
+        thread.start()
+        yield listening.getsockname()
+        running.should_exit = True
+        thread.join(30)
+
+
+def ends_within(connection: socket.socket, seconds: float) -> bool:
+    """Return whether the other side ends a connection in time, reading what it says."""
+    connection.settimeout(seconds)
+    try:
+        while connection.recv(2**16):
+            pass
+    except TimeoutError:
+        return False
+    except ConnectionError:
+        return True
+    return True
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET /slow HTTP/1.1\r\nHost: a\r\n"])
+def test_a_connection_without_a_whole_head_is_closed(address: tuple[str, int], sent: bytes) -> None:
+    with socket.create_connection(address) as connection:
+        connection.sendall(sent)
+        assert ends_within(connection, 10)
+
+
+def test_a_head_that_drips_in_is_not_waited_for(address: tuple[str, int]) -> None:
+    with socket.create_connection(address) as connection:
+        begin = time.monotonic()
+        with pytest.raises(ConnectionError):
+            while time.monotonic() - begin < 10:
+                connection.sendall(b"X")
+                time.sleep(0.02)
+
+
+def test_a_slow_answer_is_no_reason_to_close(address: tuple[str, int]) -> None:
+    with socket.create_connection(address) as connection:
+        connection.sendall(b"GET /slow HTTP/1.1\r\nHost: a\r\n\r\n" * 2)
+        connection.settimeout(10)
+        said = b""
+        while said.count(b"done") < 2:
+            part = connection.recv(4096)
+            assert part, said
+            said += part
+
+
+def test_a_client_that_does_not_read_is_let_go(address: tuple[str, int]) -> None:
+    with socket.create_connection(address) as connection:
+        connection.sendall(b"GET /much HTTP/1.1\r\nHost: a\r\n\r\n")
+        time.sleep(1.5)
+        connection.settimeout(10)
+        n_bytes = 0
+        try:
+            while part := connection.recv(2**20):
+                n_bytes += len(part)
+        except ConnectionError:
+            pass
+        assert n_bytes < 50_000_000
