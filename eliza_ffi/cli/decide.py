@@ -26,7 +26,6 @@ from .console import (
     open_model,
     printable,
     read_messages,
-    read_text,
 )
 from .labelled import check_output
 from .on_ray import add_ray_arguments, ray_workers
@@ -46,8 +45,8 @@ __all__ = ["add_decide_arguments", "run_decide"]
 EPILOG = """\
 A table's output has a row for each of its rows, in order. Interrupted or killed, the same command
 goes on where it was: FILE.job, beside the output, says what it is of. Rows that cannot be answered
-say why in the column "error". Exit codes: 0 done, 1 failed (or no row could be answered), 2 wrong
-command line, 130 interrupted.
+say why in the column "error", and --retry-errors decides them anew. Exit codes: 0 done, 1 failed
+(or no row could be answered), 2 wrong command line, 130 interrupted.
 """
 
 MOST_ANSWERS = 12
@@ -55,6 +54,7 @@ MOST_ANSWERS = 12
 
 TABLE_ONLY = (
     *("column", "delimiter", "limit", "output", "keep", "min_confidence"),
+    *("overwrite", "retry_errors"),
     *("ray", "workers"),
 )
 INPUT_ONLY = ("input", "input_file", "messages")
@@ -118,6 +118,11 @@ def add_decide_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--overwrite", action="store_true", help="begin anew where the output is there already"
     )
+    group.add_argument(
+        "--retry-errors",
+        action="store_true",
+        help="decide rows anew that have an error in the output that is there",
+    )
     add_ray_arguments(parser)
     add_model_arguments(parser)
 
@@ -178,6 +183,7 @@ def _run_table(arguments: argparse.Namespace, questions: tuple[Question, ...]) -
                 decide_all,
                 limit=arguments.limit,
                 overwrite=arguments.overwrite,
+                retry_errors=arguments.retry_errors,
                 progress=progress,
             )
 
@@ -200,6 +206,7 @@ def _run_table(arguments: argparse.Namespace, questions: tuple[Question, ...]) -
                     cancel=model.close,
                 ),
             )
+    _tell_errors(result)
     if arguments.json:
         print(json.dumps(_summary(result, output), ensure_ascii=False))
     else:
@@ -216,12 +223,12 @@ def _check_together(arguments: argparse.Namespace) -> None:
                 raise UsageError(
                     f"{_option(name)} is one input, and {arguments.table} a table of them"
                 )
+        if arguments.overwrite and arguments.retry_errors:
+            raise UsageError("--overwrite decides all rows anew: give no --retry-errors")
         return
     for name in TABLE_ONLY:
-        if getattr(arguments, name) is not None:
+        if getattr(arguments, name) not in (None, False):
             raise UsageError(f"{_option(name)} goes with a table")
-    if arguments.overwrite:
-        raise UsageError("--overwrite goes with a table")
 
 
 def _option(name: str) -> str:
@@ -233,15 +240,35 @@ def _read_input(arguments: argparse.Namespace) -> Any:
         return read_messages(arguments.messages)
     if arguments.input is not None:
         text = str(arguments.input)
+        _check_utf8(text.encode("utf-8", "surrogateescape"), "--input")
     elif arguments.input_file is not None:
-        text = read_text(arguments.input_file).removesuffix("\n")
+        text = _utf8(Path(arguments.input_file).read_bytes(), arguments.input_file)
     elif sys.stdin is None or sys.stdin.isatty():
         raise UsageError("no input: give --input, --input-file, a table, or pipe it in")
     else:
-        text = sys.stdin.read().removesuffix("\n")
+        # Read as bytes: what the locale makes of those that are no UTF-8 is nothing to answer.
+        text = _utf8(sys.stdin.buffer.read(), "standard input")
     if not text.strip():
         raise UsageError("the input is empty")
     return text
+
+
+def _utf8(data: bytes, what: str) -> str:
+    """Return a text without its last newline, whichever way its lines end."""
+    _check_utf8(data, what)
+    text = data.decode().replace("\r\n", "\n").replace("\r", "\n")
+    return text.removesuffix("\n")
+
+
+def _check_utf8(data: bytes, what: str) -> None:
+    try:
+        data.decode()
+    except UnicodeDecodeError as error:
+        before = data[: error.start]
+        raise InvalidArgumentError(
+            f"{what} is not UTF-8: in line {before.count(10) + 1} there is the byte "
+            f"0x{data[error.start]:02x} behind {error.start - before.rfind(10) - 1} others"
+        ) from None
 
 
 def _first_input(table: InputTable, column: str) -> Any:
@@ -311,6 +338,14 @@ def _resumable(output: Path, limit: int | None) -> Iterator[RowProgress]:
         raise
     finally:
         progress.erase()
+
+
+def _tell_errors(result: TableResult) -> None:
+    """Say on standard error that rows have errors: one may stand for the rest of a table."""
+    counts = result.counts
+    if counts.errors:
+        said = f"rows with errors: {counts.errors:,}, the first: {counts.first_error}"
+        print(printable(f"eliza-ffi: {said}"), file=sys.stderr)
 
 
 def _summary(result: TableResult, output: Path) -> dict[str, Any]:

@@ -122,6 +122,7 @@ def test_a_file_may_be_toml(tmp_path: Path) -> None:
         (["--predicate", "x", "--input", " "], "the input is empty"),
         (["--predicate", "x", "--input", "y", "--output", "z.csv"], "--output goes with a table"),
         (["--predicate", "x", "--input", "y", "--overwrite"], "--overwrite goes with a table"),
+        (["--predicate", "x", "--input", "y", "--retry-errors"], "--retry-errors goes with a"),
         (["--predicate", "x", "in.csv", "--input", "y"], "--input is one input"),
         (["--predicate", "x", "in.csv"], "a table needs a --column"),
         (["--predicate", "x", "in.csv", "--column", "body"], "a table needs an --output"),
@@ -170,6 +171,11 @@ def test_a_broken_questions_file_is_named(
 # ---- one input ---------------------------------------------------------------------------------
 
 
+def piped(data: bytes) -> io.TextIOWrapper:
+    """Return standard input as it is where the locale says nothing: every byte is a character."""
+    return io.TextIOWrapper(io.BytesIO(data), encoding="utf-8", errors="surrogateescape")
+
+
 def test_the_input_may_come_from_the_line_a_file_and_standard_input(
     model: FakeDecider,
     tmp_path: Path,
@@ -178,7 +184,7 @@ def test_the_input_may_come_from_the_line_a_file_and_standard_input(
 ) -> None:
     (tmp_path / "mail.txt").write_text("hello\n", encoding="utf-8")
     for source in (["--input", "hello"], ["--input-file", str(tmp_path / "mail.txt")], []):
-        monkeypatch.setattr(sys, "stdin", io.StringIO("hello\n"))
+        monkeypatch.setattr(sys, "stdin", piped(b"hello\r\n"))
         assert cli.main(["decide", *source, *ON_THE_LINE]) == 0
     assert [given for given, _ in model.asked] == ["hello"] * 3
     (tmp_path / "chat.json").write_text('[{"role": "user", "content": "hi"}]')
@@ -190,6 +196,27 @@ def test_the_input_may_come_from_the_line_a_file_and_standard_input(
     assert [answer["name"] for answer in facts["answers"]] == ["team", "urgent", "anger"]
     assert facts["model"] == model.path
     assert facts["calibrated"] is False
+
+
+def test_bytes_that_are_no_utf8_are_an_error_that_names_their_place(
+    model: FakeDecider,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    data = "Grüße,\nder Caf".encode() + b"\xe9 ist zu\n"
+    path = tmp_path / "mail.txt"
+    path.write_bytes(data)
+    for what, source, line in (
+        ("standard input", [], 2),
+        (str(path), ["--input-file", str(path)], 2),
+        ("--input", ["--input", os.fsdecode(data.splitlines()[1])], 1),
+    ):
+        monkeypatch.setattr(sys, "stdin", piped(data))
+        assert cli.main(["decide", *source, *ON_THE_LINE]) == 1
+        said = f"{what} is not UTF-8: in line {line} there is the byte 0xe9 behind 7 others\n"
+        assert capsys.readouterr().err == f"eliza-ffi: {said}"
+    assert model.asked == []
 
 
 def test_no_input_at_a_terminal_is_exit_code_2(
@@ -368,7 +395,8 @@ def test_a_table_is_decided_and_summed_up(
     teams = [row["team"] for row in rows if not row["error"]]
     assert f"sales {teams.count('sales')}" in facts["team"]
     assert facts["output"] == str(output)
-    assert err == ""
+    said = "rows with errors: 2, the first: in.csv, line 6: nothing in column 'body'"
+    assert err == f"eliza-ffi: {said}\n"
     assert cli.main([*command, "--json"]) == 0
     summary = json.loads(capsys.readouterr().out)
     assert (summary["rows"], summary["new_rows"], summary["errors"]) == (12, 0, 2)
@@ -413,7 +441,44 @@ def test_no_row_that_could_be_answered_is_exit_code_1(
         "in.csv, line 2: it does not fit",
         "in.csv, line 3: it does not fit",
     ]
-    assert "errors" in capsys.readouterr().out
+    out, err = capsys.readouterr()
+    assert "errors" in out
+    assert err == "eliza-ffi: rows with errors: 2, the first: in.csv, line 2: it does not fit\n"
+
+
+def test_one_quote_that_is_not_closed_is_told_of_though_the_command_succeeds(
+    model: FakeDecider, tmp_path: Path, questions: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = tmp_path / "in.csv"
+    table.write_text('body\nfine\n"not closed\n' + "swallowed\n" * 1000, encoding="utf-8")
+    command = ["decide", str(table), "--column", "body", "--questions", questions]
+    assert cli.main([*command, "--output", str(tmp_path / "out.csv")]) == 0
+    said = capsys.readouterr().err
+    assert said.startswith("eliza-ffi: rows with errors: 1, the first: in.csv, lines 3 to 1003: ")
+
+
+def test_rows_with_errors_are_decided_anew_where_that_is_asked_for(
+    model: FakeDecider, tmp_path: Path, questions: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = tmp_path / "in.csv"
+    table.write_text("body\na\ntoo long\n\nb\ntoo long\n", encoding="utf-8")
+    command = ["decide", str(table), "--column", "body", "--questions", questions, "--json"]
+    again = [*command, "--output", str(tmp_path / "out.csv")]
+    assert cli.main(again) == 0
+    assert json.loads(capsys.readouterr().out)["errors"] == 2
+    model.has_room = True
+    assert cli.main(again) == 0
+    assert json.loads(capsys.readouterr().out)["errors"] == 2
+    model.asked.clear()
+    assert cli.main([*again, "--retry-errors"]) == 0
+    out, err = capsys.readouterr()
+    said = json.loads(out)
+    assert (said["rows"], said["new_rows"], said["errors"], err) == (4, 2, 0, "")
+    assert [given for given, _ in model.asked] == ["a test", "too long", "too long"]
+    assert cli.main([*command, "--output", str(tmp_path / "whole.csv")]) == 0
+    assert (tmp_path / "out.csv").read_bytes() == (tmp_path / "whole.csv").read_bytes()
+    assert cli.main([*again, "--retry-errors", "--overwrite"]) == 2
+    assert "give no --retry-errors" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -504,7 +569,10 @@ def test_killed_three_times_the_command_ends_with_what_it_would_have_written(
         n_bytes = output.stat().st_size
     process = started(tmp_path, questions, output)
     out, err = process.communicate()
-    assert (process.returncode, err) == (0, "")
+    assert process.returncode == 0
+    assert err == (
+        "eliza-ffi: rows with errors: 60, the first: in.csv, line 6: nothing in column 'body'\n"
+    )
     assert " of them from before" in out
     whole = tmp_path / f"whole{suffix}"
     command = ["decide", table, "--column", "body", "--questions", questions]

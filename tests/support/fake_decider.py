@@ -21,7 +21,7 @@ from eliza_ffi.errors import ContextFullError
 class FakeDecider:
     """Answers as :func:`table_work.decide` does; keeps what it was asked.
 
-    An input that is ``too long`` does not fit, as far as it goes.
+    An input that is ``too long`` does not fit, as long as it has no room for it.
     """
 
     def __init__(self, path: Path, seconds: float = 0.0) -> None:
@@ -29,6 +29,7 @@ class FakeDecider:
         self.asked: list[tuple[Any, dict[str, Any]]] = []
         self.session = SimpleNamespace(at_once=lambda asked: 4)
         self.is_closed = False
+        self.has_room = False
         self._seconds = seconds
 
     def describe(self) -> dict[str, Any]:
@@ -36,7 +37,7 @@ class FakeDecider:
 
     def decide(self, given: Any, questions: Any, **settings: Any) -> Decision:
         self.asked.append((given, settings))
-        if given == "too long":
+        if given == "too long" and not self.has_room:
             raise ContextFullError("it does not fit")
         return table_work.decide(given, questions, self._seconds)
 

@@ -144,6 +144,8 @@ class AnswerCounts:
     Attributes
     ----------
     rows, errors, review : int
+    first_error : str or None
+        Of the first row that has one.
     answers : dict of str to Counter
         For each question, how many rows have an answer: true or false, a choice, the likeliest
         level of a score, a label that fits.
@@ -152,12 +154,15 @@ class AnswerCounts:
     def __init__(self, columns: OutputColumns) -> None:
         self._columns = columns
         self.rows = self.errors = self.review = 0
+        self.first_error: str | None = None
         self.answers: dict[str, Counter[str]] = {name: Counter() for name in columns.questions}
 
     def add(self, cells: Mapping[str, Any]) -> None:
         """Count a row, as :meth:`OutputColumns.cells` returns it or as it was read from a file."""
         self.rows += 1
-        self.errors += has_error(cells)
+        if has_error(cells):
+            self.errors += 1
+            self.first_error = self.first_error or cell_text(cells.get(ERROR))
         if REVIEW in self._columns.types:
             self.review += cell_text(cells.get(REVIEW)) == "true"
         for name, question in self._columns.questions.items():
