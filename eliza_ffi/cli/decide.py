@@ -227,7 +227,8 @@ def _check_together(arguments: argparse.Namespace) -> None:
             raise UsageError("--overwrite decides all rows anew: give no --retry-errors")
         return
     for name in TABLE_ONLY:
-        if getattr(arguments, name) not in (None, False):
+        given = getattr(arguments, name)
+        if given is not None and given is not False:
             raise UsageError(f"{_option(name)} goes with a table")
 
 

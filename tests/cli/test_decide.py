@@ -121,6 +121,7 @@ def test_a_file_may_be_toml(tmp_path: Path) -> None:
         (["--predicate", "x", "--input", "y", "--input-file", "z"], "not allowed with"),
         (["--predicate", "x", "--input", " "], "the input is empty"),
         (["--predicate", "x", "--input", "y", "--output", "z.csv"], "--output goes with a table"),
+        (["--predicate", "x", "--input", "y", "--limit", "0"], "--limit goes with a table"),
         (["--predicate", "x", "--input", "y", "--overwrite"], "--overwrite goes with a table"),
         (["--predicate", "x", "--input", "y", "--retry-errors"], "--retry-errors goes with a"),
         (["--predicate", "x", "in.csv", "--input", "y"], "--input is one input"),
