@@ -1,0 +1,214 @@
+"""The page, in a real Chromium: what it shows, who can use it, and that it asks nobody else."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+from served import Served, served
+
+from eliza_ffi.library.loading import Library
+
+CHROMIUMS = ("chromium", "chromium-browser", "google-chrome")
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """Return a Chromium: the system's, or else the one that playwright has installed."""
+    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    found = next(filter(None, map(shutil.which, CHROMIUMS)), None)
+    with sync_api.sync_playwright() as playwright:
+        try:
+            running = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
+        except sync_api.Error as error:
+            pytest.skip(f"there is no Chromium: {str(error).splitlines()[0]}")
+        yield running
+        running.close()
+
+
+@pytest.fixture
+def page(browser: Any, server: Served) -> Iterator[Any]:
+    """Return the page, opened; at the end nothing may have gone wrong in it."""
+    context = browser.new_context()
+    opened = context.new_page()
+    wrong: list[str] = []
+    asked: list[str] = []
+    opened.on("console", lambda message: wrong.append(message.text))
+    opened.on("pageerror", lambda error: wrong.append(str(error)))
+    opened.on("request", lambda request: asked.append(request.url))
+    opened.goto(server.url)
+    yield opened
+    context.close()
+    expected = "the server responded with a status of 400"  # which tests bring about
+    assert not [text for text in wrong if expected not in text]
+    assert all(url.startswith((server.url, "data:")) for url in asked)
+
+
+def ask(page: Any) -> None:
+    page.get_by_role("button", name="Ask", exact=True).click()
+    page.locator("#ask[aria-disabled=false]").wait_for()
+
+
+def shares(page: Any) -> list[list[float]]:
+    """Return the percentages of each answer."""
+    return [
+        [float(text.removesuffix(" %")) for text in answer.locator("td.share").all_inner_texts()]
+        for answer in page.locator(".answer").all()
+    ]
+
+
+def test_it_asks_with_the_keyboard_alone_and_shows_probabilities_as_bars(page: Any) -> None:
+    page.get_by_label("Input").focus()
+    page.keyboard.press("ControlOrMeta+a")
+    page.keyboard.type("The parcel is broken!")
+    for _ in range(200):  # through all fields, to the button
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement.id") == "ask":
+            break
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".answer")
+    found = shares(page)
+    assert [len(each) for each in found] == [3, 2, 3]
+    assert all(sum(each) == pytest.approx(100, abs=0.2) for each in found)
+    for answer, each in zip(page.locator(".answer").all(), found, strict=True):
+        boxes = [track.bounding_box()["width"] for track in answer.locator(".track").all()]
+        bars = [bar.bounding_box()["width"] for bar in answer.locator(".bar").all()]
+        for share, box, bar in zip(each, boxes, bars, strict=True):
+            assert bar == pytest.approx(max(1, box * share / 100), abs=1)
+
+
+def test_it_shows_the_prompt_that_was_sent_and_what_it_took(page: Any) -> None:
+    ask(page)
+    page.get_by_text("The prompt that was sent").click()
+    prompts = page.locator("details", has_text="The prompt that was sent").locator("pre")
+    assert prompts.count() == 3
+    first = prompts.first.inner_text()
+    assert "I was charged twice" in first and "- billing: payments, invoices, refunds" in first
+    facts = dict(
+        zip(page.locator("dt").all_inner_texts(), page.locator("dd").all_inner_texts(), strict=True)
+    )
+    assert int(facts["passes"]) >= 1 and float(facts["milliseconds"]) > 0
+    assert facts.keys() == {"passes", "milliseconds", "tokens read", "tokens reused"}
+
+
+def test_answers_and_errors_are_announced(page: Any) -> None:
+    status, error = page.get_by_role("status"), page.get_by_role("alert")
+    ask(page)
+    assert re.match(r"Question 1: .*confidence .* Question 2: It is", status.inner_text())
+    page.locator("fieldset").first.locator("textarea").nth(1).fill("one alone")
+    ask(page)
+    assert "2 to 255 choices, not 1" in error.inner_text()
+    assert page.evaluate("document.activeElement.id") == "ask"
+    page.locator("fieldset").first.locator("textarea").nth(1).fill("one\ntwo")
+    ask(page)
+    assert error.inner_text() == ""
+
+
+def test_questions_are_added_and_removed_and_the_focus_follows(page: Any) -> None:
+    page.get_by_role("button", name="Add a question").click()
+    assert page.locator("fieldset").count() == 4
+    assert page.evaluate("document.activeElement.id") == "question-4-instructions"
+    added = page.get_by_role("group", name="Question 4")
+    added.get_by_label("Kind").select_option("score")
+    assert added.get_by_label("Levels, one a line, the lowest first").is_visible()
+    added.get_by_label("Kind").select_option("predicate")
+    assert not added.locator("textarea").nth(1).is_visible()
+    page.get_by_role("button", name="Remove question 1").click()
+    assert page.locator("legend").all_inner_texts() == ["Question 1", "Question 2", "Question 3"]
+    assert page.evaluate("document.activeElement.id") == "question-2-type"
+    for _ in range(3):
+        page.get_by_role("button", name="Remove question 1").click()
+    assert page.evaluate("document.activeElement.id") == "add"
+
+
+def test_every_field_has_a_name_and_every_table_its_heads(page: Any) -> None:
+    ask(page)
+    nameless = page.evaluate(
+        """() => [...document.querySelectorAll("input, select, textarea, button")].filter(
+            (field) => !(field.labels?.length || field.getAttribute("aria-label")
+                         || field.tagName === "BUTTON" && field.textContent.trim())
+        ).map((field) => field.outerHTML)"""
+    )
+    assert not nameless
+    assert page.evaluate("document.documentElement.lang") == "en"
+    table = page.get_by_role("table", name="Probabilities of question 1")
+    assert table.get_by_role("rowheader").all_inner_texts() == ["billing", "support", "sales"]
+    assert table.get_by_role("columnheader").count() == 3
+    levels = page.locator("h1, h2, h3").evaluate_all("(all) => all.map((one) => one.tagName)")
+    assert levels[:2] == ["H1", "H2"] and set(levels[3:]) == {"H3"}
+
+
+def test_texts_are_never_read_as_html(page: Any) -> None:
+    evil = "<img src=x onerror=\"document.title='evil'\"><script>document.title='evil'</script>"
+    page.get_by_label("Input").fill(evil)
+    first = page.locator("fieldset").first.locator("textarea")
+    first.nth(0).fill(evil)
+    first.nth(1).fill(f"{evil}\nother")
+    ask(page)
+    assert page.locator(".answer h3").first.inner_text() == evil
+    assert page.locator(".answer th[scope=row]").first.inner_text() == evil
+    assert page.title() == "Decisions" and page.locator("img").count() == 0
+
+
+CONTRAST = """() => {
+    const channel = (c) => (c /= 255) <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4;
+    const light = (color) => {
+        const [r, g, b] = color.match(/[\\d.]+/g).map(Number).map(channel);
+        return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+    };
+    const ground = (element) => {
+        for (let one = element; one; one = one.parentElement) {
+            const color = getComputedStyle(one).backgroundColor;
+            if (!/, 0\\)$/.test(color)) return color;
+        }
+        return getComputedStyle(document.body).backgroundColor;
+    };
+    const texts = "h1, h2, h3, p, label, legend, button, textarea, select, th, td, dt, dd, summary";
+    return [...document.querySelectorAll(texts)].map((element) => {
+        const pair = [light(getComputedStyle(element).color), light(ground(element))];
+        const ratio = (Math.max(...pair) + 0.05) / (Math.min(...pair) + 0.05);
+        return [ratio, element.tagName, element.className];
+    }).sort((one, other) => one[0] - other[0])[0];
+}"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_texts_stand_out_from_their_ground_by_day_and_by_night(page: Any, scheme: str) -> None:
+    page.emulate_media(color_scheme=scheme)
+    ask(page)
+    ratio, *what = page.evaluate(CONTRAST)
+    assert ratio >= 4.5, what  # what WCAG 2 asks of texts
+    dark = page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(22, 24, 27)"
+    assert dark == (scheme == "dark")
+
+
+def test_a_narrow_screen_is_scrolled_in_one_direction(page: Any) -> None:
+    page.set_viewport_size({"width": 320, "height": 640})
+    ask(page)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 320
+
+
+def test_a_key_is_asked_for_and_used(browser: Any, library: Library) -> None:
+    with served(environment={"ELIZA_API_KEY": "a-key"}) as keyed:
+        opened = browser.new_page()
+        opened.goto(keyed.url)
+        ask(opened)
+        assert "API key is wrong or missing" in opened.get_by_role("alert").inner_text()
+        opened.get_by_text("API key", exact=True).click()
+        opened.get_by_label("Key, where the server asks").fill("a-key")
+        ask(opened)
+        assert opened.locator(".answer").count() == 3
+        opened.close()
+
+
+def test_its_policy_allows_its_own_script_and_style_and_nothing_else(server: Served) -> None:
+    answer = httpx.get(server.url)
+    policy = answer.headers["content-security-policy"]
+    assert re.search(r"script-src 'sha256-[\w+/=]+'(;|$)", policy)
+    assert re.search(r"style-src 'sha256-[\w+/=]+'(;|$)", policy)
+    assert "connect-src 'self'" in policy and "default-src 'none'" in policy
+    assert not re.search(r"\b(https?:)?//", answer.text.replace("\n//", "\n"))
