@@ -113,7 +113,7 @@ def add_decide_arguments(parser: argparse.ArgumentParser) -> None:
         "--min-confidence",
         type=_share,
         metavar="C",
-        help="mark rows for review where an answer's confidence is lower",
+        help="mark rows for review where an answer is less far above chance, 0 to 1",
     )
     group.add_argument(
         "--overwrite", action="store_true", help="begin anew where the output is there already"

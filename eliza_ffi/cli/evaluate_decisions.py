@@ -27,7 +27,7 @@ def add_evaluate_arguments(parser: argparse.ArgumentParser) -> None:
         "(2; 1 of a model that was made for decisions)",
     )
     parser.add_argument(
-        "--bins", type=int, default=10, metavar="N", help="of confidence, for the ECE (10)"
+        "--bins", type=int, default=10, metavar="N", help="of probability, for the ECE (10)"
     )
     parser.add_argument("--json", action="store_true", help="print JSON: the report, no table")
     parser.add_argument("--output", metavar="FILE", help="write to FILE: the report as JSON")

@@ -1,7 +1,7 @@
 """How good answers with probabilities are.
 
 Of n examples, k options, probabilities p and right options y; an example's answer is its likeliest
-option (of several the first), its confidence that option's probability:
+option (of several the first), its probability that option's:
 
 ================  ==========================================================  ====================
 metric            formula                                                     source
@@ -10,8 +10,8 @@ accuracy          share of examples whose answer is right
 macro-F1          mean over options of 2 TP / (2 TP + FP + FN)                Opitz and Burst 2019
 NLL               mean of -log p_y
 Brier             mean of the sum over options c of (p_c - [c = y])^2         Brier 1950
-ECE               sum over bins b of n_b / n abs(accuracy_b - confidence_b)   Naeini et al. 2015
-coverage          share of examples with a confidence of at least t           Geifman, El-Yaniv 2017
+ECE               sum over bins b of n_b / n abs(accuracy_b - p_b)            Naeini et al. 2015
+coverage          share of examples whose answer has a probability of t on    Geifman, El-Yaniv 2017
 flips             share of examples not answered alike in all orders
 level error       mean of abs(sum over levels i of i p_i - y)
 ================  ==========================================================  ====================
@@ -54,34 +54,34 @@ __all__ = [
 ]
 
 THRESHOLDS = (0.0, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
-"""Confidences below which one may want to abstain."""
+"""Probabilities below which one may want to abstain."""
 
 Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Bin:
-    """The examples whose confidence lies in an interval.
+    """The answers whose probability lies in an interval.
 
     Attributes
     ----------
     low, high : float
         The interval, without `low` but in the first bin, and with `high`.
     n : int
-    confidence, accuracy : float or None
-        Means over its examples; None where there are none.
+    probability, accuracy : float or None
+        Means over these answers; None where there are none.
     """
 
     low: float
     high: float
     n: int
-    confidence: float | None
+    probability: float | None
     accuracy: float | None
 
 
 @dataclass(frozen=True)
 class CoveragePoint:
-    """What answering only from some confidence on comes to.
+    """What answering only from some probability on comes to.
 
     Attributes
     ----------
@@ -180,19 +180,19 @@ def macro_f1(confusion: ArrayLike) -> float:
     return float((2.0 * counts.diagonal()[seen] / both[seen]).mean())
 
 
-def reliability(confidences: ArrayLike, right: ArrayLike, bins: int = 10) -> tuple[Bin, ...]:
+def reliability(probabilities: ArrayLike, right: ArrayLike, bins: int = 10) -> tuple[Bin, ...]:
     """Return how often answers are right by how sure they are.
 
     Parameters
     ----------
-    confidences
-        The probabilities of the answers, shape [n], 0 to 1.
+    probabilities
+        Of the answers, shape [n], 0 to 1.
     right
         Which of them are right, shape [n].
     bins
         How many intervals of one width.
     """
-    sure, hit = _answers(confidences, right)
+    sure, hit = _answers(probabilities, right)
     if bins < 1:
         raise InvalidArgumentError(f"there must be 1 bin or more, not {bins}")
     edges = np.arange(bins + 1) / bins
@@ -223,26 +223,26 @@ def calibration_error(diagram: Sequence[Bin]) -> float:
     if not n:
         raise InvalidArgumentError("no examples, no calibration error")
     gaps = (
-        each.n * abs(each.accuracy - each.confidence)
+        each.n * abs(each.accuracy - each.probability)
         for each in diagram
-        if each.accuracy is not None and each.confidence is not None
+        if each.accuracy is not None and each.probability is not None
     )
     return sum(gaps) / n
 
 
 def coverage(
-    confidences: ArrayLike, right: ArrayLike, thresholds: Sequence[float] = THRESHOLDS
+    probabilities: ArrayLike, right: ArrayLike, thresholds: Sequence[float] = THRESHOLDS
 ) -> tuple[CoveragePoint, ...]:
     """Return what is answered, and how well, where unsure answers are withheld.
 
     Parameters
     ----------
-    confidences, right
+    probabilities, right
         As of :func:`reliability`.
     thresholds
         What is as sure as that is answered.
     """
-    sure, hit = _answers(confidences, right)
+    sure, hit = _answers(probabilities, right)
     order = np.argsort(sure)
     hits_from = np.append(np.cumsum(hit[order][::-1])[::-1], 0.0)
     points = []
@@ -292,10 +292,10 @@ def _checked(values: ArrayLike, targets: ArrayLike) -> tuple[Array, NDArray[np.i
     return p, y
 
 
-def _answers(confidences: ArrayLike, right: ArrayLike) -> tuple[Array, Array]:
-    sure, hit = (np.asarray(values, dtype=np.float64) for values in (confidences, right))
+def _answers(probabilities: ArrayLike, right: ArrayLike) -> tuple[Array, Array]:
+    sure, hit = (np.asarray(values, dtype=np.float64) for values in (probabilities, right))
     if sure.ndim != 1 or sure.shape != hit.shape or not len(sure):
         raise InvalidArgumentError(
-            f"shapes {sure.shape} and {hit.shape} are no confidences and answers"
+            f"shapes {sure.shape} and {hit.shape} are no probabilities and answers"
         )
     return sure, hit

@@ -33,7 +33,7 @@ def draw_reliability(report: DecisionReport, path: Path) -> None:
         shares = [one.n / each.n for one in filled]
         axis.bar(centers, shares, width, color="0.85", label="share of the answers")
         axis.plot([0, 1], [0, 1], "--", color="0.5", linewidth=1, label="as sure as right")
-        sure = [one.confidence for one in filled]
+        sure = [one.probability for one in filled]
         right = [one.accuracy for one in filled]
         axis.plot(sure, right, "o-", color="C0", label="accuracy")
         axis.set_title(f"{_short(each)}: ECE {each.ece:.3f}", fontsize="medium")
@@ -57,8 +57,8 @@ def draw_coverage(report: DecisionReport, path: Path) -> None:
 
 def coverage_curve(report: QuestionReport) -> tuple[CoveragePoint, ...]:
     """Return coverage and accuracy for every threshold that makes a difference, highest first."""
-    thresholds = np.unique(report.confidences)[::-1]
-    return coverage(report.confidences, report.right, [float(each) for each in thresholds])
+    thresholds = np.unique(report.probabilities)[::-1]
+    return coverage(report.probabilities, report.right, [float(each) for each in thresholds])
 
 
 def _panels(report: DecisionReport) -> tuple[Picture, list[tuple[Any, QuestionReport]]]:

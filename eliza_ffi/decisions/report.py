@@ -76,8 +76,8 @@ class QuestionReport:
     bins : tuple of Bin
         The reliability diagram.
     coverage : tuple of CoveragePoint
-    confidences : array, shape [n]
-        The probabilities of the answers.
+    probabilities : array, shape [n]
+        Of the answers.
     right : array of bool, shape [n]
         Which of them are right.
     """
@@ -96,13 +96,13 @@ class QuestionReport:
     level_error: float | None
     bins: tuple[Bin, ...]
     coverage: tuple[CoveragePoint, ...]
-    confidences: Array = field(repr=False)
+    probabilities: Array = field(repr=False)
     right: NDArray[np.bool_] = field(repr=False)
 
     def to_json(self) -> dict[str, Any]:
         """Return everything but the single answers as JSON."""
         said = asdict(self)
-        del said["confidences"], said["right"]
+        del said["probabilities"], said["right"]
         return said
 
 
@@ -136,7 +136,7 @@ class DecisionReport:
     overall: QuestionReport
 
     def text(self) -> str:
-        """Return tables for a terminal: the metrics, and the answers from some confidence on."""
+        """Return tables for a terminal: the metrics, and the answers from some probability on."""
         shown = [*self.questions, self.overall]
         kind = "calibrated" if self.calibrated else "uncalibrated"
         return "\n".join(
@@ -146,7 +146,7 @@ class DecisionReport:
                 "",
                 text_table([_HEAD, *map(_metrics_row, shown)], left=2),
                 "",
-                "Where only answers as sure as this count: how many do, and how many are right",
+                "Where only answers of this probability count: how many do, and how many are right",
                 text_table([_coverage_head(self.overall), *map(_coverage_row, shown)]),
             ]
         )
@@ -319,9 +319,9 @@ def _judge(
 ) -> QuestionReport:
     p = np.exp(log_p)
     answers = p.argmax(axis=1)
-    confidences, right = p.max(axis=1), answers == targets
+    probabilities, right = p.max(axis=1), answers == targets
     confusion = confusion_matrix(answers, targets, p.shape[1])
-    diagram = reliability(confidences, right, bins)
+    diagram = reliability(probabilities, right, bins)
     return QuestionReport(
         name=name,
         kind=question_to(question)["type"],
@@ -336,8 +336,8 @@ def _judge(
         flips=flips,
         level_error=level_error(p, targets) if isinstance(question, Score) else None,
         bins=diagram,
-        coverage=coverage(confidences, right),
-        confidences=confidences,
+        coverage=coverage(probabilities, right),
+        probabilities=probabilities,
         right=right,
     )
 
@@ -345,9 +345,9 @@ def _judge(
 def _overall(reports: Sequence[QuestionReport], bins: int) -> QuestionReport:
     """Return the report of all answers together."""
     n = sum(each.n for each in reports)
-    confidences = np.concatenate([each.confidences for each in reports])
+    probabilities = np.concatenate([each.probabilities for each in reports])
     right = np.concatenate([each.right for each in reports])
-    diagram = reliability(confidences, right, bins)
+    diagram = reliability(probabilities, right, bins)
     turned = [(each.flips, each.n) for each in reports if each.flips is not None]
     return QuestionReport(
         name="all",
@@ -363,8 +363,8 @@ def _overall(reports: Sequence[QuestionReport], bins: int) -> QuestionReport:
         flips=sum(m * flips for flips, m in turned) / sum(m for _, m in turned) if turned else None,
         level_error=None,
         bins=diagram,
-        coverage=coverage(confidences, right),
-        confidences=confidences,
+        coverage=coverage(probabilities, right),
+        probabilities=probabilities,
         right=right,
     )
 

@@ -71,13 +71,13 @@ def test_macro_f1_leaves_out_options_that_occur_nowhere() -> None:
 
 
 def test_the_calibration_error_weighs_gaps_by_examples() -> None:
-    # Bins (0.5, 0.6], (0.8, 0.9]: confidences 0.55 and 0.85; accuracies 1/2 and 1.
-    confidences, right = [0.52, 0.58, 0.84, 0.85, 0.86, 0.85], [True, False, True, True, True, True]
-    diagram = metrics.reliability(confidences, right)
+    # Bins (0.5, 0.6], (0.8, 0.9]: means 0.55 and 0.85; accuracies 1/2 and 1.
+    sure, right = [0.52, 0.58, 0.84, 0.85, 0.86, 0.85], [True, False, True, True, True, True]
+    diagram = metrics.reliability(sure, right)
     filled = {round(each.low, 1): each for each in diagram if each.n}
     assert set(filled) == {0.5, 0.8}
     assert filled[0.5].n == 2
-    assert filled[0.5].confidence == pytest.approx(0.55)
+    assert filled[0.5].probability == pytest.approx(0.55)
     assert filled[0.5].accuracy == 0.5
     expected = (2 * 0.05 + 4 * 0.15) / 6
     assert metrics.calibration_error(diagram) == pytest.approx(expected)
@@ -86,7 +86,7 @@ def test_the_calibration_error_weighs_gaps_by_examples() -> None:
 def test_a_bin_has_its_upper_edge_and_the_first_also_0() -> None:
     diagram = metrics.reliability([0.0, 0.25, 0.5, 1.0, 1.0 + 1e-15], [True] * 5, bins=4)
     assert [each.n for each in diagram] == [2, 1, 0, 2]
-    assert (diagram[2].confidence, diagram[2].accuracy) == (None, None)
+    assert (diagram[2].probability, diagram[2].accuracy) == (None, None)
 
 
 def test_coverage_falls_as_the_threshold_rises() -> None:

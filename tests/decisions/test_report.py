@@ -110,10 +110,10 @@ def test_all_questions_together_are_all_their_answers(report: DecisionReport) ->
         values = np.array([getattr(each, name) for each in parts])
         assert getattr(whole, name) == pytest.approx((n * values).sum() / 10)
     assert whole.macro_f1 == pytest.approx(np.mean([each.macro_f1 for each in parts]))
-    confidences = np.concatenate([each.confidences for each in parts])
+    probabilities = np.concatenate([each.probabilities for each in parts])
     right = np.concatenate([each.right for each in parts])
-    assert whole.bins == metrics.reliability(confidences, right)
-    assert whole.coverage == metrics.coverage(confidences, right)
+    assert whole.bins == metrics.reliability(probabilities, right)
+    assert whole.coverage == metrics.coverage(probabilities, right)
     assert (whole.confusion, whole.level_error) == ((), None)
 
 
@@ -297,7 +297,7 @@ def test_a_model_is_calibrated_and_judged_and_decides_alike(
     assert decision.calibrated
     for place, report in enumerate(fitted.questions):
         answer = decision.answers[place]
-        assert max(answer.distribution) == pytest.approx(report.confidences[0], abs=0.02)
+        assert max(answer.distribution) == pytest.approx(report.probabilities[0], abs=0.02)
 
 
 # ---- what is refused -------------------------------------------------------------------------
@@ -357,10 +357,10 @@ def test_the_json_holds_every_figure(report: DecisionReport) -> None:
         "low": 0.6,
         "high": 0.7,
         "n": 1,
-        "confidence": pytest.approx(0.7),
+        "probability": pytest.approx(0.7),
         "accuracy": 1.0,
     }
-    assert "confidences" not in tone
+    assert "probabilities" not in tone
 
 
 def test_the_coverage_curve_ends_at_all_answers(report: DecisionReport) -> None:
