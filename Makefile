@@ -35,6 +35,17 @@ NEEDS = @PYTHON='$(PYTHON)' sh scripts/system_packages.sh
 help: ## list the targets
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
 
+# make serve PORT=8080 MODEL=FILE SERVE_ARGS='--queue 64'
+PORT  ?= 8080
+MODEL ?=
+.PHONY: serve
+serve: cpu ## answer decisions over HTTP on 127.0.0.1 (PORT=8080, MODEL=)
+	@test $(VENV)/serve -nt pyproject.toml || { \
+	    echo "Installing the server into .venv"; \
+	    $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[serve]' \
+	        $(IN_PLACE) && touch $(VENV)/serve; }
+	@$(BIN)/eliza-ffi serve --port $(PORT) $(if $(MODEL),--model '$(MODEL)') $(SERVE_ARGS)
+
 demo: cpu ## choose actions with the embedded model on the eliza-1 fixtures
 	@$(BIN)/eliza-ffi demo
 
