@@ -231,7 +231,8 @@ def prompt_of(item: str | Prompt | Tokens | Messages) -> dict[str, Any]:
     """Return one of several prompts as the argument that it is: a prompt, or a conversation."""
     if isinstance(item, str | Prompt | np.ndarray) or len(item) == 0:
         return {"prompt": item}
-    return {"messages" if isinstance(item[0], Mapping) else "prompt": item}
+    is_conversation = isinstance(item[0], Mapping)
+    return {"prompt": None, "messages": item} if is_conversation else {"prompt": item}
 
 
 def prompt_tokens(

@@ -226,6 +226,13 @@ def test_a_choice_tells_what_it_took(model: Model) -> None:
     assert model.choose("x", bool).value in (True, False)
 
 
+def test_prompts_of_many_choices_may_be_conversations(model: Model) -> None:
+    messages = [{"role": "user", "content": "hello"}]
+    alone = model.choose(messages=messages, choices=["yes", "no"])
+    (found,) = model.choose_many([messages], ["yes", "no"])
+    assert found.value == alone.value
+
+
 def test_many_are_answered_in_order_each_with_its_own_choices(model: Model) -> None:
     prompts = [f"message {i}: " for i in range(20)]
     own = [["REPLY", "IGNORE"], Side, bool, {"one": 1, "two": 2}] * 5
