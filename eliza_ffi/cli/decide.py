@@ -10,7 +10,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from ..decisions.answers import expand
+from ..decisions.asking import prompt_texts
 from ..decisions.calibration import wording_hash
+from ..decisions.deciding import settings_for
 from ..decisions.fingerprint import fingerprint_of
 from ..decisions.questions import Question
 from ..decisions.table import TableJob, TableResult, decide_rows
@@ -134,12 +137,12 @@ def run_decide(arguments: argparse.Namespace) -> int:
     if arguments.table is not None:
         return _run_table(arguments, questions)
     given = _read_input(arguments)
-    asked = read_asking(arguments)
+    settings = _settings(arguments, read_asking(arguments))
     with open_model(arguments, arguments.n_slots) as model:
         if arguments.dry_run:
-            _print_prompts(model, given, questions, asked)
+            _print_prompts(model, given, questions, settings)
             return 0
-        decision = model.decide(given, questions, **_settings(arguments, asked))
+        decision = model.decide(given, questions, **settings)
     if arguments.json:
         print(json.dumps({**decision_to(decision), "model": model.path}, ensure_ascii=False))
     else:
@@ -152,18 +155,18 @@ def _run_table(arguments: argparse.Namespace, questions: tuple[Question, ...]) -
     table = read_table(arguments)
     check_column(table, arguments.column)
     asked = read_asking(arguments)
+    settings = _settings(arguments, asked)
     if arguments.workers is not None and arguments.ray is None:
         raise UsageError("--workers goes with --ray")
     if arguments.dry_run:
         given = _first_input(table, arguments.column)
         with open_model(arguments, arguments.n_slots) as model:
-            _print_prompts(model, given, questions, asked)
+            _print_prompts(model, given, questions, settings)
         return 0
     if arguments.output is None:
         raise UsageError("a table needs an --output: a .jsonl, .csv, .tsv or .parquet file")
     check_output(arguments)
     output = Path(arguments.output)
-    settings = _settings(arguments, asked)
 
     def run(fingerprint: str, decide_all: DecideAll) -> TableResult:
         job = TableJob(
@@ -310,14 +313,13 @@ def _identity(fingerprint: str, arguments: argparse.Namespace, asked: HowAsked) 
     }
 
 
-def _prompts(model: Model, given: Any, questions: Sequence[Question], asked: HowAsked) -> list[str]:
-    return model.decision_prompts(given, questions, labels=asked.labels, orders=asked.orders)
-
-
 def _print_prompts(
-    model: Model, given: Any, questions: Sequence[Question], asked: HowAsked
+    model: Model, given: Any, questions: Sequence[Question], settings: dict[str, Any]
 ) -> None:
-    prompts = _prompts(model, given, questions, asked)
+    """Print prompts, or refuse what could not be asked."""
+    checked = settings_for(model.session, questions, prompt=None, stream={}, **settings)
+    every = [each for question in questions for each in expand(question)]
+    prompts = prompt_texts(model.session, given, every, checked.how, joint=checked.needs_joint)
     for number, prompt in enumerate(prompts, 1):
         print(f"---- prompt {number} of {len(prompts)}")
         print(printable(prompt))

@@ -350,10 +350,18 @@ def orders_of(question: AskedQuestion, n: int) -> list[tuple[int, ...]]:
 
 
 def prompt_texts(
-    session: Session, given: Any, questions: Sequence[AskedQuestion], how: How
+    session: Session,
+    given: Any,
+    questions: Sequence[AskedQuestion],
+    how: How,
+    *,
+    joint: bool = False,
 ) -> list[str]:
-    """Return the prompts as a model reads them, control tokens spelled out: to be looked at."""
-    args = asking_of(session, given, questions, how).args
+    """Return the prompts as a model reads them, control tokens spelled out: to be looked at.
+
+    Raises as :func:`asking_of`.
+    """
+    args = asking_of(session, given, questions, how, joint=joint).args
     prompt = args.generation.prompt_tokens
     return [
         session.detokenize([*prompt, *ending.tokens], unparse_special=True)

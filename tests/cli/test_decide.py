@@ -247,18 +247,6 @@ def test_how_to_ask_is_handed_on(model: FakeDecider) -> None:
     ]
 
 
-def test_a_dry_run_prints_the_prompts_and_asks_nothing(
-    model: FakeDecider, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert cli.main(["decide", *ON_THE_LINE, "--input", "hello", "--dry-run"]) == 0
-    out = capsys.readouterr().out
-    assert out.startswith("---- prompt 1 of 3\nhello\n\nWhich team?\\x1b\n---- prompt 2 of 3\n")
-    table = ["decide", write_table(tmp_path), "--column", "body", *ON_THE_LINE, "--dry-run"]
-    assert cli.main(table) == 0
-    assert "text 1\n\nWhich team?" in capsys.readouterr().out
-    assert model.asked == []
-
-
 def test_a_calibration_says_how_to_ask_and_other_scores_are_refused_at_once(
     model: FakeDecider, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

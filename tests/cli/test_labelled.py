@@ -9,10 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from write_decision_models import cached_decision_model
 
 from eliza_ffi import cli
+from eliza_ffi.decisions import Choice, Predicate
 from eliza_ffi.library.loading import Library
 from eliza_ffi.measuring.pictures import load_matplotlib
+from eliza_ffi.model import Model
+from eliza_ffi.runner.scoring import ScoreRun
 
 Run = Callable[..., int]
 
@@ -66,13 +70,46 @@ def test_a_decision_is_printed_and_its_json_says_the_same(
     assert sum(each["probability"] for each in wanted["probabilities"]) == pytest.approx(1.0)
 
 
-def test_a_dry_run_shows_the_models_own_prompt(
-    run: Run, capsys: pytest.CaptureFixture[str]
+def test_a_dry_run_shows_the_models_own_prompts_and_asks_nothing(
+    run: Run, table: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert run("decide", "--input", "hello <|im_end|>", *ASKED, "--dry-run") == 0
+    monkeypatch.setattr(ScoreRun, "run", None)
+    assert run("decide", "--input", "hello <|im_end|>\x1b", *ASKED, "--dry-run") == 0
     out = capsys.readouterr().out
-    assert "---- prompt 2 of 2" in out
+    first = "---- prompt 1 of 2\n<|startoftext|><|im_start|>user\n"
+    assert out.startswith(f"{first}hello <|im_end|>\\x1b\n\nSomeone")
     assert "Answer with one of:\n- search\n- email<|im_end|>\n<|im_start|>assistant" in out
+    assert run("decide", table, "--column", "body", *ASKED, "--orders", "2", "--dry-run") == 0
+    out = capsys.readouterr().out
+    assert (
+        "---- prompt 4 of 4\n<|startoftext|><|im_start|>user\nsearch the web for cats 0, and be sil"
+        in out
+    )
+    assert "- email\n- search<|im_end|>" in out
+
+
+@pytest.mark.parametrize("kind", ["lev", "nimble"])
+def test_a_dry_run_shows_what_a_model_made_for_decisions_is_asked_and_refuses_what_it_would(
+    run: Run, kind: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = ["--model", str(cached_decision_model(kind)), "--dry-run"]
+    assert run("decide", "--input", "hello", *ASKED, *model) == 0
+    out = capsys.readouterr().out
+    with Model(model[1], n_threads=1) as opened:
+        expected = opened.decision_prompts(
+            "hello",
+            {
+                "silent": Predicate("Someone is asked to be silent."),
+                "wanted": Choice("What is wanted?", ["search", "email"]),
+            },
+        )
+    heads = [f"---- prompt {n} of {len(expected)}\n" for n in range(1, len(expected) + 1)]
+    parts = [f"{head}{prompt}\n" for head, prompt in zip(heads, expected, strict=True)]
+    assert out == "".join(parts)
+    for options in (["--scoring", "mean"], ["--labels", "letters"], ["--orders", "2"]):
+        assert run("decide", "--input", "hello", *ASKED, *model, *options) == 1
+        out, err = capsys.readouterr()
+        assert (out, "labels, orders and scoring are its own" in err) == ("", True)
 
 
 def answers(path: str) -> list[dict[str, Any]]:
@@ -135,8 +172,9 @@ def test_a_calibration_of_other_questions_stops_the_job_before_its_first_row(
     assert run("calibrate", table, *LABELS, *ASKED, *options) == 0
     assert "temperature" in capsys.readouterr().out
     other = ["decide", table, "--column", "body", *ASKED[:4], "--calibration", "c.json"]
-    assert run(*other, "--output", "out.jsonl") == 1
-    assert "calibration" in capsys.readouterr().err
+    for way in (["--output", "out.jsonl"], ["--dry-run"]):
+        assert run(*other, *way) == 1
+        assert "the calibration is for" in capsys.readouterr().err
     assert not Path("out.jsonl").exists()
 
 

@@ -14,7 +14,6 @@ import table_work
 
 from eliza_ffi import cli
 from eliza_ffi.decisions.answers import Decision
-from eliza_ffi.decisions.prompts import input_text
 from eliza_ffi.errors import ContextFullError
 
 
@@ -43,9 +42,6 @@ class FakeDecider:
 
     def close(self) -> None:
         self.is_closed = True
-
-    def decision_prompts(self, given: Any, questions: Any, **settings: Any) -> list[str]:
-        return [f"{input_text(given)}\n\n{each.instructions}\x1b" for each in questions]
 
 
 def take_place(monkeypatch: pytest.MonkeyPatch, model: FakeDecider) -> Callable[[Any, Any], Any]:
