@@ -226,10 +226,10 @@ def test_a_choice_tells_what_it_took(model: Model) -> None:
     assert model.choose("x", bool).value in (True, False)
 
 
-def test_prompts_of_many_choices_may_be_conversations(model: Model) -> None:
+def test_prompts_of_many_choices_may_be_conversations(tiny_model: Model) -> None:
     messages = [{"role": "user", "content": "hello"}]
-    alone = model.choose(messages=messages, choices=["yes", "no"])
-    (found,) = model.choose_many([messages], ["yes", "no"])
+    alone = tiny_model.choose(messages=messages, choices=["yes", "no"])
+    (found,) = tiny_model.choose_many([messages], ["yes", "no"])
     assert found.value == alone.value
 
 
