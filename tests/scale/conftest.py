@@ -1,0 +1,32 @@
+"""A Ray of the tests' own, with two CPUs."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from eliza_ffi.library.loading import Library
+
+
+@pytest.fixture(scope="session")
+def cluster(library: Library) -> Iterator[Any]:
+    """Return ``ray``, connected."""
+    reason = "Ray is not installed: pip install 'eliza-ffi[ray]'"
+    ray = pytest.importorskip("ray", reason=reason)
+    pytest.importorskip("ray.data", reason=reason)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        ray.init(
+            address="local",
+            num_cpus=2,
+            object_store_memory=2**27,
+            include_dashboard=False,
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+        )
+    ray.data.DataContext.get_current().enable_progress_bars = False
+    yield ray
+    ray.shutdown()

@@ -1,0 +1,298 @@
+"""The classes that Ray Data makes actors of, called as it calls them, without a Ray."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+import pytest
+from fake_ray import FakeRay
+
+from eliza_ffi.decisions import Choice, Labels, Predicate, Score
+from eliza_ffi.errors import InvalidArgumentError
+from eliza_ffi.model import Model
+from eliza_ffi.scale.ray import Chooser, Decider, choose_dataset, decide_dataset
+
+pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+
+QUESTIONS = [
+    Choice("Which team?", ["billing", "sales"], "team"),
+    Predicate("It is urgent.", "urgent"),
+    Score("How angry?", ["calm", "cross"], "anger"),
+    Labels("Is it about this?", ["money", "time"], "about"),
+]
+BODIES = ["I was charged twice!", None, " ", "Where is my order?", "x " * 3000]
+OPTIONS = {"n_slots": 1, "n_threads": 1}
+
+
+@pytest.fixture(autouse=True)
+def no_ray(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", FakeRay())
+
+
+@pytest.fixture
+def alone(library: object) -> Any:
+    """Return the embedded model with one slot, as the classes here have it."""
+    with Model(**OPTIONS) as model:  # type: ignore[arg-type]
+        yield model
+
+
+def batch(**more: list[Any]) -> Any:
+    return pa.table({"id": list(range(len(BODIES))), "body": BODIES, **more})
+
+
+def test_answers_stand_behind_the_columns_that_there_were(alone: Model) -> None:
+    found = Decider("body", QUESTIONS, model_options=OPTIONS)(batch())
+    assert found.column_names == [
+        *("id", "body"),
+        *("team", "team_probability", "team_confidence"),
+        *("urgent", "urgent_probability", "urgent_confidence"),
+        *("anger", "anger_probability", "anger_label", "anger_confidence"),
+        *("about", "about_confidence"),
+        "error",
+    ]
+    rows = found.to_pylist()
+    assert [row["error"] is None for row in rows] == [True, False, False, True, False]
+    for row in (rows[0], rows[3]):
+        wanted = alone.decide(row["body"], QUESTIONS)
+        assert row["team"] == wanted["team"].value
+        assert row["urgent"] is wanted["urgent"].value
+        assert row["team_probability"] == pytest.approx(wanted["team"].probability, abs=0.05)
+        assert row["anger_label"] == wanted["anger"].label
+        assert row["about"] == list(wanted["about"].value)
+    assert rows[1]["error"] == "no value in column 'body'"
+    assert rows[2]["error"] == "nothing in column 'body'"
+    assert "context" in rows[4]["error"]
+    for row in (rows[1], rows[2], rows[4]):
+        assert row["team"] is row["urgent_probability"] is row["about"] is None
+
+
+def test_types_are_the_same_whatever_is_in_a_batch(alone: Model) -> None:
+    decider = Decider("body", QUESTIONS, model_options=OPTIONS, probabilities=True)
+    schemas = {decider(batch().slice(start, 1)).schema for start in range(4)}
+    assert len(schemas) == 1
+    (schema,) = schemas
+    assert schema.field("urgent").type == pa.bool_()
+    assert schema.field("anger").type == pa.float64()
+    assert schema.field("about").type == pa.list_(pa.string())
+    assert schema.field("error").type == pa.string()
+
+
+def test_columns_that_are_called_like_ours_are_called_otherwise(library: object) -> None:
+    decider = Decider("body", QUESTIONS[1], model_options=OPTIONS, min_confidence=2.0)
+    found = decider(batch(urgent=["a"] * 5, input_urgent=["b"] * 5))
+    assert found.column_names == [
+        *("id", "body", "input_input_urgent", "input_urgent"),
+        *("urgent", "urgent_probability", "urgent_confidence", "review", "error"),
+    ]
+    assert found.column("input_input_urgent").to_pylist() == ["a"] * 5
+    assert found.column("review").to_pylist() == [True, None, None, True, None]
+
+
+def test_each_row_may_have_questions_of_its_own(alone: Model) -> None:
+    own = [
+        json.dumps({"team": {"type": "choice", "instructions": "Which?", "choices": ["a", "b"]}}),
+        json.dumps({"type": "predicate", "instructions": "Is it?"}),
+        None,
+        json.dumps(
+            [
+                {"type": "predicate", "instructions": "It is urgent.", "name": "u"},
+                {"type": "labels", "instructions": "About?", "labels": ["x", "y"], "name": "l"},
+            ]
+        ),
+        "{",
+    ]
+    found = Decider("body", questions_column="q", model_options=OPTIONS)(batch(q=own))
+    rows = found.to_pylist()
+    assert found.column_names == ["id", "body", "q", "answers", "error"]
+    assert [row["answers"] is None for row in rows] == [False, True, True, False, True]
+    (team,) = rows[0]["answers"]
+    wanted = alone.decide(BODIES[0], {"team": Choice("Which?", ["a", "b"])})["team"]
+    assert (team["name"], team["answer"]) == ("team", wanted.value)
+    assert team["probability"] == pytest.approx(wanted.probability, abs=0.05)
+    assert sum(json.loads(team["probabilities"]).values()) == pytest.approx(1.0)
+    urgent, labels = rows[3]["answers"]
+    assert (urgent["name"], labels["name"]) == ("u", "l")
+    assert urgent["answer"] in ("true", "false")
+    assert labels["probability"] is None
+    assert isinstance(json.loads(labels["answer"]), list)
+    assert rows[1]["error"] == "no value in column 'body'"
+    assert rows[2]["error"] == "nothing in column 'body'"
+    assert rows[4]["error"].startswith("questions are not JSON: ")
+    none = pa.table({"body": ["one"], "q": pa.array([None], pa.string())})
+    (row,) = Decider("body", questions_column="q", model_options=OPTIONS)(none).to_pylist()
+    assert (row["answers"], row["error"]) == (None, "no questions")
+
+
+def test_questions_may_be_structs_whose_fields_other_rows_have(library: object) -> None:
+    own = [
+        {"type": "choice", "instructions": "Which?", "choices": ["a", "b"]},
+        {"type": "predicate", "instructions": "Is it?", "choices": None},
+    ]
+    table = pa.table({"body": ["one", "two"], "q": own})
+    found = Decider("body", questions_column="q", model_options=OPTIONS)(table).to_pylist()
+    assert [row["error"] for row in found] == [None, None]
+    assert found[0]["answers"][0]["answer"] in ("a", "b")
+    assert found[1]["answers"][0]["answer"] in ("true", "false")
+
+
+def test_a_column_may_hold_conversations(library: object) -> None:
+    table = pa.table({"body": [[{"role": "user", "content": "hello"}], None]})
+    found = Decider("body", QUESTIONS[1], model_options=OPTIONS)(table).to_pylist()
+    assert found[0]["urgent"] in (True, False)
+    assert found[1]["error"] == "no value in column 'body'"
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({}, "either questions or questions_column"),
+        ({"questions": QUESTIONS, "questions_column": "q"}, "either questions or"),
+        ({"questions_column": "q", "min_confidence": 0.5}, "min_confidence goes with the same"),
+        ({"questions": {"type": "choice", "instructions": "x", "choices": ["a"]}}, "2 to 255"),
+        ({"questions": QUESTIONS, "abstain_below": 2.0}, "abstain_below must be 0 to 1"),
+    ],
+)
+def test_what_is_wrong_for_every_row_is_said_before_the_first(
+    settings: dict[str, Any], said: str, library: object
+) -> None:
+    with pytest.raises(InvalidArgumentError, match=said):
+        Decider("body", model_options=OPTIONS, **settings)
+
+
+def test_a_column_that_is_missing_is_named(library: object) -> None:
+    with pytest.raises(InvalidArgumentError, match="no column 'text'; its columns are 'id'"):
+        Decider("text", QUESTIONS, model_options=OPTIONS)(batch())
+
+
+# ---- choices -----------------------------------------------------------------------------------
+
+TEAMS = ["billing", "sales"]
+PROMPT = "Mail: {body}\nTeam: "
+
+
+def test_a_choice_stands_behind_the_columns_that_there_were(alone: Model) -> None:
+    found = Chooser(PROMPT, TEAMS, model_options=OPTIONS, probabilities=True)(batch())
+    assert found.column_names == [
+        *("id", "body", "choice", "choice_probability", "choice_confidence"),
+        *("choice_probabilities", "error"),
+    ]
+    rows = found.to_pylist()
+    assert [row["error"] is None for row in rows] == [True, False, True, True, False]
+    for row in (rows[0], rows[3]):
+        wanted = alone.choose(PROMPT.format(**row), TEAMS, probabilities=True)
+        assert row["choice"] == wanted.value
+        assert row["choice_probability"] == pytest.approx(wanted.probability, abs=0.05)
+        assert row["choice_confidence"] == pytest.approx(wanted.confidence, abs=0.1)
+        assert list(json.loads(row["choice_probabilities"])) == TEAMS
+    assert rows[1]["error"] == "no value in column 'body'"
+    assert rows[1]["choice"] is None
+
+
+def test_each_row_may_have_choices_of_its_own(library: object) -> None:
+    own = ['["yes", "no"]', None, "[", '["a", "a"]', '["a"]']
+    chooser = Chooser("{id}: ", choices_column="may", name="picked", model_options=OPTIONS)
+    found = chooser(batch(may=own)).to_pylist()
+    assert found[0]["picked"] in ("yes", "no")
+    assert found[0]["picked_probability"] > 0
+    assert found[4]["picked"] == "a"
+    assert [bool(row["error"]) for row in found] == [False, True, True, True, False]
+    assert "picked_confidence" not in found[0]
+    lists = pa.table({"id": [1, 2], "may": [["x", "y"], ["z"]]})
+    assert chooser(lists).column("picked").to_pylist()[1] == "z"
+    none = pa.table({"id": [1], "may": pa.array([None], pa.string())})
+    assert chooser(none).column("error").to_pylist() != [None]
+
+
+def test_a_rows_text_spells_no_control_token(alone: Model) -> None:
+    table = pa.table({"body": ["<|im_end|>"]})
+    turn = "<|im_start|>user\n{body}<|im_end|>\n"
+    found = Chooser(turn, TEAMS, model_options=OPTIONS)(table).to_pylist()
+    trusted = alone.choose(turn.format(body="<|im_end|>"), TEAMS).probability
+    assert found[0]["choice_probability"] != pytest.approx(trusted, abs=1e-6)
+
+
+def test_choices_may_be_about_conversations(library: object) -> None:
+    pytest.importorskip("jinja2")
+    table = pa.table({"m": [[{"role": "user", "content": "hello"}], None]})
+    chooser = Chooser(choices=TEAMS, messages_column="m", model_options=OPTIONS)
+    found = chooser(table).to_pylist()
+    assert found[0]["choice"] in TEAMS
+    assert found[1]["error"] == "no conversation in column 'm'"
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"prompt": "x"}, "either choices or choices_column"),
+        ({"choices": TEAMS}, "either a prompt or messages_column"),
+        ({"prompt": "{", "choices": TEAMS}, "the prompt cannot be filled in"),
+        ({"prompt": "x", "choices": ["a", "a"]}, "the same as"),
+    ],
+)
+def test_a_wrong_way_to_choose_is_said_before_the_first_row(
+    settings: dict[str, Any], said: str, library: object
+) -> None:
+    with pytest.raises(InvalidArgumentError, match=said):
+        Chooser(model_options=OPTIONS, **settings)
+
+
+# ---- datasets ----------------------------------------------------------------------------------
+
+
+class FakeDataset:
+    """Keeps what it was mapped with."""
+
+    def schema(self, fetch_if_missing: bool = True) -> Any:
+        assert not fetch_if_missing
+        return pa.schema([("body", pa.string())])
+
+    def map_batches(self, kind: type, **settings: Any) -> Any:
+        return kind, settings
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"column": "text", "questions": QUESTIONS}, "no column 'text'; its columns are 'body'"),
+        ({"column": "body", "questions_column": "q"}, "no column 'q'"),
+        ({"column": "body", "questions": []}, "1 to 400 questions"),
+        ({"column": "body", "questions": QUESTIONS, "workers": 0}, "workers must be 1 or more"),
+        ({"column": "body", "questions": QUESTIONS, "workers": (3, 2)}, "workers must be"),
+    ],
+)
+def test_what_is_wrong_is_said_where_the_dataset_is_made(
+    settings: dict[str, Any], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = type(sys)("ray.data")
+    data.ActorPoolStrategy = dict  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "ray.data", data)
+    with pytest.raises(InvalidArgumentError, match=said):
+        decide_dataset(FakeDataset(), **settings)  # type: ignore[arg-type]
+
+
+def test_a_dataset_is_mapped_by_actors_with_what_they_are_asked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    data = type(sys)("ray.data")
+    data.ActorPoolStrategy = dict  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "ray.data", data)
+    found: Any = choose_dataset(
+        FakeDataset(),  # type: ignore[arg-type]
+        PROMPT,
+        TEAMS,
+        workers=(2, 5),
+        cpus=4,
+        gpus=0.5,
+        batch_size=64,
+        model="m.gguf",
+        name="team",
+    )
+    kind, settings = found
+    assert kind is Chooser
+    assert settings["compute"] == {"min_size": 2, "max_size": 5}
+    assert (settings["num_cpus"], settings["num_gpus"], settings["batch_size"]) == (4, 0.5, 64)
+    given = settings["fn_constructor_kwargs"]
+    assert given["model"].startswith("/")
+    assert (given["name"], given["choices"].texts) == ("team", ("billing", "sales"))

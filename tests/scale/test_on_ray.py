@@ -1,0 +1,246 @@
+"""On a Ray of two workers: the same answers as here, whoever is killed, each row once."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from checkout import ROOT
+from ray_actors import KilledDecider
+
+from eliza_ffi import cli
+from eliza_ffi.decisions import Choice, Predicate
+from eliza_ffi.decisions.table import TableJob, open_table
+from eliza_ffi.errors import ModelError
+from eliza_ffi.model import Model
+from eliza_ffi.scale.ray import Decider, choose_dataset, decide_dataset
+from eliza_ffi.scale.workers import RayWorkers
+
+QUESTION = Predicate("Is it urgent?", "urgent")
+
+ALONE = {"n_slots": 1, "n_threads": 1}
+"""One row at a time, on one thread: then nothing but the row decides how its answer is rounded."""
+
+COMMAND = ("--column", "body", "--predicate", "Is it urgent?", "--name", "urgent")
+ALONE_HERE = ("--n-slots", "1", "--threads", "1")
+
+
+def items(n: int) -> list[dict[str, Any]]:
+    return [
+        {"id": i, "body": f"order {i * 37 % 1000}, {'now' if i % 3 else i}" if i % 50 else None}
+        for i in range(n)
+    ]
+
+
+def local_answers(rows: Sequence[dict[str, Any]]) -> dict[int, tuple[Any, Any, Any]]:
+    """Return what one model here answers, by the rows' ids."""
+    asked = [row for row in rows if row["body"] is not None]
+    with Model(**ALONE) as model:  # type: ignore[arg-type]
+        model.decide("a test", QUESTION)
+        decided = model.decide_many([row["body"] for row in asked], QUESTION)
+    found: dict[int, tuple[Any, Any, Any]] = {
+        row["id"]: (None, None, "no value in column 'body'") for row in rows
+    }
+    for row, decision in zip(asked, decided, strict=True):
+        answer = decision["urgent"]
+        found[row["id"]] = (answer.value, answer.probability, None)
+    return found
+
+
+def answers_of(rows: Sequence[dict[str, Any]]) -> dict[int, tuple[Any, Any, Any]]:
+    found = {row["id"]: (row["urgent"], row["urgent_probability"], row["error"]) for row in rows}
+    assert len(found) == len(rows), "a row is there twice"
+    return found
+
+
+def write_table(path: Path, n: int) -> Path:
+    with path.open("w", encoding="utf-8", newline="") as file:
+        rows = [[row["id"], row["body"] or ""] for row in items(n)]
+        csv.writer(file).writerows([["id", "body"], *rows])
+    return path
+
+
+def decide_here(table: Path, output: Path) -> bytes:
+    assert cli.main(["decide", str(table), *COMMAND, *ALONE_HERE, "--output", str(output)]) == 0
+    return output.read_bytes()
+
+
+# ---- Ray Data ----------------------------------------------------------------------------------
+
+
+def test_5000_rows_of_a_dataset_are_answered_as_here(cluster: Any) -> None:
+    rows = items(5000)
+    ds = cluster.data.from_items(rows, override_num_blocks=16)
+    decided = decide_dataset(ds, "body", QUESTION, workers=2, model_options=ALONE, batch_size=100)
+    assert answers_of(decided.take_all()) == local_answers(rows)
+
+
+def test_a_dataset_is_whole_where_an_actor_was_killed_in_the_middle(
+    cluster: Any, tmp_path: Path
+) -> None:
+    rows = items(400)
+    marker = tmp_path / "killed"
+    ds = cluster.data.from_items(rows, override_num_blocks=16)
+    decided = ds.map_batches(
+        KilledDecider,
+        fn_constructor_kwargs={
+            "column": "body",
+            "questions": QUESTION,
+            "model_options": ALONE,
+            "marker": str(marker),
+            "batch": 3,
+        },
+        compute=cluster.data.ActorPoolStrategy(size=2),
+        batch_size=25,
+        batch_format="pyarrow",
+    )
+    found = answers_of(decided.take_all())
+    assert marker.exists(), "no actor was killed"
+    assert found == local_answers(rows)
+
+
+@pytest.mark.parametrize("batch_format", ["numpy", "pandas", "pyarrow"])
+def test_batches_may_come_in_any_format(cluster: Any, batch_format: str) -> None:
+    rows = items(60)
+    decided = cluster.data.from_items(rows).map_batches(
+        Decider,
+        fn_constructor_kwargs={"column": "body", "questions": QUESTION, "model_options": ALONE},
+        compute=cluster.data.ActorPoolStrategy(size=1),
+        batch_size=20,
+        batch_format=batch_format,
+    )
+    assert answers_of(decided.take_all()) == local_answers(rows)
+
+
+def test_a_dataset_of_choices_is_that_of_the_model_here(cluster: Any) -> None:
+    rows = [row for row in items(60) if row["body"] is not None]
+    prompt, choices = "Mail: {body}\nTeam: ", ["billing", "sales"]
+    ds = choose_dataset(cluster.data.from_items(rows), prompt, choices, model_options=ALONE)
+    with Model(**ALONE) as model:  # type: ignore[arg-type]
+        model.choose("a test", choices)
+        wanted = {row["id"]: model.choose(prompt.format(**row), choices) for row in rows}
+    found = {row["id"]: row for row in ds.take_all()}
+    assert {i: row["choice"] for i, row in found.items()} == {
+        i: choice.value for i, choice in wanted.items()
+    }
+
+
+def test_a_dataset_says_which_node_has_no_model(cluster: Any, tmp_path: Path) -> None:
+    ds = cluster.data.from_items(items(10))
+    decided = decide_dataset(ds, "body", QUESTION, model=tmp_path / "no.gguf")
+    with pytest.raises(cluster.exceptions.RayActorError) as raised:
+        decided.take_all()
+    last = str(raised.value).strip().splitlines()[-1]
+    assert "ModelError: node " in last
+    assert f"no such file or directory: {tmp_path / 'no.gguf'}; every node needs" in last
+
+
+def test_actors_have_as_many_threads_as_cpus_of_rays(cluster: Any) -> None:
+    from eliza_ffi.scale.share import share_of_worker
+
+    class Told:
+        def ask(self) -> Any:
+            return share_of_worker()
+
+    for cpus in (1, 2):
+        actor = cluster.remote(Told).options(num_cpus=cpus).remote()
+        share = cluster.get(actor.ask.remote())
+        assert (share.n_threads, share.n_gpu_layers) == (cpus, 0)
+        cluster.kill(actor)
+
+
+# ---- tables ------------------------------------------------------------------------------------
+
+
+def test_a_table_goes_on_here_where_it_was_left_on_ray(
+    cluster: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = write_table(tmp_path / "in.csv", 400)
+    output = tmp_path / "out.jsonl"
+    command = ["decide", str(table), *COMMAND, *ALONE_HERE, "--output", str(output)]
+    on_ray = [*command, "--ray", "local", "--workers", "2"]
+    assert cli.main([*on_ray, "--limit", "150"]) == 0
+    assert output.read_bytes().count(b"\n") == 150
+    assert cli.main([*command, "--limit", "250"]) == 0
+    capsys.readouterr()
+    assert cli.main([*on_ray, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["new_rows"] == 150
+    assert output.read_bytes() == decide_here(table, tmp_path / "here.jsonl")
+    assert (tmp_path / "out.jsonl.job").read_bytes() == (tmp_path / "here.jsonl.job").read_bytes()
+
+
+def test_a_table_is_whole_where_a_worker_was_killed_in_the_middle(
+    cluster: Any, tmp_path: Path
+) -> None:
+    table = write_table(tmp_path / "in.csv", 400)
+    job = TableJob(open_table(table), "body", [QUESTION], tmp_path / "out.csv", settings={})
+    workers = RayWorkers("local", 2, [QUESTION], {}, model_options=ALONE)
+    killed: list[int] = []
+
+    def kill(step: Any) -> None:
+        if step.rows >= 100 and len(workers.facts) == 2 and not killed:
+            killed.append(workers.facts[0].pid)
+            os.kill(killed[0], signal.SIGKILL)
+
+    with workers:
+        result = job.run_rows(lambda rows: workers.decide_rows(rows, "body"), progress=kill)
+        assert killed, "no worker was killed"
+        assert killed[0] not in [each.pid for each in workers.facts]
+    assert (result.counts.rows, result.new_rows, result.is_whole) == (400, 400, True)
+    assert (tmp_path / "out.csv").read_bytes() == decide_here(table, tmp_path / "here.csv")
+
+
+def test_a_table_says_which_node_has_no_model(
+    cluster: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = write_table(tmp_path / "in.csv", 10)
+    command = ["decide", str(table), *COMMAND, "--output", str(tmp_path / "out.csv")]
+    command += ["--ray", "local", "--workers", "2", "--model", str(tmp_path / "no.gguf")]
+    assert cli.main(command) == 1
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert "eliza-ffi: node " in said
+    assert "no.gguf; every node needs the model's file" in said
+    assert not (tmp_path / "out.csv").exists()
+
+
+def test_a_workers_refusal_is_the_exception_that_it_is_here(cluster: Any, tmp_path: Path) -> None:
+    with (
+        pytest.raises(ModelError),
+        RayWorkers("local", 1, [Choice("x", ["a", "b"])], {}, model=str(tmp_path)),
+    ):
+        pass
+
+
+def test_a_driver_that_is_interrupted_goes_on_with_a_ray_of_its_own(
+    cluster: Any, tmp_path: Path
+) -> None:
+    table = write_table(tmp_path / "in.csv", 600)
+    output = tmp_path / "out.jsonl"
+    command = [sys.executable, "-m", "eliza_ffi", "decide", str(table), *COMMAND, *ALONE_HERE]
+    command += ["--output", str(output), "--ray", "local", "--workers", "2"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    running = subprocess.Popen(
+        command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    )
+    deadline = time.monotonic() + 300
+    while not (output.exists() and output.read_bytes().count(b"\n") >= 50):
+        assert running.poll() is None, running.communicate()
+        assert time.monotonic() < deadline, "no rows were written"
+        time.sleep(0.1)
+    running.send_signal(signal.SIGINT)
+    _, said = running.communicate(timeout=120)
+    assert (running.returncode, "interrupted; what was decided is kept" in said) == (130, True)
+    assert 50 <= output.read_bytes().count(b"\n") < 600
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert output.read_bytes() == decide_here(table, tmp_path / "here.jsonl")

@@ -1,0 +1,144 @@
+"""A Ray of one process: actors are objects that do what they are asked when it is waited for."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+
+class RayTaskError(Exception):
+    def __init__(self, cause: Exception) -> None:
+        super().__init__(f"a traceback, and {cause}")
+        self.cause = cause
+
+
+class RayActorError(Exception):
+    pass
+
+
+class FakeRay:
+    """What of Ray the package uses.
+
+    Parameters
+    ----------
+    nodes
+        As ``ray.nodes()`` returns them.
+    dies
+        Says of each call, by the actor's number and the method's name, whether the actor ends over
+        it.
+    is_initialized
+        Whether the process is connected already.
+
+    Attributes
+    ----------
+    asked_for : list of dict
+        The options of each actor.
+    inits : list of dict
+        What ``init`` was called with.
+    resources : dict
+        What an actor was given.
+    n_killed, n_shutdowns : int
+    """
+
+    def __init__(
+        self,
+        nodes: Iterable[dict[str, Any]] = (),
+        dies: Callable[[int, str], bool] = lambda actor, method: False,
+        is_initialized: bool = False,
+    ) -> None:
+        self.asked_for: list[dict[str, Any]] = []
+        self.inits: list[dict[str, Any]] = []
+        self.resources = {"CPU": 1.0}
+        self.n_killed = self.n_shutdowns = 0
+        self.util = SimpleNamespace(get_node_ip_address=lambda: "10.0.0.7")
+        self.exceptions = SimpleNamespace(
+            RayTaskError=RayTaskError,
+            RayActorError=RayActorError,
+            WorkerCrashedError=RayActorError,
+            NodeDiedError=RayActorError,
+            ObjectLostError=RayActorError,
+            OutOfMemoryError=RayActorError,
+        )
+        self._nodes = list(nodes)
+        self._dies = dies
+        self._is_initialized = is_initialized
+        self._drawn = random.Random(1)
+
+    def is_initialized(self) -> bool:
+        return self._is_initialized
+
+    def init(self, **settings: Any) -> None:
+        if settings["address"] == "nowhere":
+            raise ConnectionError("there is nothing")
+        self.inits.append(settings)
+        self._is_initialized = True
+
+    def shutdown(self) -> None:
+        self.n_shutdowns += 1
+        self._is_initialized = False
+
+    def get_runtime_context(self) -> Any:
+        return SimpleNamespace(
+            get_actor_id=lambda: "an actor", get_assigned_resources=lambda: self.resources
+        )
+
+    def nodes(self) -> list[dict[str, Any]]:
+        return self._nodes
+
+    def remote(self, kind: type) -> Any:
+        def options(**asked_for: Any) -> Any:
+            def made(*arguments: Any) -> _Actor:
+                self.asked_for.append(asked_for)
+                return _Actor(len(self.asked_for) - 1, kind(*arguments), self._dies)
+
+            return SimpleNamespace(remote=made)
+
+        return SimpleNamespace(options=options)
+
+    def wait(
+        self, references: list[_Reference], timeout: float | None = None
+    ) -> tuple[list[_Reference], list[_Reference]]:
+        # Nothing happens while time is given for it. Each actor does one thing after the other.
+        if timeout is not None:
+            return [], references
+        actor = self._drawn.choice(references).actor
+        done = next(each for each in references if each.actor is actor)
+        return [done], [each for each in references if each is not done]
+
+    def get(self, reference: _Reference) -> Any:
+        return reference.run()
+
+    def kill(self, actor: _Actor) -> None:
+        self.n_killed += 1
+        actor.is_dead = True
+
+
+class _Actor:
+    def __init__(self, number: int, made: Any, dies: Callable[[int, str], bool]) -> None:
+        self.is_dead = False
+        self._number = number
+        self._made = made
+        self._dies = dies
+
+    def __getattr__(self, method: str) -> Any:
+        return SimpleNamespace(
+            remote=lambda *given: _Reference(self, lambda: self._run(method, given))
+        )
+
+    def _run(self, method: str, given: tuple[Any, ...]) -> Any:
+        self.is_dead = self.is_dead or self._dies(self._number, method)
+        if self.is_dead:
+            raise RayActorError("the actor died")
+        try:
+            return getattr(self._made, method)(*given)
+        except Exception as error:
+            raise RayTaskError(error) from error
+
+
+@dataclass(eq=False)
+class _Reference:
+    actor: _Actor
+    run: Callable[[], Any]
