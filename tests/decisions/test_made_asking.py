@@ -11,7 +11,16 @@ import pytest
 from label_scores import answered, made_of
 from write_decision_models import DEFINITIONS, cached_decision_model
 
-from eliza_ffi.decisions import Choice, Labels, Predicate, Score, as_questions
+from eliza_ffi.decisions import (
+    METHODS,
+    Choice,
+    Labels,
+    Predicate,
+    Score,
+    as_questions,
+    calibrate,
+    evaluate,
+)
 from eliza_ffi.decisions.systemone import SystemoneQuestion
 from eliza_ffi.errors import InvalidArgumentError, ModelError
 from eliza_ffi.library.loading import Library
@@ -66,6 +75,34 @@ def test_are_asked_as_any_other_model_with_a_prompt_of_ones_own(made: Model) -> 
         "x", QUESTIONS, prompt=lambda given, asked: f"{given}\n{asked.text}\n", orders=2
     )
     assert sum(decision["team"].distribution) == pytest.approx(1.0)
+
+
+def test_are_judged_and_calibrated_without_being_told_how(made: Model) -> None:
+    answers = [{"angry": i % 2 == 0, "team": "sales", "urgency": i % 3} for i in range(12)]
+    inputs = [{"ticket": f"number {i}", "n": i} for i in range(12)]
+    examples = list(zip(inputs, answers, strict=True))
+    decisions = made.decide_many(inputs, QUESTIONS)
+    report = evaluate(made, QUESTIONS, examples)
+    assert (report.rule, report.labels, report.orders, report.calibrated) == (
+        *("legal", "text", 1),
+        False,
+    )
+    for judged in report.questions:
+        assert (judged.n, judged.flips) == (12, None)
+        expected = [max(decision[judged.name].distribution) for decision in decisions]
+        assert judged.probabilities == pytest.approx(expected, abs=2e-3)
+    calibration = calibrate(made, QUESTIONS, examples, method="auto")
+    for fitted in calibration.questions:
+        assert set(fitted.nll) == {each for each in METHODS if "unconditional" not in each}
+    calibrated = evaluate(made, QUESTIONS, examples, calibration=calibration)
+    for before, after in zip(report.questions, calibrated.questions, strict=True):
+        assert after.nll <= before.nll + 1e-3
+    decision = made.decide(inputs[0], QUESTIONS, calibration=calibration)
+    assert decision.calibrated
+    first = calibrated.questions[1].probabilities[0]
+    assert max(decision["team"].distribution) == pytest.approx(first, abs=2e-3)
+    with pytest.raises(InvalidArgumentError, match="was made for decisions, of type"):
+        evaluate(made, QUESTIONS, examples, reorder=2)
 
 
 def test_show_their_prompts(made: Model) -> None:
