@@ -45,8 +45,9 @@ class InferenceCapabilities:
     trie_modes : tuple of str
         Of ``"argmax"``, ``"sample"``, ``"best-leaf"`` and ``"stop-at-leaf"``; empty where the
         library does not tell.
-    text_choices, prepared_choices, endings : bool
-        Whether it has choices by text, and keeps choices that were cut into tokens once.
+    text_choices, prepared_choices, endings, token_masks : bool
+        Whether it has choices by text, keeps choices that were cut into tokens once, scores endings
+        of a prompt together, and takes masks of the next token.
     fill, sampling, stats, logprobs : bool
         Whether it has structured answers, all samplers, counts, and log-probabilities of tokens.
     kv_quant : bool
@@ -77,6 +78,7 @@ class InferenceCapabilities:
     text_choices: bool = False
     prepared_choices: bool = False
     endings: bool = False
+    token_masks: bool = False
     fill: bool = False
     sampling: bool = False
     stats: bool = False
@@ -154,6 +156,7 @@ def detect_capabilities(
         text_choices=binding.supports("set_text_choices"),
         prepared_choices=binding.supports("set_choices"),
         endings=_has(library, "llm_stream_score_endings", "llm_score_endings_supported"),
+        token_masks=_has(library, "llm_stream_set_token_mask", "llm_token_mask_supported"),
         fill=_has(library, "llm_stream_fill", "llm_fill_supported"),
         sampling=binding.supports("set_sampling"),
         stats=binding.supports("stats"),

@@ -80,6 +80,7 @@ C_TYPES = (
     "int32_t[]",
     "int[]",
     "size_t *",
+    "uint32_t[]",
     "uint64_t[]",
 )
 """All that this room asks cffi for by name."""

@@ -288,6 +288,12 @@ class LlmStreamingBinding(Protocol):
     def cancel(self, stream: Any) -> None:
         """Stop the call that is running on the stream."""
 
+    def set_token_mask(self, stream: Any, mask: NDArray[np.uint32] | None) -> None:
+        """Allow only some tokens as the next one, a bit each; None allows all again."""
+
+    def decode(self, stream: Any) -> None:
+        """Run the pass that the next token needs, if it needs one."""
+
     def set_token_trie(self, stream: Any, payload: str, mode: int) -> None:
         """Start a span; raises :class:`~eliza_ffi.errors.TokenTrieError` if it is refused."""
 

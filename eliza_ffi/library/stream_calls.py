@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ..errors import NotSupportedError, error_from_text
 from . import native_calls
 from .cffi_values import TOKENS_PER_PULL, CallbackState, CffiStream, token_array, token_callback
@@ -65,6 +68,34 @@ class StreamCalls(NativeCalls):
             if status < 0:
                 raise self._stream_error(stream, status, doing)
             self._dialect.prefilled(stream)
+
+    def set_token_mask(self, stream: CffiStream, mask: NDArray[np.uint32] | None) -> None:
+        """Allow only some tokens as the next one; None allows all again.
+
+        Parameters
+        ----------
+        stream
+        mask
+            Shape ((n_vocab + 31) // 32,): bit ``t % 32`` of word ``t // 32`` stands for token t.
+        """
+        self._need("llm_stream_set_token_mask")
+        words = np.empty(0, np.uint32) if mask is None else np.ascontiguousarray(mask, np.uint32)
+        bits = self._ffi.NULL if mask is None else self._ffi.from_buffer("uint32_t[]", words)
+        with self._turn(stream, "set a token mask"):
+            status = self._lib.eliza_inference_llm_stream_set_token_mask(
+                stream.pointer, bits, words.size, stream.error
+            )
+            if status < 0:
+                raise self._stream_error(stream, status, "set a token mask")
+
+    def decode(self, stream: CffiStream) -> None:
+        """Run the pass that the next token needs, if it needs one."""
+        self._need("llm_stream_decode")
+        with self._turn(stream, "decode"):
+            status = self._lib.eliza_inference_llm_stream_decode(stream.pointer, stream.error)
+            self._reraise_from_callbacks(stream.ctx)
+            if status < 0:
+                raise self._stream_error(stream, status, "decode")
 
     def next(self, stream: CffiStream) -> StreamStep:
         """Pull the next step."""

@@ -112,6 +112,20 @@ struct Values<const char *> {
     }
 };
 
+// A token, none, and all that there is room for.
+template <>
+struct Values<const uint32_t *> {
+    static std::vector<const uint32_t *> of(const Pool &) {
+        static const std::vector<uint32_t> one = [] {
+            std::vector<uint32_t> words(room);
+            words[0] = 1u << 5;
+            return words;
+        }();
+        static const std::vector<uint32_t> none(room), all(room, UINT32_MAX);
+        return {one.data(), nullptr, none.data(), all.data()};
+    }
+};
+
 template <>
 struct Values<const eliza_llm_stream_config_t *> {
     static std::vector<const eliza_llm_stream_config_t *> of(const Pool &) {

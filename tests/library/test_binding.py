@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from eliza_ffi.errors import (
@@ -170,6 +171,26 @@ def test_a_closed_stream_and_context_are_refused_not_crashed_on(
     binding.destroy(ctx)
     with pytest.raises(InvalidArgumentError, match="the context is destroyed"):
         binding.open(ctx, StreamConfig())
+
+
+def test_a_mask_allows_its_tokens_until_one_has_come(binding: CffiBinding, stream: Any) -> None:
+    n_vocab = int(binding.stats(stream).n_vocab)
+    mask = np.zeros((n_vocab + 31) // 32, np.uint32)
+    for token in (70, 71, 400):
+        mask[token // 32] |= np.uint32(1 << token % 32)
+
+    binding.set_token_mask(stream, mask)
+    binding.decode(stream)
+    passes = binding.stats(stream).forward_passes
+    assert set(binding.next(stream).tokens) < {70, 71, 400}
+    assert binding.stats(stream).forward_passes == passes
+
+    binding.set_token_mask(stream, mask)
+    binding.set_token_mask(stream, None)
+    with pytest.raises(InvalidArgumentError, match=f"{n_vocab} tokens need {len(mask)} of 32 bits"):
+        binding.set_token_mask(stream, mask[:-1])
+    with pytest.raises(InvalidArgumentError, match="allows no token"):
+        binding.set_token_mask(stream, np.zeros_like(mask))
 
 
 def test_prefilling_nothing_is_allowed(binding: CffiBinding, stream: Any) -> None:

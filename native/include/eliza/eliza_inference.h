@@ -348,10 +348,10 @@ typedef struct {
     int64_t forward_passes;       /* llama_decode calls, the prompt's included */
     int64_t prompt_passes;        /* of those, run by prefill */
     int64_t forward_passes_saved; /* tokens that ran no forward pass of their own */
-    int64_t decisions;            /* selections among two or more legal tokens, inside spans */
+    int64_t decisions;            /* selections among two or more legal tokens, inside spans and under masks */
     int64_t candidates_seen;      /* legal tokens over all those decisions */
-    int64_t tokens_forced;        /* tokens inside spans that had no alternative */
-    int64_t tokens_sampled;       /* tokens chosen outside spans */
+    int64_t tokens_forced;        /* tokens inside spans and under masks that had no alternative */
+    int64_t tokens_sampled;       /* tokens chosen outside spans and without a mask */
     int64_t spans;                /* tries set */
     int64_t trie_departures;      /* spans that ended because a token was outside the trie */
     int64_t span_limit_hits;      /* spans that ended at span_limit */
@@ -451,6 +451,23 @@ ELIZA_API int eliza_inference_token_trie_leaf(EliLlmStream * stream, char * name
  * the next trie. The passes this takes are not run again when the span is generated. Returns the
  * number of leaves. With cap 0 only that; a cap that is too small is an error and writes nothing. */
 ELIZA_API int eliza_inference_token_trie_scores(EliLlmStream * stream, double * logprobs_out, size_t cap);
+
+/* ---- Masks: which tokens may come next --------------------------------------------------------- */
+
+ELIZA_API int eliza_inference_llm_token_mask_supported(void); /* 1 */
+
+/* Allows these tokens alone as the next one: bit t % 32 of bits[t / 32] stands for token t, n_words is
+ * (n_vocab + 31) / 32, and at least one token of the vocabulary must be allowed. The stream's samplers act on
+ * the allowed tokens; the only one allowed takes no forward pass. An end-of-generation token that is allowed
+ * and chosen ends the generation as ever. The next token forgets the mask, as do a prompt, a span of choices,
+ * an answer's span and a reset; NULL with 0 words takes it back. Refused, and the stream as it was, for
+ * streams with a grammar and while a span of choices is active. */
+ELIZA_API int eliza_inference_llm_stream_set_token_mask(EliLlmStream * stream, const uint32_t * bits, size_t n_words,
+                                                        char ** err);
+
+/* Runs the forward pass that the next token needs, if it needs one, so that its mask can be computed on
+ * another thread meanwhile; it need not be known yet. */
+ELIZA_API int eliza_inference_llm_stream_decode(EliLlmStream * stream, char ** err);
 
 /* ---- Choices: many questions behind one prompt ------------------------------------------------- */
 

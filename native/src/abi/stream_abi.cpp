@@ -105,6 +105,28 @@ int eliza_inference_llm_stream_prefill(EliLlmStream * stream, const int32_t * to
     });
 }
 
+int eliza_inference_llm_token_mask_supported(void) { return 1; }
+
+int eliza_inference_llm_stream_set_token_mask(EliLlmStream * stream, const uint32_t * bits, size_t n_words,
+                                              char ** err) {
+    return with_stream(stream, err, [&](Stream & s) {
+        require(bits != nullptr || n_words == 0, "bits is NULL");
+        if (bits == nullptr) {
+            s.clear_token_mask();
+        } else {
+            s.set_token_mask(bits, n_words);
+        }
+        return ELIZA_OK;
+    });
+}
+
+int eliza_inference_llm_stream_decode(EliLlmStream * stream, char ** err) {
+    return with_stream(stream, err, [](Stream & s) {
+        s.decode();
+        return ELIZA_OK;
+    });
+}
+
 int eliza_inference_llm_stream_next(EliLlmStream * stream, int32_t * tokens_out, size_t tokens_cap,
                                     size_t * num_tokens_out, char * text_out, size_t text_cap, int32_t * drafted_out,
                                     int32_t * accepted_out, char ** err) {

@@ -207,19 +207,37 @@ std::optional<llama_token> TokenSelector::select_in_text(const float * logits, T
         throw Error(ELIZA_ERR_FFI_FAULT,
                     "no token of the vocabulary spells what has to follow \"" + text.value() + "\"");
     }
-    llama_token_data_array & candidates = candidates_.fill_from(logits, legal.data(), legal.size());
+    return pick_of_legal(logits, {legal.data(), static_cast<uint32_t>(legal.size())});
+}
+
+llama_token TokenSelector::select_in_mask(const float * logits, const LegalTokens & mask) {
+    if (chain_.greedy()) {
+        const llama_token winner = pick_from_vocabulary(logits, false);
+        return mask.allows(winner) ? winner : pick_of_legal(logits, mask.tokens());
+    }
+    const auto winner = pick_if_top_is_legal(logits, mask);
+    return winner ? *winner : pick_of_legal(logits, mask.tokens());
+}
+
+llama_token TokenSelector::select_of_legal(const float * logits, TokenSpan legal) {
+    return legal[pick(logits, legal, !chain_.greedy())];
+}
+
+llama_token TokenSelector::pick_of_legal(const float * logits, TokenSpan legal) {
+    llama_token_data_array & candidates = candidates_.fill_from(logits, legal.data, legal.size);
     return chain_.greedy() ? chain_.argmax(candidates) : chain_.sample(candidates, true);
 }
 
 // Where top-k comes first and all of the top are legal, the legal ones' top is the same.
-std::optional<llama_token> TokenSelector::pick_if_top_is_legal(const float * logits, const TextConstraint & text) {
+template <typename Legal>
+std::optional<llama_token> TokenSelector::pick_if_top_is_legal(const float * logits, const Legal & legal) {
     if (chain_.n_candidates() == 0) {
         return std::nullopt;
     }
     llama_token_data_array & top = candidates_.fill_top(logits, n_vocab_, chain_.n_candidates());
-    const bool legal =
-        std::all_of(top.data, top.data + top.size, [&](const llama_token_data & each) { return text.allows(each.id); });
-    return legal ? std::optional<llama_token>(chain_.sample(top, true)) : std::nullopt;
+    const bool all_legal = std::all_of(top.data, top.data + top.size,
+                                       [&](const llama_token_data & each) { return legal.allows(each.id); });
+    return all_legal ? std::optional<llama_token>(chain_.sample(top, true)) : std::nullopt;
 }
 
 double TokenSelector::logprob_in_text(const float * logits, TextConstraint & text, bool ends_freely,

@@ -10,6 +10,7 @@
 #include "constraint/constraint.h"
 #include "constraint/text_constraint.h"
 #include "grammar/grammar.h"
+#include "sampling/legal_tokens.h"
 #include "sampling/reasoning_budget.h"
 #include "sampling/sampler_chain.h"
 
@@ -69,6 +70,11 @@ public:
     // but the value's own tokens ends it then. Throws Error where no token is legal.
     std::optional<llama_token> select_in_text(const float * logits, TextConstraint & text, bool ends_freely);
 
+    // Under a mask: samplers that look at all candidates see the legal tokens only. From the logits of all tokens, or
+    // from those of the legal ones, in their order.
+    llama_token select_in_mask(const float * logits, const LegalTokens & mask);
+    llama_token select_of_legal(const float * logits, TokenSpan legal);
+
     // The natural logarithm of that outcome's probability among the legal ones, from raw logits.
     double logprob_in_text(const float * logits, TextConstraint & text, bool ends_freely,
                            std::optional<llama_token> token) const;
@@ -82,7 +88,9 @@ private:
     uint32_t pick(const float * logits, TokenSpan allowed, bool sampled);
     llama_token pick_from_vocabulary(const float * logits, bool sampled);
     llama_token pick_under_grammar(const float * logits);
-    std::optional<llama_token> pick_if_top_is_legal(const float * logits, const TextConstraint & text);
+    template <typename Legal>
+    std::optional<llama_token> pick_if_top_is_legal(const float * logits, const Legal & legal);
+    llama_token pick_of_legal(const float * logits, TokenSpan legal);
 
     // A lazy grammar does not look into reasoning.
     bool has_lazy_grammar() const { return grammar_ != nullptr && grammar_->is_lazy(); }

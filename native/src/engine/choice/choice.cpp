@@ -232,8 +232,6 @@ TokenSelector::SpanLogits Choice::span_logits() {
     return span_->gather(row(span_->needs_vocabulary(node), span_->constraint().allowed()));
 }
 
-// The row after the last token, of which all is needed if `whole`, else these tokens. The reference computes all
-// logits in llama.cpp's own pass.
 LogitsRow Choice::row(bool whole, TokenSpan tokens) {
     if (!whole && options_.restricts_head() && decoder_.runner().head().can_stop()) {
         sequence_.decode(Rows::some);

@@ -55,6 +55,10 @@ public:
     // Counts a token that is known without looking at logits, and returns it.
     llama_token take_without_pass(llama_token token);
 
+    // The row after the last token, of which all is needed if `whole`, else these tokens. The reference computes all
+    // logits in llama.cpp's own pass.
+    LogitsRow row(bool whole, TokenSpan tokens);
+
     // The token was committed.
     void accept(llama_token token);
 
@@ -89,7 +93,6 @@ private:
     void end_if_over();
     std::optional<llama_token> follow_best_leaf();
     TokenSelector::SpanLogits span_logits();
-    LogitsRow row(bool whole, TokenSpan tokens);
     void count_strategy_of_one_path();
     bool run_tree(TokenTrie::Node from);
     bool is_tree_worth_it(const TokenTrie::Undecided & undecided);

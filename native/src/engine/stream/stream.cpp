@@ -84,6 +84,7 @@ void Stream::prefill(const llama_token * tokens, size_t n) {
         throw;
     }
     choice_.prompt_changed();
+    mask_.reset();
     settle_known_text(n_before);
     for (size_t i = 0; i < n; ++i) {
         selector_.accept_prompt(tokens[i]);
@@ -144,6 +145,7 @@ bool Stream::generate(int64_t max_tokens, const std::function<bool(const Step &)
 }
 
 Stream::Step Stream::finish(eliza_finish_reason reason) {
+    mask_.reset();
     finish_reason_ = reason;
     return {std::nullopt, utf8_.finish(), true};
 }
@@ -176,11 +178,11 @@ Stream::Step Stream::compute_step() {
         }
     }
     if (!token) {
-        token = choose_freely();
+        token = mask_ ? choose_from_mask() : choose_freely();
         if (llama_vocab_is_eog(decoder_->model().vocab(), *token)) {
             return finish(ELIZA_FINISH_END);
         }
-        ++stats_.tokens_sampled;
+        stats_.tokens_sampled += mask_ ? 0 : 1;
     }
     const std::string bytes = decoder_->model().piece(*token);
     commit(*token);
@@ -216,7 +218,36 @@ llama_token Stream::choose_freely() {
     return token;
 }
 
+llama_token Stream::choose_from_mask() {
+    const TokenSpan legal = mask_->tokens();
+    if (legal.size == 1 && options_.strategy != Strategy::token_by_token && !logprobs_.is_on()) {
+        return choice_.take_without_pass(legal[0]);
+    }
+    constexpr uint32_t few = 1024;  // of which the logits are picked out
+    const bool whole = legal.size > few || logprobs_.is_on();
+    const LogitsRow row = choice_.row(whole, legal);
+    choice_.take_drawn();  // that was from among all tokens
+    llama_token token = LLAMA_TOKEN_NULL;
+    {
+        const Stopwatch stopwatch(stats_.select_ns);
+        if (row.whole() != nullptr) {
+            token = selector_.select_in_mask(row.whole(), *mask_);
+        } else {
+            std::vector<float> logits(legal.size);
+            row.gather(legal, logits.data());
+            token = selector_.select_of_legal(logits.data(), legal);
+        }
+    }
+    if (logprobs_.is_on()) {
+        logprobs_.look_at(row.whole(), decoder_->model().n_vocab(), token);
+    }
+    ++(legal.size == 1 ? stats_.tokens_forced : stats_.decisions);
+    stats_.candidates_seen += legal.size == 1 ? 0 : static_cast<int64_t>(legal.size);
+    return token;
+}
+
 void Stream::commit(llama_token token) {
+    mask_.reset();
     sequence_.append(token);
     selector_.accept(token);
     logprobs_.keep(token);
@@ -252,6 +283,7 @@ void Stream::set_text_choices(std::string_view json, int mode) {
 }
 
 void Stream::begin_span(Span span) {
+    mask_.reset();
     settle_known_text(sequence_.tokens().size());
     choice_.begin(std::move(span));
     draft_.drop();
@@ -263,6 +295,28 @@ void Stream::clear_token_trie() {
     choice_.clear();
     if (finish_reason_ == ELIZA_FINISH_LEAF) {
         go_on();
+    }
+}
+
+void Stream::set_token_mask(const uint32_t * bits, size_t n_words) {
+    if (choice_.is_active()) {
+        throw invalid_argument("a span of choices is active: clear it before setting a token mask");
+    }
+    if (selector_.has_grammar()) {
+        throw invalid_argument("the stream has a grammar: it takes no token mask");
+    }
+    if (waiting_step_ && waiting_step_->token) {
+        throw invalid_argument("a generated token waits to be taken before setting a token mask");
+    }
+    mask_ = LegalTokens(bits, n_words, decoder_->model().n_vocab());
+    draft_.drop();
+}
+
+void Stream::decode() {
+    cancelled_.throw_if_set();
+    require_prompt();
+    if (!waiting_step_ && finish_reason_ == ELIZA_FINISH_NONE && sequence_.has_undecoded()) {
+        noting_a_full_context([&] { sequence_.decode(options_.restricts_head() ? Rows::some : Rows::whole); });
     }
 }
 
@@ -312,6 +366,7 @@ void Stream::fill(const SpanSpec & spec, FillResult & result) {
     }
     go_on();
     draft_.drop();
+    mask_.reset();
     noting_a_full_context([&] { answer_.fill(spec, sampling_, result); });
 }
 
@@ -332,6 +387,7 @@ void Stream::begin_anew() {
     }
     n_told_ = sequence_.tokens().size();
     choice_.forget();
+    mask_.reset();
     answer_.begin_behind_prompt(/*anew=*/true);
     draft_.drop();
     logprobs_.forget();

@@ -20,6 +20,7 @@
 #include "engine/pass/sequence.h"
 #include "engine/stream/token_logprobs.h"
 #include "engine/stream/utf8_assembler.h"
+#include "sampling/legal_tokens.h"
 #include "sampling/token_selector.h"
 
 namespace eliza {
@@ -83,6 +84,13 @@ public:
     void set_text_choices(std::string_view json, int mode);
     void clear_token_trie();
 
+    // One of these tokens comes next, as LegalTokens takes them; whatever else changes the conversation forgets them.
+    void set_token_mask(const uint32_t * bits, size_t n_words);
+    void clear_token_mask() { mask_.reset(); }
+
+    // Runs the pass that the next token needs, if it needs one.
+    void decode();
+
     // Samples otherwise from now on: `json` as parse_sampling() takes it, from the settings so far.
     void set_sampling(std::string_view json);
 
@@ -117,6 +125,7 @@ private:
     Step finish(eliza_finish_reason reason);
     void go_on();
     llama_token choose_freely();
+    llama_token choose_from_mask();
     void commit(llama_token token);
     void settle_known_text(size_t end);
     template <typename Use>
@@ -137,6 +146,7 @@ private:
     size_t n_told_ = 0;  // tokens that the selector knows of
     Utf8Assembler utf8_;
     Choice choice_;
+    std::optional<LegalTokens> mask_;  // of the next token
     Answer answer_;
     Draft draft_;
     TokenLogprobs logprobs_;
