@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,7 @@ from eliza_ffi.model import Model
 
 from .cases import Way
 
-__all__ = ["Outcome", "choose", "payload_of"]
+__all__ = ["Outcome", "choose", "choose_by_masks", "payload_of"]
 
 
 @dataclass(frozen=True)
@@ -74,6 +74,35 @@ def choose(model: Model, prompt: Tokens, payload: TokenTreePayload, way: Way) ->
         logprob, stats = binding.token_trie_leaf(stream).logprob, binding.stats(stream)
     with _span(binding, ctx, prompt, payload) as stream:
         return Outcome(tuple(tokens), logprob, binding.token_trie_scores(stream), stats)
+
+
+def choose_by_masks(model: Model, prompt: Tokens, payload: TokenTreePayload, way: Way) -> Outcome:
+    """Let the model choose by a mask of the next token at every step, without a trie.
+
+    The scores are those of the trie; the counts are those of the masks.
+    """
+    outcome = choose(model, prompt, payload, way)
+    leaves = [tuple(leaf.tokens) for leaf in payload.leaves()]
+    binding: Any = model.binding
+    stream = binding.open(model.runner.ctx, StreamConfig())
+    try:
+        binding.prefill(stream, prompt)
+        n_vocab = binding.stats(stream).n_vocab
+        tokens: tuple[int, ...] = ()
+        while tokens not in leaves:
+            n = len(tokens)
+            legal = {leaf[n] for leaf in leaves if leaf[:n] == tokens}
+            mask = np.zeros((n_vocab + 31) // 32, np.uint32)
+            for token in legal:
+                mask[token // 32] |= np.uint32(1 << token % 32)
+            binding.set_token_mask(stream, mask)
+            tokens += tuple(binding.next(stream).tokens)
+            if len(tokens) != n + 1 or tokens[n] not in legal:
+                break
+        stats = replace(binding.stats(stream), finish_reason="leaf", spans=1)
+    finally:
+        binding.close(stream)
+    return replace(outcome, tokens=tokens, stats=stats)
 
 
 @contextmanager

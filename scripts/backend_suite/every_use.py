@@ -17,7 +17,7 @@ from eliza_ffi.runner.lifecycle import open_stream
 
 from .apart import say_stage
 from .cases import ANSWERS, PROMPTS, REFERENCE, WAYS, ModelCase, Way
-from .choosing import choose
+from .choosing import choose, choose_by_masks
 from .comparing import (
     Comparison,
     Question,
@@ -103,7 +103,9 @@ def use_in_every_way(
     together, n_shared = _compare_together(case, subject, questions, noise)
     say_stage("questions behind one prompt")
     behind = _compare_endings(case, subject, questions, noise)
-    return Findings("", noise, (*compared, *together, *behind), n_shared)
+    say_stage("masks")
+    masked = _compare_masks(case, subject, questions, noise)
+    return Findings("", noise, (*compared, *together, *behind, *masked), n_shared)
 
 
 def _questions(case: ModelCase, subject: Subject) -> list[Question]:
@@ -193,6 +195,20 @@ def _compare_endings(
                 verdict = judge(question.payload, question.expected, outcome, FASTEST, noise)
                 names = (case.name, f"{question.prompt_name}, as an ending", question.answers_name)
                 compared.append(Comparison(*names, FASTEST, verdict, noise))
+    return compared
+
+
+def _compare_masks(
+    case: ModelCase, subject: Subject, questions: Sequence[Question], noise: float
+) -> list[Comparison]:
+    """Choose by masks of the next token, whose logits are picked out or are whole rows."""
+    compared = []
+    with subject.open(case.path, FASTEST.backend_sampling) as model:
+        for way, question in itertools.product(TOGETHER, questions):
+            outcome = choose_by_masks(model, question.prompt, question.payload, way)
+            verdict = judge(question.payload, question.expected, outcome, way, noise)
+            names = (case.name, f"{question.prompt_name}, by masks", question.answers_name)
+            compared.append(Comparison(*names, way, verdict, noise))
     return compared
 
 

@@ -10,11 +10,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from eliza_ffi.decisions import Choice as Question
 from eliza_ffi.decisions import Predicate, Score
 from eliza_ffi.library.loading import Library
 from eliza_ffi.library.protocol import StreamConfig
 from eliza_ffi.model import Choice, Model
+from eliza_ffi.runner.lifecycle import open_stream
 
 __all__ = ["OPERATIONS", "Operation", "Scene"]
 
@@ -183,6 +186,21 @@ def _generate_sampled(scene: Scene) -> Any:
     ).text
 
 
+def _generate_masked(scene: Scene) -> Any:
+    binding, ctx = scene.model.binding, scene.model.session.ctx
+    words = (scene.model.describe()["model"]["n_vocab"] + 31) // 32
+    with open_stream(binding, ctx, StreamConfig()) as stream:
+        binding.prefill(stream, scene.model.tokenize(CHAT, add_special=True, parse_special=True))
+        tokens: list[int] = []
+        for word in range(8, 14):
+            mask = np.zeros(words, np.uint32)
+            mask[word::16] = 0x0FF0
+            binding.decode(stream)
+            binding.set_token_mask(stream, mask)
+            tokens += binding.next(stream).tokens
+    return tokens
+
+
 def _generate_grammar(scene: Scene) -> Any:
     return scene.model.generate(CHAT, 8, grammar=GRAMMAR).text
 
@@ -270,6 +288,7 @@ OPERATIONS = (
     Operation("decide", _decide, _use),
     Operation("generate", _generate, _use),
     Operation("generate sampled", _generate_sampled, _use),
+    Operation("generate by masks", _generate_masked, _use),
     Operation("generate by a grammar", _generate_grammar, _use),
     Operation("generate guessing", _generate_guessing, _use),
     Operation("generate with logprobs", _generate_logprobs, _use),
