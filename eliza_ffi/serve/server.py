@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from types import FrameType
 
@@ -20,6 +21,9 @@ __all__ = ["MOST_CONNECTIONS", "check_model", "listen", "serve"]
 MOST_CONNECTIONS = 1000
 """Connections at once; uvicorn answers requests of further ones with 503 itself."""
 
+BACKLOG = 1024
+"""Connections that wait to be accepted."""
+
 IDLE_SECONDS = 5
 """After which a connection between two requests is closed."""
 
@@ -35,10 +39,25 @@ def listen(settings: ServeSettings) -> socket.socket:
     OSError
         If the address is not this machine's, or taken.
     """
-    family, _, _, _, address = socket.getaddrinfo(
-        settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    family, kind, protocol, _, address = socket.getaddrinfo(
+        settings.host,
+        settings.port,
+        type=socket.SOCK_STREAM,
+        proto=socket.IPPROTO_TCP,
+        flags=socket.AI_PASSIVE,
     )[0]
-    return socket.create_server(address[:2], family=family, backlog=1024)
+    # With its protocol, which socket.create_server leaves open: asyncio knows by it that answers
+    # are not to wait for the acknowledgement of what was sent before.
+    listening = socket.socket(family, kind, protocol)
+    try:
+        if os.name == "posix":
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind(address)
+        listening.listen(BACKLOG)
+    except BaseException:
+        listening.close()
+        raise
+    return listening
 
 
 def check_model(model: Model, settings: ServeSettings) -> None:
@@ -80,6 +99,7 @@ def serve(model: Model, settings: ServeSettings, listening: socket.socket) -> in
         ws="none",
         lifespan="off",
         log_config=None,
+        log_level="error",  # what strangers send is no news
         access_log=False,
         proxy_headers=False,
         server_header=False,

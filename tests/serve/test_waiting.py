@@ -20,6 +20,8 @@ from eliza_ffi.serve import protocol
 from eliza_ffi.serve.admission import Admission
 from eliza_ffi.serve.patience import ClientGone, Deadline, while_wanted
 from eliza_ffi.serve.refusals import Refusal
+from eliza_ffi.serve.server import listen
+from eliza_ffi.serve.settings import ServeSettings
 
 
 async def never_gone() -> Any:
@@ -141,6 +143,25 @@ def test_what_work_raises_and_returns_is_handed_on() -> None:
             await while_wanted(fail(), never_gone, Deadline(60))
 
     asyncio.run(scene())
+
+
+def test_answers_do_not_wait_for_acknowledgements() -> None:
+    async def scene() -> int:
+        took: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+        def come(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            its = writer.get_extra_info("socket")
+            took.set_result(its.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+            writer.close()
+
+        with listen(ServeSettings("tiny", port=0)) as listening:
+            async with await asyncio.start_server(come, sock=listening):
+                _, writer = await asyncio.open_connection(*listening.getsockname())
+                found = await took
+                writer.close()
+        return found
+
+    assert asyncio.run(scene()) != 0
 
 
 @pytest.fixture

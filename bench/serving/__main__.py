@@ -1,0 +1,207 @@
+"""Put the server under load, with clients that misbehave beside those that ask.
+
+Every request must be answered once, with the answer that the model gives in process; a request that
+the queue had no room for is asked again. Beside them clients leave, drip their bodies, send half a
+head or no HTTP, and do not read. At the end the queue is empty and the process holds what it held.
+
+    $ python -m bench.serving                        # 64 clients with 2,000 requests each (an hour)
+    $ python -m bench.serving --quick                # a minute
+    $ python -m bench.serving --batching off         # every request alone in its passes
+    $ python -m bench.serving --throughput           # 16 clients beside decide_many
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import random
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from eliza_ffi.measuring.tables import markdown_table, number
+from eliza_ffi.model import Model
+
+from ..parts.pages import RESULTS, publish
+from .clients import Outcome, ask_all, misbehave
+from .process import ServerProcess, running_server
+from .throughput import in_process, over_http
+from .workload import Asked, mixture, with_answers
+
+N_DIFFERENT = 400
+"""Requests that differ; clients draw from them."""
+
+ROUNDING = 0.05
+"""What neighbours in a pass may change of a probability, with few bits a weight."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    given = _parser().parse_args(arguments)
+    if given.quick:
+        given.clients, given.requests, given.inputs = 16, 20, 64
+    if given.throughput:
+        return _measure(given)
+    return _load(given)
+
+
+def _load(given: argparse.Namespace) -> int:
+    with Model(given.model, options={"batching": given.batching}) as model:
+        asked = with_answers(mixture(min(N_DIFFERENT, given.clients * 8), given.seed), model)
+    with running_server(given.model, given.batching, given.queue, given.deadline) as server:
+        asyncio.run(ask_all(server.address, asked, 4, 10, ROUNDING, -1))  # it is warm then
+        before = server.holds()
+        begin = time.perf_counter()
+        outcome = asyncio.run(_ask(server, asked, given))
+        seconds = time.perf_counter() - begin
+        _wait_until_idle(server)
+        after, figures = server.holds(), server.figures()
+        ended = server.process.poll()
+    facts = _facts(given, outcome, seconds, before, after, figures)
+    publish("serving", facts, _page(facts), given.out, given.docs)
+    for text in (outcome.wrong + outcome.lost)[:20]:
+        print(text, file=sys.stderr)
+    return 1 if outcome.wrong or outcome.lost or ended is not None else 0
+
+
+async def _ask(server: ServerProcess, asked: Sequence[Asked], given: argparse.Namespace) -> Outcome:
+    beside = Outcome()
+    spoilers = [
+        asyncio.create_task(misbehave(server.address, asked, beside, f"{given.seed}-{i}"))
+        for i in range(given.spoilers)
+    ]
+    outcome = await ask_all(
+        server.address, asked, given.clients, given.requests, ROUNDING, given.seed
+    )
+    for spoiler in spoilers:
+        spoiler.cancel()
+        with suppress(asyncio.CancelledError):
+            await spoiler
+    outcome.misbehaved = beside.misbehaved
+    return outcome
+
+
+def _wait_until_idle(server: ServerProcess) -> None:
+    for _ in range(600):
+        figures = server.figures()
+        if not any(value for name, value in figures.items() if "queue_requests" in name):
+            return
+        time.sleep(0.1)
+    raise RuntimeError("the queue is not empty a minute after the last request")
+
+
+def _facts(
+    given: argparse.Namespace,
+    outcome: Outcome,
+    seconds: float,
+    before: dict[str, int],
+    after: dict[str, int],
+    figures: dict[str, float],
+) -> dict[str, Any]:
+    times = np.array(outcome.seconds) * 1e3
+    return {
+        "clients": given.clients,
+        "requests": given.clients * given.requests,
+        "batching": given.batching,
+        "queue": given.queue,
+        "held": outcome.held,
+        "refused": outcome.refused,
+        "wrong": len(outcome.wrong),
+        "lost": len(outcome.lost),
+        "exact": outcome.exact,
+        "farthest": outcome.farthest,
+        "requests_a_second": outcome.held / seconds,
+        "p50_ms": float(np.percentile(times, 50)),
+        "p99_ms": float(np.percentile(times, 99)),
+        "misbehaved": dict(sorted(outcome.misbehaved.items())),
+        "broken_off": sum(
+            value
+            for name, value in figures.items()
+            if name.startswith('eliza_requests_total{code="499"')
+        ),
+        "holds": {"before": before, "after": after},
+    }
+
+
+def _page(facts: dict[str, Any]) -> str:
+    rows = [
+        ("requests", f"{facts['requests']:,} of {facts['clients']} clients"),
+        ("held: answered once, as in process", f"{facts['held']:,}"),
+        ("refused with 429, then held", f"{facts['refused']:,}"),
+        ("wrong", f"{facts['wrong']:,}"),
+        ("lost", f"{facts['lost']:,}"),
+        ("the same to the last bit", f"{facts['exact']:,}"),
+        ("largest difference of a probability", f"{facts['farthest']:.4f}"),
+        ("requests a second", number(facts["requests_a_second"])),
+        ("p50, p99", f"{number(facts['p50_ms'])} ms, {number(facts['p99_ms'])} ms"),
+        ("broken off because the client had gone", f"{facts['broken_off']:.0f}"),
+    ]
+    rows += [(f"clients beside them: {how}", f"{n:,}") for how, n in facts["misbehaved"].items()]
+    rows += [
+        (f"{what} before and after", f"{n:,}, {facts['holds']['after'][what]:,}")
+        for what, n in facts["holds"]["before"].items()
+    ]
+    return markdown_table(("", f"batching={facts['batching']}"), rows) + "\n"
+
+
+def _measure(given: argparse.Namespace) -> int:
+    draw = random.Random(given.seed)
+
+    def inputs() -> list[str]:
+        return [f"Order {draw.random()} has not come, and I wait." for _ in range(given.inputs)]
+
+    ours, theirs, seconds = [], [], []
+    with Model(given.model) as model:
+        in_process(model, inputs()[:32])
+        with running_server(given.model, "auto", given.queue, given.deadline) as server:
+            asyncio.run(over_http(server.address, inputs()[:32], given.clients))
+            for _ in range(given.rounds):
+                theirs.append(in_process(model, inputs()))
+                rate, each = asyncio.run(over_http(server.address, inputs(), given.clients))
+                ours.append(rate)
+                seconds += each
+    facts = {
+        "clients": given.clients,
+        "inputs": given.inputs * given.rounds,
+        "served_a_second": float(np.median(ours)),
+        "in_process_a_second": float(np.median(theirs)),
+        "share": float(np.median(np.array(ours) / np.array(theirs))),
+        "p50_ms": float(np.percentile(seconds, 50) * 1e3),
+        "p99_ms": float(np.percentile(seconds, 99) * 1e3),
+    }
+    rows = [
+        ("decisions of 3 questions a second, served", number(facts["served_a_second"])),
+        ("in process, decide_many", number(facts["in_process_a_second"])),
+        ("served / in process", f"{facts['share']:.2f}"),
+        ("p50, p99", f"{number(facts['p50_ms'])} ms, {number(facts['p99_ms'])} ms"),
+    ]
+    page = markdown_table(("", f"{given.clients} clients"), rows) + "\n"
+    publish("serving-throughput", facts, page, given.out, given.docs)
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description="Put the server under load.")
+    parser.add_argument("--model", metavar="FILE", help="the model (the embedded one)")
+    parser.add_argument("--clients", type=int, default=64, metavar="N")
+    parser.add_argument("--requests", type=int, default=2000, metavar="N", help="of each client")
+    parser.add_argument("--spoilers", type=int, default=8, metavar="N", help="that misbehave")
+    parser.add_argument("--batching", choices=("auto", "off"), default="auto")
+    parser.add_argument("--queue", type=int, default=32, metavar="N", help="that may wait (32)")
+    parser.add_argument("--deadline", type=float, default=300.0, metavar="SECONDS")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--quick", action="store_true", help="a minute")
+    parser.add_argument("--throughput", action="store_true", help="measure beside decide_many")
+    parser.add_argument("--inputs", type=int, default=400, metavar="N", help="of a round")
+    parser.add_argument("--rounds", type=int, default=5, metavar="N", help="of the throughput")
+    parser.add_argument("--out", type=Path, default=RESULTS, metavar="DIR")
+    parser.add_argument("--docs", type=Path, metavar="FILE", help="put the table between markers")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,86 @@
+"""The server's process: started here with options that the command has not, and looked at."""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from eliza_ffi.model import Model
+from eliza_ffi.serve.server import listen, serve
+from eliza_ffi.serve.settings import ServeSettings
+
+__all__ = ["ServerProcess", "running_server"]
+
+
+class ServerProcess:
+    """A server that runs.
+
+    Attributes
+    ----------
+    process : subprocess.Popen
+    address : tuple of str and int
+    """
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        assert process.stdout is not None
+        self.process = process
+        self.address = ("127.0.0.1", int(process.stdout.readline()))
+
+    def figures(self) -> dict[str, float]:
+        """Return what it tells Prometheus."""
+        host, port = self.address
+        with urllib.request.urlopen(f"http://{host}:{port}/metrics", timeout=60) as answer:
+            lines = answer.read().decode().splitlines()
+        pairs = (line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
+        return {name: float(value) for name, value in pairs}
+
+    def holds(self) -> dict[str, int]:
+        """Return its memory in MiB, and how many files and threads it has; Linux alone tells."""
+        folder = Path(f"/proc/{self.process.pid}")
+        if not folder.is_dir():
+            return {}
+        status = dict(line.split(":", 1) for line in (folder / "status").read_text().splitlines())
+        return {
+            "MiB": int(status["VmRSS"].split()[0]) // 1024,
+            "files": len(list((folder / "fd").iterdir())),
+            "threads": int(status["Threads"]),
+        }
+
+
+@contextmanager
+def running_server(
+    model: str | None, batching: str, n_waiting: int, deadline: float
+) -> Iterator[ServerProcess]:
+    """Serve a model for a while."""
+    command = [sys.executable, "-m", "bench.serving.process", "--batching", batching]
+    command += ["--queue", str(n_waiting), "--deadline", str(deadline)]
+    command += [] if model is None else ["--model", model]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            yield ServerProcess(process)
+        finally:
+            process.terminate()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Serve a model on any port that is free.")
+    parser.add_argument("--model")
+    parser.add_argument("--batching", default="auto")
+    parser.add_argument("--queue", type=int, default=256)
+    parser.add_argument("--deadline", type=float, default=60.0)
+    given = parser.parse_args()
+    settings = ServeSettings("measured", port=0, n_waiting=given.queue, deadline=given.deadline)
+    options = {"batching": given.batching}
+    with listen(settings) as listening, Model(given.model, options=options) as model:
+        print(listening.getsockname()[1], flush=True)
+        serve(model, settings, listening)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,67 @@
+"""The load program: it finds what is wrong with answers, and its table says so."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench.serving.__main__ import main
+from bench.serving.clients import Outcome, _difference, _marked
+from bench.serving.workload import Asked, mixture
+from eliza_ffi.library.loading import Library
+
+TWO = Asked(
+    "/v1/decisions",
+    {"input": "hi", "questions": [{"type": "predicate", "instructions": "?"}]},
+    probabilities=((0.75, 0.25),),
+)
+
+
+def said(answer: Any, status: int = 200, rounding: float = 0.01) -> str:
+    return _difference(TWO, status, answer, "me", rounding, Outcome())
+
+
+def answer(probability: float, name: str = "me 0") -> dict[str, Any]:
+    return {"answers": [{"type": "predicate", "name": name, "probability": probability}]}
+
+
+def test_an_answer_is_held_against_the_one_in_process() -> None:
+    assert said(answer(0.75)) == "" and said(answer(0.745)) == ""
+    assert "off by 0.0500" in said(answer(0.7))
+    assert said(answer(0.75, "you 0")) == "somebody else's answer"
+    assert said({"answers": []}) == "another number of probabilities"
+    assert said({"error": {}}, status=500).startswith("500 instead of 200")
+
+
+def test_every_request_asks_in_names_of_its_own() -> None:
+    assert _marked(TWO, "me")["questions"][0]["name"] == "me 0"
+    asked = next(each for each in mixture(50, 1) if each.path == "/v1/systemone")
+    assert all(name.startswith("me ") for name in _marked(asked, "me")["questions"])
+    assert "name" not in TWO.body["questions"][0]
+
+
+def test_the_mixture_has_both_formats_and_bad_requests_and_is_the_same_each_time() -> None:
+    asked = mixture(200, 7)
+    assert {(each.path, each.status) for each in asked} == {
+        ("/v1/decisions", 200),
+        ("/v1/decisions", 400),
+        ("/v1/systemone", 200),
+    }
+    assert mixture(200, 7) == asked != mixture(200, 8)
+
+
+@pytest.mark.parametrize("options", [[], ["--throughput", "--inputs", "8", "--rounds", "1"]])
+def test_a_small_load_is_held_and_told_of(
+    library: Library, tmp_path: Path, options: list[str]
+) -> None:
+    small = ["--clients", "4", "--requests", "3", "--spoilers", "2", "--out", str(tmp_path)]
+    assert main([*small, *options]) == 0
+    if options:
+        facts = json.loads((tmp_path / "serving-throughput.json").read_text())
+        assert facts["served_a_second"] > 0 and 0 < facts["share"] < 3
+    else:
+        facts = json.loads((tmp_path / "serving.json").read_text())
+        assert facts["held"] == 12 and facts["wrong"] == facts["lost"] == 0
