@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from checkout import ROOT
 
 from eliza_ffi.library.loading import Library
 
@@ -19,6 +21,8 @@ def cluster(library: Library) -> Iterator[Any]:
     pytest.importorskip("ray.data", reason=reason)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        # Actors import what the tests import, wherever these were started.
+        patch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), str(ROOT / "tests" / "support")]))
         ray.init(
             address="local",
             num_cpus=2,
