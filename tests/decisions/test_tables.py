@@ -1122,6 +1122,28 @@ def test_a_cell_of_parquet_that_python_cannot_hold_spoils_its_own_row_only(tmp_p
 
 
 @needs_pyarrow
+def test_odd_cells_of_other_types_are_named_or_read_as_csv_has_them(tmp_path: Path) -> None:
+    bad = [None, pa.py_buffer(struct.pack("<3q", 0, 1, 3)), pa.py_buffer(b"ab\xe9")]
+    texts = pa.Array.from_buffers(pa.large_string(), 2, bad)
+    columns = {
+        "body": pa.array(["x", "y"]),
+        "text": texts,
+        "texts": pa.ListArray.from_arrays(pa.array([0, 1, 2], pa.int32()), texts.cast("string")),
+        "span": pa.array([1, 1000], pa.duration("ns")),
+    }
+    path = tmp_path / "in.parquet"
+    pq.write_table(pa.table(columns), path)
+    first, second = open_table(path).rows(columns=["text"])
+    assert [first.fields, second.fields] == [{"text": "a"}, {"text": "b\udce9"}]
+    assert [row.error for row in open_table(path).rows(columns=["body", "text"])] == [None, None]
+    first, second = open_table(path).rows()
+    assert first.error is not None and second.error is not None
+    assert first.error.startswith("column 'span' cannot be read: Nanosecond duration 1 is not")
+    assert second.error.startswith("column 'texts' cannot be read: 'utf-8' codec can't decode")
+    assert first.fields == {"body": "x", "text": "a", "texts": ["a"]}
+
+
+@needs_pyarrow
 def test_columns_that_are_only_copied_spoil_no_row(tmp_path: Path) -> None:
     table = write_odd_parquet(tmp_path / "in.parquet")
     output = tmp_path / "out.parquet"

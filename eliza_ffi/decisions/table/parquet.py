@@ -123,7 +123,7 @@ class ParquetTable:
         try:
             return cell.as_py()
         except UnicodeDecodeError:
-            if not types.is_string(kind):
+            if not (types.is_string(kind) or types.is_large_string(kind)):
                 raise
             return cell.as_buffer().to_pybytes().decode("utf-8", "surrogateescape")
         except ValueError:
