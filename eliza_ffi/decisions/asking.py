@@ -222,8 +222,8 @@ def ask_many(
     how: How,
     *,
     whole: bool,
+    failed: Callable[[int, ElizaError], Any],
     progress: Callable[[int, int | None], Any] | None = None,
-    failed: Callable[[int, ElizaError], Any] | None = None,
 ) -> list[Any]:
     """Ask questions about many inputs, as many at once as there are slots.
 
@@ -237,12 +237,12 @@ def ask_many(
     how
     whole
         Find scores that take whole rows of logits, too.
-    progress
-        Called with how many inputs are done and how many there are, None where nobody knows.
     failed
         Called with the place and the error of an input that cannot be asked about, such as one
         that does not fit into the context, on the thread that tried. What it returns stands in the
-        result's place; what it raises ends the others. None = the error does.
+        result's place; what it raises ends the others.
+    progress
+        Called with how many inputs are done and how many there are, None where nobody knows.
 
     Returns
     -------
@@ -257,12 +257,9 @@ def ask_many(
 
     def start(numbered: tuple[int, Any]) -> Job[Any]:
         place, given = numbered
-        if failed is None:
-            return ready(given)
         return _Tried(partial(ready, given), partial(failed, place))
 
-    if failed is not None:
-        ready("a test")  # what is wrong with the questions is no fault of the inputs
+    ready("a test")  # what is wrong with the questions is no fault of the inputs
     return run_many(
         enumerate(inputs),
         start,

@@ -64,8 +64,8 @@ def ask_scripted(
     how: How,
     *,
     whole: bool,
+    failed: Callable[[int, ElizaError], Any],
     progress: Callable[[int, int | None], Any] | None = None,
-    failed: Callable[[int, ElizaError], Any] | None = None,
 ) -> list[tuple[QuestionScores, ...]]:
     """Stand for ``ask_many`` where the model is written down."""
     if not isinstance(model, ScriptedModel):

@@ -262,7 +262,7 @@ class TableJob:
                 counts.add(cells)
             n_before = journal.n_rows
             left = None if limit is None else max(limit - n_before, 0)
-            steps = _Steps(journal, progress)
+            steps = _ToldSteps(journal, progress)
             with (
                 closing(_Watched(self._rows_behind(n_before), left)) as rows,
                 closing(self._decided(decide_all, rows)) as decided_rows,
@@ -320,7 +320,7 @@ class TableJob:
                 return 0
             again = held.enter_context(Journal(self._retry_path, self._row_format()))
             again.begin()
-            steps = _Steps(again, progress)
+            steps = _ToldSteps(again, progress)
             rows = held.enter_context(closing(_Watched(self._rows_behind(again.n_rows), None)))
             write_again(again, written, rows, partial(self._decided, decide_all), limit, steps.tell)
             again.move_to(self._rows_path)
@@ -480,7 +480,7 @@ class _RowJob:
             self._cancel()
 
 
-class _Steps:
+class _ToldSteps:
     """Tells how far a journal has come.
 
     Attributes
