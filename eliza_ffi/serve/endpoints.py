@@ -87,6 +87,8 @@ class Endpoints:
             try:
                 return await self._decide(asked, wire, waited, deadline)
             except ContextFullError as error:
+                if not deadline.left:  # it would have fitted when the others had ended
+                    raise deadline.passed() from None
                 raise Refusal(400, str(error), "context_length_exceeded", wire.input_name) from None
             except InvalidArgumentError as error:
                 raise Refusal(400, str(error), "invalid_value") from None
