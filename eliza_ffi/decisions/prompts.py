@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from ..errors import InvalidArgumentError
-from .questions import NOT_TEXT, Choice, Predicate, Score, Value, text_of
+from .questions import Choice, Predicate, Score, Value, refuse_not_text, text_of
 
 __all__ = [
     "Asked",
@@ -38,6 +38,7 @@ __all__ = [
     "ask",
     "input_text",
     "option_count",
+    "refuse_media",
 ]
 
 LabelStyle = Literal["text", "letters"]
@@ -175,6 +176,13 @@ def input_text(given: Any) -> str:
     return text_of(given)
 
 
+def refuse_media(part: Mapping[str, Any]) -> None:
+    """Refuse a part of a message that is no text, whatever its type is called exactly."""
+    kind = str(part.get("type", ""))
+    if "image" in kind or "audio" in kind or "file" in kind:
+        raise InvalidArgumentError(f"the input has a part of type {kind!r}: only text is read")
+
+
 def _options(question: AskedQuestion) -> list[tuple[str, str | None]]:
     """Return the text and the description of each option."""
     if isinstance(question, Predicate):
@@ -258,17 +266,11 @@ def _refuse_parts(given: Any) -> None:
     for item in items if isinstance(items, list | tuple) else ():
         content = item.get("content") if isinstance(item, Mapping) else None
         for part in (item, *(content if isinstance(content, list | tuple) else ())):
-            kind = _kind(part) if isinstance(part, Mapping) else ""
-            if kind in NOT_TEXT:
-                raise InvalidArgumentError(
-                    f"the input has a part of type {kind!r}: only text is read"
-                )
+            refuse_not_text(part, "the input has")
 
 
 def _part_text(part: Mapping[str, Any]) -> str:
-    kind = str(part.get("type", ""))
-    if "image" in kind or "audio" in kind or "file" in kind:
-        raise InvalidArgumentError(f"the input has a part of type {kind!r}: only text is read")
+    refuse_media(part)
     for name in ("text", "refusal"):
         if isinstance(part.get(name), str):
             return str(part[name])

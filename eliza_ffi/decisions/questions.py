@@ -26,6 +26,7 @@ __all__ = [
     "Question",
     "Score",
     "Value",
+    "refuse_not_text",
     "text_of",
 ]
 
@@ -262,6 +263,13 @@ def text_of(value: Any) -> str:
         raise InvalidArgumentError(f"neither a text nor JSON: {error}") from error
 
 
+def refuse_not_text(part: Any, whose: str) -> None:
+    """Refuse one of the wire formats' parts that are no text, and nothing that is other JSON."""
+    kind = part.get("type") if isinstance(part, Mapping) else None
+    if isinstance(kind, str) and kind in NOT_TEXT:
+        raise InvalidArgumentError(f"{whose} a part of type {kind!r}: only text is read")
+
+
 def _parts_text(value: Any) -> str:
     """Return the text of instructions, which may be a text, parts of one, or JSON."""
     if isinstance(value, Sequence) and not isinstance(value, str | bytes) and value:
@@ -298,12 +306,7 @@ def _check_asked(question: Any) -> None:
         raise InvalidArgumentError(f"a question's name must be a text, not {question.name!r}")
     given = question.instructions
     for part in given if isinstance(given, list | tuple) else ():
-        kind = part.get("type") if isinstance(part, Mapping) else None
-        if kind in NOT_TEXT:
-            raise InvalidArgumentError(
-                f"{_called(question)}: the instructions have a part of type {kind!r}: "
-                "only text is read"
-            )
+        refuse_not_text(part, f"{_called(question)}: the instructions have")
     _set(question, instructions=_parts_text(given))
     if getattr(question, "source", None) is not None:
         _set(question, source=copy.deepcopy(question.source))  # not the caller's own

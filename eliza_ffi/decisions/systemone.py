@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from ..errors import InvalidArgumentError
-from .prompts import AskedQuestion, ask
+from .prompts import AskedQuestion, ask, refuse_media
 from .questions import MAX_LEVELS, Predicate, Score
 
 __all__ = ["SystemoneQuestion", "SystemoneType", "json_copy", "read_state"]
@@ -108,11 +108,8 @@ def read_state(given: Any) -> Any:
     for message in messages if isinstance(messages, list) else ():
         content = message.get("content") if isinstance(message, dict) else None
         for part in content if isinstance(content, list) else ():
-            kind = str(part.get("type", "")) if isinstance(part, dict) else ""
-            if "image" in kind or "audio" in kind or "file" in kind:
-                raise InvalidArgumentError(
-                    f"the input has a part of type {kind!r}: only text is read"
-                )
+            if isinstance(part, dict):
+                refuse_media(part)
     return state
 
 
