@@ -1,0 +1,81 @@
+"""docs/serve.md: what it shows works, and what it lists is there."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+
+import httpx
+import pytest
+from checkout import ROOT
+from served import Served
+
+from eliza_ffi.cli.main import build_parser
+from eliza_ffi.serve import bodies, protocol
+from eliza_ffi.serve import server as serving
+from eliza_ffi.serve.formats import EXTRAS
+from eliza_ffi.serve.settings import ServeSettings
+
+TEXT = (ROOT / "docs" / "serve.md").read_text(encoding="utf-8")
+PROGRAMS = [each for each in re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL) if "8080" in each]
+(CURLS,) = (each for each in re.findall(r"```console\n(.*?)```", TEXT, re.DOTALL) if "curl" in each)
+
+
+@pytest.mark.parametrize("command", re.findall(r"^\$ (.*?)(?=^\$ |\Z)", CURLS, re.DOTALL | re.M))
+def test_the_curl_lines_work(server: Served, command: str) -> None:
+    command = command.replace("localhost:8080", "{}:{}".format(*server.address))
+    done = subprocess.run(
+        ["sh", "-c", command.replace("curl", "curl --silent --fail", 1)],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0 and done.stdout, done
+    if "/v1/" in command and "-d" in command:
+        assert len(json.loads(done.stdout)["answers"]) == 3
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_the_programs_work(server: Served, program: str) -> None:
+    program = program.replace("http://127.0.0.1:8080", server.url)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert 0.0 <= float(done.stdout) <= 1.0
+
+
+def test_the_metrics_listed_are_all_that_are_told(server: Served) -> None:
+    text = httpx.get(f"{server.url}/metrics").text
+    told = set(re.findall(r"^# TYPE (\w+) (?:counter|gauge|histogram)$", text, re.M))
+    told = {name for name in told if not name.endswith("_created")}
+    section = TEXT.partition("## Metrics")[2].partition("\n## ")[0]
+    assert set(re.findall(r"`(eliza_\w+)", section)) == told
+
+
+def test_the_limits_are_those_of_the_code() -> None:
+    section = TEXT.partition("## Limits")[2].partition("\n## ")[0]
+    defaults = ServeSettings("tiny")
+    for said in (
+        f"{bodies.MAX_BODY // 2**20} MiB",
+        f"{bodies.MAX_DEPTH} levels",
+        f"| {defaults.n_waiting} |",
+        f"| {defaults.deadline:g} s |",
+        f"{protocol.HEAD_SECONDS:g} s; {protocol.WRITE_SECONDS:g} s",
+        f"| {serving.MOST_CONNECTIONS:,} |",
+        f"| {serving.IDLE_SECONDS} s |",
+    ):
+        assert said in section, said
+    assert all(f'`"{name}"`' in TEXT for name in EXTRAS)
+
+
+def test_the_options_named_are_those_of_the_command() -> None:
+    help_of_all = subprocess.run(
+        [sys.executable, "-m", "eliza_ffi", "serve", "--help"],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    own = TEXT.partition("## Under load")[0]
+    for option in set(re.findall(r"--[a-z][a-z-]+", own)):
+        assert option in help_of_all, option
+    assert build_parser().parse_args(["serve"]).port == 8080
