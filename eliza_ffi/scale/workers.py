@@ -6,6 +6,7 @@ import logging
 import os
 import socket
 import time
+from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -61,13 +62,10 @@ class _Handle:
     actor : ActorHandle
     facts : WorkerFacts or None
         None until its model is open.
-    n_in_flight : int
-        Chunks that it was handed and has not brought back.
     """
 
     actor: Any
     facts: WorkerFacts | None = None
-    n_in_flight: int = 0
 
 
 class RayWorkers:
@@ -187,7 +185,6 @@ class RayWorkers:
                 return
             for came_back in self._wait(out):
                 handle, chunk = out.pop(came_back)
-                handle.n_in_flight -= 1
                 try:
                     outcomes, seconds = self._result(came_back)
                 except _WorkerEnded as error:
@@ -203,16 +200,17 @@ class RayWorkers:
 
     def _hand_out(self, chunks: Chunks, out: dict[Any, tuple[_Handle, Chunk]]) -> None:
         """Give every worker that has room a chunk, as far as there are some."""
+        n_out = Counter(handle for handle, _ in out.values())
+        ready = [each for each in self._handles if each.facts is not None]
         while True:
-            ready = [each for each in self._handles if each.facts is not None]
-            handle = min(ready, key=lambda each: each.n_in_flight, default=None)
-            if handle is None or handle.n_in_flight == IN_FLIGHT:
+            handle = min(ready, key=lambda each: n_out[each], default=None)
+            if handle is None or n_out[handle] == IN_FLIGHT:
                 return
             chunk = chunks.next(LOOK_AHEAD * self._n_workers)
             if chunk is None:
                 return
             out[handle.actor.decide.remote(chunk.inputs)] = handle, chunk
-            handle.n_in_flight += 1
+            n_out[handle] += 1
 
     def _wait(self, out: Iterable[Any]) -> list[Any]:
         """Wait for something to happen, and return which of the chunks that are out came back."""
