@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from typing import Any, NoReturn
 
@@ -53,20 +52,14 @@ async def _collect(request: Request) -> bytes:
     return bytes(body)
 
 
-async def json_object(body: bytes) -> dict[str, Any]:
-    """Return the JSON object in a body; long ones are read beside the event loop.
+def json_object(body: bytes) -> dict[str, Any]:
+    """Return the JSON object in a body.
 
     Raises
     ------
     Refusal
         If it is none, too deep, or has text that is no Unicode.
     """
-    if len(body) < 2**15:
-        return _json_object(body)
-    return await asyncio.to_thread(_json_object, body)
-
-
-def _json_object(body: bytes) -> dict[str, Any]:
     try:
         given = json.loads(body.decode(), parse_constant=_no_number)
     except RecursionError:

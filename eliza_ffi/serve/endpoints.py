@@ -21,6 +21,9 @@ from .settings import ServeSettings
 
 __all__ = ["Endpoints"]
 
+LONG_BODY = 2**15
+"""Bytes whose reading takes long enough for other requests to notice."""
+
 
 class Endpoints:
     """The answers of one server.
@@ -83,7 +86,7 @@ class Endpoints:
     async def _answer(self, body: bytes, wire: WireFormat, deadline: Deadline) -> dict[str, Any]:
         async with self._admission.place() as waited:
             self._metrics.count_wait(waited)
-            asked = wire.read(await json_object(body))
+            asked = await _read(body, wire)
             try:
                 return await self._decide(asked, wire, waited, deadline)
             except ContextFullError as error:
@@ -131,3 +134,10 @@ class Endpoints:
             "created": self._began,
             "owned_by": "eliza-ffi",
         }
+
+
+async def _read(body: bytes, wire: WireFormat) -> DecisionRequest:
+    """Return what a body asks; a long one is read beside the event loop."""
+    if len(body) < LONG_BODY:
+        return wire.read(json_object(body))
+    return await asyncio.to_thread(lambda: wire.read(json_object(body)))

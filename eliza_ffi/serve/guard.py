@@ -91,7 +91,7 @@ class Guard:
                 f"this server is not called {host!r}: --allowed-host adds a name",
                 "wrong_host",
             )
-        is_own = origin is not None and urlsplit(origin).netloc.lower() == host.lower()
+        is_own = origin is not None and _place(origin) == host.lower()
         if origin is not None and not is_own and not self._allows(origin):
             raise Refusal(
                 403,
@@ -121,6 +121,14 @@ def _host_name(host: str) -> str:
     """Return the name in a Host header, without the port and the brackets of IPv6."""
     try:
         return (urlsplit(f"//{host}").hostname or "").lower()
+    except ValueError:
+        return ""
+
+
+def _place(origin: str) -> str:
+    """Return the name and the port of an origin."""
+    try:
+        return urlsplit(origin).netloc.lower()
     except ValueError:
         return ""
 

@@ -92,7 +92,9 @@ def test_pages_of_an_allowed_origin_may_ask(keyed: Served) -> None:
     assert "origin" in answer.headers["vary"].lower()
 
 
-@pytest.mark.parametrize("origin", ["https://evil.example", "null", f"{ORIGIN}.evil.example"])
+@pytest.mark.parametrize(
+    "origin", ["https://evil.example", "null", f"{ORIGIN}.evil.example", "http://[", ""]
+)
 def test_pages_of_other_origins_may_not(keyed: Served, server: Served, origin: str) -> None:
     for running in (keyed, server):
         headers = {"origin": origin, "authorization": f"Bearer {KEYS[0]}"}
