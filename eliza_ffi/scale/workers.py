@@ -303,7 +303,12 @@ class RayWorkers:
                 )
             else:
                 self._ray.init(address=self._address, **quiet)
-        except (ConnectionError, ValueError, RuntimeError) as error:
+        except (
+            ConnectionError,
+            RuntimeError,
+            ValueError,
+            self._ray.exceptions.RayError,  # such as one that wants a token
+        ) as error:
             raise ElizaError(f"cannot connect to Ray at {self._address}: {error}") from error
         self._is_connected_here = True
 

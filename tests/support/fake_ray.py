@@ -9,13 +9,17 @@ from types import SimpleNamespace
 from typing import Any
 
 
-class RayTaskError(Exception):
+class RayError(Exception):
+    pass
+
+
+class RayTaskError(RayError):
     def __init__(self, cause: Exception) -> None:
         super().__init__(f"a traceback, and {cause}")
         self.cause = cause
 
 
-class RayActorError(Exception):
+class RayActorError(RayError):
     pass
 
 
@@ -55,6 +59,7 @@ class FakeRay:
         self.n_killed = self.n_shutdowns = 0
         self.util = SimpleNamespace(get_node_ip_address=lambda: "10.0.0.7")
         self.exceptions = SimpleNamespace(
+            RayError=RayError,
             RayTaskError=RayTaskError,
             RayActorError=RayActorError,
             WorkerCrashedError=RayActorError,
@@ -73,6 +78,8 @@ class FakeRay:
     def init(self, **settings: Any) -> None:
         if settings["address"] == "nowhere":
             raise ConnectionError("there is nothing")
+        if settings["address"] == "locked":
+            raise RayError("a token is missing")
         self.inits.append(settings)
         self._is_initialized = True
 
