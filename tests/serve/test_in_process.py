@@ -1,0 +1,133 @@
+"""The application and the command within this process: models that fail, and programs around it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import threading
+import time
+from contextlib import suppress
+from types import SimpleNamespace
+from typing import Any
+
+import httpx
+import pytest
+from served import DECISIONS, ROUNDING, SYSTEMONE, decisions_body
+
+from eliza_ffi import AsyncModel, Model, cli
+from eliza_ffi.errors import (
+    BusyError,
+    ContextFullError,
+    ElizaError,
+    InvalidArgumentError,
+    NativeFault,
+    NotSupportedError,
+    OutOfMemory,
+)
+from eliza_ffi.library.loading import Library
+from eliza_ffi.serve.app import make_app
+from eliza_ffi.serve.settings import ServeSettings
+
+SECRET = "/home/somebody/model.gguf"
+
+
+class FailingModel:
+    """Fails in one way whatever it is asked."""
+
+    def __init__(self, error: Exception) -> None:
+        self.session = SimpleNamespace(turns=SimpleNamespace(n=1))
+        self._error = error
+
+    def describe(self) -> dict[str, Any]:
+        return {}
+
+    async def decide(self, *_: Any, **__: Any) -> Any:
+        raise self._error
+
+
+def ask(app: Any, *requests: tuple[str, str, Any]) -> list[httpx.Response]:
+    """Send requests to an application, one after the other."""
+
+    async def scene() -> list[httpx.Response]:
+        transport = httpx.ASGITransport(app=app, raise_app_exceptions=False)
+        url = "http://127.0.0.1"
+        async with httpx.AsyncClient(transport=transport, base_url=url) as client:
+            return [await client.request(how, path, json=body) for how, path, body in requests]
+
+    return asyncio.run(scene())
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "code"),
+    [
+        (NativeFault(f"{SECRET} is broken"), 500, "internal_error"),
+        (OutOfMemory(f"no memory for {SECRET}"), 500, "internal_error"),
+        (ElizaError(f"the model {SECRET} is closed"), 500, "internal_error"),
+        (RuntimeError(SECRET), 500, "internal_error"),
+        (NotSupportedError("not of this library"), 501, "not_supported"),
+        (BusyError("all slots are in use"), 504, "deadline_exceeded"),
+        (ContextFullError("does not fit the context of 8"), 400, "context_length_exceeded"),
+        (InvalidArgumentError("the label cannot be spelled"), 400, "invalid_value"),
+    ],
+)
+def test_what_fails_in_the_model_has_an_answer_that_names_no_file(
+    error: Exception, status: int, code: str
+) -> None:
+    app = make_app(FailingModel(error), ServeSettings("tiny"))  # type: ignore[arg-type]
+    answer, after = ask(app, ("POST", DECISIONS, decisions_body()), ("GET", "/metrics", None))
+    assert answer.status_code == status and answer.json()["error"]["code"] == code
+    assert "somebody" not in answer.text
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert f'eliza_requests_total{{code="{status}",endpoint="/v1/decisions"}} 1.0' in after.text
+    assert 'eliza_queue_requests{state="running"} 0.0' in after.text
+
+
+def test_an_application_is_served_by_whoever_serves_applications(tiny_model: Model) -> None:
+    app = make_app(AsyncModel.of(tiny_model), ServeSettings("tiny"))
+    body = decisions_body("The parcel is broken!")
+    noul = {"so": {"type": "noul", "instructions": "It is about a parcel."}}
+    answer, other, page, models, document, nothing = ask(
+        app,
+        ("POST", DECISIONS, {**body, "include": ["prompts", "timings", "option_mass"]}),
+        ("POST", SYSTEMONE, {"state": {"a": "parcel"}, "questions": noul}),
+        ("GET", "/", None),
+        ("GET", "/v1/models/tiny", None),
+        ("GET", "/openapi.json", None),
+        ("GET", "/nothing", None),
+    )
+    expected = tiny_model.decide(body["input"], body["questions"])["team"]
+    assert answer.json()["answers"][0]["confidence"] == pytest.approx(
+        expected.confidence, abs=2 * ROUNDING
+    )
+    assert other.json()["answers"]["so"].keys() == {"type", "noul"}
+    assert "<h1>Decisions</h1>" in page.text and models.json()["id"] == "tiny"
+    assert "/v1/systemone" in document.json()["paths"] and nothing.status_code == 404
+
+
+def test_the_command_serves_until_a_signal_comes(
+    library: Library, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    answers: list[httpx.Response] = []
+
+    def client() -> None:
+        end = time.monotonic() + 60
+        while time.monotonic() < end:  # its handler of signals is there when it answers
+            with suppress(httpx.HTTPError):
+                answers.append(httpx.get(f"http://127.0.0.1:{port}/health"))
+                answers.append(
+                    httpx.post(f"http://127.0.0.1:{port}{DECISIONS}", json=decisions_body())
+                )
+                os.kill(os.getpid(), signal.SIGTERM)
+                return
+
+    asking = threading.Thread(target=client)
+    asking.start()
+    assert cli.main(["serve", "--port", str(port), "--alias", "named"]) == 0
+    asking.join()
+    assert [each.status_code for each in answers] == [200, 200]
+    assert answers[1].json()["model"] == "named"
+    assert f"named is served at http://127.0.0.1:{port}/" in capsys.readouterr().out
