@@ -22,18 +22,18 @@ for a set of states of the other, and these can be large.
 """
 
 
-def determinized(nfa: Nfa, max_states: int) -> Tables:
+def determinized(nfa: Nfa, max_states: int, max_work: int | None = None) -> Tables:
     """Make a state of every set of states that some text leads to (Rabin and Scott, 1959).
 
     Raises
     ------
     InvalidArgumentError
         If no text is accepted, or there are more than `max_states` such sets, or it takes more
-        than `MOST_WORK` steps to find them.
+        than `max_work` steps, or `MOST_WORK`, to find them.
     """
     edges, classes = _edges_over_classes(nfa)
     n_classes = int(classes[-1]) + 1
-    budget = _Budget()
+    budget = _Budget(MOST_WORK if max_work is None else max_work)
     first = _without_jumps(nfa, [Nfa.START], budget)
     subsets = [first]
     numbers = {first: 0}
@@ -101,12 +101,13 @@ def _without_jumps(nfa: Nfa, states: Iterable[int], budget: _Budget) -> frozense
 class _Budget:
     """Steps that are left."""
 
-    def __init__(self) -> None:
-        self._left = MOST_WORK
+    def __init__(self, steps: int) -> None:
+        self._all = steps
+        self._left = steps
 
     def spend(self, steps: int) -> None:
         self._left -= steps
         if self._left < 0:
             raise InvalidArgumentError(
-                f"making the automaton deterministic takes more than {MOST_WORK} steps"
+                f"making the automaton deterministic takes more than {self._all} steps"
             )

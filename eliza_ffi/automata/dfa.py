@@ -74,7 +74,7 @@ class Dfa:
             object.__setattr__(self, name, values)  # the dataclass is frozen
 
     @classmethod
-    def from_nfa(cls, nfa: Nfa, max_states: int = MOST_STATES) -> Dfa:
+    def from_nfa(cls, nfa: Nfa, max_states: int = MOST_STATES, max_work: int | None = None) -> Dfa:
         """Return the smallest automaton that accepts the same texts.
 
         Parameters
@@ -84,16 +84,18 @@ class Dfa:
         max_states
             The most states that may be needed, 1 to 65,535, counted before equivalent ones are
             merged.
+        max_work
+            The most steps that making it deterministic may take: 2**23 if None, some seconds.
 
         Raises
         ------
         InvalidArgumentError
             If no text is accepted, more states are needed, or making it deterministic takes more
-            than 2**23 steps.
+            than `max_work` steps.
         """
         if not 1 <= max_states <= MOST_STATES:
             raise InvalidArgumentError(f"max_states is {max_states}, outside 1 to {MOST_STATES}")
-        return cls(*determinized(nfa, max_states)).minimized()
+        return cls(*determinized(nfa, max_states, max_work)).minimized()
 
     @property
     def n_states(self) -> int:

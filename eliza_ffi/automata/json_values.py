@@ -1,4 +1,4 @@
-"""The automata of JSON's strings and numbers."""
+"""The automata of JSON's strings and numbers, and of any text."""
 
 from __future__ import annotations
 
@@ -7,7 +7,13 @@ import functools
 from .dfa import Dfa
 from .regex import compile_regex
 
-__all__ = ["json_integer", "json_number", "json_string"]
+__all__ = ["any_text", "json_integer", "json_number", "json_string"]
+
+
+@functools.cache
+def any_text() -> Dfa:
+    """Return the automaton of all texts: of all that is UTF-8."""
+    return compile_regex(r"(?:.|\n)*")
 
 
 @functools.cache
