@@ -1,0 +1,118 @@
+"""``decide --ray``: what the command hands on, and what it refuses."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fake_decider import FakeDecider, take_place
+from fake_ray import FakeRay
+
+from eliza_ffi import cli
+from eliza_ffi.scale import worker as worker_module
+
+QUESTION = ("--ask", "Which?", "--choice", "a", "--choice", "b", "--name", "which")
+
+TABLE = ("in.csv", "--column", "body", "--output", "out.csv")
+
+
+class Remote(FakeDecider):
+    """A model of a worker."""
+
+    def decide_many(self, inputs: list[Any], questions: Any, **settings: Any) -> list[Any]:
+        del settings["return_exceptions"]
+        return [self.decide(given, questions, **settings) for given in inputs]
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    path = tmp_path / "in.csv"
+    path.write_text("body\n" + "".join(f"text {i}\n" for i in range(40)), encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[tuple[Any, Any, Remote]]:
+    """What workers have opened: the path, the options, the model."""
+    found: list[tuple[Any, Any, Remote]] = []
+
+    def open_model(path: Any, options: Any) -> Remote:
+        found.append((path, options, Remote(tmp_path / "model.gguf")))
+        return found[-1][2]
+
+    monkeypatch.setattr(worker_module, "open_worker_model", open_model)
+    monkeypatch.setattr(worker_module, "fingerprint_of", lambda model: "1-abc")
+    monkeypatch.setattr("eliza_ffi.cli.decide.fingerprint_of", lambda model: "1-abc")
+    take_place(monkeypatch, Remote(tmp_path / "model.gguf"))
+    return found
+
+
+@pytest.fixture
+def ray(monkeypatch: pytest.MonkeyPatch) -> FakeRay:
+    ray = FakeRay([{"Alive": True, "Resources": {"CPU": 8.0}}])
+    monkeypatch.setitem(sys.modules, "ray", ray)
+    return ray
+
+
+def test_the_output_on_ray_is_the_one_here(
+    opened: list[tuple[Any, Any, Remote]],
+    ray: FakeRay,
+    table: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    command = ["decide", str(table), "--column", "body", *QUESTION]
+    on_ray = ["--ray", "local", "--workers", "2", "--output", str(tmp_path / "ray.csv")]
+    assert cli.main([*command, *on_ray]) == 0
+    assert cli.main([*command, "--output", str(tmp_path / "here.csv")]) == 0
+    for end in ("", ".job"):
+        found = (tmp_path / f"ray.csv{end}").read_bytes()
+        assert found == (tmp_path / f"here.csv{end}").read_bytes()
+    assert "0 of 2 workers have the model" in capsys.readouterr().err
+    assert [each["num_cpus"] for each in ray.asked_for] == [4, 4]
+
+
+def test_options_of_the_model_go_to_the_workers(
+    opened: list[tuple[Any, Any, Remote]], ray: FakeRay, table: Path, tmp_path: Path
+) -> None:
+    command = ["decide", str(table), "--column", "body", *QUESTION, "--output"]
+    command += [str(tmp_path / "out.csv"), "--ray", "local", "--workers", "1", "--threads", "3"]
+    command += ["--model", "m.gguf", "--n-slots", "5", "--n-ctx", "512", "--gpu-layers", "0"]
+    command += ["--device", "none", "--orders", "2", "--option-mass"]
+    assert cli.main(command) == 0
+    ((path, options, model),) = opened
+    assert Path(path) == Path("m.gguf").absolute()
+    assert options == {
+        "n_threads": 3,
+        "n_slots": 5,
+        "n_ctx": 512,
+        "n_gpu_layers": 0,
+        "options": {"device": "none"},
+    }
+    assert all(asked["orders"] == 2 and asked["option_mass"] for _, asked in model.asked)
+    assert (ray.asked_for[0]["num_cpus"], ray.asked_for[0]["num_gpus"]) == (3, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ([*TABLE, "--ray", "local"], "--ray needs --workers"),
+        ([*TABLE, "--ray", "local", "--workers", "0"], "--ray needs --workers"),
+        ([*TABLE, "--workers", "2"], "--workers goes with --ray"),
+        (["--input", "x", "--ray", "local"], "--ray goes with a table"),
+        (["--input", "x", "--workers", "2"], "--workers goes with a table"),
+    ],
+)
+def test_a_wrong_command_line_is_exit_code_2(
+    options: list[str],
+    said: str,
+    opened: list[tuple[Any, Any, Remote]],
+    table: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(table.parent)
+    assert cli.main(["decide", *options, *QUESTION]) == 2
+    assert said in capsys.readouterr().err
