@@ -29,7 +29,14 @@ from .free_values import (
 from .json_text import read_json, string_from_body
 from .spans import SkeletonSpan
 
-__all__ = ["Filled", "PlacedSpan", "Script", "regex_literal"]
+__all__ = [
+    "Filled",
+    "PlacedSpan",
+    "Script",
+    "pattern_dfa",
+    "regex_literal",
+    "without_escapes",
+]
 
 _PATTERNS = {
     "number": NUMBER_PATTERN,
@@ -37,6 +44,7 @@ _PATTERNS = {
     "string": STRING_PATTERN,
     "string-body": STRING_BODY_PATTERN,
 }
+_NEED_ESCAPE = [*range(0x20), ord('"'), ord("\\")]
 _NUMBER_CHARACTERS = frozenset("0123456789+-.eE")
 
 
@@ -113,6 +121,8 @@ class PlacedSpan:
             return {"choices": list(self.texts)}
         if self.span.rule is not None:
             return {"grammar": self.grammar}
+        if self.span.dfa is not None:
+            return {"dfa": self._dfa_form}
         if self.span.kind == "free-json":
             return {"json": "value", "depth": JSON_DEPTH}
         if self.span.kind == "free-string":
@@ -120,6 +130,10 @@ class PlacedSpan:
         if self.span.pattern is not None:
             return {"dfa": _pattern_form(self.span.pattern, self.in_string)}
         return {"json": self.span.kind}
+
+    @functools.cached_property
+    def _dfa_form(self) -> dict[str, Any]:
+        return self.dfa().to_dict()
 
     def request_with_follow(self) -> dict[str, Any]:
         """Return the request for a value together with one of the texts that may follow.
@@ -205,7 +219,9 @@ class PlacedSpan:
     def dfa(self) -> Dfa:
         """Return the automaton of a value that has one: of a number, pattern or quoted string."""
         if self.span.pattern is not None:
-            return _pattern_dfa(self.span.pattern, self.in_string)
+            return pattern_dfa(self.span.pattern, self.in_string)
+        if self.span.dfa is not None:
+            return without_escapes(self.span.dfa) if self.in_string else self.span.dfa
         if self.span.kind == "free-string":
             return json_string()
         return json_integer() if self.span.kind == "integer" else json_number()
@@ -221,16 +237,33 @@ def regex_literal(text: str) -> str:
     return "".join(f"\\{char}" if char in r".^$*+?{}[]|()\/" else char for char in text)
 
 
+def without_escapes(dfa: Dfa) -> Dfa:
+    """Return the automaton of those texts that stand in a JSON string as they are.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If there are none.
+    """
+    transitions = dfa.transitions[:, dfa.classes].copy()
+    transitions[:, _NEED_ESCAPE] = DEAD
+    return Dfa(np.arange(256, dtype=np.uint8), transitions, dfa.accepting).minimized()
+
+
 @functools.lru_cache(maxsize=128)
-def _pattern_dfa(pattern: str, in_string: bool) -> Dfa:
+def pattern_dfa(pattern: str, in_string: bool) -> Dfa:
+    """Return the automaton of a pattern, in a JSON string without what needs an escape.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If the pattern has an error, or nothing that it matches may stand there.
+    """
     dfa = compile_regex(pattern)
     if not in_string:
         return dfa
-    transitions = dfa.transitions[:, dfa.classes].copy()
-    needs_escape = [*range(0x20), ord('"'), ord("\\")]
-    transitions[:, needs_escape] = DEAD
     try:
-        return Dfa(np.arange(256, dtype=np.uint8), transitions, dfa.accepting).minimized()
+        return without_escapes(dfa)
     except InvalidArgumentError as error:
         raise InvalidArgumentError(
             f"the pattern {pattern!r} matches no text that stands in a JSON string without "
@@ -240,4 +273,4 @@ def _pattern_dfa(pattern: str, in_string: bool) -> Dfa:
 
 @functools.lru_cache(maxsize=128)
 def _pattern_form(pattern: str, in_string: bool) -> dict[str, Any]:
-    return _pattern_dfa(pattern, in_string).to_dict()
+    return pattern_dfa(pattern, in_string).to_dict()

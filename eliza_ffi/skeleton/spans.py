@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
+from ..automata import Dfa, any_text, intersection
 from ..errors import InvalidArgumentError
 from .json_text import check_unicode, json_text, string_body
 
@@ -34,7 +37,10 @@ _FIELDS = {
     "enum_values": "enum_values",
     "rule": "rule",
     "pattern": "pattern",
+    "dfa": "dfa",
 }
+
+_DFA_KINDS = ("pattern", "number", "integer")
 
 
 @dataclass(frozen=True)
@@ -60,6 +66,9 @@ class SkeletonSpan:
         A regular expression (see :mod:`eliza_ffi.automata.regex_syntax`) for the whole text of a
         ``"pattern"``, which is taken as it is: in a JSON string no character is then written that
         would need an escape.
+    dfa : Dfa or None
+        In place of a pattern, the automaton of its texts; of a ``"number"`` or ``"integer"``, that
+        of those which it may be.
 
     Raises
     ------
@@ -73,6 +82,7 @@ class SkeletonSpan:
     enum_values: tuple[Scalar, ...] | None = None
     rule: str | None = None
     pattern: str | None = None
+    dfa: Dfa | None = None
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
@@ -89,10 +99,24 @@ class SkeletonSpan:
             given = getattr(self, name) is not None
             if given and self.kind != kind:
                 raise InvalidArgumentError(f"{name} is of a span of kind {kind}, not {self.kind}")
+            given = given or (name == "pattern" and self.dfa is not None)
             if not given and self.kind == kind and (self.rule is None or kind == "literal"):
                 raise InvalidArgumentError(f"a span of kind {kind} needs {name}")
+        if self.dfa is not None:
+            self._check_dfa()
         if self.kind == "literal" and self.rule is not None:
             raise InvalidArgumentError("a literal is known: it has no rule")
+
+    def _check_dfa(self) -> None:
+        if not isinstance(self.dfa, Dfa):
+            raise InvalidArgumentError(f"dfa must be an automaton, not {self.dfa!r:.80}")
+        if self.kind not in _DFA_KINDS:
+            raise InvalidArgumentError(
+                f"dfa is of a span of kind {', '.join(_DFA_KINDS)}, not {self.kind}"
+            )
+        for name in ("pattern", "rule"):
+            if getattr(self, name) is not None:
+                raise InvalidArgumentError(f"dfa and {name} say twice what the value may be")
 
     @classmethod
     def from_dict(cls, data: Any) -> SkeletonSpan:
@@ -110,6 +134,8 @@ class SkeletonSpan:
             if not isinstance(values, list | tuple):
                 raise InvalidArgumentError(f"enumValues must be a list, not {values!r:.80}")
             given["enum_values"] = tuple(values)
+        if "dfa" in given:
+            given["dfa"] = _read_dfa(given["dfa"])
         if "kind" not in given:
             raise InvalidArgumentError("a span needs a kind")
         return cls(**given)
@@ -124,6 +150,7 @@ class SkeletonSpan:
             "enumValues": values,
             "rule": self.rule,
             "pattern": self.pattern,
+            "dfa": None if self.dfa is None else self.dfa.to_dict(),
         }
         return {name: value for name, value in fields.items() if value is not None}
 
@@ -162,6 +189,26 @@ def _checked_values(values: tuple[Scalar, ...]) -> tuple[Scalar, ...]:
             )
         seen[text] = i
     return values
+
+
+def _read_dfa(data: Any) -> Dfa:
+    """Return the automaton of its JSON form, if all its texts are text."""
+    if not isinstance(data, Mapping) or set(data) != {"classes", "transitions", "accepting"}:
+        raise InvalidArgumentError(
+            f"dfa must be an object of classes, transitions and accepting, not {data!r:.80}"
+        )
+    try:
+        classes, transitions = np.asarray(data["classes"]), np.asarray(data["transitions"])
+        accepting = np.zeros(len(transitions), dtype=bool)
+        accepting[data["accepting"]] = True
+        dfa = Dfa(classes, transitions, accepting)
+    except (IndexError, OverflowError, TypeError, ValueError) as error:
+        raise InvalidArgumentError(f"dfa: {error}") from None
+    dfa.validate()
+    # Byte by byte an automaton may accept what is not UTF-8.
+    if intersection(dfa, any_text()) != dfa.minimized():
+        raise InvalidArgumentError("dfa accepts bytes that are not UTF-8")
+    return dfa
 
 
 def check_text(text: object, name: str) -> None:
