@@ -1,0 +1,1 @@
+"""What bench/scale.py measures: passes, rows on one machine, and rows on workers of Ray's."""

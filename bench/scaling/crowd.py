@@ -1,0 +1,38 @@
+"""One of several processes that run passes at the same time: ``bench.scaling.measuring`` starts it.
+
+Its argument is the model's path and threads, as JSON. It says when it is ready, reads how many
+tokens a pass has and for how many seconds it runs some, and says the median of their seconds.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+
+from eliza_ffi.benchmark.streams import RandomPrompts
+from eliza_ffi.measuring.figures import median
+from eliza_ffi.model import Model
+
+
+def main() -> int:
+    path, n_threads = json.loads(sys.argv[1])
+    with Model(path, n_threads=n_threads) as model:
+        source = RandomPrompts(model, seed=1)
+        prompts = source.draw(64, 64)
+        print("ready", flush=True)
+        tokens, seconds = sys.stdin.readline().split()
+        taken: list[float] = []
+        end = time.monotonic() + float(seconds)
+        while time.monotonic() < end:
+            prompt = prompts[len(taken) % len(prompts)][: int(tokens)]
+            stats = model.choose(prompt, ["yes", "no"]).stats
+            assert stats is not None
+            read = stats.prompt_tokens - stats.prompt_tokens_reused
+            taken.append(stats.decode_us / 1e6 / read)
+        print(median(taken))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

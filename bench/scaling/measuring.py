@@ -1,0 +1,179 @@
+"""What passes, rows and the way to a worker cost."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import pickle
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from pathlib import Path
+
+from eliza_ffi.benchmark.streams import RandomPrompts
+from eliza_ffi.decisions import Predicate
+from eliza_ffi.decisions.table import DecidedRow, TableJob, TableRow, open_table
+from eliza_ffi.measuring.figures import median
+from eliza_ffi.model import Model
+from eliza_ffi.scale.chunks import Chunks
+from eliza_ffi.scale.workers import LOCAL, RayWorkers
+
+__all__ = [
+    "QUESTION",
+    "crowded_token",
+    "driver_seconds",
+    "inputs",
+    "pass_costs",
+    "ray_rows",
+    "rows_here",
+]
+
+ROW_TOKENS = (8, 16, 32, 64, 128, 192)
+"""Eight rows of the last length fit into the embedded model's context together."""
+
+QUESTION = Predicate("The writer needs an answer today.", "urgent")
+
+WORDS = ("order", "refund", "invoice", "team", "today", "late", "price", "again", "thanks", "call")
+
+CROWD_SECONDS = 3.0
+
+COUNTED_TOKENS = 64
+"""Tokens of the pass that workers are crowded with."""
+
+
+def inputs(words: int) -> Iterator[str]:
+    """Yield texts of about so many tokens, no two of them the same."""
+    for i in itertools.count():
+        drawn = (WORDS[(i * 7 + j * 3 + i // 10**j) % len(WORDS)] for j in range(words))
+        yield f"{i}: {' '.join(drawn)}"
+
+
+def pass_costs(model: Model, n_rows: int) -> list[dict[str, float]]:
+    """Measure the passes that rows share, for rows of several lengths.
+
+    Returns
+    -------
+    list of dict
+        For each length ``row_tokens``, the ``pass_tokens`` that a pass had on average, and the
+        ``token_seconds``: of each pass the share of a row is that of the rows in it.
+    """
+    source = RandomPrompts(model, seed=1)
+    costs = []
+    for row_tokens in ROW_TOKENS:
+        prompts = source.draw(n_rows, row_tokens)
+        before = model.describe()["passes"]["run"]
+        found = [each.stats for each in model.choose_many(prompts, ["yes", "no"])]
+        n_passes = model.describe()["passes"]["run"] - before
+        seconds = tokens = 0.0
+        for stats in found:
+            assert stats is not None
+            tokens += stats.prompt_tokens - stats.prompt_tokens_reused
+            seconds += stats.decode_us / 1e6 * stats.forward_passes / max(stats.sequences, 1)
+        costs.append(
+            {
+                "row_tokens": tokens / n_rows,
+                "pass_tokens": tokens / n_passes,
+                "token_seconds": seconds / tokens,
+            }
+        )
+    return costs
+
+
+def rows_here(model: Model, words: int, n_rows: int) -> dict[str, float]:
+    """Decide rows in this process and return their seconds, own tokens and passes, each."""
+    drawn = list(itertools.islice(inputs(words), n_rows + 8))
+    model.decide_many(drawn[n_rows:], QUESTION)  # the head of the prompts is in the slots then
+    before = model.describe()["passes"]["run"]
+    begin = time.perf_counter()
+    found = model.decide_many(drawn[:n_rows], QUESTION)
+    seconds = time.perf_counter() - begin
+    passes = model.describe()["passes"]["run"] - before
+    own = sum(each.usage.input_tokens - each.usage.cached_tokens for each in found)
+    return {"seconds": seconds / n_rows, "tokens": own / n_rows, "passes": passes / n_rows}
+
+
+def crowded_token(path: str | None, n_threads: int, n_processes: int) -> float:
+    """Return the seconds of a token where so many processes run passes at the same time.
+
+    Parameters
+    ----------
+    path
+        The model's.
+    n_threads
+        Of each process.
+    n_processes
+    """
+    command = [sys.executable, "-m", "bench.scaling.crowd", json.dumps([path, n_threads])]
+    running = [
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        for _ in range(n_processes)
+    ]
+    for each in running:
+        assert each.stdout is not None
+        each.stdout.readline()  # its model is loaded
+    for each in running:
+        assert each.stdin is not None
+        each.stdin.write(f"{COUNTED_TOKENS} {CROWD_SECONDS}\n")
+        each.stdin.flush()
+    return median([float(each.communicate()[0]) for each in running])
+
+
+def driver_seconds(words: int, n_rows: int, model: Model) -> float:
+    """Return the seconds of a row on a table's way out and back, where workers took no time."""
+    (decision,) = model.decide_many(["a test"], QUESTION)
+
+    def decide_all(rows: Iterable[TableRow]) -> Generator[DecidedRow, None, None]:
+        chunks = Chunks(rows, "body", 16)
+        while (chunk := chunks.next(1)) is not None:
+            given = pickle.loads(pickle.dumps(chunk.inputs))
+            found = pickle.loads(pickle.dumps([decision] * len(given)))
+            chunks.take(chunk, found, 1e-3)
+            yield from chunks.in_order()
+
+    with tempfile.TemporaryDirectory() as folder:
+        table = write_table(Path(folder), words, n_rows)
+        job = TableJob(
+            open_table(table), "body", [QUESTION], table.with_suffix(".out.jsonl"), settings={}
+        )
+        begin = time.perf_counter()
+        job.run_rows(decide_all)
+        return (time.perf_counter() - begin) / n_rows
+
+
+def ray_rows(path: str | None, words: int, n_rows: int, n_workers: int) -> dict[str, float]:
+    """Decide a table with workers of a Ray on this machine.
+
+    Returns
+    -------
+    dict
+        ``start_seconds`` until every worker has its model, and ``rows_per_second`` from then on.
+    """
+    options = {"n_threads": 1}
+    with tempfile.TemporaryDirectory() as folder:
+        table = write_table(Path(folder), words, n_rows)
+        output = table.with_suffix(".out.jsonl")
+        job = TableJob(open_table(table), "body", [QUESTION], output, settings={})
+        begin = time.perf_counter()
+        with RayWorkers(
+            LOCAL, n_workers, [QUESTION], {}, model=path, model_options=options
+        ) as workers:
+            few = open_table(write_table(Path(folder) / "few", words, 8))
+            while len(workers.facts) < n_workers:
+                list(workers.decide_rows(few.rows(), "body"))
+            started = time.perf_counter()
+            job.run_rows(lambda rows: workers.decide_rows(rows, "body"))
+            taken = time.perf_counter() - started
+    return {"start_seconds": started - begin, "rows_per_second": n_rows / taken}
+
+
+def write_table(folder: Path, words: int, n_rows: int) -> Path:
+    """Write a table of inputs, and return its path."""
+    folder.mkdir(exist_ok=True)
+    path = folder / "in.jsonl"
+    lines: Sequence[str] = [
+        json.dumps({"body": text}) for text in itertools.islice(inputs(words), n_rows)
+    ]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
