@@ -145,7 +145,7 @@ def markdown(results: Mapping[str, Any]) -> str:
             _rows_of_runs(results),
             left=1,
         ),
-        f"{ROWS:,} rows on paper, by the same sum, with {max(costs.crowding)} workers on a machine:",
+        f"{ROWS:,} rows on paper, by the same sum, {max(costs.crowding)} workers on a machine:",
         markdown_table(
             [
                 "own tokens a row",
