@@ -26,6 +26,7 @@ EXTRAS = {
     "parquet": "pyarrow",
     "plot": "matplotlib",
     "ray": "ray",
+    "schema": "llguidance",
     "serve": "uvicorn",
     "bench": "xgrammar",
     "train": "tokenizers",

@@ -1,0 +1,222 @@
+"""Masks by llguidance: JSON Schema, regular expressions and grammars in Lark's form."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import ElizaError, InvalidArgumentError, NativeFault, NotSupportedError
+from .token_texts import TokenTexts
+
+__all__ = ["Guidance", "GuidanceMasks", "GuidanceSource"]
+
+MOST_KEPT = 64
+"""Languages that a model keeps compiled, the last ones used."""
+
+COMPACT = {"whitespace_flexible": False, "item_separator": ",", "key_separator": ":"}
+"""JSON without white space, as skeletons write it, so that most of what is known is forced. A
+schema's own ``x-guidance`` comes first."""
+
+
+class GuidanceSource:
+    """Where one text stands.
+
+    Parameters
+    ----------
+    matcher
+        llguidance's, which nobody else uses.
+    n_words
+        Of a mask.
+    """
+
+    def __init__(self, matcher: Any, n_words: int) -> None:
+        self._matcher = matcher
+        self._n_words = n_words
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether nothing may follow."""
+        ended = bool(self._matcher.is_stopped())
+        if ended:  # which is also what it says of itself when it has failed
+            self._check()
+        return ended
+
+    @property
+    def may_end(self) -> bool:
+        """Whether the text is whole as it is."""
+        return bool(self._matcher.is_accepting())
+
+    def forced(self) -> list[int]:
+        """Return the tokens that must come next, as the model's tokenizer spells them."""
+        tokens: list[int] = self._matcher.compute_ff_tokens()
+        return tokens
+
+    def mask(self) -> NDArray[np.uint32]:
+        """Return which tokens may come next, a bit each. Others run Python meanwhile."""
+        mask = np.zeros(self._n_words, np.uint32)
+        self._matcher.unsafe_compute_mask_ptr(mask.ctypes.data, mask.nbytes)
+        self._check()
+        return mask
+
+    def accept(self, token: int) -> None:
+        """Take note of the token that has come."""
+        if not self._matcher.consume_token(token):
+            self._check()
+            raise NativeFault(f"llguidance did not expect token {token}")
+
+    def _check(self) -> None:
+        if self._matcher.is_error():
+            raise NativeFault(f"llguidance failed: {self._matcher.get_error()}")
+
+
+class GuidanceMasks:
+    """A language that llguidance has compiled.
+
+    Parameters
+    ----------
+    matcher
+        llguidance's, at the beginning of a text; it is only copied.
+    n_words
+        Of a mask.
+    """
+
+    def __init__(self, matcher: Any, n_words: int) -> None:
+        self._matcher = matcher
+        self.n_words = n_words
+
+    def start(self) -> GuidanceSource:
+        """Return where a text begins."""
+        return GuidanceSource(self._matcher.deep_copy(), self.n_words)
+
+
+class Guidance:
+    """llguidance over one model's vocabulary; any thread may use it.
+
+    Parameters
+    ----------
+    vocabulary
+        Returns the vocabulary; called once, when the first language is compiled.
+
+    Raises
+    ------
+    NotSupportedError
+        If llguidance is not installed.
+    """
+
+    def __init__(self, vocabulary: Callable[[], TokenTexts]) -> None:
+        try:
+            self._package = importlib.import_module("llguidance")
+        except ImportError:
+            raise NotSupportedError(
+                "this shape is answered by llguidance, which is not installed: "
+                "pip install 'eliza-ffi[schema]'"
+            ) from None
+        self._vocabulary = vocabulary
+        self._tokenizers: dict[str, Any] = {}
+        self._n_words = 0
+        self._kept: OrderedDict[tuple[str, str], GuidanceMasks] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def json_schema(self, schema: Mapping[str, Any] | bool) -> GuidanceMasks:
+        """Return the masks of JSON that is valid against a schema.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If it is no schema, or asks for what llguidance does not know.
+        """
+        try:
+            text = json.dumps(schema, ensure_ascii=False)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise InvalidArgumentError(f"the schema is not JSON: {error}") from None
+        return self._masks("schema", text)
+
+    def regex(self, pattern: str) -> GuidanceMasks:
+        """Return the masks of texts that match a regular expression as a whole.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If llguidance does not take it.
+        """
+        return self._masks("regular expression", pattern)
+
+    def lark(self, grammar: str) -> GuidanceMasks:
+        """Return the masks of a grammar in Lark's form, whose first rule is ``start``.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If llguidance does not take it.
+        """
+        return self._masks("Lark grammar", grammar)
+
+    def _masks(self, kind: str, text: str) -> GuidanceMasks:
+        if not isinstance(text, str):
+            raise InvalidArgumentError(f"a {kind} is a text, not {text!r:.80}")
+        with self._lock:
+            masks = self._kept.pop((kind, text), None)
+            if masks is None:
+                masks = self._compile(kind, text)
+            self._kept[kind, text] = masks
+            if len(self._kept) > MOST_KEPT:
+                self._kept.popitem(last=False)
+        return masks
+
+    def _compile(self, kind: str, text: str) -> GuidanceMasks:
+        matcher_type = self._package.LLMatcher
+        if kind == "schema":
+            grammar = matcher_type.grammar_from_json_schema(text, COMPACT)
+        elif kind == "regular expression":
+            grammar = matcher_type.grammar_from_regex(text)
+        else:
+            grammar = matcher_type.grammar_from_lark(text)
+        matcher = matcher_type(self._tokenizer(kind), grammar, log_level=0)
+        if matcher.is_error():
+            raise InvalidArgumentError(
+                f"llguidance does not take the {kind}: {matcher.get_error().strip()}"
+            )
+        return GuidanceMasks(matcher, self._n_words)
+
+    def _tokenizer(self, kind: str) -> Any:
+        """Return llguidance's view of the vocabulary; it prepares for JSON otherwise."""
+        slices = "json_slices" if kind == "schema" else "general_slices"
+        if not self._tokenizers:
+            vocabulary = self._vocabulary()
+            if not vocabulary.ends:
+                raise NotSupportedError("the model has no token that ends a text")
+            self._n_words = vocabulary.n_words
+            wrapped = self._package.TokenizerWrapper(_Wrapped(vocabulary))
+            self._tokenizers["plain"] = self._package.LLTokenizer(
+                wrapped, eos_token=list(vocabulary.ends), slices=[]
+            )
+        if slices not in self._tokenizers:
+            prepared = getattr(self._package.LLTokenizer, slices)()
+            self._tokenizers[slices] = self._tokenizers["plain"].with_slices(prepared)
+        return self._tokenizers[slices]
+
+
+class _Wrapped:
+    """A vocabulary as llguidance asks for it."""
+
+    def __init__(self, vocabulary: TokenTexts) -> None:
+        self.tokens = list(vocabulary.texts)
+        self.special_token_ids = list(vocabulary.control)
+        self.eos_token_id = vocabulary.ends[0]
+        self.bos_token_id = None
+        self._speller = vocabulary.speller
+
+    def __call__(self, text: str) -> list[int]:
+        if not isinstance(text, str):
+            raise TypeError("texts only")  # llguidance then asks for texts
+        try:
+            return self._speller.tokenize(text)
+        except ElizaError:
+            return []  # a generation that runs while its model is closed ends without this
