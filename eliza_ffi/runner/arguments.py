@@ -18,6 +18,7 @@ from ..library.protocol import (
     Tokens,
     TrieLeaf,
 )
+from ..masks.source import Masks
 from ..sampling.params import SamplingParams
 
 __all__ = ["FfiStreamingGenerateArgs", "FfiStreamingResult", "Usage"]
@@ -59,6 +60,8 @@ class FfiStreamingGenerateArgs:
         Instead of a payload: choices that may be cut into tokens in every way, as a grammar allows.
     heal_prompt : bool
         With `text_choices`: the prompt's last token may be spelled anew together with the choice.
+    masks : Masks or None
+        Instead of choices and a grammar: who computes which tokens may come next, one by one.
     score_leaves : bool
         Find the probability of every choice before choosing.
     stop : tuple of str
@@ -96,6 +99,7 @@ class FfiStreamingGenerateArgs:
     prepared_choices: PreparedChoices | None = None
     text_choices: tuple[str, ...] | None = None
     heal_prompt: bool = False
+    masks: Masks | None = None
     score_leaves: bool = False
     stop: tuple[str, ...] = ()
     logprobs: int | None = None
@@ -110,6 +114,9 @@ class FfiStreamingGenerateArgs:
         given = [name for name in CHOICES if getattr(self, name) is not None]
         if len(given) > 1:
             raise InvalidArgumentError(f"give either {' or '.join(given)}, not both")
+        if self.masks is not None and (given or self.gbnf_grammar is not None):
+            other = given[0] if given else "gbnf_grammar"
+            raise InvalidArgumentError(f"give either masks or {other}, not both")
         if isinstance(self.stop, str) or not all(isinstance(s, str) and s for s in self.stop):
             raise InvalidArgumentError(f"stop must be non-empty texts, not {self.stop!r:.80}")
         n_top = self.logprobs

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import ContextFullError, TokenTrieError
+from ..errors import ContextFullError, NotSupportedError, TokenTrieError
 from ..library.protocol import (
     STOP_AT_LEAF,
     TEXT_HEAL_PROMPT,
@@ -25,6 +25,7 @@ from ..library.protocol import (
 )
 from .arguments import FfiStreamingGenerateArgs, FfiStreamingResult, Usage
 from .lifecycle import Lifecycle
+from .masking import MaskedSteps
 from .stop_texts import StopTexts
 
 __all__ = ["GenerationRun"]
@@ -48,6 +49,11 @@ class GenerationRun:
     -----
     `steps` is consumed once. Each pull may block for as long as the library does, and may be made
     from another thread than the one before; `cancel` may come from any thread at any time.
+
+    Raises
+    ------
+    NotSupportedError
+        If there are masks, and the library takes none.
     """
 
     def __init__(
@@ -57,8 +63,12 @@ class GenerationRun:
         args: FfiStreamingGenerateArgs,
         warn: Callable[[str], None] = logger.warning,
     ) -> None:
+        if args.masks is not None and not binding.supports("set_token_mask"):
+            raise NotSupportedError("this library takes no masks: it has no set_token_mask")
         self._binding = binding
         self._lifecycle = Lifecycle(binding, ctx, "generation")
+        check = self._lifecycle.check
+        self._masked = None if args.masks is None else MaskedSteps(binding, args.masks, check)
         self.args = args
         self._warn = warn
         self._payload = args.payload()
@@ -157,18 +167,24 @@ class GenerationRun:
         return None
 
     def _pull(self, stream: Any) -> Iterator[StreamStep]:
-        done = False
         try:
-            while not done:
-                self._lifecycle.check()
-                step = self._binding.next(stream)
-                done = step.done
-                yield step
+            if self._masked is not None:
+                yield from self._masked.steps(stream)
+            else:
+                yield from self._next_steps(stream)
         except ContextFullError:
             if not self._tokens:
                 raise
             self._context_full = True
             yield StreamStep((), "", True)  # what was generated stands
+
+    def _next_steps(self, stream: Any) -> Iterator[StreamStep]:
+        done = False
+        while not done:
+            self._lifecycle.check()
+            step = self._binding.next(stream)
+            done = step.done
+            yield step
 
     @property
     def _is_stopped(self) -> bool:
@@ -201,6 +217,8 @@ class GenerationRun:
             return "context_full"
         if self._is_stopped:
             return "stop"
+        if self._masked is not None and self._masked.has_ended:
+            return "end"
         if self._stats is not None:
             return self._stats.finish_reason
         if not self._done:

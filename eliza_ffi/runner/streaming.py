@@ -113,6 +113,19 @@ class FfiStreamingRunner(_Runner):
         """
         return self._drive(self.generation(args), args)
 
+    async def whole_stream(
+        self, args: FfiStreamingGenerateArgs
+    ) -> AsyncGenerator[StreamStep | FfiStreamingResult, None]:
+        """Yield each step as it comes, and at last the whole result; raises as above."""
+        generation = self.generation(args)
+        steps = self._drive(generation, args)
+        try:
+            async for step in steps:
+                yield step
+        finally:
+            await steps.aclose()
+        yield generation.result()
+
     async def fill_stream(self, args: FillArgs) -> AsyncGenerator[SpanFill | FillResult, None]:
         """Yield each span of a skeleton when it has been filled, and at last the whole result.
 
@@ -189,6 +202,13 @@ class SyncStreamingRunner(_Runner):
     def generate_stream(self, args: FfiStreamingGenerateArgs) -> Generator[StreamStep, None, None]:
         """Yield each step as it comes. To leave early, close the iterator or let go of it."""
         return self._drive(self.generation(args), args)
+
+    def run_whole(
+        self, generation: GenerationRun
+    ) -> Generator[StreamStep | FfiStreamingResult, None, None]:
+        """Yield each step of a generation, which another thread may cancel, and its result."""
+        yield from self._drive(generation, generation.args)
+        yield generation.result()
 
     def fill_stream(self, args: FillArgs) -> Generator[SpanFill | FillResult, None, None]:
         """Yield each span of a skeleton when it has been filled, and at last the whole result."""
