@@ -28,10 +28,12 @@ from .decisions.wire import as_questions
 from .library.binding import CffiBinding, EotScore
 from .library.loading import Library
 from .library.protocol import Tokens
-from .model import E, Model, V
+from .masks.token_texts import TokenTexts
+from .model import E, Model, T, V
 from .requests import (
     ChoiceMode,
     Generation,
+    ShapeRequest,
     Tokenization,
     choice_of,
     choice_request,
@@ -39,6 +41,7 @@ from .requests import (
     generate_request,
     generation_of,
     prompt_of,
+    shape_request,
 )
 from .runner.arguments import FfiStreamingGenerateArgs
 from .runner.filling import Fillable, FillArgs
@@ -46,6 +49,8 @@ from .runner.scoring import ScoreRun
 from .runner.streaming import FfiStreamingRunner
 from .sampling.params import SamplingParams
 from .session import Session
+from .shapes.reading import FieldFill, Reading, ShapedResult, Step
+from .shapes.shape import Lark, Regex, is_shape
 from .skeleton.actions import Action
 from .skeleton.fill_result import FillResult, SpanFill
 from .skeleton.planning import ActionSkeleton
@@ -164,6 +169,10 @@ class AsyncModel:
     def detokenize(self, tokens: Tokens, unparse_special: bool = False) -> str:
         """As :meth:`Model.detokenize <eliza_ffi.model.Model.detokenize>`."""
         return self._model.detokenize(tokens, unparse_special)
+
+    async def token_texts(self) -> TokenTexts:
+        """As :meth:`Model.token_texts <eliza_ffi.model.Model.token_texts>`."""
+        return await asyncio.to_thread(self._model.token_texts)
 
     @property
     def chat_template(self) -> ChatTemplate:
@@ -587,35 +596,135 @@ class AsyncModel:
 
     # ---- Structured answers ---------------------------------------------------------------------
 
+    @overload
+    async def fill(
+        self,
+        prompt: str | Prompt | Tokens | None = ...,
+        skeleton: Fillable | None = ...,
+        *,
+        messages: Messages | None = ...,
+        on_span: Callable[[Any], Any] | None = ...,
+        wait: bool | float = ...,
+        **more: Unpack[FillSettings],
+    ) -> FillResult: ...
+
+    @overload
+    async def fill(
+        self,
+        prompt: str | Prompt | Tokens | None = ...,
+        *,
+        skeleton: type[T],
+        messages: Messages | None = ...,
+        on_span: Callable[[Any], Any] | None = ...,
+        wait: bool | float = ...,
+        **more: Unpack[FillSettings],
+    ) -> ShapedResult[T]: ...
+
+    @overload
+    async def fill(
+        self,
+        prompt: str | Prompt | Tokens | None,
+        skeleton: type[T],
+        *,
+        messages: Messages | None = ...,
+        on_span: Callable[[Any], Any] | None = ...,
+        wait: bool | float = ...,
+        **more: Unpack[FillSettings],
+    ) -> ShapedResult[T]: ...
+
+    @overload
+    async def fill(
+        self,
+        prompt: str | Prompt | Tokens | None,
+        skeleton: Regex | Lark,
+        *,
+        messages: Messages | None = ...,
+        on_span: Callable[[Any], Any] | None = ...,
+        wait: bool | float = ...,
+        **more: Unpack[FillSettings],
+    ) -> ShapedResult[str]: ...
+
+    @overload
+    async def fill(
+        self,
+        prompt: str | Prompt | Tokens | None = ...,
+        skeleton: Mapping[str, Any] = ...,
+        *,
+        messages: Messages | None = ...,
+        on_span: Callable[[Any], Any] | None = ...,
+        wait: bool | float = ...,
+        **more: Unpack[FillSettings],
+    ) -> ShapedResult[Any]: ...
+
     async def fill(
         self,
         prompt: str | Prompt | Tokens | None = None,
-        skeleton: Fillable | Mapping[str, Any] | None = None,
+        skeleton: Any = None,
         *,
         messages: Messages | None = None,
-        on_span: Callable[[SpanFill], Any] | None = None,
+        on_span: Callable[[Any], Any] | None = None,
         wait: bool | float = True,
         **more: Unpack[FillSettings],
-    ) -> FillResult:
+    ) -> Any:
         """As :meth:`Model.fill <eliza_ffi.model.Model.fill>`."""
-        args = fill_request(
-            self.session, prompt, skeleton, messages=messages, method="fill", **more
-        )
-        return await self._fill(args, wait, on_span)
+        more_of_both: dict[str, Any] = {"messages": messages, "method": "fill", **more}
+        if is_shape(skeleton):
+            return await self._fill_shape(prompt, skeleton, more_of_both, wait, on_span)
+        args = fill_request(self.session, prompt, skeleton, **more_of_both)
+        result = await self._fill(args, wait, on_span)
+        return ShapedResult.of(result) if isinstance(skeleton, Mapping) else result
+
+    @overload
+    def fill_stream(
+        self,
+        prompt: str | Prompt | Tokens | None = ...,
+        skeleton: Fillable | None = ...,
+        *,
+        messages: Messages | None = ...,
+        wait: bool | float = ...,
+        **more: Unpack[FillSettings],
+    ) -> AsyncGenerator[SpanFill | FillResult, None]: ...
+
+    @overload
+    def fill_stream(
+        self,
+        prompt: str | Prompt | Tokens | None,
+        skeleton: type[T],
+        *,
+        messages: Messages | None = ...,
+        wait: bool | float = ...,
+        **more: Unpack[FillSettings],
+    ) -> AsyncGenerator[FieldFill | ShapedResult[T], None]: ...
+
+    @overload
+    def fill_stream(
+        self,
+        prompt: str | Prompt | Tokens | None = ...,
+        skeleton: Mapping[str, Any] | Regex | Lark = ...,
+        *,
+        messages: Messages | None = ...,
+        wait: bool | float = ...,
+        **more: Unpack[FillSettings],
+    ) -> AsyncGenerator[SpanFill | FieldFill | FillResult, None]: ...
 
     async def fill_stream(
         self,
         prompt: str | Prompt | Tokens | None = None,
-        skeleton: Fillable | Mapping[str, Any] | None = None,
+        skeleton: Any = None,
         *,
         messages: Messages | None = None,
         wait: bool | float = True,
         **more: Unpack[FillSettings],
-    ) -> AsyncGenerator[SpanFill | FillResult, None]:
+    ) -> AsyncGenerator[Any, None]:
         """As :meth:`Model.fill_stream <eliza_ffi.model.Model.fill_stream>`."""
-        args = fill_request(
-            self.session, prompt, skeleton, messages=messages, method="fill_stream", **more
-        )
+        more_of_both: dict[str, Any] = {"messages": messages, "method": "fill_stream", **more}
+        if is_shape(skeleton):
+            asked = await self._ask_shape(prompt, skeleton, more_of_both)
+            async with aclosing(self._fields(asked, wait)) as fields:
+                async for field in fields:
+                    yield field
+            return
+        args = fill_request(self.session, prompt, skeleton, **more_of_both)
         async with (
             self.session.turns.one_async(wait),
             aclosing(self.runner.fill_stream(args)) as steps,
@@ -626,7 +735,7 @@ class AsyncModel:
     async def fill_many(
         self,
         prompts: Iterable[str | Prompt | Tokens | Messages],
-        skeleton: Fillable | Mapping[str, Any],
+        skeleton: Fillable | Mapping[str, Any] | Regex | Lark | type[Any],
         *,
         progress: Callable[[int, int | None], Any] | None = None,
         max_concurrency: int | None = None,
@@ -636,13 +745,10 @@ class AsyncModel:
         """As :meth:`Model.fill_many <eliza_ffi.model.Model.fill_many>`."""
 
         async def one(prompt: str | Prompt | Tokens | Messages) -> FillResult:
-            args = fill_request(
-                self.session,
-                **prompt_of(prompt),
-                skeleton=skeleton,
-                method="fill_many",
-                **more,
-            )
+            asked: dict[str, Any] = {**prompt_of(prompt), "method": "fill_many", **more}
+            if is_shape(skeleton):
+                return await self._fill_shape(asked.pop("prompt"), skeleton, asked, True, None)
+            args = fill_request(self.session, skeleton=skeleton, **asked)
             return await self._fill(args, True, None)
 
         return await run_many_async(
@@ -761,3 +867,40 @@ class AsyncModel:
                 if on_span is not None:
                     on_span(step)
         raise AssertionError("the last step is the result")
+
+    async def _ask_shape(
+        self, prompt: str | Prompt | Tokens | None, shape: Any, more: Mapping[str, Any]
+    ) -> ShapeRequest:
+        """Have a shape that is new compiled beside the event loop."""
+        return await asyncio.to_thread(shape_request, self.session, prompt, shape, **more)
+
+    async def _fill_shape(
+        self,
+        prompt: str | Prompt | Tokens | None,
+        shape: Any,
+        more: Mapping[str, Any],
+        wait: bool | float,
+        on_field: Callable[[FieldFill], Any] | None,
+    ) -> ShapedResult[Any]:
+        request = await self._ask_shape(prompt, shape, more)
+        async with aclosing(self._fields(request, wait)) as fields:
+            async for field in fields:
+                if isinstance(field, ShapedResult):
+                    return field
+                if on_field is not None:
+                    on_field(field)
+        raise AssertionError("the last step is the result")
+
+    async def _fields(
+        self, request: ShapeRequest, wait: bool | float
+    ) -> AsyncGenerator[FieldFill | ShapedResult[Any], None]:
+        args, reading = request.args, Reading(request.shape)
+        steps: AsyncGenerator[Step, None] = (
+            self.runner.fill_stream(args)
+            if isinstance(args, FillArgs)
+            else self.runner.whole_stream(args)
+        )
+        async with self.session.turns.one_async(wait), aclosing(steps):
+            async for step in steps:
+                for read in reading.take(step):
+                    yield read

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
@@ -29,9 +29,11 @@ from .errors import InvalidArgumentError
 from .library.binding import CffiBinding, EotScore
 from .library.loading import Library
 from .library.protocol import StreamConfig, Tokens
+from .masks.token_texts import TokenTexts
 from .requests import (
     ChoiceMode,
     Generation,
+    ShapeRequest,
     Tokenization,
     choice_of,
     choice_request,
@@ -40,6 +42,7 @@ from .requests import (
     generation_of,
     lora_option,
     prompt_of,
+    shape_request,
 )
 from .runner.arguments import FfiStreamingGenerateArgs, FfiStreamingResult
 from .runner.filling import Fillable, FillArgs
@@ -48,6 +51,8 @@ from .runner.streaming import FfiStreamingRunner, SyncStreamingRunner
 from .sampling.params import SamplingParams
 from .saving import restore_prompt, save_prompt
 from .session import Session
+from .shapes.reading import FieldFill, Reading, ShapedResult, Step
+from .shapes.shape import Lark, Regex, is_shape
 from .skeleton.actions import Action
 from .skeleton.fill_result import FillResult, SpanFill
 from .skeleton.planning import ActionSkeleton
@@ -61,6 +66,7 @@ __all__ = ["Choice", "Generation", "Model"]
 
 E = TypeVar("E", bound=enum.Enum)
 R = TypeVar("R")
+T = TypeVar("T")
 V = TypeVar("V")
 
 
@@ -221,6 +227,10 @@ class Model:
         """Return the text of tokens; special tokens are left out unless `unparse_special`."""
         return self.session.detokenize(tokens, unparse_special)
 
+    def token_texts(self) -> TokenTexts:
+        """Return what every token of the vocabulary spells, for who computes masks of them."""
+        return self.session.token_texts()
+
     @property
     def chat_template(self) -> ChatTemplate:
         """The model's chat template; raises `ChatTemplateError` where there is none."""
@@ -377,8 +387,10 @@ class Model:
             theirs, False = not at all.
         **more
             ``stop``: a text, or several, that ends the generation where it comes; neither it nor
-            what follows is given out. ``logprobs``: find the log-probability of every token, and
-            this many of the likeliest in its place, 0 to 1,024. A setting of
+            what follows is given out. ``schema`` (a JSON Schema or a class), ``regex`` or ``lark``:
+            what the text shall be, by llguidance (the extra ``schema``); ``masks``: by anyone else,
+            see :class:`~eliza_ffi.masks.Masks`. ``logprobs``: find the log-probability of every
+            token, and this many of the likeliest in its place, 0 to 1,024. A setting of
             :class:`~eliza_ffi.sampling.SamplingParams` by name, such as ``seed`` or ``min_p``, or
             of :class:`~eliza_ffi.runner.FfiStreamingGenerateArgs`, such as ``slot_id``.
 
@@ -929,17 +941,77 @@ class Model:
 
     # ---- Structured answers ---------------------------------------------------------------------
 
+    @overload
+    def fill(
+        self,
+        prompt: str | Prompt | Tokens | None = ...,
+        skeleton: Fillable | None = ...,
+        *,
+        messages: Messages | None = ...,
+        on_span: Callable[[Any], Any] | None = ...,
+        wait: bool | float = ...,
+        **more: Unpack[FillSettings],
+    ) -> FillResult: ...
+
+    @overload
+    def fill(
+        self,
+        prompt: str | Prompt | Tokens | None = ...,
+        *,
+        skeleton: type[T],
+        messages: Messages | None = ...,
+        on_span: Callable[[Any], Any] | None = ...,
+        wait: bool | float = ...,
+        **more: Unpack[FillSettings],
+    ) -> ShapedResult[T]: ...
+
+    @overload
+    def fill(
+        self,
+        prompt: str | Prompt | Tokens | None,
+        skeleton: type[T],
+        *,
+        messages: Messages | None = ...,
+        on_span: Callable[[Any], Any] | None = ...,
+        wait: bool | float = ...,
+        **more: Unpack[FillSettings],
+    ) -> ShapedResult[T]: ...
+
+    @overload
+    def fill(
+        self,
+        prompt: str | Prompt | Tokens | None,
+        skeleton: Regex | Lark,
+        *,
+        messages: Messages | None = ...,
+        on_span: Callable[[Any], Any] | None = ...,
+        wait: bool | float = ...,
+        **more: Unpack[FillSettings],
+    ) -> ShapedResult[str]: ...
+
+    @overload
+    def fill(
+        self,
+        prompt: str | Prompt | Tokens | None = ...,
+        skeleton: Mapping[str, Any] = ...,
+        *,
+        messages: Messages | None = ...,
+        on_span: Callable[[Any], Any] | None = ...,
+        wait: bool | float = ...,
+        **more: Unpack[FillSettings],
+    ) -> ShapedResult[Any]: ...
+
     def fill(
         self,
         prompt: str | Prompt | Tokens | None = None,
-        skeleton: Fillable | Mapping[str, Any] | None = None,
+        skeleton: Any = None,
         *,
         messages: Messages | None = None,
-        on_span: Callable[[SpanFill], Any] | None = None,
+        on_span: Callable[[Any], Any] | None = None,
         wait: bool | float = True,
         **more: Unpack[FillSettings],
-    ) -> FillResult:
-        """Fill a skeleton: write a structured answer of which the fixed parts are known.
+    ) -> Any:
+        """Write a structured answer of which the shape, and so some of the text, is known.
 
         Parameters
         ----------
@@ -947,62 +1019,110 @@ class Model:
             What ends where the answer begins; a string is trusted text, as in :meth:`generate`.
         skeleton
             A :class:`~eliza_ffi.skeleton.Skeleton`, or its JSON form; an
-            :class:`~eliza_ffi.skeleton.ActionSkeleton`.
+            :class:`~eliza_ffi.skeleton.ActionSkeleton`. Or a shape: a JSON Schema as a dict; a
+            class (one of pydantic's, a dataclass, a typed dictionary), an object of which comes
+            back; a :class:`~eliza_ffi.shapes.Regex` or :class:`~eliza_ffi.shapes.Lark`. What a
+            skeleton can say of shapes, a skeleton answers; llguidance does the others (the extra
+            ``schema``).
         messages
             A conversation instead of a prompt, as in :meth:`generate`.
         on_span
-            Called with each span when it has been filled.
+            Called with each span of a skeleton, a :class:`~eliza_ffi.skeleton.SpanFill`, or each
+            field of a shape, a :class:`~eliza_ffi.shapes.FieldFill`, when it has been filled.
         wait
             As :meth:`generate`.
         **more
-            As :meth:`fill_args`.
+            As :meth:`fill_args`. Of an answer by llguidance, ``max_tokens`` are those of the whole
+            answer (1,024), and one that reaches them is an error.
+
+        Returns
+        -------
+        FillResult
+            Of a shape, a :class:`~eliza_ffi.shapes.ShapedResult`, which says who answered.
 
         Raises
         ------
         FillError
-            If the library fails on a span, as when the context is full. What was written until
-            then is its `partial`.
+            If the library fails on a span, as when the context is full; if an answer under masks
+            was cut, or a class refuses it. What was written until then is its `partial`.
         InvalidArgumentError
-            If the skeleton or the sampler plan is malformed.
+            If the skeleton, the shape or the sampler plan is malformed.
         NotSupportedError
-            If the library cannot fill skeletons.
+            If the library cannot fill skeletons, or an extra that is needed is not installed.
         BusyError, TypeError
             As :meth:`generate`.
         """
-        args = fill_request(
-            self.session, prompt, skeleton, messages=messages, method="fill", **more
-        )
-        return self._fill_job(args, wait, on_span).run()
+        more_of_both: dict[str, Any] = {"messages": messages, "method": "fill", **more}
+        if is_shape(skeleton):
+            request = shape_request(self.session, prompt, skeleton, **more_of_both)
+            return self._shape_job(request, wait, on_span).run()
+        args = fill_request(self.session, prompt, skeleton, **more_of_both)
+        result = self._fill_job(args, wait, on_span).run()
+        return ShapedResult.of(result) if isinstance(skeleton, Mapping) else result
+
+    @overload
+    def fill_stream(
+        self,
+        prompt: str | Prompt | Tokens | None = ...,
+        skeleton: Fillable | None = ...,
+        *,
+        messages: Messages | None = ...,
+        wait: bool | float = ...,
+        **more: Unpack[FillSettings],
+    ) -> Iterator[SpanFill | FillResult]: ...
+
+    @overload
+    def fill_stream(
+        self,
+        prompt: str | Prompt | Tokens | None,
+        skeleton: type[T],
+        *,
+        messages: Messages | None = ...,
+        wait: bool | float = ...,
+        **more: Unpack[FillSettings],
+    ) -> Iterator[FieldFill | ShapedResult[T]]: ...
+
+    @overload
+    def fill_stream(
+        self,
+        prompt: str | Prompt | Tokens | None = ...,
+        skeleton: Mapping[str, Any] | Regex | Lark = ...,
+        *,
+        messages: Messages | None = ...,
+        wait: bool | float = ...,
+        **more: Unpack[FillSettings],
+    ) -> Iterator[SpanFill | FieldFill | FillResult]: ...
 
     def fill_stream(
         self,
         prompt: str | Prompt | Tokens | None = None,
-        skeleton: Fillable | Mapping[str, Any] | None = None,
+        skeleton: Any = None,
         *,
         messages: Messages | None = None,
         wait: bool | float = True,
         **more: Unpack[FillSettings],
-    ) -> Iterator[SpanFill | FillResult]:
-        """Yield each span when it has been filled, and at last the result.
+    ) -> Iterator[Any]:
+        """Yield each span, or field of a shape, when it has been filled, and at last the result.
 
         Parameters and errors as :meth:`fill`.
         """
-        args = fill_request(
-            self.session, prompt, skeleton, messages=messages, method="fill_stream", **more
-        )
-        return self._spans(args, wait)
+        more_of_both: dict[str, Any] = {"messages": messages, "method": "fill_stream", **more}
+        if is_shape(skeleton):
+            request = shape_request(self.session, prompt, skeleton, **more_of_both)
+            return self._fields(request, wait)
+        return self._spans(fill_request(self.session, prompt, skeleton, **more_of_both), wait)
 
     def fill_many(
         self,
         prompts: Iterable[str | Prompt | Tokens | Messages],
-        skeleton: Fillable | Mapping[str, Any],
+        skeleton: Fillable | Mapping[str, Any] | Regex | Lark | type[Any],
         *,
         progress: Callable[[int, int | None], Any] | None = None,
         max_concurrency: int | None = None,
         return_exceptions: bool = False,
         **more: Unpack[FillSettings],
     ) -> list[FillResult]:
-        """Fill a skeleton for each prompt, as many at once as there are slots.
+        """Fill a skeleton or shape for each prompt, as many at once as there are slots.
 
         Parameters
         ----------
@@ -1020,15 +1140,14 @@ class Model:
             In the prompts' order.
         """
 
-        def job(prompt: str | Prompt | Tokens | Messages) -> _Job[FillResult]:
-            args = fill_request(
-                self.session,
-                **prompt_of(prompt),
-                skeleton=skeleton,
-                method="fill_many",
-                **more,
+        def job(prompt: str | Prompt | Tokens | Messages) -> Job[FillResult]:
+            asked: dict[str, Any] = {**prompt_of(prompt), "method": "fill_many", **more}
+            if is_shape(skeleton):
+                request = shape_request(self.session, given=skeleton, **asked)
+                return self._shape_job(request, True, None)
+            return self._fill_job(
+                fill_request(self.session, skeleton=skeleton, **asked), True, None
             )
-            return self._fill_job(args, True, None)
 
         return self._many(prompts, job, progress, max_concurrency, return_exceptions)
 
@@ -1294,6 +1413,43 @@ class Model:
             raise AssertionError("the last step is the result")
 
         return _Job(run, filling.cancel)
+
+    def _shape_job(
+        self, request: ShapeRequest, wait: bool | float, on_field: Callable[[FieldFill], Any] | None
+    ) -> _Job[ShapedResult[Any]]:
+        steps, cancel = self._shape_steps(request)
+
+        def run() -> ShapedResult[Any]:
+            reading = Reading(request.shape)
+            with self.session.turns.one(wait), closing(steps):
+                for step in steps:
+                    for read in reading.take(step):
+                        if isinstance(read, ShapedResult):
+                            return read
+                        if on_field is not None:
+                            on_field(read)
+            raise AssertionError("the last step is the result")
+
+        return _Job(run, cancel)
+
+    def _fields(
+        self, request: ShapeRequest, wait: bool | float
+    ) -> Iterator[FieldFill | ShapedResult[Any]]:
+        steps, _ = self._shape_steps(request)
+        reading = Reading(request.shape)
+        with self.session.turns.one(wait), closing(steps):
+            for step in steps:
+                yield from reading.take(step)
+
+    def _shape_steps(
+        self, request: ShapeRequest
+    ) -> tuple[Generator[Step, None, None], Callable[[], None]]:
+        """Return the runner's steps of an answer, and what ends it from another thread."""
+        if isinstance(request.args, FillArgs):
+            filling = self._sync_runner.filling(request.args)
+            return self._sync_runner.run_filling(filling), filling.cancel
+        generation = self._sync_runner.generation(request.args)
+        return self._sync_runner.run_whole(generation), generation.cancel
 
     def _many(
         self,

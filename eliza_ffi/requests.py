@@ -27,9 +27,11 @@ from .library.protocol import (
     StreamStats,
     Tokens,
 )
+from .masks.source import Masks
 from .runner.arguments import FfiStreamingGenerateArgs, FfiStreamingResult
-from .runner.filling import Fillable, FillArgs
+from .runner.filling import FillArgs
 from .sampling.params import SamplingParams
+from .shapes.shape import Lark, Regex, Shape, is_shape, shape_of
 from .skeleton.response import Skeleton, SpanSamplerPlan
 
 if TYPE_CHECKING:
@@ -41,6 +43,7 @@ __all__ = [
     "ChoiceSettings",
     "FillSettings",
     "Generation",
+    "ShapeRequest",
     "StreamSettings",
     "Strings",
     "TextSettings",
@@ -55,6 +58,7 @@ __all__ = [
     "lora_option",
     "prompt_of",
     "prompt_tokens",
+    "shape_request",
 ]
 
 ChoiceMode = Literal["argmax", "sample", "best"]
@@ -115,6 +119,10 @@ class TextSettings(StreamSettings, SamplingSettings, total=False):
 
     stop: str | Sequence[str] | None
     logprobs: int | None
+    schema: Any
+    regex: str | None
+    lark: str | None
+    masks: Masks | None
 
     draft_min: int
     token_tree_payload: TokenTreePayload | None
@@ -282,6 +290,10 @@ def _request(
     grammar: str | None = None,
     stop: str | Sequence[str] | None = None,
     logprobs: int | None = None,
+    schema: Any = None,
+    regex: str | None = None,
+    lark: str | None = None,
+    masks: Masks | None = None,
     **more: Any,
 ) -> FfiStreamingGenerateArgs:
     _ = session.ctx  # is it open, and ours?
@@ -298,14 +310,34 @@ def _request(
     if grammar is not None:
         more["gbnf_grammar"] = grammar
     tokens = prompt_tokens(session, prompt, messages)
+    masks = _masks(session, schema=schema, regex=regex, lark=lark, masks=masks)
     return FfiStreamingGenerateArgs(
         prompt_tokens=tokens,
+        masks=masks,
         draft_max=draft_max,
         sampling=sampling,
         stop=(stop,) if isinstance(stop, str) else tuple(stop or ()),
         logprobs=logprobs,
         **more,
     )
+
+
+def _masks(session: Session, *, masks: Masks | None, **languages: Any) -> Masks | None:
+    """Return the masks of a text, of which the language may be given in one of several ways."""
+    given = [name for name, each in languages.items() if each is not None]
+    if len(given) + (masks is not None) > 1:
+        both = [*given, "masks"] if masks is not None else given
+        raise InvalidArgumentError(f"give either {' or '.join(both)}, not both")
+    if not given:
+        return masks
+    name, language = given[0], languages[given[0]]
+    if name == "schema":
+        if not is_shape(language):
+            raise InvalidArgumentError(f"this is no JSON Schema or class: {language!r:.80}")
+        shape = shape_of(language)
+    else:
+        shape = shape_of(Regex(language) if name == "regex" else Lark(language))
+    return shape.masks(session.guidance())
 
 
 def choice_request(
@@ -346,7 +378,7 @@ def choice_request(
 def fill_request(
     session: Session,
     prompt: str | Prompt | Tokens | None,
-    skeleton: Fillable | Mapping[str, Any] | None,
+    skeleton: Any,
     *,
     messages: Messages | None = None,
     sampler_plan: SpanSamplerPlan | Mapping[str, Any] | None = None,
@@ -378,6 +410,47 @@ def fill_request(
     )
 
 
+@dataclass(frozen=True, eq=False)
+class ShapeRequest:
+    """What the runner is handed for an answer of a shape: a skeleton to fill, or masks."""
+
+    shape: Shape[Any]
+    args: FillArgs | FfiStreamingGenerateArgs
+
+
+MOST_TOKENS = 1024
+"""Of an answer under masks, where nothing else is said."""
+
+
+def shape_request(
+    session: Session,
+    prompt: str | Prompt | Tokens | None,
+    given: Any,
+    *,
+    method: str = "fill",
+    **more: Any,
+) -> ShapeRequest:
+    """Return the request of an answer of a shape, as :func:`~eliza_ffi.shapes.shape_of` takes it.
+
+    Our own skeleton answers where it can say the shape, llguidance otherwise. Parameters as
+    :meth:`~eliza_ffi.model.Model.fill`.
+    """
+    shape = shape_of(given)
+    if shape.skeleton is not None:
+        return ShapeRequest(
+            shape, fill_request(session, prompt, shape.skeleton, method=method, **more)
+        )
+    check_keywords(method, more, FILL_KEYWORDS)
+    for name in ("sampler_plan", "logprobs", "heal_prompt"):
+        if more.pop(name, None):
+            raise InvalidArgumentError(
+                f"{name} is for skeletons, and this shape is answered by llguidance: leave it out"
+            )
+    more.setdefault("max_tokens", MOST_TOKENS)
+    masks = shape.masks(session.guidance())
+    return ShapeRequest(shape, _request(session, prompt, masks=masks, **more))
+
+
 PLAIN_SAMPLING: Mapping[str, Any] = {
     "temperature": 0.0,
     "top_p": 1.0,
@@ -394,10 +467,11 @@ RUNNER_WORDS = {
     *("score_leaves", "prepared_choices", "text_choices"),
 }
 TEXT_KEYWORDS = frozenset(field.name for field in fields(FfiStreamingGenerateArgs)) - RUNNER_WORDS
-TEXT_KEYWORDS |= SAMPLING_NAMES | {"messages", "drafter", "grammar"}
+TEXT_KEYWORDS |= SAMPLING_NAMES | {"messages", "drafter", "grammar", "schema", "regex", "lark"}
 
 # A choice's own parameters come along for who misspells one.
 CHOICE_KEYWORDS = TEXT_KEYWORDS - {"stop", "logprobs", "token_tree_payload", "token_tree_path"}
+CHOICE_KEYWORDS -= {"schema", "regex", "lark", "masks"}
 CHOICE_KEYWORDS |= {"mode", "probabilities", "tokenization"}
 
 # What a fill's own parameters are comes along for who misspells one.

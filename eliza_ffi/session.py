@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import time
 import weakref
@@ -17,10 +18,18 @@ from .chat.template import template_of_model
 from .chat.tokens import ChatTokenizer
 from .choices.choice_set import ChoiceSet
 from .choices.chooser import ChoiceCache, ChoiceTokens
-from .errors import BusyError, ContextFullError, ElizaError, InvalidArgumentError
+from .errors import (
+    BusyError,
+    ContextFullError,
+    ElizaError,
+    InvalidArgumentError,
+    NotSupportedError,
+)
 from .library.binding import CffiBinding
 from .library.loading import Library
 from .library.protocol import Tokens
+from .masks.guidance import Guidance
+from .masks.token_texts import TokenSpeller, TokenTexts
 from .runner.turns import Turns
 
 __all__ = ["Session"]
@@ -71,6 +80,7 @@ class Session:
         self.n_gpu_layers = n_gpu_layers
         self.model_id = str(settings.get("model_id") or "")
         self._chat: ChatTokenizer | None = None
+        self._guidance: Guidance | None = None
         self._process = os.getpid()
         # Wherever the process goes to, its file is looked at again.
         self._ctx = self.binding.create(str(Path(self.path).absolute()))
@@ -81,6 +91,13 @@ class Session:
         # Not this session's own methods: it would keep itself alive.
         self._prompts = PromptTokenizer(
             partial(self.binding.tokenize, self._ctx), partial(self.binding.detokenize, self._ctx)
+        )
+        self._speller = TokenSpeller(
+            partial(self.binding.tokenize, self._ctx), partial(_spell, self.binding, self._ctx)
+        )
+        # Read once, when it is asked for.
+        self._vocabulary = functools.cache(
+            partial(_token_texts, self._speller, partial(self.binding.describe, self._ctx))
         )
         try:
             wanted = {"n_gpu_layers": None if n_gpu_layers == -1 else n_gpu_layers, **settings}
@@ -177,6 +194,7 @@ class Session:
 
     def close(self) -> None:
         """Free the model; running generations are cancelled. Closing twice is harmless."""
+        self._speller.close()
         self._finalizer()
         self.binding.forget_callbacks(self._ctx)
         self.choices.clear()
@@ -243,6 +261,26 @@ class Session:
             )
         return self._chat
 
+    def token_texts(self) -> TokenTexts:
+        """Return what every token of the vocabulary spells, which is read once."""
+        _ = self.ctx  # is it open, and ours?
+        return self._vocabulary()
+
+    def guidance(self) -> Guidance:
+        """Return llguidance over the vocabulary.
+
+        Raises
+        ------
+        NotSupportedError
+            If llguidance is not installed, or the library takes no masks.
+        """
+        _ = self.ctx
+        if not self.binding.supports("set_token_mask"):
+            raise NotSupportedError(f"{self.binding.library.path} takes no masks of tokens")
+        if self._guidance is None:
+            self._guidance = Guidance(self._vocabulary)
+        return self._guidance
+
 
 class _SecondTry:
     """Whether what has found the context full may find room when it is alone."""
@@ -274,6 +312,14 @@ class _SecondTry:
         if self._wait is True:
             return True
         return max(0.0, float(self._wait) - (time.monotonic() - self._begin))
+
+
+def _token_texts(speller: TokenSpeller, describe: Callable[[], dict[str, Any]]) -> TokenTexts:
+    return TokenTexts.read(speller, describe()["model"])
+
+
+def _spell(binding: CffiBinding, ctx: Any, tokens: Tokens, named: bool) -> bytes:
+    return binding.detokenize_bytes(ctx, tokens, unparse_special=named)
 
 
 def _choice_tokens(binding: CffiBinding, ctx: Any, choices: ChoiceSet[Any]) -> ChoiceTokens:

@@ -17,10 +17,11 @@ PACKAGE = Path(eliza_ffi.__file__).parent
 FLOORS = (
     ("errors",),
     ("_resources",),
-    ("library", "automata"),
+    ("library", "automata", "masks"),
     ("sampling", "chat"),
     ("choices", "skeleton"),
     ("runner",),
+    ("shapes",),
     ("session",),
     ("requests", "saving"),
     ("batches",),

@@ -17,8 +17,18 @@ RIGHT = """
 import enum
 from collections.abc import Iterator
 from typing import Any, assert_type
-from eliza_ffi import AsyncModel, Choice, Chooser, FillResult, Generation, Model, Prompt
+from pydantic import BaseModel
+from dataclasses import dataclass
+from eliza_ffi import AsyncModel, Choice, Chooser, FillResult, Generation, Model, Prompt, Skeleton
 from eliza_ffi.decisions import Asked, Decision, Labels, Predicate, Score
+from eliza_ffi.shapes import FieldFill, Regex, ShapedResult
+
+class Person(BaseModel):
+    name: str
+
+@dataclass
+class Point:
+    x: int
 
 class Reply(enum.Enum):
     YES = "yes"
@@ -35,7 +45,15 @@ def ask(model: Model, talk: list[dict[str, str]], values: dict[str, float]) -> N
     assert_type(model.choose(messages=talk, choices=["a"], mode="best"), Choice[str])
     assert_type(model.choose("x", ["a"], slot_id=1, seed=3, wait=False).value, str)
     assert_type(model.generate("x", 5, min_p=0.1, seed=7), Generation)
-    assert_type(model.fill("x", {"spans": []}, max_tokens=3), FillResult)
+    assert_type(model.fill("x", {"spans": []}, max_tokens=3), ShapedResult[Any])
+    assert_type(model.fill("x", Skeleton.from_dict({}), max_tokens=3), FillResult)
+    assert_type(model.fill("x", Person).value, Person)
+    assert_type(model.fill(messages=talk, skeleton=Point).value, Point)
+    assert_type(model.fill("x", Regex("a+")).value, str)
+    assert_type(model.fill("x", {"type": "string"}).answered_by, str)
+    assert_type(model.fill_stream("x", Person), Iterator[FieldFill | ShapedResult[Person]])
+    assert_type(model.fill_many(["x"], Person), list[FillResult])
+    assert_type(model.generate("x", schema=Person, stop="a"), Generation)
     assert_type(model.choose_many(["x"], ["a"]), list[Choice[Any]])
     assert_type(model.stream("x"), Iterator[str])
     assert_type(model.chooser(Reply), Chooser[Reply])
@@ -61,6 +79,9 @@ async def ask_async(model: AsyncModel) -> None:
     assert_type(await model.decide_many(["x"], Predicate("angry?")), list[Decision])
     assert_type(await model.chooser(Reply), Chooser[Reply])
     assert_type(await model.choose("x", await model.chooser(Reply)), Choice[Reply])
+    assert_type((await model.fill("x", Person)).value, Person)
+    async for field in model.fill_stream("x", Person):
+        assert_type(field, FieldFill | ShapedResult[Person])
     async for text in model.stream("x"):
         assert_type(text, str)
 """
@@ -69,7 +90,9 @@ WRONG = {
     'model.generate("x", temperatur=1.0)': "temperatur",
     'model.choose("x", ["a"], mode="beast")': "overload",
     'model.generate("x", gbnf_grammar="")': "gbnf_grammar",
-    'model.fill("x", {}, sampling=None)': "sampling",
+    'model.fill("x", {}, sampling=None)': "overload",
+    'model.fill("x", "text")': "overload",
+    'model.plan("x", [], sampling=None)': "sampling",
     'model.choose_many(["x"], ["a"], probs=True)': "probs",
     'model.decide("x", [], scoring="best")': "scoring",
     'model.decide("x", [], order=2)': "order",
@@ -88,6 +111,7 @@ def check(program: str, folder: Path) -> subprocess.CompletedProcess[str]:
 
 def test_every_way_to_choose_has_its_type(tmp_path: Path) -> None:
     pytest.importorskip("mypy")
+    pytest.importorskip("pydantic")
     done = check(RIGHT, tmp_path)
     assert done.returncode == 0, done.stdout
 

@@ -1,0 +1,140 @@
+"""Reading an answer of a shape while it comes, whoever writes it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, replace
+from itertools import chain
+from typing import Any, Generic, TypeVar
+
+from ..errors import ContextFullError, FillError
+from ..library.protocol import StreamStep
+from ..runner.arguments import FfiStreamingResult
+from ..skeleton.fill_result import FillResult, SpanFill
+from .json_reader import JsonReader, Path, copied
+from .shape import Shape
+
+__all__ = ["FieldFill", "Reading", "ShapedResult", "Step"]
+
+T = TypeVar("T")
+
+Step = SpanFill | FillResult | StreamStep | FfiStreamingResult
+"""What the runner brings, of a skeleton or under masks."""
+
+
+@dataclass(frozen=True)
+class FieldFill:
+    """A field, or an item of an array, that has been written.
+
+    Attributes
+    ----------
+    path : tuple of str or int
+        Where it is: keys and places, from the outside in.
+    value : Any
+        Its value, as JSON data.
+    partial : Any
+        The whole answer as far as it is certain: JSON data, or of a pydantic model an object that
+        has the fields which have been written, and no others.
+    """
+
+    path: Path
+    value: Any
+    partial: Any
+
+
+@dataclass(frozen=True)
+class ShapedResult(FillResult, Generic[T]):
+    """A whole answer of a shape.
+
+    Attributes
+    ----------
+    value : T
+        What was asked for: JSON data of a schema, an object of a class, otherwise the text.
+    answered_by : str
+        ``"skeleton"``, or ``"llguidance"``, whose answers have no spans.
+    """
+
+    value: T
+    answered_by: str = "skeleton"
+
+    @classmethod
+    def of(cls, result: FillResult, answered_by: str = "skeleton") -> ShapedResult[Any]:
+        """Return a result with the word of who answered."""
+        known = {field.name: getattr(result, field.name) for field in fields(result)}
+        return ShapedResult(**{**known, "answered_by": answered_by})
+
+
+class Reading(Generic[T]):
+    """One answer on its way.
+
+    Parameters
+    ----------
+    shape
+        What it shall be.
+    """
+
+    def __init__(self, shape: Shape[T]) -> None:
+        self._shape = shape
+        self._begin = time.perf_counter()
+        self._json = JsonReader() if shape.partial is not None else None
+        self._n_read = 0
+
+    def take(self, step: Step) -> Iterator[FieldFill | ShapedResult[T]]:
+        """Return what a step of the runner brings; of its last, the result.
+
+        Raises
+        ------
+        FillError
+            If the answer was cut by a limit, or its class refuses it. What was written is its
+            `partial`.
+        """
+        if isinstance(step, SpanFill):
+            yield from self._read(step.before + step.text)
+        elif isinstance(step, StreamStep):
+            yield from self._read(step.text)
+        else:
+            result = step if isinstance(step, FillResult) else self._filled(step)
+            yield from self._read(result.text[self._n_read :], is_last=True)
+            by = "skeleton" if isinstance(step, FillResult) else "llguidance"
+            yield self._shaped(result, by)
+
+    def _read(self, text: str, is_last: bool = False) -> Iterator[FieldFill]:
+        self._n_read += len(text)
+        reader, partial = self._json, self._shape.partial
+        if reader is None or partial is None:
+            return
+        for path, value in chain(reader.push(text), reader.finish() if is_last else ()):
+            if path:  # else it is the answer itself
+                open_path = reader.open_path if reader.is_open else ()
+                yield FieldFill(path, copied(value), partial(reader.value, open_path))
+
+    def _filled(self, result: FfiStreamingResult) -> FillResult:
+        stats = result.stats
+        filled = FillResult(
+            text=result.text,
+            value=None,
+            spans=(),
+            tokens=result.tokens,
+            complete=result.finish_reason == "end",
+            forward_passes=-1 if stats is None else stats.passes_after_prompt,
+            elapsed=time.perf_counter() - self._begin,
+            stats=stats,
+        )
+        if result.finish_reason == "context_full":
+            full = ContextFullError("the context is full: shorten the prompt or raise n_ctx")
+            raise FillError(f"the answer has not ended: {full}", filled) from full
+        if not filled.complete:
+            raise FillError(
+                f"the answer came to {len(result.tokens)} tokens and has not ended: raise "
+                f"max_tokens, or bound the shape's texts and lists",
+                filled,
+            )
+        return filled
+
+    def _shaped(self, result: FillResult, answered_by: str) -> ShapedResult[T]:
+        try:
+            value = self._shape.value(result.text)
+        except ValueError as error:
+            raise FillError(f"the answer is not valid: {error}", result) from error
+        return ShapedResult.of(replace(result, value=value), answered_by)

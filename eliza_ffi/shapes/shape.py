@@ -1,0 +1,135 @@
+"""What users give for the shape of an answer, as what can be asked of a model."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar, get_origin
+
+from ..errors import InvalidArgumentError
+from ..masks.guidance import Guidance, GuidanceMasks
+from ..skeleton.json_text import read_json
+from ..skeleton.response import Skeleton
+from ..skeleton.spans import SkeletonSpan
+from .classes import class_shape
+from .json_reader import Path, copied
+
+__all__ = ["Lark", "Regex", "Shape", "is_shape", "shape_of"]
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Regex:
+    """Answers that match a regular expression as a whole; their value is their text.
+
+    Attributes
+    ----------
+    pattern : str
+    """
+
+    pattern: str
+
+
+@dataclass(frozen=True)
+class Lark:
+    """Answers of a grammar in Lark's form, as llguidance reads it; their value is their text.
+
+    Attributes
+    ----------
+    grammar : str
+        Its first rule is ``start``.
+    """
+
+    grammar: str
+
+
+@dataclass(frozen=True, eq=False)
+class Shape(Generic[T]):
+    """What an answer shall be.
+
+    Attributes
+    ----------
+    skeleton : Skeleton or None
+        Ours, where it can say all of it.
+    masks : callable
+        From llguidance over a model's vocabulary to the masks of it.
+    value : callable
+        From a whole answer to its value; raises ValueError where it is not valid.
+    partial : callable or None
+        From what is certain of an answer's JSON, and the place of what has not ended, to what is
+        certain of its value. None where answers are not JSON.
+    """
+
+    skeleton: Skeleton | None
+    masks: Callable[[Guidance], GuidanceMasks]
+    value: Callable[[str], T]
+    partial: Callable[[Any, Path], Any] | None
+
+
+def is_shape(given: Any) -> bool:
+    """Whether this is a shape rather than a skeleton, or its JSON form, which has ``spans``."""
+    if isinstance(given, Mapping):
+        return bool(given) and "spans" not in given
+    return isinstance(given, Regex | Lark | type) or get_origin(given) is not None
+
+
+def shape_of(given: Any) -> Shape[Any]:
+    """Return what a user has given as a shape.
+
+    Parameters
+    ----------
+    given
+        A JSON Schema as a mapping, a class (one of pydantic's, a dataclass, a typed dictionary) or
+        another annotation, a :class:`Regex` or a :class:`Lark`.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If it is nothing of these, or has no JSON Schema.
+    NotSupportedError
+        If it is a class, and pydantic is not installed.
+    """
+    if isinstance(given, Regex):
+        pattern = given.pattern
+        return Shape(_pattern(pattern), lambda guidance: guidance.regex(pattern), str, None)
+    if isinstance(given, Lark):
+        grammar = given.grammar
+        return Shape(None, lambda guidance: guidance.lark(grammar), str, None)
+    if isinstance(given, Mapping):
+        schema = dict(given)
+        return _of_schema(schema, read_json, lambda data, _: copied(data))
+    if not is_shape(given):
+        raise InvalidArgumentError(f"this is no shape of an answer: {given!r:.80}")
+    found = class_shape(given)
+    return _of_schema(found.schema, found.value, found.partial)
+
+
+def _of_schema(
+    schema: dict[str, Any], value: Callable[[str], Any], partial: Callable[[Any, Path], Any]
+) -> Shape[Any]:
+    try:
+        text = json.dumps(schema, ensure_ascii=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidArgumentError(f"the schema is not JSON: {error}") from None
+    return Shape(
+        _skeleton_of_schema(text), lambda guidance: guidance.json_schema(schema), value, partial
+    )
+
+
+@functools.lru_cache(maxsize=128)
+def _skeleton_of_schema(text: str) -> Skeleton | None:
+    try:
+        return Skeleton.from_json_schema(json.loads(text))
+    except InvalidArgumentError:
+        return None
+
+
+@functools.lru_cache(maxsize=128)
+def _pattern(pattern: str) -> Skeleton | None:
+    try:
+        return Skeleton((SkeletonSpan("pattern", pattern=pattern),))
+    except InvalidArgumentError:
+        return None
