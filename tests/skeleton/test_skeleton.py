@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from skeleton_strategies import Field, shaped_skeletons
 
+from eliza_ffi.automata import compile_regex
 from eliza_ffi.errors import InvalidArgumentError
 from eliza_ffi.skeleton.response import Sampling, Skeleton, SkeletonSpan, SpanSamplerPlan
 
@@ -27,6 +28,12 @@ RESPONSE = {
         {"kind": "literal", "value": '"}'},
     ],
 }
+
+
+DIGIT = compile_regex("[0-9]").to_dict()
+ESCAPABLE = compile_regex('[a"]').to_dict()
+QUOTED = {"kind": "pattern", "key": "k"}
+ANY_BYTE = {"classes": [0] * 256, "transitions": [[1], [-1]], "accepting": [1]}
 
 
 def literal(text: str) -> dict[str, Any]:
@@ -49,6 +56,18 @@ def test_any_skeleton_comes_back_from_its_json_form(
     shaped: tuple[tuple[Field, ...], Skeleton],
 ) -> None:
     assert Skeleton.from_dict(shaped[1].to_dict()) == shaped[1]
+
+
+def test_a_span_with_an_automaton_comes_back_and_is_held_to_it() -> None:
+    form = {"spans": [{"kind": "integer", "dfa": DIGIT}, literal(";"), {**QUOTED, "dfa": DIGIT}]}
+    made = Skeleton.from_dict(form)
+    assert made.to_dict() == form
+    assert made.placed[0].request() == {"dfa": DIGIT}
+    assert made.matches("1;2")
+    assert not made.matches("12;2")
+    inside = skeleton(literal('"'), {**QUOTED, "dfa": ESCAPABLE}, literal('"'))
+    assert inside.matches('"a"')
+    assert not inside.matches('"""')
 
 
 def test_both_spellings_of_enum_values_are_read() -> None:
@@ -86,6 +105,13 @@ def test_both_spellings_of_enum_values_are_read() -> None:
         ({"spans": [{"kind": "literal", "value": "a", "rule": "r"}]}, "it has no rule"),
         ({"spans": [{"kind": "pattern", "pattern": "(a"}]}, r"spans\[0\].*\(a"),
         ({"spans": [{"kind": "pattern"}]}, "needs pattern"),
+        ({"spans": [{"kind": "pattern", "dfa": 3}]}, "dfa must be an object of classes"),
+        ({"spans": [{"kind": "boolean", "dfa": DIGIT}]}, "dfa is of a span of kind pattern"),
+        ({"spans": [{"kind": "integer", "rule": "r", "dfa": DIGIT}]}, "dfa and rule say twice"),
+        ({"spans": [{"kind": "pattern", "dfa": {**DIGIT, "accepting": [2]}}]}, "dfa: index 2"),
+        ({"spans": [{"kind": "pattern", "dfa": {**DIGIT, "accepting": [0]}}]}, "dangling"),
+        ({"spans": [{"kind": "pattern", "dfa": {**DIGIT, "classes": ["a"]}}]}, "classes must be"),
+        ({"spans": [{"kind": "pattern", "dfa": ANY_BYTE}]}, "bytes that are not UTF-8"),
     ],
 )
 def test_a_malformed_skeleton_is_refused_with_its_place(form: Any, reason: str) -> None:

@@ -63,6 +63,8 @@ def error_at(at: str, text: str) -> InvalidArgumentError:
 
 def shown(value: Any) -> str:
     """Return a short text of any value."""
+    if isinstance(value, str):
+        return f"{value!r:.80}"
     try:
         return reprlib.repr(value)[:80]
     except ValueError:  # of numbers that Python does not write out

@@ -39,6 +39,8 @@ MOST_VALUES = 2**15
 
 KINDS = ("object", "string", "integer", "number", "boolean", "null", "array")
 
+_LARGEST_COUNT = 10**9
+
 _REFUSED = {
     **dict.fromkeys(("if", "$dynamicRef", "$recursiveRef", "extends", "disallow"), None),
     **dict.fromkeys(("dependentSchemas",), "object"),
@@ -412,6 +414,8 @@ def _read_count(name: str) -> Callable[[Rules, Part, Any], None]:
             raise InvalidArgumentError(
                 f"{name} must be a whole number of 0 or more, not {shown(value)}"
             )
+        # None as large is ever reached, and Python writes not all numbers out.
+        value = min(value, _LARGEST_COUNT)
         if name.startswith("min"):
             rules.fewest[kind] = max(value, rules.fewest.get(kind, 0))
         else:

@@ -27,7 +27,7 @@ __all__ = ["DEEPEST_VALUE", "MOST_STATES", "Speller"]
 MOST_STATES = 2**13
 """The most states of all automata of a schema together: they take about a second."""
 
-MOST_WORK = 2**21
+MOST_WORK = 2**20
 """The most steps that making one of them deterministic may take."""
 
 DEEPEST_VALUE = 2

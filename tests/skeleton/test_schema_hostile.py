@@ -1,0 +1,124 @@
+"""Schemas that are made to take long end with an error that says why."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from eliza_ffi.errors import InvalidArgumentError
+from eliza_ffi.skeleton.response import Skeleton
+
+STRING = {"type": "string"}
+
+
+def nested(levels: int, keyword: str, *, is_list: bool = False) -> Any:
+    schema: Any = {}
+    for _ in range(levels):
+        schema = {keyword: [schema] if is_list else schema}
+    return schema
+
+
+def fan(n: int, keyword: str) -> dict[str, Any]:
+    """Return a schema that comes to 2**n others."""
+
+    def twice(target: str) -> dict[str, Any]:
+        both = [{"$ref": target}, {"$ref": target}]
+        if keyword == "properties":
+            return {keyword: dict(zip("ab", both, strict=True))}
+        return {keyword: both}
+
+    defs: dict[str, Any] = {f"d{i}": twice(f"#/$defs/d{i + 1}") for i in range(n)}
+    return {"$ref": "#/$defs/d0", "$defs": {**defs, f"d{n}": STRING}}
+
+
+def fields(n: int, schema: Any) -> dict[str, Any]:
+    return {"properties": {f"f{i}": schema(i) for i in range(n)}}
+
+
+DEEP_VALUE: Any = []
+for _ in range(100_000):
+    DEEP_VALUE = [DEEP_VALUE]
+
+HOSTILE: dict[str, tuple[Any, str]] = {
+    "deep items": (nested(100_000, "items"), "nested deeper than 32"),
+    "deep not": (nested(100_000, "not"), "not is supported only"),
+    "deep allOf": (nested(100_000, "allOf", is_list=True), "more than 10000 parts"),
+    "deep anyOf": (nested(100_000, "anyOf", is_list=True), "nested deeper than 32"),
+    "deep const": ({"const": DEEP_VALUE}, "const: not a JSON value"),
+    "deep enum": ({"enum": [1, DEEP_VALUE]}, r"enum\[1\]: not a JSON value"),
+    "a fan of properties": (fan(25, "properties"), "more than 10000 parts"),
+    "a fan of alternatives": (fan(25, "anyOf"), "more than 10000 parts"),
+    "a fan of demands": (fan(25, "allOf"), "more than 10000 parts"),
+    "alternatives times alternatives": (
+        {"allOf": [{"anyOf": [{"minimum": i}, {"minimum": -i}]} for i in range(40)]},
+        "more than 10000 parts",
+    ),
+    "many that only one may be": (
+        {"oneOf": [{"minLength": i, "maxLength": i} for i in range(900)]},
+        "more than 10000 parts|may be valid against option",
+    ),
+    "references in a circle": (
+        {"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}},
+        "contains itself without end",
+    ),
+    "a huge enum": ({"enum": list(range(10**6))}, "1000000 values, more than 32768"),
+    "a huge enum in an array": (
+        {"items": {"enum": [f"value {i}" for i in range(20_000)]}},
+        "too much for an automaton",
+    ),
+    "long bounds": (
+        fields(300, lambda i: {"type": "number", "minimum": -(10**300) + i, "maximum": 10**300}),
+        "more than 10000 parts",
+    ),
+    "bounds that Python does not write out": ({"minimum": 10**5000}, "at most 400 digits"),
+    "a multiple that Python does not write out": ({"multipleOf": 10**5000}, "from 1 to 1000"),
+    "counts that Python does not write out": ({"minItems": 10**5000}, "minItems must be at most"),
+    "long strings": (
+        fields(300, lambda i: {"type": "string", "maxLength": 500 + i}),
+        "too much for an automaton|more than 10000 parts",
+    ),
+    "long strings in an array": (
+        {"items": fields(30, lambda i: {"type": "string", "minLength": 500, "maxLength": 600 + i})},
+        "too much for an automaton|more than 10000 parts",
+    ),
+    "many items": (
+        {"items": {"items": {"items": STRING, "minItems": 60}, "minItems": 60}, "minItems": 60},
+        "too much for an automaton",
+    ),
+    "different items of many values": (
+        {"items": {"enum": list(range(600))}, "uniqueItems": True},
+        "too much for an automaton",
+    ),
+    "alternatives that are told apart late": (
+        {
+            "anyOf": [
+                {"items": [{"enum": [0, 1]}] * i + [{"const": 1}] + [{"enum": [0, 1]}] * (40 - i)}
+                for i in range(40)
+            ]
+        },
+        "too much for an automaton",
+    ),
+    "a long pointer": ({"$ref": "#/" + "a/" * 100_000}, "refers to nothing"),
+    "an index of many digits": ({"$ref": "#/a/" + "9" * 5000, "a": [1]}, "refers to nothing"),
+    "many fields": (fields(20_000, lambda i: STRING), "more than 10000"),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_it_is_refused_before_it_takes_long(name: str) -> None:
+    # How long it takes is measured, not tested: limits are on what is counted.
+    schema, reason = HOSTILE[name]
+    with pytest.raises(InvalidArgumentError, match=reason):
+        Skeleton.from_json_schema(schema)
+
+
+def test_what_is_large_and_plain_is_read() -> None:
+    for schema in (
+        {"enum": [f"value {i}" for i in range(5000)]},
+        fields(1000, lambda i: STRING),
+        {"type": "integer", "minimum": -(10**300), "maximum": 10**300},
+        {"oneOf": [{"const": f"value {i}"} for i in range(100)]},
+        {"items": fields(60, lambda i: STRING)},
+    ):
+        assert Skeleton.from_json_schema(schema).spans
