@@ -206,9 +206,8 @@ def test_a_table_says_which_node_has_no_model(
     command = ["decide", str(table), *COMMAND, "--output", str(tmp_path / "out.csv")]
     command += ["--ray", "local", "--workers", "2", "--model", str(tmp_path / "no.gguf")]
     assert cli.main(command) == 1
-    said = capsys.readouterr().err
-    assert said.count("\n") == 1
-    assert "eliza-ffi: node " in said
+    said = capsys.readouterr().err.splitlines()[-1]  # it may have been told that it takes long
+    assert said.startswith("eliza-ffi: node ")
     assert "no.gguf; every node needs the model's file" in said
     assert not (tmp_path / "out.csv").exists()
 
