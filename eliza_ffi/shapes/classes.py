@@ -86,6 +86,8 @@ def _closed(schema: Any) -> Any:
     # Not what is data: a default may look like a schema.
     data = ("default", "examples", "enum", "const", "required")
     closed = {key: each if key in data else _closed(each) for key, each in schema.items()}
+    if "discriminator" in closed and "oneOf" in closed:
+        closed["anyOf"] = closed.pop("oneOf")  # no value is of two of them
     if closed.get("type") == "object" and isinstance(closed.get("properties"), dict):
         closed.setdefault("additionalProperties", False)
     return closed

@@ -112,7 +112,9 @@ class JsonReader:
             return 0, None
         value = read_json(scalar.group())
         if self._open and isinstance(self._open[-1][0], dict) and self._key is None:
-            self._key = str(value)
+            if not isinstance(value, str):
+                raise InvalidArgumentError(f"not JSON: {value!r} is no key of an object")
+            self._key = value
             return scalar.end(), None
         return scalar.end(), (self._place(value), value)
 
@@ -126,7 +128,7 @@ class JsonReader:
             inside.append(value)
             return (*path, len(inside) - 1)
         if self._key is None:
-            raise InvalidArgumentError("not JSON: an object's keys are strings")
+            raise InvalidArgumentError("not JSON: a value in an object has no key")
         key, self._key = self._key, None
         inside[key] = value
         return (*path, key)

@@ -178,4 +178,4 @@ def test_greedy_tokens_are_those_of_llguidances_masks_over_plain_logits(
 
 def test_the_version_of_llguidance_is_the_one_that_is_measured() -> None:
     pins = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
-    assert pins.count(f'"llguidance=={llguidance.__version__}"') == 2
+    assert pins.count(f'"llguidance=={llguidance.__version__}"') == 3
