@@ -265,7 +265,7 @@ def test_a_ray_of_ones_own_tells_nobody(
     monkeypatch.delenv("RAY_USAGE_STATS_ENABLED", raising=False)
 
 
-@pytest.mark.parametrize("address", ["127.0.0.1:1", "nowhere", "locked"])
+@pytest.mark.parametrize("address", ["127.0.0.1:1", "nowhere", "locked", "slow"])
 def test_an_address_where_nobody_is_says_so_at_once(
     address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -78,6 +78,8 @@ class FakeRay:
     def init(self, **settings: Any) -> None:
         if settings["address"] == "nowhere":
             raise ConnectionError("there is nothing")
+        if settings["address"] == "slow":
+            raise Exception("it timed out")  # as Ray does
         if settings["address"] == "locked":
             raise RayError("a token is missing")
         self.inits.append(settings)
