@@ -59,9 +59,9 @@ def skeleton_spans(schema: Any) -> tuple[SkeletonSpan, ...]:
           an enum's values, which come in its order;
         - strings: ``pattern`` (for the whole string, in the syntax of
           :mod:`eliza_ffi.automata.regex_syntax`), ``minLength``, ``maxLength``, and ``format`` of
-          ``date``, ``time``, ``date-time``, ``uuid``, ``email`` and ``ipv4``; with any of these no
-          character is written that would need an escape, and no more than 1,000 if there is a
-          limit;
+          ``date``, ``time``, ``date-time``, ``duration``, ``uuid``, ``email`` and ``ipv4``; with
+          any of these no character is written that would need an escape, and no more than 1,000
+          if there is a limit;
         - numbers: ``minimum``, ``maximum``, ``exclusiveMinimum``, ``exclusiveMaximum``, and
           ``multipleOf`` a whole number up to 1,000. With any of these they are written without
           an exponent and with at most 15 digits that count; multiples as whole numbers.

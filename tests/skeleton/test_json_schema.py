@@ -241,6 +241,7 @@ def test_an_object_is_a_row_of_literals_and_values() -> None:
         ({"type": "array", "items": {"type": "array"}}, ["[]", "[[],[1,{}]]"], ["[1]"]),
         ({"type": "array"}, ["[]", '[1,"a",[]]'], ["{}"]),
         ({"items": False}, ["[]"], ["[1]"]),
+        ({"prefixItems": [{"const": 1}, False]}, ["[1]"], ["[]", "[1,2]"]),
         (
             {"items": {"enum": ["a", "b", "c"]}, "uniqueItems": True, "minItems": 1, "maxItems": 2},
             ['["a"]', '["a","c"]', '["b","c"]'],
@@ -300,6 +301,11 @@ def test_an_object_is_a_row_of_literals_and_values() -> None:
             {"type": "string", "format": "ipv4"},
             ['"255.0.10.9"'],
             ['"256.0.0.1"', '"1.2.3"', '"01.2.3.4"'],
+        ),
+        (
+            {"type": "string", "format": "duration"},
+            ['"P3D"', '"P1DT2H3M4S"', '"PT5M"', '"PT10S"'],
+            ['"P"', '"PT"', '"P1DT"', '"PT1H2S"', '"3D"'],
         ),
         ({"type": "string", "format": "made-up"}, ['"anything"'], ["1"]),
         ({"type": "string", "format": "date", "pattern": "^x$"}, ['"x"'], ['"2024-02-29"']),
@@ -361,6 +367,7 @@ def test_what_is_written_is_valid(schema: Any, legal: list[str], illegal: list[s
         ({"items": {"const": 1}, "uniqueItems": True, "minItems": 2}, "all items are the same"),
         ({"items": {"enum": [1, 2]}, "uniqueItems": True, "minItems": 3}, "fewer than 3 different"),
         ({"type": "array", "minItems": 65}, "minItems must be at most 64"),
+        ({"prefixItems": [{}, False], "minItems": 2}, "the item 1 cannot be written"),
         ({"type": "array", "contains": {}}, "at #: contains is not supported"),
         ({"type": "array", "items": [{}], "minItems": 2, "additionalItems": False}, "false"),
         ({"$ref": "other.json"}, r"at #: \$ref 'other.json' is not supported"),

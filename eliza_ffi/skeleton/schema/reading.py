@@ -193,12 +193,11 @@ class _SchemaReader:
                 most = i
                 break
             first.append(inner)
-        if first:
-            # As with properties, all are written, and no others.
-            fewest = max(fewest, len(first)) if most is None else max(fewest, min(len(first), most))
-            most = fewest
         if most is not None and most < fewest:
             return Never(f"#{rules.at}: the item {most} cannot be written")
+        if first:
+            # As with properties, all are written, and no others.
+            fewest = most = max(fewest, len(first))
         rest = None
         if most is None or most > len(first):
             rest = self._item(rules, max(n_first, len(first)))
