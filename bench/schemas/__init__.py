@@ -1,0 +1,1 @@
+"""Answers of JSON Schemas: who can give them, and what they cost."""

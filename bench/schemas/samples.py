@@ -1,0 +1,68 @@
+"""A few schemas of the kinds that programs have, written for this; and a folder of others."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+__all__ = ["SAMPLES", "schemas_in"]
+
+
+def _object(**properties: Any) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(properties),
+        "additionalProperties": False,
+    }
+
+
+def _matching(pattern: str) -> dict[str, Any]:
+    return {"type": "string", "pattern": pattern}
+
+
+def _between(least: int, most: int) -> dict[str, Any]:
+    return {"type": "integer", "minimum": least, "maximum": most}
+
+
+_SHORT = {"type": "string", "maxLength": 24}
+_MAIL = _matching("^[a-z]{1,9}@[a-z]{1,9}\\.org$")
+_ITEM = _object(sku=_matching("^[A-Z]{2}[0-9]{2}$"), count=_between(1, 9))
+_ITEMS = {"type": "array", "items": {"$ref": "#/$defs/item"}, "minItems": 1, "maxItems": 3}
+
+SAMPLES: dict[str, Any] = {
+    "route": _object(action={"enum": ["reply", "ignore", "stop"]}, urgent={"type": "boolean"}),
+    "ticket": _object(
+        title=_SHORT,
+        kind={"enum": ["bug", "question", "wish"]},
+        severity=_between(1, 5),
+        labels={"type": "array", "items": {"enum": ["ui", "api", "docs"]}, "maxItems": 3},
+    ),
+    "contact": _object(
+        name=_SHORT,
+        email={"anyOf": [_MAIL, {"type": "null"}]},
+        phone=_matching("^[0-9]{3}-[0-9]{4}$"),
+    ),
+    "order": {"$defs": {"item": _ITEM}, **_object(items=_ITEMS)},
+    "call": _object(
+        function={"const": "search_documents_by_keyword"},
+        arguments=_object(query=_SHORT, most_results={"enum": [5, 10, 20]}),
+    ),
+}
+"""Schemas by name. Their texts and lists are bounded, so that every answer ends."""
+
+
+def schemas_in(folder: Path) -> Iterator[tuple[str, Any]]:
+    """Yield the schemas of a folder's ``.json`` files, by their names below it.
+
+    A file that is an object with a ``json_schema``, or with a ``schema``, holds the schema there.
+    """
+    for file in sorted(folder.rglob("*.json")):
+        data = json.loads(file.read_text(encoding="utf-8"))
+        for member in ("json_schema", "schema"):
+            inner = data.get(member) if isinstance(data, dict) else None
+            if isinstance(inner, dict) and "properties" not in data and "type" not in data:
+                data = inner
+        yield str(file.relative_to(folder).with_suffix("")), data
