@@ -55,6 +55,8 @@ class GuidanceSource:
 
     def forced(self) -> list[int]:
         """Return the tokens that must come next, as the model's tokenizer spells them."""
+        if not self._matcher.compute_ff_bytes():
+            return []  # which is found out faster than that no tokens come of it
         tokens: list[int] = self._matcher.compute_ff_tokens()
         return tokens
 

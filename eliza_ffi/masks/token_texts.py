@@ -48,6 +48,7 @@ class TokenSpeller:
         self._detokenize = detokenize
         self._lock = threading.Lock()
         self._is_closed = False
+        self._anchor: list[int] | None = None
 
     def close(self) -> None:
         """Ask the model nothing any more. Waits for a call that is running."""
@@ -60,10 +61,11 @@ class TokenSpeller:
         Some tokenizers put a space in front of what a text begins with: it is read behind a line
         break, which is then taken off.
         """
-        anchor = self._read("\n")
+        if self._anchor is None:
+            self._anchor = self._read("\n")
         behind = self._read("\n" + text)
-        if behind[: len(anchor)] == anchor:
-            return behind[len(anchor) :]
+        if behind[: len(self._anchor)] == self._anchor:
+            return behind[len(self._anchor) :]
         return self._read(text)
 
     def spell(self, tokens: Sequence[int], named: bool) -> bytes:

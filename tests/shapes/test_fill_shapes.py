@@ -6,6 +6,8 @@ import asyncio
 import enum
 import json
 import re
+import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +16,13 @@ from typing import Annotated, Any, Literal
 import pytest
 
 from eliza_ffi.async_model import AsyncModel
-from eliza_ffi.errors import ContextFullError, FillError, InvalidArgumentError, NotSupportedError
+from eliza_ffi.errors import (
+    ContextFullError,
+    ElizaError,
+    FillError,
+    InvalidArgumentError,
+    NotSupportedError,
+)
 from eliza_ffi.library.loading import Library
 from eliza_ffi.model import Model
 from eliza_ffi.shapes import FieldFill, Lark, Regex, ShapedResult, shape_of
@@ -334,7 +342,7 @@ def test_what_is_no_shape_is_refused(tiny_model: Model) -> None:
     with pytest.raises(InvalidArgumentError, match="llguidance does not take the schema"):
         tiny_model.fill("x", {"type": "strin"})
     with pytest.raises(InvalidArgumentError, match="no schema of"):
-        tiny_model.fill("x", threading_lock())
+        tiny_model.fill("x", a_class_without_schema())
     with pytest.raises(InvalidArgumentError, match="no JSON Schema or class"):
         tiny_model.generate("x", schema="text")
     with pytest.raises(InvalidArgumentError, match="sampler_plan is for skeletons"):
@@ -345,7 +353,7 @@ def test_what_is_no_shape_is_refused(tiny_model: Model) -> None:
         tiny_model.fill("x", Pet, temperatur=1)  # type: ignore[call-overload]
 
 
-def threading_lock() -> Any:
+def a_class_without_schema() -> Any:
     """Return a class that no schema describes."""
     return type("Lock", (), {})
 
@@ -364,3 +372,40 @@ def test_without_pydantic_the_error_names_the_extra(
 
     with pytest.raises(NotSupportedError, match=r"Unseen .* pip install 'eliza-ffi\[schema\]'"):
         tiny_model.fill("x", Unseen)
+
+
+def test_a_model_that_is_closed_meanwhile_ends_the_answer(library: Library) -> None:
+    model = Model(library=library, n_threads=1)
+    steps = model.fill_stream("Hello", Lark("start: /[a-z ]+/ END\nEND: /[^a-z ]{900}/"))
+    heard = threading.Event()
+    ended: list[BaseException] = []
+
+    def fill() -> None:
+        heard.set()
+        try:
+            list(steps)
+        except ElizaError as error:
+            ended.append(error)
+
+    thread = threading.Thread(target=fill)
+    thread.start()
+    heard.wait()
+    time.sleep(0.05)
+    model.close()
+    thread.join(timeout=60)
+    assert not thread.is_alive()
+    assert len(ended) == 1
+
+
+def test_threads_fill_one_shape_at_once(tiny_model: Model, masks_alone: None) -> None:
+    expected = tiny_model.fill("Hello", Person).value
+    found: list[Person] = []
+    threads = [
+        threading.Thread(target=lambda: found.append(tiny_model.fill("Hello", Person).value))
+        for _ in range(12)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [expected] * 12
