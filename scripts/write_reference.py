@@ -34,6 +34,8 @@ ROOMS = (
     "eliza_ffi.decisions",
     "eliza_ffi.runner",
     "eliza_ffi.skeleton",
+    "eliza_ffi.shapes",
+    "eliza_ffi.masks",
     "eliza_ffi.chat",
     "eliza_ffi.sampling",
     "eliza_ffi.automata",
