@@ -143,6 +143,8 @@ class Guidance:
     def regex(self, pattern: str) -> GuidanceMasks:
         """Return the masks of texts that match a regular expression as a whole.
 
+        Classes such as ``\\d`` hold ASCII characters alone.
+
         Raises
         ------
         InvalidArgumentError
@@ -177,7 +179,9 @@ class Guidance:
         if kind == "schema":
             grammar = matcher_type.grammar_from_json_schema(text, COMPACT)
         elif kind == "regular expression":
-            grammar = matcher_type.grammar_from_regex(text)
+            # Classes such as \d have ASCII characters alone, as in our own reader.
+            ascii_only = self._package.regex_to_lark(text, "dws")
+            grammar = matcher_type.grammar_from_lark(f"start: /{ascii_only}/")
         else:
             grammar = matcher_type.grammar_from_lark(text)
         matcher = matcher_type(self._tokenizer(kind), grammar, log_level=0)

@@ -101,6 +101,16 @@ def test_texts_that_were_begun_from_the_same_masks_know_nothing_of_each_other(
     assert c not in allowed(first.mask())
 
 
+def test_classes_of_expressions_hold_ascii_alone(tiny_model: Model) -> None:
+    texts = tiny_model.token_texts().texts
+    source = tiny_model.session.guidance().regex(r"\d/\w").start()
+    assert {texts[token] for token in allowed(source.mask())} <= {b"%d" % i for i in range(10)}
+    for char in "4/x":
+        (token,) = tiny_model.tokenize(char)
+        source.accept(token)
+    assert source.may_end
+
+
 def test_a_token_that_is_not_allowed_is_an_error(tiny_model: Model) -> None:
     source = tiny_model.session.guidance().regex("a").start()
     (b,) = tiny_model.tokenize("b")
