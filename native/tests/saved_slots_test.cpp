@@ -55,7 +55,7 @@ protected:
 };
 
 TEST_F(SavedSlots, GoOnWithoutAPrefillInAnotherProcessToo) {
-    const StreamHandle stream = prompted();
+    const StreamHandle stream = prompted("Who are you?");  // answered in more than 16 tokens
     pull(stream, 4);
     ASSERT_EQ(save(stream, path), 0);
     const Output expected = pull(stream, 12);

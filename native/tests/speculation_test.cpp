@@ -14,6 +14,8 @@ namespace {
 class Speculation : public testing::Test {
 protected:
     ContextHandle context = create({{"n_ctx", "1024"}, {"n_threads", "1"}}, f32_model_path());
+    // A list that the model goes on and on with.
+    const std::string endless = "Actions:\n- ";
     // Its end looks like what came before: what n-grams are for.
     const std::string repeating = "one two three four five six. one two three four five six. one two three four";
 
@@ -86,8 +88,8 @@ TEST_F(Speculation, GivesTheSameDraws) {
 }
 
 TEST_F(Speculation, ADrafterThatAgreesSavesPasses) {
-    const Run alone = run({}, "Say hello. ");
-    const Run with = run({4, f32_model_path()}, "Say hello. ");
+    const Run alone = run({}, endless);
+    const Run with = run({4, f32_model_path()}, endless);
     EXPECT_EQ(with.output.tokens, alone.output.tokens);
     EXPECT_EQ(with.counts.tokens_accepted, with.counts.tokens_drafted);
     EXPECT_GT(with.counts.tokens_drafted, 20);
@@ -128,7 +130,7 @@ TEST_F(Speculation, EventsTellWhatBecameOfEveryDraft) {
     ASSERT_EQ(eliza_inference_set_verifier_callback(context.get(), record, &events, nullptr), 0);
     // The penalty is what the drafter does not know of.
     const StreamHandle stream = open_with({4, f32_model_path(), "", 1.5f});
-    prefill(stream, tokenize(context, repeating, true));
+    prefill(stream, tokenize(context, endless, true));
     std::vector<int32_t> tokens;
     int64_t drafted = 0, accepted = 0;
     for (int status = 0; status == 0 && tokens.size() < 60;) {
