@@ -82,10 +82,10 @@ def first_pass(options: argparse.Namespace) -> tuple[Network, Tokenizer]:
 
 
 def second_pass(network: Network, tokenizer: Tokenizer, options: argparse.Namespace) -> None:
-    """Train on new texts, most of them questions, which are learned only once choosing is."""
+    """Go on with new texts, most of them questions, at smaller steps."""
     seed = options.seed + SECOND_SEED
     examples = list(Generator().examples(options.second_examples, seed, SECOND_PASS))
-    recipe = Recipe(seed=seed, short_first=0.0, prompt_weight=0.1, judge_statements=True)
+    recipe = Recipe(seed=seed, matrix_rate=0.005, vector_rate=0.003, short_first=0.0)
     _train(network, tokenizer, examples, recipe, options.device)
 
 
@@ -97,8 +97,8 @@ def _train(
     device: str,
 ) -> None:
     corpus = encode_examples(tokenizer, examples)
-    total = sum(len(example.tokens) for example in corpus)
-    print(f"{len(corpus)} examples, {total} tokens", flush=True)
+    tokens = sum(len(example.tokens) for example in corpus)
+    print(f"{len(corpus)} examples, {tokens} tokens", flush=True)
     train(network, corpus, recipe, device)
 
 
@@ -116,9 +116,9 @@ def _load(path: Path, device: str) -> tuple[Network, Tokenizer]:
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Train the small embedded model.")
-    parser.add_argument("--examples", type=int, default=90_000, help="size of the corpus")
+    parser.add_argument("--examples", type=int, default=170_000, help="size of the corpus")
     parser.add_argument(
-        "--second-examples", type=int, default=50_000, help="size of the second pass's corpus"
+        "--second-examples", type=int, default=90_000, help="size of the second pass's corpus"
     )
     parser.add_argument("--first", type=Path, help="a checkpoint of the first pass to go on from")
     parser.add_argument("--held-out", type=int, default=300, help="size of each held-out split")

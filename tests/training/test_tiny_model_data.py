@@ -18,9 +18,9 @@ from eliza_ffi.prompts import planner_prompt, should_respond_prompt
 
 SEED = 1
 # The corpora of the two passes of training.
-MESSAGES = 90_000
+MESSAGES = 170_000
 SECOND_SEED = SEED + 1000
-SECOND_MESSAGES = 50_000
+SECOND_MESSAGES = 90_000
 WHOLE_TEXTS = 20_000
 NGRAM = 6
 

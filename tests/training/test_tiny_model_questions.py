@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from tiny_model.aspects import Split, read_aspect
@@ -208,16 +209,59 @@ def test_a_report_counts_each_split_and_the_new_questions_of_each_kind() -> None
     assert "new questions, all: 1 of 2, 50.0 %" in lines
 
 
-def test_the_lines_that_are_judged_are_those_of_the_options() -> None:
+@pytest.fixture(scope="module")
+def encoded() -> tuple[Any, list[tuple[Example, Any]]]:
+    """Examples as tokens, and the tokenizer."""
     pytest.importorskip("tokenizers")
     from tiny_model.vocabulary import encode_examples, train_tokenizer
 
-    examples = [each for each in Generator().examples(300, seed=8) if each.choices]
+    examples = [each for each in Generator().examples(600, seed=8) if each.choices]
     tokenizer = train_tokenizer((example.text for example in examples), 600)
-    for example, encoded in zip(examples, encode_examples(tokenizer, examples), strict=True):
+    return tokenizer, list(zip(examples, encode_examples(tokenizer, examples), strict=True))
+
+
+def text_before(tokenizer: Any, tokens: list[int], place: int) -> str:
+    """What stands before the token at a place and in it."""
+    text: str = tokenizer.decode(tokens[: place + 1], skip_special_tokens=False)
+    return text
+
+
+def test_judged_right_is_where_the_right_option_or_a_true_statement_ends(
+    encoded: tuple[Any, list[tuple[Example, Any]]],
+) -> None:
+    tokenizer, examples = encoded
+    for example, tokens in examples:
         if example.correct_line < 0:
+            assert tokens.hints.judged == []
             continue
-        assert len(encoded.lines) == len(example.choices)
-        start, end = encoded.lines[example.correct_line]
-        line = tokenizer.decode(encoded.tokens[start:end], skip_special_tokens=False)
-        assert line.startswith((f"{example.choice}:", f"- {example.choice}", f"{example.choice}."))
+        right = [place for place, verdict in tokens.hints.judged if verdict]
+        wrong = [place for place, verdict in tokens.hints.judged if not verdict]
+        assert len({*right, *wrong}) == len(tokens.hints.judged)
+        assert max(*right, *wrong) < tokens.choice_start
+        ended = {text_before(tokenizer, tokens.tokens, place) for place in right}
+        assert any(example.choice in text.removesuffix("\n").rsplit("\n", 1)[-1] for text in ended)
+
+
+def test_an_option_means_what_the_input_says_where_it_is_the_right_one(
+    encoded: tuple[Any, list[tuple[Example, Any]]],
+) -> None:
+    from tiny_model.hints import MEANINGS
+
+    tokenizer, examples = encoded
+    asked = [(example, tokens) for example, tokens in examples if example.told]
+    assert len(asked) > 100
+    for example, tokens in asked:
+        hints = tokens.hints
+        told = {MEANINGS[meaning] for place, meaning in hints.meant if place == hints.meant[0][0]}
+        assert told == set(example.told)
+        before = text_before(tokenizer, tokens.tokens, hints.meant[0][0])
+        assert before.endswith(f"{example.prompt[: example.input_end]}\n")
+        verdicts = dict(hints.judged)
+        meanings = dict(hints.meant)
+        for (place, _, same), (recalled_at, said) in zip(
+            hints.compared, hints.recalled, strict=True
+        ):
+            assert place == recalled_at
+            assert MEANINGS[said] in told
+            assert same == (meanings[place] == said)
+            assert same == verdicts[place]

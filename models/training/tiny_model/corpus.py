@@ -52,7 +52,9 @@ class Example:
     ``choice`` is the constrained answer, empty in plain chat; ``correct_line`` says which of the
     listed actions or options is the right one, and is -1 where there is no list.
     ``breaks_after_list`` counts the line breaks between the list and the answer. ``family`` says
-    what a question is put together from, ``holds`` whether a predicate is true.
+    what a question is put together from, ``holds`` whether a predicate is true. ``told`` are the
+    meanings of a question's input (``aspect:value``), ``named`` those of its options as they are
+    listed, or that of a predicate's statement; ``input_end`` is the character behind the input.
     """
 
     kind: str
@@ -65,6 +67,9 @@ class Example:
     breaks_after_list: int = 0
     family: str = ""
     holds: bool = False
+    told: tuple[str, ...] = ()
+    named: tuple[str | None, ...] = ()
+    input_end: int = 0
 
     @property
     def text(self) -> str:
@@ -81,8 +86,8 @@ class Shares:
     question: float
 
 
-FIRST_PASS = Shares(planner=0.4, decision=0.18, question=0.36)
-SECOND_PASS = Shares(planner=0.2, decision=0.1, question=0.66)
+FIRST_PASS = Shares(planner=0.3, decision=0.14, question=0.5)
+SECOND_PASS = Shares(planner=0.2, decision=0.08, question=0.68)
 
 
 class Generator:
@@ -273,11 +278,16 @@ class _Lengths:
 
 
 def _question(posed: Posed, rng: random.Random) -> Example:
-    asked, right = posed.asked(rng)
+    asked, order = posed.asked(rng)
+    right = order.index(posed.answer)
+    named, prompt = posed.named, posed.prompt(asked)
+    if named and posed.kind != "predicate":
+        # The last of the options may be that none fits, which means nothing by itself.
+        named = tuple(named[at] if at < len(named) else None for at in order)
     return Example(
         kind=posed.kind,
         message=posed.message,
-        prompt=posed.prompt(asked),
+        prompt=prompt,
         choice=asked.options[right].label,
         rest=END_OF_TURN,
         choices=tuple(option.label for option in asked.options),
@@ -285,6 +295,9 @@ def _question(posed: Posed, rng: random.Random) -> Example:
         breaks_after_list=1,
         family=posed.family,
         holds=posed.kind == "predicate" and posed.answer == 0,
+        told=posed.told,
+        named=named,
+        input_end=prompt.rindex(f"\n\n{asked.text}"),
     )
 
 

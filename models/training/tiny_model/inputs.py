@@ -40,28 +40,35 @@ _COURTESY = re.compile(r"\b(please|pls|thank|thanks|kind|wonderful|great|would l
 
 @dataclass(frozen=True)
 class Told:
-    """An input: a text, a conversation or JSON, the message in it, and the value that it tells."""
+    """An input: a text, a conversation or JSON, the message in it, and the value that it tells.
+
+    Attributes
+    ----------
+    values : dict of str to str
+        The keys of the values that the message tells, by aspect; the one asked about among them.
+    """
 
     given: Any
     message: str
     value: Value
+    values: dict[str, str]
 
 
 def tell(aspect: Aspect, rng: random.Random, split: Split) -> Told:
     """Write an input that tells a value of the aspect."""
     value = rng.choice(aspect.values)
     if aspect.key in CUSTOMER_ASPECTS:
-        message = _customer(aspect, value, rng, split)
+        message, values = _customer(aspect, value, rng, split)
     else:
-        message = _typed(_sentence(value, rng, split), rng)
+        message, values = _typed(_sentence(value, rng, split), rng), {aspect.key: value.key}
     if aspect.key == "reply":
         proposal = _typed(draw_line(_PARTS["proposal"], rng, held_out=False).write(rng, fill), rng)
         turns = [
             {"role": "assistant", "content": proposal},
             {"role": "user", "content": message},
         ]
-        return Told(turns, message, value)
-    return Told(packed(message, rng), message, value)
+        return Told(turns, message, value, values)
+    return Told(packed(message, rng), message, value, values)
 
 
 def fill(slot: str, rng: random.Random) -> str:
@@ -92,9 +99,12 @@ def packed(message: str, rng: random.Random, *, alone: bool = False) -> Any:
     return {name: extra[name], **text} if rng.random() < 0.6 and not alone else text
 
 
-def _customer(aspect: Aspect, value: Value, rng: random.Random, split: Split) -> str:
+def _customer(
+    aspect: Aspect, value: Value, rng: random.Random, split: Split
+) -> tuple[str, dict[str, str]]:
     topics = read_aspect("topic")
     told: list[str] = []
+    values = {aspect.key: value.key}
     if aspect.key == "topic":
         topic = value
     else:
@@ -113,16 +123,18 @@ def _customer(aspect: Aspect, value: Value, rng: random.Random, split: Split) ->
             other = rng.choice(read_aspect(name).values)
             if other.sentences and other.key not in ("rude", "nothing"):
                 told.append(_sentence(other, rng, Split.TRAINING))
+                values[name] = other.key
     if aspect.key == "topic" or not value.sentences or rng.random() < 0.75:
         subject = _sentence(topic, rng, split if aspect.key == "topic" else Split.TRAINING)
         # Courtesy in another sentence would change the answer.
         while aspect.key == "politeness" and value.key != "polite" and _COURTESY.search(subject):
             subject = _sentence(topic, rng, Split.TRAINING)
+        values["topic"] = topic.key
         rng.shuffle(told)
         told.insert(0 if rng.random() < 0.65 else rng.randint(0, len(told)), subject)
     if rng.random() < 0.2 and aspect.key != "politeness":
         told.insert(0, rng.choice(_PARTS["greeting"]).write(rng, fill))
-    return _joined(told, rng)
+    return _joined(told, rng), values
 
 
 def _sentence(value: Value, rng: random.Random, split: Split) -> str:

@@ -18,11 +18,12 @@ class Shape:
 
     vocabulary: int = 2048
     width: int = 128
-    layers: int = 4
+    layers: int = 5
     heads: int = 4
     feed_forward: int = 320
     context: int = 2048
-    rope_base: float = 10000.0
+    # Most pairs of a head then hardly turn within a prompt, and can compare meanings far apart.
+    rope_base: float = 500000.0
     norm_epsilon: float = 1e-5
 
     @property
@@ -87,12 +88,7 @@ class Layer(nn.Module):
 
 
 class Network(nn.Module):
-    """The whole model, with tied embeddings.
-
-    ``line_judge`` exists in training only: it tells, at each token of a listed action, whether
-    this is the one asked for. That puts a signal where the comparison happens; the export leaves
-    it out.
-    """
+    """The whole model, with tied embeddings."""
 
     def __init__(self, shape: Shape) -> None:
         super().__init__()
@@ -100,7 +96,6 @@ class Network(nn.Module):
         self.embedding = nn.Embedding(shape.vocabulary, shape.width)
         self.layers = nn.ModuleList(Layer(shape) for _ in range(shape.layers))
         self.norm = nn.RMSNorm(shape.width, eps=shape.norm_epsilon)
-        self.line_judge = nn.Linear(shape.width, 1)
         for name, weight in self.named_parameters():
             if weight.ndim == 2:
                 nn.init.normal_(
@@ -155,12 +150,34 @@ class Network(nn.Module):
 
     def forward(self, tokens: Tensor) -> Tensor:
         """Turn tokens of shape (batch, length) into hidden states (batch, length, width)."""
+        result: Tensor = self.norm(self.states(tokens)[-1])
+        return result
+
+    def states(self, tokens: Tensor) -> list[Tensor]:
+        """Return the states (batch, length, width) behind each layer, before the last norm."""
         cosine, sine = _angles(self.shape, tokens.shape[1], tokens.device)
         hidden = self.embedding(tokens)
+        behind = []
         for layer in self.layers:
             hidden = layer(hidden, cosine, sine)
-        result: Tensor = self.norm(hidden)
-        return result
+            behind.append(hidden)
+        return behind
+
+    def log_attention(self, layer: int, states: Tensor, row: Tensor, place: Tensor) -> Tensor:
+        """Return where the first head of a layer looks from ``n`` places: logarithms (n, length).
+
+        ``states`` (batch, length, width) are what the layer reads, ``row`` and ``place`` (n) say
+        from where.
+        """
+        attention, width = self.layers[layer].attention, self.shape.head_width
+        normed = self.layers[layer].attention_norm(states)
+        cosine, sine = _angles(self.shape, states.shape[1], states.device)
+        query = functional.linear(normed[row, place], attention.query.weight[:width])
+        query = _rotate(query, cosine[place], sine[place])
+        key = _rotate(functional.linear(normed, attention.key.weight[:width]), cosine, sine)
+        scores = torch.einsum("nw,nlw->nl", query, key[row]) * width**-0.5
+        later = torch.arange(states.shape[1], device=states.device)[None] > place[:, None]
+        return scores.masked_fill(later, -torch.inf).log_softmax(-1)
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Score every token of the vocabulary as the next one."""

@@ -35,28 +35,38 @@ _TRUE, _FALSE = 0, 1
 
 @dataclass(frozen=True)
 class Posed:
-    """A question about an input, and which of its options is right."""
+    """A question about an input, and which of its options is right.
+
+    Attributes
+    ----------
+    told : tuple of str
+        What the input says, as ``aspect:value``, where it is about aspects.
+    named : tuple of (str or None)
+        What each option means, or a predicate's statement alone; None where that is no one value.
+    """
 
     given: Any
     message: str
     question: Predicate | Choice | Score
     answer: int
     family: str
+    told: tuple[str, ...] = ()
+    named: tuple[str | None, ...] = ()
 
     @property
     def kind(self) -> str:
         """``predicate``, ``choice`` or ``score``."""
         return type(self.question).__name__.lower()
 
-    def asked(self, rng: random.Random) -> tuple[Asked, int]:
-        """Put the question into words, and tell which of the shown options is right."""
+    def asked(self, rng: random.Random) -> tuple[Asked, list[int]]:
+        """Put the question into words; the second result tells the order of the options."""
         options = _count(self.question)
         order = list(range(options))
         if isinstance(self.question, Choice) or (self.kind == "predicate" and rng.random() < 0.25):
             rng.shuffle(order)
-        letters = rng.random() < (0.12 if self.kind == "predicate" else 0.25)
+        letters = rng.random() < 0.12
         asked = ask(self.question, "letters" if letters else "text", order)
-        return asked, order.index(self.answer)
+        return asked, order
 
     def prompt(self, asked: Asked) -> str:
         """Write the model's prompt."""
@@ -139,7 +149,7 @@ class Questions:
         given: Any = fields
         if rng.random() < 0.6:
             given = "\n".join(f"{name}: {text}" for name, text in fields.items())
-        return Told(given, message, aspect.value(decision.answer)), decision.agent_name
+        return Told(given, message, aspect.value(decision.answer), {}), decision.agent_name
 
     def _about_mention(self, rng: random.Random, split: Split) -> Posed:
         mention = rng.choice(read_mentions())
@@ -149,6 +159,17 @@ class Questions:
         if kind < 0.8:
             return _mention_predicate(mention, rng, split)
         return _mention_any(mention, rng, split)
+
+
+def _posed(
+    told: Told,
+    question: Predicate | Choice | Score,
+    answer: int,
+    family: str,
+    named: Sequence[str | None],
+) -> Posed:
+    tells = tuple(f"{aspect}:{value}" for aspect, value in told.values.items())
+    return Posed(told.given, told.message, question, answer, family, tells, tuple(named))
 
 
 def is_held_out(family: str) -> bool:
@@ -184,7 +205,11 @@ def _choice(aspect: Aspect, told: Told, agent: str, rng: random.Random, split: S
     right = values.index(told.value)
     options, none, answer = _with_none(options, right, rng)
     question = Choice(text, options, none=none)
-    return Posed(told.given, told.message, question, answer, f"{aspect.key}/choice/{at}/{naming}")
+    family = f"{aspect.key}/choice/{at}/{naming}"
+    named = [f"{aspect.key}:{value.key}" for value in values]
+    if none is not None and len(options) < len(values):
+        del named[right]
+    return _posed(told, question, answer, family, named)
 
 
 def _score(aspect: Aspect, told: Told, agent: str, rng: random.Random, split: Split) -> Posed:
@@ -203,7 +228,11 @@ def _score(aspect: Aspect, told: Told, agent: str, rng: random.Random, split: Sp
     at, text = _instructions(aspect.scores, agent, rng, split)
     answer = labels.index(scale[aspect.values.index(told.value)])
     family = f"{aspect.key}/score/{at}/{scale_at}"
-    return Posed(told.given, told.message, Score(text, levels), answer, family)
+    named = [
+        f"{aspect.key}:{aspect.values[scale.index(label)].key}" if scale.count(label) == 1 else None
+        for label in labels
+    ]
+    return _posed(told, Score(text, levels), answer, family, named)
 
 
 def _aspect_predicate(
@@ -230,7 +259,7 @@ def _aspect_predicate(
         label = Option(name, _description(value, agent, rng) if rng.random() < 0.5 else None)
         question: Predicate | Choice = Labels(text, (label,)).predicates[0]
         family = f"{aspect.key}/label/{at}/{naming}"
-        return Posed(told.given, told.message, question, answer, family)
+        return _posed(told, question, answer, family, [f"{aspect.key}:{value.key}"])
     described = _description(value, agent, rng) if rng.random() < 0.3 else None
     if kind < 0.4 and value.statements and split is Split.TRAINING:
         line = rng.choice(value.statements)
@@ -240,7 +269,7 @@ def _aspect_predicate(
         line = aspect.predicates[at]
         family = f"{aspect.key}/predicate/{at}/{naming}"
     question = _predicate(line, name, agent, rng, described)
-    return Posed(told.given, told.message, question, answer, family)
+    return _posed(told, question, answer, family, [f"{aspect.key}:{value.key}"])
 
 
 def _mention_choice(mention: Mention, rng: random.Random, split: Split) -> Posed:
@@ -297,7 +326,7 @@ def _names(values: Sequence[Value], rng: random.Random, split: Split) -> tuple[l
     if split is Split.NAMES:
         return [value.names[-1] for value in values], "new"
     column = rng.randrange(4)
-    mixed = rng.random() < 0.3 and len(values) > 1 and split is Split.TRAINING
+    mixed = rng.random() < 0.15 and len(values) > 1 and split is Split.TRAINING
     columns = [rng.randrange(4) if mixed else column for _ in values]
     # The last name is the held-out one.
     trained = [value.names[: max(1, len(value.names) - 1)] for value in values]
@@ -309,7 +338,7 @@ def _with_none(
     options: list[Option], right: int, rng: random.Random
 ) -> tuple[list[Option], str | None, int]:
     """Now and then add the option that none fits, and take the right one out."""
-    if rng.random() > 0.18:
+    if rng.random() > 0.12:
         return options, None, right
     style = rng.choice((0, 0, 1))
     none = write_label(rng.choice(_PARTS["none"]).write(rng, fill), style)

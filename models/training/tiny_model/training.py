@@ -13,6 +13,7 @@ from torch.nn import functional
 
 from .muon import Muon
 from .network import Network
+from .readers import BatchHints, Readers
 from .vocabulary import Encoded
 
 
@@ -29,47 +30,53 @@ class Recipe:
     # The first part of training draws on the shortest texts only.
     short_first: float = 0.15
     short_share: float = 0.6
-    # Weights of the mean losses: of the choice (1), of what follows it, of the prompt, of the
-    # judge.
+    # Weights of the mean losses: of the choice (1), of what follows it, of the prompt, of hints.
     rest_weight: float = 0.3
     prompt_weight: float = 0.2
-    judge_weight: float = 1.0
-    # Whether the judge reads the statements of predicates, too.
-    judge_statements: bool = False
+    verdict_weight: float = 1.0
+    meaning_weight: float = 0.5
+    recall_weight: float = 0.3
+    match_weight: float = 1.0
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Padded examples: token, part (0 padding, 1 prompt, 2 choice, 3 rest) and judged positions."""
+    """Padded examples: token, part (0 padding, 1 prompt, 2 choice, 3 rest) and hints."""
 
     tokens: Tensor
     parts: Tensor
-    judged: Tensor
-    verdicts: Tensor
+    hints: BatchHints
 
 
 def train(network: Network, corpus: Sequence[Encoded], recipe: Recipe, device: str) -> None:
     """Train for one pass over the corpus."""
     batches = _batches(corpus, recipe)
+    readers = Readers(network.shape).to(device)
     matrices = [w for name, w in network.named_parameters() if "layers" in name and w.ndim == 2]
     chosen = {id(weight) for weight in matrices}
     others = [weight for weight in network.parameters() if id(weight) not in chosen]
+    others += readers.parameters()
     muon = Muon(matrices)
     adam = torch.optim.AdamW(others, lr=recipe.vector_rate, betas=(0.9, 0.95), weight_decay=0.0)
     started, seen = time.monotonic(), 0
     running: dict[str, float] = {}
+    weights = {
+        "choice": 1.0,
+        "rest": recipe.rest_weight,
+        "prompt": recipe.prompt_weight,
+        "verdict": recipe.verdict_weight,
+        "meaning": recipe.meaning_weight,
+        "recall": recipe.recall_weight,
+        "match": recipe.match_weight,
+    }
     for step, members in enumerate(batches):
         warmup = min(1.0, (step + 1) / recipe.warmup_steps)
         scale = warmup * (1 - step / len(batches))
-        batch = _collate([corpus[index] for index in members], device, recipe)
-        losses = _losses(network, batch)
-        loss = (
-            losses["choice"]
-            + recipe.rest_weight * losses["rest"]
-            + recipe.prompt_weight * losses["prompt"]
-            + recipe.judge_weight * losses["judge"]
-        )
+        batch = _collate([corpus[index] for index in members], device)
+        losses = _losses(network, readers, batch)
+        loss = torch.stack([weights[name] * value for name, value in losses.items()]).sum()
         network.zero_grad(set_to_none=True)
+        readers.zero_grad(set_to_none=True)
         torch.autograd.backward(loss)
         for group in adam.param_groups:
             group["lr"] = recipe.vector_rate * scale
@@ -84,8 +91,9 @@ def train(network: Network, corpus: Sequence[Encoded], recipe: Recipe, device: s
             print(f"step {step + 1}/{len(batches)}  {shown}  {speed:.0f} tokens/s", flush=True)
 
 
-def _losses(network: Network, batch: Batch) -> dict[str, Tensor]:
-    hidden = network(batch.tokens)
+def _losses(network: Network, readers: Readers, batch: Batch) -> dict[str, Tensor]:
+    states = network.states(batch.tokens)
+    hidden = network.norm(states[-1])
     parts = batch.parts[:, 1:].flatten()
     # A quarter of the prompt's positions teach the language as well as all of them, and cost less.
     every_fourth = torch.arange(len(parts), device=parts.device) % 4 == 0
@@ -94,14 +102,11 @@ def _losses(network: Network, batch: Batch) -> dict[str, Tensor]:
     logits = network.logits(hidden[:, :-1].flatten(0, 1)[scored])
     targets = batch.tokens[:, 1:].flatten()[scored]
     each = functional.cross_entropy(logits, targets, reduction="none")
-    judged = network.line_judge(hidden.flatten(0, 1)[batch.judged]).squeeze(-1)
     return {
         "choice": _mean(each, parts == 2),
         "rest": _mean(each, parts == 3),
         "prompt": _mean(each, parts == 1),
-        "judge": functional.binary_cross_entropy_with_logits(judged, batch.verdicts)
-        if len(judged)
-        else each.new_zeros(()),
+        **readers.losses(network, states, batch.hints),
     }
 
 
@@ -132,28 +137,31 @@ def _batches(corpus: Sequence[Encoded], recipe: Recipe) -> list[list[int]]:
     return first + rest
 
 
-def _collate(examples: Sequence[Encoded], device: str, recipe: Recipe) -> Batch:
+def _collate(examples: Sequence[Encoded], device: str) -> Batch:
     length = max(len(example.tokens) for example in examples)
     tokens = torch.zeros((len(examples), length), dtype=torch.long)
     parts = torch.zeros((len(examples), length), dtype=torch.long)
-    judged: list[int] = []
-    verdicts: list[float] = []
     for row, example in enumerate(examples):
         size = len(example.tokens)
         tokens[row, :size] = torch.tensor(example.tokens)
         parts[row, : example.choice_start] = 1
         parts[row, example.choice_start : example.choice_end] = 2
         parts[row, example.choice_end : size] = 3
-        for line, (start, end) in enumerate(example.lines):
-            judged += range(row * length + start, row * length + end)
-            verdicts += [float(line == example.correct_line)] * (end - start)
-        if recipe.judge_statements and example.statement is not None:
-            start, end = example.statement
-            judged += range(row * length + start, row * length + end)
-            verdicts += [float(example.statement_holds)] * (end - start)
-    return Batch(
-        tokens.to(device),
-        parts.to(device),
-        torch.tensor(judged, dtype=torch.long, device=device),
-        torch.tensor(verdicts, device=device),
+    return Batch(tokens.to(device), parts.to(device), _gather_hints(examples, device))
+
+
+def _gather_hints(examples: Sequence[Encoded], device: str) -> BatchHints:
+    def table(name: str, columns: int) -> Tensor:
+        rows = [
+            (row, *hint)
+            for row, example in enumerate(examples)
+            for hint in getattr(example.hints, name)
+        ]
+        return torch.tensor(rows, dtype=torch.long, device=device).view(-1, columns)
+
+    return BatchHints(
+        judged=table("judged", 3),
+        meant=table("meant", 3),
+        recalled=table("recalled", 3),
+        compared=table("compared", 4),
     )

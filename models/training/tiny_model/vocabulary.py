@@ -14,6 +14,7 @@ from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, train
 from eliza_ffi.prompts import END_OF_TURN, START_OF_TURN
 
 from .corpus import Example
+from .hints import Hints, Span, give_hints
 
 PRE_TOKENIZER = "smollm"
 BOS, EOS, PAD = "<|startoftext|>", "<|endoftext|>", "<|pad|>"
@@ -26,18 +27,13 @@ class Encoded:
 
     In plain chat the whole reply counts as the choice.
 
-    ``lines`` are the ranges of the listed actions or options, each up to and including its line
-    break. ``statement`` is that of a predicate's last line of instructions, otherwise None, and
-    ``statement_holds`` whether it is true.
+    ``hints`` are about its places.
     """
 
     tokens: list[int]
     choice_start: int
     choice_end: int
-    lines: list[tuple[int, int]]
-    correct_line: int
-    statement: tuple[int, int] | None = None
-    statement_holds: bool = False
+    hints: Hints
 
 
 def train_tokenizer(texts: Iterable[str], size: int) -> Tokenizer:
@@ -78,8 +74,9 @@ def encode_examples(tokenizer: Tokenizer, examples: Sequence[Example]) -> list[E
     encoded: list[Encoded] = []
     for example, prompt, choice, rest in zip(examples, prompts, choices, rests, strict=True):
         tokens = [bos, *prompt.ids]
-        lines: list[tuple[int, int]] = []
-        statement: tuple[int, int] | None = None
+        lines: list[Span] = []
+        statement: Span | None = None
+        input_end = 1 + (prompt.char_to_token(example.input_end) or 0)
         if example.correct_line >= 0:
             starts = [at + 1 for at, token in enumerate(tokens) if token == line_break]
             end = len(starts) - example.breaks_after_list
@@ -93,10 +90,7 @@ def encode_examples(tokenizer: Tokenizer, examples: Sequence[Example]) -> list[E
                 tokens=[*tokens, *choice.ids, *rest.ids, eos],
                 choice_start=len(tokens),
                 choice_end=len(tokens) + len(choice.ids if example.choice else rest.ids),
-                lines=lines,
-                correct_line=example.correct_line,
-                statement=statement,
-                statement_holds=example.holds,
+                hints=give_hints(example, lines, statement, input_end),
             )
         )
     return encoded
