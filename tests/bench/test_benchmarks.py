@@ -353,14 +353,18 @@ def loop(library: Library) -> BatchLoop:
     return BatchLoop.find()
 
 
-def test_the_batch_loop_writes_what_one_stream_writes(loop: BatchLoop, tiny_model: Model) -> None:
-    prompts = RandomPrompts(tiny_model, seed=7).draw(3, 16)
-    expected = loop.expect(Path(tiny_model.path), prompts, 6, 1)
+def test_the_batch_loop_writes_what_one_stream_writes(
+    loop: BatchLoop, library: Library, random_model_path: Any
+) -> None:
+    path = random_model_path("llama-spm", n_embd=64, n_layers=2, seed=1)
+    with Model(path, library=library, n_threads=1, n_ctx=512) as model:
+        prompts = RandomPrompts(model, seed=7).draw(3, 16)
+        ours = write_together(OurStreams(model, CHOICES), prompts, 6)
+    expected = loop.expect(path, prompts, 6, 1)
     assert [len(tokens) for tokens in expected.written.tokens] == [6, 6, 6]
     assert all(list(times) == sorted(times) for times in expected.written.seconds)
-    ours = write_together(OurStreams(tiny_model, CHOICES), prompts, 6)
     assert all(margin < 0.1 for margin in expected.partings(ours.tokens))
-    assert loop.write(Path(tiny_model.path), prompts, 6, 1).tokens == expected.written.tokens
+    assert loop.write(path, prompts, 6, 1).tokens == expected.written.tokens
 
 
 def test_prompts_of_more_than_a_batch_are_decoded_in_several(

@@ -16,7 +16,7 @@ from eliza_ffi.model import Model
 from eliza_ffi.runner.lifecycle import open_stream
 
 N_CTX = 256
-WORDS = "the parcel did not come and nobody knows where it is " * 8  # well over half of that
+WORDS = "the parcel did not come and nobody knows where it is " * 12  # well over half of that
 INPUTS = [f"{i} {WORDS}" for i in range(8)]
 QUESTIONS = {"late": Predicate("Is it late?"), "team": Choice("Which team?", ["sales", "post"])}
 

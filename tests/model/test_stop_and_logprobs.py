@@ -17,6 +17,8 @@ from eliza_ffi.library import Library
 from eliza_ffi.runner.stop_texts import StopTexts
 
 PROMPT = "message: good morning\naction: "
+# Answered in a sentence.
+ASKED = "<|im_start|>user\nWho are you?<|im_end|>\n<|im_start|>assistant\n"
 
 
 def cut(text: str, stops: list[str]) -> str:
@@ -101,7 +103,7 @@ def test_stops_are_texts(tiny_model: Model) -> None:
 
 
 def test_log_probabilities_are_told_of_every_token(tiny_model: Model) -> None:
-    found = tiny_model.generate(PROMPT, 12, logprobs=3)
+    found = tiny_model.generate(ASKED, 12, logprobs=3)
     assert found.logprobs is not None
     assert tuple(entry.token for entry in found.logprobs) == found.tokens
     assert "".join(entry.text for entry in found.logprobs) == found.text
@@ -111,7 +113,7 @@ def test_log_probabilities_are_told_of_every_token(tiny_model: Model) -> None:
         )
         assert entry.logprob == entry.top[0].logprob, "the most likely one is taken"
         assert sum(math.exp(other.logprob) for other in entry.top) <= 1 + 1e-5
-    assert tiny_model.generate(PROMPT, 12).logprobs is None
+    assert tiny_model.generate(ASKED, 12).logprobs is None
 
 
 @pytest.mark.parametrize("vocab", ["llama-spm", "llama-bpe"])
