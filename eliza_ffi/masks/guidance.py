@@ -176,14 +176,17 @@ class Guidance:
 
     def _compile(self, kind: str, text: str) -> GuidanceMasks:
         matcher_type = self._package.LLMatcher
-        if kind == "schema":
-            grammar = matcher_type.grammar_from_json_schema(text, COMPACT)
-        elif kind == "regular expression":
-            # Classes such as \d have ASCII characters alone, as in our own reader.
-            ascii_only = self._package.regex_to_lark(text, "dws")
-            grammar = matcher_type.grammar_from_lark(f"start: /{ascii_only}/")
-        else:
-            grammar = matcher_type.grammar_from_lark(text)
+        try:
+            if kind == "schema":
+                grammar = matcher_type.grammar_from_json_schema(text, COMPACT)
+            elif kind == "regular expression":
+                # Classes such as \d have ASCII characters alone, as in our own reader.
+                ascii_only = self._package.regex_to_lark(text, "dws")
+                grammar = matcher_type.grammar_from_lark(f"start: /{ascii_only}/")
+            else:
+                grammar = matcher_type.grammar_from_lark(text)
+        except ValueError as error:  # what is nested too deep, for one
+            raise InvalidArgumentError(f"llguidance does not take the {kind}: {error}") from error
         matcher = matcher_type(self._tokenizer(kind), grammar, log_level=0)
         if matcher.is_error():
             raise InvalidArgumentError(

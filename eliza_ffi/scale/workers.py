@@ -120,6 +120,9 @@ class RayWorkers:
     ) -> None:
         if n_workers < 1:
             raise InvalidArgumentError(f"there must be 1 or more workers, not {n_workers}")
+        if address == LOCAL:
+            # It listens on every address, and runs what it is sent. Ray reads this when it is imported.
+            os.environ.setdefault("RAY_AUTH_MODE", "token")
         self._ray = load_ray()
         self._address = address
         self._n_workers = n_workers

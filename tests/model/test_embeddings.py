@@ -160,7 +160,7 @@ def test_what_cannot_be_scored_is_refused(tiny_model: Model, library: Library) -
     options = {"slot_wait_ms": "0"}
     with Model(library=library, n_threads=1, n_ctx=256, n_slots=1, options=options) as small:
         with pytest.raises(ContextFullError):
-            small.end_of_turn("many words " * 100, END)
+            small.end_of_turn("many words " * 300, END)
         stream = small.binding.open(small.session.ctx, StreamConfig())
         with pytest.raises(BusyError, match="slot"):
             small.end_of_turn("text", END)
