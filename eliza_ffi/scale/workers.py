@@ -121,7 +121,7 @@ class RayWorkers:
         if n_workers < 1:
             raise InvalidArgumentError(f"there must be 1 or more workers, not {n_workers}")
         if address == LOCAL:
-            # It listens on every address, and runs what it is sent. Ray reads this when it is imported.
+            # It listens on every address and runs what it is sent. Ray reads this when imported.
             os.environ.setdefault("RAY_AUTH_MODE", "token")
         self._ray = load_ray()
         self._address = address

@@ -151,8 +151,8 @@ def test_a_model_is_used_in_every_way(
     subject = Subject(library.path, 0, check_architectures.OPTIONS)
     report = check("llama", writer, tmp_path, subject)
     assert (report.verdict, report.why) == ("exact", "")
-    # Five questions in all strategies, in four rounds together in two ways, as endings, and by masks
-    # in two ways; three prompts restored.
+    # Five questions in all strategies, in four rounds together in two ways, as endings, and by
+    # masks in two ways; three prompts restored.
     assert report.n_choices == 5 * len(STRATEGIES) + 4 * 2 * 5 + 3 + 5 + 2 * 5
 
 
