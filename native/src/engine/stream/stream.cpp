@@ -230,7 +230,7 @@ llama_token Stream::choose_from_mask() {
     llama_token token = LLAMA_TOKEN_NULL;
     {
         const Stopwatch stopwatch(stats_.select_ns);
-        if (row.whole() != nullptr) {
+        if (legal.size > few) {
             token = selector_.select_in_mask(row.whole(), *mask_);
         } else {
             std::vector<float> logits(legal.size);
