@@ -49,6 +49,7 @@ __all__ = [
     "WritePrompt",
     "ask_many",
     "asking_of",
+    "is_of_row",
     "orders_of",
     "prompt_texts",
 ]
@@ -327,10 +328,20 @@ class _Tried:
     def _judging(self) -> Iterator[None]:
         try:
             yield
-        except ChatTemplateError:
-            raise  # of the model, not of this input
-        except (InvalidArgumentError, ContextFullError) as error:
+        except ElizaError as error:
+            if not is_of_row(error):
+                raise
             self._found = self._failed(error)
+
+
+def is_of_row(error: Exception) -> bool:
+    """Return whether it is a row's own failure, which the others need not end for.
+
+    An input that nobody can be asked about and one that does not fit are; that the model has no
+    chat template, or the library failed, is not.
+    """
+    is_refused = isinstance(error, InvalidArgumentError | ContextFullError)
+    return is_refused and not isinstance(error, ChatTemplateError)
 
 
 def orders_of(question: AskedQuestion, n: int) -> list[tuple[int, ...]]:

@@ -8,8 +8,9 @@ from typing import Any
 
 from ..batches import run_many
 from ..decisions.answers import Decision
+from ..decisions.asking import is_of_row
 from ..decisions.questions import Question
-from ..decisions.table.job import input_of, is_of_row
+from ..decisions.table.job import input_of
 from ..decisions.table.reading import TableRow, json_value
 from ..decisions.wire import as_questions
 from ..errors import InvalidArgumentError

@@ -21,6 +21,7 @@ from eliza_ffi.library.protocol import (
     StreamStats,
     Tokens,
 )
+from eliza_ffi.masks.source import one_token_mask
 from eliza_ffi.model import Model
 
 from .cases import Way
@@ -92,10 +93,8 @@ def choose_by_masks(model: Model, prompt: Tokens, payload: TokenTreePayload, way
         while tokens not in leaves:
             n = len(tokens)
             legal = {leaf[n] for leaf in leaves if leaf[:n] == tokens}
-            mask = np.zeros((n_vocab + 31) // 32, np.uint32)
-            for token in legal:
-                mask[token // 32] |= np.uint32(1 << token % 32)
-            binding.set_token_mask(stream, mask)
+            masks = [one_token_mask(token, (n_vocab + 31) // 32) for token in legal]
+            binding.set_token_mask(stream, np.bitwise_or.reduce(masks))
             tokens += tuple(binding.next(stream).tokens)
             if len(tokens) != n + 1 or tokens[n] not in legal:
                 break

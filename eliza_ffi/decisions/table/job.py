@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from ...batches import run_in_order
-from ...errors import ChatTemplateError, ContextFullError, InvalidArgumentError
+from ...errors import ContextFullError, InvalidArgumentError
 from ..answers import Decision
+from ..asking import is_of_row
 from ..prompts import input_text
 from ..questions import Question
 from ..wire import question_to
@@ -29,7 +30,6 @@ __all__ = [
     "TableStep",
     "decide_rows",
     "input_of",
-    "is_of_row",
 ]
 
 LOOK_AHEAD = 8
@@ -444,16 +444,6 @@ def input_of(row: TableRow, column: str) -> Any:
     if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
         raise InvalidArgumentError(f"column {column!r} is not UTF-8")
     return given
-
-
-def is_of_row(error: Exception) -> bool:
-    """Return whether it is a row's own failure, which the others need not end for.
-
-    An input that nobody can be asked about and one that does not fit are; that the model has no
-    chat template, or the library failed, is not.
-    """
-    is_refused = isinstance(error, InvalidArgumentError | ContextFullError)
-    return is_refused and not isinstance(error, ChatTemplateError)
 
 
 class _RowJob:
