@@ -227,7 +227,7 @@ def _import_sandbox() -> ModuleType:
         from . import sandbox
     except ImportError as error:
         raise NotSupportedError(
-            "messages need Jinja2 3.1.6 or newer: pip install 'eliza-ffi[chat]'"
+            "messages need Jinja2 3.1.6 or newer: pip install 'jinja2>=3.1.6'"
         ) from error
     return sandbox
 

@@ -291,7 +291,7 @@ def test_a_library_that_does_not_tell_the_template_is_named_as_the_reason() -> N
         template_of_model({"has_chat_template": True})
 
 
-def test_without_jinja2_the_extra_is_named_and_all_else_works() -> None:
+def test_where_jinja2_was_removed_it_is_named_and_all_else_works() -> None:
     program = (
         "import sys\n"
         "import eliza_ffi, eliza_ffi.cli.main\n"
@@ -306,7 +306,7 @@ def test_without_jinja2_the_extra_is_named_and_all_else_works() -> None:
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert run.stderr == ""
     assert run.stdout.startswith("NotSupportedError ")
-    assert "eliza-ffi[chat]" in run.stdout
+    assert "pip install 'jinja2>=3.1.6'" in run.stdout
 
 
 # ---- tokens, with a tokenizer that is easy to follow -------------------------------------------
