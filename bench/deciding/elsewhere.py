@@ -30,7 +30,7 @@ __all__ = [
     "SystemoneServer",
 ]
 
-MOST_CAPPR_SECONDS = 60.0
+MOST_CAPPR_SECONDS = 20.0
 """A cell in which cappr would take longer for one input is left out."""
 
 LOGITS_PER_SECOND = 1.5e7
@@ -193,7 +193,7 @@ class CapprDecisions:
             """Reads control tokens in prompts, which say themselves what a text begins with."""
 
             def tokenize(self, text: bytes, add_bos: bool = True, special: bool = True) -> Any:
-                return super().tokenize(text, add_bos=add_bos and not is_made, special=True)
+                return super().tokenize(text, add_bos=False, special=True)
 
         self._llama = WithControlTokens(
             setting.model.path,
