@@ -16,6 +16,7 @@ from eliza_ffi._resources import default_model_path
 from eliza_ffi.library.loading import LIBRARY_VARIABLE, Library
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+PYTHON = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
 SKELETONS = (ROOT / "docs" / "skeletons.md").read_text(encoding="utf-8")
 DECISIONS = (ROOT / "docs" / "decisions.md").read_text(encoding="utf-8")
 DROP_IN = (ROOT / "docs" / "drop-in.md").read_text(encoding="utf-8")
@@ -27,19 +28,20 @@ def blocks(language: str, page: str = README) -> list[str]:
 
 COMMANDS = [
     line.removeprefix("$ ")
-    for block in blocks("console")
+    for page in (README, PYTHON)
+    for block in blocks("console", page)
     for line in block.splitlines()
     if line.startswith("$ ")
 ]
 
-OURS = [command for command in COMMANDS if command.startswith("eliza-ffi ")]
+OURS = sorted({command for command in COMMANDS if command.startswith("eliza-ffi ")})
 
 
 @pytest.mark.parametrize(
     "program",
     [
         program
-        for page in (README, DECISIONS, SKELETONS, DROP_IN)
+        for page in (README, PYTHON, DECISIONS, SKELETONS, DROP_IN)
         for program in blocks("python", page)
     ],
 )
