@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from ..library.protocol import StreamStats
 from ..measuring.figures import median, median_ratio, percentile
 from ..measuring.tables import number, text_table
+from ..measuring.terminal_text import wrap
 from ..model import Model
 from .together import Chosen, OurStreams, Written, choose_together, write_together
 
@@ -88,6 +89,10 @@ class StreamsReport:
 
     def __str__(self) -> str:
         """Return a short table."""
+        return self.text()
+
+    def text(self, width: int | None = None) -> str:
+        """Return a short table, in a terminal of a width if there is one."""
         rows = [
             ("", "tokens/s", "ms a token", "p99", "choices/s", "ms a choice", "p99"),
             (
@@ -106,14 +111,16 @@ class StreamsReport:
             ),
             ("gain", f"{self.tokens_gain:.2f}x", "", "", f"{self.choices_gain:.2f}x", "", ""),
         ]
-        lines = [text_table(rows)]
+        lines = [text_table(rows, width=width)]
         if self.shared_passes is not None:
-            lines.append(
+            shared = (
                 f"passes shared: {self.shared_passes:.0%}, of {self.sequences_per_pass:.1f} "
                 f"sequences each, waited for {self.wait_us_per_pass:.0f} us"
             )
+            lines += wrap(shared, width)
         if self.restarts:
-            lines.append(f"the model ended {self.restarts} texts early; they were begun anew")
+            ended = f"the model ended {self.restarts} texts early; they were begun anew"
+            lines += wrap(ended, width)
         return "\n".join(lines)
 
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from ..errors import InvalidArgumentError
 from ..measuring.figures import mean
 from ..measuring.tables import text_table
+from ..measuring.terminal_text import printable, wrap
 from .asking import WritePrompt
 from .calibration import Calibration, how_asked, prompt_name
 from .examples import (
@@ -135,19 +136,32 @@ class DecisionReport:
     questions: tuple[QuestionReport, ...]
     overall: QuestionReport
 
-    def text(self) -> str:
-        """Return tables for a terminal: the metrics, and the answers from some probability on."""
+    def text(self, width: int | None = None) -> str:
+        """Return tables for a terminal: the metrics, and the answers from some probability on.
+
+        Parameters
+        ----------
+        width
+            Columns of the terminal; None = as many as the tables need.
+        """
         shown = [*self.questions, self.overall]
         kind = "calibrated" if self.calibrated else "uncalibrated"
+        asked = (
+            f"model {self.model}, {kind} probabilities, rule {self.rule}, "
+            f"labels {self.labels}, orders {self.orders}, prompt {self.prompt}"
+        )
+        counted = (
+            "Where only answers of this probability count: how many do, and how many are right"
+        )
+        coverage_rows = [_coverage_head(self.overall), *map(_coverage_row, shown)]
         return "\n".join(
             [
-                f"model {self.model}, {kind} probabilities, rule {self.rule}, "
-                f"labels {self.labels}, orders {self.orders}, prompt {self.prompt}",
+                *wrap(printable(asked), width),
                 "",
-                text_table([_HEAD, *map(_metrics_row, shown)], left=2),
+                text_table([_HEAD, *map(_metrics_row, shown)], left=2, width=width),
                 "",
-                "Where only answers of this probability count: how many do, and how many are right",
-                text_table([_coverage_head(self.overall), *map(_coverage_row, shown)]),
+                *wrap(counted, width),
+                text_table(coverage_rows, width=width),
             ]
         )
 

@@ -121,8 +121,8 @@ HEADS = ("task", "mode", "cases", "parse", "schema", "name", "label", "p50 ms", 
 HEADS_OF_COUNTS = ("tokens", "passes")
 
 
-def table(summaries: Sequence[AnswerRates]) -> str:
-    """Return the summaries as lines of aligned columns."""
+def table(summaries: Sequence[AnswerRates], width: int | None = None) -> str:
+    """Return the summaries as lines of aligned columns; `width` is that of a terminal."""
     lines = [[*HEADS, *HEADS_OF_COUNTS]]
     for each in summaries:
         rates = (each.parse_rate, each.schema_rate, each.name_rate, each.label_rate)
@@ -139,4 +139,4 @@ def table(summaries: Sequence[AnswerRates]) -> str:
                 f"{each.forward_passes:.1f}",
             ]
         )
-    return text_table(lines, left=2)
+    return text_table(lines, left=2, width=width)
