@@ -9,14 +9,15 @@ any length, alternatives) is one value of which an automaton knows how it goes o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from ..automata import Dfa
+from ..automata import Dfa, json_string
 from ..errors import InvalidArgumentError
 from .json_text import json_text
 from .schema import DEEPEST_SCHEMA, read_schema
-from .schema.places import error_at, pointer_part
+from .schema.places import CannotSayError, cannot_say, pointer_part
 from .schema.shapes import (
     Array,
     Known,
@@ -31,9 +32,28 @@ from .schema.shapes import (
 from .schema.spelling import Speller
 from .spans import SkeletonSpan
 
-__all__ = ["DEEPEST_SCHEMA", "skeleton_spans"]
+__all__ = ["DEEPEST_SCHEMA", "Said", "said", "skeleton_spans"]
 
 _Leaf = TypeVar("_Leaf", bound=Shape)
+
+MOST_READINGS = 4
+"""How often a schema is read, each time without the fields that were too much the time before."""
+
+
+@dataclass(frozen=True)
+class Said:
+    """What a skeleton says of a schema.
+
+    Attributes
+    ----------
+    spans : tuple of SkeletonSpan
+    left_out : tuple of str
+        What is not written though the schema has it, where a skeleton cannot say it: the place, and
+        why.
+    """
+
+    spans: tuple[SkeletonSpan, ...]
+    left_out: tuple[str, ...] = ()
 
 
 def skeleton_spans(schema: Any) -> tuple[SkeletonSpan, ...]:
@@ -46,17 +66,19 @@ def skeleton_spans(schema: Any) -> tuple[SkeletonSpan, ...]:
 
         - ``$ref`` to what is in the same schema (``#``, ``#/$defs/...``), beside other keywords
           too; a value that may contain values of its own kind does so up to 2 deep;
-        - ``allOf``; ``anyOf``; ``oneOf`` and ``not`` where nothing that is written could be valid
-          against what it must not be;
+        - ``allOf``; ``anyOf``; ``oneOf``, ``not`` and ``if`` where what is written can be kept from
+          what it must not be: by a value of a choice, a type, a string's pattern, a field that need
+          not be there;
         - ``enum`` and ``const`` of any values, one ``type`` or several;
         - objects: ``properties``, all of which are written, in their order, unless nothing is valid
           for one that is not ``required``; no others are added. Without ``properties``: names as
-          ``propertyNames`` or one of ``patternProperties`` has them, values as
-          ``additionalProperties`` has them. ``minProperties``, ``maxProperties`` and
-          ``dependentRequired``, as far as what is written complies;
+          ``propertyNames`` or the first of ``patternProperties`` has them, values as all of these
+          or ``additionalProperties`` have them. ``minProperties``, as far as what is written
+          complies; ``maxProperties``, ``dependentRequired`` and ``dependentSchemas``, without
+          fields that cannot be there then;
         - arrays: ``prefixItems``, all of which are written, and no others; ``items``, ``minItems``
           and ``maxItems``, up to 64 counted items (16 of arrays or objects); ``uniqueItems`` of
-          an enum's values, which come in its order;
+          an enum's values, which come in its order; of others one item is written at most;
         - strings: ``pattern`` (for the whole string, in the syntax of
           :mod:`eliza_ffi.automata.regex_syntax`), ``minLength``, ``maxLength``, and ``format`` of
           ``date``, ``time``, ``date-time``, ``duration``, ``uuid``, ``email`` and ``ipv4``; with
@@ -68,9 +90,10 @@ def skeleton_spans(schema: Any) -> tuple[SkeletonSpan, ...]:
 
         Keywords for one type alone mean that type. A schema that says nothing of types is any
         value, nested up to 16 deep where its place is known, up to 2 deep inside what is not:
-        arrays of any length, choices of types and of objects, and objects of any names. All
-        other keywords that restrict are refused; those that restrict nothing or that the standard
-        does not know are passed over.
+        arrays of any length, choices of types and of objects, and objects of any names. Keywords
+        that restrict nothing or that the standard does not know are passed over. All others cannot
+        be said: a field that is not ``required``, or one of several alternatives, is then left out
+        (:attr:`Skeleton.left_out` has the reasons), anything else is refused.
 
     Raises
     ------
@@ -79,14 +102,47 @@ def skeleton_spans(schema: Any) -> tuple[SkeletonSpan, ...]:
         nested deeper than 32, comes to more than 10,000 schemas with its references written out,
         or to automata of more than 8,192 states.
     """
-    return tuple(_merged(_Spans().of(read_schema(schema), "", None)))
+    return said(schema).spans
+
+
+def said(schema: Any) -> Said:
+    """Return the spans of a skeleton for a schema, and what they leave out of it.
+
+    Raises
+    ------
+    InvalidArgumentError
+        As :func:`skeleton_spans` does.
+    """
+    too_large: dict[str, CannotSayError] = {}
+    for _ in range(MOST_READINGS):
+        read = read_schema(schema, too_large)
+        spans = _Spans(read.optional)
+        laid_out = tuple(_merged(spans.of(read.shape, "", None)))
+        if not spans.too_large:
+            return Said(laid_out, read.left_out)
+        too_large.update(spans.too_large)
+    raise next(iter(spans.too_large.values()))
 
 
 class _Spans:
-    """Lays a shape out as spans."""
+    """Lays a shape out as spans.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    optional
+        Where the fields are that need not be written.
+
+    Attributes
+    ----------
+    too_large : dict
+        Those of them that are too much for an automaton, and the errors that say so. The spans are
+        of no use where there are any.
+    """
+
+    def __init__(self, optional: Collection[str]) -> None:
+        self._optional = optional
         self._speller = Speller()
+        self.too_large: dict[str, CannotSayError] = {}
 
     def of(self, shape: Shape, at: str, key: str | None) -> Iterable[SkeletonSpan]:
         """Yield the spans of a shape; `at` and `key` tell where it stands."""
@@ -126,7 +182,7 @@ class _Spans:
         yield _literal(brackets[1] if known == "," else brackets)
 
     def _string(self, text: Text, at: str, key: str | None) -> SkeletonSpan:
-        if len(text.patterns) == 1 and not text.fewest and text.most is None:
+        if text == Text(text.patterns) and len(text.patterns) == 1:
             return SkeletonSpan("pattern", key, pattern=text.patterns[0])
         return SkeletonSpan("pattern", key, dfa=self._in_place(at, self._speller.body, text))
 
@@ -134,7 +190,13 @@ class _Spans:
         try:
             return made(shape)
         except InvalidArgumentError as error:
-            raise error_at(at, str(error)) from None
+            refused = cannot_say(at, str(error))
+            while at not in self._optional:
+                if not at:
+                    raise refused from None
+                at = at.rpartition("/")[0]
+            self.too_large[at] = refused
+            return json_string()
 
 
 def _is_fixed(array: Array) -> bool:

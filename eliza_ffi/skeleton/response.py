@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..errors import InvalidArgumentError
@@ -53,6 +53,9 @@ class Skeleton:
         A name that the caller gave it; not used here.
     grammar : str or None
         The rules that spans name, in GBNF.
+    left_out : tuple of str
+        What a JSON Schema has that is not written, because a skeleton cannot say it: the place, and
+        why. All answers are valid without it.
 
     Raises
     ------
@@ -64,6 +67,7 @@ class Skeleton:
     spans: tuple[SkeletonSpan, ...]
     id: str | None = None
     grammar: str | None = None
+    left_out: tuple[str, ...] = field(default=(), compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "spans", tuple(self.spans))
@@ -130,9 +134,10 @@ class Skeleton:
         InvalidArgumentError
             If the schema uses what a skeleton cannot say; the message names it and where it is.
         """
-        from .json_schema import skeleton_spans  # which is built on this module's spans
+        from .json_schema import said  # which is built on this module's spans
 
-        return cls(skeleton_spans(schema))
+        found = said(schema)
+        return cls(found.spans, left_out=found.left_out)
 
     def to_dict(self) -> dict[str, Any]:
         """Return elizaOS's JSON form, with ``grammar`` where there is one."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -178,6 +179,98 @@ def test_an_object_is_a_row_of_literals_and_values() -> None:
         ),
         ({"type": "string", "not": {"type": "null"}}, ['"a"'], ["null"]),
         ({"enum": [1, 2, 3], "not": {"const": 4}}, ["1"], ["4"]),
+        ({"enum": [1, 2, 3], "not": {"const": 2}}, ["1", "3"], ["2"]),
+        ({"type": "boolean", "not": {"const": True}}, ["false"], ["true"]),
+        ({"type": ["string", "null"], "not": {"type": "null"}}, ['"a"'], ["null"]),
+        (
+            {"type": "string", "not": {"enum": ["ab", "a"]}},
+            ['""', '"b"', '"abc"', '"aa"'],
+            ['"a"', '"ab"'],
+        ),
+        (
+            {"type": "string", "not": {"pattern": "^x|[0-9]$"}},
+            ['"ax"', '"1a"', '""'],
+            ['"x"', '"a1"', '"xa"'],
+        ),
+        (
+            {"properties": {"a": {"const": 1}, "b": {"const": 2}}, "not": {"required": ["b"]}},
+            ['{"a":1}'],
+            ['{"a":1,"b":2}', '{"b":2}'],
+        ),
+        (
+            {
+                "properties": {"a": {"const": 1}, "b": {"const": 2}, "c": {"const": 3}},
+                "not": {"anyOf": [{"required": ["b"]}, {"required": ["a", "c"]}]},
+            },
+            ['{"c":3}'],
+            ['{"a":1,"c":3}', '{"a":1,"b":2,"c":3}'],
+        ),
+        (
+            {
+                "properties": {"a": {"enum": [1, 2]}, "b": {"const": 2}},
+                "not": {"properties": {"a": {"const": 1}}},
+            },
+            ['{"a":2,"b":2}'],
+            ['{"a":1,"b":2}'],
+        ),
+        ({"type": "array", "not": {"maxItems": 0}}, ["[1]"], ["[]"]),
+        # One of several that may be valid together
+        (
+            {
+                "properties": {"a": {"const": 1}, "b": {"const": 2}, "c": {"const": 3}},
+                "oneOf": [{"required": ["a"]}, {"required": ["b"]}],
+            },
+            ['{"a":1,"c":3}', '{"b":2,"c":3}'],
+            ['{"a":1,"b":2,"c":3}', '{"c":3}'],
+        ),
+        (
+            {"oneOf": [{"type": ["string", "null"]}, {"type": ["integer", "null"]}]},
+            ['"a"', "1"],
+            ["null"],
+        ),
+        (
+            {"oneOf": [{"items": {"enum": [1, 2]}}, {"items": {"const": "a"}}]},
+            ["[1]", "[2,1]", '["a"]'],
+            ["[]"],
+        ),
+        ({"oneOf": [{"enum": [1, 2]}, {"enum": [2, 3]}]}, ["1", "3"], ["2"]),
+        (
+            {
+                "type": "string",
+                "oneOf": [{"pattern": "^[0-9]+$"}, {"enum": ["new", "77"]}, {"pattern": "^v"}],
+            },
+            ['"7"', '"new"', '"v"'],
+            ['"77"', '"a"'],
+        ),
+        # Conditions
+        (
+            {
+                "properties": {"kind": {"enum": ["a", "b"]}, "n": {"type": "integer"}},
+                "required": ["kind"],
+                "if": {"properties": {"kind": {"const": "a"}}},
+                "then": {"properties": {"n": {"minimum": 1, "maximum": 2}}},
+                "else": {"properties": {"n": {"const": 9}}},
+            },
+            ['{"kind":"a","n":1}', '{"kind":"b","n":9}'],
+            ['{"kind":"a","n":9}', '{"kind":"b","n":1}'],
+        ),
+        (
+            {
+                "properties": {"a": {"const": 1}},
+                "if": {"required": ["a"]},
+                "then": {"required": ["b"]},
+            },
+            ["{}"],
+            ['{"a":1}', '{"b":1}'],
+        ),
+        ({"enum": [1, "a"], "if": {"type": "string"}, "then": False}, ["1"], ['"a"']),
+        ({"enum": [1, 5], "if": {"minimum": 3}, "else": {"const": 1}}, ["1", "5"], []),
+        ({"type": "null", "if": {"type": "string"}}, ["null"], []),
+        (
+            {"properties": {"a": {"if": {}, "then": False}, "b": {"const": 1}}},
+            ['{"b":1}'],
+            ['{"a":1,"b":1}'],
+        ),
         (
             {"enum": [1, "a", None, {"b": []}], "type": ["string", "object"]},
             ['"a"', '{"b":[]}'],
@@ -196,6 +289,73 @@ def test_an_object_is_a_row_of_literals_and_values() -> None:
             ['{"a":0,"z":4}'],
         ),
         ({"type": "object", "additionalProperties": False}, ["{}"], ['{"a":1}']),
+        (
+            {
+                "properties": {"a": {"const": 1}, "b": {"const": 2}},
+                "dependentSchemas": {"a": {"properties": {"c": {"const": 3}}}},
+            },
+            ['{"a":1,"b":2,"c":3}'],
+            ['{"a":1,"b":2}'],
+        ),
+        (
+            {
+                "properties": {"a": {"const": 1}, "b": {"const": 2}},
+                "dependencies": {"a": {"required": ["z"]}, "b": {"not": {"required": ["z"]}}},
+                "additionalProperties": False,
+            },
+            ['{"b":2}'],
+            ['{"a":1,"b":2}', '{"a":1,"b":2,"z":1}'],
+        ),
+        (
+            {"properties": {"a": {}, "b": {"const": 1}}, "dependencies": {"a": ["z"]}},
+            ['{"b":1}'],
+            ['{"a":1,"b":1}'],
+        ),
+        (
+            {"properties": {"a": {"const": 1}, "b": {"const": 2}}, "maxProperties": 1},
+            ['{"a":1}', '{"b":2}'],
+            ["{}", '{"a":1,"b":2}'],
+        ),
+        (
+            {
+                "properties": {name: {"const": 1} for name in "abcd"},
+                "maxProperties": 3,
+                "required": ["d"],
+            },
+            ['{"a":1,"b":1,"d":1}'],
+            ['{"a":1,"b":1,"c":1,"d":1}', '{"a":1,"d":1}'],
+        ),
+        (
+            {"properties": {"a": {"const": 1}}, "patternProperties": {"b$": False}},
+            ['{"a":1}'],
+            [],
+        ),
+        (
+            {
+                "properties": {"ab": {}, "cab": {}, "b": {}, "a$": {}, "c": {}, "ac": {}},
+                "patternProperties": {"^a|b$": {"enum": [1, 2]}, "^[^a]+$": {"const": 2}},
+            },
+            ['{"ab":1,"cab":2,"b":2,"a$":2,"c":2,"ac":1}'],
+            [
+                '{"ab":3,"cab":2,"b":2,"a$":2,"c":2,"ac":1}',
+                '{"ab":1,"cab":2,"b":1,"a$":2,"c":2,"ac":1}',
+            ],
+        ),
+        (
+            {"patternProperties": {"^a.?": {"minimum": 1}, "^ab": {"type": "integer"}}},
+            ["{}", '{"a":1}', '{"ab":2,"a":3}'],
+            ['{"a":0}', '{"b":1}', '{"a":1.5}'],
+        ),
+        (
+            {
+                "allOf": [
+                    {"patternProperties": {"^a$": {"type": "integer"}}},
+                    {"additionalProperties": {"maximum": 1}},
+                ],
+            },
+            ['{"a":1}'],
+            ['{"a":2}'],
+        ),
         (
             {"patternProperties": {"^[a-c]$": {"type": "boolean"}}, "minProperties": 1},
             ['{"a":true}', '{"b":false,"c":true}'],
@@ -249,6 +409,16 @@ def test_an_object_is_a_row_of_literals_and_values() -> None:
         ),
         ({"items": {"enum": [1, 2]}, "uniqueItems": True}, ["[]", "[2]", "[1,2]"], ["[1,1]"]),
         ({"items": {"type": "string", "maxLength": 2}}, ['["ab","日本"]'], ['["abc"]']),
+        (
+            {"items": {"type": "string"}, "uniqueItems": True},
+            ["[]", '["a"]'],
+            ['["a","b"]', '["a","a"]'],
+        ),
+        (
+            {"items": {"type": "object"}, "uniqueItems": True, "minItems": 1},
+            ['[{"a":1}]'],
+            ["[]", "[{},{}]"],
+        ),
         # Numbers
         ({"type": "integer", "minimum": 0}, ["0", "10", "9" * 40], ["-1", "00", "1.0"]),
         ({"type": "integer", "exclusiveMaximum": -10}, ["-11", "-100"], ["-10", "0", "-9"]),
@@ -260,6 +430,11 @@ def test_an_object_is_a_row_of_literals_and_values() -> None:
             ["0", "12"],
         ),
         ({"type": "number", "multipleOf": 1}, ["-3", "0"], ["1.5", "1.0"]),
+        (
+            {"type": "integer", "allOf": [{"multipleOf": 4}, {"multipleOf": 6}]},
+            ["12", "-24"],
+            ["4", "6"],
+        ),
         (
             {"type": "number", "minimum": 0, "maximum": 1},
             ["0", "0.5", "1", "1.0"],
@@ -325,9 +500,11 @@ def test_what_is_written_is_valid(schema: Any, legal: list[str], illegal: list[s
         ({"$ref": "#"}, "'#' contains itself without end"),
         ({"type": "object", "properties": {"a/b": {"anyOf": []}}}, "at #/properties/a~1b: anyOf"),
         (
-            {"type": "object", "properties": {"a": {"if": {}, "then": False}}},
-            "at #/properties/a: if",
+            {"properties": {"a": {"contains": {}, "type": "array"}}},
+            "at #/properties/a: contains is not supported",
         ),
+        ({"if": {}, "then": False}, "#/then: no value is valid against false"),
+        ({"if": {"minLength": 3}, "then": False, "type": "string"}, "at #/if: not is supported"),
         ({"type": "string", "oneOf": []}, "at #: oneOf must be a list of schemas"),
         ({"allOf": {}}, "at #: allOf must be a list of schemas"),
         ({"type": []}, "type is an empty list"),
@@ -362,7 +539,10 @@ def test_what_is_written_is_valid(schema: Any, legal: list[str], illegal: list[s
         ({"type": "string", "pattern": "a", "minLength": 2}, "no string of 2 or more characters"),
         ({"type": "string", "minLength": -1}, "minLength must be a whole number"),
         ({"type": "string", "minLength": 3, "maxLength": 2}, "maxLength is 2, below minLength, 3"),
-        ({"items": {"type": "string"}, "uniqueItems": True}, "uniqueItems is supported only"),
+        (
+            {"items": {"type": "string"}, "uniqueItems": True, "minItems": 2},
+            "uniqueItems is supported only",
+        ),
         ({"prefixItems": [{}, {}], "uniqueItems": True}, "uniqueItems is not supported"),
         ({"items": {"const": 1}, "uniqueItems": True, "minItems": 2}, "all items are the same"),
         ({"items": {"enum": [1, 2]}, "uniqueItems": True, "minItems": 3}, "fewer than 3 different"),
@@ -380,11 +560,26 @@ def test_what_is_written_is_valid(schema: Any, legal: list[str], illegal: list[s
         ),
         ({"oneOf": [{"type": "integer"}, {"type": "number"}]}, "may be valid against option 1 too"),
         ({"type": "string", "not": {"minLength": 3}}, "at #/not: not is supported only"),
+        ({"type": "string", "not": {}}, "everything is valid against what it must not be"),
+        ({"enum": [1, 2], "not": {"type": "integer"}}, "allows no value of enum"),
         ({"type": "object", "minProperties": 2}, "minProperties above 1 is not supported"),
-        ({"dependencies": {"a": {"required": ["b"]}}}, "dependencies on schemas"),
+        ({"dependencies": {"a": {"required": ["b"]}}}, "dependentRequired is not supported"),
+        ({"dependencies": {"a": [3]}}, "dependencies must name fields"),
+        ({"dependentRequired": []}, "dependentRequired must be an object"),
+        (
+            {
+                "properties": {"a": {}},
+                "required": ["a"],
+                "dependentSchemas": {"a": {"properties": {"a": False}}},
+            },
+            "no value is valid against false",
+        ),
+        ({"type": "integer", "allOf": [{"multipleOf": 7}, {"multipleOf": 999}]}, "multiples of 69"),
         ({"properties": {"a": {}}, "dependentRequired": {"a": ["b"]}}, "'a' needs 'b'"),
-        ({"properties": {"a": {}}, "patternProperties": {"b$": {}}}, "patternProperties beside"),
-        ({"type": "object", "patternProperties": {"a": {}, "b": {}}}, "more than one pattern"),
+        (
+            {"properties": {"a": {}}, "required": ["a"], "patternProperties": {"(?=a)": {}}},
+            "at #/properties/a: it is not known whether the name",
+        ),
         ({"required": True}, "that of draft 3 is not supported"),
         (
             {"type": "array", "items": {"type": "null"}, "minItems": 2, "maxItems": 1},
@@ -447,3 +642,124 @@ def test_what_is_fixed_below_an_object_is_known_text() -> None:
     ]
     assert Skeleton.from_dict(skeleton.to_dict()) == skeleton
     assert skeleton.matches('{"at":[{"x":1},true],"range":[0,1.5],"age":3,"rows":[{"id":0}]}')
+
+
+LEFT_OUT: dict[str, tuple[Any, str, str]] = {
+    # name: (schema, a text that is written, what is left out)
+    "a field": (
+        {"properties": {"a": {"const": 1}, "b": {"type": "array", "contains": {}}}},
+        '{"a":1}',
+        "at #/properties/b: contains is not supported",
+    ),
+    "a field of a pattern that is not regular": (
+        {"properties": {"a": {"const": 1}, "b": {"type": "string", "pattern": "(a)\\1"}}},
+        '{"a":1}',
+        "at #/properties/b: .*backreference",
+    ),
+    "a field that refers elsewhere": (
+        {"properties": {"a": {"const": 1}, "b": {"$ref": "https://example.org/b.json"}}},
+        '{"a":1}',
+        "at #/properties/b: .* is not supported",
+    ),
+    "a field around what is required": (
+        {
+            "properties": {
+                "a": {"const": 1},
+                "b": {
+                    "properties": {"c": {"const": 2}, "d": {"type": "array", "contains": {}}},
+                    "required": ["d"],
+                },
+            }
+        },
+        '{"a":1}',
+        "at #/properties/b/properties/d: contains",
+    ),
+    "an option": (
+        {"anyOf": [{"type": "array", "contains": {}}, {"type": "integer"}]},
+        "1",
+        "at #/anyOf/0: contains is not supported",
+    ),
+    "an option that cannot be told from another": (
+        {"oneOf": [{"type": "number"}, {"type": "integer"}, {"const": "a"}]},
+        '"a"',
+        "option 0 too, where only one may be",
+    ),
+    "a branch": (
+        {"type": "integer", "if": {"minimum": 3}, "then": {"minimum": 7}},
+        "8",
+        "at #/if: not is supported only",
+    ),
+    "all items but one": (
+        {"properties": {"a": {"items": {"type": "string"}, "uniqueItems": True}}},
+        '{"a":["x"]}',
+        "at #/properties/a: uniqueItems is supported only",
+    ),
+    "a field whose demands cannot be kept": (
+        {
+            "properties": {"a": {"const": 1}, "b": {"const": 2}},
+            "dependentSchemas": {"b": {"properties": {"c": {"contains": {}}}, "required": ["c"]}},
+        },
+        '{"a":1}',
+        "contains is not supported",
+    ),
+    "a field that is too much for an automaton": (
+        {
+            "properties": {
+                "a": {"const": 1},
+                "b": {
+                    "properties": {
+                        "rows": {
+                            "items": {"items": {"items": {"type": "string"}, "minItems": 60}},
+                            "minItems": 60,
+                        }
+                    },
+                    "required": ["rows"],
+                },
+            }
+        },
+        '{"a":1}',
+        "at #/properties/b/properties/rows: .*too much for an automaton",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LEFT_OUT)
+def test_what_need_not_be_written_is_left_out_where_it_cannot_be_said(name: str) -> None:
+    schema, text, reason = LEFT_OUT[name]
+    skeleton = Skeleton.from_json_schema(schema)
+    assert skeleton.matches(text)
+    assert any(re.search(reason, each) for each in skeleton.left_out)
+
+
+def test_nothing_is_left_out_of_what_can_be_said() -> None:
+    assert Skeleton.from_json_schema(SEARCH).left_out == ()
+    assert Skeleton.from_dict(Skeleton.from_json_schema(SEARCH).to_dict()).left_out == ()
+
+
+@pytest.mark.parametrize(
+    ("schema", "reason"),
+    [
+        ({"properties": {"b": {"type": "array", "contains": {}}}}, "contains is not supported"),
+        (
+            {
+                "properties": {"a": {}, "b": {"type": "array", "contains": {}}},
+                "minProperties": 2,
+            },
+            "at #/properties/b: contains is not supported",
+        ),
+        (
+            {"properties": {"a": {}, "b": {"contains": {}, "type": "array"}}, "required": ["b"]},
+            "at #/properties/b: contains is not supported",
+        ),
+        ({"anyOf": [{"type": "array", "contains": {}}, False]}, "at #/anyOf/0: contains"),
+    ],
+)
+def test_what_has_to_be_written_is_not_left_out(schema: Any, reason: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=reason):
+        Skeleton.from_json_schema(schema)
+
+
+def test_an_error_in_the_schema_is_told_wherever_it_is() -> None:
+    for wrong in ({"enum": []}, {"type": "date"}, {"$ref": "#/$defs/none"}, {"anyOf": []}):
+        with pytest.raises(InvalidArgumentError, match="at #/properties/b: "):
+            Skeleton.from_json_schema({"properties": {"a": {"const": 1}, "b": wrong}})

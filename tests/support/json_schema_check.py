@@ -47,6 +47,10 @@ def is_valid(value: Any, schema: Any, root: Any = None) -> bool:
         return False
     if "not" in schema and holds(value, schema["not"]):
         return False
+    if "if" in schema:
+        branch = "then" if holds(value, schema["if"]) else "else"
+        if not holds(value, schema.get(branch, True)):
+            return False
     if isinstance(value, dict):
         return _is_valid_object(value, schema, root)
     if isinstance(value, list):
@@ -62,7 +66,13 @@ def is_valid(value: Any, schema: Any, root: Any = None) -> bool:
 
 def _is_valid_object(value: dict[str, Any], schema: dict[str, Any], root: Any) -> bool:
     properties, patterns = schema.get("properties", {}), schema.get("patternProperties", {})
-    dependent = {**schema.get("dependencies", {}), **schema.get("dependentRequired", {})}
+    dependent = dict(schema.get("dependentRequired", {}))
+    for needed in (schema.get("dependencies", {}), schema.get("dependentSchemas", {})):
+        for name, each in needed.items():
+            if isinstance(each, list):
+                dependent[name] = each
+            elif name in value and not is_valid(value, each, root):
+                return False
     if any(name not in value for name in schema.get("required", ())):
         return False
     if not schema.get("minProperties", 0) <= len(value) <= schema.get("maxProperties", len(value)):

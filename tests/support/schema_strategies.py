@@ -47,12 +47,13 @@ def _of_objects(inner: st.SearchStrategy[Any]) -> dict[str, st.SearchStrategy[An
         "required": st.lists(names, max_size=2, unique=True),
         "additionalProperties": inner,
         "patternProperties": st.dictionaries(
-            st.sampled_from(["^x-", ".*", "^a", "[ab]$"]), inner, max_size=1
+            st.sampled_from(["^x-", ".*", "^a", "[ab]$", "^a|b|^c$", "[^b]"]), inner, max_size=2
         ),
         "minProperties": st.integers(0, 2),
         "maxProperties": st.integers(0, 3),
         "propertyNames": st.sampled_from([{"pattern": "^[a-c]"}, {"enum": ["a", "b"]}]),
         "dependentRequired": st.just({"a": ["b"]}),
+        "dependentSchemas": st.dictionaries(names, inner, max_size=1),
     }
 
 
@@ -68,7 +69,10 @@ def _of_arrays(inner: st.SearchStrategy[Any]) -> dict[str, st.SearchStrategy[Any
 
 def _of_several(inner: st.SearchStrategy[Any]) -> dict[str, st.SearchStrategy[Any]]:
     listed = st.lists(inner, min_size=1, max_size=3)
-    return {"anyOf": listed, "oneOf": listed, "allOf": listed, "not": inner}
+    return {
+        **{"anyOf": listed, "oneOf": listed, "allOf": listed, "not": inner},
+        **{"if": inner, "then": inner, "else": inner},
+    }
 
 
 def _typed(kind: str, keywords: dict[str, st.SearchStrategy[Any]]) -> st.SearchStrategy[Any]:

@@ -94,8 +94,8 @@ SHAPES: dict[str, tuple[Any, str | None, str]] = {
     ),
     "a set of strings": (
         model("Tags", tags={"items": STRING, "type": "array", "uniqueItems": True}),
-        None,
-        "at #/properties/tags: uniqueItems",
+        '{"tags":["a"]}',
+        "",
     ),
     "a tuple": (
         model(
@@ -233,9 +233,14 @@ SHAPES: dict[str, tuple[Any, str | None, str]] = {
         "",
     ),
     "if and then": (
-        {"properties": {"a": {}}, "if": {"required": ["a"]}, "then": {"required": ["b"]}},
-        None,
-        "at #: if is not supported",
+        {
+            "properties": {"kind": {"enum": ["card", "cash"]}},
+            "required": ["kind"],
+            "if": {"properties": {"kind": {"const": "card"}}},
+            "then": {"properties": {"number": {"pattern": "^[0-9]{4}$"}}, "required": ["number"]},
+        },
+        '{"kind":"card","number":"1234"}',
+        "",
     ),
     "a reference to elsewhere": (
         {"items": {"$ref": "https://example.org/schema.json"}},

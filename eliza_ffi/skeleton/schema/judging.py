@@ -5,16 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from ...automata import intersection
+from ...errors import InvalidArgumentError
 from ..json_text import read_json, string_body
 from .places import Part
 from .rules import Gatherer, Rules, same_key
 from .shapes import Array, Known, Listed, Map, Never, Number, Object, Plain, Shape, Text, Union
-from .strings import body_dfa
+from .strings import body_dfa, has_classes, is_found, searching
 
-__all__ = ["allows", "excludes"]
+__all__ = ["allows", "counts", "excludes"]
 
 VALUES_OF_A_PART = 16
 """How many values are looked at in the time of a schema."""
+
+MOST_PAIRS = 2**12
+"""The most pairs of states of a string and of a pattern that are looked at."""
 
 _NUMBERS = frozenset(("integer", "number"))
 _PLAIN_KINDS = {
@@ -53,16 +58,45 @@ def excludes(gatherer: Gatherer, rules: Rules, shape: Shape) -> bool:
     for _, options in rules.unions:
         if all(_excluded(gatherer, (option,), shape) for option in options):
             return True
+    if isinstance(shape, Text) and any(_is_never_found(each, shape) for each in rules.patterns):
+        return True
+    fewest, most = counts(shape)
+    for kind in kinds & rules.fewest.keys():
+        if most is not None and most < rules.fewest[kind]:
+            return True
+    for kind in kinds & rules.most.keys():
+        if fewest > rules.most[kind]:
+            return True
     if isinstance(shape, Object):
         return _excludes_object(gatherer, rules, shape)
     if isinstance(shape, Array):
-        n_sure = min(shape.fewest, len(shape.first))
         return any(
-            _excluded(gatherer, each.parts_of(i), shape.first[i])
+            _excluded(gatherer, each.parts_of(i), item)
             for each in rules.arrays
-            for i in range(n_sure)
+            for i, item in enumerate(shape.sure)
         )
     return False
+
+
+def _is_never_found(pattern: str, text: Text) -> bool:
+    if pattern in text.lacking:
+        return True
+    if has_classes(pattern):
+        return False
+    try:
+        body = body_dfa(text)
+        return all(intersection(body, dfa, MOST_PAIRS) is None for dfa in searching(pattern))
+    except InvalidArgumentError:
+        return False
+
+
+def counts(shape: Shape) -> tuple[int, int | None]:
+    """Return the fewest and the most characters, items or fields of a shape, as far as known."""
+    if isinstance(shape, Object):
+        return len(shape.fields), len(shape.fields)
+    if isinstance(shape, Text | Array):
+        return shape.fewest, shape.most
+    return (shape.fewest, None) if isinstance(shape, Map) else (0, None)
 
 
 def _excluded(gatherer: Gatherer, parts: Iterable[Part], shape: Shape) -> bool:
@@ -144,20 +178,30 @@ def _verdicts(gatherer: Gatherer, rules: Rules, value: Any) -> Iterable[bool | N
         else:
             yield True if n_valid else None if None in found else False
     for part in rules.nots:
-        verdict = _allowed(gatherer, (part,), value)
-        yield None if verdict is None else not verdict
+        yield _not(_allowed(gatherer, (part,), value))
+    for avoided in rules.avoided:
+        yield _not(allows(gatherer, avoided.rules, value))
+    for test, then, otherwise in rules.conditions:
+        holds = _allowed(gatherer, (test,), value)
+        found = [part is None or _allowed(gatherer, (part,), value) for part in (then, otherwise)]
+        if holds is None:
+            yield found[0] if found[0] == found[1] else None
+        else:
+            yield found[0] if holds else found[1]
     if kinds <= _NUMBERS:
         yield rules.bounds.allow(value)
     elif isinstance(value, str):
         yield _has_count(rules, "string", len(value))
         for pattern in rules.patterns:
-            # It is held against the whole string; in a part of it, it may yet be found.
-            accepted = body_dfa(Text((pattern,))).accepts(string_body(value).encode())
-            yield True if accepted else None
+            yield is_found(pattern, value)
     elif isinstance(value, Mapping):
         yield from _object_verdicts(gatherer, rules, value)
     elif isinstance(value, list | tuple):
         yield from _array_verdicts(gatherer, rules, value)
+
+
+def _not(verdict: bool | None) -> bool | None:
+    return None if verdict is None else not verdict
 
 
 def _allowed(gatherer: Gatherer, parts: Iterable[Part], value: Any) -> bool | None:
@@ -171,6 +215,9 @@ def _object_verdicts(
     yield all(name in value for name in rules.required)
     for name, needed in rules.dependent:
         yield name not in value or all(each in value for each in needed)
+    for name, part in rules.needs:
+        yield name not in value or _allowed(gatherer, (part,), value)
+    yield rules.absent.isdisjoint(value)
     yield None if rules.unevaluated else True
     for each in rules.objects:
         for name, inner in value.items():

@@ -9,7 +9,11 @@ from typing import Any
 
 from ...errors import InvalidArgumentError
 
-__all__ = ["Part", "Place", "error_at", "pointer_part", "shown"]
+__all__ = ["CannotSayError", "Part", "Place", "cannot_say", "error_at", "pointer_part", "shown"]
+
+
+class CannotSayError(InvalidArgumentError):
+    """A schema demands what a skeleton cannot say; what need not be written may be left out."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +63,10 @@ def pointer_part(name: object) -> str:
 
 def error_at(at: str, text: str) -> InvalidArgumentError:
     return InvalidArgumentError(f"JSON schema at #{at}: {text}")
+
+
+def cannot_say(at: str, text: str) -> CannotSayError:
+    return CannotSayError(str(error_at(at, text)))
 
 
 def shown(value: Any) -> str:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 from urllib.parse import unquote
 
-from .places import Part, Place, error_at, shown
+from .places import Part, Place, cannot_say, error_at, shown
 
 __all__ = ["MOST_REPEATED", "find"]
 
@@ -29,7 +29,7 @@ def find(root: Any, reference: Any, place: Place) -> Part | None:
     pointer = unquote(fragment)
     is_local = not base or (isinstance(root, Mapping) and base == _own_name(root))
     if not is_local or place.is_foreign or (pointer and not pointer.startswith("/")):
-        raise error_at(
+        raise cannot_say(
             place.at,
             f"$ref {shown(reference)} is not supported: only those from # to what is in the same "
             f"schema are",

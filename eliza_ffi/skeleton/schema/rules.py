@@ -8,17 +8,19 @@ where a value of its kind would be written.
 from __future__ import annotations
 
 import copy
+import math
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from ...automata import MOST_MULTIPLE
 from ...errors import InvalidArgumentError
 from ..json_text import json_text
 from .numbers import Bounds, read_multiple, read_number
-from .places import Part, error_at, pointer_part, shown
+from .places import CannotSayError, Part, error_at, pointer_part, shown
 from .references import find
-from .strings import FORMATS
+from .strings import FORMATS, is_found
 
 __all__ = ["DEEPEST_SCHEMA", "KINDS", "ArrayRules", "Gatherer", "ObjectRules", "Rules", "same_key"]
 
@@ -31,6 +33,9 @@ MOST_PARTS = 10_000
 What takes as long as some schemas counts as some: long numbers, large patterns.
 """
 
+COST_OF_PATTERN = 20
+"""What holding names against a pattern counts as."""
+
 COST_OF_COPY = 10
 """What reading on with one of several alternatives counts as."""
 
@@ -42,8 +47,7 @@ KINDS = ("object", "string", "integer", "number", "boolean", "null", "array")
 _LARGEST_COUNT = 10**9
 
 _REFUSED = {
-    **dict.fromkeys(("if", "$dynamicRef", "$recursiveRef", "extends", "disallow"), None),
-    **dict.fromkeys(("dependentSchemas",), "object"),
+    **dict.fromkeys(("$dynamicRef", "$recursiveRef", "extends", "disallow"), None),
     **dict.fromkeys(("contains", "unevaluatedItems"), "array"),
     "divisibleBy": "number",
 }
@@ -65,10 +69,10 @@ class ObjectRules:
         """Return what a field must be valid against; None if that is not known."""
         found = [self.properties[name]] if name in self.properties else []
         for pattern, part in self.patterns.items():
-            prefix = _literal_prefix(pattern)
-            if prefix is None:
+            is_meant = is_found(pattern, name)
+            if is_meant is None:
                 return None
-            if name.startswith(prefix):
+            if is_meant:
                 found.append(part)
         return tuple(found) if found or self.other is None else (self.other,)
 
@@ -103,6 +107,14 @@ class Rules:
     values : dict or None
         The values of ``enum`` and ``const``, by what :func:`same_key` makes of them. It is never
         changed, only replaced.
+    conditions : list
+        Of each ``if``: it, what holds then, and what holds else.
+    avoided : list of Avoided
+        What the value must not be valid against.
+    needs : list
+        Names, and what the object must be valid against where it has a field of that name.
+    absent : set of str
+        Names of fields that are not to be written.
     """
 
     at: str
@@ -122,13 +134,17 @@ class Rules:
     arrays: list[ArrayRules] = field(default_factory=list)
     is_distinct: bool = False
     unions: list[tuple[str, list[Part]]] = field(default_factory=list)
+    conditions: list[tuple[Part, Part | None, Part | None]] = field(default_factory=list)
     nots: list[Part] = field(default_factory=list)
+    avoided: list[Avoided] = field(default_factory=list)
+    needs: list[tuple[str, Part]] = field(default_factory=list)
+    absent: set[str] = field(default_factory=set)
     refused: dict[str | None, str] = field(default_factory=dict)
 
     @property
     def is_of_kinds_alone(self) -> bool:
         """Whether nothing but types is demanded, which is seen at once."""
-        more = (self.hints, self.unions, self.nots, self.refused)
+        more = (self.hints, self.unions, self.conditions, self.nots, self.avoided, self.refused)
         return self.never is None and self.values is None and not any(more)
 
     def copied(self) -> Rules:
@@ -142,7 +158,16 @@ class Rules:
     def check_refused(self, kind: str | None) -> None:
         """Raise an error if something is demanded of values of this kind that is not understood."""
         if kind in self.refused:
-            raise InvalidArgumentError(self.refused[kind])
+            raise CannotSayError(self.refused[kind])
+
+
+@dataclass(frozen=True)
+class Avoided:
+    """What a value must not be valid against, and what is said where that cannot be kept to."""
+
+    rules: Rules
+    at: str
+    why: str
 
 
 class Gatherer:
@@ -222,11 +247,11 @@ class Gatherer:
                     read(rules, part, schema[name])
                 except InvalidArgumentError as error:
                     text = str(error)
-                    raise (
-                        error if text.startswith("JSON schema") else error_at(at, text)
-                    ) from None
+                    if text.startswith("JSON schema"):
+                        raise
+                    raise error_at(at, text) from None
         for name, kind in _REFUSED.items():
-            if name in schema and (name != "if" or "then" in schema or "else" in schema):
+            if name in schema:
                 refused = str(error_at(at, f"{name} is not supported"))
                 rules.refused.setdefault(kind, refused)
                 if kind is not None:
@@ -244,6 +269,7 @@ class Gatherer:
             made.properties[str(name)] = part.within(f"properties/{pointer_part(name)}", each)
         for name, each in _mapping(schema, "patternProperties", part).items():
             made.patterns[str(name)] = part.within(f"patternProperties/{pointer_part(name)}", each)
+        self.spend(COST_OF_PATTERN * len(made.patterns))
         if "additionalProperties" in schema:
             made.other = part.within("additionalProperties", schema["additionalProperties"])
         if "unevaluatedProperties" in schema:
@@ -285,19 +311,6 @@ def same_key(value: Any) -> str:
         return json_text(plain(value))
     except (RecursionError, TypeError) as error:
         raise InvalidArgumentError(f"not a JSON value: {error}") from None
-
-
-def _literal_prefix(pattern: str) -> str | None:
-    """Return what all names begin with that a pattern is found in, if it says no more than that."""
-    rest = pattern.removesuffix(".*") if pattern.startswith("^") else pattern
-    rest = rest.removeprefix("^")
-    if rest in ("", ".*", ".*$"):
-        return ""
-    return rest if pattern.startswith("^") and _is_literal(rest) else None
-
-
-def _is_literal(text: str) -> bool:
-    return all(char.isalnum() or char in "-_ :/@" for char in text)
 
 
 def _parts(
@@ -398,9 +411,12 @@ def _read_multiple_of(rules: Rules, part: Part, value: Any) -> None:
     except InvalidArgumentError as error:
         rules.refused.setdefault("number", str(error_at(part.place.at, str(error))))
         return
-    if rules.bounds.multiple not in (None, multiple):
-        raise InvalidArgumentError("multipleOf twice is not supported")
-    rules.bounds.multiple = multiple
+    both = math.lcm(multiple, rules.bounds.multiple or 1)
+    if both > MOST_MULTIPLE:
+        refused = str(error_at(part.place.at, f"multiples of {both} are not supported"))
+        rules.refused.setdefault("number", refused)
+    else:
+        rules.bounds.multiple = both
 
 
 def _read_count(name: str) -> Callable[[Rules, Part, Any], None]:
@@ -450,16 +466,23 @@ def _read_required(rules: Rules, part: Part, value: Any) -> None:
         rules.required[name] = None
 
 
-def _read_dependent(rules: Rules, part: Part, value: Any) -> None:
-    rules.hints.add("object")
-    if not isinstance(value, Mapping):
-        raise InvalidArgumentError(f"dependencies must be an object, not {shown(value)}")
-    for name, needed in value.items():
-        if not isinstance(needed, list | tuple) or not all(isinstance(n, str) for n in needed):
-            refused = str(error_at(part.place.at, "dependencies on schemas are not supported"))
-            rules.refused.setdefault("object", refused)
-        else:
-            rules.dependent.append((str(name), list(needed)))
+def _read_dependent(keyword: str) -> Callable[[Rules, Part, Any], None]:
+    def read(rules: Rules, part: Part, value: Any) -> None:
+        rules.hints.add("object")
+        if not isinstance(value, Mapping):
+            raise InvalidArgumentError(f"{keyword} must be an object, not {shown(value)}")
+        for name, needed in value.items():
+            if isinstance(needed, str):  # as draft 3 has it
+                needed = [needed]
+            if isinstance(needed, list | tuple):
+                if not all(isinstance(each, str) for each in needed):
+                    raise InvalidArgumentError(f"{keyword} must name fields: {shown(needed)}")
+                rules.dependent.append((str(name), list(needed)))
+            else:
+                path = f"{keyword}/{pointer_part(name)}"
+                rules.needs.append((str(name), part.within(path, needed)))
+
+    return read
 
 
 def _read_union(name: str) -> Callable[[Rules, Part, Any], None]:
@@ -470,6 +493,15 @@ def _read_union(name: str) -> Callable[[Rules, Part, Any], None]:
         )
 
     return read
+
+
+def _read_if(rules: Rules, part: Part, value: Any) -> None:
+    then, otherwise = (
+        part.within(name, part.schema[name]) if name in part.schema else None
+        for name in ("then", "else")
+    )
+    if then is not None or otherwise is not None:
+        rules.conditions.append((part.within("if", value), then, otherwise))
 
 
 def _read_not(rules: Rules, part: Part, value: Any) -> None:
@@ -496,10 +528,13 @@ _READERS: dict[str, Callable[[Rules, Part, Any], None]] = {
     "pattern": _read_pattern,
     "format": _read_format,
     "required": _read_required,
-    "dependentRequired": _read_dependent,
-    "dependencies": _read_dependent,
+    **{
+        name: _read_dependent(name)
+        for name in ("dependentRequired", "dependentSchemas", "dependencies")
+    },
     "anyOf": _read_union("anyOf"),
     "oneOf": _read_union("oneOf"),
+    "if": _read_if,
     "not": _read_not,
     "uniqueItems": _read_unique,
 }

@@ -72,11 +72,17 @@ class Text:
     fewest : int
         Characters.
     most : int or None
+    unlike : tuple of str
+        Strings that are not written.
+    lacking : tuple of str
+        Patterns that are not found in it.
     """
 
     patterns: tuple[str, ...]
     fewest: int = 0
     most: int | None = None
+    unlike: tuple[str, ...] = ()
+    lacking: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -114,6 +120,13 @@ class Array:
     most: int | None = None
     is_distinct: bool = False
     """Whether no two items are the same. These are a choice's, and come in its order."""
+
+    @property
+    def sure(self) -> tuple[Shape, ...]:
+        """The items that are written in any case."""
+        n_rest = self.fewest - len(self.first)
+        rest = () if self.rest is None else (self.rest,) * max(n_rest, 0)
+        return (*self.first[: self.fewest], *rest)
 
 
 @dataclass(frozen=True)

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterator
 
-from ...automata import Dfa, intersection, with_length
+import numpy as np
+
+from ...automata import DEAD, Dfa, compile_regex, explored, intersection, with_length
 from ...errors import InvalidArgumentError
+from ..json_text import string_body
 from ..placed_span import pattern_dfa
 from .shapes import Text
 
-__all__ = ["FORMATS", "LONGEST_STRING", "body_dfa"]
+__all__ = ["FORMATS", "LONGEST_STRING", "body_dfa", "has_classes", "is_found", "searching"]
 
 LONGEST_STRING = 1000
 """The most characters that are counted: an automaton counts with its states."""
@@ -17,6 +21,12 @@ LONGEST_STRING = 1000
 MOST_STATES = 2**14
 """The most states with which the characters of a string are counted."""
 
+LONGEST_SEARCHED = 200
+"""The most characters of a text, and of the pattern, where the one is looked for in the other."""
+
+MOST_SEARCHING_STATES = 2**9
+
+_ANYTHING = r"(?:.|\n)*"
 _ANY_BODY = r"[^\x00-\x1F]*"
 
 # 29 February only in years that have one.
@@ -71,6 +81,10 @@ def body_dfa(text: Text, longest: int = LONGEST_STRING) -> Dfa:
         if body is None:
             raise InvalidArgumentError(f"no string matches both {first!r:.80} and {pattern!r:.80}")
     assert body is not None
+    if text.unlike or text.lacking:
+        body = _without(body, text)
+        if body is None:
+            raise InvalidArgumentError(f"no string that matches {first!r:.80} is left")
     if not text.fewest and text.most is None:
         return body
     most = text.most
@@ -82,3 +96,109 @@ def body_dfa(text: Text, longest: int = LONGEST_STRING) -> Dfa:
         counted = f"{text.fewest} or more" if most is None else f"{text.fewest} to {most}"
         raise InvalidArgumentError(f"no string of {counted} characters matches {first!r:.80}")
     return limited
+
+
+_Place = tuple[int, bytes | None, tuple[int, ...]]
+"""A state of the string's automaton, what of a refused string has come, and where patterns are."""
+
+
+def _without(body: Dfa, text: Text) -> Dfa | None:
+    """Return the automaton of a string's inside but for what it must not be; None for nothing."""
+    refused: dict[bytes, bool] = {}  # what the strings begin with, and whether that is one of them
+    for each in text.unlike:
+        data = string_body(each).encode()
+        for end in range(len(data)):
+            refused.setdefault(data[:end], False)
+        refused[data] = True
+    rows = body.transitions[:, body.classes].tolist()
+    found = [dfa for pattern in text.lacking for dfa in searching(pattern)]
+    found_rows = [dfa.transitions[:, dfa.classes].tolist() for dfa in found]
+
+    def step(at: _Place, byte: int) -> _Place | None:
+        state, begun, places = at
+        if rows[state][byte] == DEAD:
+            return None
+        begun = None if begun is None else begun + bytes((byte,))
+        places = tuple(
+            DEAD if place == DEAD else each[place][byte]
+            for each, place in zip(found_rows, places, strict=True)
+        )
+        return rows[state][byte], begun if begun in refused else None, places
+
+    def is_accepting(at: _Place) -> bool:
+        state, begun, places = at
+        is_refused = begun is not None and refused[begun]
+        is_found = any(
+            place != DEAD and dfa.accepting[place] for dfa, place in zip(found, places, strict=True)
+        )
+        return bool(body.accepting[state]) and not is_refused and not is_found
+
+    start: _Place = (0, b"" if refused else None, (0,) * len(found))
+    every_byte = np.arange(256, dtype=np.uint8)
+    return explored(start, step, is_accepting, every_byte, MOST_STATES)
+
+
+def is_found(pattern: str, text: str) -> bool | None:
+    """Return whether a pattern is found in a text, as JSON Schema searches; None if not known."""
+    if pattern in ("", ".*", "^.*$", "^.*", ".*$") and "\n" not in text:
+        return True
+    if len(text) > LONGEST_SEARCHED or text.endswith("\n"):
+        return None  # where "$" stands before a last line feed, too, for some
+    if not text.isascii() and has_classes(pattern):
+        return None
+    try:
+        return any(dfa.accepts(text.encode()) for dfa in searching(pattern))
+    except (InvalidArgumentError, UnicodeEncodeError):
+        return None
+
+
+def has_classes(pattern: str) -> bool:
+    """Return whether a pattern has classes that are ASCII for some readers alone."""
+    return any(each in pattern for each in (r"\d", r"\w", r"\s", r"\D", r"\W", r"\S"))
+
+
+@functools.lru_cache(maxsize=512)
+def searching(pattern: str) -> tuple[Dfa, ...]:
+    """Return automata of the texts in which a pattern is found, one of which accepts each of them.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If the pattern has an error, or is long.
+    """
+    if len(pattern) > LONGEST_SEARCHED:
+        raise InvalidArgumentError(f"a pattern of more than {LONGEST_SEARCHED} characters")
+    return tuple(_searching(each) for each in _alternatives(pattern))
+
+
+def _searching(alternative: str) -> Dfa:
+    inside = alternative.removeprefix("^")
+    before = "" if inside != alternative else _ANYTHING
+    inside, behind = inside.rstrip("$"), ""
+    n_ends = len(alternative) - len(alternative.rstrip("$"))
+    if (len(inside) - len(inside.rstrip("\\"))) % 2 == 1:  # the first of them is a character
+        inside, n_ends = inside + "$", n_ends - 1
+    if n_ends == 0:
+        behind = _ANYTHING
+    return compile_regex(f"{before}(?:{inside}){behind}", MOST_SEARCHING_STATES)
+
+
+def _alternatives(pattern: str) -> Iterator[str]:
+    """Yield a pattern's outermost alternatives, each of which may have anchors of its own."""
+    begin = depth = at = 0
+    in_class = False
+    while at < len(pattern):
+        char = pattern[at]
+        if char == "\\":
+            at += 1
+        elif in_class:
+            in_class = char != "]"
+        elif char == "[":
+            in_class = True
+        elif char in "()":
+            depth += 1 if char == "(" else -1
+        elif char == "|" and depth == 0:
+            yield pattern[begin:at]
+            begin = at + 1
+        at += 1
+    yield pattern[begin:]
