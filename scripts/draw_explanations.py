@@ -1,0 +1,265 @@
+#!/usr/bin/env python3
+"""Draw the pictures of docs/explanation: a choice in its trie, and questions behind one input.
+
+$ python scripts/draw_explanations.py            # writes both beside their pages
+$ python scripts/draw_explanations.py --check    # exit code 1 if they are not what they would be
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from draw_shared_passes import rect, text
+
+FOLDER = Path(__file__).resolve().parent.parent / "docs" / "explanation"
+
+STYLE = """
+  text { font: 15px system-ui, -apple-system, "Segoe UI", sans-serif; fill: #1f2328; }
+  .small { font-size: 13px; fill: #59636e; }
+  .name { font-weight: 600; }
+  .pass { fill: #eaeef2; }
+  .edge { stroke: #8c959f; stroke-width: 1.5; fill: none; }
+  .way { stroke: #0072b2; stroke-width: 3.5; fill: none; }
+  .decided { fill: #0072b2; }
+  .forced { fill: #ffffff; stroke: #8c959f; stroke-width: 1.5; }
+  .input { fill: #b85000; }
+  .question { fill: #00795a; }
+  .place { fill: #1f2328; }
+  .inside { fill: #ffffff; font-weight: 600; }
+  @media (prefers-color-scheme: dark) {
+    text { fill: #f0f6fc; }
+    .small { fill: #9ea7b3; }
+    .pass { fill: #212830; }
+    .edge { stroke: #656c76; }
+    .way { stroke: #4fa3d9; }
+    .forced { fill: #151b23; stroke: #656c76; }
+    .place { fill: #d1d7e0; }
+    .inside { fill: #ffffff; }
+    .dark { fill: #151b23; }
+  }
+"""
+
+HEIGHT = 34
+
+
+class Box(NamedTuple):
+    """A token of the trie: where it is, whether it was compared with another, and its leaf."""
+
+    token: str
+    x: int
+    y: int
+    width: int
+    is_decided: bool
+    leaf: str = ""
+
+
+SEND, NO = (
+    Box("SEND", 130, 190, 66, True),
+    Box("NO", 548, 210, 48, True),
+)
+BOXES = (
+    Box("REPLY", 130, 70, 78, True, "REPLY"),
+    SEND,
+    Box("_", 222, 190, 34, False),
+    Box("NOTE", 340, 110, 68, True, "SEND_NOTE"),
+    Box("EMAIL", 340, 250, 72, True),
+    Box("_", 438, 250, 34, False),
+    NO,
+    Box("W", 622, 210, 40, False, "SEND_EMAIL_NOW"),
+    Box("LATE", 548, 290, 62, True),
+    Box("R", 636, 290, 36, False, "SEND_EMAIL_LATER"),
+)
+DECISIONS = ((76, 150), (296, 207), (510, 267))
+WAYS = {  # between the boxes: the way that was taken, and the others
+    "way": (
+        "M88 153 L130 207 M196 207 H222 M256 207 H284",
+        "M306 213 L340 267 M412 267 H438 M472 267 H498",
+        "M520 260 L548 227 M596 227 H622",
+    ),
+    "edge": (
+        "M87 144 L130 87",
+        "M305 199 L340 127",
+        "M520 273 L548 307 M610 307 H636",
+    ),
+}
+PASSES = (  # the tokens of each pass behind the prompt's, for SEND_EMAIL_NOW
+    ("token by token", (("SEND",), ("_",), ("EMAIL",), ("_",), ("NO",))),
+    ("skip-ahead", (("SEND", "_"), ("EMAIL", "_"))),
+    ("tree", (("SEND", "_", "EMAIL", "_"),)),
+)
+
+
+class Asked(NamedTuple):
+    """A question behind the input: its words, its tokens, and how likely each option is."""
+
+    words: str
+    n_tokens: int
+    options: tuple[tuple[str, float], ...]
+
+
+N_INPUT = 20
+QUESTIONS = (
+    Asked("Which team?", 73, (("login", 0.96), ("delivery", 0.04), ("bugs", 0.0))),
+    Asked("Is the writer angry?", 23, (("yes", 0.01), ("no", 0.99))),
+    Asked("How urgent is it?", 32, (("low", 0.0), ("normal", 0.48), ("high", 0.52))),
+)
+
+
+def place(x: float, y: float, number: int) -> list[str]:
+    """Return a decision: a numbered dot."""
+    return [
+        f'<circle cx="{x:g}" cy="{y:g}" r="12" class="place"/>',
+        text(x, y + 5, number, "inside dark"),
+    ]
+
+
+def token(box: Box) -> list[str]:
+    style = "decided" if box.is_decided else "forced"
+    words = text(box.x + box.width / 2, box.y + 22, box.token, "inside" if box.is_decided else "")
+    leaf = box.x + box.width + 10
+    named = [text(leaf, box.y + 22, box.leaf, "small", "start")] if box.leaf else []
+    return [rect(box.x, box.y, box.width, HEIGHT, style), words, *named]
+
+
+def pass_row(y: int, name: str, passes: Sequence[Sequence[str]]) -> list[str]:
+    parts = [
+        text(16, y + 22, name, "", "start"),
+        rect(146, y, 84, HEIGHT, "input"),
+        text(188, y + 22, "prompt", "inside"),
+    ]
+    x = 250
+    for tokens in passes:
+        widths = [26 + 9 * len(each) for each in tokens]
+        parts.append(rect(x, y - 6, sum(widths) + 6 * len(tokens) + 6, HEIGHT + 12, "pass"))
+        x += 6
+        for each, width in zip(tokens, widths, strict=True):
+            is_decided = each != "_"
+            parts.append(rect(x, y, width, HEIGHT, "decided" if is_decided else "forced"))
+            parts.append(text(x + width / 2, y + 22, each, "inside" if is_decided else ""))
+            x += width + 6
+        x += 14
+    n = len(passes)
+    said = f"{n} pass{'es' if n > 1 else ''} beyond the prompt's"
+    return [*parts, text(864, y + 22, said, "small", "end")]
+
+
+def legend(y: int, items: Sequence[tuple[str, str, int]]) -> list[str]:
+    parts: list[str] = []
+    x = 16
+    for style, words, width in items:
+        parts += [rect(x, y, 18, 18, style), text(x + 26, y + 14, words, "small", "start")]
+        x += width
+    return parts
+
+
+def svg(width: int, height: int, title: str, words: str, parts: Sequence[str]) -> str:
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img">'
+    told = [f"<title>{title}</title>", f"<desc>{words}</desc>", f"<style>{STYLE}</style>"]
+    return "\n".join([head, *told, *parts, "</svg>"]) + "\n"
+
+
+def choice() -> str:
+    """Return the picture of a choice: the trie, and the passes of three ways to walk it."""
+    ways = [
+        f'<path d="{path}" class="{style}"/>' for style, paths in WAYS.items() for path in paths
+    ]
+    parts = [
+        text(16, 28, "Four choices as tokens; SEND_EMAIL_NOW is taken", "name", "start"),
+        *ways,
+        *(part for i, (x, y) in enumerate(DECISIONS, 1) for part in place(x, y, i)),
+        *(part for box in BOXES for part in token(box)),
+        text(16, 386, "What is computed for it", "name", "start"),
+        *(
+            part
+            for i, (name, passes) in enumerate(PASSES)
+            for part in pass_row(406 + 60 * i, name, passes)
+        ),
+        *legend(
+            594,
+            (
+                ("decided", "compared at a decision", 200),
+                ("forced", "nothing else can follow", 200),
+                ("pass", "one forward pass", 160),
+                ("input", "the prompt's own", 0),
+            ),
+        ),
+    ]
+    words = (
+        "At decision 1 REPLY is compared with SEND, at 2 NOTE with EMAIL, at 3 NO with LATE. Token "
+        "by token that takes five passes, skipping ahead two, and as a tree one."
+    )
+    return svg(880, 628, "How a choice walks its trie, and which passes it needs", words, parts)
+
+
+def questions() -> str:
+    """Return the picture of three questions behind one input."""
+    top, row = 84, 108
+    middle = top + row + 36
+    n_endings = sum(each.n_tokens for each in QUESTIONS)
+    parts = [
+        text(16, 28, "Three questions about one input: two forward passes", "name", "start"),
+        text(114, 62, f"pass 1: {N_INPUT} tokens"),
+        rect(16, top - 8, 196, 3 * row - 12, "pass"),
+        rect(28, middle - 22, 172, 44, "input"),
+        text(114, middle + 5, "the input, once", "inside"),
+        text(382, 62, f"pass 2: {n_endings} tokens"),
+        rect(268, top - 8, 228, 3 * row - 12, "pass"),
+    ]
+    for i, asked in enumerate(QUESTIONS):
+        y = top + i * row + 14
+        parts += [
+            f'<path d="M200 {middle:g} C240 {middle:g} 236 {y + 22} 280 {y + 22}" class="edge"/>',
+            rect(280, y, 204, 44, "question"),
+            text(382, y + 20, asked.words, "inside"),
+            text(382, y + 37, f"{asked.n_tokens} tokens", "inside"),
+            f'<path d="M484 {y + 22} H532" class="edge"/>',
+            *options(540, y + 22, asked.options),
+        ]
+    parts.append(text(540, 62, "what the choices' logits say", "", "start"))
+    said = f"One by one: {3 * N_INPUT + n_endings} tokens. Together: {N_INPUT + n_endings}."
+    parts.append(text(16, top + 3 * row + 12, said, "small", "start"))
+    parts.append(
+        text(864, top + 3 * row + 12, "Endings do not see each other", "small", "end"),
+    )
+    words = (
+        "The input is decoded once. The endings, each a question with its options, are branches "
+        "behind it and go through the model together."
+    )
+    return svg(880, top + 3 * row + 30, "How questions share an input", words, parts)
+
+
+def options(x: float, y: float, listed: Sequence[tuple[str, float]]) -> list[str]:
+    """Return the bars of a question's options around a height."""
+    parts = []
+    for i, (name, probability) in enumerate(listed):
+        at = y - 12 * (len(listed) - 1) + 24 * i
+        width = max(160 * probability, 2)
+        parts += [
+            text(x, at + 5, name, "small", "start"),
+            rect(x + 66, at - 8, width, 16, "decided"),
+            text(x + 74 + width, at + 5, f"{probability:.2f}", "small", "start"),
+        ]
+    return parts
+
+
+PICTURES = {"choice.svg": choice, "questions.svg": questions}
+
+
+def main(arguments: Sequence[str]) -> int:
+    behind = []
+    for name, draw in PICTURES.items():
+        path, drawn = FOLDER / name, draw()
+        if "--check" not in arguments:
+            path.write_text(drawn, encoding="utf-8")
+        elif not path.is_file() or path.read_text(encoding="utf-8") != drawn:
+            behind.append(name)
+    if behind:
+        print(f"not what scripts/draw_explanations.py draws: {', '.join(behind)}", file=sys.stderr)
+    return 1 if behind else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
