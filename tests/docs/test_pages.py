@@ -1,0 +1,158 @@
+"""The site's pages do what they show, lead where there is something, and are in its menu."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections import Counter
+from pathlib import Path
+
+import draw_explanations
+import pytest
+from checkout import ROOT
+from pages import (
+    BUN,
+    blocks_of,
+    commands_of,
+    differences,
+    headings_of,
+    links_of,
+    output_shown_by,
+    run_block,
+)
+
+from eliza_ffi._resources import default_model_path
+from eliza_ffi.library.loading import LIBRARY_VARIABLE, Library
+
+DOCS = ROOT / "docs"
+PICTURES = DOCS / "explanation"
+SITE = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+PAGES = sorted(DOCS.rglob("*.md"))
+FOLDERS = ("tutorial", "how-to", "reference", "explanation")
+NEW = [
+    DOCS / "index.md",
+    *(page for name in FOLDERS for page in sorted((DOCS / name).rglob("*.md"))),
+]
+RUN = [page for page in NEW if blocks_of(page.read_text(encoding="utf-8"))]
+
+NOT_RUN = {
+    "it compiles llama.cpp, which takes minutes": 1,
+    "it measures for a minute": 1,
+    "it needs a GPU": 1,
+    "it needs a GPU's toolkit": 1,
+    "it needs SGLang and its server": 1,
+    "it needs cappr and llama-cpp-python": 1,
+    "it needs llama-cpp-python": 1,
+    "it needs outlines and llama-cpp-python": 1,
+    "Ray is not installed where this page is tested": 3,
+    "a server runs until it is stopped": 1,
+}
+"""Why blocks are not run, and how many for each reason: one more is to be added knowingly."""
+
+
+def name_of(page: Path) -> str:
+    return page.relative_to(DOCS).as_posix()
+
+
+def text_of(page: Path) -> str:
+    return page.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("page", RUN, ids=name_of)
+def test_a_page_does_what_it_shows(
+    page: Path,
+    library: Library,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+) -> None:
+    text = text_of(page)
+    if any(command.startswith("bun ") for command in commands_of(text)) and not BUN.is_file():
+        pytest.skip("bun is not installed: make test-bun does it")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(LIBRARY_VARIABLE, str(library.path))
+    monkeypatch.setenv("ELIZA_MODEL", str(default_model_path()))
+    shutil.copy(default_model_path(), "model.gguf")  # pages name a model of the reader's so
+    blocks = blocks_of(text)
+    namespace = {"__name__": "__main__"}
+    for place, block in enumerate(blocks):
+        if block.why_not_run is not None:
+            continue
+        shown = output_shown_by(blocks, place)
+        for wanted, came in run_block(block, shown, namespace, lambda: capsys.readouterr().out):
+            assert differences(wanted, came) == [], f"behind\n{block.text}\ncame\n{came}"
+
+
+def test_what_is_not_run_says_why() -> None:
+    every = [block for page in RUN for block in blocks_of(text_of(page))]
+    assert Counter(block.why_not_run for block in every if block.why_not_run) == NOT_RUN
+
+
+def test_more_is_run_than_is_not() -> None:
+    every = [block for page in RUN for block in blocks_of(text_of(page))]
+    programs = [block for block in every if block.language in ("python", "console", "ts")]
+    assert sum(block.why_not_run is None for block in programs) > 3 * sum(NOT_RUN.values())
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_links_lead_to_what_is_there(page: Path) -> None:
+    missing = []
+    for link in links_of(text_of(page)):
+        if re.match(r"[a-z]+:", link):
+            continue
+        target, _, anchor = link.partition("#")
+        path = (page.parent / target).resolve() if target else page
+        anchors = headings_of(text_of(path)) if path.suffix == ".md" and path.exists() else set()
+        if not path.exists() or (anchor and anchors and anchor not in anchors):
+            missing.append(link)
+    assert missing == []
+
+
+def test_the_menu_has_every_page_once() -> None:
+    menu = SITE.partition("\nnav:\n")[2]
+    named = re.findall(r"^\s+- (?:[^:\n]+: )?(\S+\.md)$", menu, flags=re.MULTILINE)
+    assert Counter(named) == Counter(map(name_of, PAGES))
+
+
+def test_the_menu_has_four_parts() -> None:
+    menu = SITE.partition("\nnav:\n")[2]
+    parts = re.findall(r"^  - ([A-Za-z-]+):$", menu, flags=re.MULTILINE)
+    assert parts == ["Tutorial", "How-to", "Reference", "Explanation"]
+
+
+def test_the_pictures_are_what_their_script_draws() -> None:
+    assert sorted(path.name for path in PICTURES.glob("*.svg")) == sorted(
+        draw_explanations.PICTURES
+    )
+    for name, draw in draw_explanations.PICTURES.items():
+        assert (PICTURES / name).read_text(encoding="utf-8") == draw()
+        assert "prefers-color-scheme: dark" in draw()
+
+
+@pytest.mark.parametrize(
+    ("shown", "came"),
+    [
+        ("billing 85.1%", "billing 83.9%"),
+        ("a 0.97 ███▌", "a   0.94 ##"),
+        ("rows …\n…\nall is well", "rows 12\nmore\n\nall is well"),
+        ("87 tokens, …", "87 tokens, 2 passes, 44.6 ms"),
+    ],
+)
+def test_rounding_and_what_is_left_out_are_no_difference(shown: str, came: str) -> None:
+    assert differences(shown, came) == []
+
+
+@pytest.mark.parametrize(
+    ("shown", "came"),
+    [
+        ("billing 85.1%", "billing 79.9%"),
+        ("billing 0.85", "bugs 0.85"),
+        ("12 rows", "13 rows"),
+        ("one\ntwo", "one"),
+        ("one", "one\ntwo"),
+        ("…\nlast", "first\nother"),
+        ("87 tokens, …", "88 tokens, 2 passes"),
+    ],
+)
+def test_other_texts_and_other_numbers_are_a_difference(shown: str, came: str) -> None:
+    assert differences(shown, came) != []

@@ -1,0 +1,214 @@
+"""Pages of Markdown: their blocks of code, and whether what comes out of them is what they show.
+
+A page's blocks run in order, in one folder and, as far as they are Python, in one namespace:
+
+- ``python`` is run, and a ``text`` block right behind it shows what it prints;
+- ``console`` has commands behind ``$``, and below each what it prints; ``eliza-ffi`` is run;
+- a block with a title, such as ``json title="questions.json"``, is written to a file of that name;
+- what has ``<!-- not run: why -->`` above it is not run.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from checkout import ROOT
+
+from eliza_ffi import cli
+
+__all__ = [
+    "BUN",
+    "Block",
+    "blocks_of",
+    "commands_of",
+    "differences",
+    "headings_of",
+    "links_of",
+    "output_shown_by",
+    "programs_of",
+    "run_block",
+]
+
+FENCE = re.compile(
+    r'^(?:<!-- not run: (?P<why>[^\n]+?) -->\n+)?```(?P<language>\w+)(?: title="(?P<title>[^"]+)")?'
+    r"\n(?P<text>.*?)^```$",
+    flags=re.DOTALL | re.MULTILINE,
+)
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+HEADING = re.compile(r"^#+ (.+)$", flags=re.MULTILINE)
+NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?(?:e-?\d+)?%?")
+BARS = re.compile("[#█▉▊▋▌▍▎▏]+$")  # of another length where a number is
+
+BUN = ROOT / "tests" / "bun" / "node_modules" / "bun" / "bin" / "bun.exe"
+"""What runs TypeScript, where `make test-bun` has installed it; its name is the same everywhere."""
+
+TOLERANCE = 0.05
+"""How far numbers may be apart, percentages as hundredths: other processors round otherwise."""
+
+LEFT_OUT = "…"
+"""Behind the beginning of a line that is shown: its rest. Alone in a line: any lines."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """A block of code.
+
+    Attributes
+    ----------
+    language, text : str
+    title : str or None
+        The file that it is.
+    why_not_run : str or None
+    is_followed_at_once : bool
+        Whether nothing stands between it and the next block.
+    """
+
+    language: str
+    text: str
+    title: str | None
+    why_not_run: str | None
+    is_followed_at_once: bool
+
+
+def blocks_of(page: str) -> list[Block]:
+    """Return a page's blocks in their order."""
+    found = list(FENCE.finditer(page))
+    ends = [*(each.start() for each in found), len(page)][1:]
+    return [
+        Block(
+            each["language"],
+            each["text"],
+            each["title"],
+            each["why"],
+            not page[each.end() : end].strip(),
+        )
+        for each, end in zip(found, ends, strict=True)
+    ]
+
+
+def programs_of(page: str) -> list[str]:
+    """Return what is in a page's blocks of Python."""
+    return [block.text for block in blocks_of(page) if block.language == "python"]
+
+
+def commands_of(page: str) -> list[str]:
+    """Return the commands in a page's blocks for the console."""
+    texts = [block.text for block in blocks_of(page) if block.language == "console"]
+    return [command for text in texts for command, _ in _commands(text)]
+
+
+def output_shown_by(blocks: Sequence[Block], place: int) -> str | None:
+    """Return what the page says that a block of Python prints; None where it does not say."""
+    is_shown = place + 1 < len(blocks) and blocks[place].is_followed_at_once
+    behind = blocks[place + 1] if is_shown else None
+    if behind is None or behind.language != "text" or behind.title is not None:
+        return None
+    return behind.text
+
+
+def run_block(
+    block: Block, shown: str | None, namespace: dict[str, Any], printed: Callable[[], str]
+) -> Iterator[tuple[str, str]]:
+    """Run a block; yield what the page shows and what came, wherever it shows something.
+
+    Parameters
+    ----------
+    block
+    shown
+        What a block of Python shall print, None = whatever it prints.
+    namespace
+        That of the page's Python.
+    printed
+        Returns what was printed since it was last called.
+
+    Raises
+    ------
+    AssertionError
+        If a command fails.
+    """
+    if block.title is not None:
+        Path(block.title).write_text(block.text, encoding="utf-8")
+    elif block.language == "python":
+        exec(compile(block.text, "page", "exec", dont_inherit=True), namespace)
+        came = printed()
+        if shown is not None:
+            yield shown, came
+    elif block.language == "console":
+        for command, below in _commands(block.text):
+            words = shlex.split(command)
+            came = _run(words, printed)
+            if below:
+                yield below, came
+
+
+def _run(words: Sequence[str], printed: Callable[[], str]) -> str:
+    """Run a command and return what it prints."""
+    if words[0] == "bun":
+        done = subprocess.run([BUN, *words[1:]], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+    assert words[0] == "eliza-ffi", f"this command is not run, and nothing says why: {words}"
+    assert cli.main(list(words[1:])) == 0, words
+    return printed()
+
+
+def differences(shown: str, came: str) -> list[str]:
+    """Return the lines that are shown and did not come; texts are the same, numbers close."""
+    lines = [line.rstrip() for line in came.splitlines()]
+    missing = []
+    at = 0
+    may_skip = False
+    for line in (line.rstrip() for line in shown.splitlines()):
+        if line == LEFT_OUT:
+            may_skip = True
+            continue
+        last = len(lines) if may_skip else min(at + 1, len(lines))
+        place = next((i for i in range(at, last) if _is_same(line, lines[i])), None)
+        if place is None:
+            missing.append(line)
+        at = at + 1 if place is None else place + 1
+        may_skip = False
+    return missing if may_skip else missing + [f"not shown: {line}" for line in lines[at:] if line]
+
+
+def links_of(page: str) -> list[str]:
+    """Return where a page's links lead to, those in blocks of code left out."""
+    return LINK.findall(FENCE.sub("", page))
+
+
+def headings_of(page: str) -> set[str]:
+    """Return the anchors of a page's headings, as GitHub and MkDocs make them."""
+    texts = HEADING.findall(FENCE.sub("", page))
+    plain = (re.sub(r"\]\([^)]*\)|[`\[]", "", text).strip().lower() for text in texts)
+    return {re.sub(r"\s+", "-", re.sub(r"[^\w\s-]", "", text)) for text in plain}
+
+
+def _commands(text: str) -> Iterator[tuple[str, str]]:
+    """Yield the commands of a console and what is below each."""
+    for each in re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]:
+        command, _, below = each.replace("\\\n", " ").partition("\n")
+        yield command, below
+
+
+def _is_same(shown: str, came: str) -> bool:
+    shown, came = (" ".join(BARS.sub("", line).split()) for line in (shown, came))
+    if shown.endswith(LEFT_OUT):
+        shown = shown.removesuffix(LEFT_OUT).rstrip()
+        if not NUMBER.search(shown):
+            return came.startswith(shown)
+        came = " ".join(came.split()[: len(shown.split())])
+    if NUMBER.split(shown) != NUMBER.split(came):
+        return False
+    pairs = zip(NUMBER.findall(shown), NUMBER.findall(came), strict=True)
+    return all(abs(_value(one) - _value(other)) <= TOLERANCE for one, other in pairs)
+
+
+def _value(number: str) -> float:
+    value = float(number.rstrip("%").replace(",", ""))
+    return value / 100 if number.endswith("%") else value
