@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import re
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
@@ -13,9 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import ElizaError, InvalidArgumentError, NativeFault, NotSupportedError
+from .limits import checked_schema, checked_text, pointer_part
 from .token_texts import TokenTexts
 
-__all__ = ["Guidance", "GuidanceMasks", "GuidanceSource"]
+__all__ = ["Guidance", "GuidanceMasks", "GuidanceSource", "takes_schema"]
 
 MOST_KEPT = 64
 """Languages that a model keeps compiled, the last ones used."""
@@ -132,13 +134,10 @@ class Guidance:
         Raises
         ------
         InvalidArgumentError
-            If it is no schema, or asks for what llguidance does not know.
+            If it is no schema, asks for what llguidance does not know, or is above one of the
+            limits of :mod:`eliza_ffi.masks.limits`.
         """
-        try:
-            text = json.dumps(schema, ensure_ascii=False)
-        except (TypeError, ValueError, RecursionError) as error:
-            raise InvalidArgumentError(f"the schema is not JSON: {error}") from None
-        return self._masks("schema", text)
+        return self._masks("schema", checked_schema(schema))
 
     def regex(self, pattern: str) -> GuidanceMasks:
         """Return the masks of texts that match a regular expression as a whole.
@@ -150,7 +149,7 @@ class Guidance:
         InvalidArgumentError
             If llguidance does not take it.
         """
-        return self._masks("regular expression", pattern)
+        return self._masks("regular expression", checked_text("regular expression", pattern))
 
     def lark(self, grammar: str) -> GuidanceMasks:
         """Return the masks of a grammar in Lark's form, whose first rule is ``start``.
@@ -160,11 +159,9 @@ class Guidance:
         InvalidArgumentError
             If llguidance does not take it.
         """
-        return self._masks("Lark grammar", grammar)
+        return self._masks("Lark grammar", checked_text("Lark grammar", grammar))
 
     def _masks(self, kind: str, text: str) -> GuidanceMasks:
-        if not isinstance(text, str):
-            raise InvalidArgumentError(f"a {kind} is a text, not {text!r:.80}")
         with self._lock:
             masks = self._kept.pop((kind, text), None)
             if masks is None:
@@ -185,14 +182,18 @@ class Guidance:
                 grammar = matcher_type.grammar_from_lark(f"start: /{ascii_only}/")
             else:
                 grammar = matcher_type.grammar_from_lark(text)
+            matcher = matcher_type(self._tokenizer(kind), grammar, log_level=0)
         except ValueError as error:  # what is nested too deep, for one
-            raise InvalidArgumentError(f"llguidance does not take the {kind}: {error}") from error
-        matcher = matcher_type(self._tokenizer(kind), grammar, log_level=0)
+            raise _refused(kind, text, str(error)) from error
         if matcher.is_error():
-            raise InvalidArgumentError(
-                f"llguidance does not take the {kind}: {matcher.get_error().strip()}"
-            )
-        return GuidanceMasks(matcher, self._n_words)
+            raise _refused(kind, text, matcher.get_error())
+        masks = GuidanceMasks(matcher, self._n_words)
+        try:
+            masks.start().mask()
+        except NativeFault as error:  # of what contains itself without end, for one
+            said = str(error).partition("<state>")[0].strip()
+            raise InvalidArgumentError(f"no text of the {kind} can begin: {said}") from None
+        return masks
 
     def _tokenizer(self, kind: str) -> Any:
         """Return llguidance's view of the vocabulary; it prepares for JSON otherwise."""
@@ -210,6 +211,48 @@ class Guidance:
             prepared = getattr(self._package.LLTokenizer, slices)()
             self._tokenizers[slices] = self._tokenizers["plain"].with_slices(prepared)
         return self._tokenizers[slices]
+
+
+def takes_schema(schema: Mapping[str, Any]) -> bool:
+    """Return whether llguidance is installed, and takes a schema; no model is asked for it."""
+    try:
+        matcher = importlib.import_module("llguidance").LLMatcher
+        grammar = matcher.grammar_from_json_schema(checked_schema(schema), COMPACT)
+        return not matcher.validate_grammar(grammar)
+    except (ImportError, ValueError):
+        return False
+
+
+def _refused(kind: str, text: str, said: str) -> InvalidArgumentError:
+    """Return the error of what llguidance does not take, with the place where that is known."""
+    said = said.strip()
+    if kind == "schema":
+        said, _, uri = said.partition("\n  while processing ")
+        place = uri.partition("#")[2] if uri else _place_of(text, said)
+        if place is not None:
+            return InvalidArgumentError(
+                f"llguidance does not take the schema: JSON schema at #{place}: {said}"
+            )
+    return InvalidArgumentError(f"llguidance does not take the {kind}: {said}")
+
+
+def _place_of(text: str, said: str) -> str | None:
+    """Return where the first of the keywords is that llguidance says it does not know."""
+    unknown = re.match(r"Unimplemented keys: (\[.*\])", said)
+    if unknown is None:
+        return None
+    names = json.loads(unknown.group(1))
+    pending: list[tuple[str, Any]] = [("", json.loads(text))]
+    while pending:
+        place, part = pending.pop()
+        if isinstance(part, dict):
+            if any(name in part for name in names) and not place.endswith("/properties"):
+                return place
+            inner = [(pointer_part(name), each) for name, each in part.items()]
+        else:
+            inner = [(str(i), each) for i, each in enumerate(part if type(part) is list else ())]
+        pending += [(f"{place}/{name}", each) for name, each in reversed(inner)]
+    return None
 
 
 class _Wrapped:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, get_origin
 
 from ..errors import InvalidArgumentError
-from ..masks.guidance import Guidance, GuidanceMasks
+from ..masks.guidance import Guidance, GuidanceMasks, takes_schema
 from ..skeleton.json_text import read_json
 from ..skeleton.response import Skeleton
 from ..skeleton.spans import SkeletonSpan
@@ -53,7 +53,7 @@ class Shape(Generic[T]):
     Attributes
     ----------
     skeleton : Skeleton or None
-        Ours, where it can say all of it.
+        Ours, where it can say all of it, or all that has to be there and llguidance cannot.
     masks : callable
         From llguidance over a model's vocabulary to the masks of it.
     value : callable
@@ -122,9 +122,12 @@ def _of_schema(
 @functools.lru_cache(maxsize=128)
 def _skeleton_of_schema(text: str) -> Skeleton | None:
     try:
-        return Skeleton.from_json_schema(json.loads(text))
+        schema = json.loads(text)
+        skeleton = Skeleton.from_json_schema(schema)
     except InvalidArgumentError:
         return None
+    # What a skeleton would leave out, llguidance may be able to say.
+    return None if skeleton.left_out and takes_schema(schema) else skeleton
 
 
 @functools.lru_cache(maxsize=128)

@@ -232,6 +232,30 @@ def test_a_skeleton_answers_what_it_can_say_and_llguidance_the_rest(tiny_model: 
     assert tiny_model.fill("x", form).answered_by == "skeleton"
 
 
+DECIMAL = {"type": "number", "multipleOf": 0.5, "minimum": 0, "maximum": 2}
+DISTINCT = {"type": "array", "items": {"enum": [[1], [2]]}, "uniqueItems": True}
+
+
+def test_where_a_skeleton_leaves_a_field_out_llguidance_answers_if_it_can(
+    tiny_model: Model,
+) -> None:
+    said_by_it = {"properties": {"a": {"const": 1}, "b": DECIMAL}, "additionalProperties": False}
+    assert tiny_model.fill("x", said_by_it).answered_by == "llguidance"
+    said_by_none = {"properties": {"a": {"const": 1}, "b": DISTINCT, "c": DECIMAL}}
+    result = tiny_model.fill("x", said_by_none)
+    assert result.answered_by == "skeleton"
+    assert result.value["a"] == 1
+    assert "c" not in result.value
+
+
+def test_without_llguidance_a_field_is_left_out(
+    tiny_model: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("eliza_ffi.shapes.shape.takes_schema", lambda schema: False)
+    schema = {"properties": {"a": {"const": 2}, "b": DECIMAL}, "additionalProperties": False}
+    assert tiny_model.fill("x", schema).value == {"a": 2}
+
+
 @pytest.mark.parametrize("who", ["skeleton", "llguidance"])
 def test_fields_are_told_as_they_are_filled_and_the_object_as_far_as_it_is_certain(
     model: Model, who: str, request: pytest.FixtureRequest
