@@ -32,7 +32,7 @@ STYLE = """
   @media (prefers-color-scheme: dark) {
     text { fill: #f0f6fc; }
     .small { fill: #9ea7b3; }
-    .pass { fill: #212830; }
+    .pass { fill: #333b46; }
     .edge { stroke: #656c76; }
     .way { stroke: #4fa3d9; }
     .forced { fill: #151b23; stroke: #656c76; }

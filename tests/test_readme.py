@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from checkout import ROOT
+from pages import commands_of, links_of, programs_of
 
 from eliza_ffi import cli
 from eliza_ffi._resources import default_model_path
@@ -21,19 +22,7 @@ SKELETONS = (ROOT / "docs" / "skeletons.md").read_text(encoding="utf-8")
 DECISIONS = (ROOT / "docs" / "decisions.md").read_text(encoding="utf-8")
 DROP_IN = (ROOT / "docs" / "drop-in.md").read_text(encoding="utf-8")
 
-
-def blocks(language: str, page: str = README) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", page, flags=re.DOTALL)
-
-
-COMMANDS = [
-    line.removeprefix("$ ")
-    for page in (README, PYTHON)
-    for block in blocks("console", page)
-    for line in block.splitlines()
-    if line.startswith("$ ")
-]
-
+COMMANDS = [command for page in (README, PYTHON) for command in commands_of(page)]
 OURS = sorted({command for command in COMMANDS if command.startswith("eliza-ffi ")})
 
 
@@ -42,7 +31,7 @@ OURS = sorted({command for command in COMMANDS if command.startswith("eliza-ffi 
     [
         program
         for page in (README, PYTHON, DECISIONS, SKELETONS, DROP_IN)
-        for program in blocks("python", page)
+        for program in programs_of(page)
     ],
 )
 def test_the_python_examples_run(
@@ -88,7 +77,7 @@ def test_the_make_targets_exist() -> None:
 
 
 def test_the_files_linked_to_exist() -> None:
-    links = re.findall(r"\]\((?!http)([^)#]+)\)", README)
+    links = [link.partition("#")[0] for link in links_of(README) if not link.startswith("http")]
     assert links
     assert [link for link in links if not (ROOT / link).exists()] == []
 

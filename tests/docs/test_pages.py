@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 from collections import Counter
 from pathlib import Path
 
@@ -15,13 +14,14 @@ from pages import (
     blocks_of,
     commands_of,
     differences,
+    filled,
     headings_of,
     links_of,
     output_shown_by,
+    prepare_folder,
     run_block,
 )
 
-from eliza_ffi._resources import default_model_path
 from eliza_ffi.library.loading import LIBRARY_VARIABLE, Library
 
 DOCS = ROOT / "docs"
@@ -71,8 +71,8 @@ def test_a_page_does_what_it_shows(
         pytest.skip("bun is not installed: make test-bun does it")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv(LIBRARY_VARIABLE, str(library.path))
-    monkeypatch.setenv("ELIZA_MODEL", str(default_model_path()))
-    shutil.copy(default_model_path(), "model.gguf")  # pages name a model of the reader's so
+    monkeypatch.setenv("ELIZA_MODEL", "")  # so that it is taken back
+    prepare_folder()
     blocks = blocks_of(text)
     namespace = {"__name__": "__main__"}
     for place, block in enumerate(blocks):
@@ -156,3 +156,9 @@ def test_rounding_and_what_is_left_out_are_no_difference(shown: str, came: str) 
 )
 def test_other_texts_and_other_numbers_are_a_difference(shown: str, came: str) -> None:
     assert differences(shown, came) != []
+
+
+def test_what_comes_now_is_written_into_a_page(capsys: pytest.CaptureFixture[str]) -> None:
+    run, left = "```python\nprint(6 * 7)\n```\n\n", "```text\n…\n```\n"
+    page = f"{run}```text\nold\n```\n\nAnd\n\n{run}{left}<!-- not run: why -->\n{run}"
+    assert filled(page, lambda: capsys.readouterr().out) == page.replace("old", "42")

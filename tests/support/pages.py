@@ -6,13 +6,23 @@ A page's blocks run in order, in one folder and, as far as they are Python, in o
 - ``console`` has commands behind ``$``, and below each what it prints; ``eliza-ffi`` is run;
 - a block with a title, such as ``json title="questions.json"``, is written to a file of that name;
 - what has ``<!-- not run: why -->`` above it is not run.
+
+Where the embedded model, or what a command prints, has changed, this writes what comes now:
+
+    $ python tests/support/pages.py docs/tutorial/route-messages.md
 """
 
 from __future__ import annotations
 
+import contextlib
+import io
+import os
 import re
 import shlex
+import shutil
 import subprocess
+import sys
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +31,7 @@ from typing import Any
 from checkout import ROOT
 
 from eliza_ffi import cli
+from eliza_ffi._resources import default_model_path
 
 __all__ = [
     "BUN",
@@ -28,9 +39,11 @@ __all__ = [
     "blocks_of",
     "commands_of",
     "differences",
+    "filled",
     "headings_of",
     "links_of",
     "output_shown_by",
+    "prepare_folder",
     "programs_of",
     "run_block",
 ]
@@ -43,6 +56,7 @@ FENCE = re.compile(
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#+ (.+)$", flags=re.MULTILINE)
 NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?(?:e-?\d+)?%?")
+COMMAND = re.compile(r"^\$ ((?:[^\n]*\\\n)*[^\n]*)\n", flags=re.MULTILINE)
 BARS = re.compile("[#█▉▊▋▌▍▎▏]+$")  # of another length where a number is
 
 BUN = ROOT / "tests" / "bun" / "node_modules" / "bun" / "bin" / "bun.exe"
@@ -189,11 +203,58 @@ def headings_of(page: str) -> set[str]:
     return {re.sub(r"\s+", "-", re.sub(r"[^\w\s-]", "", text)) for text in plain}
 
 
+def prepare_folder() -> None:
+    """Put into the working folder, and its environment, what pages take for granted."""
+    shutil.copy(default_model_path(), "model.gguf")  # pages call a model of the reader's so
+    os.environ["ELIZA_MODEL"] = str(default_model_path())
+
+
+def filled(page: str, printed: Callable[[], str]) -> str:
+    """Return a page with what comes now where it shows something; runs all of it."""
+    blocks = blocks_of(page)
+    texts = [block.text for block in blocks]
+    namespace: dict[str, Any] = {"__name__": "__main__"}
+    for place, block in enumerate(blocks):
+        if block.why_not_run is not None:
+            continue
+        shown = output_shown_by(blocks, place)
+        for wanted, came in run_block(block, shown, namespace, printed):
+            behind = place + (block.language == "python")
+            if LEFT_OUT not in wanted:
+                texts[behind] = texts[behind].replace(wanted, came) if wanted else came
+    places = [found.span("text") for found in FENCE.finditer(page)]
+    for (begin, end), text in reversed(list(zip(places, texts, strict=True))):
+        page = page[:begin] + text + page[end:]
+    return page
+
+
+def main(paths: Sequence[str]) -> None:
+    """Write pages anew."""
+    # Read as UTF-8, so that bars are drawn as in a terminal.
+    output = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
+
+    def printed() -> str:
+        output.flush()
+        text = output.buffer.getvalue().decode()  # type: ignore[attr-defined]
+        output.seek(0)
+        output.truncate()
+        return text
+
+    for path in [Path(path).resolve() for path in paths]:
+        with tempfile.TemporaryDirectory() as folder:
+            os.chdir(folder)
+            prepare_folder()
+            with contextlib.redirect_stdout(output):
+                page = filled(path.read_text(encoding="utf-8"), printed)
+            path.write_text(page, encoding="utf-8")
+
+
 def _commands(text: str) -> Iterator[tuple[str, str]]:
     """Yield the commands of a console and what is below each."""
-    for each in re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]:
-        command, _, below = each.replace("\\\n", " ").partition("\n")
-        yield command, below
+    found = list(COMMAND.finditer(text))
+    ends = [*(each.start() for each in found), len(text)][1:]
+    for each, end in zip(found, ends, strict=True):
+        yield each[1].replace("\\\n", " "), text[each.end() : end]
 
 
 def _is_same(shown: str, came: str) -> bool:
@@ -212,3 +273,7 @@ def _is_same(shown: str, came: str) -> bool:
 def _value(number: str) -> float:
     value = float(number.rstrip("%").replace(",", ""))
     return value / 100 if number.endswith("%") else value
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
