@@ -2,11 +2,13 @@
 
 - Pages link to files of the checkout outside of docs/. The site has a copy of each, as a text.
 - Docstrings have the roles of reStructuredText (``:class:`~eliza_ffi.Model` ``). They become links.
-- A site that asks anyone for anything when it is read is refused.
+- A site that asks anyone for anything when it is read is refused, and so is one that lacks a public
+  name.
 """
 
 from __future__ import annotations
 
+import ast
 import html
 import re
 import shutil
@@ -72,21 +74,46 @@ def on_page_content(content: str, page: Any, config: Any, files: Any) -> str:
 
 
 def on_post_build(config: Any) -> None:
-    """Copy what pages link to, and look for what a reader's browser would ask others for."""
+    """Copy what pages link to, and look for what should not be there and for what should."""
     site = Path(config["site_dir"])
     for path in sorted(_copied):
         copy = site / _address(path)
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(path, copy)
-    asking = [
-        f"{page.relative_to(site)}: {found[0]}"
-        for page in sorted(site.rglob("*"))
-        if page.suffix in (".html", ".css") and COPIES not in page.relative_to(site).parts
-        for found in [ASKS.search(page.read_text(encoding="utf-8"))]
-        if found is not None
-    ]
-    if asking:
-        raise SystemExit("these pages ask others for something:\n" + "\n".join(asking))
+    faults = [*asking(site), *missing_names(site)]
+    if faults:
+        raise SystemExit("the site is not as it should be:\n" + "\n".join(faults))
+
+
+def asking(site: Path) -> list[str]:
+    """Return what a reader's browser would ask others for."""
+    pages = [page for page in sorted(site.rglob("*")) if page.suffix in (".html", ".css")]
+    found = [(page, ASKS.search(page.read_text(encoding="utf-8"))) for page in pages]
+    return [f"{page.relative_to(site)}: {asks[0]}" for page, asks in found if asks is not None]
+
+
+def missing_names(site: Path) -> list[str]:
+    """Return the public names that the page of their room does not have."""
+    missing = []
+    for source in sorted((ROOT / "docs" / "reference" / "python").glob("*.md")):
+        room = source.read_text(encoding="utf-8").partition("::: ")[2].split()[0]
+        page = site / source.relative_to(ROOT / "docs").with_suffix(".html")
+        text = page.read_text(encoding="utf-8")
+        for name in _public_names(room):
+            if not re.search(rf'id="[\w.]+\.{name}"|<code>{name}</code>', text):
+                missing.append(f"{room}.{name} is not on {page.relative_to(site)}")
+    return missing
+
+
+def _public_names(room: str) -> list[str]:
+    """Return the ``__all__`` of a room, without importing it."""
+    path = ROOT.joinpath(*room.split("."))
+    file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+    for node in ast.parse(file.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
+            names: list[str] = ast.literal_eval(node.value)
+            return names
+    raise ValueError(f"{file} has no __all__")
 
 
 def _address(path: Path) -> str:
