@@ -30,6 +30,7 @@ from .schema.shapes import (
     is_scalar,
 )
 from .schema.spelling import Speller
+from .schema.strings import safe_patterns
 from .spans import SkeletonSpan
 
 __all__ = ["DEEPEST_SCHEMA", "Said", "said", "skeleton_spans"]
@@ -182,7 +183,8 @@ class _Spans:
         yield _literal(brackets[1] if known == "," else brackets)
 
     def _string(self, text: Text, at: str, key: str | None) -> SkeletonSpan:
-        if text == Text(text.patterns) and len(text.patterns) == 1:
+        is_plain = text == Text(text.patterns) and len(text.patterns) == 1
+        if is_plain and not safe_patterns(text.patterns):
             return SkeletonSpan("pattern", key, pattern=text.patterns[0])
         return SkeletonSpan("pattern", key, dfa=self._in_place(at, self._speller.body, text))
 

@@ -291,6 +291,33 @@ def test_an_object_is_a_row_of_literals_and_values() -> None:
         ({"type": "object", "additionalProperties": False}, ["{}"], ['{"a":1}']),
         (
             {
+                "allOf": [{"properties": {"a": {"const": 1}}}],
+                "properties": {"b": {"const": 2}},
+                "unevaluatedProperties": False,
+            },
+            ['{"b":2,"a":1}'],
+            ['{"b":2}'],
+        ),
+        (
+            {
+                "allOf": [{"unevaluatedProperties": False, "properties": {"a": {"const": 1}}}],
+                "properties": {"b": {"const": 2}},
+            },
+            ['{"a":1}'],
+            ['{"b":2,"a":1}'],
+        ),
+        (
+            {
+                "properties": {"a": {"const": 1}},
+                "anyOf": [{"properties": {"b": {"const": 2}}, "unevaluatedProperties": False}],
+                "patternProperties": {"^c": {}},
+                "unevaluatedProperties": False,
+            },
+            ['{"b":2}'],
+            ['{"a":1,"b":2}', '{"a":1}'],
+        ),
+        (
+            {
                 "properties": {"a": {"const": 1}, "b": {"const": 2}},
                 "dependentSchemas": {"a": {"properties": {"c": {"const": 3}}}},
             },
@@ -451,6 +478,12 @@ def test_an_object_is_a_row_of_literals_and_values() -> None:
         # Strings
         ({"type": "string", "pattern": "[a-z]+", "maxLength": 2}, ['"ab"'], ['"abc"', '"A"']),
         ({"type": "string", "maxLength": 10**9}, ['"ab"', '""'], ['"\\n"']),
+        # What some readers take for a space, a digit or a letter
+        ({"type": "string", "pattern": "^\\S+$"}, ['"aé日"'], ['"a\u3000"', '"\xa0"', '"\ufeff"']),
+        ({"type": "string", "pattern": "^[^:\\s]+$"}, ['"é"'], ['"\u2003"', '":"']),
+        ({"type": "string", "pattern": "^\\W$"}, ['"-"'], ['"é"', '"a"']),
+        ({"type": "string", "pattern": "^[^\\d]$"}, ['"a"'], ['"٣"', '"3"']),
+        ({"type": "string", "pattern": "^[a-z]\\s\\d$"}, ['"a 1"'], ['"a\u3000" 1', '"a ٣"']),
         (
             {"type": "string", "format": "date"},
             ['"2024-02-29"', '"2000-02-29"', '"1999-12-31"'],

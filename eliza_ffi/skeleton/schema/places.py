@@ -30,12 +30,16 @@ class Place:
         The pointers of references that are being written out.
     is_foreign : bool
         Whether a schema around it has an ``$id`` of its own, from which references count.
+    scopes : tuple of str
+        The pointers of schemas with ``unevaluatedProperties`` that it is a part of, and that are
+        about the same value.
     """
 
     at: str = ""
     depth: int = 0
     inside: tuple[str, ...] = ("",)
     is_foreign: bool = False
+    scopes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,7 +50,12 @@ class Part:
     place: Place = Place()
 
     def within(self, path: str, schema: Any) -> Part:
-        """Return a schema inside this one."""
+        """Return a schema inside this one that holds for what is inside the value."""
+        inside = self.option(path, schema)
+        return Part(schema, replace(inside.place, scopes=()))
+
+    def option(self, path: str, schema: Any) -> Part:
+        """Return a schema inside this one that may hold for the same value."""
         place = replace(self.place, at=f"{self.place.at}/{path}", depth=self.place.depth + 1)
         return Part(schema, place)
 

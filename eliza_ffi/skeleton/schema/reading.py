@@ -444,8 +444,10 @@ class _SchemaReader:
                 named = self._gatherer.gathered((each.names,), each.names.place.at)
                 if not allows(self._gatherer, named, name):
                     return Never(f"#{at}: the name is not among propertyNames")
-        if not any(name in each.properties for each in rules.objects):
-            parts += rules.unevaluated
+        for scope, part in rules.unevaluated:
+            told = (each.tells_of(name) for each in rules.objects if scope in each.scopes)
+            if not any(told):
+                parts.append(part)
         return self.shape(tuple(parts), at)
 
     def _misfit(self, rules: Rules, names: list[str]) -> str | None:
@@ -471,8 +473,9 @@ class _SchemaReader:
         for each in rules.objects:
             if each is not named and each.other is not None:
                 values.append(each.other)
-        if not patterns:
-            values += rules.unevaluated
+        for scope, part in rules.unevaluated:
+            if named is None or scope not in named.scopes:
+                values.append(part)
         inner = self.shape(tuple(values), f"{rules.at}/additionalProperties")
         fewest, most = rules.fewest.get("object", 0), rules.most.get("object")
         if most is not None and most < fewest:

@@ -64,6 +64,13 @@ class ObjectRules:
     names: Part | None = None
     is_listed: bool = False
     """Whether there are ``properties`` at all, even if none."""
+    scopes: tuple[str, ...] = ()
+    """The scopes of its place."""
+
+    def tells_of(self, name: str) -> bool:
+        """Return whether it surely says something of a field."""
+        told = name in self.properties or self.other is not None
+        return told or any(is_found(pattern, name) for pattern in self.patterns)
 
     def parts_of(self, name: str) -> tuple[Part, ...] | None:
         """Return what a field must be valid against; None if that is not known."""
@@ -107,6 +114,8 @@ class Rules:
     values : dict or None
         The values of ``enum`` and ``const``, by what :func:`same_key` makes of them. It is never
         changed, only replaced.
+    unevaluated : list
+        Scopes, and what fields must be valid against of which nothing in the scope says anything.
     conditions : list
         Of each ``if``: it, what holds then, and what holds else.
     avoided : list of Avoided
@@ -128,7 +137,7 @@ class Rules:
     patterns: list[str] = field(default_factory=list)
     formats: list[str] = field(default_factory=list)
     objects: list[ObjectRules] = field(default_factory=list)
-    unevaluated: list[Part] = field(default_factory=list)
+    unevaluated: list[tuple[str, Part]] = field(default_factory=list)
     required: dict[str, None] = field(default_factory=dict)
     dependent: list[tuple[str, list[str]]] = field(default_factory=list)
     arrays: list[ArrayRules] = field(default_factory=list)
@@ -201,6 +210,9 @@ class Gatherer:
                 )
             if at and isinstance(schema.get("$id"), str) and not schema["$id"].startswith("#"):
                 part = Part(schema, replace(part.place, is_foreign=True))
+            if "unevaluatedProperties" in schema:
+                scopes = (*part.place.scopes, at)
+                part = Part(schema, replace(part.place, scopes=scopes))
             if "$ref" in schema:
                 target = find(self._root, schema["$ref"], part.place)
                 if target is None:
@@ -264,7 +276,7 @@ class Gatherer:
     def _read_object(self, rules: Rules, part: Part) -> None:
         schema = part.schema
         rules.hints.add("object")
-        made = ObjectRules(is_listed="properties" in schema)
+        made = ObjectRules(is_listed="properties" in schema, scopes=part.place.scopes)
         for name, each in _mapping(schema, "properties", part).items():
             made.properties[str(name)] = part.within(f"properties/{pointer_part(name)}", each)
         for name, each in _mapping(schema, "patternProperties", part).items():
@@ -274,7 +286,7 @@ class Gatherer:
             made.other = part.within("additionalProperties", schema["additionalProperties"])
         if "unevaluatedProperties" in schema:
             name = "unevaluatedProperties"
-            rules.unevaluated.append(part.within(name, schema[name]))
+            rules.unevaluated.append((part.place.at, part.within(name, schema[name])))
         if "propertyNames" in schema:
             made.names = part.within("propertyNames", schema["propertyNames"])
         rules.objects.append(made)
@@ -480,7 +492,7 @@ def _read_dependent(keyword: str) -> Callable[[Rules, Part, Any], None]:
                 rules.dependent.append((str(name), list(needed)))
             else:
                 path = f"{keyword}/{pointer_part(name)}"
-                rules.needs.append((str(name), part.within(path, needed)))
+                rules.needs.append((str(name), part.option(path, needed)))
 
     return read
 
@@ -489,7 +501,7 @@ def _read_union(name: str) -> Callable[[Rules, Part, Any], None]:
     def read(rules: Rules, part: Part, value: Any) -> None:
         listed = _parts(part.schema, name, part.place.at)
         rules.unions.append(
-            (name, [part.within(f"{name}/{i}", each) for i, each in enumerate(listed)])
+            (name, [part.option(f"{name}/{i}", each) for i, each in enumerate(listed)])
         )
 
     return read
@@ -497,11 +509,11 @@ def _read_union(name: str) -> Callable[[Rules, Part, Any], None]:
 
 def _read_if(rules: Rules, part: Part, value: Any) -> None:
     then, otherwise = (
-        part.within(name, part.schema[name]) if name in part.schema else None
+        part.option(name, part.schema[name]) if name in part.schema else None
         for name in ("then", "else")
     )
     if then is not None or otherwise is not None:
-        rules.conditions.append((part.within("if", value), then, otherwise))
+        rules.conditions.append((part.option("if", value), then, otherwise))
 
 
 def _read_not(rules: Rules, part: Part, value: Any) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 import numpy as np
 
@@ -13,7 +13,15 @@ from ..json_text import string_body
 from ..placed_span import pattern_dfa
 from .shapes import Text
 
-__all__ = ["FORMATS", "LONGEST_STRING", "body_dfa", "has_classes", "is_found", "searching"]
+__all__ = [
+    "FORMATS",
+    "LONGEST_STRING",
+    "body_dfa",
+    "has_classes",
+    "is_found",
+    "safe_patterns",
+    "searching",
+]
 
 LONGEST_STRING = 1000
 """The most characters that are counted: an automaton counts with its states."""
@@ -26,6 +34,10 @@ LONGEST_SEARCHED = 200
 
 MOST_SEARCHING_STATES = 2**9
 
+_ASCII = r"[\x00-\x7F]*"
+_NO_OTHER_SPACE = (
+    r"[^\x1C-\x1F\x85\xA0\u1680\u180E\u2000-\u200A\u2028\u2029\u202F\u205F\u3000\uFEFF]*"
+)
 _ANYTHING = r"(?:.|\n)*"
 _ANY_BODY = r"[^\x00-\x1F]*"
 
@@ -58,6 +70,22 @@ FORMATS = {
 """Patterns of the formats that are kept to; any other format says nothing."""
 
 
+def safe_patterns(patterns: Collection[str]) -> tuple[str, ...]:
+    """Return what else strings must match, so that they match for every reader of the patterns.
+
+    What is no space, digit or letter is ASCII's for some readers, and Unicode's for others.
+    """
+    for pattern in patterns:
+        has_negated = "[^" in pattern
+        if any(each in pattern for each in (r"\D", r"\W")):
+            return (_ASCII,)
+        if has_negated and any(each in pattern for each in (r"\d", r"\w")):
+            return (_ASCII,)
+    if any(r"\S" in each or (r"\s" in each and "[^" in each) for each in patterns):
+        return (_NO_OTHER_SPACE,)
+    return ()
+
+
 @functools.lru_cache(maxsize=256)
 def body_dfa(text: Text, longest: int = LONGEST_STRING) -> Dfa:
     """Return the automaton of a string's inside.
@@ -73,7 +101,7 @@ def body_dfa(text: Text, longest: int = LONGEST_STRING) -> Dfa:
     InvalidArgumentError
         If a pattern has an error, there is no such string, or counting takes too many states.
     """
-    first, *others = text.patterns or (_ANY_BODY,)
+    first, *others = (*(text.patterns or (_ANY_BODY,)), *safe_patterns(text.patterns))
     body: Dfa | None = pattern_dfa(first, True)
     for pattern in others:
         assert body is not None
