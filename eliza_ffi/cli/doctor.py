@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import platform
 import sys
@@ -10,28 +11,43 @@ from importlib import metadata
 from typing import Any
 
 from .. import _resources
-from ..errors import ElizaError
+from ..chat import ChatTemplate
+from ..errors import ElizaError, NoChatTemplateError
 from ..library.binding import CffiBinding
 from ..library.capabilities import InferenceCapabilities, detect_capabilities
 from ..library.loading import Library
+from ..measuring.terminal_text import printable
 from ..model import Model
-from .console import device_options, printable
+from .console import device_options
+from .screen import fact_lines, terminal_width
 
 __all__ = ["examine", "run_doctor"]
 
 GIB = 2**30
 
+DEPENDENCIES = ("cffi", "jinja2", "numpy")
+"""What nothing works without, as it is imported and installed."""
+
 EXTRAS = {
-    "chat": "jinja2",
-    "parquet": "pyarrow",
-    "plot": "matplotlib",
-    "ray": "ray",
-    "schema": "llguidance",
-    "serve": "uvicorn",
-    "bench": "xgrammar",
-    "train": "tokenizers",
+    "serve": ("decisions over HTTP", ("prometheus-client", "starlette", "uvicorn")),
+    "ray": ("decisions on a Ray cluster", ("ray", "pyarrow")),
+    "schema": ("answers of any JSON Schema or class", ("llguidance", "pydantic")),
+    "plot": ("pictures of what eval and evaluate find", ("matplotlib",)),
+    "parquet": ("tables in Parquet", ("pyarrow",)),
+    "bench": ("what is measured beside it", ("gguf", "llguidance", "torch", "xgrammar")),
+    "train": ("training the embedded model", ("gguf", "tokenizers", "torch")),
+    "docs": ("building the documentation", ("mkdocs",)),
+    "release": ("building and checking wheels", ("auditwheel", "build", "twine", "ziglang")),
+    "dev": ("tests and checks", ("gguf", "hypothesis", "mypy", "pytest", "ruff")),
 }
-"""A package that each extra installs."""
+"""What each extra is for, and packages that it installs; pyproject.toml has them all."""
+
+ASKED = [{"role": "user", "content": "Hello"}]
+"""A conversation to try a chat template with."""
+
+PLAIN_TEMPLATE = (
+    "{% for message in messages %}{{ message.role }}: {{ message.content }}{% endfor %}"
+)
 
 
 def run_doctor(arguments: argparse.Namespace) -> int:
@@ -40,13 +56,12 @@ def run_doctor(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(json.dumps({**findings, "problems": problems}, ensure_ascii=False))
         return 1 if problems else 0
-    width = max(len(name) for name in findings) + 2
-    for name, value in findings.items():
-        for i, line in enumerate(_lines(name, value)):
-            label = name.replace("_", " ") if i == 0 else ""
-            print(printable(f"{label:<{width}}{line}"))
-    for problem in problems:
-        print(printable(f"{'problem':<{width}}{problem}"))
+    facts = {name.replace("_", " "): _lines(name, value) for name, value in findings.items()}
+    if problems:
+        facts["problem"] = problems
+    shown = {name: [printable(line) for line in lines] for name, lines in facts.items()}
+    for line in fact_lines(shown, terminal_width()):
+        print(line)
     print("\nall is well" if not problems else f"\nto mend: {len(problems)}")
     return 1 if problems else 0
 
@@ -54,8 +69,13 @@ def run_doctor(arguments: argparse.Namespace) -> int:
 def examine(arguments: argparse.Namespace) -> tuple[dict[str, Any], list[str]]:
     """Return what was found, by name, and what is wrong."""
     findings: dict[str, Any] = {"python": f"{platform.python_version()} on {sys.platform}"}
-    findings["extras"] = {extra: _installed(name) for extra, name in EXTRAS.items()}
     problems: list[str] = []
+    findings["needed"] = _examine_dependencies(problems)
+    findings["extras"] = {extra: _examine_extra(extra) for extra in EXTRAS}
+    try:
+        ChatTemplate(PLAIN_TEMPLATE).render(ASKED)
+    except ElizaError as error:
+        problems.append(str(error))
     try:
         findings["header"] = str(_resources.header_path())
         library = Library(arguments.library, bundle=arguments.model)
@@ -93,21 +113,62 @@ def _examine_model(
         findings["capabilities"] = _unsaid(capabilities)
         choice = model.choose("Yes or no? ", ["yes", "no"])
         findings["model_check"] = f"chose 1 of 2 answers in {choice.elapsed * 1e3:.1f} ms"
+        findings["chat_check"] = _check_chat(model)
         if model.binding.supports("describe") and (passes := model.describe().get("passes")):
             findings["passes"] = passes
 
 
-def _installed(name: str) -> str:
+def _examine_dependencies(problems: list[str]) -> dict[str, str | None]:
+    """Return the versions of what the package needs, and add to the problems what lacks."""
+    versions: dict[str, str | None] = {}
+    for name in DEPENDENCIES:
+        try:
+            importlib.import_module(name)
+        except ImportError as error:
+            problems.append(f"{name} cannot be imported: pip install {name} ({error})")
+            versions[name] = None
+        else:
+            versions[name] = _version(name)
+    return versions
+
+
+def _examine_extra(extra: str) -> dict[str, Any]:
+    purpose, packages = EXTRAS[extra]
+    versions = {name: _version(name) for name in packages}
+    return {
+        "purpose": purpose,
+        "is_there": None not in versions.values(),
+        "packages": versions,
+        "install": f"pip install 'eliza-ffi[{extra}]'",
+    }
+
+
+def _version(name: str) -> str | None:
     try:
-        return f"{name} {metadata.version(name)}"
+        return metadata.version(name)
     except metadata.PackageNotFoundError:
-        return f"{name} is not installed"
+        return None
+
+
+def _check_chat(model: Model) -> str:
+    """Return what became of a message in the model's own template; raise if it fails."""
+    try:
+        n_tokens = len(model.chat_tokens(ASKED))
+    except NoChatTemplateError:
+        return "the model has no chat template: it is asked by prompts"
+    return f"wrote 1 message as {n_tokens} tokens"
 
 
 def _unsaid(capabilities: InferenceCapabilities) -> dict[str, Any]:
     """Return the capabilities without those that have a line of their own."""
     told = ("abi_version", "missing_symbols", "token_trie")
     return {name: value for name, value in capabilities.to_dict().items() if name not in told}
+
+
+def _extra_line(extra: str, facts: dict[str, Any]) -> str:
+    if facts["is_there"]:
+        return f"{extra}: yes ({facts['purpose']})"
+    return f"{extra}: no ({facts['purpose']}): {facts['install']}"
 
 
 def _capability_lines(capabilities: dict[str, Any]) -> list[str]:
@@ -136,6 +197,10 @@ def _pass_lines(passes: dict[str, Any]) -> list[str]:
 
 def _lines(name: str, value: Any) -> list[str]:
     """Return a finding as lines for people."""
+    if name == "needed":
+        return [", ".join(f"{each} {version or 'lacks'}" for each, version in value.items())]
+    if name == "extras":
+        return [_extra_line(extra, facts) for extra, facts in value.items()]
     if name == "devices":
         return [
             f"{item['name']}: {item['description']}, {item['memory_bytes'] / GIB:.1f} GiB"
@@ -163,4 +228,4 @@ def _lines(name: str, value: Any) -> list[str]:
         return [", ".join(str(item) for item in value) or "none"]
     if isinstance(value, dict):
         return [f"{key.replace('_', ' ')}: {_lines(key, item)[0]}" for key, item in value.items()]
-    return [str(value)]
+    return [str(value) or "none"]

@@ -26,7 +26,9 @@ def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]], left: int
     return "\n".join(f"| {' | '.join(row)} |" for row in [head, aligned, *rows])
 
 
-def text_table(rows: Sequence[Sequence[str]], left: int = 1, width: int | None = None) -> str:
+def text_table(
+    rows: Sequence[Sequence[str]], left: int = 1, width: int | None = None, names: int | None = None
+) -> str:
     """Return lines of columns as wide as their widest cell, aligned as those of Markdown.
 
     Parameters
@@ -34,34 +36,34 @@ def text_table(rows: Sequence[Sequence[str]], left: int = 1, width: int | None =
     rows
         Of cells, each of one line.
     left
-        The first columns, which say what a row is of and are aligned left; the others are aligned
-        right.
+        The first columns, which are aligned left; the others are aligned right.
     width
-        Of the terminal. In a table that is wider, the first columns are cut, but not below half of
-        this, and what still does not fit beside them follows below, beside them again. None = there
-        is no limit.
+        Of the terminal. In a table that is wider, the names of the rows are cut, but not below half
+        of this, and what still does not fit beside them follows below, beside them again. None =
+        there is no limit.
+    names
+        The first columns, which say what a row is of; None = those that are aligned left.
     """
+    names = left if names is None else names
     cells = [[printable(" ".join(cell.splitlines())) for cell in row] for row in rows]
-    names, others = [row[:left] for row in cells], [row[left:] for row in cells]
-    blocks = [slice(None)]
+    blocks = [slice(names, None)]
     if width is not None:
-        sizes = _widths(others)
-        names = _cut(names, max(width // 2, width - sum(len(GAP) + size for size in sizes)))
-        blocks = _blocks(sizes, width - _line_width(_widths(names)))
+        others = _widths([row[names:] for row in cells])
+        room = max(width // 2, width - sum(len(GAP) + other for other in others))
+        cut = _cut([row[:names] for row in cells], room)
+        cells = [[*name, *row[names:]] for name, row in zip(cut, cells, strict=True)]
+        blocks = _blocks(others, width - _line_width(_widths(cut)), names)
+    widths = _widths(cells)
+    padded = [
+        [
+            pad(cell, size, right=column >= left)
+            for column, (cell, size) in enumerate(zip(row, widths, strict=True))
+        ]
+        for row in cells
+    ]
     return "\n\n".join(
-        _aligned([[*name, *row[block]] for name, row in zip(names, others, strict=True)], left)
+        "\n".join(GAP.join([*row[:names], *row[block]]).rstrip() for row in padded)
         for block in blocks
-    )
-
-
-def _aligned(rows: Sequence[Sequence[str]], left: int) -> str:
-    widths = _widths(rows)
-    return "\n".join(
-        GAP.join(
-            pad(cell, width, right=column >= left)
-            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
     )
 
 
@@ -79,11 +81,11 @@ def _cut(rows: Sequence[Sequence[str]], room: int) -> list[list[str]]:
     ]
 
 
-def _blocks(widths: Sequence[int], room: int) -> list[slice]:
-    """Return which columns stand beside each other, each behind a gap; at least one does."""
+def _blocks(widths: Sequence[int], room: int, first: int) -> list[slice]:
+    """Return which of the columns from the first on stand beside each other, behind gaps."""
     blocks = []
-    begin = used = 0
-    for column, width in enumerate(widths):
+    begin, used = first, 0
+    for column, width in enumerate(widths, first):
         used += len(GAP) + width
         if used > room and column > begin:
             blocks.append(slice(begin, column))

@@ -69,7 +69,10 @@ def wrap(text: str, width: int | None) -> list[str]:
     """
     lines: list[str] = []
     for line in text.split("\n"):
-        lines += [line] if width is None or text_width(line) <= width else _wrapped(line, width)
+        if width is None or text_width(line) <= width:
+            lines.append(line)
+        else:
+            lines += list(_wrapped(line, width)) or [""]
     return lines
 
 
