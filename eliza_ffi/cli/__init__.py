@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-from .main import (
-    main,
-)
+import sys
 
-__all__ = [
-    "main",
-]
+# Loading what the command is made of takes a moment, in which it may be interrupted, and fails
+# where something it needs is not installed. Neither is worth a traceback.
+try:
+    from .main import main
+except KeyboardInterrupt:
+    sys.exit(130)
+except ModuleNotFoundError as error:
+    if error.name not in ("cffi", "jinja2", "numpy"):
+        raise
+    sys.exit(f"eliza-ffi: {error.name} is not installed, and is needed: pip install {error.name}")
+
+__all__ = ["main"]

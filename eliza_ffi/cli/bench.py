@@ -23,8 +23,12 @@ from ..benchmark import (
     measure,
     measure_streams,
 )
+from ..errors import InvalidArgumentError, TokenTrieError
 from ..measuring.methods import CHOICE_MODES, GRAMMAR_ORDERS, STRATEGIES, TOKENIZATIONS, Method
-from .console import UsageError, open_model, read_choices, read_text
+from ..model import Model
+from .console import UsageError, open_model, read_choices
+from .files import check_output, read_bytes, read_text
+from .screen import terminal_width
 
 __all__ = ["add_bench_arguments", "run_bench"]
 
@@ -53,7 +57,9 @@ def add_bench_arguments(parser: argparse.ArgumentParser) -> None:
         help="read the prompt from FILE, but for its last newline: repeated for several",
     )
     answers = parser.add_mutually_exclusive_group()
-    answers.add_argument("--choices-file", metavar="FILE", help="answers, one per line")
+    answers.add_argument(
+        "--choices-file", metavar="FILE", help="answers, one per line; - = standard input"
+    )
     answers.add_argument(
         "--token-tree-descriptor", metavar="FILE", help="answers as a payload, JSON or RTKT"
     )
@@ -96,6 +102,7 @@ def run_bench(arguments: argparse.Namespace) -> int:
         arguments.repeat = 20 if arguments.streams is None else 3
     if arguments.repeat < 1 or arguments.warmup < 0:
         raise UsageError("--repeat must be 1 or more and --warmup 0 or more")
+    check_output(arguments)
     return _run_choices(arguments) if arguments.streams is None else _run_streams(arguments)
 
 
@@ -116,7 +123,7 @@ def _run_streams(arguments: argparse.Namespace) -> int:
             choices=choices,
             repeat=arguments.repeat,
         )
-    shown = _json(report) if arguments.json else f"{report}\n"
+    shown = _json(report) if arguments.json else f"{report.text(terminal_width())}\n"
     if arguments.output is not None:
         Path(arguments.output).write_text(_json(report), encoding="utf-8")
     else:
@@ -129,14 +136,14 @@ def _run_choices(arguments: argparse.Namespace) -> int:
     if arguments.choices_file is None and arguments.token_tree_descriptor is None:
         raise UsageError("--mode needs one of --choices-file and --token-tree-descriptor")
     descriptor = arguments.token_tree_descriptor
-    data = Path(descriptor).read_bytes() if descriptor is not None else None
+    data = read_bytes(descriptor) if descriptor is not None else None
     choices = read_choices(arguments) if data is None else []
     with open_model(arguments) as model:
         prompts = [model.tokenize(text, add_special=True, parse_special=True) for text in texts]
         alternatives = (
             Alternatives.of_texts(model, choices)
             if data is None
-            else Alternatives.of_payload(model, data)
+            else _of_payload(model, data, descriptor)
         )
         report = measure(
             Workbench(model, alternatives),
@@ -155,6 +162,13 @@ def _run_choices(arguments: argparse.Namespace) -> int:
     else:
         Path(arguments.output).write_text(_json(report), encoding="utf-8")
     return 0
+
+
+def _of_payload(model: Model, data: bytes, path: str) -> Alternatives:
+    try:
+        return Alternatives.of_payload(model, data)
+    except (InvalidArgumentError, TokenTrieError) as error:
+        raise InvalidArgumentError(f"{path} holds no choices: {error}") from error
 
 
 def _prompts(arguments: argparse.Namespace) -> list[str]:

@@ -9,9 +9,11 @@ from ..decisions.calibration import METHODS, Calibration
 from ..decisions.examples import named_questions
 from ..decisions.fitting import calibrate
 from ..measuring.tables import text_table
-from .console import add_model_arguments, open_model, printable
-from .labelled import add_labelled_arguments, check_output, counting, read_labelled, telling
+from .console import add_model_arguments, open_model
+from .files import check_output
+from .labelled import add_labelled_arguments, counting, read_labelled, telling
 from .questions import read_asking, read_questions
+from .screen import terminal_width
 
 __all__ = ["add_calibrate_arguments", "run_calibrate"]
 
@@ -59,7 +61,7 @@ def run_calibrate(arguments: argparse.Namespace) -> int:
         said = {name: _facts(calibration, place) for place, name in enumerate(names)}
         print(json.dumps(said, ensure_ascii=False))
     else:
-        print(printable(_table(calibration, names)))
+        print(_table(calibration, names))
     calibration.save(arguments.output)
     return 0
 
@@ -88,7 +90,7 @@ def _table(calibration: Calibration, names: list[str]) -> str:
                 _number(fitted.nll.get("none")),
             ]
         )
-    return text_table(rows, left=2)
+    return text_table(rows, left=2, width=terminal_width())
 
 
 def _number(value: float | None) -> str:

@@ -1,4 +1,4 @@
-"""What the commands share: arguments, reading prompts, opening the model, running interruptibly."""
+"""What the commands share: arguments, prompts and choices, opening the model, interrupts."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import signal
 import sys
 from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from typing import Any, TypeVar
 
 from ..model import Model
+from .files import STANDARD_INPUT, check_utf8, read_standard_input, read_text
 from .progress import ProgressBar
 
 __all__ = [
@@ -22,14 +22,11 @@ __all__ = [
     "add_prompt_arguments",
     "device_options",
     "open_model",
-    "printable",
     "read_choices",
     "read_messages",
     "read_prompt",
     "read_question",
-    "read_text",
     "run_interruptibly",
-    "shorten",
     "whole_number",
 ]
 
@@ -79,13 +76,15 @@ def add_prompt_arguments(parser: argparse.ArgumentParser) -> None:
     group = parser.add_mutually_exclusive_group()
     group.add_argument("--prompt", metavar="TEXT", help="the prompt: standard input without it")
     group.add_argument(
-        "--prompt-file", metavar="FILE", help="read the prompt from FILE, but for its last newline"
+        "--prompt-file",
+        metavar="FILE",
+        help="read the prompt from FILE, but for its last newline",
     )
 
 
 def add_chat_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the ways to ask in the model's chat template, beside those of a prompt."""
-    group = parser.add_argument_group("chat", "needs the extra: pip install 'eliza-ffi[chat]'")
+    group = parser.add_argument_group("chat")
     group.add_argument(
         "--chat", action="store_true", help="use the chat template: the prompt is a user's message"
     )
@@ -97,8 +96,10 @@ def add_chat_arguments(parser: argparse.ArgumentParser) -> None:
 
 def read_question(arguments: argparse.Namespace) -> dict[str, Any]:
     """Return what to ask the model, as its argument ``prompt`` or ``messages``."""
-    if arguments.system is not None and not arguments.chat:
-        raise UsageError("--system goes with --chat")
+    if arguments.system is not None:
+        if not arguments.chat:
+            raise UsageError("--system goes with --chat")
+        check_utf8(arguments.system, "--system")
     if arguments.messages is not None:
         if arguments.chat or arguments.prompt is not None or arguments.prompt_file is not None:
             raise UsageError("--messages holds all that is asked: give no prompt and no --chat")
@@ -114,12 +115,13 @@ def read_prompt(arguments: argparse.Namespace) -> str:
     """Return the prompt from the option, the file, or standard input."""
     if arguments.prompt is not None:
         prompt = str(arguments.prompt)
-    elif arguments.prompt_file is not None:
+        check_utf8(prompt, "--prompt")
+    elif arguments.prompt_file not in (None, STANDARD_INPUT):
         prompt = read_text(arguments.prompt_file)
     elif sys.stdin is None or sys.stdin.isatty():
         raise UsageError("no prompt: give --prompt, --prompt-file, or pipe it in")
     else:
-        prompt = sys.stdin.read()
+        prompt = read_standard_input()
     if arguments.prompt is None:
         # Files and pipes end in a newline that nobody meant as part of the prompt.
         prompt = prompt.removesuffix("\n")
@@ -131,10 +133,12 @@ def read_prompt(arguments: argparse.Namespace) -> str:
 def read_choices(arguments: argparse.Namespace) -> list[str]:
     """Return the choices from the options, or one per line of the file, without empty lines."""
     if arguments.choices_file is not None:
-        lines = read_text(arguments.choices_file).splitlines()
+        lines = _choices_text(arguments).splitlines()
         choices = [line for line in lines if line.strip()]
     else:
         choices = list(arguments.choice or ())
+        for choice in choices:
+            check_utf8(choice, "--choice")
     if not choices:
         raise UsageError("no choices: give --choice more than once, or --choices-file")
     seen: set[str] = set()
@@ -145,6 +149,17 @@ def read_choices(arguments: argparse.Namespace) -> list[str]:
             raise UsageError(f"the choice {choice!r} is given twice")
         seen.add(choice)
     return choices
+
+
+def _choices_text(arguments: argparse.Namespace) -> str:
+    if arguments.choices_file != STANDARD_INPUT:
+        return read_text(arguments.choices_file)
+    told = [getattr(arguments, name, None) for name in ("prompt", "prompt_file", "messages")]
+    if all(each in (None, STANDARD_INPUT) for each in told):
+        raise UsageError("standard input has the choices: give the prompt by an option")
+    if sys.stdin is None:
+        raise UsageError("no choices: there is no standard input")
+    return read_standard_input()
 
 
 @contextmanager
@@ -202,34 +217,12 @@ def run_interruptibly(work: Coroutine[Any, Any, T]) -> T:
         raise KeyboardInterrupt from None
 
 
-def printable(text: str) -> str:
-    """Return a text with its control characters spelled out.
-
-    What a model's file says of itself must not move the cursor of whoever reads it.
-    """
-    return "".join(
-        character if character.isprintable() or character == "\n" else ascii(character)[1:-1]
-        for character in text
-    )
-
-
-def shorten(text: str, width: int) -> str:
-    """Return a text on one line of at most `width` characters."""
-    line = " ".join(text.split())
-    return line if len(line) <= width else line[: max(width - 3, 0)] + "..."
-
-
 def read_messages(path: str) -> Any:
     """Return the conversation in a file."""
     try:
         return json.loads(read_text(path))
     except (json.JSONDecodeError, RecursionError) as error:
         raise UsageError(f"{path} is not JSON: {error}") from error
-
-
-def read_text(path: str) -> str:
-    """Return the text of a file."""
-    return Path(path).read_text(encoding="utf-8")
 
 
 def whole_number(text: str) -> int:

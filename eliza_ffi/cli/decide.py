@@ -21,16 +21,11 @@ from ..decisions.table.job import DecideAll, input_of
 from ..decisions.table.reading import InputTable, check_column, content_hash
 from ..decisions.wire import decision_to
 from ..errors import InvalidArgumentError
+from ..measuring.terminal_text import printable
 from ..model import Model
-from .bars import Screen, decision_lines
-from .console import (
-    UsageError,
-    add_model_arguments,
-    open_model,
-    printable,
-    read_messages,
-)
-from .labelled import check_output
+from .bars import decision_lines
+from .console import UsageError, add_model_arguments, open_model, read_messages
+from .files import STANDARD_INPUT, check_output, check_utf8, read_standard_input, read_text
 from .on_ray import add_ray_arguments, ray_workers
 from .progress import RowProgress
 from .questions import (
@@ -42,6 +37,7 @@ from .questions import (
     read_questions,
     read_table,
 )
+from .screen import Screen, fact_lines, terminal_width
 
 __all__ = ["add_decide_arguments", "run_decide"]
 
@@ -214,7 +210,7 @@ def _run_table(arguments: argparse.Namespace, questions: tuple[Question, ...]) -
         print(json.dumps(_summary(result, output), ensure_ascii=False))
     else:
         for line in _summary_lines(result, output, arguments.min_confidence is not None):
-            print(printable(line))
+            print(line)
     return 1 if result.counts.rows and result.counts.errors == result.counts.rows else 0
 
 
@@ -244,35 +240,16 @@ def _read_input(arguments: argparse.Namespace) -> Any:
         return read_messages(arguments.messages)
     if arguments.input is not None:
         text = str(arguments.input)
-        _check_utf8(text.encode("utf-8", "surrogateescape"), "--input")
-    elif arguments.input_file is not None:
-        text = _utf8(Path(arguments.input_file).read_bytes(), arguments.input_file)
+        check_utf8(text, "--input")
+    elif arguments.input_file not in (None, STANDARD_INPUT):
+        text = read_text(arguments.input_file).removesuffix("\n")
     elif sys.stdin is None or sys.stdin.isatty():
         raise UsageError("no input: give --input, --input-file, a table, or pipe it in")
     else:
-        # Read as bytes: what the locale makes of those that are no UTF-8 is nothing to answer.
-        text = _utf8(sys.stdin.buffer.read(), "standard input")
+        text = read_standard_input().removesuffix("\n")
     if not text.strip():
         raise UsageError("the input is empty")
     return text
-
-
-def _utf8(data: bytes, what: str) -> str:
-    """Return a text without its last newline, whichever way its lines end."""
-    _check_utf8(data, what)
-    text = data.decode().replace("\r\n", "\n").replace("\r", "\n")
-    return text.removesuffix("\n")
-
-
-def _check_utf8(data: bytes, what: str) -> None:
-    try:
-        data.decode()
-    except UnicodeDecodeError as error:
-        before = data[: error.start]
-        raise InvalidArgumentError(
-            f"{what} is not UTF-8: in line {before.count(10) + 1} there is the byte "
-            f"0x{data[error.start]:02x} behind {error.start - before.rfind(10) - 1} others"
-        ) from None
 
 
 def _first_input(table: InputTable, column: str) -> Any:
@@ -380,10 +357,8 @@ def _summary_lines(result: TableResult, output: Path, is_reviewed: bool) -> Iter
         },
         "output": str(output) + ("" if result.is_whole else ", up to the limit"),
     }
-    width = max(len(name) for name in facts)
-    for name, fact in facts.items():
-        if fact:
-            yield f"{name:<{width}}  {fact}"
+    said = {printable(name): [printable(fact)] for name, fact in facts.items() if fact}
+    yield from fact_lines(said, terminal_width())
 
 
 def _rate(result: TableResult) -> float:

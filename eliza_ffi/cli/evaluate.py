@@ -15,8 +15,11 @@ from ..evaluation.report import JudgedAnswer, judge, summarize, table
 from ..measuring.cases import TASKS, Case, cases_of
 from ..measuring.methods import MODES, TRIE
 from ..measuring.pictures import load_matplotlib
+from ..measuring.terminal_text import printable
 from ..model import Model
 from .console import UsageError, add_model_arguments, open_model
+from .files import check_output
+from .screen import terminal_width
 
 __all__ = ["add_eval_arguments", "run_eval"]
 
@@ -58,6 +61,8 @@ def run_eval(arguments: argparse.Namespace) -> int:
     cases = _cases(arguments)
     if arguments.max_tokens < 1:
         raise UsageError(f"--max-tokens must be 1 or more, not {arguments.max_tokens}")
+    check_output(arguments)
+    check_output(arguments, "plot")
     if arguments.plot is not None:
         load_matplotlib()  # now, not after minutes
     modes = MODES if arguments.mode == "all" else (arguments.mode,)
@@ -66,7 +71,7 @@ def run_eval(arguments: argparse.Namespace) -> int:
         path = model.path
     keys = dict.fromkeys((row.task, row.mode) for row in rows)
     summaries = [summarize(row for row in rows if (row.task, row.mode) == key) for key in keys]
-    print(table(summaries))
+    print(table(summaries, terminal_width()))
     if arguments.output is not None:
         report = {
             "model": path,
@@ -81,7 +86,8 @@ def run_eval(arguments: argparse.Namespace) -> int:
     filled = [row for row in rows if row.mode == TRIE]
     for row in filled:
         if not row.of_schema:
-            print(f"not of its schema: {row.task} {row.id}: {row.text}", file=sys.stderr)
+            said = f"not of its schema: {row.task} {row.id}: {row.text}"
+            print(printable(said), file=sys.stderr)
     return 0 if all(row.of_schema for row in filled) else 1
 
 

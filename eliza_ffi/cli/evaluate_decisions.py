@@ -8,9 +8,11 @@ from pathlib import Path
 
 from ..decisions.report import evaluate
 from ..measuring.pictures import load_matplotlib
-from .console import UsageError, add_model_arguments, open_model, printable
-from .labelled import add_labelled_arguments, check_output, counting, read_labelled, telling
+from .console import UsageError, add_model_arguments, open_model
+from .files import check_output
+from .labelled import add_labelled_arguments, counting, read_labelled, telling
 from .questions import read_asking, read_questions
+from .screen import terminal_width
 
 __all__ = ["add_evaluate_arguments", "run_evaluate"]
 
@@ -72,7 +74,10 @@ def run_evaluate(arguments: argparse.Namespace) -> int:
         )
     said = {**report.to_json(), "left_out": rows.left_out}
     # First of all, so that a full disk does not cost what was found.
-    print(json.dumps(said, ensure_ascii=False) if arguments.json else printable(report.text()))
+    if arguments.json:
+        print(json.dumps(said, ensure_ascii=False))
+    else:
+        print(report.text(terminal_width()))
     if arguments.output is not None:
         text = json.dumps(said, ensure_ascii=False, indent=2) + "\n"
         Path(arguments.output).write_text(text, encoding="utf-8")

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 
 from ..decisions.questions import Question
 from ..decisions.table import TableStep
 from ..decisions.table.labels import LabelledRows, label_columns
-from ..errors import InvalidArgumentError
-from .console import UsageError, printable
+from ..measuring.terminal_text import printable
+from .console import UsageError
 from .progress import RowProgress
 from .questions import (
     add_asking_arguments,
@@ -22,18 +20,10 @@ from .questions import (
     read_table,
 )
 
-__all__ = ["add_labelled_arguments", "check_output", "counting", "read_labelled", "telling"]
-
+__all__ = ["add_labelled_arguments", "counting", "read_labelled", "telling"]
 
 MOST_LEFT_OUT = 10
 """Rows without a usable input that are named."""
-
-_READ = {
-    "table": "the input",
-    "questions": "the file with the questions",
-    "calibration": "the calibration",
-}
-"""The options whose files are read, and what these are."""
 
 
 def add_labelled_arguments(parser: argparse.ArgumentParser) -> None:
@@ -66,34 +56,6 @@ def read_labelled(arguments: argparse.Namespace, questions: Sequence[Question]) 
     table = read_table(arguments)
     labels = label_columns(table, questions, named)
     return LabelledRows(table, arguments.column, tuple(questions), labels, arguments.limit)
-
-
-def check_output(arguments: argparse.Namespace) -> None:
-    """See, before any work, that the output can be written and is nothing that is read.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If it is one of the inputs.
-    OSError
-        If it is a folder, or its folder is not there or cannot be written to.
-    """
-    if arguments.output is None:
-        return
-    output = Path(arguments.output)
-    for name, what in _READ.items():
-        read = getattr(arguments, name, None)
-        if read is None or not (output.exists() and Path(read).exists()):
-            continue
-        if output.samefile(read):
-            raise InvalidArgumentError(f"{output} is {what}: name another file for the output")
-    if output.is_dir():
-        raise IsADirectoryError(21, "Cannot write to a folder", str(output))
-    folder = output.parent
-    if not folder.is_dir():
-        raise FileNotFoundError(2, "No such folder to write to", str(folder))
-    if not os.access(folder, os.W_OK):
-        raise PermissionError(13, "Cannot write to the folder", str(folder))
 
 
 @contextmanager

@@ -13,12 +13,12 @@ import os
 import sys
 from collections.abc import Sequence
 from contextlib import aclosing
-from pathlib import Path
 from typing import Any
 
 from ..async_model import AsyncModel
 from ..choices.choice_set import Choice
 from ..errors import ElizaError
+from ..measuring.terminal_text import printable
 from ..model import Model
 from ..sampling import PRESETS, SamplingParams
 from .bench import add_bench_arguments, run_bench
@@ -29,7 +29,6 @@ from .console import (
     add_model_arguments,
     add_prompt_arguments,
     open_model,
-    printable,
     read_choices,
     read_question,
     run_interruptibly,
@@ -39,6 +38,8 @@ from .demo import run_demo
 from .doctor import run_doctor
 from .evaluate import add_eval_arguments, run_eval
 from .evaluate_decisions import add_evaluate_arguments, run_evaluate
+from .files import read_text, what_failed
+from .help import HelpFormatter, with_example
 from .serve import add_serve_arguments, run_serve
 from .version import ShowVersion
 
@@ -50,6 +51,13 @@ EXIT_INTERRUPTED = 130
 
 MOST_DRAFTED = 256
 
+FIRST = """\
+Examples; each command's --help has one of its own:
+
+  eliza-ffi demo
+  eliza-ffi choose --help
+"""
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code.
@@ -59,16 +67,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     argv
         The arguments, without the program's name; None = those of the process.
     """
-    parser = build_parser()
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # not every terminal can show all text
     try:
-        arguments = parser.parse_args(argv)
-        code: int = arguments.run(arguments)
+        code = _run(argv)
         sys.stdout.flush()
         return code
-    except SystemExit as error:  # argparse: 0 after --help, 2 after a mistake it has explained
-        return error.code if isinstance(error.code, int) else EXIT_USAGE
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     except BrokenPipeError:
@@ -78,12 +82,21 @@ def main(argv: Sequence[str] | None = None) -> int:
     except UsageError as error:
         _complain(str(error))
         return EXIT_USAGE
-    except UnicodeDecodeError as error:
-        _complain(f"the input is not UTF-8 text: {error}")
-        return EXIT_FAILURE
-    except (ElizaError, OSError) as error:
+    except (ElizaError, UnicodeDecodeError) as error:
         _complain(str(error))
         return EXIT_FAILURE
+    except OSError as error:
+        _complain(what_failed(error))
+        return EXIT_FAILURE
+
+
+def _run(argv: Sequence[str] | None) -> int:
+    try:
+        arguments = build_parser().parse_args(argv)
+        code: int = arguments.run(arguments)
+    except SystemExit as error:  # argparse: 0 after --help, 2 after a mistake it has explained
+        return error.code if isinstance(error.code, int) else EXIT_USAGE
+    return code
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -91,7 +104,8 @@ def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="eliza-ffi",
         description="Run a language model in process, and make it choose.",
-        epilog="exit codes: 0 done, 1 failed, 2 wrong command line, 130 interrupted",
+        epilog=f"exit codes: 0 done, 1 failed, 2 wrong command line, 130 interrupted\n\n{FIRST}",
+        formatter_class=HelpFormatter,
     )
     parser.add_argument(
         "--version", action=ShowVersion, help="print the versions of package, library, llama.cpp"
@@ -103,7 +117,9 @@ def build_parser() -> argparse.ArgumentParser:
     add_chat_arguments(choose)
     listed = choose.add_mutually_exclusive_group()
     listed.add_argument("--choice", action="append", metavar="TEXT", help="an answer; repeated")
-    listed.add_argument("--choices-file", metavar="FILE", help="answers, one per line")
+    listed.add_argument(
+        "--choices-file", metavar="FILE", help="answers, one per line; - = standard input"
+    )
     choose.add_argument(
         "--mode",
         choices=("argmax", "sample", "best"),
@@ -220,6 +236,9 @@ def build_parser() -> argparse.ArgumentParser:
     )
     add_calibrate_arguments(calibrate)
     calibrate.set_defaults(run=run_calibrate)
+    for name, command in commands.choices.items():
+        command.formatter_class = HelpFormatter
+        command.epilog = with_example(name, command.epilog)
     return parser
 
 
@@ -282,7 +301,7 @@ def run_generate(arguments: argparse.Namespace) -> int:
         raise UsageError("--drafter goes with --draft-max")
     grammar = None
     if arguments.grammar_file is not None:
-        grammar = Path(arguments.grammar_file).read_text(encoding="utf-8")
+        grammar = read_text(arguments.grammar_file)
     with open_model(arguments) as model:
         run_interruptibly(_generate(model, question, grammar, arguments))
     return 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 import time
@@ -12,6 +13,9 @@ from ..decisions.table import TableStep
 __all__ = ["ProgressBar", "RowProgress"]
 
 WIDTH = 30
+NARROWEST = 5
+"""Characters that a bar has, and those that it has left in a narrow terminal."""
+
 PATIENCE = 0.4
 REDRAWN = 0.1
 LABELS = {"load": "loading the model", "prefill": "reading the prompt"}
@@ -50,9 +54,10 @@ class ProgressBar:
             self._is_drawn = False
 
     def _draw(self, fraction: float) -> None:
-        full = round(max(fraction, 0.0) * WIDTH)
         label = LABELS.get(self._stage, self._stage)
-        self._stream.write(f"\r{label} [{'#' * full}{'.' * (WIDTH - full)}] {fraction:4.0%}")
+        said = f" {fraction:4.0%}"
+        bar = _bar(max(fraction, 0.0), _columns(self._stream) - len(label) - len(said) - 1)
+        self._stream.write(f"\r{label} {bar}{said}")
         self._stream.flush()
         self._is_drawn = True
 
@@ -82,9 +87,8 @@ class RowProgress:
         if now - self._drawn < REDRAWN or not self._stream.isatty():
             return
         self._drawn = now
-        line = self._line(step, now - self._begin)
-        width = shutil.get_terminal_size((80, 24)).columns
-        self._stream.write(f"\r\x1b[K{line[: width - 1]}")
+        line = self._line(step, now - self._begin, _columns(self._stream))
+        self._stream.write(f"\r\x1b[K{line}")
         self._stream.flush()
         self._is_drawn = True
 
@@ -95,17 +99,33 @@ class RowProgress:
             self._stream.flush()
             self._is_drawn = False
 
-    def _line(self, step: TableStep, seconds: float) -> str:
+    def _line(self, step: TableStep, seconds: float, width: int) -> str:
         done, before = step.done, step.done_before
         if self._limit is not None:  # whichever comes first
             done = max(done, step.rows / self._limit)
             before = max(before, (step.rows - step.new_rows) / self._limit)
-        full = round(min(done, 1.0) * WIDTH)
-        line = f"{step.rows:,} rows [{'#' * full}{'.' * (WIDTH - full)}] {min(done, 1.0):4.0%}"
-        line += f"  {step.new_rows / seconds:,.1f} rows/s"
+        done = min(done, 1.0)
+        rows, said = f"{step.rows:,} rows ", f" {done:4.0%}"
+        said += f"  {step.new_rows / seconds:,.1f} rows/s"
         if done > before:
-            line += f"  {_clock(seconds * (1.0 - done) / (done - before))} left"
-        return line
+            said += f"  {_clock(seconds * (1.0 - done) / (done - before))} left"
+        return (rows + _bar(done, width - len(rows) - len(said)) + said)[:width]
+
+
+def _columns(stream: TextIO) -> int:
+    """Return how many columns there are for a line that the cursor must not leave."""
+    try:
+        size = os.get_terminal_size(stream.fileno())
+    except OSError:
+        size = os.terminal_size((80, 24))
+    return (shutil.get_terminal_size(size).columns or 80) - 1
+
+
+def _bar(share: float, room: int) -> str:
+    """Return a bar of as many characters as there is room for, but at least some."""
+    width = min(max(room - 2, NARROWEST), WIDTH)
+    full = round(share * width)
+    return f"[{'#' * full}{'.' * (width - full)}]"
 
 
 def _clock(seconds: float) -> str:

@@ -18,7 +18,8 @@ from ..decisions.table import InputTable, open_table
 from ..decisions.table.reading import FORMATS
 from ..decisions.wire import as_questions
 from ..errors import InvalidArgumentError, NotSupportedError
-from .console import UsageError, read_text, whole_number
+from .console import UsageError, whole_number
+from .files import check_utf8, read_bytes, read_text
 
 __all__ = [
     "HowAsked",
@@ -144,6 +145,8 @@ def read_asking(arguments: argparse.Namespace) -> HowAsked:
         raise UsageError(f"--orders must be 1 or more, not {arguments.orders}")
     if arguments.n_slots == 0:
         raise UsageError("--n-slots must be 1 or more, not 0")
+    if path is not None:
+        check_utf8(read_bytes(path), path)
     calibration = None if path is None else Calibration.load(path)
     how, rule = how_asked(
         calibration,

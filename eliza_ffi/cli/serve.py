@@ -8,12 +8,14 @@ import logging
 import os
 import signal
 import socket
+from collections.abc import Callable
 from pathlib import Path
 
 from .._resources import default_model_path
 from ..errors import InvalidArgumentError, NotSupportedError
 from ..serve.settings import ServeSettings
-from .console import UsageError, add_model_arguments, open_model, read_text, whole_number
+from .console import UsageError, add_model_arguments, open_model, whole_number
+from .files import read_text
 from .questions import add_asking_arguments, read_asking
 
 __all__ = ["add_serve_arguments", "run_serve"]
@@ -86,7 +88,7 @@ def run_serve(arguments: argparse.Namespace) -> int:
     logging.basicConfig(level=logging.WARNING, format="eliza-ffi: %(message)s")
     # First of all: whether the address is free is known at once, and the model takes its time.
     with (
-        server.listen(settings) as listening,
+        _listening(server.listen, settings) as listening,
         open_model(arguments, arguments.n_slots) as model,
     ):
         server.check_model(model, settings)
@@ -97,15 +99,26 @@ def run_serve(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _listening(
+    listen: Callable[[ServeSettings], socket.socket], settings: ServeSettings
+) -> socket.socket:
+    try:
+        return listen(settings)
+    except OSError as error:  # which names no address
+        address = f"{settings.host}:{settings.port}"
+        raise OSError(error.errno, error.strerror, address) from error
+
+
 def _settings(arguments: argparse.Namespace) -> ServeSettings:
     asked = read_asking(arguments)
     path = default_model_path() if arguments.model is None else Path(arguments.model)
+    keys = _keys(arguments)
     try:
         return ServeSettings(
             name=path.stem if arguments.alias is None else arguments.alias,
             host=arguments.host,
             port=arguments.port,
-            keys=_keys(arguments),
+            keys=keys,
             without_key=arguments.without_key,
             cors_origins=tuple(arguments.cors_origin or ()),
             hosts=tuple(arguments.allowed_host or ()),

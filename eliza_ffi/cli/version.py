@@ -9,7 +9,7 @@ from .. import __version__
 from ..errors import ElizaError
 from ..library.binding import CffiBinding
 from ..library.loading import Library
-from .console import printable
+from ..measuring.terminal_text import printable
 
 __all__ = ["ShowVersion", "version_text"]
 

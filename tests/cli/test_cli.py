@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import io
 import json
 import os
@@ -10,16 +11,20 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 import pytest
 from checkout import ROOT
 
 from eliza_ffi import cli
-from eliza_ffi.cli.console import printable
+from eliza_ffi.chat.template import ChatTemplate, template_of_model
+from eliza_ffi.cli.doctor import DEPENDENCIES, EXTRAS
 from eliza_ffi.cli.progress import ProgressBar
 from eliza_ffi.errors import ElizaError
 from eliza_ffi.library.loading import LIBRARY_VARIABLE, Library
+from eliza_ffi.measuring.terminal_text import printable
 
 Run = Callable[..., int]
 
@@ -153,7 +158,8 @@ def test_prompt_and_choices_may_come_from_files_and_standard_input(
     answers = []
     listed = ["--choices-file", str(choices), "--json"]
     for source in (["--prompt", "What now?"], ["--prompt-file", str(prompt)], []):
-        monkeypatch.setattr(sys, "stdin", io.StringIO("What now?\n"))
+        piped = io.TextIOWrapper(io.BytesIO(b"What now?\n"))
+        monkeypatch.setattr(sys, "stdin", piped)
         assert run("choose", *source, *listed) == 0
         facts = json.loads(capsys.readouterr().out)
         answers.append((facts["value"], round(facts["logprob"], 3)))
@@ -270,13 +276,80 @@ def test_doctor_json_holds_the_findings(run: Run, capsys: pytest.CaptureFixture[
     assert facts["passes"]["run"] > 0
 
 
+def test_doctor_tells_of_every_extra_what_it_is_for_and_how_to_get_it(
+    run: Run, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = metadata.version
+
+    def version(name: str) -> str:
+        if name == "pyarrow":
+            raise metadata.PackageNotFoundError(name)
+        return real(name)
+
+    monkeypatch.setattr(metadata, "version", version)
+    assert run("doctor") == 0
+    out = capsys.readouterr().out
+    assert "parquet: no (tables in Parquet): pip install 'eliza-ffi[parquet]'" in out
+    assert "dev: yes (tests and checks)\n" in out
+    assert run("doctor", "--json") == 0
+    extras = json.loads(capsys.readouterr().out)["extras"]
+    assert set(extras) == set(EXTRAS)
+    assert extras["parquet"]["is_there"] is False
+    assert extras["parquet"]["packages"] == {"pyarrow": None}
+    assert extras["dev"]["packages"]["pytest"] == real("pytest")
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="TOML needs Python 3.11")
+def test_the_extras_are_those_of_the_package() -> None:
+    tomllib = importlib.import_module("tomllib")
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    listed = project["optional-dependencies"]
+    assert set(listed) <= set(EXTRAS)
+    for extra, requirements in listed.items():
+        names = {re.split(r"[^a-z0-9-]", requirement)[0] for requirement in requirements}
+        assert set(EXTRAS[extra][1]) <= names, extra
+    needed = {re.split(r"[^a-z0-9-]", requirement)[0] for requirement in project["dependencies"]}
+    assert set(DEPENDENCIES) == needed
+
+
+def test_doctor_without_jinja2_does_not_find_all_well(
+    run: Run, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    assert run("doctor") == 1
+    out = capsys.readouterr().out
+    assert "jinja2 lacks" in out
+    assert "jinja2 cannot be imported: pip install jinja2" in out
+    assert "all is well" not in out
+
+
+@pytest.mark.parametrize("broken", ["{% for %}", "{{ messages[0].nothing.at_all }}"])
+def test_doctor_does_not_find_a_chat_template_well_that_cannot_be_rendered(
+    broken: str,
+    library: Library,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    command = ["doctor", "--library", str(library.path), "--threads", "1"]
+    assert cli.main(command) == 0
+    assert "wrote 1 message as" in capsys.readouterr().out
+
+    def broken_template(facts: dict[str, Any]) -> ChatTemplate:
+        return template_of_model({**facts, "chat_template": broken})
+
+    monkeypatch.setattr("eliza_ffi.session.template_of_model", broken_template)
+    assert cli.main(command) == 1
+    out = capsys.readouterr().out
+    assert "the chat template" in out and "all is well" not in out
+
+
 def test_doctor_without_a_library_says_what_to_do(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv(LIBRARY_VARIABLE, str(tmp_path / "none.so"))
     assert cli.main(["doctor"]) == 1
     out = capsys.readouterr().out
-    assert f"problem {LIBRARY_VARIABLE}=" in out
+    assert re.search(f"^problem +{LIBRARY_VARIABLE}=", out, flags=re.MULTILINE)
     assert out.endswith("to mend: 1\n")
 
 
@@ -372,7 +445,7 @@ def test_a_missing_or_undecodable_prompt_file_is_exit_code_1(
     assert "/none/prompt.txt" in capsys.readouterr().err
     (tmp_path / "latin.txt").write_bytes(b"Gr\xfc\xdfe")
     assert cli.main(["generate", "--prompt-file", str(tmp_path / "latin.txt")]) == 1
-    assert "the input is not UTF-8 text" in capsys.readouterr().err
+    assert "latin.txt is not UTF-8: in line 1 there is the byte 0xfc" in capsys.readouterr().err
 
 
 def test_an_error_of_several_lines_is_printed_as_one(

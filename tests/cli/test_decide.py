@@ -21,10 +21,11 @@ from checkout import ROOT
 from fake_decider import FakeDecider, take_place
 
 from eliza_ffi import cli
-from eliza_ffi.cli.bars import Screen, decision_lines, text_width
+from eliza_ffi.cli.bars import decision_lines
 from eliza_ffi.cli.main import build_parser
 from eliza_ffi.cli.progress import RowProgress
 from eliza_ffi.cli.questions import read_asking, read_questions
+from eliza_ffi.cli.screen import Screen
 from eliza_ffi.decisions.answers import Decision, DecisionUsage, answer_of, collect, expand
 from eliza_ffi.decisions.calibration import Calibration
 from eliza_ffi.decisions.questions import Choice, Labels, Predicate, Question, Score
@@ -32,7 +33,9 @@ from eliza_ffi.decisions.table import TableStep
 from eliza_ffi.decisions.wire import question_to
 from eliza_ffi.errors import ElizaError
 from eliza_ffi.library.loading import LIBRARY_VARIABLE
+from eliza_ffi.measuring.terminal_text import text_width
 
+FAMILY = "\U0001f469\u200d\U0001f469\u200d\U0001f467"
 CHOICE = Choice("Which team?", ["billing", "sales"], "team")
 PREDICATE = Predicate("It is urgent.", "urgent")
 SCORE = Score("How angry?", ["calm", "cross"], "anger")
@@ -289,7 +292,8 @@ def test_a_decision_is_shown_with_bars_the_likeliest_first() -> None:
         "  yes   10.0%  ##",
         "  no    90.0%  ######################",
         "",
-        "uncalibrated probabilities; 12 tokens, 3 of them cached, 2 passes, 12.3 ms",
+        "uncalibrated probabilities; 12 tokens, 3",
+        "of them cached, 2 passes, 12.3 ms",
     ]
 
 
@@ -321,14 +325,16 @@ def test_what_is_shown_says_option_mass_and_abstention() -> None:
 @pytest.mark.parametrize("width", [40, 60, 200])
 @pytest.mark.parametrize("blocks", [False, True])
 def test_lines_fit_the_terminal_whatever_the_options_say(width: int, blocks: bool) -> None:
-    options = ["日本語" * 40, "a\x1b[31m\nb" * 30, "e\u0301" * 90, "x"]
-    question = Choice("Which? " * 30, options)
+    options = ["日本語" * 40, "a\x1b[31m\nb" * 30, "e\u0301" * 90, f"{FAMILY} x"]
+    question = Choice(f"{FAMILY} Which? " * 30, options)
     decision = decision_of((question, [[0.7, 0.1, 0.1, 0.1]]))
-    lines = list(decision_lines((question,), decision, Screen(width, blocks)))[1:5]
+    lines = list(decision_lines((question,), decision, Screen(width, blocks)))
     assert all(text_width(line) <= width for line in lines)
     assert not any("\x1b" in line for line in lines)
-    at = {text_width(line[: line.index("%")]) for line in lines}
+    at = {text_width(line[: line.index(".0%")]) for line in lines if ".0%" in line}
     assert len(at) == 1
+    said = "".join(line.strip() for line in lines)
+    assert "日本語" * 40 in said  # the answer is told whole
 
 
 def test_bars_are_as_long_as_what_they_show() -> None:
@@ -348,6 +354,7 @@ class Terminal(io.TextIOWrapper):
 def test_blocks_need_an_encoding_and_colour_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.delenv("FORCE_COLOR", raising=False)
     assert Screen.of(Terminal("utf-8")).blocks
     assert not Screen.of(Terminal("ascii")).blocks
     assert Screen.of(Terminal("utf-8")).colour
@@ -355,6 +362,8 @@ def test_blocks_need_an_encoding_and_colour_a_terminal(monkeypatch: pytest.Monke
     monkeypatch.setenv("TERM", "dumb")
     assert not Screen.of(Terminal("utf-8")).colour
     monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    assert Screen.of(io.TextIOWrapper(io.BytesIO(), encoding="utf-8")).colour
     monkeypatch.setenv("NO_COLOR", "1")
     assert not Screen.of(Terminal("utf-8")).colour
     assert Screen().bold("x") == "x"

@@ -13,12 +13,12 @@ import pytest
 from eliza_ffi import cli
 from eliza_ffi.choices.choice_set import string_choices
 from eliza_ffi.cli import demo
-from eliza_ffi.cli.console import shorten
 from eliza_ffi.cli.demo import DemoRow, Table, decide, summarize
 from eliza_ffi.cli.demo_decisions import decision_cases
 from eliza_ffi.decisions import Choice, Predicate, Score
 from eliza_ffi.library.loading import Library
 from eliza_ffi.measuring.cases import Case, cases_of
+from eliza_ffi.measuring.terminal_text import shorten, text_width
 from eliza_ffi.model import Model
 
 ROW = DemoRow(
@@ -93,12 +93,13 @@ def test_the_table_has_a_row_for_each_message_and_the_sums_at_the_end(
     monkeypatch.setenv("COLUMNS", "90")
     assert cli.main(["demo", *options]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert all(len(line) <= 90 for line in lines if not line.startswith(("total", "pl", "sh")))
+    assert all(text_width(line) <= 90 for line in lines)
     for case in [*cases_of("planner"), *cases_of("should_respond")]:
         assert any(shorten(case.message, 16).rstrip(".") in line for line in lines)
-    summaries = [line for line in lines if "invalid outputs: 0" in line]
+    summaries = [line for line in lines if "choices per second" in line]
     assert [line.split(":")[0] for line in summaries] == ["planner", "should-respond", "total"]
     assert " of 47 right" in summaries[-1]
+    assert " ".join(lines).count("invalid outputs: 0") == 3
 
 
 def test_json_holds_the_same_rows_and_sums(
@@ -163,8 +164,19 @@ def test_rows_line_up_and_wrong_ones_are_marked() -> None:
 
 
 def test_a_narrow_terminal_still_shows_the_message() -> None:
-    narrow = Table(list(cases_of("planner")), 20)
-    assert "say hi back" in narrow.row(ROW)
+    narrow = Table(list(cases_of("planner")), 50)
+    assert narrow.row(ROW).split() == ["say", "hi", "back", "REPLY", "REPLY"]
+
+
+@pytest.mark.parametrize("width", [50, 60, 72, 90, 200])
+def test_rows_line_up_in_every_width_whatever_the_messages_are_written_in(width: int) -> None:
+    messages = ["你好\uff0c提醒我明天开会" * 9, "\U0001f389" * 70, "e\u0301te\u0301", "plain"]
+    cases = list(cases_of("planner"))
+    table = Table([replace(cases[0], message=message) for message in messages], width)
+    lines = [table.head(), *(table.row(replace(ROW, message=message)) for message in messages)]
+    assert len({text_width(line) for line in lines}) == 1
+    assert text_width(lines[0]) <= width
+    assert [name in lines[0] for name in ("prob", "tokens")] == [width >= 60, width >= 80]
 
 
 @pytest.mark.parametrize(

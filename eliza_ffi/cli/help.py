@@ -1,0 +1,100 @@
+"""What ``--help`` shows below the options: a word on each command, and examples to copy."""
+
+from __future__ import annotations
+
+import argparse
+import textwrap
+
+__all__ = ["EXAMPLES", "HelpFormatter", "with_example"]
+
+EXAMPLES = {
+    "choose": r"""
+Example:
+
+  eliza-ffi choose --prompt 'Is snow white? ' \
+    --choice yes --choice no
+""",
+    "generate": r"""
+Example:
+
+  eliza-ffi generate --chat --max-tokens 32 \
+    --prompt 'Say hello.'
+""",
+    "decide": r"""
+Example:
+
+  eliza-ffi decide --input 'It crashed again!' \
+    --predicate 'The writer is angry.'
+
+And of a table with the column text:
+
+  eliza-ffi decide mails.csv --column text \
+    --ask 'Which team?' --choice sales \
+    --choice support --output teams.csv
+""",
+    "serve": """
+Example:
+
+  eliza-ffi serve --port 8080
+""",
+    "tokenize": """
+Example:
+
+  eliza-ffi tokenize --prompt 'Hello, world'
+""",
+    "doctor": """
+Example:
+
+  eliza-ffi doctor
+""",
+    "demo": """
+Example:
+
+  eliza-ffi demo
+""",
+    "bench": r"""
+Example:
+
+  printf 'yes\nno\n' | eliza-ffi bench \
+    --mode strict-trie-ffi --choices-file - \
+    --prompt 'Is snow white? '
+""",
+    "eval": r"""
+Example:
+
+  eliza-ffi eval --task should_respond \
+    --mode strict-trie-ffi
+""",
+    "evaluate": r"""
+Example, of a table with the columns text and urgent, which is true or false:
+
+  eliza-ffi evaluate mails.csv --column text \
+    --predicate 'It is urgent.' --name urgent
+""",
+    "calibrate": r"""
+Example, of a table with the columns text and urgent, which is true or false:
+
+  eliza-ffi calibrate mails.csv --column text \
+    --predicate 'It is urgent.' --name urgent \
+    --output urgent.json
+""",
+}
+"""Commands that run as they are, in lines that fit a narrow terminal."""
+
+
+class HelpFormatter(argparse.HelpFormatter):
+    """Keeps the lines of examples, which are indented, and fills all other paragraphs."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        paragraphs = [paragraph.strip("\n") for paragraph in text.split("\n\n")]
+        return "\n\n".join(
+            paragraph
+            if paragraph.startswith("  ")
+            else textwrap.fill(" ".join(paragraph.split()), width)
+            for paragraph in paragraphs
+        )
+
+
+def with_example(command: str, more: str | None) -> str:
+    """Return the end of a command's help: what is to be said besides, and the example."""
+    return "\n\n".join([*([more] if more else []), EXAMPLES[command]])

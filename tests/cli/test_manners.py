@@ -1,0 +1,480 @@
+"""How every command behaves in a terminal and in a pipe: help, files, interrupts, widths."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import fcntl
+import io
+import os
+import pty
+import shlex
+import signal
+import struct
+import subprocess
+import sys
+import termios
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from checkout import ROOT
+
+from eliza_ffi import cli
+from eliza_ffi.cli.help import EXAMPLES
+from eliza_ffi.cli.main import build_parser
+from eliza_ffi.cli.progress import ProgressBar, RowProgress
+from eliza_ffi.decisions.table import TableStep
+from eliza_ffi.library.loading import LIBRARY_VARIABLE, Library
+from eliza_ffi.measuring.terminal_text import text_width
+
+FAMILY = "\U0001f469\u200d\U0001f469\u200d\U0001f467"
+TEXTS = [
+    f"你好\uff0c我的包裹没有到 {FAMILY}",
+    "\U0001f389" * 30,
+    "e\u0301te\u0301 \U0001f1e9\U0001f1ea",
+    "now!",
+]
+URGENT = ["--predicate", f"紧急吗 \U0001f6a8 {'very ' * 20}", "--name", "urgent"]
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, library: Library) -> Path:
+    """Return a folder with a table, in which the commands run."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(LIBRARY_VARIABLE, str(library.path))
+    with Path("mails.csv").open("w", encoding="utf-8", newline="") as file:
+        rows = [[TEXTS[i % 4], str(i % 3 == 0).lower()] for i in range(12)]
+        csv.writer(file).writerows([["text", "urgent"], *rows])
+    return tmp_path
+
+
+def piped(data: bytes) -> io.TextIOWrapper:
+    return io.TextIOWrapper(io.BytesIO(data), encoding="utf-8")
+
+
+def started(*arguments: str, **more: object) -> subprocess.Popen[str]:
+    """Start the command as a program of its own."""
+    options: dict[str, object] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.Popen(
+        [sys.executable, "-m", "eliza_ffi", *arguments],
+        text=True,
+        env=environment,
+        **{**options, **more},  # type: ignore[call-overload]
+    )
+
+
+# ---- help --------------------------------------------------------------------------------------
+
+
+def commands() -> dict[str, argparse.ArgumentParser]:
+    (found,) = (
+        action
+        for action in build_parser()._actions
+        if isinstance(action, argparse._SubParsersAction)
+    )
+    return dict(found.choices)
+
+
+def examples_of(help_text: str) -> list[list[str]]:
+    """Return the commands that a help shows, as words; they are indented, and stand at its end."""
+    _, found, end = help_text.partition("\nExample")
+    assert found
+    lines = end.replace("\\\n", " ").splitlines()
+    return [shlex.split(line) for line in lines if line.startswith("  ")]
+
+
+@pytest.mark.parametrize("command", commands())
+@pytest.mark.parametrize("columns", ["50", "200"])
+def test_help_has_an_example_whose_lines_are_whole(
+    command: str,
+    columns: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    assert cli.main([command, "--help"]) == 0
+    shown = capsys.readouterr().out
+    example = shown.partition("\nExample")[2]
+    assert [line for line in example.splitlines() if len(line) > int(columns)] == []
+    assert f"eliza-ffi {command}" in example
+    assert examples_of(shown) == examples_of(f"\n{EXAMPLES[command]}")
+
+
+@pytest.mark.parametrize("command", sorted({*commands()} - {"serve"}))
+def test_the_examples_run(
+    command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for words in examples_of(f"\n{EXAMPLES[command]}"):
+        if "|" in words:
+            monkeypatch.setattr(sys, "stdin", piped(words[1].encode().replace(b"\\n", b"\n")))
+            words = words[words.index("|") + 1 :]
+        assert words[:2] == ["eliza-ffi", command]
+        assert cli.main(words[1:]) == 0, capsys.readouterr().err
+        assert capsys.readouterr().out.strip()
+
+
+def test_the_example_of_serve_serves_until_it_is_interrupted() -> None:
+    pytest.importorskip("uvicorn")
+    ((_, *words),) = examples_of(f"\n{EXAMPLES['serve']}")
+    words[words.index("--port") + 1] = "0"  # another one may be taken
+    process = started(*words)
+    assert process.stdout is not None
+    assert "is served at http://127.0.0.1:" in process.stdout.readline()
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (130, "")
+
+
+# ---- files -------------------------------------------------------------------------------------
+
+TABLE = ["mails.csv", "--column", "text"]
+
+READING = {
+    "choose choices": ["choose", "--prompt", "x", "--choices-file", "FILE"],
+    "choose prompt": ["choose", "--prompt-file", "FILE", "--choice", "a"],
+    "choose messages": ["choose", "--messages", "FILE", "--choice", "a"],
+    "generate prompt": ["generate", "--prompt-file", "FILE"],
+    "generate grammar": ["generate", "--prompt", "x", "--grammar-file", "FILE"],
+    "tokenize prompt": ["tokenize", "--prompt-file", "FILE"],
+    "decide input": ["decide", "--input-file", "FILE", *URGENT],
+    "decide messages": ["decide", "--messages", "FILE", *URGENT],
+    "decide questions": ["decide", "--input", "x", "--questions", "FILE"],
+    "decide calibration": ["decide", "--input", "x", *URGENT, "--calibration", "FILE"],
+    "decide table": ["decide", "FILE", "--column", "text", *URGENT, "--output", "o.csv"],
+    "evaluate table": ["evaluate", "FILE", "--column", "text", *URGENT],
+    "evaluate questions": ["evaluate", *TABLE, "--questions", "FILE"],
+    "evaluate calibration": ["evaluate", *TABLE, *URGENT, "--calibration", "FILE"],
+    "calibrate table": ["calibrate", "FILE", "--column", "text", *URGENT, "--output", "o"],
+    "bench choices": ["bench", "--mode", "unguided", "--prompt", "x", "--choices-file", "FILE"],
+    "bench prompt": ["bench", "--mode", "unguided", "--prompt-file", "FILE", "--choices-file", "c"],
+    "bench payload": [
+        *("bench", "--mode", "unguided", "--prompt", "x", "--token-tree-descriptor", "FILE")
+    ],
+    "serve keys": ["serve", "--api-key-file", "FILE"],
+    "choose model": ["choose", "--prompt", "x", "--choice", "a", "--model", "FILE"],
+    "choose library": ["choose", "--prompt", "x", "--choice", "a", "--library", "FILE"],
+    "generate drafter": ["generate", "--prompt", "x", "--draft-max", "4", "--drafter", "FILE"],
+}
+WRITING = {
+    "decide": ["decide", *TABLE, *URGENT, "--output", "FILE"],
+    "evaluate": ["evaluate", *TABLE, *URGENT, "--output", "FILE"],
+    "calibrate": ["calibrate", *TABLE, *URGENT, "--output", "FILE"],
+    "eval": ["eval", "--task", "planner", "--mode", "guided", "--output", "FILE"],
+    "eval plot": ["eval", "--task", "planner", "--mode", "guided", "--plot", "FILE"],
+    "bench": ["bench", "--mode", "unguided", "--prompt", "x", "--output", "FILE"],
+    "bench streams": ["bench", "--streams", "2", "--output", "FILE"],
+}
+
+
+def refusal(arguments: list[str], file: str, capsys: pytest.CaptureFixture[str]) -> str:
+    """Return the one line with which a command refuses a file."""
+    assert cli.main([file if word == "FILE" else word for word in arguments]) == 1
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("eliza-ffi: ") and err.count("\n") == 1
+    assert "Errno" not in err
+    assert file in err
+    return err
+
+
+@pytest.mark.parametrize("arguments", READING.values(), ids=READING)
+def test_a_missing_file_is_named_plainly(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert "'" not in refusal(arguments, "none.csv", capsys)
+
+
+@pytest.mark.parametrize("arguments", READING.values(), ids=READING)
+def test_a_directory_is_named_plainly(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("folder.csv").mkdir()
+    refusal(arguments, "folder.csv", capsys)
+
+
+@pytest.mark.parametrize("arguments", READING.values(), ids=READING)
+def test_a_binary_file_is_named_plainly(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("binary.csv").write_bytes(b"\x7fELF\x00\xff\xfe\x00")
+    refusal(arguments, "binary.csv", capsys)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="such a file is Linux's")
+@pytest.mark.parametrize(
+    "name", [name for name in READING if name.split()[1] not in ("table", "library")]
+)
+def test_a_file_that_cannot_be_read_is_named_plainly(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # It can be opened, by anyone, and never be read at its beginning.
+    refusal(READING[name], "/proc/self/mem", capsys)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+@pytest.mark.parametrize("arguments", READING.values(), ids=READING)
+def test_a_file_one_may_not_read_is_named_plainly(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("secret.csv").write_text("text\nx\n", encoding="utf-8")
+    Path("secret.csv").chmod(0)
+    assert "Permission denied" in refusal(arguments, "secret.csv", capsys)
+
+
+@pytest.mark.parametrize("arguments", WRITING.values(), ids=WRITING)
+def test_an_output_that_cannot_be_is_named_before_the_model_is_loaded(
+    arguments: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("eliza_ffi.cli.console.Model", None)
+    Path("folder.csv").mkdir()
+    assert "folder" in refusal(arguments, "folder.csv", capsys)
+    command = [word.replace("FILE", "nowhere/o.csv") for word in arguments]
+    assert cli.main(command) == 1
+    assert capsys.readouterr().err == "eliza-ffi: nowhere: No such folder to write to\n"
+
+
+def test_choices_may_come_from_standard_input(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "stdin", piped("红\r\n\r\n蓝 \U0001f389\r\n".encode()))
+    assert cli.main(["choose", "--prompt", "x", "--choices-file", "-", "--probabilities"]) == 0
+    shown = {line.split("%  ")[1] for line in capsys.readouterr().out.splitlines()}
+    assert shown == {"红", "蓝 \U0001f389"}
+
+
+@pytest.mark.parametrize("prompt", [[], ["--prompt-file", "-"]])
+def test_standard_input_is_not_both_prompt_and_choices(
+    prompt: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "stdin", piped(b"a\nb\n"))
+    assert cli.main(["choose", "--choices-file", "-", *prompt]) == 2
+    assert "standard input has the choices" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["choose", "--prompt", "\udcff", "--choice", "a"], "--prompt is not UTF-8"),
+        (["choose", "--prompt", "x", "--choice", "a\udcff"], "--choice is not UTF-8"),
+        (["choose", "--choice", "a"], "standard input is not UTF-8: in line 2"),
+        (["generate", "--chat", "--system", "\udcff", "--prompt", "x"], "--system is not UTF-8"),
+    ],
+)
+def test_what_is_no_utf8_is_named(
+    arguments: list[str],
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(sys, "stdin", piped(b"a\n\xff"))
+    assert cli.main(arguments) == 1
+    assert said in capsys.readouterr().err
+
+
+def test_an_address_that_is_taken_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("uvicorn")
+    from eliza_ffi.serve.server import listen
+    from eliza_ffi.serve.settings import ServeSettings
+
+    with listen(ServeSettings(name="x", host="127.0.0.1", port=0)) as taken:
+        port = taken.getsockname()[1]
+        assert cli.main(["serve", "--port", str(port)]) == 1
+    err = capsys.readouterr().err
+    assert err == f"eliza-ffi: 127.0.0.1:{port}: Address already in use\n"
+
+
+# ---- pipes and interrupts ----------------------------------------------------------------------
+
+PRINTING = {
+    "help": ["--help"],
+    "version": ["--version"],
+    "help of a command": ["decide", "--help"],
+    "choose": ["choose", "--prompt", "x", "--choice", "a", "--choice", "b"],
+    "generate": ["generate", "--prompt", "x", "--max-tokens", "4"],
+    "tokenize": ["tokenize", "--prompt", "x"],
+    "doctor": ["doctor"],
+    "demo": ["demo"],
+    "eval": ["eval", "--task", "should_respond", "--limit", "1", "--mode", "strict-trie-ffi"],
+    "decide": ["decide", "--input", "x", *URGENT],
+    "evaluate": ["evaluate", *TABLE, *URGENT],
+    "bench": [*("bench", "--streams", "1", "--repeat", "1", "--tokens", "4", "--json")],
+}
+
+
+@pytest.mark.parametrize("arguments", PRINTING.values(), ids=PRINTING)
+def test_a_reader_that_has_gone_ends_a_command_quietly(arguments: list[str]) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    process = started(*arguments, stdout=writing)
+    os.close(writing)
+    _, err = process.communicate(timeout=120)
+    assert process.returncode in (0, 1)  # argparse prints help whether it is read or not
+    assert err == ""
+
+
+def interrupted_in(statement: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run the command, and interrupt it where a function that the statement names is called."""
+    script = (
+        "import os, signal, sys\n"
+        "def interrupted(*a, **k):\n"
+        "    os.kill(os.getpid(), signal.SIGINT)\n"
+        "    import time; time.sleep(9)\n"
+        f"{statement}\n"
+        "from eliza_ffi.cli import main\n"
+        f"sys.exit(main({list(arguments)!r}))"
+    )
+    return subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        timeout=60,
+        check=False,
+    )
+
+
+MODEL = "import eliza_ffi.model as m; m.Model.__init__ = interrupted"
+LOADING = (
+    "import builtins; before = builtins.__import__\n"
+    "def importing(name, *more):\n"
+    "    if name == 'numpy': interrupted()\n"
+    "    return before(name, *more)\n"
+    "builtins.__import__ = importing"
+)
+
+
+@pytest.mark.parametrize(
+    ("statement", "name"),
+    [
+        (LOADING, "doctor"),
+        *((MODEL, name) for name in ("choose", "generate", "tokenize", "doctor", "demo", "eval")),
+        *((MODEL, name) for name in ("decide", "evaluate", "bench")),
+        ("import eliza_ffi.decisions.report as m; m.ask_examples = interrupted", "evaluate"),
+        ("import eliza_ffi.model as m; m.Model.decide = interrupted", "decide"),
+        ("import eliza_ffi.model as m; m.Model.choose = interrupted", "doctor"),
+        ("import eliza_ffi.model as m; m.Model.tokenize = interrupted", "tokenize"),
+    ],
+)
+def test_an_interrupt_ends_with_130_and_no_traceback(statement: str, name: str) -> None:
+    done = interrupted_in(statement, *PRINTING[name])
+    assert (done.returncode, done.stderr) == (130, "")
+
+
+@pytest.mark.parametrize("name", ["cffi", "jinja2", "numpy"])
+def test_what_is_needed_and_lacks_is_named(name: str) -> None:
+    script = f"import sys; sys.modules[{name!r}] = None\nfrom eliza_ffi.cli import main\n"
+    script += "sys.exit(main(['doctor']))"
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "all is well" not in done.stdout
+    assert f"pip install {name}" in done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+
+
+# ---- widths ------------------------------------------------------------------------------------
+
+SHOWING: dict[str, list[str]] = {
+    "doctor": ["doctor"],
+    "demo": ["demo"],
+    "eval": ["eval", "--task", "should_respond", "--limit", "1", "--mode", "all"],
+    "decide": [
+        *("decide", "--input", TEXTS[0], *URGENT, "--ask", f"哪个团队 {FAMILY}"),
+        *("--choice", f"销售 {FAMILY}" * 9, "--choice", "\U0001f389" * 40, "--choice", "支持"),
+    ],
+    "decide a table": ["decide", *TABLE, *URGENT, "--output", "o.csv", "--overwrite"],
+    "evaluate": ["evaluate", *TABLE, *URGENT],
+    "calibrate": ["calibrate", *TABLE, *URGENT, "--output", "c.json", "--method", "temperature"],
+    "bench": ["bench", "--streams", "2", "--repeat", "1", "--tokens", "4"],
+    "help": ["--help"],
+}
+
+
+@pytest.mark.parametrize("columns", ["50", "200"])
+@pytest.mark.parametrize("arguments", SHOWING.values(), ids=SHOWING)
+def test_no_line_is_wider_than_columns_says(
+    arguments: list[str],
+    columns: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    assert cli.main(arguments) == 0
+    wide = [s for s in capsys.readouterr().out.splitlines() if text_width(s) > int(columns)]
+    assert wide == []
+
+
+def shown_on_a_terminal(columns: int, *arguments: str) -> str:
+    """Return what the command writes to a terminal of a width, its line ends as files have them."""
+    terminal, command_side = pty.openpty()
+    fcntl.ioctl(command_side, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    process = started(*arguments, stdout=command_side, stdin=subprocess.DEVNULL)
+    os.close(command_side)
+    shown = b""
+    with suppress(OSError):  # which Linux raises at the end
+        while part := os.read(terminal, 4096):
+            shown += part
+    os.close(terminal)
+    _, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (0, "")
+    return shown.decode().replace("\r\n", "\n")
+
+
+@pytest.fixture
+def plain_terminal(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    for name in ("COLUMNS", "NO_COLOR", "FORCE_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    return monkeypatch
+
+
+@pytest.mark.parametrize("name", ["doctor", "decide", "evaluate", "calibrate", "eval"])
+def test_tables_are_as_wide_as_the_terminal(name: str, plain_terminal: pytest.MonkeyPatch) -> None:
+    plain_terminal.setenv("NO_COLOR", "1")
+    shown = shown_on_a_terminal(50, *SHOWING[name])
+    assert "\x1b" not in shown
+    assert [line for line in shown.splitlines() if text_width(line) > 50] == []
+
+
+def test_only_a_terminal_or_who_forces_it_gets_colour(plain_terminal: pytest.MonkeyPatch) -> None:
+    command = ["decide", "--input", "x", "--predicate", "It is short."]
+    piped_to_a_file = started(*command).communicate(timeout=60)[0]
+    assert "\x1b" not in piped_to_a_file
+    assert "\x1b[1m" in shown_on_a_terminal(50, *command)
+    plain_terminal.setenv("FORCE_COLOR", "1")
+    assert "\x1b[1m" in started(*command).communicate(timeout=60)[0]
+    plain_terminal.setenv("NO_COLOR", "1")
+    assert "\x1b" not in shown_on_a_terminal(50, *command)
+
+
+def test_a_table_in_a_file_is_not_folded(plain_terminal: pytest.MonkeyPatch) -> None:
+    out, _ = started(*SHOWING["evaluate"]).communicate(timeout=60)
+    (head,) = (line for line in out.splitlines() if "accuracy" in line)
+    assert "question" in head and "level error" in head
+
+
+def test_progress_keeps_to_its_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    monkeypatch.setattr("time.monotonic", lambda: now)
+    monkeypatch.setenv("COLUMNS", "50")
+    terminal = Terminal()
+    loading, rows = ProgressBar(terminal), RowProgress(stream=terminal)
+    loading("load", 0.1)
+    now = 1.0
+    loading("load", 0.5)
+    rows(TableStep(1_234_567, 1_234_567, 0.5, 0.0))
+    drawn = [part.removeprefix("\x1b[K") for part in terminal.getvalue().split("\r") if part]
+    assert [part[:17] for part in drawn] == ["loading the model", "1,234,567 rows [#"]
+    assert all(len(part) < 50 for part in drawn)
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
