@@ -5,7 +5,8 @@
 
 Every file ``*.json`` below the folder is a schema, and every line of a ``*.jsonl``; an object whose
 field ``json_schema`` has a schema, as a text or as it is, is taken for that. Files are counted by
-the folder they are in. Nothing is downloaded, and nothing is written.
+the folder they are in; ``less`` are those said of which something is left out that need not be
+written. Nothing is downloaded, and nothing is written.
 """
 
 from __future__ import annotations
@@ -39,18 +40,24 @@ class Coverage:
         Schemas, those that are no JSON not among them.
     n_said : int
         Schemas that a skeleton says.
+    n_less : int
+        Those of them of which it leaves out what need not be written.
     n_broken : int
         Files or lines that are no JSON.
     reasons : Counter of str
         Why the others were refused, without names, places and numbers.
+    left_out : Counter of str
+        Why something was left out, in how many schemas.
     seconds : list of float
         What each schema took.
     """
 
     n_read: int = 0
     n_said: int = 0
+    n_less: int = 0
     n_broken: int = 0
     reasons: Counter[str] = field(default_factory=Counter)
+    left_out: Counter[str] = field(default_factory=Counter)
     seconds: list[float] = field(default_factory=list)
 
     def add(self, text: str) -> None:
@@ -63,10 +70,12 @@ class Coverage:
         self.n_read += 1
         start = time.perf_counter()
         try:
-            Skeleton.from_json_schema(schema)
+            skeleton = Skeleton.from_json_schema(schema)
             self.n_said += 1
+            self.n_less += bool(skeleton.left_out)
+            self.left_out.update({_kind_of(reason) for reason in skeleton.left_out})
         except InvalidArgumentError as error:
-            self.reasons[_DETAIL.sub("…", _PLACE.sub("", str(error)))[:100]] += 1
+            self.reasons[_kind_of(str(error))] += 1
         self.seconds.append(time.perf_counter() - start)
 
     def row(self, name: str) -> str:
@@ -74,9 +83,15 @@ class Coverage:
         part = self.n_said / self.n_read if self.n_read else 0.0
         times = self.seconds or [0.0]
         return (
-            f"{name[:32]:32} {self.n_read:7} {self.n_said:7} {part:6.1%} {self.n_broken:7} "
+            f"{name[:32]:32} {self.n_read:7} {self.n_said:7} {part:6.1%} {self.n_less:7} "
+            f"{self.n_broken:7} "
             f"{median(times) * 1e3:9.1f} {max(times) * 1e3:8.0f}"
         )
+
+
+def _kind_of(reason: str) -> str:
+    """Return a reason without names, places and numbers."""
+    return _DETAIL.sub("…", _PLACE.sub("", reason))[:100]
 
 
 def schema_of(data: Any) -> Any:
@@ -115,17 +130,23 @@ def main(arguments: list[str] | None = None) -> int:
         parser.error(f"there is no folder {options.folder}")
     found = coverage(options.folder)
     total = Coverage()
-    print(f"{'folder':32} {'schemas':>7} {'said':>7} {'part':>6} {'no JSON':>7} median ms   max ms")
+    print(
+        f"{'folder':32} {'schemas':>7} {'said':>7} {'part':>6} {'less':>7} {'no JSON':>7} "
+        f"median ms   max ms"
+    )
     for name, each in found.items():
         print(each.row(name))
         total.n_read += each.n_read
         total.n_said += each.n_said
+        total.n_less += each.n_less
         total.n_broken += each.n_broken
         total.reasons += each.reasons
+        total.left_out += each.left_out
         total.seconds += each.seconds
     print(total.row("all"))
-    for reason, count in total.reasons.most_common(options.reasons):
-        print(f"{count:7}  {reason}")
+    for title, reasons in (("refused", total.reasons), ("left out", total.left_out)):
+        for reason, count in reasons.most_common(options.reasons):
+            print(f"{title:8} {count:6}  {reason}")
     return 0
 
 
