@@ -1,0 +1,137 @@
+"""What CONTRIBUTING.md, SECURITY.md and the templates of the forge name is there."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from checkout import ROOT
+
+PAGE = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+TEMPLATES = sorted((ROOT / ".github").rglob("*.*"))
+PAGES = [ROOT / name for name in ("CONTRIBUTING.md", "SECURITY.md", "CODE_OF_CONDUCT.md")]
+
+SUFFIXES = (".cmake", ".cpp", ".h", ".html", ".md", ".py", ".sh", ".toml", ".ts")
+ROOMS = {
+    "native/src/engine": ROOT / "native" / "src" / "engine",
+    "eliza_ffi": ROOT / "eliza_ffi",
+}
+"""The folders whose rooms the first two tables list."""
+
+
+def section(heading: str) -> str:
+    """Return a section, its sections of lower order included."""
+    level = heading.partition(" ")[0]
+    rest = PAGE.partition(f"\n{heading}\n")[2]
+    assert rest, heading
+    return re.split(rf"^#{{1,{len(level)}}} ", rest, maxsplit=1, flags=re.MULTILINE)[0]
+
+
+def quoted(text: str) -> list[str]:
+    return re.findall(r"`([^`\n]+)`", text)
+
+
+def paths_in(text: str) -> list[str]:
+    """Return what a text names from the checkout's root: with a slash, or a file at the root."""
+    tops = {each.name for each in ROOT.iterdir()}
+    return [
+        name
+        for name in quoted(text)
+        if re.fullmatch(r"[\w.][\w./-]*", name)
+        and (name.partition("/")[0] in tops if "/" in name else name.endswith(SUFFIXES))
+    ]
+
+
+def rows(text: str) -> list[list[str]]:
+    """Return the cells of a table's rows, but for its head."""
+    lines = [line for line in text.splitlines() if line.startswith("| ")]
+    return [[cell.strip() for cell in line.strip("| ").split(" | ")] for line in lines[2:]]
+
+
+def test_the_map_names_files_for_twenty_changes_and_tests_for_each() -> None:
+    changes = rows(section("## What to open").partition("### ")[0])
+    assert len(changes) >= 20
+    for change, files, tests in changes:
+        assert paths_in(files), change
+        assert any("test" in path for path in paths_in(tests)), change
+
+
+def test_the_ways_to_add_something_are_lists_to_tick_off() -> None:
+    for kind in ("a function of the ABI", "a sampler", "a type of question", "a backend"):
+        steps = section(f"### To add {kind}").count("- [ ] ")
+        assert steps >= 5, kind
+
+
+@pytest.mark.parametrize("heading", ["## What to open", "## What a pass goes through"])
+def test_every_path_of_the_map_exists(heading: str) -> None:
+    paths = paths_in(section(heading))
+    assert len(paths) > 10
+    assert [path for path in paths if not (ROOT / path).exists()] == []
+
+
+def test_every_step_of_a_pass_is_in_its_file() -> None:
+    steps = re.findall(r"`([\w:.]+)`\s+\(`([\w./]+)`\)", section("## What a pass goes through"))
+    assert len(steps) > 15
+    for name, path in steps:
+        last = re.split(r"::|\.", name)[-1]
+        qualified = name if path.endswith(".cpp") and "::" in name else last
+        text = (ROOT / path).read_text(encoding="utf-8")
+        assert re.search(rf"\b{re.escape(qualified)}\(", text), f"{name} is not in {path}"
+
+
+def test_what_a_change_is_said_to_touch_is_in_one_of_its_files() -> None:
+    """A name of code in a row or a step stands in a file that the same row or step names."""
+    map_ = section("## What to open")
+    places = [line for line in map_.splitlines() if line.startswith("| ")][2:]
+    places += re.split(r"^- \[ \] ", map_, flags=re.MULTILINE)[1:]
+    for place in places:
+        files = [ROOT / path for path in paths_in(place) if (ROOT / path).is_file()]
+        texts = "\n".join(file.read_text(encoding="utf-8") for file in files)
+        names = [n for n in quoted(place) if re.fullmatch(r"[A-Za-z_][\w:]*_?\w*", n)]
+        for name in names:
+            last = name.split("::")[-1]
+            if not (ROOT / name).exists() and files:
+                assert re.search(rf"\b{last}\b", texts), f"{name} is in none of {files}"
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_the_tables_of_rooms_list_every_room_and_no_other(room: str) -> None:
+    folder = ROOMS[room]
+    rooms = section("## Where things are")
+    engine, package = rooms.split("And those of `eliza_ffi`")
+    table = engine if room == "native/src/engine" else package
+    named = {name.rstrip("/") for cells in rows(table) for name in quoted(cells[0])}
+    there = {f.name for f in folder.iterdir() if f.is_dir() and any(f.glob("*.*"))}
+    there -= {"__pycache__", "fixtures"}
+    assert there <= named
+    assert [name for name in named if not (folder / name).exists()] == []
+    for cells in rows(table):
+        for name in quoted(cells[1]):
+            if name.endswith((".py", ".h", ".html")):
+                assert list(folder.rglob(name)), name
+
+
+@pytest.mark.parametrize("file", [*PAGES, *TEMPLATES], ids=lambda file: file.name)
+def test_links_are_relative_and_lead_somewhere(file: Path) -> None:
+    text = file.read_text(encoding="utf-8")
+    assert "://" not in text
+    for link in re.findall(r"\]\(([^)#\s]+)", text):
+        assert (file.parent / link).exists(), link
+
+
+@pytest.mark.parametrize("file", TEMPLATES, ids=lambda file: file.name)
+def test_a_template_names_files_and_links_to_none(file: Path) -> None:
+    """What it says is copied to where a relative link leads nowhere."""
+    text = file.read_text(encoding="utf-8")
+    assert "](" not in text
+    assert [path for path in paths_in(text) if not (ROOT / path).exists()] == []
+
+
+def test_every_kind_of_issue_has_a_form_that_says_what_it_is_for() -> None:
+    forms = {f.stem: f.read_text(encoding="utf-8") for f in TEMPLATES if "ISSUE" in str(f)}
+    assert set(forms) == {"bug", "wrong-choice", "feature"}
+    for form in forms.values():
+        head = form.split("---\n")[1]
+        assert re.search(r"^name: \S", head, re.MULTILINE)
+        assert re.search(r"^about: \S", head, re.MULTILINE)
