@@ -279,12 +279,10 @@ def test_doctor_json_holds_the_findings(run: Run, capsys: pytest.CaptureFixture[
 def test_doctor_tells_of_every_extra_what_it_is_for_and_how_to_get_it(
     run: Run, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = metadata.version
-
     def version(name: str) -> str:
         if name == "pyarrow":
             raise metadata.PackageNotFoundError(name)
-        return real(name)
+        return "1.2"
 
     monkeypatch.setattr(metadata, "version", version)
     assert run("doctor") == 0
@@ -296,7 +294,7 @@ def test_doctor_tells_of_every_extra_what_it_is_for_and_how_to_get_it(
     assert set(extras) == set(EXTRAS)
     assert extras["parquet"]["is_there"] is False
     assert extras["parquet"]["packages"] == {"pyarrow": None}
-    assert extras["dev"]["packages"]["pytest"] == real("pytest")
+    assert extras["dev"]["packages"]["pytest"] == "1.2"
 
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="TOML needs Python 3.11")

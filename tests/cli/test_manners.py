@@ -8,6 +8,7 @@ import fcntl
 import io
 import os
 import pty
+import re
 import shlex
 import signal
 import struct
@@ -213,14 +214,15 @@ def test_a_file_that_cannot_be_read_is_named_plainly(
     refusal(READING[name], "/proc/self/mem", capsys)
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
 @pytest.mark.parametrize("arguments", READING.values(), ids=READING)
 def test_a_file_one_may_not_read_is_named_plainly(
     arguments: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     Path("secret.csv").write_text("text\nx\n", encoding="utf-8")
     Path("secret.csv").chmod(0)
-    assert "Permission denied" in refusal(arguments, "secret.csv", capsys)
+    if os.access("secret.csv", os.R_OK):
+        pytest.skip("who runs this may read everything")
+    assert re.search("Permission denied|cannot read", refusal(arguments, "secret.csv", capsys))
 
 
 @pytest.mark.parametrize("arguments", WRITING.values(), ids=WRITING)
