@@ -41,6 +41,10 @@ MOST_READINGS = 4
 """How often a schema is read, each time without the fields that were too much the time before."""
 
 
+MOST_TOO_LARGE = 8
+"""The most fields that are found to be too much in one reading."""
+
+
 @dataclass(frozen=True)
 class Said:
     """What a skeleton says of a schema.
@@ -197,6 +201,8 @@ class _Spans:
                 if not at:
                     raise refused from None
                 at = at.rpartition("/")[0]
+            if len(self.too_large) >= MOST_TOO_LARGE:
+                raise refused from None
             self.too_large[at] = refused
             return json_string()
 

@@ -12,10 +12,18 @@ from eliza_ffi.skeleton.response import Skeleton
 STRING = {"type": "string"}
 
 
-def nested(levels: int, keyword: str, *, is_list: bool = False) -> Any:
+def nested(
+    levels: int,
+    keyword: str,
+    *,
+    is_list: bool = False,
+    name: str | None = None,
+    beside: dict[str, Any] | None = None,
+) -> Any:
     schema: Any = {}
     for _ in range(levels):
-        schema = {keyword: [schema] if is_list else schema}
+        inner = [schema] if is_list else schema if name is None else {name: schema}
+        schema = {keyword: inner, **(beside or {})}
     return schema
 
 
@@ -102,6 +110,89 @@ HOSTILE: dict[str, tuple[Any, str]] = {
     "a long pointer": ({"$ref": "#/" + "a/" * 100_000}, "refers to nothing"),
     "an index of many digits": ({"$ref": "#/a/" + "9" * 5000, "a": [1]}, "refers to nothing"),
     "many fields": (fields(20_000, lambda i: STRING), "more than 10000"),
+    "deep then": (
+        nested(100_000, "then", beside={"if": {"minimum": 1}}),
+        "nested deeper than 32",
+    ),
+    "deep demands of a field": (
+        nested(100_000, "dependentSchemas", beside={"properties": {"a": {}}}, name="a"),
+        "nested deeper than 32|more than 10000 parts",
+    ),
+    "many demands of fields": (
+        {
+            **fields(300, lambda i: STRING),
+            "dependentSchemas": {f"f{i}": {"required": [f"g{i}"]} for i in range(300)},
+        },
+        "more than 10000 parts",
+    ),
+    "many names and many patterns": (
+        {
+            **fields(400, lambda i: STRING),
+            "patternProperties": {f"a{{1,{i + 100}}}": {} for i in range(400)},
+        },
+        "more than 10000 parts",
+    ),
+    "patterns whose automata are large": (
+        {
+            **fields(50, lambda i: STRING),
+            "patternProperties": {f"(a|b)*a(a|b){{{i}}}c": {} for i in range(60)},
+        },
+        "more than 10000 parts",
+    ),
+    "many conditions": (
+        {
+            **fields(20, lambda i: {"enum": [1, 2, 3]}),
+            "allOf": [
+                {
+                    "if": {"properties": {f"f{i}": {"const": 1}}},
+                    "then": {"required": [f"f{(i + 1) % 20}"]},
+                }
+                for i in range(20)
+            ],
+        },
+        "more than 10000 parts",
+    ),
+    "choices one after the other": (
+        {"allOf": [{"anyOf": [{"minimum": i}]} for i in range(400)]},
+        "more than 64 anyOf, oneOf and if",
+    ),
+    "strings of many patterns of which one may be": (
+        {"type": "string", "oneOf": [{"pattern": f"^x{i}[a-z]*$"} for i in range(300)]},
+        "more than 10000 parts",
+    ),
+    "strings that lack large patterns": (
+        {
+            "type": "string",
+            "allOf": [{"not": {"pattern": f"^(a|b)*a(a|b){{{i}}}$"}} for i in range(1, 20)],
+        },
+        "not is supported only",
+    ),
+    "many fields that are too much": (
+        fields(
+            60,
+            lambda i: {
+                "items": {"items": {"items": {"items": STRING, "minItems": 8}, "minItems": 8}},
+                "minItems": 8 + i % 5,
+            },
+        ),
+        "too much for an automaton",
+    ),
+    "many fields that cannot be said": (
+        fields(3000, lambda i: {"type": "array", "contains": {}}),
+        "contains is not supported",
+    ),
+    "one of many fields": (
+        {**fields(1500, lambda i: STRING), "maxProperties": 1},
+        "too much for an automaton",
+    ),
+    "many scopes of what is evaluated": (
+        {
+            "allOf": [
+                {"unevaluatedProperties": False, "properties": {f"p{i}": {}}} for i in range(300)
+            ]
+        },
+        "more than 10000 parts",
+    ),
 }
 
 

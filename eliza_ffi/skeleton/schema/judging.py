@@ -58,8 +58,10 @@ def excludes(gatherer: Gatherer, rules: Rules, shape: Shape) -> bool:
     for _, options in rules.unions:
         if all(_excluded(gatherer, (option,), shape) for option in options):
             return True
-    if isinstance(shape, Text) and any(_is_never_found(each, shape) for each in rules.patterns):
-        return True
+    if isinstance(shape, Text):
+        gatherer.spend(len(rules.patterns))
+        if any(_is_never_found(each, shape) for each in rules.patterns):
+            return True
     fewest, most = counts(shape)
     for kind in kinds & rules.fewest.keys():
         if most is not None and most < rules.fewest[kind]:
@@ -81,11 +83,12 @@ def excludes(gatherer: Gatherer, rules: Rules, shape: Shape) -> bool:
 def _is_never_found(pattern: str, text: Text) -> bool:
     if pattern in text.lacking:
         return True
-    if has_classes(pattern):
+    automata = None if has_classes(pattern) else searching(pattern)
+    if automata is None:
         return False
     try:
         body = body_dfa(text)
-        return all(intersection(body, dfa, MOST_PAIRS) is None for dfa in searching(pattern))
+        return all(intersection(body, dfa, MOST_PAIRS) is None for dfa in automata)
     except InvalidArgumentError:
         return False
 

@@ -41,6 +41,12 @@ MOST_ITEMS = 64
 PAIRS_OF_A_PART = 64
 """How many pairs of alternatives are compared in the time of a schema."""
 
+MOST_CHOICES = 64
+"""The most ``anyOf``, ``oneOf`` and ``if`` about one value."""
+
+COST_OF_NEED = 400
+"""What reading an object on with a field's further demands counts as."""
+
 MOST_LARGE_ITEMS = 16
 """The most items with parts that are counted, unless there must be more."""
 
@@ -102,6 +108,10 @@ class _SchemaReader:
     def _shape_of(self, rules: Rules) -> Shape:
         if rules.never is not None:
             return Never(rules.never)
+        if len(rules.conditions) + len(rules.unions) > MOST_CHOICES:
+            raise cannot_say(
+                rules.at, f"there are more than {MOST_CHOICES} anyOf, oneOf and if about one value"
+            )
         if rules.conditions:
             return self._conditional(rules)
         if rules.unions:
@@ -150,6 +160,7 @@ class _SchemaReader:
 
     def _conditional(self, rules: Rules) -> Shape:
         """Return the shape of both that are valid: what ``if`` allows, and what it does not."""
+        self._gatherer.spend(2 * COST_OF_COPY)
         rest = rules.copied()
         test, then, otherwise = rest.conditions.pop(0)
         no = rest.copied()
@@ -406,7 +417,7 @@ class _SchemaReader:
         both.kinds = frozenset(("object",))
         refused: CannotSayError | None = None
         try:
-            self._gatherer.spend(COST_OF_COPY)
+            self._gatherer.spend(COST_OF_NEED)
             self._gatherer.gather(both, (part,))
             shape = self._shape_of(both)
         except CannotSayError as error:

@@ -20,7 +20,7 @@ from ..json_text import json_text
 from .numbers import Bounds, read_multiple, read_number
 from .places import CannotSayError, Part, error_at, pointer_part, shown
 from .references import find
-from .strings import FORMATS, is_found
+from .strings import FORMATS, MOST_SEARCHING_STATES, is_found, searching
 
 __all__ = ["DEEPEST_SCHEMA", "KINDS", "ArrayRules", "Gatherer", "ObjectRules", "Rules", "same_key"]
 
@@ -32,9 +32,6 @@ MOST_PARTS = 10_000
 
 What takes as long as some schemas counts as some: long numbers, large patterns.
 """
-
-COST_OF_PATTERN = 20
-"""What holding names against a pattern counts as."""
 
 COST_OF_COPY = 10
 """What reading on with one of several alternatives counts as."""
@@ -185,6 +182,7 @@ class Gatherer:
     def __init__(self, root: Any) -> None:
         self._root = root
         self._parts_left = MOST_PARTS
+        self._searched: set[str] = set()
 
     def gathered(self, parts: Iterable[Part], at: str) -> Rules:
         """Return what some schemas demand together of one value."""
@@ -281,7 +279,11 @@ class Gatherer:
             made.properties[str(name)] = part.within(f"properties/{pointer_part(name)}", each)
         for name, each in _mapping(schema, "patternProperties", part).items():
             made.patterns[str(name)] = part.within(f"patternProperties/{pointer_part(name)}", each)
-        self.spend(COST_OF_PATTERN * len(made.patterns))
+        for pattern in made.patterns.keys() - self._searched:
+            self._searched.add(pattern)
+            automata = searching(pattern)
+            n_states = MOST_SEARCHING_STATES
+            self.spend(n_states if automata is None else sum(dfa.n_states for dfa in automata))
         if "additionalProperties" in schema:
             made.other = part.within("additionalProperties", schema["additionalProperties"])
         if "unevaluatedProperties" in schema:

@@ -32,7 +32,8 @@ MOST_STATES = 2**14
 LONGEST_SEARCHED = 200
 """The most characters of a text, and of the pattern, where the one is looked for in the other."""
 
-MOST_SEARCHING_STATES = 2**9
+MOST_SEARCHING_STATES = 2**8
+"""The most states of an automaton that looks for one alternative of a pattern."""
 
 _ASCII = r"[\x00-\x7F]*"
 _NO_OTHER_SPACE = (
@@ -139,7 +140,12 @@ def _without(body: Dfa, text: Text) -> Dfa | None:
             refused.setdefault(data[:end], False)
         refused[data] = True
     rows = body.transitions[:, body.classes].tolist()
-    found = [dfa for pattern in text.lacking for dfa in searching(pattern)]
+    found: list[Dfa] = []
+    for pattern in text.lacking:
+        automata = searching(pattern)
+        if automata is None:
+            raise InvalidArgumentError(f"it is not known how to keep {pattern!r:.80} out of a text")
+        found += automata
     found_rows = [dfa.transitions[:, dfa.classes].tolist() for dfa in found]
 
     def step(at: _Place, byte: int) -> _Place | None:
@@ -174,10 +180,10 @@ def is_found(pattern: str, text: str) -> bool | None:
         return None  # where "$" stands before a last line feed, too, for some
     if not text.isascii() and has_classes(pattern):
         return None
-    try:
-        return any(dfa.accepts(text.encode()) for dfa in searching(pattern))
-    except (InvalidArgumentError, UnicodeEncodeError):
+    automata = searching(pattern)
+    if automata is None:
         return None
+    return any(dfa.accepts(text.encode("utf-8", "surrogatepass")) for dfa in automata)
 
 
 def has_classes(pattern: str) -> bool:
@@ -186,17 +192,17 @@ def has_classes(pattern: str) -> bool:
 
 
 @functools.lru_cache(maxsize=512)
-def searching(pattern: str) -> tuple[Dfa, ...]:
+def searching(pattern: str) -> tuple[Dfa, ...] | None:
     """Return automata of the texts in which a pattern is found, one of which accepts each of them.
 
-    Raises
-    ------
-    InvalidArgumentError
-        If the pattern has an error, or is long.
+    None for a pattern that is long, has an error, or what is not regular.
     """
     if len(pattern) > LONGEST_SEARCHED:
-        raise InvalidArgumentError(f"a pattern of more than {LONGEST_SEARCHED} characters")
-    return tuple(_searching(each) for each in _alternatives(pattern))
+        return None
+    try:
+        return tuple(_searching(each) for each in _alternatives(pattern))
+    except InvalidArgumentError:
+        return None
 
 
 def _searching(alternative: str) -> Dfa:
