@@ -16,6 +16,8 @@ from typing import Any, TypeVar
 from ..automata import Dfa, json_string
 from ..errors import InvalidArgumentError
 from .json_text import json_text
+from .response import Skeleton
+from .rows import Rows
 from .schema import DEEPEST_SCHEMA, read_schema
 from .schema.places import CannotSayError, cannot_say, pointer_part
 from .schema.shapes import (
@@ -172,7 +174,8 @@ class _Spans:
             ]
             yield from self._row("[]", at, key, items)
         else:
-            yield SkeletonSpan("pattern", key, dfa=self._in_place(at, self._speller.dfa, shape))
+            dfa = self._in_place(at, self._speller.dfa, shape)
+            yield SkeletonSpan("pattern", key, dfa=dfa, rows=_rows(shape))
 
     def _row(
         self, brackets: str, at: str, key: str | None, parts: Iterable[tuple[Any, Any]]
@@ -205,6 +208,20 @@ class _Spans:
                 raise refused from None
             self.too_large[at] = refused
             return json_string()
+
+
+def _rows(shape: Shape) -> Rows | None:
+    """Return how an array is written item by item, if all its items are one kind of object."""
+    if not isinstance(shape, Array) or not isinstance(shape.rest, Object) or shape.first:
+        return None
+    if shape.most == 0:
+        return None
+    try:
+        spans = tuple(_merged(_Spans(()).of(shape.rest, "", None)))
+        item = Skeleton(spans).placed
+    except InvalidArgumentError:  # where the parts alone are too much
+        return None
+    return None if item[0].is_literal else Rows(item, shape.fewest, shape.most)
 
 
 def _is_fixed(array: Array) -> bool:

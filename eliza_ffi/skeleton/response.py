@@ -26,6 +26,7 @@ from ..errors import InvalidArgumentError
 from . import gbnf
 from .json_text import JsonPosition, read_json
 from .placed_span import PlacedSpan, Script
+from .rows import Rows, rows_script
 from .sampler_plan import Sampling, SpanOverride, SpanSamplerPlan
 from .spans import KINDS, Scalar, SkeletonSpan, check_text
 
@@ -190,10 +191,20 @@ class Skeleton:
             placed.append(replace(value, before=known[0] if i == 0 else "", after=following))
         return tuple(placed)
 
-    def script(self) -> Script:
-        """Return the spans one after the other, as filling them asks for them."""
+    def script(self, max_tokens: int | None = None) -> Script:
+        """Return the spans one after the other, as filling them asks for them.
+
+        Parameters
+        ----------
+        max_tokens
+            What an array of objects without a greatest length comes to, about; 0 = no limit, None =
+            it is one value.
+        """
         for placed in self.placed:
-            _ = yield placed  # it is sent what came of the span, which changes nothing here
+            if isinstance(placed.span.rows, Rows):
+                yield from rows_script(placed, placed.span.rows, max_tokens)
+            else:
+                _ = yield placed  # it is sent what came of the span, which changes nothing here
 
     def parse(self, text: str) -> Any:
         """Return the value of an answer.
