@@ -104,7 +104,7 @@ def run(
     n_threads: int = 0,
     measure: Callable[..., dict[str, Any]] = measure_cell,
 ) -> dict[str, Any]:
-    """Measure cells of a plan and return the results.
+    """Measure cells of a plan and return the results; interrupted, of those that were measured.
 
     Parameters
     ----------
@@ -122,10 +122,13 @@ def run(
     }
     program, _ = find_llama_server()
     measured = []
-    for cell in cells:
-        subject = subjects[cell.model]
-        effort = (plan.effort.rounds, budget_of(cell, plan.effort, is_wide=subject.is_wide))
-        measured.append(measure(cell, subject, *effort, peers, program, n_threads))
+    try:
+        for cell in cells:
+            subject = subjects[cell.model]
+            effort = (plan.effort.rounds, budget_of(cell, plan.effort, is_wide=subject.is_wide))
+            measured.append(measure(cell, subject, *effort, peers, program, n_threads))
+    except KeyboardInterrupt:
+        print(f"interrupted: {len(measured)} of {len(cells)} cells", file=sys.stderr)
     by_name: dict[str, Peer] = {peer.name: peer for peer in peers.values()}
     return {
         "machine": machine_facts(),

@@ -443,3 +443,15 @@ def test_a_run_has_the_cells_that_were_asked_for_and_keeps_the_others(
     assert "| small made | 500 | 5 | 10 | codes |" in page.read_text(encoding="utf-8")
     with pytest.raises(SystemExit):
         bench_decisions.main([*out, "--questions", "7"])
+
+
+def test_an_interrupted_run_keeps_what_it_has_measured() -> None:
+    cells = bench_decisions.QUICK.cells
+
+    def stub(cell: DecisionCell, *_: Any) -> dict[str, Any]:
+        if cell is cells[2]:
+            raise KeyboardInterrupt
+        return asdict(cell)
+
+    results = bench_decisions.run(bench_decisions.QUICK, cells, measure=stub)
+    assert results["cells"] == [asdict(cell) for cell in cells[:2]]
