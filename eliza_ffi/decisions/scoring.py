@@ -3,14 +3,14 @@
 With x the prompt, y a label of tokens y_1 ... y_n, p the softmax over the whole vocabulary
 and p_legal that over the tokens which can begin or go on a label:
 
-========  ==============================================  ======================================
-rule      score of an option                              source
-========  ==============================================  ======================================
-legal     sum of log p_legal(y_i given x, y_<i)           what constrained decoding samples from
-joint     sum of log p(y_i given x, y_<i)                 lm-evaluation-harness ``acc``, cappr
-mean      joint / n                                       SGLang ``token_length_normalized``
-bytes     joint / the label's bytes in UTF-8              lm-evaluation-harness ``acc_norm``
-========  ==============================================  ======================================
+========  ======================================  ==========================================
+rule      score of an option                      source
+========  ======================================  ==========================================
+legal     sum of log p_legal(y_i given x, y_<i)   what constrained decoding samples from
+joint     sum of log p(y_i given x, y_<i)         lm-evaluation-harness ``acc``
+mean      joint / n                               SGLang ``token_length_normalized``, cappr
+bytes     joint / the label's bytes in UTF-8      lm-evaluation-harness ``acc_norm``
+========  ======================================  ==========================================
 
 Probabilities are the softmax of the scores over the options; those of ``legal`` sum to 1 as
 they are. ``legal`` needs the logits of a few tokens; the others need whole rows of logits, at every
