@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "engine_parts.h"
+#include "platform/machine.h"
 
 namespace eliza {
 namespace {

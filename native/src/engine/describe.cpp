@@ -1,11 +1,11 @@
 // Facts for people and support requests, as JSON. Declared in engine/inference_context.h.
 
 #include "engine/inference_context.h"
-#include "engine/pass/threads.h"
 #include "ggml-backend.h"
 #include "json.h"
 #include "llama-model.h"
 #include "log.h"
+#include "platform/machine.h"
 
 namespace eliza {
 namespace {
@@ -100,7 +100,7 @@ Json library_facts(int32_t n_threads) {
 
 }  // namespace
 
-std::string describe_library() { return library_facts(default_thread_count()).dump(); }
+std::string describe_library() { return library_facts(usable_core_count()).dump(); }
 
 InferenceContext::PassFacts InferenceContext::pass_facts() {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -120,7 +120,7 @@ std::string InferenceContext::describe() {
     const llama_vocab * vocab = shared->vocab();
     const char * chat_template = llama_model_chat_template(model, nullptr);
     const int32_t n_threads = option_n_threads();
-    Json facts = library_facts(n_threads > 0 ? std::min(n_threads, usable_cpu_count()) : default_thread_count());
+    Json facts = library_facts(n_threads > 0 ? std::min(n_threads, usable_cpu_count()) : usable_core_count());
     Json & of_model = facts.add("model", Json::object());
     of_model.add("path", model_path_);
     of_model.add("name", model_metadata(model, "general.name"));

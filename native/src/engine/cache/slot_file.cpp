@@ -7,25 +7,16 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
-#include <memory>
 #include <system_error>
 
 #include "error.h"
-
-#if defined(__unix__) || defined(__APPLE__)
-#include <fcntl.h>
-#include <sys/file.h>
-#include <sys/stat.h>
-#include <unistd.h>
-#endif
+#include "platform/files.h"
 
 namespace eliza {
 namespace {
 
 constexpr char magic[] = {'E', 'L', 'I', 'Z', 'A', 'S', 'L', 'T'};
 constexpr uint32_t version = 1;
-
-using File = std::unique_ptr<std::FILE, int (*)(std::FILE *)>;
 
 class Fnv1a {
 public:
@@ -60,7 +51,7 @@ public:
         for (int attempt = 0; file_ == nullptr && attempt < 10; ++attempt) {
             const auto now = std::chrono::steady_clock::now().time_since_epoch().count();
             path_ = target.parent_path() / (begin + std::to_string(now) + "-" + std::to_string(++counter) + ending);
-            open();
+            file_ = create_file_in_use(path_);
         }
         if (file_ == nullptr) {
             throw system_fault(path, "cannot be written");
@@ -79,7 +70,10 @@ public:
     std::FILE * get() const { return file_.get(); }
 
     void rename_to(const std::filesystem::path & target, std::error_code & error) {
-        close_before_rename();
+        // It is in use until it has its own name: before that it would be taken for abandoned.
+        if (!can_rename_open_files()) {
+            file_.reset();
+        }
         std::filesystem::rename(path_, target, error);
         if (!error) {
             path_.clear();
@@ -88,44 +82,6 @@ public:
 
 private:
     static constexpr const char * ending = ".part";
-
-#if defined(__unix__) || defined(__APPLE__)
-    // It is locked until it has its own name: unlocked it would be taken for abandoned.
-    void close_before_rename() {}
-
-    // Where another process takes it for abandoned before it is locked, that one removes it.
-    void open() {
-        const int descriptor = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-        struct stat is_there {};
-        // Some file systems know no locks: nobody removes anything there.
-        const bool is_ours = descriptor >= 0 && (flock(descriptor, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK);
-        if (is_ours && fstat(descriptor, &is_there) == 0 && is_there.st_nlink > 0) {
-            file_.reset(fdopen(descriptor, "wb"));
-        }
-        if (descriptor >= 0 && file_ == nullptr) {
-            close(descriptor);
-            std::error_code error;
-            std::filesystem::remove(path_, error);
-        }
-    }
-    static void remove_if_abandoned(const std::filesystem::path & path) {
-        const int descriptor = ::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-        if (descriptor >= 0) {
-            if (flock(descriptor, LOCK_EX | LOCK_NB) == 0) {
-                std::error_code error;
-                std::filesystem::remove(path, error);
-            }
-            close(descriptor);
-        }
-    }
-#else
-    void close_before_rename() { file_.reset(); }  // what is open cannot be renamed
-    void open() { file_.reset(std::fopen(path_.string().c_str(), "wbx")); }
-    static void remove_if_abandoned(const std::filesystem::path & path) {
-        std::error_code error;  // what is open somewhere stays
-        std::filesystem::remove(path, error);
-    }
-#endif
 
     static void remove_abandoned(const std::filesystem::path & folder, const std::string & begin) {
         std::vector<std::filesystem::path> found;
@@ -142,7 +98,7 @@ private:
             if (name.size() > begin.size() && name.compare(0, begin.size(), begin) == 0 &&
                 name.find_first_not_of("0123456789-", begin.size()) == name.size() - std::strlen(ending) &&
                 name.compare(name.size() - std::strlen(ending), std::string::npos, ending) == 0) {
-                remove_if_abandoned(path);
+                remove_unless_in_use(path);
             }
         }
     }
@@ -171,11 +127,9 @@ public:
         if (std::fflush(file_.get()) != 0) {
             throw system_fault(path_, "cannot be written");
         }
-#if defined(__unix__) || defined(__APPLE__)
-        if (fsync(fileno(file_.get())) != 0 && errno != EINVAL && errno != ENOTSUP) {
+        if (!wait_until_on_disk(file_.get())) {
             throw system_fault(path_, "cannot be written");
         }
-#endif
         std::error_code error;
         file_.rename_to(target_, error);
         if (error) {
@@ -241,14 +195,6 @@ private:
     size_t end_;
     size_t at_ = 0;
 };
-
-int seek(std::FILE * file, uint64_t position) {
-#if defined(__unix__) || defined(__APPLE__)
-    return fseeko(file, static_cast<off_t>(position), SEEK_SET);
-#else
-    return _fseeki64(file, static_cast<long long>(position), SEEK_SET);
-#endif
-}
 
 std::vector<uint8_t> read_all(const std::string & path) {
     std::error_code error;

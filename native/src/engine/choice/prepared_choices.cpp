@@ -9,9 +9,9 @@
 #include <unordered_map>
 #include <utility>
 
-#include "engine/pass/threads.h"
 #include "error.h"
 #include "json_input.h"
+#include "platform/machine.h"
 #include "token_trie/rtkt.h"
 
 namespace eliza {

@@ -3,14 +3,10 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
-#include <memory>
 
-#if defined(__unix__) || defined(__APPLE__)
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-#endif
+#include "platform/files.h"
 
 namespace eliza {
 namespace {
@@ -44,24 +40,13 @@ uint64_t size_of(gguf_type type) {
     }
 }
 
-// Opens a file, and nothing that could make a reader wait or never end, such as a FIFO or a device.
-std::unique_ptr<std::FILE, int (*)(std::FILE *)> open_regular(const std::string & path) {
-#if defined(__unix__) || defined(__APPLE__)
-    // Without O_NONBLOCK opening a FIFO waits for who writes to it. What was opened is then what is looked at.
-    const int descriptor = ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
-    if (descriptor < 0) throw file_error(path, std::string("cannot be opened: ") + std::strerror(errno));
-    struct stat status {};
-    if (::fstat(descriptor, &status) != 0 || !S_ISREG(status.st_mode)) {
-        ::close(descriptor);
-        throw file_error(path, "is no regular file");
+File opened(const std::string & path) {
+    File file = open_regular_file(path);
+    if (file == nullptr) {
+        throw file_error(path,
+                         errno == 0 ? "is no regular file" : std::string("cannot be opened: ") + std::strerror(errno));
     }
-    std::FILE * file = ::fdopen(descriptor, "rb");
-    if (file == nullptr) ::close(descriptor);
-#else
-    std::FILE * file = std::fopen(path.c_str(), "rb");
-#endif
-    if (file == nullptr) throw file_error(path, std::string("cannot be opened: ") + std::strerror(errno));
-    return {file, std::fclose};
+    return file;
 }
 
 }  // namespace
@@ -69,7 +54,7 @@ std::unique_ptr<std::FILE, int (*)(std::FILE *)> open_regular(const std::string 
 // Reads a file from its beginning, as much of it as is asked for and at most max_header_bytes.
 class GgufHeader::Reader {
 public:
-    explicit Reader(GgufHeader & header) : header_(header), file_(open_regular(header.path_)) {
+    explicit Reader(GgufHeader & header) : header_(header), file_(opened(header.path_)) {
         std::error_code error;
         file_size_ = std::filesystem::file_size(header.path_, error);
         if (error) throw header_.error("has no size: " + error.message());
@@ -119,7 +104,7 @@ private:
     }
 
     GgufHeader & header_;
-    std::unique_ptr<std::FILE, int (*)(std::FILE *)> file_;
+    File file_;
     uintmax_t file_size_ = 0;
     size_t position_ = 0;
 };

@@ -9,6 +9,7 @@
 #include "engine/pass/threads.h"
 #include "error.h"
 #include "log.h"
+#include "platform/machine.h"
 
 namespace eliza {
 namespace {
@@ -67,7 +68,7 @@ std::vector<float> Embedder::embed(std::string_view text, Pooling pooling) {
     const int32_t n_threads =
         n_threads_ > 0
             ? n_threads_
-            : useful_thread_count(default_thread_count(), llama_model_n_params(model_->get()), batch.get().n_tokens);
+            : useful_thread_count(usable_core_count(), llama_model_n_params(model_->get()), batch.get().n_tokens);
     llama_set_n_threads(context_.get(), n_threads, n_threads);
     const LlamaErrorCapture capture;
     if (const int32_t result = llama_decode(context_.get(), batch.get()); result != 0) {

@@ -4,50 +4,9 @@
 #include <condition_variable>
 #include <mutex>
 #include <thread>
-
-#if defined(__linux__)
-#include <sched.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-
-#include <filesystem>
-#include <fstream>
-#include <set>
-#include <string>
-#endif
+#include <vector>
 
 namespace eliza {
-
-int32_t usable_cpu_count() {
-#if defined(__linux__)
-    cpu_set_t allowed;
-    if (sched_getaffinity(0, sizeof allowed, &allowed) == 0) {
-        return std::max(1, CPU_COUNT(&allowed));
-    }
-#endif
-    return std::max(1, static_cast<int32_t>(std::thread::hardware_concurrency()));
-}
-
-int32_t default_thread_count() {
-#if defined(__linux__)
-    cpu_set_t allowed;
-    if (sched_getaffinity(0, sizeof allowed, &allowed) == 0) {
-        std::set<std::string> cores;  // by the list of hyperthreads that share one
-        for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
-            if (!CPU_ISSET(cpu, &allowed)) {
-                continue;
-            }
-            std::string siblings = std::to_string(cpu);
-            std::ifstream("/sys/devices/system/cpu/cpu" + siblings + "/topology/thread_siblings_list") >> siblings;
-            cores.insert(siblings);
-        }
-        if (!cores.empty()) {
-            return static_cast<int32_t>(cores.size());
-        }
-    }
-#endif
-    return usable_cpu_count();
-}
 
 int32_t startable_thread_count(int32_t n_threads) {
     std::mutex mutex;
@@ -107,34 +66,6 @@ void BusyMachineGuard::look_at_pass(int64_t microseconds, int64_t without_core) 
         left_ = pause_;
         pause_ = std::min(2 * pause_, longest_pause);
     }
-}
-
-std::vector<int32_t> all_threads() {
-    std::vector<int32_t> threads;
-#if defined(__linux__)
-    std::error_code error;
-    for (const auto & entry : std::filesystem::directory_iterator("/proc/self/task", error)) {
-        threads.push_back(std::stoi(entry.path().filename().string()));
-    }
-    std::sort(threads.begin(), threads.end());
-#endif
-    return threads;
-}
-
-int64_t microseconds_without_core([[maybe_unused]] const std::vector<int32_t> & threads) {
-    int64_t nanoseconds = 0;
-#if defined(__linux__)
-    const auto add = [&](int32_t thread) {
-        int64_t ran = 0, waited = 0;
-        std::ifstream("/proc/self/task/" + std::to_string(thread) + "/schedstat") >> ran >> waited;
-        nanoseconds += waited;
-    };
-    add(static_cast<int32_t>(syscall(SYS_gettid)));
-    for (const int32_t thread : threads) {
-        add(thread);
-    }
-#endif
-    return nanoseconds / 1000;
 }
 
 }  // namespace eliza

@@ -2,16 +2,8 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
 
 namespace eliza {
-
-// The CPUs this process may run on.
-int32_t usable_cpu_count();
-
-// The physical cores among them: two hyperthreads of one core share the units that matrix products keep busy, so a
-// second thread there only waits.
-int32_t default_thread_count();
 
 // How many of n_threads can be started beside this one, it included: the system may allow fewer, and ggml ends the
 // process where one does not start.
@@ -21,13 +13,6 @@ int32_t startable_thread_count(int32_t n_threads);
 // every operation of the graph: below some 5 ms of one core's work that costs more than it saves, and
 // on a busy machine a hundred times more.
 int32_t useful_thread_count(int32_t n_threads, uint64_t n_params, int32_t n_tokens);
-
-// Threads of this process, by the system's numbers; empty where it has none.
-std::vector<int32_t> all_threads();
-
-// How long some threads, and the calling one, have been ready to run and have not run, together, in microseconds:
-// other threads had the cores. Those that sleep do not count. 0 where the system does not tell.
-int64_t microseconds_without_core(const std::vector<int32_t> & threads);
 
 // Threads of a pass that spin for one another while other programs have their cores make it dozens of
 // times slower than one thread would be. This notices, when it happens twice in a row, and has the
