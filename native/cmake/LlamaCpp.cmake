@@ -36,12 +36,16 @@ endif()
 if(CMAKE_CROSSCOMPILING)
   set(ELIZA_NATIVE OFF)  # this machine's CPU is not the one that it will run on
 endif()
+set(_flags "-ffunction-sections -fdata-sections")
+if(ELIZA_ZIG AND CMAKE_SYSTEM_PROCESSOR STREQUAL "aarch64")
+  string(APPEND _flags " -mcpu=generic+v8_2a+dotprod")  # zig's way to say -march
+endif()
 set(_args
   -DCMAKE_BUILD_TYPE=Release
   -DCMAKE_POSITION_INDEPENDENT_CODE=ON
   -DCMAKE_INSTALL_LIBDIR=lib
-  -DCMAKE_C_FLAGS=-ffunction-sections\ -fdata-sections
-  -DCMAKE_CXX_FLAGS=-ffunction-sections\ -fdata-sections
+  -DCMAKE_C_FLAGS=${_flags}
+  -DCMAKE_CXX_FLAGS=${_flags}
   -DBUILD_SHARED_LIBS=OFF
   -DLLAMA_BUILD_COMMON=OFF
   -DLLAMA_BUILD_APP=OFF
@@ -57,16 +61,16 @@ set(_args
   -DGGML_NATIVE=${ELIZA_NATIVE})
 if(NOT ELIZA_NATIVE AND CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   list(APPEND _args -DGGML_SSE42=ON -DGGML_AVX=ON -DGGML_AVX2=ON -DGGML_FMA=ON -DGGML_F16C=ON -DGGML_BMI2=ON)
-elseif(NOT ELIZA_NATIVE AND CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
+elseif(NOT ELIZA_NATIVE AND NOT ELIZA_ZIG AND CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
   list(APPEND _args -DGGML_CPU_ARM_ARCH=armv8.2-a+dotprod)
 endif()
 include(Backends)
 list(APPEND _args ${_backend_args})
-# Another machine's compiler is told by its toolchain file; the NDK's wants to know more.
+# Another machine's compiler is told by its toolchain file; the NDK's and ours for zig want to know more.
 set(_toolchain "")
 if(CMAKE_TOOLCHAIN_FILE)
   file(SHA256 ${CMAKE_TOOLCHAIN_FILE} _toolchain)
-  foreach(_variable CMAKE_TOOLCHAIN_FILE ANDROID_ABI ANDROID_PLATFORM)
+  foreach(_variable CMAKE_TOOLCHAIN_FILE ANDROID_ABI ANDROID_PLATFORM ELIZA_ZIG ELIZA_ZIG_TARGET)
     if(DEFINED ${_variable})
       list(APPEND _args -D${_variable}=${${_variable}})
     endif()
@@ -79,10 +83,15 @@ set(_cpu "")
 if(ELIZA_NATIVE AND EXISTS /proc/cpuinfo)
   file(STRINGS /proc/cpuinfo _cpu REGEX "^(model name|flags|Features)" LIMIT_COUNT 2)
 endif()
-# One compiler has several names: cc, gcc, gcc-12.
+# One compiler has several names: cc, gcc, gcc-12. Zig lies in a virtual environment, of which there are many.
 file(REAL_PATH ${CMAKE_CXX_COMPILER} _compiler)
+set(_told ${_args})
+if(ELIZA_ZIG)
+  set(_compiler zig)
+  list(FILTER _told EXCLUDE REGEX "^-D(ELIZA_ZIG|CMAKE_TOOLCHAIN_FILE)=")
+endif()
 string(SHA256 _key
-  "${_toolchain}${LLAMA_CPP_SOURCE_DIR};${_compiler};${CMAKE_CXX_COMPILER_ID};${CMAKE_CXX_COMPILER_VERSION};${_args};${_cpu}")
+  "${_toolchain}${LLAMA_CPP_SOURCE_DIR};${_compiler};${CMAKE_CXX_COMPILER_ID};${CMAKE_CXX_COMPILER_VERSION};${_told};${_cpu}")
 string(SUBSTRING ${_key} 0 12 _key)
 
 set(LLAMA_CPP_INSTALL "" CACHE PATH "llama.cpp of the same source, installed by another build of this one, to be linked as it is")

@@ -6,6 +6,7 @@
 
 #include "ggml-backend.h"
 #include "llama.h"
+#include "platform/cpu_instructions.h"
 
 namespace eliza {
 namespace {
@@ -84,6 +85,7 @@ Error LlamaErrorCapture::error(eliza_status status, const std::string & text) co
 void init_backend() {
     static std::once_flag once;
     std::call_once(once, [] {
+        check_cpu();  // before ggml computes its first table
         llama_log_set(receive_llama_log, nullptr);
         llama_backend_init();
     });

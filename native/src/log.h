@@ -27,7 +27,7 @@ public:
     Error error(eliza_status status, const std::string & text) const;
 };
 
-// Starts llama.cpp once per process, its log in our hands.
+// Starts llama.cpp once per process, its log in our hands. Throws Error on a CPU that it was not compiled for.
 void init_backend();
 
 }  // namespace eliza
