@@ -51,7 +51,7 @@ class Parameter:
 
     def __post_init__(self) -> None:
         _check_name(self.name, "a parameter")
-        if self.type not in KINDS:
+        if not isinstance(self.type, str) or self.type not in KINDS:
             raise InvalidArgumentError(
                 f"parameter {self.name!r}: type must be one of {', '.join(KINDS)}, "
                 f"not {self.type!r:.80}"

@@ -120,6 +120,7 @@ def test_where_all_parameters_are_optional_the_model_begins_with_a_choice() -> N
         ([{"name": "A", "parameters": [{"name": "x", "enum": "ab"}]}], "enum must be a list"),
         ([{"name": "A", "parameters": [{"name": "x", "enum": [1]}]}], "1 is not of type string"),
         ([{"name": "A", "parameters": [{"name": "x"}] * 2}], "two parameters named 'x'"),
+        ([{"name": "A", "parameters": [{"name": "x", "type": ["string"]}]}], "type must be one of"),
     ],
 )
 def test_malformed_actions_are_refused(actions: list[Any], reason: str) -> None:
