@@ -92,8 +92,9 @@ def skeleton_spans(schema: Any) -> tuple[SkeletonSpan, ...]:
           any of these no character is written that would need an escape, and no more than 1,000
           if there is a limit;
         - numbers: ``minimum``, ``maximum``, ``exclusiveMinimum``, ``exclusiveMaximum``, and
-          ``multipleOf`` a whole number up to 1,000. With any of these they are written without
-          an exponent and with at most 15 digits that count; multiples as whole numbers.
+          ``multipleOf`` a whole number up to 1,000 or a decimal such as 0.01 that divides 1. With
+          any of these they are written without an exponent and with at most 15 digits that count;
+          multiples as whole numbers.
 
         Keywords for one type alone mean that type. A schema that says nothing of types is any
         value, nested up to 16 deep where its place is known, up to 2 deep inside what is not:

@@ -232,7 +232,7 @@ def test_a_skeleton_answers_what_it_can_say_and_llguidance_the_rest(tiny_model: 
     assert tiny_model.fill("x", form).answered_by == "skeleton"
 
 
-DECIMAL = {"type": "number", "multipleOf": 0.5, "minimum": 0, "maximum": 2}
+DECIMAL = {"type": "number", "multipleOf": 0.3, "minimum": 0, "maximum": 2}
 DISTINCT = {"type": "array", "items": {"enum": [[1], [2]]}, "uniqueItems": True}
 
 

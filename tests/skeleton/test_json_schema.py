@@ -475,6 +475,7 @@ def test_an_object_is_a_row_of_literals_and_values() -> None:
         ({"type": "number", "exclusiveMinimum": -1.5}, ["-1.4", "7.25"], ["-1.5", "-1.50", "-2"]),
         ({"type": "number", "minimum": 2.5, "maximum": 2.5}, ["2.5"], ["2.4", "3"]),
         ({"type": "number", "minimum": 1e-30, "maximum": 1e-30}, ["1e-30"], ["0"]),
+        ({"type": "number", "multipleOf": 0.01}, ["0", "-7", "12345"], ["0.5", "1" * 17]),
         # Strings
         ({"type": "string", "pattern": "[a-z]+", "maxLength": 2}, ['"ab"'], ['"abc"', '"A"']),
         ({"type": "string", "maxLength": 10**9}, ['"ab"', '""'], ['"\\n"']),
@@ -565,7 +566,8 @@ def test_what_is_written_is_valid(schema: Any, legal: list[str], illegal: list[s
         ({"type": "number", "minimum": "3"}, "minimum must be a number of at most 400 digits"),
         ({"type": "number", "minimum": float("nan")}, "minimum must be a number"),
         ({"type": "number", "maximum": 10**5000}, "maximum must be a number of at most 400 digits"),
-        ({"type": "number", "multipleOf": 0.1}, "multipleOf must be a whole number from 1 to 1000"),
+        ({"type": "number", "multipleOf": 0.3}, "multipleOf must be a whole number from 1 to 1000"),
+        ({"type": "number", "multipleOf": 1e-05}, "multipleOf must be a whole number"),
         ({"type": "string", "pattern": "(?=a)"}, r"at #: .*\(\?="),
         ({"type": "string", "pattern": '"+'}, "matches no text that stands in a JSON string"),
         ({"type": "string", "pattern": 3}, "pattern must be a string"),
@@ -721,6 +723,11 @@ LEFT_OUT: dict[str, tuple[Any, str, str]] = {
         {"type": "integer", "if": {"minimum": 3}, "then": {"minimum": 7}},
         "8",
         "at #/if: not is supported only",
+    ),
+    "numbers between whole ones": (
+        {"type": "number", "multipleOf": 0.01, "minimum": 0},
+        "1500",
+        "at #: multipleOf must be a whole number",
     ),
     "all items but one": (
         {"properties": {"a": {"items": {"type": "string"}, "uniqueItems": True}}},

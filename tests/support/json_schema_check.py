@@ -120,8 +120,13 @@ def _is_valid_number(value: float, schema: dict[str, Any]) -> bool:
         and (most is None or value <= most)
         and (above is None or value > above)
         and (below is None or value < below)
-        and ("multipleOf" not in schema or Fraction(value) % Fraction(schema["multipleOf"]) == 0)
+        and ("multipleOf" not in schema or _decimal(value) % _decimal(schema["multipleOf"]) == 0)
     )
+
+
+def _decimal(value: float) -> Fraction:
+    """Return the number as it is written, which its float may only be close to."""
+    return Fraction(repr(value))
 
 
 def _target(root: Any, reference: str) -> Any:

@@ -30,7 +30,7 @@ OF_STRINGS: dict[str, st.SearchStrategy[Any]] = {
 }
 OF_NUMBERS: dict[str, st.SearchStrategy[Any]] = {
     **dict.fromkeys(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"), bounds),
-    "multipleOf": st.sampled_from([1, 2, 5, 7]),
+    "multipleOf": st.sampled_from([1, 2, 5, 7, 0.5, 0.01]),
 }
 
 

@@ -13,7 +13,13 @@ from ..json_text import json_text
 from .places import shown
 from .shapes import Known, Never, Number, Plain, Shape, choice
 
-__all__ = ["Bounds", "number_shape", "read_multiple", "read_number"]
+__all__ = [
+    "Bounds",
+    "divides_whole_numbers",
+    "number_shape",
+    "read_multiple",
+    "read_number",
+]
 
 MOST_INTEGERS = 1000
 """The most whole numbers that become a choice of one of them."""
@@ -154,6 +160,17 @@ def read_multiple(value: Any) -> int:
             f"multipleOf must be a whole number from 1 to {MOST_MULTIPLE}, not {shown(value)}"
         )
     return int(value)
+
+
+def divides_whole_numbers(value: Any) -> bool:
+    """Return whether every whole number is a multiple of a decimal, such as 0.01, for any reader.
+
+    Readers divide by the nearest float. Its error must be so small that rounding undoes it.
+    """
+    if not isinstance(value, float) or not 1e-9 < value < 1:
+        return False
+    parts = 1 / Fraction(repr(value))
+    return parts.denominator == 1 and abs(Fraction(value) * parts - 1) <= Fraction(1, 2**54)
 
 
 def _shown(number: int) -> str:

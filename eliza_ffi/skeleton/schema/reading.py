@@ -263,6 +263,7 @@ class _SchemaReader:
             return self._string(rules)
         self._spend_once((rules.bounds.least, rules.bounds.most), 3 * rules.bounds.n_digits)
         shape = number_shape(rules.bounds, kind == "integer")
+        self.left_out.update(dict.fromkeys(rules.less))
         return Never(f"#{rules.at}: {shape.why}") if isinstance(shape, Never) else shape
 
     def _string(self, rules: Rules) -> Shape:

@@ -12,12 +12,13 @@ import math
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from typing import Any
 
 from ...automata import MOST_MULTIPLE
 from ...errors import InvalidArgumentError
 from ..json_text import json_text
-from .numbers import Bounds, read_multiple, read_number
+from .numbers import SAFE_DIGITS, Bounds, divides_whole_numbers, read_multiple, read_number
 from .places import CannotSayError, Part, error_at, pointer_part, shown
 from .references import find
 from .strings import FORMATS, MOST_SEARCHING_STATES, is_found, searching
@@ -121,6 +122,8 @@ class Rules:
         Names, and what the object must be valid against where it has a field of that name.
     absent : set of str
         Names of fields that are not to be written.
+    less : list of str
+        Why fewer numbers are written than are valid.
     """
 
     at: str
@@ -146,6 +149,7 @@ class Rules:
     needs: list[tuple[str, Part]] = field(default_factory=list)
     absent: set[str] = field(default_factory=set)
     refused: dict[str | None, str] = field(default_factory=dict)
+    less: list[str] = field(default_factory=list)
 
     @property
     def is_of_kinds_alone(self) -> bool:
@@ -423,8 +427,15 @@ def _read_multiple_of(rules: Rules, part: Part, value: Any) -> None:
     try:
         multiple = read_multiple(value)
     except InvalidArgumentError as error:
-        rules.refused.setdefault("number", str(error_at(part.place.at, str(error))))
-        return
+        refused = str(error_at(part.place.at, str(error)))
+        if not divides_whole_numbers(value):
+            rules.refused.setdefault("number", refused)
+            return
+        # Whole numbers are multiples of it, too. Floats tell so many digits apart.
+        rules.less.append(refused)
+        multiple = 1
+        rules.bounds.raise_least(Fraction(-(10**SAFE_DIGITS)), False)
+        rules.bounds.lower_most(Fraction(10**SAFE_DIGITS), False)
     both = math.lcm(multiple, rules.bounds.multiple or 1)
     if both > MOST_MULTIPLE:
         refused = str(error_at(part.place.at, f"multiples of {both} are not supported"))
