@@ -95,7 +95,7 @@ check-cpu: cpu ## compare all ways to decode with the reference, on the CPU
 
 $(BACKENDS:%=check-%): check-%: cpu %
 	@$(BIN)/python scripts/check_backend.py $* $(CHECK_ARGS)
-	$(if $(filter rpc,$*),@$(BIN)/python -m pytest --no-cov tests/scripts/test_backends_rpc.py)
+	$(if $(filter rpc,$*),@$(BIN)/python -m pytest tests/scripts/test_backends_rpc.py)
 
 # Cross-compiled, and run by an emulator.
 arm64: $(VENV)/installed ## build build/arm64 for 64-bit Arm Linux, with its tests
@@ -113,11 +113,37 @@ check-arm64: arm64 ## run the native tests for 64-bit Arm under qemu
 
 test: test-native test-python ## run every test that needs no GPU
 
-test-native: cpu-with-tests
-	@$(BUILD)/tests/native_tests --gtest_brief=1
+# In as many processes as there are cores, each with its share of the tests. $(1): which.
+define run-native-tests
+	@seq 0 $$(($(JOBS) - 1)) | GTEST_TOTAL_SHARDS=$(JOBS) xargs -P $(JOBS) -I '{}' \
+	    env GTEST_SHARD_INDEX='{}' $(BUILD)/tests/native_tests --gtest_brief=1 --gtest_filter='$(1)'
+endef
 
+test-native: cpu-with-tests
+	$(call run-native-tests,*)
+
+# PYTEST_ARGS=... goes to pytest.
+COVERAGE := --cov=eliza_ffi --cov-report=term:skip-covered --cov-fail-under=90
 test-python: cpu-with-tests
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest --numprocesses=$(JOBS) --dist=loadfile $(COVERAGE) $(PYTEST_ARGS)
+
+# Without those that try thousands of inputs, or what only much time shows.
+SLOW_NATIVE_TESTS := *OnRandomTries:*AllowWhatLlamaCppAllows*:*SharedPasses*:Speculation.*:Architectures/*:*OfLlamaCppsGrammar:BackendSampling.*:*PlainLogits*:SavedSlots.*
+.PHONY: test-fast
+test-fast: cpu-with-tests ## run the tests that take no time, in under a minute
+	$(call run-native-tests,-$(SLOW_NATIVE_TESTS))
+	@$(BIN)/python -m pytest --numprocesses=$(JOBS) -m 'not slow' $(PYTEST_ARGS)
+
+# Each in an environment of its own. Debian has one of them, uv and pyenv have all.
+PYTHONS ?= $(foreach n,10 11 12 13 14,$(shell command -v python3.$(n)))
+.PHONY: test-pythons
+test-pythons: cpu-with-tests ## run the fast tests under every Python there is (PYTHONS='python3.10 python3.13')
+	@for python in $(PYTHONS); do \
+	    venv=build/pythons/$$($$python -c 'import platform; print(platform.python_version())') && echo "$$venv" && \
+	    { test -x $$venv/bin/pytest || { $$python -m venv $$venv && $$venv/bin/python -m pip install --quiet \
+	        --disable-pip-version-check --upgrade pip && $$venv/bin/python -m pip install --quiet \
+	        --disable-pip-version-check --editable '.[dev]' $(IN_PLACE); }; } && \
+	    $$venv/bin/python -m pytest --numprocesses=$(JOBS) -m 'not slow' $(PYTEST_ARGS) || exit 1; done
 
 # Our own code under sanitizers, leaks included; llama.cpp stays as it is.
 test-asan: BUILD := build/asan
@@ -174,12 +200,39 @@ cpu-with-tests:
 	$(NEEDS) compiler python gtest
 	@$(MAKE) --no-print-directory cpu CMAKE_ARGS="$(CMAKE_ARGS) -DELIZA_BUILD_TESTS=ON"
 
-wheel: $(VENV)/installed ## build a portable wheel into dist/
+# For glibc 2.28 (2018) and newer, built by the clang in the package ziglang, which needs no older system for that and
+# makes wheels for the other processor too: WHEEL_ARCH=aarch64.
+WHEEL_ARCH   ?= $(shell uname -m)
+WHEEL_SOURCE ?= .
+wheel: $(VENV)/release ## build a portable wheel into dist/
 	@rm -rf dist/raw
 	@$(BIN)/python scripts/fetch_llama_cpp.py > /dev/null  # the build's own Python has no pip
-	@$(BIN)/python -m build --wheel --outdir dist/raw -Ccmake.define.ELIZA_NATIVE=OFF .
-	@PATH="$(BIN):$$PATH" $(BIN)/python -m auditwheel repair --wheel-dir dist dist/raw/*.whl
+	@zig=$$($(BIN)/python -c 'import pathlib, ziglang; print(pathlib.Path(ziglang.__file__).with_name("zig"))') && \
+	    _PYTHON_HOST_PLATFORM=linux-$(WHEEL_ARCH) $(BIN)/python -m build --wheel --outdir dist/raw -Cinstall.strip=false \
+	    -Ccmake.define.CMAKE_TOOLCHAIN_FILE=$(CURDIR)/native/cmake/zig-linux-gnu.cmake \
+	    -Ccmake.define.ELIZA_ZIG=$$zig -Ccmake.define.ELIZA_ZIG_TARGET=$(WHEEL_ARCH)-linux-gnu.2.28 $(WHEEL_SOURCE)
+	@rm -f -- '$(WHEEL_SOURCE)/-'  # CMake asks compilers to write to standard output, and zig writes a file of that name
+	@PATH="$(BIN):$$PATH" $(BIN)/python -m auditwheel repair --plat manylinux_2_28_$(WHEEL_ARCH) \
+	    --wheel-dir dist dist/raw/*.whl
 	@rm -rf dist/raw
+
+# make release PROJECT_URL=https://... : what is uploaded, checked, and the notes for the forge, all in dist/.
+PROJECT_URL ?=
+.PHONY: release
+release: $(VENV)/release ## build and check the sdist and the wheels of a release (PROJECT_URL=https://...)
+	@rm -rf dist build/release
+	@$(BIN)/python scripts/release_tree.py --url '$(PROJECT_URL)' build/release/tree
+	@$(BIN)/python -m build --sdist --outdir dist build/release/tree
+	@$(MAKE) --no-print-directory wheel WHEEL_ARCH=x86_64 WHEEL_SOURCE=build/release/tree
+	@$(MAKE) --no-print-directory wheel WHEEL_ARCH=aarch64 WHEEL_SOURCE=build/release/tree
+	@$(BIN)/python -m twine check --strict dist/*.whl dist/*.tar.gz
+	@$(BIN)/check-wheel-contents dist/*.whl
+	@cp build/release/RELEASE_NOTES.md dist/
+
+$(VENV)/release: $(VENV)/installed
+	@echo "Installing the tools for releases into .venv"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[release]' $(IN_PLACE)
+	@touch $@
 
 bench: bench-ready ## measure everything that the docs show (an hour and a half)
 	@$(BIN)/python -m bench.peers --docs docs/performance.md --docs README.md
@@ -249,6 +302,20 @@ check-architectures: cpu-with-tests ## compare all ways to choose on a model of 
 .PHONY: check-cycles
 check-cycles: cpu ## open and close a model 5,000 times: memory, files and threads stay (a minute)
 	@$(BIN)/python scripts/check_cycles.py $(CHECK_ARGS)
+
+.PHONY: docs
+docs: $(VENV)/docs ## build the site of docs/ into build/site
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo build/site/index.html
+
+$(VENV)/docs: $(VENV)/installed
+	@echo "Installing MkDocs into .venv"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]' $(IN_PLACE)
+	@touch $@
+
+.PHONY: check-platforms
+check-platforms: cpu $(VENV)/release ## read the native sources as compilers for macOS and Windows would
+	@$(BIN)/python scripts/check_platforms.py
 
 .PHONY: reference
 reference: $(VENV)/installed ## write docs/reference.md anew, from the public names and their docstrings

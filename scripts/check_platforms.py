@@ -1,0 +1,96 @@
+#!/usr/bin/env python3
+"""Read the native sources as compilers for macOS and Windows would, without making anything.
+
+    $ make check-platforms
+    x86_64-windows-gnu: 71 files compile
+    aarch64-macos: 71 files compile
+
+The package ``ziglang`` holds the headers of those systems beside its clang. This shows that nothing
+is called that they do not have; whether it works there, only a machine of theirs shows. llama.cpp's
+own sources are not read: it is built on all of them by its own CI.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+TARGETS = ("x86_64-windows-gnu", "aarch64-macos")
+NOT_THERE = ("rpc_connections.cpp",)
+"""The RPC client is for POSIX alone; elsewhere ``rpc_connections_absent.cpp`` says so."""
+
+
+def sources(build: Path) -> list[list[str]]:
+    """Return what is compiled for each of our own sources, flags before the file.
+
+    Raises
+    ------
+    FileNotFoundError
+        If the folder has not been configured.
+    """
+    commands = json.loads((build / "compile_commands.json").read_text(encoding="utf-8"))
+    ours = []
+    for each in commands:
+        file = Path(each["file"])
+        if not file.is_relative_to(ROOT / "native") or file.is_relative_to(ROOT / "native/tests"):
+            continue
+        if file.name in NOT_THERE or file.suffix != ".cpp":
+            continue
+        ours.append([*_kept(each["command"].split()), str(file)])
+    return ours
+
+
+def _kept(words: Sequence[str]) -> list[str]:
+    """Return the words of a command that say where headers are and what is defined."""
+    kept = []
+    for word, following in zip(words, [*words[1:], ""], strict=True):
+        if word.startswith(("-I", "-D", "-std=")):
+            kept.append(word.replace('\\"', '"'))
+        elif word == "-isystem":
+            kept += [word, following]
+    return kept
+
+
+def problem_of(command: Sequence[str], target: str) -> str:
+    """Return what a compiler for the target says of a source; empty where nothing is wrong."""
+    run = subprocess.run(
+        [sys.executable, "-m", "ziglang", "c++", "-target", target, "-fsyntax-only", *command],
+        capture_output=True,
+        text=True,
+    )
+    return "" if run.returncode == 0 else run.stderr
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description="Read the native sources as other systems would.")
+    parser.add_argument("--build", type=Path, default=ROOT / "build/cpu", metavar="FOLDER")
+    parser.add_argument("--target", action="append", default=[], choices=TARGETS)
+    options = parser.parse_args(arguments)
+    try:
+        commands = sources(options.build)
+    except FileNotFoundError as error:
+        print(f"check_platforms: {error.filename} is missing: run 'make cpu'", file=sys.stderr)
+        return 2
+    failed = False
+    for target in options.target or TARGETS:
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            problems = list(pool.map(lambda each: problem_of(each, target), commands))  # noqa: B023
+        said = [problem for problem in problems if problem]
+        print(
+            f"{target}: {len(problems) - len(said)} files compile"
+            + ("" if not said else f", {len(said)} do not")
+        )
+        print("".join(said), end="")
+        failed |= bool(said)
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,107 @@
+"""The tree that a release is built from, of small checkouts."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+import release_tree
+from checkout import ROOT
+from release_tree import ReleaseError, notes_of, version_of, with_absolute_links, write_tree
+
+URL = "https://forge.example/someone/eliza-ffi"
+FILES = {
+    "pyproject.toml": (
+        '[project]\nname = "x"\nversion = "1.2.0"\n\n[project.optional-dependencies]\na = []\n'
+    ),
+    "CHANGELOG.md": (
+        "# Changelog\n\n## [Unreleased]\n\n"
+        "## [1.2.0] - 2026-01-01\n\n- new\n\n## [1.1.0]\n\n- old\n"
+    ),
+    "README.md": "[a](docs/a.md#part), [b](https://b.example), [c](#c), ![d](docs/d.png)\n",
+}
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    folder = tmp_path / "checkout"
+    folder.mkdir()
+    for name, text in FILES.items():
+        (folder / name).write_text(text, encoding="utf-8")
+    git(folder, "init", "-q")
+    commit(folder)
+    return folder
+
+
+def git(folder: Path, *words: str) -> None:
+    who = ("-c", "user.name=a", "-c", "user.email=a@example.com")
+    subprocess.run(["git", "-C", folder, *who, *words], check=True)
+
+
+def commit(folder: Path) -> None:
+    git(folder, "add", "-A")
+    git(folder, "commit", "-q", "-m", "all")
+
+
+def test_the_tree_holds_what_is_committed_with_links_that_lead_to_the_release(
+    checkout: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "out" / "tree"
+    assert write_tree(checkout, folder, URL) == "1.2.0"
+    assert (folder / "README.md").read_text(encoding="utf-8") == (
+        f"[a]({URL}/blob/v1.2.0/docs/a.md#part), [b](https://b.example), [c](#c), "
+        f"![d]({URL}/blob/v1.2.0/docs/d.png)\n"
+    )
+    told = (folder / "pyproject.toml").read_text(encoding="utf-8")
+    assert f'[project.urls]\nHomepage = "{URL}"\n' in told
+    assert told.endswith("[project.optional-dependencies]\na = []\n")
+    assert (tmp_path / "out" / "RELEASE_NOTES.md").read_text(encoding="utf-8") == "- new\n"
+
+
+def test_what_an_earlier_release_left_there_is_gone(checkout: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "tree"
+    folder.mkdir()
+    (folder / "old").touch()
+    write_tree(checkout, folder, URL)
+    assert sorted(each.name for each in folder.iterdir()) == sorted(FILES)
+
+
+def test_what_is_not_committed_is_no_release(checkout: Path, tmp_path: Path) -> None:
+    (checkout / "new.py").touch()
+    with pytest.raises(ReleaseError, match=r"not committed: new\.py"):
+        write_tree(checkout, tmp_path / "tree", URL)
+    assert not (tmp_path / "tree").exists()
+
+
+@pytest.mark.parametrize(
+    ("changelog", "problem"),
+    [
+        ("## [1.1.0]\n- old\n", r"no section ## \[1\.2\.0\]"),
+        ("## [1.2.0]\n\n## [1.1.0]\n- old\n", "says nothing about 1.2.0"),
+        ("## [Unreleased]\n- newer\n## [1.2.0]\n- new\n", "not released"),
+    ],
+)
+def test_a_version_without_its_notes_is_no_release(changelog: str, problem: str) -> None:
+    with pytest.raises(ReleaseError, match=problem):
+        notes_of(changelog, "1.2.0")
+
+
+def test_a_version_is_read_where_it_is_stated() -> None:
+    assert version_of(FILES["pyproject.toml"]) == "1.2.0"
+    with pytest.raises(ReleaseError, match="states no version"):
+        version_of("[project]\n")
+
+
+def test_our_own_readme_has_no_relative_link_left() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert release_tree._LINK.search(text)
+    assert release_tree._LINK.search(with_absolute_links(text, URL, "1.2.0")) is None
+
+
+@pytest.mark.parametrize("url", ["http://a.example", "https://a.example/", "forge", ""])
+def test_an_address_that_links_cannot_begin_with_is_refused(
+    url: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert release_tree.main(["--url", url, str(tmp_path / "tree")]) == 1
+    assert "is not https://host/path" in capsys.readouterr().err
