@@ -62,8 +62,8 @@ PassRunner::PassRunner(std::shared_ptr<Model> model, const Options & options, Kv
     require_usable(*model_, options, types);
     adapt_threads_ = options.n_threads == 0;
     // More threads than CPUs would spin for one another.
-    n_threads_ = startable_thread_count(adapt_threads_ ? usable_core_count()
-                                                       : std::min(options.n_threads, usable_cpu_count()));
+    n_threads_ =
+        startable_thread_count(adapt_threads_ ? usable_core_count() : std::min(options.n_threads, usable_cpu_count()));
 
     llama_context_params params = llama_context_default_params();
     const auto n_ctx = static_cast<uint32_t>(
