@@ -53,16 +53,22 @@ class ShapedResult(FillResult, Generic[T]):
         What was asked for: JSON data of a schema, an object of a class, otherwise the text.
     answered_by : str
         ``"skeleton"``, or ``"llguidance"``, whose answers have no spans.
+    left_out : tuple of str
+        What its schema has that was not to be written, because neither of them can say it: the
+        place, and why.
     """
 
     value: T
     answered_by: str = "skeleton"
+    left_out: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, result: FillResult, answered_by: str = "skeleton") -> ShapedResult[Any]:
-        """Return a result with the word of who answered."""
+    def of(
+        cls, result: FillResult, answered_by: str = "skeleton", left_out: tuple[str, ...] = ()
+    ) -> ShapedResult[Any]:
+        """Return a result with the word of who answered, and of what was left out."""
         known = {field.name: getattr(result, field.name) for field in fields(result)}
-        return ShapedResult(**{**known, "answered_by": answered_by})
+        return ShapedResult(**{**known, "answered_by": answered_by, "left_out": left_out})
 
 
 class Reading(Generic[T]):
@@ -137,4 +143,6 @@ class Reading(Generic[T]):
             value = self._shape.value(result.text)
         except ValueError as error:
             raise FillError(f"the answer is not valid: {error}", result) from error
-        return ShapedResult.of(replace(result, value=value), answered_by)
+        skeleton = self._shape.skeleton if answered_by == "skeleton" else None
+        left_out = () if skeleton is None else skeleton.left_out
+        return ShapedResult.of(replace(result, value=value), answered_by, left_out)

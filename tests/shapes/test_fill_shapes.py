@@ -240,10 +240,15 @@ def test_where_a_skeleton_leaves_a_field_out_llguidance_answers_if_it_can(
     tiny_model: Model,
 ) -> None:
     said_by_it = {"properties": {"a": {"const": 1}, "b": DECIMAL}, "additionalProperties": False}
-    assert tiny_model.fill("x", said_by_it).answered_by == "llguidance"
+    result = tiny_model.fill("x", said_by_it)
+    assert (result.answered_by, result.left_out) == ("llguidance", ())
     said_by_none = {"properties": {"a": {"const": 1}, "b": DISTINCT, "c": DECIMAL}}
     result = tiny_model.fill("x", said_by_none)
     assert result.answered_by == "skeleton"
+    assert [reason.partition(": ")[0] for reason in result.left_out] == [
+        "JSON schema at #/properties/b",
+        "JSON schema at #/properties/c",
+    ]
     assert result.value["a"] == 1
     assert "c" not in result.value
 
