@@ -2,6 +2,8 @@
 #pragma once
 
 #include <charconv>
+#include <locale>
+#include <sstream>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -9,12 +11,41 @@
 
 namespace eliza {
 
+// True where all of the text is a number that the type holds, as std::from_chars reads one.
+template <typename Number>
+bool read_number(const std::string & text, Number & value) {
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    return error == std::errc() && end == text.data() + text.size();
+}
+
+// The same for floating point, which LLVM's library reads so from version 20 on alone: infinite values are left out.
+template <typename Number>
+bool read_number_from_stream(const std::string & text, Number & value) {
+    if (text.empty() || text[0] == '+' || text.find_first_not_of("0123456789+-.eE") != std::string::npos) {
+        return false;
+    }
+    std::istringstream stream(text);
+    stream.imbue(std::locale::classic());
+    stream >> std::noskipws >> value;
+    return !stream.fail() && stream.peek() == std::istringstream::traits_type::eof();
+}
+
+#if !defined(__cpp_lib_to_chars)
+template <>
+inline bool read_number(const std::string & text, float & value) {
+    return read_number_from_stream(text, value);
+}
+template <>
+inline bool read_number(const std::string & text, double & value) {
+    return read_number_from_stream(text, value);
+}
+#endif
+
 // False, and `out` unchanged, unless all of the text is a number from low to high.
 template <typename Number>
 bool parse_number(const std::string & text, Number low, Number high, Number & out) {
     Number value{};
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (error != std::errc() || end != text.data() + text.size() || !(value >= low && value <= high)) {
+    if (!read_number(text, value) || !(value >= low && value <= high)) {
         return false;
     }
     out = value;
