@@ -18,7 +18,7 @@ bool read_number(const std::string & text, Number & value) {
     return error == std::errc() && end == text.data() + text.size();
 }
 
-// The same for floating point, which LLVM's library reads so from version 20 on alone: infinite values are left out.
+// The same for floating point, which LLVM's library reads so from version 20 on alone; what is not finite is left out.
 template <typename Number>
 bool read_number_from_stream(const std::string & text, Number & value) {
     if (text.empty() || text[0] == '+' || text.find_first_not_of("0123456789+-.eE") != std::string::npos) {
