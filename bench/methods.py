@@ -45,6 +45,9 @@ from .deciding.ours import (
 )
 from .masking.engines import Eliza, Engine, LlGuidance, XGrammar
 from .masking.vocabularies import TokenBytes
+from .schemas.answering import Answerer, AnsweringSetting
+from .schemas.elsewhere import GrammarAnswers, GuidanceAnswers, XGrammarAnswers
+from .schemas.ours import GuidedAnswers, SkeletonAnswers
 from .together.batch_loop import BatchLoop
 from .together.llama_server import LlamaServer, find_llama_server
 
@@ -62,6 +65,7 @@ __all__ = [
     "ONE_BY_ONE",
     "ONE_BY_ONE_ANEW",
     "OURS",
+    "OUR_MASKS",
     "SERVER",
     "SERVER_GRAMMAR",
     "SKIP_AHEAD",
@@ -105,6 +109,7 @@ ONE_BY_ONE = "eliza-ffi one by one"
 ONE_BY_ONE_ANEW = "eliza-ffi one by one, nothing shared"
 TOKENS_ALONE = "the tokens alone"
 CAPPR = "cappr"
+OUR_MASKS = "eliza-ffi, llguidance's masks"
 
 
 @dataclass(frozen=True)
@@ -139,6 +144,8 @@ class BenchMethod:
         Writes and chooses with many streams at once.
     decides : callable or None
         Makes a `Decider`: answers typed questions about an input.
+    answers : callable or None
+        Makes an `Answerer`: writes JSON of a schema.
     """
 
     label: str
@@ -150,6 +157,7 @@ class BenchMethod:
     masks: Callable[[TokenBytes, Path], Engine] | None = None
     streams: type[OurStreams | BatchLoop | LlamaServer] | None = None
     decides: Callable[[DecidingSetting], Decider] | None = None
+    answers: Callable[[AnsweringSetting], Answerer] | None = None
 
 
 def _ours(strategy: str, **options: str) -> WorkbenchSettings:
@@ -192,6 +200,7 @@ _LISTED = (
         picks=LlGuidancePicker,
         masks=lambda vocabulary, hooks: LlGuidance(vocabulary),
         decides=MaskedDecisions,
+        answers=GuidanceAnswers,
     ),
     BenchMethod(
         XGRAMMAR,
@@ -199,6 +208,7 @@ _LISTED = (
         needs=partial(Peer.find, "xgrammar"),
         picks=XGrammarPicker,
         masks=lambda vocabulary, hooks: XGrammar(vocabulary),
+        answers=XGrammarAnswers,
     ),
     BenchMethod(
         LLAMA_CPP_PYTHON,
@@ -206,8 +216,17 @@ _LISTED = (
         needs=partial(Peer.find, "llama-cpp-python", "llama_cpp"),
         generates=LlamaCppPython,
         decides=GrammarLoop,
+        answers=GrammarAnswers,
     ),
-    BenchMethod(OURS, "#D55E00", masks=Eliza, streams=OurStreams, decides=Together),
+    BenchMethod(
+        OURS,
+        "#D55E00",
+        masks=Eliza,
+        streams=OurStreams,
+        decides=Together,
+        answers=SkeletonAnswers,
+    ),
+    BenchMethod(OUR_MASKS, "#E69F00", answers=GuidedAnswers),
     BenchMethod(ALONE, "#E69F00", streams=OurStreams),
     BenchMethod(LOOP, "#666666", streams=BatchLoop),
     BenchMethod(SERVER, "#0072B2", needs=lambda: find_llama_server()[1], streams=LlamaServer),

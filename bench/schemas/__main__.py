@@ -1,10 +1,15 @@
-"""Measure answers of JSON Schemas: by a skeleton, under llguidance's masks, by a grammar.
+"""Measure answers of JSON Schemas: here, and elsewhere over llama-cpp-python where it is installed.
+
+By a skeleton and under llguidance's masks with our library; by llguidance's and by xgrammar's masks
+in a loop over llama-cpp-python; and with the grammar that llama-cpp-python makes of a schema. Each
+is a whole program that gives an answer of a schema it has not seen, behind a prompt that is in its
+cache but for the last token. All take turns.
 
 Without a folder, of the few schemas that come with this. With one, of every ``.json`` file in it:
 who can answer how many, and what answers of the first of them cost.
 
-    $ python -m bench.schemas                             # a minute
-    $ python -m bench.schemas FOLDER --most 20 --model FILE
+    $ python -m bench.schemas                                    # a few minutes
+    $ python -m bench.schemas FOLDER --most 20 --only 'trained 2k'
 """
 
 from __future__ import annotations
@@ -12,73 +17,178 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterable, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from eliza_ffi.errors import ElizaError
 from eliza_ffi.measuring.tables import markdown_table, number
 from eliza_ffi.model import Model
 
+from ..methods import METHODS, OUR_MASKS, OURS, with_maker
 from ..parts.machine import disturbance, machine_facts, machine_line, noting_other_programs
 from ..parts.pages import add_output_arguments, publish
-from .measuring import METHODS, coverage, measure
+from ..parts.workload import MODELS, Subject
+from .answering import Answerer, AnsweringSetting
+from .measuring import coverage, mask_costs, measure
 from .samples import SAMPLES, schemas_in
 
 ROUNDS = 5
+MODEL_NAMES = ("trained 2k", "random 128k")
+"""The first writes texts that end soon, the second has a vocabulary of today's size."""
+
+PROMPT = "Message: the app crashes when I log in, please call me back.\nAnswer: "
+N_CTX = 2048
+MOST_TOKENS = 400
 
 
-def run(model: Model, schemas: Iterable[tuple[str, Any]], most: int, rounds: int) -> dict[str, Any]:
+def run(
+    subjects: Sequence[Subject], schemas: Iterable[tuple[str, Any]], most: int, rounds: int
+) -> dict[str, Any]:
     """Measure schemas: all as to who can answer, the first `most` as to what that costs."""
     counts = {"schemas": 0, "skeleton": 0, "llguidance": 0, "either": 0}
+    timed: dict[str, Any] = {}
+    peers = {
+        name: each.needs() for name, each in with_maker("answers").items() if each.needs is not None
+    }
     cells: list[dict[str, Any]] = []
-    for name, schema in schemas:
-        who = coverage(model, schema)
-        counts["schemas"] += 1
-        counts["either"] += any(who.values())
-        for each, can in who.items():
-            counts[each] += can
-        if who["llguidance"] and len(cells) < most:
-            cell: dict[str, Any] = {"schema": name}
+    with ExitStack() as open_ones:
+        models = {
+            subject.name: open_ones.enter_context(Model(subject.path(), n_ctx=N_CTX))
+            for subject in subjects
+        }
+        first = next(iter(models.values()))
+        for name, schema in schemas:
+            who = coverage(first, schema)
+            counts["schemas"] += 1
+            counts["either"] += any(who.values())
+            for each, can in who.items():
+                counts[each] += can
+            if who["llguidance"] and len(timed) < most:
+                timed[name] = schema
+        for name, model in models.items():
+            cells += _cells(name, model, timed, rounds)
+    return {
+        "machine": machine_facts(),
+        "peers": [asdict(peer) for peer in {peer.name: peer for peer in peers.values()}.values()],
+        "counts": counts,
+        "cells": cells,
+    }
+
+
+def _cells(name: str, model: Model, schemas: dict[str, Any], rounds: int) -> list[dict[str, Any]]:
+    facts = model.describe()
+    prompt = tuple(map(int, model.prompt_tokens(PROMPT)))
+    setting = AnsweringSetting(model, prompt, N_CTX, int(facts["threads"]), MOST_TOKENS)
+    missing: dict[str, str] = {}
+    cells = []
+    with ExitStack() as open_ones:
+        ways: dict[str, Answerer] = {}
+        for label, method in with_maker("answers").items():
+            assert method.answers is not None
+            try:
+                ways[label] = open_ones.enter_context(closing(method.answers(setting)))
+            except (ImportError, ValueError, RuntimeError, ElizaError) as error:
+                missing[label] = f"{type(error).__name__}: {error}"
+        for schema_name, schema in schemas.items():
+            cell: dict[str, Any] = {
+                "model": name,
+                "n_vocab": facts["model"]["n_vocab"],
+                "schema": schema_name,
+            }
             with noting_other_programs(cell):
-                cell |= measure(model, schema, rounds)
+                cell |= measure(ways, schema, rounds)
+            cell["problems"] |= missing
+            if OUR_MASKS in cell["methods"]:
+                masks = model.session.guidance().json_schema(schema)
+                result = model.generate(prompt, MOST_TOKENS, masks=masks)
+                cell |= mask_costs(masks, result.tokens, rounds)
             cells.append(cell)
-    n_vocab = int(model.describe()["model"]["n_vocab"])
-    return {"machine": machine_facts(), "n_vocab": n_vocab, "counts": counts, "cells": cells}
+            print(f"{name}, {schema_name}", file=sys.stderr)
+    return cells
 
 
 def markdown(results: dict[str, Any]) -> str:
-    """Return the counts and the table."""
+    """Return the counts and the tables."""
     counts, cells = results["counts"], results["cells"]
-    line = f"{machine_line(results['machine'])} A vocabulary of {results['n_vocab']:,} tokens."
-    disturbed = disturbance((cell["schema"], cell) for cell in cells)
+    peers = ", ".join(f"{peer['name']} {peer['version'] or 'missing'}" for peer in results["peers"])
+    disturbed = disturbance((f"{cell['model']}, {cell['schema']}", cell) for cell in cells)
+    labels = [name for name in METHODS if any(name in cell["methods"] for cell in cells)]
+    others = [name for name in labels if name != OURS]
     told = (
         f"Of {counts['schemas']:,} schemas a skeleton can say {counts['skeleton']:,}, llguidance "
         f"{counts['llguidance']:,}, either {counts['either']:,}."
     )
-    head = ["schema", "mask, µs"]
-    for name in METHODS:
-        head += [f"{name}, ms", "tokens", "passes"]
-    rows = []
-    for cell in cells:
-        row = [cell["schema"], number(cell["mask_us"]) if "mask_us" in cell else ""]
-        for name in METHODS:
-            one = cell["methods"].get(name)
-            row += [number(one["ms"]), str(one["tokens"]), str(one["passes"])] if one else [""] * 3
-        rows.append(row)
-    return f"{line}{disturbed}\n\n{told}\n\n{markdown_table(head, rows)}\n"
+    parts = [
+        f"{machine_line(results['machine'])} {peers}.{disturbed}",
+        told,
+        f"How many times as long as {OURS} by a skeleton (where none says the schema: under masks) "
+        "an answer takes, the schema being compiled: the median over the rounds, and the quartiles",
+        markdown_table(
+            ["model", "schema", f"{OURS}, ms", *others],
+            (
+                [*_where(cell), _base_ms(cell), *(_ratio(cell, name) for name in others)]
+                for cell in cells
+            ),
+        ),
+        "Milliseconds until the first token of an answer, compiling the schema included",
+        markdown_table(
+            ["model", "schema", *labels],
+            ([*_where(cell), *(_first(cell, name) for name in labels)] for cell in cells),
+        ),
+        "Tokens of an answer and the passes behind the prompt that they took; * not valid",
+        markdown_table(
+            ["model", "schema", *labels],
+            ([*_where(cell), *(_size(cell, name) for name in labels)] for cell in cells),
+        ),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _where(cell: dict[str, Any]) -> list[str]:
+    return [cell["model"], cell["schema"]]
+
+
+def _base_ms(cell: dict[str, Any]) -> str:
+    ours = cell["methods"].get(OURS) or cell["methods"].get(OUR_MASKS)
+    return number(ours["ms"]) if ours else "-"
+
+
+def _ratio(cell: dict[str, Any], name: str) -> str:
+    low, middle, high = cell["methods"].get(name, {}).get("times_ours", (None, None, None))
+    return "-" if middle is None else f"{number(middle)} ({number(low)}-{number(high)})"
+
+
+def _first(cell: dict[str, Any], name: str) -> str:
+    one = cell["methods"].get(name)
+    if one is None or one["first_ms"] is None:
+        return "-"
+    return number(one["compile_ms"] + one["first_ms"])
+
+
+def _size(cell: dict[str, Any], name: str) -> str:
+    one = cell["methods"].get(name)
+    return (
+        "-"
+        if one is None
+        else f"{one['tokens']} / {one['passes']}{'' if one['is_valid'] else ' *'}"
+    )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Write the figures, and print them."""
+    by_name = {subject.name: subject for subject in MODELS}
     parser = argparse.ArgumentParser(description="Measure answers of JSON Schemas.")
     parser.add_argument("folder", nargs="?", type=Path, metavar="FOLDER")
-    parser.add_argument("--model", metavar="FILE", help="a GGUF file; else the embedded model")
+    parser.add_argument("--only", action="append", default=[], choices=by_name, help="repeated")
     parser.add_argument("--most", type=int, default=20, help="schemas whose answers are timed (20)")
     parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"of each ({ROUNDS})")
     add_output_arguments(parser)
     options = parser.parse_args(arguments)
     schemas = SAMPLES.items() if options.folder is None else schemas_in(options.folder)
-    with Model(options.model, n_ctx=2048) as model:
-        results = run(model, schemas, options.most, options.rounds)
+    subjects = [by_name[name] for name in options.only or MODEL_NAMES]
+    results = run(subjects, schemas, options.most, options.rounds)
     publish("schemas", results, markdown(results), options.out, options.docs)
     return 0
 

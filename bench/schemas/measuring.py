@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Callable
+from collections.abc import Mapping
 from typing import Any
+
+import jsonschema
 
 from eliza_ffi.errors import ElizaError, InvalidArgumentError
 from eliza_ffi.masks import GuidanceMasks
-from eliza_ffi.measuring.figures import median
+from eliza_ffi.measuring.figures import median, quartiles
 from eliza_ffi.model import Model
-from eliza_ffi.shapes import Shape, shape_of
+from eliza_ffi.shapes import shape_of
 
-__all__ = ["coverage", "measure"]
+from ..methods import OUR_MASKS, OURS
+from .answering import Answerer, Written
 
-PROMPT = "Message: the app crashes when I log in, please call me back.\nAnswer: "
-
-MOST_TOKENS = 400
-
-METHODS = ("skeleton", "masks", "grammar")
-"""Ours; llguidance's masks over our passes; llama.cpp's grammar of the skeleton."""
+__all__ = ["coverage", "mask_costs", "measure"]
 
 
 def coverage(model: Model, schema: Any) -> dict[str, bool]:
-    """Return who can answer a schema."""
+    """Return who can answer a schema here."""
     found = {"skeleton": False, "llguidance": False}
     if not isinstance(schema, dict):
         return found
@@ -37,59 +36,62 @@ def coverage(model: Model, schema: Any) -> dict[str, bool]:
     return found
 
 
-def measure(model: Model, schema: Any, rounds: int) -> dict[str, Any]:
-    """Return what answers cost: milliseconds, tokens and passes by method, microseconds a mask.
+def measure(ways: Mapping[str, Answerer], schema: Any, rounds: int) -> dict[str, Any]:
+    """Return what answers cost, by method, and why a method has none.
 
-    A method that cannot answer, or does not come to an end, is left out.
+    Times are medians over the rounds, of which one more comes first; ratios are to our own answer
+    of the same round, by a skeleton where one says the schema, else under masks.
     """
-    shape = shape_of(schema)
-    ways = _ways(model, shape)
-    spent: dict[str, list[float]] = {}
-    cells: dict[str, dict[str, Any]] = {}
-    for turn in range(rounds + 1):  # the first makes the prompt known to the cache
-        for name, answer in ways.items():
-            begin = time.perf_counter()
+    written: dict[str, list[Written]] = {}
+    problems: dict[str, str] = {}
+    for _ in range(rounds + 1):
+        for name, way in ways.items():
+            if name in problems:
+                continue
             try:
-                cell = answer()
-            except ElizaError:
-                cell = {}
-            seconds = time.perf_counter() - begin
-            if cell and turn > 0:
-                spent.setdefault(name, []).append(1e3 * seconds)
-                cells[name] = cell
-    for name, cell in cells.items():
-        cell["ms"] = median(spent[name])
-    found: dict[str, Any] = {"methods": cells}
-    if "masks" in cells:
-        masks = shape.masks(model.session.guidance())
-        found |= _mask_costs(masks, cells["masks"].pop("ids"), rounds)
-    return found
+                answer = way.answer(schema)
+            except (ElizaError, ValueError, RuntimeError) as error:
+                problems[name] = f"{type(error).__name__}: {error}"
+                continue
+            if answer is None:
+                problems[name] = "it did not end"
+                continue
+            written.setdefault(name, []).append(answer)
+    # The first round has made the prompt known to caches.
+    kept = {name: answers[1:] for name, answers in written.items() if name not in problems}
+    base = kept.get(OURS) or kept.get(OUR_MASKS)
+    return {
+        "methods": {name: _costs(answers, base, schema) for name, answers in kept.items()},
+        "problems": problems,
+    }
 
 
-def _ways(model: Model, shape: Shape[Any]) -> dict[str, Callable[[], dict[str, Any]]]:
-    def by_skeleton() -> dict[str, Any]:
-        result = model.fill(PROMPT, shape.skeleton)
-        return {"tokens": len(result.tokens), "passes": result.forward_passes}
-
-    def as_text(**given: Any) -> dict[str, Any]:
-        result = model.generate(PROMPT, MOST_TOKENS, **given)
-        if result.finish_reason != "end" or result.stats is None:
-            return {}
-        passes = result.stats.passes_after_prompt
-        ids = {"ids": result.tokens} if "masks" in given else {}
-        return {"tokens": len(result.tokens), "passes": passes, **ids}
-
-    ways: dict[str, Callable[[], dict[str, Any]]] = {}
-    if shape.skeleton is not None:
-        grammar = shape.skeleton.to_gbnf()
-        ways["skeleton"] = by_skeleton
-        ways["grammar"] = lambda: as_text(grammar=grammar)
-    masks = shape.masks(model.session.guidance())
-    ways["masks"] = lambda: as_text(masks=masks)
-    return ways
+def _costs(answers: list[Written], base: list[Written] | None, schema: Any) -> dict[str, Any]:
+    firsts = [each.first_ms for each in answers if each.first_ms is not None]
+    costs: dict[str, Any] = {
+        "tokens": answers[-1].tokens,
+        "passes": answers[-1].passes,
+        "compile_ms": median([each.compile_ms for each in answers]),
+        "first_ms": median(firsts) if firsts else None,
+        "ms": median([each.ms for each in answers]),
+        "is_valid": all(_is_valid(each.text, schema) for each in answers),
+    }
+    if base is not None:
+        costs["times_ours"] = quartiles(
+            [one.ms / ours.ms for one, ours in zip(answers, base, strict=True)]
+        )
+    return costs
 
 
-def _mask_costs(masks: GuidanceMasks, tokens: tuple[int, ...], rounds: int) -> dict[str, float]:
+def _is_valid(text: str, schema: Any) -> bool:
+    try:
+        jsonschema.validate(json.loads(text), schema)
+    except (ValueError, jsonschema.ValidationError):
+        return False
+    return True
+
+
+def mask_costs(masks: GuidanceMasks, tokens: tuple[int, ...], rounds: int) -> dict[str, float]:
     """Return what llguidance takes alone, along the tokens of an answer, in microseconds.
 
     That is for a mask; to find that no token is forced, which comes before it; and to find those

@@ -274,7 +274,7 @@ def test_a_growth_is_told_by_the_cell_where_it_is_not_known_before(no_others: Ot
 
 
 def test_a_method_has_one_label_and_a_maker() -> None:
-    makers = ("choice", "picks", "generates", "masks", "streams", "decides")
+    makers = ("choice", "picks", "generates", "masks", "streams", "decides", "answers")
     made = {maker: set(with_maker(maker)) for maker in makers}
     assert set().union(*made.values()) == set(METHODS)
     assert all(label == each.label for label, each in METHODS.items())
