@@ -83,12 +83,13 @@ Error LlamaErrorCapture::error(eliza_status status, const std::string & text) co
 }
 
 void init_backend() {
-    static std::once_flag once;
-    std::call_once(once, [] {
+    // Not std::call_once: with the compiler's runtime linked in, what is thrown there ends the process.
+    [[maybe_unused]] static const bool is_done = [] {
         check_cpu();  // before ggml computes its first table
         llama_log_set(receive_llama_log, nullptr);
         llama_backend_init();
-    });
+        return true;
+    }();
 }
 
 }  // namespace eliza
