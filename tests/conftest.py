@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -22,6 +23,9 @@ NATIVE_FIXTURES = frozenset(("library", "hooks_path", "elder_engine"))
 # Native calls take as long as the machine lets them.
 settings.register_profile("eliza-ffi", deadline=None)
 settings.load_profile("eliza-ffi")
+
+# A shell that runs the tests in the background ignores interrupts for them and all that they start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -43,6 +47,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         (left_out if needs else kept).append(item)
     config.hook.pytest_deselected(items=left_out)
     items[:] = kept
+
+
+@pytest.fixture(autouse=True)
+def nobody_says_how_wide_a_terminal_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Processes that pytest starts beside each other have 80 columns, whatever there is."""
+    monkeypatch.delenv("COLUMNS", raising=False)
+    monkeypatch.delenv("LINES", raising=False)
 
 
 @pytest.fixture(scope="session")

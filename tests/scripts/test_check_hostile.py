@@ -73,7 +73,7 @@ def find_fault(_: Stage) -> None:
         (nothing, {"must": Must.FAIL}, "no error"),
         (nothing, {}, "ok"),
         (fill_memory, {}, "over 200 MiB"),
-        (fill_memory, {"address_mib": 250}, "broken"),
+        (fill_memory, {"address_mib": 100}, "broken"),
         (take_time, {"seconds": 0.2}, "over 0.2 s"),
         (die, {}, "died"),
         (find_fault, {}, "broken"),
