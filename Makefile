@@ -123,9 +123,13 @@ test-native: cpu-with-tests
 	$(call run-native-tests,*)
 
 # PYTEST_ARGS=... goes to pytest.
-COVERAGE := --cov=eliza_ffi --cov-report=term:skip-covered --cov-fail-under=90
 test-python: cpu-with-tests
-	@$(BIN)/python -m pytest --numprocesses=$(JOBS) --dist=loadfile $(COVERAGE) $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest --numprocesses=$(JOBS) --dist=loadfile $(PYTEST_ARGS)
+
+.PHONY: coverage
+coverage: cpu-with-tests ## run the Python tests and find out what of the package they do not reach
+	@$(BIN)/python -m pytest --numprocesses=$(JOBS) --dist=loadfile \
+	    --cov=eliza_ffi --cov-report=term:skip-covered --cov-fail-under=90 $(PYTEST_ARGS)
 
 # Without those that try thousands of inputs, or what only much time shows.
 SLOW_NATIVE_TESTS := *OnRandomTries:*AllowWhatLlamaCppAllows*:*SharedPasses*:Speculation.*:Architectures/*:*OfLlamaCppsGrammar:BackendSampling.*:*PlainLogits*:SavedSlots.*
