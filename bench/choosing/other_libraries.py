@@ -39,6 +39,7 @@ __all__ = [
     "byte_level",
     "measure_peer",
     "word_piece",
+    "xgrammar_compiler",
 ]
 
 CONTROL_TOKEN, BYTE_TOKEN = 3, 6  # llama.cpp's token types
@@ -216,6 +217,18 @@ class LlGuidanceTokenizer:
         return self._tokenize(data) if data else []
 
 
+def xgrammar_compiler(vocabulary: VocabularyBytes) -> Any:
+    """Return xgrammar's compiler over a vocabulary, on one thread and without a cache."""
+    package = importlib.import_module("xgrammar")
+    information = package.TokenizerInfo(
+        vocabulary.tokens,
+        package.VocabType.RAW,
+        vocab_size=len(vocabulary.tokens),
+        stop_token_ids=[vocabulary.eos],
+    )
+    return package.GrammarCompiler(information, max_threads=1, cache_enabled=False)
+
+
 class XGrammarPicker:
     """xgrammar, its mask applied by its CPU kernel to a torch view of the logits."""
 
@@ -223,13 +236,7 @@ class XGrammarPicker:
         self._package = importlib.import_module("xgrammar")
         self._torch = importlib.import_module("torch")
         self._torch.set_num_threads(1)
-        information = self._package.TokenizerInfo(
-            vocabulary.tokens,
-            self._package.VocabType.RAW,
-            vocab_size=len(vocabulary.tokens),
-            stop_token_ids=[vocabulary.eos],
-        )
-        compiler = self._package.GrammarCompiler(information, max_threads=1, cache_enabled=False)
+        compiler = xgrammar_compiler(vocabulary)
         begin = time.perf_counter()
         self._matcher = self._package.GrammarMatcher(compiler.compile_grammar(gbnf_of(texts)))
         self.compile_seconds = time.perf_counter() - begin

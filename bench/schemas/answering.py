@@ -7,10 +7,7 @@ from typing import Any, Protocol
 
 from eliza_ffi.model import Model
 
-__all__ = ["COMPACT", "Answerer", "AnsweringSetting", "Written"]
-
-COMPACT = {"whitespace_flexible": False, "item_separator": ",", "key_separator": ":"}
-"""What llguidance is told: JSON as a skeleton writes it, so that all write about the same."""
+__all__ = ["Answerer", "AnsweringSetting", "Written"]
 
 
 @dataclass(frozen=True)

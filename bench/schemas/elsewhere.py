@@ -11,8 +11,10 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ..choosing.other_libraries import VocabularyBytes
-from .answering import COMPACT, AnsweringSetting, Written
+from eliza_ffi.masks.guidance import COMPACT
+
+from ..choosing.other_libraries import VocabularyBytes, xgrammar_compiler
+from .answering import AnsweringSetting, Written
 
 __all__ = ["GrammarAnswers", "GuidanceAnswers", "XGrammarAnswers"]
 
@@ -200,14 +202,7 @@ class XGrammarAnswers:
         self._llama = _Llama(setting)
         self._loop = _MaskLoop(self._llama, setting.most)
         self._vocabulary = VocabularyBytes(setting.model)
-        package = importlib.import_module("xgrammar")
-        information = package.TokenizerInfo(
-            self._vocabulary.tokens,
-            package.VocabType.RAW,
-            vocab_size=len(self._vocabulary.tokens),
-            stop_token_ids=[self._vocabulary.eos],
-        )
-        self._compiler = package.GrammarCompiler(information, max_threads=1, cache_enabled=False)
+        self._compiler = xgrammar_compiler(self._vocabulary)
 
     def answer(self, schema: Any) -> Written | None:
         said = json.dumps(schema)
