@@ -51,6 +51,7 @@ def test_this_projects_library_chooses_fills_and_counts(tiny_model: Model) -> No
     assert can.missing_symbols == ()
 
 
+@pytest.mark.slow
 def test_each_version_can_what_it_brought(fakes: Fakes) -> None:
     brought = {"kv_quant": 8, "tokenizer": 9, "embeddings": 9, "end_of_turn": 11}
     for version in range(4, 13):

@@ -66,8 +66,12 @@ class Session:
         return token
 
     def wait_until_computing(self) -> None:
-        """Return when the library's call has gone on for the pull that waits."""
-        while self.stream.pushed._is_resting:
+        """Return when the library computes the token that takes until it is stopped.
+
+        It is not enough that it has left its callback: a cancel before that token is begun stops
+        the call, and then the token takes as long for the pull after it, which nobody cancels.
+        """
+        while not self.fake.stuck:
             time.sleep(0.0005)
 
     def pull_all(self) -> tuple[list[int], str]:

@@ -31,6 +31,7 @@ def test_a_program_that_does_not_log_sees_nothing(before: str) -> None:
     assert not done.stdout and not done.stderr
 
 
+@pytest.mark.slow
 def test_an_interrupt_inside_the_logging_is_raised_behind_the_call() -> None:
     script = SET_UP + (
         "import signal\n"

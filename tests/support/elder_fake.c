@@ -144,7 +144,10 @@ static int sample(stream * s, int32_t * token, char ** err) {
     if (s->position >= s->last || s->position >= 3 * TEXT_LENGTH) return 0;
     if (s->position == 3 && s->manner == MANNER_FAIL) { fail(err, "the disk is on fire"); return -4; }
     if (s->position == 3 && s->manner == MANNER_NO_ROOM) { fail(err, "context full"); return -4; }
-    if (s->position == 2 && s->manner == MANNER_GATED) while (!is_gate_open) usleep(500);
+    if (s->position == 2 && s->manner == MANNER_GATED) {
+        n_stuck++;
+        while (!is_gate_open) usleep(500);
+    }
     if (s->position == 2 && s->manner == MANNER_ENDLESS) {
         n_stuck++;
         while (!s->is_cancelled) usleep(500);

@@ -104,7 +104,7 @@ class Fake:
 
     @property
     def stuck(self) -> int:
-        """Tokens that were begun and take until they are cancelled."""
+        """Tokens that were begun and take until they are cancelled, or the gate is opened."""
         return int(self._lib.fake_stuck())
 
     @property
