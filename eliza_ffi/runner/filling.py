@@ -33,8 +33,8 @@ class Fillable(Protocol):
     def n_spans(self) -> int:
         """How many spans there are at most."""
 
-    def script(self) -> Script:
-        """Return the spans one after the other."""
+    def script(self, max_tokens: int | None = None, /) -> Script:
+        """Return the spans one after the other; an array may end where it has so many tokens."""
 
     def parse(self, text: str) -> Any:
         """Return the value of an answer; raises InvalidArgumentError if it is not JSON."""
@@ -52,7 +52,8 @@ class FillArgs:
     sampler_plan : SpanSamplerPlan
     max_tokens : int
         For each free value, 0 = no limit but the context's. One that reaches it is brought to its
-        end in the shortest way.
+        end in the shortest way. An array that is written item by item and may have any number of
+        them ends behind the one with which it comes to about so many.
     logprobs : bool
         Find the probability of free values too; that of choices is always known.
     heal_prompt : bool
@@ -137,12 +138,15 @@ class FillRun:
         generation = self.args.generation
         config = replace(generation, max_tokens=0, temperature=0.0).config()
         with self._lifecycle.prefilled(config, generation.prompt_tokens) as stream:
-            script = self.args.skeleton.script()
+            script = self.args.skeleton.script(self.args.max_tokens)
             placed: PlacedSpan | None = next(script)
             while placed is not None:
                 self._lifecycle.check()
                 filled = self._fill_or_tell(stream, placed, begin)
                 following = _next_span(script, filled)
+                while following is not None and following.tells_of_limit:
+                    self._answer.mark_truncated()
+                    following = _next_span(script, Filled(""))
                 if following is None:
                     self._complete = True
                     self._read_counts(stream, begin)

@@ -198,7 +198,7 @@ class Skeleton:
         ----------
         max_tokens
             What an array of objects without a greatest length comes to, about; 0 = no limit, None =
-            it is one value.
+            it is one value. One that is ended so is followed by a span that `tells_of_limit`.
         """
         for placed in self.placed:
             if isinstance(placed.span.rows, Rows):

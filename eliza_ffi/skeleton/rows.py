@@ -53,7 +53,8 @@ def rows_script(placed: PlacedSpan, rows: Rows, max_tokens: int | None) -> _Writ
     rows
     max_tokens
         An array without a greatest length ends behind the item with which it comes to about so
-        many tokens; 0 = no limit, None = such an array is one value.
+        many tokens, and a span that `tells_of_limit` follows; 0 = no limit, None = such an array is
+        one value.
     """
     if rows.most is None and max_tokens is None:
         filled = yield placed
@@ -68,15 +69,18 @@ def rows_script(placed: PlacedSpan, rows: Rows, max_tokens: int | None) -> _Writ
         known = ""
     for i in count() if rows.most is None else range(rows.most):
         is_long = bool(max_tokens) and n_written >= CHARACTERS_OF_A_TOKEN * (max_tokens or 0)
+        is_cut = is_long and rows.most is None and i + 1 >= rows.fewest
         following = ""
         if i + 1 < rows.fewest:
             following = "," + opening
-        elif i + 1 == rows.most or (rows.most is None and is_long):
+        elif i + 1 == rows.most or is_cut:
             following = end
         for part in rows.item:
             after = part.after + (following if part is rows.item[-1] else "")
             n_written += yield from _part(placed, part, i, known, after, max_tokens)
             known = ""
+        if is_cut:
+            yield PlacedSpan(placed.index, _NOTHING, tells_of_limit=True)
         if following == end:
             break
         if not following:

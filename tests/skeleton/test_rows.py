@@ -121,6 +121,23 @@ def test_values_alone_are_spans_and_take_passes(tiny_model: Model) -> None:
         assert result.forward_passes < whole.forward_passes
 
 
+def test_an_array_that_the_limit_ends_says_so_and_has_its_keys_for_nothing(
+    tiny_model: Model,
+) -> None:
+    item = {"properties": {"kind": {"enum": ["a", "b"]}, "sure": {"type": "boolean"}}}
+    skeleton = Skeleton.from_json_schema({"type": "array", "items": item, "minItems": 4})
+    result = tiny_model.fill("Answer: ", skeleton, max_tokens=1)
+    assert len(result.value) == 4
+    assert [span.truncated for span in result.spans] == [False] * 7 + [True]
+    assert result.truncated
+    assert result.forward_passes <= 3 * 8
+    bounded = Skeleton.from_json_schema(
+        {"type": "array", "items": item, "minItems": 4, "maxItems": 4}
+    )
+    same = tiny_model.fill("Answer: ", bounded, max_tokens=1)
+    assert (same.text, same.truncated) == (result.text, False)
+
+
 def test_items_are_told_of_as_they_come(tiny_model: Model) -> None:
     told = list(tiny_model.fill_stream("Answer: ", SCHEMAS["from two to some"], max_tokens=20))
     paths = [each.path for each in told if isinstance(each, FieldFill)]
@@ -138,7 +155,7 @@ def test_an_array_without_an_end_is_one_value_unless_a_limit_is_given() -> None:
 @pytest.mark.parametrize("max_tokens", [1, 50, 200])
 def test_an_array_ends_behind_the_item_with_which_it_comes_to_its_limit(max_tokens: int) -> None:
     skeleton = Skeleton.from_json_schema(of(ITEM))
-    text, item = "", ""
+    text, n_cuts = "", 0
     script = skeleton.script(max_tokens)
     placed = next(script)
     while True:
@@ -147,10 +164,12 @@ def test_an_array_ends_behind_the_item_with_which_it_comes_to_its_limit(max_toke
             placed.span.kind, ""
         )
         text += placed.before + value + placed.after + follow
+        n_cuts += placed.tells_of_limit
         try:
             placed = script.send(Filled(value, follow))
         except StopIteration:
             break
+    assert n_cuts == 1
     rows = skeleton.parse(text)["rows"]
     item = '{"name":"milk","count":7,"text":"abc"},'
     wanted = CHARACTERS_OF_A_TOKEN * max_tokens
