@@ -515,12 +515,12 @@ ELIZA_API int eliza_inference_llm_fill_supported(void); /* 1 */
  *   "logprobs"     true: compute "logprob" for values too, not only for choices
  *   "heal"         true: in the answer's first span, the prompt's last token may be spelled anew
  * Any other member is an error. Known text takes no forward pass of its own and is cut into tokens
- * together with what is known around it; a value may share its first and last token with the text
- * around it. Where a value can go on with the byte that "after" begins with, it goes on: give text that
- * the value cannot hold, such as the quote behind a "string-body". With a fixed seed every span since
- * the last reset draws anew, and the same spans draw the same again. What is filled does not count
- * against the config's max_tokens. *out receives, to be freed with eliza_inference_free_string(), and
- * also where a call fails after it began:
+ * together with what is known around it, as is text that a "dfa" leaves no choice about; a value may
+ * share its first and last token with the text around it. Where a value can go on with the byte that
+ * "after" begins with, it goes on: give text that the value cannot hold, such as the quote behind a
+ * "string-body". With a fixed seed every span since the last reset draws anew, and the same spans draw
+ * the same again. What is filled does not count against the config's max_tokens. *out receives, to be
+ * freed with eliza_inference_free_string(), and also where a call fails after it began:
  *   {"text": the value, "logprob": natural logarithm of its probability among what was legal at each
  *    step, or null, "choice": its place or -1, "tokens": how many, "truncated": whether "max_tokens"
  *    ended it, "complete": false after a failure, "answer_tokens": all tokens since the prompt, without

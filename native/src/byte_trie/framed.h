@@ -1,6 +1,7 @@
 // A recognizer of a value between two known texts.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -12,6 +13,13 @@ namespace eliza {
 // The text before a value, which has to come first, and the one behind it.
 struct Frame {
     std::string before, after;
+};
+
+// What comes next whatever is chosen.
+struct ForcedText {
+    std::string text;
+    size_t n_before = 0;      // bytes of it that are of the known text before the value
+    bool ends_value = false;  // with it the value is complete and cannot go on
 };
 
 // Where the value can go on with a byte and the text behind it begins with the same one, the value
@@ -81,6 +89,31 @@ public:
             }
         }
         return true;
+    }
+
+    // Up to where the value is complete, or there are two ways to go on.
+    ForcedText forced(State state) const {
+        ForcedText forced;
+        forced.n_before = frame_.before.size() - std::min<size_t>(state.position, frame_.before.size());
+        while (!may_end(state)) {
+            State next = state;
+            int32_t only = -1;
+            for (int32_t byte = 0; byte < 256; ++byte) {
+                State with_byte = state;
+                if (!step(with_byte, static_cast<uint8_t>(byte))) {
+                    continue;
+                }
+                if (only >= 0) {
+                    return forced;
+                }
+                only = byte;
+                next = with_byte;
+            }
+            forced.text += static_cast<char>(only);
+            state = next;
+        }
+        forced.ends_value = is_over(state);
+        return forced;
     }
 
     MaskKey key(const State & state) const {

@@ -1,5 +1,6 @@
 #include "constraint/text_constraint.h"
 
+#include <type_traits>
 #include <utility>
 
 namespace eliza {
@@ -35,6 +36,13 @@ public:
     bool is_over() const override { return recognizer().is_over(state_); }
     bool before_value() const override { return !recognizer().in_value(state_) && !may_end(); }
     size_t n_after() const override { return recognizer().n_after(state_); }
+    ForcedText forced() const override {
+        // A JSON value is cut as the model likes, as llama.cpp's grammar of it is.
+        if constexpr (std::is_same_v<Masks, FramedMasks<JsonMasks>>) {
+            return {};
+        }
+        return recognizer().forced(state_);
+    }
     std::string shortest_end() const override { return recognizer().shortest_end(state_); }
 
 private:

@@ -8,7 +8,7 @@
 
 namespace eliza {
 
-// Every way to cut the text into tokens is legal. The texts around the value are known: the one before
+// Every way to cut the text into tokens is legal, what is forced() left aside. The texts around the value are known: the one before
 // is what token healing has taken back; the one behind tells where the value ends, and may share a
 // token with its last byte.
 class TextConstraint {
@@ -34,6 +34,9 @@ public:
 
     // How many bytes of the text behind the value the last token has brought.
     virtual size_t n_after() const = 0;
+
+    // Nothing where that is not known.
+    virtual ForcedText forced() const { return {}; }
 
     // Bytes that complete the value; nothing where that is not known.
     virtual std::string shortest_end() const = 0;

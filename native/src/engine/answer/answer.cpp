@@ -17,6 +17,20 @@ bool inside_character(std::string_view text) {
     return !text.empty() && (static_cast<uint8_t>(text.front()) & 0xc0) == 0x80;
 }
 
+// Without the character that the text ends inside, if it does.
+std::string_view whole_characters(std::string_view text) {
+    size_t begin = text.size();
+    while (begin > 0 && inside_character(text.substr(begin - 1))) {
+        --begin;
+    }
+    if (begin == 0) {
+        return "";
+    }
+    const auto lead = static_cast<uint8_t>(text[begin - 1]);
+    const size_t length = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : lead >= 0xc0 ? 2 : 1;
+    return text.size() - (begin - 1) < length ? text.substr(0, begin - 1) : text;
+}
+
 }  // namespace
 
 void Answer::begin_behind_prompt(bool anew) {
@@ -238,26 +252,59 @@ void Answer::fill_value(const SpanSpec & spec, const KnownText & known, TokenSel
     if (spec.logprobs) {
         result.logprob = 0.0;
     }
+    ForcedText end;
     while (!constraint->is_over()) {
         if (spec.max_tokens > 0 && result.n_tokens >= spec.max_tokens) {
             result.truncated = true;
+            end.text = constraint->shortest_end();
             break;
+        }
+        const ForcedText forced = constraint->forced();
+        if (forced.ends_value) {
+            end = forced;
+            break;
+        }
+        if (append_forced(forced.text, *constraint, selector, result)) {
+            continue;
         }
         const std::optional<llama_token> token = choose_in_text(*constraint, spec, selector, result);
         if (!token) {
             break;
         }
-        commit(*token, selector);
-        constraint->accept(*token);
-        // A token of the known text alone, spelled again, is none of the value's.
-        if (constraint->value().size() > result.text.size() || constraint->n_after() > 0) {
-            ++result.n_tokens;
-        }
-        result.text = constraint->value();
+        take(*token, *constraint, selector, result);
     }
-    const std::string end = result.truncated ? constraint->shortest_end() : "";
-    append_known_text({sequence_.tokens().size(), end + spec.after.substr(constraint->n_after())});
-    result.text += end;
+    const size_t n_tokens = sequence_.tokens().size();
+    append_known_text({n_tokens, end.text + spec.after.substr(constraint->n_after())});
+    result.text += end.text.substr(end.n_before);
+    for (size_t i = n_tokens, n_bytes = 0; end.ends_value && n_bytes < end.text.size(); ++i) {
+        ++result.n_tokens;
+        n_bytes += model.vocabulary()->all().text(sequence_.tokens()[i]).size();
+    }
+}
+
+// Text that comes next whatever is chosen is cut as the tokenizer cuts it, and takes no pass. Its last token may be
+// the beginning of a longer one, so that is left to choose.
+bool Answer::append_forced(const std::string & forced, TextConstraint & constraint, TokenSelector & selector,
+                           FillResult & result) {
+    std::optional<std::vector<llama_token>> tokens = decoder_.model().tokens_inside(whole_characters(forced));
+    if (!tokens || take_off_whole_characters(*tokens).empty() || tokens->empty()) {
+        return false;
+    }
+    require_room(sequence_.tokens().size() + tokens->size());
+    for (const llama_token token : *tokens) {
+        take(choice_.take_forced(token), constraint, selector, result);
+    }
+    return true;
+}
+
+void Answer::take(llama_token token, TextConstraint & constraint, TokenSelector & selector, FillResult & result) {
+    commit(token, selector);
+    constraint.accept(token);
+    // A token of the known text alone, spelled again, is none of the value's.
+    if (constraint.value().size() > result.text.size() || constraint.n_after() > 0) {
+        ++result.n_tokens;
+    }
+    result.text = constraint.value();
 }
 
 // The next token of a value; nothing where the value ends before it.

@@ -56,6 +56,9 @@ private:
     void commit(llama_token token, TokenSelector & selector);
     void fill_choice(const SpanSpec & spec, const KnownText & known, TokenSelector & selector, FillResult & result);
     void fill_value(const SpanSpec & spec, const KnownText & known, TokenSelector & selector, FillResult & result);
+    bool append_forced(const std::string & forced, TextConstraint & constraint, TokenSelector & selector,
+                       FillResult & result);
+    void take(llama_token token, TextConstraint & constraint, TokenSelector & selector, FillResult & result);
     std::optional<llama_token> choose_in_text(TextConstraint & constraint, const SpanSpec & spec,
                                               TokenSelector & selector, FillResult & result);
 

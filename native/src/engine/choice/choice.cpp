@@ -164,14 +164,11 @@ std::optional<llama_token> Choice::next(TokenSelector & selector) {
     }
     const TokenSpan allowed = constraint.allowed();
     const bool forced = allowed.size == 1 && !constraint.may_end();
-    if (forced && options_.strategy != Strategy::token_by_token) {
-        return take_without_pass(allowed[0]);
-    }
     if (forced) {
-        sequence_.logits();
-        ++stats_.tokens_forced;
-        count_strategy_of_one_path();
-        return allowed[0];
+        if (options_.strategy == Strategy::token_by_token) {
+            count_strategy_of_one_path();
+        }
+        return take_forced(allowed[0]);
     }
     const auto row = span_logits();
     const Stopwatch stopwatch(stats_.select_ns);
@@ -189,6 +186,15 @@ std::optional<llama_token> Choice::next(TokenSelector & selector) {
     constraint.clear();
     end_if_over();
     return std::nullopt;
+}
+
+llama_token Choice::take_forced(llama_token token) {
+    if (options_.strategy != Strategy::token_by_token) {
+        return take_without_pass(token);
+    }
+    sequence_.logits();
+    ++stats_.tokens_forced;
+    return token;
 }
 
 llama_token Choice::take_without_pass(llama_token token) {

@@ -52,6 +52,9 @@ public:
     // The next token of the span; nothing where the span ends before it. Throws Error.
     std::optional<llama_token> next(TokenSelector & selector);
 
+    // Returns the only token that may come next, whose logits the reference computes all the same.
+    llama_token take_forced(llama_token token);
+
     // Counts a token that is known without looking at logits, and returns it.
     llama_token take_without_pass(llama_token token);
 
