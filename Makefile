@@ -124,11 +124,11 @@ test-native: cpu-with-tests
 
 # PYTEST_ARGS=... goes to pytest.
 test-python: cpu-with-tests
-	@$(BIN)/python -m pytest --numprocesses=$(JOBS) --dist=loadfile $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest --numprocesses=$(JOBS) --dist=loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 .PHONY: coverage
 coverage: cpu-with-tests ## run the Python tests and find out what of the package they do not reach
-	@$(BIN)/python -m pytest --numprocesses=$(JOBS) --dist=loadfile \
+	@$(BIN)/python -m pytest --numprocesses=$(JOBS) --dist=loadfile --no-loadscope-reorder \
 	    --cov=eliza_ffi --cov-report=term:skip-covered --cov-fail-under=90 $(PYTEST_ARGS)
 
 # Without those that try thousands of inputs, or what only much time shows.

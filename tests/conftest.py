@@ -37,7 +37,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Tests that need the library fail without it; only this option leaves them out."""
+    """Files of slow tests come first: at the end they would keep one process of several busy.
+
+    Tests that need the library fail without it; only the option leaves them out.
+    """
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in slow)
     if not config.getoption("--without-library"):
         return
     kept: list[pytest.Item] = []

@@ -47,6 +47,7 @@ def test_the_python_examples_run(
     assert capsys.readouterr().out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", OURS)
 def test_the_commands_run(
     command: str,

@@ -39,6 +39,7 @@ def is_between(least: int | None, value: Fraction | int, most: int | None) -> bo
     return (least is None or value >= least) and (most is None or value <= most)
 
 
+@pytest.mark.slow
 @given(bounds, bounds)
 def test_whole_numbers_between_any_bounds_are_those_that_count_finds(
     least: int | None, most: int | None
@@ -52,6 +53,7 @@ def test_whole_numbers_between_any_bounds_are_those_that_count_finds(
     assert wrong == []
 
 
+@pytest.mark.slow
 @given(
     st.none() | st.integers(-1300, 1300),
     st.none() | st.integers(-1300, 1300),

@@ -149,6 +149,7 @@ def test_a_wrong_table_is_refused_by_name(
         Dfa(classes, transitions, accepting)
 
 
+@pytest.mark.slow
 def test_the_most_states_are_accepted() -> None:
     n = MOST_STATES
     following = np.append(np.arange(1, n), -1)[:, None]
@@ -247,6 +248,7 @@ def test_it_shows_its_size() -> None:
     assert repr(automaton([[0]], [True])) == "Dfa(1 states, 1 classes)"
 
 
+@pytest.mark.slow
 @given(useful_automata)
 def test_the_trimmed_accepts_the_same_and_is_valid(dfa: Dfa) -> None:
     trimmed = dfa.trimmed()
@@ -254,6 +256,7 @@ def test_the_trimmed_accepts_the_same_and_is_valid(dfa: Dfa) -> None:
     assert first_difference(dfa, trimmed) is None
 
 
+@pytest.mark.slow
 @given(useful_automata)
 def test_the_minimized_accepts_the_same_and_is_minimal(dfa: Dfa) -> None:
     minimized = dfa.minimized()
@@ -264,11 +267,13 @@ def test_the_minimized_accepts_the_same_and_is_minimal(dfa: Dfa) -> None:
     assert set(minimized.classes.tolist()) == set(range(minimized.n_classes))
 
 
+@pytest.mark.slow
 @given(useful_automata, useful_automata)
 def test_the_minimized_are_equal_exactly_if_they_accept_the_same(one: Dfa, other: Dfa) -> None:
     assert (one.minimized() == other.minimized()) == (first_difference(one, other) is None)
 
 
+@pytest.mark.slow
 @given(useful_automata, st.randoms())
 def test_the_minimized_does_not_depend_on_the_numbering(dfa: Dfa, random: Any) -> None:
     new = np.array([0, *random.sample(range(1, dfa.n_states), dfa.n_states - 1)])
@@ -327,6 +332,7 @@ def nondeterministic(draw: st.DrawFn) -> Nfa:
     return nfa
 
 
+@pytest.mark.slow
 @given(nondeterministic(), st.lists(st.lists(st.sampled_from(b"\0ab\xff"), max_size=6)))
 def test_the_deterministic_accepts_what_the_nondeterministic_does(
     nfa: Nfa, texts: list[list[int]]

@@ -207,6 +207,7 @@ def test_an_exponential_pattern_is_refused() -> None:
         compile_regex("(a|b)*a(a|b){100}", max_states=1000)
 
 
+@pytest.mark.slow
 def test_a_pattern_of_large_sets_of_states_is_refused() -> None:
     with pytest.raises(InvalidArgumentError, match="takes more than 8388608 steps"):
         compile_regex("(?:a?){8000}")
@@ -290,6 +291,7 @@ patterns = matching.map(lambda example: example[0])
 texts = st.text(alphabet=ALPHABET, max_size=6)
 
 
+@pytest.mark.slow
 @given(patterns, st.lists(texts, max_size=20))
 @example("(?:a|ab)(?:c|bcd)(?:d*)", ["abcd", "abd", "ac"])
 @example("(?:(?:a?)*b?){2}", ["", "ab", "aabb", "bab", "baba"])
@@ -300,6 +302,7 @@ def test_the_texts_matched_are_those_of_python(pattern: str, texts: list[str]) -
         assert automaton.accepts(text.encode()) == bool(python.fullmatch(text)), text
 
 
+@pytest.mark.slow
 @given(patterns, st.data())
 def test_what_the_automaton_writes_is_matched_by_python(pattern: str, data: st.DataObject) -> None:
     automaton = compile_regex(pattern)
@@ -315,6 +318,7 @@ def test_what_the_automaton_writes_is_matched_by_python(pattern: str, data: st.D
     assert re.fullmatch(pattern, written.decode(), re.ASCII)
 
 
+@pytest.mark.slow
 @given(matching)
 def test_a_text_made_with_its_pattern_is_accepted(example: Example) -> None:
     pattern, text = example
@@ -322,6 +326,7 @@ def test_a_text_made_with_its_pattern_is_accepted(example: Example) -> None:
     assert compile_regex(pattern).accepts(text.encode())
 
 
+@pytest.mark.slow
 @given(patterns)
 def test_the_automaton_is_minimal_and_valid(pattern: str) -> None:
     automaton = compile_regex(pattern)
@@ -371,6 +376,7 @@ def test_any_character_is_utf8_and_nothing_else(data: bytes) -> None:
     assert compile_regex(r"[\s\S]*").accepts(data) == is_utf8
 
 
+@pytest.mark.slow
 def test_every_character_is_any_character() -> None:
     automaton = compile_regex(r"[\s\S]*")
     first_invalid, last_invalid = 0xD800, 0xDFFF

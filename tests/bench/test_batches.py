@@ -23,6 +23,8 @@ from bench.batches import (
 from bench.parts.machine import machine_facts
 from eliza_ffi.model import Model
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("task", [OWN, SHARED, TEXTS])
 def test_every_way_answers_every_prompt(tiny_model: Model, task: str) -> None:

@@ -26,6 +26,8 @@ from bench.methods import (
 )
 from eliza_ffi.library.loading import LIBRARY_VARIABLE, Library
 
+pytestmark = pytest.mark.slow
+
 # No token of this vocabulary has letters and digits both, so each of these can be spelled in one
 # way only, and a grammar of them allows the very tokens that a trie does.
 CODES = ["Q7Z4", "Q7X4", "Q2Z4", "Q2X4", "B3K9", "B5K9", "B5M9"]

@@ -53,6 +53,8 @@ from bench.methods import (
 from eliza_ffi.library.loading import Library
 from eliza_ffi.model import Model
 
+pytestmark = pytest.mark.slow
+
 LITTLE = DecisionSubject("little", "pplx-decider", True, 64, 2, 4, "f32")
 
 

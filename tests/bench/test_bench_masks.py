@@ -20,6 +20,8 @@ from bench.methods import LLGUIDANCE, METHODS, OURS
 from bench.parts.single_steps import is_supported
 from eliza_ffi._resources import default_model_path
 
+pytestmark = pytest.mark.slow
+
 SMALL = MaskEffort(rounds=1, cold_places=5, cold_rounds=1)
 
 

@@ -11,6 +11,8 @@ from bench import sampling as bench_sampling
 from bench.parts.machine import machine_facts
 from eliza_ffi.library.loading import Library
 
+pytestmark = pytest.mark.slow
+
 
 def test_every_setting_is_timed_both_ways(hooks_path: Path) -> None:
     cell = bench_sampling.measure(bench_sampling.Chains(hooks_path), "llama-spm", repeats=5)

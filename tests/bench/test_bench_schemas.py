@@ -16,6 +16,8 @@ from bench.schemas.measuring import measure
 from bench.schemas.samples import SAMPLES, schemas_in
 from eliza_ffi.library.loading import Library
 
+pytestmark = pytest.mark.slow
+
 pytest.importorskip("llguidance", reason="the extra schema is not installed")
 
 

@@ -60,6 +60,8 @@ from eliza_ffi.benchmark.together import OurStreams, Written, write_together
 from eliza_ffi.library.loading import Library
 from eliza_ffi.model import Model
 
+pytestmark = pytest.mark.slow
+
 # ---- the comparison with other libraries -------------------------------------------------------
 
 

@@ -7,6 +7,8 @@ import pytest
 from bench import prepared
 from eliza_ffi.model import Model
 
+pytestmark = pytest.mark.slow
+
 
 def test_every_number_of_names_has_its_row(
     tiny_model: Model, monkeypatch: pytest.MonkeyPatch

@@ -21,6 +21,8 @@ from bench.scaling.measuring import (
 )
 from eliza_ffi.model import Model
 
+pytestmark = pytest.mark.slow
+
 COSTS = Costs(
     tokens={10: 1e-4, 110: 2e-4},
     host_seconds=1e-3,

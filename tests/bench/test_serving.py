@@ -11,7 +11,10 @@ import pytest
 from bench.serving.__main__ import main
 from bench.serving.clients import Outcome, _difference, _marked
 from bench.serving.workload import Asked, mixture
+from bench.together.llama_server import find_llama_server
 from eliza_ffi.library.loading import Library
+
+pytestmark = pytest.mark.slow
 
 TWO = Asked(
     "/v1/decisions",
@@ -65,3 +68,15 @@ def test_a_small_load_is_held_and_told_of(
     else:
         facts = json.loads((tmp_path / "serving.json").read_text())
         assert facts["held"] == 12 and facts["wrong"] == facts["lost"] == 0
+
+
+@pytest.mark.skipif(find_llama_server()[0] is None, reason="needs llama-server: make peers")
+@pytest.mark.parametrize("name", ["small made", "small 32k"])
+def test_both_servers_answer_alike(library: Library, tmp_path: Path, name: str) -> None:
+    small = ["--clients", "2", "--inputs", "4", "--out", str(tmp_path)]
+    assert main(["--beside", "--only", name, *small]) == 0
+    (cell,) = json.loads((tmp_path / "serving-beside.json").read_text())["cells"]
+    assert cell["inputs"] == 12
+    assert all(each["a_second"] > 0 for each in cell["ways"].values())
+    # A plain model is asked for the likeliest label here and for the likeliest token there.
+    assert cell["same_answers"] >= (1.0 if name == "small made" else 0.6)

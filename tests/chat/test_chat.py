@@ -291,6 +291,7 @@ def test_a_library_that_does_not_tell_the_template_is_named_as_the_reason() -> N
         template_of_model({"has_chat_template": True})
 
 
+@pytest.mark.slow
 def test_where_jinja2_was_removed_it_is_named_and_all_else_works() -> None:
     program = (
         "import sys\n"
@@ -447,6 +448,7 @@ def test_the_beginning_of_text_is_written_once() -> None:
 PIECES = st.lists(st.sampled_from(["<e>", "<u>", "<", "e", ">", "<t>", "u", " ", "é"]), max_size=8)
 
 
+@pytest.mark.slow
 @given(PIECES.map("".join), PIECES.map("".join))
 @example("<", "e>")
 @example("<<t>e>", "<t>")
@@ -470,6 +472,7 @@ NEED_MORE = (
 )
 
 
+@pytest.mark.slow
 def test_the_templates_that_llama_cpp_knows_are_rendered_and_cannot_be_forged() -> None:
     from fetch_llama_cpp import source_tree
 
@@ -540,6 +543,7 @@ def controls(model: Model, tokens: list[int]) -> list[int]:
     return [t for t in tokens if not model.detokenize([t]) and model.detokenize([t], True)]
 
 
+@pytest.mark.slow
 def test_real_templates_are_rendered_to_the_letter(chat_model: Model) -> None:
     assert chat_model.chat_template.render(TALK) == RENDERED[name_of(chat_model)]
 

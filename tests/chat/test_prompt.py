@@ -67,6 +67,7 @@ def any_text(begin: str, end: str) -> st.SearchStrategy[str]:
     return st.lists(st.sampled_from(pieces), max_size=8).map("".join) | st.text(max_size=12)
 
 
+@pytest.mark.slow
 @given(data=st.data())
 def test_plain_text_never_yields_a_control_token(
     spoken: tuple[Model, str, str], data: st.DataObject

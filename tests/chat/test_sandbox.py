@@ -34,6 +34,8 @@ from eliza_ffi.chat.budget import MAX_UNITS, bounded, remaining
 from eliza_ffi.chat.template import ChatTemplate, _in_form
 from eliza_ffi.errors import ChatTemplateError
 
+pytestmark = pytest.mark.slow
+
 Message = dict[str, Any]
 
 

@@ -103,6 +103,7 @@ def test_the_sets_that_were_asked_for_last_are_kept() -> None:
     assert len(made) == 2 + SETS_KEPT, "the least recently used has gone"
 
 
+@pytest.mark.slow
 def test_a_set_beyond_all_bounds_is_kept_alone() -> None:
     cache = ChoiceCache(lambda choices: TokenTreePayload("", ()))
     small = cache.tokens_of(string_choices(["a"]))

@@ -95,6 +95,7 @@ def test_a_descriptor_is_written_without_its_names() -> None:
     assert encode_descriptor(TokenTreeDescriptor("pä", leaves)) == SMALL
 
 
+@pytest.mark.slow
 @given(st.text(), leaf_lists)
 def test_what_is_written_reads_back(path: str, leaves: list[list[int]]) -> None:
     written = encode_rtkt(path, leaves)
@@ -118,11 +119,13 @@ def test_the_nodes_are_those_of_the_python_trie_in_pre_order(leaves: list[list[i
     assert encode_rtkt("", leaves) == tree(*nodes)
 
 
+@pytest.mark.slow
 def test_a_chain_of_100_000_tokens_goes_there_and_back() -> None:
     leaves = (tuple(range(50_000)), tuple(range(100_000)))
     assert decode_rtkt(encode_rtkt("deep", leaves)).leaves == leaves
 
 
+@pytest.mark.slow
 def test_a_root_of_100_000_children_goes_there_and_back() -> None:
     leaves = tuple((token,) for token in range(100_000))
     assert decode_rtkt(encode_rtkt("wide", leaves)).leaves == leaves
@@ -134,6 +137,7 @@ def test_every_truncation_is_refused(size: int) -> None:
         decode_rtkt(SMALL[:size])
 
 
+@pytest.mark.slow
 @given(leaf_lists, st.data())
 def test_every_truncation_of_any_payload_is_refused(
     leaves: list[list[int]], data: st.DataObject
@@ -160,6 +164,7 @@ def test_every_corrupted_byte_is_refused_or_makes_another_valid_payload(at: int)
     assert all(refused) == (at not in FREE_BYTES)
 
 
+@pytest.mark.slow
 @given(leaf_lists, st.data())
 def test_corrupted_payloads_are_refused_or_canonical(
     leaves: list[list[int]], data: st.DataObject

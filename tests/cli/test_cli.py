@@ -219,6 +219,7 @@ def test_an_option_takes_the_place_of_what_the_preset_says(
     assert generated("--preset", "creative", *option) == greedy
 
 
+@pytest.mark.slow
 def test_an_option_changes_only_its_own_setting_of_the_preset(
     generated: Callable[..., str],
 ) -> None:
@@ -499,6 +500,7 @@ def endless(model_options: list[str], tmp_path: Path) -> Iterator[subprocess.Pop
             pipe.close()
 
 
+@pytest.mark.slow
 def test_control_c_stops_a_running_generation(endless: subprocess.Popen[str]) -> None:
     endless.send_signal(signal.SIGINT)
     _, err = endless.communicate(timeout=60)
@@ -506,6 +508,7 @@ def test_control_c_stops_a_running_generation(endless: subprocess.Popen[str]) ->
     assert err == ""
 
 
+@pytest.mark.slow
 def test_a_reader_that_goes_away_leaves_no_traceback(endless: subprocess.Popen[str]) -> None:
     assert endless.stdout is not None
     assert endless.stderr is not None

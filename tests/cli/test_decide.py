@@ -551,6 +551,7 @@ def wait_for_rows(process: subprocess.Popen[str], output: Path, n_bytes: int) ->
         time.sleep(0.005)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", [".csv", ".jsonl"])
 def test_killed_three_times_the_command_ends_with_what_it_would_have_written(
     model: FakeDecider, tmp_path: Path, questions: str, suffix: str
@@ -578,6 +579,7 @@ def test_killed_three_times_the_command_ends_with_what_it_would_have_written(
     assert output.read_bytes() == whole.read_bytes()
 
 
+@pytest.mark.slow
 def test_an_interrupt_says_how_to_go_on_and_is_exit_code_130(
     model: FakeDecider, tmp_path: Path, questions: str
 ) -> None:

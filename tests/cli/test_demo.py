@@ -87,6 +87,7 @@ def test_the_decisions_expected_are_among_the_answers() -> None:
                 assert expected in [option.value for option in question.options]
 
 
+@pytest.mark.slow
 def test_the_table_has_a_row_for_each_message_and_the_sums_at_the_end(
     options: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

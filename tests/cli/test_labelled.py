@@ -88,6 +88,7 @@ def test_a_dry_run_shows_the_models_own_prompts_and_asks_nothing(
     assert "- email\n- search<|im_end|>" in out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["lev", "nimble"])
 def test_a_dry_run_shows_what_a_model_made_for_decisions_is_asked_and_refuses_what_it_would(
     run: Run, kind: str, capsys: pytest.CaptureFixture[str]
@@ -140,6 +141,7 @@ def test_an_input_that_does_not_fit_is_an_error_of_its_row(run: Run) -> None:
     assert errors[1].startswith("in.csv, line 3: ")
 
 
+@pytest.mark.slow
 def test_what_calibrate_writes_evaluate_and_decide_use(
     run: Run, table: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -260,6 +262,7 @@ def test_that_all_rows_were_left_out_is_said_beside_what_is_missing(
     assert "needs 10 examples" in failed
 
 
+@pytest.mark.slow
 def test_rows_longer_than_the_context_are_left_out_with_their_lines_and_the_rest_goes_on(
     run: Run, table: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -29,6 +29,8 @@ from eliza_ffi.decisions.table import TableStep
 from eliza_ffi.library.loading import LIBRARY_VARIABLE, Library
 from eliza_ffi.measuring.terminal_text import text_width
 
+pytestmark = pytest.mark.slow
+
 FAMILY = "\U0001f469\u200d\U0001f469\u200d\U0001f467"
 TEXTS = [
     f"你好\uff0c我的包裹没有到 {FAMILY}",

@@ -102,6 +102,7 @@ pieces = st.lists(
 asked_texts = st.one_of(st.sampled_from([q.instructions for q in QUESTIONS]), texts)
 
 
+@pytest.mark.slow
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(words=pieces, first=asked_texts, second=asked_texts)
 @example(words=SENTENCE * 3, first="Is it?", second="1. Is it?")
@@ -232,6 +233,7 @@ def test_thinking_is_switched_off_where_there_is_a_switch(
     assert all(text.endswith("assistant\n[silent] ") for text in written)
 
 
+@pytest.mark.slow
 def test_gemmas_thoughts_are_empty(
     library: Library, random_model_path: Callable[..., Path]
 ) -> None:

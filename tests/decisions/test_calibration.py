@@ -91,6 +91,7 @@ def slow_loss(z: Floats, y: NDArray[np.intp], temperature: float) -> float:
     return len(y) * slow_nll(z, y, temperature) + 1 / temperature - 1 + math.log(temperature)
 
 
+@pytest.mark.slow
 @given(judged())
 def test_the_fitted_temperature_has_the_lowest_loss_of_a_fine_grid(
     given_: tuple[Floats, NDArray[np.intp]],
@@ -146,6 +147,7 @@ def test_a_fit_refuses_what_has_no_likelihood() -> None:
         fit_temperature(np.empty((0, 2)), [])
 
 
+@pytest.mark.slow
 @given(judged(), st.lists(st.floats(0.01, 1), min_size=5, max_size=5))
 def test_a_baseline_divides_probabilities(
     given_: tuple[Floats, NDArray[np.intp]], weights: list[float]
@@ -157,6 +159,7 @@ def test_a_baseline_divides_probabilities(
         assert got == pytest.approx([share / sum(shares) for share in shares], abs=1e-12)
 
 
+@pytest.mark.slow
 @given(judged())
 def test_a_uniform_baseline_changes_nothing(given_: tuple[Floats, NDArray[np.intp]]) -> None:
     z, _ = given_
@@ -176,6 +179,7 @@ def test_a_baseline_without_probability_is_refused() -> None:
         unconditional([0.0, 0.0], [0.0, -np.inf], [1, 1])
 
 
+@pytest.mark.slow
 @given(judged())
 def test_the_mean_is_of_probabilities_and_not_of_their_logarithms(
     given_: tuple[Floats, NDArray[np.intp]],

@@ -251,6 +251,7 @@ def test_questions_that_are_the_same_are_answered_each(model: Model) -> None:
     assert decision["0"].probability == pytest.approx(decision["1"].probability, abs=CLOSE)
 
 
+@pytest.mark.slow
 def test_400_questions_are_answered_together(model: Model) -> None:
     asked = [Predicate(f"Is it {i}?") for i in range(400)]
     decision = model.decide("hello", asked, **F32)

@@ -77,6 +77,7 @@ def test_are_asked_as_any_other_model_with_a_prompt_of_ones_own(made: Model) -> 
     assert sum(decision["team"].distribution) == pytest.approx(1.0)
 
 
+@pytest.mark.slow
 def test_are_judged_and_calibrated_without_being_told_how(made: Model) -> None:
     answers = [{"angry": i % 2 == 0, "team": "sales", "urgency": i % 3} for i in range(12)]
     inputs = [{"ticket": f"number {i}", "n": i} for i in range(12)]

@@ -341,6 +341,7 @@ def test_a_control_token_that_cannot_be_told_apart_is_refused() -> None:
         ask(made(template=looks), NOUL, "<end>")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("template", "said"),
     [

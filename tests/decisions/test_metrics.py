@@ -110,6 +110,7 @@ def test_the_level_error_is_of_the_expected_level() -> None:
 # ---- by their definitions --------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @given(judged())
 def test_sums_over_examples_are_those_of_a_loop(
     given_: tuple[NDArray[np.float64], NDArray[np.intp]],
@@ -126,6 +127,7 @@ def test_sums_over_examples_are_those_of_a_loop(
     assert metrics.level_error(p, y) == pytest.approx(gaps)
 
 
+@pytest.mark.slow
 @given(judged())
 def test_counts_are_those_of_a_loop(
     given_: tuple[NDArray[np.float64], NDArray[np.intp]],
@@ -148,6 +150,7 @@ def test_counts_are_those_of_a_loop(
     assert metrics.accuracy(answers, y) == pytest.approx(matrix.trace() / n)
 
 
+@pytest.mark.slow
 @given(judged(), st.integers(1, 12))
 def test_the_calibration_error_is_that_of_a_loop_over_bins(
     given_: tuple[NDArray[np.float64], NDArray[np.intp]], bins: int
@@ -164,6 +167,7 @@ def test_the_calibration_error_is_that_of_a_loop_over_bins(
     assert sum(each.n for each in diagram) == len(y)
 
 
+@pytest.mark.slow
 @given(judged())
 def test_coverage_is_that_of_a_loop(
     given_: tuple[NDArray[np.float64], NDArray[np.intp]],

@@ -271,6 +271,7 @@ def test_a_calibration_says_how_questions_are_asked(
     assert report.overall.nll == pytest.approx(metrics.nll(log_p, y))
 
 
+@pytest.mark.slow
 def test_a_model_is_calibrated_and_judged_and_decides_alike(
     tiny_model: Model, tmp_path: Path
 ) -> None:

@@ -259,6 +259,7 @@ JSON = st.recursive(
 )
 
 
+@pytest.mark.slow
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(JSON, max_size=6))
 def test_what_is_written_to_jsonl_is_read_back(tmp_path: Path, values: list[Any]) -> None:
@@ -486,6 +487,7 @@ def test_a_column_that_is_not_there_stops_the_job_at_once(tmp_path: Path, suffix
 # ---- going on ----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", [".csv", ".jsonl"])
 def test_cut_at_any_byte_the_output_is_made_whole_again(tmp_path: Path, suffix: str) -> None:
     table = table_of(tmp_path, ".csv", 8)
@@ -516,6 +518,7 @@ def test_what_a_loss_of_power_leaves_behind_the_rows_is_cut_off(
         assert output.read_bytes() == whole
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "suffix", [".csv", ".jsonl", ".tsv", pytest.param(".parquet", marks=needs_pyarrow)]
 )
@@ -650,6 +653,7 @@ def test_a_retry_from_parquet_to_parquet_keeps_the_columns_as_they_are(tmp_path:
     assert pq.read_table(output).equals(pq.read_table(tmp_path / "whole.parquet"))
 
 
+@pytest.mark.slow
 @ANY_SUFFIX
 def test_killed_again_and_again_a_retry_ends_with_what_it_would_have_written(
     tmp_path: Path, suffix: str
@@ -966,6 +970,7 @@ def test_parquet_rows_may_be_left_out_at_the_beginning(tmp_path: Path) -> None:
         assert [row.number for row in rows] == list(range(after + 1, 51))
 
 
+@pytest.mark.slow
 @needs_pyarrow
 def test_parquet_keeps_the_inputs_types(tmp_path: Path) -> None:
     schema = pa.schema(

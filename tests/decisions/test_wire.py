@@ -74,6 +74,7 @@ def test_a_question_is_json_and_back_again(question: Question) -> None:
     assert question_from(question) is question
 
 
+@pytest.mark.slow
 @given(st.lists(questions, min_size=1, max_size=5, unique_by=lambda question: question.name))
 def test_questions_are_given_as_objects_or_as_json(several: list[Question]) -> None:
     try:

@@ -14,6 +14,8 @@ import pytest
 from checkout import ROOT
 from write_reference import ROOMS
 
+pytestmark = pytest.mark.slow
+
 HAS_MKDOCS = all(
     importlib.util.find_spec(name) for name in ("mkdocs", "material", "mkdocstrings_handlers")
 )

@@ -24,6 +24,8 @@ from pages import (
 
 from eliza_ffi.library.loading import LIBRARY_VARIABLE, Library
 
+pytestmark = pytest.mark.slow
+
 DOCS = ROOT / "docs"
 PICTURES = DOCS / "explanation"
 SITE = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")

@@ -15,6 +15,8 @@ from eliza_ffi import errors
 from eliza_ffi.library.loading import Library
 from eliza_ffi.model import Model
 
+pytestmark = pytest.mark.slow
+
 REFERENCE = ROOT / "docs" / "reference"
 OPTIONS, STATUSES, MESSAGES = (
     (REFERENCE / f"{name}.md").read_text(encoding="utf-8")

@@ -57,6 +57,7 @@ def matcher_of_its_own(model: Model, grammar: str) -> Any:
     return llguidance.LLMatcher(tokenizer, grammar)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("language", ["schema", "regex", "lark"])
 def test_masks_and_forced_tokens_are_llguidances_own_at_every_step(
     tiny_model: Model, language: str

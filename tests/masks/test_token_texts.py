@@ -14,6 +14,7 @@ from eliza_ffi.masks import TokenSpeller, TokenTexts
 from eliza_ffi.model import Model
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["llama-spm", "llama-bpe", "gpt-2"])
 def test_texts_are_those_of_the_file(
     library: Library, random_model_path: Callable[..., Path], name: str

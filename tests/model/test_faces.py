@@ -117,6 +117,7 @@ def test_a_face_is_opened_and_closed_on_an_event_loop(model: Model) -> None:
     assert asyncio.run(story()) == model.choose("x", ["a", "b"]).value
 
 
+@pytest.mark.slow
 def test_a_thousand_choices_at_once_all_return(model: Model) -> None:
     face = AsyncModel.of(model)
 

@@ -17,6 +17,8 @@ from eliza_ffi import AsyncModel, Model
 from eliza_ffi.errors import InvalidArgumentError, ModelError, NativeFault
 from eliza_ffi.library import Library
 
+pytestmark = pytest.mark.slow
+
 RANK, ALPHA, SCALE = 4, 6.0, 0.75
 ADAPTED = ("blk.0.attn_q.weight", "blk.1.ffn_down.weight", "blk.1.attn_output.weight")
 PROMPT = list(range(40, 60))

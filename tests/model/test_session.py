@@ -68,6 +68,7 @@ def run(script: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no signals like these")
 def test_interrupts_at_any_moment_lose_no_slot(library: Library) -> None:
     assert run(INTERRUPTED).split() == ["interrupts", str(N_INTERRUPTS)]
@@ -93,6 +94,7 @@ with Model(n_threads=1) as model:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
 def test_a_forked_child_is_told_to_open_its_own(library: Library) -> None:
     said, own, parents = run(FORKED).splitlines()
@@ -119,6 +121,7 @@ def test_a_callback_that_knows_the_model_does_not_keep_it(library: Library) -> N
     assert held
 
 
+@pytest.mark.slow
 def test_an_exception_is_of_the_call_that_it_happened_in(library: Library) -> None:
     mine = threading.get_ident()
 
@@ -162,6 +165,7 @@ print(used() - before)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs Linux's /proc")
 def test_opening_and_closing_again_and_again_takes_no_memory(library: Library) -> None:
     assert float(run(MANY)) < 8.0  # MiB; once 191 KB stayed each time, 57 MiB here

@@ -11,6 +11,8 @@ import pytest
 
 import eliza_ffi
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(eliza_ffi.__file__).parent.parent
 
 RIGHT = """

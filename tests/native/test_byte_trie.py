@@ -24,6 +24,8 @@ from bench.masking.simple_trie import PrefixOf, Recognizer, SimpleTrie
 from eliza_ffi.automata import DEAD, Dfa, compile_regex, json_integer, json_number, json_string
 from eliza_ffi.errors import InvalidArgumentError
 
+pytestmark = pytest.mark.slow
+
 MOST_SPACES = 20  # bytes of white space in a row inside a JSON value
 
 many = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=200)

@@ -17,6 +17,8 @@ from eliza_ffi._resources import default_model_path
 from eliza_ffi.library.loading import LIBRARY_VARIABLE, Library, library_file_name
 from eliza_ffi.model import Model
 
+pytestmark = pytest.mark.slow
+
 PAGE = (ROOT / "docs" / "c-library.md").read_text(encoding="utf-8")
 TOOLS = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
 

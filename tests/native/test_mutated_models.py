@@ -14,6 +14,8 @@ from mutate_models import Opener, Outcome, table
 from eliza_ffi._resources import default_model_path
 from eliza_ffi.library.loading import Library
 
+pytestmark = pytest.mark.slow
+
 # About 40 seconds: some of every kind, the same each time.
 COUNT = 500
 SEED = 11

@@ -165,6 +165,7 @@ def brute_force_walk(
     return sets
 
 
+@pytest.mark.slow
 @given(
     token_lists=leaf_sets,
     walk=st.lists(few_tokens, max_size=7),
@@ -279,6 +280,7 @@ def masked_argmax(
     return chosen, logprob
 
 
+@pytest.mark.slow
 @given(
     token_lists=leaf_sets,
     base=st.integers(300, 26000),

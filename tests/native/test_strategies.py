@@ -58,6 +58,7 @@ def least_margin(
     return least
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(N_MODELS))
 def test_all_strategies_give_the_same_tokens_on_random_models(
     library: Library, random_model_path: Callable[..., Path], seed: int

@@ -27,6 +27,8 @@ from eliza_ffi.benchmark import gbnf_of
 from eliza_ffi.library.loading import Library
 from eliza_ffi.model import Model
 
+pytestmark = pytest.mark.slow
+
 # Pieces that action names are made of, and others that tokenizers cut in odd ways.
 # fmt: off
 PIECES = (

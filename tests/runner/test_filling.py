@@ -131,6 +131,7 @@ def test_the_prompt_is_healed_with_the_first_span_only() -> None:
     assert [request.get("heal", False) for request in binding.requests] == [True, False, False]
 
 
+@pytest.mark.slow
 @given(shaped_skeletons(), st.integers(0, 10**6))
 def test_any_skeleton_filled_parses_to_its_shape(
     shaped: tuple[tuple[Field, ...], Skeleton], seed: int
@@ -145,6 +146,7 @@ def test_any_skeleton_filled_parses_to_its_shape(
     assert all(bytes(span.tokens) == span.text.encode() for span in result.spans)
 
 
+@pytest.mark.slow
 @given(actions(), st.integers(0, 10**6))
 def test_any_plan_is_an_action_with_its_parameters(listed: list[dict[str, Any]], seed: int) -> None:
     for skeleton in (ActionSkeleton(listed), ParametersSkeleton(listed[0])):

@@ -51,6 +51,7 @@ def tests_of_sampling() -> set[str]:
     return {each.name for each in functions if each.name.startswith("test_")}
 
 
+@pytest.mark.slow
 def test_every_stage_of_the_tables_has_a_function_and_tests() -> None:
     there_are = tests_of_sampling()
     assert len(STAGES) > 45

@@ -37,6 +37,7 @@ from eliza_ffi.sampling import (
 from eliza_ffi.sampling.twin.gumbel import gumbel_uniform
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SETTINGS)
 @given(logits=distinct, seed=st.integers(0, 2**32 - 2), data=st.data())
 @with_fixtures
@@ -53,6 +54,7 @@ def test_every_native_sampler_is_its_twin(
         )
 
 
+@pytest.mark.slow
 @given(
     logits=distinct,
     seed=st.integers(0, 2**32 - 2),
@@ -94,6 +96,7 @@ def test_typical_behind_top_n_sigma_ignores_what_that_left_out(native: NativeCha
         assert_same(native.apply(params, shuffled, ordered), twin_of(params, shuffled, ordered))
 
 
+@pytest.mark.slow
 @given(
     logits=distinct,
     temperature=hundredths(0.2, 3),
@@ -117,6 +120,7 @@ def test_in_the_books_order_the_native_chain_draws_from_the_books_distribution(
     np.testing.assert_allclose(left.probs[by_token[0]], book.probs[by_token[1]], rtol=1e-4)
 
 
+@pytest.mark.slow
 @given(logits=tied_logits, seed=st.integers(0, 2**32 - 2), name=st.sampled_from(["", "gumbel"]))
 @with_fixtures
 def test_ties_and_minus_infinity_are_drawn_alike(
@@ -127,6 +131,7 @@ def test_ties_and_minus_infinity_are_drawn_alike(
     assert native.apply(params, logits, ids).token == twin_of(params, logits, ids).token
 
 
+@pytest.mark.slow
 @given(logits=tied_logits, k=st.integers(1, 45))
 @with_fixtures
 def test_among_equals_as_many_are_left_with_the_same_logits(
@@ -143,6 +148,7 @@ def test_among_equals_as_many_are_left_with_the_same_logits(
 # ---- the whole vocabulary, and what says nothing -------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_whole_vocabulary_is_drawn_from_alike(native: NativeChain) -> None:
     rng = random.Random(1)
     logits = np.random.default_rng(2).normal(scale=3, size=N_VOCAB).astype(np.float32).tolist()
@@ -172,6 +178,7 @@ def test_the_uniforms_of_gumbel_agree_bit_for_bit(
     )
 
 
+@pytest.mark.slow
 @given(
     logits=distinct,
     infinite=st.dictionaries(st.integers(0, 59), st.sampled_from([-np.inf, np.inf]), max_size=6),

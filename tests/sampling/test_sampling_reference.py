@@ -49,6 +49,7 @@ def test_widening_refuses_what_is_not_half_precision() -> None:
 # ---- 2: repetition penalty ----------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @given(tied_logits, st.lists(st.integers(-2, 45), max_size=12), st.sampled_from([0.5, 1.0, 1.25]))
 def test_repetition_penalty_divides_above_zero_and_multiplies_below_once_per_occurrence(
     logits: list[float], previous: list[int], penalty: float

@@ -100,6 +100,7 @@ def test_typical_is_not_confused_by_tokens_of_probability_0() -> None:
     assert left(TypicalP(0.6), masked) == left(TypicalP(0.6), logits)
 
 
+@pytest.mark.slow
 @given(distinct_logits, st.integers(1, 30).map(lambda n: n / 10))
 def test_top_n_sigma_leaves_what_is_within_n_deviations_of_the_largest(
     logits: list[float], n: float
@@ -316,6 +317,7 @@ def test_a_seed_gives_the_same_draws_again_and_none_gives_others() -> None:
     assert len(set(draws[4:])) > 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["dist", "gumbel"])
 @pytest.mark.parametrize(
     "truncate", [None, TopK(4), TopP(0.8), MinP(0.1), TypicalP(0.7), TopNSigma(1.5), Xtc(1.0, 0.1)]

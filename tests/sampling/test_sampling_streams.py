@@ -253,6 +253,7 @@ def legal(sampled: Sampled, logits_after: Callable[..., NDArray[Any]]) -> list[i
     return sorted(likeliest[[0, 1, 2, 4, 6, 9, 13, 20]].tolist())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SETTINGS)
 @pytest.mark.parametrize("draw", DRAWS)
 def test_draws_in_a_span_follow_the_renormalised_softmax_of_the_legal_tokens(
@@ -280,6 +281,7 @@ def test_draws_in_a_span_follow_the_renormalised_softmax_of_the_legal_tokens(
     assert_draws_follow(draws, expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("draw", DRAWS)
 def test_leaves_of_several_tokens_are_drawn_with_the_product_of_their_shares(
     sampled: Sampled, logits_after: Callable[..., NDArray[Any]], legal: list[int], draw: str
@@ -313,6 +315,7 @@ def test_gumbel_in_a_span_draws_what_its_twin_draws(
         assert sampled.draw(sampling, leaves) == (twin,)
 
 
+@pytest.mark.slow
 def test_with_gumbel_a_legal_token_is_drawn_whichever_illegal_ones_exist(
     sampled: Sampled, legal: list[int]
 ) -> None:
@@ -522,6 +525,7 @@ def test_a_preset_and_a_seed_give_the_same_text_whatever_the_run_and_the_threads
     assert texts == [texts[0]] * 3
 
 
+@pytest.mark.slow
 def test_another_process_gives_the_same_text_and_another_seed_does_not(library: Library) -> None:
     def text(seed: str) -> str:
         options = ["--preset", "creative", "--seed", seed, "--library", str(library.path)]

@@ -48,6 +48,7 @@ def infill(vocabulary_model: Model) -> InfillVocabulary:
     return InfillVocabulary(pieces, frozenset((END,)), END)
 
 
+@pytest.mark.slow
 @given(logits=distinct, seed=st.integers(0, 2**32 - 2), end=st.booleans(), data=st.data())
 @with_fixtures
 def test_native_infill_is_its_twin(
@@ -87,6 +88,7 @@ def breakers(vocabulary_model: Model) -> list[tuple[int, ...]]:
     )
 
 
+@pytest.mark.slow
 @given(logits=distinct, data=st.data())
 @with_fixtures
 def test_native_dry_breaks_repetitions_where_its_twin_does(

@@ -5,11 +5,14 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 
+import pytest
 from table_work import QUESTIONS, decide
 
 from eliza_ffi.decisions.table import DecidedRow, TableRow
 from eliza_ffi.errors import InvalidArgumentError
 from eliza_ffi.scale.chunks import CHUNK_SECONDS, MOST_ROWS, Chunk, Chunks
+
+pytestmark = pytest.mark.slow
 
 
 def rows(n: int) -> Iterator[TableRow]:

@@ -13,6 +13,8 @@ from fake_ray import FakeRay
 from eliza_ffi import cli
 from eliza_ffi.scale import worker as worker_module
 
+pytestmark = pytest.mark.slow
+
 QUESTION = ("--ask", "Which?", "--choice", "a", "--choice", "b", "--name", "which")
 
 TABLE = ("in.csv", "--column", "body", "--output", "out.csv")

@@ -14,6 +14,8 @@ from eliza_ffi.errors import InvalidArgumentError
 from eliza_ffi.model import Model
 from eliza_ffi.scale.ray import Chooser, Decider, choose_dataset, decide_dataset
 
+pytestmark = pytest.mark.slow
+
 pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 
 QUESTIONS = [

@@ -25,6 +25,8 @@ from eliza_ffi.model import Model
 from eliza_ffi.scale.ray import Decider, choose_dataset, decide_dataset
 from eliza_ffi.scale.workers import RayWorkers
 
+pytestmark = pytest.mark.slow
+
 QUESTION = Predicate("Is it urgent?", "urgent")
 
 ALONE = {"n_slots": 1, "n_threads": 1}

@@ -15,6 +15,8 @@ from eliza_ffi.library.loading import LIBRARY_VARIABLE
 from eliza_ffi.scale.placing import cpus_for_each, gpus_for_each
 from eliza_ffi.scale.share import load_ray, open_worker_model, share_of_worker, threads_for
 
+pytestmark = pytest.mark.slow
+
 
 def nodes(cpus: Sequence[float], gpus: Sequence[float] = ()) -> list[dict[str, Any]]:
     given = [{"Alive": True, "Resources": {"CPU": n}} for n in cpus]

@@ -18,6 +18,8 @@ from eliza_ffi.errors import ElizaError, InvalidArgumentError, ModelError, Nativ
 from eliza_ffi.scale import worker as worker_module
 from eliza_ffi.scale.workers import LOCAL, MOST_TRIES, RayWorkers
 
+pytestmark = pytest.mark.slow
+
 NODE = {"Alive": True, "Resources": {"CPU": 8.0, "GPU": 1.0}}
 
 

@@ -23,6 +23,8 @@ from eliza_ffi.library.protocol import StreamConfig
 from eliza_ffi.model import Model
 from eliza_ffi.runner.lifecycle import open_stream
 
+pytestmark = pytest.mark.slow
+
 BUILD = ROOT / "build" / "rpc"
 CHOICES = ["SEND_MAIL", "SEND_NOTE", "READ_MAIL"]
 

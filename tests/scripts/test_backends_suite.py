@@ -27,6 +27,8 @@ from eliza_ffi.choices.token_tree import TokenTreeDescriptor, TokenTreeLeaf, Tok
 from eliza_ffi.library.loading import Library
 from eliza_ffi.library.protocol import StreamStats
 
+pytestmark = pytest.mark.slow
+
 LEAVES = ((1, 2, 3), (1, 2, 4), (5, 6))
 PAYLOAD = TokenTreePayload(
     "",

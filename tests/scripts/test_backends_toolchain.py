@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from check_toolchain import CHECKS, Machine, main, missing_for, vulkan_version
 
+pytestmark = pytest.mark.slow
+
 OLD_HEADER = """
 #define VK_HEADER_VERSION 239
 #define VK_HEADER_VERSION_COMPLETE VK_MAKE_API_VERSION(0, 1, 3, VK_HEADER_VERSION)

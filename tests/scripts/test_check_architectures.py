@@ -21,6 +21,8 @@ from check_architectures import Report, check, counts, main, report_of, section,
 
 from eliza_ffi.library.loading import Library
 
+pytestmark = pytest.mark.slow
+
 LIMITS = {"seconds": 60.0, "mebibytes": 4096}
 
 

@@ -15,7 +15,10 @@ from eliza_ffi.library.loading import Library
 
 SCRIPT = ROOT / "scripts" / "check_cycles.py"
 
-pytestmark = pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs Linux's /proc")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs Linux's /proc"),
+]
 
 
 def test_models_that_were_used_leave_nothing_behind(library: Library) -> None:

@@ -17,6 +17,8 @@ from faults.symbols import blamed, qualified_name
 
 from eliza_ffi.library.loading import Library
 
+pytestmark = pytest.mark.slow
+
 SCRIPT = ROOT / "scripts" / "check_faults.py"
 
 SOUND = {"before": {"a": "1"}, "after": {"a": "2"}, "result": 7, "answers": ["RESPOND"]}

@@ -24,6 +24,8 @@ from hostile.trial import Outcome, Trials, verdict
 from eliza_ffi.errors import InvalidArgumentError
 from eliza_ffi.library.loading import Library
 
+pytestmark = pytest.mark.slow
+
 SCRIPT = ROOT / "scripts" / "check_hostile.py"
 
 needs_linux = pytest.mark.skipif(

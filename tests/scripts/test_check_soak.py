@@ -14,7 +14,10 @@ from eliza_ffi.library.loading import Library
 
 SCRIPT = ROOT / "scripts" / "check_soak.py"
 
-pytestmark = pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs Linux's /proc")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs Linux's /proc"),
+]
 
 
 def test_a_short_soak_leaves_the_process_as_it_was(library: Library) -> None:

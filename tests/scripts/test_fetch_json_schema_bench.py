@@ -14,6 +14,8 @@ import pytest
 import schema_coverage
 from fetch_json_schema_bench import SourceError, lay_out, main
 
+pytestmark = pytest.mark.slow
+
 STRING = {"type": "string"}
 NEVER_SAID = {"type": "array", "contains": {}}
 FILES = {

@@ -24,6 +24,8 @@ import fetch_llama_cpp
 import pytest
 from fetch_llama_cpp import FetchError, Release, fetch, is_complete, source_tree
 
+pytestmark = pytest.mark.slow
+
 SCRIPT = Path(fetch_llama_cpp.__file__)
 PREFIX = "xllamacpp-1.2.3/thirdparty/llama.cpp/"
 KEPT = {

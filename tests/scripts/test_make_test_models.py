@@ -16,6 +16,8 @@ from fetch_llama_cpp import PINNED, cache_dir, is_complete
 from gguf import GGMLQuantizationType, GGUFReader, GGUFValueType
 from make_test_models import LOGIT_STD, ModelError, Shape, cached_model, make_model, read_metadata
 
+pytestmark = pytest.mark.slow
+
 N_VOCAB = 300
 NOT_UTF8 = b"\xf0\x9f"
 

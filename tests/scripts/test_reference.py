@@ -9,6 +9,8 @@ import pytest
 import write_reference
 from write_reference import HOW, PAGE, ROOMS, main, page, undocumented
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("room", ROOMS)
 def test_every_public_name_says_what_it_is(room: str) -> None:

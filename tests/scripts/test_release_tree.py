@@ -10,6 +10,8 @@ import release_tree
 from checkout import ROOT
 from release_tree import ReleaseError, notes_of, version_of, with_absolute_links, write_tree
 
+pytestmark = pytest.mark.slow
+
 URL = "https://forge.example/someone/eliza-ffi"
 FILES = {
     "pyproject.toml": (

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 import schema_coverage
 
+pytestmark = pytest.mark.slow
+
 
 def test_schemas_are_counted_by_folder_with_the_reasons(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]

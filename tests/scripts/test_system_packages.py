@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from checkout import ROOT
 
+pytestmark = pytest.mark.slow
+
 SCRIPT = ROOT / "scripts" / "system_packages.sh"
 TOOLS = ("cat", "dirname", "env", "mktemp", "rm", "sh", "tail", "touch", "chmod")
 # Plays Debian's packages: a program of the name is all that the script looks for.

@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 from served import DECISIONS, SYSTEMONE, Served
 
+pytestmark = pytest.mark.slow
+
 N_REQUESTS = 120
 
 RIGHT: dict[str, dict[str, Any]] = {

@@ -18,6 +18,8 @@ from eliza_ffi.errors import InvalidArgumentError
 from eliza_ffi.library.loading import Library
 from eliza_ffi.serve.settings import ServeSettings, is_loopback
 
+pytestmark = pytest.mark.slow
+
 KEYS = ("first-key-of-the-tests", "second-key-of-the-tests")
 ORIGIN = "https://pages.example"
 

@@ -12,6 +12,8 @@ from eliza_ffi import Model
 from eliza_ffi.decisions import Choice, Predicate, Score
 from eliza_ffi.library.loading import Library
 
+pytestmark = pytest.mark.slow
+
 openai = pytest.importorskip("openai", "3.54", "openai's package is what these tests run")
 
 MAIL = "I was charged twice, and nobody answers me!"

@@ -18,6 +18,8 @@ from eliza_ffi.serve import server as serving
 from eliza_ffi.serve.formats import EXTRAS
 from eliza_ffi.serve.settings import ServeSettings
 
+pytestmark = pytest.mark.slow
+
 TEXT = (ROOT / "docs" / "serve.md").read_text(encoding="utf-8")
 PROGRAMS = [each for each in re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL) if "8080" in each]
 (CURLS,) = (each for each in re.findall(r"```console\n(.*?)```", TEXT, re.DOTALL) if "curl" in each)

@@ -13,6 +13,8 @@ from served import DECISIONS, ROUNDING, SYSTEMONE, Served, choice, decisions_bod
 from eliza_ffi import Model
 from eliza_ffi.decisions import Choice, Predicate, Score
 
+pytestmark = pytest.mark.slow
+
 MAIL = "I was charged twice, and nobody answers me!"
 QUESTIONS = {
     "team": Choice("Which team should read this?", ["billing", "support", "sales"]),

@@ -30,6 +30,8 @@ from eliza_ffi.library.loading import Library
 from eliza_ffi.serve.app import make_app
 from eliza_ffi.serve.settings import ServeSettings
 
+pytestmark = pytest.mark.slow
+
 SECRET = "/home/somebody/model.gguf"
 
 

@@ -11,6 +11,8 @@ import httpx
 import pytest
 from served import DECISIONS, ROUNDING, SYSTEMONE, Served, choice, decisions_body
 
+pytestmark = pytest.mark.slow
+
 PREDICATE = {"type": "predicate", "instructions": "It is urgent."}
 NOUL = {"type": "noul", "instructions": "It is urgent."}
 IMAGE = {"type": "input_image", "image_url": "data:image/png;base64,AA=="}

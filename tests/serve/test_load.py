@@ -17,6 +17,8 @@ from served import DECISIONS, ROUNDING, Served, choice, decisions_body, served, 
 
 from eliza_ffi.library.loading import Library
 
+pytestmark = pytest.mark.slow
+
 RUNNING = 'eliza_queue_requests{state="running"}'
 WAITING = 'eliza_queue_requests{state="waiting"}'
 GONE = 'eliza_requests_total{code="499",endpoint="/v1/decisions"}'

@@ -10,6 +10,8 @@ from write_decision_models import cached_decision_model
 from eliza_ffi import Model, cli
 from eliza_ffi.library.loading import Library
 
+pytestmark = pytest.mark.slow
+
 STATE = {"mail": ["I was charged twice!"], "orders": 2}
 QUESTIONS = {
     "team": {

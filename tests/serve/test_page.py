@@ -13,6 +13,8 @@ from served import Served, served
 
 from eliza_ffi.library.loading import Library
 
+pytestmark = pytest.mark.slow
+
 CHROMIUMS = ("chromium", "chromium-browser", "google-chrome")
 
 

@@ -23,6 +23,8 @@ from eliza_ffi.serve.refusals import Refusal
 from eliza_ffi.serve.server import listen
 from eliza_ffi.serve.settings import ServeSettings
 
+pytestmark = pytest.mark.slow
+
 
 async def never_gone() -> Any:
     await asyncio.Event().wait()

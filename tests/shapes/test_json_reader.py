@@ -59,6 +59,7 @@ def test_every_value_is_told_once_and_the_whole_in_the_end(
     assert not reader.is_open
 
 
+@pytest.mark.slow
 @given(VALUES, VALUES, st.data())
 def test_what_is_told_of_a_beginning_is_true_of_every_text_that_begins_so(
     first: Any, second: Any, data: st.DataObject

@@ -20,6 +20,7 @@ from eliza_ffi.skeleton.response import Skeleton
 seeds = st.integers(0, 10**6)
 
 
+@pytest.mark.slow
 @given(shaped_skeletons(), seeds)
 def test_a_text_of_the_grammar_matches_the_skeleton(
     shaped: tuple[tuple[Field, ...], Skeleton], seed: int
@@ -30,6 +31,7 @@ def test_a_text_of_the_grammar_matches_the_skeleton(
     assert skeleton.matches(text)
 
 
+@pytest.mark.slow
 @given(actions(), seeds)
 def test_a_text_of_the_planners_grammar_is_an_answer(
     listed: list[dict[str, Any]], seed: int
@@ -59,6 +61,7 @@ def test_the_limits_of_a_value_are_those_of_matching(text: str, legal: bool) -> 
     assert skeleton.matches(text) == legal
 
 
+@pytest.mark.slow
 @given(st.text(st.sampled_from("aé€日😀0-9.e\n\x7f]^"), max_size=6))
 def test_the_rules_of_an_automaton_accept_what_it_does(text: str) -> None:
     patterns = ["[^a]*", "(?:é|日)+[€-😀]?", r"[\]^-]a*|\n\x7F", "."]

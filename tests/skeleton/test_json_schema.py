@@ -52,6 +52,7 @@ def test_an_object_is_a_row_of_literals_and_values() -> None:
     assert skeleton.matches(text + '"more":[1]}')
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("schema", "legal", "illegal"),
     [
@@ -763,6 +764,7 @@ LEFT_OUT: dict[str, tuple[Any, str, str]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LEFT_OUT)
 def test_what_need_not_be_written_is_left_out_where_it_cannot_be_said(name: str) -> None:
     schema, text, reason = LEFT_OUT[name]

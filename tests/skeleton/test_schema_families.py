@@ -322,6 +322,7 @@ def test_there_are_as_many_as_are_told_of() -> None:
     assert len(SCHEMAS) >= 60
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SCHEMAS)
 def test_whatever_is_written_is_valid(name: str) -> None:
     schema = SCHEMAS[name]

@@ -196,6 +196,7 @@ HOSTILE: dict[str, tuple[Any, str]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", HOSTILE)
 def test_it_is_refused_before_it_takes_long(name: str) -> None:
     # How long it takes is measured, not tested: limits are on what is counted.
@@ -204,6 +205,7 @@ def test_it_is_refused_before_it_takes_long(name: str) -> None:
         Skeleton.from_json_schema(schema)
 
 
+@pytest.mark.slow
 def test_what_is_large_and_plain_is_read() -> None:
     for schema in (
         {"enum": [f"value {i}" for i in range(5000)]},

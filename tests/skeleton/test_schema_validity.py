@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
+import pytest
 from gbnf_reader import Gbnf
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -15,6 +16,7 @@ from eliza_ffi.errors import InvalidArgumentError
 from eliza_ffi.skeleton.response import Skeleton
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(schemas(), st.integers(0, 10**6))
 def test_what_is_written_for_any_schema_is_valid(schema: Any, seed: int) -> None:
@@ -33,6 +35,7 @@ def test_what_is_written_for_any_schema_is_valid(schema: Any, seed: int) -> None
         assert skeleton.matches(text)
 
 
+@pytest.mark.slow
 @settings(max_examples=20, deadline=None)
 @given(schemas(), st.integers(0, 10**6))
 def test_the_grammar_of_any_schema_has_what_is_written(schema: Any, seed: int) -> None:

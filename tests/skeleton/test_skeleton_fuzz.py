@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -63,6 +64,7 @@ def is_read_or_refused(read: Callable[[], Any]) -> None:
         assert str(error)
 
 
+@pytest.mark.slow
 @given(schemas)
 def test_any_schema(schema: Any) -> None:
     is_read_or_refused(lambda: Skeleton.from_json_schema(schema).to_gbnf())
@@ -74,6 +76,7 @@ def test_any_spans(listed: Any, name: Any, grammar: Any) -> None:
     is_read_or_refused(lambda: Skeleton.from_dict(form).to_gbnf())
 
 
+@pytest.mark.slow
 @given(st.lists(actions, max_size=3))
 def test_any_actions(listed: Any) -> None:
     is_read_or_refused(lambda: ActionSkeleton(listed).to_gbnf())

@@ -5,10 +5,13 @@ from __future__ import annotations
 import hashlib
 import re
 
+import pytest
 from checkout import ROOT
 
 from eliza_ffi.library.loading import Library
 from eliza_ffi.model import Model
+
+pytestmark = pytest.mark.slow
 
 MODELS = ROOT / "models"
 README = (MODELS / "README.md").read_text(encoding="utf-8")

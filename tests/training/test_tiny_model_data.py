@@ -16,6 +16,8 @@ from tiny_model.corpus import SECOND_PASS, Example, Generator
 
 from eliza_ffi.prompts import planner_prompt, should_respond_prompt
 
+pytestmark = pytest.mark.slow
+
 SEED = 1
 # The corpora of the two passes of training.
 MESSAGES = 170_000

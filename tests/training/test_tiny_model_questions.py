@@ -18,6 +18,8 @@ from eliza_ffi.decisions.prompts import input_text
 from eliza_ffi.decisions.questions import Choice, Score
 from eliza_ffi.prompts import END_OF_TURN, START_OF_TURN
 
+pytestmark = pytest.mark.slow
+
 ASPECTS = (*CUSTOMER_ASPECTS, *SINGLE_ASPECTS, "respond")
 QUESTIONS = 4000
 PER_SPLIT = 600
