@@ -38,6 +38,12 @@ ROUNDS = 5
 MODEL_NAMES = ("trained 2k", "random 128k")
 """The first writes texts that end soon, the second has a vocabulary of today's size."""
 
+MASK_COSTS = {
+    "mask_us": "a mask",
+    "none_forced_us": "to see that no token is forced",
+    "run_forced_us": "a run of forced ones",
+}
+
 PROMPT = "Message: the app crashes when I log in, please call me back.\nAnswer: "
 N_CTX = 2048
 MOST_TOKENS = 400
@@ -137,10 +143,20 @@ def markdown(results: dict[str, Any]) -> str:
             ["model", "schema", *labels],
             ([*_where(cell), *(_first(cell, name) for name in labels)] for cell in cells),
         ),
+        "Microseconds a token of an answer, the first included",
+        markdown_table(
+            ["model", "schema", *labels],
+            ([*_where(cell), *(_per_token(cell, name) for name in labels)] for cell in cells),
+        ),
         "Tokens of an answer and the passes behind the prompt that they took; * not valid",
         markdown_table(
             ["model", "schema", *labels],
             ([*_where(cell), *(_size(cell, name) for name in labels)] for cell in cells),
+        ),
+        "What llguidance takes alone, in microseconds: it works while the pass of a token runs",
+        markdown_table(
+            ["model", "schema", *MASK_COSTS.values()],
+            ([*_where(cell), *(_alone(cell, name) for name in MASK_COSTS)] for cell in cells),
         ),
     ]
     return "\n\n".join(parts) + "\n"
@@ -165,6 +181,15 @@ def _first(cell: dict[str, Any], name: str) -> str:
     if one is None or one["first_ms"] is None:
         return "-"
     return number(one["compile_ms"] + one["first_ms"])
+
+
+def _per_token(cell: dict[str, Any], name: str) -> str:
+    one = cell["methods"].get(name)
+    return "-" if one is None else number(1e3 * one["ms"] / one["tokens"])
+
+
+def _alone(cell: dict[str, Any], name: str) -> str:
+    return number(cell[name]) if name in cell else "-"
 
 
 def _size(cell: dict[str, Any], name: str) -> str:

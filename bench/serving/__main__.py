@@ -8,6 +8,7 @@ head or no HTTP, and do not read. At the end the queue is empty and the process 
     $ python -m bench.serving --quick                # a minute
     $ python -m bench.serving --batching off         # every request alone in its passes
     $ python -m bench.serving --throughput           # 16 clients beside decide_many
+    $ python -m bench.serving --beside               # 16 clients beside llama-server
 """
 
 from __future__ import annotations
@@ -27,14 +28,20 @@ import numpy as np
 from eliza_ffi.measuring.tables import markdown_table, number
 from eliza_ffi.model import Model
 
+from ..parts.machine import disturbance, machine_facts, machine_line
 from ..parts.pages import RESULTS, publish
+from ..together.llama_server import find_llama_server
+from .beside import BESIDE, beside_llama_server, table_of_servers
 from .clients import Outcome, ask_all, misbehave
 from .process import ServerProcess, running_server
-from .throughput import in_process, over_http
+from .throughput import in_process, our_requests, over_http
 from .workload import Asked, mixture, with_answers
 
 N_DIFFERENT = 400
 """Requests that differ; clients draw from them."""
+
+COMPARED_ROUNDS = 3
+"""In which two servers take turns."""
 
 ROUNDING = 0.05
 """What neighbours in a pass may change of a probability, with few bits a weight."""
@@ -42,10 +49,14 @@ ROUNDING = 0.05
 
 def main(arguments: Sequence[str] | None = None) -> int:
     given = _parser().parse_args(arguments)
+    if given.clients is None:
+        given.clients = 16 if given.throughput or given.beside else 64
     if given.quick:
         given.clients, given.requests, given.inputs = 16, 20, 64
     if given.throughput:
         return _measure(given)
+    if given.beside:
+        return _compare(given)
     return _load(given)
 
 
@@ -158,12 +169,13 @@ def _measure(given: argparse.Namespace) -> int:
     with Model(given.model) as model:
         in_process(model, inputs()[:32])
         with running_server(given.model, "auto", given.queue, given.deadline) as server:
-            asyncio.run(over_http(server.address, inputs()[:32], given.clients))
+            asyncio.run(over_http(server.address, our_requests(inputs()[:32]), given.clients))
             for _ in range(given.rounds):
                 theirs.append(in_process(model, inputs()))
-                rate, each = asyncio.run(over_http(server.address, inputs(), given.clients))
-                ours.append(rate)
-                seconds += each
+                asked = our_requests(inputs())
+                served = asyncio.run(over_http(server.address, asked, given.clients))
+                ours.append(served.a_second)
+                seconds += served.seconds
     facts = {
         "clients": given.clients,
         "inputs": given.inputs * given.rounds,
@@ -184,10 +196,27 @@ def _measure(given: argparse.Namespace) -> int:
     return 0
 
 
+def _compare(given: argparse.Namespace) -> int:
+    program, peer = find_llama_server()
+    if program is None:
+        print(peer.problem, file=sys.stderr)
+        return 1
+    cells = [
+        beside_llama_server(name, program, given.clients, given.inputs, COMPARED_ROUNDS)
+        for name in given.only or BESIDE
+    ]
+    results = {"machine": machine_facts(), "peer": peer.version, "cells": cells}
+    line = f"{machine_line(results['machine'])} llama-server {peer.version}."
+    disturbed = disturbance((cell["model"], cell) for cell in cells)
+    page = f"{line}{disturbed}\n\n{table_of_servers(cells)}\n"
+    publish("serving-beside", results, page, given.out, given.docs)
+    return 0
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description="Put the server under load.")
     parser.add_argument("--model", metavar="FILE", help="the model (the embedded one)")
-    parser.add_argument("--clients", type=int, default=64, metavar="N")
+    parser.add_argument("--clients", type=int, metavar="N", help="(64; measured beside others 16)")
     parser.add_argument("--requests", type=int, default=2000, metavar="N", help="of each client")
     parser.add_argument("--spoilers", type=int, default=8, metavar="N", help="that misbehave")
     parser.add_argument("--batching", choices=("auto", "off"), default="auto")
@@ -196,6 +225,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--quick", action="store_true", help="a minute")
     parser.add_argument("--throughput", action="store_true", help="measure beside decide_many")
+    parser.add_argument("--beside", action="store_true", help="measure beside llama-server")
+    parser.add_argument("--only", action="append", choices=BESIDE, help="of its models; repeated")
     parser.add_argument("--inputs", type=int, default=400, metavar="N", help="of a round")
     parser.add_argument("--rounds", type=int, default=5, metavar="N", help="of the throughput")
     parser.add_argument("--out", type=Path, default=RESULTS, metavar="DIR")

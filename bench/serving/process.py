@@ -54,11 +54,17 @@ class ServerProcess:
 
 @contextmanager
 def running_server(
-    model: str | None, batching: str, n_waiting: int, deadline: float
+    model: str | None,
+    batching: str,
+    n_waiting: int,
+    deadline: float,
+    n_slots: int | None = None,
+    n_ctx: int = 0,
 ) -> Iterator[ServerProcess]:
-    """Serve a model for a while."""
+    """Serve a model for a while; 0 and None = the model's own."""
     command = [sys.executable, "-m", "bench.serving.process", "--batching", batching]
-    command += ["--queue", str(n_waiting), "--deadline", str(deadline)]
+    command += ["--queue", str(n_waiting), "--deadline", str(deadline), "--ctx", str(n_ctx)]
+    command += [] if n_slots is None else ["--slots", str(n_slots)]
     command += [] if model is None else ["--model", model]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
@@ -73,10 +79,15 @@ def main() -> int:
     parser.add_argument("--batching", default="auto")
     parser.add_argument("--queue", type=int, default=256)
     parser.add_argument("--deadline", type=float, default=60.0)
+    parser.add_argument("--slots", type=int)
+    parser.add_argument("--ctx", type=int, default=0)
     given = parser.parse_args()
     settings = ServeSettings("measured", port=0, n_waiting=given.queue, deadline=given.deadline)
     options = {"batching": given.batching}
-    with listen(settings) as listening, Model(given.model, options=options) as model:
+    with (
+        listen(settings) as listening,
+        Model(given.model, n_slots=given.slots, n_ctx=given.ctx, options=options) as model,
+    ):
         print(listening.getsockname()[1], flush=True)
         serve(model, settings, listening)
     return 0

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from eliza_ffi.model import Model
 
 from .wire import Connection
 
-__all__ = ["in_process", "over_http"]
+__all__ = ["Request", "Served", "in_process", "our_requests", "over_http"]
 
 QUESTIONS: list[dict[str, Any]] = [
     {
@@ -27,6 +28,9 @@ QUESTIONS: list[dict[str, Any]] = [
     },
 ]
 
+Request = tuple[str, Any]
+"""A path, and the body that is sent there."""
+
 
 def in_process(model: Model, inputs: Sequence[str]) -> float:
     """Return decisions a second of `decide_many`."""
@@ -35,23 +39,70 @@ def in_process(model: Model, inputs: Sequence[str]) -> float:
     return len(inputs) / (time.perf_counter() - begin)
 
 
+def our_requests(inputs: Sequence[str]) -> list[list[Request]]:
+    """Return a request for each input, with the questions that `in_process` asks."""
+    return [
+        [("/v1/decisions", {"model": "any", "input": given, "questions": QUESTIONS})]
+        for given in inputs
+    ]
+
+
+@dataclass(frozen=True)
+class Served:
+    """What came of the requests of all clients.
+
+    Attributes
+    ----------
+    a_second : float
+        Inputs answered a second.
+    seconds : list of float
+        Of each input.
+    answers : list of list
+        The JSON of each request, by input.
+    """
+
+    a_second: float
+    seconds: list[float]
+    answers: list[list[Any]]
+
+
 async def over_http(
-    address: tuple[str, int], inputs: Sequence[str], n_clients: int
-) -> tuple[float, list[float]]:
-    """Return decisions a second of so many clients, and the seconds of each."""
-    waiting, seconds = list(reversed(inputs)), []
+    address: tuple[str, int], asked: Sequence[Sequence[Request]], n_clients: int
+) -> Served:
+    """Let so many clients send what there is to ask.
+
+    Parameters
+    ----------
+    address
+    asked
+        For each input its requests, which one client sends one after the other.
+    n_clients
+
+    Raises
+    ------
+    RuntimeError
+        If a request is answered with anything but 200.
+    """
+    waiting = list(range(len(asked)))[::-1]
+    seconds = [0.0] * len(asked)
+    answers: list[list[Any]] = [[] for _ in asked]
 
     async def client() -> None:
         connection = await Connection.to(address)
         while waiting:
-            body = {"model": "any", "input": waiting.pop(), "questions": QUESTIONS}
+            i = waiting.pop()
             begin = time.perf_counter()
-            status, _, answer = await connection.post("/v1/decisions", body)
-            seconds.append(time.perf_counter() - begin)
-            if status != 200:
-                raise RuntimeError(f"{status}: {answer}")
+            for path, body in asked[i]:
+                status, headers, answer = await connection.post(path, body)
+                if status != 200:
+                    raise RuntimeError(f"{status}: {answer}")
+                answers[i].append(answer)
+                if headers.get("connection", "").lower() == "close":
+                    connection.close()
+                    connection = await Connection.to(address)
+            seconds[i] = time.perf_counter() - begin
         connection.close()
 
     begin = time.perf_counter()
     await asyncio.gather(*(client() for _ in range(n_clients)))
-    return len(inputs) / (time.perf_counter() - begin), seconds
+    return Served(len(asked) / (time.perf_counter() - begin), seconds, answers)

@@ -1,0 +1,215 @@
+"""Our server beside llama-server: the same file, the same clients, the same questions, in turns.
+
+A model that was made for decisions is asked through the endpoint that both have. A plain one is
+asked through ours, and in llama-server through a completion with a grammar for each question, which
+a client sends one after the other, so that the input is in the slot's cache from the second on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from eliza_ffi.benchmark import gbnf_of
+from eliza_ffi.measuring.figures import quartiles
+from eliza_ffi.measuring.tables import markdown_table, number
+from eliza_ffi.model import Model
+
+from ..deciding.workload import (
+    CODES,
+    SUBJECTS,
+    WORDS,
+    DecisionSubject,
+    Questionnaire,
+    input_of,
+    option_texts,
+)
+from ..parts.machine import noting_other_programs
+from ..together.llama_server import GREEDY, HOST, serving
+from .process import running_server
+from .throughput import Request, Served, over_http
+
+__all__ = ["BESIDE", "beside_llama_server", "table_of_servers"]
+
+BESIDE = ("small made", "wide Q4_K made", "small 32k", "wide Q4_K 32k")
+"""The models that both serve."""
+
+INPUT_TOKENS, N_QUESTIONS, N_OPTIONS = 100, 3, 10
+
+N_SLOTS, TOKENS_A_SLOT = 16, 1024
+"""Of either server."""
+
+ANSWER_TOKENS = 64
+
+SHARE_OF_WIDE = 0.1
+"""Of the inputs: one takes them half a second."""
+
+_Asking = Callable[[Sequence[str]], list[list[Request]]]
+_Reading = Callable[[Sequence[Any]], list[str]]
+
+
+def beside_llama_server(
+    name: str, program: Path, n_clients: int, n_inputs: int, rounds: int
+) -> dict[str, Any]:
+    """Return what the clients of both servers had, in turns.
+
+    Parameters
+    ----------
+    name
+        One of `BESIDE`.
+    program
+        llama-server.
+    n_clients
+        Of each server, at once.
+    n_inputs
+        In a round, each new to both; of wide models `SHARE_OF_WIDE` of them.
+    rounds
+    """
+    subject = next(each for each in SUBJECTS if each.name == name)
+    facts: dict[str, Any] = {"model": name, "clients": n_clients}
+    path = subject.path()
+    n_inputs = max(n_clients, round(n_inputs * SHARE_OF_WIDE)) if subject.is_wide else n_inputs
+    n_ctx = N_SLOTS * TOKENS_A_SLOT
+    with (
+        noting_other_programs(facts),
+        Model(path, n_slots=1, n_ctx=TOKENS_A_SLOT) as model,
+        running_server(str(path), "auto", n_clients, 600.0, n_slots=N_SLOTS, n_ctx=n_ctx) as ours,
+        serving(
+            program, path, N_SLOTS, n_ctx, int(model.describe()["threads"]), (), ["--kv-unified"]
+        ) as theirs,
+    ):
+        labels = CODES if subject.is_made else WORDS
+        questionnaire = Questionnaire(model, N_QUESTIONS, option_texts(labels, N_OPTIONS))
+        servers = {
+            "ours": (ours.address, *_of_ours(questionnaire, subject)),
+            "llama-server": ((HOST, theirs.port), *_of_theirs(questionnaire, subject)),
+        }
+        served: dict[str, list[Served]] = {name: [] for name in servers}
+        said: dict[str, list[str]] = {name: [] for name in servers}
+        for turn in range(-1, rounds):
+            inputs = [
+                input_of(model.tokenize, INPUT_TOKENS, turn * n_inputs + i)
+                for i in range(n_inputs if turn >= 0 else n_clients)
+            ]
+            for each, (address, ask, read) in servers.items():
+                one = asyncio.run(over_http(address, ask(inputs), n_clients))
+                if turn >= 0:  # the first one warms them
+                    served[each].append(one)
+                    said[each] += [text for answers in one.answers for text in read(answers)]
+    facts["inputs"] = n_inputs * rounds
+    facts["ways"] = {each: _figures(listed) for each, listed in served.items()}
+    facts["times_theirs"] = quartiles(
+        [a.a_second / b.a_second for a, b in zip(*served.values(), strict=True)]
+    )
+    pairs = list(zip(*said.values(), strict=True))
+    facts["same_answers"] = sum(a == b for a, b in pairs) / len(pairs)
+    return facts
+
+
+def table_of_servers(cells: Sequence[dict[str, Any]]) -> str:
+    """Return what they came to as a table."""
+    head = ["model", "inputs a second, ours", "llama-server", "ours / llama-server"]
+    head += ["p50, p99 in ms, ours", "llama-server", "the same answers"]
+    rows = []
+    for cell in cells:
+        ours, theirs = cell["ways"]["ours"], cell["ways"]["llama-server"]
+        low, middle, high = (number(each) for each in cell["times_theirs"])
+        rows.append(
+            [
+                cell["model"],
+                number(ours["a_second"]),
+                number(theirs["a_second"]),
+                f"{middle} ({low}-{high})",
+                f"{number(ours['p50_ms'])}, {number(ours['p99_ms'])}",
+                f"{number(theirs['p50_ms'])}, {number(theirs['p99_ms'])}",
+                f"{cell['same_answers']:.0%}",
+            ]
+        )
+    return markdown_table(head, rows)
+
+
+def _figures(listed: Sequence[Served]) -> dict[str, float]:
+    milliseconds = [1e3 * each for one in listed for each in one.seconds]
+    return {
+        "a_second": float(np.median([one.a_second for one in listed])),
+        "p50_ms": float(np.percentile(milliseconds, 50)),
+        "p99_ms": float(np.percentile(milliseconds, 99)),
+    }
+
+
+def _of_ours(questionnaire: Questionnaire, subject: DecisionSubject) -> tuple[_Asking, _Reading]:
+    if subject.is_made:
+        return _systemone(questionnaire)
+    questions = [
+        {
+            "type": "choice",
+            "name": name,
+            "instructions": question.instructions,
+            "choices": [{"value": option} for option in questionnaire.options],
+        }
+        for name, question in questionnaire.questions.items()
+    ]
+
+    def ask(inputs: Sequence[str]) -> list[list[Request]]:
+        return [
+            [("/v1/decisions", {"model": "any", "input": given, "questions": questions})]
+            for given in inputs
+        ]
+
+    def read(answers: Sequence[Any]) -> list[str]:
+        return [
+            max(each["probabilities"], key=lambda share: share["probability"])["value"]
+            for each in answers[0]["answers"]
+        ]
+
+    return ask, read
+
+
+def _of_theirs(questionnaire: Questionnaire, subject: DecisionSubject) -> tuple[_Asking, _Reading]:
+    if subject.is_made:
+        return _systemone(questionnaire)
+    more = {
+        "cache_prompt": True,
+        "grammar": gbnf_of(questionnaire.options),
+        "n_predict": ANSWER_TOKENS,
+        "stop": questionnaire.options,
+        **GREEDY,
+    }
+
+    def ask(inputs: Sequence[str]) -> list[list[Request]]:
+        return [
+            [
+                ("/completion", {"prompt": prompt, **more})
+                for prompt in questionnaire.put(given).prompts
+            ]
+            for given in inputs
+        ]
+
+    def read(answers: Sequence[Any]) -> list[str]:
+        return [str(each.get("stopping_word") or each["content"]) for each in answers]
+
+    return ask, read
+
+
+def _systemone(questionnaire: Questionnaire) -> tuple[_Asking, _Reading]:
+    questions = {
+        name: {
+            "type": "choice",
+            "instructions": question.instructions,
+            "criteria": dict.fromkeys(questionnaire.options),
+        }
+        for name, question in questionnaire.questions.items()
+    }
+
+    def ask(inputs: Sequence[str]) -> list[list[Request]]:
+        return [[("/v1/systemone", {"state": given, "questions": questions})] for given in inputs]
+
+    def read(answers: Sequence[Any]) -> list[str]:
+        shares = (answers[0]["answers"][name]["probabilities"] for name in questions)
+        return [max(each, key=each.__getitem__) for each in shares]
+
+    return ask, read
