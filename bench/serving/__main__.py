@@ -205,8 +205,9 @@ def _compare(given: argparse.Namespace) -> int:
         beside_llama_server(name, program, given.clients, given.inputs, COMPARED_ROUNDS)
         for name in given.only or BESIDE
     ]
-    results = {"machine": machine_facts(), "peer": peer.version, "cells": cells}
-    line = f"{machine_line(results['machine'])} llama-server {peer.version}."
+    machine = machine_facts()
+    results = {"machine": machine, "peer": peer.version, "cells": cells}
+    line = f"{machine_line(machine)} llama-server {peer.version}."
     disturbed = disturbance((cell["model"], cell) for cell in cells)
     page = f"{line}{disturbed}\n\n{table_of_servers(cells)}\n"
     publish("serving-beside", results, page, given.out, given.docs)
