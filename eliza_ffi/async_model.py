@@ -569,7 +569,7 @@ class AsyncModel:
         return await run_many_async(
             inputs,
             lambda given: self._decide(given, asked, settings, True),
-            at_once=self.session.at_once(max_concurrency),
+            at_once=self.session.decisions_at_once(max_concurrency),
             total=length_of(inputs),
             progress=progress,
             return_exceptions=return_exceptions,

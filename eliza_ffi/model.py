@@ -885,7 +885,7 @@ class Model:
         return_exceptions: bool = False,
         **more: Unpack[StreamSettings],
     ) -> list[Decision]:
-        """Answer the same questions about many inputs, as many at once as there are slots.
+        """Answer the same questions about many inputs.
 
         Parameters
         ----------
@@ -893,8 +893,11 @@ class Model:
             Each as in :meth:`decide`; read as far as there is room for.
         questions, labels, orders, prompt, scoring, calibration, option_mass, abstain_below, **more
             As :meth:`decide`.
-        progress, max_concurrency, return_exceptions
+        progress, return_exceptions
             As :meth:`generate_many`.
+        max_concurrency
+            How many run together; None = the model's slots where a device computes, two where a CPU
+            does, which more would not make faster.
 
         Returns
         -------
@@ -918,7 +921,7 @@ class Model:
             inputs,
             lambda given: self._decision_job(given, asked, settings, True),
             progress,
-            max_concurrency,
+            self.session.decisions_at_once(max_concurrency),
             return_exceptions,
         )
 

@@ -39,6 +39,9 @@ T = TypeVar("T")
 DEFAULT_SLOTS = 8
 DEFAULT_WAIT_MS = 30_000
 
+DECISIONS_ON_CPU = 2
+"""Of a batch, that run together."""
+
 
 class Session:
     """A context of a library, open until it is closed or nobody refers to it.
@@ -139,6 +142,23 @@ class Session:
         if asked < 1:
             raise InvalidArgumentError(f"max_concurrency must be 1 or more, not {asked}")
         return asked
+
+    def decisions_at_once(self, asked: int | None) -> int:
+        """Return how many decisions of a batch run together.
+
+        Their passes are long. On a CPU they take no less time together than one after the other,
+        and attend to what all of them have in the KV cache: two keep it busy. A device takes as
+        many as there are slots.
+        """
+        if asked is None and self._is_on_cpu():
+            return min(self.turns.n, DECISIONS_ON_CPU)
+        return self.at_once(asked)
+
+    def _is_on_cpu(self) -> bool:
+        if not self.binding.supports("describe"):
+            return False
+        placement = self.binding.describe(self._ctx).get("model", {}).get("placement", [])
+        return bool(placement) and all(each["device"] == "CPU" for each in placement)
 
     def in_turn(self, wait: bool | float, n_tokens: int, run: Callable[[], T]) -> T:
         """Run something that takes a slot, after a wait for one.

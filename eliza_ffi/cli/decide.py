@@ -201,7 +201,7 @@ def _run_table(arguments: argparse.Namespace, questions: tuple[Question, ...]) -
                     lambda given: model.decide(given, questions, **settings),
                     rows,
                     arguments.column,
-                    at_once=model.session.at_once(None),
+                    at_once=model.session.decisions_at_once(None),
                     cancel=model.close,
                 ),
             )

@@ -264,7 +264,7 @@ def ask_many(
     return run_many(
         enumerate(inputs),
         start,
-        at_once=session.at_once(None),
+        at_once=session.decisions_at_once(None),
         total=length_of(inputs),
         progress=progress,
         return_exceptions=False,

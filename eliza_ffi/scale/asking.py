@@ -102,7 +102,7 @@ def ask_each(
     found = run_many(
         zip(inputs, questions, strict=True),
         lambda item: _OwnQuestions(model, *item, settings),
-        at_once=model.session.at_once(None),
+        at_once=model.session.decisions_at_once(None),
         total=None,
         progress=None,
         return_exceptions=True,

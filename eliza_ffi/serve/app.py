@@ -22,9 +22,6 @@ from .settings import ServeSettings
 
 __all__ = ["make_app"]
 
-PLACES_A_SLOT = 2
-"""Requests that are worked on, for each slot: while one is in it the next one is prepared."""
-
 _METRICS, _HEALTH, _MODELS, _OPENAPI = "/metrics", "/health", "/v1/models", "/openapi.json"
 
 
@@ -84,7 +81,9 @@ def make_app(
 
 def admission_for(model: AsyncModel, settings: ServeSettings) -> Admission:
     """Return who is let in to a model."""
-    return Admission(PLACES_A_SLOT * model.session.turns.n, settings.n_waiting)
+    n_decided = model.session.decisions_at_once(None)
+    # While they are decided, others are prepared.
+    return Admission(n_decided + (n_decided + 1) // 2, settings.n_waiting)
 
 
 async def _refused(_: Request, error: Exception) -> Response:

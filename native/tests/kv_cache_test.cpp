@@ -120,6 +120,15 @@ TEST_F(ParkedTextsTest, WhatPassesOfOthersHadNoUseForLeavesItsCells) {
     }
 }
 
+TEST_F(ParkedTextsTest, ALongPassIsAsManyAsItsTokensAre) {
+    decode_and_close(text);
+    const auto n_tokens = static_cast<size_t>(16 * options.park_after + 1);
+    ASSERT_LT(n_tokens, static_cast<size_t>(options.n_batch));
+    logits_after(sequence, distinct_text(3, n_tokens));
+    EXPECT_EQ(sequence.counts().passes, 1);
+    EXPECT_EQ(cache.n_parked(), text.size());
+}
+
 TEST_F(ParkedTextsTest, ComesBackForAPromptThatBeginsTheSame) {
     std::vector<llama_token> longer = text;
     longer.push_back(tokens_of(" and").back());

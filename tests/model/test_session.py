@@ -9,6 +9,7 @@ import sys
 import threading
 import weakref
 from pathlib import Path
+from unittest import mock
 from typing import Any
 
 import pytest
@@ -177,3 +178,18 @@ def test_a_closed_model_says_so(library: Library) -> None:
     for ask in (lambda: model.choose("x", ["a"]), model.describe, lambda: model.runner):
         with pytest.raises(ElizaError, match="is closed"):
             ask()
+
+
+@pytest.mark.parametrize(("n_slots", "at_once"), [(1, 1), (8, 2)])
+def test_few_decisions_run_together_on_a_cpu_unless_they_are_told_to(
+    library: Library, n_slots: int, at_once: int
+) -> None:
+    with Model(default_model_path(), library=library, n_threads=1, n_slots=n_slots) as model:
+        assert model.session.decisions_at_once(None) == at_once
+        assert model.session.decisions_at_once(5) == 5
+        assert model.session.at_once(None) == n_slots
+        placed = [{"device": "CUDA0", "layers": 5}, {"device": "CPU", "layers": 1}]
+        facts = model.describe()
+        facts["model"]["placement"] = placed
+        with mock.patch.object(model.binding, "describe", lambda ctx: facts):
+            assert model.session.decisions_at_once(None) == n_slots

@@ -39,7 +39,7 @@ class FailingModel:
     """Fails in one way whatever it is asked."""
 
     def __init__(self, error: Exception) -> None:
-        self.session = SimpleNamespace(turns=SimpleNamespace(n=1))
+        self.session = SimpleNamespace(decisions_at_once=lambda _: 1)
         self._error = error
 
     def describe(self) -> dict[str, Any]:

@@ -26,7 +26,7 @@ class FakeDecider:
     def __init__(self, path: Path, seconds: float = 0.0) -> None:
         self.path = str(path)
         self.asked: list[tuple[Any, dict[str, Any]]] = []
-        self.session = SimpleNamespace(at_once=lambda asked: 4)
+        self.session = SimpleNamespace(decisions_at_once=lambda asked: 4)
         self.is_closed = False
         self.has_room = False
         self._seconds = seconds

@@ -116,13 +116,17 @@ bool KvCache::make_room() {
 
 // ---- Parking --------------------------------------------------------------------------------------
 
-void KvCache::count_pass() {
+// Every token attends to all cells, and to copy a cell away and back costs what a few single tokens take to read it.
+// In a long pass a token reads it faster, as one of many.
+void KvCache::count_pass(size_t n_tokens) {
+    constexpr size_t tokens_of_a_pass = 16;
     if (park_after_ == 0) {
         return;
     }
+    const auto n_passes = static_cast<int32_t>((n_tokens + tokens_of_a_pass - 1) / tokens_of_a_pass);
     for (Slot & slot : slots_.all()) {
         const bool is_idle = slot.n_wanted == 0 && !slot.cached.empty();
-        slot.n_idle_passes = is_idle ? slot.n_idle_passes + 1 : 0;
+        slot.n_idle_passes = is_idle ? slot.n_idle_passes + n_passes : 0;
         if (slot.n_idle_passes > park_after_) {
             park(slot);
         }

@@ -33,7 +33,7 @@ ggml_type kv_type_from_name(const std::string & option, const std::string & name
 class KvCache {
 public:
     // Of a context whose first n_slots sequences are slots and the n_lanes behind them lanes. What no stream wants
-    // is parked after so many passes of others; 0: never.
+    // is parked after so many passes of others, a long one being several; 0: never.
     KvCache(const Model & model, llama_context * context, KvTypes types, int32_t n_slots, int32_t n_lanes,
             int32_t park_after);
 
@@ -53,8 +53,8 @@ public:
     // Frees cells that no open stream wants; false if there are none.
     bool make_room();
 
-    // Another pass begins: what was idle for too many of them is parked.
-    void count_pass();
+    // Another pass of so many tokens begins: what was idle for too many of them is parked.
+    void count_pass(size_t n_tokens);
 
     // How many tokens are parked; no more than there are cells. Safe from any thread.
     size_t n_parked() const { return n_parked_.load(std::memory_order_relaxed); }

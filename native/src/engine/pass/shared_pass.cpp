@@ -1,6 +1,7 @@
 #include "engine/pass/shared_pass.h"
 
 #include <algorithm>
+#include <numeric>
 #include <string>
 #include <utility>
 
@@ -94,9 +95,6 @@ std::vector<SharedPass::Member> SharedPass::select(const std::vector<Ticket *> &
         return members;
     }
     const size_t n_batch = room(waiting);
-    if (n_batch == static_cast<size_t>(runner_.n_batch())) {
-        cache_.count_pass();  // not those that are shorter for who watches
-    }
     for (Ticket * ticket : waiting) {
         prepare(*ticket);
     }
@@ -163,6 +161,9 @@ std::vector<SharedPass::Member> SharedPass::select(const std::vector<Ticket *> &
 }
 
 void SharedPass::run(std::vector<Member> & members) {
+    cache_.count_pass(std::accumulate(members.begin(), members.end(), size_t(0), [](size_t n, const Member & member) {
+        return n + member.n_tokens();
+    }));
     compute_heads(members);
     decode(members);
 }
