@@ -106,7 +106,7 @@ def beside_llama_server(
         [a.a_second / b.a_second for a, b in zip(*served.values(), strict=True)]
     )
     pairs = list(zip(*said.values(), strict=True))
-    facts["same_answers"] = sum(a == b for a, b in pairs) / len(pairs)
+    facts["same_answers"] = sum(a == b for a, b in pairs) / len(pairs) if subject.is_made else None
     return facts
 
 
@@ -126,7 +126,7 @@ def table_of_servers(cells: Sequence[dict[str, Any]]) -> str:
                 f"{middle} ({low}-{high})",
                 f"{number(ours['p50_ms'])}, {number(ours['p99_ms'])}",
                 f"{number(theirs['p50_ms'])}, {number(theirs['p99_ms'])}",
-                f"{cell['same_answers']:.0%}",
+                "-" if cell["same_answers"] is None else f"{cell['same_answers']:.0%}",
             ]
         )
     return markdown_table(head, rows)

@@ -12,9 +12,12 @@ from bench.serving.__main__ import main
 from bench.serving.clients import Outcome, _difference, _marked
 from bench.serving.workload import Asked, mixture
 from bench.together.llama_server import find_llama_server
+from eliza_ffi._resources import default_model_path
 from eliza_ffi.library.loading import Library
 
 pytestmark = pytest.mark.slow
+
+FEW = ["--model", str(default_model_path()), "--inputs", "80", "--rounds", "1"]
 
 TWO = Asked(
     "/v1/decisions",
@@ -56,14 +59,15 @@ def test_the_mixture_has_both_formats_and_bad_requests_and_is_the_same_each_time
     assert mixture(200, 7) == asked != mixture(200, 8)
 
 
-@pytest.mark.parametrize("options", [[], ["--throughput", "--inputs", "8", "--rounds", "1"]])
+@pytest.mark.parametrize("options", [[], ["--throughput", *FEW]])
 def test_a_small_load_is_held_and_told_of(
     library: Library, tmp_path: Path, options: list[str]
 ) -> None:
     small = ["--clients", "4", "--requests", "3", "--spoilers", "2", "--out", str(tmp_path)]
     assert main([*small, *options]) == 0
     if options:
-        facts = json.loads((tmp_path / "serving-throughput.json").read_text())
+        measured = json.loads((tmp_path / "serving-throughput.json").read_text())["models"]
+        (facts,) = measured.values()
         assert facts["served_a_second"] > 0 and 0 < facts["share"] < 3
     else:
         facts = json.loads((tmp_path / "serving.json").read_text())
@@ -78,5 +82,5 @@ def test_both_servers_answer_alike(library: Library, tmp_path: Path, name: str) 
     (cell,) = json.loads((tmp_path / "serving-beside.json").read_text())["cells"]
     assert cell["inputs"] == 12
     assert all(each["a_second"] > 0 for each in cell["ways"].values())
-    # A plain model is asked for the likeliest label here and for the likeliest token there.
-    assert cell["same_answers"] >= (1.0 if name == "small made" else 0.6)
+    # Of a plain model it is the likeliest label here and the likeliest token at each step there.
+    assert cell["same_answers"] == (1.0 if name == "small made" else None)
