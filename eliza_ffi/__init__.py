@@ -44,7 +44,7 @@ __all__ = [
     "detect_capabilities",
 ]
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 """The package's version."""
 
 _ROOMS = {

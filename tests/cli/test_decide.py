@@ -20,7 +20,7 @@ import table_work
 from checkout import ROOT
 from fake_decider import FakeDecider, take_place
 
-from eliza_ffi import cli
+from eliza_ffi import __version__, cli
 from eliza_ffi.cli.bars import decision_lines
 from eliza_ffi.cli.main import build_parser
 from eliza_ffi.cli.progress import RowProgress
@@ -689,8 +689,8 @@ def test_version_names_the_package_the_library_and_llama_cpp(
 ) -> None:
     assert cli.main(["--version"]) == 0
     package, found, llama_cpp = capsys.readouterr().out.splitlines()
-    assert package == "eliza-ffi 0.1.0"
-    assert found.startswith("libelizainference 0.1.0, ABI 12, ")
+    assert package == f"eliza-ffi {__version__}"
+    assert found.startswith(f"libelizainference {__version__}, ABI 12, ")
     assert str(library.path) in found
     assert llama_cpp.startswith("llama.cpp b")
 
@@ -701,4 +701,4 @@ def test_version_without_a_library_still_tells_the_package(
     monkeypatch.setenv(LIBRARY_VARIABLE, str(tmp_path / "none.so"))
     assert cli.main(["--version"]) == 0
     out = capsys.readouterr().out
-    assert out.startswith("eliza-ffi 0.1.0\nno libelizainference: ")
+    assert out.startswith(f"eliza-ffi {__version__}\nno libelizainference: ")

@@ -9,8 +9,8 @@ import sys
 import threading
 import weakref
 from pathlib import Path
-from unittest import mock
 from typing import Any
+from unittest import mock
 
 import pytest
 
