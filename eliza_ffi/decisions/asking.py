@@ -226,7 +226,7 @@ def ask_many(
     failed: Callable[[int, ElizaError], Any],
     progress: Callable[[int, int | None], Any] | None = None,
 ) -> list[Any]:
-    """Ask questions about many inputs, as many at once as there are slots.
+    """Ask questions about many inputs, as many at once as :meth:`Session.decisions_at_once` says.
 
     Parameters
     ----------
