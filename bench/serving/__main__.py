@@ -151,8 +151,6 @@ def _page(facts: dict[str, Any]) -> str:
         ("lost", f"{facts['lost']:,}"),
         ("the same to the last bit", f"{facts['exact']:,}"),
         ("largest difference of a probability", f"{facts['farthest']:.4f}"),
-        ("requests a second", number(facts["requests_a_second"])),
-        ("p50, p99", f"{number(facts['p50_ms'])} ms, {number(facts['p99_ms'])} ms"),
         ("broken off because the client had gone", f"{facts['broken_off']:.0f}"),
     ]
     rows += [(f"clients beside them: {how}", f"{n:,}") for how, n in facts["misbehaved"].items()]
