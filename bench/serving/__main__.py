@@ -18,7 +18,7 @@ import asyncio
 import random
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -167,7 +167,7 @@ def _measure(given: argparse.Namespace) -> int:
     if given.model is not None:
         models = {Path(given.model).stem: given.model}
     measured = {name: _throughput(given, path) for name, path in models.items()}
-    rows = [
+    rows: list[tuple[str, str, Callable[[float], str]]] = [
         ("decisions of 3 questions a second, served", "served_a_second", number),
         ("in process, decide_many", "in_process_a_second", number),
         ("served / in process", "share", "{:.2f}".format),

@@ -92,8 +92,8 @@ def run_serve(arguments: argparse.Namespace) -> int:
         open_model(arguments, arguments.n_slots) as model,
     ):
         server.check_model(model, settings)
-        print(f"{settings.name} is served at {_url(listening)}", flush=True)
-        sent = server.serve(model, settings, listening)
+        said = f"{settings.name} is served at {_url(listening)}"
+        sent = server.serve(model, settings, listening, lambda: print(said, flush=True))
     if sent == signal.SIGINT:
         raise KeyboardInterrupt
     return 0

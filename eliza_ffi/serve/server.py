@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+from collections.abc import Callable
 from types import FrameType
 
 import uvicorn
@@ -77,7 +78,12 @@ def check_model(model: Model, settings: ServeSettings) -> None:
     )
 
 
-def serve(model: Model, settings: ServeSettings, listening: socket.socket) -> int:
+def serve(
+    model: Model,
+    settings: ServeSettings,
+    listening: socket.socket,
+    on_ready: Callable[[], None] = lambda: None,
+) -> int:
     """Serve a model until a signal comes; return the signal.
 
     SIGTERM or SIGINT: what runs and what waits is answered, new requests are refused with 503, and
@@ -90,6 +96,8 @@ def serve(model: Model, settings: ServeSettings, listening: socket.socket) -> in
     settings
     listening
         As :func:`listen` returns it; it is closed at the end.
+    on_ready
+        Called once requests are answered, and signals heard.
     """
     face = AsyncModel.of(model)
     admission = admission_for(face, settings)
@@ -107,16 +115,23 @@ def serve(model: Model, settings: ServeSettings, listening: socket.socket) -> in
         timeout_keep_alive=IDLE_SECONDS,
         timeout_graceful_shutdown=CLOSING_SECONDS,
     )
-    server = _Server(config, admission)
+    server = _Server(config, admission, on_ready)
     server.run(sockets=[listening])
     return server.signal
 
 
 class _Server(uvicorn.Server):
-    def __init__(self, config: uvicorn.Config, admission: Admission) -> None:
+    def __init__(
+        self, config: uvicorn.Config, admission: Admission, on_ready: Callable[[], None]
+    ) -> None:
         super().__init__(config)
         self._admission = admission
+        self._on_ready = on_ready
         self.signal = 0
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._on_ready()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         self.signal = sig

@@ -455,7 +455,7 @@ def test_a_lazy_grammar_does_not_look_into_a_block_and_constrains_behind_it(
         assert " go:</plan>" in all_three
 
 
-def test_a_budget_goes_with_every_other_setting(reasoning: Reasoning) -> None:
+def test_a_budget_goes_with_every_other_setting(reasoning: Reasoning, library: Library) -> None:
     ends = [
         reasoning.model.tokenize(e, parse_special=True) for e in ("<|endoftext|>", "<|im_end|>")
     ]
@@ -471,10 +471,13 @@ def test_a_budget_goes_with_every_other_setting(reasoning: Reasoning) -> None:
     chain = reasoning.binding.describe_chain(stream)
     reasoning.binding.close(stream)
     assert chain == ("reasoning_budget", "logit_bias", "top_p", "dist")
-    generated = reasoning.model.generate("Say hello. <plan>", 20, sampling=sampling)
-    assert "</plan>" in generated.text
-    again = reasoning.model.generate("Say hello. <plan>", 20, sampling=sampling)
-    assert again.tokens == generated.tokens
+    # Each by a model of its own: what a cache holds of a prompt moves logits by a rounding.
+    runs = []
+    for _ in range(2):
+        with Model(library=library, n_threads=1) as model:
+            runs.append(model.generate("Say hello. <plan>", 20, sampling=sampling))
+    assert "</plan>" in runs[0].text
+    assert runs[1].tokens == runs[0].tokens
     with_guesses = reasoning.model.generate(
         "Say hello. <plan>", 20, sampling=sampling, draft_max=4, drafter=reasoning.model.path
     )
