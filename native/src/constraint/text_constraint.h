@@ -8,9 +8,9 @@
 
 namespace eliza {
 
-// Every way to cut the text into tokens is legal, what is forced() left aside. The texts around the value are known: the one before
-// is what token healing has taken back; the one behind tells where the value ends, and may share a
-// token with its last byte.
+// Every way to cut the text into tokens is legal, what is forced() left aside. The texts around the value are known:
+// the one before is what token healing has taken back; the one behind tells where the value ends, and may share a token
+// with its last byte.
 class TextConstraint {
 public:
     virtual ~TextConstraint() = default;

@@ -161,9 +161,8 @@ std::vector<SharedPass::Member> SharedPass::select(const std::vector<Ticket *> &
 }
 
 void SharedPass::run(std::vector<Member> & members) {
-    cache_.count_pass(std::accumulate(members.begin(), members.end(), size_t(0), [](size_t n, const Member & member) {
-        return n + member.n_tokens();
-    }));
+    cache_.count_pass(std::accumulate(members.begin(), members.end(), size_t(0),
+                                      [](size_t n, const Member & member) { return n + member.n_tokens(); }));
     compute_heads(members);
     decode(members);
 }
