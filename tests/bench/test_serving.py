@@ -82,5 +82,9 @@ def test_both_servers_answer_alike(library: Library, tmp_path: Path, name: str) 
     (cell,) = json.loads((tmp_path / "serving-beside.json").read_text())["cells"]
     assert cell["inputs"] == 12
     assert all(each["a_second"] > 0 for each in cell["ways"].values())
-    # Of a plain model it is the likeliest label here and the likeliest token at each step there.
-    assert cell["same_answers"] == (1.0 if name == "small made" else None)
+    if name == "small made":
+        # Not all of 36: ten options of random weights are near each other, and llama-server's
+        # attention rounds to half precision. By chance it would be a tenth.
+        assert cell["same_answers"] >= 0.75
+    else:  # the likeliest label here, and the likeliest token at each step there
+        assert cell["same_answers"] is None

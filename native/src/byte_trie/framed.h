@@ -91,6 +91,15 @@ public:
         return true;
     }
 
+    // Whether no more than so many bytes may come next.
+    bool is_narrow(const State & state, int32_t most) const {
+        for (int32_t byte = 0; byte < 256 && most >= 0; ++byte) {
+            State with_byte = state;
+            most -= step(with_byte, static_cast<uint8_t>(byte)) ? 1 : 0;
+        }
+        return most >= 0;
+    }
+
     // Up to where the value is complete, or there are two ways to go on.
     ForcedText forced(State state) const {
         ForcedText forced;

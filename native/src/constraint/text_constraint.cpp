@@ -43,6 +43,7 @@ public:
         }
         return recognizer().forced(state_);
     }
+    bool is_narrow() const override { return recognizer().is_narrow(state_, /*most=*/16); }
     std::string shortest_end() const override { return recognizer().shortest_end(state_); }
 
 private:

@@ -38,6 +38,9 @@ public:
     // Nothing where that is not known.
     virtual ForcedText forced() const { return {}; }
 
+    // Whether few bytes may come next, so that the mask is found fast.
+    virtual bool is_narrow() const { return false; }
+
     // Bytes that complete the value; nothing where that is not known.
     virtual std::string shortest_end() const = 0;
 

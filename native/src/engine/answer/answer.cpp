@@ -307,6 +307,16 @@ void Answer::take(llama_token token, TextConstraint & constraint, TokenSelector 
     result.text = constraint.value();
 }
 
+// Only their logits are computed.
+llama_token Answer::choose_of_few(TokenSpan legal, TokenSelector & selector) {
+    std::vector<float> logits(legal.size);
+    choice_.row(/*whole=*/false, legal).gather(legal, logits.data());
+    const Stopwatch stopwatch(stats_.select_ns);
+    ++stats_.decisions;
+    stats_.candidates_seen += static_cast<int64_t>(legal.size);
+    return selector.select_of_legal(logits.data(), legal);
+}
+
 // The next token of a value; nothing where the value ends before it.
 std::optional<llama_token> Answer::choose_in_text(TextConstraint & constraint, const SpanSpec & spec,
                                                   TokenSelector & selector, FillResult & result) {
@@ -316,9 +326,15 @@ std::optional<llama_token> Answer::choose_in_text(TextConstraint & constraint, c
             return choice_.take_without_pass(only);
         }
     }
+    const bool ends_freely = constraint.may_end() && spec.after.empty() && spec.kind != SpanSpec::Kind::grammar;
+    if (constraint.is_narrow() && !ends_freely && !result.logprob) {
+        const std::vector<Token> legal = constraint.mask()->tokens.tokens();
+        if (!legal.empty() && legal.size() <= TokenSelector::few_tokens) {
+            return choose_of_few({legal.data(), static_cast<uint32_t>(legal.size())}, selector);
+        }
+    }
     const float * row = sequence_.logits();
     const Stopwatch stopwatch(stats_.select_ns);
-    const bool ends_freely = constraint.may_end() && spec.after.empty() && spec.kind != SpanSpec::Kind::grammar;
     const std::optional<llama_token> token = selector.select_in_text(row, constraint, ends_freely);
     ++stats_.decisions;
     stats_.candidates_seen += decoder_.model().n_vocab();

@@ -59,6 +59,7 @@ private:
     bool append_forced(const std::string & forced, TextConstraint & constraint, TokenSelector & selector,
                        FillResult & result);
     void take(llama_token token, TextConstraint & constraint, TokenSelector & selector, FillResult & result);
+    llama_token choose_of_few(TokenSpan legal, TokenSelector & selector);
     std::optional<llama_token> choose_in_text(TextConstraint & constraint, const SpanSpec & spec,
                                               TokenSelector & selector, FillResult & result);
 

@@ -223,14 +223,13 @@ llama_token Stream::choose_from_mask() {
     if (legal.size == 1 && options_.strategy != Strategy::token_by_token && !logprobs_.is_on()) {
         return choice_.take_without_pass(legal[0]);
     }
-    constexpr uint32_t few = 1024;  // of which the logits are picked out
-    const bool whole = legal.size > few || logprobs_.is_on();
+    const bool whole = legal.size > TokenSelector::few_tokens || logprobs_.is_on();
     const LogitsRow row = choice_.row(whole, legal);
     choice_.take_drawn();  // that was from among all tokens
     llama_token token = LLAMA_TOKEN_NULL;
     {
         const Stopwatch stopwatch(stats_.select_ns);
-        if (legal.size > few) {
+        if (legal.size > TokenSelector::few_tokens) {
             token = selector_.select_in_mask(row.whole(), *mask_);
         } else {
             std::vector<float> logits(legal.size);
