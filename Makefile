@@ -134,7 +134,7 @@ coverage: cpu-with-tests ## run the Python tests and find out what of the packag
 # Without those that try thousands of inputs, or what only much time shows.
 SLOW_NATIVE_TESTS := *OnRandomTries:*AllowWhatLlamaCppAllows*:*SharedPasses*:Speculation.*:Architectures/*:*OfLlamaCppsGrammar:BackendSampling.*:*PlainLogits*:SavedSlots.*
 .PHONY: test-fast
-test-fast: cpu-with-tests ## run the tests that take no time, in under a minute
+test-fast: cpu-with-tests ## run the tests that take little time, in two minutes
 	$(call run-native-tests,-$(SLOW_NATIVE_TESTS))
 	@$(BIN)/python -m pytest --numprocesses=$(JOBS) -m 'not slow' $(PYTEST_ARGS)
 
