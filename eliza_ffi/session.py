@@ -157,7 +157,7 @@ class Session:
     def _is_on_cpu(self) -> bool:
         if not self.binding.supports("describe"):
             return False
-        placement = self.binding.describe(self._ctx).get("model", {}).get("placement", [])
+        placement = self.describe().get("model", {}).get("placement", [])
         return bool(placement) and all(each["device"] == "CPU" for each in placement)
 
     def in_turn(self, wait: bool | float, n_tokens: int, run: Callable[[], T]) -> T:

@@ -16,7 +16,7 @@ from typing import Any
 from eliza_ffi.benchmark import gbnf_of
 
 from ..choosing.other_libraries import LlamaCppPython
-from ..together.llama_server import GREEDY, HOST
+from ..together.llama_server import GREEDY, HOST, chosen_text
 from .ours import Decided, DecidingSetting
 from .workload import PutQuestions
 
@@ -69,14 +69,7 @@ class SystemoneServer:
 
     def __init__(self, setting: DecidingSetting) -> None:
         self._port = _port(setting, SYSTEMONE)
-        self._questions = {
-            name: {
-                "type": "choice",
-                "instructions": question.instructions,
-                "criteria": dict.fromkeys(setting.questionnaire.options),
-            }
-            for name, question in setting.questionnaire.questions.items()
-        }
+        self._questions = setting.questionnaire.systemone
 
     def decide(self, put: PutQuestions) -> Decided:
         begin = time.perf_counter()
@@ -126,7 +119,7 @@ class GrammarServer:
         ]
         seconds = time.perf_counter() - begin
         if not self._is_made:
-            texts = [str(one.get("stopping_word") or one["content"]) for one in said]
+            texts = [chosen_text(one) for one in said]
             answers = tuple(_place(text, self._labels) for text in texts)
             return Decided(seconds, answers, scoring="any")
         found = [one["completion_probabilities"][0]["top_probs"] for one in said]

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from make_test_models import Shape, cached_model
 from write_decision_models import cached_decision_model
@@ -30,6 +31,7 @@ __all__ = [
     "Questionnaire",
     "input_of",
     "option_texts",
+    "subject_named",
 ]
 
 WORDS, PHRASES, CODES = "words", "phrases", "codes"
@@ -90,6 +92,11 @@ SUBJECTS = (
     DecisionSubject("wide Q4_K made", "pplx-decider", True, **_WIDE, tensor_type="q4_k"),
     DecisionSubject("wide F16 32k", "llama-spm", False, **_WIDE, tensor_type="f16"),
 )
+
+
+def subject_named(name: str) -> DecisionSubject:
+    """Return one of `SUBJECTS`."""
+    return next(each for each in SUBJECTS if each.name == name)
 
 
 def option_texts(kind: str, count: int) -> list[str]:
@@ -183,6 +190,18 @@ class Questionnaire:
             session.detokenize([*prefix, *ending], unparse_special=True) for ending in endings
         )
         return PutQuestions(given, prefix, endings, texts)
+
+    @property
+    def systemone(self) -> dict[str, Any]:
+        """The questions as ``/v1/systemone`` takes them."""
+        return {
+            name: {
+                "type": "choice",
+                "instructions": question.instructions,
+                "criteria": dict.fromkeys(self.options),
+            }
+            for name, question in self.questions.items()
+        }
 
     @cached_property
     def labels(self) -> list[str]:

@@ -28,14 +28,14 @@ import numpy as np
 from eliza_ffi.measuring.tables import markdown_table, number
 from eliza_ffi.model import Model
 
-from ..deciding.workload import SUBJECTS
+from ..deciding.workload import subject_named
 from ..parts.machine import disturbance, machine_facts, machine_line, noting_other_programs
 from ..parts.pages import RESULTS, publish
 from ..together.llama_server import find_llama_server
 from .beside import BESIDE, beside_llama_server, table_of_servers
 from .clients import Outcome, ask_all, misbehave
 from .process import ServerProcess, running_server
-from .throughput import in_process, our_requests, over_http
+from .throughput import figures_of, in_process, our_requests, over_http
 from .workload import Asked, mixture, with_answers
 
 N_DIFFERENT = 400
@@ -162,8 +162,7 @@ def _page(facts: dict[str, Any]) -> str:
 
 
 def _measure(given: argparse.Namespace) -> int:
-    wide = next(each for each in SUBJECTS if each.name == WIDE)
-    models = {"embedded": None, WIDE: str(wide.path())}
+    models = {"embedded": None, WIDE: str(subject_named(WIDE).path())}
     if given.model is not None:
         models = {Path(given.model).stem: given.model}
     measured = {name: _throughput(given, path) for name, path in models.items()}
@@ -203,15 +202,13 @@ def _throughput(given: argparse.Namespace, path: str | None) -> dict[str, Any]:
             theirs.append(in_process(model, inputs()))
             asked = our_requests(inputs())
             served.append(asyncio.run(over_http(server.address, asked, given.clients)))
-    ours = [one.a_second for one in served]
-    milliseconds = [1e3 * each for one in served for each in one.seconds]
+    figures = figures_of(served)
     return facts | {
         "inputs": n_inputs * given.rounds,
-        "served_a_second": float(np.median(ours)),
+        "served_a_second": figures.pop("a_second"),
         "in_process_a_second": float(np.median(theirs)),
-        "share": float(np.median(np.array(ours) / np.array(theirs))),
-        "p50_ms": float(np.percentile(milliseconds, 50)),
-        "p99_ms": float(np.percentile(milliseconds, 99)),
+        "share": float(np.median([a.a_second / b for a, b in zip(served, theirs, strict=True)])),
+        **figures,
     }
 
 

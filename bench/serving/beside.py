@@ -12,26 +12,25 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from eliza_ffi.benchmark import gbnf_of
+from eliza_ffi.decisions.wire import question_to
 from eliza_ffi.measuring.figures import quartiles
 from eliza_ffi.measuring.tables import markdown_table, number
 from eliza_ffi.model import Model
 
 from ..deciding.workload import (
     CODES,
-    SUBJECTS,
     WORDS,
     DecisionSubject,
     Questionnaire,
     input_of,
     option_texts,
+    subject_named,
 )
 from ..parts.machine import noting_other_programs
-from ..together.llama_server import GREEDY, HOST, serving
+from ..together.llama_server import GREEDY, HOST, chosen_text, serving
 from .process import running_server
-from .throughput import Request, Served, over_http
+from .throughput import Request, Served, figures_of, over_http
 
 __all__ = ["BESIDE", "beside_llama_server", "table_of_servers"]
 
@@ -69,7 +68,7 @@ def beside_llama_server(
         In a round, each new to both; of wide models `SHARE_OF_WIDE` of them.
     rounds
     """
-    subject = next(each for each in SUBJECTS if each.name == name)
+    subject = subject_named(name)
     facts: dict[str, Any] = {"model": name, "clients": n_clients}
     path = subject.path()
     n_inputs = max(n_clients, round(n_inputs * SHARE_OF_WIDE)) if subject.is_wide else n_inputs
@@ -101,7 +100,7 @@ def beside_llama_server(
                     served[each].append(one)
                     said[each] += [text for answers in one.answers for text in read(answers)]
     facts["inputs"] = n_inputs * rounds
-    facts["ways"] = {each: _figures(listed) for each, listed in served.items()}
+    facts["ways"] = {each: figures_of(listed) for each, listed in served.items()}
     facts["times_theirs"] = quartiles(
         [a.a_second / b.a_second for a, b in zip(*served.values(), strict=True)]
     )
@@ -132,27 +131,10 @@ def table_of_servers(cells: Sequence[dict[str, Any]]) -> str:
     return markdown_table(head, rows)
 
 
-def _figures(listed: Sequence[Served]) -> dict[str, float]:
-    milliseconds = [1e3 * each for one in listed for each in one.seconds]
-    return {
-        "a_second": float(np.median([one.a_second for one in listed])),
-        "p50_ms": float(np.percentile(milliseconds, 50)),
-        "p99_ms": float(np.percentile(milliseconds, 99)),
-    }
-
-
 def _of_ours(questionnaire: Questionnaire, subject: DecisionSubject) -> tuple[_Asking, _Reading]:
     if subject.is_made:
         return _systemone(questionnaire)
-    questions = [
-        {
-            "type": "choice",
-            "name": name,
-            "instructions": question.instructions,
-            "choices": [{"value": option} for option in questionnaire.options],
-        }
-        for name, question in questionnaire.questions.items()
-    ]
+    questions = [question_to(each) for each in questionnaire.questions.values()]
 
     def ask(inputs: Sequence[str]) -> list[list[Request]]:
         return [
@@ -190,20 +172,13 @@ def _of_theirs(questionnaire: Questionnaire, subject: DecisionSubject) -> tuple[
         ]
 
     def read(answers: Sequence[Any]) -> list[str]:
-        return [str(each.get("stopping_word") or each["content"]) for each in answers]
+        return [chosen_text(each) for each in answers]
 
     return ask, read
 
 
 def _systemone(questionnaire: Questionnaire) -> tuple[_Asking, _Reading]:
-    questions = {
-        name: {
-            "type": "choice",
-            "instructions": question.instructions,
-            "criteria": dict.fromkeys(questionnaire.options),
-        }
-        for name, question in questionnaire.questions.items()
-    }
+    questions = questionnaire.systemone
 
     def ask(inputs: Sequence[str]) -> list[list[Request]]:
         return [[("/v1/systemone", {"state": given, "questions": questions})] for given in inputs]

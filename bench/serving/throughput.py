@@ -8,11 +8,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from eliza_ffi.model import Model
 
 from .wire import Connection
 
-__all__ = ["Request", "Served", "in_process", "our_requests", "over_http"]
+__all__ = ["Request", "Served", "figures_of", "in_process", "our_requests", "over_http"]
 
 QUESTIONS: list[dict[str, Any]] = [
     {
@@ -64,6 +66,16 @@ class Served:
     a_second: float
     seconds: list[float]
     answers: list[list[Any]]
+
+
+def figures_of(served: Sequence[Served]) -> dict[str, float]:
+    """Return inputs ``a_second``, the median, and of all inputs ``p50_ms`` and ``p99_ms``."""
+    milliseconds = [1e3 * each for one in served for each in one.seconds]
+    return {
+        "a_second": float(np.median([one.a_second for one in served])),
+        "p50_ms": float(np.percentile(milliseconds, 50)),
+        "p99_ms": float(np.percentile(milliseconds, 99)),
+    }
 
 
 async def over_http(

@@ -20,7 +20,7 @@ from eliza_ffi.library.protocol import Tokens
 from ..choosing.other_libraries import Peer
 from .batch_loop import UNTOLD
 
-__all__ = ["LlamaServer", "find_llama_server", "serving"]
+__all__ = ["LlamaServer", "chosen_text", "find_llama_server", "serving"]
 
 HOST = "127.0.0.1"
 START_SECONDS = 120.0
@@ -93,7 +93,7 @@ class LlamaServer:
         asked = {"n_predict": 64, "grammar": gbnf_of(self.choices), "stop": [*self.choices]}
         with self._asking(prompt, asked) as response:
             said = json.loads(response.read())
-        return str(said.get("stopping_word") or said["content"])
+        return chosen_text(said)
 
     @contextmanager
     def _asking(self, prompt: Tokens, more: dict[str, Any]) -> Iterator[http.client.HTTPResponse]:
@@ -108,6 +108,11 @@ class LlamaServer:
             yield response
         finally:
             connection.close()
+
+
+def chosen_text(answer: dict[str, Any]) -> str:
+    """Return the choice in a completion whose stop words the choices are."""
+    return str(answer.get("stopping_word") or answer["content"])
 
 
 @contextmanager

@@ -71,10 +71,12 @@ public:
     std::optional<llama_token> select_in_text(const float * logits, TextConstraint & text, bool ends_freely);
 
     // Under a mask: samplers that look at all candidates see the legal tokens only. From the logits of all tokens, or
-    // from those of the legal ones, in their order, which are picked out of a row where they are few.
-    static constexpr uint32_t few_tokens = 1024;
+    // from those of the legal ones, in their order.
     llama_token select_in_mask(const float * logits, const LegalTokens & mask);
     llama_token select_of_legal(const float * logits, TokenSpan legal);
+
+    // So many legal ones are picked out of a row.
+    static constexpr uint32_t few_tokens = 1024;
 
     // The natural logarithm of that outcome's probability among the legal ones, from raw logits.
     double logprob_in_text(const float * logits, TextConstraint & text, bool ends_freely,
