@@ -92,8 +92,7 @@ def run(plan: ScalePlan, path: str | None) -> dict[str, Any]:
     for each in here:
         for n in WORKERS:
             cell: dict[str, Any] = {"words": each["words"], "tokens": each["tokens"], "workers": n}
-            with noting_other_programs(cell):
-                cell |= ray_rows(path, each["words"], _rows(each, plan, n), n)
+            cell |= ray_rows(path, each["words"], _rows(each, plan, n), n)
             cell["reckoned"] = n / row_seconds(costs, each["tokens"], n)
             on_ray.append(cell)
             print(f"{each['words']} words, {n} workers: {cell}", file=sys.stderr)
@@ -123,12 +122,12 @@ def costs_of(results: Mapping[str, Any]) -> Costs:
 def markdown(results: Mapping[str, Any]) -> str:
     """Return the tables."""
     costs = costs_of(results)
-    cells = [(f"{c['words']} words, {c['workers']} workers", c) for c in results["on_ray"]]
-    said = disturbance([("passes and rows", results), *cells])
+    said = disturbance([("passes and rows", results)])
     parts = [
         *([SHORT] if results["plan"]["seconds"] < FULL.seconds else []),
         f"{results['model']}, one thread a worker. {machine_line(results['machine'])}{said}",
-        "Passes that rows share, eight at once, by the tokens that each row has of its own:",
+        f"Passes of rows, at most {results['passes'][0]['at_once']} at once as decisions are, by the "
+        "tokens that each row has of its own:",
         markdown_table(
             ["own tokens a row", "tokens a pass", "ms a pass", "ms a token"],
             (_pass_cells(each) for each in results["passes"]),

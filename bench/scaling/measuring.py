@@ -30,8 +30,8 @@ __all__ = [
     "rows_here",
 ]
 
-ROW_TOKENS = (8, 16, 32, 64, 128, 192)
-"""Eight rows of the last length fit into the embedded model's context together."""
+ROW_TOKENS = (8, 16, 32, 64, 128, 256, 448)
+"""Rows of the last length fit into the embedded model's context, each beside another."""
 
 QUESTION = Predicate("The writer needs an answer today.", "urgent")
 
@@ -60,11 +60,13 @@ def pass_costs(model: Model, n_rows: int) -> list[dict[str, float]]:
         ``token_seconds``: of each pass the share of a row is that of the rows in it.
     """
     source = RandomPrompts(model, seed=1)
+    at_once = model.session.decisions_at_once(None)
     costs = []
     for row_tokens in ROW_TOKENS:
         prompts = source.draw(n_rows, row_tokens)
         before = model.describe()["passes"]["run"]
-        found = [each.stats for each in model.choose_many(prompts, ["yes", "no"])]
+        chosen = model.choose_many(prompts, ["yes", "no"], max_concurrency=at_once)
+        found = [each.stats for each in chosen]
         n_passes = model.describe()["passes"]["run"] - before
         seconds = tokens = 0.0
         for stats in found:
@@ -73,6 +75,7 @@ def pass_costs(model: Model, n_rows: int) -> list[dict[str, float]]:
             seconds += stats.decode_us / 1e6 * stats.forward_passes / max(stats.sequences, 1)
         costs.append(
             {
+                "at_once": at_once,
                 "row_tokens": tokens / n_rows,
                 "pass_tokens": tokens / n_passes,
                 "token_seconds": seconds / tokens,

@@ -82,7 +82,7 @@ def test_tables_show_what_was_measured_beside_what_was_reckoned(tmp_path: Path) 
         "machine": machine_facts(),
         "model": "m.gguf",
         "plan": {"seconds": scale.FULL.seconds},
-        "passes": [{"row_tokens": 10.0, "pass_tokens": 80.0, "token_seconds": 1e-4}],
+        "passes": [{"at_once": 2, "row_tokens": 10.0, "pass_tokens": 80.0, "token_seconds": 1e-4}],
         "costs": {
             "tokens": {"10": 1e-4, "110": 2e-4},
             "host_seconds": 1e-3,

@@ -29,6 +29,9 @@ from eliza_ffi.model import Model
 
 pytestmark = pytest.mark.slow
 
+NEAR_TIE = 0.1
+"""The embedded model's logits after random tokens differ by so much between ways to cut passes."""
+
 # Pieces that action names are made of, and others that tokenizers cut in odd ways.
 # fmt: off
 PIECES = (
@@ -159,23 +162,33 @@ def without_beginnings(texts: Sequence[str]) -> tuple[str, ...]:
 
 
 def test_greedy_tokens_are_those_of_llguidances_masks_over_plain_logits(
-    library: Library, hooks_path: Path, tiny_model: Model
+    library: Library, hooks_path: Path
 ) -> None:
     vocabulary, engine, logits = vocabulary_of(None), llguidance_of(None), Logits(hooks_path)
-    dice = random.Random(13)
-    for _ in range(150):
-        texts = without_beginnings(random_choices(dice))
-        prompt = random_prompt(dice, len(vocabulary.texts))
-        matcher = engine.compile(constraint_of(texts))
-        tokens: list[int] = []
-        while not matcher.is_over():
-            legal = matcher.allowed()
-            row = logits.after(tiny_model.path, [*prompt, *tokens], len(vocabulary.texts))
-            token = int(legal[np.argmax(row[legal])])
-            matcher.accept(token)
-            tokens.append(token)
-        chosen = tiny_model.choose(prompt, texts, tokenization="any")
-        assert tuple(chosen.tokens) == tuple(tokens), (texts, prompt)
+    dice, n_cases, near_ties = random.Random(13), 150, 0
+    # A model of its own: what others left in a cache changes how sums are rounded.
+    with Model(library=library, n_threads=1) as model:
+        for _ in range(n_cases):
+            texts = without_beginnings(random_choices(dice))
+            prompt = random_prompt(dice, len(vocabulary.texts))
+            matcher = engine.compile(constraint_of(texts))
+            tokens: list[int] = []
+            least = np.inf
+            while not matcher.is_over():
+                legal = matcher.allowed()
+                row = logits.after(model.path, [*prompt, *tokens], len(vocabulary.texts))
+                ordered = np.sort(row[legal])
+                if len(ordered) > 1:
+                    least = min(least, ordered[-1] - ordered[-2])
+                token = int(legal[np.argmax(row[legal])])
+                matcher.accept(token)
+                tokens.append(token)
+            if least < NEAR_TIE:
+                near_ties += 1
+                continue
+            chosen = model.choose(prompt, texts, tokenization="any")
+            assert tuple(chosen.tokens) == tuple(tokens), (texts, prompt)
+    assert near_ties < n_cases // 5
 
 
 def test_the_version_of_llguidance_is_the_one_that_is_measured() -> None:
