@@ -70,6 +70,7 @@ QUICK = ScalePlan(rows=64, words=(8, 80), seconds=8.0)
 
 def run(plan: ScalePlan, path: str | None) -> dict[str, Any]:
     """Measure a model with one thread a worker, and return the results."""
+    machine = machine_facts()
     measured: dict[str, Any] = {"model": Path(path or default_model_path()).name}
     here: list[dict[str, Any]] = []
     with noting_other_programs(measured), Model(path, n_threads=1) as model:
@@ -81,13 +82,19 @@ def run(plan: ScalePlan, path: str | None) -> dict[str, Any]:
         crowded = {n: crowded_token(path, 1, n) for n in WORKERS}
     costs = Costs(
         tokens={round(each["row_tokens"]): each["token_seconds"] for each in passes},
+        cores=machine["cores"],
         host_seconds=0.0,
+        host_cpu_seconds=0.0,
         driver_seconds=driver,
         crowding={n: max(seconds / crowded[1], 1.0) for n, seconds in crowded.items()},
     )
     shortest = here[0]
-    host = shortest["seconds"] - row_seconds(costs, shortest["tokens"])
-    costs = replace(costs, host_seconds=max(host, 0.0))
+    in_passes = row_seconds(costs, shortest["tokens"])
+    costs = replace(
+        costs,
+        host_seconds=max(shortest["seconds"] - in_passes, 0.0),
+        host_cpu_seconds=max(shortest["cpu_seconds"] - in_passes, 0.0),
+    )
     on_ray: list[dict[str, Any]] = []
     for each in here:
         for n in WORKERS:
@@ -97,7 +104,7 @@ def run(plan: ScalePlan, path: str | None) -> dict[str, Any]:
             on_ray.append(cell)
             print(f"{each['words']} words, {n} workers: {cell}", file=sys.stderr)
     return {
-        "machine": machine_facts(),
+        "machine": machine,
         "plan": asdict(plan),
         **measured,
         "passes": passes,
@@ -126,13 +133,14 @@ def markdown(results: Mapping[str, Any]) -> str:
     parts = [
         *([SHORT] if results["plan"]["seconds"] < FULL.seconds else []),
         f"{results['model']}, one thread a worker. {machine_line(results['machine'])}{said}",
-        f"Passes of rows, at most {results['passes'][0]['at_once']} at once as decisions are, by the "
-        "tokens that each row has of its own:",
+        f"Passes of rows, at most {results['passes'][0]['at_once']} at once as decisions are, by "
+        "the tokens that each row has of its own:",
         markdown_table(
             ["own tokens a row", "tokens a pass", "ms a pass", "ms a token"],
             (_pass_cells(each) for each in results["passes"]),
         ),
-        f"A row costs {number(costs.host_seconds * 1e3)} ms beside its passes, and "
+        f"A row takes {number(costs.host_seconds * 1e3)} ms longer than its passes while a core is "
+        f"free, {number(costs.host_cpu_seconds * 1e3)} ms where each has its worker, and "
         f"{number(costs.driver_seconds * 1e6)} µs on the driver of a table. With "
         + " and ".join(f"{n} workers" for n in sorted(costs.crowding) if n > 1)
         + " on the machine a pass takes "

@@ -18,8 +18,13 @@ class Costs:
     ----------
     tokens : dict of int to float
         Seconds of a token, in passes that rows share, by the tokens that each row has of its own.
+    cores : int
+        Of the machine.
     host_seconds : float
-        Of a row, for all that is no pass: its text as tokens, its answers.
+        What a row takes longer than its passes, while a core is free: its text as tokens and its
+        answers, for the most part beside another row's passes.
+    host_cpu_seconds : float
+        The processor's time for the same, which a row takes where every core has a worker.
     driver_seconds : float
         Of a row, on the machine that rows go out from.
     crowding : dict of int to float
@@ -27,7 +32,9 @@ class Costs:
     """
 
     tokens: Mapping[int, float]
+    cores: int
     host_seconds: float
+    host_cpu_seconds: float
     driver_seconds: float
     crowding: Mapping[int, float]
 
@@ -48,7 +55,8 @@ def row_seconds(costs: Costs, tokens: float, n_workers: int = 1) -> float:
     """
     lengths = sorted(costs.tokens)
     a_token = float(np.interp(tokens, lengths, [costs.tokens[n] for n in lengths]))
-    return (tokens * a_token + costs.host_seconds) * costs.crowding[n_workers]
+    host = costs.host_seconds if n_workers < costs.cores else costs.host_cpu_seconds
+    return (tokens * a_token + host) * costs.crowding[n_workers]
 
 
 def workers_per_driver(costs: Costs, tokens: float) -> float:

@@ -85,16 +85,27 @@ def pass_costs(model: Model, n_rows: int) -> list[dict[str, float]]:
 
 
 def rows_here(model: Model, words: int, n_rows: int) -> dict[str, float]:
-    """Decide rows in this process and return their seconds, own tokens and passes, each."""
+    """Decide rows in this process and return what each takes.
+
+    Returns
+    -------
+    dict
+        ``seconds``, ``cpu_seconds`` on all cores together, ``tokens`` of its own, and ``passes``.
+    """
     drawn = list(itertools.islice(inputs(words), n_rows + 8))
     model.decide_many(drawn[n_rows:], QUESTION)  # the head of the prompts is in the slots then
     before = model.describe()["passes"]["run"]
-    begin = time.perf_counter()
+    begin, cpu_begin = time.perf_counter(), time.process_time()
     found = model.decide_many(drawn[:n_rows], QUESTION)
-    seconds = time.perf_counter() - begin
+    seconds, cpu_seconds = time.perf_counter() - begin, time.process_time() - cpu_begin
     passes = model.describe()["passes"]["run"] - before
     own = sum(each.usage.input_tokens - each.usage.cached_tokens for each in found)
-    return {"seconds": seconds / n_rows, "tokens": own / n_rows, "passes": passes / n_rows}
+    return {
+        "seconds": seconds / n_rows,
+        "cpu_seconds": cpu_seconds / n_rows,
+        "tokens": own / n_rows,
+        "passes": passes / n_rows,
+    }
 
 
 def crowded_token(path: str | None, n_threads: int, n_processes: int) -> float:

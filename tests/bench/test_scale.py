@@ -25,7 +25,9 @@ pytestmark = pytest.mark.slow
 
 COSTS = Costs(
     tokens={10: 1e-4, 110: 2e-4},
-    host_seconds=1e-3,
+    cores=2,
+    host_seconds=5e-4,
+    host_cpu_seconds=1e-3,
     driver_seconds=1e-4,
     crowding={1: 1.0, 2: 1.5},
 )
@@ -34,9 +36,9 @@ COSTS = Costs(
 @pytest.mark.parametrize(
     ("tokens", "n_workers", "seconds"),
     [
-        (10, 1, 10 * 1e-4 + 1e-3),
-        (60, 1, 60 * 1.5e-4 + 1e-3),
-        (1000, 1, 1000 * 2e-4 + 1e-3),
+        (10, 1, 10 * 1e-4 + 5e-4),
+        (60, 1, 60 * 1.5e-4 + 5e-4),
+        (1000, 1, 1000 * 2e-4 + 5e-4),
         (60, 2, (60 * 1.5e-4 + 1e-3) * 1.5),
     ],
 )
@@ -47,7 +49,7 @@ def test_a_row_costs_its_tokens_and_the_hosts_share(
 
 
 def test_a_driver_feeds_workers_until_its_own_time_is_theirs() -> None:
-    assert workers_per_driver(COSTS, 60) == pytest.approx(100.0)
+    assert workers_per_driver(COSTS, 60) == pytest.approx(95.0)
 
 
 def test_inputs_have_the_words_that_were_asked_for_and_differ() -> None:
@@ -85,11 +87,13 @@ def test_tables_show_what_was_measured_beside_what_was_reckoned(tmp_path: Path) 
         "passes": [{"at_once": 2, "row_tokens": 10.0, "pass_tokens": 80.0, "token_seconds": 1e-4}],
         "costs": {
             "tokens": {"10": 1e-4, "110": 2e-4},
-            "host_seconds": 1e-3,
+            "cores": 2,
+            "host_seconds": 5e-4,
+            "host_cpu_seconds": 1e-3,
             "driver_seconds": 1e-4,
             "crowding": {"1": 1.0, "2": 1.5},
         },
-        "here": [{"words": 8, "tokens": 60.0, "seconds": 0.01, "passes": 1.0}],
+        "here": [{"words": 8, "tokens": 60.0, "seconds": 0.01, "cpu_seconds": 0.01, "passes": 1.0}],
         "on_ray": [
             {**cell, "workers": 1, "rows_per_second": 80.0, "reckoned": 100.0},
             {**cell, "workers": 2, "rows_per_second": 160.0, "reckoned": 133.0},
@@ -103,7 +107,7 @@ def test_tables_show_what_was_measured_beside_what_was_reckoned(tmp_path: Path) 
     assert "| 60.0 | 1 | 80.0 | 100 | +25% | 5.00 |" in shown
     assert "| 60.0 | 2 | 160 | 133 | -17% | 5.00 |" in shown
     # 10^9 rows of 50 tokens: (50 x 1.4e-4 s + 1 ms) x 1.5 each.
-    assert "| 50 | 12.0 | 33.3 | 3.33 | 0.33 | 3,333 | 80 |" in shown
+    assert "| 50 | 12.0 | 33.3 | 3.33 | 0.33 | 3,333 | 75 |" in shown
     (tmp_path / "scale.json").write_text(json.dumps(results), encoding="utf-8")
     docs = tmp_path / "page.md"
     docs.write_text("<!-- bench:scale:begin -->\n<!-- bench:scale:end -->\n", encoding="utf-8")
