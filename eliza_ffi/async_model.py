@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
+from functools import partial
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
@@ -20,7 +21,7 @@ from .choices.chooser import Chooser
 from .decisions.answers import Decision
 from .decisions.asking import WritePrompt
 from .decisions.calibration import Calibration
-from .decisions.deciding import DecisionRun, Settings, settings_for
+from .decisions.deciding import DecisionRun, Settings, settings_for, takes_long
 from .decisions.prompts import LabelStyle
 from .decisions.questions import Question
 from .decisions.scoring import Rule
@@ -519,7 +520,7 @@ class AsyncModel:
     ) -> Decision:
         """As :meth:`Model.decide <eliza_ffi.model.Model.decide>`."""
         asked = as_questions(questions)
-        settings = await asyncio.to_thread(  # a calibration looks at the model's file
+        checked = partial(
             settings_for,
             self.session,
             asked,
@@ -532,6 +533,8 @@ class AsyncModel:
             abstain_below=abstain_below,
             stream=more,
         )
+        # A calibration looks at the model's file.
+        settings = checked() if calibration is None else await asyncio.to_thread(checked)
         return await self._decide(input, asked, settings, wait)
 
     async def decide_many(
@@ -553,7 +556,7 @@ class AsyncModel:
     ) -> list[Decision]:
         """As :meth:`Model.decide_many <eliza_ffi.model.Model.decide_many>`."""
         asked = as_questions(questions)
-        settings = await asyncio.to_thread(  # a calibration looks at the model's file
+        checked = partial(
             settings_for,
             self.session,
             asked,
@@ -566,6 +569,8 @@ class AsyncModel:
             abstain_below=abstain_below,
             stream=more,
         )
+        # A calibration looks at the model's file.
+        settings = checked() if calibration is None else await asyncio.to_thread(checked)
         return await run_many_async(
             inputs,
             lambda given: self._decide(given, asked, settings, True),
@@ -843,7 +848,9 @@ class AsyncModel:
     async def _decide(
         self, given: Any, questions: Sequence[Question], settings: Settings, wait: bool | float
     ) -> Decision:
-        decision = await asyncio.to_thread(DecisionRun, self.session, given, questions, settings)
+        prepare = partial(DecisionRun, self.session, given, questions, settings)
+        is_long = takes_long(given, questions)
+        decision = await asyncio.to_thread(prepare) if is_long else prepare()
         args, session = decision.args, self.session
         result = await session.in_turn_async(
             wait,

@@ -51,6 +51,10 @@ ROUNDING = 0.05
 """What neighbours in a pass may change of a probability, with few bits a weight."""
 
 
+MEMORY_SECONDS = 5.0
+"""Between two looks at the server's memory."""
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     given = _parser().parse_args(arguments)
     if given.clients is None:
@@ -71,20 +75,25 @@ def _load(given: argparse.Namespace) -> int:
         asyncio.run(ask_all(server.address, asked, 4, 10, ROUNDING, -1))  # it is warm then
         before = server.holds()
         begin = time.perf_counter()
-        outcome = asyncio.run(_ask(server, asked, given))
+        memory: list[int] = []
+        outcome = asyncio.run(_ask(server, asked, given, memory))
         seconds = time.perf_counter() - begin
         _wait_until_idle(server)
         after, figures = server.holds(), server.figures()
         ended = server.process.poll()
     facts = _facts(given, outcome, seconds, before, after, figures)
+    facts["memory"] = memory
     publish("serving", facts, _page(facts), given.out, given.docs)
     for text in (outcome.wrong + outcome.lost)[:20]:
         print(text, file=sys.stderr)
     return 1 if outcome.wrong or outcome.lost or ended is not None else 0
 
 
-async def _ask(server: ServerProcess, asked: Sequence[Asked], given: argparse.Namespace) -> Outcome:
+async def _ask(
+    server: ServerProcess, asked: Sequence[Asked], given: argparse.Namespace, memory: list[int]
+) -> Outcome:
     beside = Outcome()
+    watch = asyncio.create_task(_note_memory(server, memory))
     spoilers = [
         asyncio.create_task(misbehave(server.address, asked, beside, f"{given.seed}-{i}"))
         for i in range(given.spoilers)
@@ -92,12 +101,19 @@ async def _ask(server: ServerProcess, asked: Sequence[Asked], given: argparse.Na
     outcome = await ask_all(
         server.address, asked, given.clients, given.requests, ROUNDING, given.seed
     )
-    for spoiler in spoilers:
-        spoiler.cancel()
+    for task in (watch, *spoilers):
+        task.cancel()
         with suppress(asyncio.CancelledError):
-            await spoiler
+            await task
     outcome.misbehaved = beside.misbehaved
     return outcome
+
+
+async def _note_memory(server: ServerProcess, memory: list[int]) -> None:
+    """Note the server's MiB every few seconds, where the system tells."""
+    while holds := server.holds():
+        memory.append(holds["MiB"])
+        await asyncio.sleep(MEMORY_SECONDS)
 
 
 def _wait_until_idle(server: ServerProcess) -> None:
@@ -158,6 +174,9 @@ def _page(facts: dict[str, Any]) -> str:
         (f"{what} before and after", f"{n:,}, {facts['holds']['after'][what]:,}")
         for what, n in facts["holds"]["before"].items()
     ]
+    if memory := facts.get("memory"):
+        quarters = (memory[round(k * (len(memory) - 1) / 4)] for k in range(5))
+        rows.append(("MiB after each quarter of the time", ", ".join(map(str, quarters))))
     return markdown_table(("", f"batching={facts['batching']}"), rows) + "\n"
 
 

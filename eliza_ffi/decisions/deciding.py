@@ -24,7 +24,10 @@ from .scoring import Rule
 if TYPE_CHECKING:
     from ..session import Session
 
-__all__ = ["DecisionRun", "Settings", "settings_for"]
+__all__ = ["DecisionRun", "Settings", "settings_for", "takes_long"]
+
+LONG_TEXT = 2**11
+"""Characters that are written as prompts, and cut into tokens, in about two milliseconds."""
 
 _FINGERPRINTS: weakref.WeakKeyDictionary[Session, str] = weakref.WeakKeyDictionary()
 
@@ -91,6 +94,16 @@ def settings_for(
             _FINGERPRINTS[session] = fingerprint_of(session)
         calibration.check(_FINGERPRINTS[session], questions, how)
     return Settings(how, rule, calibration, option_mass, abstain_below, stream)
+
+
+def takes_long(given: Any, questions: Sequence[Question]) -> bool:
+    """Return whether a decision's prompts take longer to write than a thread to wake up.
+
+    Others on an event loop would notice that.
+    """
+    if not isinstance(given, str):
+        return True
+    return len(given) + sum(len(repr(question)) for question in questions) > LONG_TEXT
 
 
 class DecisionRun:

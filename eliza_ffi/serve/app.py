@@ -81,9 +81,11 @@ def make_app(
 
 def admission_for(model: AsyncModel, settings: ServeSettings) -> Admission:
     """Return who is let in to a model."""
-    n_decided = model.session.decisions_at_once(None)
-    # While they are decided, others are prepared.
-    return Admission(n_decided + (n_decided + 1) // 2, settings.n_waiting)
+    session = model.session
+    n_decided = session.decisions_at_once(None)
+    # Where slots are all taken, others are prepared meanwhile; where not, they would share passes.
+    n_prepared = (n_decided + 1) // 2 if n_decided == session.turns.n else 0
+    return Admission(n_decided + n_prepared, settings.n_waiting)
 
 
 async def _refused(_: Request, error: Exception) -> Response:

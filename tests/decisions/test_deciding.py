@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -571,3 +572,32 @@ def test_a_calibration_by_another_rule_asks_for_its_scores(model: Model) -> None
     found = model.decide(INPUT, {"team": TEAM}, calibration=calibration, **F32)["team"]
     raw = np.sqrt(model.decide(INPUT, TEAM, scoring="mean", **F32)["team"].distribution)
     assert found.distribution == pytest.approx(raw / raw.sum(), abs=CLOSE)
+
+
+def test_what_takes_long_to_prepare_is_not_prepared_on_an_event_loop(
+    tiny_model: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads: list[bool] = []
+    begin = DecisionRun.__init__
+
+    def noting(self: DecisionRun, *args: Any) -> None:
+        threads.append(threading.current_thread() is threading.main_thread())
+        begin(self, *args)
+
+    monkeypatch.setattr(DecisionRun, "__init__", noting)
+    model = AsyncModel.of(tiny_model)
+    short, long = "Where is my order?", "Where is my order? " * 150
+    question = Predicate("The writer waits.")
+
+    async def scene() -> list[Decision]:
+        return [
+            await model.decide(short, question),
+            await model.decide(long[:1500], question),
+            await model.decide(long, question),
+            await model.decide([{"role": "user", "content": short}], question),
+            await model.decide(short, [question] * 60),
+        ]
+
+    found = asyncio.run(scene())
+    assert threads == [True, True, False, False, False]
+    assert [len(each.answers) for each in found] == [1, 1, 1, 1, 60]

@@ -27,7 +27,7 @@ from eliza_ffi.errors import (
     OutOfMemory,
 )
 from eliza_ffi.library.loading import Library
-from eliza_ffi.serve.app import make_app
+from eliza_ffi.serve.app import admission_for, make_app
 from eliza_ffi.serve.settings import ServeSettings
 
 pytestmark = pytest.mark.slow
@@ -39,7 +39,7 @@ class FailingModel:
     """Fails in one way whatever it is asked."""
 
     def __init__(self, error: Exception) -> None:
-        self.session = SimpleNamespace(decisions_at_once=lambda _: 1)
+        self.session = SimpleNamespace(decisions_at_once=lambda _: 1, turns=SimpleNamespace(n=1))
         self._error = error
 
     def describe(self) -> dict[str, Any]:
@@ -133,3 +133,31 @@ def test_the_command_serves_until_a_signal_comes(
     assert [each.status_code for each in answers] == [200, 200]
     assert answers[1].json()["model"] == "named"
     assert f"named is served at http://127.0.0.1:{port}/" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("n_slots", "n_decided", "n_places"), [(8, 2, 2), (8, 8, 12), (2, 2, 3), (1, 1, 2)]
+)
+def test_others_are_prepared_only_where_the_slots_keep_them_from_sharing_passes(
+    n_slots: int, n_decided: int, n_places: int
+) -> None:
+    session = SimpleNamespace(
+        decisions_at_once=lambda _: n_decided, turns=SimpleNamespace(n=n_slots)
+    )
+    admission = admission_for(SimpleNamespace(session=session), ServeSettings("m"))  # type: ignore[arg-type]
+
+    async def n_let_in() -> int:
+        leaving = asyncio.Event()
+
+        async def visit() -> None:
+            async with admission.place():
+                await leaving.wait()
+
+        visits = [asyncio.ensure_future(visit()) for _ in range(n_places + 1)]
+        await asyncio.sleep(0)
+        inside = admission.n_inside
+        leaving.set()
+        await asyncio.gather(*visits)
+        return inside
+
+    assert asyncio.run(n_let_in()) == n_places
