@@ -548,6 +548,7 @@ def test_real_templates_are_rendered_to_the_letter(chat_model: Model) -> None:
     assert chat_model.chat_template.render(TALK) == RENDERED[name_of(chat_model)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "content",
     [

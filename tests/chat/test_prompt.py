@@ -81,6 +81,7 @@ def test_plain_text_never_yields_a_control_token(
     assert controls(model, tokens) == controls(model, plain)
 
 
+@pytest.mark.slow
 @given(data=st.data())
 @example(data=None)
 def test_where_plain_text_spells_no_control_token_the_tokens_are_those_of_a_string(

@@ -123,6 +123,7 @@ def test_the_tokens_are_those_of_each_whole_prompt(
     assert found == expected
 
 
+@pytest.mark.slow
 def test_a_prompt_is_the_same_alone_and_beside_others(model: Model) -> None:
     for words in ("", "short", SENTENCE * 4):
         together = prompts_of(Asking(model.session, words, QUESTIONS, How(orders=2)))

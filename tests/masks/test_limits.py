@@ -120,6 +120,7 @@ def test_other_languages_are_refused_before_they_take_long(
         getattr(tiny_model.session.guidance(), language)(given)
 
 
+@pytest.mark.slow
 def test_repetitions_of_repetitions_end_one_way_or_the_other(tiny_model: Model) -> None:
     """llguidance counts them without writing them out, or gives up."""
     guidance = tiny_model.session.guidance()

@@ -73,6 +73,7 @@ def test_the_mean_is_that_of_all_prefixes_last_tokens(
     assert min(weights) > 0
 
 
+@pytest.mark.slow
 def test_a_vector_longer_than_the_first_try_has_room_for_arrives_whole(wide: Model) -> None:
     embedding = wide.embed("hello")
     assert embedding.shape == (4352,)

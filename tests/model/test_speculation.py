@@ -74,6 +74,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SETTINGS)
 @pytest.mark.parametrize("draft_max", [1, 4, 50])
 def test_guesses_change_no_token(

@@ -79,6 +79,7 @@ def test_min_p_leaves_what_has_a_share_of_the_likeliest(logits: list[float], p: 
     assert left(MinP(p), logits) == set(np.flatnonzero(probs >= p * probs.max()).tolist())
 
 
+@pytest.mark.slow
 @given(distinct_logits, shares)
 def test_typical_leaves_the_tokens_of_the_most_expected_surprise(
     logits: list[float], p: float

@@ -95,7 +95,6 @@ def tokens_inside(model: Model, result: FillResult, first_at: int = 0) -> list[t
 
 
 @pytest.mark.slow
-@pytest.mark.slow
 @random_weights
 @given(
     shaped=shaped_skeletons(),
@@ -123,6 +122,7 @@ def test_any_skeleton_filled_parses_to_its_shape(
     assert all(span.logprob is None or span.logprob < 1e-6 for span in result.spans)
 
 
+@pytest.mark.slow
 @random_weights
 @given(
     listed=actions(),
@@ -263,6 +263,7 @@ SHAPES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "texts",
     [
