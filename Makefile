@@ -39,11 +39,7 @@ help: ## list the targets
 PORT  ?= 8080
 MODEL ?=
 .PHONY: serve
-serve: cpu ## answer decisions over HTTP on 127.0.0.1 (PORT=8080, MODEL=)
-	@test $(VENV)/serve -nt pyproject.toml || { \
-	    echo "Installing the server into .venv"; \
-	    $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[serve]' \
-	        $(IN_PLACE) && touch $(VENV)/serve; }
+serve: cpu $(VENV)/with-serve ## answer decisions over HTTP on 127.0.0.1 (PORT=8080, MODEL=)
 	@$(BIN)/eliza-ffi serve --port $(PORT) $(if $(MODEL),--model '$(MODEL)') $(SERVE_ARGS)
 
 demo: cpu ## choose actions with the embedded model on the eliza-1 fixtures
@@ -144,9 +140,9 @@ PYTHONS ?= $(foreach n,10 11 12 13 14,$(shell command -v python3.$(n)))
 test-pythons: cpu-with-tests ## run the fast tests under every Python there is (PYTHONS='python3.10 python3.13')
 	@for python in $(PYTHONS); do \
 	    venv=build/pythons/$$($$python -c 'import platform; print(platform.python_version())') && echo "$$venv" && \
-	    { test -x $$venv/bin/pytest || { $$python -m venv $$venv && $$venv/bin/python -m pip install --quiet \
-	        --disable-pip-version-check --upgrade pip && $$venv/bin/python -m pip install --quiet \
-	        --disable-pip-version-check --editable '.[dev]' $(IN_PLACE); }; } && \
+	    { test -x $$venv/bin/pytest || { $$python -m venv $$venv && \
+	        $$venv/bin/python $(PIP_INSTALL) --upgrade pip && \
+	        $$venv/bin/python $(PIP_INSTALL) --editable '.[dev]' $(IN_PLACE); }; } && \
 	    $$venv/bin/python -m pytest --numprocesses=$(JOBS) -m 'not slow' $(PYTEST_ARGS) || exit 1; done
 
 # Our own code under sanitizers, leaks included; llama.cpp stays as it is.
@@ -208,7 +204,7 @@ cpu-with-tests:
 # makes wheels for the other processor too: WHEEL_ARCH=aarch64.
 WHEEL_ARCH   ?= $(shell uname -m)
 WHEEL_SOURCE ?= .
-wheel: $(VENV)/release ## build a portable wheel into dist/
+wheel: $(VENV)/with-release ## build a portable wheel into dist/
 	@rm -rf dist/raw
 	@$(BIN)/python scripts/fetch_llama_cpp.py > /dev/null  # the build's own Python has no pip
 	@zig=$$($(BIN)/python -c 'import pathlib, ziglang; print(pathlib.Path(ziglang.__file__).with_name("zig"))') && \
@@ -223,7 +219,7 @@ wheel: $(VENV)/release ## build a portable wheel into dist/
 # make release PROJECT_URL=https://... : what is uploaded, checked, and the notes for the forge, all in dist/.
 PROJECT_URL ?=
 .PHONY: release
-release: $(VENV)/release ## build and check the sdist and the wheels of a release (PROJECT_URL=https://...)
+release: $(VENV)/with-release ## build and check the sdist and the wheels of a release (PROJECT_URL=https://...)
 	@rm -rf dist build/release
 	@$(BIN)/python scripts/release_tree.py --url '$(PROJECT_URL)' build/release/tree
 	@$(BIN)/python -m build --sdist --outdir dist build/release/tree
@@ -232,11 +228,6 @@ release: $(VENV)/release ## build and check the sdist and the wheels of a releas
 	@$(BIN)/python -m twine check --strict dist/*.whl dist/*.tar.gz
 	@$(BIN)/check-wheel-contents dist/*.whl
 	@cp build/release/RELEASE_NOTES.md dist/
-
-$(VENV)/release: $(VENV)/installed
-	@echo "Installing the tools for releases into .venv"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[release]' $(IN_PLACE)
-	@touch $@
 
 bench: bench-ready ## measure everything that the docs show (an hour and a half)
 	@$(BIN)/python -m bench.peers --docs docs/performance.md --docs README.md
@@ -283,10 +274,7 @@ bench-streams: bench-ready ## measure what many streams cost together (an hour)
 # A library to compare with that cannot be installed is named in the table as missing.
 .PHONY: bench-ready
 bench-ready: $(VENV)/installed
-	@test $(VENV)/bench -nt pyproject.toml || { \
-	    echo "Installing the libraries to compare with into .venv"; \
-	    $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[bench]' \
-	        $(IN_PLACE) && touch $(VENV)/bench || echo "make: they could not be installed"; }
+	@$(MAKE) --no-print-directory $(VENV)/with-bench || echo "make: it could not be installed"
 	@$(MAKE) --no-print-directory cpu-with-tests
 
 # CHECK_ARGS=... goes to the script; each says what it takes.
@@ -308,17 +296,12 @@ check-cycles: cpu ## open and close a model 5,000 times: memory, files and threa
 	@$(BIN)/python scripts/check_cycles.py $(CHECK_ARGS)
 
 .PHONY: docs
-docs: $(VENV)/docs ## build the site of docs/ into build/site
+docs: $(VENV)/with-docs ## build the site of docs/ into build/site
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo build/site/index.html
 
-$(VENV)/docs: $(VENV)/installed
-	@echo "Installing MkDocs into .venv"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]' $(IN_PLACE)
-	@touch $@
-
 .PHONY: check-platforms
-check-platforms: cpu $(VENV)/release ## read the native sources as compilers for macOS and Windows would
+check-platforms: cpu $(VENV)/with-release ## read the native sources as compilers for macOS and Windows would
 	@$(BIN)/python scripts/check_platforms.py
 
 .PHONY: reference
@@ -339,6 +322,8 @@ format: $(VENV)/installed ## bring all sources into style
 clean: ## remove what was built here (llama.cpp stays in the user's cache)
 	rm -rf build dist .venv $(BUN)
 
+PIP_INSTALL = -m pip install --quiet --disable-pip-version-check
+
 # The package in development mode, read from the checkout as it is; the library comes from build/cpu. Debian 12's
 # pip is too old for -C.
 IN_PLACE = -Cwheel.cmake=false -Ceditable.mode=inplace
@@ -349,6 +334,12 @@ $(VENV)/installed: pyproject.toml Makefile
 	@$(BIN)/python -m pip --version > /dev/null 2>&1 || { rm -rf $(VENV); $(PYTHON) -m venv $(VENV); } \
 	    || { rm -rf $(VENV); echo "make: $(PYTHON) -m venv $(VENV) failed"; exit 1; }
 	@echo "Installing the Python tools into .venv"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check 'pip >= 23.1'
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]' $(IN_PLACE)
+	@$(BIN)/python $(PIP_INSTALL) 'pip >= 23.1'
+	@$(BIN)/python $(PIP_INSTALL) --editable '.[dev]' $(IN_PLACE)
+	@touch $@
+
+# What an extra of pyproject.toml needs, such as .venv/with-serve.
+$(VENV)/with-%: $(VENV)/installed
+	@echo "Installing the extra $* into .venv"
+	@$(BIN)/python $(PIP_INSTALL) --editable '.[$*]' $(IN_PLACE)
 	@touch $@
