@@ -206,9 +206,11 @@ WHEEL_ARCH   ?= $(shell uname -m)
 WHEEL_SOURCE ?= .
 wheel: $(VENV)/with-release ## build a portable wheel into dist/
 	@rm -rf dist/raw
-	@$(BIN)/python scripts/fetch_llama_cpp.py > /dev/null  # the build's own Python has no pip
+	@$(BIN)/python scripts/fetch_llama_cpp.py > /dev/null
+	@# Without an environment of its own, where pip would install the other processor's CMake.
 	@zig=$$($(BIN)/python -c 'import pathlib, ziglang; print(pathlib.Path(ziglang.__file__).with_name("zig"))') && \
-	    _PYTHON_HOST_PLATFORM=linux-$(WHEEL_ARCH) $(BIN)/python -m build --wheel --outdir dist/raw -Cinstall.strip=false \
+	    PATH="$(BIN):$$PATH" _PYTHON_HOST_PLATFORM=linux-$(WHEEL_ARCH) $(BIN)/python -m build --wheel --no-isolation \
+	    --outdir dist/raw -Cinstall.strip=false \
 	    -Ccmake.define.CMAKE_TOOLCHAIN_FILE=$(CURDIR)/native/cmake/zig-linux-gnu.cmake \
 	    -Ccmake.define.ELIZA_ZIG=$$zig -Ccmake.define.ELIZA_ZIG_TARGET=$(WHEEL_ARCH)-linux-gnu.2.28 $(WHEEL_SOURCE)
 	@rm -f -- '$(WHEEL_SOURCE)/-'  # CMake asks compilers to write to standard output, and zig writes a file of that name
