@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import code
 import re
 from collections import Counter
 from pathlib import Path
@@ -19,6 +20,7 @@ from pages import (
     links_of,
     output_shown_by,
     prepare_folder,
+    programs_of,
     run_block,
 )
 
@@ -58,6 +60,18 @@ def name_of(page: Path) -> str:
 
 def text_of(page: Path) -> str:
     return page.read_text(encoding="utf-8")
+
+
+def test_the_tutorials_programs_can_be_typed_into_python() -> None:
+    programs = programs_of(text_of(DOCS / "tutorial" / "route-messages.md"))
+    assert len(programs) > 8
+    for program in programs:
+        typed: list[str] = []
+        for line in [*program.splitlines(), ""]:
+            typed.append(line)
+            if code.compile_command("\n".join(typed)) is not None:  # a SyntaxError names the line
+                typed = []
+        assert not typed, program
 
 
 @pytest.mark.parametrize("page", RUN, ids=name_of)
