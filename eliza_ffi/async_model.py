@@ -849,7 +849,7 @@ class AsyncModel:
         self, given: Any, questions: Sequence[Question], settings: Settings, wait: bool | float
     ) -> Decision:
         prepare = partial(DecisionRun, self.session, given, questions, settings)
-        is_long = takes_long(given, questions)
+        is_long = settings.how.prompt is not None or takes_long(given, questions)
         decision = await asyncio.to_thread(prepare) if is_long else prepare()
         args, session = decision.args, self.session
         result = await session.in_turn_async(

@@ -50,7 +50,6 @@ WIDE = "wide Q4_K 32k"
 ROUNDING = 0.05
 """What neighbours in a pass may change of a probability, with few bits a weight."""
 
-
 MEMORY_SECONDS = 5.0
 """Between two looks at the server's memory."""
 

@@ -596,8 +596,9 @@ def test_what_takes_long_to_prepare_is_not_prepared_on_an_event_loop(
             await model.decide(long, question),
             await model.decide([{"role": "user", "content": short}], question),
             await model.decide(short, [question] * 60),
+            await model.decide(short, question, prompt=lambda given, asked: given + asked.text),
         ]
 
     found = asyncio.run(scene())
-    assert threads == [True, True, False, False, False]
-    assert [len(each.answers) for each in found] == [1, 1, 1, 1, 60]
+    assert threads == [True, True, False, False, False, False]
+    assert [len(each.answers) for each in found] == [1, 1, 1, 1, 60, 1]
