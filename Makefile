@@ -197,7 +197,7 @@ $(BUN)/.package-lock.json: tests/bun/package-lock.json
 	@touch $@
 
 cpu-with-tests:
-	$(NEEDS) compiler python gtest
+	$(NEEDS) compiler python gtest curl
 	@$(MAKE) --no-print-directory cpu CMAKE_ARGS="$(CMAKE_ARGS) -DELIZA_BUILD_TESTS=ON"
 
 # For glibc 2.28 (2018) and newer, built by the clang in the package ziglang, which needs no older system for that and

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Makes sure that the system has what this project does not bring along, and is silent where it has:
 #
-#     scripts/system_packages.sh compiler python gtest npm fuzzer
+#     scripts/system_packages.sh compiler python gtest curl npm fuzzer
 #
 # What is missing is named. Where apt is there, and this user is root or needs no password for sudo, it
 # is installed; elsewhere one line says what to install, and the exit code is 1. With
@@ -54,9 +54,10 @@ check() {
             compiler) has_compiler || lacks g++ "a C++ compiler" ;;
             python) has_python || lacks python3-venv "Python 3.10 or newer with its module venv" ;;
             gtest) has_gtest || lacks libgtest-dev GoogleTest ;;
+            curl) has curl || lacks curl curl ;;
             npm) has_npm || lacks npm npm ;;
             fuzzer) has_fuzzer || lacks "clang $(fuzzer_package)" "clang with libFuzzer" ;;
-            *) echo "system_packages.sh: \"$need\" is not compiler, python, gtest, npm or fuzzer" >&2; exit 2 ;;
+            *) echo "system_packages.sh: \"$need\" is not compiler, python, gtest, curl, npm or fuzzer" >&2; exit 2 ;;
         esac
     done
 }

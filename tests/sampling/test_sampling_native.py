@@ -87,6 +87,13 @@ def test_random_chains_are_their_twins(
         )
 
 
+def test_a_logit_that_top_n_sigma_may_leave_out_or_not_is_on_an_edge() -> None:
+    logits = [-0.0099, -0.0000333]  # two are one standard deviation from their mean each
+    for sigma, is_near in ((2.0, True), (1.9, False), (2.1, False)):
+        params = SamplingParams(temperature=1.0, top_n_sigma=sigma, seed=0)
+        assert is_on_an_edge(params, logits, [0, 1]) == is_near
+
+
 def test_typical_behind_top_n_sigma_ignores_what_that_left_out(native: NativeChain) -> None:
     logits = [0.0, 2.0, 0.5, 3.0, 1.0, -20.0, 1.5]
     params = SamplingParams(temperature=1.0, top_n_sigma=0.5, typical_p=0.5, seed=1)

@@ -23,7 +23,7 @@ case "$*" in
     *install*)
         [ -n "$INSTALL" ] && { echo "E: $INSTALL"; exit 100; }
         for package; do
-            case $package in g++ | npm)
+            case $package in g++ | curl | npm)
                 [ -n "$ELSEWHERE" ] || { touch "$BIN/$package"; chmod +x "$BIN/$package"; }
             esac
         done
@@ -136,6 +136,12 @@ def test_nothing_is_installed_against_the_users_will(fake: FakeMachine) -> None:
     assert code == 1
     assert err == "make: missing: g++; please run: sudo apt-get install g++\n"
     assert fake.apt_calls == []
+
+
+def test_the_client_that_tests_of_the_server_run_is_installed(fake: FakeMachine) -> None:
+    assert fake.with_apt().with_root().run("curl")[0] == 0
+    assert fake.apt_calls[-1].endswith("curl")
+    assert fake.run("curl") == (0, "", "")
 
 
 def test_without_apt_the_words_are_those_of_any_system(fake: FakeMachine) -> None:

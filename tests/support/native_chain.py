@@ -145,7 +145,7 @@ def is_on_an_edge(
             for i, logit in enumerate(logits)
         ]
         other = twin_of(moved, shaken, ids, accepted, infill=infill)
-        if other.token != chosen.token or set(other.ids) != set(chosen.ids):
+        if other.token != chosen.token or possible(other).keys() != possible(chosen).keys():
             return True
     return False
 
