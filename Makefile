@@ -214,8 +214,7 @@ wheel: $(VENV)/with-release ## build a portable wheel into dist/
 	    -Ccmake.define.CMAKE_TOOLCHAIN_FILE=$(CURDIR)/native/cmake/zig-linux-gnu.cmake \
 	    -Ccmake.define.ELIZA_ZIG=$$zig -Ccmake.define.ELIZA_ZIG_TARGET=$(WHEEL_ARCH)-linux-gnu.2.28 $(WHEEL_SOURCE)
 	@rm -f -- '$(WHEEL_SOURCE)/-'  # CMake asks compilers to write to standard output, and zig writes a file of that name
-	@PATH="$(BIN):$$PATH" $(BIN)/python -m auditwheel repair --plat manylinux_2_28_$(WHEEL_ARCH) \
-	    --wheel-dir dist dist/raw/*.whl
+	@PATH="$(BIN):$$PATH" $(BIN)/python -m auditwheel repair --plat auto --wheel-dir dist dist/raw/*.whl
 	@rm -rf dist/raw
 
 # make release PROJECT_URL=https://... : what is uploaded, checked, and the notes for the forge, all in dist/.
