@@ -104,7 +104,8 @@ WRONG = {
 def check(program: str, folder: Path) -> subprocess.CompletedProcess[str]:
     file = folder / "program.py"
     file.write_text(program, encoding="utf-8")
-    command = [sys.executable, "-m", "mypy", "--strict", "--no-error-summary", str(file)]
+    cache = f"--cache-dir={ROOT / 'build' / 'mypy'}"  # what one run has read of the package
+    command = [sys.executable, "-m", "mypy", "--strict", "--no-error-summary", cache, str(file)]
     environment = {**os.environ, "MYPYPATH": str(ROOT)}
     return subprocess.run(
         command, cwd=folder, env=environment, capture_output=True, text=True, check=False
