@@ -130,7 +130,7 @@ coverage: cpu-with-tests ## run the Python tests and find out what of the packag
 # Without those that try thousands of inputs, or what only much time shows.
 SLOW_NATIVE_TESTS := *OnRandomTries:*AllowWhatLlamaCppAllows*:*SharedPasses*:Speculation.*:Architectures/*:*OfLlamaCppsGrammar:BackendSampling.*:*PlainLogits*:SavedSlots.*:RefusedEndings.*:Embeddings.TheScore*:TokenMasks.AreBiases*:Strategies.HandleThree*
 .PHONY: test-fast
-test-fast: cpu-with-tests ## run the tests that take little time, in two minutes
+test-fast: cpu-with-tests ## run the tests that take little time, in about a minute
 	$(call run-native-tests,-$(SLOW_NATIVE_TESTS))
 	@$(BIN)/python -m pytest --numprocesses=$(JOBS) -m 'not slow' $(PYTEST_ARGS)
 
