@@ -520,21 +520,17 @@ class AsyncModel:
     ) -> Decision:
         """As :meth:`Model.decide <eliza_ffi.model.Model.decide>`."""
         asked = as_questions(questions)
-        checked = partial(
-            settings_for,
-            self.session,
+        settings = await self._settings(
             asked,
+            calibration,
             labels=labels,
             orders=orders,
             prompt=prompt,
             scoring=scoring,
-            calibration=calibration,
             option_mass=option_mass,
             abstain_below=abstain_below,
             stream=more,
         )
-        # A calibration looks at the model's file.
-        settings = checked() if calibration is None else await asyncio.to_thread(checked)
         return await self._decide(input, asked, settings, wait)
 
     async def decide_many(
@@ -556,21 +552,17 @@ class AsyncModel:
     ) -> list[Decision]:
         """As :meth:`Model.decide_many <eliza_ffi.model.Model.decide_many>`."""
         asked = as_questions(questions)
-        checked = partial(
-            settings_for,
-            self.session,
+        settings = await self._settings(
             asked,
+            calibration,
             labels=labels,
             orders=orders,
             prompt=prompt,
             scoring=scoring,
-            calibration=calibration,
             option_mass=option_mass,
             abstain_below=abstain_below,
             stream=more,
         )
-        # A calibration looks at the model's file.
-        settings = checked() if calibration is None else await asyncio.to_thread(checked)
         return await run_many_async(
             inputs,
             lambda given: self._decide(given, asked, settings, True),
@@ -844,6 +836,13 @@ class AsyncModel:
             return choice_of(choices, args, result, time.perf_counter() - begin)
 
         return await self.session.in_turn_async(wait, len(args.prompt_tokens), choose)
+
+    async def _settings(
+        self, questions: Sequence[Question], calibration: Calibration | None, **more: Any
+    ) -> Settings:
+        check = partial(settings_for, self.session, questions, calibration=calibration, **more)
+        # A calibration looks at the model's file.
+        return check() if calibration is None else await asyncio.to_thread(check)
 
     async def _decide(
         self, given: Any, questions: Sequence[Question], settings: Settings, wait: bool | float
