@@ -132,7 +132,7 @@ SLOW_NATIVE_TESTS := *OnRandomTries:*AllowWhatLlamaCppAllows*:*SharedPasses*:Spe
 .PHONY: test-fast
 test-fast: cpu-with-tests ## run the tests that take little time, in about a minute
 	$(call run-native-tests,-$(SLOW_NATIVE_TESTS))
-	@$(BIN)/python -m pytest --numprocesses=$(JOBS) -m 'not slow' $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest --numprocesses=$(JOBS) -m 'not slow' --hypothesis-profile=few $(PYTEST_ARGS)
 
 # Each in an environment of its own. Debian has one of them, uv and pyenv have all.
 PYTHONS ?= $(foreach n,10 11 12 13 14,$(shell command -v python3.$(n)))

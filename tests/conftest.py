@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from checkout import ROOT
 from hypothesis import settings
+from large_vocabularies import LARGE_VOCABULARIES
 from make_test_models import cached_model
 from native_chain import NativeChain
 
@@ -22,6 +23,7 @@ NATIVE_FIXTURES = frozenset(("library", "hooks_path", "elder_engine"))
 
 # Native calls take as long as the machine lets them.
 settings.register_profile("eliza-ffi", deadline=None)
+settings.register_profile("few", deadline=None, max_examples=20)  # for `make test-fast`
 settings.load_profile("eliza-ffi")
 
 # A shell that runs the tests in the background ignores interrupts for them and all that they start.
@@ -36,11 +38,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+@pytest.hookimpl(tryfirst=True)  # before tests are chosen by their marks
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Files of slow tests come first: at the end they would keep one process of several busy.
 
-    Tests that need the library fail without it; only the option leaves them out.
+    What is tested on many vocabularies is slow on a large one. Tests that need the library fail
+    without it; only the option leaves them out.
     """
+    for item in items:
+        if LARGE_VOCABULARIES.intersection(_texts_among_parameters(item)):
+            item.add_marker("slow")
     slow = {item.path for item in items if item.get_closest_marker("slow")}
     items.sort(key=lambda item: item.path not in slow)
     if not config.getoption("--without-library"):
@@ -52,6 +59,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         (left_out if needs else kept).append(item)
     config.hook.pytest_deselected(items=left_out)
     items[:] = kept
+
+
+def _texts_among_parameters(item: pytest.Item) -> Iterator[str]:
+    parameters = item.callspec.params if hasattr(item, "callspec") else {}
+    return (value for value in parameters.values() if isinstance(value, str))
 
 
 @pytest.fixture(autouse=True)

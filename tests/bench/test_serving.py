@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from bench.parts.machine import one_core_and_the_others
 from bench.serving.__main__ import main
 from bench.serving.clients import Outcome, _difference, _marked
 from bench.serving.workload import Asked, mixture
@@ -68,7 +69,8 @@ def test_a_small_load_is_held_and_told_of(
     if options:
         measured = json.loads((tmp_path / "serving-throughput.json").read_text())["models"]
         (facts,) = measured.values()
-        assert facts["served_a_second"] > 0 and 0 < facts["share"] < 3
+        cells = [facts, facts["client_apart"]] if one_core_and_the_others() else [facts]
+        assert all(each["served_a_second"] > 0 and 0 < each["share"] < 3 for each in cells)
     else:
         facts = json.loads((tmp_path / "serving.json").read_text())
         assert facts["held"] == 12 and facts["wrong"] == facts["lost"] == 0

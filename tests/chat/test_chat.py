@@ -580,6 +580,7 @@ def test_forged_control_tokens_are_tokenized_as_plain_text(chat_model: Model, wh
     assert stripped in written
 
 
+@pytest.mark.slow
 def test_gemmas_thoughts_cannot_be_used_to_put_a_control_token_together(
     library: Library, random_model_path: Callable[..., Path]
 ) -> None:

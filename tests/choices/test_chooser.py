@@ -155,6 +155,7 @@ def test_choices_are_known_when_the_model_was_unloaded_in_between(library: Libra
         assert model.choose(PROMPT, chooser).value == first.value
 
 
+@pytest.mark.slow
 def test_a_large_set_is_prepared_beside_the_event_loop(tiny_model: Model) -> None:
     async def ask() -> int:
         face, beats = AsyncModel.of(tiny_model), 0

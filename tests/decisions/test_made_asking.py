@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 from label_scores import answered, made_of
-from write_decision_models import DEFINITIONS, cached_decision_model
+from large_vocabularies import DECISION_MODEL_TYPES
+from write_decision_models import cached_decision_model
 
 from eliza_ffi.decisions import (
     METHODS,
@@ -35,7 +36,7 @@ QUESTIONS = {
 INPUT = {"ticket": "charged twice", "n": 3}
 
 
-@pytest.fixture(scope="module", params=tuple(DEFINITIONS))
+@pytest.fixture(scope="module", params=DECISION_MODEL_TYPES)
 def made(request: pytest.FixtureRequest, library: Library) -> Iterator[Model]:
     path = cached_decision_model(request.param)
     with Model(path, library=library, n_threads=1, options={"flash_attn": "off"}) as model:

@@ -17,6 +17,7 @@ from gguf import GGUFValueType, GGUFWriter
 from hypothesis import given
 from hypothesis import strategies as st
 from label_scores import answered, label_scores, made_of
+from large_vocabularies import DECISION_MODEL_TYPES
 from write_decision_models import DEFINITIONS, REFUSED, cached_decision_model, main
 
 from eliza_ffi._resources import default_model_path
@@ -660,7 +661,7 @@ def test_any_other_model_is_none_and_its_metadata_are_not_walked(
 # ---- models ------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module", params=TYPES)
+@pytest.fixture(scope="module", params=DECISION_MODEL_TYPES)
 def random_model(request: pytest.FixtureRequest, library: Library) -> Any:
     path = cached_decision_model(request.param)
     # Without flash attention a cache in full precision and one in half hardly differ.

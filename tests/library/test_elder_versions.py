@@ -63,6 +63,7 @@ def payload(name: str) -> TokenTreePayload:
 # ---- versions ----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", VERSIONS)
 def test_every_version_generates(version: int, fakes: Fakes) -> None:
     fake = fakes(functions_of_version(version), version)

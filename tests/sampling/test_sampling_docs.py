@@ -43,7 +43,7 @@ def find(path: str) -> Any:
     return found
 
 
-def tests_of_sampling() -> set[str]:
+def names_of_sampling_tests() -> set[str]:
     """Return the names of the tests at the top of the files beside this one."""
     files = Path(__file__).parent.glob("test_sampling_*.py")
     parsed = [ast.parse(file.read_text(encoding="utf-8")) for file in files]
@@ -53,7 +53,7 @@ def tests_of_sampling() -> set[str]:
 
 @pytest.mark.slow
 def test_every_stage_of_the_tables_has_a_function_and_tests() -> None:
-    there_are = tests_of_sampling()
+    there_are = names_of_sampling_tests()
     assert len(STAGES) > 45
     for stage, function, tests in STAGES:
         (path,) = re.findall(r"`([\w.]+)`", function)

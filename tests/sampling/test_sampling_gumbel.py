@@ -59,6 +59,7 @@ def test_the_hash_is_that_of_whole_numbers(state: int) -> None:
     assert int(pcg_hash(state)) == pcg_by_hand(state)
 
 
+@pytest.mark.slow
 def test_the_hash_gives_no_word_twice() -> None:
     words = pcg_hash(np.arange(2**20, dtype=np.uint32) * np.uint32(4001))
     assert len(np.unique(words)) == len(words)

@@ -73,6 +73,7 @@ def written(skeleton: Skeleton, rng: random.Random, max_tokens: int | None = Non
             return text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("max_tokens", [None, 0, 30])
 @pytest.mark.parametrize("name", SCHEMAS)
 def test_what_is_written_item_by_item_is_what_the_whole_value_may_be(
