@@ -128,7 +128,7 @@ coverage: cpu-with-tests ## run the Python tests and find out what of the packag
 	    --cov=eliza_ffi --cov-report=term:skip-covered --cov-fail-under=90 $(PYTEST_ARGS)
 
 # Without those that try thousands of inputs, or what only much time shows.
-SLOW_NATIVE_TESTS := *OnRandomTries:*AllowWhatLlamaCppAllows*:*SharedPasses*:Speculation.*:Architectures/*:*OfLlamaCppsGrammar:BackendSampling.*:*PlainLogits*:SavedSlots.*:RefusedEndings.*:Embeddings.TheScore*:TokenMasks.AreBiases*:Strategies.HandleThree*
+SLOW_NATIVE_TESTS := *OnRandomTries*:*AllowWhatLlamaCppAllows*:*SharedPasses*:Speculation.*:Architectures/*:*OfLlamaCppsGrammar:BackendSampling.*:*PlainLogits*:SavedSlots.*:RefusedEndings.*:Embeddings.TheScore*:TokenMasks.AreBiases*:Strategies.HandleThree*
 .PHONY: test-fast
 test-fast: cpu-with-tests ## run the tests that take little time, in about a minute
 	$(call run-native-tests,-$(SLOW_NATIVE_TESTS))

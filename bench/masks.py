@@ -23,6 +23,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from eliza_ffi._resources import default_model_path
+
 from .masking.constraints import Constraint, constraints
 from .masking.engines import Eliza
 from .masking.measuring import MaskEffort, Places, agreement, measure
@@ -130,7 +132,8 @@ def run(effort: MaskEffort, vocabularies: Mapping[str, str], *, quick: bool) -> 
     }
     kinds = list(KINDS)[:1] if quick else list(KINDS)
     if not quick:
-        results["instructions"] = node_instructions(hooks)
+        embedded = TokenBytes.from_file(Path(default_model_path()))
+        results["instructions"] = node_instructions(hooks, embedded.texts)
     for name, file in vocabularies.items():
         facts, cells = measure_vocabulary(
             name, file, list(peers), effort, hooks, constraints(), kinds

@@ -12,7 +12,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from eliza_ffi._resources import default_model_path
 from eliza_ffi.automata import DEAD, Dfa, compile_regex
 from eliza_ffi.skeleton.free_values import STRING_BODY_PATTERN
 
@@ -100,22 +99,21 @@ def gigahertz() -> float:
     return max(2 * n / float(lib.chain(n)) for _ in range(2000))
 
 
-def node_instructions(hooks: Path) -> dict[str, float] | None:
+def node_instructions(hooks: Path, texts: tuple[bytes, ...]) -> dict[str, float] | None:
     """Return the instructions of a walk for each node visited; None where none can be counted.
 
-    The nodes are those of the embedded model's vocabulary: one takes as many instructions in a
-    larger one.
+    The nodes are those of a vocabulary of a few thousand tokens at most: each instruction is a stop
+    of the process, and a node takes as many in a larger vocabulary.
     """
     if not is_supported():
         return None
-    vocabulary = TokenBytes.from_file(Path(default_model_path()))
-    native, token = NativeVocabulary(hooks, vocabulary.texts), vocabulary.texts.index(b"a")
+    native, token = NativeVocabulary(hooks, texts), texts.index(b"a")
     begin = address_of(getattr(native.lib, HOOK))
     instructions = {}
     for kind, span in KINDS.items():
         native.walk(span).time([token])  # loads and allocates what the first one must
         native.forget()
         steps = steps_of(partial(native.walk(span).time, [token]), begin)
-        visited = nodes_visited(kind, vocabulary.texts, native)
+        visited = nodes_visited(kind, texts, native)
         instructions[kind] = sum(1 for _ in steps) / visited
     return instructions

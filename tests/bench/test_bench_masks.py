@@ -135,8 +135,8 @@ def test_without_a_library_the_others_are_measured(
 
 
 @pytest.mark.skipif(not is_supported(), reason="single steps are for Linux on x86-64")
-def test_a_node_takes_some_instructions(hooks_path: Path) -> None:
-    counted = node_instructions(hooks_path)
+def test_a_node_takes_some_instructions(vocabulary: TokenBytes, hooks_path: Path) -> None:
+    counted = node_instructions(hooks_path, vocabulary.texts[:200])
     assert counted is not None
     assert counted.keys() == KINDS.keys()
     assert all(5 < each < 100 for each in counted.values())
