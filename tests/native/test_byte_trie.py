@@ -28,7 +28,7 @@ pytestmark = pytest.mark.slow
 
 MOST_SPACES = 20  # bytes of white space in a row inside a JSON value
 
-many = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=200)
+many = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=120)
 
 # ---- recognizers, as the grammars say ----------------------------------------------------------
 
@@ -547,7 +547,7 @@ def _fewest_spaces(text: str) -> int:
 @example(b"[" * 16 + b"]" * 16)
 @example(b"[" * 17 + b"]" * 17)
 @example(b"")
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=1500)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=800)
 def test_json_values_are_what_the_standard_library_reads(
     single_bytes: NativeVocabulary, text: bytes
 ) -> None:

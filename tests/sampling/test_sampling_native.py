@@ -64,7 +64,7 @@ def test_every_native_sampler_is_its_twin(
     base=st.sampled_from([0, 1000]),
     data=st.data(),
 )
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=500)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=300)
 def test_random_chains_are_their_twins(
     native: NativeChain,
     logits: list[float],
