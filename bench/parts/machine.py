@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import time
-from collections.abc import Iterable, Iterator, Mapping, MutableMapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
 from datetime import datetime, timezone
 from pathlib import Path
@@ -15,7 +15,14 @@ import numpy as np
 
 from eliza_ffi.model import Model
 
-__all__ = ["disturbance", "machine_facts", "machine_line", "noting_other_programs"]
+__all__ = [
+    "disturbance",
+    "machine_facts",
+    "machine_line",
+    "noting_other_programs",
+    "on_cores",
+    "one_core_and_the_others",
+]
 
 
 def machine_facts() -> dict[str, Any]:
@@ -44,6 +51,24 @@ def machine_line(machine: dict[str, Any]) -> str:
         f"eliza-ffi {machine['eliza_ffi']} over llama.cpp {machine['llama_cpp']}; "
         f"{machine['date']}."
     )
+
+
+def one_core_and_the_others() -> tuple[set[int], set[int]] | None:
+    """Return the number of one core and those of the others; None where they cannot be chosen."""
+    affinity = getattr(os, "sched_getaffinity", None)
+    one, *others = sorted(affinity(0)) if affinity else [0]
+    return ({one}, set(others)) if others else None
+
+
+@contextmanager
+def on_cores(cores: Collection[int]) -> Iterator[None]:
+    """Run the block on some cores, and the threads and programs that it starts; Linux alone can."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, cores)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
 
 
 @contextmanager

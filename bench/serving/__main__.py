@@ -19,7 +19,7 @@ import random
 import sys
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -29,13 +29,20 @@ from eliza_ffi.measuring.tables import markdown_table, number
 from eliza_ffi.model import Model
 
 from ..deciding.workload import subject_named
-from ..parts.machine import disturbance, machine_facts, machine_line, noting_other_programs
+from ..parts.machine import (
+    disturbance,
+    machine_facts,
+    machine_line,
+    noting_other_programs,
+    on_cores,
+    one_core_and_the_others,
+)
 from ..parts.pages import RESULTS, publish
 from ..together.llama_server import find_llama_server
 from .beside import BESIDE, beside_llama_server, table_of_servers
 from .clients import Outcome, ask_all, misbehave
 from .process import ServerProcess, running_server
-from .throughput import figures_of, in_process, our_requests, over_http
+from .throughput import Served, figures_of, in_process, our_requests, over_http
 from .workload import Asked, mixture, with_answers
 
 N_DIFFERENT = 400
@@ -191,35 +198,53 @@ def _measure(given: argparse.Namespace) -> int:
         ("p50, ms", "p50_ms", number),
         ("p99, ms", "p99_ms", number),
     ]
-    table = markdown_table(
-        (f"{given.clients} clients", *measured),
-        [(said, *(show(facts[key]) for facts in measured.values())) for said, key, show in rows],
-    )
+    table_rows = [(said, *(show(f[key]) for f in measured.values())) for said, key, show in rows]
+    if all("client_apart" in facts for facts in measured.values()):
+        shares = (f"{facts['client_apart']['share']:.2f}" for facts in measured.values())
+        table_rows.append(("served / in process, the client on a core of its own", *shares))
+    table = markdown_table((f"{given.clients} clients", *measured), table_rows)
     results = {"machine": machine_facts(), "clients": given.clients, "models": measured}
     publish("serving-throughput", results, table + "\n", given.out, given.docs)
     return 0
 
 
 def _throughput(given: argparse.Namespace, path: str | None) -> dict[str, Any]:
+    """Measure with the client on the cores of the model, and then on one that the model has not."""
+    facts = _in_turns(given, path, None, None)
+    if cores := one_core_and_the_others():
+        facts["client_apart"] = _in_turns(given, path, *cores)
+    return facts
+
+
+def _in_turns(
+    given: argparse.Namespace,
+    path: str | None,
+    client_cores: set[int] | None,
+    model_cores: set[int] | None,
+) -> dict[str, Any]:
     draw = random.Random(given.seed)
     n_inputs = given.inputs if path is None else max(1, given.inputs // 10)
 
     def inputs() -> list[str]:
         return [f"Order {draw.random()} has not come, and I wait." for _ in range(n_inputs)]
 
+    def ask(some: list[str]) -> Served:
+        with on_cores(client_cores) if client_cores else nullcontext():
+            return asyncio.run(over_http(server.address, our_requests(some), given.clients))
+
     served, theirs = [], []
     facts: dict[str, Any] = {}
     with (
+        on_cores(model_cores) if model_cores else nullcontext(),
         noting_other_programs(facts),
         Model(path) as model,
         running_server(path, "auto", given.queue, given.deadline) as server,
     ):
         in_process(model, inputs()[:32])
-        asyncio.run(over_http(server.address, our_requests(inputs()[:32]), given.clients))
+        ask(inputs()[:32])
         for _ in range(given.rounds):
             theirs.append(in_process(model, inputs()))
-            asked = our_requests(inputs())
-            served.append(asyncio.run(over_http(server.address, asked, given.clients)))
+            served.append(ask(inputs()))
     figures = figures_of(served)
     return facts | {
         "inputs": n_inputs * given.rounds,
