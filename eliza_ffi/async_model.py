@@ -565,7 +565,7 @@ class AsyncModel:
         )
         return await run_many_async(
             inputs,
-            lambda given: self._decide(given, asked, settings, True),
+            lambda given: self._decide(given, asked, settings, True, max_concurrency),
             at_once=self.session.decisions_at_once(max_concurrency),
             total=length_of(inputs),
             progress=progress,
@@ -845,7 +845,12 @@ class AsyncModel:
         return check() if calibration is None else await asyncio.to_thread(check)
 
     async def _decide(
-        self, given: Any, questions: Sequence[Question], settings: Settings, wait: bool | float
+        self,
+        given: Any,
+        questions: Sequence[Question],
+        settings: Settings,
+        wait: bool | float,
+        at_once: int | None = None,
     ) -> Decision:
         prepare = partial(DecisionRun, self.session, given, questions, settings)
         is_long = settings.how.prompt is not None or takes_long(given, questions)
@@ -855,6 +860,7 @@ class AsyncModel:
             wait,
             args.n_tokens,
             lambda: self.runner.score(ScoreRun(session.binding, session.ctx, args)),
+            at_most=session.decisions_at_once(at_once),
         )
         if not settings.needs_joint:
             return decision.decision(result)

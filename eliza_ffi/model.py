@@ -919,7 +919,7 @@ class Model:
         )
         return self._many(
             inputs,
-            lambda given: self._decision_job(given, asked, settings, True),
+            lambda given: self._decision_job(given, asked, settings, True, max_concurrency),
             progress,
             self.session.decisions_at_once(max_concurrency),
             return_exceptions,
@@ -1393,10 +1393,15 @@ class Model:
         return _Job(lambda: self.session.in_turn(wait, n_tokens, choose), attempts.cancel)
 
     def _decision_job(
-        self, given: Any, questions: Sequence[Question], settings: Settings, wait: bool | float
+        self,
+        given: Any,
+        questions: Sequence[Question],
+        settings: Settings,
+        wait: bool | float,
+        at_once: int | None = None,
     ) -> ScoreJob[Decision]:
         decision = DecisionRun(self.session, given, questions, settings)
-        return ScoreJob(self.session, decision.args, decision.decision, wait)
+        return ScoreJob(self.session, decision.args, decision.decision, wait, at_once)
 
     def _fill_job(
         self, args: FillArgs, wait: bool | float, on_span: Callable[[SpanFill], Any] | None

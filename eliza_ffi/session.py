@@ -40,7 +40,7 @@ DEFAULT_SLOTS = 8
 DEFAULT_WAIT_MS = 30_000
 
 DECISIONS_ON_CPU = 2
-"""Of a batch, that run together."""
+"""That run together."""
 
 
 class Session:
@@ -144,23 +144,31 @@ class Session:
         return asked
 
     def decisions_at_once(self, asked: int | None) -> int:
-        """Return how many decisions of a batch run together.
+        """Return how many decisions run together, of a batch or of whoever asks.
 
         Their passes are long. On a CPU they take no less time together than one after the other,
         and attend to what all of them have in the KV cache: two keep it busy. A device takes as
         many as there are slots.
         """
-        if asked is None and self._is_on_cpu():
+        if asked is None and self._is_on_cpu:
             return min(self.turns.n, DECISIONS_ON_CPU)
         return self.at_once(asked)
 
+    @functools.cached_property
     def _is_on_cpu(self) -> bool:
         if not self.binding.supports("describe"):
             return False
         placement = self.describe().get("model", {}).get("placement", [])
         return bool(placement) and all(each["device"] == "CPU" for each in placement)
 
-    def in_turn(self, wait: bool | float, n_tokens: int, run: Callable[[], T]) -> T:
+    def in_turn(
+        self,
+        wait: bool | float,
+        n_tokens: int,
+        run: Callable[[], T],
+        *,
+        at_most: int | None = None,
+    ) -> T:
         """Run something that takes a slot, after a wait for one.
 
         All slots share the context's cells. What finds too little room beside the others, and would
@@ -173,10 +181,12 @@ class Session:
         n_tokens
             How many it needs room for, at least.
         run
+        at_most
+            As :meth:`~eliza_ffi.runner.turns.Turns.one`; who does not wait takes any slot.
         """
         second = _SecondTry(self, wait, n_tokens)
         try:
-            with self.turns.one(wait), second.noting():
+            with self.turns.one(wait, at_most=at_most if wait else None), second.noting():
                 return run()
         except ContextFullError as full:
             if not second.is_worth_it:
@@ -188,12 +198,17 @@ class Session:
                 raise full from None
 
     async def in_turn_async(
-        self, wait: bool | float, n_tokens: int, run: Callable[[], Coroutine[Any, Any, T]]
+        self,
+        wait: bool | float,
+        n_tokens: int,
+        run: Callable[[], Coroutine[Any, Any, T]],
+        *,
+        at_most: int | None = None,
     ) -> T:
         """The same on an event loop."""
         second = _SecondTry(self, wait, n_tokens)
         try:
-            async with self.turns.one_async(wait):
+            async with self.turns.one_async(wait, at_most=at_most if wait else None):
                 with second.noting():
                     return await run()
         except ContextFullError as full:

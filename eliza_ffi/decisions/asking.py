@@ -283,6 +283,8 @@ class ScoreJob(Generic[Found]):
         Makes the job's result of the scores.
     wait
         As :meth:`~eliza_ffi.session.Session.in_turn`.
+    at_once
+        How many such jobs run together; None = :meth:`Session.decisions_at_once`.
     """
 
     def __init__(
@@ -291,8 +293,10 @@ class ScoreJob(Generic[Found]):
         args: ScoreArgs,
         read: Callable[[ScoreResult], Found],
         wait: bool | float = True,
+        at_once: int | None = None,
     ) -> None:
         self._session = session
+        self._at_once = session.decisions_at_once(at_once)
         self._n_tokens = args.n_tokens
         self._read = read
         self._wait = wait
@@ -301,7 +305,12 @@ class ScoreJob(Generic[Found]):
 
     def run(self) -> Found:
         return self._read(
-            self._session.in_turn(self._wait, self._n_tokens, lambda: self._attempts.take().run())
+            self._session.in_turn(
+                self._wait,
+                self._n_tokens,
+                lambda: self._attempts.take().run(),
+                at_most=self._at_once,
+            )
         )
 
 

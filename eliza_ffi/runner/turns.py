@@ -44,7 +44,9 @@ class Turns:
         self._lock = threading.RLock()
 
     @contextmanager
-    def one(self, wait_for: bool | float, *, alone: bool = False) -> Iterator[None]:
+    def one(
+        self, wait_for: bool | float, *, alone: bool = False, at_most: int | None = None
+    ) -> Iterator[None]:
         """Be inside for a while, after a wait on this thread.
 
         Parameters
@@ -53,13 +55,15 @@ class Turns:
             Seconds at the most; True = as `patience` has it, False = none.
         alone
             Wait until nobody else is inside, and keep the others waiting.
+        at_most
+            Wait until fewer than so many are inside who said so too, and let others pass meanwhile.
 
         Raises
         ------
         BusyError
             If there was no turn in time.
         """
-        turn = self._enter(alone)
+        turn = self._enter(alone, at_most)
         try:
             # A lock alone: an interrupt inside Python's own waiting, of events and futures, may
             # leave a lock released that somebody else holds.
@@ -76,10 +80,10 @@ class Turns:
 
     @asynccontextmanager
     async def one_async(
-        self, wait_for: bool | float, *, alone: bool = False
+        self, wait_for: bool | float, *, alone: bool = False, at_most: int | None = None
     ) -> AsyncIterator[None]:
         """The same, after a wait of the running task."""
-        turn = self._enter(alone)
+        turn = self._enter(alone, at_most)
         try:
             while not turn.done():
                 n_before = self.n_moves
@@ -101,13 +105,15 @@ class Turns:
         if not turn.done() and not has_moved and turn.cancel():
             timeout = self._timeout(wait_for)
             waited = f" after {timeout:g} s" if timeout else ""
+            if self._is_kept_by_its_like(turn) and self.n_inside < self.n:
+                raise BusyError(f"{turn.at_most} of its kind run, as many as there may be{waited}")
             raise BusyError(
                 f"all {self.n} slots are in use by open streams{waited} "
                 f"(options n_slots, slot_wait_ms)"
             )
 
-    def _enter(self, alone: bool = False) -> _Turn:
-        turn = _Turn(alone)
+    def _enter(self, alone: bool = False, at_most: int | None = None) -> _Turn:
+        turn = _Turn(alone, at_most)
         with self._lock:
             self._waiting.append(turn)
             self._let_in()
@@ -128,16 +134,24 @@ class Turns:
     def _let_in(self) -> None:
         # In an order that an interrupt between two steps does no harm to.
         self._inside = {one for one in self._inside if one() is not None}
-        while self._waiting:
-            turn = self._waiting[0]
-            if turn.done():
-                self._waiting.popleft()
-            elif len(self._inside) >= self._room_for(turn):
-                return
-            elif turn.running() or turn.set_running_or_notify_cancel():
-                self._inside.add(weakref.ref(turn))
-                self.n_moves += 1
-                turn.set_result(None)
+        for turn in list(self._waiting):
+            if not turn.done():
+                if len(self._inside) >= self._room_for(turn):
+                    break
+                if self._is_kept_by_its_like(turn):
+                    continue
+                if turn.running() or turn.set_running_or_notify_cancel():
+                    self._inside.add(weakref.ref(turn))
+                    self.n_moves += 1
+                    turn.set_result(None)
+            self._waiting.remove(turn)
+
+    def _is_kept_by_its_like(self, turn: _Turn) -> bool:
+        if turn.at_most is None:
+            return False
+        inside = (one() for one in self._inside)
+        alike = sum(one is not None and one.at_most is not None for one in inside)
+        return alike >= turn.at_most
 
     def _room_for(self, turn: _Turn) -> int:
         """Return how many may be inside with it, itself included."""
@@ -148,6 +162,7 @@ class Turns:
 class _Turn(Future[None]):
     """One's place, from the wait to the end of the visit."""
 
-    def __init__(self, alone: bool) -> None:
+    def __init__(self, alone: bool, at_most: int | None) -> None:
         super().__init__()
         self.alone = alone
+        self.at_most = at_most

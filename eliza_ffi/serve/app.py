@@ -83,8 +83,7 @@ def admission_for(model: AsyncModel, settings: ServeSettings) -> Admission:
     """Return who is let in to a model."""
     session = model.session
     n_decided = session.decisions_at_once(None)
-    # Where slots are all taken, others are prepared meanwhile; where not, they would share passes.
-    n_prepared = (n_decided + 1) // 2 if n_decided == session.turns.n else 0
+    n_prepared = (n_decided + 1) // 2  # while the others run
     return Admission(n_decided + n_prepared, settings.n_waiting)
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import math
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -371,6 +373,52 @@ def test_many_inputs_are_answered_in_order(model: Model) -> None:
         for one, other in zip(decision.answers, expected.answers, strict=True):
             assert one.distribution == pytest.approx(other.distribution, abs=CLOSE)
     assert told == [(i + 1, None) for i in range(20)]
+
+
+@pytest.mark.parametrize("how", ["threads", "tasks", "batch"])
+def test_whoever_asks_on_a_cpu_few_decisions_run_together(
+    model: Model, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    inputs = [f"message {i}: hello" for i in range(12)]
+    expected = [model.decide(given, QUESTIONS, **F32) for given in inputs]
+    most = _most_together(model, monkeypatch)
+    if how == "threads":
+        with ThreadPoolExecutor(8) as threads:
+            found = list(threads.map(lambda given: model.decide(given, QUESTIONS, **F32), inputs))
+    elif how == "tasks":
+        face = AsyncModel.of(model)
+
+        async def all_of_them() -> list[Decision]:
+            return await asyncio.gather(*(face.decide(each, QUESTIONS, **F32) for each in inputs))
+
+        found = asyncio.run(all_of_them())
+    else:
+        found = model.decide_many(inputs, QUESTIONS, max_concurrency=4, **F32)
+    assert most() == (4 if how == "batch" else 2)
+    for decision, alone in zip(found, expected, strict=True):
+        for one, other in zip(decision.answers, alone.answers, strict=True):
+            assert one.distribution == pytest.approx(other.distribution, abs=CLOSE)
+
+
+def _most_together(model: Model, monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
+    """Return a function that says how many slots decisions have had at once since."""
+    seen: list[int] = []
+    score = model.binding.score_endings
+
+    def noted(*arguments: Any, **more: Any) -> Any:
+        time.sleep(0.02)  # until all that may come are there
+        seen.append(model.session.turns.n_inside)
+        return score(*arguments, **more)
+
+    monkeypatch.setattr(model.binding, "score_endings", noted)
+    return lambda: max(seen)
+
+
+def test_who_does_not_wait_takes_a_slot_whatever_else_is_decided(model: Model) -> None:
+    with model.session.turns.one(True, at_most=2), model.session.turns.one(True, at_most=2):
+        assert len(model.decide(INPUT, ANGRY, wait=False)) == 1
+        with pytest.raises(BusyError, match="2 of its kind run"):
+            model.decide(INPUT, ANGRY, wait=0.01)
 
 
 def test_an_input_that_fails_ends_the_batch_or_stands_in_its_place(tiny_model: Model) -> None:

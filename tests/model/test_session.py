@@ -188,6 +188,7 @@ def test_few_decisions_run_together_on_a_cpu_unless_they_are_told_to(
         assert model.session.decisions_at_once(None) == at_once
         assert model.session.decisions_at_once(5) == 5
         assert model.session.at_once(None) == n_slots
+    with Model(default_model_path(), library=library, n_threads=1, n_slots=n_slots) as model:
         placed = [{"device": "CUDA0", "layers": 5}, {"device": "CPU", "layers": 1}]
         facts = model.describe()
         facts["model"]["placement"] = placed

@@ -189,3 +189,33 @@ def test_alone_means_alone_for_tasks_too() -> None:
                     pass
 
     asyncio.run(both())
+
+
+def test_of_one_kind_no_more_are_inside_than_it_says_and_others_pass_them() -> None:
+    turns = Turns(4, 60.0)
+    order: list[str] = []
+
+    async def take(name: str, at_most: int | None) -> None:
+        async with turns.one_async(True, at_most=at_most):
+            order.append(name)
+            await asyncio.sleep(0.01)
+
+    async def all_of_them() -> None:
+        async with turns.one_async(True, at_most=2), turns.one_async(True, at_most=2):
+            third = asyncio.ensure_future(take("of that kind", 2))
+            await asyncio.sleep(0)
+            await asyncio.gather(*(take("another", None) for _ in range(5)))
+            assert order == ["another"] * 5 and not third.done()
+        await third
+
+    asyncio.run(all_of_them())
+    assert order[-1] == "of that kind"
+
+
+def test_who_waits_for_its_own_kind_in_vain_is_told_so() -> None:
+    turns = Turns(4, 60.0)
+    with turns.one(True, at_most=1):
+        with pytest.raises(BusyError, match="1 of its kind run"), turns.one(0, at_most=1):
+            pytest.fail("there was a turn")
+        with turns.one(0):
+            pass

@@ -39,7 +39,7 @@ class FailingModel:
     """Fails in one way whatever it is asked."""
 
     def __init__(self, error: Exception) -> None:
-        self.session = SimpleNamespace(decisions_at_once=lambda _: 1, turns=SimpleNamespace(n=1))
+        self.session = SimpleNamespace(decisions_at_once=lambda _: 1)
         self._error = error
 
     def describe(self) -> dict[str, Any]:
@@ -135,15 +135,9 @@ def test_the_command_serves_until_a_signal_comes(
     assert f"named is served at http://127.0.0.1:{port}/" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
-    ("n_slots", "n_decided", "n_places"), [(8, 2, 2), (8, 8, 12), (2, 2, 3), (1, 1, 2)]
-)
-def test_others_are_prepared_only_where_the_slots_keep_them_from_sharing_passes(
-    n_slots: int, n_decided: int, n_places: int
-) -> None:
-    session = SimpleNamespace(
-        decisions_at_once=lambda _: n_decided, turns=SimpleNamespace(n=n_slots)
-    )
+@pytest.mark.parametrize(("n_decided", "n_places"), [(8, 12), (2, 3), (1, 2)])
+def test_others_are_prepared_beside_those_that_run(n_decided: int, n_places: int) -> None:
+    session = SimpleNamespace(decisions_at_once=lambda _: n_decided)
     admission = admission_for(SimpleNamespace(session=session), ServeSettings("m"))  # type: ignore[arg-type]
 
     async def n_let_in() -> int:
