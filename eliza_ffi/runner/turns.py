@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import math
 import threading
 import weakref
@@ -10,6 +11,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import Future
 from contextlib import asynccontextmanager, contextmanager
+from operator import attrgetter
 
 from ..errors import BusyError, InvalidArgumentError
 
@@ -39,7 +41,9 @@ class Turns:
         # Weak, so that nobody stays inside whom an interrupt kept from leaving. No `WeakSet`: it
         # forgets in a callback, where an interrupt would be lost with what was to be forgotten.
         self._inside: set[weakref.ref[_Turn]] = set()
-        self._waiting: deque[_Turn] = deque()
+        # In the order they came; in the second those who may be kept by their like alone.
+        self._waiting: tuple[deque[_Turn], deque[_Turn]] = (deque(), deque())
+        self._numbers = itertools.count()
         self.n_moves = 0
         self._lock = threading.RLock()
 
@@ -113,9 +117,9 @@ class Turns:
             )
 
     def _enter(self, alone: bool = False, at_most: int | None = None) -> _Turn:
-        turn = _Turn(alone, at_most)
         with self._lock:
-            self._waiting.append(turn)
+            turn = _Turn(next(self._numbers), alone, at_most)
+            self._waiting[at_most is not None].append(turn)
             self._let_in()
         return turn
 
@@ -134,17 +138,23 @@ class Turns:
     def _let_in(self) -> None:
         # In an order that an interrupt between two steps does no harm to.
         self._inside = {one for one in self._inside if one() is not None}
-        for turn in list(self._waiting):
-            if not turn.done():
-                if len(self._inside) >= self._room_for(turn):
-                    break
-                if self._is_kept_by_its_like(turn):
-                    continue
-                if turn.running() or turn.set_running_or_notify_cancel():
-                    self._inside.add(weakref.ref(turn))
-                    self.n_moves += 1
-                    turn.set_result(None)
-            self._waiting.remove(turn)
+        while (turn := self._next()) is not None:
+            if turn.running() or turn.set_running_or_notify_cancel():
+                self._inside.add(weakref.ref(turn))
+                self.n_moves += 1
+                turn.set_result(None)
+
+    def _next(self) -> _Turn | None:
+        """Return the first of those who wait and whom there is room for."""
+        for queue in self._waiting:
+            while queue and queue[0].done():
+                queue.popleft()
+        for turn in sorted((each[0] for each in self._waiting if each), key=attrgetter("number")):
+            if len(self._inside) >= self._room_for(turn):
+                return None
+            if not self._is_kept_by_its_like(turn):
+                return turn
+        return None
 
     def _is_kept_by_its_like(self, turn: _Turn) -> bool:
         if turn.at_most is None:
@@ -162,7 +172,8 @@ class Turns:
 class _Turn(Future[None]):
     """One's place, from the wait to the end of the visit."""
 
-    def __init__(self, alone: bool, at_most: int | None) -> None:
+    def __init__(self, number: int, alone: bool, at_most: int | None) -> None:
         super().__init__()
+        self.number = number
         self.alone = alone
         self.at_most = at_most

@@ -52,7 +52,7 @@ def test_threads_and_tasks_are_let_in_in_the_order_they_came() -> None:
                     waiting.append(loop.run_in_executor(None, take_on_thread, name))
                 else:
                     waiting.append(asyncio.ensure_future(take(name)))
-                while len(turns._waiting) <= name:
+                while len(turns._waiting[0]) <= name:
                     await asyncio.sleep(0.001)
         await asyncio.gather(*waiting)
 
@@ -165,7 +165,7 @@ def test_whoever_goes_alone_waits_for_the_others_and_keeps_those_behind_out() ->
         done = []
         for n, visit in enumerate((go_alone, follow)):
             done.append(threads.submit(visit))
-            while len(turns._waiting) <= n:
+            while len(turns._waiting[0]) <= n:
                 time.sleep(0.001)
         leave.set()
         for each in done:
@@ -210,6 +210,24 @@ def test_of_one_kind_no_more_are_inside_than_it_says_and_others_pass_them() -> N
 
     asyncio.run(all_of_them())
     assert order[-1] == "of that kind"
+
+
+def test_both_kinds_are_let_in_in_the_order_they_came_where_slots_are_short() -> None:
+    turns = Turns(1, 60.0)
+    order: list[int] = []
+
+    async def take(i: int) -> None:
+        async with turns.one_async(True, at_most=2 if i % 3 else None):
+            order.append(i)
+
+    async def all_of_them() -> None:
+        async with turns.one_async(True):
+            waiting = [asyncio.ensure_future(take(i)) for i in range(12)]
+            await asyncio.sleep(0)
+        await asyncio.gather(*waiting)
+
+    asyncio.run(all_of_them())
+    assert order == list(range(12))
 
 
 def test_who_waits_for_its_own_kind_in_vain_is_told_so() -> None:
