@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -114,6 +115,8 @@ class CsvRows:
         return cells
 
     def _line(self, fields: Sequence[str]) -> bytes:
+        if sys.version_info < (3, 11):  # whose csv can neither write nor read it
+            fields = [field.replace("\0", "\\x00") for field in fields]
         # The writer quotes line ends of its own kind alone, so it is told of both and one is cut.
         written = io.StringIO()
         csv.writer(written, delimiter=self._delimiter, lineterminator="\r\n").writerow(fields)
