@@ -22,8 +22,9 @@ from eliza_ffi.model import Model
 NATIVE_FIXTURES = frozenset(("library", "hooks_path", "elder_engine"))
 
 # Native calls take as long as the machine lets them.
-settings.register_profile("eliza-ffi", deadline=None)
+settings.register_profile("eliza-ffi", deadline=None, max_examples=60)
 settings.register_profile("few", deadline=None, max_examples=20)  # for `make test-fast`
+settings.register_profile("many", deadline=None, max_examples=100)  # for `.ci/run`
 settings.load_profile("eliza-ffi")
 
 # A shell that runs the tests in the background ignores interrupts for them and all that they start.
