@@ -126,7 +126,11 @@ class Turns:
     @property
     def n_inside(self) -> int:
         """How many are inside."""
-        return sum(one() is not None for one in list(self._inside))
+        return len(self._visitors())
+
+    def _visitors(self) -> list[_Turn]:
+        # A copy in one step: who reads it without the lock meets no change on the way.
+        return [turn for one in list(self._inside) if (turn := one()) is not None]
 
     def _leave(self, turn: _Turn) -> None:
         turn.cancel()  # if it never came
@@ -159,14 +163,11 @@ class Turns:
     def _is_kept_by_its_like(self, turn: _Turn) -> bool:
         if turn.at_most is None:
             return False
-        inside = (one() for one in self._inside)
-        alike = sum(one is not None and one.at_most is not None for one in inside)
-        return alike >= turn.at_most
+        return sum(one.at_most is not None for one in self._visitors()) >= turn.at_most
 
     def _room_for(self, turn: _Turn) -> int:
         """Return how many may be inside with it, itself included."""
-        inside = (one() for one in self._inside)
-        return 1 if turn.alone or any(one is not None and one.alone for one in inside) else self.n
+        return 1 if turn.alone or any(one.alone for one in self._visitors()) else self.n
 
 
 class _Turn(Future[None]):
