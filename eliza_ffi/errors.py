@@ -25,7 +25,6 @@ __all__ = [
     "OutOfMemory",
     "TokenTrieError",
     "error_from_status",
-    "error_from_text",
 ]
 
 
@@ -124,20 +123,9 @@ _BY_STATUS: dict[int, type[ElizaError]] = {
     -6: AbiMismatchError,
     -7: GenerationCancelled,
     -8: BusyError,
+    -9: ContextFullError,
+    -10: InvalidArgumentError,
 }
-
-# Opening a stream fails without a status: where its words say nothing, an argument was wrong.
-_OPEN_BY_WORDS: dict[str, type[ElizaError]] = {
-    "out of memory": OutOfMemory,
-    "cannot create a context": NativeFault,
-    "cannot load the model": ModelError,
-    "has no decoder": ModelError,
-    "in use by": BusyError,
-}
-
-# The first is promised by the header. Both are for calls that leave the stream as it was, so that
-# its counts do not tell, and for libraries that do not count.
-_CONTEXT_FULL_BY_WORDS = ("context full", "not fit the context")
 
 _BARE_TEXT: dict[int, str] = {
     -1: "not implemented by this library",
@@ -148,12 +136,17 @@ _BARE_TEXT: dict[int, str] = {
     -6: "ABI mismatch",
     -7: "cancelled",
     -8: "no slot is free",
+    -9: "context full",
+    -10: "no room for the next token's text",
 }
 
 
-def error_from_status(
-    status: int, text: str, doing: str, kind: type[ElizaError] | None = None
-) -> ElizaError:
+def kind_of_status(status: int) -> type[ElizaError]:
+    """Return the exception class for a negative status of the library."""
+    return _BY_STATUS.get(status, NativeFault)
+
+
+def error_from_status(status: int, text: str, doing: str) -> ElizaError:
     """Turn a negative status of the library into the exception to raise.
 
     Parameters
@@ -164,8 +157,6 @@ def error_from_status(
         What the library said about it; may be empty.
     doing
         What was being done, as a verb phrase: ``"prefill 12 tokens"``.
-    kind
-        The exception's class where the caller knows more than the status says.
 
     Returns
     -------
@@ -173,23 +164,4 @@ def error_from_status(
         Never raised here: the caller does, so that the traceback begins where the call was made.
     """
     said = text.strip() or _BARE_TEXT.get(status, "unknown failure")
-    if kind is None and any(words in said for words in _CONTEXT_FULL_BY_WORDS):
-        kind = ContextFullError
-    kind = kind or _BY_STATUS.get(status, NativeFault)
-    return kind(f"cannot {doing}: {said} (status {status})")
-
-
-def kind_of_refusal(text: str, kind: type[ElizaError]) -> type[ElizaError]:
-    """Return a refusal's class where it has no status: `kind`, or that of a text of no memory."""
-    return OutOfMemory if text.strip() == _BARE_TEXT[-5] else kind
-
-
-def error_from_text(text: str, doing: str) -> ElizaError:
-    """Turn the failure of opening a stream, which returns no status, into the exception to raise.
-
-    Parameters as :func:`error_from_status`. What the text does not settle was a bad argument.
-    """
-    said = text.strip() or "the library gave no reason"
-    by_words = {} if said.startswith("gram") or said.startswith("gbnf") else _OPEN_BY_WORDS
-    kinds = (kind for words, kind in by_words.items() if words in said)
-    return next(kinds, InvalidArgumentError)(f"cannot {doing}: {said}")
+    return kind_of_status(status)(f"cannot {doing}: {said} (status {status})")

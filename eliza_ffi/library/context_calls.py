@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from ..errors import ModelError, kind_of_refusal
+from ..errors import ModelError
 from .cffi_values import CallbackState, c_string, progress_callback
 from .loading import header_ffi
 from .native_calls import NativeCalls
@@ -49,8 +49,8 @@ class ContextCalls(NativeCalls):
         error = self._ffi.new("char **")
         ctx = self._lib.eliza_inference_create(c_string(path, "the model path"), error)
         if not ctx:
+            kind = self._kind_of_failure(ModelError)
             said = self._take(error) or "no reason"
-            kind = kind_of_refusal(said, ModelError)
             raise kind(f"cannot open the model {path}: {said}")
         self._dialect.created(ctx)
         return ctx

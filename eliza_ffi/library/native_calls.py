@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
-from ..errors import ContextFullError, ElizaError, error_from_status
+from ..errors import ElizaError, error_from_status, kind_of_status
 from .abi import PREFIX
 from .cffi_values import CallbackState, CffiStream
 from .elder.dialect import dialect_of
@@ -16,7 +16,7 @@ from .log_lines import raise_interrupt
 __all__ = ["ERR_INVALID_ARG", "NativeCalls"]
 
 ERR_INVALID_ARG = -2
-ERR_FFI_FAULT = -4
+ERR_TEXT_CAP = -10
 
 LARGEST_TEXT_CAP = 1 << 24
 
@@ -116,15 +116,16 @@ class NativeCalls:
 
     def _stream_error(self, stream: CffiStream, status: int, doing: str) -> ElizaError:
         said = self._take(stream.error) or self._last_error(stream)
-        is_full = status == ERR_FFI_FAULT and self._is_context_full(stream)
-        return error_from_status(status, said, doing, ContextFullError if is_full else None)
+        return error_from_status(status, said, doing)
 
-    def _is_context_full(self, stream: CffiStream) -> bool:
-        if not self.supports("stats"):
-            return False
-        status, struct = self._call_stats(stream)
-        reason = self._finish_reasons.get(struct.finish_reason)
-        return status >= 0 and reason == "context_full"
+    def _kind_of_failure(self, otherwise: type[ElizaError]) -> type[ElizaError]:
+        """Return the error class for the call that has just returned no handle.
+
+        A library without ``eliza_inference_last_status`` does not tell: it is `otherwise`.
+        """
+        if not self.library.has(PREFIX + "last_status"):
+            return otherwise
+        return kind_of_status(self._lib.eliza_inference_last_status())
 
     def _call_stats(self, stream: CffiStream) -> tuple[int, Any]:
         struct = self._ffi.new("eliza_llm_stream_stats_t *")

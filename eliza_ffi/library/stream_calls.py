@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import NotSupportedError, error_from_text
+from ..errors import InvalidArgumentError, NotSupportedError
 from . import native_calls
 from .cffi_values import TOKENS_PER_PULL, CallbackState, CffiStream, token_array, token_callback
-from .native_calls import ERR_INVALID_ARG, NativeCalls
+from .native_calls import ERR_TEXT_CAP, NativeCalls
 from .protocol import StreamConfig, StreamStep, TokenCallback, Tokens
 
 __all__ = ["StreamCalls"]
@@ -35,13 +35,14 @@ class StreamCalls(NativeCalls):
             (ctx, struct, error),
             lib.eliza_inference_llm_stream_close,
         ):
+            kind = self._kind_of_failure(InvalidArgumentError)
             said = self._take(error)
             probe = "eliza_inference_llm_stream_supported"
             if self.library.has(probe) and not self.library.probe(probe):
                 raise NotSupportedError(
                     f"{self.library.path} was built without text generation: {said or 'no stream'}"
                 )
-            raise error_from_text(said, "open a stream")
+            raise kind(f"cannot open a stream: {said or 'the library gave no reason'}")
         self._dialect.opened(stream, config, self._push)
         try:
             self._reraise_from_callbacks(ctx)
@@ -103,7 +104,7 @@ class StreamCalls(NativeCalls):
 
     def _pull(self, stream: CffiStream) -> StreamStep:
         status = self._call_next(stream)
-        while status == ERR_INVALID_ARG and self._has_grown_text(stream):
+        while status == ERR_TEXT_CAP and self._has_grown_text(stream):
             status = self._call_next(stream)
         self._reraise_from_callbacks(stream.ctx)
         if status < 0:
@@ -157,9 +158,8 @@ class StreamCalls(NativeCalls):
         )
 
     def _has_grown_text(self, stream: CffiStream) -> bool:
-        """Make room for a token whose text did not fit; False if that is not what was wrong."""
-        text = self._ffi.string(stream.error[0]) if stream.error[0] else b""
-        if not text.startswith(b"text_cap") or stream.text_cap >= native_calls.LARGEST_TEXT_CAP:
+        """Make room for a token whose text did not fit; False if there is as much as may be."""
+        if stream.text_cap >= native_calls.LARGEST_TEXT_CAP:
             return False
         self._take(stream.error)
         stream.text_cap *= 4

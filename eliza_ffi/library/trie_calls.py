@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import InvalidArgumentError, NativeFault, TokenTrieError, kind_of_refusal
+from ..errors import InvalidArgumentError, NativeFault, TokenTrieError, kind_of_status
 from . import native_calls
 from .abi import PREFIX
 from .cffi_values import CffiStream, token_array
-from .native_calls import NativeCalls
+from .native_calls import ERR_INVALID_ARG, NativeCalls
 from .protocol import EndingScores, PreparedChoices, Tokens, TrieLeaf
 
 __all__ = ["TrieCalls"]
@@ -66,12 +66,12 @@ class TrieCalls(NativeCalls):
         longest = self._ffi.new("size_t *")
         error = self._ffi.new("char **")
         handle = getattr(self._lib, PREFIX + function)(ctx, raw, len(raw), longest, error)
+        kind = None if handle else self._kind_of_failure(InvalidArgumentError)
         if handle:
             handle = self._ffi.gc(handle, self._lib.eliza_inference_free_choices)
         said = self._take(error)
         self._reraise_from_callbacks(ctx)
-        if not handle:
-            kind = kind_of_refusal(said, InvalidArgumentError)
+        if kind is not None:
             raise kind(said or "the choices were refused")
         return PreparedChoices(handle, longest[0], n)
 
@@ -94,7 +94,8 @@ class TrieCalls(NativeCalls):
     def _check_span(self, stream: CffiStream, status: int, what: str) -> None:
         if status < 0:
             said = self._last_error(stream) or f"status {status}"
-            raise kind_of_refusal(said, TokenTrieError)(f"{what}: {said}")
+            kind = TokenTrieError if status == ERR_INVALID_ARG else kind_of_status(status)
+            raise kind(f"{what}: {said}")
 
     def clear_token_trie(self, stream: CffiStream) -> None:
         """End the span, if one is active."""

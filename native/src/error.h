@@ -18,6 +18,12 @@ private:
     eliza_status status_;
 };
 
+// A stream that meets one keeps what it holds, and can go on once there is room.
+class ContextFull : public Error {
+public:
+    explicit ContextFull(const std::string & text) : Error(ELIZA_ERR_CONTEXT_FULL, "context full: " + text) {}
+};
+
 inline Error invalid_argument(const std::string & text) { return {ELIZA_ERR_INVALID_ARG, text}; }
 
 }  // namespace eliza

@@ -15,9 +15,7 @@ std::mutex callback_mutex;
 eliza_log_callback user_callback = nullptr;
 void * user_data = nullptr;
 
-thread_local bool capturing = false;
-thread_local std::string captured_error;
-thread_local bool ran_out_of_memory = false;
+thread_local LlamaErrorCapture * innermost_capture = nullptr;
 
 LogLevel level_of(ggml_log_level level) {
     switch (level) {
@@ -31,19 +29,12 @@ LogLevel level_of(ggml_log_level level) {
 // llama.cpp logs in destructors, too, where nothing may be thrown: without memory for it a line is lost.
 void receive_llama_log(ggml_log_level level, const char * text, void *) noexcept {
     try {
-        if (capturing && level == GGML_LOG_LEVEL_ERROR) {
-            for (const char * words : {"bad_alloc", "failed to allocate", "insufficient memory"}) {
-                ran_out_of_memory = ran_out_of_memory || std::strstr(text, words) != nullptr;
-            }
-            // The first says what was wrong, those after it what could not be done therefore.
-            if (captured_error.empty()) {
-                captured_error = text;
-                captured_error.resize(captured_error.find_last_not_of('\n') + 1);
-            }
-        }
-        log(level_of(level), text);
+        const LogLevel own_level = level_of(level);
+        log(innermost_capture != nullptr ? innermost_capture->note(own_level, text) : own_level, text);
     } catch (const std::bad_alloc &) {
-        ran_out_of_memory = true;
+        if (innermost_capture != nullptr) {
+            innermost_capture->note_no_memory();
+        }
     }
 }
 
@@ -64,22 +55,40 @@ void log(LogLevel level, const std::string & text) {
         callback = user_callback;
         user = user_data;
     }
-    if (callback != nullptr) {
+    if (callback == nullptr) {
+        return;
+    }
+    try {
         callback(static_cast<int>(level), text.c_str(), user);
+    } catch (...) {  // a C++ program's callback: the line is lost, the call that logged it goes on
     }
 }
 
-LlamaErrorCapture::LlamaErrorCapture() {
-    capturing = true;
-    captured_error.clear();
-    ran_out_of_memory = false;
+LlamaErrorCapture::LlamaErrorCapture(bool failure_is_usual)
+    : outer_(innermost_capture), failure_is_usual_(failure_is_usual) {
+    innermost_capture = this;
 }
 
-LlamaErrorCapture::~LlamaErrorCapture() { capturing = false; }
+LlamaErrorCapture::~LlamaErrorCapture() { innermost_capture = outer_; }
+
+LogLevel LlamaErrorCapture::note(LogLevel level, const char * text) {
+    if (level == LogLevel::error) {
+        for (const char * words : {"bad_alloc", "failed to allocate", "insufficient memory"}) {
+            ran_out_of_memory_ = ran_out_of_memory_ || std::strstr(text, words) != nullptr;
+        }
+        // The first line gives the reason; later lines name its consequences.
+        if (first_error_.empty()) {
+            first_error_ = text;
+            first_error_.resize(first_error_.find_last_not_of('\n') + 1);
+        }
+    }
+    const LogLevel outer_level = outer_ != nullptr ? outer_->note(level, text) : level;
+    return failure_is_usual_ && level >= LogLevel::warning ? LogLevel::debug : outer_level;
+}
 
 Error LlamaErrorCapture::error(eliza_status status, const std::string & text) const {
-    return {ran_out_of_memory ? ELIZA_ERR_OOM : status, text + (ran_out_of_memory ? ": out of memory" : "") +
-                                                            (captured_error.empty() ? "" : ": " + captured_error)};
+    return {ran_out_of_memory_ ? ELIZA_ERR_OOM : status,
+            text + (ran_out_of_memory_ ? ": out of memory" : "") + (first_error_.empty() ? "" : ": " + first_error_)};
 }
 
 void init_backend() {

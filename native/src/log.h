@@ -13,18 +13,29 @@ enum class LogLevel : int { debug = 1, info = 2, warning = 3, error = 4 };
 void set_log_callback(eliza_log_callback callback, void * user);
 void log(LogLevel level, const std::string & text);
 
-// While one lives, keeps the first error that llama.cpp logged on this thread: its functions say
-// "NULL", its log says why.
+// Keeps the first error that llama.cpp logs on this thread during the object's lifetime: its functions return NULL, and
+// its log gives the reason. Captures may be nested; each keeps its own first error.
 class LlamaErrorCapture {
 public:
-    LlamaErrorCapture();
+    // `failure_is_usual`: llama.cpp's warnings and errors are logged as debug lines, because the caller tries again.
+    explicit LlamaErrorCapture(bool failure_is_usual = false);
     ~LlamaErrorCapture();
     LlamaErrorCapture(const LlamaErrorCapture &) = delete;
     LlamaErrorCapture & operator=(const LlamaErrorCapture &) = delete;
 
+    // Takes note of a line. Returns the level at which to log it.
+    LogLevel note(LogLevel level, const char * text);
+    void note_no_memory() { ran_out_of_memory_ = true; }
+
     // What to throw: `text` and, where one was logged, that error. Where llama.cpp logged that it ran out of memory,
     // that is the status, whatever `status` says.
     Error error(eliza_status status, const std::string & text) const;
+
+private:
+    LlamaErrorCapture * const outer_;
+    const bool failure_is_usual_;
+    std::string first_error_;
+    bool ran_out_of_memory_ = false;
 };
 
 // Starts llama.cpp once per process, its log in our hands. Throws Error on a CPU that it was not compiled for.

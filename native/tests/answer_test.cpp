@@ -2,6 +2,8 @@
 
 #include "engine/answer/answer.h"
 
+#include <nlohmann/json.hpp>
+
 #include "engine_parts.h"
 
 namespace eliza::test {
@@ -63,6 +65,67 @@ TEST_F(AnswerTest, BytesOfItsTokensAddUpToItsText) {
     size_t n_bytes = 0;
     for (const size_t bytes : all.answer_bytes) n_bytes += bytes;
     EXPECT_EQ(n_bytes, text_of(all.answer).size());
+}
+
+// Passes the calls on, and counts those that walk over all forced text.
+class CountingConstraint : public TextConstraint {
+public:
+    explicit CountingConstraint(std::unique_ptr<TextConstraint> inner) : inner_(std::move(inner)) {}
+
+    bool allows(Token token) const override { return inner_->allows(token); }
+    SharedMask mask() override { return inner_->mask(); }
+    void accept(Token token) override {
+        inner_->accept(token);
+        value_ = inner_->value();
+    }
+    bool may_end() const override { return inner_->may_end(); }
+    bool is_over() const override { return inner_->is_over(); }
+    bool before_value() const override { return inner_->before_value(); }
+    size_t n_after() const override { return inner_->n_after(); }
+    ForcedText forced() const override {
+        ++n_walks;
+        return inner_->forced();
+    }
+    bool is_narrow() const override { return inner_->is_narrow(); }
+    std::string shortest_end() const override { return inner_->shortest_end(); }
+
+    mutable int n_walks = 0;
+
+private:
+    std::unique_ptr<TextConstraint> inner_;
+};
+
+TEST_F(AnswerTest, ForcedBytesThatAreNoTextAreWalkedOnce) {
+    const std::string bytes(60, '\xfe');  // in no UTF-8 text
+    // One state after the other: that byte, and at the end an a or a b.
+    std::vector<int32_t> classes(256, 0);
+    classes[0xfe] = 1;
+    classes['a'] = classes['b'] = 2;
+    nlohmann::json transitions = nlohmann::json::array();
+    for (size_t i = 0; i < bytes.size(); ++i) transitions.push_back({-1, static_cast<int32_t>(i) + 1, -1});
+    const auto last = static_cast<int32_t>(bytes.size()) + 1;
+    transitions.push_back({-1, -1, last});
+    transitions.push_back({-1, -1, -1});
+    ValueSpec value;
+    value.kind = ValueKind::dfa;
+    value.dfa = nlohmann::json{{"classes", classes}, {"transitions", transitions}, {"accepting", {last}}}.dump();
+    CountingConstraint constraint(model->text_constraints().value(value, {})->begin());
+    SpanSpec spec;
+    spec.kind = SpanSpec::Kind::value;
+    FillResult result;
+    answer.write_value(spec, constraint, selector, result);
+    EXPECT_TRUE(result.text == bytes + "a" || result.text == bytes + "b") << result.text.size();
+    EXPECT_LE(constraint.n_walks, 4);
+}
+
+TEST_F(AnswerTest, ACancelStopsTheCuttingOfChoices) {
+    cancelled.set();
+    try {
+        fill(R"({"choices": ["a", "a"]})");  // found to be the same once all are cut
+        FAIL() << "it was filled";
+    } catch (const Error & error) {
+        EXPECT_EQ(error.status(), ELIZA_ERR_CANCELLED) << error.what();
+    }
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // How many threads passes get.
 
-#include "engine/pass/threads.h"
+#include "engine/pass/compute_threads.h"
 
 #include <gtest/gtest.h>
 #include <sched.h>
@@ -8,10 +8,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <fstream>
 #include <thread>
+#include <vector>
 
+#include "engine/pass/embedder.h"
 #include "engine_parts.h"
 #include "platform/machine.h"
 
@@ -100,12 +103,13 @@ TEST(StartableThreadCount, IsWhatTheSystemAllows) {
     EXPECT_EQ(n, 1);
 }
 
-class ComputeThreads : public test::EngineParts {};
+class ThreadsOfPasses : public test::EngineParts {};
 
-TEST_F(ComputeThreads, PassesRunWhereTheSystemAllowsNoThreads) {
+TEST_F(ThreadsOfPasses, PassesRunWhereTheSystemAllowsNoThreads) {
     options.n_threads = 2;
     const auto decodes = [&] {
-        const auto own = std::make_shared<Decoder>(model, options, DecoderSettings{});
+        const auto own = std::make_shared<Decoder>(model, std::make_shared<ComputeThreads>(options.n_threads), options,
+                                                   DecoderSettings{});
         Sequence text(own, {}, cancelled);
         text.append(5);
         return text.logits() != nullptr ? 0 : 1;
@@ -113,7 +117,64 @@ TEST_F(ComputeThreads, PassesRunWhereTheSystemAllowsNoThreads) {
     EXPECT_EQ(in_a_child([&] { return forbid_threads() ? decodes() : 0; }), 0);
 }
 
-TEST_F(ComputeThreads, AreNoMoreThanTheCpusThereAre) {
+TEST_F(ThreadsOfPasses, TextsAreEmbeddedWhereTheSystemAllowsNoThreads) {
+    const auto embeds = [&] {
+        Embedder embedder(model, std::make_shared<ComputeThreads>(4));
+        return embedder.embed("the cat", LLAMA_POOLING_TYPE_MEAN).empty() ? 1 : 0;
+    };
+    EXPECT_EQ(in_a_child([&] { return forbid_threads() ? embeds() : 0; }), 0);
+}
+
+TEST(ComputeThreadsTurns, ComeInTheOrderInWhichTheyAreAskedFor) {
+    ComputeThreads threads(1);
+    std::vector<int> order;
+    std::vector<std::thread> others;
+    std::atomic<int> n_waiting{0};
+    {
+        const ComputeThreads::Turn first(threads, 1, 1);
+        for (int i = 0; i < 4; ++i) {
+            others.emplace_back([&, i] {
+                while (n_waiting != i) std::this_thread::yield();
+                n_waiting = i + 1;
+                const ComputeThreads::Turn turn(threads, 1, 1);
+                order.push_back(i);
+            });
+            while (n_waiting != i + 1) std::this_thread::yield();
+            std::this_thread::sleep_for(std::chrono::milliseconds(20));  // until it waits
+        }
+        EXPECT_TRUE(order.empty());
+    }
+    for (std::thread & other : others) other.join();
+    EXPECT_EQ(order, (std::vector<int>{0, 1, 2, 3}));
+}
+
+TEST(ComputeThreadsTurns, LeaveTheCoresThatOwnThreadsWorkOn) {
+    ComputeThreads threads(0);
+    constexpr uint64_t many_weights = 7'000'000'000;
+    const auto n_threads = [&] { return ComputeThreads::Turn(threads, many_weights, 1).n_threads(); };
+    EXPECT_EQ(n_threads(), threads.size());
+    {
+        const OwnThreads own(threads.size());
+        EXPECT_EQ(n_threads(), 1);
+    }
+    EXPECT_EQ(n_threads(), threads.size());
+}
+
+// While a text is cut into tokens or embedded beside a pass, that takes its cores: this says nothing of the machine.
+TEST(OwnThreads, AreSeenByWhoeverWatchedMeanwhile) {
+    OwnThreads::Mark mark = OwnThreads::mark();
+    EXPECT_FALSE(OwnThreads::ran_since(mark));
+    { const OwnThreads between(2); }
+    EXPECT_TRUE(OwnThreads::ran_since(mark));
+    {
+        const OwnThreads before(1);
+        mark = OwnThreads::mark();
+    }
+    EXPECT_TRUE(OwnThreads::ran_since(mark));
+    EXPECT_FALSE(OwnThreads::ran_since(OwnThreads::mark()));
+}
+
+TEST_F(ThreadsOfPasses, AreNoMoreThanTheCpusThereAre) {
     EXPECT_EQ(in_a_child([] {
                   cpu_set_t one;
                   CPU_ZERO(&one);

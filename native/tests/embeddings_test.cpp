@@ -2,6 +2,11 @@
 
 #include <cmath>
 
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
+
+#include "engine/pass/batch.h"
 #include "test_session.h"
 
 namespace eliza::test {
@@ -60,6 +65,55 @@ TEST_F(Embeddings, OfLongTextsNeedNoMoreThanTheirTokens) {
     EXPECT_NE(error.text().find("tokens, the model takes"), std::string::npos) << error.text();
 }
 
+// llama.cpp pools what one pass holds: the reference has all of the text in one.
+std::vector<float> embed_in_one_pass(const std::vector<llama_token> & tokens, enum llama_pooling_type pooling) {
+    const auto model = load_model();
+    llama_context_params params = llama_context_default_params();
+    params.n_ctx = params.n_batch = params.n_ubatch = static_cast<uint32_t>(tokens.size());
+    params.n_seq_max = 1;
+    params.n_threads = params.n_threads_batch = 1;
+    params.embeddings = true;
+    params.pooling_type = pooling;
+    const llama_context_ptr context = model->new_context(params, "for the reference");
+    Batch batch;
+    for (size_t i = 0; i < tokens.size(); ++i) batch.add(tokens[i], static_cast<llama_pos>(i), {0}, true);
+    EXPECT_EQ(llama_decode(context.get(), batch.get()), 0);
+    const float * values = llama_get_embeddings_seq(context.get(), 0);
+    std::vector<float> embedding(values, values + llama_model_n_embd_out(model->get()));
+    double sum = 0.0;
+    for (const float value : embedding) sum += static_cast<double>(value) * value;
+    for (float & value : embedding) value = static_cast<float>(value / std::sqrt(sum));
+    return embedding;
+}
+
+TEST_F(Embeddings, OfATextInSeveralPassesAreThoseOfOnePass) {
+    std::string text;
+    while (tokenize(context, text, true).size() < 1300) text += "many words and ";
+    const std::vector<int32_t> tokens = tokenize(context, text, true);
+    const std::vector<enum llama_pooling_type> poolings = {LLAMA_POOLING_TYPE_MEAN, LLAMA_POOLING_TYPE_CLS,
+                                                           LLAMA_POOLING_TYPE_LAST};
+    for (size_t i = 0; i < poolings.size(); ++i) {
+        const std::vector<float> expected = embed_in_one_pass(tokens, poolings[i]);
+        EXPECT_GT(product(embed(text, static_cast<int>(i) + 1), expected), 0.9999) << "pooling " << i + 1;
+    }
+}
+
+#ifdef __GLIBC__
+TEST_F(Embeddings, OfALongTextGiveTheirMemoryBack) {
+    const auto allocated = [] {
+        const struct mallinfo2 info = mallinfo2();
+        return info.uordblks + info.hblkhd;
+    };
+    std::string text;
+    while (tokenize(context, text, true).size() < 1900) text += "many words and ";
+    embed("short");
+    const size_t before = allocated();
+    embed(text);
+    embed("short");
+    EXPECT_LE(allocated(), before + (size_t(256) << 10));
+}
+#endif
+
 TEST_F(Embeddings, SayHowMuchRoomTheyNeed) {
     int size = 0;
     float one = 7.0f;
@@ -108,7 +162,7 @@ TEST_F(Embeddings, AScoreNeedsTokensAndAFreeSlot) {
     EXPECT_EQ(score({}, 31), ELIZA_ERR_INVALID_ARG);
     EXPECT_EQ(score({30}, 99999999), ELIZA_ERR_INVALID_ARG);
     EXPECT_EQ(score({-1}, 31), ELIZA_ERR_INVALID_ARG);
-    EXPECT_EQ(score(std::vector<int32_t>(1000, 30), 31), ELIZA_ERR_INVALID_ARG);
+    EXPECT_EQ(score(std::vector<int32_t>(1000, 30), 31), ELIZA_ERR_CONTEXT_FULL);
     {
         const StreamHandle stream = open(context);
         EXPECT_EQ(score({30}, 31), ELIZA_ERR_BUSY);

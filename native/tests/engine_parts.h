@@ -35,7 +35,8 @@ protected:
     const std::shared_ptr<Model> model = Model::load(f32_model_path(), {});
     Options options = small_options();
     const std::shared_ptr<Decoder> decoder =
-        std::make_shared<Decoder>(model, options, DecoderSettings{{GGML_TYPE_F32, GGML_TYPE_F32}});
+        std::make_shared<Decoder>(model, std::make_shared<ComputeThreads>(options.n_threads), options,
+                                  DecoderSettings{{GGML_TYPE_F32, GGML_TYPE_F32}});
     CancelFlag cancelled;
     Sequence sequence{decoder, {}, cancelled};
     eliza_llm_stream_stats_t stats{};

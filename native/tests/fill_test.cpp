@@ -205,7 +205,7 @@ TEST_F(Fill, AFullContextGivesWhatThereIsAndTheStreamCanBeReset) {
     const StreamHandle stream = prompted();
     // 2,000 letters, which no 64 tokens of this vocabulary are.
     const Filled filled = fill(stream, Json{{"dfa", letters(2000)}, {"max_tokens", 0}}.dump());
-    EXPECT_EQ(filled.status, ELIZA_ERR_FFI_FAULT);
+    EXPECT_EQ(filled.status, ELIZA_ERR_CONTEXT_FULL);
     EXPECT_EQ(filled.error.rfind("context full", 0), 0u) << filled.error;
     EXPECT_FALSE(filled.result["complete"]);
     EXPECT_GT(filled.result["text"].get<std::string>().size(), 0u);
@@ -260,7 +260,7 @@ TEST_F(Fill, AFailedSpanTakesNothingOfWhatWasThere) {
          {Json{{"before", much}}, Json{{"before", much}, {"choices", {"a", "b"}}},
           Json{{"choices", {"a", "b"}}, {"after", much}}, Json{{"before", much}, {"json", "string"}}}) {
         const Filled filled = fill(stream, span.dump());
-        EXPECT_EQ(filled.status, ELIZA_ERR_FFI_FAULT) << filled.error;
+        EXPECT_EQ(filled.status, ELIZA_ERR_CONTEXT_FULL) << filled.error;
         EXPECT_EQ(filled.error.rfind("context full", 0), 0u) << filled.error;
         EXPECT_EQ(filled.result["answer_tokens"], before);
     }
@@ -268,7 +268,7 @@ TEST_F(Fill, AFailedSpanTakesNothingOfWhatWasThere) {
     EXPECT_EQ(fill(stream, rest).result["answer_tokens"], fill(plain, rest).result["answer_tokens"]);
     // Of a value there is something, which stays.
     const Filled value = fill(stream, Json{{"json", "integer"}, {"after", much}, {"max_tokens", 2}}.dump());
-    EXPECT_EQ(value.status, ELIZA_ERR_FFI_FAULT);
+    EXPECT_EQ(value.status, ELIZA_ERR_CONTEXT_FULL);
     EXPECT_NE(value.result["text"], "");
     EXPECT_GT(value.result["answer_tokens"].size(), before.size());
 }

@@ -85,7 +85,8 @@ protected:
     }
 
     // The Error's text without the folder, "" where there is none.
-    std::string refusal(const std::string & path, void (*check)(const std::string &) = check_model_file) const {
+    std::string refusal(const std::string & path,
+                        const std::function<void(const std::string &)> & check = check_model_file) const {
         try {
             check(path);
         } catch (const Error & error) {

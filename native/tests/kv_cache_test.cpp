@@ -47,14 +47,28 @@ TEST_F(KvCacheTest, LanesComeBackWhateverBecomesOfTheFork) {
     ASSERT_GE(n_free, 8);
     Slot & slot = free_slot();
     {
-        const KvCache::Fork one(cache, slot, 3);
+        const KvCache::Fork one(cache, &slot, 3);
         EXPECT_EQ(cache.n_free_lanes(), n_free - 3);
-        const KvCache::Fork other(cache, slot, 5);
+        const KvCache::Fork other(cache, &slot, 5);
         for (const llama_seq_id lane : one.lanes()) {
             EXPECT_EQ(std::count(other.lanes().begin(), other.lanes().end(), lane), 0);
         }
     }
     EXPECT_EQ(cache.n_free_lanes(), n_free);
+}
+
+// Slots fill from the last one on, so the first is empty and says nothing.
+TEST_F(KvCacheTest, ALaneCostsMoreBehindALongerText) {
+    const std::vector<llama_token> long_text(900, 40);
+    sequence.append(long_text.data(), long_text.size());
+    sequence.logits();
+    const auto behind_long_text = sequence.pass_cost();
+    Sequence other(decoder, {}, cancelled);
+    other.append(5);
+    other.logits();
+    const auto behind_one_token = other.pass_cost();
+    ASSERT_TRUE(behind_long_text && behind_one_token);
+    EXPECT_GT(behind_long_text->lane, behind_one_token->lane);
 }
 
 TEST_F(KvCacheTest, AStateComesBackAsItWas) {
@@ -151,7 +165,8 @@ TEST_F(ParkedTextsTest, StaysParkedWhereOnlyItsBeginningIsWanted) {
     std::vector<llama_token> other(text.begin(), text.end() - 3);
     other.push_back(7);
     const std::vector<float> expected = [&] {
-        const auto fresh = std::make_shared<Decoder>(model, options, DecoderSettings{{GGML_TYPE_F32, GGML_TYPE_F32}});
+        const auto fresh = std::make_shared<Decoder>(model, std::make_shared<ComputeThreads>(options.n_threads),
+                                                     options, DecoderSettings{{GGML_TYPE_F32, GGML_TYPE_F32}});
         Sequence alone(fresh, {}, cancelled);
         return logits_after(alone, other);
     }();
@@ -195,7 +210,8 @@ TEST_F(ParkedTextsTest, MakeRoomWhereTheCellsAreFull) {
 
 TEST_F(ParkedTextsTest, AreNoneWhereTheOptionSaysNever) {
     options.park_after = 0;
-    const auto never = std::make_shared<Decoder>(model, options, DecoderSettings{{GGML_TYPE_F32, GGML_TYPE_F32}});
+    const auto never = std::make_shared<Decoder>(model, std::make_shared<ComputeThreads>(options.n_threads), options,
+                                                 DecoderSettings{{GGML_TYPE_F32, GGML_TYPE_F32}});
     {
         Sequence closed(never, {}, cancelled);
         logits_after(closed, text);

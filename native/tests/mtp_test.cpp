@@ -110,7 +110,8 @@ TEST_P(Mtp, WhatIsTakenBackLeavesNoTrace) {
     options.n_threads = 1;
     const std::shared_ptr<Model> model = Model::load(mtp_model_path(spec(MtpHead::random)), {});
     const std::vector<llama_token> tokens = model->tokenize(prompts[2], true, false);
-    const auto decoder = std::make_shared<Decoder>(model, options, DecoderSettings{{GGML_TYPE_F32, GGML_TYPE_F32}, 8});
+    const auto decoder = std::make_shared<Decoder>(model, std::make_shared<ComputeThreads>(options.n_threads), options,
+                                                   DecoderSettings{{GGML_TYPE_F32, GGML_TYPE_F32}, 8});
     CancelFlag cancelled;
     const auto logits_behind = [&](Sequence & sequence) {
         const float * logits = sequence.logits();
@@ -159,7 +160,8 @@ TEST_P(Mtp, DraftsDoNotDependOnHowTheTokensCame) {
     // Decodes all but the last token, in pieces of so many, with so many wrong tokens decoded ahead of each.
     const auto draft = [&](size_t piece, size_t n_wrong, int32_t n_batch) {
         options.n_batch = n_batch;
-        const auto decoder = std::make_shared<Decoder>(model, options, in_full_precision);
+        const auto decoder = std::make_shared<Decoder>(model, std::make_shared<ComputeThreads>(options.n_threads),
+                                                       options, in_full_precision);
         const std::unique_ptr<Drafter> drafter = Drafter::make(config, *decoder, options);
         CancelFlag cancelled;
         Sequence sequence(decoder, {}, cancelled);
@@ -251,7 +253,7 @@ TEST_P(Mtp, SmallBatchesAndAFullContextChangeNothing) {
         prefill(first, tokenize(context, prompts[0], true));
         prefill(second, tokenize(context, prompts[1], true));
         const Output until_full = push(first, 1000);
-        EXPECT_EQ(until_full.status, ELIZA_ERR_FFI_FAULT);
+        EXPECT_EQ(until_full.status, ELIZA_ERR_CONTEXT_FULL);
         EXPECT_NE(until_full.error.find("context full"), std::string::npos) << until_full.error;
         lengths.push_back(until_full.tokens.size());
     }

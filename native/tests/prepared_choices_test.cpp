@@ -76,6 +76,35 @@ TEST_F(PreparedChoicesTest, GiveWhatThePayloadOfTheirTokensGives) {
     }
 }
 
+TEST_F(PreparedChoicesTest, OfAnyLengthThatFitsTheContextAreChosenToTheirEnd) {
+    // The long ones differ behind the 500th token, where a span of a payload would have let go.
+    std::string common;
+    while (tokenize(context, common).size() < 600) common += "many words and ";
+    const Texts texts = {common + "yes", common + "no"};
+    const ChoicesHandle choices = prepare(texts);
+    ASSERT_NE(choices, nullptr) << error.text();
+    ASSERT_GT(longest, 500u);
+    const StreamHandle stream = open(context, full_precision_config());
+    prefill(stream, tokenize(context, "What now? ", true));
+    ASSERT_EQ(set(stream, choices), 0);
+    const Output output = pull(stream);
+    ASSERT_EQ(output.status, 1) << output.error;
+    EXPECT_EQ(output.text, texts.at(std::stoul(leaf(stream))));
+    EXPECT_EQ(stats(stream).span_limit_hits, 0);
+}
+
+TEST_F(PreparedChoicesTest, LongerThanTheContextAreRejectedByTheirPlace) {
+    std::string text;
+    while (tokenize(context, text).size() <= 1024) text += "many words and ";
+    const ChoicesHandle choices = prepare(Texts{"short", text});
+    ASSERT_NE(choices, nullptr) << error.text();
+    const StreamHandle stream = open(context);
+    prefill(stream, tokenize(context, "What now? ", true));
+    EXPECT_EQ(set(stream, choices), ELIZA_ERR_INVALID_ARG);
+    EXPECT_EQ(std::string(eliza_inference_last_error(stream.get())),
+              "choices[1] has " + std::to_string(longest) + " tokens, the context holds 1024 (option n_ctx)");
+}
+
 TEST_F(PreparedChoicesTest, ScoresComeInTheOrderOfTheTexts) {
     const Texts texts = {"STOP", "REPLY", "IGNORE"};
     const ChoicesHandle choices = prepare(texts);

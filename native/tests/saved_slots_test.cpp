@@ -174,10 +174,19 @@ TEST_F(SavedSlots, ThatAreDamagedAreRefusedAndChangeNothing) {
     for (size_t size = 8; size < good.size(); size += 1 + good.size() / 40) {
         EXPECT_EQ(refused(good.substr(0, size)), "cut short, or damaged") << size;
     }
-    for (size_t at = 12; at < good.size(); at += 1 + good.size() / 60) {
+    uint64_t fingerprint_size = 0;  // what follows the magic, the version and this
+    std::memcpy(&fingerprint_size, good.data() + 12, sizeof fingerprint_size);
+    const size_t behind_fingerprint = 20 + fingerprint_size;
+    for (size_t at = 12; at < good.size(); at += at < behind_fingerprint ? 1 : 1 + good.size() / 60) {
         std::string bad = good;
         bad[at] = static_cast<char>(bad[at] ^ 0x20);
-        EXPECT_EQ(refused(bad), "cut short, or damaged") << at;
+        const std::string text = refused(bad);
+        if (at < behind_fingerprint) {
+            EXPECT_TRUE(text == "cut short, or damaged" || text.rfind("of another model or cache: ", 0) == 0)
+                << at << ": " << text;
+        } else {
+            EXPECT_EQ(text, "cut short, or damaged") << at;
+        }
     }
     std::string newer = good;
     newer[8] = 9;
@@ -294,7 +303,7 @@ TEST_F(SavedSlots, OfOnePathAreSavedByManyThreadsAtOnce) {
         });
     }
     for (std::thread & thread : threads) thread.join();
-    const SlotFile last = read_slot_file(path, "fingerprint");
+    const SlotFile last = read_slot_file(path, "fingerprint", {1, 1000});
     EXPECT_EQ(last.state, std::vector<uint8_t>(1000, static_cast<uint8_t>(last.tokens[0])));
     EXPECT_EQ(std::distance(fs::directory_iterator(folder), {}), 1);
 }
@@ -375,10 +384,34 @@ TEST_F(SavedSlots, NeedATokenAndRoom) {
     const ContextHandle small = create({{"n_threads", "1"}, {"n_ctx", "256"}, {"n_slots", "1"}});
     const StreamHandle narrow = open(small);
     std::string error;
-    EXPECT_EQ(restore(narrow, path, &error), ELIZA_ERR_FFI_FAULT);
+    EXPECT_EQ(restore(narrow, path, &error), ELIZA_ERR_CONTEXT_FULL);
     EXPECT_EQ(error.rfind("context full", 0), 0u) << error;
     prefill(narrow, {30, 31});
     EXPECT_EQ(pull(narrow, 2).status, 0);
+}
+
+// As large as no memory is: only what fits this context is ever read.
+TEST_F(SavedSlots, OfAnySizeAreRejectedByWhatTheyBeginWith) {
+    const StreamHandle stream = prompted();
+    ASSERT_EQ(save(stream, path), 0);
+    const std::string good = read();
+    const auto grow = [&] { fs::resize_file(path, uintmax_t{1} << 40); };
+    std::string foreign = good, error;
+    foreign[20] = static_cast<char>(foreign[20] ^ 1);  // of the fingerprint
+    write(foreign);
+    grow();
+    EXPECT_EQ(restore(stream, path, &error), ELIZA_ERR_FFI_FAULT);
+    EXPECT_NE(error.find("of another model or cache"), std::string::npos) << error;
+
+    uint64_t fingerprint_size = 0;
+    std::memcpy(&fingerprint_size, good.data() + 12, sizeof fingerprint_size);
+    std::string longest = good;
+    const uint64_t n_bytes = uint64_t{1} << 39;
+    std::memcpy(longest.data() + 20 + fingerprint_size, &n_bytes, sizeof n_bytes);  // of the tokens
+    write(longest);
+    grow();
+    EXPECT_EQ(restore(stream, path, &error), ELIZA_ERR_CONTEXT_FULL);
+    EXPECT_EQ(pull(stream, 2).status, 0);
 }
 
 TEST_F(SavedSlots, MakeRoomAmongWhatNobodyWants) {

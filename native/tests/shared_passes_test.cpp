@@ -160,7 +160,8 @@ TEST(SharedPasses, WhoComesWhileOthersGenerateIsServedInThePassesToCome) {
     eliza::Options options;
     options.n_ctx = 4096;
     options.n_threads = 1;
-    const auto decoder = std::make_shared<Decoder>(model, options, DecoderSettings{{GGML_TYPE_F32, GGML_TYPE_F32}});
+    const auto decoder = std::make_shared<Decoder>(model, std::make_shared<ComputeThreads>(options.n_threads), options,
+                                                   DecoderSettings{{GGML_TYPE_F32, GGML_TYPE_F32}});
     std::atomic<bool> stopped{false};
     CancelFlag never;
     std::atomic<int> n_started{0};
@@ -238,7 +239,7 @@ TEST(SharedPasses, AFullContextEndsTheStreamThatFilledItAndNoOther) {
         }
         EXPECT_NE(error.text().find("context full"), std::string::npos) << error.text();
     });
-    EXPECT_EQ(status[3], ELIZA_ERR_FFI_FAULT);
+    EXPECT_EQ(status[3], ELIZA_ERR_CONTEXT_FULL);
     const ContextHandle alone = create_f32({{"batching", "off"}});
     for (int i = 0; i < 3; ++i) {
         EXPECT_GE(status[static_cast<size_t>(i)], 0);

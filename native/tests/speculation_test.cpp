@@ -235,7 +235,7 @@ TEST_F(Speculation, EndsWhereItWouldHave) {
             open_with({draft_max, draft_max > 0 ? f32_model_path() : "", "root ::= [0-9]{1500}"});
         prefill(stream, tokenize(context, repeating, true));
         const Output output = pull(stream);
-        EXPECT_EQ(output.status, ELIZA_ERR_FFI_FAULT);
+        EXPECT_EQ(output.status, ELIZA_ERR_CONTEXT_FULL);
         lengths.push_back(output.tokens.size());
     }
     EXPECT_EQ(lengths[0], lengths[1]);

@@ -62,7 +62,7 @@ TEST_F(StreamAbi, ATokenThatDoesNotFitWaitsForTheNextCall) {
         tight.tokens.insert(tight.tokens.end(), some.tokens.begin(), some.tokens.end());
         tight.text += some.text;
         if (some.status >= 0) break;
-        EXPECT_EQ(some.status, ELIZA_ERR_INVALID_ARG);
+        EXPECT_EQ(some.status, ELIZA_ERR_TEXT_CAP);
         EXPECT_NE(some.error.find("text_cap is"), std::string::npos) << some.error;
         ++n_refused;
     }
@@ -205,7 +205,7 @@ TEST_F(StreamAbi, BytesHeldBackComeOutWhenTheContextIsFull) {
     prefill(stream, std::vector<int32_t>(255, 50));
     set_trie(stream, payload({{"cut", {emoji[0], emoji[1]}}}), ELIZA_TRIE_ARGMAX);
     const Output output = pull(stream);
-    EXPECT_EQ(output.status, ELIZA_ERR_FFI_FAULT);
+    EXPECT_EQ(output.status, ELIZA_ERR_CONTEXT_FULL);
     EXPECT_EQ(output.text, "");
     const Output rest = pull(stream);
     EXPECT_EQ(rest.status, 1);

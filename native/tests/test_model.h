@@ -39,7 +39,10 @@ inline std::string f32_model_path() {
                 throw std::runtime_error("cannot write " + path);
             }
         }
-        ~Copy() { std::filesystem::remove(path); }
+        ~Copy() {
+            if (getpid() == process) std::filesystem::remove(path);  // not in a forked child
+        }
+        const pid_t process = getpid();
     };
     static const Copy copy;
     return copy.path;

@@ -10,8 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from eliza_ffi._resources import default_model_path
 from eliza_ffi.errors import (
     AbiMismatchError,
+    BusyError,
     ContextFullError,
     GenerationCancelled,
     InvalidArgumentError,
@@ -20,7 +22,6 @@ from eliza_ffi.errors import (
     NotSupportedError,
     OutOfMemory,
     error_from_status,
-    error_from_text,
 )
 from eliza_ffi.library import cffi_values, native_calls
 from eliza_ffi.library.binding import CffiBinding, StreamConfig, StreamStep
@@ -218,6 +219,9 @@ def test_an_unknown_region_of_the_abi_is_not_supported_by_name(binding: CffiBind
         (-5, OutOfMemory),
         (-6, AbiMismatchError),
         (-7, GenerationCancelled),
+        (-8, BusyError),
+        (-9, ContextFullError),
+        (-10, InvalidArgumentError),
         (-99, NativeFault),
     ],
 )
@@ -237,12 +241,22 @@ def test_where_there_is_a_status_the_text_does_not_decide(text: str) -> None:
     assert type(error_from_status(-2, text, "prefill")) is InvalidArgumentError
 
 
-def test_a_full_context_has_no_status_of_its_own_so_the_headers_words_or_the_caller_tell() -> None:
+def test_a_full_context_is_told_by_its_status_alone() -> None:
     said = "context full: no room for 1 more tokens"
-    assert type(error_from_status(-4, said, "prefill")) is ContextFullError
-    for said in ("a prompt of 9 does not fit the context of 8", "9 tokens do not fit the context"):
-        assert type(error_from_status(-2, said, "prefill")) is ContextFullError
-    assert type(error_from_status(-4, "other words", "x", ContextFullError)) is ContextFullError
+    assert type(error_from_status(-9, "other words", "prefill")) is ContextFullError
+    assert type(error_from_status(-4, said, "prefill")) is NativeFault
+
+
+def test_words_in_a_path_decide_no_error_class(binding: CffiBinding, tmp_path: Path) -> None:
+    for words in ("context full", "out of memory", "in use by", "not fit the context"):
+        with pytest.raises(ModelError, match=words):
+            binding.create(str(tmp_path / words / "model.gguf"))
+        ctx = binding.create(str(default_model_path()))
+        stream = binding.open(ctx, StreamConfig())
+        with pytest.raises(NativeFault, match=words):
+            binding.restore_slot(stream, str(tmp_path / words))
+        binding.close(stream)
+        binding.destroy(ctx)
 
 
 def test_another_fault_of_a_stream_is_no_full_context(
@@ -259,17 +273,15 @@ def test_python_callers_may_catch_the_usual_exceptions() -> None:
     assert issubclass(OutOfMemory, MemoryError)
 
 
-@pytest.mark.parametrize(
-    ("text", "kind"),
-    [
-        ("cannot create a context of 8 tokens", NativeFault),
-        ("cannot load the model x.gguf", ModelError),
-        ("out of memory", OutOfMemory),
-        ("slot 3 is in use", InvalidArgumentError),
-        ("", InvalidArgumentError),
-    ],
-)
-def test_opening_a_stream_returns_no_status_so_the_text_decides(
-    text: str, kind: type[Exception]
-) -> None:
-    assert type(error_from_text(text, "open a stream")) is kind
+def test_a_stream_that_does_not_open_raises_by_its_status(library: Library) -> None:
+    binding = CffiBinding(library)
+    ctx = binding.create(str(default_model_path()))
+    for key, value in {"n_slots": "1", "slot_wait_ms": "0"}.items():
+        binding.set_option(ctx, key, value)
+    with pytest.raises(InvalidArgumentError, match="cannot open a stream: .*gbnf"):
+        binding.open(ctx, StreamConfig(gbnf_grammar="root ::= in use by ("))
+    only = binding.open(ctx, StreamConfig())
+    with pytest.raises(BusyError, match="cannot open a stream: "):
+        binding.open(ctx, StreamConfig())
+    binding.close(only)
+    binding.destroy(ctx)

@@ -16,7 +16,6 @@ from eliza_ffi.choices.choice_set import string_choices
 from eliza_ffi.choices.token_tree import TokenTreePayload
 from eliza_ffi.errors import (
     AbiMismatchError,
-    ContextFullError,
     InvalidArgumentError,
     LibraryLoadError,
     ModelError,
@@ -102,21 +101,6 @@ def test_a_generation_that_ends_inside_a_character_says_so(libraries: dict[str, 
         assert result.tokens == BYTES[:3]
         assert result.finish_reason == "length"
         binding.destroy(ctx)
-
-
-def test_a_full_context_is_known_by_the_counts_whatever_the_library_calls_it(
-    libraries: dict[str, Path],
-) -> None:
-    binding = CffiBinding(Library(libraries["stats"]))
-    ctx = binding.create("any")
-    stream = binding.open(ctx, FfiStreamingGenerateArgs([1]).config())
-    assert [binding.next(stream).tokens for _ in range(2)] == [BYTES[:1], BYTES[1:2]]
-    with pytest.raises(ContextFullError, match="cannot generate: kein Platz mehr"):
-        binding.next(stream)
-    binding.close(stream)
-    result = SyncStreamingRunner(binding, ctx).generate_with_usage(FfiStreamingGenerateArgs([1]))
-    assert (result.text, result.finish_reason) == ("Gr", "context_full")
-    binding.destroy(ctx)
 
 
 def test_what_an_older_library_does_not_count_is_0(libraries: dict[str, Path]) -> None:

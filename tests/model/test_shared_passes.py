@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from eliza_ffi.errors import BusyError, InvalidArgumentError, error_from_status, error_from_text
+from eliza_ffi.errors import BusyError, InvalidArgumentError, error_from_status
 from eliza_ffi.library.loading import Library
 from eliza_ffi.library.protocol import StreamConfig, StreamStats
 from eliza_ffi.model import Model
@@ -240,8 +240,6 @@ def test_how_long_to_wait_may_be_changed_while_streams_are_open(
             model.binding.set_option(model.runner.ctx, "batching", "off")
 
 
-def test_busy_is_told_by_the_status_and_by_the_words() -> None:
+def test_a_busy_library_has_a_status_of_its_own() -> None:
     assert type(error_from_status(-8, "", "score")) is BusyError
     assert "no slot is free" in str(error_from_status(-8, "", "score"))
-    said = "all 8 slots are in use by open streams (options n_slots, slot_wait_ms)"
-    assert type(error_from_text(said, "open a stream")) is BusyError

@@ -43,7 +43,9 @@ typedef enum {
     ELIZA_ERR_OOM = -5,
     ELIZA_ERR_ABI_MISMATCH = -6,
     ELIZA_ERR_CANCELLED = -7,
-    ELIZA_ERR_BUSY = -8 /* no slot became free in time (option slot_wait_ms) */
+    ELIZA_ERR_BUSY = -8,         /* no slot became free in time (option slot_wait_ms) */
+    ELIZA_ERR_CONTEXT_FULL = -9, /* the tokens do not fit the KV cache (option n_ctx) */
+    ELIZA_ERR_TEXT_CAP = -10     /* the next token's text does not fit the caller's buffer */
 } eliza_status;
 
 typedef struct EliInferenceContext EliInferenceContext; /* one model and its KV caches */
@@ -112,7 +114,8 @@ ELIZA_API int eliza_inference_mmap_evict(EliInferenceContext * ctx, const char *
  *   grammar_engine  "states" (default), or "llama.cpp": its own sampler, the reference, which knows no
  *                 such limit and no triggers
  *   model_id      what a payload's modelId must equal; "" (default) accepts any
- *   span_limit    tokens after which a trie that was never cleared lets go (default 500)
+ *   span_limit    tokens after which a trie of eliza_inference_set_token_trie() that was never
+ *                 cleared lets go (default 500); no other choices have such a limit
  *   restricted_head "auto" (default: where the model's output is one plain matrix on the CPU, a
  *                 decision computes the logits of its legal tokens only) or "off"
  *   strategy      how the tokens of a span are decoded; the tokens are the same
@@ -236,9 +239,9 @@ ELIZA_API int eliza_inference_llm_stream_prefill(EliLlmStream * stream, const in
  * failure. Writes the step's tokens, one of them or, under speculation, those of a checked draft as far
  * as there is room, and their text, ended by a NUL. The text is whole UTF-8
  * characters, so a token in the middle of one has empty text and the token that completes it has
- * all of it; invalid bytes and NUL come out as U+FFFD. A token whose text does not fit is an error
- * (ELIZA_ERR_INVALID_ARG, a text that begins with "text_cap") and waits for the next call. So is a
- * full KV cache (ELIZA_ERR_FFI_FAULT, "context full"), after all tokens before it were given out.
+ * all of it; invalid bytes and NUL come out as U+FFFD. If a token's text does not fit, the call
+ * returns ELIZA_ERR_TEXT_CAP, and the token waits for the next call. If the KV cache is full, the
+ * call returns ELIZA_ERR_CONTEXT_FULL, after all tokens before it were given out.
  * The end-of-generation token itself is not given out. drafted_out and accepted_out, which may be NULL,
  * count the tokens of the drafts that came to their end in this call, and those of them generated. */
 ELIZA_API int eliza_inference_llm_stream_next(EliLlmStream * stream, int32_t * tokens_out, size_t tokens_cap,
@@ -325,6 +328,10 @@ ELIZA_API void eliza_inference_llm_stream_close(EliLlmStream * stream);
 /* The text of the last failed call on this stream, "" if none. Valid on this thread until its next
  * call of this function. */
 ELIZA_API const char * eliza_inference_last_error(EliLlmStream * stream);
+
+/* The status of the last call that failed on this thread, ELIZA_OK if none did. For functions that
+ * return a handle: NULL does not say why. */
+ELIZA_API int eliza_inference_last_status(void);
 
 typedef enum {
     ELIZA_FINISH_NONE = 0,        /* the generation goes on */

@@ -77,7 +77,11 @@ char * new_c_string(const std::string & text) {
     return copy;
 }
 
-eliza_status current_error(std::string & text) noexcept {
+namespace {
+
+thread_local eliza_status status_of_last_error = ELIZA_OK;
+
+eliza_status read_current_error(std::string & text) noexcept {
     try {
         try {
             throw;
@@ -99,17 +103,21 @@ eliza_status current_error(std::string & text) noexcept {
     }
 }
 
+}  // namespace
+
+eliza_status current_error(std::string & text) noexcept {
+    status_of_last_error = read_current_error(text);
+    return status_of_last_error;
+}
+
+eliza_status last_status() noexcept { return status_of_last_error; }
+
 std::shared_ptr<InferenceContext> require_context(EliInferenceContext * handle) {
-    auto context = contexts().find(handle);
-    require(context != nullptr,
-            handle == nullptr ? "the context is NULL" : "the context is destroyed or was never one");
-    return context;
+    return require_object(contexts(), handle, "the context is NULL", "the context is destroyed or was never one");
 }
 
 std::shared_ptr<StreamEntry> require_stream(EliLlmStream * handle) {
-    auto entry = streams().find(handle);
-    require(entry != nullptr, handle == nullptr ? "the stream is NULL" : "the stream is closed or was never one");
-    return entry;
+    return require_object(streams(), handle, "the stream is NULL", "the stream is closed or was never one");
 }
 
 }  // namespace eliza

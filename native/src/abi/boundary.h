@@ -62,8 +62,11 @@ HandleTable<StreamEntry, EliLlmStream> & streams();
 // A heap copy for the caller, freed with eliza_inference_free_string(). NULL when memory is out.
 char * new_c_string(const std::string & text);
 
-// Turns the exception being handled into a status and a text.
+// Turns the exception being handled into a status and a text, and keeps the status as this thread's last one.
 eliza_status current_error(std::string & text) noexcept;
+
+// The status of the last call that failed on this thread.
+eliza_status last_status() noexcept;
 
 inline void report(char ** err, const std::string & text) {
     if (err != nullptr) {
@@ -82,6 +85,25 @@ int guarded(char ** err, Body body) noexcept {
         report(err, text);
         return status;
     }
+}
+
+inline void require(bool condition, const char * what) {
+    if (!condition) {
+        throw invalid_argument(what);
+    }
+}
+
+// The object of a handle, or an Error: `if_null` or `if_unknown`.
+template <typename Object, typename Handle>
+std::shared_ptr<Object> require_object(const HandleTable<Object, Handle> & table, Handle * handle, const char * if_null,
+                                       const char * if_unknown) {
+    auto object = table.find(handle);
+    if (object == nullptr && table.is_of_parent(handle)) {
+        throw invalid_argument(
+            "the handle belongs to the process that this one was forked from: open the model in this process");
+    }
+    require(object != nullptr, handle == nullptr ? if_null : if_unknown);
+    return object;
 }
 
 std::shared_ptr<InferenceContext> require_context(EliInferenceContext * handle);
@@ -112,12 +134,6 @@ int with_stream(EliLlmStream * handle, char ** err, Body body) noexcept {
             throw Error(status, text);
         }
     });
-}
-
-inline void require(bool condition, const char * what) {
-    if (!condition) {
-        throw invalid_argument(what);
-    }
 }
 
 // An out parameter that may be NULL.

@@ -36,6 +36,8 @@ void eliza_inference_destroy(EliInferenceContext * ctx) {
     });
 }
 
+int eliza_inference_last_status(void) { return last_status(); }
+
 void eliza_inference_free_string(char * string) { std::free(string); }
 
 void eliza_inference_free_tokens(int * tokens) { std::free(tokens); }

@@ -1,5 +1,8 @@
 // Handles: numbers that stand for objects. A number is never given out twice, so a handle that was
 // closed is known to be, and nothing a caller passes is ever dereferenced.
+//
+// A forked process gets copies of all objects, but not of the threads that some of them own and wait for when they are
+// destroyed. So a table finds and destroys only the objects of its own process.
 #pragma once
 
 #include <cstdint>
@@ -9,31 +12,51 @@
 #include <utility>
 #include <vector>
 
+#include "platform/process.h"
+
 namespace eliza {
 
 template <typename Object, typename Handle>
 class HandleTable {
 public:
+    HandleTable() = default;
+    HandleTable(const HandleTable &) = delete;
+    HandleTable & operator=(const HandleTable &) = delete;
+    ~HandleTable() {
+        for (auto & [number, entry] : objects_) {
+            if (!entry.is_own()) {
+                new std::shared_ptr<Object>(std::move(entry.object));  // never deleted
+            }
+        }
+    }
+
     Handle * add(std::shared_ptr<Object> object) {
         const std::lock_guard<std::mutex> lock(mutex_);
         next_ += 16;  // looks like an aligned pointer, and stays exact as a JavaScript number
-        objects_.emplace(next_, std::move(object));
+        objects_.emplace(next_, Entry{std::move(object), fork_depth()});
         return reinterpret_cast<Handle *>(next_);
     }
 
     std::shared_ptr<Object> find(Handle * handle) const {
         const std::lock_guard<std::mutex> lock(mutex_);
         const auto found = objects_.find(reinterpret_cast<uintptr_t>(handle));
-        return found != objects_.end() ? found->second : nullptr;
+        return found != objects_.end() && found->second.is_own() ? found->second.object : nullptr;
+    }
+
+    // True if the handle's object belongs to a process that this one was forked from.
+    bool is_of_parent(Handle * handle) const {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        const auto found = objects_.find(reinterpret_cast<uintptr_t>(handle));
+        return found != objects_.end() && !found->second.is_own();
     }
 
     std::shared_ptr<Object> remove(Handle * handle) {
         const std::lock_guard<std::mutex> lock(mutex_);
         const auto found = objects_.find(reinterpret_cast<uintptr_t>(handle));
-        if (found == objects_.end()) {
+        if (found == objects_.end() || !found->second.is_own()) {
             return nullptr;
         }
-        std::shared_ptr<Object> object = std::move(found->second);
+        std::shared_ptr<Object> object = std::move(found->second.object);
         objects_.erase(found);
         return object;
     }
@@ -42,8 +65,8 @@ public:
     std::vector<Handle *> select(Predicate wanted) const {
         const std::lock_guard<std::mutex> lock(mutex_);
         std::vector<Handle *> handles;
-        for (const auto & [number, object] : objects_) {
-            if (wanted(*object)) {
+        for (const auto & [number, entry] : objects_) {
+            if (entry.is_own() && wanted(*entry.object)) {
                 handles.push_back(reinterpret_cast<Handle *>(number));
             }
         }
@@ -51,9 +74,16 @@ public:
     }
 
 private:
+    struct Entry {
+        std::shared_ptr<Object> object;
+        uint32_t process;  // fork_depth() of the process that made it
+
+        bool is_own() const { return process == fork_depth(); }
+    };
+
     mutable std::mutex mutex_;
     uintptr_t next_ = 0x1000;
-    std::unordered_map<uintptr_t, std::shared_ptr<Object>> objects_;
+    std::unordered_map<uintptr_t, Entry> objects_;
 };
 
 }  // namespace eliza

@@ -139,8 +139,9 @@ int eliza_inference_llm_stream_next(EliLlmStream * stream, int32_t * tokens_out,
         const int64_t accepted_before = s.tokens_accepted();
         const Stream::Step & step = s.peek();
         if (step.text.size() >= text_cap) {
-            throw invalid_argument("text_cap is " + std::to_string(text_cap) + ", the next token's text needs " +
-                                   std::to_string(step.text.size() + 1) + " bytes; it waits for the next call");
+            throw Error(ELIZA_ERR_TEXT_CAP,
+                        "text_cap is " + std::to_string(text_cap) + ", the next token's text needs " +
+                            std::to_string(step.text.size() + 1) + " bytes; it waits for the next call");
         }
         StepWriter writer{tokens_out, tokens_cap, text_out, text_cap};
         bool is_final = writer.write(step);

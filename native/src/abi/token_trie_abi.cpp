@@ -29,9 +29,7 @@ HandleTable<const PreparedChoices, EliChoices> & all_choices() {
 }
 
 std::shared_ptr<const PreparedChoices> require_choices(EliChoices * handle) {
-    auto prepared = all_choices().find(handle);
-    require(prepared != nullptr, handle == nullptr ? "the choices are NULL" : "the choices were freed or never there");
-    return prepared;
+    return require_object(all_choices(), handle, "the choices are NULL", "the choices were freed or never there");
 }
 
 constexpr size_t max_endings = 65536;

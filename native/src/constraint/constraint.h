@@ -10,7 +10,9 @@ namespace eliza {
 
 class Constraint {
 public:
+    // Tokens of a span. The first is for payloads of elizaOS; a span of labels ends with one of them.
     static constexpr int32_t default_span_limit = 500;
+    static constexpr int32_t no_span_limit = INT32_MAX;
 
     // Why the span ended; `open` while it has not.
     enum class End { open, leaf, departed, span_limit, cleared };

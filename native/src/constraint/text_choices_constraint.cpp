@@ -129,9 +129,8 @@ std::vector<Token> TextChoices::find_allowed(TextSet::State state) const {
     return tokens;
 }
 
-TextChoicesConstraint::TextChoicesConstraint(std::shared_ptr<const TextChoices> choices, std::vector<Token> end_tokens,
-                                             int32_t span_limit)
-    : Constraint(span_limit), choices_(std::move(choices)), end_tokens_(std::move(end_tokens)) {
+TextChoicesConstraint::TextChoicesConstraint(std::shared_ptr<const TextChoices> choices, std::vector<Token> end_tokens)
+    : Constraint(no_span_limit), choices_(std::move(choices)), end_tokens_(std::move(end_tokens)) {
     find_allowed();
 }
 

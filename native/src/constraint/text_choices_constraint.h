@@ -51,8 +51,7 @@ class TextChoicesConstraint final : public Constraint {
 public:
     // Where `end_tokens` (ascending) are given, a choice that others continue ends with one of them and
     // with no other token.
-    TextChoicesConstraint(std::shared_ptr<const TextChoices> choices, std::vector<Token> end_tokens,
-                          int32_t span_limit = default_span_limit);
+    TextChoicesConstraint(std::shared_ptr<const TextChoices> choices, std::vector<Token> end_tokens);
 
     TokenSpan allowed() const override { return {allowed_.data(), static_cast<uint32_t>(allowed_.size())}; }
     bool may_end() const override { return is_leaf() && end_tokens_.empty(); }

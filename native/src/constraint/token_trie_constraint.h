@@ -12,7 +12,7 @@ namespace eliza {
 class TokenTrieConstraint final : public Constraint {
 public:
     // Active at once, at the root.
-    explicit TokenTrieConstraint(std::shared_ptr<const CachedTrie> trie, int32_t span_limit = default_span_limit)
+    explicit TokenTrieConstraint(std::shared_ptr<const CachedTrie> trie, int32_t span_limit = no_span_limit)
         : Constraint(span_limit), trie_(std::move(trie)) {}
 
     TokenSpan allowed() const override { return trie().children(node_); }

@@ -46,12 +46,6 @@ void InferenceContext::set_progress(Progress progress) {
 
 std::shared_ptr<Model> InferenceContext::model_locked() {
     if (model_ == nullptr) {
-        model_fingerprint_ = fingerprint_of_file(model_path_);
-        for (const LoraFile & file : options_.lora) {
-            char scale[32];
-            std::snprintf(scale, sizeof scale, " x %a", static_cast<double>(file.scale));  // to the last bit
-            model_fingerprint_ += " " + fingerprint_of_file(file.path) + scale;
-        }
         const std::shared_ptr<Model> model = Model::load(
             model_path_,
             {options_.n_gpu_layers, options_.use_mmap, options_.devices, options_.with_mtp_head, options_.lora},
@@ -71,26 +65,18 @@ std::shared_ptr<Model> InferenceContext::model() {
 }
 
 std::shared_ptr<const PreparedChoices> InferenceContext::prepare_choices(const std::vector<std::string> & texts) {
-    std::shared_ptr<Model> model;
-    std::string fingerprint;
-    {
-        const std::lock_guard<std::mutex> lock(mutex_);
-        model = model_locked();
-        fingerprint = model_fingerprint_;
-    }
-    return std::make_shared<const PreparedChoices>(*model, fingerprint, texts);
+    return std::make_shared<const PreparedChoices>(*model(), texts);
 }
 
 std::shared_ptr<const PreparedChoices> InferenceContext::prepare_payload(std::string_view payload) {
     std::shared_ptr<Model> model;
-    std::string fingerprint, model_id;
+    std::string model_id;
     {
         const std::lock_guard<std::mutex> lock(mutex_);
         model = model_locked();
-        fingerprint = model_fingerprint_;
         model_id = options_.model_id;
     }
-    return std::make_shared<const PreparedChoices>(fingerprint, trie_of_payload(payload, *model, model_id));
+    return std::make_shared<const PreparedChoices>(*model, trie_of_payload(payload, *model, model_id));
 }
 
 int32_t InferenceContext::option_n_threads() {
@@ -117,6 +103,7 @@ void InferenceContext::unload_if_idle() {
     if (!has_open_streams_locked()) {
         decoders_.clear();
         embedder_.reset();
+        threads_.reset();
         model_.reset();
         stream_opened_ = false;
     }
@@ -140,6 +127,13 @@ static SamplingParams with_defaults(const SamplingParams & asked, SamplingParams
     return params;
 }
 
+std::shared_ptr<ComputeThreads> InferenceContext::threads_locked() {
+    if (threads_ == nullptr || threads_->option() != options_.n_threads) {
+        threads_ = std::make_shared<ComputeThreads>(options_.n_threads);
+    }
+    return threads_;
+}
+
 std::shared_ptr<Decoder> InferenceContext::decoder_locked(const DecoderSettings & settings) {
     if (is_closed_) {
         throw invalid_argument("the context is destroyed");
@@ -149,7 +143,7 @@ std::shared_ptr<Decoder> InferenceContext::decoder_locked(const DecoderSettings 
     if (known != decoders_.end()) {
         return known->second.decoder;
     }
-    auto decoder = std::make_shared<Decoder>(model, options_, settings);
+    auto decoder = std::make_shared<Decoder>(model, threads_locked(), options_, settings);
     decoders_[settings].decoder = decoder;
     stream_opened_ = true;
     return decoder;
@@ -172,7 +166,7 @@ void InferenceContext::note_opened(const DecoderSettings & settings, bool was_op
 std::shared_ptr<Embedder> InferenceContext::embedder() {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (embedder_ == nullptr) {
-        embedder_ = std::make_shared<Embedder>(model_locked(), options_);
+        embedder_ = std::make_shared<Embedder>(model_locked(), threads_locked());
     }
     return embedder_;
 }
@@ -188,8 +182,8 @@ InferenceContext::NextToken InferenceContext::score_next(const llama_token * tok
     }
     try {
         if (n > static_cast<size_t>(decoder->n_ctx())) {  // before any of them is read
-            throw invalid_argument(std::to_string(n) + " tokens do not fit the context of " +
-                                   std::to_string(decoder->n_ctx()) + " (option n_ctx)");
+            throw ContextFull(std::to_string(n) + " tokens do not fit the context of " +
+                              std::to_string(decoder->n_ctx()) + " (option n_ctx)");
         }
         decoder->model().check_tokens(tokens, n);
     } catch (...) {
@@ -230,7 +224,6 @@ std::shared_ptr<Stream> InferenceContext::open_stream(OpenRequest request) {
             request.stream.draft.model_path.clear();
         }
         decoder = decoder_locked(settings);
-        request.stream.model_fingerprint = model_fingerprint_;
         request.stream.sampling = with_defaults(request.stream.sampling, options_.sampling);
         request.stream.slot.most_wait = options_.slot_wait;
         options = options_;

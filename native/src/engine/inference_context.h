@@ -75,6 +75,7 @@ private:
     };
 
     std::shared_ptr<Model> model_locked();
+    std::shared_ptr<ComputeThreads> threads_locked();
     std::shared_ptr<Decoder> decoder_locked(const DecoderSettings & settings);
     void note_opened(const DecoderSettings & settings, bool was_opened);
     ContextStage stage_locked() const;
@@ -88,7 +89,7 @@ private:
     Progress progress_;
     const std::shared_ptr<VerifierHook> verifier_ = std::make_shared<VerifierHook>();
     std::shared_ptr<Model> model_;
-    std::string model_fingerprint_;
+    std::shared_ptr<ComputeThreads> threads_;  // of the decoders and the embedder
     std::shared_ptr<Embedder> embedder_;
     struct KnownDecoder {
         std::shared_ptr<Decoder> decoder;

@@ -33,6 +33,20 @@ File open_regular_file(const std::string & path) {
     return file;
 }
 
+std::string version_of_file(const std::string & path) {
+    struct stat status {};
+    if (::stat(path.c_str(), &status) != 0) {
+        return "";
+    }
+#if defined(__APPLE__)
+    const timespec changed = status.st_mtimespec;
+#else
+    const timespec changed = status.st_mtim;
+#endif
+    return std::to_string(status.st_dev) + ":" + std::to_string(status.st_ino) + ":" + std::to_string(status.st_size) +
+           ":" + std::to_string(changed.tv_sec) + "." + std::to_string(changed.tv_nsec);
+}
+
 // It is locked. Where another process takes it for abandoned before it is, that one removes it.
 File create_file_in_use(const std::filesystem::path & path) {
     File file(nullptr, std::fclose);
@@ -77,6 +91,16 @@ File open_regular_file(const std::string & path) {
     std::error_code error;
     const bool is_other = std::filesystem::exists(path, error) && !std::filesystem::is_regular_file(path, error);
     return {is_other ? nullptr : std::fopen(path.c_str(), "rb"), std::fclose};
+}
+
+std::string version_of_file(const std::string & path) {
+    std::error_code error;
+    const auto size = std::filesystem::file_size(path, error);
+    if (error) {
+        return "";
+    }
+    const auto changed = std::filesystem::last_write_time(path, error).time_since_epoch().count();
+    return std::to_string(size) + ":" + std::to_string(changed);
 }
 
 File create_file_in_use(const std::filesystem::path & path) {

@@ -15,6 +15,10 @@ using File = std::unique_ptr<std::FILE, int (*)(std::FILE *)>;
 // says why; 0 is for what is no regular file.
 File open_regular_file(const std::string & path);
 
+// What changes when a file is written to or replaced: its place on the disk, its size and when it was changed. Empty if
+// there is no such file.
+std::string version_of_file(const std::string & path);
+
 // Creates a file that is to be written to, and that remove_unless_in_use() leaves alone until it is closed or this
 // process ends. Null: errno says why.
 File create_file_in_use(const std::filesystem::path & path);

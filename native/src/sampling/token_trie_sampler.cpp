@@ -148,8 +148,9 @@ namespace {
 llama_sampler * make_sampler(std::string_view payload, int32_t n_vocab, int mode) noexcept {
     try {
         auto trie = TrieCache::shared().get(payload, n_vocab);
-        return llama_sampler_init(&token_trie_interface,
-                                  new TokenTrieSampler(TokenTrieConstraint(std::move(trie)), mode, n_vocab));
+        return llama_sampler_init(
+            &token_trie_interface,
+            new TokenTrieSampler(TokenTrieConstraint(std::move(trie), Constraint::default_span_limit), mode, n_vocab));
     } catch (const std::exception &) {
         return nullptr;
     }

@@ -50,9 +50,8 @@ void Answer::append_known_text(const KnownText & known) {
 
 void Answer::require_room(size_t n_tokens) const {
     if (n_tokens > static_cast<size_t>(decoder_.n_ctx())) {
-        throw Error(ELIZA_ERR_FFI_FAULT, "context full: the known text makes the answer " + std::to_string(n_tokens) +
-                                             " tokens long, the context is " + std::to_string(decoder_.n_ctx()) +
-                                             " (option n_ctx)");
+        throw ContextFull("the fixed text makes the answer " + std::to_string(n_tokens) +
+                          " tokens long, the context is " + std::to_string(decoder_.n_ctx()) + " (option n_ctx)");
     }
 }
 
@@ -154,6 +153,7 @@ void Answer::fill_choice(const SpanSpec & spec, const KnownText & known, TokenSe
     const Model & model = decoder_.model();
     std::vector<Leaf> leaves;
     for (const std::string & choice : spec.choices) {
+        sequence_.cancelled().throw_if_set();
         leaves.push_back({choice, model.tokenize_inside(known.text + choice + spec.after)});
         require_room(known.begin + leaves.back().tokens.size());
     }
@@ -169,7 +169,7 @@ void Answer::fill_choice(const SpanSpec & spec, const KnownText & known, TokenSe
     mode.sampled = spec.temperature > 0.0f;
     sequence_.truncate(known.begin);
     known_.reset();
-    choice_.begin(Span(TokenTrieConstraint(std::move(trie), INT32_MAX), mode, model.n_vocab()));
+    choice_.begin(Span(TokenTrieConstraint(std::move(trie)), mode, model.n_vocab()));
     struct Part {
         llama_token token;
         int64_t forced, saved;
@@ -248,53 +248,67 @@ void Answer::fill_value(const SpanSpec & spec, const KnownText & known, TokenSel
         selector.accept_prompt(token);
     }
     known_.reset();
+    write_value(spec, *constraint, selector, result);
+}
 
+void Answer::write_value(const SpanSpec & spec, TextConstraint & constraint, TokenSelector & selector,
+                         FillResult & result) {
+    const ByteTrie & vocabulary = decoder_.model().vocabulary()->all();
     if (spec.logprobs) {
         result.logprob = 0.0;
     }
     ForcedText end;
-    while (!constraint->is_over()) {
+    size_t n_unspellable = 0;  // bytes of forced text that the tokenizer cannot spell: their tokens are chosen
+    while (!constraint.is_over()) {
         if (spec.max_tokens > 0 && result.n_tokens >= spec.max_tokens) {
             result.truncated = true;
-            end.text = constraint->shortest_end();
+            end.text = constraint.shortest_end();
             break;
         }
-        const ForcedText forced = constraint->forced();
-        if (forced.ends_value) {
-            end = forced;
-            break;
+        if (n_unspellable == 0) {
+            const ForcedText forced = constraint.forced();
+            if (forced.ends_value) {
+                end = forced;
+                break;
+            }
+            const std::optional<size_t> n_appended = append_forced(forced.text, constraint, selector, result);
+            if (n_appended && *n_appended > 0) {
+                continue;
+            }
+            n_unspellable = n_appended ? 0 : forced.text.size();
         }
-        if (append_forced(forced.text, *constraint, selector, result)) {
-            continue;
-        }
-        const std::optional<llama_token> token = choose_in_text(*constraint, spec, selector, result);
+        const std::optional<llama_token> token = choose_in_text(constraint, spec, selector, result);
         if (!token) {
             break;
         }
-        take(*token, *constraint, selector, result);
+        take(*token, constraint, selector, result);
+        n_unspellable -= std::min(n_unspellable, vocabulary.text(*token).size());
     }
     const size_t n_tokens = sequence_.tokens().size();
-    append_known_text({n_tokens, end.text + spec.after.substr(constraint->n_after())});
+    append_known_text({n_tokens, end.text + spec.after.substr(constraint.n_after())});
     result.text += end.text.substr(end.n_before);
     for (size_t i = n_tokens, n_bytes = 0; end.ends_value && n_bytes < end.text.size(); ++i) {
         ++result.n_tokens;
-        n_bytes += model.vocabulary()->all().text(sequence_.tokens()[i]).size();
+        n_bytes += vocabulary.text(sequence_.tokens()[i]).size();
     }
 }
 
 // Text that comes next whatever is chosen is cut as the tokenizer cuts it, and takes no pass. Its last token may be
 // the beginning of a longer one, so that is left to choose.
-bool Answer::append_forced(const std::string & forced, TextConstraint & constraint, TokenSelector & selector,
-                           FillResult & result) {
+std::optional<size_t> Answer::append_forced(const std::string & forced, TextConstraint & constraint,
+                                            TokenSelector & selector, FillResult & result) {
     std::optional<std::vector<llama_token>> tokens = decoder_.model().tokens_inside(whole_characters(forced));
-    if (!tokens || take_off_whole_characters(*tokens).empty() || tokens->empty()) {
-        return false;
+    if (!tokens) {
+        return std::nullopt;
+    }
+    if (take_off_whole_characters(*tokens).empty()) {
+        return 0;
     }
     require_room(sequence_.tokens().size() + tokens->size());
     for (const llama_token token : *tokens) {
         take(choice_.take_forced(token), constraint, selector, result);
     }
-    return true;
+    return tokens->size();
 }
 
 void Answer::take(llama_token token, TextConstraint & constraint, TokenSelector & selector, FillResult & result) {

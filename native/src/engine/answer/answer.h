@@ -37,6 +37,9 @@ public:
     // if the span had not been asked for.
     void fill(const SpanSpec & spec, SamplingParams sampling, FillResult & result);
 
+    // Writes a value under a constraint, behind what the sequence holds.
+    void write_value(const SpanSpec & spec, TextConstraint & constraint, TokenSelector & selector, FillResult & result);
+
     // What there is of the answer's tokens, of which a result tells beside its own.
     void tell(FillResult & result) const;
 
@@ -56,8 +59,9 @@ private:
     void commit(llama_token token, TokenSelector & selector);
     void fill_choice(const SpanSpec & spec, const KnownText & known, TokenSelector & selector, FillResult & result);
     void fill_value(const SpanSpec & spec, const KnownText & known, TokenSelector & selector, FillResult & result);
-    bool append_forced(const std::string & forced, TextConstraint & constraint, TokenSelector & selector,
-                       FillResult & result);
+    // Returns how many tokens it appended; nothing if the tokenizer cannot spell the text.
+    std::optional<size_t> append_forced(const std::string & forced, TextConstraint & constraint,
+                                        TokenSelector & selector, FillResult & result);
     void take(llama_token token, TextConstraint & constraint, TokenSelector & selector, FillResult & result);
     llama_token choose_of_few(TokenSpan legal, TokenSelector & selector);
     std::optional<llama_token> choose_in_text(TextConstraint & constraint, const SpanSpec & spec,

@@ -73,6 +73,16 @@ private:
 
 }  // namespace
 
+uint64_t most_state_bytes(llama_context * context) {
+    // Beside its tensors' values a state has counts, and of each cell its position and the like.
+    constexpr uint64_t bytes_of_counts = uint64_t{1} << 20, bytes_a_cell = 256;
+    uint64_t bytes = bytes_of_counts + bytes_a_cell * llama_n_ctx(context);
+    for (const auto & [buffer_type, size] : llama_get_memory(context)->memory_breakdown()) {
+        bytes += size;
+    }
+    return bytes;
+}
+
 StateCheck set_checked_state(llama_context * context, llama_seq_id sequence, const std::vector<uint8_t> & state) {
     llama_synchronize(context);
     llama_memory_t memory = llama_get_memory(context);

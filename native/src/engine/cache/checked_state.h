@@ -16,6 +16,9 @@ enum class StateCheck {
     does_not_fit,
 };
 
+// No state of one sequence of this context is larger.
+uint64_t most_state_bytes(llama_context * context);
+
 // What was in the sequence is gone, whatever becomes of it.
 StateCheck set_checked_state(llama_context * context, llama_seq_id sequence, const std::vector<uint8_t> & state);
 

@@ -178,6 +178,7 @@ bool KvCache::unpark(Slot & slot, const llama_token * text, size_t most, size_t 
         return false;
     }
     ParkedText parked = std::exchange(found->parked, {});  // whoever makes room could drop it
+    const LlamaErrorCapture capture(/*failure_is_usual=*/true);
     const auto put_back = [&] {
         const size_t n_read = llama_state_seq_set_data(context_, parked.state.data(), parked.state.size(), slot.id);
         return n_read > 0 ? StateCheck::good : StateCheck::does_not_fit;
@@ -210,7 +211,7 @@ std::vector<uint8_t> KvCache::copy_state(const Slot & slot) {
 }
 
 void KvCache::restore_state(Slot & slot, const std::vector<uint8_t> & state, const std::vector<llama_token> & tokens) {
-    const LlamaErrorCapture capture;
+    const LlamaErrorCapture capture(/*failure_is_usual=*/true);
     StateCheck check = StateCheck::good;
     const bool is_there = load_state(slot, tokens, [&] {
         check = set_checked_state(context_, slot.id, state);
@@ -246,11 +247,13 @@ bool KvCache::load_state(Slot & slot, const std::vector<llama_token> & tokens,
 
 // ---- Lanes ----------------------------------------------------------------------------------------
 
-KvCache::Fork::Fork(KvCache & cache, const Slot & slot, int32_t n_lanes) : cache_(cache) {
+KvCache::Fork::Fork(KvCache & cache, const Slot * slot, int32_t n_lanes) : cache_(cache) {
     lanes_.assign(cache_.free_lanes_.end() - n_lanes, cache_.free_lanes_.end());
     cache_.free_lanes_.resize(cache_.free_lanes_.size() - static_cast<size_t>(n_lanes));
     for (const llama_seq_id lane : lanes_) {
-        llama_memory_seq_cp(cache_.memory(), slot.id, lane, -1, -1);
+        if (slot != nullptr) {
+            llama_memory_seq_cp(cache_.memory(), slot->id, lane, -1, -1);
+        }
     }
 }
 

@@ -71,10 +71,10 @@ public:
 
     int32_t n_free_lanes() const { return static_cast<int32_t>(free_lanes_.size()); }
 
-    // Lanes that share what a slot holds now, empty and free again at the end of the object's life.
+    // Lanes that share what a slot holds now, or hold nothing; empty and free again at the end of the object's life.
     class Fork {
     public:
-        Fork(KvCache & cache, const Slot & slot, int32_t n_lanes);
+        Fork(KvCache & cache, const Slot * slot, int32_t n_lanes);
         ~Fork();
         Fork(const Fork &) = delete;
         Fork & operator=(const Fork &) = delete;

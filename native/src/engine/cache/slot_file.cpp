@@ -10,6 +10,7 @@
 #include <system_error>
 
 #include "error.h"
+#include "fnv1a.h"
 #include "platform/files.h"
 
 namespace eliza {
@@ -17,20 +18,6 @@ namespace {
 
 constexpr char magic[] = {'E', 'L', 'I', 'Z', 'A', 'S', 'L', 'T'};
 constexpr uint32_t version = 1;
-
-class Fnv1a {
-public:
-    void add(const void * data, size_t size) {
-        const auto * bytes = static_cast<const uint8_t *>(data);
-        for (size_t i = 0; i < size; ++i) {
-            hash_ = (hash_ ^ bytes[i]) * 0x100000001b3u;
-        }
-    }
-    uint64_t value() const { return hash_; }
-
-private:
-    uint64_t hash_ = 0xcbf29ce484222325u;
-};
 
 Error fault(const std::string & path, const std::string & what) {
     return {ELIZA_ERR_FFI_FAULT, "slot file " + path + ": " + what};
@@ -158,18 +145,24 @@ private:
     Fnv1a hash_;
 };
 
-// Reads out of bytes in memory, and never past them.
+// Reads a file part by part, so that a file that is wrong in front is never read into memory as a whole.
 class Reader {
 public:
-    Reader(const std::string & path, const std::vector<uint8_t> & bytes, size_t end)
-        : path_(path), bytes_(bytes), end_(end) {}
-
-    void read(void * out, size_t size) {
-        if (size > end_ - at_) {
-            throw fault(path_, "cut short, or damaged");
+    explicit Reader(const std::string & path) : path_(path), file_(std::fopen(path.c_str(), "rb"), std::fclose) {
+        std::error_code error;
+        size_ = std::filesystem::file_size(path, error);
+        if (error) {
+            throw fault(path, "cannot be read: " + error.message());
         }
-        std::copy_n(bytes_.begin() + static_cast<ptrdiff_t>(at_), size, static_cast<uint8_t *>(out));
-        at_ += size;
+        if (file_ == nullptr) {
+            throw system_fault(path, "cannot be read");
+        }
+    }
+
+    bool begins_with_magic() {
+        char begin[sizeof magic] = {};
+        read(begin, std::min<uint64_t>(sizeof begin, size_));
+        return std::memcmp(begin, magic, sizeof magic) == 0;
     }
     template <typename T>
     T number() {
@@ -177,47 +170,47 @@ public:
         read(&value, sizeof value);
         return value;
     }
-    std::vector<uint8_t> part() {
+    // At most so many items of some size.
+    std::vector<uint8_t> part(uint64_t most, size_t item_bytes, const char * items) {
         const auto length = number<uint64_t>();
-        if (length > end_ - at_) {
-            throw fault(path_, "cut short, or damaged");
+        if (length > size_ - at_) {
+            throw damaged();
+        }
+        if (length / item_bytes > most) {
+            throw ContextFull("slot file " + path_ + " holds " + std::to_string(length / item_bytes) + " " + items +
+                              ", the context takes " + std::to_string(most) + " (option n_ctx)");
         }
         std::vector<uint8_t> data(length);
         read(data.data(), data.size());
         return data;
     }
 
-    bool is_at_end() const { return at_ == end_; }
+    // The hash of all that was read, which comes next and ends the file.
+    bool ends_with_hash() {
+        const uint64_t expected = hash_.value();
+        return number<uint64_t>() == expected && at_ == size_;
+    }
+
+    Error damaged() const { return fault(path_, "cut short, or damaged"); }
 
 private:
-    const std::string & path_;
-    const std::vector<uint8_t> & bytes_;
-    size_t end_;
-    size_t at_ = 0;
-};
+    void read(void * out, size_t size) {
+        if (size > size_ - at_) {
+            throw damaged();
+        }
+        if (std::fread(out, 1, size, file_.get()) != size) {
+            throw system_fault(path_, "cannot be read");
+        }
+        hash_.add(out, size);
+        at_ += size;
+    }
 
-std::vector<uint8_t> read_all(const std::string & path) {
-    std::error_code error;
-    const auto size = std::filesystem::file_size(path, error);
-    if (error) {
-        throw fault(path, "cannot be read: " + error.message());
-    }
-    const File file(std::fopen(path.c_str(), "rb"), std::fclose);
-    if (file == nullptr) {
-        throw system_fault(path, "cannot be read");
-    }
-    // First that it is one of ours: another may be larger than the memory.
-    char begin[sizeof magic] = {};
-    if (std::fread(begin, 1, sizeof begin, file.get()) != sizeof begin ||
-        std::memcmp(begin, magic, sizeof magic) != 0) {
-        throw fault(path, "not a slot file");
-    }
-    std::vector<uint8_t> bytes(size);
-    if (seek(file.get(), 0) != 0 || std::fread(bytes.data(), 1, bytes.size(), file.get()) != bytes.size()) {
-        throw system_fault(path, "cannot be read");
-    }
-    return bytes;
-}
+    const std::string & path_;
+    const File file_;
+    uint64_t size_ = 0;
+    uint64_t at_ = 0;
+    Fnv1a hash_;
+};
 
 }  // namespace
 
@@ -231,66 +224,33 @@ void write_slot_file(const std::string & path, const SlotFile & file) {
     writer.finish();
 }
 
-SlotFile read_slot_file(const std::string & path, const std::string & fingerprint) {
-    const std::vector<uint8_t> bytes = read_all(path);
-    constexpr size_t hash_size = sizeof(uint64_t);
-    if (bytes.size() < sizeof magic + sizeof version + hash_size) {
-        throw fault(path, "cut short, or damaged");
+SlotFile read_slot_file(const std::string & path, const std::string & fingerprint, SlotFileLimits limits) {
+    constexpr uint64_t max_fingerprint = 1 << 16;
+    Reader reader(path);
+    if (!reader.begins_with_magic()) {
+        throw fault(path, "not a slot file");
     }
-    const size_t end = bytes.size() - hash_size;
-    Reader reader(path, bytes, end);
-    reader.number<uint64_t>();  // the magic
     if (const auto found = reader.number<uint32_t>(); found != version) {
         throw fault(path, "version " + std::to_string(found) + " of the format; this library reads version " +
                               std::to_string(version));
     }
-    Fnv1a hash;
-    hash.add(bytes.data(), end);
-    uint64_t written = 0;
-    std::memcpy(&written, bytes.data() + end, hash_size);
-    if (hash.value() != written) {
-        throw fault(path, "cut short, or damaged");
-    }
     SlotFile file;
-    const std::vector<uint8_t> name = reader.part();
+    const std::vector<uint8_t> name = reader.part(max_fingerprint, 1, "bytes of a fingerprint");
     file.fingerprint.assign(name.begin(), name.end());
     if (file.fingerprint != fingerprint) {
         throw fault(path, "of another model or cache: \"" + file.fingerprint + "\", not \"" + fingerprint + "\"");
     }
-    const std::vector<uint8_t> tokens = reader.part();
+    const std::vector<uint8_t> tokens = reader.part(limits.n_tokens, sizeof(llama_token), "tokens");
     if (tokens.size() % sizeof(llama_token) != 0) {
-        throw fault(path, "cut short, or damaged");
+        throw reader.damaged();
     }
     file.tokens.resize(tokens.size() / sizeof(llama_token));
     std::copy(tokens.begin(), tokens.end(), reinterpret_cast<uint8_t *>(file.tokens.data()));
-    file.state = reader.part();
-    if (!reader.is_at_end()) {
-        throw fault(path, "cut short, or damaged");
+    file.state = reader.part(limits.state_bytes, 1, "bytes of state");
+    if (!reader.ends_with_hash()) {
+        throw reader.damaged();
     }
     return file;
-}
-
-std::string fingerprint_of_file(const std::string & path) {
-    constexpr uint64_t n_samples = 256;
-    constexpr size_t sample_bytes = 4096;
-    const File file(std::fopen(path.c_str(), "rb"), std::fclose);
-    std::error_code error;
-    const auto size = std::filesystem::file_size(path, error);
-    if (file == nullptr || error) {
-        return "";
-    }
-    Fnv1a hash;
-    std::vector<char> bytes(sample_bytes);
-    for (uint64_t i = 0; i < n_samples; ++i) {
-        if (seek(file.get(), size / n_samples * i) != 0) {
-            return "";
-        }
-        hash.add(bytes.data(), std::fread(bytes.data(), 1, bytes.size(), file.get()));
-    }
-    char text[64];
-    std::snprintf(text, sizeof text, "%llu-%016llx", static_cast<unsigned long long>(size),
-                  static_cast<unsigned long long>(hash.value()));
-    return text;
 }
 
 }  // namespace eliza

@@ -22,12 +22,14 @@ struct SlotFile {
 // Writes the whole file or leaves what was there. Throws Error with the path and the system's reason.
 void write_slot_file(const std::string & path, const SlotFile & file);
 
-// Throws Error that says what is wrong: no such file, none of ours, cut short, damaged, or of another
-// model, whose fingerprint is not `fingerprint`.
-SlotFile read_slot_file(const std::string & path, const std::string & fingerprint);
+// What a file may hold. Nothing larger is read into memory.
+struct SlotFileLimits {
+    uint64_t n_tokens;
+    uint64_t state_bytes;
+};
 
-// A short text that tells one model file from another: by its size and samples from all over it. Empty
-// if it cannot be read.
-std::string fingerprint_of_file(const std::string & path);
+// Throws Error that says what is wrong: no such file, not a slot file, of another model (its fingerprint is not
+// `fingerprint`), too large, cut short, or damaged.
+SlotFile read_slot_file(const std::string & path, const std::string & fingerprint, SlotFileLimits limits);
 
 }  // namespace eliza

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "engine/choice/tree_plan.h"
+#include "json_input.h"
 #include "log.h"
 #include "stopwatch.h"
 
@@ -56,7 +57,11 @@ Span Choice::parse_token_trie(std::string_view payload, int mode) const {
 
 Span Choice::span_of(const PreparedChoices & choices, int mode) const {
     const SpanMode span_mode = parse_mode(mode);
-    return Span(TokenTrieConstraint(choices.trie(), options_.span_limit), span_mode, decoder_.model().n_vocab());
+    if (choices.longest() > static_cast<size_t>(decoder_.n_ctx())) {
+        throw invalid_argument(at("choices", choices.longest_choice()) + " has " + std::to_string(choices.longest()) +
+                               " tokens, the context holds " + std::to_string(decoder_.n_ctx()) + " (option n_ctx)");
+    }
+    return Span(TokenTrieConstraint(choices.trie()), span_mode, decoder_.model().n_vocab());
 }
 
 Span Choice::parse_text_choices(std::string_view json, int mode, bool has_grammar) const {
@@ -74,8 +79,7 @@ Span Choice::parse_text_choices(std::string_view json, int mode, bool has_gramma
     const Model & model = decoder_.model();
     const std::string healed = heals ? text_to_heal() : "";
     auto choices = model.text_constraints().choices(json, healed);
-    Span span(TextChoicesConstraint(std::move(choices), span_mode.stop_at_leaf ? model.end_tokens() : NoTokens(),
-                                    options_.span_limit),
+    Span span(TextChoicesConstraint(std::move(choices), span_mode.stop_at_leaf ? model.end_tokens() : NoTokens()),
               span_mode, model.n_vocab());
     span.healed_text = healed;
     return span;
@@ -278,7 +282,7 @@ bool Choice::is_tree_worth_it(const TokenTrie::Undecided & undecided) {
     if (!is_one_tree(undecided, decoder_.tree_limits())) {
         return false;
     }
-    const std::optional<PassCost> cost = decoder_.pass_cost(sequence_.cancelled());
+    const std::optional<PassCost> cost = sequence_.pass_cost();
     return cost && is_tree_cheaper(undecided, sequence_.n_waiting(), *cost);
 }
 

@@ -62,6 +62,7 @@ private:
         for (size_t i = 0; i < endings_.size(); ++i) {
             const TokenTrie & trie = endings_[i].trie();
             for (Node node = 0; node < trie.n_nodes(); ++node) {
+                sequence_.cancelled().throw_if_set();
                 const bool of_legal = wanted_.legal && trie.is_branch(node);
                 const bool of_joint = wanted_.joint && !trie.children(node).empty();
                 const bool of_mass = wanted_.option_mass && node == TokenTrie::root;

@@ -9,6 +9,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "engine/pass/threads.h"
 #include "error.h"
 #include "json_input.h"
 #include "platform/machine.h"
@@ -61,6 +62,7 @@ void for_each_in_parallel(size_t n, const Body & body) {
     };
     const size_t n_parts = (n + texts_at_a_time - 1) / texts_at_a_time;
     const size_t n_threads = std::min(n_parts, static_cast<size_t>(usable_cpu_count()));
+    const OwnThreads own_threads(static_cast<int32_t>(n_threads));
     std::vector<std::thread> threads;
     threads.reserve(n_threads);  // nothing may be thrown once one of them runs
     for (size_t i = 1; i < n_threads; ++i) {
@@ -92,9 +94,8 @@ std::shared_ptr<const CachedTrie> trie_of_payload(std::string_view payload, cons
     return trie;
 }
 
-PreparedChoices::PreparedChoices(const Model & model, std::string model_fingerprint,
-                                 const std::vector<std::string> & texts)
-    : model_fingerprint_(std::move(model_fingerprint)) {
+PreparedChoices::PreparedChoices(const Model & model, const std::vector<std::string> & texts)
+    : model_fingerprint_(model.fingerprint()) {
     check_distinct(texts);
     std::vector<Leaf> leaves(texts.size());
     for_each_in_parallel(texts.size(), [&](size_t i) {
@@ -105,17 +106,24 @@ PreparedChoices::PreparedChoices(const Model & model, std::string model_fingerpr
         }
         leaves[i] = {std::to_string(i), std::move(*tokens)};
     });
-    for (const Leaf & leaf : leaves) {
-        longest_ = std::max(longest_, leaf.tokens.size());
+    for (size_t i = 0; i < leaves.size(); ++i) {
+        note_length(i, leaves[i].tokens.size());
     }
     trie_ = std::make_shared<const CachedTrie>(CachedTrie{"", TokenTrie(leaves)});
 }
 
-PreparedChoices::PreparedChoices(std::string model_fingerprint, std::shared_ptr<const CachedTrie> trie)
-    : model_fingerprint_(std::move(model_fingerprint)), trie_(std::move(trie)) {
+PreparedChoices::PreparedChoices(const Model & model, std::shared_ptr<const CachedTrie> trie)
+    : model_fingerprint_(model.fingerprint()), trie_(std::move(trie)) {
     const TokenTrie & tokens = trie_->trie;
     for (int32_t leaf = 0; leaf < static_cast<int32_t>(tokens.n_leaves()); ++leaf) {
-        longest_ = std::max(longest_, tokens.path(tokens.leaf_node(leaf)).size());
+        note_length(static_cast<size_t>(leaf), tokens.path(tokens.leaf_node(leaf)).size());
+    }
+}
+
+void PreparedChoices::note_length(size_t choice, size_t n_tokens) {
+    if (n_tokens > longest_) {
+        longest_ = n_tokens;
+        longest_choice_ = choice;
     }
 }
 

@@ -20,24 +20,28 @@ public:
     // Each text becomes the tokens that the model's tokenizer gives it in the middle of another; on as many threads
     // as there are CPUs. Throws Error that names the text if there are none, one is empty or said before, or no tokens
     // spell it exactly.
-    PreparedChoices(const Model & model, std::string model_fingerprint, const std::vector<std::string> & texts);
+    PreparedChoices(const Model & model, const std::vector<std::string> & texts);
 
     // Those of a payload.
-    PreparedChoices(std::string model_fingerprint, std::shared_ptr<const CachedTrie> trie);
+    PreparedChoices(const Model & model, std::shared_ptr<const CachedTrie> trie);
 
     // The leaves of texts are named by their place, "0", "1", ...
     const std::shared_ptr<const CachedTrie> & trie() const { return trie_; }
 
-    // How many tokens the longest of them has.
+    // How many tokens the longest of them has, and its place.
     size_t longest() const { return longest_; }
+    size_t longest_choice() const { return longest_choice_; }
 
-    // Of the file whose vocabulary they are tokens of.
+    // Of the model whose tokens they are.
     const std::string & model_fingerprint() const { return model_fingerprint_; }
 
 private:
+    void note_length(size_t choice, size_t n_tokens);
+
     std::string model_fingerprint_;
     std::shared_ptr<const CachedTrie> trie_;
     size_t longest_ = 0;
+    size_t longest_choice_ = 0;
 };
 
 }  // namespace eliza

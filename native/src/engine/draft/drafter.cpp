@@ -47,8 +47,11 @@ public:
         if (!catch_up(tokens)) {
             return {};
         }
-        lend_threads(1);
-        std::vector<llama_token> drafted = guess(tokens, most);
+        std::vector<llama_token> drafted;
+        {
+            const ComputeThreads::Turn turn = turn_for(1);
+            drafted = guess(tokens, most);
+        }
         // The last token and all drafted ones but the last were decoded.
         cached_ = tokens;
         cached_.insert(cached_.end(), drafted.begin(), drafted.empty() ? drafted.end() : drafted.end() - 1);
@@ -58,8 +61,8 @@ public:
 private:
     static constexpr uint32_t n_batch = 512;
 
-    void lend_threads(size_t n_tokens) {
-        decoder_.runner().lend_threads(context_.get(), llama_model_n_params(model_->get()), n_tokens);
+    ComputeThreads::Turn turn_for(size_t n_tokens) {
+        return {decoder_.runner().threads(), context_.get(), llama_model_n_params(model_->get()), n_tokens};
     }
 
     // Brings the model's cache to hold all but the last of the tokens; false where it cannot.
@@ -79,7 +82,7 @@ private:
             for (auto token = next; token != stop; ++token) {
                 batch.add(*token, static_cast<llama_pos>(token - tokens.begin()), sequence, false);
             }
-            lend_threads(static_cast<size_t>(stop - next));
+            const ComputeThreads::Turn turn = turn_for(static_cast<size_t>(stop - next));
             if (!common_speculative_process(speculative_.get(), batch)) {
                 llama_memory_seq_rm(memory, sequence, -1, -1);
                 cached_.clear();
@@ -129,13 +132,14 @@ std::unique_ptr<Drafter> Drafter::make(const DraftConfig & config, Decoder & dec
     return std::make_unique<ModelDrafter>(config, std::move(model), decoder);
 }
 
-void Drafter::make_context(const Model & model, const Decoder & decoder, llama_context_params params) {
+void Drafter::make_context(const Model & model, Decoder & decoder, llama_context_params params) {
     params.n_ctx = static_cast<uint32_t>(decoder.n_ctx());
     params.n_ubatch = params.n_batch;
     params.n_seq_max = 1;
     params.n_outputs_max = 1;
     params.no_perf = true;
     context_ = model.new_context(params, "to draft in");
+    decoder.runner().threads().attach_to(context_.get());
 }
 
 std::vector<llama_token> Drafter::guess(const std::vector<llama_token> & tokens, int32_t most) {

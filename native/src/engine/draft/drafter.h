@@ -45,7 +45,7 @@ protected:
     explicit Drafter(std::shared_ptr<Model> model = nullptr) : model_(std::move(model)) {}
 
     // Makes the context, for one sequence as long as the decoder's. Throws Error.
-    void make_context(const Model & model, const Decoder & decoder, llama_context_params params);
+    void make_context(const Model & model, Decoder & decoder, llama_context_params params);
 
     // The same, once llama.cpp's drafter knows all that it needs.
     std::vector<llama_token> guess(const std::vector<llama_token> & tokens, int32_t most);

@@ -78,7 +78,7 @@ void MtpDrafter::look_at_pass(const llama_token * text, size_t begin, size_t end
     if (!step_back_to(text, begin)) {
         start_anew();
     }
-    decoder_.runner().lend_threads(context_.get(), n_weights_, end - begin);
+    const ComputeThreads::Turn turn(decoder_.runner().threads(), context_.get(), n_weights_, end - begin);
     common_batch batch(context_.get());
     for (size_t i = begin; i < end; ++i) {
         batch.add(text[i], static_cast<llama_pos>(i), sequence, false);
@@ -97,7 +97,7 @@ std::vector<llama_token> MtpDrafter::draft(const std::vector<llama_token> & toke
     if (n_needed > static_cast<size_t>(decoder_.n_ctx()) || !step_back_to(tokens.data(), tokens.size() - 1)) {
         return {};
     }
-    decoder_.runner().lend_threads(context_.get(), n_weights_ + n_output_weights_, 1);
+    const ComputeThreads::Turn turn(decoder_.runner().threads(), context_.get(), n_weights_ + n_output_weights_, 1);
     std::vector<llama_token> drafted = guess(tokens, most);
     has_drafted_ = has_drafted_ || !drafted.empty();
     return drafted;

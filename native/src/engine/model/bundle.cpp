@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -25,7 +26,8 @@ bool is_companion(const std::string & name) {
                        [&](const char * part) { return name.find(part) != std::string::npos; });
 }
 
-fs::path model_in(const fs::path & directory) {
+// The model files of a folder, sorted by name, so that the first part of a split model is the first.
+std::vector<fs::path> models_in(const fs::path & directory) {
     std::error_code error;
     std::vector<fs::path> models;
     for (const auto & entry : fs::directory_iterator(directory, error)) {
@@ -37,12 +39,24 @@ fs::path model_in(const fs::path & directory) {
     if (error) {
         throw bundle_error("cannot read " + directory.string() + ": " + error.message());
     }
-    if (models.empty()) {
-        throw bundle_error("no model in " + directory.string() +
-                           " (looked for *.gguf, not mmproj, tokenizer or codec)");
+    std::sort(models.begin(), models.end());
+    return models;
+}
+
+fs::path model_of(const fs::path & bundle) {
+    const fs::path folder = bundle / "text";
+    std::error_code error;
+    if (!fs::is_directory(folder, error)) {
+        const std::vector<fs::path> beside = models_in(bundle);
+        throw bundle_error(
+            bundle.string() + " is not a model bundle: expected a folder " + folder.string() + ", found none" +
+            (beside.empty() ? "" : "; for a model file pass its path, such as " + beside.front().string()));
     }
-    // The first by name, which is also the first part of a split model.
-    return *std::min_element(models.begin(), models.end());
+    const std::vector<fs::path> models = models_in(folder);
+    if (models.empty()) {
+        throw bundle_error("no model in " + folder.string() + " (looked for *.gguf, not mmproj, tokenizer or codec)");
+    }
+    return models.front();
 }
 
 // Before it is opened: nobody may ever write to a pipe.
@@ -51,11 +65,15 @@ void check_header(const fs::path & file) {
     if (!fs::is_regular_file(file, error)) {
         throw bundle_error(file.string() + " is not a file");
     }
-    std::ifstream stream(file, std::ios::binary);
-    std::array<char, 4> magic{};
-    if (!stream.read(magic.data(), magic.size())) {
-        throw bundle_error("cannot read " + file.string());
+    if (fs::file_size(file, error) == 0) {
+        throw bundle_error(file.string() + " is not a GGUF file: it is empty");
     }
+    std::ifstream stream(file, std::ios::binary);
+    if (!stream) {
+        throw bundle_error("cannot open " + file.string() + ": " + std::strerror(errno));
+    }
+    std::array<char, 4> magic{};
+    stream.read(magic.data(), magic.size());
     if (std::memcmp(magic.data(), "GGUF", magic.size()) != 0) {
         throw bundle_error(file.string() + " is not a GGUF file: it does not begin with the letters GGUF");
     }
@@ -69,7 +87,7 @@ std::string find_model_file(const std::string & bundle) {
     if (!fs::exists(status)) {
         throw bundle_error("no such file or directory: " + bundle);
     }
-    const fs::path file = fs::is_directory(status) ? model_in(fs::path(bundle) / "text") : fs::path(bundle);
+    const fs::path file = fs::is_directory(status) ? model_of(bundle) : fs::path(bundle);
     check_header(file);
     return file.string();
 }

@@ -173,7 +173,7 @@ std::vector<std::string> other_parts(const GgufHeader & first, const std::string
 
 }  // namespace
 
-void check_model_file(const std::string & path) {
+std::vector<GgufFile> check_model_file(const std::string & path) {
     const GgufHeader file(path);
     const auto arch = file.text("general.architecture");
     if (!arch || arch->empty()) throw file.error("general.architecture is missing or no text");
@@ -182,6 +182,7 @@ void check_model_file(const std::string & path) {
     check_vocabulary(file);
     check_model_tensors(file);
     check_routed_layers(settings, file, n_layers);
+    std::vector<GgufFile> files = {file.file()};
     for (const std::string & part_path : other_parts(file, path)) {
         const GgufHeader part(part_path);
         if (!part.is_scalar("split.no", GGUF_TYPE_UINT16)) {
@@ -189,10 +190,12 @@ void check_model_file(const std::string & path) {
         }
         check_model_tensors(part);
         check_routed_layers(settings, part, n_layers);
+        files.push_back(part.file());
     }
+    return files;
 }
 
-void check_adapter_file(const std::string & path) {
+GgufFile check_adapter_file(const std::string & path) {
     const GgufHeader file(path);
     // llama-adapter.cpp asks for these without looking at their types, which gguf.cpp asserts.
     for (const std::string key : {"general.type", "general.architecture", "adapter.type"}) {
@@ -203,6 +206,7 @@ void check_adapter_file(const std::string & path) {
         throw file.error(key + " is no 32-bit floating-point number");
     }
     check_adapter_tensors(file);
+    return file.file();
 }
 
 }  // namespace eliza

@@ -3,15 +3,17 @@
 #pragma once
 
 #include <string>
+#include <vector>
+
+#include "engine/model/gguf_file.h"
 
 namespace eliza {
 
-// Throws Error (ELIZA_ERR_BUNDLE_INVALID) that names the file, the key or the tensor, its value and the limit. All
-// parts of a split model are looked at. What llama.cpp refuses by itself is left to it. A file that is replaced between
-// this and the loading is not seen.
-void check_model_file(const std::string & path);
+// Throws Error (ELIZA_ERR_BUNDLE_INVALID) that names the file, the key or the tensor, its value and the limit. Checks
+// and returns all files of a split model. What llama.cpp refuses by itself is left to it.
+std::vector<GgufFile> check_model_file(const std::string & path);
 
-// The same of a file that holds a LoRA adapter.
-void check_adapter_file(const std::string & path);
+// The same for a file that holds a LoRA adapter.
+GgufFile check_adapter_file(const std::string & path);
 
 }  // namespace eliza

@@ -54,9 +54,9 @@ File opened(const std::string & path) {
 // Reads a file from its beginning, as much of it as is asked for and at most max_header_bytes.
 class GgufHeader::Reader {
 public:
-    explicit Reader(GgufHeader & header) : header_(header), file_(opened(header.path_)) {
+    explicit Reader(GgufHeader & header) : header_(header), file_(opened(header.file_.path)) {
         std::error_code error;
-        file_size_ = std::filesystem::file_size(header.path_, error);
+        file_size_ = std::filesystem::file_size(header.file_.path, error);
         if (error) throw header_.error("has no size: " + error.message());
     }
 
@@ -109,7 +109,7 @@ private:
     size_t position_ = 0;
 };
 
-GgufHeader::GgufHeader(const std::string & path) : path_(path) {
+GgufHeader::GgufHeader(const std::string & path) : file_{path, version_of_file(path)} {
     Reader reader(*this);
     const size_t magic = reader.take(4, "the letters GGUF");
     if (data_.compare(magic, 4, "GGUF") != 0)
@@ -189,6 +189,7 @@ GgufHeader::GgufHeader(const std::string & path) : path_(path) {
         throw error("general.alignment is " + std::to_string(alignment) + ", which is no power of 2");
     }
     data_offset_ = (reader.position() + alignment - 1) / alignment * alignment;
+    file_.header_bytes = data_offset_;
 }
 
 const GgufHeader::Value * GgufHeader::find(std::string_view key) const {
@@ -252,6 +253,6 @@ const GgufTensor * GgufHeader::tensor(std::string_view name) const {
     return found == tensors_.end() ? nullptr : &*found;
 }
 
-Error GgufHeader::error(const std::string & text) const { return file_error(path_, text); }
+Error GgufHeader::error(const std::string & text) const { return file_error(file_.path, text); }
 
 }  // namespace eliza

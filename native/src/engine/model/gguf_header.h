@@ -10,6 +10,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "engine/model/gguf_file.h"
 #include "error.h"
 #include "gguf.h"
 
@@ -66,6 +67,9 @@ public:
     const GgufTensor * tensor(std::string_view name) const;
     uint64_t data_offset() const { return data_offset_; }  // where the tensors' part of the file begins
 
+    // As it was just before it was read.
+    const GgufFile & file() const { return file_; }
+
     // "FILE: what is wrong"
     Error error(const std::string & text) const;
 
@@ -88,7 +92,7 @@ private:
 
     class Reader;
 
-    std::string path_;
+    GgufFile file_;
     std::string data_;  // the header, which all names and texts are views of
     std::unordered_map<std::string_view, Value> values_;
     std::vector<GgufTensor> tensors_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <climits>
+#include <cstdio>
 #include <map>
 #include <mutex>
 #include <utility>
@@ -20,8 +21,34 @@ namespace {
 
 using Key = std::pair<std::string, ModelSettings>;
 
+struct Loaded {
+    std::weak_ptr<Model> model;
+    std::vector<GgufFile> files;  // it was loaded from
+};
+
 std::mutex registry_mutex;
-std::map<Key, std::weak_ptr<Model>> registry;
+std::map<Key, Loaded> registry;
+
+const GgufFile * first_changed(const std::vector<GgufFile> & files) {
+    const auto found =
+        std::find_if(files.begin(), files.end(), [](const GgufFile & file) { return !file.is_unchanged(); });
+    return found == files.end() ? nullptr : &*found;
+}
+
+// The fingerprints of a model's files, and of its adapters' with the scales they are added with.
+std::string fingerprint_of(const std::vector<GgufFile> & files, const std::vector<LoraFile> & adapters) {
+    std::string fingerprint;
+    const size_t n_own = files.size() - adapters.size();
+    for (size_t i = 0; i < files.size(); ++i) {
+        fingerprint += (i > 0 ? " " : "") + files[i].fingerprint();
+        if (i >= n_own) {
+            char scale[32];
+            std::snprintf(scale, sizeof scale, " x %a", static_cast<double>(adapters[i - n_own].scale));  // exactly
+            fingerprint += scale;
+        }
+    }
+    return fingerprint;
+}
 
 bool report_progress(float fraction, void * progress) {
     (*static_cast<const Progress *>(progress))("load", fraction);
@@ -38,7 +65,8 @@ int32_t checked_size(size_t size, const char * what) {
 
 }  // namespace
 
-Model::Model(llama_model * model, const ModelSettings & settings) : model_(model), settings_(settings) {
+Model::Model(llama_model * model, const ModelSettings & settings, std::string fingerprint)
+    : model_(model), settings_(settings), fingerprint_(std::move(fingerprint)) {
     for (llama_token token = 0; token < n_vocab(); ++token) {
         if (llama_vocab_is_eog(vocab(), token)) {
             end_tokens_.push_back(token);
@@ -51,12 +79,16 @@ std::shared_ptr<Model> Model::load(const std::string & path, const ModelSettings
     init_backend();
     // Held while loading, so that two who ask for one file at once do not load it twice.
     const std::lock_guard<std::mutex> lock(registry_mutex);
-    std::weak_ptr<Model> & known = registry[{path, settings}];
-    if (auto model = known.lock()) {
+    Loaded & known = registry[{path, settings}];
+    if (auto model = known.model.lock(); model != nullptr && first_changed(known.files) == nullptr) {
         return model;
     }
 
-    check_model_file(path);
+    std::vector<GgufFile> files = check_model_file(path);
+    for (const LoraFile & adapter : settings.lora) {
+        files.push_back(check_adapter_file(adapter.path));
+    }
+    std::string fingerprint = fingerprint_of(files, settings.lora);
     llama_model_params params = llama_model_default_params();
     params.n_gpu_layers = settings.n_gpu_layers;
     params.load_mode = settings.use_mmap ? LLAMA_LOAD_MODE_MMAP : LLAMA_LOAD_MODE_NONE;
@@ -80,19 +112,21 @@ std::shared_ptr<Model> Model::load(const std::string & path, const ModelSettings
         check_rpc_connections(settings.devices.rpc);
         throw capture.error(ELIZA_ERR_BUNDLE_INVALID, "cannot load the model " + path);
     }
-    std::shared_ptr<Model> model(new Model(raw, settings));
+    std::shared_ptr<Model> model(new Model(raw, settings, std::move(fingerprint)));
     check_rpc_connections(settings.devices.rpc);
     if (llama_vocab_type(model->vocab()) == LLAMA_VOCAB_TYPE_NONE) {
         throw Error(ELIZA_ERR_BUNDLE_INVALID, "the model " + path + " has no vocabulary");
     }
     model->load_adapters();
-    known = model;
+    if (const GgufFile * changed = first_changed(files)) {
+        throw Error(ELIZA_ERR_BUNDLE_INVALID, changed->path + " was changed while it was loaded: load the model again");
+    }
+    known = {model, std::move(files)};
     return model;
 }
 
 void Model::load_adapters() {
     for (const LoraFile & file : settings_.lora) {
-        check_adapter_file(file.path);
         const LlamaErrorCapture capture;
         const AbortGuard guard;
         llama_adapter_lora * adapter = llama_adapter_lora_init(get(), file.path.c_str());
@@ -130,6 +164,10 @@ llama_context_ptr Model::new_context(const llama_context_params & params, const 
 bool Model::is_offloaded() const { return n_gpu_layers() != 0 && llama_model_n_devices(get()) > 0; }
 
 bool Model::is_recurrent() const { return llama_model_is_recurrent(get()) || llama_model_is_hybrid(get()); }
+
+bool Model::is_causal() const {
+    return get()->hparams.causal_attn && !llama_model_has_encoder(get()) && has_output_head();
+}
 
 bool Model::can_keep_snapshots() const { return is_recurrent() && llm_arch_supports_rs_rollback(get()->arch); }
 

@@ -44,7 +44,7 @@ struct ModelSettings {
 
 class Model {
 public:
-    // Loads the file, or shares it if it is loaded already with the same settings.
+    // Loads the file, or shares it if it is loaded already with the same settings and was not changed since.
     static std::shared_ptr<Model> load(const std::string & path, const ModelSettings & settings,
                                        const Progress & progress = {});
 
@@ -67,6 +67,9 @@ public:
 
     const std::vector<LoraFile> & lora() const { return settings_.lora; }
 
+    // Tells these weights, with their adapters, from others: what was computed with other weights is of no use here.
+    const std::string & fingerprint() const { return fingerprint_; }
+
     std::string architecture() const;  // as llama.cpp names it, such as "llama"
 
     // ---- What some of llama.cpp's graphs cannot do, found by scripts/check_architectures.py ----
@@ -83,6 +86,9 @@ public:
 
     // False where a pass ends in embeddings.
     bool has_output_head() const { return !is_one_of({"llama-embed"}); }
+
+    // True if a token is read with those before it alone.
+    bool is_causal() const;
 
     // False where the rows of a pass have another width than llama.cpp copies: it ends the process then.
     bool can_embed() const { return !is_one_of({"deepseek4", "qwen4exp"}); }
@@ -131,7 +137,7 @@ public:
     void check_tokens(const llama_token * tokens, size_t n) const;
 
 private:
-    Model(llama_model * model, const ModelSettings & settings);
+    Model(llama_model * model, const ModelSettings & settings, std::string fingerprint);
 
     bool is_one_of(std::initializer_list<std::string_view> architectures) const;
     void load_adapters();
@@ -139,6 +145,7 @@ private:
 
     llama_model_ptr model_;
     const ModelSettings settings_;
+    const std::string fingerprint_;
     std::vector<llama_adapter_lora *> adapters_;  // the model's
     std::vector<llama_token> end_tokens_;
 

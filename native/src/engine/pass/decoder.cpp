@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "engine/pass/batch.h"
 
@@ -31,35 +32,72 @@ TreeLimits limits_for(const PassRunner & runner) {
 
 }  // namespace
 
-Decoder::Decoder(const std::shared_ptr<Model> & model, const Options & options, const DecoderSettings & settings)
-    : runner_(model, options, settings.types, settings.n_snapshots, lanes_for(*model)),
+Decoder::Decoder(const std::shared_ptr<Model> & model, std::shared_ptr<ComputeThreads> threads, const Options & options,
+                 const DecoderSettings & settings)
+    : runner_(model, std::move(threads), options, settings.types, settings.n_snapshots, lanes_for(*model)),
       cache_(*model, context(), settings.types, options.n_slots, lanes_for(*model), options.park_after),
       tree_limits_(limits_for(runner_)),
       queue_(runner_, cache_, options.share_passes && model->can_share_passes(),
              std::max(most_rows(*model), options.n_slots)) {}
 
-std::optional<PassCost> Decoder::pass_cost(CancelFlag & cancelled) {
-    const std::lock_guard<std::mutex> lock(cost_mutex_);
-    if (!cost_) {
+// Whoever measures is alone with the context, and waits for that where a cancel ends the wait.
+std::optional<PassCost> Decoder::pass_cost(const Slot & slot, size_t n_cells, CancelFlag & cancelled) {
+    constexpr size_t measurable_cells = 64;  // of fewer, the time is noise
+    Costs known = costs();
+    if (!known.pass) {
         try {
-            queue_.run_alone(cancelled, [&] { cost_ = measure_cost(cancelled); });
+            queue_.run_alone(cancelled, [&] {
+                if (known = costs(); !known.pass) {
+                    known.pass = measure_cost(cancelled);
+                    keep(known);
+                }
+            });
         } catch (const ContextFull &) {
             return std::nullopt;
         }
     }
-    PassCost cost = *cost_;
+    if (!known.lane_a_cell && n_cells >= measurable_cells) {
+        queue_.run_alone(cancelled, [&] {
+            if (const size_t n = slot.cached.size(); n >= measurable_cells) {
+                known.lane_a_cell = std::max(0.0, time_lane(&slot) - known.pass->lane) / static_cast<double>(n);
+                keep(known);
+            }
+        });
+    }
+    PassCost cost = *known.pass;
     cost.pass /= queue_.pass().sequences_a_pass();
+    cost.lane += known.lane_a_cell.value_or(0.0) * static_cast<double>(n_cells);
     return cost;
+}
+
+Decoder::Costs Decoder::costs() {
+    const std::lock_guard<std::mutex> lock(costs_mutex_);
+    return costs_;
+}
+
+void Decoder::keep(const Costs & measured) {
+    const std::lock_guard<std::mutex> lock(costs_mutex_);
+    costs_ = measured;
+}
+
+// What it takes to make a lane and to drop it, in microseconds: behind a slot, or an empty one behind nothing.
+double Decoder::time_lane(const Slot * slot) {
+    constexpr int n_repeats = 8;
+    double best = std::numeric_limits<double>::infinity();
+    for (int repeat = 0; repeat < n_repeats; ++repeat) {
+        const int64_t start = llama_time_us();
+        { const KvCache::Fork lane(cache_, slot, 1); }
+        best = std::min(best, static_cast<double>(llama_time_us() - start));
+    }
+    return best;
 }
 
 // On a lane, so that no slot is touched.
 PassCost Decoder::measure_cost(CancelFlag & cancelled) {
     constexpr int32_t n_many = 8;
-    const Slot & any_slot = cache_.slots().all().front();
-    const KvCache::Fork fork(cache_, any_slot, 1);
+    const KvCache::Fork fork(cache_, nullptr, 1);
     const llama_seq_id lane = fork.lanes().front();
     llama_memory_t memory = llama_get_memory(context());
-    llama_memory_seq_rm(memory, lane, -1, -1);
     const PassRunner::Wanted some_logits{/*whole=*/false, {}};
     const auto time = [&](int32_t n_tokens, int32_t n_rows) {
         Batch batch;
@@ -74,7 +112,7 @@ PassCost Decoder::measure_cost(CancelFlag & cancelled) {
                 result = runner_.run(batch, some_logits);
             }
             if (result == PassRunner::no_room) {
-                throw ContextFull(ELIZA_ERR_FFI_FAULT, "context full: no room to measure");
+                throw ContextFull("no room to measure");
             }
             if (result == PassRunner::stopped) {
                 cancelled.throw_if_set();
@@ -85,12 +123,8 @@ PassCost Decoder::measure_cost(CancelFlag & cancelled) {
         return best;
     };
     const double one = time(1, 1), many = time(n_many, 1), rows = time(n_many, n_many);
-    const int64_t start = llama_time_us();
-    for (int repeat = 0; repeat < 8; ++repeat) {
-        const KvCache::Fork one_lane(cache_, any_slot, 1);
-    }
     PassCost cost;
-    cost.lane = static_cast<double>(llama_time_us() - start) / 8.0;
+    cost.lane = time_lane(nullptr);
     cost.row = std::max(0.0, (rows - many) / (n_many - 1));
     cost.token = std::max(0.0, (many - one) / (n_many - 1));
     cost.pass = std::max(0.0, one - cost.token - cost.row);

@@ -30,7 +30,8 @@ struct DecoderSettings {
 class Decoder {
 public:
     // Throws Error where there is no room for such a context, or the model cannot go on with a text.
-    Decoder(const std::shared_ptr<Model> & model, const Options & options, const DecoderSettings & settings);
+    Decoder(const std::shared_ptr<Model> & model, std::shared_ptr<ComputeThreads> threads, const Options & options,
+            const DecoderSettings & settings);
 
     const Model & model() const { return runner_.model(); }
     PassRunner & runner() { return runner_; }
@@ -47,19 +48,28 @@ public:
     // What one tree may hold; no lanes where the model's memory cannot fork.
     TreeLimits tree_limits() const { return tree_limits_; }
 
-    // What a pass costs a stream now, measured on the first call: what passes cost anyway is shared by those who
-    // are in them. Nothing where there is no room to measure. Throws Error where it is cancelled.
-    std::optional<PassCost> pass_cost(CancelFlag & cancelled);
+    // What a pass costs the stream in this slot now, whose text has n_cells tokens. Measured on the first call; the
+    // fixed cost of a pass is divided among the streams that share it. Nothing if the cache has no room to measure.
+    // Throws Error if it is cancelled.
+    std::optional<PassCost> pass_cost(const Slot & slot, size_t n_cells, CancelFlag & cancelled);
 
 private:
+    struct Costs {
+        std::optional<PassCost> pass;  // its lane behind nothing
+        std::optional<double> lane_a_cell;
+    };
+
+    Costs costs();
+    void keep(const Costs & measured);
     PassCost measure_cost(CancelFlag & cancelled);
+    double time_lane(const Slot * slot);
 
     PassRunner runner_;
     KvCache cache_;
     const TreeLimits tree_limits_;
     PassQueue queue_;
-    std::mutex cost_mutex_;  // guards the next
-    std::optional<PassCost> cost_;
+    std::mutex costs_mutex_;  // guards the next
+    Costs costs_;
 };
 
 }  // namespace eliza

@@ -6,42 +6,109 @@
 #include <utility>
 
 #include "engine/pass/batch.h"
-#include "engine/pass/threads.h"
 #include "error.h"
 #include "log.h"
-#include "platform/machine.h"
 
 namespace eliza {
 namespace {
 
-// Tokens that a context is made for, so that it serves many texts: this, or twice that often enough.
-constexpr size_t least_room = 512;
+// A context of this many tokens is kept for the texts to come; a larger one is made for one text and given back.
+constexpr size_t kept_room = 512;
+
+// llama.cpp keeps a row of logits for every token of a pass that embeds.
+constexpr size_t most_row_bytes = size_t{64} << 20;
 
 }  // namespace
 
-Embedder::Embedder(std::shared_ptr<Model> model, const Options & options)
-    : model_(std::move(model)), n_threads_(std::min(options.n_threads, usable_cpu_count())) {}
+Embedder::Embedder(std::shared_ptr<Model> model, std::shared_ptr<ComputeThreads> threads)
+    : model_(std::move(model)), threads_(std::move(threads)) {}
 
 size_t Embedder::most_tokens() const { return static_cast<size_t>(llama_model_n_ctx_train(model_->get())); }
 
+// A text can be cut into several passes if a token is read with those before it alone, and they are kept.
+bool Embedder::takes_passes() {
+    if (!takes_passes_ && model_->is_causal()) {
+        llama_context_params params = llama_context_default_params();
+        params.n_ctx = params.n_batch = params.n_ubatch = 32;
+        params.no_perf = true;
+        takes_passes_ = llama_get_memory(model_->new_context(params, "for embeddings").get()) != nullptr;
+    }
+    return takes_passes_.value_or(false);
+}
+
+size_t Embedder::tokens_a_pass() const {
+    const size_t row_bytes = static_cast<size_t>(model_->n_vocab()) * sizeof(float);
+    return std::clamp<size_t>(most_row_bytes / row_bytes, 32, kept_room);
+}
+
+// An empty one.
 void Embedder::make_context(Pooling pooling, size_t n_tokens) {
-    if (context_ != nullptr && pooling_ == pooling && llama_n_batch(context_.get()) >= n_tokens) {
+    if (context_ != nullptr && pooling_ == pooling && llama_n_ctx(context_.get()) >= n_tokens) {
+        if (llama_memory_t memory = llama_get_memory(context_.get())) {
+            llama_memory_clear(memory, true);
+        }
         return;
     }
     context_.reset();
-    size_t room = least_room;
-    while (room < n_tokens) {
-        room *= 2;
-    }
     llama_context_params params = llama_context_default_params();
-    // Models that read both ways want a whole text in one pass.
-    params.n_ctx = params.n_batch = params.n_ubatch = static_cast<uint32_t>(std::min(room, most_tokens()));
+    params.n_ctx = static_cast<uint32_t>(std::max(n_tokens, std::min(kept_room, most_tokens())));
+    params.n_batch = takes_passes() ? static_cast<uint32_t>(tokens_a_pass()) : params.n_ctx;
+    params.n_ubatch = params.n_batch;
     params.n_seq_max = 1;
+    params.n_threads = params.n_threads_batch = threads_->size();
     params.embeddings = true;
     params.pooling_type = pooling;
     params.no_perf = true;
     context_ = model_->new_context(params, "for embeddings");
+    threads_->attach_to(context_.get());
     pooling_ = pooling;
+}
+
+void Embedder::decode(const std::vector<llama_token> & tokens, size_t begin, size_t end) {
+    Batch batch;
+    for (size_t i = begin; i < end; ++i) {
+        batch.add(tokens[i], static_cast<llama_pos>(i), {0}, true);
+    }
+    const LlamaErrorCapture capture;
+    ComputeThreads::Turn turn(*threads_, context_.get(), llama_model_n_params(model_->get()), end - begin);
+    turn.watch();
+    if (const int32_t result = llama_decode(context_.get(), batch.get()); result != 0) {
+        throw capture.error(ELIZA_ERR_FFI_FAULT, "llama_decode failed with " + std::to_string(result));
+    }
+    llama_synchronize(context_.get());
+}
+
+// llama.cpp pools the tokens of one pass. Of a text in several passes, the tokens' own vectors are pooled here.
+std::vector<double> Embedder::pool_passes(const std::vector<llama_token> & tokens, Pooling pooling) {
+    make_context(LLAMA_POOLING_TYPE_NONE, tokens.size());
+    std::vector<double> pooled(static_cast<size_t>(size()), 0.0);
+    const size_t first_wanted = pooling == LLAMA_POOLING_TYPE_LAST ? tokens.size() - 1 : 0;
+    const size_t end_wanted = pooling == LLAMA_POOLING_TYPE_CLS ? 1 : tokens.size();
+    for (size_t begin = 0; begin < end_wanted;) {
+        const size_t end = std::min(begin + llama_n_batch(context_.get()), tokens.size());
+        decode(tokens, begin, end);
+        for (size_t i = std::max(begin, first_wanted); i < std::min(end, end_wanted); ++i) {
+            const float * values = llama_get_embeddings_ith(context_.get(), static_cast<int32_t>(i - begin));
+            if (values == nullptr) {
+                throw Error(ELIZA_ERR_FFI_FAULT, "the model gave no embedding");
+            }
+            for (size_t j = 0; j < pooled.size(); ++j) {
+                pooled[j] += values[j];
+            }
+        }
+        begin = end;
+    }
+    return pooled;  // a sum points where the mean does
+}
+
+std::vector<double> Embedder::pool_one_pass(const std::vector<llama_token> & tokens, Pooling pooling) {
+    make_context(pooling, tokens.size());
+    decode(tokens, 0, tokens.size());
+    const float * values = llama_get_embeddings_seq(context_.get(), 0);
+    if (values == nullptr) {
+        throw Error(ELIZA_ERR_FFI_FAULT, "the model gave no embedding");
+    }
+    return {values, values + size()};
 }
 
 std::vector<float> Embedder::embed(std::string_view text, Pooling pooling) {
@@ -57,37 +124,27 @@ std::vector<float> Embedder::embed(std::string_view text, Pooling pooling) {
                                std::to_string(most_tokens()));
     }
     const std::lock_guard<std::mutex> lock(mutex_);
-    make_context(pooling, tokens.size());
-    Batch batch;
-    for (size_t i = 0; i < tokens.size(); ++i) {
-        batch.add(tokens[i], static_cast<llama_pos>(i), {0}, true);
+    std::vector<double> pooled;
+    try {
+        pooled = takes_passes() ? pool_passes(tokens, pooling) : pool_one_pass(tokens, pooling);
+    } catch (...) {
+        context_.reset();
+        throw;
     }
-    if (llama_memory_t memory = llama_get_memory(context_.get())) {
-        llama_memory_clear(memory, true);
+    if (tokens.size() > kept_room) {
+        context_.reset();
     }
-    const int32_t n_threads =
-        n_threads_ > 0
-            ? n_threads_
-            : useful_thread_count(usable_core_count(), llama_model_n_params(model_->get()), batch.get().n_tokens);
-    llama_set_n_threads(context_.get(), n_threads, n_threads);
-    const LlamaErrorCapture capture;
-    if (const int32_t result = llama_decode(context_.get(), batch.get()); result != 0) {
-        throw capture.error(ELIZA_ERR_FFI_FAULT, "llama_decode failed with " + std::to_string(result));
-    }
-    const float * values = llama_get_embeddings_seq(context_.get(), 0);
-    if (values == nullptr) {
-        throw capture.error(ELIZA_ERR_FFI_FAULT, "the model gave no embedding");
-    }
-    std::vector<float> embedding(values, values + size());
     double sum = 0.0;
-    for (const float value : embedding) {
-        sum += static_cast<double>(value) * value;
+    for (const double value : pooled) {
+        sum += value * value;
     }
     if (!(sum > 0.0) || !std::isfinite(sum)) {
         throw Error(ELIZA_ERR_FFI_FAULT, "the model's embedding has no direction");
     }
-    for (float & value : embedding) {
-        value = static_cast<float>(value / std::sqrt(sum));
+    std::vector<float> embedding;
+    embedding.reserve(pooled.size());
+    for (const double value : pooled) {
+        embedding.push_back(static_cast<float>(value / std::sqrt(sum)));
     }
     return embedding;
 }

@@ -3,33 +3,40 @@
 
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string_view>
 #include <vector>
 
 #include "engine/model/model.h"
-#include "engine/options.h"
+#include "engine/pass/compute_threads.h"
 
 namespace eliza {
 
-using Pooling = enum llama_pooling_type;  // of which llama.h has a function, too
+using Pooling = enum llama_pooling_type;  // llama.h has a function of that name, too
 
 class Embedder {
 public:
-    Embedder(std::shared_ptr<Model> model, const Options & options);
+    Embedder(std::shared_ptr<Model> model, std::shared_ptr<ComputeThreads> threads);
 
     // Numbers of one embedding.
     int32_t size() const { return llama_model_n_embd_out(model_->get()); }
 
-    // Of unit length. Throws Error where the text has no tokens, or more than the model was trained on.
+    // Of unit length. Throws Error if the text has no tokens, or more than the model was trained on.
     std::vector<float> embed(std::string_view text, Pooling pooling);
 
 private:
     size_t most_tokens() const;  // of a text
+    bool takes_passes();
+    size_t tokens_a_pass() const;
     void make_context(Pooling pooling, size_t n_tokens);
+    std::vector<double> pool_passes(const std::vector<llama_token> & tokens, Pooling pooling);
+    std::vector<double> pool_one_pass(const std::vector<llama_token> & tokens, Pooling pooling);
+    void decode(const std::vector<llama_token> & tokens, size_t begin, size_t end);
 
-    std::shared_ptr<Model> model_;
-    int32_t n_threads_;  // 0: as many as a text has work for
-    std::mutex mutex_;   // guards the next two
+    const std::shared_ptr<Model> model_;
+    const std::shared_ptr<ComputeThreads> threads_;  // outlive the context
+    std::mutex mutex_;                               // guards the next three
+    std::optional<bool> takes_passes_;
     llama_context_ptr context_;
     Pooling pooling_ = LLAMA_POOLING_TYPE_UNSPECIFIED;
 };

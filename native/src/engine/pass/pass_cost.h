@@ -2,7 +2,7 @@
 
 namespace eliza {
 
-// Measured costs of a pass, in microseconds.
+// Measured costs of a pass, in microseconds. A lane costs more behind a longer text, whose cells it shares.
 struct PassCost {
     double pass = 0, token = 0, row = 0, lane = 0;
 

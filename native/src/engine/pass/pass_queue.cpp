@@ -72,22 +72,34 @@ void PassQueue::run_alone(CancelFlag & cancelled, const std::function<void()> & 
 // Leads the passes that are needed until then, if nobody else does. Who wanted to be alone then is.
 void PassQueue::wait_until_done(std::unique_lock<std::mutex> & lock, Waiter & me) {
     float told = 0.0f;
+    std::exception_ptr callback_error;  // of a C++ program's progress callback
     const auto tell_progress = [&] {
-        if (me.fraction <= told || !me.ticket->request.progress) {
+        if (callback_error || me.fraction <= told || !me.ticket->request.progress) {
             return false;
         }
         told = me.fraction;
         me.is_telling = true;
         call_next();  // others need not wait for that
         lock.unlock();
-        me.ticket->request.progress(told);
+        try {
+            me.ticket->request.progress(told);
+        } catch (...) {
+            callback_error = std::current_exception();
+        }
         lock.lock();
         me.is_telling = false;
         return true;
     };
+    const auto throw_callback_error = [&] {
+        if (callback_error) {
+            call_next();
+            std::rethrow_exception(callback_error);
+        }
+    };
     while (!me.is_done) {
-        if (!me.is_held && me.cancelled.is_set()) {
+        if (!me.is_held && (callback_error || me.cancelled.is_set())) {
             remove(me);
+            throw_callback_error();
             call_next();
             me.cancelled.throw_if_set();
         }
@@ -106,6 +118,7 @@ void PassQueue::wait_until_done(std::unique_lock<std::mutex> & lock, Waiter & me
         }
     }
     tell_progress();
+    throw_callback_error();
     call_next();
 }
 

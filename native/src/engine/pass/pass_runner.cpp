@@ -2,14 +2,12 @@
 
 #include <algorithm>
 #include <cfloat>
-#include <iterator>
 
 #include "engine/model/rpc_connections.h"
 #include "error.h"
 #include "llama-ext.h"
 #include "llama-model.h"
 #include "log.h"
-#include "platform/machine.h"
 
 namespace eliza {
 namespace {
@@ -56,14 +54,13 @@ bool is_on_cpu(ggml_backend_dev_t device) {
 
 }  // namespace
 
-PassRunner::PassRunner(std::shared_ptr<Model> model, const Options & options, KvTypes types, int32_t n_snapshots,
-                       int32_t n_lanes)
-    : model_(std::move(model)), all_rows_(model_->computes_all_rows()), image_tokens_(model_->image_tokens()) {
+PassRunner::PassRunner(std::shared_ptr<Model> model, std::shared_ptr<ComputeThreads> threads, const Options & options,
+                       KvTypes types, int32_t n_snapshots, int32_t n_lanes)
+    : model_(std::move(model)),
+      all_rows_(model_->computes_all_rows()),
+      image_tokens_(model_->image_tokens()),
+      threads_(std::move(threads)) {
     require_usable(*model_, options, types);
-    adapt_threads_ = options.n_threads == 0;
-    // More threads than CPUs would spin for one another.
-    n_threads_ =
-        startable_thread_count(adapt_threads_ ? usable_core_count() : std::min(options.n_threads, usable_cpu_count()));
 
     llama_context_params params = llama_context_default_params();
     const auto n_ctx = static_cast<uint32_t>(
@@ -75,8 +72,7 @@ PassRunner::PassRunner(std::shared_ptr<Model> model, const Options & options, Kv
     params.n_ubatch = params.n_batch;
     // llama.cpp ends the process where a batch has not room for the tokens of all snapshots and one more.
     params.n_rs_seq = static_cast<uint32_t>(std::clamp(options.n_batch - 2, 0, n_snapshots));
-    params.n_threads = n_threads_;
-    params.n_threads_batch = n_threads_;
+    params.n_threads = params.n_threads_batch = threads_->size();
     params.flash_attn_type = resolve_flash_attn(options, *model_, types);
     params.type_k = types.k;
     params.type_v = types.v;
@@ -90,22 +86,12 @@ PassRunner::PassRunner(std::shared_ptr<Model> model, const Options & options, Kv
     params.abort_callback = is_stopped;
     params.abort_callback_data = this;
 
-    const std::vector<int32_t> before = all_threads();
-    ggml_threadpool_params pool_params = ggml_threadpool_params_default(n_threads_);
-    pool_params.poll = 0;  // or they spin between passes, on the cores where streams choose their next tokens
-    threadpool_.reset(ggml_threadpool_new(&pool_params));
-    const std::vector<int32_t> after = all_threads();
-    std::set_difference(after.begin(), after.end(), before.begin(), before.end(), std::back_inserter(pool_threads_));
-    if (pool_threads_.size() + 1 != static_cast<size_t>(n_threads_)) {
-        pool_threads_.clear();  // others were started meanwhile: the calling thread tells enough
-    }
-
     context_ = model_->new_context(params, "of " + std::to_string(params.n_ctx) + " tokens");
     if (llama_get_memory(context_.get()) == nullptr) {
         throw Error(ELIZA_ERR_BUNDLE_INVALID, "the model keeps no KV cache: it cannot go on with a text");
     }
     may_gather_ = options.backend_sampling;
-    llama_attach_threadpool(context_.get(), threadpool_.get(), threadpool_.get());
+    threads_->attach_to(context_.get());
     n_batch_ = std::min(options.n_batch, static_cast<int32_t>(llama_n_batch(context_.get())));
 }
 
@@ -113,27 +99,11 @@ bool PassRunner::is_stopped(void * runner) {
     return static_cast<PassRunner *>(runner)->is_stopped_.load(std::memory_order_relaxed);
 }
 
-int32_t PassRunner::useful_threads(uint64_t n_params, int32_t n_tokens) const {
-    return adapt_threads_ ? useful_thread_count(n_threads_, n_params, n_tokens) : n_threads_;
-}
-
-int32_t PassRunner::choose_threads(uint64_t n_params, int32_t n_tokens) {
-    const int32_t n_threads = useful_threads(n_params, n_tokens);
-    return adapt_threads_ && n_threads > 1 ? busy_guard_.limit(n_threads) : n_threads;
-}
-
-void PassRunner::lend_threads(llama_context * context, uint64_t n_weights, size_t n_tokens) {
-    const int32_t useful = useful_threads(n_weights, static_cast<int32_t>(n_tokens));
-    const int32_t n_threads = adapt_threads_ && busy_guard_.is_pausing() ? 1 : useful;
-    llama_attach_threadpool(context, threadpool_.get(), threadpool_.get());
-    llama_set_n_threads(context, n_threads, n_threads);
-}
-
 void PassRunner::compute_logits(const std::vector<const HiddenState *> & hidden,
                                 const std::vector<std::vector<float> *> & out) {
     const uint64_t n_weights = hidden.front()->values.size() * static_cast<uint64_t>(model_->n_vocab());
-    const int32_t n_threads = choose_threads(n_weights, static_cast<int32_t>(hidden.size()));
-    head_.all_logits(hidden, n_threads, threadpool_.get(), out);
+    const ComputeThreads::Turn turn(*threads_, n_weights, hidden.size());
+    head_.all_logits(hidden, turn.n_threads(), threads_->pool(), out);
 }
 
 PassRunner::Result PassRunner::run(Batch & batch, const Wanted & wanted) {
@@ -143,24 +113,21 @@ PassRunner::Result PassRunner::run(Batch & batch, const Wanted & wanted) {
                 : stop_before_head                        ? RowKind::hidden
                                                           : RowKind::whole;
     const llama_batch tokens = batch.get(all_rows_);
-    const int32_t n_threads = choose_threads(llama_model_n_params(model_->get()), tokens.n_tokens);
-    llama_set_n_threads(context_.get(), n_threads, n_threads);
     if (const bool keep = n_readers_ > 0; keep != keeps_hidden_states_) {
         llama_set_embeddings_nextn(context_.get(), keep, /*masked=*/false);
         keeps_hidden_states_ = keep;
     }
     check_rpc_connections(model_->rpc_servers());
-    const int64_t start = llama_time_us();
-    const bool guards = adapt_threads_ && n_threads > 1;
-    const int64_t without_core = guards ? microseconds_without_core(pool_threads_) : 0;
     head_.begin_pass(row_kind_ == RowKind::hidden);
-    const LlamaErrorCapture capture;
-    const int32_t result = llama_decode(context_.get(), tokens);
-    llama_synchronize(context_.get());
-    if (guards) {
-        const int64_t waited = microseconds_without_core(pool_threads_) - without_core;
-        busy_guard_.look_at_pass(llama_time_us() - start, waited / static_cast<int64_t>(pool_threads_.size() + 1));
-    }
+    const LlamaErrorCapture capture(/*failure_is_usual=*/true);  // the cache may be full: the caller makes room
+    const int32_t result = [&] {
+        ComputeThreads::Turn turn(*threads_, context_.get(), llama_model_n_params(model_->get()),
+                                  static_cast<size_t>(tokens.n_tokens));
+        turn.watch();
+        const int32_t status = llama_decode(context_.get(), tokens);
+        llama_synchronize(context_.get());
+        return status;
+    }();
     check_rpc_connections(model_->rpc_servers());  // one may have broken before the logits were here
     if (result != done && result != no_room && result != stopped) {
         throw capture.error(ELIZA_ERR_FFI_FAULT, "llama_decode failed with " + std::to_string(result));

@@ -14,9 +14,8 @@
 #include "engine/model/model.h"
 #include "engine/options.h"
 #include "engine/pass/batch.h"
+#include "engine/pass/compute_threads.h"
 #include "engine/pass/output_head.h"
-#include "engine/pass/threads.h"
-#include "ggml-cpu.h"
 #include "llama-cpp.h"
 #include "sampling/logit_gather.h"
 
@@ -25,8 +24,8 @@ namespace eliza {
 class PassRunner {
 public:
     // Throws Error where there is no room for such a context, or the model cannot go on with a text.
-    PassRunner(std::shared_ptr<Model> model, const Options & options, KvTypes types, int32_t n_snapshots,
-               int32_t n_lanes);
+    PassRunner(std::shared_ptr<Model> model, std::shared_ptr<ComputeThreads> threads, const Options & options,
+               KvTypes types, int32_t n_snapshots, int32_t n_lanes);
     PassRunner(const PassRunner &) = delete;
     PassRunner & operator=(const PassRunner &) = delete;
 
@@ -64,9 +63,7 @@ public:
     // True where the logits of so many tokens can be picked out before they are copied to the host.
     bool can_gather(size_t n_tokens) const { return may_gather_ && n_tokens <= LogitGather::most_width; }
 
-    // Has another context run its next passes, while no pass of ours runs, on as many of our threads as
-    // n_weights weights and n_tokens tokens are worth.
-    void lend_threads(llama_context * context, uint64_t n_weights, size_t n_tokens);
+    ComputeThreads & threads() { return *threads_; }
 
     // While one lives, passes leave the hidden state behind every token where llama.cpp's drafters look for it.
     class HiddenStates {
@@ -81,17 +78,7 @@ public:
     };
 
 private:
-    struct ThreadpoolDeleter {
-        void operator()(ggml_threadpool * pool) { ggml_threadpool_free(pool); }
-    };
-
     static bool is_stopped(void * runner);
-
-    // The threads that work on n_params weights and n_tokens tokens is worth.
-    int32_t useful_threads(uint64_t n_params, int32_t n_tokens) const;
-
-    // Those for such a pass now: fewer on a busy machine, of which this takes note.
-    int32_t choose_threads(uint64_t n_params, int32_t n_tokens);
 
     // Has the passes to come gather what is wanted, or none.
     void attach_gathers(const Wanted & wanted);
@@ -100,13 +87,9 @@ private:
     const bool all_rows_;  // every token of a batch must want logits
     const Model::TokenRange image_tokens_;
     int32_t n_batch_;
-    int32_t n_threads_;
-    bool adapt_threads_;  // to the size of each pass and to the machine; not to a number the user set
-    BusyMachineGuard busy_guard_;
-    std::vector<int32_t> pool_threads_;                               // ggml's, where it is known which they are
-    std::unique_ptr<ggml_threadpool, ThreadpoolDeleter> threadpool_;  // outlives the context
-    OutputHead head_;                                                 // outlives the context
-    std::map<llama_seq_id, std::unique_ptr<LogitGather>> gathers_;    // outlive the context
+    const std::shared_ptr<ComputeThreads> threads_;  // outlive the context, as do the next two
+    OutputHead head_;
+    std::map<llama_seq_id, std::unique_ptr<LogitGather>> gathers_;
     bool may_gather_ = false;
     std::atomic<int32_t> n_readers_{0};  // of hidden states
     bool keeps_hidden_states_ = false;

@@ -81,6 +81,9 @@ public:
     // are as they were.
     void restore_state(const std::vector<llama_token> & tokens, const std::vector<uint8_t> & state);
 
+    // What the next passes will cost, by what was measured; see Decoder.
+    std::optional<PassCost> pass_cost() { return decoder_->pass_cost(slot_, tokens_.size(), cancelled_); }
+
     // What all passes have cost so far.
     const PassCounts & counts() const { return counts_; }
 

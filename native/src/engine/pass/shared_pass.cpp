@@ -259,7 +259,7 @@ void SharedPass::put_into(Batch & batch, Member & member) {
     const TreeBatch * tree = member.is_last ? request.tree : nullptr;
     std::vector<llama_seq_id> holders;
     if (tree != nullptr) {
-        member.fork = std::make_unique<KvCache::Fork>(cache_, slot, tree->n_lanes);
+        member.fork = std::make_unique<KvCache::Fork>(cache_, &slot, tree->n_lanes);
         holders = member.fork->lanes();
     }
     holders.push_back(slot.id);
@@ -363,10 +363,9 @@ void SharedPass::take_back(Member & member, bool was_begun) {
 }
 
 ContextFull SharedPass::context_full(const Member & member) const {
-    return ContextFull(ELIZA_ERR_FFI_FAULT, "context full: no room for " + std::to_string(member.n_tokens()) +
-                                                " more tokens after " + std::to_string(member.begin) +
-                                                " (option n_ctx is " + std::to_string(llama_n_ctx(runner_.context())) +
-                                                ", shared by all open streams)");
+    return ContextFull("no room for " + std::to_string(member.n_tokens()) + " more tokens after " +
+                       std::to_string(member.begin) + " (option n_ctx is " +
+                       std::to_string(llama_n_ctx(runner_.context())) + ", shared by all open streams)");
 }
 
 }  // namespace eliza

@@ -17,11 +17,6 @@
 
 namespace eliza {
 
-class ContextFull : public Error {
-public:
-    using Error::Error;
-};
-
 class SharedPass {
 public:
     // A pass has room for max_rows rows of logits, or those of one request. How a prompt is cut into passes goes by the

@@ -1,6 +1,7 @@
 #include "engine/pass/threads.h"
 
 #include <algorithm>
+#include <atomic>
 #include <condition_variable>
 #include <mutex>
 #include <thread>
@@ -42,8 +43,29 @@ int32_t useful_thread_count(int32_t n_threads, uint64_t n_params, int32_t n_toke
     return useful >= n_threads ? n_threads : std::max(1, static_cast<int32_t>(useful));
 }
 
+namespace {
+
+std::atomic<int32_t> n_own_threads{0};
+std::atomic<uint64_t> n_times_begun{0};
+constexpr OwnThreads::Mark ran = UINT64_MAX;  // some worked when the mark was made
+
+}  // namespace
+
+OwnThreads::OwnThreads(int32_t n) : n_(n) {
+    n_own_threads += n_;
+    ++n_times_begun;
+}
+
+OwnThreads::~OwnThreads() { n_own_threads -= n_; }
+
+int32_t OwnThreads::n_running() { return n_own_threads; }
+
+OwnThreads::Mark OwnThreads::mark() { return n_own_threads > 0 ? ran : n_times_begun.load(); }
+
+bool OwnThreads::ran_since(Mark mark) { return mark == ran || n_times_begun != mark; }
+
 int32_t BusyMachineGuard::limit(int32_t n_threads) {
-    if (left_ > 0) {
+    if (n_threads > 1 && left_ > 0) {
         --left_;
         return 1;
     }

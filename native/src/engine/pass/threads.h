@@ -14,6 +14,27 @@ int32_t startable_thread_count(int32_t n_threads);
 // on a busy machine a hundred times more.
 int32_t useful_thread_count(int32_t n_threads, uint64_t n_params, int32_t n_tokens);
 
+// Threads of this library that work beside passes, such as those that cut choices into tokens. Passes leave them the
+// cores they need, and do not take them for another program.
+class OwnThreads {
+public:
+    // While one lives, n threads work.
+    explicit OwnThreads(int32_t n);
+    ~OwnThreads();
+    OwnThreads(const OwnThreads &) = delete;
+    OwnThreads & operator=(const OwnThreads &) = delete;
+
+    static int32_t n_running();
+
+    using Mark = uint64_t;
+    static Mark mark();
+    // True if any worked at any time since the mark.
+    static bool ran_since(Mark mark);
+
+private:
+    const int32_t n_;
+};
+
 // Threads of a pass that spin for one another while other programs have their cores make it dozens of
 // times slower than one thread would be. This notices, when it happens twice in a row, and has the
 // next passes run on one.
@@ -21,9 +42,6 @@ class BusyMachineGuard {
 public:
     // How many of n_threads to use for the next pass.
     int32_t limit(int32_t n_threads);
-
-    // True while the next pass is to run on one.
-    bool is_pausing() const { return left_ > 0; }
 
     // A pass took this long on more than one thread, each of which was that long without a core, on average.
     void look_at_pass(int64_t microseconds, int64_t without_core);

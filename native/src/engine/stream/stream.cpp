@@ -68,9 +68,9 @@ void Stream::prefill(const llama_token * tokens, size_t n) {
     const eliza_finish_reason reason_before = finish_reason_;
     const auto n_ctx = static_cast<size_t>(decoder_->n_ctx());
     if (n > n_ctx - std::min(n_before, n_ctx)) {
-        throw invalid_argument("a prompt of " + std::to_string(n) + " tokens" +
-                               (n_before > 0 ? " after " + std::to_string(n_before) : "") +
-                               " does not fit the context of " + std::to_string(n_ctx) + " (option n_ctx)");
+        throw ContextFull("a prompt of " + std::to_string(n) + " tokens" +
+                          (n_before > 0 ? " after " + std::to_string(n_before) : "") + " does not fit the context of " +
+                          std::to_string(n_ctx) + " (option n_ctx)");
     }
     decoder_->model().check_tokens(tokens, n);
     const PassCounts before = sequence_.counts();
@@ -267,7 +267,7 @@ void Stream::settle_known_text(size_t end) {
 void Stream::set_token_trie(std::string_view payload, int mode) { begin_span(choice_.parse_token_trie(payload, mode)); }
 
 void Stream::require_own(const PreparedChoices & choices) const {
-    if (choices.model_fingerprint() != config_.model_fingerprint) {
+    if (choices.model_fingerprint() != decoder_->model().fingerprint()) {
         throw invalid_argument("the choices were prepared for another model");
     }
 }
@@ -345,9 +345,8 @@ std::vector<EndingScores> Stream::score_endings(const std::vector<Ending> & endi
         }
         const size_t n_needed = sequence_.tokens().size() + ending.tokens.size() + ending.choices->longest();
         if (n_needed > static_cast<size_t>(decoder_->n_ctx())) {
-            throw ContextFull(ELIZA_ERR_FFI_FAULT, "context full: " + at("endings", i) + " comes to " +
-                                                       std::to_string(n_needed) + " tokens (option n_ctx is " +
-                                                       std::to_string(decoder_->n_ctx()) + ")");
+            throw ContextFull(at("endings", i) + " comes to " + std::to_string(n_needed) + " tokens (option n_ctx is " +
+                              std::to_string(decoder_->n_ctx()) + ")");
         }
     }
     draft_.drop();
@@ -397,7 +396,9 @@ void Stream::begin_anew() {
     cancelled_.clear();
 }
 
-std::string Stream::slot_fingerprint() const { return config_.model_fingerprint + " " + decoder_->cache().describe(); }
+std::string Stream::slot_fingerprint() const {
+    return decoder_->model().fingerprint() + " " + decoder_->cache().describe();
+}
 
 void Stream::save_slot(const std::string & path) {
     cancelled_.throw_if_set();
@@ -416,13 +417,9 @@ void Stream::save_slot(const std::string & path) {
 
 void Stream::restore_slot(const std::string & path) {
     cancelled_.throw_if_set();
-    const SlotFile file = read_slot_file(path, slot_fingerprint());
+    const SlotFile file = read_slot_file(
+        path, slot_fingerprint(), {static_cast<uint64_t>(decoder_->n_ctx()), most_state_bytes(decoder_->context())});
     decoder_->model().check_tokens(file.tokens.data(), file.tokens.size());
-    if (file.tokens.size() > static_cast<size_t>(decoder_->n_ctx())) {
-        throw ContextFull(ELIZA_ERR_FFI_FAULT, "context full: the " + std::to_string(file.tokens.size()) +
-                                                   " tokens of slot file " + path + " do not fit the context of " +
-                                                   std::to_string(decoder_->n_ctx()) + " (option n_ctx)");
-    }
     sequence_.restore_state(file.tokens, file.state);
     begin_anew();
 }

@@ -32,7 +32,6 @@ struct StreamConfig {
     std::string gbnf_grammar;
     SlotWish slot;
     DraftConfig draft;
-    std::string model_fingerprint;
 };
 
 class Stream {

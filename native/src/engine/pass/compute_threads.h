@@ -1,0 +1,78 @@
+// The threads that a context computes with: one pool of ggml's for its passes, its drafters and its embeddings.
+//
+// Safe from any thread.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "engine/pass/threads.h"
+#include "ggml-cpu.h"
+#include "llama.h"
+
+namespace eliza {
+
+class ComputeThreads {
+public:
+    // `n_threads` as the option n_threads: 0 means as many as each computation is worth. If the system refuses to start
+    // that many, there are fewer.
+    explicit ComputeThreads(int32_t n_threads);
+    ComputeThreads(const ComputeThreads &) = delete;
+    ComputeThreads & operator=(const ComputeThreads &) = delete;
+
+    int32_t option() const { return option_; }
+    int32_t size() const { return size_; }
+    ggml_threadpool * pool() const { return pool_.get(); }
+
+    // Has a context compute with these threads. Its computations each need a Turn.
+    void attach_to(llama_context * context) const { llama_attach_threadpool(context, pool_.get(), pool_.get()); }
+
+    // The right to compute, for as long as one lives. The next holder is whoever has waited longest.
+    class Turn {
+    public:
+        // For a computation with n_weights weights and n_tokens tokens.
+        Turn(ComputeThreads & threads, uint64_t n_weights, size_t n_tokens);
+        // The same, and sets the number of threads of a context that it was attached to.
+        Turn(ComputeThreads & threads, llama_context * context, uint64_t n_weights, size_t n_tokens);
+        ~Turn();
+        Turn(const Turn &) = delete;
+        Turn & operator=(const Turn &) = delete;
+
+        int32_t n_threads() const { return n_threads_; }
+
+        // Measures from now on whether other programs take the cores away, for the turns to come.
+        void watch();
+
+    private:
+        ComputeThreads & threads_;
+        int32_t n_threads_ = 1;
+        int64_t start_us_ = 0;  // of watching; 0: it does not
+        int64_t without_core_us_ = 0;
+        OwnThreads::Mark own_threads_;
+    };
+
+private:
+    struct PoolDeleter {
+        void operator()(ggml_threadpool * pool) { ggml_threadpool_free(pool); }
+    };
+
+    void enter();
+    void leave();
+    int32_t choose(uint64_t n_weights, size_t n_tokens);
+
+    const int32_t option_;
+    const int32_t size_;
+    std::vector<int32_t> ids_;  // of the pool's threads, if they are known
+    std::unique_ptr<ggml_threadpool, PoolDeleter> pool_;
+
+    std::mutex mutex_;  // guards the next three
+    std::condition_variable next_turn_;
+    uint64_t n_asked_ = 0, n_served_ = 0;
+
+    BusyMachineGuard busy_guard_;  // touched by whoever has the turn
+};
+
+}  // namespace eliza

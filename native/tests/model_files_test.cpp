@@ -1,0 +1,97 @@
+// Model files that are replaced or written to while programs run.
+
+#include <filesystem>
+#include <fstream>
+
+#include "test_session.h"
+
+namespace eliza::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+class ModelFiles : public testing::Test {
+protected:
+    fs::path folder = own_folder("model-files");
+    std::string path = (folder / "model.gguf").string();
+
+    void SetUp() override {
+        fs::create_directories(folder);
+        fs::copy_file(model_path(), path);
+    }
+    void TearDown() override { fs::remove_all(folder); }
+
+    // As a download does that is complete.
+    void replace_with(const std::string & other) const {
+        fs::copy_file(other, path + ".part");
+        fs::rename(path + ".part", path);
+    }
+};
+
+TEST_F(ModelFiles, AreSharedWhileTheyAreTheSame) {
+    const auto first = Model::load(path, {});
+    EXPECT_EQ(Model::load(path, {}), first);
+    EXPECT_EQ(first->fingerprint(), load_model()->fingerprint());  // of the same contents in another file
+}
+
+TEST_F(ModelFiles, AreLoadedAnewOnceTheyAreReplaced) {
+    const auto first = Model::load(path, {});
+    replace_with(f32_model_path());
+    const auto second = Model::load(path, {});
+    EXPECT_NE(second, first);
+    EXPECT_NE(second->fingerprint(), first->fingerprint());
+    EXPECT_EQ(second->fingerprint(), Model::load(f32_model_path(), {})->fingerprint());
+}
+
+TEST_F(ModelFiles, DifferInTheirFingerprintsWhereTheirHeadersDo) {
+    // The last bytes of the header, which no sample need hit.
+    const auto first = Model::load(path, {});
+    std::fstream file(path, std::ios::binary | std::ios::in | std::ios::out);
+    std::string bytes(1 << 20, '\0');
+    file.read(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+    bytes.resize(static_cast<size_t>(file.gcount()));
+    const std::string name = "general.name";
+    const size_t at = bytes.find(name);
+    ASSERT_NE(at, std::string::npos);
+    const size_t value = at + name.size() + 4 + 8;  // behind its type and its length
+    file.clear();
+    file.seekp(static_cast<std::streamoff>(value));
+    file.put(static_cast<char>(bytes[value] ^ 1));
+    file.close();
+    EXPECT_NE(Model::load(path, {})->fingerprint(), first->fingerprint());
+}
+
+TEST_F(ModelFiles, ThatWereReplacedDoNotTakeTheirPredecessorsSlotFiles) {
+    const std::string slot_file = (folder / "talk.slot").string();
+    const ContextHandle before = create({{"n_threads", "1"}}, path);
+    const StreamHandle stream = open(before);
+    prefill(stream, chat_prompt(before, "hello"));
+    replace_with(f32_model_path());
+    const ContextHandle after = create({{"n_threads", "1"}}, path);
+    const StreamHandle other = open(after);
+    ErrorText error;
+    // Saved by whoever loaded the old weights, after the new ones are there: it is of the old ones still.
+    ASSERT_EQ(eliza_inference_llm_stream_save_slot(stream.get(), slot_file.c_str(), error.out()), 0) << error.text();
+    EXPECT_EQ(eliza_inference_llm_stream_restore_slot(other.get(), slot_file.c_str(), error.out()),
+              ELIZA_ERR_FFI_FAULT);
+    EXPECT_NE(error.text().find("of another model or cache"), std::string::npos) << error.text();
+    const StreamHandle again = open(before);
+    EXPECT_EQ(eliza_inference_llm_stream_restore_slot(again.get(), slot_file.c_str(), error.out()), 0) << error.text();
+}
+
+TEST_F(ModelFiles, OfNoBytesAreNamedAsEmpty) {
+    fs::resize_file(path, 0);
+    ErrorText error;
+    EXPECT_EQ(eliza_inference_create(path.c_str(), error.out()), nullptr);
+    EXPECT_EQ(error.text(), path + " is not a GGUF file: it is empty");
+}
+
+TEST_F(ModelFiles, OfAFolderThatIsNoBundleAreNamed) {
+    ErrorText error;
+    EXPECT_EQ(eliza_inference_create(folder.c_str(), error.out()), nullptr);
+    EXPECT_EQ(error.text(), folder.string() + " is not a model bundle: expected a folder " + folder.string() +
+                                "/text, found none; for a model file pass its path, such as " + path);
+}
+
+}  // namespace
+}  // namespace eliza::test

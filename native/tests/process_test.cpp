@@ -1,0 +1,161 @@
+// Processes that fork, callbacks that throw, and what is logged.
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <functional>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "log.h"
+#include "test_session.h"
+
+namespace eliza::test {
+namespace {
+
+// The exit status of a child that ends as main() does; -1 if a signal ended it, as one does a child that hangs.
+int status_of_child(const std::function<void()> & body) {
+    const pid_t child = fork();
+    if (child == 0) {
+        alarm(30);
+        body();
+        std::exit(0);
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+void decide(const ContextHandle & context) {
+    const StreamHandle stream = open(context);
+    prefill(stream, {5, 6, 7});
+    if (pull(stream, 2).tokens.size() != 2) std::_Exit(7);
+}
+
+class ForkedProcess : public testing::Test {
+protected:
+    // On two threads, one of which no child has.
+    ContextHandle context = create({{"n_threads", "2"}});
+    StreamHandle stream = open(context);
+
+    void SetUp() override { prefill(stream, {5, 6, 7}); }
+};
+
+TEST_F(ForkedProcess, EndsNormally) {
+    EXPECT_EQ(status_of_child([] {}), 0);
+    decide(context);
+}
+
+TEST_F(ForkedProcess, EndsNormallyAfterUsingAModelOfItsOwn) {
+    EXPECT_EQ(status_of_child([] { decide(create({{"n_threads", "2"}})); }), 0);
+    EXPECT_EQ(status_of_child([] {
+                  static const ContextHandle kept = create({{"n_threads", "2"}});  // open to the end
+                  decide(kept);
+              }),
+              0);
+}
+
+TEST_F(ForkedProcess, CannotTouchItsParentsModel) {
+    EXPECT_EQ(status_of_child([&] {
+                  ErrorText error;
+                  const int32_t token = 5;
+                  const bool is_rejected =
+                      eliza_inference_llm_stream_prefill(stream.get(), &token, 1, error.out()) == ELIZA_ERR_INVALID_ARG;
+                  const bool is_named = error.text().find("forked") != std::string::npos;
+                  stream.reset();   // does nothing
+                  context.reset();  // nor does this
+                  if (!is_rejected || !is_named) std::_Exit(8);
+              }),
+              0);
+    decide(context);
+}
+
+TEST(LastStatus, TellsWhyThereIsNoHandle) {
+    ErrorText error;
+    EXPECT_EQ(eliza_inference_create("/no/such/model", error.out()), nullptr);
+    EXPECT_EQ(eliza_inference_last_status(), ELIZA_ERR_BUNDLE_INVALID);
+    const ContextHandle context = create({{"n_slots", "1"}, {"slot_wait_ms", "0"}});
+    const StreamHandle only = open(context);
+    const eliza_llm_stream_config_t cfg = config();
+    EXPECT_EQ(eliza_inference_llm_stream_open(context.get(), &cfg, error.out()), nullptr);
+    EXPECT_EQ(eliza_inference_last_status(), ELIZA_ERR_BUSY);
+    EXPECT_EQ(eliza_inference_prepare_choices(context.get(), "[]", 2, nullptr, error.out()), nullptr);
+    EXPECT_EQ(eliza_inference_last_status(), ELIZA_ERR_INVALID_ARG);
+}
+
+TEST(Callbacks, OfProgressMayThrow) {
+    const ContextHandle context = create({{"n_ctx", "8192"}, {"n_batch", "64"}, {"n_threads", "1"}});
+    ASSERT_EQ(eliza_inference_set_progress_callback(
+                  context.get(),
+                  [](const char * stage, float, void *) {
+                      if (stage[0] == 'p') throw std::runtime_error("the window is closed");
+                  },
+                  nullptr, nullptr),
+              0);
+    const std::vector<int32_t> prompt(3000, 50);
+    const StreamHandle stream = open(context), other = open(context);
+    ErrorText error;
+    EXPECT_EQ(eliza_inference_llm_stream_prefill(stream.get(), prompt.data(), prompt.size(), error.out()),
+              ELIZA_ERR_FFI_FAULT);
+    EXPECT_EQ(error.text(), "the window is closed");
+    eliza_inference_set_progress_callback(context.get(), nullptr, nullptr, nullptr);
+    const StreamHandle quiet = open(context);
+    prefill(quiet, {5, 6, 7});  // nobody is left in the queue
+    EXPECT_EQ(pull(quiet, 2).tokens.size(), 2u);
+}
+
+struct Lines {
+    std::vector<std::string> severe;
+
+    Lines() {
+        eliza_inference_set_log_callback(
+            [](int level, const char * text, void * lines) {
+                if (level >= static_cast<int>(LogLevel::warning)) static_cast<Lines *>(lines)->severe.push_back(text);
+            },
+            this);
+    }
+    ~Lines() { eliza_inference_set_log_callback(nullptr, nullptr); }
+};
+
+TEST(Log, HasNoWarningsOfFullCachesThatMakeRoom) {
+    const ContextHandle context = create({{"n_ctx", "512"}, {"n_slots", "4"}, {"n_threads", "1"}});
+    const Lines lines;
+    for (int32_t round = 0; round < 12; ++round) {  // what the rounds before have left goes
+        const StreamHandle stream = open(context);
+        prefill(stream, std::vector<int32_t>(300, 40 + round));
+        EXPECT_EQ(pull(stream, 2).status, 0);
+    }
+    EXPECT_EQ(lines.severe, std::vector<std::string>{});
+}
+
+TEST(Log, KeepsTheReasonOfAnOuterFailureAfterAnInnerOne) {
+    init_backend();
+    const auto fail = [](const std::string & path) {
+        const llama_model_ptr model(llama_model_load_from_file(path.c_str(), llama_model_default_params()));
+        EXPECT_EQ(model, nullptr);
+    };
+    const LlamaErrorCapture outer;
+    fail("/no/such/first.gguf");
+    {
+        const LlamaErrorCapture inner;
+        fail("/no/such/second.gguf");
+        const std::string text = inner.error(ELIZA_ERR_FFI_FAULT, "it failed").what();
+        EXPECT_NE(text.find("second.gguf"), std::string::npos) << text;
+    }
+    const std::string text = outer.error(ELIZA_ERR_FFI_FAULT, "it failed").what();
+    EXPECT_NE(text.find("first.gguf"), std::string::npos) << text;
+}
+
+TEST(Log, KeepsWhatAnInnerCaptureSawForTheOuterOne) {
+    init_backend();
+    const LlamaErrorCapture outer;
+    { const LlamaErrorCapture inner; }
+    const llama_model_ptr model(llama_model_load_from_file("/no/such/model.gguf", llama_model_default_params()));
+    const std::string text = outer.error(ELIZA_ERR_FFI_FAULT, "it failed").what();
+    EXPECT_NE(text.find("/no/such/model.gguf"), std::string::npos) << text;
+}
+
+}  // namespace
+}  // namespace eliza::test
