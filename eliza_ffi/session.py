@@ -95,12 +95,10 @@ class Session:
         self._prompts = PromptTokenizer(
             partial(self.binding.tokenize, self._ctx), partial(self.binding.detokenize, self._ctx)
         )
-        self._speller = TokenSpeller(
-            partial(self.binding.tokenize, self._ctx), partial(_spell, self.binding, self._ctx)
-        )
+        self._speller = TokenSpeller(partial(self.binding.tokenize, self._ctx))
         # Read once, when it is asked for.
         self._vocabulary = functools.cache(
-            partial(_token_texts, self._speller, partial(self.binding.describe, self._ctx))
+            partial(_token_texts, self._speller, self.binding, self._ctx)
         )
         try:
             wanted = {"n_gpu_layers": None if n_gpu_layers == -1 else n_gpu_layers, **settings}
@@ -349,12 +347,10 @@ class _SecondTry:
         return max(0.0, float(self._wait) - (time.monotonic() - self._begin))
 
 
-def _token_texts(speller: TokenSpeller, describe: Callable[[], dict[str, Any]]) -> TokenTexts:
-    return TokenTexts.read(speller, describe()["model"])
-
-
-def _spell(binding: CffiBinding, ctx: Any, tokens: Tokens, named: bool) -> bytes:
-    return binding.detokenize_bytes(ctx, tokens, unparse_special=named)
+def _token_texts(speller: TokenSpeller, binding: CffiBinding, ctx: Any) -> TokenTexts:
+    return TokenTexts.of(
+        binding.vocabulary(ctx), binding.describe(ctx)["model"]["eos_token"], speller
+    )
 
 
 def _choice_tokens(binding: CffiBinding, ctx: Any, choices: ChoiceSet[Any]) -> ChoiceTokens:

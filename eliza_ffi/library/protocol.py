@@ -29,6 +29,7 @@ __all__ = [
     "TokenCallback",
     "Tokens",
     "TrieLeaf",
+    "Vocabulary",
 ]
 
 TRIE_ARGMAX = 0
@@ -264,6 +265,25 @@ class SpanResult:
     choice: int = -1
     answer_tokens: tuple[int, ...] = ()
     answer_bytes: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Vocabulary:
+    """All tokens of a model.
+
+    Attributes
+    ----------
+    texts : tuple of bytes
+        What each token spells; of a control token, its name.
+    control : tuple of int
+        The tokens that are no part of a text, ascending.
+    ends : tuple of int
+        Those of them that end a generation, ascending.
+    """
+
+    texts: tuple[bytes, ...]
+    control: tuple[int, ...]
+    ends: tuple[int, ...]
 
 
 class LlmStreamingBinding(Protocol):

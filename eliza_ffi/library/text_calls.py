@@ -11,11 +11,13 @@ from numpy.typing import NDArray
 from ..errors import InvalidArgumentError, error_from_status
 from .cffi_values import token_array
 from .native_calls import ERR_INVALID_ARG, NativeCalls
-from .protocol import Tokens
+from .protocol import Tokens, Vocabulary
 
 __all__ = ["EotScore", "TextCalls"]
 
 POOLING = {"mean": 1, "cls": 2, "last": 3}
+
+TOKEN_CONTROL, TOKEN_END = 1, 2  # as the header has them
 
 EMBEDDING_CAP = 4096
 """Room for the first try; a library that needs more says how much."""
@@ -98,6 +100,32 @@ class TextCalls(NativeCalls):
             if size < cap:
                 return bytes(self._ffi.buffer(text, size))
             cap = size + 1
+
+    def vocabulary(self, ctx: Any) -> Vocabulary:
+        """Return the bytes and the kinds of all tokens."""
+        self._need("vocabulary")
+        doing, function = "read the vocabulary", self._lib.eliza_inference_vocabulary
+        null, n_bytes = self._ffi.NULL, self._ffi.new("int64_t *")
+        n = self._checked(doing, function, ctx, null, null, 0, null, 0, n_bytes)
+        ends, kinds = np.empty(n, np.int64), np.empty(n, np.uint8)
+        raw = np.empty(max(1, int(n_bytes[0])), np.uint8)
+        from_buffer = self._ffi.from_buffer
+        self._checked(
+            doing,
+            function,
+            ctx,
+            *(from_buffer("int64_t[]", ends), from_buffer("uint8_t[]", kinds), n),
+            *(from_buffer("uint8_t[]", raw), raw.size, n_bytes),
+        )
+        data, begin, texts = raw.tobytes(), 0, []
+        for end in ends.tolist():
+            texts.append(data[begin:end])
+            begin = end
+        return Vocabulary(
+            texts=tuple(texts),
+            control=tuple(np.flatnonzero(kinds & TOKEN_CONTROL).tolist()),
+            ends=tuple(np.flatnonzero(kinds & TOKEN_END).tolist()),
+        )
 
     def embed(self, ctx: Any, text: str, pooling: str = "mean") -> NDArray[np.float32]:
         """Return the embedding of a text, of length 1, shape ``[n_embd]``.

@@ -74,6 +74,19 @@ struct Values<EliLlmStream *> {
     }
 };
 
+// Buffers to be written to.
+template <typename T>
+struct Buffers {
+    static std::vector<T *> of(const Pool & pool) {
+        static std::array<std::array<T, room>, 12> buffers;
+        return {buffers[pool.argument].data(), nullptr};
+    }
+};
+template <>
+struct Values<int64_t *> : Buffers<int64_t> {};
+template <>
+struct Values<uint8_t *> : Buffers<uint8_t> {};
+
 template <typename T>
 struct Handles {
     static std::vector<T *> of(const Pool &) { return {nullptr, reinterpret_cast<T *>(8)}; }

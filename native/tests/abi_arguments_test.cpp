@@ -170,6 +170,7 @@ const Function table[] = {
     ARGUMENTS(eliza_inference_llm_stream_score_endings),
     ARGUMENTS(eliza_inference_llm_stream_save_slot),
     ARGUMENTS(eliza_inference_llm_stream_restore_slot),
+    ARGUMENTS(eliza_inference_vocabulary),
     ARGUMENTS(eliza_inference_embed_supported),
     ARGUMENTS(eliza_inference_embed),
     ARGUMENTS(eliza_inference_llm_eot_supported),

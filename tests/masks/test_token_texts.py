@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,6 +10,7 @@ import pytest
 from bench.masking.vocabularies import TokenBytes
 from eliza_ffi.errors import ElizaError
 from eliza_ffi.library.loading import Library
+from eliza_ffi.library.protocol import Vocabulary
 from eliza_ffi.masks import TokenSpeller, TokenTexts
 from eliza_ffi.model import Model
 
@@ -53,34 +54,17 @@ def test_a_text_is_read_as_one_that_goes_on(
 
 
 def test_a_closed_model_is_asked_nothing() -> None:
-    asked: list[Sequence[int]] = []
-
-    def spell(tokens: Sequence[int], named: bool) -> bytes:
-        asked.append(tokens)
-        return b""
-
-    speller = TokenSpeller(lambda text: [1], spell)
+    asked: list[str] = []
+    speller = TokenSpeller(lambda text: asked.append(text) or [1])  # type: ignore[func-returns-value]
     speller.close()
     with pytest.raises(ElizaError, match="closed"):
         speller.tokenize("a")
-    with pytest.raises(ElizaError, match="closed"):
-        speller.spell([1], True)
     assert asked == []
 
 
-def test_a_vocabulary_without_marks_is_read_token_by_token() -> None:
-    texts = [b"x", b"\n", b" ", b"ab", b" ?", b"'s", b"", b".", b"?"]
-
-    def spell(tokens: Sequence[int], named: bool) -> bytes:
-        return b"".join(texts[token] for token in tokens)
-
-    def tokenize(text: str) -> list[int]:
-        return [texts.index(char.encode()) for char in text]
-
-    model = {"n_vocab": len(texts), "bos_token": "", "eos_token": ""}
-    read = TokenTexts.read(TokenSpeller(tokenize, spell), model)
-    assert read.control == (6,)
-    assert read.ends == ()
-    assert [text for token, text in enumerate(read.texts) if token != 6] == [
-        text for token, text in enumerate(texts) if token != 6
-    ]
+def test_tokens_without_a_text_are_named_and_never_chosen() -> None:
+    vocabulary = Vocabulary((b"x", b"", b"</s>", b"<end>"), control=(2, 3), ends=(2, 3))
+    read = TokenTexts.of(vocabulary, "<end>", TokenSpeller(lambda text: [0]))
+    assert read.texts == (b"x", b"<unused 1>", b"</s>", b"<end>")
+    assert read.control == (1, 2, 3)
+    assert read.ends == (3, 2)

@@ -183,6 +183,19 @@ ELIZA_API int eliza_inference_detokenize(EliInferenceContext * ctx, const int * 
 
 /* ---- Embeddings and scores -------------------------------------------------------------------- */
 
+enum {
+    ELIZA_TOKEN_CONTROL = 1, /* no part of a text: its bytes are its name */
+    ELIZA_TOKEN_END = 2      /* ends a generation */
+};
+
+/* The whole vocabulary in one call, for programs that compute masks. Writes the bytes of all tokens one
+ * after the other, and for each token where its bytes end and its kind, a sum of ELIZA_TOKEN_*. Returns
+ * the number of tokens and sets *n_bytes_out to the number of bytes. With n_tokens_cap 0 that is all it
+ * does; otherwise a cap that is too small is an error and nothing is written. */
+ELIZA_API int eliza_inference_vocabulary(EliInferenceContext * ctx, int64_t * ends_out, uint8_t * kinds_out,
+                                         size_t n_tokens_cap, uint8_t * bytes_out, size_t n_bytes_cap,
+                                         int64_t * n_bytes_out, char ** err);
+
 ELIZA_API int eliza_inference_embed_supported(void); /* 1 */
 
 /* The embedding of a text of `len` bytes, of unit length: `pooling` is 1 (mean over its tokens), 2 (the

@@ -9,6 +9,7 @@
 
 #include "abi/boundary.h"
 #include "log.h"
+#include "token_piece.h"
 
 using namespace eliza;
 
@@ -150,6 +151,41 @@ int eliza_inference_detokenize(EliInferenceContext * ctx, const int * tokens, si
             std::memcpy(out, text.c_str(), text.size() + 1);
         }
         return static_cast<int>(text.size());
+    });
+}
+
+int eliza_inference_vocabulary(EliInferenceContext * ctx, int64_t * ends_out, uint8_t * kinds_out, size_t n_tokens_cap,
+                               uint8_t * bytes_out, size_t n_bytes_cap, int64_t * n_bytes_out, char ** err) {
+    return with_context(ctx, err, [&](InferenceContext & context) {
+        require(n_bytes_out != nullptr, "n_bytes_out is NULL");
+        const std::shared_ptr<Model> model = context.model();
+        const auto n_tokens = static_cast<size_t>(model->n_vocab());
+        std::string bytes;
+        std::vector<int64_t> ends;
+        ends.reserve(n_tokens);
+        for (llama_token token = 0; token < model->n_vocab(); ++token) {
+            bytes += token_piece(model->vocab(), token, /*special=*/true);
+            ends.push_back(static_cast<int64_t>(bytes.size()));
+        }
+        *n_bytes_out = static_cast<int64_t>(bytes.size());
+        if (n_tokens_cap > 0) {
+            require(ends_out != nullptr && kinds_out != nullptr && bytes_out != nullptr,
+                    "ends_out, kinds_out or bytes_out is NULL");
+            if (n_tokens_cap < n_tokens || n_bytes_cap < bytes.size()) {
+                throw invalid_argument("the caps are " + std::to_string(n_tokens_cap) + " tokens and " +
+                                       std::to_string(n_bytes_cap) + " bytes, the vocabulary has " +
+                                       std::to_string(n_tokens) + " and " + std::to_string(bytes.size()));
+            }
+            std::copy(ends.begin(), ends.end(), ends_out);
+            std::copy(bytes.begin(), bytes.end(), bytes_out);
+            for (llama_token token = 0; token < model->n_vocab(); ++token) {
+                const bool is_end = llama_vocab_is_eog(model->vocab(), token);
+                const bool is_control = is_end || model->piece(token).empty();
+                kinds_out[token] =
+                    static_cast<uint8_t>((is_control ? ELIZA_TOKEN_CONTROL : 0) | (is_end ? ELIZA_TOKEN_END : 0));
+            }
+        }
+        return static_cast<int>(n_tokens);
     });
 }
 
