@@ -32,6 +32,7 @@ from .budget import (
     STEP,
     Lazy,
     LimitReached,
+    TemplateList,
     compared,
     each,
     fits,
@@ -45,6 +46,7 @@ __all__ = [
     "CHANGING",
     "FILTERS",
     "FUNCTIONS",
+    "LIST_METHODS",
     "MAPPING_METHODS",
     "STR_METHODS",
     "TESTS",
@@ -184,6 +186,8 @@ def to_json(
     """Write JSON for a model to read: nothing is escaped for HTML or ASCII."""
     space = indent if isinstance(indent, int) else len(indent or "")
     fits(max(space, *map(len, separators or ("", ""))), 16, "characters of space in JSON")
+    if isinstance(value, Lazy):
+        value = made(list(value))
     size = measured(value)
     fits(size * JSON * (2 if ensure_ascii else 1) + size // ITEM * (max(space, 0) * MAX_DEPTH + 32))
     options: dict[str, Any] = {"indent": indent, "separators": separators, "sort_keys": sort_keys}
@@ -219,7 +223,18 @@ def to_dict(*given: Any, **more: Any) -> dict[Any, Any]:
 def listed(value: Any) -> Any:
     """Count a list or a mapping that the template writes, with what may be new in it."""
     spend(sys.getsizeof(value) + STEP * len(value))
-    return value
+    return TemplateList(value) if type(value) is list else value
+
+
+def append(values: TemplateList, value: Any) -> None:
+    fits(len(values) + 1, MAX_ITEMS, "items in a list")
+    spend(ITEM)
+    values.append(value)
+
+
+def pop(values: TemplateList, index: int = -1) -> Any:
+    spend(len(values))  # those behind the item move
+    return values.pop(index)
 
 
 def sliced(value: Any, *ends: int | None) -> Any:
@@ -386,6 +401,9 @@ STR_METHODS: dict[str, Callable[..., Any]] = {
 }
 """Methods of texts."""
 
+LIST_METHODS: dict[str, Callable[..., Any]] = {"append": append, "pop": pop}
+"""Methods of lists that the template made."""
+
 MAPPING_METHODS: dict[str, Callable[..., Any]] = {
     "get": lambda value, key, default=None: value.get(compared(key), default),
     "items": lambda value: value.items(),
@@ -395,7 +413,7 @@ MAPPING_METHODS: dict[str, Callable[..., Any]] = {
 """Methods of mappings."""
 
 CHANGING = frozenset(("append", "clear", "extend", "insert", "pop", "popitem", "remove", "update"))
-"""Methods that change what they are called on: refused, but by Jinja2, when they are reached."""
+"""Methods that change what they are called on: but for `LIST_METHODS`, Jinja2 rejects them."""
 
 
 def of_text(method: str) -> Callable[..., Any]:

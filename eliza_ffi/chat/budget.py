@@ -25,6 +25,7 @@ __all__ = [
     "Budget",
     "Lazy",
     "LimitReached",
+    "TemplateList",
     "bounded",
     "compared",
     "each",
@@ -115,14 +116,20 @@ def fits(size: int, limit: int = MAX_TEXT, what: str = "characters in a text") -
         raise LimitReached(f"it wants more than {limit:,} {what}")
 
 
+class TemplateList(list[Any]):
+    """A list that the template made, and may therefore change."""
+
+    __qualname__ = "list"  # in messages
+
+
 def made(value: Any) -> Any:
-    """Count a new value by its memory."""
+    """Count a new value by its memory, and return it; a list becomes a :class:`TemplateList`."""
     if isinstance(value, str):
         fits(len(value))
     else:
         fits(len(value), MAX_ITEMS, "items in a list")
     spend(sys.getsizeof(value))
-    return value
+    return TemplateList(value) if type(value) is list else value
 
 
 def measured(*values: Any) -> int:

@@ -22,7 +22,7 @@ import functools
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NoReturn
 
-from jinja2 import filters, nodes
+from jinja2 import filters, meta, nodes
 from jinja2.exceptions import SecurityError, TemplateAssertionError
 from jinja2.ext import Extension, LoopControlExtension
 from jinja2.lexer import Token, TokenStream
@@ -37,6 +37,7 @@ from .allowed import (
     CHANGING,
     FILTERS,
     FUNCTIONS,
+    LIST_METHODS,
     MAPPING_METHODS,
     STR_METHODS,
     TESTS,
@@ -48,10 +49,29 @@ from .allowed import (
     searched,
     sliced,
     text,
+    to_json,
 )
-from .budget import MAX_DEPTH, LimitReached, bounded, compared, fits, remaining, short, spend
+from .budget import (
+    MAX_DEPTH,
+    LimitReached,
+    TemplateList,
+    bounded,
+    compared,
+    fits,
+    remaining,
+    short,
+    spend,
+)
 
-__all__ = ["BoundedEnvironment", "LimitReached", "Refused", "bounded", "string_constants"]
+__all__ = [
+    "BoundedEnvironment",
+    "LimitReached",
+    "Refused",
+    "bounded",
+    "names_needed",
+    "string_constants",
+    "to_json",
+]
 
 MAX_TOKENS = 15_000
 MAX_NESTING = 100  # of what a template is written with
@@ -116,6 +136,24 @@ class Function:
         return self._call(*args, **kwargs)
 
 
+class Missing(Undefined):
+    """Something undefined, whose attributes and items are undefined, too, as they are in llama.cpp.
+
+    What the sandbox keeps a template from stays an error.
+    """
+
+    __slots__ = ()
+
+    def __getattr__(self, name: str) -> Any:
+        private = any(str(each).startswith("_") for each in (name, self._undefined_name))
+        if private or self._undefined_exception is SecurityError:
+            return super().__getattr__(name)
+        return self
+
+    def __getitem__(self, key: Any) -> Any:
+        return self.__getattr__(text(key))
+
+
 class BoundedEnvironment(ImmutableSandboxedEnvironment):
     """The environment that templates are written for, Hugging Face's, with bounds."""
 
@@ -127,6 +165,7 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
             lstrip_blocks=True,
             extensions=[LoopControlExtension, Words],
             finalize=written,
+            undefined=Missing,
             cache_size=0,
             optimized=False,  # compiling is to compute nothing
         )
@@ -161,6 +200,8 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
             method = STR_METHODS.get(attribute)
         elif isinstance(obj, Mapping):
             method = MAPPING_METHODS.get(attribute)
+        elif isinstance(obj, TemplateList):
+            method = LIST_METHODS.get(attribute)
         if method is None:
             return super().getattr(obj, attribute)
         spend()
@@ -345,6 +386,11 @@ class Words(Extension):
     def parse(self, parser: Parser) -> list[nodes.Node]:
         next(parser.stream)
         return parser.parse_statements(("name:endgeneration",), drop_needle=True)
+
+
+def names_needed(environment: BoundedEnvironment, source: str) -> set[str]:
+    """Return the names that a template takes from whoever renders it, and some of its own."""
+    return meta.find_undeclared_variables(Parser(environment, source).parse())
 
 
 def string_constants(environment: BoundedEnvironment, source: str) -> set[str]:

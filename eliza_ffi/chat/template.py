@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from types import ModuleType
 from typing import Any, TypeAlias
 
@@ -17,6 +18,7 @@ from ..errors import (
     NoChatTemplateError,
     NotSupportedError,
 )
+from .forms import MessageForms
 
 __all__ = ["ChatTemplate", "Messages", "template_of_model"]
 
@@ -100,13 +102,14 @@ class ChatTemplate:
         spell a control token. :meth:`~eliza_ffi.model.Model.chat_tokens` tells them apart.
         """
         check_messages(messages)
-        variables = {"add_generation_prompt": add_generation_prompt, "tools": tools, **extra}
         for name in ("bos_token", "eos_token", "messages"):
             if name in extra:
                 raise InvalidArgumentError(f"{name} is not the template's to be given")
         try:
             with self._sandbox.bounded(len(messages)):
-                return self._run(_in_form(messages, self._content_form), **variables)
+                tools = self._forms.no_tools if tools is None else tools
+                given = {"add_generation_prompt": add_generation_prompt, "tools": tools, **extra}
+                return self._run(self._forms.fit(messages), **given)
         except self._sandbox.Refused as error:
             raise ChatTemplateError(f"the chat template refuses the messages: {error}") from error
         except self._sandbox.LimitReached as error:
@@ -114,34 +117,62 @@ class ChatTemplate:
         except Exception as error:  # it is a program: anything can go wrong in it
             raise ChatTemplateError(f"the chat template failed: {_said(error)}") from error
 
+    def fit(self, messages: Messages) -> list[dict[str, Any]]:
+        """Return messages in the forms that the template can write, as :meth:`render` does first.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If the messages are not as :meth:`render` expects them.
+        ChatTemplateError
+            If the template does too much.
+        """
+        check_messages(messages)
+        try:
+            with self._sandbox.bounded(len(messages)):
+                return self._forms.fit(messages)
+        except self._sandbox.LimitReached as error:
+            raise ChatTemplateError(f"the chat template was stopped: {error}") from error
+
     @functools.cached_property
     def looked_for(self) -> frozenset[str]:
         """The texts that the template's expressions are written with: it may look for them."""
         return frozenset(self._sandbox.string_constants(_environment(), self.source))
 
     @functools.cached_property
-    def _content_form(self) -> str:
-        """Which contents the template can write: ``"text"``, ``"parts"`` or ``"any"``."""
-        mark = "eliza 42"
-        as_text = self._writes(mark, mark)
-        as_parts = self._writes([{"type": "text", "text": mark}], mark)
-        if as_text == as_parts:
-            return "any"
-        return "text" if as_text else "parts"
+    def _forms(self) -> MessageForms:
+        return MessageForms(self._try)
 
-    def _writes(self, content: Any, mark: str) -> bool:
+    def _try(self, messages: Sequence[Mapping[str, Any]], *, tools: Any) -> str:
+        """Return what the template writes, or an empty text if it fails."""
         try:
-            text = self._run([{"role": "user", "content": content}], add_generation_prompt=True)
+            return self._run(messages, add_generation_prompt=True, tools=tools)
         except self._sandbox.LimitReached:
             raise
-        except Exception:  # the template may know only the other form
-            return False
-        # A template that takes the parts for a text writes them as Python does.
-        return mark in text and "'text':" not in text
+        except Exception:  # the template may know only another form of messages
+            return ""
 
-    def _run(self, messages: Sequence[Mapping[str, Any]], **variables: Any) -> str:
+    def _run(self, messages: Sequence[Mapping[str, Any]], **given: Any) -> str:
         tokens = {"bos_token": self.bos_token, "eos_token": self.eos_token}
-        return str(self._template.render(**tokens, messages=messages, **variables))
+        variables = {**self._older_variables(given.get("tools")), **given, **tokens}
+        return str(self._template.render(messages=messages, **variables))
+
+    def _older_variables(self, tools: Any) -> dict[str, str]:
+        """Return what templates from before ``tools`` and ``strftime_now`` ask for instead."""
+        variables = {}
+        if "datetime" in self._names_needed:
+            variables["datetime"] = datetime.now().strftime("%b %d %Y")
+        if "functions" in self._names_needed:
+            functions = [
+                tool.get("function", tool) if isinstance(tool, Mapping) else tool
+                for tool in tools or ()
+            ]
+            variables["functions"] = self._sandbox.to_json(functions, indent=4)
+        return variables
+
+    @functools.cached_property
+    def _names_needed(self) -> frozenset[str]:
+        return frozenset(self._sandbox.names_needed(_environment(), self.source))
 
 
 def template_of_model(facts: Mapping[str, Any]) -> ChatTemplate:
@@ -207,19 +238,6 @@ def _check_part(part: Any, name: str) -> None:
         raise InvalidArgumentError(
             f'the content of {name} has a part that is not {{"type": "text", "text": "..."}}'
         )
-
-
-def _in_form(messages: Messages, form: str) -> list[dict[str, Any]]:
-    """Return the messages with contents of the form that the template can write."""
-    changed = []
-    for message in messages:
-        message, content = dict(message), message.get("content")
-        if form == "text" and isinstance(content, Sequence) and not isinstance(content, str):
-            message["content"] = "\n".join(part["text"] for part in content)
-        elif form == "parts" and isinstance(content, str):
-            message["content"] = [{"type": "text", "text": content}]
-        changed.append(message)
-    return changed
 
 
 def _import_sandbox() -> ModuleType:

@@ -73,6 +73,7 @@ class ChatTokenizer:
         ChatTemplateError
             If the template fails or refuses the messages.
         """
+        messages = self.template.fit(messages)  # JSON among them is read before it is marked
         given = [messages, more]
         text = self.template.render(messages, **more)
         tokens = self._vocabulary.read(self._bos(text) + text)

@@ -8,12 +8,14 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from real_templates import real_templates
 
 from eliza_ffi import cli
 from eliza_ffi.chat.template import ChatTemplate, template_of_model
@@ -132,7 +134,7 @@ def test_the_assistants_turn_can_be_left_closed() -> None:
 @pytest.mark.parametrize(
     ("source", "messages", "said"),
     [
-        (GEMMA, [system("x"), user("y")], "no system turn"),
+        (GEMMA, [system("x")], "no system turn"),
         (MISTRAL, [user("x"), user("y")], "roles must alternate!"),
     ],
 )
@@ -167,6 +169,11 @@ def test_templates_get_what_their_authors_count_on() -> None:
     )
 
 
+def test_what_an_undefined_value_would_have_is_undefined() -> None:
+    source = "[{{ messages[0].x.y['z'][0] }}]{{ x.y is defined }}{% for y in x.y %}{% endfor %}"
+    assert ChatTemplate(source).render([user("x")]) == "[]False"
+
+
 def test_contents_come_in_the_form_the_template_knows() -> None:
     parts = [{"type": "text", "text": "one"}, {"type": "text", "text": "two"}]
     only_text = ChatTemplate("{{ messages[0].content }}")
@@ -180,6 +187,110 @@ def test_contents_come_in_the_form_the_template_knows() -> None:
     )
     assert both.render([user(parts)]) == "one+two"
     assert both.render([user("three")]) == "three"
+
+
+WORDS = "{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}"
+ONLY_USERS = "{% for m in messages if m.role == 'user' %}{{ m.content }}{% endfor %}"
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        (WORDS, "[system]Be brief.[user]Hi!"),
+        (GEMMA, "user\nBe brief.\nHi!<end_of_turn>\n<start_of_turn>model\n"),
+        (ONLY_USERS, "Be brief.\nHi!"),
+    ],
+)
+def test_a_system_message_joins_the_next_where_the_template_has_no_place_for_it(
+    source: str, expected: str
+) -> None:
+    assert ChatTemplate(source).render([system("Be brief."), user("Hi!")]).endswith(expected)
+
+
+def test_a_developer_is_the_system_where_the_template_knows_no_developer() -> None:
+    developer = {"role": "developer", "content": "Be brief."}
+    assert ChatTemplate(WORDS).render([developer, user("Hi!")]) == "[developer]Be brief.[user]Hi!"
+    source = WORDS.replace("messages", "messages if m.role in ('system', 'user')")
+    assert ChatTemplate(source).render([developer, user("Hi!")]) == "[system]Be brief.[user]Hi!"
+
+
+CALLS = "{% for m in messages[1:] %}{% for c in m.tool_calls %}CALL{% endfor %}{% endfor %}"
+
+
+@pytest.mark.parametrize(
+    ("call", "of_mapping", "of_json"),
+    [
+        ("{{ c.function.arguments | tojson }}", '{"a": 1}', '{"a": 1}'),
+        ("{{ '=' + c.function.arguments }}", '={"a": 1}', '={"a":1}'),
+        ("{% for k, v in c.function.arguments | items %}{{ k }}={{ v }}{% endfor %}", "a=1", "a=1"),
+        (
+            "{% if c.function.arguments is string %}{{ c.function.arguments }}"
+            "{% else %}{{ c.function.arguments | tojson }}{% endif %}",
+            '{"a": 1}',
+            '{"a":1}',
+        ),
+        (
+            "{% if c.function.arguments is string %}{{ c.function.arguments }}{% else %}"
+            "{% for k, v in c.function.arguments | items %}{{ k }}={{ v }}{% endfor %}{% endif %}",
+            "a=1",
+            "a=1",
+        ),
+        ("{{ c.function.name }}", "f", "f"),
+    ],
+    ids=["tojson", "text only", "items", "either", "either, but JSON is not its format", "none"],
+)
+def test_arguments_of_calls_come_in_the_form_the_template_knows(
+    call: str, of_mapping: str, of_json: str
+) -> None:
+    template = ChatTemplate(CALLS.replace("CALL", call))
+    for arguments, expected in (({"a": 1}, of_mapping), ('{"a":1}', of_json)):
+        turn = {"role": "assistant", "content": None, "tool_calls": [called(arguments)]}
+        assert template.render([user("x"), turn]) == expected
+
+
+def called(arguments: Any) -> Message:
+    return {"id": "x", "type": "function", "function": {"name": "f", "arguments": arguments}}
+
+
+@pytest.mark.parametrize("content", ["", None, "missing"])
+@pytest.mark.parametrize("test", ["m.content | length == 0", "m.content is none"])
+def test_nothing_beside_calls_is_what_the_template_knows_for_nothing(
+    content: str | None, test: str
+) -> None:
+    source = CALLS.replace("CALL", "{% if " + test + " %}{{ c.function.arguments }}{% endif %}")
+    turn = {"role": "assistant", "content": content, "tool_calls": [called('{"a": 1}')]}
+    if content == "missing":
+        del turn["content"]
+    template = ChatTemplate(source.replace("arguments", "arguments | tojson"))
+    assert template.render([user("x"), turn]) == '{"a": 1}'
+
+
+def test_a_turn_has_thoughts_where_the_template_cannot_do_without() -> None:
+    source = (
+        "{% for m in messages %}{% if m.role == 'assistant' %}"
+        "{% if m.reasoning_content is not string %}{{ raise_exception('why?') }}{% endif %}"
+        "<{{ m.reasoning_content }}>{% endif %}{{ m.content }}{% endfor %}"
+    )
+    thoughtful = {"role": "assistant", "content": "y", "reasoning_content": "hm"}
+    text = ChatTemplate(source).render([user("x"), {"role": "assistant", "content": "y"}])
+    assert text == "x<>y"
+    assert ChatTemplate(source).render([user("x"), thoughtful]) == "x<hm>y"
+
+
+def test_no_tools_are_an_empty_list_where_the_template_loops_over_them() -> None:
+    looping = "{% for t in tools %}{{ t }}{% endfor %}{{ messages[0].content }}"
+    assert ChatTemplate(looping).render([user("x")]) == "x"
+    asking = "{{ tools is none }} {{ messages[0].content }}"
+    assert ChatTemplate(asking).render([user("x")]) == "True x"
+
+
+def test_older_templates_get_the_date_and_the_functions_by_their_old_names() -> None:
+    template = ChatTemplate("{{ datetime }} {{ functions }} {{ messages[0].content }}")
+    today = datetime.now().strftime("%b %d %Y")
+    tool = {"type": "function", "function": {"name": "f"}}
+    text = template.render([user("x")], tools=[tool])
+    assert text == f'{today} [\n    {{\n        "name": "f"\n    }}\n] x'
+    assert template.render([user("x")], datetime="now", functions="none") == "now none x"
 
 
 def test_messages_are_left_as_they_were() -> None:
@@ -253,7 +364,10 @@ def test_a_template_that_is_not_valid_is_refused(source: str) -> None:
         "{% import 'os' as os %}",
         "{{ lipsum(n=10) }}",
         "{{ 1 // 0 }}",
-        "{{ messages.x.y.z }}",
+        "{{ messages.x.y.z() }}",
+        "{{ messages.x.__class__.y }}",
+        "{{ messages.x['__class__'].y }}",
+        "{{ ''.__class__.x }}",
     ],
 )
 def test_a_template_cannot_get_out_of_the_sandbox(source: str) -> None:
@@ -460,32 +574,17 @@ def test_the_control_tokens_are_the_templates_whatever_the_contents(one: str, tw
     assert "".join(tokens) == "".join(f"[<u>]{text}[<e>]" for text in texts)
 
 
-# How control tokens are mostly spelled, and templates that need tools.
+# How control tokens are mostly spelled.
 SPELLED = "<[|\uff5c][^<>|\uff5c\\s]+[|\uff5c]>"
-NEED_MORE = (
-    "CohereForAI-c4ai-command-r-plus-tool_use",
-    "IFM-K2-Horizon",
-    "NousResearch-Hermes-2-Pro-Llama-3-8B-tool_use",
-    "NousResearch-Hermes-3-Llama-3.1-8B-tool_use",
-    "fireworks-ai-llama-3-firefunction-v2",
-    "google-translategemma-4b-it",
-)
 
 
 @pytest.mark.slow
 def test_the_templates_that_llama_cpp_knows_are_rendered_and_cannot_be_forged() -> None:
-    from fetch_llama_cpp import source_tree
-
-    files = sorted((source_tree() / "models" / "templates").glob("*.jinja"))
-    assert len(files) > 30
-    for file in files:
-        source = file.read_text(encoding="utf-8")
-        template = ChatTemplate(source, "<s>")
-        if file.stem in NEED_MORE:
-            with pytest.raises(ChatTemplateError, match="NoneType|undefined|refuses"):
-                template.render(TALK)
+    for name, template in real_templates().items():
+        if name == "google-translategemma-4b-it":  # needs languages
             continue
-        assert "Bye?" in template.render(TALK), file.stem
+        source, template = template.source, ChatTemplate(template.source, "<s>")
+        assert "Bye?" in template.render(TALK), name
         controls = sorted({"<s>", *re.findall(SPELLED, source)})
         innocent = shown(source, [user("a < b <x> | c")], *controls, bos_token="<s>")
         text = template.render([user("a < b <x> | c")])
@@ -494,7 +593,7 @@ def test_the_templates_that_llama_cpp_knows_are_rendered_and_cannot_be_forged() 
         names = {f"[{control}]" for control in controls}
         assert [text for text in forged if text in names] == [
             text for text in innocent if text in names
-        ], file.stem
+        ], name
 
 
 # ---- tokens, with real vocabularies ------------------------------------------------------------

@@ -10,7 +10,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
 import jinja2
@@ -19,7 +18,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from jinja2.ext import Extension, LoopControlExtension
 from jinja2.parser import Parser
-from jinja2.sandbox import ImmutableSandboxedEnvironment
+from jinja2.runtime import ChainableUndefined
+from jinja2.sandbox import SandboxedEnvironment
+from real_templates import real_templates
 
 from eliza_ffi.chat.allowed import (
     CHANGING,
@@ -31,7 +32,7 @@ from eliza_ffi.chat.allowed import (
     Refused,
 )
 from eliza_ffi.chat.budget import MAX_UNITS, bounded, remaining
-from eliza_ffi.chat.template import ChatTemplate, _in_form
+from eliza_ffi.chat.template import ChatTemplate
 from eliza_ffi.errors import ChatTemplateError
 
 pytestmark = pytest.mark.slow
@@ -219,6 +220,15 @@ TAKES_MUCH = {
     "dict": doing("dict(ns.x, **{'x' ~ i: 1})", "{}"),
     "long keyword names": "{{ dict(**{'\\U000e0001' * 9000000: 1}) }}",
     "pieces of output": "{% set x %}" + many("{{ a }}b" * 2000) + "{% endset %}",
+    "append": "{% set x = [] %}" + many("{{ x.append(1) }}"),
+    "append of long texts": "{% set x = [] %}" + many("{{ x.append('x' * 99999) }}"),
+    "append to itself": "{% set x = [1] %}{{ x.append(x) }}{{ x }}",
+    "append in each other": NESTED.replace("VALUE", "[]").replace(
+        "%}{% endfor", "%}{{ ns.x.append(ns.x) }}{% endfor"
+    )
+    + "{{ ns.x | tojson }}",
+    "append while looping": "{% set x = [1] %}{% for i in x %}{{ x.append(i) }}{% endfor %}",
+    "pop": many("{% set x = range(99999) | list %}{{ x.pop(0) }}{{ x.pop(0) }}"),
     "views": SHARED + "{{ {'x': ns.x}.values() == {'x': ns.x}.values() }}",
 }
 
@@ -408,6 +418,22 @@ def test_what_is_not_on_the_list_is_named_when_it_is_reached(source: str, said: 
     assert messages == [{"role": "user", "content": "x"}]
 
 
+def test_a_template_changes_only_the_lists_that_it_made() -> None:
+    messages = [user("x"), user("y")]
+    source = (
+        "{% set own = [] %}{% for m in messages %}{% set _ = own.append(m.content) %}{% endfor %}"
+        "{{ own.pop(0) }}{{ own }}"
+        "{% set copied = messages | list + [1] %}{{ copied.append(2) }}{{ copied | length }}"
+    )
+    assert ChatTemplate(source).render(messages) == "x['y']None4"
+    assert messages == [user("x"), user("y")]
+    given = [1]
+    for change in ("x.append(2)", "x.pop()", "[x][0].append(2)", "x.extend([2])", "[].extend(x)"):
+        with pytest.raises(ChatTemplateError, match="is unsafe"):
+            ChatTemplate("{{ " + change + " }}").render(messages, x=given)
+    assert given == [1]
+
+
 def test_a_filter_that_nobody_knows_may_stand_where_it_is_never_reached() -> None:
     source = "{% if x %}{{ x | from_json }}{% endif %}y"
     assert ChatTemplate(source).render([{"role": "user", "content": "x"}]) == "y"
@@ -495,17 +521,20 @@ class Generation(Extension):
         return parser.parse_statements(("name:endgeneration",), drop_needle=True)
 
 
-def as_hugging_face(source: str) -> jinja2.Template:
-    """Return a template as it runs where it was written for, without bounds."""
+def without_bounds(source: str) -> jinja2.Template:
+    """Return a template as it runs in Jinja2, with what llama.cpp allows beyond Hugging Face."""
 
     def refuse(message: str) -> None:
         raise jinja2.TemplateError(message)
 
     def to_json(value: Any, ensure_ascii: bool = False, indent: int | None = None) -> str:
-        return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent)
+        return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, default=list)
 
-    environment = ImmutableSandboxedEnvironment(
-        trim_blocks=True, lstrip_blocks=True, extensions=[Generation, LoopControlExtension]
+    environment = SandboxedEnvironment(
+        trim_blocks=True,
+        lstrip_blocks=True,
+        extensions=[Generation, LoopControlExtension],
+        undefined=ChainableUndefined,
     )
     environment.filters["tojson"] = to_json
     environment.globals["raise_exception"] = refuse
@@ -606,42 +635,35 @@ ARGUMENTS: list[dict[str, Any]] = [
 ]
 
 
-def real_templates() -> list[Path]:
-    from fetch_llama_cpp import source_tree
-
-    return sorted((source_tree() / "models" / "templates").glob("*.jinja"))
-
-
 def test_the_templates_that_llama_cpp_knows_are_rendered_as_without_bounds() -> None:
     written = refused = 0
-    for file in real_templates():
-        source = file.read_text(encoding="utf-8")
-        template, unbounded = ChatTemplate(source, "<s>", "</s>"), as_hugging_face(source)
-        given = {"bos_token": "<s>", "eos_token": "</s>", "tools": None}
-        given["add_generation_prompt"] = True
-        for (name, talk), arguments in itertools.product(TALKS.items(), ARGUMENTS):
+    for name, template in real_templates().items():
+        unbounded = without_bounds(template.source)
+        for (talk, messages), arguments in itertools.product(TALKS.items(), ARGUMENTS):
             try:
-                text = template.render(talk, **arguments)
+                text = template.render(messages, **arguments)
             except ChatTemplateError:
                 text = None
-            messages = _in_form(talk, template._content_form)
+            with bounded():
+                given = template._older_variables(arguments.get("tools"))
+            given |= {"bos_token": "<s>", "eos_token": "</s>", "add_generation_prompt": True}
+            given["tools"] = template._forms.no_tools
             try:
-                expected = unbounded.render(messages=messages, **{**given, **arguments})
+                expected = unbounded.render(messages=template.fit(messages), **given | arguments)
             except Exception:
                 expected = None
-            assert text == expected, (file.stem, name, [*arguments])
+            assert text == expected, (name, talk, [*arguments])
             written += text is not None
             refused += text is None
-    assert written > 2 * refused > 0
+    assert written > 10 * refused > 0
 
 
 def test_a_long_conversation_leaves_much_of_the_budget() -> None:
     talk = [user("word " * 300), assistant("a <b> c " * 200)] * 100
-    for file in real_templates():
-        template = ChatTemplate(file.read_text(encoding="utf-8"), "<s>", "</s>")
+    for name, template in real_templates().items():
         with bounded(len(talk)):
             try:
                 template._run(talk, add_generation_prompt=True)
             except (Refused, jinja2.TemplateError):
                 continue
-            assert remaining().left > MAX_UNITS / 4, file.stem
+            assert remaining().left > MAX_UNITS / 4, name

@@ -1,0 +1,183 @@
+"""Which forms of messages a chat template can write, found by trying them.
+
+Templates disagree about what a message looks like. Some need contents as text, others as a list of
+parts; beside tool calls some need an empty content, others none; some need the arguments of a call
+as a mapping, others as JSON. Each of these questions is answered once for a template: it renders a
+short conversation, and the answer is whether the words of the conversation are in the output.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+__all__ = ["MessageForms"]
+
+MARK, OTHER_MARK = "eliza 42", "eliza 43"
+TOOL = {
+    "type": "function",
+    "function": {
+        "name": "eliza_tool",
+        "description": "A tool.",
+        "parameters": {
+            "type": "object",
+            "properties": {"eliza_key": {"type": "string", "description": "A key."}},
+            "required": ["eliza_key"],
+        },
+    },
+}
+
+
+class MessageForms:
+    """Rewrites messages into the forms that one template can write.
+
+    Parameters
+    ----------
+    write
+        Renders messages with ``tools=``, and returns an empty text if the template fails.
+    """
+
+    def __init__(self, write: Callable[..., str]) -> None:
+        self._write = write
+
+    def fit(self, messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """Return messages in the forms that the template can write."""
+        fitted = [dict(message) for message in messages]
+        for message in fitted:
+            if message["role"] == "developer" and not self._knows_role("developer"):
+                message["role"] = "system"
+        if len(fitted) > 1 and fitted[0]["role"] == "system" and not self._knows_role("system"):
+            instructions, first, *others = fitted
+            text = f"{text_of(instructions['content'])}\n{text_of(first.get('content'))}"
+            fitted = [{**first, "content": text}, *others]
+        return [self._fit_message(message) for message in fitted]
+
+    @functools.cached_property
+    def no_tools(self) -> list[Any] | None:
+        """What the template takes for "no tools": None, or an empty list if it loops over them."""
+        talks = ([_user(MARK)], [_user(_parts(MARK))])
+        forms: tuple[list[Any] | None, ...] = (None, [])
+        for nothing in forms:
+            if any(MARK in self._write(talk, tools=nothing) for talk in talks):
+                return nothing
+        return None
+
+    def _fit_message(self, message: dict[str, Any]) -> dict[str, Any]:
+        if message["role"] == "assistant" and self._needs_thinking and not _has_thinking(message):
+            message["reasoning_content"] = ""
+        if message.get("tool_calls"):
+            empty, arguments_form = self._call_forms
+            message["content"] = message.get("content") or empty
+            calls = message["tool_calls"]
+            message["tool_calls"] = [_fit_call(call, arguments_form) for call in calls]
+        content, form = message.get("content"), self._content_form
+        if form == "text" and isinstance(content, Sequence):
+            message["content"] = text_of(content)
+        elif form == "parts" and isinstance(content, str):
+            message["content"] = _parts(content)
+        return message
+
+    @functools.cached_property
+    def _content_form(self) -> str:
+        """Which contents the template can write: ``"text"``, ``"parts"`` or ``"any"``."""
+        as_text = MARK in self._write([_user(MARK)], tools=self.no_tools)
+        written = self._write([_user(_parts(MARK))], tools=self.no_tools)
+        # A template that takes the parts for a text writes them as Python does.
+        as_parts = MARK in written and "'text':" not in written
+        if as_text == as_parts:
+            return "any"
+        return "text" if as_text else "parts"
+
+    @functools.cached_property
+    def _needs_thinking(self) -> bool:
+        """Whether a turn of the assistant without ``reasoning_content`` is an error."""
+        turn = {"role": "assistant", "content": MARK}
+        thinking = {**turn, "reasoning_content": ""}
+        without, with_it = (
+            MARK in self._write([_user("x"), each], tools=self.no_tools)
+            for each in (turn, thinking)
+        )
+        return with_it and not without
+
+    @functools.cached_property
+    def _call_forms(self) -> tuple[str | None, str]:
+        """What stands for no content beside calls, and the form of arguments.
+
+        The form is ``"mapping"``, ``"json"`` or, where the template writes the same for both,
+        ``"any"``.
+        """
+        mapping = {"eliza_key": MARK}
+        text = json.dumps(mapping)
+        for empty in ("", None):
+            of_mapping = self._write_call(empty, mapping)
+            of_text = self._write_call(empty, text)
+            as_mapping = MARK in of_mapping and "{'eliza_key'" not in of_mapping
+            as_text = text in of_text
+            if as_mapping:
+                return empty, "any" if as_text and text in of_mapping else "mapping"
+            if as_text:
+                return empty, "json"
+        return "", "any"
+
+    def _write_call(self, content: str | None, arguments: Any) -> str:
+        function = {"name": "eliza_tool", "arguments": arguments}
+        call = {"id": "eliza4242", "type": "function", "function": function}
+        turn: dict[str, Any] = {"role": "assistant", "content": content, "tool_calls": [call]}
+        if self._needs_thinking:
+            turn["reasoning_content"] = ""
+        return self._write([_user("x"), turn], tools=[TOOL])
+
+    def _knows_role(self, role: str) -> bool:
+        return self._roles_known[role]
+
+    @functools.cached_property
+    def _roles_known(self) -> dict[str, bool]:
+        def knows(role: str) -> bool:
+            talk = [{"role": role, "content": OTHER_MARK}, _user(MARK)]
+            fitted = [self._fit_message(dict(message)) for message in talk]
+            text = self._write(fitted, tools=self.no_tools)
+            return MARK in text and OTHER_MARK in text
+
+        return {role: knows(role) for role in ("developer", "system")}
+
+
+def text_of(content: Any) -> str:
+    """Return a content as one text; parts are joined by line breaks."""
+    if isinstance(content, str):
+        return content
+    return "\n".join(part["text"] for part in content or ())
+
+
+def _user(content: Any) -> dict[str, Any]:
+    return {"role": "user", "content": content}
+
+
+def _parts(text: str) -> list[dict[str, str]]:
+    return [{"type": "text", "text": text}]
+
+
+def _has_thinking(message: Mapping[str, Any]) -> bool:
+    return any(key.startswith(("think", "reasoning")) for key in message)
+
+
+def _fit_call(call: Any, form: str) -> Any:
+    function = call.get("function") if isinstance(call, Mapping) else None
+    if form == "any" or not isinstance(function, Mapping):
+        return call
+    arguments = function.get("arguments")
+    if form == "json" and isinstance(arguments, Mapping):
+        arguments = json.dumps(arguments, ensure_ascii=False)
+    elif form == "mapping" and isinstance(arguments, str):
+        arguments = _mapping_of(arguments)
+    return {**call, "function": {**function, "arguments": arguments}}
+
+
+def _mapping_of(text: str) -> Any:
+    """Return what a JSON object says, or the text if it is not one."""
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    return value if isinstance(value, dict) else text

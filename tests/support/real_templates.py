@@ -1,0 +1,20 @@
+"""The chat templates of many models, as they lie in llama.cpp's source."""
+
+from __future__ import annotations
+
+import functools
+
+from fetch_llama_cpp import source_tree
+
+from eliza_ffi.chat import ChatTemplate
+
+__all__ = ["real_templates"]
+
+
+@functools.cache
+def real_templates() -> dict[str, ChatTemplate]:
+    """Return them by their names."""
+    files = sorted((source_tree() / "models" / "templates").glob("*.jinja"))
+    return {
+        file.stem: ChatTemplate(file.read_text(encoding="utf-8"), "<s>", "</s>") for file in files
+    }
