@@ -233,7 +233,7 @@ def append(values: TemplateList, value: Any) -> None:
 
 
 def pop(values: TemplateList, index: int = -1) -> Any:
-    spend(len(values))  # those behind the item move
+    spend(len(values))  # the following items move
     return values.pop(index)
 
 
@@ -402,7 +402,7 @@ STR_METHODS: dict[str, Callable[..., Any]] = {
 """Methods of texts."""
 
 LIST_METHODS: dict[str, Callable[..., Any]] = {"append": append, "pop": pop}
-"""Methods of lists that the template made."""
+"""Methods of lists if the template made the list."""
 
 MAPPING_METHODS: dict[str, Callable[..., Any]] = {
     "get": lambda value, key, default=None: value.get(compared(key), default),
@@ -413,7 +413,7 @@ MAPPING_METHODS: dict[str, Callable[..., Any]] = {
 """Methods of mappings."""
 
 CHANGING = frozenset(("append", "clear", "extend", "insert", "pop", "popitem", "remove", "update"))
-"""Methods that change what they are called on: but for `LIST_METHODS`, Jinja2 rejects them."""
+"""Methods that change their object. Jinja2 rejects them, except `LIST_METHODS`."""
 
 
 def of_text(method: str) -> Callable[..., Any]:

@@ -117,9 +117,9 @@ def fits(size: int, limit: int = MAX_TEXT, what: str = "characters in a text") -
 
 
 class TemplateList(list[Any]):
-    """A list that the template made, and may therefore change."""
+    """A list that the template made and may change."""
 
-    __qualname__ = "list"  # in messages
+    __qualname__ = "list"  # for error messages
 
 
 def made(value: Any) -> Any:

@@ -1,9 +1,9 @@
-"""Which forms of messages a chat template can write, found by trying them.
+"""Rewriting messages into the forms that a chat template can write.
 
-Templates disagree about what a message looks like. Some need contents as text, others as a list of
-parts; beside tool calls some need an empty content, others none; some need the arguments of a call
-as a mapping, others as JSON. Each of these questions is answered once for a template: it renders a
-short conversation, and the answer is whether the words of the conversation are in the output.
+Chat templates disagree about the form of messages. Some need contents as strings, others as lists
+of parts. In a message with tool calls, some need an empty content, others no content. Some need the
+arguments of a call as a mapping, others as JSON. Each question is answered once for a template: it
+renders a short conversation, and the answer is whether the conversation's words are in the output.
 """
 
 from __future__ import annotations
@@ -31,12 +31,13 @@ TOOL = {
 
 
 class MessageForms:
-    """Rewrites messages into the forms that one template can write.
+    """Rewrites messages into the forms that a template can write.
 
     Parameters
     ----------
     write
-        Renders messages with ``tools=``, and returns an empty text if the template fails.
+        A function that renders messages with ``tools=``; it returns an empty string if the
+        template fails.
     """
 
     def __init__(self, write: Callable[..., str]) -> None:
@@ -56,7 +57,7 @@ class MessageForms:
 
     @functools.cached_property
     def no_tools(self) -> list[Any] | None:
-        """What the template takes for "no tools": None, or an empty list if it loops over them."""
+        """The value of ``tools`` without tools: an empty list if the template fails with None."""
         talks = ([_user(MARK)], [_user(_parts(MARK))])
         forms: tuple[list[Any] | None, ...] = (None, [])
         for nothing in forms:
@@ -81,10 +82,10 @@ class MessageForms:
 
     @functools.cached_property
     def _content_form(self) -> str:
-        """Which contents the template can write: ``"text"``, ``"parts"`` or ``"any"``."""
+        """The contents that the template can write: ``"text"``, ``"parts"`` or ``"any"``."""
         as_text = MARK in self._write([_user(MARK)], tools=self.no_tools)
         written = self._write([_user(_parts(MARK))], tools=self.no_tools)
-        # A template that takes the parts for a text writes them as Python does.
+        # A template that expects a string writes a list of parts as Python does.
         as_parts = MARK in written and "'text':" not in written
         if as_text == as_parts:
             return "any"
@@ -92,7 +93,7 @@ class MessageForms:
 
     @functools.cached_property
     def _needs_thinking(self) -> bool:
-        """Whether a turn of the assistant without ``reasoning_content`` is an error."""
+        """Whether the template rejects turns of the assistant without ``reasoning_content``."""
         turn = {"role": "assistant", "content": MARK}
         thinking = {**turn, "reasoning_content": ""}
         without, with_it = (
@@ -103,10 +104,10 @@ class MessageForms:
 
     @functools.cached_property
     def _call_forms(self) -> tuple[str | None, str]:
-        """What stands for no content beside calls, and the form of arguments.
+        """The content of messages that only call tools, and the form of arguments.
 
-        The form is ``"mapping"``, ``"json"`` or, where the template writes the same for both,
-        ``"any"``.
+        The form is ``"mapping"`` or ``"json"``, or ``"any"`` if the template writes the same for
+        both.
         """
         mapping = {"eliza_key": MARK}
         text = json.dumps(mapping)
@@ -144,7 +145,7 @@ class MessageForms:
 
 
 def text_of(content: Any) -> str:
-    """Return a content as one text; parts are joined by line breaks."""
+    """Return a content as one string; parts are joined by line breaks."""
     if isinstance(content, str):
         return content
     return "\n".join(part["text"] for part in content or ())
@@ -175,7 +176,7 @@ def _fit_call(call: Any, form: str) -> Any:
 
 
 def _mapping_of(text: str) -> Any:
-    """Return what a JSON object says, or the text if it is not one."""
+    """Return the mapping that a JSON object describes; return any other string as it is."""
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):

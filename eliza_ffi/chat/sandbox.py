@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NoReturn
 
 from jinja2 import filters, meta, nodes
-from jinja2.exceptions import SecurityError, TemplateAssertionError
+from jinja2.exceptions import SecurityError, TemplateAssertionError, UndefinedError
 from jinja2.ext import Extension, LoopControlExtension
 from jinja2.lexer import Token, TokenStream
 from jinja2.parser import Parser
@@ -136,22 +136,28 @@ class Function:
         return self._call(*args, **kwargs)
 
 
-class Missing(Undefined):
-    """Something undefined, whose attributes and items are undefined, too, as they are in llama.cpp.
+class MissingArgument(Undefined):
+    """An undefined argument of a macro. As in llama.cpp, its attributes are undefined, too.
 
-    What the sandbox keeps a template from stays an error.
+    Command R+ describes the parameters of tools with a macro that calls itself with ``x.y`` and
+    looks at ``x.y.type``, whether or not there is a ``y``. Elsewhere, this is an error: it may be a
+    misspelt name.
     """
 
     __slots__ = ()
 
     def __getattr__(self, name: str) -> Any:
-        private = any(str(each).startswith("_") for each in (name, self._undefined_name))
-        if private or self._undefined_exception is SecurityError:
-            return super().__getattr__(name)
-        return self
+        return super().__getattr__(name) if name.startswith("_") else self
 
     def __getitem__(self, key: Any) -> Any:
-        return self.__getattr__(text(key))
+        return self
+
+
+def argument(value: Any) -> Any:
+    """Return an argument of a macro."""
+    if type(value) is Undefined and value._undefined_exception is UndefinedError:
+        return MissingArgument(obj=value._undefined_obj, name=value._undefined_name)
+    return value
 
 
 class BoundedEnvironment(ImmutableSandboxedEnvironment):
@@ -165,7 +171,6 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
             lstrip_blocks=True,
             extensions=[LoopControlExtension, Words],
             finalize=written,
-            undefined=Missing,
             cache_size=0,
             optimized=False,  # compiling is to compute nothing
         )
@@ -234,6 +239,8 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
         fits(budget.calls, MAX_DEPTH, "calls in calls")
         budget.calls += 1
         try:
+            args = tuple(map(argument, args))
+            kwargs = {name: argument(value) for name, value in kwargs.items()}
             return super().call(__context, __obj, *args, **kwargs)
         finally:
             budget.calls -= 1
@@ -389,7 +396,7 @@ class Words(Extension):
 
 
 def names_needed(environment: BoundedEnvironment, source: str) -> set[str]:
-    """Return the names that a template takes from whoever renders it, and some of its own."""
+    """Return the names of variables that a template uses and does not always set itself."""
     return meta.find_undeclared_variables(Parser(environment, source).parse())
 
 

@@ -118,7 +118,9 @@ class ChatTemplate:
             raise ChatTemplateError(f"the chat template failed: {_said(error)}") from error
 
     def fit(self, messages: Messages) -> list[dict[str, Any]]:
-        """Return messages in the forms that the template can write, as :meth:`render` does first.
+        """Return messages in the forms that the template can write.
+
+        :meth:`render` does this first.
 
         Raises
         ------
@@ -144,7 +146,7 @@ class ChatTemplate:
         return MessageForms(self._try)
 
     def _try(self, messages: Sequence[Mapping[str, Any]], *, tools: Any) -> str:
-        """Return what the template writes, or an empty text if it fails."""
+        """Render messages as they are; return an empty string if the template fails."""
         try:
             return self._run(messages, add_generation_prompt=True, tools=tools)
         except self._sandbox.LimitReached:
@@ -158,7 +160,7 @@ class ChatTemplate:
         return str(self._template.render(messages=messages, **variables))
 
     def _older_variables(self, tools: Any) -> dict[str, str]:
-        """Return what templates from before ``tools`` and ``strftime_now`` ask for instead."""
+        """Return the variables that older templates use for ``strftime_now`` and ``tools``."""
         variables = {}
         if "datetime" in self._names_needed:
             variables["datetime"] = datetime.now().strftime("%b %d %Y")

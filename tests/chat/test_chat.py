@@ -169,9 +169,10 @@ def test_templates_get_what_their_authors_count_on() -> None:
     )
 
 
-def test_what_an_undefined_value_would_have_is_undefined() -> None:
-    source = "[{{ messages[0].x.y['z'][0] }}]{{ x.y is defined }}{% for y in x.y %}{% endfor %}"
-    assert ChatTemplate(source).render([user("x")]) == "[]False"
+def test_attributes_of_a_macros_undefined_argument_are_undefined() -> None:
+    macro = "{% macro f(x) %}[{{ x.y['z'][0] }}]{{ x.y is defined }}{% endmacro %}"
+    assert ChatTemplate(macro + "{{ f(messages.x) }}").render([user("x")]) == "[]False"
+    assert ChatTemplate(macro + "{{ f(x=nothing) }}").render([user("x")]) == "[]False"
 
 
 def test_contents_come_in_the_form_the_template_knows() -> None:
@@ -364,10 +365,10 @@ def test_a_template_that_is_not_valid_is_refused(source: str) -> None:
         "{% import 'os' as os %}",
         "{{ lipsum(n=10) }}",
         "{{ 1 // 0 }}",
-        "{{ messages.x.y.z() }}",
-        "{{ messages.x.__class__.y }}",
-        "{{ messages.x['__class__'].y }}",
-        "{{ ''.__class__.x }}",
+        "{{ messages.x.y.z }}",
+        "{% macro f(x) %}{{ x.__class__.y }}{% endmacro %}{{ f(messages.x) }}",
+        "{% macro f(x) %}{{ x.mro }}{% endmacro %}{{ f(''.__class__) }}",
+        "{% macro f(x) %}{{ x.y() }}{% endmacro %}{{ f(messages.x) }}",
     ],
 )
 def test_a_template_cannot_get_out_of_the_sandbox(source: str) -> None:

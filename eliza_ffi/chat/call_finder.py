@@ -1,0 +1,529 @@
+"""Finding in a chat template how the model writes tool calls.
+
+The template renders short conversations in which the assistant calls tools. The names and arguments
+of these calls occur nowhere else, so in the output they mark the holes of the format, and the rest
+is fixed text. Conversations with no, one and two arguments, and with one and two calls, show
+whether fixed text belongs to an argument, to a call, or to the turn. In the end the format is
+checked: it must write further calls exactly as the template does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import string
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from itertools import product
+from os.path import commonprefix
+from types import MappingProxyType
+from typing import Any
+
+from ..errors import ChatTemplateError, InvalidArgumentError
+from .call_format import (
+    WRITERS,
+    Call,
+    CallFormat,
+    Hole,
+    Json,
+    Member,
+    Members,
+    Pieces,
+    Thoughts,
+    render_call,
+    write_arguments,
+    write_members,
+)
+from .json_types import JSON_TYPES
+from .template import ChatTemplate
+from .tool_messages import GENERIC
+
+__all__ = ["find_call_format"]
+
+MAX_SECONDS = 5.0  # for all renderings; each has a limit of its own
+MAX_WORDS = 20_000  # characters of the assistant's turn, because comparisons take quadratic time
+MAX_START = 1_000  # characters of a call before its name
+
+QUESTION, THOUGHT = "eliza question", "Eliza thought"
+ANSWER = {"content": "Eliza answer"}
+REASONING = ("reasoning_content", "reasoning", "thinking")  # the names of thoughts in messages
+
+KEYS = ("eliza_kb", "eliza_ka")  # not in alphabetical order
+STRINGS = ("elizavaluev", "elizavaluew")  # letters only, which no format has to quote
+ONE = Call("eliza_tool_x", {KEYS[0]: STRINGS[0]}, "elizaId01")
+TWO = Call("eliza_tool_y", {KEYS[1]: STRINGS[1]}, "elizaId02")
+PROPERTIES = {key: {"type": "string", "description": "Words."} for key in KEYS}
+PARAMETERS = {"type": "object", "properties": PROPERTIES, "required": []}
+TOOLS = [
+    {
+        "type": "function",
+        "function": {"name": call.name, "description": "A tool.", "parameters": PARAMETERS},
+    }
+    for call in (ONE, TWO)
+]
+
+# Two values of each type: one alone does not show which characters belong to the value.
+SAMPLES: dict[str, tuple[Any, Any]] = {
+    "string": (STRINGS[0], ' "<eliza é">\n\n &{}'),
+    "quoted": (f"{STRINGS[0]} <&>\n'\"", f"<&>\n'\"{STRINGS[1]}"),
+    "number": (424242, -0.125),
+    "boolean": (True, False),
+    "null": (None, None),
+    "array": (["eliza '\"é", 2, None, {"a": True}], [True, []]),
+    "object": ({"eliza_c": "'\"é", "eliza_b": [False, None, 7]}, {"eliza_d": {"e": {}}}),
+}
+# For formats that quote some strings, and for nested values while some types are still unknown.
+SIMPLE_SAMPLES: dict[str, tuple[Any, Any]] = {
+    "string": STRINGS,
+    "array": ([STRINGS[0], 7], [True]),
+    "object": ({"eliza_kc": STRINGS[0]}, {"eliza_kd": 7}),
+}
+MANY = {KEYS[0]: SAMPLES["string"][1], KEYS[1]: SAMPLES["object"][0], "eliza_c": [{}, []]}
+JSON_STYLES = [
+    *(Json(compact=compact, ascii=ascii) for compact, ascii in product((False, True), repeat=2)),
+    *(Json(indent, margin) for indent, margin in product((1, 2, 3, 4), (0, 2, 4, 6, 8, 12))),
+]
+
+
+def find_call_format(template: ChatTemplate, **extra: Any) -> CallFormat:
+    """Return how a model writes tool calls.
+
+    Parameters
+    ----------
+    template
+        The model's chat template.
+    **extra
+        The variables with which conversations will be rendered, such as ``enable_thinking``.
+
+    Returns
+    -------
+    CallFormat
+        The format of the template; if the template writes no calls, the generic format.
+
+    Raises
+    ------
+    ChatTemplateError
+        If the template rejects a question and an answer.
+    """
+    finder = _Finder(template, extra)
+    with contextlib.suppress(_NotFound, ChatTemplateError):
+        return finder.native()
+    try:
+        return finder.generic()
+    except _NotFound:
+        raise ChatTemplateError(
+            "the chat template writes turns of the assistant in which no tool call can be placed: "
+            "use a model with another chat template"
+        ) from None
+
+
+class _NotFound(Exception):  # noqa: N818 - an outcome
+    """The template writes no calls, or writes them in an unknown way."""
+
+
+class _Finder:
+    """Renders conversations, and compares the results."""
+
+    def __init__(self, template: ChatTemplate, extra: Mapping[str, Any]) -> None:
+        self.template = template
+        self.extra = extra
+        self.until = time.thread_time() + MAX_SECONDS
+        self.prompt = self.render(prompt=True)
+        self.answered = self.render(ANSWER)
+
+    def generic(self) -> CallFormat:
+        """Return the generic format, in turns as this template writes them."""
+        self.turn = _whole_tags(commonprefix([self.prompt, self.answered]))
+        format, _ = self.with_start(GENERIC, "")
+        thought = self.thought(ANSWER, ANSWER["content"])
+        return replace(format, thoughts=Thoughts(*thought, thought[1]) if thought else None)
+
+    def native(self) -> CallFormat:
+        """Return the format of the template."""
+        called = self.render(_calling(ONE))
+        self.turn = _whole_tags(commonprefix([self.prompt, self.answered, called]))
+        format = self.with_arguments(CallFormat(lists_tools=TWO.name in self.prompt))
+        before, *inner, after = _split(self.write(ONE), _marks(format, ONE))
+        if Hole.NAME not in inner or inner.count(Hole.ARGUMENTS) != 1:
+            raise _NotFound
+        format, rest = self.with_start(format, before)
+        start = before.removesuffix(rest)
+        end = _common_end(after, self.said(ANSWER).partition(ANSWER["content"])[2])
+        alone = [rest, *inner, after.removesuffix(end)]
+        try:
+            both = self.write(ONE, TWO).removeprefix(start).removesuffix(end)
+            format = _with_calls(
+                format, alone, _split(both, _marks(format, ONE) | _marks(format, TWO))
+            )
+        except (_NotFound, ChatTemplateError):
+            format = replace(format, call=_joined(alone), parallel=False)
+        format = replace(format, index_continues=self.index_continues(format))
+        self.check(format, start, end)
+        calling = self.thought(_calling(ONE), render_call(format, [ONE]))
+        answering = self.thought(ANSWER, ANSWER["content"]) or calling
+        if calling and answering:
+            format = replace(format, thoughts=Thoughts(*calling, answering[1]))
+        return format
+
+    # ---- rendering -----------------------------------------------------------------------------
+
+    def render(self, *turns: Mapping[str, Any], prompt: bool = False) -> str:
+        """Return a question and further turns, by default the assistant's, as they are written."""
+        if time.thread_time() > self.until:
+            raise ChatTemplateError(
+                f"the chat template takes more than {MAX_SECONDS:g} seconds to write short messages"
+            )
+        messages = [{"role": "user", "content": QUESTION}]
+        messages += [{"role": "assistant", **turn} for turn in turns]
+        return self.template.render(
+            messages, add_generation_prompt=prompt, tools=TOOLS, **self.extra
+        )
+
+    def said(self, turn: Mapping[str, Any]) -> str:
+        """Return the turn from the point where turns begin to differ, up to the end."""
+        text = self.render(turn)
+        if not text.startswith(self.turn) or len(text) - len(self.turn) > MAX_WORDS:
+            raise _NotFound
+        return text.removeprefix(self.turn)
+
+    def write(self, *calls: Call) -> str:
+        return self.said(_calling(*calls))
+
+    # ---- the turn ------------------------------------------------------------------------------
+
+    def with_start(self, format: CallFormat, before: str) -> tuple[CallFormat, str]:
+        """Find how turns begin.
+
+        Parameters
+        ----------
+        format
+        before
+            The turn up to the name of the first tool.
+
+        Returns
+        -------
+        CallFormat
+            The format with `cut`, `lead` and `text_start`.
+        str
+            The end of `before` that belongs to the call.
+        """
+        text_start = self.said(ANSWER).partition(ANSWER["content"])[0]
+        opening, cut, lead = self.prompt.removeprefix(self.turn), "", ""
+        if len(opening) > MAX_WORDS:
+            raise _NotFound
+        thought = self.thought(ANSWER, ANSWER["content"])
+        same = _overlap(opening, before)
+        if thought and not thought[0]:
+            cut = opening  # it begins thoughts
+        elif same:  # the turn begins as the generation prompt does
+            before, text_start = before.removeprefix(same), text_start.removeprefix(same)
+        elif "</" in opening and before.startswith(text_start):  # each has its own empty thoughts
+            before, text_start = before.removeprefix(text_start), ""
+        else:
+            cut = opening  # it may begin thoughts
+        if before.startswith(text_start):
+            before, lead, text_start = before.removeprefix(text_start), text_start, ""
+        return replace(format, cut=cut, lead=lead, text_start=text_start), before
+
+    def thought(self, turn: Mapping[str, Any], words: str) -> tuple[str, str] | None:
+        """Return the fixed text before thoughts, from the generation prompt on, and after them.
+
+        The fixed text after thoughts ends before `words`. The result is None if the template writes
+        no thoughts after this generation prompt.
+        """
+        for name in REASONING:
+            try:
+                text = self.render({**turn, name: THOUGHT})
+            except ChatTemplateError:
+                continue
+            before, has_thought, after = text.partition(THOUGHT)
+            after, has_words, _ = after.partition(words)
+            if not has_thought or not has_words:
+                continue
+            if before.rstrip() == self.prompt.rstrip():
+                return "", after
+            if before.startswith(self.prompt):
+                return before.removeprefix(self.prompt), after
+        return None
+
+    # ---- calls ---------------------------------------------------------------------------------
+
+    def with_arguments(self, format: CallFormat) -> CallFormat:
+        """Find how the arguments of a call are written."""
+        text = self.write(replace(ONE, arguments=MANY))
+        for style in JSON_STYLES:
+            if style.write(MANY) in text:
+                return replace(format, arguments=style)
+        arguments, items = _find_members(
+            lambda arguments: self.write(replace(ONE, arguments=arguments)), None
+        )
+        return replace(format, arguments=arguments, items=items)
+
+    def index_continues(self, format: CallFormat) -> bool:
+        """Say whether the number of a call depends on the calls in earlier turns."""
+        if Hole.INDEX not in format.call:
+            return False
+        result = {"role": "tool", "name": ONE.name, "tool_call_id": ONE.id, "content": THOUGHT}
+        text = self.render(_calling(ONE), result, _calling(TWO)).rpartition(THOUGHT)[2]
+        return render_call(replace(format, index_continues=True), [TWO], 1) in text
+
+    def check(self, format: CallFormat, start: str, end: str) -> None:
+        """Raise if the format writes some calls differently from the template."""
+        values = {"eliza_s": STRINGS[1], "eliza_n": 1.5, "eliza_b": False}
+        calls = [replace(ONE, arguments={}), replace(TWO, arguments=values), ONE]
+        for several in (calls[:1], calls[1:2], calls[:2], calls):
+            if len(several) > 1 and not format.parallel:
+                break
+            if self.write(*several) != start + render_call(format, several) + end:
+                raise _NotFound
+
+
+def _calling(*calls: Call) -> dict[str, Any]:
+    """Return a turn of the assistant that calls tools."""
+    functions = [{"name": call.name, "arguments": dict(call.arguments)} for call in calls]
+    written = [
+        {"id": call.id, "type": "function", "function": function}
+        for call, function in zip(calls, functions, strict=True)
+    ]
+    return {"content": None, "tool_calls": written}
+
+
+def _with_calls(format: CallFormat, alone: Sequence[Any], both: Sequence[Any]) -> CallFormat:
+    """Find the fixed text of calls in the pieces of one call (`alone`) and of two (`both`)."""
+    before, *inner, after = alone
+    size = len(inner)
+    if len(both) != 2 * size + 3 or both[0] != before or both[-1] != after:
+        raise _NotFound
+    middle = both[size + 1]
+    closing = _whole_tags(commonprefix([middle, after]))
+    middle = middle.removeprefix(closing)
+    opening = next(
+        before[len(before) - n :]
+        for n in range(min(len(before), len(middle), MAX_START), -1, -1)
+        if _numbered(before[len(before) - n :], middle[len(middle) - n :])
+        and _from_whole_tag(before[len(before) - n :])
+    )
+    first = [opening, *both[1 : size + 1]]
+    second = [middle[len(middle) - len(opening) :], *both[size + 2 : -1]]
+    call: list[Any] = []
+    for one, two in zip(first, second, strict=True):
+        pieces = [one] if one is two else _numbered(one, two)
+        if pieces is None:
+            raise _NotFound
+        call += pieces
+    numbers = [piece for piece in call if isinstance(piece, int)]
+    pieces = [Hole.INDEX if isinstance(piece, int) else piece for piece in call]
+    return replace(
+        format,
+        open=before.removesuffix(opening),
+        call=_joined([*pieces, closing]),
+        between=middle[: len(middle) - len(opening)],
+        close=after.removeprefix(closing),
+        first_index=numbers[0] if numbers else 0,
+    )
+
+
+def _numbered(text: Any, other: Any) -> list[str | int] | None:
+    """Cut `text` at the number that is one more in `other`; None if they differ otherwise."""
+    if not isinstance(text, str) or not isinstance(other, str):
+        return None
+    if text == other:
+        return [text]
+    for number in re.finditer(r"\d{1,9}", text):
+        head, tail = text[: number.start()], text[number.end() :]
+        if f"{head}{int(number.group()) + 1}{tail}" == other:
+            return [head, int(number.group()), tail]
+    return None
+
+
+# ---- fixed text and holes ----------------------------------------------------------------------
+
+
+def _marks(format: CallFormat, call: Call) -> dict[str, Hole]:
+    """Return the strings that mark the holes of a call."""
+    arguments = write_arguments(format, call.arguments)
+    return {arguments: Hole.ARGUMENTS, call.name: Hole.NAME, call.id or "": Hole.ID}
+
+
+def _split(text: str, marks: Mapping[str, Hole]) -> list[Any]:
+    """Cut `text` at marks. Fixed text comes first, last and between two holes."""
+    if not marks:
+        return [text]
+    pattern = "|".join(map(re.escape, sorted(marks, key=len, reverse=True)))
+    parts = re.split(f"({pattern})", text)
+    return [marks[part] if i % 2 else part for i, part in enumerate(parts)]
+
+
+def _joined(pieces: Sequence[str | Hole]) -> Pieces:
+    """Return pieces without empty strings, and with neighbouring strings joined."""
+    joined: list[Any] = []
+    for piece in pieces:
+        if isinstance(piece, str) and joined and isinstance(joined[-1], str):
+            joined[-1] += piece
+        elif piece != "":
+            joined.append(piece)
+    return tuple(joined)
+
+
+def _whole_tags(text: str) -> str:
+    """Return `text` without the unfinished tag at its end."""
+    start = max(text.rfind("<"), text.rfind("["))
+    unfinished = start > max(text.rfind(">"), text.rfind("]"), text.rfind("\n"))
+    return text[:start] if unfinished else text
+
+
+def _from_whole_tag(text: str) -> bool:
+    """Say whether `text` begins outside of tags."""
+    ends, starts = text.find(">"), text.find("<")
+    return not 0 <= ends < starts
+
+
+def _common_end(text: str, other: str) -> str:
+    """Return the common end of two strings, from the beginning of a tag."""
+    if (stop := other.strip()) and stop in text:
+        return text[text.index(stop) :]
+    end = commonprefix([text[::-1], other[::-1]])[::-1]
+    for i, char in enumerate(end):
+        befores = [each.removesuffix(end[i:])[-1:] for each in (text, other)]
+        if char in "<[" and not any(before.isalnum() for before in befores):
+            return end[i:]
+    return ""
+
+
+def _overlap(text: str, other: str) -> str:
+    """Return the longest end of `text` that `other` begins with, if it is all of it or has tags."""
+    sizes = range(min(len(text), len(other)), 0, -1)
+    same = next((text[-size:] for size in sizes if other.startswith(text[-size:])), "")
+    return same if same == text or "<" in same else ""
+
+
+# ---- members -----------------------------------------------------------------------------------
+
+
+def _find_members(
+    write: Callable[[Any], str], of_objects: Members | None
+) -> tuple[Members, Members | None]:
+    """Find how arguments are written one by one, or the items of an array.
+
+    Parameters
+    ----------
+    write
+        A function that returns a turn with given arguments, or with a given array.
+    of_objects
+        How objects among the items are written; None to find arguments.
+
+    Returns
+    -------
+    Members
+        How the arguments or items are written.
+    Members or None
+        How the items of arrays among them are written, if that is neither JSON nor Python.
+    """
+    keys = KEYS if of_objects is None else ()
+
+    def several(*values: Any) -> Any:
+        return dict(zip(keys, values, strict=False)) if keys else [*values]
+
+    before, between, after, sort = _around(
+        write(several()), write(several(STRINGS[0])), write(several(*STRINGS)), keys
+    )
+    found: dict[str, Member] = {}
+    members = Members(found, between, sort)
+    objects, items = (members, None) if keys else (of_objects, members)
+
+    def member(kind: str, samples: Mapping[str, tuple[Any, Any]]) -> Member | None:
+        texts = [write(several(value)) for value in samples[kind]]
+        if not all(text.startswith(before) and text.endswith(after) for text in texts):
+            return None
+        texts = [text[len(before) : len(text) - len(after)] for text in texts]
+        writers = {name: WRITERS[name] for name in ("json", "python")}
+        if kind in ("string", "quoted"):
+            writers = WRITERS
+        elif inner := objects if kind == "object" else items if kind == "array" else None:
+            writers |= {"members": lambda value: write_members(inner, value, objects, items)}
+        return _find_member(samples[kind], texts, writers, keys, [*found.values()])
+
+    for kind in reversed(JSON_TYPES):  # scalars first
+        one = member(kind, SAMPLES)
+        if one is None and kind == "array" and keys:
+            items, _ = _find_members(lambda value: write(several(value)), members)
+        if one is None and kind in SIMPLE_SAMPLES:
+            one = member(kind, SIMPLE_SAMPLES)
+        if one is not None:
+            found[kind] = one
+    if "string" not in found:
+        raise _NotFound
+    quoting = ""
+    if member("string", SAMPLES) is None and (quoted := member("quoted", SAMPLES)):
+        found["quoted"] = quoted
+        for each in string.punctuation + string.whitespace:
+            value = several(f"x{each}x")
+            plain = before + write_members(members, value, objects, items) + after
+            quoting += each if write(value) != plain else ""
+    return Members(MappingProxyType(found), between, sort, quoting), items
+
+
+def _around(none: str, one: str, both: str, keys: Sequence[str]) -> tuple[str, str, str, bool]:
+    """Return the fixed text before, between and after members, and whether members are sorted.
+
+    Parameters
+    ----------
+    none, one, both
+        Turns with no, one and two members.
+    keys
+        The keys of the members; none for items.
+    """
+    sort = bool(keys) and -1 < both.find(keys[1]) < both.find(keys[0])
+    for key in keys:
+        one, both = one.replace(key, KEYS[0]), both.replace(key, KEYS[0])
+    first, second = STRINGS[:: -1 if sort else 1]
+    if [one.count(STRINGS[0]), both.count(first), both.count(second)] != [1, 1, 1]:
+        raise _NotFound
+    head, tail = one.split(STRINGS[0])
+    key = head[head.rfind(KEYS[0]) :] if keys else ""
+    both_head, rest = both.split(first)
+    middle, both_tail = rest.split(second)
+    if (both_head, both_tail) != (head, tail) or not middle.endswith(key):
+        raise _NotFound
+    head, middle = head.removesuffix(key), middle.removesuffix(key)
+    splits = []
+    for n in range(len(none) + 1):
+        before, after = none[:n], none[n:]
+        if not (head.startswith(before) and tail.endswith(after)):
+            continue
+        opening, closing = head.removeprefix(before), tail.removesuffix(after)
+        between = middle.removeprefix(closing).removesuffix(opening)
+        if closing + between + opening == middle:
+            splits.append((_whole_tags(before) != before, n, between))
+    if not splits:
+        raise _NotFound
+    _, n, between = min(splits)
+    return none[:n], between, none[n:], sort
+
+
+def _find_member(
+    values: Sequence[Any],
+    texts: Sequence[str],
+    writers: Mapping[str, Callable[[Any], str]],
+    keys: Sequence[str],
+    known: Sequence[Member],
+) -> Member | None:
+    """Find how a value is written, from what the template writes for each of two values."""
+    for name, write in writers.items():
+        try:
+            one, two = map(write, values)
+        except InvalidArgumentError:  # a member of a type that the format cannot write
+            continue
+        members = []
+        for found in re.finditer(re.escape(one), texts[0]):
+            opening, closing = texts[0][: found.start()], texts[0][found.end() :]
+            if texts[1] == opening + two + closing:
+                marks = dict.fromkeys(keys[:1], Hole.KEY)
+                pieces = [*_split(opening, marks), Hole.VALUE, *_split(closing, marks)]
+                members.append(Member(_joined(pieces), name))
+        if members:
+            # "null" may occur several times: the value is where other values are.
+            alike = [each for each in members if each.pieces in [one.pieces for one in known]]
+            return (alike or members)[-1]
+    return None

@@ -1,0 +1,343 @@
+"""How a model writes tool calls: as fixed text with holes.
+
+A call is a sequence of pieces. A piece is fixed text or a :class:`Hole`, such as the name of the
+tool. The arguments are one JSON object (:class:`Json`), or each argument is written in its own way
+(:class:`Members`), as in ``<parameter=city>Rome</parameter>``. How the value of an argument is
+written depends on its JSON type.
+
+:mod:`.call_finder` finds the format in a chat template, and :mod:`.call_reader` reads calls.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, TypeAlias
+
+from ..errors import InvalidArgumentError
+from .json_types import json_type
+
+__all__ = [
+    "Call",
+    "CallFormat",
+    "Hole",
+    "Json",
+    "Member",
+    "Members",
+    "Pieces",
+    "Thoughts",
+    "render_call",
+    "write_arguments",
+    "write_members",
+]
+
+
+class Hole(Enum):
+    """A place in fixed text where something is filled in."""
+
+    NAME = "name"
+    """The name of the tool."""
+    ID = "id"
+    """The id of the call: nine letters and digits, because Mistral's templates reject others."""
+    INDEX = "index"
+    """The number of the call."""
+    ARGUMENTS = "arguments"
+    """All arguments."""
+    KEY = "key"
+    """The name of one argument."""
+    VALUE = "value"
+    """The value of one argument."""
+
+
+Pieces: TypeAlias = "tuple[str | Hole, ...]"
+"""Fixed text (str) and holes in their order."""
+
+
+@dataclass(frozen=True)
+class Json:
+    """Arguments as one JSON object.
+
+    Attributes
+    ----------
+    indent : int or None
+        Spaces for each level; None if all is on one line.
+    margin : int
+        Spaces before each line except the first.
+    compact : bool
+        Whether the spaces after commas and colons are left out.
+    ascii : bool
+        Whether characters other than ASCII are escaped.
+    """
+
+    indent: int | None = None
+    margin: int = 0
+    compact: bool = False
+    ascii: bool = False
+
+    def write(self, value: Any) -> str:
+        """Return a value as JSON."""
+        separators = (",", ":") if self.compact else None
+        text = json.dumps(value, indent=self.indent, separators=separators, ensure_ascii=self.ascii)
+        return text.replace("\n", "\n" + " " * self.margin)
+
+
+@dataclass(frozen=True)
+class Member:
+    """How an argument is written whose value has one JSON type, or such an item of an array.
+
+    Attributes
+    ----------
+    pieces : tuple
+        Fixed text, ``Hole.KEY`` (except for items) and one ``Hole.VALUE``.
+    value : str
+        How the value is written: ``"raw"`` (a string without quotes or escapes), ``"json"``,
+        ``"python"`` (as by Python's ``str``) or ``"members"`` (member by member, as the arguments).
+    """
+
+    pieces: Pieces
+    value: str
+
+    @property
+    def opening(self) -> str:
+        """The fixed text before the key, or before the value of an item."""
+        return self.pieces[0] if isinstance(self.pieces[0], str) else ""
+
+    @property
+    def middle(self) -> str:
+        """The fixed text between key and value."""
+        start, end = self.pieces.index(Hole.KEY) + 1, self.pieces.index(Hole.VALUE)
+        return _fill(self.pieces[start:end], {})
+
+    def closing(self, key: str) -> str:
+        """Return the fixed text after the value; it may repeat the key."""
+        return _fill(self.pieces[self.pieces.index(Hole.VALUE) + 1 :], {Hole.KEY: key})
+
+
+@dataclass(frozen=True)
+class Members:
+    """How arguments are written one by one, or the items of an array.
+
+    Attributes
+    ----------
+    of_type : mapping
+        A :class:`Member` for each JSON type that the format can write, and one for ``"quoted"``
+        if there are `quoted_characters`.
+    between : str
+        The fixed text between two members.
+    sort : bool
+        Whether the members are sorted by their keys in lower case.
+    quoted_characters : str
+        Strings with one of these characters are written as ``"quoted"``, for example in CDATA.
+    """
+
+    of_type: Mapping[str, Member]
+    between: str = ""
+    sort: bool = False
+    quoted_characters: str = ""
+
+    def member(self, value: Any) -> Member | None:
+        """Return how a value is written; None if the format cannot write it."""
+        kind = json_type(value)
+        if kind == "string" and any(each in value for each in self.quoted_characters):
+            kind = "quoted"
+        return self.of_type.get(kind)
+
+
+@dataclass(frozen=True)
+class Thoughts:
+    """How the model's thoughts are written.
+
+    Attributes
+    ----------
+    start : str
+        The fixed text between the generation prompt and the thoughts; empty if the generation
+        prompt begins them.
+    before_calls : str
+        The fixed text between the thoughts and the first call.
+    before_text : str
+        The fixed text between the thoughts and an answer in words.
+    """
+
+    start: str
+    before_calls: str
+    before_text: str
+
+
+@dataclass(frozen=True)
+class CallFormat:
+    """How a model writes tool calls.
+
+    A turn of the assistant without thoughts consists of the generation prompt without `cut`, then
+    `lead`, and then either ``render_call(format, calls)`` or `text_start` and an answer in words.
+    So the model has decided for a call when it has written `call_start`. If `text_start` is empty,
+    an answer in words may begin with anything else.
+
+    Attributes
+    ----------
+    cut : str
+        The end of the generation prompt to leave out, because it begins thoughts.
+    lead : str
+        The fixed text before calls and answers alike, such as empty thoughts.
+    text_start : str
+        The fixed text before an answer in words; often empty.
+    open, close : str
+        The fixed text before the first call, and after the last one.
+    call : tuple
+        The pieces of one call.
+    between : str
+        The fixed text between two calls.
+    arguments : Json or Members
+        How the arguments are written.
+    items : Members or None
+        How the items of arrays are written, if their value is ``"members"``.
+    parallel : bool
+        Whether a turn may have several calls.
+    first_index : int
+        The number of the first call, if ``Hole.INDEX`` is in `call`.
+    index_continues : bool
+        Whether a later turn continues the numbers of the turns before it.
+    thoughts : Thoughts or None
+        How thoughts are written; None if the template does not write them, or if the generation
+        prompt ends them.
+    lists_tools : bool
+        Whether the template tells the model which tools there are.
+    generic : bool
+        Whether the template writes no calls, and this is the generic format.
+    """
+
+    cut: str = ""
+    lead: str = ""
+    text_start: str = ""
+    open: str = ""
+    call: Pieces = ()
+    between: str = ""
+    close: str = ""
+    arguments: Json | Members = Json()
+    items: Members | None = None
+    parallel: bool = True
+    first_index: int = 0
+    index_continues: bool = False
+    thoughts: Thoughts | None = None
+    lists_tools: bool = True
+    generic: bool = False
+
+    @property
+    def call_start(self) -> str:
+        """The fixed text up to the first hole of the first call."""
+        return self.open + (self.call[0] if isinstance(self.call[0], str) else "")
+
+    @property
+    def forbidden(self) -> str | None:
+        """The fixed text after raw strings, which they cannot contain.
+
+        ``{key}`` stands for the name of the argument. None if strings may contain anything.
+        """
+        if isinstance(self.arguments, Json):
+            return None
+        of_type = self.arguments.of_type
+        member = of_type.get("quoted", of_type["string"])  # what ends a raw string is quoted
+        return member.closing("{key}") if member.value == "raw" else None
+
+
+@dataclass(frozen=True)
+class Call:
+    """A tool call.
+
+    Attributes
+    ----------
+    name : str
+        The name of the tool.
+    arguments : mapping
+        The arguments as JSON values.
+    id : str or None
+        The id of the call; None if the format has none.
+    """
+
+    name: str
+    arguments: Mapping[str, Any]
+    id: str | None = None
+
+
+def render_call(format: CallFormat, calls: Sequence[Call], earlier_calls: int = 0) -> str:
+    """Write the tool calls of a turn as the model's chat template writes them.
+
+    Parameters
+    ----------
+    format
+        The model's format.
+    calls
+        At least one call.
+    earlier_calls
+        How many calls earlier turns of the conversation have.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If there are no calls, or several and the format has one in a turn; if a call has no id and
+        the format writes one; if the format cannot write a value.
+    """
+    if not calls or (len(calls) > 1 and not format.parallel):
+        expected = "at least one call" if format.parallel else "one call"
+        raise InvalidArgumentError(
+            f"the model's format needs {expected} in a turn, got {len(calls)}"
+        )
+    first = format.first_index + (earlier_calls if format.index_continues else 0)
+    written = []
+    for index, call in enumerate(calls, first):
+        if Hole.ID in format.call and not call.id:
+            raise InvalidArgumentError(
+                f"the model's format needs an id for each call, and that of {call.name!r} has none"
+            )
+        holes = {
+            Hole.NAME: call.name,
+            Hole.ID: call.id or "",
+            Hole.INDEX: str(index),
+            Hole.ARGUMENTS: write_arguments(format, call.arguments),
+        }
+        written.append(_fill(format.call, holes))
+    return format.open + format.between.join(written) + format.close
+
+
+def write_arguments(format: CallFormat, arguments: Mapping[str, Any]) -> str:
+    """Return the arguments of a call as the format writes them."""
+    if isinstance(format.arguments, Json):
+        return format.arguments.write(arguments)
+    return write_members(format.arguments, arguments, format.arguments, format.items)
+
+
+def write_members(
+    members: Members,
+    value: Mapping[str, Any] | Sequence[Any],
+    of_objects: Members | None,
+    of_arrays: Members | None,
+) -> str:
+    """Return the members of an object, or the items of an array, as the format writes them."""
+    pairs: list[tuple[Any, Any]] = list(
+        value.items() if isinstance(value, Mapping) else enumerate(value)
+    )
+    if members.sort:
+        pairs.sort(key=lambda pair: pair[0].lower())
+    written = []
+    for key, item in pairs:
+        member = members.member(item)
+        nested = of_objects if isinstance(item, Mapping) else of_arrays
+        if member is None or (member.value == "members" and nested is None):
+            raise InvalidArgumentError(
+                f"the model's format cannot write a value of the type {json_type(item)}: {key!r}"
+            )
+        if nested and member.value == "members":
+            text = write_members(nested, item, of_objects, of_arrays)
+        else:
+            text = WRITERS[member.value](item)
+        written.append(_fill(member.pieces, {Hole.KEY: str(key), Hole.VALUE: text}))
+    return members.between.join(written)
+
+
+WRITERS: dict[str, Callable[[Any], str]] = {"raw": str, "json": Json().write, "python": str}
+"""How values are written, except as members."""
+
+
+def _fill(pieces: Pieces, holes: Mapping[Hole, str]) -> str:
+    return "".join(piece if isinstance(piece, str) else holes[piece] for piece in pieces)

@@ -1,0 +1,236 @@
+"""Reading tool calls that are written in a model's format."""
+
+from __future__ import annotations
+
+import ast
+import itertools
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NoReturn
+
+from ..errors import InvalidArgumentError
+from .call_format import Call, CallFormat, Hole, Members
+from .json_types import JSON_TYPES, items_schema, json_type, member_schema, types_allowed
+from .tools import Tool
+
+__all__ = ["STRICT_JSON", "parse_call"]
+
+ORDER = (*JSON_TYPES, "quoted")  # strings come last, because any value may be read as a string
+
+
+def _reject_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")
+
+
+STRICT_JSON = json.JSONDecoder(parse_constant=_reject_constant)
+READERS: dict[str, Callable[[str], Any]] = {"json": STRICT_JSON.decode, "python": ast.literal_eval}
+
+
+def parse_call(format: CallFormat, text: str, tools: Sequence[Tool]) -> list[Call]:
+    """Read the tool calls of a turn; the inverse of `render_call`.
+
+    Parameters
+    ----------
+    format
+        The model's format.
+    text
+        The calls, from the first to the last character that belongs to the format.
+    tools
+        The tools. If a value such as ``42`` may be a string or a number, their schemas decide; if
+        a schema allows both, it is a number.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If `text` is not in the format, or if it calls a tool that is not in `tools`.
+    """
+    reader = _CallReader(format, text, {tool.name: tool for tool in tools})
+    try:
+        return reader.calls()
+    except _Mismatch as mismatch:
+        place, expected = mismatch.args
+        found = text[place : place + 40] or "the end"
+        raise InvalidArgumentError(
+            f"the tool calls are not in the model's format at character {place}: "
+            f"expected {expected}, got {found!r}"
+        ) from None
+    except RecursionError:
+        raise InvalidArgumentError("the arguments of the tool calls are nested too deep") from None
+
+
+class _Mismatch(Exception):  # noqa: N818 - an outcome
+    """Other characters were expected at a place."""
+
+
+class _CallReader:
+    """Reads `text` from its beginning to its end.
+
+    Parameters
+    ----------
+    format, text
+        As :func:`parse_call`.
+    tools
+        The tools by their names.
+    """
+
+    def __init__(self, format: CallFormat, text: str, tools: Mapping[str, Tool]) -> None:
+        self.format = format
+        self.text = text
+        self.tools = tools
+        self.place = 0
+        self.root: Any = {}  # the schema of the arguments
+
+    def calls(self) -> list[Call]:
+        self.fixed(self.format.open)
+        calls = [self.call()]
+        while self.text[self.place :] != self.format.close:
+            if not self.format.parallel:
+                self.fail(repr(self.format.close))
+            self.fixed(self.format.between)
+            calls.append(self.call())
+        return calls
+
+    def call(self) -> Call:
+        """Read one call; the name comes before the arguments."""
+        pieces = (*self.format.call, "")
+        read: dict[Hole, Any] = {}
+        for piece, following in itertools.pairwise(pieces):
+            after = following if isinstance(following, str) else ""
+            if isinstance(piece, str):
+                self.fixed(piece)
+            elif piece is Hole.NAME:
+                names = [read[piece]] if piece in read else [*self.tools]
+                read[piece] = self.name(names, after)
+                self.root = self.tools[read[piece]].parameters
+            elif piece is Hole.ARGUMENTS:
+                read[piece] = self.arguments(after)
+            else:
+                read[piece] = self.up_to(after)
+        return Call(read[Hole.NAME], read[Hole.ARGUMENTS], read.get(Hole.ID))
+
+    def name(self, names: Sequence[str], after: str) -> str:
+        for name in sorted(names, key=len, reverse=True):  # one may begin with another
+            if self.text.startswith(name + after, self.place):
+                self.fixed(name)
+                return name
+        self.fail(" or ".join(map(repr, names)))
+
+    def arguments(self, after: str) -> Any:
+        if isinstance(self.format.arguments, Members):
+            return self.members(self.format.arguments, True, self.root, after)
+        try:
+            value, end = STRICT_JSON.raw_decode(self.text, self.place)
+        except (ValueError, RecursionError):
+            value, end = None, self.place
+        if not isinstance(value, dict):
+            self.fail("a JSON object")
+        self.place = end
+        return value
+
+    # ---- members -------------------------------------------------------------------------------
+
+    def members(self, members: Members, keyed: bool, schema: Any, after: str) -> Any:
+        """Read the members of an object or the items of an array, up to the fixed text `after`."""
+        names: dict[str, Any] = {}
+        items: list[Any] = []
+        while self.another(members, members.between if names or items else "", after):
+            self.fixed(members.between if names or items else "")
+            kinds = self.opening(members)
+            if keyed:
+                key, kinds = self.key(members)
+                inner = member_schema(schema, key, self.root)
+                names[key] = self.value(members, kinds, key, inner, after)
+            else:
+                inner = items_schema(schema, len(items), self.root)
+                items.append(self.value(members, kinds, "", inner, after))
+        return names if keyed else items
+
+    def another(self, members: Members, between: str, after: str) -> bool:
+        """Say whether another member follows; the longest fixed text at the place decides."""
+        starts = [between + member.opening for member in members.of_type.values()]
+        lengths = [len(start) for start in starts if self.text.startswith(start, self.place)]
+        ends = self.text.startswith(after, self.place)
+        if not lengths and not ends:
+            self.fail(f"{after!r} or another value")
+        return not ends or max(lengths, default=-1) > len(after)
+
+    def opening(self, members: Members) -> list[str]:
+        """Read the fixed text before a member, and return the types that begin with it."""
+        openings = {kind: member.opening for kind, member in members.of_type.items()}
+        there = [each for each in openings.values() if self.text.startswith(each, self.place)]
+        longest = max(there, key=len)
+        self.fixed(longest)
+        return [kind for kind, opening in openings.items() if opening == longest]
+
+    def key(self, members: Members) -> tuple[str, list[str]]:
+        """Read a key and the fixed text after it, and return the types that have this text."""
+        middles = {kind: member.middle for kind, member in members.of_type.items()}
+        found = {middle: self.text.find(middle, self.place) for middle in middles.values()}
+        ends = [(end, -len(middle), middle) for middle, end in found.items() if end >= 0]
+        if not ends:
+            self.fail(f"a name and {next(iter(found))!r}")
+        end, _, longest = min(ends)
+        key = self.text[self.place : end]
+        self.place = end + len(longest)
+        return key, [kind for kind, middle in middles.items() if middle == longest]
+
+    def value(
+        self, members: Members, kinds: Sequence[str], key: str, schema: Any, after: str
+    ) -> Any:
+        """Read a value as one of `kinds`; types that the schema allows are tried first."""
+        allowed = types_allowed(schema, self.root)
+        start, mismatch = self.place, _Mismatch(self.place, "a value")
+        for kind in sorted(kinds, key=lambda kind: (kind not in allowed, ORDER.index(kind))):
+            member, self.place = members.of_type[kind], start
+            closing = member.closing(key)
+            try:
+                if member.value == "members":
+                    keyed = kind == "object"
+                    inner = self.format.arguments if keyed else self.format.items
+                    assert isinstance(inner, Members)
+                    value = self.members(inner, keyed, schema, closing)
+                else:
+                    stops = (closing,) if closing else (members.between, after)
+                    value = self.scalar(kind, member.value, stops)
+                self.fixed(closing)
+                return value
+            except _Mismatch as error:
+                mismatch = error
+        raise mismatch
+
+    def scalar(self, kind: str, writing: str, stops: Sequence[str]) -> Any:
+        """Read a value that ends before one of `stops`, at the first place where it is valid."""
+        start = self.place
+        for end in range(start, len(self.text) + 1):
+            if not any(self.text.startswith(stop, end) for stop in stops):
+                continue
+            self.place = end
+            if writing == "raw":
+                return self.text[start:end]
+            try:
+                value = READERS[writing](self.text[start:end])
+                if json_type(value) == kind:
+                    return value
+            except (ValueError, SyntaxError, RecursionError, MemoryError):
+                pass
+        self.place = start
+        self.fail(f"a value of the type {kind} and {stops[0]!r}")
+
+    # ---- texts ---------------------------------------------------------------------------------
+
+    def fixed(self, text: str) -> None:
+        """Read fixed text."""
+        if not self.text.startswith(text, self.place):
+            self.fail(repr(text))
+        self.place += len(text)
+
+    def up_to(self, after: str) -> str:
+        """Read all characters before the fixed text `after`."""
+        start, end = self.place, self.text.find(after, self.place)
+        if end < 0:
+            self.fail(repr(after))
+        self.place = end
+        return self.text[start:end]
+
+    def fail(self, expected: str) -> NoReturn:
+        raise _Mismatch(self.place, expected)

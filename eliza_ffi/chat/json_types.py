@@ -1,0 +1,118 @@
+"""JSON types of values, and which of them a JSON Schema allows at a place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ..errors import InvalidArgumentError
+
+__all__ = ["JSON_TYPES", "items_schema", "json_type", "member_schema", "types_allowed"]
+
+JSON_TYPES = ("object", "array", "null", "boolean", "number", "string")
+"""All types; integers are numbers."""
+
+MAX_DEPTH = 20  # of references to references
+
+
+def json_type(value: Any) -> str:
+    """Return the JSON type of a value.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If it is not a JSON value.
+    """
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "boolean"
+    for kind, types in (("number", (int, float)), ("string", str), ("object", Mapping)):
+        if isinstance(value, types):
+            return kind
+    if isinstance(value, list | tuple):
+        return "array"
+    raise InvalidArgumentError(f"expected a JSON value, got {type(value).__name__}")
+
+
+def types_allowed(schema: Any, root: Any) -> set[str]:
+    """Return the JSON types that a schema allows.
+
+    Parameters
+    ----------
+    schema
+        The schema of a value.
+    root
+        The schema that its references refer to.
+    """
+    allowed: set[str] = set()
+    for each in _alternatives(schema, root):
+        if "enum" in each:
+            allowed.update(map(json_type, each["enum"]))
+        elif "const" in each:
+            allowed.add(json_type(each["const"]))
+        elif "type" in each:
+            types = each["type"] if isinstance(each["type"], list) else [each["type"]]
+            allowed.update("number" if kind == "integer" else kind for kind in types)
+        elif "properties" in each:
+            allowed.add("object")
+        else:
+            return set(JSON_TYPES)
+    return allowed & set(JSON_TYPES)
+
+
+def member_schema(schema: Any, key: str, root: Any) -> Any:
+    """Return the schema of a member of an object."""
+    found = []
+    for each in _alternatives(schema, root):
+        properties = each.get("properties")
+        if isinstance(properties, Mapping) and key in properties:
+            found.append(properties[key])
+        elif isinstance(each.get("additionalProperties"), Mapping):
+            found.append(each["additionalProperties"])
+    return {"anyOf": found} if found else {}
+
+
+def items_schema(schema: Any, index: int, root: Any) -> Any:
+    """Return the schema of an item of an array."""
+    found = []
+    for each in _alternatives(schema, root):
+        first = each.get("prefixItems")
+        if isinstance(first, list) and index < len(first):
+            found.append(first[index])
+        elif "items" in each:
+            found.append(each["items"])
+    return {"anyOf": found} if found else {}
+
+
+def _alternatives(schema: Any, root: Any, depth: int = 0) -> Iterator[Mapping[str, Any]]:
+    """Yield the schemas without references and alternatives that a schema consists of."""
+    if not isinstance(schema, Mapping) or depth > MAX_DEPTH:
+        yield {}
+        return
+    if isinstance(schema.get("$ref"), str):
+        yield from _alternatives(_referred(schema["$ref"], root), root, depth + 1)
+        return
+    branches = [
+        branch
+        for keyword in ("anyOf", "oneOf", "allOf")
+        if isinstance(schema.get(keyword), list)
+        for branch in schema[keyword]
+    ]
+    if not branches or any(key in schema for key in ("type", "enum", "const", "properties")):
+        yield schema
+    for branch in branches:
+        yield from _alternatives(branch, root, depth + 1)
+
+
+def _referred(reference: str, root: Any) -> Any:
+    """Return the schema that a reference within `root` refers to, or ``{}`` if there is none."""
+    found = root
+    if not reference.startswith("#"):
+        return {}
+    for step in reference[1:].split("/")[1:]:
+        step = step.replace("~1", "/").replace("~0", "~")
+        if not isinstance(found, Mapping) or step not in found:
+            return {}
+        found = found[step]
+    return found

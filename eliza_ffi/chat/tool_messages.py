@@ -1,0 +1,110 @@
+"""Conversations with tools for every chat template, also for templates without tools."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..errors import InvalidArgumentError
+from .call_format import Call, CallFormat, Hole, render_call
+from .call_reader import STRICT_JSON
+from .forms import text_of
+from .tools import Tool
+
+__all__ = ["GENERIC", "read_call", "tool_messages"]
+
+GENERIC = CallFormat(
+    call=('{"name": "', Hole.NAME, '", "arguments": ', Hole.ARGUMENTS, "}"),
+    between="\n",
+    lists_tools=False,
+    generic=True,
+)
+"""The format for templates that write no calls: one JSON object on each line."""
+
+EXAMPLE = Call("tool_name", {"argument_name": "value"}, "aB3dE6gH9")
+
+
+def tool_messages(
+    format: CallFormat, messages: Sequence[Mapping[str, Any]], tools: Sequence[Tool]
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]] | None]:
+    """Return the ``messages`` and ``tools`` to render a conversation with tools from.
+
+    If the template does not list the tools, the system message lists them and shows how to write a
+    call. If the template writes no calls, the calls become contents of the assistant, and their
+    results become contents of the user.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If a message has a tool call without a name or arguments.
+    """
+    told = [dict(message) for message in messages]
+    if format.generic:
+        told = _in_words(format, told)
+    if not format.lists_tools:
+        system = _instructions(format, tools)
+        if told and told[0].get("role") == "system":
+            system = f"{text_of(told.pop(0).get('content'))}\n\n{system}"
+        told = [{"role": "system", "content": system}, *told]
+    return told, None if format.generic else [tool.definition for tool in tools]
+
+
+def _instructions(format: CallFormat, tools: Sequence[Tool]) -> str:
+    """Return the words that list the tools and show how to call one."""
+    lines = ["You can call tools. Each of these lines describes one:"]
+    lines += [json.dumps(tool.definition["function"], ensure_ascii=False) for tool in tools]
+    lines += ["To call a tool, write a call like this and nothing else:"]
+    lines += [render_call(format, [EXAMPLE])]
+    if format.parallel:
+        lines += ["To call several tools, write several calls like this:"]
+        lines += [render_call(format, [EXAMPLE, EXAMPLE])]
+    return "\n".join([*lines, "To answer without a tool, write the answer in words."])
+
+
+def _in_words(format: CallFormat, messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return a conversation whose calls and results are contents."""
+    told: list[dict[str, Any]] = []
+    names: dict[Any, str] = {}
+    for message in messages:
+        if given := message.pop("tool_calls", None):
+            calls = [read_call(each) for each in given]
+            names |= {call.id: call.name for call in calls}
+            written = render_call(format, calls)
+            said = text_of(message.get("content"))
+            message["content"] = f"{said}\n{written}" if said else written
+        elif message.get("role") == "tool":
+            name = message.get("name") or names.get(message.get("tool_call_id"), "the tool")
+            content = f"Result of {name}:\n{text_of(message.get('content'))}"
+            if told and told[-1].get("role") == "user":  # in many templates, roles must alternate
+                content = f"{text_of(told.pop()['content'])}\n\n{content}"
+            message = {"role": "user", "content": content}
+        told.append(message)
+    return told
+
+
+def read_call(call: Any) -> Call:
+    """Return a call of a message in OpenAI's shape; its arguments may be JSON or a mapping.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If it has no name or no arguments.
+    """
+    function = call.get("function") if isinstance(call, Mapping) else None
+    name, arguments = (
+        (function.get("name"), function.get("arguments"))
+        if isinstance(function, Mapping)
+        else (None, None)
+    )
+    if isinstance(arguments, str):
+        try:
+            arguments = STRICT_JSON.decode(arguments or "{}")
+        except ValueError:
+            arguments = None
+    if not isinstance(name, str) or not isinstance(arguments, Mapping):
+        raise InvalidArgumentError(
+            'expected a tool call {"function": {"name": ..., "arguments": ...}}, '
+            f"got {json.dumps(call, default=str)[:200]}"
+        )
+    return Call(name, arguments, call.get("id"))

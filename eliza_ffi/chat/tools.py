@@ -1,0 +1,154 @@
+"""Tool definitions, as programs write them for OpenAI's APIs."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..errors import InvalidArgumentError
+
+__all__ = ["Tool", "read_tools"]
+
+NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
+
+
+@dataclass(frozen=True)
+class Tool:
+    """A function that the model may call.
+
+    Attributes
+    ----------
+    name : str
+        1 to 128 letters, digits, ``_``, ``-`` and ``.``.
+    description : str
+        What the function does.
+    parameters : mapping
+        A JSON Schema of type ``object``.
+    strict : bool or None
+        OpenAI's ``strict``, None if it was not given.
+    """
+
+    name: str
+    description: str
+    parameters: Mapping[str, Any]
+    strict: bool | None = None
+
+    @property
+    def definition(self) -> dict[str, Any]:
+        """The definition as chat templates expect it: that of OpenAI's chat completions."""
+        function: dict[str, Any] = {
+            "name": self.name,
+            "description": self.description,
+            "parameters": self.parameters,
+        }
+        if self.strict is not None:
+            function["strict"] = self.strict
+        return {"type": "function", "function": function}
+
+
+def read_tools(tools: Sequence[Mapping[str, Any]]) -> tuple[Tool, ...]:
+    """Return OpenAI's tool definitions as :class:`Tool` objects.
+
+    Parameters
+    ----------
+    tools
+        Definitions of functions in the shape of chat completions (``{"type": "function",
+        "function": {"name": ..., ...}}``) or of responses (``{"type": "function", "name": ...,
+        ...}``).
+
+    Raises
+    ------
+    InvalidArgumentError
+        If there are no tools, or one of them is not a valid definition, or two have one name.
+    """
+    if isinstance(tools, str | bytes | Mapping) or not isinstance(tools, Sequence):
+        raise InvalidArgumentError(
+            f"tools must be a list of tool definitions, got {type(tools).__name__}"
+        )
+    if not tools:
+        raise InvalidArgumentError("expected at least one tool, got none")
+    read: dict[str, Tool] = {}
+    for i, definition in enumerate(tools):
+        tool = _read_tool(definition, i)
+        if tool.name in read:
+            raise InvalidArgumentError(
+                f"tools {[*read].index(tool.name)} and {i} are both named {tool.name!r}: "
+                "rename one of them"
+            )
+        read[tool.name] = tool
+    return tuple(read.values())
+
+
+def _read_tool(definition: Any, i: int) -> Tool:
+    if not isinstance(definition, Mapping):
+        raise InvalidArgumentError(f"tool {i} must be a mapping, got {type(definition).__name__}")
+    if (kind := definition.get("type", "function")) != "function":
+        raise InvalidArgumentError(
+            f"tool {i} has the type {kind!r}; only 'function' is supported: leave it out"
+        )
+    function = definition.get("function", definition)
+    if not isinstance(function, Mapping):
+        raise InvalidArgumentError(
+            f"the 'function' of tool {i} must be a mapping, got {type(function).__name__}"
+        )
+    name = _read_name(function.get("name"), i)
+    description = function.get("description") or ""
+    if not isinstance(description, str):
+        raise InvalidArgumentError(
+            f"the description of tool {name!r} must be a string, got {type(description).__name__}"
+        )
+    strict = function.get("strict")
+    if strict is not None and not isinstance(strict, bool):
+        raise InvalidArgumentError(
+            f"'strict' of tool {name!r} must be true or false, got {type(strict).__name__}"
+        )
+    return Tool(name, description, _read_parameters(function.get("parameters"), name), strict)
+
+
+def _read_name(name: Any, i: int) -> str:
+    if name is None or name == "":
+        raise InvalidArgumentError(f"tool {i} has no name: give its function a 'name'")
+    if not isinstance(name, str):
+        raise InvalidArgumentError(
+            f"the name of tool {i} must be a string, got {type(name).__name__}"
+        )
+    if not NAME.fullmatch(name):
+        raise InvalidArgumentError(
+            f"the name of tool {i} is {name[:140]!r}; "
+            "expected 1 to 128 letters, digits, '_', '-' and '.'"
+        )
+    return name
+
+
+def _read_parameters(parameters: Any, name: str) -> dict[str, Any]:
+    """Return the schema of a tool's parameters; without a schema, the tool takes none."""
+    if parameters is None:
+        parameters = {}
+    if not isinstance(parameters, Mapping):
+        raise InvalidArgumentError(
+            f"the parameters of tool {name!r} must be a JSON Schema, "
+            f"got {type(parameters).__name__}"
+        )
+    untyped = "type" not in parameters and (not parameters or "properties" in parameters)
+    if not untyped and parameters.get("type") != "object":
+        found = repr(parameters["type"]) if "type" in parameters else "no type"
+        raise InvalidArgumentError(
+            f"the parameters of tool {name!r} must have the type 'object', got {found}: "
+            "make the schema a property of an object"
+        )
+    schema = {"type": "object", "properties": {}, **parameters}
+    if not isinstance(schema["properties"], Mapping):
+        raise InvalidArgumentError(
+            f"'properties' of tool {name!r} must be a mapping, "
+            f"got {type(schema['properties']).__name__}"
+        )
+    try:
+        json.dumps(schema)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidArgumentError(
+            f"the parameters of tool {name!r} are not JSON: {error}"
+        ) from error
+    return schema

@@ -1,0 +1,689 @@
+"""How models write tool calls: found in their templates, written as they do, and read again."""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from real_templates import real_templates
+
+from eliza_ffi.chat import call_finder
+from eliza_ffi.chat.call_finder import find_call_format
+from eliza_ffi.chat.call_format import (
+    Call,
+    CallFormat,
+    Hole,
+    Json,
+    Member,
+    Members,
+    Thoughts,
+    render_call,
+)
+from eliza_ffi.chat.call_reader import parse_call
+from eliza_ffi.chat.template import ChatTemplate
+from eliza_ffi.chat.tool_messages import GENERIC, tool_messages
+from eliza_ffi.chat.tools import Tool, read_tools
+from eliza_ffi.errors import ChatTemplateError, InvalidArgumentError
+
+Message = dict[str, Any]
+
+QUESTION: Message = {"role": "user", "content": "Question?"}
+IDS = ("abcdefgh1", "abcdefgh2", "abcdefgh3")
+WITHOUT_CALLS = {
+    "HuggingFaceTB-SmolLM3-3B",
+    "LFM2-8B-A1B",
+    "LFM2.5-Instruct",
+    "google-gemma-2-2b-it",
+    "ibm-granite-granite-3.3-2B-Instruct",
+    "llama-cpp-rwkv-world",
+    "microsoft-Phi-3.5-mini-instruct",
+}
+"""Templates that leave calls out."""
+
+INDENTS, LINE_ENDS = "CohereForAI-c4ai-command-r-plus-tool_use", re.compile("[\x85\u2028\u2029]")
+"""It indents JSON by Jinja2's filter, which breaks strings at these characters."""
+
+REJECTS_TEXT = "google-translategemma-4b-it"
+
+
+@functools.cache
+def formats() -> dict[str, CallFormat]:
+    """Return the formats of the templates that can be rendered."""
+    return {
+        name: find_call_format(template)
+        for name, template in real_templates().items()
+        if name != REJECTS_TEXT
+    }
+
+
+def native() -> dict[str, CallFormat]:
+    """Return the formats of the templates that write calls."""
+    return {name: format for name, format in formats().items() if not format.generic}
+
+
+def called(calls: Sequence[Call]) -> Message:
+    """Return the turn of an assistant that makes calls."""
+    written = [
+        {"id": c.id, "type": "function", "function": {"name": c.name, "arguments": c.arguments}}
+        for c in calls
+    ]
+    return {"role": "assistant", "content": None, "tool_calls": written}
+
+
+# ---- real templates ----------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_the_format_is_found_in_every_template_that_writes_calls() -> None:
+    assert {name for name, format in formats().items() if format.generic} == WITHOUT_CALLS
+    assert len(native()) == len(real_templates()) - len(WITHOUT_CALLS) - 1
+
+
+@pytest.mark.slow
+def test_a_template_that_rejects_a_question_says_so() -> None:
+    with pytest.raises(ChatTemplateError, match="refuses the messages"):
+        find_call_format(real_templates()[REJECTS_TEXT])
+
+
+def schema_of(value: Any) -> dict[str, Any]:
+    """Return a schema that allows values of the type of a value."""
+    if isinstance(value, dict):
+        properties = {key: schema_of(item) for key, item in value.items()}
+        return {"type": "object", "properties": properties}
+    if isinstance(value, list):
+        return {"type": "array", "prefixItems": [schema_of(item) for item in value]}
+    names = {bool: "boolean", int: "integer", float: "number", str: "string", type(None): "null"}
+    return {"type": names[type(value)]}
+
+
+def tools_for(calls: Sequence[Call]) -> tuple[Tool, ...]:
+    """Return a tool for each call, whose schema says of which type each argument is."""
+    return tuple(Tool(call.name, "A tool.", schema_of(call.arguments)) for call in calls)
+
+
+KEYS = st.text("abcXYZ_019", min_size=1, max_size=6)
+STRINGS = st.one_of(
+    st.text(max_size=20),
+    st.text("ab<>/\"'\\{}[]:,\n &é|", max_size=20),
+    st.sampled_from(["42", "true", "null", "None", "[1]", "{}", " x ", "</parameter>", "it's"]),
+)
+SCALARS = st.one_of(
+    STRINGS,
+    st.integers(-(2**63), 2**63 - 1),
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.booleans(),
+    st.none(),
+)
+VALUES = st.recursive(
+    SCALARS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=3),
+    max_leaves=6,
+)
+MANY_ARGUMENTS = st.lists(st.dictionaries(KEYS, VALUES, max_size=4), min_size=1, max_size=3)
+
+
+def expressible(format: CallFormat, value: Any, key: str = "", written: str = "members") -> bool:
+    """Say whether a value can be written so that it can be read again."""
+    if isinstance(format.arguments, Json):
+        return True
+    if isinstance(value, dict | list) and written == "members":
+        members = format.arguments if isinstance(value, dict) else format.items
+        pairs = value.items() if isinstance(value, dict) else (("", item) for item in value)
+        return all(member_is_expressible(format, members, key, item) for key, item in pairs)
+    return True
+
+
+def member_is_expressible(
+    format: CallFormat, members: Members | None, key: str, value: Any
+) -> bool:
+    member = members.member(value) if members else None
+    if member is None:
+        return False
+    closing = member.closing(key)
+    if member.value == "raw":
+        return (value + closing).find(closing) == len(value)
+    return expressible(format, value, key, member.value)
+
+
+@pytest.mark.slow
+@settings(max_examples=40)
+@given(MANY_ARGUMENTS)
+def test_calls_are_written_as_the_template_writes_them_and_read_again(
+    many: list[dict[str, Any]],
+) -> None:
+    for name, format in native().items():
+        template = real_templates()[name]
+        calls = [Call(f"tool_{'x' * i}", arguments, IDS[i]) for i, arguments in enumerate(many)]
+        calls = calls if format.parallel else calls[:1]
+        if not all(writable(format, call.arguments) for call in calls):
+            continue
+        tools = tools_for(calls)
+        given = {
+            "tools": [tool.definition for tool in EXAMPLE_TOOLS],
+            "add_generation_prompt": False,
+        }
+        text = template.render([QUESTION, called(calls)], **given)
+        written = render_call(format, calls)
+        if name == INDENTS and LINE_ENDS.search(written):
+            continue
+        before, after = around(name)
+        assert text == before + written + after, name
+        if all(expressible(format, call.arguments) for call in calls):
+            read = parse_call(format, written, tools)
+            assert [(call.name, call.arguments) for call in read] == [
+                (call.name, call.arguments) for call in calls
+            ], name
+
+
+EXAMPLE_TOOLS = read_tools([{"type": "function", "function": {"name": "tool_"}}])
+
+
+def writable(format: CallFormat, arguments: dict[str, Any]) -> bool:
+    try:
+        render_call(format, [Call("x", arguments, IDS[0])])
+    except InvalidArgumentError:
+        return False
+    return True
+
+
+@functools.cache
+def around(name: str) -> tuple[str, str]:
+    """Return what a template writes before and after the calls of a turn."""
+    example = Call("tool_", {"some_key": "some value"}, IDS[0])
+    tools = [tool.definition for tool in EXAMPLE_TOOLS]
+    text = real_templates()[name].render(
+        [QUESTION, called([example])], tools=tools, add_generation_prompt=False
+    )
+    before, found, after = text.rpartition(render_call(formats()[name], [example]))
+    assert found, name
+    return before, after
+
+
+@pytest.mark.slow
+def test_a_string_with_the_forbidden_text_is_not_read_again() -> None:
+    found = {}
+    for name, format in native().items():
+        if format.forbidden is None:
+            continue
+        call = Call("f", {"x": f"one{format.forbidden.replace('{key}', 'x')}two"})
+        text = render_call(format, [replace(call, id=IDS[0])])
+        try:
+            found[name] = parse_call(format, text, tools_for([call]))[0].arguments == call.arguments
+        except InvalidArgumentError:
+            found[name] = False
+    assert len(found) == 25
+    assert not any(found.values())
+
+
+CLOSED_THOUGHTS = {
+    "Qwen-QwQ-32B",
+    "deepseek-ai-DeepSeek-R1-Distill-Qwen-32B",
+    "deepseek-ai-DeepSeek-V3.2",
+}
+"""Their generation prompts end with empty thoughts, which are not in the turns of before."""
+
+WRITES_AFTER_TURNS = {
+    "CohereForAI-c4ai-command-r-plus-tool_use",
+    "CohereForAI-c4ai-command-r7b-12-2024-tool_use",
+}
+"""They write more after the assistant's last turn, or begin another one."""
+
+
+@pytest.mark.slow
+def test_turns_follow_the_generation_prompt_as_the_format_says() -> None:
+    tools = [tool.definition for tool in EXAMPLE_TOOLS]
+    call = Call("tool_", {"some_key": "some value"}, IDS[0])
+    for name, format in formats().items():
+        if name in CLOSED_THOUGHTS | WRITES_AFTER_TURNS:
+            continue
+        template = real_templates()[name]
+
+        def said(turn: Message, template: ChatTemplate = template) -> str:
+            return template.render([QUESTION, turn], tools=tools, add_generation_prompt=False)
+
+        prompt = template.render([QUESTION], tools=tools)
+        assert prompt.endswith(format.cut), name
+        start = prompt.removesuffix(format.cut) + format.lead
+        answer = {"role": "assistant", "content": "Answer."}
+        assert said(answer).startswith(f"{start}{format.text_start}Answer."), name
+        if not format.generic:
+            assert said(called([call])).startswith(start + render_call(format, [call])), name
+        if format.thoughts and not format.generic:
+            start = f"{prompt}{format.thoughts.start}Hm.{format.thoughts.before_calls}"
+            for key in ("reasoning_content", "reasoning", "thinking"):
+                text = said({**called([call]), key: "Hm."})
+                if "Hm." in text:
+                    break
+            assert text.startswith(start + render_call(format, [call])), name
+
+
+KNOWN_THOUGHTS = {
+    "Qwen-Qwen3-0.6B": Thoughts("<think>\n", "\n</think>\n\n", "\n</think>\n\n"),
+    "Qwen3.5-4B": Thoughts("", "\n</think>\n\n", "\n</think>\n\n"),
+    "GLM-4.7-Flash": Thoughts("", "</think>", "</think>"),
+    "openai-gpt-oss-120b": Thoughts(
+        "<|channel|>analysis<|message|>",
+        "<|end|><|start|>assistant",
+        "<|end|><|start|>assistant<|channel|>final<|message|>",
+    ),
+    "Qwen-Qwen2.5-7B-Instruct": None,
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", KNOWN_THOUGHTS)
+def test_thoughts_are_where_the_template_writes_them(name: str) -> None:
+    assert formats()[name].thoughts == KNOWN_THOUGHTS[name]
+
+
+@pytest.mark.slow
+def test_the_variables_of_a_conversation_change_its_format() -> None:
+    template = real_templates()["Qwen-Qwen3-0.6B"]
+    thinking, not_thinking = (
+        find_call_format(template, enable_thinking=enabled) for enabled in (True, False)
+    )
+    assert thinking.lead == "<think>\n\n</think>\n\n" and thinking.thoughts
+    assert not_thinking.lead == "" and not_thinking.thoughts is None
+    assert thinking.call == not_thinking.call
+
+
+@pytest.mark.slow
+def test_ids_of_nine_characters_suit_every_template() -> None:
+    with_ids = {name for name, format in formats().items() if Hole.ID in format.call}
+    assert with_ids == {
+        "Mistral-Small-3.2-24B-Instruct-2506",
+        "mistralai-Mistral-Nemo-Instruct-2407",
+        "upstage-Solar-Open-100B",
+    }
+    template = real_templates()["mistralai-Mistral-Nemo-Instruct-2407"]
+    with pytest.raises(ChatTemplateError, match="9"):
+        template.render([QUESTION, called([Call("f", {}, "call_123")])])
+
+
+# ---- templates made for a test -----------------------------------------------------------------
+
+TURN = """\
+{% for m in messages %}<|im_start|>{{ m.role }}
+{% if m.role == 'assistant' %}{{ THOUGHTS }}{% endif %}{{ m.content }}
+{%- if m.tool_calls %}CALLS{% endif %}<|im_end|>
+{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant
+PROMPT{% endif %}{% if tools %}{% endif %}
+"""
+
+
+def made(calls: str, thoughts: str = "", prompt: str = "") -> ChatTemplate:
+    """Return a template that writes the calls of a message, the variable `m`, in some way."""
+    source = "{{ tools | tojson if tools else '' }}" + TURN.replace("CALLS", calls)
+    source = source.replace("{{ THOUGHTS }}", thoughts).replace("PROMPT", prompt)
+    return ChatTemplate(source)
+
+
+def each_call(call: str, between: str = "") -> str:
+    last = "{% if not loop.last %}" + between + "{% endif %}"
+    return "{% for c in m.tool_calls %}" + call + last + "{% endfor %}"
+
+
+NAME, AS_JSON = "{{ c.function.name }}", "{{ c.function.arguments | tojson }}"
+EACH_ARGUMENT = "{% for k, v in c.function.arguments.items() %}ARGUMENT{% endfor %}"
+AS_TAGS = EACH_ARGUMENT.replace("ARGUMENT", "<p={{ k }}>{{ v if v is string else v | tojson }}</p>")
+TAGS = Member(("<p=", Hole.KEY, ">", Hole.VALUE, "</p>"), "json")
+
+
+def test_a_list_of_json_objects_is_found() -> None:
+    calls = "[CALLS][" + each_call('{"name": "NAME", "arguments": ARGS}', ", ") + "]"
+    template = made(calls.replace("NAME", NAME).replace("ARGS", AS_JSON))
+    assert find_call_format(template) == CallFormat(
+        open="[CALLS][",
+        call=('{"name": "', Hole.NAME, '", "arguments": ', Hole.ARGUMENTS, "}"),
+        between=", ",
+        close="]",
+    )
+
+
+def test_arguments_in_tags_are_found() -> None:
+    template = made(each_call(f"<call>{NAME}:{AS_TAGS}</call>"))
+    format = find_call_format(template)
+    assert format.call == ("<call>", Hole.NAME, ":", Hole.ARGUMENTS, "</call>")
+    assert isinstance(format.arguments, Members)
+    assert format.arguments.of_type == {
+        "string": Member(TAGS.pieces, "raw"),
+        **dict.fromkeys(("number", "boolean", "null", "array", "object"), TAGS),
+    }
+    assert format.forbidden == "</p>" and format.call_start == "<call>"
+
+
+def test_ids_and_numbers_of_calls_are_found() -> None:
+    template = made(each_call(f"<{{{{ loop.index }}}} {NAME} {{{{ c.id }}}} {AS_JSON}>"))
+    format = find_call_format(template)
+    assert format.call == ("<", Hole.INDEX, " ", Hole.NAME, " ", Hole.ID, " ", Hole.ARGUMENTS, ">")
+    assert format.first_index == 1 and not format.index_continues
+    two = [Call("f", {}, IDS[0]), Call("g", {"x": 1}, IDS[1])]
+    assert render_call(format, two) == '<1 f abcdefgh1 {}><2 g abcdefgh2 {"x": 1}>'
+    assert parse_call(format, render_call(format, two), tools_for(two)) == two
+
+
+def test_numbers_that_count_the_calls_of_all_turns_are_found() -> None:
+    count = "{% set ns = namespace(n=0) %}"
+    call = "[{{ ns.n }}|" + f"{NAME}|{AS_JSON}]" + "{% set ns.n = ns.n + 1 %}"
+    template = ChatTemplate(count + made(each_call(call)).source)
+    format = find_call_format(template)
+    assert format.index_continues and format.first_index == 0
+    assert render_call(format, [Call("f", {})], earlier_calls=3) == "[3|f|{}]"
+
+
+def test_a_template_that_rejects_two_calls_has_one_in_a_turn() -> None:
+    refuse = "{% if m.tool_calls | length > 1 %}{{ raise_exception('one!') }}{% endif %}"
+    format = find_call_format(made(refuse + each_call(f"({NAME} {AS_JSON})")))
+    assert not format.parallel and format.call == ("(", Hole.NAME, " ", Hole.ARGUMENTS, ")")
+    with pytest.raises(InvalidArgumentError, match="needs one call in a turn, got 2"):
+        render_call(format, [Call("f", {}), Call("g", {})])
+
+
+def test_strings_that_are_quoted_if_need_be_are_found() -> None:
+    value = "{{ '\"' ~ v ~ '\"' if v is string and ('<' in v or ' ' in v) else v }}"
+    call = f"<call>{NAME}({EACH_ARGUMENT})</call>".replace("ARGUMENT", f"[{{{{ k }}}}={value}]")
+    format = find_call_format(made(each_call(call)))
+    assert isinstance(format.arguments, Members)
+    assert format.arguments.quoted_characters == "< "
+    calls = [Call("f", {"a": "x", "b": "x<y", "c": "z z", "d": 1.5, "e": None})]
+    text = render_call(format, calls)
+    assert text == '<call>f([a=x][b="x<y"][c="z z"][d=1.5][e=None])</call>'
+    assert parse_call(format, text, tools_for(calls)) == calls
+
+
+CALL = each_call(f"<call>{NAME} {AS_JSON}</call>")
+WRITES_THOUGHTS = "{% if m.reasoning_content %}<think>{{ m.reasoning_content }}</think>{% endif %}"
+
+
+@pytest.mark.parametrize(
+    ("thoughts", "prompt", "expected"),
+    [
+        ("", "", CallFormat()),
+        (WRITES_THOUGHTS, "", CallFormat(thoughts=Thoughts("<think>", "</think>", "</think>"))),
+        (
+            WRITES_THOUGHTS,
+            "<think>",
+            CallFormat(cut="<think>", thoughts=Thoughts("", "</think>", "</think>")),
+        ),
+        (
+            "<think>{{ m.reasoning_content }}</think>",
+            "<think>",
+            CallFormat(lead="</think>", thoughts=Thoughts("", "</think>", "</think>")),
+        ),
+        ("<think></think>", "<think></think>", CallFormat()),
+        ("<think></think>", "", CallFormat(lead="<think></think>")),
+        ("", "<think></think>", CallFormat()),
+        ("", "<think>", CallFormat(cut="<think>")),
+    ],
+)
+def test_what_follows_the_generation_prompt_is_found(
+    thoughts: str, prompt: str, expected: CallFormat
+) -> None:
+    found = find_call_format(made(CALL, thoughts, prompt))
+    assert (found.cut, found.lead, found.thoughts) == (
+        expected.cut,
+        expected.lead,
+        expected.thoughts,
+    )
+    assert found.text_start == "" and found.call_start == "<call>"
+
+
+def test_a_text_that_begins_otherwise_than_a_call_is_found() -> None:
+    text = "{% if not m.tool_calls and m.role == 'assistant' %}to=user {% endif %}"
+    format = find_call_format(made(each_call(f"to={NAME} {AS_JSON}"), text))
+    assert format.text_start == "to=user " and format.call_start == "to="
+
+
+@pytest.mark.parametrize(
+    "calls",
+    [
+        "",
+        "a call",
+        each_call(NAME),
+        each_call(AS_JSON),
+        each_call(NAME + "{{ c.function.arguments.keys() | list }}"),
+        each_call(f"{NAME} {AS_JSON} {AS_JSON}"),
+        each_call(f"{{% if loop.first %}}{NAME} {AS_JSON}{{% else %}}{NAME}={AS_JSON}{{% endif %}}")
+        + "{% if m.tool_calls[0].function.arguments | length == 3 %}three!{% endif %}",
+        "{{ raise_exception('no calls') }}",
+        "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}",
+    ],
+)
+def test_a_template_without_calls_that_can_be_read_again_gets_the_generic_format(
+    calls: str,
+) -> None:
+    assert find_call_format(made(calls)) == GENERIC
+
+
+def test_a_template_that_takes_long_for_short_messages_is_stopped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(call_finder, "MAX_SECONDS", 0.0)
+    with pytest.raises(
+        ChatTemplateError, match="takes more than 0 seconds to write short messages"
+    ):
+        find_call_format(made(CALL))
+
+
+@pytest.mark.parametrize("text", ["x<1", "9"])
+def test_a_template_that_writes_much_in_a_turn_gets_no_call_format(text: str) -> None:
+    much = "{% if m.tool_calls %}{{ '" + text + "' * 900000 }}{% endif %}"
+    assert find_call_format(made(much + CALL)) == GENERIC
+    with pytest.raises(ChatTemplateError, match="in which no tool call can be placed"):
+        find_call_format(made(CALL, "{{ '" + text + "' * 900000 }}"))
+
+
+def test_the_generic_format_keeps_what_the_turns_begin_with() -> None:
+    format = find_call_format(made("", WRITES_THOUGHTS, "<think>"))
+    assert format.generic and format.cut == "<think>"
+    assert format.thoughts == Thoughts("", "</think>", "</think>")
+
+
+# ---- reading -----------------------------------------------------------------------------------
+
+TAGGED = CallFormat(
+    open="<calls>",
+    call=("<", Hole.NAME, ">", Hole.ARGUMENTS, "</>"),
+    close="</calls>",
+    arguments=Members(
+        {
+            "string": Member(TAGS.pieces, "raw"),
+            **dict.fromkeys(("number", "boolean", "null", "array", "object"), TAGS),
+        }
+    ),
+)
+ANY = Tool("f", "", {"type": "object", "properties": {}})
+
+
+def tool(**properties: Any) -> Tool:
+    definitions = {"city": {"type": "string"}}
+    return Tool("f", "", {"type": "object", "properties": properties, "$defs": definitions})
+
+
+@pytest.mark.parametrize(
+    ("schema", "value"),
+    [
+        ({"type": "string"}, "42"),
+        ({"type": "integer"}, 42),
+        ({"type": ["string", "null"]}, "42"),
+        ({"type": ["string", "integer"]}, 42),
+        ({"anyOf": [{"type": "string"}, {"type": "null"}]}, "42"),
+        ({"$ref": "#/$defs/city"}, "42"),
+        ({"allOf": [{"$ref": "#/$defs/city"}]}, "42"),
+        ({"enum": ["42", "43"]}, "42"),
+        ({"const": "42"}, "42"),
+        ({"type": "boolean"}, 42),  # not what the schema allows, but what was written
+        ({}, 42),
+        (True, 42),
+        ({"$ref": "#/none"}, 42),
+        ({"$ref": "https://example.com/"}, 42),
+    ],
+)
+def test_the_schema_decides_whether_a_text_is_a_string_or_a_number(schema: Any, value: Any) -> None:
+    text = "<calls><f><p=x>42</p></></calls>"
+    assert parse_call(TAGGED, text, [tool(x=schema)]) == [Call("f", {"x": value})]
+
+
+@pytest.mark.parametrize(
+    ("written", "value"),
+    [
+        ("true", True),
+        ("null", None),
+        ("1e3", 1000.0),
+        ('{"a": ["</p>"]}', {"a": ["</p>"]}),
+        ("[1, 2", "[1, 2"),
+        ("NaN", "NaN"),
+        ("", ""),
+        (" x\n", " x\n"),
+    ],
+)
+def test_without_a_schema_a_value_is_a_string_only_if_it_is_nothing_else(
+    written: str, value: Any
+) -> None:
+    text = f"<calls><f><p=x>{written}</p></></calls>"
+    (call,) = parse_call(TAGGED, text, [ANY])
+    assert call.arguments == {"x": value} and type(call.arguments["x"]) is type(value)
+
+
+def test_names_that_begin_with_each_other_are_told_apart() -> None:
+    tools = [Tool(name, "", {}) for name in ("get", "get_all", "get_all_now")]
+    for name in ("get_all", "get_all_now", "get"):
+        text = render_call(TAGGED, [Call(name, {})])
+        assert parse_call(TAGGED, text, tools)[0].name == name
+
+
+@pytest.mark.parametrize(
+    ("format", "text", "said"),
+    [
+        (TAGGED, "", "at character 0: expected '<calls>', got 'the end'"),
+        (TAGGED, "<calls><g>", "at character 8: expected 'f', got 'g>'"),
+        (
+            TAGGED,
+            "<calls><f><p=x>",
+            "expected a value of the type string and '</p>', got 'the end'",
+        ),
+        (TAGGED, "<calls><f><p=x", "expected a name and '>', got 'x'"),
+        (TAGGED, "<calls><f>x</>", "at character 10: expected '</>' or another value"),
+        (TAGGED, "<calls><f></></call>", "expected 'f', got '/call>'"),
+        (GENERIC, '{"name": "f", "arguments": [1]}', "expected a JSON object, got '[1]}'"),
+        (GENERIC, '{"name": "f", "arguments": {"x": NaN}}', "expected a JSON object"),
+        (GENERIC, '{"name": "f", "arguments": ' + '{"x": ' * 99_999, "expected a JSON object"),
+        (replace(GENERIC, parallel=False), '{"name": "f", "arguments": {}}\n', "expected ''"),
+    ],
+)
+def test_a_text_in_another_format_is_rejected_with_its_place(
+    format: CallFormat, text: str, said: str
+) -> None:
+    with pytest.raises(InvalidArgumentError) as raised:
+        parse_call(format, text, [ANY])
+    assert said in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("format", "calls", "said"),
+    [
+        (GENERIC, [], "needs at least one call in a turn, got 0"),
+        (
+            replace(GENERIC, call=(Hole.ID,)),
+            [Call("f", {})],
+            "an id for each call, and that of 'f'",
+        ),
+        (replace(TAGGED, arguments=Members({})), [Call("f", {"x": None})], "the type null: 'x'"),
+        (GENERIC, [Call("f", {"x": {1}})], "not JSON serializable"),
+        (TAGGED, [Call("f", {"x": {1}})], "expected a JSON value, got set"),
+    ],
+)
+def test_calls_that_the_format_cannot_write_are_rejected(
+    format: CallFormat, calls: list[Call], said: str
+) -> None:
+    with pytest.raises((InvalidArgumentError, TypeError), match=said):
+        render_call(format, calls)
+
+
+# ---- conversations -----------------------------------------------------------------------------
+
+WEATHER = Tool("get_weather", "Return the weather.", {"type": "object", "properties": {}})
+LOOP: list[Message] = [
+    {"role": "system", "content": "Be brief."},
+    QUESTION,
+    {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [
+            {
+                "id": "abcdefgh1",
+                "type": "function",
+                "function": {"name": "get_weather", "arguments": '{"x":1}'},
+            },
+            {
+                "id": "abcdefgh2",
+                "type": "function",
+                "function": {"name": "get_weather", "arguments": {}},
+            },
+        ],
+    },
+    {"role": "tool", "tool_call_id": "abcdefgh1", "content": "20 degrees"},
+    {
+        "role": "tool",
+        "tool_call_id": "abcdefgh2",
+        "content": [{"type": "text", "text": "21 degrees"}],
+    },
+]
+
+
+def test_a_template_with_tools_gets_the_conversation_as_it_is() -> None:
+    assert tool_messages(TAGGED, LOOP, [WEATHER]) == (LOOP, [WEATHER.definition])
+
+
+def test_a_template_that_lists_no_tools_gets_them_in_the_system_message() -> None:
+    format = replace(TAGGED, lists_tools=False)
+    (system, *others), tools = tool_messages(format, LOOP, [WEATHER])
+    assert system["content"].startswith("Be brief.\n\nYou can call tools.")
+    assert '{"name": "get_weather", "description": "Return the weather."' in system["content"]
+    assert "<calls><tool_name><p=argument_name>value</p></></calls>" in system["content"]
+    assert others == LOOP[1:] and tools == [WEATHER.definition]
+
+
+def test_a_template_without_calls_gets_them_as_contents() -> None:
+    messages, tools = tool_messages(GENERIC, LOOP, [WEATHER])
+    assert tools is None
+    assert [message["role"] for message in messages] == ["system", "user", "assistant", "user"]
+    assert messages[2]["content"] == (
+        '{"name": "get_weather", "arguments": {"x": 1}}\n{"name": "get_weather", "arguments": {}}'
+    )
+    assert messages[3]["content"] == (
+        "Result of get_weather:\n20 degrees\n\nResult of get_weather:\n21 degrees"
+    )
+    assert (
+        '{"name": "tool_name", "arguments": {"argument_name": "value"}}' in messages[0]["content"]
+    )
+
+
+def test_the_messages_of_a_conversation_are_left_as_they_were() -> None:
+    before = json.dumps(LOOP)
+    tool_messages(GENERIC, LOOP, [WEATHER])
+    assert json.dumps(LOOP) == before
+
+
+@pytest.mark.parametrize("call", ["x", {}, {"function": {"name": "f", "arguments": "{"}}])
+def test_a_message_with_a_broken_call_is_rejected(call: Any) -> None:
+    message = {"role": "assistant", "content": None, "tool_calls": [call]}
+    with pytest.raises(InvalidArgumentError, match="expected a tool call"):
+        tool_messages(GENERIC, [QUESTION, message], [WEATHER])
+
+
+@pytest.mark.slow
+def test_every_template_writes_tools_a_call_and_its_result() -> None:
+    call = {**LOOP[2], "tool_calls": LOOP[2]["tool_calls"][:1]}
+    for name, format in formats().items():
+        messages, tools = tool_messages(format, [QUESTION, call, LOOP[3]], [WEATHER])
+        text = real_templates()[name].render(messages, tools=tools)
+        parts = ("Return the weather.", "Question?", "get_weather", "20 degrees")
+        assert [part for part in parts if part not in text] == [], name

@@ -1,0 +1,93 @@
+"""Tool definitions in the shapes of OpenAI's two APIs."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from eliza_ffi.chat.tools import Tool, read_tools
+from eliza_ffi.errors import InvalidArgumentError
+
+PARAMETERS = {
+    "type": "object",
+    "properties": {"city": {"type": "string"}},
+    "required": ["city"],
+    "additionalProperties": False,
+}
+WEATHER = {
+    "type": "function",
+    "function": {
+        "name": "get_weather",
+        "description": "Return the weather.",
+        "parameters": PARAMETERS,
+        "strict": True,
+    },
+}
+FLAT = {"type": "function", **WEATHER["function"]}  # type: ignore[dict-item]
+
+
+def named(name: Any, **more: Any) -> dict[str, Any]:
+    return {"type": "function", "function": {"name": name, **more}}
+
+
+@pytest.mark.parametrize("definition", [WEATHER, FLAT], ids=["chat completions", "responses"])
+def test_both_of_openais_shapes_are_read(definition: dict[str, Any]) -> None:
+    before = json.dumps(definition)
+    (tool,) = read_tools([definition])
+    assert tool == Tool("get_weather", "Return the weather.", PARAMETERS, strict=True)
+    assert tool.definition == WEATHER
+    assert json.dumps(definition) == before
+
+
+def test_a_tool_needs_only_a_name() -> None:
+    (tool,) = read_tools([named("now")])
+    assert tool.description == "" and tool.strict is None
+    assert tool.parameters == {"type": "object", "properties": {}}
+    assert tool.definition["function"] == {
+        "name": "now",
+        "description": "",
+        "parameters": {"type": "object", "properties": {}},
+    }
+
+
+@pytest.mark.parametrize("parameters", [None, {}, {"properties": {}}])
+def test_parameters_without_a_type_are_those_of_an_object(parameters: Any) -> None:
+    (tool,) = read_tools([named("now", parameters=parameters)])
+    assert tool.parameters["type"] == "object" and tool.parameters["properties"] == {}
+
+
+@pytest.mark.parametrize(
+    ("tools", "said"),
+    [
+        ({}, "tools must be a list of tool definitions, got dict"),
+        ("x", "tools must be a list of tool definitions, got str"),
+        ([], "expected at least one tool, got none"),
+        (["x"], "tool 0 must be a mapping, got str"),
+        (
+            [{"type": "web_search"}],
+            "tool 0 has the type 'web_search'; only 'function' is supported",
+        ),
+        ([{"type": "function"}], "tool 0 has no name"),
+        ([{"type": "function", "function": "x"}], "the 'function' of tool 0 must be a mapping"),
+        ([WEATHER, {"type": "function", "function": {}}], "tool 1 has no name"),
+        ([named(3)], "the name of tool 0 must be a string, got int"),
+        ([named("")], "tool 0 has no name"),
+        ([named("a b")], "the name of tool 0 is 'a b'; expected 1 to 128 letters, digits"),
+        ([named("x" * 129)], "expected 1 to 128 letters, digits"),
+        ([named("a\n")], "expected 1 to 128 letters, digits"),
+        ([WEATHER, named("x"), FLAT], "tools 0 and 2 are both named 'get_weather'"),
+        ([named("x", description=3)], "the description of tool 'x' must be a string, got int"),
+        ([named("x", strict="no")], "'strict' of tool 'x' must be true or false, got str"),
+        ([named("x", parameters=[])], "the parameters of tool 'x' must be a JSON Schema, got list"),
+        ([named("x", parameters={"type": "string"})], "must have the type 'object', got 'string'"),
+        ([named("x", parameters={"anyOf": []})], "must have the type 'object', got no type"),
+        ([named("x", parameters={"properties": []})], "'properties' of tool 'x' must be a mapping"),
+        ([named("x", parameters={"properties": {"y": {1}}})], "of tool 'x' are not JSON"),
+    ],
+)
+def test_a_definition_that_makes_no_sense_is_rejected(tools: Any, said: str) -> None:
+    with pytest.raises(InvalidArgumentError) as raised:
+        read_tools(tools)
+    assert said in str(raised.value)
