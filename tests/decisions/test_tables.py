@@ -13,7 +13,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -766,6 +766,163 @@ def test_a_job_that_begins_anew_forgets_a_retry_that_was_begun(tmp_path: Path) -
     assert run(table, output, retry_errors=True, questions=QUESTIONS[:1]).counts.rows == 12
 
 
+# ---- files that change during a run ------------------------------------------------------------
+
+
+def damage(path: Path, how: str) -> None:
+    """Do to a file what other programs may do to it at any time."""
+    data = path.read_bytes()
+    if how == "delete":
+        path.unlink()
+    elif how == "replace":
+        path.rename(path.with_name("moved"))
+        path.write_bytes(data)
+    elif how == "truncate":
+        os.truncate(path, len(data) // 2)
+    elif how == "append":
+        with path.open("ab") as file:
+            file.write(b"more" * 10_000)
+    else:
+        with path.open("r+b") as file:
+            file.seek(len(data) - 5)
+            file.write(b"X")
+
+
+def once_at(row: int, act: Callable[[], Any]) -> Callable[[TableStep], None]:
+    """Return a progress callback that acts at one row."""
+    return lambda step: act() if step.new_rows == row else None
+
+
+@ANY_SUFFIX
+@pytest.mark.parametrize("of", [".csv", ".jsonl", pytest.param(".parquet", marks=needs_pyarrow)])
+def test_a_job_fails_if_its_input_changed_during_the_run(
+    tmp_path: Path, suffix: str, of: str
+) -> None:
+    table, output = table_of(tmp_path, of, 60), tmp_path / f"out{suffix}"
+    first, second = table.read_bytes(), table_of(tmp_path, of, 30).read_bytes()
+    table.write_bytes(first)
+    change = once_at(5, lambda: table.write_bytes(second))
+    with pytest.raises(ElizaError, match=f"{table.name} was changed while the job was running"):
+        run(table, output, progress=change, at_once=1)
+    said = json.loads((tmp_path / f"out{suffix}.job").read_text(encoding="utf-8"))
+    assert said["whole"] is False
+    for content_now in (second, first):
+        table.write_bytes(content_now)
+        with pytest.raises(InvalidArgumentError, match="other settings: input"):
+            run(table, output)
+    result = run(table, output, overwrite=True)
+    assert (result.counts.rows, result.is_whole) == (60, True)
+
+
+@ANY_SUFFIX
+@pytest.mark.parametrize("limit", [None, 10])
+def test_a_row_appended_to_the_input_during_the_run_fails_the_job(
+    tmp_path: Path, suffix: str, limit: int | None
+) -> None:
+    table, output = table_of(tmp_path, ".csv", 20), tmp_path / f"out{suffix}"
+    change = once_at(5, lambda: damage(table, "append"))
+    with pytest.raises(ElizaError, match=r"in\.csv was changed while the job was running"):
+        run(table, output, progress=change, limit=limit)
+    assert not (suffix == ".parquet" and output.exists())
+
+
+def test_a_retry_fails_if_its_input_changed_and_leaves_the_output(tmp_path: Path) -> None:
+    table, output = table_of(tmp_path, ".csv", 30), tmp_path / "out.csv"
+    run(table, output, decide=table_work.fail_some)
+    before, first = output.read_bytes(), table.read_bytes()
+    change = once_at(5, lambda: damage(table, "append"))
+    with pytest.raises(ElizaError, match="was changed while the job was running"):
+        run(table, output, retry_errors=True, progress=change)
+    assert output.read_bytes() == before
+    table.write_bytes(first)
+    run(table, output, retry_errors=True)
+    run(table, tmp_path / "whole.csv")
+    assert output.read_bytes() == (tmp_path / "whole.csv").read_bytes()
+
+
+def test_a_table_whose_columns_changed_since_it_was_opened_is_rejected(tmp_path: Path) -> None:
+    path = write_csv(tmp_path / "in.csv", [["a", "b"], ["1", "2"]])
+    table = open_table(path)
+    write_csv(path, [["b", "a"], ["2", "1"]])
+    with pytest.raises(InvalidArgumentError, match=r"in\.csv was changed.*'a', 'b'.*'b', 'a'"):
+        next(table.rows())
+
+
+@needs_pyarrow
+def test_a_parquet_file_whose_columns_changed_since_it_was_opened_is_rejected(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "in.parquet"
+    pq.write_table(pa.table({"a": ["1"], "b": ["2"]}), path)
+    table = open_table(path)
+    pq.write_table(pa.table({"a": ["1"], "b": [2]}), path)
+    with pytest.raises(InvalidArgumentError, match=r"in\.parquet was changed"):
+        next(table.rows())
+
+
+@ANY_SUFFIX
+@pytest.mark.parametrize("how", ["delete", "replace", "truncate", "append", "overwrite"])
+def test_a_job_fails_if_its_output_changed_during_the_run(
+    tmp_path: Path, suffix: str, how: str
+) -> None:
+    table, output = table_of(tmp_path, ".csv", 20), tmp_path / f"out{suffix}"
+    growing = tmp_path / "out.parquet.rows" if suffix == ".parquet" else output
+    change = once_at(10, lambda: damage(growing, how))
+    said = "was deleted, moved or replaced" if how in ("delete", "replace") else "was changed"
+    with pytest.raises(ElizaError, match=f"{growing.name} {said} .*while the job was writing it"):
+        run(table, output, progress=change, at_once=1)
+    result = run(table, output, overwrite=how not in ("delete", "replace"))
+    assert (result.counts.rows, result.is_whole) == (20, True)
+    run(table, tmp_path / f"whole{suffix}")
+    assert content(output) == content(tmp_path / f"whole{suffix}")
+
+
+def test_a_job_stops_soon_after_its_output_was_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("eliza_ffi.decisions.table.journal.SYNC_SECONDS", 0.0)
+    table, output = table_of(tmp_path, ".csv", 60), tmp_path / "out.csv"
+    rows: list[int] = []
+
+    def delete(step: TableStep) -> None:
+        rows.append(step.rows)
+        if step.rows == 5:
+            output.unlink()
+
+    with pytest.raises(ElizaError, match="was deleted"):
+        run(table, output, progress=delete)
+    assert rows == [1, 2, 3, 4, 5]
+
+
+@needs_pyarrow
+@pytest.mark.parametrize("n_rows", [None, 7])
+def test_a_parquet_job_fails_if_its_file_changed_as_soon_as_it_was_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, n_rows: int | None
+) -> None:
+    table, output = table_of(tmp_path, ".csv", 20), tmp_path / "out.parquet"
+
+    def replaced(part: Path, path: Path) -> None:
+        part.unlink()
+        if n_rows is not None:
+            pq.write_table(pa.table({"row": list(range(n_rows))}), path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("eliza_ffi.decisions.table.parquet.replace_file", replaced)
+        with pytest.raises((ElizaError, FileNotFoundError), match=r"out\.parquet"):
+            run(table, output)
+    assert run(table, output).new_rows == 0
+    assert pq.read_metadata(output).num_rows == 20
+
+
+@needs_pyarrow
+def test_a_finished_parquet_file_that_lost_rows_is_not_taken_for_whole(tmp_path: Path) -> None:
+    table, output = table_of(tmp_path, ".csv", 20), tmp_path / "out.parquet"
+    run(table, output)
+    pq.write_table(pq.read_table(output).slice(0, 7), output)
+    with pytest.raises(InvalidArgumentError, match="expected 20 rows, found 7"):
+        run(table, output)
+
+
 OTHER_JOBS: dict[str, dict[str, Any]] = {
     "model": {"settings": {"model": "another"}},
     "questions": {"questions": QUESTIONS[:1]},
@@ -1036,6 +1193,49 @@ def test_parquet_of_other_tables_has_types_where_all_values_have_one(
         assert types | {"id": "int64", "f": "double", "m": "string", "big": "string"} == types
         assert found["m"].to_pylist() == ["1", "x"]
         assert found["error"].to_pylist() == [None, "in.jsonl, line 2: nothing in column 'body'"]
+
+
+@needs_pyarrow
+@pytest.mark.parametrize("key", [b"\\ud800", b"\xff"])
+def test_a_key_that_parquet_cannot_hold_is_rejected_before_any_row(
+    tmp_path: Path, key: bytes
+) -> None:
+    table = tmp_path / "in.jsonl"
+    table.write_bytes(b'{"body": "x"}\n{"body": "y", "' + key + b'": 1}\n')
+    asked: list[Any] = []
+
+    def work(given: Any) -> Decision:
+        asked.append(given)
+        return decide(given)
+
+    said = r"in\.jsonl, line 2: the key '\\ud.*cannot name a column .*--keep"
+    with pytest.raises(InvalidArgumentError, match=said):
+        run(table, tmp_path / "out.parquet", decide=work)
+    assert asked == []
+    assert [path.name for path in tmp_path.iterdir()] == ["in.jsonl"]
+    run(table, tmp_path / "out.parquet", keep=["body"])
+    run(table, tmp_path / "out.jsonl")
+
+
+@needs_pyarrow
+def test_a_question_name_that_parquet_cannot_hold_is_rejected(tmp_path: Path) -> None:
+    table = table_of(tmp_path, ".csv", 2)
+    with pytest.raises(InvalidArgumentError, match=r"question's name 'a\\ud800' cannot name"):
+        run(table, tmp_path / "out.parquet", questions=(Predicate("x", "a\ud800"),))
+
+
+@needs_pyarrow
+def test_values_that_parquet_cannot_hold_as_they_are_lose_no_row(tmp_path: Path) -> None:
+    table = tmp_path / os.fsdecode(b"in\xff.jsonl")
+    table.write_bytes(
+        b'{"body": "x", "v": "\\ud800", "n": 9007199254740993, "i": 9007199254740993}\n'
+        b'{"body": "", "v": {"\\ud800": 1}, "n": 0.5, "i": 1}\n'
+    )
+    run(table, tmp_path / "out.parquet")
+    first, second = pq.read_table(tmp_path / "out.parquet").to_pylist()
+    assert (first["v"], first["n"], first["i"]) == ("\ufffd", "9007199254740993", 2**53 + 1)
+    assert (json.loads(second["v"]), second["n"], second["i"]) == ({"\ufffd": 1}, "0.5", 1)
+    assert second["error"] == "in\ufffd.jsonl, line 2: nothing in column 'body'"
 
 
 @needs_pyarrow

@@ -111,7 +111,7 @@ class OutputColumns:
         cells[ROW] = row.number
         for called, name in self.kept.items():
             cells[called] = json_value(row.fields.get(name))
-        cells[ERROR] = error
+        cells[ERROR] = json_value(error)  # which may name a file whose name is not UTF-8
         if decision is None:
             return cells
         for name, answer in decision.items():

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ...batches import run_in_order
-from ...errors import ContextFullError, InvalidArgumentError
+from ...errors import ContextFullError, ElizaError, InvalidArgumentError
 from ..answers import Decision
 from ..asking import is_of_row
 from ..prompts import input_text
@@ -20,7 +20,15 @@ from ..wire import question_to
 from .columns import AnswerCounts, OutputColumns
 from .formats import CsvRows, JsonlRows, RowFormat
 from .journal import JobFile, Journal
-from .reading import InputTable, TableRow, check_column, content_hash, format_of, json_value
+from .reading import (
+    InputTable,
+    TableRow,
+    check_column,
+    content_hash,
+    format_of,
+    is_unicode,
+    json_value,
+)
 from .retry import is_retried, write_again
 
 __all__ = [
@@ -171,6 +179,8 @@ class TableJob:
             "questions": [question_to(question) for question in questions],
             **settings,
         }
+        if self._format == "parquet":
+            self._check_names()
         # Kept columns, never looked at: Python could not hold everything that is in them.
         self._copies_kept = self._format == format_of(table.path) == "parquet"
         rows_path = output.with_name(output.name + ".rows")
@@ -245,7 +255,7 @@ class TableJob:
         InvalidArgumentError
             If there is an output already that is not of this job.
         ElizaError
-            If another process is running it.
+            If another process is running it, or changed the table or the output during the run.
         """
         begin = time.monotonic()
         description = {"input": content_hash(self.table.path), **self._description}
@@ -256,6 +266,7 @@ class TableJob:
         if not overwrite and self._is_finished(description):
             for cells in self._finished_rows():
                 counts.add(cells)
+            self._job_file.check_rows(counts.rows)
             return TableResult(counts, 0, time.monotonic() - begin, True)
         with self._journal(description, overwrite) as journal:
             for cells in journal.rows():
@@ -271,10 +282,14 @@ class TableJob:
                     journal.append(cells)
                     counts.add(cells)
                     steps.tell(row)
+            if not self._is_same_input(description):
+                self._job_file.write({**description, "input": None})  # no run may resume this
+                raise self._input_changed()
+            journal.check()
             if self._format == "parquet":
-                self._make_parquet(journal)
+                self._make_parquet(journal, description)
             if rows.is_at_end:
-                self._job_file.write(description, is_whole=True)
+                self._job_file.write(description, n_rows=journal.n_rows)
                 if self._format == "parquet":
                     journal.remove()
         seconds = time.monotonic() - begin
@@ -323,8 +338,20 @@ class TableJob:
             steps = _ToldSteps(again, progress)
             rows = held.enter_context(closing(_Watched(self._rows_behind(again.n_rows), None)))
             write_again(again, written, rows, partial(self._decided, decide_all), limit, steps.tell)
+            if not self._is_same_input(description):
+                again.remove()
+                raise self._input_changed()
             again.move_to(self._rows_path)
         return steps.n_told
+
+    def _is_same_input(self, description: Mapping[str, Any]) -> bool:
+        return content_hash(self.table.path) == str(description["input"])
+
+    def _input_changed(self) -> ElizaError:
+        return ElizaError(
+            f"{self.table.path} was changed while the job was running: some rows may be of the "
+            f"old table and some of the new one; run the job again with --overwrite"
+        )
 
     def _is_finished(self, description: Mapping[str, Any]) -> bool:
         """Whether the output is a Parquet file that has all rows."""
@@ -387,10 +414,35 @@ class TableJob:
             return CsvRows(self.columns.names, "\t" if self._format == "tsv" else ",")
         return JsonlRows(self.columns.names)
 
-    def _make_parquet(self, journal: Journal) -> None:
-        from .parquet import write_parquet
+    def _check_names(self) -> None:
+        """Raise InvalidArgumentError if the name of a column is not Unicode text."""
+        for name in self.columns.names:
+            if is_unicode(name):
+                continue
+            key = self.columns.kept.get(name)
+            said = "cannot name a column of a Parquet file: expected Unicode text, found a lone"
+            if key is None:
+                raise InvalidArgumentError(
+                    f"the question's name {name!r} {said} surrogate; rename it, or write .jsonl"
+                )
+            row = next(row for row in self.table.rows() if key in row.fields)
+            raise InvalidArgumentError(
+                f"{row.place}: the key {key!r} {said} surrogate; leave it out with --keep, or "
+                f"write .jsonl"
+            )
+
+    def _make_parquet(self, journal: Journal, description: Mapping[str, Any]) -> None:
+        from .parquet import ParquetTable, write_parquet
 
         write_parquet(self.output, _Again(journal.rows), self.columns, self.table)
+        if self._copies_kept and not self._is_same_input(description):  # it was just read again
+            raise self._input_changed()
+        n_rows = ParquetTable(self.output).n_rows
+        if n_rows != journal.n_rows:
+            raise ElizaError(
+                f"{self.output} was changed by another program while the job was writing it: "
+                f"expected {journal.n_rows:,} rows, found {n_rows:,}; run the job again"
+            )
 
 
 def decide_rows(
@@ -441,7 +493,7 @@ def input_of(row: TableRow, column: str) -> Any:
     text = input_text(given)
     if not text.strip():
         raise InvalidArgumentError(f"nothing in column {column!r}")
-    if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
+    if not is_unicode(text):
         raise InvalidArgumentError(f"column {column!r} is not UTF-8")
     return given
 

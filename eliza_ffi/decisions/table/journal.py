@@ -8,12 +8,17 @@ off, too.
 Beside the file lies another one, ``FILE.job``, that says what it is the output of. It is there
 before the first row is, so that nothing is ever appended to the output of something else, and only
 who holds the growing file looks at it and writes it.
+
+Other programs can still delete, replace or change the file while it grows. The writer keeps the
+size and the hash of the bytes that it wrote. It compares the size with the file's every two
+seconds, and both at the end.
 """
 
 from __future__ import annotations
 
 import errno
 import fcntl
+import hashlib
 import json
 import os
 import time
@@ -26,6 +31,7 @@ from typing import Any
 from ...errors import ElizaError, InvalidArgumentError
 from .columns import ROW
 from .formats import RowFormat
+from .reading import content_hash
 
 __all__ = ["JobFile", "Journal", "replace_file", "sync_folder"]
 
@@ -34,7 +40,7 @@ SYNC_SECONDS = 2.0
 
 JOB_FORMAT = 1
 
-WHOLE = "whole"
+WHOLE, ROWS = "whole", "rows"
 
 
 class JobFile:
@@ -53,16 +59,16 @@ class JobFile:
         """Whether a job has been begun."""
         return self.path.exists()
 
-    def write(self, job: Mapping[str, Any], *, is_whole: bool = False) -> None:
+    def write(self, job: Mapping[str, Any], *, n_rows: int | None = None) -> None:
         """Write what the output is of, at once or not at all.
 
         Parameters
         ----------
         job
-        is_whole
-            Whether the output has all rows.
+        n_rows
+            The number of rows of the finished output; None if it is not finished.
         """
-        said = {"format": JOB_FORMAT, WHOLE: is_whole, **job}
+        said = {"format": JOB_FORMAT, WHOLE: n_rows is not None, ROWS: n_rows, **job}
         text = json.dumps(said, ensure_ascii=False, indent=2, sort_keys=True) + "\n"
         part = self.path.with_name(self.path.name + ".part")
         with part.open("wb") as file:
@@ -75,7 +81,7 @@ class JobFile:
         """Raise InvalidArgumentError if the output is that of another job."""
         said = self._read()
         wanted = json.loads(json.dumps({"format": JOB_FORMAT, **job}))
-        names = {*wanted, *said} - {WHOLE}
+        names = {*wanted, *said} - {WHOLE, ROWS}
         other = [name for name in names if said.get(name) != wanted.get(name)]
         if other:
             listed = ", ".join(name.replace("_", " ") for name in sorted(other))
@@ -88,6 +94,15 @@ class JobFile:
     def is_whole(self) -> bool:
         """Whether the output has all rows."""
         return self._read().get(WHOLE) is True
+
+    def check_rows(self, n_rows: int) -> None:
+        """Raise InvalidArgumentError if a finished output has lost or gained rows."""
+        wanted = self._read().get(ROWS, n_rows)  # version 0.2.0 did not write it
+        if n_rows != wanted:
+            raise InvalidArgumentError(
+                f"{self._output} was changed after the job: expected {wanted} rows, found "
+                f"{n_rows}; decide all rows anew with --overwrite"
+            )
 
     def _read(self) -> dict[str, Any]:
         try:
@@ -124,6 +139,8 @@ class Journal:
         self.path = path
         self.n_rows = 0
         self._rows = rows
+        self._size = 0
+        self._hash = hashlib.sha256()
         self._file = self._locked()
 
     @property
@@ -144,10 +161,11 @@ class Journal:
         InvalidArgumentError
             If there is something in the file that is neither a row nor the rest of one.
         """
-        size = self._end_of_rows()
-        os.ftruncate(self._file, size)
-        os.lseek(self._file, size, os.SEEK_SET)
-        if size == 0:
+        os.ftruncate(self._file, self._end_of_rows())
+        os.lseek(self._file, 0, os.SEEK_SET)
+        while piece := os.read(self._file, 2**20):
+            self._note(piece)
+        if self._size == 0:
             self._write(self._rows.header)
         self._sync()
         sync_folder(self.path)
@@ -160,9 +178,19 @@ class Journal:
         """Remove the file, while it is held."""
         self.path.unlink()
 
+    def check(self) -> None:
+        """Raise ElizaError if the file on disk does not hold the bytes that were written."""
+        self._check_size()
+        if content_hash(self.path) != self._hash.hexdigest():
+            raise ElizaError(
+                f"{self.path} was changed by another program while the job was writing it: begin "
+                f"anew with --overwrite"
+            )
+
     def move_to(self, path: Path) -> None:
-        """Let the file take another one's place, while it is held."""
+        """Check the file and let it take another one's place, while it is held."""
         self._sync()
+        self.check()
         replace_file(self.path, path)
         self.path = path
 
@@ -192,6 +220,7 @@ class Journal:
         self.n_rows += 1
         if time.monotonic() - self._synced >= SYNC_SECONDS:
             self._sync()
+            self._check_size()
 
     def _locked(self) -> int:
         while True:
@@ -247,10 +276,29 @@ class Journal:
             f"there to go on, or begin anew with --overwrite"
         )
 
+    def _check_size(self) -> None:
+        if not self._is_at_path(self._file):
+            raise ElizaError(
+                f"{self.path} was deleted, moved or replaced while the job was writing it: run the "
+                f"job again"
+            )
+        size = os.fstat(self._file).st_size
+        if size != self._size:
+            raise ElizaError(
+                f"{self.path} was changed by another program while the job was writing it: "
+                f"expected {self._size:,} bytes, found {size:,}; begin anew with --overwrite"
+            )
+
     def _write(self, data: bytes) -> None:
         left = memoryview(data)
         while left:
-            left = left[os.write(self._file, left) :]
+            n_written = os.write(self._file, left)
+            self._note(left[:n_written])
+            left = left[n_written:]
+
+    def _note(self, data: bytes | memoryview) -> None:
+        self._hash.update(data)
+        self._size += len(data)
 
     def _sync(self) -> None:
         os.fsync(self._file)

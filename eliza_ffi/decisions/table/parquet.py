@@ -11,7 +11,7 @@ from typing import Any
 from ...errors import InvalidArgumentError, NotSupportedError
 from .columns import OutputColumns, cell_text
 from .journal import replace_file
-from .reading import InputTable, TableRow
+from .reading import InputTable, TableRow, check_unchanged
 
 __all__ = [
     "ParquetTable",
@@ -87,6 +87,8 @@ class ParquetTable:
         """Read record batches of the columns that are wanted, in the file's order."""
         wanted = None if columns is None else [name for name in self.columns if name in columns]
         with self._file() as file:
+            fields, found = (tuple(map(str, each)) for each in (self.schema, file.schema_arrow))
+            check_unchanged(self.path, fields, found)
             groups, left_out = self._groups_behind(file, after)
             if not groups:
                 return
@@ -203,6 +205,7 @@ class _CopiedColumns:
     def __init__(self, pa: Any, table: ParquetTable, kept: Mapping[str, str]) -> None:
         self.types = {called: table.schema.field(name).type for called, name in kept.items()}
         self._pa = pa
+        self._path = table.path
         self._kept = kept
         self._batches = table.batches(set(kept.values())) if kept else iter(())
         self._next: list[Any] = []
@@ -211,7 +214,10 @@ class _CopiedColumns:
     def arrays(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         """Return the columns of the next rows."""
         while self._kept and self._n_next < len(rows):
-            self._next.append(next(self._batches))
+            batch = next(self._batches, None)
+            if batch is None:
+                raise InvalidArgumentError(f"{self._path} was changed: it has lost rows")
+            self._next.append(batch)
             self._n_next += len(self._next[-1])
         if not self._kept:
             return {}
@@ -247,14 +253,18 @@ def _kind(value: Any) -> str:
     if isinstance(value, bool):
         return "bool"
     if isinstance(value, int):
-        return "int" if -(2**63) <= value < 2**63 else "text"
+        if -(2**53) <= value <= 2**53:
+            return "int"
+        return "wide int" if -(2**63) <= value < 2**63 else "text"
     return "float" if isinstance(value, float) else "text"
 
 
 def _common(kinds: set[str]) -> str:
     kinds = kinds - {"null"}
-    if kinds == {"int", "float"}:
+    if kinds == {"int", "float"}:  # a wide int is not always equal to a float
         return "float"
+    if "wide int" in kinds and kinds <= {"int", "wide int"}:
+        return "int"
     return kinds.pop() if len(kinds) == 1 else "text"
 
 

@@ -29,8 +29,10 @@ __all__ = [
     "JsonlTable",
     "TableRow",
     "check_column",
+    "check_unchanged",
     "content_hash",
     "format_of",
+    "is_unicode",
     "json_value",
     "open_table",
 ]
@@ -159,6 +161,15 @@ def check_column(table: InputTable, column: str) -> None:
         )
 
 
+def check_unchanged(path: Path, columns: tuple[str, ...], found: tuple[str, ...]) -> None:
+    """Raise InvalidArgumentError if a table no longer has the columns it was opened with."""
+    if found != columns:
+        raise InvalidArgumentError(
+            f"{path} was changed since it was opened: expected the columns "
+            f"{', '.join(map(repr, columns))}, found {', '.join(map(repr, found))}"
+        )
+
+
 def content_hash(path: Path) -> str:
     """Return the SHA-256 of a file's bytes."""
     found = hashlib.sha256()
@@ -221,7 +232,7 @@ class CsvTable:
         size = max(self.path.stat().st_size, 1)
         with Lines(self.path) as lines:
             reader = self._reader(lines)
-            self._skip_header(reader)
+            check_unchanged(self.path, self.columns, tuple(self._skip_header(reader)))
             number = 0
             while True:
                 first = lines.number + 1
@@ -252,7 +263,7 @@ class CsvTable:
             raise InvalidArgumentError(f"{self.path} has no header: a first line names the columns")
         seen = set()
         for name in header:
-            if name != _whole_text(name):
+            if not is_unicode(name):
                 raise InvalidArgumentError(f"{self.path}, line 1: not UTF-8: save it as UTF-8")
             if name in seen:
                 raise InvalidArgumentError(f"{self.path} has two columns {name!r}")
@@ -347,8 +358,13 @@ def _place(path: Path, first: int, last: int) -> str:
     )
 
 
+def is_unicode(text: str) -> bool:
+    """Return whether a text has no lone surrogates; a byte that is not UTF-8 is read as one."""
+    return text.isascii() or not any("\ud800" <= each <= "\udfff" for each in text)
+
+
 def _whole_text(text: str) -> str:
-    """Return a text with U+FFFD for what was no UTF-8, or half a character in JSON."""
-    if text.isascii():
+    """Return a text with U+FFFD in place of every lone surrogate."""
+    if is_unicode(text):
         return text
     return "".join("\ufffd" if "\ud800" <= each <= "\udfff" else each for each in text)
