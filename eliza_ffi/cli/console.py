@@ -20,7 +20,7 @@ __all__ = [
     "add_chat_arguments",
     "add_model_arguments",
     "add_prompt_arguments",
-    "device_options",
+    "model_options",
     "open_model",
     "read_choices",
     "read_messages",
@@ -43,14 +43,10 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("model")
     group.add_argument("--model", metavar="PATH", help="a .gguf file or bundle (the embedded one)")
     group.add_argument("--library", metavar="PATH", help="libelizainference to use (found)")
+    group.add_argument("--n-ctx", type=whole_number, metavar="N", help="tokens of KV cache")
+    group.add_argument("--threads", type=whole_number, metavar="N", help="compute threads")
     group.add_argument(
-        "--n-ctx", type=whole_number, default=0, metavar="N", help="tokens of KV cache"
-    )
-    group.add_argument(
-        "--threads", type=whole_number, default=0, metavar="N", help="compute threads"
-    )
-    group.add_argument(
-        "--gpu-layers", type=int, default=-1, metavar="N", help="layers to offload; -1 = all (-1)"
+        "--gpu-layers", type=int, metavar="N", help="layers to offload; -1 = all (-1)"
     )
     group.add_argument(
         "--device", metavar="NAMES", help="devices to use, as doctor names them; none = the CPU"
@@ -61,14 +57,38 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
         help="rpc-server processes to put layers on; private networks only",
     )
     group.add_argument(
+        "--batching",
+        choices=("auto", "off"),
+        help="off: run every request alone, in one slot, so that others cannot change how its "
+        "probabilities are rounded (auto)",
+    )
+    group.add_argument(
         "--seed", type=whole_number, metavar="N", help="seed of the sampling (random)"
     )
 
 
-def device_options(arguments: argparse.Namespace) -> dict[str, str]:
-    """Return the library's options that say where the model's layers are computed."""
-    asked = {"device": arguments.device, "rpc": arguments.rpc}
-    return {name: value for name, value in asked.items() if value is not None}
+def model_options(arguments: argparse.Namespace, n_slots: int | None = None) -> dict[str, Any]:
+    """Return the arguments of :class:`~eliza_ffi.Model` that were given, except the path.
+
+    Parameters
+    ----------
+    arguments
+    n_slots
+        Generations at once; None = the model's default, or one with ``--batching off``.
+    """
+    if n_slots is None and arguments.batching == "off":
+        n_slots = 1  # which slot a request gets changes how its sums are rounded, too
+    options = {name: getattr(arguments, name) for name in ("device", "rpc", "batching")}
+    given = {
+        "library": arguments.library,
+        "n_ctx": arguments.n_ctx or None,
+        "n_slots": n_slots,
+        "n_threads": arguments.threads or None,
+        "n_gpu_layers": arguments.gpu_layers,
+        "seed": arguments.seed,
+        "options": {name: value for name, value in options.items() if value is not None} or None,
+    }
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def add_prompt_arguments(parser: argparse.ArgumentParser) -> None:
@@ -170,20 +190,14 @@ def open_model(arguments: argparse.Namespace, n_slots: int | None = None) -> Ite
     ----------
     arguments
     n_slots
-        Generations at once; None = as many as the model has by itself.
+        As of :func:`model_options`.
     """
     bar = ProgressBar()
     try:
         with Model(
             arguments.model,
-            library=arguments.library,
-            n_ctx=arguments.n_ctx,
-            n_slots=n_slots,
-            n_threads=arguments.threads,
-            n_gpu_layers=arguments.gpu_layers,
-            seed=arguments.seed,
-            options=device_options(arguments),
             progress=bar if sys.stderr.isatty() else None,
+            **model_options(arguments, n_slots),
         ) as model:
             yield model
     finally:

@@ -18,7 +18,7 @@ from ..library.capabilities import InferenceCapabilities, detect_capabilities
 from ..library.loading import Library
 from ..measuring.terminal_text import printable
 from ..model import Model
-from .console import device_options
+from .console import model_options
 from .screen import fact_lines, terminal_width
 
 __all__ = ["examine", "run_doctor"]
@@ -97,15 +97,7 @@ def _examine_model(
     arguments: argparse.Namespace, library: Library, findings: dict[str, Any]
 ) -> None:
     """Open the model and let it choose once: all parts have then worked together."""
-    with Model(
-        arguments.model,
-        library=library,
-        n_ctx=arguments.n_ctx,
-        n_threads=arguments.threads,
-        n_gpu_layers=arguments.gpu_layers,
-        seed=arguments.seed,
-        options=device_options(arguments),
-    ) as model:
+    with Model(arguments.model, **{**model_options(arguments), "library": library}) as model:
         findings["model"] = {"path": model.path}
         if model.binding.supports("describe"):
             findings["model"] = model.describe()["model"]

@@ -9,7 +9,7 @@ from typing import Any
 
 from ..decisions.questions import Question
 from ..scale.workers import LOCAL, RayWorkers
-from .console import UsageError, device_options, whole_number
+from .console import UsageError, model_options, whole_number
 
 __all__ = ["add_ray_arguments", "ray_workers"]
 
@@ -44,22 +44,13 @@ def ray_workers(
     """
     if not arguments.workers:
         raise UsageError("--ray needs --workers, 1 or more")
-    options = {
-        "library": arguments.library,
-        "n_ctx": arguments.n_ctx or None,
-        "n_slots": arguments.n_slots,
-        "n_threads": arguments.threads or None,
-        "n_gpu_layers": None if arguments.gpu_layers == -1 else arguments.gpu_layers,
-        "seed": arguments.seed,
-        "options": device_options(arguments) or None,
-    }
     return RayWorkers(
         arguments.ray,
         arguments.workers,
         questions,
         settings,
         model=arguments.model,
-        model_options={name: each for name, each in options.items() if each is not None},
+        model_options=model_options(arguments, arguments.n_slots),
         waiting=_tell,
     )
 

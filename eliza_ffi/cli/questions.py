@@ -86,7 +86,10 @@ def add_asking_arguments(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument("--scoring", choices=RULES, help="how options are scored (legal)")
     group.add_argument(
-        "--n-slots", type=whole_number, metavar="N", help="inputs that are asked about at once (8)"
+        "--n-slots",
+        type=whole_number,
+        metavar="N",
+        help="inputs that are asked about at once (8; 1 with --batching off)",
     )
 
 

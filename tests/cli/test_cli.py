@@ -277,6 +277,14 @@ def test_doctor_json_holds_the_findings(run: Run, capsys: pytest.CaptureFixture[
     assert facts["passes"]["run"] > 0
 
 
+def test_batching_off_opens_the_model_with_one_slot(
+    run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("doctor", "--json", "--batching", "off") == 0
+    passes = json.loads(capsys.readouterr().out)["passes"]
+    assert (passes["batching"], passes["n_slots"]) == ("off", 1)
+
+
 def test_doctor_tells_of_every_extra_what_it_is_for_and_how_to_get_it(
     run: Run, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

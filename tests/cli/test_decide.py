@@ -7,10 +7,13 @@ import csv
 import io
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +35,7 @@ from eliza_ffi.decisions.questions import Choice, Labels, Predicate, Question, S
 from eliza_ffi.decisions.table import TableStep
 from eliza_ffi.decisions.wire import question_to
 from eliza_ffi.errors import ElizaError
-from eliza_ffi.library.loading import LIBRARY_VARIABLE
+from eliza_ffi.library.loading import LIBRARY_VARIABLE, Library
 from eliza_ffi.measuring.terminal_text import text_width
 
 FAMILY = "\U0001f469\u200d\U0001f469\u200d\U0001f467"
@@ -601,6 +604,55 @@ def test_an_interrupt_says_how_to_go_on_and_is_exit_code_130(
     assert [row["row"] for row in rows_of(output)] == list(range(1, 301))
 
 
+@contextmanager
+def busy_machine() -> Iterator[None]:
+    """Keep every core busy with other programs."""
+    busy = [
+        subprocess.Popen([sys.executable, "-c", "while True: pass"])
+        for _ in range(2 * (os.cpu_count() or 1))
+    ]
+    try:
+        yield
+    finally:
+        for process in busy:
+            process.kill()
+            process.wait()
+
+
+@pytest.mark.slow
+def test_with_batching_off_every_run_writes_the_same_bytes(
+    library: Library, tmp_path: Path, questions: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The runs differ in timing, in what the cache holds, and in how many rows a run decides.
+
+    Without the option they differ in about a third of these rows.
+    """
+    monkeypatch.setenv(LIBRARY_VARIABLE, str(library.path))
+    sentence = "I was charged twice please pay it back where do I find the invoice of March"
+    words = sentence.split()
+    draw = random.Random(1)
+    rows = [
+        [" ".join([*words[: draw.randrange(12)], *draw.choices(words, k=draw.randrange(1, 60))])]
+        for _ in range(60)
+    ]
+    with (tmp_path / "in.csv").open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows([["body"], *rows])
+    command = ["decide", str(tmp_path / "in.csv"), "--column", "body", "--questions", questions]
+    command += ["--batching", "off", "--output"]
+
+    def run(name: str, *options: str) -> bytes:
+        assert cli.main([*command, str(tmp_path / name), *options]) == 0
+        return (tmp_path / name).read_bytes()
+
+    whole = run("whole.jsonl")
+    assert b'"team_probabilities": {"billing": 0.' in whole
+    with busy_machine():
+        assert run("busy.jsonl") == whole
+    for n_rows in ("17", "18", "41"):
+        run("resumed.jsonl", "--limit", n_rows)
+    assert run("resumed.jsonl") == whole
+
+
 # ---- progress ----------------------------------------------------------------------------------
 
 
@@ -670,6 +722,12 @@ def test_a_flag_means_the_same_in_every_command(flag: str) -> None:
     # What it does stands before the colon; what a command adds, behind it.
     meanings = {str(action.help).partition(":")[0].partition("(")[0].strip() for action in actions}
     assert len(meanings) == 1
+
+
+def test_every_command_that_opens_a_model_takes_the_same_options() -> None:
+    for flag in ("--library", "--n-ctx", "--threads", "--device", "--batching", "--seed"):
+        assert set(flags()[flag]) == set(flags()["--model"])
+    assert {"decide", "evaluate", "calibrate", "serve", "choose"} <= set(flags()["--model"])
 
 
 def test_a_prompt_is_a_text_and_a_prompt_file_a_file() -> None:
