@@ -8,7 +8,8 @@ from typing import Any
 
 from ..batches import run_many
 from ..decisions.answers import Decision
-from ..decisions.asking import is_of_row
+from ..decisions.asking import ScoreJob, is_of_row
+from ..decisions.deciding import DecisionRun, settings_for
 from ..decisions.questions import Question
 from ..decisions.table.job import input_of
 from ..decisions.table.reading import TableRow, json_value
@@ -99,9 +100,19 @@ def ask_each(
     ElizaError
         If it is not a row's own failure.
     """
+
+    def start(row: tuple[Any, Any]) -> ScoreJob[Decision]:
+        for each in row:
+            if isinstance(each, Exception):
+                raise each
+        given, own = row
+        checked = settings_for(model.session, own, stream={}, **settings)
+        decision = DecisionRun(model.session, given, own, checked)
+        return ScoreJob(model.session, decision.args, decision.decision)
+
     found = run_many(
         zip(inputs, questions, strict=True),
-        lambda item: _OwnQuestions(model, *item, settings),
+        start,
         at_once=model.session.decisions_at_once(None),
         total=None,
         progress=None,
@@ -123,26 +134,6 @@ def or_raised(found: Any) -> Any:
     if isinstance(found, Exception) and not is_of_row(found):
         raise found
     return found
-
-
-class _OwnQuestions:
-    """An input and its questions, as a job."""
-
-    def __init__(
-        self, model: Model, given: Any, questions: Any, settings: Mapping[str, Any]
-    ) -> None:
-        self._model = model
-        self._asked = (given, questions)
-        self._settings = settings
-
-    def run(self) -> Decision:
-        for each in self._asked:
-            if isinstance(each, Exception):
-                raise each
-        return self._model.decide(*self._asked, **self._settings)
-
-    def cancel(self) -> None:
-        self._model.close()
 
 
 def _said(value: Any) -> Any:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import sys
+import threading
+from collections.abc import Iterator
+from itertools import repeat
 from typing import Any
 
 import pytest
@@ -12,6 +15,7 @@ from fake_ray import FakeRay
 from eliza_ffi.decisions import Choice, Labels, Predicate, Score
 from eliza_ffi.errors import InvalidArgumentError
 from eliza_ffi.model import Model
+from eliza_ffi.scale.asking import ask_each
 from eliza_ffi.scale.ray import Chooser, Decider, choose_dataset, decide_dataset
 
 pytestmark = pytest.mark.slow
@@ -26,6 +30,15 @@ QUESTIONS = [
 ]
 BODIES = ["I was charged twice!", None, " ", "Where is my order?", "x " * 3000]
 OPTIONS = {"n_slots": 1, "n_threads": 1}
+SETTINGS = {
+    "labels": None,
+    "orders": None,
+    "prompt": None,
+    "scoring": None,
+    "calibration": None,
+    "option_mass": False,
+    "abstain_below": 0.0,
+}
 
 
 @pytest.fixture(autouse=True)
@@ -125,6 +138,32 @@ def test_each_row_may_have_questions_of_its_own(alone: Model) -> None:
     none = pa.table({"body": ["one"], "q": pa.array([None], pa.string())})
     (row,) = Decider("body", questions_column="q", model_options=OPTIONS)(none).to_pylist()
     assert (row["answers"], row["error"]) == (None, "no questions")
+
+
+def test_a_cancelled_batch_leaves_the_model_open(
+    library: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows that are running are cancelled one by one, not by closing the actor's model."""
+    running = threading.Event()
+    model = Model(n_slots=2, n_threads=1)
+    in_turn = model.session.in_turn
+
+    def noted(*arguments: Any, **more: Any) -> Any:
+        running.set()
+        return in_turn(*arguments, **more)
+
+    def interrupted() -> Iterator[str]:
+        yield "Where is my order? " * 50
+        assert running.wait(60)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(model.session, "in_turn", noted)
+    with model:
+        with pytest.raises(KeyboardInterrupt):
+            ask_each(model, interrupted(), repeat(QUESTIONS), SETTINGS)  # type: ignore[arg-type]
+        (decision,) = ask_each(model, ["Where is my order?"], [QUESTIONS], SETTINGS)
+    assert not isinstance(decision, Exception)
+    assert decision["urgent"].value in (True, False)
 
 
 def test_questions_may_be_structs_whose_fields_other_rows_have(library: object) -> None:
