@@ -21,7 +21,7 @@ from typing import Any, NoReturn
 from jinja2 import filters
 from jinja2.runtime import Context, Undefined
 from jinja2.tests import TESTS as TESTS_OF_JINJA2
-from jinja2.utils import Namespace, pass_context, pass_environment
+from jinja2.utils import pass_context, pass_environment
 
 from .budget import (
     ITEM,
@@ -41,6 +41,7 @@ from .budget import (
     short,
     spend,
 )
+from .namespace import OpenNamespace
 
 __all__ = [
     "CHANGING",
@@ -373,7 +374,7 @@ def compares(compare: Any) -> Callable[[Any, Any], Any]:
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "dict": to_dict,
-    "namespace": lambda *given, **more: Namespace(to_dict(*given, **more)),
+    "namespace": lambda *given, **more: OpenNamespace(to_dict(*given, **more)),
     "raise_exception": raise_exception,
     "range": to_range,
     "strftime_now": strftime_now,

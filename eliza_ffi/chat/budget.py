@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
-from jinja2.utils import Namespace
+from .namespace import OpenNamespace, values_of
 
 __all__ = [
     "MAX_DEPTH",
@@ -144,8 +144,8 @@ def measured(*values: Any) -> int:
             elif isinstance(item, Mapping):
                 below += item.keys()
                 below += item.values()
-            elif isinstance(item, Namespace):
-                below.append(item._Namespace__attrs)
+            elif isinstance(item, OpenNamespace):
+                below.append(values_of(item))
             elif isinstance(item, Collection):
                 below += item
             fits(size + ITEM * len(below))

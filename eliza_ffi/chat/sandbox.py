@@ -30,7 +30,7 @@ from jinja2.parser import Parser
 from jinja2.runtime import Context, LoopContext, Macro, Undefined
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.tests import TESTS as TESTS_OF_JINJA2
-from jinja2.utils import Namespace, pass_context
+from jinja2.utils import pass_context
 from jinja2.visitor import NodeTransformer
 
 from .allowed import (
@@ -62,6 +62,7 @@ from .budget import (
     short,
     spend,
 )
+from .namespace import OpenNamespace, values_of
 
 __all__ = [
     "BoundedEnvironment",
@@ -196,8 +197,10 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
         kind = type(obj)  # the first three are quick, and what Jinja2 would find
         if kind is dict and attribute in obj and not hasattr(dict, attribute):
             return obj[attribute]
-        if kind is Namespace and attribute in obj._Namespace__attrs and attribute[0] != "_":
-            return obj._Namespace__attrs[attribute]
+        if kind is OpenNamespace and not attribute.startswith("_"):
+            values = values_of(obj)
+            if attribute in values:
+                return values[attribute]
         if kind is LoopContext and attribute in LOOP:
             return getattr(obj, attribute)
         method = None

@@ -9,13 +9,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import fields
 from typing import Any
 
-import _cffi_backend
 import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import InvalidArgumentError
 from .loading import header_ffi
 from .protocol import StreamConfig, Tokens
+
+try:
+    import _cffi_backend
+
+    gcp: Any = _cffi_backend.gcp
+except (AttributeError, ImportError):  # it is private; FFI.gc does the same through Python
+    gcp = None
 
 __all__ = [
     "TOKENS_PER_PULL",
@@ -99,18 +105,20 @@ class CffiStream:
         In one call of C: between two lines of Python an interrupt could lose the handle, and its
         slot. From then on it is freed with this object, if not before.
         """
+        own = gcp or header_ffi()[0].gc
         made = map(make, *((argument,) for argument in arguments))
-        self._owner.extend(map(_cffi_backend.gcp, made, (free,)))
+        self._owner.extend(map(own, made, (free,)))
         self.pointer = self._owner[0]
         if not self.pointer:
-            _cffi_backend.gcp(self.pointer, None)  # there is nothing to free
+            own(self.pointer, None)  # there is nothing to free
         return bool(self.pointer)
 
     def free(self) -> None:
         """Free the handle; a second time does nothing."""
+        ffi, _ = header_ffi()
         if self._owner:
-            _cffi_backend.release(self._owner[0])
-        self.pointer = header_ffi()[0].NULL
+            ffi.release(self._owner[0])
+        self.pointer = ffi.NULL
 
 
 class CallbackState:

@@ -12,6 +12,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import jinja2.utils
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -173,6 +174,23 @@ def test_attributes_of_a_macros_undefined_argument_are_undefined() -> None:
     macro = "{% macro f(x) %}[{{ x.y['z'][0] }}]{{ x.y is defined }}{% endmacro %}"
     assert ChatTemplate(macro + "{{ f(messages.x) }}").render([user("x")]) == "[]False"
     assert ChatTemplate(macro + "{{ f(x=nothing) }}").render([user("x")]) == "[]False"
+
+
+def test_namespaces_do_not_depend_on_where_jinja2_keeps_their_values(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def keep_elsewhere(self: Any, *given: Any, **more: Any) -> None:
+        object.__setattr__(self, "_elsewhere", dict(*given, **more))
+
+    monkeypatch.setattr(jinja2.utils.Namespace, "__init__", keep_elsewhere)
+    source = (
+        "{% set ns = namespace({'': 0}, n=1, _own=2) %}{% set ns.n = ns.n + 1 %}"
+        "{{ ns.n }} {{ ns['n'] }} {{ ns[''] }} {{ ns.m is defined }} {{ ns._own is defined }}"
+        " {{ ns._values is defined }} {{ [ns] | string }} {{ ns == ns }}"
+    )
+    assert ChatTemplate(source).render([user("x")]) == (
+        "2 2 0 False False False [<Namespace {'': 0, 'n': 2, '_own': 2}>] True"
+    )
 
 
 def test_contents_come_in_the_form_the_template_knows() -> None:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from checkout import ROOT
 
 from eliza_ffi._resources import default_model_path
 from eliza_ffi.errors import (
@@ -25,7 +29,7 @@ from eliza_ffi.errors import (
 )
 from eliza_ffi.library import cffi_values, native_calls
 from eliza_ffi.library.binding import CffiBinding, StreamConfig, StreamStep
-from eliza_ffi.library.loading import Library
+from eliza_ffi.library.loading import LIBRARY_VARIABLE, Library
 
 
 @pytest.fixture(scope="session")
@@ -96,6 +100,42 @@ def test_a_text_that_does_not_fit_is_fetched_with_more_room(
     assert sum(len(step.tokens) for step in steps) == 6
     assert "".join(step.text for step in steps)
     assert small.text_cap > 1
+
+
+def test_without_cffis_private_gc_streams_are_freed_through_the_public_one(
+    library: Library, tmp_path: Path
+) -> None:
+    """One slot serves three streams: each gives it back, closed or only forgotten."""
+    program = (
+        "import _cffi_backend, cffi\n"
+        "gc = _cffi_backend.gcp\n"
+        "del _cffi_backend.gcp\n"
+        "cffi.FFI.gc = lambda self, cdata, destructor, size=0: gc(cdata, destructor, size)\n"
+        "from eliza_ffi.errors import BusyError\n"
+        "from eliza_ffi.library.binding import CffiBinding\n"
+        "from eliza_ffi.library.loading import Library\n"
+        "from eliza_ffi.library.protocol import StreamConfig\n"
+        "from eliza_ffi.model import Model\n"
+        "with Model(n_slots=1, options={'slot_wait_ms': '0'}) as model:\n"
+        "    binding, ctx = model.binding, model.session.ctx\n"
+        "    stream = binding.open(ctx, StreamConfig())\n"
+        "    try:\n"
+        "        binding.open(ctx, StreamConfig())\n"
+        "        raise SystemExit('a second stream was opened')\n"
+        "    except BusyError:\n"
+        "        pass\n"
+        "    binding.close(stream)\n"
+        "    stream = binding.open(ctx, StreamConfig())\n"
+        "    del stream\n"
+        "    print(model.choose('x', ['a', 'b']).value)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, LIBRARY_VARIABLE: str(library.path), "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.stdout in ("a\n", "b\n"), done.stderr
 
 
 def test_room_does_not_grow_without_end(
