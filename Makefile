@@ -309,10 +309,11 @@ check-platforms: cpu $(VENV)/with-release ## read the native sources as compiler
 reference: $(VENV)/installed ## write docs/reference.md anew, from the public names and their docstrings
 	@$(BIN)/python scripts/write_reference.py
 
-lint: $(VENV)/installed ## check style and types
+lint: $(VENV)/installed ## check style, types, and what README's figures were measured with
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
+	@$(BIN)/python scripts/check_figures.py
 	@$(BIN)/clang-format --dry-run -Werror $(CPP)
 
 format: $(VENV)/installed ## bring all sources into style

@@ -36,6 +36,7 @@ from backend_suite.reporting import details
 from fetch_llama_cpp import FetchError
 from make_test_models import ModelError, vocabulary_file
 
+from bench.parts.machine import machine_facts, machine_line
 from bench.parts.pages import fill_sections
 from eliza_ffi.library.loading import library_file_name
 from eliza_ffi.measuring.tables import markdown_table, text_table
@@ -127,7 +128,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     print(f"{counts(reports)}, in {(time.monotonic() - begin) / 60:.1f} minutes")
     if options.docs is not None:
-        fill_sections(options.docs, {"architectures": section(reports)})
+        line = machine_line(machine_facts(options.library))
+        fill_sections(options.docs, {"architectures": f"{line}\n\n{section(reports)}"})
     return 1 if any(report.verdict == "fault" for report in reports) else 0
 
 

@@ -25,10 +25,16 @@ __all__ = [
 ]
 
 
-def machine_facts() -> dict[str, Any]:
-    """Return what the figures depend on besides the code."""
+def machine_facts(library: Path | None = None) -> dict[str, Any]:
+    """Return what the figures depend on besides the code.
+
+    Parameters
+    ----------
+    library
+        The library that is measured; None = the default one.
+    """
     affinity = getattr(os, "sched_getaffinity", None)
-    with Model() as model:
+    with Model(library=library) as model:
         facts = model.describe()
     return {
         "cpu": _cpu_name(),

@@ -88,7 +88,7 @@ def _load(given: argparse.Namespace) -> int:
         after, figures = server.holds(), server.figures()
         ended = server.process.poll()
     facts = _facts(given, outcome, seconds, before, after, figures)
-    facts["memory"] = memory
+    facts |= {"machine": machine_facts(), "memory": memory}
     publish("serving", facts, _page(facts), given.out, given.docs)
     for text in (outcome.wrong + outcome.lost)[:20]:
         print(text, file=sys.stderr)
@@ -183,7 +183,8 @@ def _page(facts: dict[str, Any]) -> str:
     if memory := facts.get("memory"):
         quarters = (memory[round(k * (len(memory) - 1) / 4)] for k in range(5))
         rows.append(("MiB after each quarter of the time", ", ".join(map(str, quarters))))
-    return markdown_table(("", f"batching={facts['batching']}"), rows) + "\n"
+    table = markdown_table(("", f"batching={facts['batching']}"), rows)
+    return f"{machine_line(facts['machine'])}\n\n{table}\n"
 
 
 def _measure(given: argparse.Namespace) -> int:
@@ -203,8 +204,10 @@ def _measure(given: argparse.Namespace) -> int:
         shares = (f"{facts['client_apart']['share']:.2f}" for facts in measured.values())
         table_rows.append(("served / in process, the client on a core of its own", *shares))
     table = markdown_table((f"{given.clients} clients", *measured), table_rows)
-    results = {"machine": machine_facts(), "clients": given.clients, "models": measured}
-    publish("serving-throughput", results, table + "\n", given.out, given.docs)
+    machine = machine_facts()
+    results = {"machine": machine, "clients": given.clients, "models": measured}
+    page = f"{machine_line(machine)}\n\n{table}\n"
+    publish("serving-throughput", results, page, given.out, given.docs)
     return 0
 
 
