@@ -11,6 +11,8 @@ from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
+from ..chat.template import Messages, check_messages
+from ..errors import InvalidArgumentError
 from ..model import Model
 from .files import STANDARD_INPUT, check_utf8, read_standard_input, read_text
 from .progress import ProgressBar
@@ -231,12 +233,20 @@ def run_interruptibly(work: Coroutine[Any, Any, T]) -> T:
         raise KeyboardInterrupt from None
 
 
-def read_messages(path: str) -> Any:
-    """Return the conversation in a file."""
+def read_messages(path: str) -> Messages:
+    """Return the conversation in a file.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If it is not a list of messages.
+    """
     try:
-        return json.loads(read_text(path))
+        return check_messages(json.loads(read_text(path)))
     except (json.JSONDecodeError, RecursionError) as error:
         raise UsageError(f"{path} is not JSON: {error}") from error
+    except InvalidArgumentError as error:
+        raise InvalidArgumentError(f"{path}: {error}") from error
 
 
 def whole_number(text: str) -> int:

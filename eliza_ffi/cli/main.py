@@ -7,13 +7,15 @@ command line is wrong; 130 = interrupted.
 from __future__ import annotations
 
 import argparse
+import difflib
 import io
 import json
 import os
+import re
 import sys
 from collections.abc import Sequence
 from contextlib import aclosing
-from typing import Any
+from typing import Any, NoReturn
 
 from ..async_model import AsyncModel
 from ..choices.choice_set import Choice
@@ -92,16 +94,32 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(argv: Sequence[str] | None) -> int:
     try:
-        arguments = build_parser().parse_args(argv)
+        arguments, unknown = build_parser().parse_known_args(argv)
+        if unknown:
+            raise UsageError(_unknown_argument(unknown[0], arguments.parser))
         code: int = arguments.run(arguments)
-    except SystemExit as error:  # argparse: 0 after --help, 2 after a mistake it has explained
+    except SystemExit as error:  # argparse, after --help
         return error.code if isinstance(error.code, int) else EXIT_USAGE
     return code
 
 
+def _unknown_argument(given: str, parser: argparse.ArgumentParser) -> str:
+    known = re.findall(r"--[a-z-]+", parser.format_help())
+    near = difflib.get_close_matches(given.partition("=")[0], known, n=1)
+    hint = f"did you mean {near[0]}?" if near else f"see {parser.prog} --help"
+    return f"{parser.prog} has no argument {given!r}: {hint}"
+
+
+class _Parser(argparse.ArgumentParser):
+    """Explains a wrong command line in one line, without the whole usage before it."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"{message}; see {self.prog} --help")
+
+
 def build_parser() -> argparse.ArgumentParser:
     """Return the parser of all commands."""
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="eliza-ffi",
         description="Run a language model in process, and make it choose.",
         epilog=f"exit codes: 0 done, 1 failed, 2 wrong command line, 130 interrupted\n\n{FIRST}",
@@ -238,6 +256,7 @@ def build_parser() -> argparse.ArgumentParser:
     calibrate.set_defaults(run=run_calibrate)
     for name, command in commands.choices.items():
         command.formatter_class = HelpFormatter
+        command.set_defaults(parser=command)
         command.epilog = with_example(name, command.epilog)
     return parser
 

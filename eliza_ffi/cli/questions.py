@@ -223,7 +223,12 @@ def _unwrapped(read: Any) -> Any:
 def _read_file(path: Path) -> Any:
     text = read_text(str(path))
     if path.suffix.lower() != ".toml":
-        return json.loads(text)
+        try:
+            return json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise InvalidArgumentError(
+                f"expected JSON, or TOML in a file whose name ends in .toml: {error}"
+            ) from error
     try:
         tomllib = importlib.import_module("tomllib")
     except ImportError:

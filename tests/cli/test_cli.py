@@ -389,7 +389,12 @@ def test_doctor_with_a_broken_model_names_it(
         (["generate", "--prompt", "x", "--n-ctx", "many"], "'many' is not a whole number"),
         (["choose", "--mode", "top"], "invalid choice: 'top'"),
         (["dance"], "invalid choice: 'dance'"),
-        ([], "required"),
+        ([], "required: command; see eliza-ffi --help"),
+        (["decide", "--output"], "--output: expected one argument; see eliza-ffi decide --help"),
+        (["decide", "--inptu", "x"], "decide has no argument '--inptu': did you mean --input?"),
+        (["choose", "--chioce=a"], "choose has no argument '--chioce=a': did you mean --choice?"),
+        (["demo", "--xyz"], "demo has no argument '--xyz': see eliza-ffi demo --help"),
+        (["demo", "more"], "demo has no argument 'more': see eliza-ffi demo --help"),
     ],
 )
 def test_a_wrong_command_line_is_exit_code_2(
@@ -398,6 +403,7 @@ def test_a_wrong_command_line_is_exit_code_2(
     assert cli.main(arguments) == 2
     out, err = capsys.readouterr()
     assert said in err
+    assert err.count("\n") == 1
     assert out == ""
 
 

@@ -159,7 +159,7 @@ def test_a_wrong_command_line_is_exit_code_2(
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ("{", "q.json: "),
+        ("{", "q.json: expected JSON, or TOML in a file whose name ends in .toml: "),
         ('[{"type": "choice", "instructions": "x", "choices": ["a"]}]', "2 to 255 choices"),
         ("[" * 100_000, "q.json: "),
     ],
@@ -223,6 +223,26 @@ def test_bytes_that_are_no_utf8_are_an_error_that_names_their_place(
         assert cli.main(["decide", *source, *ON_THE_LINE]) == 1
         said = f"{what} is not UTF-8: in line {line} there is the byte 0xe9 behind 7 others\n"
         assert capsys.readouterr().err == f"eliza-ffi: {said}"
+    assert model.asked == []
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ('{"role": "user"}', "messages must be a sequence of mappings"),
+        ("[]", "there are no messages"),
+        ('["hello"]', "message 0 is not a mapping"),
+        ('[{"role": "user"}]', "the content of message 0"),
+    ],
+)
+def test_a_file_that_is_no_conversation_is_rejected(
+    content: str, said: str, model: FakeDecider, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "chat.json"
+    path.write_text(content)
+    for command in (["decide", *ON_THE_LINE], ["choose", "--choice", "a"]):
+        assert cli.main([*command, "--messages", str(path)]) == 1
+        assert capsys.readouterr().err.startswith(f"eliza-ffi: {path}: {said}")
     assert model.asked == []
 
 
@@ -488,7 +508,7 @@ def test_rows_with_errors_are_decided_anew_where_that_is_asked_for(
         ("none.csv", [], "none.csv"),
         ("in.csv", ["--column", "text"], "no column 'text'; its columns are 'id', 'body'"),
         ("in.csv", ["--keep", "date"], "no column 'date'"),
-        ("in.csv", ["--output", "out.txt"], "must end in one of"),
+        ("in.csv", ["--output", "out.txt"], "unsupported table format: out.txt (supported: .csv"),
         ("in.csv", ["--output", "in.csv"], "is the input"),
         ("in.csv", ["--delimiter", ";"], "no column 'body'; its columns are 'id,body'"),
     ],

@@ -200,7 +200,7 @@ def test_a_field_of_megabytes_is_read(tmp_path: Path) -> None:
         ("in.csv", b"a,\xff\n", "not UTF-8"),
         ("in.csv", "a,b\n".encode("utf-16"), "UTF-16"),
         ("in.jsonl", '{"a": 1}\n'.encode("utf-16"), "UTF-16"),
-        ("in.txt", b"x", "must end in one of .csv, .tsv"),
+        ("in.txt", b"x", r"unsupported table format: .*in\.txt \(supported: \.csv, \.tsv,"),
     ],
 )
 def test_a_table_that_is_none_is_refused(tmp_path: Path, name: str, data: bytes, said: str) -> None:
@@ -955,6 +955,13 @@ def test_another_input_is_another_job(tmp_path: Path) -> None:
     table.write_text(table.read_text(encoding="utf-8") + "9,more\n", encoding="utf-8")
     with pytest.raises(InvalidArgumentError, match="other settings: input"):
         run(table, tmp_path / "out.jsonl")
+
+
+def test_a_missing_column_of_a_wide_table_is_named_with_the_nearest(tmp_path: Path) -> None:
+    table = write_csv(tmp_path / "in.csv", [[*(f"c{i}" for i in range(500)), "body"]])
+    said = "no column 'bdy'; its columns are 'c0', .* 'c19' and 481 more; did you mean 'body'?"
+    with pytest.raises(InvalidArgumentError, match=said):
+        run(table, tmp_path / "out.csv", "bdy")
 
 
 def test_a_file_that_nobody_knows_is_never_written_to(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import csv
 import datetime
+import difflib
 import hashlib
 import json
 import math
@@ -47,6 +48,9 @@ FORMATS = {
 """The formats of tables by the ends of their files' names."""
 
 MOST_COLUMNS = 10_000
+
+MOST_LISTED = 20
+"""Columns that a message lists."""
 
 MOST_DEPTH = 200
 """Of lists and objects in each other in a line of JSONL: what handles them calls itself."""
@@ -119,7 +123,7 @@ def format_of(path: Path) -> str:
     found = FORMATS.get(path.suffix.lower())
     if found is None:
         raise InvalidArgumentError(
-            f"{path} is no table: its name must end in one of {', '.join(FORMATS)}"
+            f"unsupported table format: {path} (supported: {', '.join(FORMATS)})"
         )
     return found
 
@@ -155,9 +159,13 @@ def open_table(path: Path, delimiter: str | None = None) -> InputTable:
 def check_column(table: InputTable, column: str) -> None:
     """Raise InvalidArgumentError if a table has no such column."""
     if column not in table.columns and column not in table.all_columns():
-        listed = ", ".join(map(repr, table.columns)) or "none"
+        listed = ", ".join(map(repr, table.columns[:MOST_LISTED])) or "none"
+        if len(table.columns) > MOST_LISTED:
+            listed += f" and {len(table.columns) - MOST_LISTED:,} more"
+        near = difflib.get_close_matches(column, table.columns, n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
         raise InvalidArgumentError(
-            f"{table.path} has no column {column!r}; its columns are {listed}"
+            f"{table.path} has no column {column!r}; its columns are {listed}{hint}"
         )
 
 
