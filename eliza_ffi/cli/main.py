@@ -110,7 +110,7 @@ def _unknown_argument(given: str, parser: argparse.ArgumentParser) -> str:
     return f"{parser.prog} has no argument {given!r}: {hint}"
 
 
-class _Parser(argparse.ArgumentParser):
+class _CommandParser(argparse.ArgumentParser):
     """Explains a wrong command line in one line, without the whole usage before it."""
 
     def error(self, message: str) -> NoReturn:
@@ -119,7 +119,7 @@ class _Parser(argparse.ArgumentParser):
 
 def build_parser() -> argparse.ArgumentParser:
     """Return the parser of all commands."""
-    parser = _Parser(
+    parser = _CommandParser(
         prog="eliza-ffi",
         description="Run a language model in process, and make it choose.",
         epilog=f"exit codes: 0 done, 1 failed, 2 wrong command line, 130 interrupted\n\n{FIRST}",

@@ -420,15 +420,13 @@ class TableJob:
             if is_unicode(name):
                 continue
             key = self.columns.kept.get(name)
-            said = "cannot name a column of a Parquet file: expected Unicode text, found a lone"
-            if key is None:
-                raise InvalidArgumentError(
-                    f"the question's name {name!r} {said} surrogate; rename it, or write .jsonl"
-                )
-            row = next(row for row in self.table.rows() if key in row.fields)
+            what, way_out = f"the question's name {name!r}", "rename the question"
+            if key is not None:
+                row = next(row for row in self.table.rows() if key in row.fields)
+                what, way_out = f"{row.place}: the key {key!r}", "keep other columns (--keep)"
             raise InvalidArgumentError(
-                f"{row.place}: the key {key!r} {said} surrogate; leave it out with --keep, or "
-                f"write .jsonl"
+                f"{what} cannot name a column of a Parquet file: expected Unicode text, found a "
+                f"lone surrogate; {way_out}, or write .jsonl"
             )
 
     def _make_parquet(self, journal: Journal, description: Mapping[str, Any]) -> None:
