@@ -61,8 +61,8 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--batching",
         choices=("auto", "off"),
-        help="off: run every request alone, in one slot, so that others cannot change how its "
-        "probabilities are rounded (auto)",
+        help="off: run each request alone, in one slot, so that rounding does not depend on "
+        "timing (auto)",
     )
     group.add_argument(
         "--seed", type=whole_number, metavar="N", help="seed of the sampling (random)"
@@ -76,10 +76,10 @@ def model_options(arguments: argparse.Namespace, n_slots: int | None = None) -> 
     ----------
     arguments
     n_slots
-        Generations at once; None = the model's default, or one with ``--batching off``.
+        Generations at once; None = the model's default, or 1 if batching is off.
     """
     if n_slots is None and arguments.batching == "off":
-        n_slots = 1  # which slot a request gets changes how its sums are rounded, too
+        n_slots = 1  # the slot of a request changes how its sums are rounded
     options = {name: getattr(arguments, name) for name in ("device", "rpc", "batching")}
     given = {
         "library": arguments.library,

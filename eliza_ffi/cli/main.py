@@ -111,7 +111,7 @@ def _unknown_argument(given: str, parser: argparse.ArgumentParser) -> str:
 
 
 class _CommandParser(argparse.ArgumentParser):
-    """Explains a wrong command line in one line, without the whole usage before it."""
+    """A parser that explains a wrong command line in one line, without the usage before it."""
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{message}; see {self.prog} --help")

@@ -176,7 +176,7 @@ def test_attributes_of_a_macros_undefined_argument_are_undefined() -> None:
     assert ChatTemplate(macro + "{{ f(x=nothing) }}").render([user("x")]) == "[]False"
 
 
-def test_namespaces_do_not_depend_on_where_jinja2_keeps_their_values(
+def test_namespaces_need_no_private_attribute_of_jinja2(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def keep_elsewhere(self: Any, *given: Any, **more: Any) -> None:

@@ -102,9 +102,7 @@ def test_a_text_that_does_not_fit_is_fetched_with_more_room(
     assert small.text_cap > 1
 
 
-def test_without_cffis_private_gc_streams_are_freed_through_the_public_one(
-    library: Library, tmp_path: Path
-) -> None:
+def test_streams_are_freed_without_cffis_private_gc(library: Library, tmp_path: Path) -> None:
     """One slot serves three streams: each gives it back, closed or only forgotten."""
     program = (
         "import _cffi_backend, cffi\n"

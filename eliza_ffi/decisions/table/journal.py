@@ -101,7 +101,7 @@ class JobFile:
         if n_rows != wanted:
             raise InvalidArgumentError(
                 f"{self._output} was changed after the job: expected {wanted} rows, found "
-                f"{n_rows}; decide all rows anew with --overwrite"
+                f"{n_rows}; decide all rows again with --overwrite"
             )
 
     def _read(self) -> dict[str, Any]:
@@ -183,12 +183,12 @@ class Journal:
         self._check_size()
         if content_hash(self.path) != self._hash.hexdigest():
             raise ElizaError(
-                f"{self.path} was changed by another program while the job was writing it: begin "
-                f"anew with --overwrite"
+                f"{self.path} was changed by another program while the job was writing it: start "
+                f"again with --overwrite"
             )
 
     def move_to(self, path: Path) -> None:
-        """Check the file and let it take another one's place, while it is held."""
+        """Check the file and let it take another file's place, while it is held."""
         self._sync()
         self.check()
         replace_file(self.path, path)
@@ -286,7 +286,7 @@ class Journal:
         if size != self._size:
             raise ElizaError(
                 f"{self.path} was changed by another program while the job was writing it: "
-                f"expected {self._size:,} bytes, found {size:,}; begin anew with --overwrite"
+                f"expected {self._size:,} bytes, found {size:,}; start again with --overwrite"
             )
 
     def _write(self, data: bytes) -> None:
