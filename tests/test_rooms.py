@@ -16,6 +16,7 @@ PACKAGE = Path(eliza_ffi.__file__).parent
 # From the bottom up; rooms on one line know nothing of each other.
 FLOORS = (
     ("errors",),
+    ("checks",),
     ("_resources",),
     ("library", "automata", "masks"),
     ("sampling", "chat"),

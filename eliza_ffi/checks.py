@@ -1,0 +1,287 @@
+"""Check arguments of the public API, and word the errors.
+
+There is one rule. A wrong argument raises :class:`~eliza_ffi.errors.InvalidArgumentError`, which is
+a ValueError, whether its type or its value is wrong. The text names the argument, what was
+expected, what was found, and the next step if there is an obvious one::
+
+    prompts must be a list of prompts, got 'hello'; for one prompt use choose()
+
+Missing and unexpected arguments raise TypeError, as in every Python call.
+
+Every check returns the checked value, as Python's own type.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+import operator
+import os
+from collections.abc import Callable, Collection, Iterable, Mapping
+from numbers import Real
+from typing import Any, TypeAlias, TypeVar
+
+from .errors import InvalidArgumentError
+
+__all__ = [
+    "FieldChecks",
+    "check_callable",
+    "check_callback",
+    "check_each",
+    "check_fields",
+    "check_flag",
+    "check_kind",
+    "check_known",
+    "check_misspelt",
+    "check_number",
+    "check_one_of",
+    "check_path",
+    "check_several",
+    "check_text",
+    "check_whole",
+    "did_you_mean",
+    "found",
+    "wrong",
+]
+
+T = TypeVar("T")
+
+FieldChecks: TypeAlias = "Mapping[str, tuple[type[Any], Callable[..., Any]]]"
+"""The checks of an object's fields, for :func:`check_fields`."""
+
+LARGEST_INT = 2**31 - 1
+"""The largest whole number that the library takes."""
+
+MISSPELT = 0.8
+"""Names that are this similar are taken for misspellings; 1 = the same name."""
+
+LONGEST = 60
+"""The most characters of a value that an error shows."""
+
+
+def wrong(name: str, expected: str, value: object, hint: str = "") -> InvalidArgumentError:
+    """Return the error of a wrong argument.
+
+    Parameters
+    ----------
+    name
+        The argument's name.
+    expected
+        The words after ``"must be"``.
+    value
+        The wrong value.
+    hint
+        The next step, if there is an obvious one.
+    """
+    then = f"; {hint}" if hint else ""
+    return InvalidArgumentError(f"{name} must be {expected}, got {found(value)}{then}")
+
+
+def found(value: object) -> str:
+    """Describe a value in a few words: texts and numbers as they are, others by their type."""
+    if isinstance(value, type):
+        return f"the class {value.__name__}"
+    kind = type(value).__name__
+    if value is None or isinstance(value, str | bool | int | float):
+        try:
+            text = repr(value)
+        except ValueError:  # Python writes no number of more than 4,300 digits
+            return "a number of thousands of digits"
+        return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
+    if isinstance(value, bytes):
+        return "bytes"
+    if isinstance(value, list | tuple | set | dict) and not value:
+        return f"an empty {kind}"
+    article = "an" if kind[:1].lower() in "aeio" or kind == "ndarray" else "a"
+    return f"{article} {kind}"
+
+
+def check_text(name: str, value: Any) -> str:
+    """Check that a value is a string."""
+    if not isinstance(value, str):
+        raise wrong(name, "a string", value)
+    return value
+
+
+def check_flag(name: str, value: Any) -> bool:
+    """Check that a value is a bool, Python's or numpy's."""
+    if value is True or value is False:
+        return value
+    # By name, because numpy takes longer to import than most commands.
+    if type(value).__name__ in ("bool", "bool_") and type(value).__module__ == "numpy":
+        return bool(value)
+    raise wrong(name, "True or False", value)
+
+
+def check_whole(
+    name: str, value: Any, least: int = -LARGEST_INT - 1, most: int = LARGEST_INT
+) -> int:
+    """Check that a value is a whole number from `least` to `most`, and not a bool."""
+    try:
+        whole = None if isinstance(value, bool) else operator.index(value)
+    except TypeError:
+        whole = None
+    if whole is None or not least <= whole <= most:
+        # Nobody wants to know the largest number unless theirs is larger.
+        shown = math.inf if most == LARGEST_INT and (whole is None or whole <= most) else most
+        lowest = -math.inf if shown == math.inf and least < -LARGEST_INT else least
+        raise wrong(name, _between("a whole number", lowest, shown), value)
+    return whole
+
+
+def check_number(name: str, value: Any, least: float = -math.inf, most: float = math.inf) -> float:
+    """Check that a value is a finite number from `least` to `most`, and not a bool."""
+    is_number = isinstance(value, Real) and not isinstance(value, bool)
+    try:
+        number = float(value) if is_number else math.nan
+    except OverflowError:
+        number = math.nan
+    if not (math.isfinite(number) and least <= number <= most):
+        raise wrong(name, _between("a number", least, most), value)
+    return value if isinstance(value, int) else number
+
+
+def _between(kind: str, least: float, most: float) -> str:
+    if most < math.inf:
+        return f"{kind} from {least} to {most}"
+    return kind if least == -math.inf else f"{kind} of {least} or more"
+
+
+def check_one_of(name: str, value: Any, allowed: Collection[str]) -> str:
+    """Check that a value is one of some strings."""
+    if not isinstance(value, str) or value not in allowed:
+        hint = did_you_mean(value, allowed, MISSPELT)
+        raise wrong(name, f"one of {', '.join(allowed)}", value, hint)
+    return value
+
+
+def check_kind(
+    name: str, value: T, kind: type[Any] | tuple[type[Any], ...], expected: str, hint: str = ""
+) -> T:
+    """Check that a value is an instance of a class; `expected` is as in :func:`wrong`."""
+    if not isinstance(value, kind):
+        raise wrong(name, expected, value, hint)
+    return value
+
+
+def check_callable(name: str, value: T) -> T:
+    """Check that a value can be called."""
+    if not callable(value):
+        raise wrong(name, "a function", value)
+    return value
+
+
+def check_callback(name: str, value: T) -> T:
+    """Check that a value can be called, or is None."""
+    if value is not None and not callable(value):
+        raise wrong(name, "a function or None", value)
+    return value
+
+
+def check_path(name: str, value: Any) -> str:
+    """Check that a value can be a path, and return it as a string."""
+    path = os.fspath(value) if isinstance(value, str | os.PathLike) else None
+    if not isinstance(path, str) or not path:
+        raise wrong(name, "a path, a string or os.PathLike", value)
+    try:
+        raw = os.fsencode(path)
+    except UnicodeEncodeError:
+        raise wrong(name, "a path that the system can write", path) from None
+    if b"\0" in raw:
+        raise wrong(name, "a path without NUL characters", path)
+    return path
+
+
+def check_several(name: str, value: Any, expected: str, hint: str = "") -> Iterable[Any]:
+    """Check that a value is a list or another iterable, and no string, bytes, mapping or class.
+
+    Parameters
+    ----------
+    name, value
+    expected, hint
+        As in :func:`wrong`.
+    """
+    is_one = isinstance(value, str | bytes | bytearray | Mapping | type)
+    if is_one or not isinstance(value, Iterable) or getattr(value, "ndim", 1) == 0:
+        raise wrong(name, expected, value, hint)
+    return value
+
+
+def check_each(
+    name: str, value: Any, kind: type[Any] | tuple[type[Any], ...], expected: str
+) -> tuple[Any, ...]:
+    """Check that a value is an iterable of instances of a class, and return them as a tuple.
+
+    Parameters
+    ----------
+    name, value
+    kind
+        The class of every item.
+    expected
+        What every item must be, such as ``"a string"``.
+    """
+    items = tuple(check_several(name, value, f"a list, with {expected} for each item"))
+    for i, item in enumerate(items):
+        if not isinstance(item, kind):
+            raise wrong(f"{name}[{i}]", expected, item)
+    return items
+
+
+def check_fields(owner: object, fields: FieldChecks) -> None:
+    """Check the fields of a frozen object, and set them to the checked values.
+
+    Parameters
+    ----------
+    owner
+    fields
+        For each field, the class of its usual values and the check of all other values. Usual
+        values are not checked, which keeps this fast.
+    """
+    for name, (usual, check) in fields.items():
+        value = getattr(owner, name)
+        if type(value) is not usual:
+            object.__setattr__(owner, name, check(name, value))
+
+
+def check_known(what: str, given: Iterable[Any], known: Collection[str]) -> None:
+    """Check that all names of fields are known; the error suggests the nearest known name.
+
+    Parameters
+    ----------
+    what
+        The owner of the fields, such as ``"a span"``.
+    given
+        The names to check.
+    known
+        All known names.
+    """
+    for name in given:
+        if not isinstance(name, str) or name not in known:
+            hint = did_you_mean(name, known) or f"its fields are {', '.join(sorted(known))}"
+            raise InvalidArgumentError(f"{what} has no field {found(name)}; {hint}")
+
+
+def check_misspelt(what: str, given: Iterable[Any], known: Collection[str]) -> None:
+    """Check that no name looks like a misspelt known name. Other unknown names are allowed.
+
+    Parameters as :func:`check_known`.
+    """
+    for name in given:
+        hint = "" if name in known else did_you_mean(name, known, MISSPELT)
+        if hint:
+            raise InvalidArgumentError(f"{what} has no field {found(name)}; {hint}")
+
+
+def did_you_mean(name: object, known: Iterable[str], least: float = 0.6) -> str:
+    """Return ``"did you mean '...'?"`` with the nearest known name, or an empty string.
+
+    Parameters
+    ----------
+    name, known
+    least
+        The least similarity, 0 to 1, as `difflib` measures it.
+    """
+    if not isinstance(name, str):
+        return ""
+    near = difflib.get_close_matches(name, sorted(known), n=1, cutoff=least)
+    return f"did you mean {near[0]!r}?" if near else ""
