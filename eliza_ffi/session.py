@@ -9,6 +9,7 @@ import weakref
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
+from numbers import Real
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -16,21 +17,29 @@ from . import _resources
 from .chat.prompt import Prompt, PromptTokenizer
 from .chat.template import template_of_model
 from .chat.tokens import ChatTokenizer
+from .checks import (
+    check_callback,
+    check_number,
+    check_path,
+    check_text,
+    check_whole,
+    wrong,
+)
 from .choices.choice_set import ChoiceSet
 from .choices.chooser import ChoiceCache, ChoiceTokens
 from .errors import (
     BusyError,
     ContextFullError,
     ElizaError,
-    InvalidArgumentError,
     NotSupportedError,
 )
 from .library.binding import CffiBinding
 from .library.loading import Library
+from .library.model_path import check_model_path
 from .library.protocol import Tokens
 from .masks.guidance import Guidance
 from .masks.token_texts import TokenSpeller, TokenTexts
-from .runner.turns import Turns
+from .runner.turns import Turns, check_wait
 
 __all__ = ["Session"]
 
@@ -76,7 +85,11 @@ class Session:
         settings: Mapping[str, object],
         progress: Callable[[str, float], None] | None,
     ) -> None:
-        self.path = os.fspath(_resources.default_model_path() if path is None else path)
+        self.path = str(_resources.default_model_path()) if path is None else _model_path(path)
+        _check_settings(settings)
+        check_callback("progress", progress)
+        if not isinstance(library, Library | None):
+            check_path("library", library)
         if not isinstance(library, Library):
             library = Library(library, bundle=self.path)
         self.binding = CffiBinding(library)
@@ -137,9 +150,7 @@ class Session:
         """Return how many requests of a batch run together."""
         if asked is None:
             return self.turns.n
-        if asked < 1:
-            raise InvalidArgumentError(f"max_concurrency must be 1 or more, not {asked}")
-        return asked
+        return check_whole("max_concurrency", asked, 1)
 
     def decisions_at_once(self, asked: int | None) -> int:
         """Return how many decisions run together, of a batch or of whoever asks.
@@ -315,13 +326,28 @@ class Session:
         return self._guidance
 
 
+def _model_path(given: Any) -> str:
+    path = check_path("path", given)
+    check_model_path(path)
+    return path
+
+
+def _check_settings(settings: Mapping[str, object]) -> None:
+    for name, value in settings.items():
+        check_text("the name of an option", name)
+        if isinstance(value, Real) and not isinstance(value, bool):
+            check_number(f"the option {name}", value)
+        elif not isinstance(value, str | bool | None):
+            raise wrong(f"the option {name}", "a string or a number", value)
+
+
 class _SecondTry:
     """Whether what has found the context full may find room when it is alone."""
 
     def __init__(self, session: Session, wait: bool | float, n_tokens: int) -> None:
         self._session = session
         self._begin = time.monotonic()
-        self._wait = wait
+        self._wait = check_wait(wait)
         self._n_tokens = n_tokens
         self.is_worth_it = False
 

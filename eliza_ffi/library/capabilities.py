@@ -6,6 +6,7 @@ import os
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from ..checks import wrong
 from .abi import CONTEXT_SIZE_SINCE, KV_TYPES_SINCE, MOBILE_CONFIG_SIZE, PREFIX
 from .binding import CffiBinding
 from .loading import Library
@@ -134,6 +135,8 @@ def detect_capabilities(
         return InferenceCapabilities()
     if isinstance(source, CffiBinding):
         binding = source
+    elif not isinstance(source, Library | str | os.PathLike):
+        raise wrong("source", "a Library, its path, a CffiBinding or None", source)
     else:
         binding = CffiBinding(source if isinstance(source, Library) else Library(source))
     library = binding.library

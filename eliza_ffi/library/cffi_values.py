@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..checks import check_text, found, wrong
 from ..errors import InvalidArgumentError
 from .loading import header_ffi
-from .protocol import StreamConfig, Tokens
+from .protocol import CONFIG_FIELDS, StreamConfig, Tokens
 
 try:
     import _cffi_backend
@@ -50,13 +51,16 @@ def token_array(tokens: Tokens) -> NDArray[np.int32]:
     InvalidArgumentError
         If one of them is not a whole number from 0 to 2**31 - 1.
     """
-    wide = np.asarray(tokens)
-    if wide.size == 0:
+    try:
+        wide = np.asarray(tokens)
+    except ValueError:  # lists of several lengths in a list
+        wide = np.asarray(None)
+    if wide.ndim == 1 and wide.size == 0:
         return np.empty(0, dtype=np.int32)
     if wide.ndim != 1 or wide.dtype.kind not in "iu":
+        kind = f" ({wide.dtype}, shape {list(wide.shape)})" if wide.ndim else ""
         raise InvalidArgumentError(
-            f"token ids must be a flat sequence of whole numbers, "
-            f"not {wide.dtype} of shape {list(wide.shape)}"
+            f"token ids must be a flat sequence of whole numbers, got {found(tokens)}{kind}"
         )
     if int(wide.min()) < 0 or int(wide.max()) > 2**31 - 1:
         position = int(np.argmax((wide < 0) | (wide > 2**31 - 1)))
@@ -188,8 +192,10 @@ def config_struct(config: StreamConfig) -> tuple[Any, list[Any]]:
             strings.append(value)
         try:
             setattr(struct, field.name, value)
-        except (OverflowError, TypeError) as error:
-            raise InvalidArgumentError(f"{field.name} is {value!r}: {error}") from None
+        except (OverflowError, TypeError):
+            _, check = CONFIG_FIELDS[field.name]
+            check(field.name, value)
+            raise wrong(field.name, "a number that fits its C type", value) from None
     return struct, strings
 
 
@@ -201,7 +207,10 @@ def c_string(text: str, what: str) -> bytes:
     InvalidArgumentError
         If it contains a NUL, which C would take for its end; the message names `what` it is.
     """
-    raw = text.encode("utf-8", "surrogateescape")
+    try:
+        raw = check_text(what, text).encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        raise wrong(what, "a string that UTF-8 can hold", text) from None
     if b"\0" in raw:
         raise InvalidArgumentError(f"{what} contains a NUL character: {text!r}")
     return raw

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from ..checks import check_text
 from ..errors import ModelError
 from .cffi_values import CallbackState, c_string, progress_callback
 from .loading import header_ffi
@@ -47,7 +48,7 @@ class ContextCalls(NativeCalls):
     def create(self, path: str) -> Any:
         """Open a bundle directory or a model file; returns the context."""
         error = self._ffi.new("char **")
-        ctx = self._lib.eliza_inference_create(c_string(path, "the model path"), error)
+        ctx = self._lib.eliza_inference_create(c_string(path, "path"), error)
         if not ctx:
             kind = self._kind_of_failure(ModelError)
             said = self._take(error) or "no reason"
@@ -62,6 +63,7 @@ class ContextCalls(NativeCalls):
 
     def destroyer(self, ctx: Any) -> Callable[[], None]:
         """Return what frees a context, and knows of its callbacks nothing that it would keep."""
+        self._check_ctx(ctx)
         return self._dialect.destroyer(ctx)
 
     def load(self, ctx: Any) -> None:
@@ -72,6 +74,8 @@ class ContextCalls(NativeCalls):
     def set_option(self, ctx: Any, key: str, value: str) -> None:
         """Set one option of a context by name; the header lists them."""
         self._need("set_option")
+        check_text("key", key)
+        check_text("value", value)
         self._checked(
             f"set {key} to {value!r}",
             self._lib.eliza_inference_set_option,

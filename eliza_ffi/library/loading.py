@@ -18,6 +18,7 @@ from typing import Any
 import cffi
 
 from .. import _resources
+from ..checks import check_flag, check_path, check_text
 from ..errors import (
     AbiMismatchError,
     LibraryLoadError,
@@ -91,7 +92,7 @@ def cdef_from_header(header: str) -> str:
 
     Drops comments, preprocessor lines, what is inside ``#ifdef __cplusplus``, and ``ELIZA_API``.
     """
-    text = re.sub(r"/\*.*?\*/", "", header, flags=re.DOTALL)
+    text = re.sub(r"/\*.*?\*/", "", check_text("header", header), flags=re.DOTALL)
     kept = []
     in_cplusplus = False
     for line in text.splitlines():
@@ -108,7 +109,7 @@ def cdef_from_header(header: str) -> str:
 
 def declared_functions(header: str) -> tuple[str, ...]:
     """Return the names of the functions the header declares, in its order."""
-    text = re.sub(r"/\*.*?\*/", "", header, flags=re.DOTALL)
+    text = re.sub(r"/\*.*?\*/", "", check_text("header", header), flags=re.DOTALL)
     return tuple(re.findall(r"^ELIZA_API\b[^;({]*?\b(\w+)\s*\(", text, flags=re.MULTILINE))
 
 
@@ -159,8 +160,12 @@ def find_library(
         If there is none, or if a path that was asked for by name is not a file. Such a path is
         never skipped in favour of another.
     """
+    if bundle is not None:
+        check_path("bundle", bundle)
+    if trust_bundle is not None:
+        check_flag("trust_bundle", trust_bundle)
     if path is not None:
-        return _named_file(Path(path), "the library path given")
+        return _named_file(Path(check_path("path", path)), "the library path given")
     variable = os.environ.get(LIBRARY_VARIABLE)
     if variable:
         return _named_file(Path(variable), f"{LIBRARY_VARIABLE}={variable}")
@@ -261,11 +266,11 @@ class Library:
 
     def has(self, symbol: str) -> bool:
         """Return whether the library has this function."""
-        return symbol in self._present
+        return check_text("symbol", symbol) in self._present
 
     def need(self, symbol: str) -> None:
         """Raise :class:`~eliza_ffi.errors.NotSupportedError` if it has not, naming both."""
-        if symbol in self._present:
+        if self.has(symbol):
             return
         since = SINCE.get(symbol, 0)
         came = f", which came with version {since}" if since > self.version else ""
@@ -275,7 +280,7 @@ class Library:
 
     def probe(self, symbol: str) -> bool:
         """Return what a function such as ``..._supported`` answers; False where it is missing."""
-        return symbol in self._present and int(getattr(self.lib, symbol)()) == 1
+        return self.has(symbol) and int(getattr(self.lib, symbol)()) == 1
 
     @property
     def version(self) -> int:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
+from ..checks import check_callable, check_kind, check_text
 from ..errors import ElizaError, error_from_status, kind_of_status
 from .abi import PREFIX
 from .cffi_values import CallbackState, CffiStream
@@ -31,7 +32,7 @@ class NativeCalls:
     """
 
     def __init__(self, library: Library) -> None:
-        self.library = library
+        self.library = check_kind("library", library, Library, "a Library")
         self._ffi = library.ffi
         self._lib = library.lib
         self._finish_reasons = {
@@ -49,14 +50,21 @@ class NativeCalls:
         That is so where it has ``eliza_inference_[llm_[stream_]]<name>``, and for ``next`` and
         ``cancel`` also where ``generate`` stands in for them.
         """
-        return self._dialect.supports(name)
+        return self._dialect.supports(check_text("name", name))
 
     def _need(self, name: str) -> None:
         self.library.need(PREFIX + name)
 
     def _turn(self, stream: CffiStream, doing: str) -> AbstractContextManager[None]:
         """Hold the stream during a call that it must be at rest for."""
+        self._check_stream(stream)
         return self._dialect.turn_at_rest(stream, doing)
+
+    def _check_stream(self, stream: Any) -> None:
+        check_kind("stream", stream, CffiStream, "a stream, as open() returns it")
+
+    def _check_ctx(self, ctx: Any) -> None:
+        check_kind("ctx", ctx, self._ffi.CData, "a context, as create() returns it")
 
     # ---- callbacks --------------------------------------------------------------------------
 
@@ -64,6 +72,7 @@ class NativeCalls:
         self, ctx: Any, kind: str, in_c: Any, callback: Callable[..., Any] | None
     ) -> None:
         """Hand ``set_<kind>_callback`` of the library a Python function, or take it back."""
+        self._check_ctx(ctx)
         self._need(f"set_{kind}_callback")
         setter = getattr(self._lib, f"{PREFIX}set_{kind}_callback")
         doing = f"set the {kind} callback"
@@ -71,6 +80,7 @@ class NativeCalls:
             self._checked(doing, setter, ctx, self._ffi.NULL, self._ffi.NULL)
             self._callbacks.pop((ctx, kind), None)
             return
+        check_callable("callback", callback)
         state = CallbackState(callback)
         handle = self._ffi.new_handle(state)
         self._callback_handles.setdefault(ctx, []).append(handle)
@@ -79,6 +89,7 @@ class NativeCalls:
 
     def forget_callbacks(self, ctx: Any) -> None:
         """Let go of what was to be called for a context that is destroyed."""
+        self._check_ctx(ctx)
         for key in [key for key in self._callbacks if key[0] == ctx]:
             del self._callbacks[key]
         self._callback_handles.pop(ctx, None)
@@ -95,6 +106,7 @@ class NativeCalls:
 
     def _checked(self, doing: str, function: Any, ctx: Any, *arguments: Any) -> int:
         """Call a function that returns a status and takes ``char ** err`` last."""
+        self._check_ctx(ctx)
         if ctx != self._ffi.NULL:
             self._dialect.check(ctx, doing)
         error = self._ffi.new("char **")

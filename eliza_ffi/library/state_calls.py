@@ -11,13 +11,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import ContextFullError, InvalidArgumentError
+from ..checks import check_kind, check_path, check_text, check_whole, wrong
+from ..errors import ContextFullError
 from .cffi_values import CffiStream
 from .loading import Library
 from .native_calls import NativeCalls
 from .protocol import SpanResult, StreamStats
 
 __all__ = ["StateCalls", "span_result"]
+
+
+MOST_TOKENS = 2**24
+"""Whose log-probabilities are read at once."""
+
+MOST_TOP = 1024
+"""Of the likeliest tokens in a token's place; the library tells no more."""
 
 
 class StateCalls(NativeCalls):
@@ -40,9 +48,7 @@ class StateCalls(NativeCalls):
 
     def _slot_file(self, stream: CffiStream, verb: str, path: str | os.PathLike[str]) -> None:
         self._need(f"llm_stream_{verb}_slot")
-        raw = os.fsencode(path)
-        if b"\0" in raw:
-            raise InvalidArgumentError(f"the slot's file name contains a NUL character: {path!r}")
+        raw = os.fsencode(check_path("path", path))
         doing = f"{verb} the slot {os.fspath(path)}"
         with self._turn(stream, doing):
             call = getattr(self._lib, f"eliza_inference_llm_stream_{verb}_slot")
@@ -53,6 +59,7 @@ class StateCalls(NativeCalls):
     def stats(self, stream: CffiStream) -> StreamStats:
         """Return the counts of the stream."""
         self._need("llm_stream_stats")
+        self._check_stream(stream)
         doing = "read the stream's counts"
         with self._dialect.turn(stream, doing):
             status, struct = self._call_stats(stream)
@@ -69,7 +76,7 @@ class StateCalls(NativeCalls):
     def set_sampling(self, stream: CffiStream, settings: str) -> None:
         """Sample otherwise from now on; `settings` is the JSON of a ``SamplingParams``."""
         self._need("llm_stream_set_sampling")
-        raw = settings.encode("utf-8", "surrogatepass")
+        raw = check_text("settings", settings).encode("utf-8", "surrogatepass")
         with self._turn(stream, "set the sampling"):
             status = self._lib.eliza_inference_llm_stream_set_sampling(
                 stream.pointer, raw, len(raw), stream.error
@@ -80,6 +87,7 @@ class StateCalls(NativeCalls):
     def set_logprobs(self, stream: CffiStream, n_top: int) -> None:
         """Have tokens told with their log-probabilities from now on, and the likeliest `n_top`."""
         self._need("llm_stream_set_logprobs")
+        check_whole("n_top", n_top, 0)
         doing = f"tell {n_top} likeliest tokens"
         with self._turn(stream, doing):
             status = self._lib.eliza_inference_llm_stream_set_logprobs(
@@ -97,6 +105,8 @@ class StateCalls(NativeCalls):
             For each token itself, then the likeliest in its place; -1 and nan where none is known.
         """
         self._need("llm_stream_take_logprobs")
+        check_whole("n_tokens", n_tokens, 0, MOST_TOKENS)
+        check_whole("n_top", n_top, 0, MOST_TOP)
         found = np.zeros((n_tokens, n_top + 1), dtype=[("token", "i4"), ("logprob", "f4")])
         entries = self._ffi.from_buffer("eliza_token_logprob_t[]", found, require_writable=True)
         doing = "read the log-probabilities"
@@ -123,7 +133,11 @@ class StateCalls(NativeCalls):
     def fill(self, stream: CffiStream, span: Mapping[str, Any]) -> SpanResult:
         """Write one span of an answer."""
         self._need("llm_stream_fill")
-        raw = json.dumps(span).encode()
+        check_kind("span", span, Mapping, "a mapping, as the C header has it")
+        try:
+            raw = json.dumps(span).encode()
+        except (TypeError, ValueError) as not_json:
+            raise wrong("span", "JSON", span, str(not_json)) from None
         out = self._ffi.new("char **")
         with self._turn(stream, "fill a span"):
             status = self._lib.eliza_inference_llm_stream_fill(

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..checks import check_callable, check_kind, check_whole, wrong
 from ..errors import InvalidArgumentError, NotSupportedError
 from . import native_calls
 from .cffi_values import TOKENS_PER_PULL, CallbackState, CffiStream, token_array, token_callback
@@ -26,6 +27,8 @@ class StreamCalls(NativeCalls):
         return self._open(ctx, config)
 
     def _open(self, ctx: Any, config: StreamConfig, context_size: int = 0) -> CffiStream:
+        self._check_ctx(ctx)
+        check_kind("config", config, StreamConfig, "a StreamConfig")
         stream = self._dialect.new_stream(ctx)
         struct, _alive = self._dialect.config(config, context_size)
         error = self._ffi.new("char **")
@@ -53,6 +56,7 @@ class StreamCalls(NativeCalls):
 
     def close(self, stream: CffiStream) -> None:
         """Free the stream's slot; closing twice is harmless."""
+        self._check_stream(stream)
         self._dialect.close(stream)
 
     # ---- generate ---------------------------------------------------------------------------
@@ -80,7 +84,10 @@ class StreamCalls(NativeCalls):
             Shape ((n_vocab + 31) // 32,): bit ``t % 32`` of word ``t // 32`` stands for token t.
         """
         self._need("llm_stream_set_token_mask")
-        words = np.empty(0, np.uint32) if mask is None else np.ascontiguousarray(mask, np.uint32)
+        try:
+            words = np.ascontiguousarray(() if mask is None else mask, np.uint32)
+        except (OverflowError, TypeError, ValueError):
+            raise wrong("mask", "an array of uint32 or None", mask) from None
         bits = self._ffi.NULL if mask is None else self._ffi.from_buffer("uint32_t[]", words)
         with self._turn(stream, "set a token mask"):
             status = self._lib.eliza_inference_llm_stream_set_token_mask(
@@ -121,6 +128,9 @@ class StreamCalls(NativeCalls):
     def generate(self, stream: CffiStream, max_tokens: int, on_token: TokenCallback) -> None:
         """Push tokens to `on_token`; an exception in it stops the generation and is raised here."""
         self._need("llm_stream_generate")
+        self._check_stream(stream)
+        check_callable("on_token", on_token)
+        check_whole("max_tokens", max_tokens, 0)
         state = CallbackState(on_token)
         with self._dialect.pushing(stream):
             self._push(stream, max_tokens or self._dialect.no_limit, state)
@@ -140,6 +150,7 @@ class StreamCalls(NativeCalls):
 
     def cancel(self, stream: CffiStream) -> None:
         """Stop the call that is running on the stream; safe from any thread."""
+        self._check_stream(stream)
         self._dialect.cancel(stream)
 
     def _call_next(self, stream: CffiStream) -> int:

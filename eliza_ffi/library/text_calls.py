@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import InvalidArgumentError, error_from_status
+from ..checks import check_flag, check_one_of, check_text
+from ..errors import error_from_status
 from .cffi_values import token_array
 from .native_calls import ERR_INVALID_ARG, NativeCalls
 from .protocol import Tokens, Vocabulary
@@ -50,7 +51,7 @@ class TextCalls(NativeCalls):
         """Return the tokens of a text."""
         self._need("tokenize")
         self._need("free_tokens")
-        raw = text.encode("utf-8", "surrogatepass")
+        raw = check_text("text", text).encode("utf-8", "surrogatepass")
         out = self._ffi.new("int **")
         count = self._ffi.new("size_t *")
         self._checked(
@@ -59,8 +60,8 @@ class TextCalls(NativeCalls):
             ctx,
             raw,
             len(raw),
-            int(add_special),
-            int(parse_special),
+            int(check_flag("add_special", add_special)),
+            int(check_flag("parse_special", parse_special)),
             out,
             count,
         )
@@ -81,6 +82,8 @@ class TextCalls(NativeCalls):
     ) -> bytes:
         """Return the bytes of tokens, which may end inside a character."""
         self._need("detokenize")
+        check_flag("remove_special", remove_special)
+        check_flag("unparse_special", unparse_special)
         ids = token_array(tokens)
         pointer = self._ffi.from_buffer("int[]", ids)
         cap = 64 + 16 * len(ids)
@@ -140,11 +143,9 @@ class TextCalls(NativeCalls):
             What is made of the tokens' vectors: ``"mean"``, ``"cls"`` (the first) or ``"last"``.
         """
         self._need("embed")
-        if pooling not in POOLING:
-            raise InvalidArgumentError(
-                f"pooling must be one of {', '.join(POOLING)}, not {pooling!r}"
-            )
-        raw = text.encode("utf-8", "surrogatepass")
+        self._check_ctx(ctx)
+        check_one_of("pooling", pooling, POOLING)
+        raw = check_text("text", text).encode("utf-8", "surrogatepass")
         size = self._ffi.new("int *")
         cap = EMBEDDING_CAP
         while True:

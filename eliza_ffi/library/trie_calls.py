@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..checks import check_flag, check_kind, check_several, check_whole, wrong
 from ..errors import InvalidArgumentError, NativeFault, TokenTrieError, kind_of_status
 from . import native_calls
 from .abi import PREFIX
@@ -17,6 +18,8 @@ from .native_calls import ERR_INVALID_ARG, NativeCalls
 from .protocol import EndingScores, PreparedChoices, Tokens, TrieLeaf
 
 __all__ = ["TrieCalls"]
+
+ENDINGS = "a list of pairs of tokens and PreparedChoices"
 
 
 class TrieCalls(NativeCalls):
@@ -31,7 +34,8 @@ class TrieCalls(NativeCalls):
     def set_token_trie(self, stream: CffiStream, payload: str | bytes, mode: int) -> None:
         """Start a span; `payload` is JSON, or the bytes of a binary tree."""
         self._need("set_token_trie")
-        raw = payload.encode("utf-8", "surrogatepass") if isinstance(payload, str) else payload
+        check_whole("mode", mode, 0)
+        raw = _payload_bytes(payload)
         with self._turn(stream, "set the token trie"):
             status: Any = self._lib.eliza_inference_set_token_trie(
                 stream.pointer, raw, len(raw), mode
@@ -48,7 +52,8 @@ class TrieCalls(NativeCalls):
             If there are none, one is empty or there twice, or no tokens spell it exactly.
         """
         self._need("prepare_choices")
-        return self._prepared(ctx, "prepare_choices", _json_of(texts), len(texts))
+        raw = _json_of("texts", texts)
+        return self._prepared(ctx, "prepare_choices", raw, len(texts))
 
     def prepare_token_trie(self, ctx: Any, payload: str | bytes, n: int) -> PreparedChoices:
         """Read a payload of `n` leaves, once for all spans of it.
@@ -59,10 +64,12 @@ class TrieCalls(NativeCalls):
             If it is malformed, or for another vocabulary.
         """
         self._need("prepare_token_trie")
-        raw = payload.encode("utf-8", "surrogatepass") if isinstance(payload, str) else payload
+        raw = _payload_bytes(payload)
         return self._prepared(ctx, "prepare_token_trie", raw, n)
 
     def _prepared(self, ctx: Any, function: str, raw: bytes, n: int) -> PreparedChoices:
+        self._check_ctx(ctx)
+        check_whole("n", n, 0)
         longest = self._ffi.new("size_t *")
         error = self._ffi.new("char **")
         handle = getattr(self._lib, PREFIX + function)(ctx, raw, len(raw), longest, error)
@@ -78,6 +85,8 @@ class TrieCalls(NativeCalls):
     def set_choices(self, stream: CffiStream, choices: PreparedChoices, mode: int) -> None:
         """Start a span of choices that were prepared."""
         self._need("set_choices")
+        check_kind("choices", choices, PreparedChoices, "a PreparedChoices")
+        check_whole("mode", mode, 0)
         with self._turn(stream, "set the choices"):
             handle = choices.handle
             status = self._lib.eliza_inference_set_choices(stream.pointer, handle, mode)
@@ -86,7 +95,8 @@ class TrieCalls(NativeCalls):
     def set_text_choices(self, stream: CffiStream, choices: Sequence[str], mode: int) -> None:
         """Start a span of choices that may be cut into tokens in every way."""
         self._need("set_text_choices")
-        raw = _json_of(choices)
+        check_whole("mode", mode, 0)
+        raw = _json_of("choices", choices)
         with self._turn(stream, "set the choices"):
             status = self._lib.eliza_inference_set_text_choices(stream.pointer, raw, len(raw), mode)
             self._check_span(stream, status, "the choices were refused")
@@ -158,9 +168,17 @@ class TrieCalls(NativeCalls):
             Whether to find these, too: they need whole rows of logits.
         """
         self._need("llm_stream_score_endings")
+        check_flag("joint", joint)
+        check_flag("option_mass", option_mass)
+        check_several("endings", endings, ENDINGS)
+        endings = tuple(endings)
         asked = self._ffi.new("eliza_ending_t[]", len(endings))
         kept = []  # what the structs point to
-        for ending, (tokens, choices) in zip(asked, endings, strict=True):
+        for ending, pair in zip(asked, endings, strict=True):
+            if not (isinstance(pair, tuple) and len(pair) == 2):
+                raise wrong("endings", ENDINGS, endings)
+            tokens, choices = pair
+            check_kind("the choices of an ending", choices, PreparedChoices, "a PreparedChoices")
             ids = token_array(tokens)
             kept.append(ids)
             ending.tokens = self._ffi.from_buffer("int32_t[]", ids)
@@ -201,5 +219,14 @@ class TrieCalls(NativeCalls):
         )
 
 
-def _json_of(texts: Sequence[str]) -> bytes:
-    return json.dumps(texts, ensure_ascii=False).encode("utf-8", "surrogatepass")
+def _json_of(name: str, texts: Sequence[str]) -> bytes:
+    check_several(name, texts, "a list of strings")
+    try:
+        return json.dumps(texts, ensure_ascii=False).encode("utf-8", "surrogatepass")
+    except (TypeError, ValueError):
+        raise wrong(name, "a list of strings", texts) from None
+
+
+def _payload_bytes(payload: str | bytes) -> bytes:
+    check_kind("payload", payload, (str, bytes), "a string of JSON, or bytes")
+    return payload.encode("utf-8", "surrogatepass") if isinstance(payload, str) else payload

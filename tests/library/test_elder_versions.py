@@ -241,7 +241,7 @@ def test_a_slot_is_saved_and_restored_between_two_pulls(
         binding.restore_slot(stream, file)
     with pytest.raises(NativeFault, match="cannot save the slot .*: cannot open the file"):
         binding.save_slot(stream, tmp_path)
-    with pytest.raises(InvalidArgumentError, match="contains a NUL character"):
+    with pytest.raises(InvalidArgumentError, match="path must be a path without NUL characters"):
         binding.save_slot(stream, "a\0b")
     binding.destroy(ctx)
     assert fake.harm == ""
@@ -255,7 +255,7 @@ def test_an_embedding_is_fetched_with_as_much_room_as_it_needs(size: int, fakes:
         embedding = binding.embed(ctx, "Grüße", pooling)
         assert (embedding.shape, embedding.dtype) == ((size,), np.float32)
         assert list(embedding[:3]) == [number, len("Grüße".encode()), 0]
-    with pytest.raises(InvalidArgumentError, match="pooling must be one of mean, cls, last, not"):
+    with pytest.raises(InvalidArgumentError, match="pooling must be one of mean, cls, last, got"):
         binding.embed(ctx, "text", "max")
     with pytest.raises(InvalidArgumentError, match="cannot embed a text: nothing to embed"):
         binding.embed(ctx, "!")
