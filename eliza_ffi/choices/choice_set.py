@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeVar, get_args, get_origin
 
+from ..checks import check_callable, check_several, check_text, wrong
 from ..errors import InvalidArgumentError
 from ..library.protocol import StreamStats
 from .token_tree import TokenTreePayload, build_token_tree_descriptor
@@ -15,6 +16,9 @@ from .token_tree import TokenTreePayload, build_token_tree_descriptor
 __all__ = ["Choice", "ChoiceSet", "as_choice_set", "tokenize_choice"]
 
 T = TypeVar("T")
+
+EXPECTED = "a list of strings, an enum class, a mapping from labels to values, bool or a Literal"
+"""Everything that can be chosen from, for errors."""
 
 ANCHOR = "\n"
 """A text in front of a choice that no tokenizer merges with what follows."""
@@ -123,6 +127,9 @@ def tokenize_choice(
     InvalidArgumentError
         If no tokens spell exactly the choice.
     """
+    check_text("choice", choice)
+    check_callable("tokenize", tokenize)
+    check_callable("detokenize", detokenize)
     anchor = list(tokenize(ANCHOR))
     behind_anchor = list(tokenize(ANCHOR + choice))
     candidates = [list(tokenize(choice))]
@@ -155,24 +162,30 @@ class ChoiceSet(Generic[T]):
     """
 
     def __init__(self, values: Sequence[T], texts: Sequence[str]) -> None:
+        values = tuple(check_several("values", values, "a list"))
+        texts = tuple(check_several("texts", texts, "a list of strings"))
         if not texts:
             raise InvalidArgumentError("there is nothing to choose from: no choices were given")
+        if len(values) != len(texts):
+            raise InvalidArgumentError(
+                f"values must be as many as texts, {len(texts)}, got {len(values)}"
+            )
         seen: dict[str, int] = {}
         for i, text in enumerate(texts):
             if not isinstance(text, str) or not text:
-                raise InvalidArgumentError(f"choices[{i}] must be a non-empty string, not {text!r}")
+                raise wrong(f"choices[{i}]", "a non-empty string", text)
             if text in seen:
                 raise InvalidArgumentError(
                     f"choices[{i}] is {text!r}, the same as choices[{seen[text]}]"
                 )
             seen[text] = i
-        self.values = tuple(values)
-        self.texts = tuple(texts)
+        self.values = values
+        self.texts = texts
         self._place_of = seen
 
     def place_of(self, text: str) -> int | None:
         """Return the place of a text among the choices, from 0; None if it is none of them."""
-        return self._place_of.get(text)
+        return self._place_of.get(check_text("text", text))
 
     @property
     def keys(self) -> tuple[Any, ...]:
@@ -190,6 +203,8 @@ class ChoiceSet(Generic[T]):
         path: str = "choice",
     ) -> TokenTreePayload:
         """Return the payload that constrains a generation to these choices."""
+        check_callable("tokenize", tokenize)
+        check_callable("detokenize", detokenize)
         descriptor = build_token_tree_descriptor(
             path, self.texts, lambda text: tokenize_choice(text, tokenize, detokenize)
         )
@@ -213,9 +228,7 @@ def _text_of_member(member: enum.Enum) -> str:
 
 def string_choices(texts: Iterable[str]) -> ChoiceSet[str]:
     """Return the choices of some strings."""
-    if isinstance(texts, str):
-        raise InvalidArgumentError(f"choices must be several strings, not the one string {texts!r}")
-    listed = list(texts)
+    listed = list(check_several("choices", texts, EXPECTED))
     return ChoiceSet(listed, listed)
 
 
@@ -260,8 +273,6 @@ def as_choice_set(choices: Any) -> ChoiceSet[Any]:
     InvalidArgumentError
         If it is none of these, or there is nothing in it.
     """
-    if choices is None:
-        raise InvalidArgumentError("there are no choices: pass strings or an enum class")
     if isinstance(choices, ChoiceSet):
         return choices
     if choices is bool:
@@ -272,6 +283,4 @@ def as_choice_set(choices: Any) -> ChoiceSet[Any]:
         return literal_choices(choices)
     if isinstance(choices, Mapping):
         return mapped_choices(choices)
-    if not isinstance(choices, Iterable):
-        raise InvalidArgumentError(f"choices must be several strings, not {choices!r:.80}")
     return string_choices(choices)

@@ -7,6 +7,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any, TypeAlias, TypeVar
 
+from ..checks import check_callable, check_kind
 from ..errors import InvalidArgumentError
 from ..library.protocol import PreparedChoices
 from .choice_set import ChoiceSet
@@ -38,6 +39,8 @@ class Chooser(ChoiceSet[T]):
     """
 
     def __init__(self, choices: ChoiceSet[T], cache: ChoiceCache) -> None:
+        check_kind("choices", choices, ChoiceSet, "a ChoiceSet")
+        check_kind("cache", cache, ChoiceCache, "a model's ChoiceCache", "use Model.chooser()")
         super().__init__(choices.values, choices.texts)
         self._tokens = cache.prepare(choices)
         self._made_by = weakref.ref(cache)
@@ -73,6 +76,7 @@ class ChoiceCache:
     """
 
     def __init__(self, prepare: Callable[[ChoiceSet[Any]], ChoiceTokens]) -> None:
+        check_callable("prepare", prepare)
         self.prepare = prepare
         self._of_texts: dict[tuple[str, ...], ChoiceTokens] = {}
         self._lock = threading.Lock()
@@ -87,7 +91,7 @@ class ChoiceCache:
         """
         if isinstance(choices, Chooser):
             return choices.tokens_for(self)
-        texts = choices.texts
+        texts = check_kind("choices", choices, ChoiceSet, "a ChoiceSet").texts
         with self._lock:
             tokens = self._of_texts.pop(texts, None)
             if tokens is not None:
@@ -102,6 +106,7 @@ class ChoiceCache:
 
     def has(self, choices: ChoiceSet[Any]) -> bool:
         """Return whether the tokens of some choices are there already."""
+        check_kind("choices", choices, ChoiceSet, "a ChoiceSet")
         return isinstance(choices, Chooser) or choices.texts in self._of_texts
 
     def clear(self) -> None:

@@ -27,6 +27,7 @@ import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from ..checks import check_kind, check_several, check_text
 from ..errors import InvalidArgumentError, TokenTrieError
 from .token_tree import LARGEST_TOKEN, TokenTreeDescriptor
 
@@ -81,10 +82,11 @@ def encode_rtkt(path: str, leaves: Iterable[Sequence[int]]) -> bytes:
         int from 0 to 2**31 - 1, or the distinct leaves have more than 2**24 tokens together.
     """
     try:
-        path_bytes = path.encode("utf-8")
+        path_bytes = check_text("path", path).encode("utf-8")
     except UnicodeEncodeError as error:
         raise InvalidArgumentError(f"path {path!r} cannot be UTF-8: {error}") from None
-    distinct = sorted({_checked_leaf(i, leaf) for i, leaf in enumerate(leaves)})
+    listed = check_several("leaves", leaves, "a list with the tokens of each choice")
+    distinct = sorted({_checked_leaf(i, leaf) for i, leaf in enumerate(listed)})
     if not distinct:
         raise InvalidArgumentError(f"the tree of path {path!r} has no leaves")
     total = sum(map(len, distinct))
@@ -111,6 +113,7 @@ def encode_descriptor(descriptor: TokenTreeDescriptor) -> bytes:
     InvalidArgumentError
         As :func:`encode_rtkt`.
     """
+    check_kind("descriptor", descriptor, TokenTreeDescriptor, "a TokenTreeDescriptor")
     return encode_rtkt(descriptor.path, (leaf.tokens for leaf in descriptor.leaves))
 
 
@@ -123,7 +126,7 @@ def decode_rtkt(data: bytes) -> RtktTree:
         If the bytes are not exactly one tree in the layout above, or its leaves have more than
         2**24 tokens together. The message names the byte, the node and what was expected there.
     """
-    reader = _Reader(data)
+    reader = _Reader(check_kind("data", data, (bytes, bytearray), "bytes"))
     magic = reader.u32("magic")
     if magic != MAGIC:
         raise _malformed(0, f"magic is 0x{magic:08X}, not 0x{MAGIC:08X}")
@@ -138,7 +141,7 @@ def decode_rtkt(data: bytes) -> RtktTree:
 
 
 def _checked_leaf(i: int, leaf: Sequence[int]) -> tuple[int, ...]:
-    tokens = tuple(leaf)
+    tokens = tuple(check_several(f"leaves[{i}]", leaf, "a list of tokens"))
     if not tokens:
         raise InvalidArgumentError(f"leaves[{i}] has no tokens")
     for j, token in enumerate(tokens):

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..checks import check_callable, check_each, check_kind, check_text, check_whole, found
 from ..errors import InvalidArgumentError, TokenTrieError
 
 __all__ = [
@@ -50,7 +51,7 @@ class TokenTreeLeaf:
         problem = _leaf_problem(self.name, self.tokens)
         if problem is not None:
             where, what = problem
-            raise InvalidArgumentError(f"leaf {self.name!r}: {where}{what}")
+            raise InvalidArgumentError(f"leaf {found(self.name)}: {where}{what}")
         object.__setattr__(self, "tokens", tuple(self.tokens))
 
 
@@ -69,6 +70,11 @@ class TokenTreeDescriptor:
     path: str
     leaves: tuple[TokenTreeLeaf, ...]
 
+    def __post_init__(self) -> None:
+        check_text("path", self.path)
+        leaves = check_each("leaves", self.leaves, TokenTreeLeaf, "a TokenTreeLeaf")
+        object.__setattr__(self, "leaves", leaves)
+
 
 @dataclass(frozen=True)
 class TokenTreePayload:
@@ -85,6 +91,13 @@ class TokenTreePayload:
     model_id: str
     descriptors: tuple[TokenTreeDescriptor, ...]
 
+    def __post_init__(self) -> None:
+        check_text("model_id", self.model_id)
+        descriptors = check_each(
+            "descriptors", self.descriptors, TokenTreeDescriptor, "a TokenTreeDescriptor"
+        )
+        object.__setattr__(self, "descriptors", descriptors)
+
     def select(self, path: str) -> TokenTreePayload:
         """Return the payload with only the descriptors of one path.
 
@@ -93,6 +106,7 @@ class TokenTreePayload:
         TokenTrieError
             If there is none; the message names the paths there are.
         """
+        check_text("path", path)
         chosen = tuple(descriptor for descriptor in self.descriptors if descriptor.path == path)
         if not chosen:
             paths = ", ".join(repr(descriptor.path) for descriptor in self.descriptors) or "none"
@@ -131,9 +145,10 @@ class TokenTreePayload:
         TokenTrieError
             If it is not JSON or not a payload; the message names the descriptor, leaf and token.
         """
+        check_kind("text", text, (str, bytes, bytearray), "a string or bytes")
         try:
             raw = json.loads(text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise TokenTrieError(f"the payload is not JSON: {error}") from None
         root = _expect(raw, dict, "the payload")
         model_id = _expect(root.get("modelId"), str, "modelId")
@@ -173,7 +188,7 @@ class TokenTrieNode:
 def build_token_trie(leaves: Iterable[TokenTreeLeaf]) -> TokenTrieNode:
     """Build the trie of some leaves and return its root."""
     root = TokenTrieNode()
-    for leaf in leaves:
+    for leaf in check_each("leaves", leaves, TokenTreeLeaf, "a TokenTreeLeaf"):
         node = root
         for token in leaf.tokens:
             node = node.children.setdefault(token, TokenTrieNode())
@@ -184,12 +199,12 @@ def build_token_trie(leaves: Iterable[TokenTreeLeaf]) -> TokenTrieNode:
 
 def step(node: TokenTrieNode, token: int) -> TokenTrieNode | None:
     """Walk to the child for a token; None if the token is not legal here."""
-    return node.children.get(token)
+    return _node(node).children.get(check_whole("token", token))
 
 
 def is_unique_continuation(node: TokenTrieNode) -> bool:
     """Return whether only one way leads on: a single child and no choice complete here."""
-    return len(node.children) == 1 and not node.is_terminal
+    return len(_node(node).children) == 1 and not node.is_terminal
 
 
 def count_terminals(node: TokenTrieNode) -> int:
@@ -221,6 +236,9 @@ def build_token_tree_descriptor(
     InvalidArgumentError
         If there are no names, one is empty, or one has no tokens.
     """
+    check_text("path", path)
+    check_callable("tokenize", tokenize)
+    names = check_each("names", names, str, "a string")
     # By UTF-16 code units, as JavaScript sorts: both sides must write the same bytes.
     ordered = sorted(set(names), key=lambda name: name.encode("utf-16-be", "surrogatepass"))
     if not ordered:
@@ -229,8 +247,12 @@ def build_token_tree_descriptor(
     return TokenTreeDescriptor(path, tuple(leaves))
 
 
+def _node(node: TokenTrieNode) -> TokenTrieNode:
+    return check_kind("node", node, TokenTrieNode, "a TokenTrieNode")
+
+
 def _walk(root: TokenTrieNode) -> Iterator[TokenTrieNode]:
-    waiting = [root]
+    waiting = [_node(root)]
     while waiting:
         node = waiting.pop()
         yield node
@@ -240,9 +262,9 @@ def _walk(root: TokenTrieNode) -> Iterator[TokenTrieNode]:
 def _leaf_problem(name: Any, tokens: Any) -> tuple[str, str] | None:
     """Return where in a leaf something is wrong and what, or None."""
     if not isinstance(name, str) or not name:
-        return "name", f" must be a non-empty string, not {name!r}"
+        return "name", f" must be a non-empty string, not {found(name)}"
     if not isinstance(tokens, list | tuple) or not tokens:
-        return "tokens", f" must be a non-empty list of token ids, not {tokens!r}"
+        return "tokens", f" must be a non-empty list of token ids, not {found(tokens)}"
     for i, token in enumerate(tokens):
         if not isinstance(token, int) or isinstance(token, bool):
             return f"tokens[{i}]", f" must be a whole number, not {token!r}"

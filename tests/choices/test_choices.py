@@ -45,9 +45,10 @@ def test_whatever_can_be_listed_can_be_chosen_from(
 @pytest.mark.parametrize(
     ("choices", "said"),
     [
-        (None, "there are no choices"),
-        ("RESPOND", "not the one string 'RESPOND'"),
-        (7, "choices must be several strings, not 7"),
+        (None, "choices must be a list of strings, an enum class, .*, got None"),
+        ("RESPOND", "choices must be a list of strings, .*, got 'RESPOND'"),
+        (b"RESPOND", "choices must be a list of strings, .*, got bytes"),
+        (7, "choices must be a list of strings, .*, got 7"),
         ([], "there is nothing to choose from"),
         ({}, "there is nothing to choose from"),
         (["a", ""], "choices\\[1\\] must be a non-empty string"),

@@ -305,7 +305,7 @@ def test_a_malformed_payload_is_refused_naming_the_byte(data: bytes, at: int, sa
         ("p", [[2**31]], r"leaves\[0\]\[0\] is 2147483648, outside"),
         ("p", [[1.0]], r"leaves\[0\]\[0\] must be a whole number, not 1.0"),
         ("p", [[True]], r"leaves\[0\]\[0\] must be a whole number, not True"),
-        ("p", ["ab"], r"leaves\[0\]\[0\] must be a whole number, not 'a'"),
+        ("p", ["ab"], r"leaves\[0\] must be a list of tokens, got 'ab'"),
         ("\ud800", [[1]], r"path '\\ud800' cannot be UTF-8: .* surrogates not allowed"),
     ],
 )
