@@ -8,6 +8,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ..checks import (
+    check_each,
+    check_flag,
+    check_misspelt,
+    check_one_of,
+    check_several,
+    check_text,
+    found,
+    wrong,
+)
 from ..errors import InvalidArgumentError
 from .json_text import check_unicode, json_text
 from .placed_span import PlacedSpan
@@ -15,12 +25,20 @@ from .spans import Scalar, SkeletonSpan
 
 __all__ = ["Action", "Parameter"]
 
+ACTION_FIELDS = ("name", "parameters", "description")
+PARAMETER_FIELDS = ("name", "type", "enum", "required", "description")
+
 KINDS = {
     "string": "free-string",
     "number": "number",
     "integer": "integer",
     "boolean": "boolean",
 }
+
+
+PARAMETER_LIST = (
+    "its parameters as a list of objects with name, type, enum, required and description"
+)
 
 
 @dataclass(frozen=True)
@@ -51,17 +69,16 @@ class Parameter:
 
     def __post_init__(self) -> None:
         _check_name(self.name, "a parameter")
-        if not isinstance(self.type, str) or self.type not in KINDS:
-            raise InvalidArgumentError(
-                f"parameter {self.name!r}: type must be one of {', '.join(KINDS)}, "
-                f"not {self.type!r:.80}"
-            )
+        check_one_of(f"parameter {self.name!r}: type", self.type, KINDS)
+        check_flag(f"parameter {self.name!r}: required", self.required)
+        check_text(f"parameter {self.name!r}: description", self.description)
         if self.enum is not None:
-            object.__setattr__(self, "enum", tuple(self.enum))
+            listed = check_several(f"parameter {self.name!r}: enum", self.enum, "a list of values")
+            object.__setattr__(self, "enum", tuple(listed))
             for value in self.enum:
                 if not self._is_of_type(value):
                     raise InvalidArgumentError(
-                        f"parameter {self.name!r}: {value!r:.80} is not of type {self.type}"
+                        f"parameter {self.name!r}: {found(value)} is not of type {self.type}"
                     )
         try:
             _ = self.span
@@ -72,12 +89,11 @@ class Parameter:
     def from_dict(cls, data: Any) -> Parameter:
         """Return the parameter of elizaOS's JSON form: name, type, enum, required, description."""
         if not isinstance(data, Mapping) or "name" not in data:
-            raise InvalidArgumentError(f"a parameter must be an object with a name: {data!r:.80}")
+            raise wrong("a parameter", "an object with a name", data)
+        check_misspelt(f"parameter {data['name']!r:.80}", data, PARAMETER_FIELDS)
         values = data.get("enum")
         if values is not None and not isinstance(values, list | tuple):
-            raise InvalidArgumentError(
-                f"parameter {data['name']!r:.80}: enum must be a list, not {values!r:.80}"
-            )
+            raise wrong(f"parameter {data['name']!r:.80}: enum", "a list", values)
         return cls(
             name=data["name"],
             type=data.get("type") or "string",
@@ -157,7 +173,11 @@ class Action:
 
     def __post_init__(self) -> None:
         _check_name(self.name, "an action")
-        object.__setattr__(self, "parameters", tuple(self.parameters))
+        parameters = check_each(
+            f"action {self.name!r}: parameters", self.parameters, Parameter, "a Parameter"
+        )
+        object.__setattr__(self, "parameters", parameters)
+        check_text(f"action {self.name!r}: description", self.description)
         names = [parameter.name for parameter in self.parameters]
         for name in names:
             if names.count(name) > 1:
@@ -168,13 +188,26 @@ class Action:
     @classmethod
     def from_dict(cls, data: Any) -> Action:
         """Return the action of elizaOS's JSON form: name, description, parameters."""
-        if not isinstance(data, Mapping) or "name" not in data:
-            raise InvalidArgumentError(f"an action must be an object with a name: {data!r:.80}")
-        parameters = data.get("parameters") or ()
-        if not isinstance(parameters, Sequence) or isinstance(parameters, str):
+        if isinstance(data, Mapping) and isinstance(data.get("function"), Mapping):
             raise InvalidArgumentError(
-                f"action {data['name']!r:.80}: parameters must be a list, not {parameters!r:.80}"
+                "an action must be an object with name, description and parameters, got an OpenAI "
+                f"tool definition; give what is in its 'function', with {PARAMETER_LIST}"
             )
+        if not isinstance(data, Mapping) or "name" not in data:
+            raise wrong("an action", "an object with a name", data)
+        check_misspelt(f"action {data['name']!r:.80}", data, ACTION_FIELDS)
+        parameters = data.get("parameters")
+        if parameters is None or parameters == {}:
+            parameters = ()
+        schemas = [name for name in ("input_schema", "inputSchema") if name in data]
+        if schemas or isinstance(parameters, Mapping):
+            where = schemas[0] if schemas else "parameters"
+            raise InvalidArgumentError(
+                f"action {data['name']!r:.80}: parameters must be a list, got a mapping in "
+                f"{where}, such as a JSON Schema; give {PARAMETER_LIST}"
+            )
+        if not isinstance(parameters, Sequence) or isinstance(parameters, str):
+            raise wrong(f"action {data['name']!r:.80}: parameters", "a list", parameters)
         try:
             listed = tuple(Parameter.from_dict(each) for each in parameters)
         except InvalidArgumentError as error:
@@ -193,5 +226,5 @@ class Action:
 
 def _check_name(name: object, what: str) -> None:
     if not isinstance(name, str) or not name:
-        raise InvalidArgumentError(f"the name of {what} must be a non-empty string: {name!r:.80}")
+        raise wrong(f"the name of {what}", "a non-empty string", name)
     check_unicode(name, f"the name of {what}")

@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
+from ..checks import check_kind
 from ..errors import InvalidArgumentError
 
 __all__ = [
@@ -66,6 +67,7 @@ def read_json(text: str) -> Any:
     InvalidArgumentError
         If it is not JSON; unlike in Python's reader, NaN and infinities are not.
     """
+    check_kind("text", text, (str, bytes), "a string")
     try:
         return json.loads(text, parse_int=_integer, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from ..checks import check_several, check_text
 from ..errors import InvalidArgumentError
 from . import gbnf
 from .actions import Action, Parameter
@@ -53,7 +54,8 @@ class ActionSkeleton(_WrittenAsJson):
 
     def __init__(self, actions: Iterable[Action | Mapping[str, Any]]) -> None:
         self.actions = tuple(
-            each if isinstance(each, Action) else Action.from_dict(each) for each in actions
+            each if isinstance(each, Action) else Action.from_dict(each)
+            for each in check_several("actions", actions, "a list of actions")
         )
         if not self.actions:
             raise InvalidArgumentError("there is nothing to choose from: no actions were given")
@@ -174,7 +176,7 @@ def _parameter_script(action: Action, first_index: int, opening: str, closing: s
 
 
 def _matches_parameters(action: Action, opening: str, closing: str, text: str) -> bool:
-    data = text.encode("utf-8", "surrogatepass")
+    data = check_text("text", text).encode("utf-8", "surrogatepass")
     if not data.startswith(opening.encode()):
         return False
     reached = {(0, len(opening.encode()))}

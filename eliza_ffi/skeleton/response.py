@@ -22,6 +22,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from ..checks import check_each, check_kind, check_known, check_whole
+from ..checks import check_text as check_string
 from ..errors import InvalidArgumentError
 from . import gbnf
 from .json_text import JsonPosition, read_json
@@ -71,7 +73,8 @@ class Skeleton:
     left_out: tuple[str, ...] = field(default=(), compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "spans", tuple(self.spans))
+        spans = check_each("spans", self.spans, SkeletonSpan, "a SkeletonSpan")
+        object.__setattr__(self, "spans", spans)
         for name in ("id", "grammar"):
             text = getattr(self, name)
             if text is not None:
@@ -105,20 +108,18 @@ class Skeleton:
         InvalidArgumentError
             If it is no skeleton; the message begins with the span that is wrong.
         """
-        if not isinstance(data, Mapping):
-            raise InvalidArgumentError(f"a skeleton must be an object, not {data!r:.80}")
-        unknown = [str(name) for name in data if name not in ("spans", "id", "grammar")]
-        if unknown:
-            raise InvalidArgumentError(f"a skeleton has no field {unknown[0]!r}")
+        check_kind("a skeleton", data, Mapping, "an object")
+        check_known("a skeleton", data, ("spans", "id", "grammar"))
         listed = data.get("spans")
-        if not isinstance(listed, list | tuple):
-            raise InvalidArgumentError(f"spans must be a list, not {listed!r:.80}")
+        check_kind("spans", listed, (list, tuple), "a list")
         spans = []
         for i, each in enumerate(listed):
             try:
                 spans.append(SkeletonSpan.from_dict(each))
             except InvalidArgumentError as error:
                 raise InvalidArgumentError(f"spans[{i}]: {error}") from None
+        if grammar is not None:
+            check_string("grammar", grammar)
         return cls(tuple(spans), data.get("id"), grammar or data.get("grammar"))
 
     @classmethod
@@ -200,6 +201,8 @@ class Skeleton:
             What an array of objects without a greatest length comes to, about; 0 = no limit, None =
             it is one value. One that is ended so is followed by a span that `tells_of_limit`.
         """
+        if max_tokens is not None:
+            check_whole("max_tokens", max_tokens, 0)
         for placed in self.placed:
             if isinstance(placed.span.rows, Rows):
                 yield from rows_script(placed, placed.span.rows, max_tokens)
@@ -221,7 +224,7 @@ class Skeleton:
 
         A span with a rule is taken to be able to give any text: rules are not read here.
         """
-        data = text.encode("utf-8", "surrogatepass")
+        data = check_string("text", text).encode("utf-8", "surrogatepass")
         first = self.placed[0].before.encode()
         if not data.startswith(first):
             return False

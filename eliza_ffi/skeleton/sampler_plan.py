@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ..checks import (
+    check_each,
+    check_flag,
+    check_kind,
+    check_known,
+    check_number,
+    check_text,
+    check_whole,
+    wrong,
+)
 from ..errors import InvalidArgumentError
 
 __all__ = ["Sampling", "SpanOverride", "SpanSamplerPlan"]
@@ -39,14 +48,15 @@ class Sampling:
     top_p: float = 1.0
 
     def __post_init__(self) -> None:
-        if not _is_number(self.temperature) or self.temperature < 0:
-            raise InvalidArgumentError(f"temperature must be 0 or more, not {self.temperature!r}")
-        if not _is_whole(self.top_k) or self.top_k < 0:
-            raise InvalidArgumentError(
-                f"top_k must be a whole number of 0 or more, not {self.top_k!r}"
-            )
-        if not _is_number(self.top_p) or not 0 < self.top_p <= 1:
-            raise InvalidArgumentError(f"top_p must be above 0 and at most 1, not {self.top_p!r}")
+        checked = {
+            "temperature": check_number("temperature", self.temperature, 0),
+            "top_k": check_whole("top_k", self.top_k, 0),
+            "top_p": check_number("top_p", self.top_p, 0, 1),
+        }
+        if self.top_p == 0:
+            raise wrong("top_p", "above 0 and at most 1", self.top_p)
+        for name, value in checked.items():
+            object.__setattr__(self, name, value)
 
     def request(self) -> dict[str, float | int]:
         """Return the part of a request to the library."""
@@ -74,14 +84,12 @@ class SpanOverride:
     top_p: float | None = None
 
     def __post_init__(self) -> None:
-        if not _is_whole(self.span_index) or self.span_index < 0:
-            raise InvalidArgumentError(
-                f"spanIndex must be a whole number of 0 or more, not {self.span_index!r}"
-            )
+        object.__setattr__(self, "span_index", check_whole("spanIndex", self.span_index, 0))
         self.over(Sampling())  # which checks the rest
 
     def over(self, call: Sampling) -> Sampling:
         """Return the sampling that this makes of the call's."""
+        check_kind("call", call, Sampling, "a Sampling")
         return Sampling(
             temperature=self.temperature,
             top_k=call.top_k if self.top_k is None else self.top_k,
@@ -113,6 +121,9 @@ class SpanSamplerPlan:
     strict: bool = False
 
     def __post_init__(self) -> None:
+        overrides = check_each("overrides", self.overrides, SpanOverride, "a SpanOverride")
+        object.__setattr__(self, "overrides", overrides)
+        check_flag("strict", self.strict)
         seen: set[int] = set()
         for override in self.overrides:
             if override.span_index in seen:
@@ -124,11 +135,8 @@ class SpanSamplerPlan:
         """Return the plan of elizaOS's JSON form, in either spelling of its field names."""
         fields = _fields(data, "a sampler plan", {"overrides": "overrides", "strict": "strict"})
         overrides = fields.get("overrides", ())
-        if not isinstance(overrides, list | tuple):
-            raise InvalidArgumentError(f"overrides must be a list, not {overrides!r:.80}")
-        strict = fields.get("strict", False)
-        if not isinstance(strict, bool):
-            raise InvalidArgumentError(f"strict must be true or false, not {strict!r:.80}")
+        check_kind("overrides", overrides, (list, tuple), "a list")
+        strict = check_flag("strict", fields.get("strict", False))
         return cls(tuple(_override(i, each) for i, each in enumerate(overrides)), strict)
 
     def to_dict(self) -> dict[str, Any]:
@@ -152,6 +160,7 @@ class SpanSamplerPlan:
         InvalidArgumentError
             If one is not.
         """
+        check_whole("n_spans", n_spans, 0)
         for each in self.overrides:
             if each.span_index >= n_spans:
                 raise InvalidArgumentError(
@@ -161,7 +170,8 @@ class SpanSamplerPlan:
 
     def sampling(self, index: int, kind: str, call: Sampling) -> Sampling:
         """Return how a span is sampled; `call` is the sampling of the spans that follow it."""
-        is_argmax = kind in ARGMAX_KINDS
+        check_whole("index", index, 0)
+        is_argmax = check_text("kind", kind) in ARGMAX_KINDS
         if is_argmax and self.strict:
             return Sampling()
         override = next((each for each in self.overrides if each.span_index == index), None)
@@ -191,17 +201,6 @@ def _override(i: int, data: Any) -> SpanOverride:
 
 
 def _fields(data: Any, what: str, names: Mapping[str, str]) -> dict[str, Any]:
-    if not isinstance(data, Mapping):
-        raise InvalidArgumentError(f"{what} must be an object, not {data!r:.80}")
-    unknown = [str(name) for name in data if name not in names]
-    if unknown:
-        raise InvalidArgumentError(f"{what} has no field {unknown[0]!r}")
+    check_kind(what, data, Mapping, "an object")
+    check_known(what, data, names)
     return {names[name]: value for name, value in data.items() if value is not None}
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-
-
-def _is_whole(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..automata import Dfa, any_text, intersection
+from ..checks import check_flag, check_kind, check_known, check_one_of, check_several, wrong
 from ..errors import InvalidArgumentError
 from .json_text import check_unicode, json_text, string_body
 
@@ -88,10 +89,7 @@ class SkeletonSpan:
     rows: object = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        if self.kind not in KINDS:
-            raise InvalidArgumentError(
-                f"kind must be one of {', '.join(KINDS)}, not {self.kind!r:.80}"
-            )
+        check_one_of("kind", self.kind, KINDS)
         for name in ("key", "value", "rule", "pattern"):
             text = getattr(self, name)
             if text is not None:
@@ -111,8 +109,7 @@ class SkeletonSpan:
             raise InvalidArgumentError("a literal is known: it has no rule")
 
     def _check_dfa(self) -> None:
-        if not isinstance(self.dfa, Dfa):
-            raise InvalidArgumentError(f"dfa must be an automaton, not {self.dfa!r:.80}")
+        check_kind("dfa", self.dfa, Dfa, "an automaton")
         if self.kind not in _DFA_KINDS:
             raise InvalidArgumentError(
                 f"dfa is of a span of kind {', '.join(_DFA_KINDS)}, not {self.kind}"
@@ -124,18 +121,14 @@ class SkeletonSpan:
     @classmethod
     def from_dict(cls, data: Any) -> SkeletonSpan:
         """Return the span of elizaOS's JSON form; ``enum_values`` is taken for ``enumValues``."""
-        if not isinstance(data, Mapping):
-            raise InvalidArgumentError(f"a span must be an object, not {data!r:.80}")
-        unknown = [str(name) for name in data if name not in _FIELDS]
-        if unknown:
-            raise InvalidArgumentError(f"a span has no field {unknown[0]!r}")
+        check_kind("a span", data, Mapping, "an object")
+        check_known("a span", data, _FIELDS)
         given: dict[str, Any] = {
             _FIELDS[name]: value for name, value in data.items() if value is not None
         }
         values = given.get("enum_values")
         if values is not None:
-            if not isinstance(values, list | tuple):
-                raise InvalidArgumentError(f"enumValues must be a list, not {values!r:.80}")
+            check_kind("enumValues", values, (list, tuple), "a list")
             given["enum_values"] = tuple(values)
         if "dfa" in given:
             given["dfa"] = _read_dfa(given["dfa"])
@@ -159,6 +152,7 @@ class SkeletonSpan:
 
     def texts(self, in_string: bool) -> tuple[str, ...] | None:
         """Return all texts that the value may be spelled as, or None if they are not listed."""
+        check_flag("in_string", in_string)
         if self.rule is not None:
             return None
         if self.kind == "boolean":
@@ -173,15 +167,13 @@ class SkeletonSpan:
 
 
 def _checked_values(values: tuple[Scalar, ...]) -> tuple[Scalar, ...]:
-    values = tuple(values)
+    values = tuple(check_several("enum_values", values, "a list of values"))
     if not values:
         raise InvalidArgumentError("enum_values is empty: there is nothing to choose from")
     seen: dict[str, int] = {}
     for i, value in enumerate(values):
         if value is not None and not isinstance(value, str | int | float | bool):
-            raise InvalidArgumentError(
-                f"enum_values[{i}] must be a string, number, boolean or null, not {value!r:.80}"
-            )
+            raise wrong(f"enum_values[{i}]", "a string, number, boolean or null", value)
         try:
             text = json_text(value)
         except InvalidArgumentError as error:
@@ -197,9 +189,7 @@ def _checked_values(values: tuple[Scalar, ...]) -> tuple[Scalar, ...]:
 def _read_dfa(data: Any) -> Dfa:
     """Return the automaton of its JSON form, if all its texts are text."""
     if not isinstance(data, Mapping) or set(data) != {"classes", "transitions", "accepting"}:
-        raise InvalidArgumentError(
-            f"dfa must be an object of classes, transitions and accepting, not {data!r:.80}"
-        )
+        raise wrong("dfa", "an object of classes, transitions and accepting", data)
     try:
         classes, transitions = np.asarray(data["classes"]), np.asarray(data["transitions"])
         accepting = np.zeros(len(transitions), dtype=bool)
@@ -223,7 +213,7 @@ def check_text(text: object, name: str) -> None:
         If it is not.
     """
     if not isinstance(text, str):
-        raise InvalidArgumentError(f"{name} must be a string, not {text!r:.80}")
+        raise wrong(name, "a string", text)
     check_unicode(text, name)
     if "\0" in text and name in ("value", "rule", "grammar"):
         raise InvalidArgumentError(f"{name} contains a NUL character: {text!r:.80}")
