@@ -21,6 +21,7 @@ import string
 from dataclasses import dataclass
 from typing import Any
 
+from ..checks import check_callable, check_kind, check_text, wrong
 from ..errors import InvalidArgumentError
 from .vocabulary import ASCII_SPACE, PRIVATE_USE, Detokenize, Tokenize, Vocabulary
 
@@ -79,6 +80,7 @@ class Prompt:
         InvalidArgumentError
             If the template is malformed or names a field that is not given.
         """
+        check_text("template", template)
         formatter = string.Formatter()
         prompt, name = cls(), None
         try:
@@ -97,7 +99,7 @@ class Prompt:
             raise InvalidArgumentError(
                 f"the template's field {name!r} is not among those that were given by name"
             ) from error
-        except ValueError as error:
+        except (TypeError, ValueError) as error:
             raise InvalidArgumentError(
                 f"the template cannot be filled in: {error}; {{{{ and }}}} stand for braces"
             ) from error
@@ -123,6 +125,8 @@ class PromptTokenizer:
     """
 
     def __init__(self, tokenize: Tokenize, detokenize: Detokenize) -> None:
+        check_callable("tokenize", tokenize)
+        check_callable("detokenize", detokenize)
         self._tokenize = tokenize
         self._vocabulary = Vocabulary(tokenize, detokenize)
 
@@ -141,6 +145,7 @@ class PromptTokenizer:
         """
         if isinstance(prompt, str):
             prompt = Prompt().template(prompt)
+        _check_parts(prompt)
         begin, end = self._ends
         tokens = self._body(prompt)
         if tokens[: len(begin)] != begin:  # the template may write BOS itself
@@ -182,6 +187,13 @@ class PromptTokenizer:
             if whole[i : i + len(bare)] == bare:
                 return whole[:i], whole[i + len(bare) :]
         raise InvalidArgumentError("the tokenizer reads a text otherwise when it adds BOS to it")
+
+
+def _check_parts(prompt: Any) -> None:
+    parts = check_kind("prompt", prompt, Prompt, "a string or a Prompt").parts
+    for part in check_kind("the parts of a prompt", parts, tuple, "a tuple"):
+        if not (isinstance(part, tuple) and len(part) == 2 and isinstance(part[0], str)):
+            raise wrong("a part of a prompt", "a text and whether it is template text", part)
 
 
 def _marked(text: str, mark: str) -> str:

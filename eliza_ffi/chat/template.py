@@ -12,6 +12,7 @@ from datetime import datetime
 from types import ModuleType
 from typing import Any, TypeAlias
 
+from ..checks import check_flag, check_kind, check_text
 from ..errors import (
     ChatTemplateError,
     InvalidArgumentError,
@@ -52,6 +53,9 @@ class ChatTemplate:
     def __init__(
         self, source: str, bos_token: str = "", eos_token: str = "", *, add_bos: bool = False
     ) -> None:
+        for name, text in (("source", source), ("bos_token", bos_token), ("eos_token", eos_token)):
+            check_text(name, text)
+        check_flag("add_bos", add_bos)
         self.source = source
         self.bos_token = bos_token
         self.eos_token = eos_token
@@ -189,7 +193,7 @@ def template_of_model(facts: Mapping[str, Any]) -> ChatTemplate:
     NotSupportedError
         If the library does not tell it, or Jinja2 is not installed.
     """
-    source = facts.get("chat_template")
+    source = check_kind("facts", facts, Mapping, "a mapping").get("chat_template")
     if source:
         return ChatTemplate(
             source,

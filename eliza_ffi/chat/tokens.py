@@ -32,6 +32,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from ..checks import check_callable, check_kind
 from ..errors import InvalidArgumentError
 from .template import ChatTemplate, Messages
 from .vocabulary import PRIVATE_USE, Detokenize, Tokenize, Vocabulary
@@ -52,7 +53,9 @@ class ChatTokenizer:
     """
 
     def __init__(self, template: ChatTemplate, tokenize: Tokenize, detokenize: Detokenize) -> None:
-        self.template = template
+        self.template = check_kind("template", template, ChatTemplate, "a ChatTemplate")
+        check_callable("tokenize", tokenize)
+        check_callable("detokenize", detokenize)
         self._tokenize = tokenize
         self._vocabulary = Vocabulary(tokenize, detokenize)
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..checks import check_callable, check_whole
 from ..errors import ElizaError, InvalidArgumentError, NativeFault, NotSupportedError
 from .limits import checked_schema, checked_text, pointer_part
 from .token_texts import TokenTexts
@@ -71,7 +72,12 @@ class GuidanceSource:
 
     def accept(self, token: int) -> None:
         """Take note of the token that has come."""
-        if not self._matcher.consume_token(token):
+        try:
+            is_expected = self._matcher.consume_token(token)
+        except (OverflowError, TypeError):  # not looked at before: this is done per token
+            check_whole("token", token, 0)
+            raise
+        if not is_expected:
             self._check()
             raise NativeFault(f"llguidance did not expect token {token}")
 
@@ -122,6 +128,7 @@ class Guidance:
                 "this shape is answered by llguidance, which is not installed: "
                 "pip install 'eliza-ffi[schema]'"
             ) from None
+        check_callable("vocabulary", vocabulary)
         self._vocabulary = vocabulary
         self._tokenizers: dict[str, Any] = {}
         self._n_words = 0

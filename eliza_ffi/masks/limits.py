@@ -10,6 +10,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from ..checks import wrong
 from ..errors import InvalidArgumentError
 
 __all__ = [
@@ -48,7 +49,7 @@ def checked_text(kind: str, text: Any) -> str:
         If it is none, is no Unicode, or has too many bytes.
     """
     if not isinstance(text, str):
-        raise InvalidArgumentError(f"a {kind} is a text, not {text!r:.80}")
+        raise wrong(f"a {kind}", "a string", text)
     _check_bytes(f"the {kind}", text, MOST_BYTES)
     return text
 

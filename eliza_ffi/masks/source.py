@@ -8,7 +8,13 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from ..checks import check_whole
+
 __all__ = ["MaskSource", "Masks", "one_token_mask"]
+
+
+MOST_WORDS = 2**26
+"""Of a mask: there are no more than 2**31 tokens."""
 
 
 class MaskSource(Protocol):
@@ -55,6 +61,11 @@ class Masks(Protocol):
 
 def one_token_mask(token: int, n_words: int) -> NDArray[np.uint32]:
     """Return the mask of a single token, shape ``[n_words]``."""
-    mask = np.zeros(n_words, np.uint32)
-    mask[token // 32] = np.uint32(1 << token % 32)
+    try:
+        mask = np.zeros(n_words, np.uint32)
+        mask[token // 32] = np.uint32(1 << token % 32)
+    except (IndexError, TypeError, ValueError):  # not looked at before: this is done per token
+        check_whole("n_words", n_words, 1, MOST_WORDS)
+        check_whole("token", token, 0, 32 * n_words - 1)
+        raise
     return mask

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from ..checks import check_callable, check_kind, check_text
 from ..errors import ElizaError
 from ..library.protocol import Vocabulary
 
@@ -22,7 +23,7 @@ class TokenSpeller:
     """
 
     def __init__(self, tokenize: Callable[[str], list[int]]) -> None:
-        self._tokenize = tokenize
+        self._tokenize = check_callable("tokenize", tokenize)
         self._lock = threading.Lock()
         self._is_closed = False
         self._anchor: list[int] | None = None
@@ -38,6 +39,7 @@ class TokenSpeller:
         Some tokenizers put a space in front of what a text begins with: it is read behind a line
         break, which is then taken off.
         """
+        check_text("text", text)
         if self._anchor is None:
             self._anchor = self._read("\n")
         behind = self._read("\n" + text)
@@ -83,11 +85,14 @@ class TokenTexts:
             The name of the model's token that ends a text.
         speller
         """
+        check_kind("vocabulary", vocabulary, Vocabulary, "a Vocabulary")
+        check_kind("speller", speller, TokenSpeller, "a TokenSpeller")
         texts = list(vocabulary.texts)
         unused = [token for token, text in enumerate(texts) if not text]
         for token in unused:  # never to be chosen, and other libraries want a name
             texts[token] = b"<unused %d>" % token
-        ends = sorted(vocabulary.ends, key=lambda token: texts[token] != eos.encode())
+        name = check_text("eos", eos).encode()
+        ends = sorted(vocabulary.ends, key=lambda token: texts[token] != name)
         control = sorted({*vocabulary.control, *unused})
         return cls(tuple(texts), tuple(control), tuple(ends), speller)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..checks import check_text, did_you_mean
 from ..errors import InvalidArgumentError
 
 __all__ = ["BOOK_ORDER", "DEFAULT_ORDER", "SAMPLER_NAMES", "parse_order"]
@@ -37,11 +38,14 @@ def parse_order(text: str) -> tuple[str, ...]:
         If a name is unknown or stands twice, or something comes after ``adaptive_p``, which draws
         the token.
     """
+    check_text("samplers", text)
     names = tuple(text.split(";")) if text else ()
     for i, name in enumerate(names):
         if name not in SAMPLER_NAMES:
+            hint = did_you_mean(name, SAMPLER_NAMES)
             raise InvalidArgumentError(
                 f"samplers: {name!r} is not one of {', '.join(SAMPLER_NAMES)}"
+                + (f"; {hint}" if hint else "")
             )
         if name in names[:i]:
             raise InvalidArgumentError(f"samplers: {name!r} stands twice in {text!r}")

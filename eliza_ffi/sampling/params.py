@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
+from ..checks import check_known, check_one_of, check_several, wrong
 from ..errors import InvalidArgumentError
 from .order import DEFAULT_ORDER, parse_order
 
@@ -30,8 +31,9 @@ MAX_SEED = 2**32 - 2  # the one above asks llama.cpp for a random one
 Allowed = tuple[Callable[[Any], bool], str]
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+def _is_number(value: Any) -> bool:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return is_number and -math.inf < value < math.inf
 
 
 def _is_whole(value: object) -> bool:
@@ -92,7 +94,7 @@ _ALLOWED: dict[str, Allowed] = {
     "mirostat_eta": _number(0, 1, "0 to 1"),
     "adaptive_target": _number(-1, 1, "0 to 1, or below 0 (off) down to -1"),
     "adaptive_decay": _number(0, 0.99, "0 to 0.99"),
-    "draw": (lambda value: value in ("cdf", "gumbel"), "cdf or gumbel"),
+    "draw": (lambda value: isinstance(value, str) and value in ("cdf", "gumbel"), "cdf or gumbel"),
     "seed": (
         lambda value: value is None or (_is_whole(value) and 0 <= value <= MAX_SEED),
         "None or a whole number of 0 to 4294967294",
@@ -107,7 +109,7 @@ _ALLOWED: dict[str, Allowed] = {
 def _breakers(texts: Any) -> tuple[str, ...]:
     allowed = f"texts of 1 to {MAX_BREAKER_BYTES} bytes in UTF-8 without NUL"
     if isinstance(texts, str) or not isinstance(texts, Sequence):
-        raise InvalidArgumentError(f"dry_sequence_breakers must be {allowed}, not {texts!r:.80}")
+        raise wrong("dry_sequence_breakers", allowed, texts)
     for i, text in enumerate(texts):
         if not isinstance(text, str) or not _is_breaker(text):
             raise InvalidArgumentError(
@@ -121,8 +123,7 @@ def _is_breaker(text: str) -> bool:
 
 
 def _biases(pairs: Any) -> tuple[tuple[int, float], ...]:
-    if isinstance(pairs, str) or not isinstance(pairs, Iterable):
-        raise InvalidArgumentError(f"logit_bias must be (token, bias) pairs, not {pairs!r:.80}")
+    check_several("logit_bias", pairs, "(token, bias) pairs")
     biases: dict[int, float] = {}
     for i, pair in enumerate(pairs):
         if not isinstance(pair, Sequence) or len(pair) != 2 or not _is_bias(*pair):
@@ -257,7 +258,7 @@ class SamplingParams:
         for name, (is_allowed, allowed) in _ALLOWED.items():
             value = getattr(self, name)
             if not is_allowed(value):
-                raise InvalidArgumentError(f"{name} must be {allowed}, not {value!r:.80}")
+                raise wrong(name, allowed, value)
         _freeze(self, "dry_sequence_breakers", _breakers(self.dry_sequence_breakers))
         _freeze(self, "logit_bias", _biases(self.logit_bias))
         self._check_together()
@@ -273,12 +274,8 @@ class SamplingParams:
         **changes
             Settings by name.
         """
-        if name not in PRESETS:
-            raise InvalidArgumentError(f"preset must be one of {', '.join(PRESETS)}, not {name!r}")
-        preset = PRESETS[name]
-        unknown = sorted(changes.keys() - _NAMES)
-        if unknown:
-            raise InvalidArgumentError(f"{unknown[0]!r} is not one of {', '.join(_NAMES)}")
+        preset = PRESETS[check_one_of("preset", name, PRESETS)]
+        check_known("a SamplingParams", changes, _NAMES)
         return cls(**{**{key: getattr(preset, key) for key in _NAMES}, **changes})
 
     @property

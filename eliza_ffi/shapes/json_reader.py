@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, TypeAlias
 
+from ..checks import wrong
 from ..errors import InvalidArgumentError
 from ..skeleton.json_text import read_json
 
@@ -72,7 +73,10 @@ class JsonReader:
         InvalidArgumentError
             If the text cannot be JSON.
         """
-        self._rest += text
+        try:
+            self._rest += text
+        except TypeError:
+            raise wrong("text", "a string", text) from None
         self._skip_space()
         while self._rest:
             n_read, found = self._step(self._rest)

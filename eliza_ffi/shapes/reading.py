@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields, replace
 from itertools import chain
 from typing import Any, Generic, TypeVar
 
+from ..checks import check_kind
 from ..errors import ContextFullError, FillError
 from ..library.protocol import StreamStep
 from ..runner.arguments import FfiStreamingResult
@@ -81,7 +82,7 @@ class Reading(Generic[T]):
     """
 
     def __init__(self, shape: Shape[T]) -> None:
-        self._shape = shape
+        self._shape = check_kind("shape", shape, Shape, "a Shape, as of shape_of()")
         self._begin = time.perf_counter()
         self._json = JsonReader() if shape.partial is not None else None
         self._n_read = 0

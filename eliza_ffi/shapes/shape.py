@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, get_origin
 
+from ..checks import check_text, wrong
 from ..errors import InvalidArgumentError
 from ..masks.guidance import Guidance, GuidanceMasks, takes_schema
 from ..skeleton.json_text import read_json
@@ -32,6 +33,9 @@ class Regex:
 
     pattern: str
 
+    def __post_init__(self) -> None:
+        check_text("pattern", self.pattern)
+
 
 @dataclass(frozen=True)
 class Lark:
@@ -44,6 +48,9 @@ class Lark:
     """
 
     grammar: str
+
+    def __post_init__(self) -> None:
+        check_text("grammar", self.grammar)
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,7 +109,7 @@ def shape_of(given: Any) -> Shape[Any]:
         schema = dict(given)
         return _of_schema(schema, read_json, lambda data, _: copied(data))
     if not is_shape(given):
-        raise InvalidArgumentError(f"this is no shape of an answer: {given!r:.80}")
+        raise wrong("a shape", "a JSON Schema as a mapping, a class, a Regex or a Lark", given)
     found = class_shape(given)
     return _of_schema(found.schema, found.value, found.partial)
 

@@ -747,7 +747,9 @@ def test_a_prompt_or_messages_but_one(tiny_model: Model) -> None:
         tiny_model.generate("x", messages=TALK)
     with pytest.raises(InvalidArgumentError, match="not neither"):
         tiny_model.generate()
-    with pytest.raises(InvalidArgumentError, match="no choices"):
+    with pytest.raises(
+        InvalidArgumentError, match="choices must be a list of strings, .* got None"
+    ):
         tiny_model.choose(messages=TALK)  # type: ignore[call-overload]
 
 

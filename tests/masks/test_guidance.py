@@ -132,7 +132,7 @@ def test_a_language_is_compiled_once(tiny_model: Model) -> None:
         ("json_schema", {"type": "string", "format": "nope"}, "nope"),
         ("json_schema", {"const": {1, 2}}, "not JSON"),
         ("regex", "(", "does not take the regular expression"),
-        ("regex", 5, "is a text"),
+        ("regex", 5, "must be a string, got 5"),
         ("lark", "start: (", "does not take the Lark grammar"),
     ],
 )
