@@ -11,6 +11,7 @@ from contextlib import closing
 from queue import SimpleQueue
 from typing import Any, Protocol, TypeVar
 
+from .checks import check_callback, check_flag, check_several
 from .choices.choice_set import ChoiceSet, as_choice_set
 from .errors import GenerationCancelled, InvalidArgumentError
 
@@ -56,7 +57,7 @@ def choices_for(prompts: Iterable[Item], choices: Any) -> Iterator[tuple[Item, C
         choices, Iterable
     )
     if not is_one:
-        listed = iter(choices)
+        listed = iter(check_several("choices", choices, "choices, or choices for each prompt"))
         first = next(listed, None)
         choices = itertools.chain([] if first is None else [first], listed)
         is_one = first is None or isinstance(first, str)
@@ -213,6 +214,8 @@ class _Results:
     def __init__(
         self, total: int | None, progress: Progress | None, return_exceptions: bool
     ) -> None:
+        check_callback("progress", progress)
+        check_flag("return_exceptions", return_exceptions)
         self._total = total
         self._progress = progress
         self._return_exceptions = return_exceptions

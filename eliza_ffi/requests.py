@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict
 
 import numpy as np
 
 from .chat.prompt import Prompt
 from .chat.template import Messages
+from .checks import (
+    check_flag,
+    check_kind,
+    check_number,
+    check_one_of,
+    check_path,
+    check_several,
+    check_text,
+    check_whole,
+    did_you_mean,
+    wrong,
+)
 from .choices.choice_set import ANCHOR, Choice, ChoiceSet
 from .errors import ContextFullError, InvalidArgumentError, NativeFault, NotSupportedError
 from .library.abi import PREFIX
@@ -50,6 +61,8 @@ __all__ = [
     "TokenLogprob",
     "Tokenization",
     "check_keywords",
+    "check_prompts",
+    "checked_tokens",
     "choice_of",
     "choice_request",
     "fill_request",
@@ -66,6 +79,9 @@ Tokenization = Literal["own", "any"]
 
 Strings: TypeAlias = "Sequence[str] | Set[str] | Iterator[str]"
 """Choices by text. Not `Iterable`, which an enum's class is, too."""
+
+PROMPT = "a string, a Prompt or token ids"
+"""Everything that can be a prompt, for errors."""
 
 MODES = {"argmax": TRIE_ARGMAX, "sample": TRIE_SAMPLE, "best": TRIE_BEST_LEAF}
 
@@ -208,24 +224,52 @@ class Generation:
         return f"Generation({self.text!r}, {len(self.tokens)} tokens, {self.finish_reason})"
 
 
-def check_keywords(method: str, given: Mapping[str, Any], known: Set[str]) -> None:
-    """Raise TypeError for a keyword that a method does not have, naming the nearest it has."""
+def check_keywords(
+    method: str, given: Mapping[str, Any], known: Set[str], own: Set[str] = frozenset()
+) -> None:
+    """Raise TypeError for a keyword that a method does not have, naming the nearest it has.
+
+    Parameters
+    ----------
+    method
+    given
+        The keywords, without those that are parameters of the method.
+    known
+        All names of keywords.
+    own
+        Parameters of the method, which a misspelt keyword may stand for.
+    """
     for name in given:
         if name not in known:
-            near = difflib.get_close_matches(name, sorted(known), n=1)
-            meant = f"; did you mean {near[0]!r}?" if near else ""
-            raise TypeError(f"{method}() has no keyword {name!r}{meant}")
+            hint = did_you_mean(name, known | own)
+            if "skeleton" in own and name in SHAPE_WORDS:
+                hint = "pass a skeleton or a shape as the second argument, skeleton"
+            raise TypeError(f"{method}() has no keyword {name!r}" + (f"; {hint}" if hint else ""))
+
+
+def check_prompts(prompts: Any, one: str, name: str = "prompts") -> None:
+    """Check that prompts are a list or another iterable, and not a single string.
+
+    Parameters
+    ----------
+    prompts
+    one
+        The method for one prompt.
+    name
+        The argument's name.
+    """
+    check_several(name, prompts, f"a list of {name}", f"for one {name[:-1]} use {one}()")
 
 
 def lora_option(adapters: Iterable[tuple[str | os.PathLike[str], float]]) -> str | None:
     """Return LoRA adapters as the library's option has them; None if there are none."""
     listed = []
-    for adapter in adapters:
+    for adapter in check_several("lora", adapters, "a list of pairs of a file and a scale"):
         try:
             file, scale = adapter
             path, scale = os.fsdecode(file), float(scale)
             path.encode()  # what is not UTF-8 is no JSON
-        except (TypeError, ValueError):
+        except (OverflowError, TypeError, ValueError):
             raise InvalidArgumentError(
                 f"a LoRA adapter is a pair of its file and a scale, not {adapter!r}"
             ) from None
@@ -237,10 +281,11 @@ def lora_option(adapters: Iterable[tuple[str | os.PathLike[str], float]]) -> str
 
 def prompt_of(item: str | Prompt | Tokens | Messages) -> dict[str, Any]:
     """Return one of several prompts as the argument that it is: a prompt, or a conversation."""
-    if isinstance(item, str | Prompt | np.ndarray) or len(item) == 0:
-        return {"prompt": item}
-    is_conversation = isinstance(item[0], Mapping)
-    return {"prompt": None, "messages": item} if is_conversation else {"prompt": item}
+    if not (isinstance(item, str | Prompt) or _is_listed(item)):
+        hint = "a conversation is a list of messages" if isinstance(item, Mapping) else ""
+        raise wrong("each of prompts", f"{PROMPT}, or a conversation", item, hint)
+    first = item[0] if isinstance(item, Sequence) and item else None
+    return {"prompt": None, "messages": item} if isinstance(first, Mapping) else {"prompt": item}
 
 
 def prompt_tokens(
@@ -260,9 +305,29 @@ def prompt_tokens(
         raise InvalidArgumentError(f"give either a prompt or messages, not {given}")
     if isinstance(prompt, str | Prompt):
         prompt = session.prompt_tokens(prompt)
-    if len(prompt) == 0:
+    tokens = token_array(checked_tokens(prompt))
+    if len(tokens) == 0:
         raise InvalidArgumentError("the prompt is empty: there is nothing to go on from")
-    return token_array(prompt)
+    return tokens
+
+
+def checked_tokens(prompt: Any) -> Tokens:
+    """Check that a prompt which is no text can be tokens, and say what to do if it is not."""
+    if not _is_listed(prompt):
+        raise wrong("prompt", PROMPT, prompt)
+    first = prompt[0] if isinstance(prompt, Sequence) and len(prompt) else 0
+    if isinstance(first, Mapping):
+        raise wrong("prompt", PROMPT, prompt, "pass a conversation as messages=")
+    if isinstance(first, str | Prompt):
+        hint = "for several prompts use the method whose name ends in _many"
+        raise wrong("prompt", PROMPT, prompt, hint)
+    tokens: Tokens = prompt
+    return tokens
+
+
+def _is_listed(value: Any) -> bool:
+    is_sequence = isinstance(value, Sequence) and not isinstance(value, str | bytes)
+    return is_sequence or hasattr(value, "__array__")
 
 
 def generate_request(
@@ -298,6 +363,9 @@ def _request(
 ) -> FfiStreamingGenerateArgs:
     _ = session.ctx  # is it open, and ours?
     _check_ranges(more)
+    draft_max = check_whole("draft_max", draft_max, 0)
+    if sampling is not None:
+        check_kind("sampling", sampling, SamplingParams, "a SamplingParams or None")
     sampling = _all_sampling(sampling, more)
     more.setdefault("n_gpu_layers", session.n_gpu_layers)
     if draft_max > 0:
@@ -306,9 +374,9 @@ def _request(
     elif drafter is not None:
         raise InvalidArgumentError("a drafter guesses draft_max tokens at a time: give that, too")
     if drafter is not None:
-        more["mtp_drafter_path"] = os.fspath(drafter)
+        more["mtp_drafter_path"] = check_path("drafter", drafter)
     if grammar is not None:
-        more["gbnf_grammar"] = grammar
+        more["gbnf_grammar"] = check_text("grammar", grammar)
     tokens = prompt_tokens(session, prompt, messages)
     masks = _masks(session, schema=schema, regex=regex, lark=lark, masks=masks)
     return FfiStreamingGenerateArgs(
@@ -316,10 +384,18 @@ def _request(
         masks=masks,
         draft_max=draft_max,
         sampling=sampling,
-        stop=(stop,) if isinstance(stop, str) else tuple(stop or ()),
+        stop=_stop_texts(stop),
         logprobs=logprobs,
         **more,
     )
+
+
+def _stop_texts(stop: Any) -> tuple[str, ...]:
+    if stop is None:
+        return ()
+    if isinstance(stop, str):
+        return (stop,)
+    return tuple(check_several("stop", stop, "a string, a list of strings or None"))
 
 
 def _masks(session: Session, *, masks: Masks | None, **languages: Any) -> Masks | None:
@@ -333,9 +409,10 @@ def _masks(session: Session, *, masks: Masks | None, **languages: Any) -> Masks 
     name, language = given[0], languages[given[0]]
     if name == "schema":
         if not is_shape(language):
-            raise InvalidArgumentError(f"this is no JSON Schema or class: {language!r:.80}")
+            raise wrong("schema", "a JSON Schema as a mapping, or a class", language)
         shape = shape_of(language)
     else:
+        check_text(name, language)
         shape = shape_of(Regex(language) if name == "regex" else Lark(language))
     return shape.masks(session.guidance())
 
@@ -354,25 +431,25 @@ def choice_request(
     **more: Any,
 ) -> FfiStreamingGenerateArgs:
     """Return the request of a choice; parameters as :meth:`~eliza_ffi.model.Model.choose`."""
-    if mode not in MODES:
-        raise InvalidArgumentError(f"mode must be one of {', '.join(MODES)}, not {mode!r}")
+    check_one_of("mode", mode, MODES)
+    check_one_of("tokenization", tokenization, ("own", "any"))
+    check_flag("probabilities", probabilities)
     if not session.binding.trie_modes() & STOP_AT_LEAF:
         raise NotSupportedError(f"{session.binding.library.path} has no token-trie sampler")
     check_keywords(method, more, CHOICE_KEYWORDS)
     if more.get("sampling") is None:
         more["temperature"] = temperature
-    args = _request(session, prompt, messages=messages, **more)
-    mode_bits = MODES[mode] | STOP_AT_LEAF
-    args = replace(args, token_tree_mode=mode_bits, score_leaves=probabilities)
-    if tokenization == "own":
+    _ = session.ctx  # is it open, and ours?
+    more["token_tree_mode"] = MODES[mode] | STOP_AT_LEAF
+    more["score_leaves"] = probabilities
+    if tokenization == "any":
+        _check_text_choices(session, choices, mode, probabilities)
+        more["text_choices"] = choices.texts
+    else:
         tokens = session.choices.tokens_of(choices)
-        if isinstance(tokens, PreparedChoices):
-            return replace(args, prepared_choices=tokens)
-        return replace(args, token_tree_payload=tokens)
-    if tokenization != "any":
-        raise InvalidArgumentError(f"tokenization must be own or any, not {tokenization!r}")
-    _check_text_choices(session, choices, mode, probabilities)
-    return replace(args, text_choices=choices.texts)
+        is_prepared = isinstance(tokens, PreparedChoices)
+        more["prepared_choices" if is_prepared else "token_tree_payload"] = tokens
+    return _request(session, prompt, messages=messages, **more)
 
 
 def fill_request(
@@ -389,17 +466,15 @@ def fill_request(
     **more: Any,
 ) -> FillArgs:
     """Return the request of a skeleton; parameters as :meth:`~eliza_ffi.model.Model.fill_args`."""
-    if skeleton is None:
-        raise InvalidArgumentError("there is no skeleton to fill")
-    if isinstance(skeleton, Mapping):
+    check_keywords(method, more, FILL_KEYWORDS, FILL_OWN)
+    if isinstance(skeleton, Mapping) and skeleton:
         skeleton = Skeleton.from_dict(skeleton)
     if not hasattr(skeleton, "script"):
-        raise InvalidArgumentError(f"this is no skeleton: {skeleton!r:.80}")
+        raise wrong("skeleton", FILLABLE, skeleton)
     if sampler_plan is None:
         sampler_plan = SpanSamplerPlan()
     elif not isinstance(sampler_plan, SpanSamplerPlan):
         sampler_plan = SpanSamplerPlan.from_dict(sampler_plan)
-    check_keywords(method, more, FILL_KEYWORDS)
     return FillArgs(
         skeleton=skeleton,
         generation=_request(session, prompt, messages=messages, **more),
@@ -417,6 +492,11 @@ class ShapeRequest:
     shape: Shape[Any]
     args: FillArgs | FfiStreamingGenerateArgs
 
+
+FILLABLE = (
+    "a Skeleton, its JSON form with spans, a JSON Schema with keywords, a class, Regex or Lark"
+)
+"""Everything that can be filled, for errors."""
 
 MOST_TOKENS = 1024
 """Of an answer under masks, where nothing else is said."""
@@ -440,9 +520,9 @@ def shape_request(
         return ShapeRequest(
             shape, fill_request(session, prompt, shape.skeleton, method=method, **more)
         )
-    check_keywords(method, more, FILL_KEYWORDS)
+    check_keywords(method, more, FILL_KEYWORDS, FILL_OWN)
     for name in ("sampler_plan", "logprobs", "heal_prompt"):
-        if more.pop(name, None):
+        if more.pop(name, None) not in (None, False):
             raise InvalidArgumentError(
                 f"{name} is for skeletons, and this shape is answered by llguidance: leave it out"
             )
@@ -477,6 +557,10 @@ CHOICE_KEYWORDS |= {"mode", "probabilities", "tokenization"}
 # What a fill's own parameters are comes along for who misspells one.
 FILL_KEYWORDS = frozenset((*StreamSettings.__annotations__, *FillSettings.__annotations__))
 FILL_KEYWORDS |= {"messages", "on_span"}
+FILL_OWN = frozenset(("skeleton",))
+
+SHAPE_WORDS = ("shape", "schema", "regex", "lark")
+"""Keywords that users try for `skeleton`."""
 
 
 def generation_of(session: Session, result: FfiStreamingResult) -> Generation:
@@ -627,10 +711,16 @@ def _all_sampling(sampling: SamplingParams | None, more: dict[str, Any]) -> Samp
 
 
 def _check_ranges(more: Mapping[str, Any]) -> None:
-    for name, most, limits in (("temperature", math.inf, "0 or more"), ("top_p", 1, "0 to 1")):
-        value = more.get(name)
-        if isinstance(value, int | float) and not 0 <= value <= most:
-            raise InvalidArgumentError(f"{name} must be {limits}, not {value}")
+    """Check the settings that a stream is opened with."""
+    for name, least, most in (
+        ("temperature", 0, math.inf),
+        ("top_p", 0, 1),
+        ("repeat_penalty", -math.inf, math.inf),
+    ):
+        if name in more:
+            check_number(name, more[name], least, most)
+    if "top_k" in more:
+        check_whole("top_k", more["top_k"])
 
 
 def _check_speculates(session: Session) -> None:

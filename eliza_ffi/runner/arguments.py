@@ -4,14 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..checks import (
+    FieldChecks,
+    check_callable,
+    check_each,
+    check_fields,
+    check_flag,
+    check_kind,
+    check_one_of,
+    check_text,
+    check_whole,
+    wrong,
+)
 from ..choices.token_tree import TokenTreePayload
 from ..errors import InvalidArgumentError
 from ..library.protocol import (
+    CONFIG_FIELDS,
     PreparedChoices,
     StreamConfig,
     StreamStats,
@@ -27,6 +41,43 @@ __all__ = ["FfiStreamingGenerateArgs", "FfiStreamingResult", "Usage"]
 MOST_LOGPROBS = 1024
 
 CHOICES = ("token_tree_payload", "prepared_choices", "text_choices")
+
+NONE = type(None)
+
+
+def _check_masks(name: str, value: Any) -> Masks:
+    if isinstance(value, type) or not hasattr(value, "start") or not hasattr(value, "n_words"):
+        raise wrong(name, "an object with n_words and start(), as eliza_ffi.masks.Masks", value)
+    masks: Masks = value
+    return masks
+
+
+FIELDS: FieldChecks = {
+    **CONFIG_FIELDS,
+    "sampling": (
+        NONE,
+        partial(check_kind, kind=SamplingParams, expected="a SamplingParams or None"),
+    ),
+    "token_tree_payload": (
+        NONE,
+        partial(check_kind, kind=TokenTreePayload, expected="a TokenTreePayload or None"),
+    ),
+    "token_tree_mode": (int, check_whole),
+    "token_tree_path": (NONE, check_text),
+    "prepared_choices": (
+        NONE,
+        partial(check_kind, kind=PreparedChoices, expected="a PreparedChoices or None"),
+    ),
+    "text_choices": (NONE, partial(check_each, kind=str, expected="a string")),
+    "heal_prompt": (bool, check_flag),
+    "masks": (NONE, _check_masks),
+    "score_leaves": (bool, check_flag),
+    "stop": (tuple, partial(check_each, kind=str, expected="a string")),
+    "logprobs": (NONE, partial(check_whole, least=0, most=MOST_LOGPROBS)),
+    "on_trie_error": (NONE, partial(check_one_of, allowed=("raise", "grammar"))),
+    "on_text_chunk": (NONE, check_callable),
+}
+"""As :func:`~eliza_ffi.checks.check_fields` takes them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,10 +158,7 @@ class FfiStreamingGenerateArgs:
     on_text_chunk: Callable[[str], Any] | None = None
 
     def __post_init__(self) -> None:
-        if self.on_trie_error not in ("raise", "grammar"):
-            raise InvalidArgumentError(
-                f'on_trie_error must be "raise" or "grammar", not {self.on_trie_error!r}'
-            )
+        check_fields(self, FIELDS)
         given = [name for name in CHOICES if getattr(self, name) is not None]
         if len(given) > 1:
             raise InvalidArgumentError(f"give either {' or '.join(given)}, not both")
@@ -119,9 +167,6 @@ class FfiStreamingGenerateArgs:
             raise InvalidArgumentError(f"give either masks or {other}, not both")
         if isinstance(self.stop, str) or not all(isinstance(s, str) and s for s in self.stop):
             raise InvalidArgumentError(f"stop must be non-empty texts, not {self.stop!r:.80}")
-        n_top = self.logprobs
-        if n_top is not None and not (isinstance(n_top, int) and 0 <= n_top <= MOST_LOGPROBS):
-            raise InvalidArgumentError(f"logprobs must be 0 to {MOST_LOGPROBS}, not {n_top!r}")
         if self.max_tokens < 0:
             raise InvalidArgumentError(f"max_tokens must be 0 or more, not {self.max_tokens}")
 

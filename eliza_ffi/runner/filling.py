@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
+from ..checks import check_flag, check_kind, check_whole, wrong
 from ..errors import (
     ContextFullError,
     ElizaError,
@@ -73,9 +74,14 @@ class FillArgs:
     heal_prompt: bool = False
 
     def __post_init__(self) -> None:
+        if not hasattr(self.skeleton, "script") or not hasattr(self.skeleton, "n_spans"):
+            raise wrong("skeleton", "a skeleton, with script() and n_spans", self.skeleton)
+        check_kind("generation", self.generation, FfiStreamingGenerateArgs, "a generation's args")
+        check_kind("sampler_plan", self.sampler_plan, SpanSamplerPlan, "a SpanSamplerPlan")
+        check_flag("logprobs", self.logprobs)
+        check_flag("heal_prompt", self.heal_prompt)
+        object.__setattr__(self, "max_tokens", check_whole("max_tokens", self.max_tokens, 0))
         self.sampler_plan.check(self.skeleton.n_spans)
-        if not 0 <= self.max_tokens < 2**31:
-            raise InvalidArgumentError(f"max_tokens must be 0 or more, not {self.max_tokens}")
         _ = self.sampling  # which checks it
 
     @property
@@ -107,6 +113,7 @@ class FillRun:
     """
 
     def __init__(self, binding: LlmStreamingBinding, ctx: Any, args: FillArgs) -> None:
+        check_kind("args", args, FillArgs, "a FillArgs")
         if not binding.supports("fill"):
             raise NotSupportedError("this library cannot fill skeletons: it has no llm_stream_fill")
         self._binding = binding

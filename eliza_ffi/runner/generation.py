@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..checks import check_kind
 from ..errors import ContextFullError, NotSupportedError, TokenTrieError
 from ..library.protocol import (
     STOP_AT_LEAF,
@@ -63,6 +64,7 @@ class GenerationRun:
         args: FfiStreamingGenerateArgs,
         warn: Callable[[str], None] = logger.warning,
     ) -> None:
+        check_kind("args", args, FfiStreamingGenerateArgs, "an FfiStreamingGenerateArgs")
         if args.masks is not None and not binding.supports("set_token_mask"):
             raise NotSupportedError("this library takes no masks: it has no set_token_mask")
         self._binding = binding

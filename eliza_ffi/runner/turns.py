@@ -10,12 +10,25 @@ import weakref
 from collections import deque
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import Future
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
+from numbers import Real
 from operator import attrgetter
+from typing import Any
 
-from ..errors import BusyError, InvalidArgumentError
+from ..checks import wrong
+from ..errors import BusyError
 
-__all__ = ["Turns"]
+__all__ = ["Turns", "check_wait"]
+
+
+def check_wait(wait: Any) -> bool | float:
+    """Return how long to wait, in seconds or as a bool; raise InvalidArgumentError otherwise."""
+    if isinstance(wait, bool):
+        return wait
+    with suppress(OverflowError):
+        if isinstance(wait, Real) and not math.isnan(wait):
+            return float(wait)
+    raise wrong("wait", "True, False or a number of seconds", wait)
 
 
 class Turns:
@@ -67,6 +80,7 @@ class Turns:
         BusyError
             If there was no turn in time.
         """
+        wait_for = check_wait(wait_for)
         turn = self._enter(alone, at_most)
         try:
             # A lock alone: an interrupt inside Python's own waiting, of events and futures, may
@@ -87,6 +101,7 @@ class Turns:
         self, wait_for: bool | float, *, alone: bool = False, at_most: int | None = None
     ) -> AsyncIterator[None]:
         """The same, after a wait of the running task."""
+        wait_for = check_wait(wait_for)
         turn = self._enter(alone, at_most)
         try:
             while not turn.done():
@@ -99,8 +114,6 @@ class Turns:
 
     def _timeout(self, wait_for: bool | float) -> float:
         seconds = self.patience if wait_for is True else float(wait_for)
-        if math.isnan(seconds):
-            raise InvalidArgumentError("wait: not a number")
         return min(max(seconds, 0.0), threading.TIMEOUT_MAX)
 
     def _check(self, turn: _Turn, wait_for: bool | float, n_before: int) -> None:

@@ -621,7 +621,7 @@ def test_a_refused_payload_falls_back_to_the_grammar_when_asked(
 
 
 def test_bad_arguments_are_refused_by_name() -> None:
-    with pytest.raises(InvalidArgumentError, match='on_trie_error must be "raise" or "grammar"'):
+    with pytest.raises(InvalidArgumentError, match="on_trie_error must be one of raise, grammar"):
         args_with(on_trie_error="ignore")
     with pytest.raises(InvalidArgumentError, match="max_tokens must be 0 or more, not -1"):
         args_with(max_tokens=-1)
