@@ -16,13 +16,14 @@ from numpy.typing import NDArray
 from .batches import choices_for, length_of, run_many_async
 from .chat.prompt import Prompt
 from .chat.template import ChatTemplate, Messages
+from .checks import check_callback, check_kind, check_one_of
 from .choices.choice_set import Choice, ChoiceSet, as_choice_set
 from .choices.chooser import Chooser
 from .decisions.answers import Decision
 from .decisions.asking import WritePrompt
 from .decisions.calibration import Calibration
 from .decisions.deciding import DecisionRun, Settings, settings_for, takes_long
-from .decisions.prompts import LabelStyle
+from .decisions.prompts import LabelStyle, check_one_input
 from .decisions.questions import Question
 from .decisions.scoring import Rule
 from .decisions.wire import as_questions
@@ -36,6 +37,7 @@ from .requests import (
     Generation,
     ShapeRequest,
     Tokenization,
+    check_prompts,
     choice_of,
     choice_request,
     fill_request,
@@ -114,6 +116,7 @@ class AsyncModel:
     @classmethod
     def of(cls, model: Model) -> AsyncModel:
         """Return this face of a model that is open; both are closed together."""
+        check_kind("model", model, Model, "an open Model")
         face = cls.__new__(cls)
         face._model = model
         return face
@@ -299,6 +302,7 @@ class AsyncModel:
             )
             return await self._generate(args, True)
 
+        check_prompts(prompts, "generate")
         return await run_many_async(
             prompts,
             one,
@@ -492,6 +496,7 @@ class AsyncModel:
             )
             return await self._choose(choice_set, args, True)
 
+        check_prompts(prompts, "choose")
         return await run_many_async(
             choices_for(prompts, choices),
             one,
@@ -512,13 +517,14 @@ class AsyncModel:
         orders: int | None = None,
         prompt: WritePrompt | None = None,
         scoring: Rule | None = None,
-        calibration: Calibration | None = None,
+        calibration: Calibration | str | os.PathLike[str] | None = None,
         option_mass: bool = False,
         abstain_below: float = 0.0,
         wait: bool | float = True,
         **more: Unpack[StreamSettings],
     ) -> Decision:
         """As :meth:`Model.decide <eliza_ffi.model.Model.decide>`."""
+        check_one_input(input)
         asked = as_questions(questions)
         settings = await self._settings(
             asked,
@@ -542,7 +548,7 @@ class AsyncModel:
         orders: int | None = None,
         prompt: WritePrompt | None = None,
         scoring: Rule | None = None,
-        calibration: Calibration | None = None,
+        calibration: Calibration | str | os.PathLike[str] | None = None,
         option_mass: bool = False,
         abstain_below: float = 0.0,
         progress: Callable[[int, int | None], Any] | None = None,
@@ -551,6 +557,7 @@ class AsyncModel:
         **more: Unpack[StreamSettings],
     ) -> list[Decision]:
         """As :meth:`Model.decide_many <eliza_ffi.model.Model.decide_many>`."""
+        check_prompts(inputs, "decide", "inputs")
         asked = as_questions(questions)
         settings = await self._settings(
             asked,
@@ -664,6 +671,7 @@ class AsyncModel:
         **more: Unpack[FillSettings],
     ) -> Any:
         """As :meth:`Model.fill <eliza_ffi.model.Model.fill>`."""
+        check_callback("on_span", on_span)
         more_of_both: dict[str, Any] = {"messages": messages, "method": "fill", **more}
         if is_shape(skeleton):
             return await self._fill_shape(prompt, skeleton, more_of_both, wait, on_span)
@@ -748,6 +756,7 @@ class AsyncModel:
             args = fill_request(self.session, skeleton=skeleton, **asked)
             return await self._fill(args, True, None)
 
+        check_prompts(prompts, "fill")
         return await run_many_async(
             prompts,
             one,
@@ -823,6 +832,7 @@ class AsyncModel:
     async def _prepare(self, choices: ChoiceSet[Any], tokenization: str) -> None:
         """Have choices that are new cut into tokens beside the event loop."""
         _ = self.session.ctx  # is it open?
+        check_one_of("tokenization", tokenization, ("own", "any"))
         can = self.session.binding.supports("prepare_choices")
         if can and tokenization == "own" and not self.session.choices.has(choices):
             await asyncio.to_thread(self.session.choices.tokens_of, choices)
@@ -838,10 +848,13 @@ class AsyncModel:
         return await self.session.in_turn_async(wait, len(args.prompt_tokens), choose)
 
     async def _settings(
-        self, questions: Sequence[Question], calibration: Calibration | None, **more: Any
+        self,
+        questions: Sequence[Question],
+        calibration: Calibration | str | os.PathLike[str] | None,
+        **more: Any,
     ) -> Settings:
         check = partial(settings_for, self.session, questions, calibration=calibration, **more)
-        # A calibration looks at the model's file.
+        # A calibration is read from its file, and looks at the model's.
         return check() if calibration is None else await asyncio.to_thread(check)
 
     async def _decide(

@@ -15,13 +15,14 @@ from numpy.typing import NDArray
 from .batches import Job, choices_for, length_of, run_many
 from .chat.prompt import Prompt
 from .chat.template import ChatTemplate, Messages
+from .checks import check_callback, check_kind, check_several, check_whole
 from .choices.choice_set import Choice, ChoiceSet, as_choice_set
 from .choices.chooser import Chooser
 from .decisions.answers import Decision, expand
 from .decisions.asking import How, ScoreJob, WritePrompt, prompt_texts
 from .decisions.calibration import Calibration
 from .decisions.deciding import DecisionRun, Settings, settings_for
-from .decisions.prompts import LabelStyle
+from .decisions.prompts import LabelStyle, check_one_input
 from .decisions.questions import Question
 from .decisions.scoring import Rule
 from .decisions.wire import as_questions
@@ -35,6 +36,8 @@ from .requests import (
     Generation,
     ShapeRequest,
     Tokenization,
+    check_prompts,
+    checked_tokens,
     choice_of,
     choice_request,
     fill_request,
@@ -140,14 +143,16 @@ class Model:
         progress: Callable[[str, float], None] | None = None,
         options: Mapping[str, str] | None = None,
     ) -> None:
+        if options is not None:
+            check_kind("options", options, Mapping, "a mapping")
         self.session = Session(
             path,
             library=library,
-            n_gpu_layers=n_gpu_layers,
+            n_gpu_layers=check_whole("n_gpu_layers", n_gpu_layers),
             settings={
-                "n_ctx": n_ctx or None,
+                "n_ctx": check_whole("n_ctx", n_ctx) or None,
                 "n_slots": n_slots,
-                "n_threads": n_threads or None,
+                "n_threads": check_whole("n_threads", n_threads) or None,
                 "seed": seed,
                 "lora": lora_option(lora),
                 **(options or {}),
@@ -293,7 +298,8 @@ class Model:
         """
         if isinstance(text, str):
             return self.binding.embed(self.session.ctx, text, pooling)
-        rows = [self.binding.embed(self.session.ctx, each, pooling) for each in text]
+        texts = check_several("text", text, "a string or a list of strings")
+        rows = [self.binding.embed(self.session.ctx, each, pooling) for each in texts]
         if not rows:
             raise InvalidArgumentError("there are no texts to embed")
         return np.stack(rows)
@@ -321,6 +327,7 @@ class Model:
         """
         if isinstance(prompt, str | Prompt):
             prompt = self.session.prompt_tokens(prompt)
+        prompt = checked_tokens(prompt)
         if isinstance(end, str):
             tokens = self.tokenize(end, parse_special=True)
             if len(tokens) != 1:
@@ -328,6 +335,7 @@ class Model:
                     f"end must be the text of one token: {end!r} has {len(tokens)}"
                 )
             (end,) = tokens
+        check_whole("end", end, 0)
         return self.binding.eot_score(self.session.ctx, prompt, end)
 
     # ---- Texts ----------------------------------------------------------------------------------
@@ -503,6 +511,7 @@ class Model:
             )
             return self._text_job(args, True)
 
+        check_prompts(prompts, "generate")
         return self._many(prompts, job, progress, max_concurrency, return_exceptions)
 
     # ---- Choices --------------------------------------------------------------------------------
@@ -770,6 +779,7 @@ class Model:
             )
             return self._choice_job(choice_set, args, True)
 
+        check_prompts(prompts, "choose")
         return self._many(
             choices_for(prompts, choices),
             job,
@@ -790,7 +800,7 @@ class Model:
         orders: int | None = None,
         prompt: WritePrompt | None = None,
         scoring: Rule | None = None,
-        calibration: Calibration | None = None,
+        calibration: Calibration | str | os.PathLike[str] | None = None,
         option_mass: bool = False,
         abstain_below: float = 0.0,
         wait: bool | float = True,
@@ -805,7 +815,8 @@ class Model:
         ----------
         input
             A text, a conversation (a sequence of messages), or other JSON. It is plain text to the
-            model: it cannot end a turn.
+            model: it cannot end a turn. A list of strings is rejected, because it usually means
+            several inputs: pass those to :meth:`decide_many`. A tuple of strings is one input.
         questions
             A mapping from names to questions, or several of them:
             :class:`~eliza_ffi.decisions.Predicate`, :class:`~eliza_ffi.decisions.Choice`,
@@ -823,7 +834,8 @@ class Model:
             ``"legal"`` (default), ``"joint"``, ``"mean"`` or ``"bytes"``; see
             :mod:`eliza_ffi.decisions.scoring` for what they are and cost.
         calibration
-            Of this model and these questions; says `labels`, `orders` and `scoring`, too.
+            Of this model and these questions, or the path of its file, which is read at each call;
+            says `labels`, `orders` and `scoring`, too.
         option_mass
             Find the share of the model's own probability that falls on the options.
         abstain_below
@@ -845,6 +857,8 @@ class Model:
         InvalidArgumentError
             If the input, a question or a setting is malformed, or the calibration is for something
             else.
+        OSError
+            If the calibration's file cannot be read.
         ContextFullError
             If the input with one of the questions does not fit into the context.
         NotSupportedError
@@ -853,6 +867,7 @@ class Model:
         BusyError
             As :meth:`generate`.
         """
+        check_one_input(input)
         asked = as_questions(questions)
         settings = settings_for(
             self.session,
@@ -877,7 +892,7 @@ class Model:
         orders: int | None = None,
         prompt: WritePrompt | None = None,
         scoring: Rule | None = None,
-        calibration: Calibration | None = None,
+        calibration: Calibration | str | os.PathLike[str] | None = None,
         option_mass: bool = False,
         abstain_below: float = 0.0,
         progress: Callable[[int, int | None], Any] | None = None,
@@ -904,6 +919,7 @@ class Model:
         list of Decision
             In the inputs' order.
         """
+        check_prompts(inputs, "decide", "inputs")
         asked = as_questions(questions)
         settings = settings_for(
             self.session,
@@ -939,6 +955,7 @@ class Model:
         They are to be looked at: control tokens are spelled out in them, as are those that the
         input may spell and that are plain text to the model.
         """
+        check_one_input(input)
         expanded = [each for question in as_questions(questions) for each in expand(question)]
         return prompt_texts(self.session, input, expanded, How(labels, orders, prompt))
 
@@ -1055,6 +1072,7 @@ class Model:
         BusyError, TypeError
             As :meth:`generate`.
         """
+        check_callback("on_span", on_span)
         more_of_both: dict[str, Any] = {"messages": messages, "method": "fill", **more}
         if is_shape(skeleton):
             request = shape_request(self.session, prompt, skeleton, **more_of_both)
@@ -1152,6 +1170,7 @@ class Model:
                 fill_request(self.session, skeleton=skeleton, **asked), True, None
             )
 
+        check_prompts(prompts, "fill")
         return self._many(prompts, job, progress, max_concurrency, return_exceptions)
 
     def plan(
@@ -1340,6 +1359,9 @@ class Model:
         elapsed: float,
     ) -> Choice[Any]:
         """Return the choice that a run of :meth:`choice_args` came to; `elapsed` in seconds."""
+        check_kind("choices", choices, ChoiceSet, "a ChoiceSet")
+        check_kind("args", args, FfiStreamingGenerateArgs, "an FfiStreamingGenerateArgs")
+        check_kind("result", result, FfiStreamingResult, "an FfiStreamingResult")
         return choice_of(choices, args, result, elapsed)
 
     def fill_args(

@@ -15,6 +15,7 @@ from ..decisions.asking import prompt_texts
 from ..decisions.calibration import wording_hash
 from ..decisions.deciding import settings_for
 from ..decisions.fingerprint import fingerprint_of
+from ..decisions.prompts import as_one_input
 from ..decisions.questions import Question
 from ..decisions.table import TableJob, TableResult, decide_rows
 from ..decisions.table.job import DecideAll, input_of
@@ -198,7 +199,7 @@ def _run_table(arguments: argparse.Namespace, questions: tuple[Question, ...]) -
             result = run(
                 fingerprint_of(model),
                 lambda rows: decide_rows(
-                    lambda given: model.decide(given, questions, **settings),
+                    lambda given: model.decide(as_one_input(given), questions, **settings),
                     rows,
                     arguments.column,
                     at_once=model.session.decisions_at_once(None),

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
+from ..checks import check_number, check_several
 from ..errors import InvalidArgumentError
 from .questions import Choice, Labels, Predicate, Question, Score, Value
 
@@ -303,6 +304,7 @@ def choice_confidence(probabilities: Sequence[float]) -> float:
 
     As published for ``/v1/systemone``; 1 for a single option.
     """
+    probabilities = _checked(probabilities)
     chance = 1.0 / len(probabilities)
     return 1.0 if chance == 1.0 else max(0.0, (max(probabilities) - chance) / (1.0 - chance))
 
@@ -313,6 +315,7 @@ def score_confidence(probabilities: Sequence[float]) -> float:
     As published for ``/v1/systemone``: 1 - d/d_u, at least 0, where d is the mean distance to the
     likeliest level and d_u that of a uniform distribution to the middle of the scale.
     """
+    probabilities = _checked(probabilities)
     n = len(probabilities)
     if n < 2:
         raise InvalidArgumentError(f"a scale has 2 levels or more, not {n}")
@@ -320,6 +323,14 @@ def score_confidence(probabilities: Sequence[float]) -> float:
     distance = sum(p * abs(i - mode) for i, p in enumerate(probabilities))
     uniform = sum(abs(i - (n - 1) / 2) for i in range(n)) / n
     return max(0.0, 1.0 - distance / uniform)
+
+
+def _checked(probabilities: Sequence[float]) -> list[float]:
+    listed = check_several("probabilities", probabilities, "a list of numbers")
+    checked = [check_number("each of probabilities", each) for each in listed]
+    if not checked:
+        raise InvalidArgumentError("probabilities must be one or more, got none")
+    return checked
 
 
 def expand(question: Question) -> tuple[Predicate | Choice | Score, ...]:

@@ -20,6 +20,7 @@ import numpy as np
 from ..batches import Job, length_of, run_many
 from ..chat.prompt import Prompt
 from ..chat.template import Messages
+from ..checks import check_callback, check_one_of, check_whole, wrong
 from ..choices.choice_set import ChoiceSet, tokenize_choice
 from ..choices.token_tree import TokenTreePayload
 from ..errors import (
@@ -34,7 +35,15 @@ from ..requests import generate_request
 from ..runner.lifecycle import Attempts
 from ..runner.scoring import Ending, ScoreArgs, ScoreResult, ScoreRun
 from .made_asking import MadeAsking, made_model_of
-from .prompts import Asked, AskedQuestion, LabelStyle, ask, input_text, option_count
+from .prompts import (
+    LABEL_STYLES,
+    Asked,
+    AskedQuestion,
+    LabelStyle,
+    ask,
+    input_text,
+    option_count,
+)
 from .questions import Score
 from .scoring import OptionScores, QuestionScores
 from .token_lists import apart
@@ -49,6 +58,7 @@ __all__ = [
     "WritePrompt",
     "ask_many",
     "asking_of",
+    "check_model",
     "is_of_row",
     "orders_of",
     "prompt_texts",
@@ -89,10 +99,9 @@ class How:
     prompt: WritePrompt | None = None
 
     def __post_init__(self) -> None:
-        if self.labels not in ("text", "letters"):
-            raise InvalidArgumentError(f'labels must be "text" or "letters", not {self.labels!r}')
-        if not isinstance(self.orders, int) or not 1 <= self.orders <= MAX_ORDERS:
-            raise InvalidArgumentError(f"orders must be 1 to {MAX_ORDERS}, not {self.orders}")
+        check_one_of("labels", self.labels, LABEL_STYLES)
+        check_whole("orders", self.orders, 1, MAX_ORDERS)
+        check_callback("prompt", self.prompt)
 
 
 class Asking:
@@ -269,6 +278,12 @@ def ask_many(
         progress=progress,
         return_exceptions=False,
     )
+
+
+def check_model(model: Any) -> None:
+    """Raise InvalidArgumentError for what is no model."""
+    if isinstance(model, type) or not hasattr(model, "describe"):
+        raise wrong("model", "an open Model", model)
 
 
 class ScoreJob(Generic[Found]):

@@ -34,11 +34,12 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from ..chat.prompt import Prompt
+from ..checks import check_each, check_kind, check_path, check_text, check_whole, wrong
 from ..errors import InvalidArgumentError
 from ..skeleton.json_text import json_text, read_json
 from .asking import How, WritePrompt, orders_of
 from .examples import named_questions
-from .prompts import Asked, AskedQuestion, LabelStyle, ask, option_count
+from .prompts import LABEL_STYLES, Asked, AskedQuestion, LabelStyle, ask, option_count
 from .questions import Choice, Labels, Predicate, Question, Score
 from .scoring import (
     LEAST_TEMPERATURE,
@@ -58,6 +59,7 @@ __all__ = [
     "Calibration",
     "CalibrationMethod",
     "QuestionCalibration",
+    "as_calibration",
     "how_asked",
     "prompt_name",
     "wording_hash",
@@ -77,8 +79,6 @@ CalibrationMethod = Literal[
 
 METHODS: tuple[CalibrationMethod, ...] = get_args(CalibrationMethod)
 """All of these, the simpler first."""
-
-_LABEL_STYLES: tuple[LabelStyle, ...] = ("text", "letters")
 
 _PROBE_INPUT = "A first line.\nA second one."
 
@@ -135,6 +135,7 @@ class QuestionCalibration:
 
     def apply(self, scores: QuestionScores, rule: Rule) -> Array:
         """Return calibrated log-probabilities, shape [n_options]; see :meth:`Calibration.apply`."""
+        check_kind("scores", scores, QuestionScores, "a QuestionScores")
         for one in scores.orders:
             if len(one.legal) != self.n_options:
                 raise InvalidArgumentError(
@@ -209,7 +210,8 @@ class Calibration:
         InvalidArgumentError
             If the scores are of other options or orders, or lack what is needed.
         """
-        return self.questions[question_index].apply(scores, self.rule)
+        place = check_whole("question_index", question_index, 0, len(self.questions) - 1)
+        return self.questions[place].apply(scores, self.rule)
 
     def check(self, model_fingerprint: str, questions: Sequence[Question], how: How) -> None:
         """Check that this was fitted for what is going to be asked.
@@ -226,6 +228,9 @@ class Calibration:
         InvalidArgumentError
             If not; the text names what differs.
         """
+        check_text("model_fingerprint", model_fingerprint)
+        check_kind("how", how, How, "a How")
+        check_each("questions", questions, (Predicate, Choice, Score, Labels), "a question")
         for what, fitted, given in (
             ("another model", self.model, model_fingerprint),
             ("other labels", self.labels, how.labels),
@@ -267,10 +272,10 @@ class Calibration:
         OSError
             If it cannot be written; a file that was there is left as it was.
         """
+        target = Path(check_path("path", path))
         content = asdict(self)
         head = {"format": FORMAT, "version": VERSION, "sha256": _digest(content)}
         text = json_text({**head, "calibration": content})
-        target = Path(path)
         draft = target.with_name(f"{target.name}.{uuid.uuid4().hex}.tmp")
         try:
             with draft.open("x", encoding="utf-8") as file:
@@ -292,12 +297,35 @@ class Calibration:
         OSError
             If it cannot be read.
         """
-        raw = Path(path).read_bytes()
+        raw = Path(check_path("path", path)).read_bytes()
         try:
             return _calibration(_content(raw))
         except (InvalidArgumentError, KeyError, OverflowError) as error:
             said = f"{error} is missing" if isinstance(error, KeyError) else str(error)
             raise InvalidArgumentError(f"{path} is no usable calibration: {said}") from error
+
+
+def as_calibration(given: Any, name: str = "calibration") -> Calibration | None:
+    """Return a calibration given as such or as the path of its file; None stays None.
+
+    Parameters
+    ----------
+    given
+    name
+        The argument's name.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If it is neither, or as :meth:`Calibration.load`.
+    OSError
+        If the file cannot be read.
+    """
+    if given is None or isinstance(given, Calibration):
+        return given
+    if not isinstance(given, str | os.PathLike):
+        raise wrong(name, "a Calibration, the path of its file or None", given)
+    return Calibration.load(check_path(name, given))
 
 
 def how_asked(
@@ -345,7 +373,7 @@ def wording_hash(prompt: WritePrompt | None) -> str:
     prompts: list[Any] = []
     for question in _PROBES:
         n_options = option_count(question)
-        for labels in _LABEL_STYLES:
+        for labels in LABEL_STYLES:
             for order in (range(n_options), range(n_options)[::-1]):
                 asked = ask(question, labels, tuple(order))
                 prompts.append(_worded(prompt, asked))
@@ -363,7 +391,10 @@ def _worded(prompt: WritePrompt | None, asked: Asked) -> Any:
         return written
     if isinstance(written, Prompt):
         return written.parts
-    return [dict(message) for message in written]
+    try:
+        return [dict(message) for message in written]
+    except (TypeError, ValueError) as error:  # as above
+        return type(error).__name__
 
 
 def _digest(content: Mapping[str, Any]) -> str:

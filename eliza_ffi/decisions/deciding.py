@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 import weakref
 from collections.abc import Mapping, Sequence
@@ -10,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import InvalidArgumentError
+from ..checks import check_flag, check_number
 from ..requests import StreamSettings, check_keywords
 from ..runner.scoring import ScoreResult
 from .answers import Decision, DecisionUsage, answer_of, collect, expand
 from .asking import How, WritePrompt, asking_of
-from .calibration import Calibration, how_asked
+from .calibration import Calibration, as_calibration, how_asked
 from .fingerprint import fingerprint_of
 from .prompts import LabelStyle
 from .questions import Question
@@ -25,6 +26,14 @@ if TYPE_CHECKING:
     from ..session import Session
 
 __all__ = ["DecisionRun", "Settings", "settings_for", "takes_long"]
+
+OWN_KEYWORDS = frozenset(
+    (
+        *("labels", "orders", "prompt", "scoring", "calibration", "option_mass", "abstain_below"),
+        *("wait", "progress", "max_concurrency", "return_exceptions"),
+    )
+)
+"""What a misspelt keyword may have meant, beside the settings of a stream."""
 
 LONG_TEXT = 2**11
 """Characters that are written as prompts, and cut into tokens, in about two milliseconds."""
@@ -70,7 +79,7 @@ def settings_for(
     orders: int | None,
     prompt: WritePrompt | None,
     scoring: Rule | None,
-    calibration: Calibration | None,
+    calibration: Calibration | str | os.PathLike[str] | None,
     option_mass: bool,
     abstain_below: float,
     stream: Mapping[str, Any],
@@ -83,11 +92,10 @@ def settings_for(
         If one is out of range, or the calibration is for another model, other questions or another
         way to ask them.
     """
-    check_keywords("decide", stream, StreamSettings.__annotations__.keys())
-    if isinstance(abstain_below, bool) or not isinstance(abstain_below, int | float):
-        raise InvalidArgumentError(f"abstain_below must be a number, not {abstain_below!r}")
-    if not 0.0 <= abstain_below <= 1.0:
-        raise InvalidArgumentError(f"abstain_below must be 0 to 1, not {abstain_below!r}")
+    check_keywords("decide", stream, StreamSettings.__annotations__.keys(), OWN_KEYWORDS)
+    check_flag("option_mass", option_mass)
+    abstain_below = check_number("abstain_below", abstain_below, 0, 1)
+    calibration = as_calibration(calibration)
     how, rule = how_asked(calibration, labels=labels, orders=orders, rule=scoring, prompt=prompt)
     if calibration is not None:
         if session not in _FINGERPRINTS:

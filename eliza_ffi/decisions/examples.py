@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..checks import check_several
 from ..errors import ContextFullError, ElizaError, InvalidArgumentError
 from .answers import name_of
 from .asking import How, ask_many
@@ -140,7 +141,8 @@ def read_examples(
     """
     by_name = {name_of(question.name, place): question for place, question in enumerate(questions)}
     inputs, targets = [], []
-    for place, example in enumerate(examples):
+    listed = check_several("examples", examples, "a list of pairs of an input and right answers")
+    for place, example in enumerate(listed):
         given, answers = _pair(place, example)
         unknown = [name for name in answers if name not in by_name]
         if unknown:

@@ -15,8 +15,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from ..checks import check_callback, check_one_of
 from ..errors import InvalidArgumentError
-from .asking import How, WritePrompt
+from .asking import How, WritePrompt, check_model
 from .calibration import (
     METHODS,
     Calibration,
@@ -115,11 +116,11 @@ def calibrate(
     ContextFullError
         If an input does not fit into the context; so does this.
     """
+    check_model(model)
     check_rule(rule)
-    if method != "auto" and method not in METHODS:
-        raise InvalidArgumentError(
-            f"method must be one of {', '.join(METHODS)}, auto, not {method!r}"
-        )
+    check_one_of("method", method, (*METHODS, "auto"))
+    check_callback("progress", progress)
+    check_callback("on_skip", on_skip)
     asked = as_questions(questions)
     named = named_questions(asked)
     told = read_examples(asked, examples)

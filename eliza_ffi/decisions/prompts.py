@@ -22,26 +22,33 @@ line above them says from which: ``Answer with one of these levels, lowest first
 
 from __future__ import annotations
 
+import operator
 import string
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
+from ..checks import check_kind, check_one_of, wrong
 from ..errors import InvalidArgumentError
 from .questions import Choice, Predicate, Score, Value, refuse_not_text, text_of
 
 __all__ = [
+    "LABEL_STYLES",
     "Asked",
     "AskedQuestion",
     "LabelStyle",
     "ShownOption",
+    "as_one_input",
     "ask",
+    "check_one_input",
     "input_text",
     "option_count",
     "refuse_media",
 ]
 
 LabelStyle = Literal["text", "letters"]
+
+LABEL_STYLES: tuple[LabelStyle, ...] = ("text", "letters")
 
 AskedQuestion: TypeAlias = "Predicate | Choice | Score"
 """A question that has one answer."""
@@ -128,17 +135,18 @@ def ask(
     InvalidArgumentError
         If `labels` is neither, or `order` not an order of the options.
     """
+    check_kind("question", question, (Predicate, Choice, Score), "a Predicate, Choice or Score")
+    check_one_of("labels", labels, LABEL_STYLES)
     options = _options(question)
-    order = tuple(range(len(options))) if order is None else tuple(order)
+    order = range(len(options)) if order is None else order
+    try:
+        order = tuple(map(operator.index, order))
+    except TypeError:
+        raise wrong("order", "a list of the options' places", order) from None
     if sorted(order) != list(range(len(options))):
         raise InvalidArgumentError(f"not an order of {len(options)} options: {order}")
     texts = [options[i][0] for i in order]
-    if labels == "letters":
-        marks = _letters(len(options))
-    elif labels == "text":
-        marks = texts
-    else:
-        raise InvalidArgumentError(f'labels must be "text" or "letters", not {labels!r}')
+    marks = _letters(len(options)) if labels == "letters" else texts
     shown = [
         ShownOption(mark, text, options[i][1], labels == "letters")
         for mark, text, i in zip(marks, texts, order, strict=True)
@@ -173,7 +181,29 @@ def input_text(given: Any) -> str:
     if _is_conversation(given):
         return "\n".join(_turn(message) for message in given)
     _refuse_parts(given)
-    return text_of(given)
+    try:
+        return text_of(given, "input")
+    except InvalidArgumentError as error:
+        if isinstance(given, type | Mapping | Sequence) or not isinstance(given, Iterable):
+            raise
+        hint = "for several inputs use decide_many()"
+        raise InvalidArgumentError(f"{error}; {hint}") from error
+
+
+def check_one_input(given: Any) -> None:
+    """Raise InvalidArgumentError for a list of strings, which usually means several inputs."""
+    if _is_strings(given):
+        hint = "for an answer to each string use decide_many(); to ask about all, join them"
+        raise wrong("input", "one input", given, hint)
+
+
+def as_one_input(given: Any) -> Any:
+    """Return an input of a table or a request, so that a list of strings is one input, too."""
+    return tuple(given) if _is_strings(given) else given
+
+
+def _is_strings(given: Any) -> bool:
+    return isinstance(given, list) and bool(given) and all(isinstance(s, str) for s in given)
 
 
 def refuse_media(part: Mapping[str, Any]) -> None:

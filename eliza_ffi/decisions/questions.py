@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+from ..checks import check_kind, check_several, wrong
 from ..errors import InvalidArgumentError
 
 __all__ = [
@@ -150,8 +151,9 @@ class Choice:
             raise InvalidArgumentError(f"{_called(self)}: none must not be empty")
         values = [_identity(option.value) for option in self.options]
         if not len(self.choices) >= 2 or len(values) > MAX_OPTIONS:
+            hint = "; for larger sets use Model.choose" if len(values) > MAX_OPTIONS else ""
             raise InvalidArgumentError(
-                f"{_called(self)}: there must be 2 to {MAX_OPTIONS} choices, not {len(values)}"
+                f"{_called(self)}: expected 2 to {MAX_OPTIONS} options, got {len(values)}{hint}"
             )
         _check_unique(self, [option.value for option in self.options], values)
 
@@ -195,7 +197,7 @@ class Score:
         _check_asked(self)
         if not 2 <= len(self.levels) <= MAX_LEVELS:
             raise InvalidArgumentError(
-                f"{_called(self)}: there must be 2 to {MAX_LEVELS} levels, not {len(self.levels)}"
+                f"{_called(self)}: expected 2 to {MAX_LEVELS} levels, got {len(self.levels)}"
             )
         labels = [level.label for level in self.levels]
         _check_unique(self, labels, labels)
@@ -230,7 +232,7 @@ class Labels:
         _check_asked(self)
         if not 1 <= len(self.labels) <= MAX_OPTIONS:
             raise InvalidArgumentError(
-                f"{_called(self)}: there must be 1 to {MAX_OPTIONS} labels, not {len(self.labels)}"
+                f"{_called(self)}: expected 1 to {MAX_OPTIONS} labels, got {len(self.labels)}"
             )
         values = [label.value for label in self.labels]
         _check_unique(self, values, [_identity(value) for value in values])
@@ -247,8 +249,14 @@ Question: TypeAlias = "Predicate | Choice | Score | Labels"
 """A question of any kind."""
 
 
-def text_of(value: Any) -> str:
+def text_of(value: Any, what: str = "the value") -> str:
     """Return what an input or an instruction says: a text as it is, anything else as JSON.
+
+    Parameters
+    ----------
+    value
+    what
+        What it is, for an error's text.
 
     Raises
     ------
@@ -260,7 +268,7 @@ def text_of(value: Any) -> str:
     try:
         return json.dumps(value, ensure_ascii=False, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidArgumentError(f"neither a text nor JSON: {error}") from error
+        raise InvalidArgumentError(f"{what} is neither a text nor JSON: {error}") from error
 
 
 def refuse_not_text(part: Any, whose: str) -> None:
@@ -276,7 +284,7 @@ def _parts_text(value: Any) -> str:
         texts = [part.get("text") if isinstance(part, Mapping) else None for part in value]
         if all(isinstance(text, str) for text in texts):
             return "\n".join(text for text in texts if text)
-    return text_of(value)
+    return text_of(value, "instructions")
 
 
 def _set(question: Any, **fields: Any) -> None:
@@ -285,9 +293,8 @@ def _set(question: Any, **fields: Any) -> None:
 
 
 def _listed(given: Any, kind: type[Any], what: str) -> list[Any]:
-    if isinstance(given, str | bytes) or not isinstance(given, Iterable):
-        raise InvalidArgumentError(f"{what} must be several, not {type(given).__name__}")
     items = given.items() if isinstance(given, Mapping) else given
+    check_several(what, items, f"a list of {what}, or a mapping from them to descriptions")
     made = []
     for item in items:
         if isinstance(item, kind):
@@ -303,12 +310,13 @@ def _listed(given: Any, kind: type[Any], what: str) -> list[Any]:
 def _check_asked(question: Any) -> None:
     """Check what every question has, and bring its instructions into text."""
     if question.name is not None and (not isinstance(question.name, str) or not question.name):
-        raise InvalidArgumentError(f"a question's name must be a text, not {question.name!r}")
+        raise wrong("the name of a question", "a non-empty string", question.name)
     given = question.instructions
     for part in given if isinstance(given, list | tuple) else ():
         refuse_not_text(part, f"{_called(question)}: the instructions have")
     _set(question, instructions=_parts_text(given))
     if getattr(question, "source", None) is not None:
+        check_kind("source", question.source, Mapping, "a mapping or None")
         _set(question, source=copy.deepcopy(question.source))  # not the caller's own
     if not question.instructions.strip():
         raise InvalidArgumentError(f"{_called(question)}: there are no instructions")

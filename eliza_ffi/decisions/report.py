@@ -11,12 +11,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..checks import check_callback, check_path, check_whole
 from ..errors import InvalidArgumentError
 from ..measuring.figures import mean
 from ..measuring.tables import text_table
 from ..measuring.terminal_text import printable, wrap
-from .asking import WritePrompt
-from .calibration import Calibration, how_asked, prompt_name
+from .asking import MAX_ORDERS, WritePrompt, check_model
+from .calibration import Calibration, as_calibration, how_asked, prompt_name
 from .examples import (
     UNTOLD,
     OnSkip,
@@ -48,6 +49,9 @@ from .scoring import Array, QuestionScores, Rule
 from .wire import as_questions, question_to
 
 __all__ = ["DecisionReport", "QuestionReport", "evaluate"]
+
+MOST_BINS = 1000
+"""The most bins of a reliability diagram."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -144,6 +148,8 @@ class DecisionReport:
         width
             Columns of the terminal; None = as many as the tables need.
         """
+        if width is not None:
+            width = check_whole("width", width, 1)
         shown = [*self.questions, self.overall]
         kind = "calibrated" if self.calibrated else "uncalibrated"
         asked = (
@@ -193,7 +199,7 @@ class DecisionReport:
         """
         from .plot import draw_coverage, draw_reliability
 
-        place = Path(folder)
+        place = Path(check_path("folder", folder))
         files = place / "reliability.png", place / "coverage.png"
         draw_reliability(self, files[0])
         draw_coverage(self, files[1])
@@ -205,7 +211,7 @@ def evaluate(
     questions: Any,
     examples: Iterable[tuple[Any, Mapping[str, Any]]],
     *,
-    calibration: Calibration | None = None,
+    calibration: Calibration | str | os.PathLike[str] | None = None,
     rule: Rule | None = None,
     labels: LabelStyle | None = None,
     orders: int | None = None,
@@ -228,8 +234,8 @@ def evaluate(
         was fitted on, or it looks better than it is. An example counts for the questions that it
         answers.
     calibration
-        What the probabilities go through. It must have been fitted for this model, these questions
-        and this way of asking.
+        What the probabilities go through, or the path of its file. It must have been fitted for
+        this model, these questions and this way of asking.
     rule, labels, orders
         How the questions are asked; None = as the calibration has it, and without one by
         ``"legal"`` scores, with ``"text"`` labels, in 1 order.
@@ -255,12 +261,14 @@ def evaluate(
     ContextFullError
         If an input does not fit into the context; so does this.
     """
+    check_model(model)
+    check_callback("progress", progress)
+    check_callback("on_skip", on_skip)
+    calibration = as_calibration(calibration)
     how, rule = how_asked(calibration, labels=labels, orders=orders, rule=rule, prompt=prompt)
-    if (reorder is not None and reorder < 1) or bins < 1:
-        raise InvalidArgumentError(
-            "reorder and bins must be 1 or more, not "
-            f"{2 if reorder is None else reorder!r} and {bins!r}"
-        )
+    if reorder is not None:
+        check_whole("reorder", reorder, 1, MAX_ORDERS)
+    check_whole("bins", bins, 1, MOST_BINS)
     asked = as_questions(questions)
     named = named_questions(asked)
     told = read_examples(asked, examples)

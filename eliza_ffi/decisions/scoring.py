@@ -47,6 +47,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..checks import check_one_of
 from ..errors import InvalidArgumentError
 
 __all__ = [
@@ -116,9 +117,9 @@ class OptionScores:
         InvalidArgumentError
             If the rule needs what was not asked for, or is none.
         """
+        check_rule(rule)
         if rule == "legal":
             return self.legal
-        check_rule(rule)
         if self.joint is None or self.n_tokens is None or self.n_bytes is None:
             raise InvalidArgumentError(f"{rule} scores need whole rows of logits")
         if rule == "joint":
@@ -190,8 +191,7 @@ class QuestionScores:
 
 def check_rule(rule: Rule) -> Rule:
     """Return a scoring rule; raise InvalidArgumentError if it is none."""
-    if rule not in RULES:
-        raise InvalidArgumentError(f"scoring must be one of {', '.join(RULES)}, not {rule!r}")
+    check_one_of("the scoring rule", rule, RULES)
     return rule
 
 

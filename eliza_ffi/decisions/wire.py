@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from ..checks import check_kind, check_known, check_one_of, check_several, found
 from ..errors import InvalidArgumentError
 from .answers import Answer, ChoiceAnswer, Decision, LabelsAnswer, PredicateAnswer, ScoreAnswer
 from .prompts import value_text
@@ -32,6 +33,7 @@ __all__ = [
 ]
 
 _QUESTIONS = (Predicate, Choice, Score, Labels)
+_ANSWERS = (PredicateAnswer, ChoiceAnswer, ScoreAnswer, LabelsAnswer)
 _FIELDS = {
     "predicate": {"name", "instructions", "if_true", "if_false"},
     "noul": {"name", "instructions", "criteria"},
@@ -60,16 +62,13 @@ def as_questions(given: Any) -> tuple[Question, ...]:
         given = [given]
     if isinstance(given, Mapping):
         questions = [question_from(question, str(name)) for name, question in given.items()]
-    elif isinstance(given, Iterable) and not isinstance(given, str | bytes):
-        questions = [_question(question, None, str(i)) for i, question in enumerate(given)]
     else:
-        raise InvalidArgumentError(
-            f"questions must be a mapping or several questions, not {type(given).__name__}"
-        )
+        listed = check_several("questions", given, "a list of questions or a mapping from names")
+        questions = [_question(question, None, str(i)) for i, question in enumerate(listed)]
     n = sum(len(each.labels) if isinstance(each, Labels) else 1 for each in questions)
     if not 1 <= n <= MAX_QUESTIONS:
         raise InvalidArgumentError(
-            f"there must be 1 to {MAX_QUESTIONS} questions, each label being one, not {n}"
+            f"expected 1 to {MAX_QUESTIONS} questions (each label counts as one), got {n}"
         )
     names = [
         question.name if question.name is not None else str(i)
@@ -103,6 +102,7 @@ def question_to(question: Question) -> dict[str, Any]:
 
     Its `source` is left out: what other models are asked does not depend on it.
     """
+    check_kind("question", question, _QUESTIONS, "a Predicate, Choice, Score or Labels")
     said: dict[str, Any] = {"instructions": question.instructions}
     if question.name is not None:
         said = {"name": question.name, **said}
@@ -122,6 +122,7 @@ def question_to(question: Question) -> dict[str, Any]:
 
 def decisions_answer(answer: Answer) -> dict[str, Any]:
     """Return an answer as ``/v1/decisions`` writes it; one to labels is our own addition."""
+    check_kind("answer", answer, _ANSWERS, "an answer of a Decision")
     if isinstance(answer, PredicateAnswer):
         said: dict[str, Any] = {
             "type": "predicate",
@@ -167,6 +168,7 @@ def systemone_answer(answer: Answer) -> dict[str, Any]:
     InvalidArgumentError
         If it is one to labels, which that format has not.
     """
+    check_kind("answer", answer, _ANSWERS, "an answer of a Decision")
     if isinstance(answer, LabelsAnswer):
         raise InvalidArgumentError("systemone has no answers to labels: ask a noul for each")
     if isinstance(answer, PredicateAnswer):
@@ -192,7 +194,7 @@ def systemone_answer(answer: Answer) -> dict[str, Any]:
 
 def decision_to(decision: Decision) -> dict[str, Any]:
     """Return a decision as JSON: its answers as ``/v1/decisions`` writes them, and what it took."""
-    usage = decision.usage
+    usage = check_kind("decision", decision, Decision, "a Decision").usage
     return {
         "answers": [decisions_answer(answer) for answer in decision.answers],
         "calibrated": decision.calibrated,
@@ -225,14 +227,8 @@ def _question(given: Any, name: str | None, place: str | None) -> Question:
         raise InvalidArgumentError(
             f"{called} must be a question or a mapping, not {type(given).__name__}"
         )
-    kind = given.get("type")
-    if not isinstance(kind, str) or kind not in _FIELDS:
-        raise InvalidArgumentError(
-            f"{called}: type must be one of {', '.join(_FIELDS)}, not {kind!r}"
-        )
-    unknown = given.keys() - _FIELDS[kind] - {"type"}
-    if unknown:
-        raise InvalidArgumentError(f"{called}: {kind} has no field {min(map(str, unknown))!r}")
+    kind = check_one_of(f"{called}: type", given.get("type"), _FIELDS)
+    check_known(f"{called}: {kind}", given, _FIELDS[kind] | {"type"})
     if given.get("instructions") is None:
         raise InvalidArgumentError(f"{called}: instructions are missing")
     try:
@@ -248,7 +244,7 @@ def _is_question(given: Mapping[Any, Any]) -> bool:
 
 
 def _called(name: Any) -> str:
-    return "the question" if name is None else f"the question {name!r}"
+    return "the question" if name is None else f"the question {found(name)}"
 
 
 def _renamed(question: Question, name: str) -> Question:
@@ -320,17 +316,18 @@ def _one_of(given: Mapping[str, Any], name: str) -> Any:
     if (name in given) == ("criteria" in given):
         raise InvalidArgumentError(f"there must be either {name} or criteria")
     listed = given[name] if name in given else given["criteria"]
-    if isinstance(listed, str | bytes) or not isinstance(listed, Iterable):
-        raise InvalidArgumentError(f"{name} must be several, not {type(listed).__name__}")
-    return listed
+    return (
+        listed if isinstance(listed, Mapping) else check_several(name, listed, f"a list of {name}")
+    )
 
 
 def _read(item: Any, key: str, kind: Any) -> Any:
     if not isinstance(item, Mapping):
         return item if isinstance(item, kind) else kind(item)
-    unknown = item.keys() - {key, "description"}
-    if key not in item or unknown:
-        raise InvalidArgumentError(f"{key} and description are what {dict(item)!r} must have")
+    what = f"{'an option' if key == 'value' else 'a level'} {dict(item)!r:.80}"
+    check_known(what, item, (key, "description"))
+    if key not in item:
+        raise InvalidArgumentError(f"{what} needs {key!r}")
     return kind(item[key], _text(item.get("description")))
 
 

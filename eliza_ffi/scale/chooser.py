@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..chat.prompt import Prompt
+from ..checks import check_text
 from ..choices.choice_set import ChoiceSet, as_choice_set
 from ..decisions.table.columns import ERROR
 from ..decisions.table.parquet import arrow_array, arrow_type, load_pyarrow
@@ -78,7 +79,7 @@ class Chooser:
         if (prompt is None) == (messages_column is None):
             raise InvalidArgumentError("give either a prompt or messages_column")
         self._prompt = prompt
-        fields_of(prompt or "")
+        fields_of("" if prompt is None else prompt)
         self._messages_column = messages_column
         self._choices = None if choices is None else as_choice_set(choices)
         self._choices_column = choices_column
@@ -163,6 +164,7 @@ class Chooser:
 
 def fields_of(prompt: str) -> list[str]:
     """Return the columns that stand in a prompt."""
+    check_text("prompt", prompt)
     try:
         parsed = list(string.Formatter().parse(prompt))
     except ValueError as error:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..choices.choice_set import as_choice_set
-from ..decisions.calibration import Calibration
+from ..decisions.calibration import Calibration, as_calibration
 from ..decisions.table.columns import OutputColumns
 from ..decisions.wire import as_questions
 from ..errors import InvalidArgumentError
@@ -72,8 +72,7 @@ def decide_dataset(
     """
     if questions is not None:
         OutputColumns(as_questions(questions))
-    if not (calibration is None or isinstance(calibration, Calibration)):
-        calibration = Calibration.load(calibration)
+    calibration = as_calibration(calibration)
     settings = {"column": column, "questions": questions, "calibration": calibration, **more}
     wanted = [column, more.get("questions_column")]
     return _mapped(ds, Decider, settings, wanted, model, workers, cpus, gpus, batch_size)

@@ -7,9 +7,10 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ..checks import check_flag
 from ..decisions.answers import Decision, name_of
 from ..decisions.asking import WritePrompt
-from ..decisions.calibration import Calibration
+from ..decisions.calibration import Calibration, as_calibration
 from ..decisions.prompts import LabelStyle
 from ..decisions.scoring import Rule
 from ..decisions.table.columns import ERROR, ROW, OutputColumns, answer_parts, cell_text
@@ -105,6 +106,8 @@ class Decider:
             raise InvalidArgumentError("give either questions or questions_column")
         if questions is None and min_confidence is not None:
             raise InvalidArgumentError("min_confidence goes with the same questions for all rows")
+        check_flag("probabilities", probabilities)
+        check_flag("option_mass", option_mass)
         self._column = column
         self._questions_column = questions_column
         self._settings: dict[str, Any] = {
@@ -112,7 +115,7 @@ class Decider:
             "orders": orders,
             "prompt": prompt,
             "scoring": scoring,
-            "calibration": _loaded(calibration),
+            "calibration": as_calibration(calibration),
             "option_mass": option_mass,
             "abstain_below": abstain_below,
         }
@@ -159,12 +162,6 @@ class Decider:
         pa = load_pyarrow()
         answers = pa.array([_listed(decision) for decision, _ in asked], _answers_type(pa))
         return with_columns(table, {ANSWERS: answers, ERROR: text_array([e for _, e in asked])})
-
-
-def _loaded(calibration: Calibration | str | os.PathLike[str] | None) -> Calibration | None:
-    if calibration is None or isinstance(calibration, Calibration):
-        return calibration
-    return Calibration.load(calibration)
 
 
 def _decision_and_error(asked: Outcome) -> tuple[Decision | None, str | None]:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ..checks import check_kind
 from ..errors import LibraryLoadError, LibraryNotFoundError, ModelError, NotSupportedError
 from ..model import Model
 
@@ -85,6 +86,8 @@ def open_worker_model(
         If it cannot be opened; the text names the node.
     """
     share = share_of_worker()
+    if options is not None:
+        check_kind("model_options", options, Mapping, "a mapping")
     settings = {
         "n_threads": share.n_threads,
         "n_gpu_layers": share.n_gpu_layers,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..decisions.answers import Decision, name_of
-from ..decisions.prompts import input_text
+from ..decisions.prompts import as_one_input, input_text
 from ..decisions.questions import Question
 from ..decisions.wire import as_questions, decisions_answer, systemone_answer
 from ..errors import InvalidArgumentError
@@ -74,7 +74,7 @@ class WireFormat:
             input_text(given)  # which refuses images
         except InvalidArgumentError as error:
             raise _malformed(str(error), self.input_name) from None
-        return given
+        return as_one_input(given)
 
     def _questions(self, given: Any) -> tuple[Question, ...]:
         if not isinstance(given, self.questions_are):

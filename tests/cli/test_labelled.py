@@ -117,6 +117,13 @@ def answers(path: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in Path(path).read_text(encoding="utf-8").splitlines()]
 
 
+def test_a_list_of_strings_in_a_row_is_one_input(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "in.jsonl").write_text(json.dumps({"body": ["Where is it?", "It is late."]}))
+    command = ["decide", str(tmp_path / "in.jsonl"), "--column", "body", *ASKED]
+    assert run(*command, "--output", "out.jsonl") == 0
+    assert [row["error"] for row in answers("out.jsonl")] == [None]
+
+
 def test_a_table_has_the_answers_that_its_rows_have_alone(
     run: Run, table: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -559,7 +559,7 @@ def test_a_method_or_rule_that_is_none_is_refused(
     model = model_saying(np.zeros((1, 3)))
     with pytest.raises(InvalidArgumentError, match="method must be one of none, temperature"):
         calibrate(model, TONE, [], method="platt")  # type: ignore[arg-type]
-    with pytest.raises(InvalidArgumentError, match="scoring must be one of legal"):
+    with pytest.raises(InvalidArgumentError, match="the scoring rule must be one of legal"):
         calibrate(model, TONE, [], rule="best")  # type: ignore[arg-type]
 
 
@@ -815,7 +815,7 @@ def test_a_file_that_was_edited_is_refused_where_it_makes_no_sense(
     [
         ({"rule": "best"}, "rule must be one of"),
         ({"labels": "digits"}, "labels must be"),
-        ({"orders": 0}, "orders must be 1 to"),
+        ({"orders": 0}, "orders must be a whole number from 1 to 64"),
         ({"orders": True}, "orders must be int, not bool"),
         ({"prompt": None}, "prompt must be str, not NoneType"),
         ({"model": 7}, "model must be str, not int"),

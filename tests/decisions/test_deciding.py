@@ -326,11 +326,14 @@ def test_a_model_abstains_where_it_is_not_sure(tiny_model: Model) -> None:
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"scoring": "best"}, "scoring must be one of legal, joint, mean, bytes, not 'best'"),
+        (
+            {"scoring": "best"},
+            "the scoring rule must be one of legal, joint, mean, bytes, got 'best'",
+        ),
         ({"labels": "digits"}, "'digits'"),
-        ({"orders": 0}, "orders must be 1 to 64, not 0"),
-        ({"abstain_below": 1.5}, "abstain_below must be 0 to 1, not 1.5"),
-        ({"abstain_below": math.nan}, "abstain_below must be 0 to 1, not nan"),
+        ({"orders": 0}, "orders must be a whole number from 1 to 64, got 0"),
+        ({"abstain_below": 1.5}, "abstain_below must be a number from 0 to 1, got 1.5"),
+        ({"abstain_below": math.nan}, "abstain_below must be a number from 0 to 1, got nan"),
     ],
 )
 def test_settings_out_of_range_are_refused_before_anything_runs(

@@ -100,14 +100,14 @@ def test_as_many_options_and_levels_as_allowed_and_no_more() -> None:
     assert MAX_LEVELS == 10
     assert len(Score("How?", names[:10]).levels) == 10
     for refused, said in (
-        (lambda: Choice("Which?", names, "q"), "'q'.*2 to 255 choices, not 256"),
-        (lambda: Choice("Which?", names[:-1], "q", none="no"), "'q'.*2 to 255 choices, not 256"),
-        (lambda: Choice("Which?", ["one"], "q"), "'q'.*2 to 255 choices, not 1"),
-        (lambda: Choice("Which?", ["one"], "q", none="no"), "'q'.*2 to 255 choices"),
-        (lambda: Labels("Which?", names, "q"), "'q'.*1 to 255 labels, not 256"),
-        (lambda: Labels("Which?", [], "q"), "'q'.*1 to 255 labels, not 0"),
-        (lambda: Score("How?", names[:11], "q"), "'q'.*2 to 10 levels, not 11"),
-        (lambda: Score("How?", ["one"], "q"), "'q'.*2 to 10 levels, not 1"),
+        (lambda: Choice("Which?", names, "q"), "'q'.*2 to 255 options, got 256"),
+        (lambda: Choice("Which?", names[:-1], "q", none="no"), "'q'.*2 to 255 options, got 256"),
+        (lambda: Choice("Which?", ["one"], "q"), "'q'.*2 to 255 options, got 1"),
+        (lambda: Choice("Which?", ["one"], "q", none="no"), "'q'.*2 to 255 options"),
+        (lambda: Labels("Which?", names, "q"), "'q'.*1 to 255 labels, got 256"),
+        (lambda: Labels("Which?", [], "q"), "'q'.*1 to 255 labels, got 0"),
+        (lambda: Score("How?", names[:11], "q"), "'q'.*2 to 10 levels, got 11"),
+        (lambda: Score("How?", ["one"], "q"), "'q'.*2 to 10 levels, got 1"),
     ):
         with pytest.raises(InvalidArgumentError, match=said):
             refused()
@@ -119,12 +119,12 @@ def test_as_many_options_and_levels_as_allowed_and_no_more() -> None:
         (lambda: Predicate("", "q"), "'q': there are no instructions"),
         (lambda: Predicate(" \n", "q"), "'q': there are no instructions"),
         (lambda: Predicate({"x"}), "neither a text nor JSON"),  # type: ignore[arg-type]
-        (lambda: Predicate("x", ""), "name must be a text, not ''"),
-        (lambda: Predicate("x", 3), "name must be a text, not 3"),  # type: ignore[arg-type]
+        (lambda: Predicate("x", ""), "the name of a question must be a non-empty string, got ''"),
+        (lambda: Predicate("x", 3), "the name of a question must be a non-empty string, got 3"),  # type: ignore[arg-type]
         (lambda: Predicate("x", "q", if_true=1), "'q': if_true must be a text or None, not int"),  # type: ignore[arg-type]
         (lambda: Predicate("x", if_false=[]), "question: if_false must be .* not list"),  # type: ignore[arg-type]
-        (lambda: Choice("x", "abc"), "choices must be several, not str"),
-        (lambda: Choice("x", 5), "choices must be several, not int"),  # type: ignore[arg-type]
+        (lambda: Choice("x", "abc"), "choices must be a list of choices, .*, got 'abc'"),
+        (lambda: Choice("x", 5), "choices must be a list of choices, .*, got 5"),  # type: ignore[arg-type]
         (lambda: Choice("x", [1, 2]), "the option must be a text or a bool, not int"),  # type: ignore[list-item]
         (lambda: Choice("x", ["a", " "]), "the option must not be empty"),
         (lambda: Choice("x", ["a", "a"], "q"), "'q': 'a' is there twice"),
@@ -133,9 +133,9 @@ def test_as_many_options_and_levels_as_allowed_and_no_more() -> None:
         (lambda: Option("a", 1), "a description must be a text or None, not int"),  # type: ignore[arg-type]
         (lambda: Score("x", ["a", True]), "the level must be a text, not bool"),  # type: ignore[list-item]
         (lambda: Score("x", ["a", "a"], "q"), "'q': 'a' is there twice"),
-        (lambda: Score("x", b"ab"), "levels must be several, not bytes"),  # type: ignore[arg-type]
+        (lambda: Score("x", b"ab"), "levels must be a list of levels, .*, got bytes"),  # type: ignore[arg-type]
         (lambda: Labels("x", ["a", True, "a"]), "'a' is there twice"),
-        (lambda: Labels("x", "ab"), "labels must be several, not str"),
+        (lambda: Labels("x", "ab"), "labels must be a list of labels, .*, got 'ab'"),
     ],
 )
 def test_what_is_malformed_is_named(make: Any, said: str) -> None:

@@ -307,10 +307,10 @@ def test_a_model_is_calibrated_and_judged_and_decides_alike(
 def test_what_cannot_be_judged_is_refused_before_anything_is_asked(model: ScriptedModel) -> None:
     one: Any = EXAMPLES[:1]
     for settings, reason in (
-        ({"rule": "best"}, "scoring must be one of"),
-        ({"reorder": 0}, "reorder and bins must be 1 or more, not 0 and 10"),
-        ({"bins": 0}, "not 2 and 0"),
-        ({"orders": 65}, "orders must be 1 to 64"),
+        ({"rule": "best"}, "the scoring rule must be one of"),
+        ({"reorder": 0}, "reorder must be a whole number from 1 to 64, got 0"),
+        ({"bins": 0}, "bins must be a whole number from 1 to 1000, got 0"),
+        ({"orders": 65}, "from 1 to 64, got 65"),
     ):
         more: dict[str, Any] = settings
         with pytest.raises(InvalidArgumentError, match=reason):

@@ -165,19 +165,21 @@ def test_the_json_of_systemone_is_kept_beside_its_text_for_models_that_read_it()
 def test_400_questions_and_no_more() -> None:
     many = [Predicate(f"{i}?") for i in range(401)]
     assert len(as_questions(many[:400])) == 400
-    with pytest.raises(InvalidArgumentError, match="1 to 400 questions, .* not 401"):
+    with pytest.raises(InvalidArgumentError, match="1 to 400 questions .* got 401"):
         as_questions(many)
     labels = Labels("Is it about this?", [f"topic {i}" for i in range(201)])
-    with pytest.raises(InvalidArgumentError, match="each label being one, not 402"):
+    with pytest.raises(InvalidArgumentError, match="each label counts as one\\), got 402"):
         as_questions({"a": labels, "b": labels})
     for none in ([], {}, ()):
-        with pytest.raises(InvalidArgumentError, match="1 to 400 questions, .* not 0"):
+        with pytest.raises(InvalidArgumentError, match="1 to 400 questions .* got 0"):
             as_questions(none)
 
 
 @pytest.mark.parametrize("given", ["noul", b"noul", 5, None])
 def test_what_are_no_questions_is_refused(given: Any) -> None:
-    with pytest.raises(InvalidArgumentError, match="must be a mapping or several questions, not"):
+    with pytest.raises(
+        InvalidArgumentError, match="questions must be a list of questions or a mapping"
+    ):
         as_questions(given)
 
 
@@ -190,8 +192,8 @@ def test_no_two_questions_have_one_name() -> None:
 
 ONE = {"instructions": "Which?"}
 WRONG = [
-    ({**ONE}, "type must be one of predicate, noul, choice, score, labels, not None"),
-    ({**ONE, "type": "bool"}, "type must be one of .* not 'bool'"),
+    ({**ONE}, "type must be one of predicate, noul, choice, score, labels, got None"),
+    ({**ONE, "type": "bool"}, "type must be one of .* got 'bool'"),
     ({**ONE, "type": ["noul"]}, "type must be one of"),
     ({"type": "noul"}, "instructions are missing"),
     ({"type": "noul", "instructions": ""}, "there are no instructions"),
@@ -203,18 +205,24 @@ WRONG = [
     ({**ONE, "type": "predicate", "if_true": 5}, "if_true must be a text or None, not int"),
     ({**ONE, "type": "choice"}, "either choices or criteria"),
     ({**ONE, "type": "choice", "choices": [], "criteria": {}}, "either choices or criteria"),
-    ({**ONE, "type": "choice", "choices": "ab"}, "choices must be several, not str"),
-    ({**ONE, "type": "choice", "choices": [{"value": "a"}]}, "2 to 255 choices, not 1"),
-    ({**ONE, "type": "choice", "choices": [{"valu": "a"}]}, "value and description are what"),
-    ({**ONE, "type": "choice", "choices": [{"value": "a", "x": 1}]}, "value and description are"),
+    ({**ONE, "type": "choice", "choices": "ab"}, "choices must be a list of choices, got 'ab'"),
+    ({**ONE, "type": "choice", "choices": [{"value": "a"}]}, "2 to 255 options, got 1"),
+    (
+        {**ONE, "type": "choice", "choices": [{"valu": "a"}]},
+        "no field 'valu'; did you mean 'value'",
+    ),
+    (
+        {**ONE, "type": "choice", "choices": [{"value": "a", "x": 1}]},
+        "its fields are description, value",
+    ),
     ({**ONE, "type": "choice", "choices": [{"value": 1}] * 2}, "a text or a bool, not int"),
     ({**ONE, "type": "choice", "choices": [{"value": "a"}] * 2}, "'a' is there twice"),
-    ({**ONE, "type": "choice", "criteria": {"a": None}}, "2 to 255 choices, not 1"),
+    ({**ONE, "type": "choice", "criteria": {"a": None}}, "2 to 255 options, got 1"),
     ({**ONE, "type": "choice", "choices": ["a", "b"], "none": 1}, "none must be a text or None"),
     ({**ONE, "type": "score"}, "either levels or criteria"),
     ({**ONE, "type": "score", "levels": {"a": 1, "b": 2}}, "levels of a score must be a list"),
     ({**ONE, "type": "score", "levels": [{"label": True}] * 2}, "level must be a text, not bool"),
-    ({**ONE, "type": "score", "criteria": ["a"]}, "2 to 10 levels, not 1"),
+    ({**ONE, "type": "score", "criteria": ["a"]}, "2 to 10 levels, got 1"),
     ({**ONE, "type": "labels"}, "labels must be a list"),
     ({**ONE, "type": "labels", "labels": "ab"}, "labels must be a list"),
 ]
@@ -237,7 +245,7 @@ def test_what_is_no_question_is_named_by_its_name_or_place() -> None:
         as_questions({"a": "Angry?"})
     with pytest.raises(InvalidArgumentError, match="^the question '1' must be a question or a ma"):
         as_questions([Predicate("Angry?"), "Late?"])
-    with pytest.raises(InvalidArgumentError, match="^the question 5: .*name must be a text, not 5"):
+    with pytest.raises(InvalidArgumentError, match="^the question 5: the name .* got 5"):
         question_from({"type": "noul", "instructions": "x", "name": 5})
 
 

@@ -88,7 +88,7 @@ def test_control_tokens_in_a_text_are_text(tiny_model: Model) -> None:
 
 
 def test_what_cannot_be_embedded_is_refused(tiny_model: Model) -> None:
-    with pytest.raises(InvalidArgumentError, match="pooling must be one of mean, cls, last, not"):
+    with pytest.raises(InvalidArgumentError, match="pooling must be one of mean, cls, last, got"):
         tiny_model.embed("text", "max")
     with pytest.raises(InvalidArgumentError, match="the model takes 2048"):
         tiny_model.embed("many words " * 3000)

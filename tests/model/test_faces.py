@@ -191,8 +191,8 @@ def test_a_misspelled_keyword_is_named_with_the_nearest_there_is(
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"temperature": -0.5}, "temperature must be 0 or more, not -0.5"),
-        ({"top_p": 1.5}, "top_p must be 0 to 1, not 1.5"),
+        ({"temperature": -0.5}, "temperature must be a number of 0 or more, got -0.5"),
+        ({"top_p": 1.5}, "top_p must be a number from 0 to 1, got 1.5"),
         ({"sampling": SamplingParams(), "temperature": 0.7}, "temperature is given twice"),
         ({"sampling": SamplingParams(), "min_p": 0.1}, "min_p is given twice"),
         ({"min_p": 3.0}, "min_p must be"),
@@ -288,7 +288,7 @@ def test_a_batch_that_fails_cancels_what_still_runs(model: Model) -> None:
         (["x", "y"], [["a"]], "there are 1 choices and more prompts than that"),
         (["x"], [["a"], ["b"]], "there are 1 prompts and more choices than that"),
         (["x"], [], "there is nothing to choose from"),
-        (["x"], "abc", "not the one string 'abc'"),
+        (["x"], "abc", "choices must be a list of strings, .*, got 'abc'"),
     ],
 )
 def test_choices_that_do_not_fit_the_prompts_are_refused(
@@ -296,7 +296,9 @@ def test_choices_that_do_not_fit_the_prompts_are_refused(
 ) -> None:
     with pytest.raises(InvalidArgumentError, match=said):
         model.choose_many(prompts, choices)
-    with pytest.raises(InvalidArgumentError, match="max_concurrency must be 1 or more, not 0"):
+    with pytest.raises(
+        InvalidArgumentError, match="max_concurrency must be a whole number of 1 or more, got 0"
+    ):
         model.choose_many(["x"], ["a"], max_concurrency=0)
 
 

@@ -251,10 +251,10 @@ def test_a_model_without_a_path_is_the_embedded_one(library: Library, tiny_model
     ("choices", "said"),
     [
         ([], "nothing to choose from"),
-        (["A", ""], r"choices\[1\] must be a non-empty string, not ''"),
-        (["A", 7], r"choices\[1\] must be a non-empty string, not 7"),
+        (["A", ""], r"choices\[1\] must be a non-empty string, got ''"),
+        (["A", 7], r"choices\[1\] must be a non-empty string, got 7"),
         (["A", "B", "A"], r"choices\[2\] is 'A', the same as choices\[0\]"),
-        ("RESPOND", "must be several strings, not the one string 'RESPOND'"),
+        ("RESPOND", "choices must be a list of strings, .*, got 'RESPOND'"),
     ],
 )
 def test_bad_choices_are_refused_by_name(model: Model, choices: list[str], said: str) -> None:
@@ -264,7 +264,7 @@ def test_bad_choices_are_refused_by_name(model: Model, choices: list[str], said:
 
 
 def test_an_unknown_mode_is_refused(model: Model) -> None:
-    with pytest.raises(InvalidArgumentError, match="mode must be one of .*, not 'top'"):
+    with pytest.raises(InvalidArgumentError, match="mode must be one of .*, got 'top'"):
         model.choose("x", ["A"], mode="top")
 
 
@@ -384,9 +384,9 @@ def test_an_empty_prompt_is_refused(model: Model) -> None:
     [
         ([1, 2**31], r"tokens\[1\] is 2147483648, outside 0 to 2147483647"),
         ([-1], r"tokens\[0\] is -1, outside"),
-        ([1.5], "flat sequence of whole numbers, not float64"),
-        ([True], "flat sequence of whole numbers, not bool"),
-        ([[1, 2]], r"whole numbers, not int64 of shape \[1, 2\]"),
+        ([1.5], "flat sequence of whole numbers, got a list .float64"),
+        ([True], "flat sequence of whole numbers, got a list .bool"),
+        ([[1, 2]], r"got a list \(int64, shape \[1, 2\]\)"),
         ([2**31 - 1], "2147483647"),
     ],
 )
@@ -401,8 +401,8 @@ def test_token_ids_that_cannot_be_are_refused_by_place(
     ("field", "value", "said"),
     [
         ("slot_id", 99, "slot_id 99"),
-        ("top_k", 2**40, "top_k is 1099511627776"),
-        ("temperature", "hot", "temperature is 'hot'"),
+        ("top_k", 2**40, "top_k must be .* to 2147483647, got 1099511627776"),
+        ("temperature", "hot", "temperature must be a number .*, got 'hot'"),
         ("cache_type_k", "q7", 'cache_type_k: "q7"'),
         ("grammar", 'root ::= "\0"', "gbnf_grammar contains a NUL"),
     ],

@@ -71,7 +71,9 @@ def test_a_lone_surrogate_is_refused(tiny_model: Model) -> None:
 
 
 def test_an_unknown_tokenization_is_named(tiny_model: Model) -> None:
-    with pytest.raises(InvalidArgumentError, match="own or any, not 'best'"):
+    with pytest.raises(
+        InvalidArgumentError, match="tokenization must be one of own, any, got 'best'"
+    ):
         tiny_model.choose("Hi! ", ["a"], tokenization="best")
 
 

@@ -148,7 +148,9 @@ def test_both_faces_and_batches_tell_them(tiny_model: Model) -> None:
 
 def test_numbers_that_cannot_be_told_are_refused(tiny_model: Model) -> None:
     for bad in (-1, 5000, 10**12, 2.5):
-        with pytest.raises(InvalidArgumentError, match="logprobs must be 0 to 1024"):
+        with pytest.raises(
+            InvalidArgumentError, match="logprobs must be a whole number from 0 to 1024"
+        ):
             tiny_model.generate(PROMPT, 2, logprobs=bad)  # type: ignore[arg-type]
     with pytest.raises(InvalidArgumentError, match="text alone"):
         tiny_model.stream(PROMPT, 2, logprobs=1)

@@ -178,6 +178,19 @@ def test_questions_may_be_structs_whose_fields_other_rows_have(library: object) 
     assert found[1]["answers"][0]["answer"] in ("true", "false")
 
 
+def test_wrong_options_of_the_model_are_named(library: object) -> None:
+    with pytest.raises(InvalidArgumentError, match="model_options must be a mapping, got a list"):
+        Decider("body", QUESTIONS, model_options=[1])  # type: ignore[arg-type]
+
+
+def test_a_list_of_strings_in_a_cell_is_one_input(library: object) -> None:
+    question = json.dumps({"type": "predicate", "name": "late", "instructions": "Is it late?"})
+    table = pa.table({"body": [["Where is it?", "It is late."]], "q": [f"[{question}]"]})
+    (row,) = Decider("body", questions_column="q", model_options=OPTIONS)(table).to_pylist()
+    assert row["error"] is None
+    assert row["answers"][0]["name"] == "late"
+
+
 def test_a_column_may_hold_conversations(library: object) -> None:
     table = pa.table({"body": [[{"role": "user", "content": "hello"}], None]})
     found = Decider("body", QUESTIONS[1], model_options=OPTIONS)(table).to_pylist()
@@ -192,7 +205,9 @@ def test_a_column_may_hold_conversations(library: object) -> None:
         ({"questions": QUESTIONS, "questions_column": "q"}, "either questions or"),
         ({"questions_column": "q", "min_confidence": 0.5}, "min_confidence goes with the same"),
         ({"questions": {"type": "choice", "instructions": "x", "choices": ["a"]}}, "2 to 255"),
-        ({"questions": QUESTIONS, "abstain_below": 2.0}, "abstain_below must be 0 to 1"),
+        ({"questions": QUESTIONS, "abstain_below": 2.0}, "abstain_below must be a number from 0"),
+        ({"questions": QUESTIONS, "probabilities": "yes"}, "probabilities must be True or False"),
+        ({"questions": QUESTIONS, "option_mass": "yes"}, "option_mass must be True or False"),
     ],
 )
 def test_what_is_wrong_for_every_row_is_said_before_the_first(
@@ -269,6 +284,7 @@ def test_choices_may_be_about_conversations(library: object) -> None:
         ({"prompt": "x"}, "either choices or choices_column"),
         ({"choices": TEAMS}, "either a prompt or messages_column"),
         ({"prompt": "{", "choices": TEAMS}, "the prompt cannot be filled in"),
+        ({"prompt": 5, "choices": TEAMS}, "prompt must be a string, got 5"),
         ({"prompt": "x", "choices": ["a", "a"]}, "the same as"),
     ],
 )

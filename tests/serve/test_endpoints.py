@@ -103,6 +103,14 @@ def test_an_input_may_be_a_conversation_or_a_state_of_json(server: Served) -> No
     assert len(prompts) == 3 and all(json.dumps(state["state"]) in each for each in prompts)
 
 
+def test_a_state_may_be_a_list_of_strings(server: Served, tiny_model: Model) -> None:
+    state = ["I was charged twice!", "Nobody answers."]
+    body = {"model": "any", "state": state, "questions": SYSTEMONE_QUESTIONS}
+    answers = httpx.post(server.url + SYSTEMONE, json=body).json()["answers"]
+    expected = tiny_model.decide(json.dumps(state), SYSTEMONE_QUESTIONS)
+    assert answers["urgent"]["noul"] == pytest.approx(expected["urgent"].probability, abs=ROUNDING)
+
+
 def test_nothing_beside_the_published_form_is_in_an_answer_that_did_not_ask(server: Served) -> None:
     plain = httpx.post(server.url + DECISIONS, json=decisions_body()).json()
     assert plain.keys() == {"model", "answers", "usage"}

@@ -39,9 +39,9 @@ def refused(answer: httpx.Response, status: int = 400) -> dict[str, Any]:
     ("questions", "said"),
     [
         ([], "1 to 400 questions"),
-        ([PREDICATE] * 401, "1 to 400 questions, each label being one, not 401"),
-        ([choice(*(f"o{i}" for i in range(256)))], "2 to 255 choices, not 256"),
-        ([choice("one")], "2 to 255 choices, not 1"),
+        ([PREDICATE] * 401, "1 to 400 questions (each label counts as one), got 401"),
+        ([choice(*(f"o{i}" for i in range(256)))], "2 to 255 options, got 256"),
+        ([choice("one")], "2 to 255 options, got 1"),
         ([choice("same", "same")], "'same' is there twice"),
         (
             [
@@ -51,7 +51,7 @@ def refused(answer: httpx.Response, status: int = 400) -> dict[str, Any]:
                     "levels": [{"label": str(i)} for i in range(11)],
                 }
             ],
-            "2 to 10 levels, not 11",
+            "2 to 10 levels, got 11",
         ),
         ([PREDICATE, {"type": "wish", "instructions": "?"}], "the question '1': type must be one"),
         ([NOUL], "the question '0': type must be one of predicate"),
@@ -73,7 +73,7 @@ def test_questions_of_decisions_have_limits(server: Served, questions: Any, said
     ("questions", "said"),
     [
         ({}, "1 to 400 questions"),
-        ({str(i): NOUL for i in range(401)}, "not 401"),
+        ({str(i): NOUL for i in range(401)}, "got 401"),
         ({"pick": {"type": "choice", "instructions": "?", "criteria": {"a": None}}}, "'pick'"),
         ({"much": {"type": "score", "instructions": "?", "criteria": ["one"]}}, "'much'"),
         ({"so": {"type": "predicate", "instructions": "?"}}, "'so': type must be one of noul"),

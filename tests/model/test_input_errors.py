@@ -1,0 +1,364 @@
+"""Common mistakes: the error names the argument, what was expected, what was found, what to do."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from eliza_ffi import AsyncModel, Model
+from eliza_ffi.decisions import Calibration, Choice, Predicate, calibrate, evaluate
+from eliza_ffi.errors import InvalidArgumentError, ModelError
+from eliza_ffi.library.loading import Library
+from eliza_ffi.sampling import SamplingParams
+
+QUESTIONS = {"team": Choice("Which team?", ["billing", "sales"])}
+SKELETON = {"spans": [{"kind": "boolean", "key": "urgent"}]}
+CONVERSATION = [{"role": "user", "content": "hello"}]
+TOOL = {
+    "type": "function",
+    "function": {
+        "name": "delete",
+        "description": "Delete a file.",
+        "parameters": {"type": "object", "properties": {"path": {"type": "string"}}},
+    },
+}
+
+Face = Model | AsyncModel
+
+
+@dataclass
+class Order:
+    """A shape for `fill`."""
+
+    item: str
+
+
+@pytest.fixture(params=[Model, AsyncModel])
+def face(request: pytest.FixtureRequest, tiny_model: Model) -> Face:
+    return tiny_model if request.param is Model else AsyncModel.of(tiny_model)
+
+
+def run(found: Any) -> Any:
+    """Return the result of a method, synchronous or asynchronous."""
+
+    async def awaited() -> Any:
+        return await found
+
+    return asyncio.run(awaited()) if inspect.isawaitable(found) else found
+
+
+def said(call: Callable[[], Any], kind: type[Exception] = InvalidArgumentError) -> str:
+    with pytest.raises(kind) as caught:
+        run(call())
+    return str(caught.value)
+
+
+# ---- one value instead of several, and the other way round -----------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("generate", {}),
+        ("choose", {"choices": ["a", "b"]}),
+        ("fill", {"skeleton": SKELETON}),
+        ("decide", {"questions": QUESTIONS}),
+    ],
+)
+def test_a_bare_string_is_not_several_prompts(
+    face: Face, name: str, arguments: dict[str, Any]
+) -> None:
+    many = getattr(face, f"{name}_many")
+    what = "inputs" if name == "decide" else "prompts"
+    expected = f"{what} must be a list of {what}, got 'hello'; for one {what[:-1]} use {name}()"
+    assert said(lambda: many("hello", **arguments)) == expected
+    assert said(lambda: many(b"hello", **arguments)).endswith(
+        f"got bytes; for one {what[:-1]} use {name}()"
+    )
+    assert said(lambda: many({"a": 1}, **arguments)).endswith(
+        f"got a dict; for one {what[:-1]} use {name}()"
+    )
+
+
+def test_one_conversation_is_not_several(face: Face) -> None:
+    assert said(lambda: face.choose_many(CONVERSATION, ["a", "b"])) == (
+        "each of prompts must be a string, a Prompt or token ids, or a conversation, got a dict; "
+        "a conversation is a list of messages"
+    )
+
+
+def test_a_list_of_strings_is_not_one_input(face: Face) -> None:
+    assert said(lambda: face.decide(["hi", "ho"], QUESTIONS)) == (
+        "input must be one input, got a list; for an answer to each string use decide_many(); "
+        "to ask about all, join them"
+    )
+    assert "decide_many()" in said(lambda: face.decision_prompts(["hi", "ho"], QUESTIONS))
+
+
+def test_a_tuple_of_strings_is_one_input(tiny_model: Model) -> None:
+    of_text = tiny_model.decide('["hi", "ho"]', QUESTIONS)["team"]
+    of_tuple = tiny_model.decide(("hi", "ho"), QUESTIONS)["team"]
+    assert of_tuple.probabilities == of_text.probabilities
+    assert tiny_model.decide([["hi"], {"a": 1}], QUESTIONS)["team"].value
+    assert len(tiny_model.decide_many([["hi", "ho"], "hi"], QUESTIONS)) == 2
+
+
+def test_a_column_of_inputs_is_not_one_input(face: Face) -> None:
+    column = np.array(["hi", "ho"])
+    assert said(lambda: face.decide(column, QUESTIONS)) == (
+        "input is neither a text nor JSON: Object of type ndarray is not JSON serializable; "
+        "for several inputs use decide_many()"
+    )
+
+
+# ---- prompts and choices ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("prompt", "expected"),
+    [
+        (5, "got 5"),
+        (b"hello", "got bytes"),
+        ({"role": "user"}, "got a dict"),
+        (Order("a pen"), "got an Order"),
+        (Order, "got the class Order"),
+        (CONVERSATION, "got a list; pass a conversation as messages="),
+        (["a", "b"], "got a list; for several prompts use the method whose name ends in _many"),
+    ],
+)
+def test_a_wrong_prompt_is_named_in_the_error(face: Face, prompt: Any, expected: str) -> None:
+    message = f"prompt must be a string, a Prompt or token ids, {expected}"
+    assert said(lambda: face.choose(prompt, ["a", "b"])) == message
+    assert said(lambda: face.generate(prompt)) == message
+    assert said(lambda: face.fill(prompt, SKELETON)) == message
+
+
+def test_one_string_is_not_several_choices(face: Face) -> None:
+    assert said(lambda: face.choose("hello", "RESPOND")) == (
+        "choices must be a list of strings, an enum class, a mapping from labels to values, bool "
+        "or a Literal, got 'RESPOND'"
+    )
+
+
+def test_too_many_options_are_pointed_to_choose() -> None:
+    assert said(lambda: Choice("Which?", [f"option {i}" for i in range(300)], "q")) == (
+        "the question 'q': expected 2 to 255 options, got 300; for larger sets use Model.choose"
+    )
+    assert said(lambda: Choice("Which?", ["a"], "q")).endswith("expected 2 to 255 options, got 1")
+
+
+# ---- shapes and actions -------------------------------------------------------------------------
+
+
+def test_a_keyword_for_the_shape_is_pointed_to_the_argument(face: Face) -> None:
+    hint = "pass a skeleton or a shape as the second argument, skeleton"
+    for name in ("shape", "schema"):
+        given: dict[str, Any] = {name: Order}
+        assert said(lambda given=given: face.fill("x", **given), TypeError) == (
+            f"fill() has no keyword {name!r}; {hint}"
+        )
+
+
+@pytest.mark.parametrize(
+    ("skeleton", "found"), [({}, "an empty dict"), (None, "None"), ([], "an empty list")]
+)
+def test_a_wrong_skeleton_is_named_in_the_error(face: Face, skeleton: Any, found: str) -> None:
+    assert said(lambda: face.fill("x", skeleton)) == (
+        "skeleton must be a Skeleton, its JSON form with spans, a JSON Schema with keywords, "
+        f"a class, Regex or Lark, got {found}"
+    )
+
+
+def test_tool_definitions_given_to_plan_are_rejected(face: Face) -> None:
+    form = "its parameters as a list of objects with name, type, enum, required and description"
+    assert said(lambda: face.plan("x", [TOOL])) == (
+        "an action must be an object with name, description and parameters, got an OpenAI tool "
+        f"definition; give what is in its 'function', with {form}"
+    )
+    assert said(lambda: face.plan("x", [TOOL["function"]])) == (
+        "action 'delete': parameters must be a list, got a mapping in parameters, such as a JSON "
+        f"Schema; give {form}"
+    )
+    of_others = {"name": "delete", "input_schema": {"type": "object"}}
+    assert "got a mapping in input_schema" in said(lambda: face.plan("x", [of_others]))
+    assert (
+        said(lambda: face.plan("x", "delete")) == "actions must be a list of actions, got 'delete'"
+    )
+
+
+# ---- misspelt names --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("call", "expected"),
+    [
+        (lambda model: model.generate("x", max_token=5), "generate() has no keyword 'max_token'"),
+        (lambda model: model.decide("x", QUESTIONS, calibraton=None), "no keyword 'calibraton'"),
+        (lambda model: model.fill("x", SKELETON, max_token=5), "fill() has no keyword 'max_token'"),
+    ],
+)
+def test_a_misspelt_keyword_names_the_right_one(
+    tiny_model: Model, call: Callable[[Model], Any], expected: str
+) -> None:
+    message = said(lambda: call(tiny_model), TypeError)
+    assert expected in message
+    assert re.search("did you mean '(max_tokens|calibration)'\\?$", message)
+
+
+@pytest.mark.parametrize(
+    ("call", "expected"),
+    [
+        (
+            lambda model: model.fill("x", {"spans": [{"kind": "boolean", "keey": "a"}]}),
+            "spans[0]: a span has no field 'keey'; did you mean 'key'?",
+        ),
+        (
+            lambda model: model.fill("x", {**SKELETON, "gramar": ""}),
+            "a skeleton has no field 'gramar'; did you mean 'grammar'?",
+        ),
+        (
+            lambda model: model.fill("x", SKELETON, sampler_plan={"overides": []}),
+            "a sampler plan has no field 'overides'; did you mean 'overrides'?",
+        ),
+        (
+            lambda model: model.plan("x", [{"name": "GO", "parameter": []}]),
+            "action 'GO' has no field 'parameter'; did you mean 'parameters'?",
+        ),
+        (
+            lambda model: model.plan(
+                "x", [{"name": "GO", "parameters": [{"name": "where", "requird": False}]}]
+            ),
+            "action 'GO': parameter 'where' has no field 'requird'; did you mean 'required'?",
+        ),
+        (
+            lambda model: model.decide("x", {"q": {"type": "predicate", "instruction": "Is it?"}}),
+            "the question 'q': predicate has no field 'instruction'; did you mean 'instructions'?",
+        ),
+        (
+            lambda model: model.decide("x", {"q": {"type": "predikate", "instructions": "Is it?"}}),
+            "the question 'q': type must be one of predicate, noul, choice, score, labels, "
+            "got 'predikate'; did you mean 'predicate'?",
+        ),
+        (
+            lambda _: SamplingParams.preset("balanced", temprature=1.0),
+            "a SamplingParams has no field 'temprature'; did you mean 'temperature'?",
+        ),
+        (
+            lambda model: model.generate("x", samplers="top_k;temprature"),
+            "did you mean 'temperature'?",
+        ),
+    ],
+)
+def test_a_misspelt_field_names_the_right_one(
+    tiny_model: Model, call: Callable[[Model], Any], expected: str
+) -> None:
+    assert said(lambda: call(tiny_model)).endswith(expected)
+
+
+def test_unknown_fields_of_actions_are_ignored(tiny_model: Model) -> None:
+    action = {"name": "GO", "similes": ["LEAVE"], "descriptionCompressed": "Go."}
+    assert tiny_model.plan("x", [action]).value["action"] == "GO"
+
+
+# ---- calibrations -------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def calibration(tiny_model: Model) -> Calibration:
+    examples = [(f"input {i}", {"0": i % 3 > 0}) for i in range(12)]
+    return calibrate(tiny_model, [Predicate("Is it so?")], examples)
+
+
+@pytest.mark.parametrize("as_path", [str, Path])
+def test_a_calibration_may_be_given_as_its_file(
+    face: Face, calibration: Calibration, tmp_path: Path, as_path: Callable[[Path], Any]
+) -> None:
+    calibration.save(tmp_path / "calibration.json")
+    file, questions = as_path(tmp_path / "calibration.json"), [Predicate("Is it so?")]
+    wanted = run(face.decide("hello", questions, calibration=calibration))
+    found = run(face.decide("hello", questions, calibration=file))
+    assert found.calibrated
+    assert found["0"].probability == wanted["0"].probability
+    (of_many,) = run(face.decide_many(["hello"], questions, calibration=file))
+    assert of_many["0"].probability == wanted["0"].probability
+
+
+def test_a_report_takes_the_file_of_a_calibration(
+    tiny_model: Model, calibration: Calibration, tmp_path: Path
+) -> None:
+    calibration.save(tmp_path / "calibration.json")
+    examples = [("hello", {"0": True})]
+    questions = [Predicate("Is it so?")]
+    report = evaluate(tiny_model, questions, examples, calibration=tmp_path / "calibration.json")
+    assert report.calibrated
+
+
+def test_a_wrong_calibration_is_named_in_the_error(face: Face, tmp_path: Path) -> None:
+    given: Any = {"temperature": 2.0}
+    assert said(lambda: face.decide("hello", QUESTIONS, calibration=given)) == (
+        "calibration must be a Calibration, the path of its file or None, got a dict"
+    )
+    missing = tmp_path / "missing.json"
+    assert str(missing) in said(
+        lambda: face.decide("hello", QUESTIONS, calibration=missing), FileNotFoundError
+    )
+    other = tmp_path / "other.json"
+    other.write_text("{}")
+    assert "is no usable calibration" in said(
+        lambda: face.decide("hello", QUESTIONS, calibration=other)
+    )
+
+
+# ---- files of models ----------------------------------------------------------------------------
+
+
+def test_an_empty_model_file_says_to_fetch_it_again(library: Library, tmp_path: Path) -> None:
+    file = tmp_path / "model.gguf"
+    file.touch()
+    assert said(lambda: Model(file, library=library), ModelError) == (
+        f"the model {file} is an empty file: expected a GGUF file, got 0 bytes; fetch it again"
+    )
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        (
+            ["config.json", "model-00001-of-00002.safetensors", "tokenizer.json"],
+            "its model is not in the GGUF format: fetch the model as a .gguf file, or convert it "
+            "with llama.cpp's convert_hf_to_gguf.py",
+        ),
+        (["b.gguf", "a.gguf", "README.md"], "pass the path of a model in it: a.gguf, b.gguf"),
+        (
+            [f"model-{i}.gguf" for i in range(5)],
+            "pass the path of a model in it: model-0.gguf, model-1.gguf, model-2.gguf, ...",
+        ),
+        ([], "there is no .gguf file in it"),
+    ],
+)
+def test_a_folder_without_a_bundle_says_what_to_do(
+    library: Library, tmp_path: Path, files: list[str], expected: str
+) -> None:
+    for name in files:
+        (tmp_path / name).write_text("x")
+    assert said(lambda: Model(tmp_path, library=library), ModelError) == (
+        f"the folder {tmp_path} is not a bundle: expected a .gguf file, or a folder with a model "
+        f"in its folder text/; {expected}"
+    )
+
+
+def test_a_bundle_is_opened_by_its_folder(
+    library: Library, tiny_model: Model, tmp_path: Path
+) -> None:
+    (tmp_path / "text").mkdir()
+    (tmp_path / "text" / "model.gguf").symlink_to(tiny_model.path)
+    with Model(tmp_path, library=library, n_ctx=128, n_threads=1) as model:
+        assert model.choose("hello", ["a", "b"]).value in ("a", "b")
