@@ -1,0 +1,652 @@
+"""Call every public function with every kind of wrong argument.
+
+A wrong argument raises an error of the package. No AttributeError, KeyError, TypeError and so on of
+Python's own operations escapes from inside the package, and the model stays usable.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import inspect
+import math
+import os
+import traceback
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import write_reference
+
+import eliza_ffi
+from eliza_ffi import AsyncModel, Model, chat, choices, decisions, masks, requests, runner, shapes
+from eliza_ffi import library as native
+from eliza_ffi import skeleton as skeletons
+from eliza_ffi.decisions.asking import How
+from eliza_ffi.decisions.scoring import OptionScores, QuestionScores
+from eliza_ffi.errors import ElizaError
+from eliza_ffi.library.loading import Library
+from eliza_ffi.sampling import SamplingParams, parse_order
+
+PACKAGE = str(Path(eliza_ffi.__file__).parent)
+PROMPT = "message: hello\naction: "
+CONVERSATION = [{"role": "user", "content": "hello"}]
+QUESTIONS = {"action": {"type": "choice", "instructions": "What?", "choices": ["GO", "STAY"]}}
+SKELETON = {"spans": [{"kind": "enum", "key": "action", "enumValues": ["GO", "STAY"]}]}
+
+
+class Odd:
+    """A class that is wrong for every argument."""
+
+
+class Anything:
+    """A class that can be called with anything."""
+
+    def __init__(self, *_: Any, **__: Any) -> None: ...
+
+
+def anything(*_: Any, **__: Any) -> None: ...
+
+
+WRONG: dict[str, Callable[[], Any]] = {
+    "None": lambda: None,
+    "a flag": lambda: True,
+    "zero": lambda: 0,
+    "a number": lambda: 7,
+    "a negative number": lambda: -1,
+    "a fraction": lambda: 0.5,
+    "nan": lambda: math.nan,
+    "infinity": lambda: math.inf,
+    "a number of 64 bits": lambda: 2**63,
+    "a number of 5,000 digits": lambda: 10**5000,
+    "a string": lambda: "x",
+    "an empty string": lambda: "",
+    "a NUL": lambda: "a\0b",
+    "a lone surrogate": lambda: "\ud800",
+    "bytes": lambda: b"x",
+    "an empty list": list,
+    "numbers": lambda: [1, 2],
+    "strings": lambda: ["a", "b"],
+    "lists": lambda: [["a"], ["b", "c"]],
+    "a list of None": lambda: [None],
+    "mappings": lambda: [{"role": "user"}],
+    "a tuple": lambda: ("a", 1),
+    "an empty mapping": dict,
+    "a mapping": lambda: {"a": 1},
+    "a mapping of numbers": lambda: {1: 2},
+    "a set": lambda: {1},
+    "an object": Odd,
+    "a class": lambda: Anything,
+    "a function": lambda: anything,
+    "an array": lambda: np.zeros((2, 2)),
+    "an array of no dimension": lambda: np.array(5),
+    "an iterator": lambda: iter((1, 2)),
+}
+
+CALLED = {
+    *("tokenize", "detokenize", "prepare", "vocabulary", "progress", "on_skip", "on_span"),
+    *("on_text_chunk", "on_token", "callback", "prompt"),
+}
+"""Parameters that take a function, so that a class or a function is right."""
+
+OPENED = {"path", "drafter", "calibration", "library", "bundle", "lora"}
+"""Parameters that take a path: a wrong value may raise OSError."""
+
+SETTINGS: dict[str, Any] = {
+    f"Unpack[{kind.__name__}]": kind
+    for kind in (
+        requests.ChoiceSettings,
+        requests.FillSettings,
+        requests.StreamSettings,
+        requests.TextSettings,
+    )
+}
+"""The keywords that methods take as `**more`, by its annotation."""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A public function, right arguments for it, and a way to call it."""
+
+    target: Any
+    given: dict[str, Any]
+    call: Callable[..., Any]
+
+    def __str__(self) -> str:
+        return name_of(self.target)
+
+    @property
+    def room(self) -> str:
+        return str(self).partition(".")[0]
+
+    @property
+    def parameters(self) -> list[str]:
+        """The names of the parameters and keywords."""
+        names: list[str] = []
+        for parameter in inspect.signature(self.target).parameters.values():
+            if parameter.kind is parameter.VAR_KEYWORD:
+                settings = SETTINGS.get(parameter.annotation)
+                names += () if settings is None else settings.__annotations__
+            elif parameter.kind is not parameter.VAR_POSITIONAL:
+                names.append(parameter.name)
+        return names
+
+
+def name_of(target: Any) -> str:
+    """Return the name of a function or class, with its room in front."""
+    return f"{target.__module__.split('.')[1]}.{target.__qualname__}"
+
+
+def of(target: Any, call: Callable[..., Any] | None = None, /, **given: Any) -> Subject:
+    return Subject(target, given, target if call is None else call)
+
+
+def subjects_of(model: Model) -> Iterator[Subject]:
+    """Yield every public function, with right arguments."""
+    yield from of_model(model)
+    yield from of_choices(model)
+    yield from of_decisions(model)
+    yield from of_answers(model)
+    yield from of_texts(model)
+    yield from of_runner(model)
+    yield from of_library(model)
+
+
+def of_model(model: Model) -> Iterator[Subject]:
+    def opened(**given: Any) -> None:
+        Model(**{"n_ctx": 64, "n_threads": 1, **given}).close()
+
+    async def opened_async(**given: Any) -> None:
+        (await AsyncModel.open(**{"n_ctx": 64, "n_threads": 1, **given})).close()
+
+    yield of(Model, opened, path=None)
+    yield of(AsyncModel, opened, path=None)
+    yield of(AsyncModel.open, opened_async, path=None)
+    yield of(AsyncModel.of, model=model)
+    model.save("saved", PROMPT)
+    for face in (model, AsyncModel.of(model)):
+        yield of(face.tokenize, text="a")
+        yield of(face.prompt_tokens, prompt="a")
+        yield of(face.detokenize, tokens=[1])
+        yield of(face.chat_tokens, messages=CONVERSATION)
+        yield of(face.embed, text="a")
+        yield of(face.end_of_turn, prompt="a", end=5)
+        yield of(face.generate, prompt="a", max_tokens=1)
+        yield of(face.stream, prompt="a", max_tokens=1)
+        yield of(face.generate_many, prompts=["a"], max_tokens=1)
+        yield of(face.choose, prompt="a", choices=["GO", "STAY"])
+        yield of(face.chooser, choices=["GO", "STAY"])
+        yield of(face.choose_many, prompts=["a"], choices=["GO", "STAY"])
+        yield of(face.decide, input="a", questions=QUESTIONS)
+        yield of(face.decide_many, inputs=["a"], questions=QUESTIONS)
+        yield of(face.decision_prompts, input="a", questions=QUESTIONS)
+        yield of(face.fill, prompt="a", skeleton=SKELETON)
+        yield of(face.fill_stream, prompt="a", skeleton=SKELETON)
+        yield of(face.fill_many, prompts=["a"], skeleton=SKELETON)
+        yield of(face.plan, prompt="a", actions=[{"name": "GO"}, {"name": "STAY"}])
+        yield of(face.save, path="saved again", prompt="a")
+        yield of(face.restore, path="saved")
+    yield of(model.generate_args, prompt="a")
+    yield of(model.fill_args, prompt="a", skeleton=SKELETON)
+    two = choices.ChoiceSet(["GO", "STAY"], ["GO", "STAY"])
+    yield of(model.choice_args, prompt="a", choices=two)
+    args = model.choice_args(PROMPT, two)
+    result = runner.SyncStreamingRunner(model.binding, model.session.ctx).generate_with_usage(args)
+    yield of(model.choice_from, choices=two, args=args, result=result, elapsed=1.0)
+
+
+def of_choices(model: Model) -> Iterator[Subject]:
+    cache = model.session.choices
+    both: dict[str, Any] = {
+        "tokenize": model.session.tokenize,
+        "detokenize": model.session.detokenize,
+    }
+    one = choices.ChoiceSet(["a"], ["a"])
+    leaf = choices.TokenTreeLeaf("a", (1,))
+    node = choices.build_token_trie([leaf])
+    descriptor = choices.TokenTreeDescriptor("path", (leaf,))
+    payload = choices.TokenTreePayload("model", (descriptor,))
+    yield of(choices.ChoiceSet, values=["a"], texts=["a"])
+    yield of(one.place_of, text="a")
+    yield of(one.payload, **both)
+    yield of(choices.Chooser, choices=one, cache=cache)
+    yield of(model.chooser(["a"]).tokens_for, cache=cache)
+    yield of(choices.ChoiceCache, prepare=anything)
+    yield of(cache.tokens_of, choices=one)
+    yield of(cache.has, choices=one)
+    yield of(choices.TokenTreeLeaf, name="a", tokens=(1,))
+    yield of(choices.TokenTreeDescriptor, path="path", leaves=(leaf,))
+    yield of(choices.TokenTreePayload, model_id="model", descriptors=(descriptor,))
+    yield of(payload.select, path="path")
+    yield of(choices.TokenTreePayload.from_json, text=payload.to_json())
+    yield of(choices.as_choice_set, choices=["a"])
+    yield of(choices.build_token_tree_descriptor, path="p", names=["a"], tokenize=both["tokenize"])
+    yield of(choices.build_token_trie, leaves=[leaf])
+    yield of(choices.count_terminals, node=node)
+    yield of(choices.estimate_trie_bytes, node=node)
+    yield of(choices.is_unique_continuation, node=node)
+    yield of(choices.step, node=node, token=1)
+    yield of(choices.decode_rtkt, data=choices.encode_rtkt("path", [[1]]))
+    yield of(choices.encode_descriptor, descriptor=descriptor)
+    yield of(choices.encode_rtkt, path="path", leaves=[[1]])
+    yield of(choices.tokenize_choice, choice="a", **both)
+
+
+def of_decisions(model: Model) -> Iterator[Subject]:
+    question = decisions.Predicate("Is it so?")
+    examples = [(f"input {i}", {"0": True}) for i in range(10)]
+    decision = model.decide("hello", QUESTIONS)
+    calibration = decisions.calibrate(model, [question], examples)
+    calibration.save("calibration.json")
+    report = decisions.evaluate(model, [question], examples)
+    scores = QuestionScores((OptionScores(np.log([0.25, 0.75])),))
+    yield of(decisions.Predicate, instructions="Is it so?")
+    yield of(decisions.Choice, instructions="Which?", choices=["a", "b"])
+    yield of(decisions.Score, instructions="How?", levels=["a", "b"])
+    yield of(decisions.Labels, instructions="Is it about this?", labels=["a"])
+    yield of(decisions.Option, value="a")
+    yield of(decisions.Level, label="a")
+    yield of(decisions.as_questions, given=QUESTIONS)
+    yield of(decisions.ask, question=question)
+    yield of(decisions.input_text, given="a")
+    yield of(decisions.question_from, given=QUESTIONS["action"])
+    yield of(decisions.question_to, question=question)
+    yield of(decisions.choice_confidence, probabilities=[0.5, 0.5])
+    yield of(decisions.score_confidence, probabilities=[0.5, 0.5])
+    yield of(decisions.decision_to, decision=decision)
+    yield of(decisions.decisions_answer, answer=decision["action"])
+    yield of(decisions.systemone_answer, answer=decision["action"])
+    yield of(decisions.calibrate, model=model, questions=[question], examples=examples)
+    yield of(decisions.evaluate, model=model, questions=[question], examples=examples)
+    yield of(calibration.apply, question_index=0, scores=scores)
+    yield of(
+        calibration.check,
+        model_fingerprint=calibration.model,
+        questions=[question],
+        how=How(),
+    )
+    yield of(calibration.save, path="saved.json")
+    yield of(decisions.Calibration.load, path="calibration.json")
+    yield of(calibration.questions[0].apply, scores=scores, rule="legal")
+    yield of(report.text, width=80)
+
+
+def of_answers(model: Model) -> Iterator[Subject]:
+    """Yield the functions of skeletons, shapes and masks."""
+    action = skeletons.Action("GO", (skeletons.Parameter("where"),))
+    span = skeletons.SkeletonSpan("boolean", "is_so")
+    skeleton = skeletons.Skeleton((span,))
+    plan = skeletons.SpanSamplerPlan((skeletons.SpanOverride(0, 0.5),))
+    yield of(skeletons.Action, name="GO")
+    yield of(skeletons.Action.from_dict, data={"name": "GO"})
+    yield of(action.accepts, parameters={})
+    yield of(skeletons.Parameter, name="where")
+    yield of(skeletons.Parameter.from_dict, data={"name": "where"})
+    yield of(action.parameters[0].accepts, value="a")
+    yield of(skeletons.ActionSkeleton, actions=[action])
+    yield of(skeletons.ParametersSkeleton, action=action)
+    for made in (skeletons.ActionSkeleton([action]), skeletons.ParametersSkeleton(action)):
+        yield of(made.matches, text="a")
+        yield of(made.accepts, value={})
+        yield of(made.parse, text="1")
+    yield of(skeletons.Sampling)
+    yield of(skeletons.SpanOverride, span_index=0, temperature=0.5)
+    yield of(plan.overrides[0].over, **{"call": skeletons.Sampling()})
+    yield of(skeletons.SpanSamplerPlan)
+    yield of(skeletons.SpanSamplerPlan.from_dict, data=plan.to_dict())
+    yield of(plan.check, n_spans=1)
+    yield of(plan.sampling, **{"index": 1, "kind": "pattern", "call": skeletons.Sampling()})
+    yield of(skeletons.Skeleton, spans=(span,))
+    yield of(skeletons.Skeleton.from_dict, data=SKELETON)
+    yield of(skeletons.Skeleton.from_json_schema, schema={"type": "string"})
+    yield of(skeleton.script, max_tokens=5)
+    yield of(skeleton.parse, text="true")
+    yield of(skeleton.matches, text="true")
+    yield of(skeletons.SkeletonSpan, kind="boolean")
+    yield of(skeletons.SkeletonSpan.from_dict, data={"kind": "boolean"})
+    yield of(span.texts, in_string=False)
+    yield of(skeletons.skeleton_spans, schema={"type": "string"})
+    yield of(shapes.Regex, pattern="a")
+    yield of(shapes.Lark, grammar='start: "a"')
+    yield of(shapes.is_shape, given={"type": "string"})
+    yield of(shapes.shape_of, given={"type": "string"})
+    yield of(
+        shapes.JsonReader.push, lambda **given: list(shapes.JsonReader().push(**given)), text="1"
+    )
+    yield of(shapes.Reading, shape=shapes.shape_of({"type": "string"}))
+    guidance, vocabulary = model.session.guidance(), model.token_texts()
+    letters = guidance.regex("a+")
+    yield of(masks.one_token_mask, token=1, n_words=3)
+    yield of(masks.Guidance, vocabulary=model.token_texts)
+    yield of(guidance.json_schema, schema={"type": "string"})
+    yield of(guidance.regex, pattern="a")
+    yield of(guidance.lark, grammar='start: "a"')
+    (letter,) = model.tokenize("a")
+    yield of(
+        masks.GuidanceSource.accept, lambda **given: letters.start().accept(**given), token=letter
+    )
+    yield of(masks.TokenSpeller, tokenize=anything, detokenize=anything)
+    yield of(vocabulary.speller.tokenize, text="a")
+    yield of(vocabulary.speller.spell, tokens=[1], named=False)
+    yield of(masks.TokenTexts.read, speller=vocabulary.speller, model=model.describe()["model"])
+
+
+def of_texts(model: Model) -> Iterator[Subject]:
+    """Yield the functions of prompts and sampling."""
+    both: dict[str, Any] = {
+        "tokenize": model.session.tokenize,
+        "detokenize": model.session.detokenize,
+    }
+
+    def read(parts: Any = ()) -> list[int]:
+        return model.prompt_tokens(chat.Prompt(parts))
+
+    yield of(chat.ChatTemplate, source="a")
+    yield of(model.chat_template.render, messages=CONVERSATION)
+    yield of(chat.ChatTokenizer, template=model.chat_template, **both)
+    yield of(model.session.chat().tokens, messages=CONVERSATION)
+    yield of(chat.Prompt, read, parts=(("a", True), ("b", False)))
+    yield of(chat.Prompt().template, text="a")
+    yield of(chat.Prompt().text, text="a")
+    yield of(chat.Prompt.format, lambda template: chat.Prompt.format(template), template="a")
+    yield of(chat.PromptTokenizer, **both)
+    yield of(chat.PromptTokenizer(**both).tokens, prompt="a")
+    yield of(chat.template_of_model, facts=model.describe()["model"])
+    yield of(SamplingParams)
+    yield of(SamplingParams.preset, name="greedy")
+    yield of(parse_order, text="top_k")
+
+
+def of_runner(model: Model) -> Iterator[Subject]:
+    where: dict[str, Any] = {"binding": model.binding, "ctx": model.session.ctx}
+    skeleton = skeletons.Skeleton((skeletons.SkeletonSpan("boolean", "is_so"),))
+    args = runner.FfiStreamingGenerateArgs([1, 2], max_tokens=1)
+    fill_args = runner.FillArgs(skeleton, args)
+    yield of(runner.FfiStreamingGenerateArgs, prompt_tokens=[1])
+    yield of(runner.FillArgs, skeleton=skeleton, generation=args)
+    for each in (runner.SyncStreamingRunner(**where), model.runner):
+        yield of(each.generation, args=args)
+        yield of(each.filling, args=fill_args)
+        yield of(each.generate_with_usage, args=args)
+        yield of(each.generate_stream, args=args)
+        yield of(each.fill_stream, args=fill_args)
+    yield of(model.runner.whole_stream, args=args)
+
+
+def of_library(model: Model) -> Iterator[Subject]:
+    binding, ctx = model.binding, model.session.ctx
+    payload = choices.TokenTreePayload(
+        "model", (choices.TokenTreeDescriptor("path", (choices.TokenTreeLeaf("a", (1,)),)),)
+    ).to_json()
+    prepared = binding.prepare_choices(ctx, ["GO", "STAY"])
+
+    def on_stream(name: str, /, **given: Any) -> Subject:
+        """Return a method of the binding, to be called on a new stream each time."""
+        method = getattr(binding, name)
+
+        def call(**arguments: Any) -> None:
+            stream = binding.open(ctx, native.StreamConfig(max_tokens=2))
+            try:
+                binding.set_logprobs(stream, 1)
+                if name != "prefill":
+                    binding.prefill(stream, [1, 2])
+                if name == "token_trie_scores":
+                    binding.set_choices(stream, prepared, 0)
+                method(**{"stream": stream, **arguments})
+            finally:
+                binding.close(stream)
+
+        return of(method, call, **given)
+
+    def on_context(name: str, /) -> Subject:
+        """Return a method of the binding that destroys a context."""
+        method = getattr(binding, name)
+
+        def call(ctx: Any = None) -> None:
+            made = binding.create(model.path)
+            method(made if ctx is None else ctx)
+            binding.destroy(made)
+
+        return of(method, call)
+
+    def with_callback(name: str, /) -> Subject:
+        method = getattr(binding, name)
+
+        def call(**arguments: Any) -> None:
+            try:
+                method(**arguments)
+            finally:
+                method(ctx, None)
+
+        return of(method, call, ctx=ctx, callback=anything)
+
+    yield of(native.CffiBinding, library=binding.library)
+    yield of(native.StreamConfig)
+    yield of(native.Library)
+    yield of(native.find_library)
+    yield of(native.cdef_from_header, header="int a(void);")
+    yield of(native.declared_functions, header="ELIZA_API int a(void);")
+    yield of(native.token_array, tokens=[1])
+    yield of(native.detect_capabilities, source=binding)
+    yield of(binding.library.has, symbol="a")
+    yield of(binding.library.need, symbol="eliza_inference_create")
+    yield of(binding.library.probe, symbol="a")
+    yield of(binding.supports, name="fill")
+    yield of(binding.create, lambda path: binding.destroy(binding.create(path)), path=model.path)
+    yield of(binding.load, ctx=ctx)
+    yield of(binding.set_option, ctx=ctx, key="span_limit", value="500")
+    yield of(binding.describe, ctx=ctx)
+    yield of(binding.tokenize, ctx=ctx, text="a")
+    yield of(binding.detokenize, ctx=ctx, tokens=[1])
+    yield of(binding.detokenize_bytes, ctx=ctx, tokens=[1])
+    yield of(binding.embed, ctx=ctx, text="a")
+    yield of(binding.eot_score, ctx=ctx, tokens=[1], target=1)
+    yield of(binding.prepare_choices, ctx=ctx, texts=["a"])
+    yield of(binding.prepare_token_trie, ctx=ctx, payload=payload, n=1)
+    yield of(
+        binding.open,
+        lambda **given: binding.close(binding.open(**given)),
+        ctx=ctx,
+        config=native.StreamConfig(),
+    )
+    yield from map(with_callback, ("set_progress_callback", "set_verifier_callback"))
+    yield from map(on_context, ("destroy", "destroyer", "forget_callbacks"))
+    for name in ("close", "cancel", "stats", "describe_chain", "clear_token_trie"):
+        yield on_stream(name)
+    yield on_stream("token_trie_leaf")
+    yield on_stream("token_trie_scores")
+    yield on_stream("prefill", tokens=[1])
+    yield on_stream("generate", max_tokens=1, on_token=anything)
+    yield on_stream("save_slot", path="slot")
+    yield on_stream("restore_slot", path="saved")
+    yield on_stream("set_sampling", settings="{}")
+    yield on_stream("set_logprobs", n_top=1)
+    yield on_stream("take_logprobs", n_tokens=1, n_top=1)
+    yield on_stream("fill", span={"before": "a"})
+    yield on_stream("set_token_mask", mask=None)
+    yield on_stream("set_token_trie", payload=payload, mode=0)
+    yield on_stream("set_choices", choices=prepared, mode=0)
+    yield on_stream("set_text_choices", choices=["a", "b"], mode=0)
+    yield on_stream("score_endings", endings=[([1], prepared)], joint=False, option_mass=False)
+
+
+LEFT_OUT = {
+    "results, which the package makes": {
+        *("choices.Choice", "choices.RtktTree", "choices.TokenTrieNode"),
+        *("decisions.Asked", "decisions.Calibration", "decisions.ChoiceAnswer"),
+        *("decisions.Decision", "decisions.DecisionReport", "decisions.DecisionUsage"),
+        *("decisions.LabelsAnswer", "decisions.PredicateAnswer", "decisions.QuestionCalibration"),
+        *("decisions.QuestionReport", "decisions.ScoreAnswer", "decisions.ShownOption"),
+        *("library.CffiStream", "library.EotScore", "library.InferenceCapabilities"),
+        *("library.SpanResult", "library.StreamStats", "library.StreamStep", "library.TrieLeaf"),
+        *("library.VerifierEvent", "masks.GuidanceMasks", "masks.GuidanceSource"),
+        *("masks.TokenTexts", "requests.Generation", "runner.FfiStreamingResult"),
+        *("runner.Usage", "shapes.FieldFill", "shapes.Shape", "shapes.ShapedResult"),
+        *("skeleton.FillResult", "skeleton.SpanFill"),
+    },
+    "called by the package alone, with what it has made": {
+        *("library.CffiStream.open", "runner.FfiStreamingRunner", "runner.SyncStreamingRunner"),
+        *("runner.FfiStreamingRunner.score", "runner.FillRun", "runner.GenerationRun"),
+        *("runner.SyncStreamingRunner.run", "runner.SyncStreamingRunner.run_filling"),
+        *("runner.SyncStreamingRunner.run_whole", "shapes.Reading.take"),
+        *("shapes.ShapedResult.of", "skeleton.ActionSkeleton.script"),
+        *("skeleton.AnswerWriter.take_tokens", "skeleton.AnswerWriter.write"),
+        *("skeleton.AnswerWriter.write_value", "skeleton.Parameter.placed"),
+        *("skeleton.ParametersSkeleton.script", "chat.ChatTokenizer.turn"),
+    },
+    "takes seconds": {"decisions.DecisionReport.save_plots"},
+    "called for every token, where a check would cost time": {
+        *("library.StreamCalls.next", "library.StreamCalls.decode"),
+    },
+}
+"""Functions without a subject, by reason."""
+
+LEFT_OUT_ROOMS = {
+    "eliza_ffi.automata": "algorithms on their own types, which skeletons call",
+    "eliza_ffi.scale.ray": "loads a model at each call, or needs Ray: see tests/scale",
+    "eliza_ffi.errors": "exceptions",
+}
+
+ROOMS = {
+    *("async_model", "chat", "choices", "decisions", "library", "masks", "model", "runner"),
+    *("sampling", "shapes", "skeleton"),
+}
+
+SLOW_ROOMS = {"async_model", "model"}
+"""Rooms whose functions run the model for every argument that they accept: five seconds each."""
+
+
+# ---- the tests ----------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Change the working directory, because wrong arguments may create files."""
+    folder, before = tmp_path_factory.mktemp("wrong"), Path.cwd()
+    os.chdir(folder)
+    yield folder
+    os.chdir(before)
+
+
+@pytest.fixture(scope="module")
+def model(library: Library, folder: Path) -> Iterator[Model]:
+    with Model(library=library, n_ctx=2048, n_threads=1, seed=1) as model:
+        yield model
+
+
+@pytest.fixture(scope="module")
+def subjects(model: Model) -> list[Subject]:
+    return list(subjects_of(model))
+
+
+@pytest.fixture(scope="module")
+def loop() -> Iterator[asyncio.AbstractEventLoop]:
+    loop = asyncio.new_event_loop()
+    yield loop
+    loop.close()
+
+
+def run(loop: asyncio.AbstractEventLoop, subject: Subject, arguments: dict[str, Any]) -> None:
+    """Call a function, and read or await its result."""
+    found = subject.call(**arguments)
+    if inspect.isasyncgen(found):
+
+        async def read() -> None:
+            async for _ in found:
+                pass
+
+        loop.run_until_complete(read())
+    elif inspect.isawaitable(found):
+        loop.run_until_complete(found)
+    elif inspect.isgenerator(found):
+        for _ in found:
+            pass
+
+
+def escaped(
+    loop: asyncio.AbstractEventLoop, subject: Subject, parameter: str, value: Any
+) -> str | None:
+    """Return a description of an error that should not escape, or None."""
+    arguments = {**subject.given, parameter: value}
+    if parameter == "messages" and "prompt" in arguments:
+        arguments["prompt"] = None
+    try:
+        run(loop, subject, arguments)
+    except ElizaError as error:
+        return None if str(error) else "an error without words"
+    except OSError as error:
+        return None if parameter in OPENED and error.filename is not None else repr(error)
+    except Exception as error:
+        frames = traceback.extract_tb(error.__traceback__)
+        inside = [frame for frame in frames if frame.filename.startswith(PACKAGE)]
+        # Without a frame of the package, the call itself failed: Python's own TypeError.
+        return f"{error!r:.200} at {inside[-1].filename}:{inside[-1].lineno}" if inside else None
+    return None
+
+
+@pytest.mark.parametrize(
+    "room",
+    [
+        pytest.param(room, marks=[pytest.mark.slow] if room in SLOW_ROOMS else [])
+        for room in sorted(ROOMS)
+    ],
+)
+def test_wrong_arguments_raise_errors_of_the_package(
+    room: str, subjects: list[Subject], model: Model, loop: asyncio.AbstractEventLoop
+) -> None:
+    before = model.choose(PROMPT, ["GO", "STAY"], probabilities=True).probabilities
+    found = []
+    for subject in (each for each in subjects if each.room == room):
+        for parameter in subject.parameters:
+            for kind, make in WRONG.items():
+                if parameter in CALLED and kind in ("a class", "a function"):
+                    continue
+                what = escaped(loop, subject, parameter, make())
+                if what is not None:
+                    found.append(f"{subject}({parameter}={kind}): {what}")
+        assert model.session.turns.n_inside == 0, subject
+    assert not found, "\n".join(found)
+    assert model.choose(PROMPT, ["GO", "STAY"], probabilities=True).probabilities == before
+
+
+def test_right_arguments_are_accepted(
+    subjects: list[Subject], loop: asyncio.AbstractEventLoop
+) -> None:
+    for subject in subjects:
+        run(loop, subject, subject.given)
+
+
+def test_every_public_function_has_a_subject(subjects: list[Subject]) -> None:
+    known = {str(subject) for subject in subjects}.union(*LEFT_OUT.values())
+    rooms = [name for name in write_reference.ROOMS if name not in LEFT_OUT_ROOMS]
+    public = set()
+    for room in map(importlib.import_module, rooms):
+        for found in (getattr(room, name) for name in room.__all__):
+            if callable(found) and str(found.__module__).startswith("eliza_ffi"):
+                public |= {name for name, target in functions_of(found) if has_parameters(target)}
+    assert public - known == set(), "without a subject, and not in LEFT_OUT"
+    assert known - public == set(), "not public any more"
+
+
+def functions_of(found: Any) -> Iterator[tuple[str, Any]]:
+    """Yield a function or class, and the public methods of a class."""
+    if ".twin." in found.__module__ or getattr(found, "_is_protocol", False):
+        return
+    if not inspect.isclass(found):
+        yield name_of(found), found
+        return
+    if issubclass(found, Exception):
+        return
+    yield name_of(found), found
+    for _, member in write_reference._public(found):
+        method = member.__func__ if isinstance(member, classmethod) else member
+        if inspect.isfunction(method):
+            yield name_of(method), method
+
+
+def has_parameters(target: Any) -> bool:
+    names = inspect.signature(target).parameters.keys() - {"self", "cls"}
+    return bool(names)
