@@ -17,7 +17,8 @@ from pathlib import Path
 
 from fetch_llama_cpp import source_tree
 
-from eliza_ffi.chat import ChatTemplate, find_call_format
+from eliza_ffi.chat import ChatTemplate
+from eliza_ffi.chat.call_finder import find_call_format
 from eliza_ffi.chat.call_format import CallFormat, Hole, Json
 from eliza_ffi.errors import ChatTemplateError
 from eliza_ffi.measuring.tables import markdown_table

@@ -79,8 +79,11 @@ C_TYPES = (
     "int **",
     "int32_t *",
     "int32_t[]",
+    "int64_t *",
+    "int64_t[]",
     "int[]",
     "size_t *",
+    "uint8_t[]",
     "uint32_t[]",
     "uint64_t[]",
 )

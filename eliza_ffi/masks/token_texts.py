@@ -91,7 +91,7 @@ class TokenTexts:
         unused = [token for token, text in enumerate(texts) if not text]
         for token in unused:  # never to be chosen, and other libraries want a name
             texts[token] = b"<unused %d>" % token
-        name = check_text("eos", eos).encode()
+        name = check_text("eos", eos).encode("utf-8", "surrogatepass")
         ends = sorted(vocabulary.ends, key=lambda token: texts[token] != name)
         control = sorted({*vocabulary.control, *unused})
         return cls(tuple(texts), tuple(control), tuple(ends), speller)

@@ -328,10 +328,14 @@ def of_answers(model: Model) -> Iterator[Subject]:
     yield of(
         masks.GuidanceSource.accept, lambda **given: letters.start().accept(**given), token=letter
     )
-    yield of(masks.TokenSpeller, tokenize=anything, detokenize=anything)
+    yield of(masks.TokenSpeller, tokenize=anything)
     yield of(vocabulary.speller.tokenize, text="a")
-    yield of(vocabulary.speller.spell, tokens=[1], named=False)
-    yield of(masks.TokenTexts.read, speller=vocabulary.speller, model=model.describe()["model"])
+    yield of(
+        masks.TokenTexts.of,
+        vocabulary=model.binding.vocabulary(model.session.ctx),
+        eos="</s>",
+        speller=vocabulary.speller,
+    )
 
 
 def of_texts(model: Model) -> Iterator[Subject]:
@@ -346,6 +350,7 @@ def of_texts(model: Model) -> Iterator[Subject]:
 
     yield of(chat.ChatTemplate, source="a")
     yield of(model.chat_template.render, messages=CONVERSATION)
+    yield of(model.chat_template.fit, messages=CONVERSATION)
     yield of(chat.ChatTokenizer, template=model.chat_template, **both)
     yield of(model.session.chat().tokens, messages=CONVERSATION)
     yield of(chat.Prompt, read, parts=(("a", True), ("b", False)))
@@ -442,6 +447,7 @@ def of_library(model: Model) -> Iterator[Subject]:
     yield of(binding.tokenize, ctx=ctx, text="a")
     yield of(binding.detokenize, ctx=ctx, tokens=[1])
     yield of(binding.detokenize_bytes, ctx=ctx, tokens=[1])
+    yield of(binding.vocabulary, ctx=ctx)
     yield of(binding.embed, ctx=ctx, text="a")
     yield of(binding.eot_score, ctx=ctx, tokens=[1], target=1)
     yield of(binding.prepare_choices, ctx=ctx, texts=["a"])
