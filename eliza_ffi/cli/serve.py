@@ -27,7 +27,8 @@ NEEDED = ("starlette", "uvicorn", "prometheus_client")
 
 EPILOG = """\
 Endpoints: POST /v1/decisions and /v1/systemone; GET /, /v1/models, /health, /metrics and
-/openapi.json. SIGTERM and SIGINT end it when what it has is answered; a second one at once.
+/openapi.json. After SIGTERM or SIGINT it finishes the running requests, then exits; a second
+signal exits immediately.
 """
 
 

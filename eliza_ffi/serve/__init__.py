@@ -4,7 +4,8 @@
 and prometheus-client.
 
     settings    what can be set, and which addresses may be served without a key
-    server      uvicorn: signals, and connections that do nothing
+    server      uvicorn: from the socket to the last answer, and signals
+    connections how many may be open, and how long one may do nothing
     app         the routes
     endpoints   what each of them answers
     formats     requests and answers in the two wire formats

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import errno
 import os
 import socket
 import sys
 from collections.abc import Callable
 from types import FrameType
+from typing import Any
 
 import uvicorn
 
@@ -15,13 +18,20 @@ from ..decisions.questions import Predicate
 from ..model import Model
 from .admission import Admission
 from .app import admission_for, make_app
-from .protocol import ImpatientProtocol
+from .connections import (
+    ACCEPTED_AT_ONCE,
+    Connections,
+    OccasionalWarning,
+    connection_limit,
+    unsupported_uvicorn,
+)
 from .settings import ServeSettings
 
-__all__ = ["MOST_CONNECTIONS", "check_model", "listen", "serve"]
+__all__ = ["check_model", "listen", "serve"]
 
-MOST_CONNECTIONS = 1000
-"""Connections at once; uvicorn answers requests of further ones with 503 itself."""
+for _hook in ("startup", "handle_exit", "on_tick"):  # which uvicorn documents nowhere
+    if not hasattr(uvicorn.Server, _hook):
+        raise unsupported_uvicorn(f"Server.{_hook}")
 
 BACKLOG = 1024
 """Connections that wait to be accepted."""
@@ -41,9 +51,12 @@ def listen(settings: ServeSettings) -> socket.socket:
 
     Raises
     ------
+    InvalidArgumentError
+        If the limit of open files leaves too few connections.
     OSError
         If the address is not this machine's, or taken.
     """
+    connection_limit()  # known before the model is loaded, which takes its time
     family, kind, protocol, _, address = socket.getaddrinfo(
         settings.host,
         settings.port,
@@ -90,8 +103,8 @@ def serve(
 ) -> int:
     """Serve a model until a signal comes; return the signal.
 
-    SIGTERM or SIGINT: what runs and what waits is answered, new requests are refused with 503, and
-    then it ends. A second signal ends it at once.
+    After SIGTERM or SIGINT, running and waiting requests are answered, new requests are rejected
+    with 503, and then the server ends. A second signal closes all connections and ends it at once.
 
     Parameters
     ----------
@@ -105,9 +118,10 @@ def serve(
     """
     face = AsyncModel.of(model)
     admission = admission_for(face, settings)
+    connections = Connections(connection_limit())
     config = uvicorn.Config(
-        make_app(face, settings, admission),
-        http=ImpatientProtocol,
+        connections.watched(make_app(face, settings, admission)),
+        http=connections.protocol,
         ws="none",
         lifespan="off",
         log_config=None,
@@ -115,11 +129,11 @@ def serve(
         access_log=False,
         proxy_headers=False,
         server_header=False,
-        limit_concurrency=MOST_CONNECTIONS,
+        backlog=ACCEPTED_AT_ONCE,  # asyncio accepts so many at once, before any of them is counted
         timeout_keep_alive=IDLE_SECONDS,
         timeout_graceful_shutdown=CLOSING_SECONDS,
     )
-    server = _Server(config, admission, on_ready)
+    server = _Server(config, admission, connections, on_ready)
     before = sys.getswitchinterval()
     sys.setswitchinterval(SWITCH_SECONDS)
     try:
@@ -131,24 +145,44 @@ def serve(
 
 class _Server(uvicorn.Server):
     def __init__(
-        self, config: uvicorn.Config, admission: Admission, on_ready: Callable[[], None]
+        self,
+        config: uvicorn.Config,
+        admission: Admission,
+        connections: Connections,
+        on_ready: Callable[[], None],
     ) -> None:
         super().__init__(config)
         self._admission = admission
+        self._connections = connections
         self._on_ready = on_ready
+        self._no_files = OccasionalWarning("a connection was not accepted: %s")
+        self._loop: asyncio.AbstractEventLoop | None = None
         self.signal = 0
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._loop.set_exception_handler(self._on_loop_error)
         await super().startup(sockets)
+        for listening in sockets or ():
+            listening.listen(BACKLOG)  # asyncio has set it to what it accepts at once
         self._on_ready()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         self.signal = sig
-        if self._admission.is_closed:
-            self.should_exit = self.force_exit = True
+        if self._admission.is_closed and self._loop is not None:
+            # A request whose client has gone is cancelled, and leaves nothing to wait for.
+            self.should_exit = True
+            self._loop.call_soon_threadsafe(self._connections.abort_all)
         self._admission.close()
 
     async def on_tick(self, counter: int) -> bool:
         if self._admission.is_closed and self._admission.is_empty:
             self.should_exit = True
         return await super().on_tick(counter)
+
+    def _on_loop_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
+            self._no_files.say(error)  # asyncio would log it for every connection that waits
+        else:
+            loop.default_exception_handler(context)

@@ -13,7 +13,7 @@ from checkout import ROOT
 from served import Served
 
 from eliza_ffi.cli.main import build_parser
-from eliza_ffi.serve import bodies, protocol
+from eliza_ffi.serve import bodies, connections
 from eliza_ffi.serve import server as serving
 from eliza_ffi.serve.formats import EXTRAS
 from eliza_ffi.serve.settings import ServeSettings
@@ -62,8 +62,8 @@ def test_the_limits_are_those_of_the_code() -> None:
         f"{bodies.MAX_DEPTH} levels",
         f"| {defaults.n_waiting} |",
         f"| {defaults.deadline:g} s |",
-        f"{protocol.HEAD_SECONDS:g} s; {protocol.WRITE_SECONDS:g} s",
-        f"| {serving.MOST_CONNECTIONS:,} |",
+        f"{connections.HEAD_SECONDS:g} s; {connections.WRITE_SECONDS:g} s",
+        f"| {connections.MOST_CONNECTIONS:,}",
         f"| {serving.IDLE_SECONDS} s |",
     ):
         assert said in section, said

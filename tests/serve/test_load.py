@@ -7,8 +7,9 @@ import signal
 import socket
 import time
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -105,42 +106,76 @@ def test_a_deadline_ends_what_takes_longer(library: Library) -> None:
 
 
 def test_sigterm_finishes_what_runs_and_refuses_what_comes(library: Library) -> None:
-    with served("--n-slots", "1") as server, ThreadPoolExecutor() as threads:
-        slow = [threads.submit(post, server, slow_body(1)) for _ in range(3)]
+    with (
+        served("--n-slots", "1") as server,
+        server.client() as client,
+        ThreadPoolExecutor() as threads,
+    ):
+        assert client.get("/health").status_code == 200  # and stays connected
+        slow = [threads.submit(post, server, slow_body(4)) for _ in range(3)]
         server.wait_for(WAITING, 1)
-        with server.client() as client:
-            server.process.send_signal(signal.SIGTERM)
-            time.sleep(0.2)
-            refused = client.post(DECISIONS, json=decisions_body())
-            assert refused.status_code == 503
-            assert refused.json()["error"]["code"] == "shutting_down"
-            assert refused.headers["retry-after"] == "1"
-            assert client.get("/health").status_code == 503
-            assert client.get("/v1/models").status_code == 200
+        server.process.send_signal(signal.SIGTERM)
+        while client.get("/health").status_code == 200:
+            pass
+        refused = client.post(DECISIONS, json=decisions_body())
+        assert refused.status_code == 503
+        assert refused.json()["error"]["code"] == "shutting_down"
+        assert refused.headers["retry-after"] == "1"
+        assert client.get("/health").status_code == 503
+        assert client.get("/v1/models").status_code == 200
         assert [each.result().status_code for each in slow] == [200, 200, 200]
-        assert server.process.wait(30) == 0
+        assert server.process.wait(30) == 0 and server.logged() == ""
         with pytest.raises(httpx.ConnectError):
             httpx.get(server.url)
 
 
-def test_a_second_signal_does_not_wait(library: Library) -> None:
-    with served("--n-slots", "1") as server, ThreadPoolExecutor() as threads:
-        slow = threads.submit(post, server, slow_body(40))
-        server.wait_for(RUNNING, 1)
-        begin = time.monotonic()
-        server.process.send_signal(signal.SIGINT)
-        time.sleep(0.3)
+@pytest.mark.parametrize(("sig", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)])
+def test_a_second_signal_closes_connections_without_an_answer(
+    library: Library, sig: signal.Signals, code: int
+) -> None:
+    with (
+        served("--n-slots", "1") as server,
+        server.client() as client,
+        ThreadPoolExecutor() as threads,
+    ):
+        client.get("/health")
+        slow = [threads.submit(post, server, slow_body(100)) for _ in range(3)]  # minutes of work
+        server.wait_for(WAITING, 1)
+        server.process.send_signal(sig)
+        while client.get("/health").status_code == 200:
+            pass
         assert server.process.poll() is None
-        server.process.send_signal(signal.SIGINT)
-        assert server.process.wait(30) == 130 and time.monotonic() - begin < 20
-        assert _failed(slow)
+        server.process.send_signal(sig)
+        assert server.process.wait(30) == code
+        for each in slow:
+            assert isinstance(each.exception(), httpx.NetworkError | httpx.RemoteProtocolError)
+        assert server.logged() == ""
 
 
-def _failed(slow: Future[httpx.Response]) -> bool:
-    try:
-        return slow.result().status_code >= 500
-    except httpx.HTTPError:
-        return True
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="open files are counted in /proc")
+def test_idle_connections_over_the_file_limit_leave_it_at_work(library: Library) -> None:
+    n_files = 256
+    with served(n_files=n_files) as server, ExitStack() as idle:
+        for _ in range(2 * n_files):
+            idle.enter_context(socket.create_connection(server.address))
+        assert httpx.get(f"{server.url}/health").status_code == 200
+        assert server.n_files() < n_files
+        assert post(server, decisions_body()).status_code == 200
+        server.stop()
+        (line,) = server.logged().splitlines()
+        assert "limit of 160 connections is reached" in line
+
+
+def test_requests_that_fill_the_context_leave_the_log_empty(library: Library) -> None:
+    def body(i: int) -> dict[str, Any]:
+        asked = {**choice("billing", "support", "sales"), "instructions": f"Which team, {i}?"}
+        return decisions_body(f"Mail {i % 4}: " + "word " * 1500, asked)
+
+    with served() as server, ThreadPoolExecutor(8) as threads:
+        answers = list(threads.map(lambda i: post(server, body(i)), range(32)))
+        assert [each.status_code for each in answers] == [200] * len(answers)
+        server.stop()
+        assert server.logged() == ""
 
 
 def test_answers_are_the_same_beside_bad_requests_and_clients_that_leave(server: Served) -> None:

@@ -7,6 +7,8 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -16,7 +18,8 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from eliza_ffi.serve import protocol
+from eliza_ffi import cli
+from eliza_ffi.serve import connections
 from eliza_ffi.serve.admission import Admission
 from eliza_ffi.serve.patience import ClientGone, Deadline, while_wanted
 from eliza_ffi.serve.refusals import Refusal
@@ -166,11 +169,28 @@ def test_answers_do_not_wait_for_acknowledgements() -> None:
     assert asyncio.run(scene()) != 0
 
 
+@contextmanager
+def running(app: Any, counted: connections.Connections) -> Iterator[tuple[str, int]]:
+    """Serve an application whose connections are counted, and return where it listens."""
+    config = uvicorn.Config(
+        counted.watched(app), http=counted.protocol, log_config=None, lifespan="off", ws="none"
+    )
+    server = uvicorn.Server(config)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
+        thread.start()
+        try:
+            yield listening.getsockname()
+        finally:
+            server.should_exit = True
+            thread.join(30)
+
+
 @pytest.fixture
 def address(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, int]]:
     """Return where an application listens whose connections are ended soon."""
-    monkeypatch.setattr(protocol, "HEAD_SECONDS", 0.3)
-    monkeypatch.setattr(protocol, "WRITE_SECONDS", 0.3)
+    monkeypatch.setattr(connections, "HEAD_SECONDS", 0.3)
+    monkeypatch.setattr(connections, "WRITE_SECONDS", 0.3)
 
     async def much(_: Request) -> Response:
         return PlainTextResponse("x" * 50_000_000)
@@ -180,16 +200,8 @@ def address(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, int]]:
         return PlainTextResponse("done")
 
     app = Starlette(routes=[Route("/much", much), Route("/slow", slow)])
-    config = uvicorn.Config(
-        app, http=protocol.ImpatientProtocol, log_config=None, lifespan="off", ws="none"
-    )
-    running = uvicorn.Server(config)
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        thread = threading.Thread(target=running.run, kwargs={"sockets": [listening]})
-        thread.start()
-        yield listening.getsockname()
-        running.should_exit = True
-        thread.join(30)
+    with running(app, connections.Connections(100)) as address:
+        yield address
 
 
 def ends_within(connection: socket.socket, seconds: float) -> bool:
@@ -244,3 +256,70 @@ def test_a_client_that_does_not_read_is_let_go(address: tuple[str, int]) -> None
         except ConnectionError:
             pass
         assert n_bytes < 50_000_000
+
+
+def answer_of(connection: socket.socket, path: str, end: bytes) -> bytes:
+    """Send a request and return what comes, to the end that its answer has."""
+    connection.sendall(f"GET {path} HTTP/1.1\r\nHost: a\r\n\r\n".encode())
+    connection.settimeout(30)
+    said = b""
+    while not said.endswith(end):
+        part = connection.recv(4096)
+        assert part, said
+        said += part
+    return said
+
+
+def test_a_new_connection_replaces_the_longest_idle_one() -> None:
+    app = PlainTextResponse("done")
+    with running(app, connections.Connections(2)) as address:
+        first = socket.create_connection(address)
+        answer_of(first, "/", b"done")
+        with first, socket.create_connection(address) as second:
+            answer_of(second, "/", b"done")
+            with socket.create_connection(address) as third:
+                answer_of(third, "/", b"done")
+                assert ends_within(first, 10)
+                answer_of(second, "/", b"done")
+
+
+def test_connections_with_requests_are_not_replaced(caplog: pytest.LogCaptureFixture) -> None:
+    began, end = threading.Semaphore(0), threading.Event()
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        began.release()
+        await asyncio.to_thread(end.wait, 30)
+        await PlainTextResponse("done")(scope, receive, send)
+
+    with running(app, connections.Connections(2)) as address, ThreadPoolExecutor() as threads:
+        held = [socket.create_connection(address) for _ in range(2)]
+        answers = [threads.submit(answer_of, each, "/", b"done") for each in held]
+        assert all(began.acquire(timeout=30) for _ in held)
+        for _ in range(3):
+            with socket.create_connection(address) as another:
+                said = another.makefile("rb").read()
+                assert said.startswith(b"HTTP/1.1 503 ") and b'"connections_full"' in said
+        end.set()
+        assert all(each.result().startswith(b"HTTP/1.1 200 ") for each in answers)
+        for each in held:
+            each.close()
+    (record,) = caplog.records
+    assert "the limit of 2 connections is reached" in record.getMessage()
+
+
+def test_too_few_files_are_said_before_the_model_is_loaded(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    resource = pytest.importorskip("resource")
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (100, 100))
+    assert cli.main(["serve", "--model", "nowhere.gguf", "--port", "0"]) == 1
+    assert "expected a limit of at least 112 open files, got 100" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("n_files", "most"), [(112, 16), (1024, 928), (4096, 1000), (-1, 1000)])
+def test_the_limit_of_connections_leaves_files_for_the_rest(
+    monkeypatch: pytest.MonkeyPatch, n_files: int, most: int
+) -> None:
+    resource = pytest.importorskip("resource")
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (n_files, n_files))
+    assert connections.connection_limit() == most

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -38,6 +39,15 @@ START_SECONDS = 120.0
 class Served:
     """A running server.
 
+    Parameters
+    ----------
+    *options
+        Of the command.
+    environment
+        Added to that of the tests.
+    n_files
+        Limit of open files; None = that of the tests.
+
     Attributes
     ----------
     url : str
@@ -45,8 +55,15 @@ class Served:
     process : subprocess.Popen
     """
 
-    def __init__(self, *options: str, environment: dict[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        *options: str,
+        environment: dict[str, str] | None = None,
+        n_files: int | None = None,
+    ) -> None:
         command = [sys.executable, "-m", "eliza_ffi", "serve", "--port", "0", *options]
+        if n_files is not None:
+            command = ["sh", "-c", f'ulimit -n {n_files}; exec "$@"', "sh", *command]
         self.process = subprocess.Popen(
             command,
             cwd=ROOT,
@@ -56,6 +73,10 @@ class Served:
             text=True,
         )
         self.said: queue.Queue[str] = queue.Queue()
+        self._log: list[str] = []
+        # Both are read while it runs: a full pipe would stop it.
+        self._reading = threading.Thread(target=self._read_log, daemon=True)
+        self._reading.start()
         threading.Thread(target=self._read, daemon=True).start()
         try:
             first = self.said.get(timeout=START_SECONDS)
@@ -96,24 +117,36 @@ class Served:
             assert time.monotonic() < end, f"it is not idle after {seconds} s"
             time.sleep(0.02)
 
+    def logged(self) -> str:
+        """Return what it has written to standard error, once it has ended."""
+        self._reading.join()
+        return "".join(self._log)
+
     def stop(self, sig: signal.Signals = signal.SIGTERM) -> int:
         """End it and return its exit code."""
         if self.process.poll() is None:
             self.process.send_signal(sig)
         return self.process.wait(60)
 
+    def n_files(self) -> int:
+        """Return how many files it has open."""
+        return len(list(Path(f"/proc/{self.process.pid}/fd").iterdir()))
+
+    def _read_log(self) -> None:
+        assert self.process.stderr is not None
+        self._log.extend(self.process.stderr)
+
     def _read(self) -> None:
         assert self.process.stdout is not None
         for line in self.process.stdout:
             self.said.put(line)
-        assert self.process.stderr is not None
-        self.said.put(f"it ended: {self.process.stderr.read()}")
+        self.said.put(f"it ended: {self.logged()}")
 
 
 @contextmanager
-def served(*options: str, environment: dict[str, str] | None = None) -> Iterator[Served]:
-    """Run a server for a while."""
-    server = Served(*options, environment=environment)
+def served(*options: str, **more: Any) -> Iterator[Served]:
+    """Run a server for a while; the arguments are those of :class:`Served`."""
+    server = Served(*options, **more)
     try:
         yield server
     finally:
