@@ -64,13 +64,13 @@ def add_serve_arguments(parser: argparse.ArgumentParser) -> None:
         "--cors-origin",
         action="append",
         metavar="ORIGIN",
-        help="an origin whose pages may ask, or * for any; repeated (none)",
+        help="an origin whose pages may send requests, or * for any; repeat for more (none)",
     )
     group.add_argument(
         "--allowed-host",
         action="append",
         metavar="NAME",
-        help="a name beside localhost that clients call it by; repeated",
+        help="a host name, besides localhost, that clients may use; repeat for more",
     )
     add_asking_arguments(parser)
     add_model_arguments(parser)

@@ -12,7 +12,8 @@ and prometheus-client.
     bodies      reading a request's body, within its limits
     admission   who is answered now, who waits, who is refused
     patience    deadlines, and clients that go away
-    guard       keys, hosts, origins, security headers
+    guard       keys, hosts, origins, security headers, names of requests in the log
+    hosts       hosts and origins as users write them and clients send them
     refusals    errors in OpenAI's form
     metrics     what Prometheus is told
     openapi     the description for machines

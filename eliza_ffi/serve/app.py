@@ -104,4 +104,5 @@ async def _not_here(request: Request, error: Exception) -> Response:
 
 async def _failed(_: Request, __: Exception) -> Response:
     # What it was is in the log, and no client's business: it may name files.
-    return refusal_response(Refusal(500, "the server failed; its log says how", "internal_error"))
+    said = "the server failed; its log has the details under this answer's x-request-id"
+    return refusal_response(Refusal(500, said, "internal_error"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hmac
+import logging
 import uuid
 from urllib.parse import urlsplit
 
@@ -10,6 +11,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from .hosts import host_of, is_address
 from .refusals import Refusal, refusal_response
 from .settings import ServeSettings
 
@@ -18,7 +20,7 @@ __all__ = ["OPEN_PATHS", "Guard"]
 OPEN_PATHS = ("/", "/health")
 """What is answered without a key: nothing of the model is in it."""
 
-LOCAL_HOSTS = frozenset(("localhost", "127.0.0.1", "::1"))
+logger = logging.getLogger(__name__)
 
 SECURITY_HEADERS = {
     "cache-control": "no-store",
@@ -31,10 +33,13 @@ SECURITY_HEADERS = {
 
 
 class Guard:
-    """Lets in who may ask, and answers everyone else.
+    """Passes on requests of allowed clients, and answers all others itself.
 
-    A browser asks for whatever page it shows. So requests of pages from elsewhere are refused by
-    their origin, and those of a name that was pointed at this machine by their host.
+    A browser sends requests for whatever page it shows. Those of other sites' pages are rejected by
+    their Origin header. Those of a page whose own name was pointed at this machine (DNS rebinding)
+    are rejected by their Host header, which has that name. An IP address in the Host header is
+    safe: no page of another site has the server's address for its own. A rebinding page has no API
+    key either.
 
     Parameters
     ----------
@@ -46,9 +51,7 @@ class Guard:
         self._app = app
         self._keys = [key.encode() for key in settings.keys]
         self._origins = frozenset(settings.cors_origins)
-        # Where a key is needed, a name gives nobody anything.
-        is_named = settings.is_private
-        self._hosts = LOCAL_HOSTS | {name.lower() for name in settings.hosts} if is_named else None
+        self._hosts = {"localhost", *settings.hosts} if settings.checks_host else None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -81,14 +84,18 @@ class Guard:
                 app = self._app
         except Refusal as refusal:
             app = refusal_response(refusal)
-        await app(scope, receive, send_guarded)
+        try:
+            await app(scope, receive, send_guarded)
+        except Exception:  # it was answered with 500, unless the answer had begun
+            logger.exception("request %s failed: %s %r", request_id, scope["method"], scope["path"])
 
     def _check_browser(self, headers: Headers, origin: str | None) -> None:
         host = headers.get("host", "")
-        if self._hosts is not None and _host_name(host) not in self._hosts:
+        name = host_of(host)
+        if self._hosts is not None and name not in self._hosts and not is_address(name):
             raise Refusal(
                 421,
-                f"this server is not called {host!r}: --allowed-host adds a name",
+                f"the host {host!r} is not allowed: --allowed-host adds a name",
                 "wrong_host",
             )
         is_own = origin is not None and _place(origin) == host.lower()
@@ -115,14 +122,6 @@ class Guard:
 
     def _allows(self, origin: str) -> bool:
         return origin in self._origins or "*" in self._origins
-
-
-def _host_name(host: str) -> str:
-    """Return the name in a Host header, without the port and the brackets of IPv6."""
-    try:
-        return (urlsplit(f"//{host}").hostname or "").lower()
-    except ValueError:
-        return ""
 
 
 def _place(origin: str) -> str:

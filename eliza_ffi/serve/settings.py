@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import ipaddress
 from dataclasses import dataclass
 
 from ..decisions.prompts import LabelStyle
 from ..decisions.scoring import Rule
 from ..errors import InvalidArgumentError
+from .hosts import allowed_host, allowed_origin, is_loopback
 
-__all__ = ["ServeSettings", "is_loopback"]
+__all__ = ["ServeSettings"]
 
 
 @dataclass(frozen=True)
@@ -29,9 +29,10 @@ class ServeSettings:
     without_key : bool
         Whether an address that others can reach may be served without a key.
     cors_origins : tuple of str
-        Origins whose pages may ask, such as ``https://example.org``; ``*`` = any.
+        Origins whose pages may send requests, such as ``https://example.org``; ``*`` = any.
     hosts : tuple of str
-        Names beside localhost by which clients may call a server without a key.
+        Names, besides localhost, that clients may send in the Host header. The header is checked if
+        there is no key, or if names are given here. IP addresses are always accepted.
     n_waiting : int
         Requests that wait while others are answered; one more is refused.
     deadline : float
@@ -42,7 +43,7 @@ class ServeSettings:
     Raises
     ------
     InvalidArgumentError
-        If a value is out of range, or others could reach the server without a key.
+        If a value is out of range or malformed, or others could reach the server without a key.
     """
 
     name: str
@@ -74,18 +75,11 @@ class ServeSettings:
                 f"others can reach {self.host}: give --api-key-file, or --without-key to let "
                 "anyone ask"
             )
+        object.__setattr__(self, "hosts", tuple(allowed_host(each) for each in self.hosts))
+        origins = tuple(allowed_origin(each) for each in self.cors_origins)
+        object.__setattr__(self, "cors_origins", origins)
 
     @property
-    def is_private(self) -> bool:
-        """Whether only this machine's own programs are meant to ask, which have no key."""
-        return is_loopback(self.host) and not self.keys
-
-
-def is_loopback(host: str) -> bool:
-    """Return whether only this machine can reach an address."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
+    def checks_host(self) -> bool:
+        """Whether the names that clients send in the Host header are checked."""
+        return not self.keys or bool(self.hosts)

@@ -2,26 +2,47 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 from served import DECISIONS, Served, decisions_body, served
+from starlette.responses import PlainTextResponse
 
 from eliza_ffi import cli
 from eliza_ffi.errors import InvalidArgumentError
 from eliza_ffi.library.loading import Library
-from eliza_ffi.serve.settings import ServeSettings, is_loopback
+from eliza_ffi.serve.guard import Guard
+from eliza_ffi.serve.hosts import is_loopback
+from eliza_ffi.serve.settings import ServeSettings
 
 pytestmark = pytest.mark.slow
 
 KEYS = ("first-key-of-the-tests", "second-key-of-the-tests")
 ORIGIN = "https://pages.example"
+
+
+def guarded(**settings: Any) -> Guard:
+    """Return an application that answers whatever its guard lets through."""
+    return Guard(PlainTextResponse("let in"), ServeSettings("tiny", **settings))
+
+
+def status_of(app: Guard, host: str, **headers: str) -> int:
+    """Return what a request with a Host header is answered with."""
+
+    async def scene() -> int:
+        transport = httpx.ASGITransport(app=app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://a") as client:
+            return (await client.get("/v1/models", headers={"host": host, **headers})).status_code
+
+    return asyncio.run(scene())
 
 
 @pytest.fixture(scope="module")
@@ -125,6 +146,95 @@ def test_names_that_were_pointed_at_this_machine_are_refused(server: Served) -> 
         assert httpx.get(f"{server.url}/v1/models", headers={"host": host}).status_code == 200
 
 
+@pytest.mark.parametrize("hosts", [(), ("good.example",)])
+@pytest.mark.parametrize("address", ["127.0.0.1", "0.0.0.0", "::", "192.0.2.1"])
+def test_without_a_key_foreign_hosts_are_rejected_on_every_address(
+    address: str, hosts: tuple[str, ...]
+) -> None:
+    app = guarded(host=address, without_key=True, hosts=hosts)
+    for host in ("evil.example", "good.example.evil.example", "good.example@evil.example", "", "["):
+        assert status_of(app, host) == 421
+    for host in ("localhost:1", "192.0.2.1:8080", "[2001:db8::1]"):
+        assert status_of(app, host) == 200
+    assert status_of(app, "good.example") == (200 if hosts else 421)
+
+
+def test_allowed_hosts_count_beside_a_key() -> None:
+    app = guarded(keys=("key",), hosts=("good.example",))
+    assert status_of(app, "evil.example", authorization="Bearer key") == 421
+    assert status_of(app, "GOOD.example.:80", authorization="Bearer key") == 200
+    assert status_of(app, "good.example") == 401
+    app = guarded(keys=("key",))
+    assert status_of(app, "any.example", authorization="Bearer key") == 200
+
+
+def test_another_loopback_address_answers_by_its_own_name(library: Library) -> None:
+    with served("--host", "127.0.0.2") as running:
+        assert "//127.0.0.2:" in running.url
+        assert httpx.get(f"{running.url}/v1/models").status_code == 200
+        headers = {"origin": running.url}
+        answer = httpx.post(running.url + DECISIONS, json=decisions_body(), headers=headers)
+        assert answer.status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("given", "name"),
+    [
+        ("good.example", "good.example"),
+        ("GOOD.Example.", "good.example"),
+        (" my_host ", "my_host"),
+        ("192.0.2.1", "192.0.2.1"),
+        ("good.example:80", None),
+        ("http://good.example", None),
+        ("good.example/", None),
+        ("*", None),
+        ("*.example", None),
+        ("", None),
+        ("b\xfccher.example", None),
+    ],
+)
+def test_allowed_hosts_are_normalized_or_rejected_at_the_start(
+    given: str, name: str | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if name is not None:
+        assert ServeSettings("tiny", hosts=(given,)).hosts == (name,)
+        return
+    assert cli.main(["serve", "--model", "nowhere.gguf", "--allowed-host", given]) == 2
+    said = capsys.readouterr().err
+    assert "--allowed-host: expected a host name without scheme, port or path" in said
+    assert repr(given) in said
+
+
+@pytest.mark.parametrize(
+    ("given", "origin"),
+    [
+        ("https://b.example", "https://b.example"),
+        ("https://b.example/", "https://b.example"),
+        ("HTTPS://B.example:443", "https://b.example"),
+        ("http://localhost:3000", "http://localhost:3000"),
+        ("http://[::1]:80", "http://[::1]"),
+        ("chrome-extension://abc", "chrome-extension://abc"),
+        ("*", "*"),
+        ("b.example", None),
+        ("https://b.example/page", None),
+        ("https://somebody@b.example", None),
+        ("https://b.example:99999", None),
+        ("https://*.example", None),
+        ("null", None),
+        ("", None),
+    ],
+)
+def test_origins_are_normalized_or_rejected_at_the_start(
+    given: str, origin: str | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if origin is not None:
+        assert ServeSettings("tiny", cors_origins=(given,)).cors_origins == (origin,)
+        return
+    assert cli.main(["serve", "--model", "nowhere.gguf", "--cors-origin", given]) == 2
+    said = capsys.readouterr().err
+    assert "--cors-origin: expected an origin such as" in said and repr(given) in said
+
+
 def test_every_answer_has_the_headers_that_browsers_heed(server: Served) -> None:
     for answer in (
         httpx.get(f"{server.url}/"),
@@ -148,13 +258,13 @@ def test_an_address_of_others_needs_a_key_or_a_word(host: str) -> None:
     assert not is_loopback(host)
     with pytest.raises(InvalidArgumentError, match="--api-key-file, or --without-key"):
         ServeSettings("tiny", host=host)
-    assert not ServeSettings("tiny", host=host, keys=("key",)).is_private
-    assert not ServeSettings("tiny", host=host, without_key=True).is_private
+    assert ServeSettings("tiny", host=host, keys=("key",)).host == host
+    assert ServeSettings("tiny", host=host, without_key=True).host == host
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.1.2.3", "::1", "localhost"])
 def test_this_machines_own_address_needs_none(host: str) -> None:
-    assert ServeSettings("tiny", host=host).is_private
+    assert is_loopback(host) and ServeSettings("tiny", host=host).host == host
 
 
 @pytest.mark.parametrize(
@@ -219,3 +329,17 @@ def test_without_the_extra_the_command_says_what_to_install(tmp_path: Path) -> N
         [sys.executable, "-c", script], capture_output=True, text=True, env=dict(os.environ)
     )
     assert done.returncode == 1 and "pip install 'eliza-ffi[serve]'" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("taken_away", "missing"),
+    [
+        ("sys.modules['uvicorn.protocols.http.h11_impl'] = None", "H11Protocol"),
+        ("import uvicorn; del uvicorn.Server.on_tick", "Server.on_tick"),
+    ],
+)
+def test_an_unsupported_uvicorn_is_named(taken_away: str, missing: str) -> None:
+    script = f"import sys\n{taken_away}\nfrom eliza_ffi.cli import main\nsys.exit(main(['serve']))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode == 1 and done.stderr.count("\n") == 1
+    assert f"expected a uvicorn that has {missing}, got uvicorn " in done.stderr

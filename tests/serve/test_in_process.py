@@ -86,6 +86,18 @@ def test_what_fails_in_the_model_has_an_answer_that_names_no_file(
     assert 'eliza_queue_requests{state="running"} 0.0' in after.text
 
 
+def test_the_log_has_a_failure_under_the_id_of_its_answer(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    app = make_app(FailingModel(RuntimeError("so it failed")), ServeSettings("tiny"))  # type: ignore[arg-type]
+    failed, refused = ask(app, ("POST", DECISIONS, decisions_body()), ("POST", DECISIONS, {}))
+    (record,) = caplog.records
+    assert failed.headers["x-request-id"] in record.getMessage()
+    assert f"POST '{DECISIONS}'" in record.getMessage()
+    assert record.exc_info is not None and "so it failed" in str(record.exc_info[1])
+    assert refused.headers["x-request-id"] not in caplog.text
+
+
 def test_an_application_is_served_by_whoever_serves_applications(tiny_model: Model) -> None:
     app = make_app(AsyncModel.of(tiny_model), ServeSettings("tiny"))
     body = decisions_body("The parcel is broken!")
