@@ -70,7 +70,7 @@ def add_serve_arguments(parser: argparse.ArgumentParser) -> None:
         "--allowed-host",
         action="append",
         metavar="NAME",
-        help="a host name, besides localhost, that clients may use; repeat for more",
+        help="another host name than localhost that clients may use; repeat for more",
     )
     add_asking_arguments(parser)
     add_model_arguments(parser)

@@ -253,7 +253,7 @@ def _is_conversation(given: Any) -> bool:
 
 
 def _is_item(item: Mapping[Any, Any]) -> bool:
-    return ("role" in item and "content" in item) or _kind(item) in _CALLS
+    return "content" in item if "role" in item else _kind(item) in _CALLS
 
 
 def _kind(item: Mapping[Any, Any]) -> str:

@@ -5,10 +5,12 @@ and prometheus-client.
 
     settings    what can be set, and which addresses may be served without a key
     server      uvicorn: from the socket to the last answer, and signals
-    connections how many may be open, and how long one may do nothing
+    connections the limits of connections and of their idle time
     app         the routes
     endpoints   what each of them answers
     formats     requests and answers in the two wire formats
+    schemas     the schemas of requests in the two formats
+    fields      checks requests against these schemas
     bodies      reading a request's body, within its limits
     admission   who is answered now, who waits, who is refused
     patience    deadlines, and clients that go away

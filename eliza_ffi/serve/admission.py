@@ -52,13 +52,7 @@ class Admission:
         Refusal
             If too many wait already, or the server is about to end.
         """
-        if self.is_closed:
-            raise Refusal(
-                503,
-                "the server is about to end: it finishes what it has",
-                "shutting_down",
-                headers={"retry-after": "1", "connection": "close"},
-            )
+        self.check_open()
         if self._places.locked() and self.n_outside >= self._most_waiting:
             raise Refusal(
                 429,
@@ -81,8 +75,18 @@ class Admission:
             self.n_inside -= 1
             self._places.release()
 
+    def check_open(self) -> None:
+        """Reject a new request, if it is closed."""
+        if self.is_closed:
+            raise Refusal(
+                503,
+                "the server is ending: it finishes the running requests",
+                "shutting_down",
+                headers={"retry-after": "1", "connection": "close"},
+            )
+
     def close(self) -> None:
-        """Refuse whoever comes from now on; those who wait are answered."""
+        """Reject new requests from now on; waiting requests are still answered."""
         self.is_closed = True
 
     @property

@@ -1,7 +1,7 @@
-"""The open connections of a server: at most so many, and none that does nothing for long.
+"""The open connections of a server: their number is limited, and idle ones are closed.
 
-uvicorn limits neither. :class:`Connection` stands between uvicorn's protocol and the socket. It uses
-only the interfaces of asyncio and ASGI.
+uvicorn does neither. :class:`Connection` stands between uvicorn's protocol and the socket. It
+uses only the interfaces of asyncio and ASGI.
 """
 
 from __future__ import annotations
@@ -47,26 +47,27 @@ __all__ = [
 ]
 
 MOST_CONNECTIONS = 1000
-"""Connections at once."""
+"""Most connections that are open at once."""
 
 ACCEPTED_AT_ONCE = 8
-"""Connections that are accepted in one turn of the event loop."""
+"""Most connections that one turn of the event loop accepts."""
 
 RESERVED_FILES = 96
-"""File descriptors that are left for everything except connections: the model, the threads, the
-event loop, and connections that were accepted or aborted in the last turns of the event loop."""
+"""File descriptors for everything except connections: the model, the threads, and the event loop.
+Connections also use some of them for a few turns of the event loop: before they are counted, and
+after they are aborted."""
 
 LEAST_CONNECTIONS = 16
-"""Connections below which serving makes no sense."""
+"""Fewest connections with which the server starts."""
 
 HEAD_SECONDS = 10.0
-"""In which the whole head of a request must come, from its first byte or the connection on."""
+"""Time for the whole head of a request, from its first byte or the start of the connection."""
 
 WRITE_SECONDS = 30.0
-"""In which a client must take some of an answer that waits for it."""
+"""Time in which a client must read some of a waiting answer."""
 
 WARNING_SECONDS = 60.0
-"""Between two log lines about the same limit."""
+"""Time between two log lines about the same limit."""
 
 logger = logging.getLogger(__name__)
 
@@ -74,12 +75,12 @@ _connection: ContextVar[Connection] = ContextVar("connection")
 
 
 def connection_limit() -> int:
-    """Return how many connections may be open at once, by the limit of open files.
+    """Return the most connections that the limit of open files allows.
 
     Raises
     ------
     InvalidArgumentError
-        If the limit of open files leaves too few.
+        If they are too few.
     """
     if sys.platform == "win32":
         return MOST_CONNECTIONS
@@ -97,7 +98,7 @@ def connection_limit() -> int:
 
 
 class OccasionalWarning:
-    """Logs a warning, and nothing for a minute after it.
+    """Logs a warning at most once a minute.
 
     Parameters
     ----------
@@ -110,7 +111,7 @@ class OccasionalWarning:
         self._said = float("-inf")
 
     def say(self, *arguments: object) -> None:
-        """Log the warning, unless it was logged a short while ago."""
+        """Log the warning, unless it was logged within the last minute."""
         now = time.monotonic()
         if now - self._said >= WARNING_SECONDS:
             self._said = now
@@ -120,30 +121,30 @@ class OccasionalWarning:
 class Connections:
     """The open connections of a server.
 
-    When the limit is reached, a new connection takes the place of the one that has waited longest
-    for a request. If all of them have a request, the new connection is answered with 503.
+    At the limit, a new connection replaces the one that has waited longest for a request. If every
+    connection has a request, the new one is answered with 503.
 
     Parameters
     ----------
     most
-        Connections at once.
+        The limit.
     """
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._open: set[Connection] = set()
-        self._idle: dict[Connection, None] = {}  # in the order in which they became idle
+        self._idle: dict[Connection, None] = {}  # the longest idle one first
         self._full = OccasionalWarning(
             "the limit of %d connections is reached: new connections replace idle ones"
         )
 
     @property
     def protocol(self) -> type[Connection]:
-        """The protocol of these connections, as uvicorn's setting ``http`` takes it."""
+        """The protocol of these connections, for uvicorn's setting ``http``."""
         return type("Connection", (Connection,), {"connections": self})
 
     def watched(self, app: ASGIApp) -> ASGIApp:
-        """Return an application whose connections are idle exactly while no request runs."""
+        """Return an application that marks its connections as busy while a request runs."""
 
         async def with_request(scope: Scope, receive: Receive, send: Send) -> None:
             connection = _connection.get()
@@ -156,7 +157,7 @@ class Connections:
         return with_request
 
     def add(self, connection: Connection) -> bool:
-        """Add a new connection, if there is a place for it."""
+        """Add a new connection; return whether there was a place for it."""
         if len(self._open) >= self._most:
             self._full.say(self._most)
             if not self._idle:
@@ -167,16 +168,16 @@ class Connections:
         return True
 
     def remove(self, connection: Connection) -> None:
-        """Remove a connection that is closed."""
+        """Remove a closed connection."""
         self._open.discard(connection)
         self._idle.pop(connection, None)
 
     def note_busy(self, connection: Connection) -> None:
-        """Note that a connection has a request now."""
+        """Mark a connection as busy: it has a request."""
         self._idle.pop(connection, None)
 
     def note_idle(self, connection: Connection) -> None:
-        """Note that a connection has no request any more."""
+        """Mark a connection as idle: it waits for a request."""
         if connection in self._open:
             self._idle[connection] = None
 
@@ -187,11 +188,11 @@ class Connections:
 
 
 class Connection(asyncio.Protocol):
-    """A connection of uvicorn that is counted, and closed when its client does nothing.
+    """A counted connection of uvicorn, which is closed when its client does nothing.
 
-    It is closed when the head of a request does not come in time, or when the client does not read
-    its answer. uvicorn itself closes a connection that is idle between two requests; bodies have
-    the deadline of their request.
+    It is closed if the head of a request does not come in time, or if the client does not read the
+    answer. uvicorn itself closes a connection between two requests. The deadline of a request
+    covers its body.
 
     Parameters
     ----------
@@ -228,7 +229,7 @@ class Connection(asyncio.Protocol):
             return
         if not self._has_request:
             self._await_head()
-        # The task that uvicorn starts for a request gets a copy of this context.
+        # uvicorn starts a task for the request, and the task gets a copy of this context.
         token = _connection.set(self)
         try:
             self._http.data_received(data)
@@ -252,7 +253,7 @@ class Connection(asyncio.Protocol):
             self._http.resume_writing()
 
     def request_began(self) -> None:
-        """Note that the head of a request has come."""
+        """Mark the connection as busy: the head of a request has come."""
         self._has_request = True
         self.connections.note_busy(self)
         if self._head is not None:
@@ -260,7 +261,7 @@ class Connection(asyncio.Protocol):
             self._head = None
 
     def request_ended(self) -> None:
-        """Note that a request was answered, or given up."""
+        """Mark the connection as idle: the request was answered, or given up."""
         self._has_request = False
         self.connections.note_idle(self)
 
@@ -294,4 +295,4 @@ def _full_answer() -> bytes:
 
 
 _FULL = _full_answer()
-"""The answer to a connection for which there is no place."""
+"""The answer to a new connection if all others are busy."""

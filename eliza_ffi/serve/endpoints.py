@@ -74,8 +74,7 @@ class Endpoints:
 
     async def health(self, _: Request) -> Response:
         """Say whether requests are answered."""
-        if self._admission.is_closed:
-            return JSONResponse({"status": "ending"}, 503)
+        self._admission.check_open()
         return JSONResponse({"status": "ok"})
 
     async def metrics(self, _: Request) -> Response:

@@ -11,15 +11,11 @@ from ..decisions.prompts import as_one_input, input_text
 from ..decisions.questions import Question
 from ..decisions.wire import as_questions, decisions_answer, systemone_answer
 from ..errors import InvalidArgumentError
+from .fields import UnfitField, check_fields
 from .refusals import Refusal
+from .schemas import DECISIONS_REQUEST, SYSTEMONE_MEDIA, SYSTEMONE_REQUEST, Schema
 
-__all__ = ["DECISIONS", "EXTRAS", "SYSTEMONE", "DecisionRequest", "WireFormat"]
-
-EXTRAS = ("option_mass", "prompts", "timings")
-"""What a request may ask for besides, under ``include``."""
-
-_ROLES = ("user", "developer", "system", "assistant")
-_ITEMS = ("function_call", "function_call_output", "custom_tool_call", "custom_tool_call_output")
+__all__ = ["DECISIONS", "SYSTEMONE", "DecisionRequest", "WireFormat"]
 
 
 @dataclass(frozen=True)
@@ -29,24 +25,24 @@ class WireFormat:
     Attributes
     ----------
     path : str
-        Where it is spoken.
+        Its endpoint.
     input_name : str
-        What it calls the input.
-    kinds : tuple of str
-        The types of its questions.
-    questions_are : type
-        A list of them, or a mapping from ids.
-    check_input : callable
-        Raises InvalidArgumentError for what the format does not take.
+        The field of the input.
+    schema : dict
+        The JSON Schema of its requests.
+    media_fields : tuple of str
+        Unsupported fields for images and files.
+    media_status : int
+        The status for requests with images, sound or files.
     write : callable
         Returns the answers and the usage of a decision.
     """
 
     path: str
     input_name: str
-    kinds: tuple[str, ...]
-    questions_are: type
-    check_input: Callable[[Any], None]
+    schema: Schema
+    media_fields: tuple[str, ...]
+    media_status: int
     write: Callable[[Decision], dict[str, Any]]
 
     def read(self, given: Mapping[str, Any]) -> DecisionRequest:
@@ -55,100 +51,52 @@ class WireFormat:
         Raises
         ------
         Refusal
-            If it is malformed.
+            If it is malformed, or has an unsupported field.
         """
-        if not isinstance(given.get("model", ""), str):
-            raise _malformed("model must be a text", "model")
-        for name in (self.input_name, "questions"):
-            if given.get(name) is None:
-                raise _malformed(f"{name} is missing", name)
-        return DecisionRequest(
-            self._input(given[self.input_name]),
-            self._questions(given["questions"]),
-            _included(given.get("include")),
-        )
-
-    def _input(self, given: Any) -> Any:
         try:
-            self.check_input(given)
-            input_text(given)  # which refuses images
+            self._check_media(given)
+            check_fields(given, self.schema)
+            questions = as_questions(given["questions"])
+        except UnfitField as error:
+            code = "unknown_parameter" if error.is_unknown else "invalid_value"
+            raise Refusal(400, str(error), code, error.param) from None
         except InvalidArgumentError as error:
-            raise _malformed(str(error), self.input_name) from None
-        return as_one_input(given)
+            raise Refusal(400, str(error), "invalid_value", "questions") from None
+        included = frozenset(given.get("include") or ())
+        return DecisionRequest(as_one_input(given[self.input_name]), questions, included)
 
-    def _questions(self, given: Any) -> tuple[Question, ...]:
-        if not isinstance(given, self.questions_are):
-            wanted = "a list" if self.questions_are is list else "an object, an id for each"
-            raise _malformed(f"questions must be {wanted}", "questions")
-        self._check_kinds(given)
+    def _check_media(self, given: Mapping[str, Any]) -> None:
+        """Reject images, sound and files, wherever the format has them."""
+        for name in self.media_fields:
+            if isinstance(given.get(name), list) and given[name]:
+                raise self._media(f"{name}: this field is not supported: only text is read", name)
+        if given.get(self.input_name) is None:
+            return
         try:
-            return as_questions(given)
+            input_text(given[self.input_name])
         except InvalidArgumentError as error:
-            raise _malformed(str(error), "questions") from None
+            raise self._media(str(error), self.input_name) from None
 
-    def _check_kinds(self, given: Any) -> None:
-        for name, question in given.items() if isinstance(given, dict) else enumerate(given):
-            kind = question.get("type") if isinstance(question, dict) else None
-            if kind not in self.kinds:
-                raise _malformed(
-                    f"the question {str(name)!r}: type must be one of {', '.join(self.kinds)}, "
-                    f"not {kind!r}",
-                    "questions",
-                )
+    def _media(self, message: str, param: str) -> Refusal:
+        code = "not_supported" if self.media_status == 501 else "invalid_value"
+        return Refusal(self.media_status, message, code, param)
 
 
 @dataclass(frozen=True)
 class DecisionRequest:
-    """What is asked.
+    """A request to decide.
 
     Attributes
     ----------
     input
     questions : tuple of Question
     include : frozenset of str
-        Which of `EXTRAS` are wanted.
+        What the answer is to have in addition.
     """
 
     input: Any
     questions: tuple[Question, ...]
     include: frozenset[str]
-
-
-def _included(given: Any) -> frozenset[str]:
-    if given is None:
-        return frozenset()
-    if not isinstance(given, list) or not all(each in EXTRAS for each in given):
-        raise _malformed(f"include must be a list of some of {', '.join(EXTRAS)}", "include")
-    return frozenset(given)
-
-
-def _malformed(message: str, param: str) -> Refusal:
-    return Refusal(400, message, "invalid_value", param)
-
-
-def _check_conversation(given: Any) -> None:
-    """Check an input of ``/v1/decisions``."""
-    if isinstance(given, str):
-        return
-    if not isinstance(given, list) or not given:
-        raise InvalidArgumentError("input must be a text or a list of messages")
-    for i, item in enumerate(given):
-        kind = item.get("type", "message") if isinstance(item, dict) else None
-        if kind == "message":
-            if item.get("role") not in _ROLES:
-                raise InvalidArgumentError(f"input[{i}]: role must be one of {', '.join(_ROLES)}")
-            if not isinstance(item.get("content"), str | list):
-                raise InvalidArgumentError(f"input[{i}]: content must be a text or a list of parts")
-        elif kind not in _ITEMS:
-            raise InvalidArgumentError(
-                f"input[{i}] must be a message or of the type {', '.join(_ITEMS)}"
-            )
-
-
-def _check_state(given: Any) -> None:
-    """Check an input of ``/v1/systemone``."""
-    if not isinstance(given, str | dict | list):
-        raise InvalidArgumentError("state must be a text, an object or a list")
 
 
 def _write_decisions(decision: Decision) -> dict[str, Any]:
@@ -180,21 +128,21 @@ def _write_systemone(decision: Decision) -> dict[str, Any]:
 
 
 DECISIONS = WireFormat(
-    "/v1/decisions",
-    "input",
-    ("predicate", "choice", "score", "labels"),
-    list,
-    _check_conversation,
-    _write_decisions,
+    path="/v1/decisions",
+    input_name="input",
+    schema=DECISIONS_REQUEST,
+    media_fields=(),
+    media_status=400,  # as OpenAI answers unsupported input
+    write=_write_decisions,
 )
-"""OpenAI's; questions about many labels are ours."""
+"""OpenAI's; questions of the type `labels` are ours."""
 
 SYSTEMONE = WireFormat(
-    "/v1/systemone",
-    "state",
-    ("noul", "choice", "score"),
-    dict,
-    _check_state,
-    _write_systemone,
+    path="/v1/systemone",
+    input_name="state",
+    schema=SYSTEMONE_REQUEST,
+    media_fields=SYSTEMONE_MEDIA,
+    media_status=501,  # as llama-server answers for a model that reads only text
+    write=_write_systemone,
 )
 """That of llama-server and others."""

@@ -19,12 +19,12 @@ _PORTS = {"http": 80, "https": 443}
 
 
 def allowed_host(given: str) -> str:
-    """Return the name of a host that a user allows, as :func:`host_of` returns it.
+    """Normalize an allowed host, so that it compares equal to what :func:`host_of` returns.
 
     Raises
     ------
     InvalidArgumentError
-        If it is not just a name.
+        If it is more than a name.
     """
     name = given.strip().lower().removesuffix(".")
     if not _NAME.fullmatch(name) and not is_address(name):
@@ -36,7 +36,7 @@ def allowed_host(given: str) -> str:
 
 
 def allowed_origin(given: str) -> str:
-    """Return an origin that a user allows, as browsers send it; ``*`` stands for any.
+    """Normalize an allowed origin, so that it equals what browsers send; ``*`` stands for any.
 
     Raises
     ------

@@ -3,29 +3,23 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 from .. import __version__
-from ..decisions.questions import MAX_LEVELS, MAX_OPTIONS, MAX_QUESTIONS
 from .bodies import MAX_BODY, MAX_DEPTH
-from .formats import DECISIONS, EXTRAS, SYSTEMONE
+from .formats import DECISIONS, SYSTEMONE, WireFormat
+from .guard import OPEN_PATHS
+from .schemas import TEXT, Schema, list_of, object_of
 
 __all__ = ["openapi_document"]
 
-Schema = dict[str, Any]
-
-TEXT: Schema = {"type": "string"}
 NUMBER: Schema = {"type": "number"}
 COUNT: Schema = {"type": "integer", "minimum": 0}
 PROBABILITY: Schema = {"type": "number", "minimum": 0, "maximum": 1}
 NAME: Schema = {"type": ["string", "null"]}
 VALUE: Schema = {"type": ["string", "boolean"]}
-JSON: Schema = {"description": "a text or other JSON"}
 
-INSTRUCTIONS: Schema = {
-    "description": "what is asked: a text, or a list of parts with a text each",
-    "oneOf": [TEXT, {"type": "array", "items": {"type": "object"}}],
-}
+ASKING_ERRORS = ("400", "413", "415", "429", "500", "501", "504")
+"""Statuses of failed decisions, in addition to those of every endpoint."""
 
 
 def openapi_document() -> str:
@@ -55,68 +49,70 @@ def openapi_document() -> str:
 
 
 def _paths() -> Schema:
-    refused = {"$ref": "#/components/responses/Error"}
-    codes = ("400", "401", "403", "413", "415", "421", "429", "500", "503", "504")
+    health = object_of(status=TEXT)
+    named = {"name": "name", "in": "path", "required": True, "schema": TEXT}
     return {
-        DECISIONS.path: {
-            "post": _asking("Decisions", "Answer questions, in OpenAI's form", codes, refused)
-        },
-        SYSTEMONE.path: {
-            "post": _asking("Systemone", "Answer questions, in llama-server's form", codes, refused)
-        },
-        "/v1/models": {"get": _telling("The one model there is", _ref("Models"))},
+        DECISIONS.path: {"post": _asking(DECISIONS, "Decisions", "OpenAI")},
+        SYSTEMONE.path: {"post": _asking(SYSTEMONE, "Systemone", "llama-server")},
+        "/v1/models": {"get": _telling("/v1/models", "List the one model", _ref("Models"))},
         "/v1/models/{name}": {
             "get": {
-                **_telling("The model, by its name", _ref("Model")),
-                "parameters": [{"name": "name", "in": "path", "required": True, "schema": TEXT}],
+                **_telling("/v1/models", "Describe the model", _ref("Model"), errors=("404",)),
+                "parameters": [named],
             }
         },
-        "/health": {"get": _telling("Whether requests are answered", _object(status=TEXT))},
-        "/metrics": {"get": _telling("Figures for Prometheus", TEXT, "text/plain")},
-        "/openapi.json": {"get": _telling("This document", {"type": "object"})},
-        "/": {"get": _telling("A page to ask on", TEXT, "text/html")},
+        "/health": {"get": _telling("/health", "Say whether requests are answered", health)},
+        "/metrics": {"get": _telling("/metrics", "Figures for Prometheus", TEXT, "text/plain")},
+        "/openapi.json": {"get": _telling("/openapi.json", "This document", {"type": "object"})},
+        "/": {"get": _telling("/", "A page to ask questions on", TEXT, "text/html")},
     }
 
 
-def _asking(name: str, summary: str, codes: tuple[str, ...], refused: Schema) -> Schema:
+def _asking(wire: WireFormat, name: str, whose: str) -> Schema:
     return {
-        "summary": summary,
+        "summary": f"Answer questions, in the format of {whose}",
         "requestBody": {"required": True, "content": _json(_ref(f"{name}Request"))},
         "responses": {
             "200": {"description": "the answers", "content": _json(_ref(f"{name}Response"))},
-            **dict.fromkeys(codes, refused),
+            **_errors(wire.path, ASKING_ERRORS),
         },
     }
 
 
-def _telling(summary: str, schema: Schema, media_type: str = "application/json") -> Schema:
-    content = {media_type: {"schema": schema}}
-    return {"summary": summary, "responses": {"200": {"description": "it", "content": content}}}
+def _telling(
+    path: str,
+    summary: str,
+    schema: Schema,
+    media_type: str = "application/json",
+    errors: tuple[str, ...] = (),
+) -> Schema:
+    answer = {"description": summary, "content": {media_type: {"schema": schema}}}
+    return {"summary": summary, "responses": {"200": answer, **_errors(path, errors)}}
+
+
+def _errors(path: str, own: tuple[str, ...]) -> Schema:
+    """Return the responses of failed requests: an endpoint's own, and those of every endpoint."""
+    key = () if path in OPEN_PATHS else ("401",)
+    codes = sorted({*own, *key, "403", "421", "500", "503"})
+    return {code: {"$ref": "#/components/responses/Error"} for code in codes}
 
 
 def _schemas() -> Schema:
     return {
-        "Error": _object(
-            error=_object(message=TEXT, type=TEXT, param=NAME, code=TEXT),
+        "Error": object_of(
+            error=object_of(message=TEXT, type=TEXT, param=NAME, code=TEXT),
         ),
-        "Model": _object(id=TEXT, object={"const": "model"}, created=COUNT, owned_by=TEXT),
-        "Models": _object(object={"const": "list"}, data=_several(_ref("Model"), 1, 1)),
-        "Timings": _object(passes={"type": "integer"}, decision_ms=NUMBER, queue_ms=NUMBER),
+        "Model": object_of(id=TEXT, object={"const": "model"}, created=COUNT, owned_by=TEXT),
+        "Models": object_of(object={"const": "list"}, data=list_of(_ref("Model"), 1, 1)),
+        "Timings": object_of(passes={"type": "integer"}, decision_ms=NUMBER, queue_ms=NUMBER),
         **_decisions(),
         **_systemone(),
     }
 
 
 def _decisions() -> Schema:
-    option = _object(value=VALUE, _description=TEXT)
-    level = _object(label=TEXT, _description=TEXT)
-    each = {"type": "array", "items": _object(value=VALUE, probability=PROBABILITY)}
-    questions = [
-        _question("predicate", _if_true=TEXT, _if_false=TEXT),
-        _question("choice", choices=_several(option, 2, MAX_OPTIONS), _none=TEXT),
-        _question("score", levels=_several(level, 2, MAX_LEVELS)),
-        _question("labels", labels=_several(option, 1, MAX_OPTIONS)),
-    ]
+    each = list_of(object_of(value=VALUE, probability=PROBABILITY))
+    level = object_of(value=COUNT, label=TEXT, probability=PROBABILITY)
     answers = [
         _answer("predicate", name=NAME, probability=PROBABILITY),
         _answer("choice", name=NAME, choice=VALUE, confidence=PROBABILITY, probabilities=each),
@@ -125,51 +121,29 @@ def _decisions() -> Schema:
             name=NAME,
             score=NUMBER,
             confidence=PROBABILITY,
-            probabilities={
-                "type": "array",
-                "items": _object(value=COUNT, label=TEXT, probability=PROBABILITY),
-            },
+            probabilities=list_of(level),
         ),
-        _answer(
-            "labels",
-            name=NAME,
-            labels={"type": "array", "items": VALUE},
-            probabilities=each,
-        ),
+        _answer("labels", name=NAME, labels=list_of(VALUE), probabilities=each),
     ]
     return {
-        "DecisionsRequest": _object(
-            _model=TEXT,
-            input={
-                "oneOf": [TEXT, {"type": "array", "minItems": 1, "items": {"type": "object"}}],
-                "description": "a text, or messages, calls and their outputs; images are refused",
-            },
-            questions=_several({"oneOf": questions}, 1, MAX_QUESTIONS),
-            **_besides(),
-        ),
-        "DecisionsResponse": _object(
+        "DecisionsRequest": DECISIONS.schema,
+        "DecisionsResponse": object_of(
             model=TEXT,
-            answers={"type": "array", "items": {"oneOf": answers}},
-            usage=_object(
+            answers=list_of({"oneOf": answers}),
+            usage=object_of(
                 input_tokens=COUNT,
-                input_tokens_details=_object(cached_tokens=COUNT, cache_write_tokens=COUNT),
+                input_tokens_details=object_of(cached_tokens=COUNT, cache_write_tokens=COUNT),
                 output_tokens=COUNT,
-                output_tokens_details=_object(reasoning_tokens=COUNT),
+                output_tokens_details=object_of(reasoning_tokens=COUNT),
                 total_tokens=COUNT,
             ),
-            **_told_besides(),
+            **_included(),
         ),
     }
 
 
 def _systemone() -> Schema:
     each = {"type": "object", "additionalProperties": PROBABILITY}
-    by_option = {"type": "object", "minProperties": 2, "maxProperties": MAX_OPTIONS}
-    questions = [
-        _question("noul", _criteria=_object(_true=JSON, _false=JSON)),
-        _question("choice", criteria=by_option),
-        _question("score", criteria=_several(JSON, 2, MAX_LEVELS)),
-    ]
     answers = [
         _answer("noul", noul=PROBABILITY),
         _answer("choice", choice=TEXT, probabilities=each, confidence=PROBABILITY),
@@ -182,55 +156,22 @@ def _systemone() -> Schema:
         ),
     ]
     return {
-        "SystemoneRequest": _object(
-            _model=TEXT,
-            state={"type": ["string", "object", "array"]},
-            questions={
-                "type": "object",
-                "minProperties": 1,
-                "maxProperties": MAX_QUESTIONS,
-                "additionalProperties": {"oneOf": questions},
-            },
-            **_besides(),
-        ),
-        "SystemoneResponse": _object(
+        "SystemoneRequest": SYSTEMONE.schema,
+        "SystemoneResponse": object_of(
             model=TEXT,
             answers={"type": "object", "additionalProperties": {"oneOf": answers}},
-            usage=_object(input_tokens=COUNT, output_tokens=COUNT),
-            **_told_besides(),
+            usage=object_of(input_tokens=COUNT, output_tokens=COUNT),
+            **_included(),
         ),
     }
 
 
-def _besides() -> Schema:
-    extras = {"type": "array", "items": {"enum": list(EXTRAS)}}
-    return {"_include": {**extras, "description": "what the answer is to have besides"}}
+def _included() -> Schema:
+    return {"_timings": _ref("Timings"), "_prompts": list_of(TEXT)}
 
 
-def _told_besides() -> Schema:
-    return {"_timings": _ref("Timings"), "_prompts": {"type": "array", "items": TEXT}}
-
-
-def _question(kind: str, **more: Schema) -> Schema:
-    name = {} if kind == "noul" else {"_name": TEXT}
-    return _object(type={"const": kind}, instructions=INSTRUCTIONS, **name, **more)
-
-
-def _answer(kind: str, **more: Schema) -> Schema:
-    return _object(type={"const": kind}, _option_mass=PROBABILITY, **more)
-
-
-def _object(**fields: Schema) -> Schema:
-    """Return the schema of an object; fields that may be missing begin with an underscore."""
-    return {
-        "type": "object",
-        "properties": {name.removeprefix("_"): schema for name, schema in fields.items()},
-        "required": [name for name in fields if not name.startswith("_")],
-    }
-
-
-def _several(items: Schema, least: int, most: int) -> Schema:
-    return {"type": "array", "items": items, "minItems": least, "maxItems": most}
+def _answer(kind: str, **fields: Schema) -> Schema:
+    return object_of(type={"const": kind}, _option_mass=PROBABILITY, **fields)
 
 
 def _ref(name: str) -> Schema:

@@ -29,7 +29,7 @@ from .settings import ServeSettings
 
 __all__ = ["check_model", "listen", "serve"]
 
-for _hook in ("startup", "handle_exit", "on_tick"):  # which uvicorn documents nowhere
+for _hook in ("startup", "handle_exit", "on_tick"):  # undocumented
     if not hasattr(uvicorn.Server, _hook):
         raise unsupported_uvicorn(f"Server.{_hook}")
 
@@ -56,7 +56,7 @@ def listen(settings: ServeSettings) -> socket.socket:
     OSError
         If the address is not this machine's, or taken.
     """
-    connection_limit()  # known before the model is loaded, which takes its time
+    connection_limit()  # fails before the model is loaded, which takes long
     family, kind, protocol, _, address = socket.getaddrinfo(
         settings.host,
         settings.port,
@@ -129,7 +129,7 @@ def serve(
         access_log=False,
         proxy_headers=False,
         server_header=False,
-        backlog=ACCEPTED_AT_ONCE,  # asyncio accepts so many at once, before any of them is counted
+        backlog=ACCEPTED_AT_ONCE,  # asyncio accepts up to this many before it starts one
         timeout_keep_alive=IDLE_SECONDS,
         timeout_graceful_shutdown=CLOSING_SECONDS,
     )
@@ -164,13 +164,13 @@ class _Server(uvicorn.Server):
         self._loop.set_exception_handler(self._on_loop_error)
         await super().startup(sockets)
         for listening in sockets or ():
-            listening.listen(BACKLOG)  # asyncio has set it to what it accepts at once
+            listening.listen(BACKLOG)  # asyncio has set it to ACCEPTED_AT_ONCE
         self._on_ready()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         self.signal = sig
         if self._admission.is_closed and self._loop is not None:
-            # A request whose client has gone is cancelled, and leaves nothing to wait for.
+            # A closed connection cancels its request, so that the server has none left to finish.
             self.should_exit = True
             self._loop.call_soon_threadsafe(self._connections.abort_all)
         self._admission.close()
@@ -183,6 +183,6 @@ class _Server(uvicorn.Server):
     def _on_loop_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         error = context.get("exception")
         if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
-            self._no_files.say(error)  # asyncio would log it for every connection that waits
+            self._no_files.say(error)  # asyncio would log it for every waiting connection
         else:
             loop.default_exception_handler(context)

@@ -31,8 +31,8 @@ class ServeSettings:
     cors_origins : tuple of str
         Origins whose pages may send requests, such as ``https://example.org``; ``*`` = any.
     hosts : tuple of str
-        Names, besides localhost, that clients may send in the Host header. The header is checked if
-        there is no key, or if names are given here. IP addresses are always accepted.
+        Names, in addition to localhost, that clients may send in the Host header. The header is
+        checked without a key, or if names are given here. IP addresses are always accepted.
     n_waiting : int
         Requests that wait while others are answered; one more is refused.
     deadline : float
@@ -81,5 +81,5 @@ class ServeSettings:
 
     @property
     def checks_host(self) -> bool:
-        """Whether the names that clients send in the Host header are checked."""
+        """Whether names in the Host header are checked."""
         return not self.keys or bool(self.hosts)

@@ -4,14 +4,24 @@ from __future__ import annotations
 
 import json
 import subprocess
-from typing import Any
 
 import httpx
 import pytest
-from served import DECISIONS, ROUNDING, SYSTEMONE, Served, choice, decisions_body
+from served import (
+    DECISIONS,
+    ROUNDING,
+    SYSTEMONE,
+    Served,
+    check_documented,
+    choice,
+    decisions_body,
+    served,
+)
 
 from eliza_ffi import Model
 from eliza_ffi.decisions import Choice, Predicate, Score
+from eliza_ffi.library.loading import Library
+from eliza_ffi.serve.schemas import EXTRAS
 
 pytestmark = pytest.mark.slow
 
@@ -31,6 +41,7 @@ WIRE = [
         "levels": [{"label": "calm"}, {"label": "annoyed"}, {"label": "furious"}],
     },
 ]
+LABELS = {"type": "labels", "instructions": "Is it about this?", "labels": [{"value": "money"}]}
 SYSTEMONE_QUESTIONS = {
     "team": {
         "type": "choice",
@@ -111,6 +122,13 @@ def test_a_state_may_be_a_list_of_strings(server: Served, tiny_model: Model) -> 
     assert answers["urgent"]["noul"] == pytest.approx(expected["urgent"].probability, abs=ROUNDING)
 
 
+def test_a_state_that_only_looks_like_a_conversation_is_json(server: Served) -> None:
+    state = [{"type": "function_call", "role": "user"}]
+    body = {"state": state, "questions": SYSTEMONE_QUESTIONS, "include": ["prompts"]}
+    answer = httpx.post(server.url + SYSTEMONE, json=body)
+    assert answer.status_code == 200 and json.dumps(state) in answer.json()["prompts"][0]
+
+
 def test_nothing_beside_the_published_form_is_in_an_answer_that_did_not_ask(server: Served) -> None:
     plain = httpx.post(server.url + DECISIONS, json=decisions_body()).json()
     assert plain.keys() == {"model", "answers", "usage"}
@@ -162,83 +180,40 @@ def test_metrics_count_what_was_asked(server: Served) -> None:
 
 def test_the_openapi_document_describes_what_is_answered(server: Served) -> None:
     document = httpx.get(f"{server.url}/openapi.json").json()
-    assert not list(_dangling(document, document))
     for path, body in (
-        (DECISIONS, decisions_body(MAIL, *WIRE)),
-        (SYSTEMONE, {"state": MAIL, "questions": SYSTEMONE_QUESTIONS}),
+        (DECISIONS, decisions_body(MAIL, *WIRE, LABELS)),
+        (DECISIONS, {**decisions_body(MAIL, *WIRE), "include": list(EXTRAS)}),
+        (DECISIONS, {}),
+        (SYSTEMONE, {"state": MAIL, "questions": SYSTEMONE_QUESTIONS, "include": list(EXTRAS)}),
+        (SYSTEMONE, {}),
+        (SYSTEMONE, {"state": MAIL, "questions": SYSTEMONE_QUESTIONS, "images": ["data:"]}),
     ):
-        content = document["paths"][path]["post"]["responses"]["200"]["content"]
-        answer = httpx.post(server.url + path, json=body).json()
-        _check(answer, content["application/json"]["schema"], document)
-    (refused,) = document["components"]["responses"]["Error"]["content"].values()
-    _check(httpx.post(server.url + DECISIONS, json={}).json(), refused["schema"], document)
-    for path in ("/v1/models", "/health"):
-        content = document["paths"][path]["get"]["responses"]["200"]["content"]
-        answer = httpx.get(server.url + path).json()
-        _check(answer, content["application/json"]["schema"], document)
+        check_documented(httpx.post(server.url + path, json=body), document, path)
+    compressed = {"content-encoding": "gzip"}
+    answer = httpx.post(server.url + DECISIONS, content=b"{}", headers=compressed)
+    check_documented(answer, document, DECISIONS)
+    for path in document["paths"]:
+        for name in ("eliza-tiny", "other"):
+            url = server.url + path.replace("{name}", name)
+            for headers in ({}, {"host": "evil.example"}, {"origin": "https://evil.example"}):
+                method = next(iter(document["paths"][path]))
+                answer = httpx.request(method, url, headers=headers)
+                check_documented(answer, document, path)
+
+
+def test_the_openapi_document_describes_missing_keys(library: Library) -> None:
+    with served(environment={"ELIZA_API_KEY": "key"}) as keyed:
+        headers = {"authorization": "Bearer key"}
+        document = httpx.get(f"{keyed.url}/openapi.json", headers=headers).json()
+        for path, methods in document["paths"].items():
+            answer = httpx.request(next(iter(methods)), keyed.url + path)
+            assert (answer.status_code == 401) == (
+                "401" in methods[answer.request.method.lower()]["responses"]
+            )
+            check_documented(answer, document, path)
 
 
 def test_curl_needs_no_more_than_the_body(server: Served) -> None:
     command = ["curl", "--silent", server.url + DECISIONS, "-d", json.dumps(decisions_body())]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert json.loads(done.stdout)["answers"][0]["name"] == "team"
-
-
-def _resolved(schema: Any, document: Any) -> Any:
-    if "$ref" not in schema:
-        return schema
-    for key in schema["$ref"].removeprefix("#/").split("/"):
-        document = document[key]
-    return document
-
-
-def _dangling(value: Any, document: Any) -> Any:
-    """Yield the references that lead nowhere."""
-    if isinstance(value, dict):
-        if isinstance(value.get("$ref"), str):
-            try:
-                _resolved(value, document)
-            except KeyError:
-                yield value["$ref"]
-        for each in value.values():
-            yield from _dangling(each, document)
-    elif isinstance(value, list):
-        for each in value:
-            yield from _dangling(each, document)
-
-
-_TYPES = {
-    "string": str,
-    "number": (int, float),
-    "integer": int,
-    "boolean": bool,
-    "object": dict,
-    "array": list,
-    "null": type(None),
-}
-
-
-def _check(value: Any, schema: Any, document: Any) -> None:
-    """Check a value against what the document uses of JSON Schema."""
-    schema = _resolved(schema, document)
-    if "oneOf" in schema:
-        kinds = [
-            _resolved(each, document)["properties"]["type"]["const"] for each in schema["oneOf"]
-        ]
-        schema = schema["oneOf"][kinds.index(value["type"])]
-    if "const" in schema:
-        assert value == schema["const"]
-    types = schema.get("type", [])
-    for_it = types if isinstance(types, list) else [types]
-    assert not for_it or any(isinstance(value, _TYPES[each]) for each in for_it), (value, schema)
-    if isinstance(value, dict) and "properties" in schema:
-        assert value.keys() >= set(schema["required"])
-        assert value.keys() <= schema["properties"].keys()
-        for key, each in value.items():
-            _check(each, schema["properties"][key], document)
-    elif isinstance(value, dict) and "additionalProperties" in schema:
-        for each in value.values():
-            _check(each, schema["additionalProperties"], document)
-    elif isinstance(value, list):
-        for each in value:
-            _check(each, schema["items"], document)

@@ -38,10 +38,25 @@ def refused(answer: httpx.Response, status: int = 400) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("questions", "said"),
     [
-        ([], "1 to 400 questions"),
-        ([PREDICATE] * 401, "1 to 400 questions (each label counts as one), got 401"),
-        ([choice(*(f"o{i}" for i in range(256)))], "2 to 255 options, got 256"),
-        ([choice("one")], "2 to 255 options, got 1"),
+        ([], "questions: expected 1 to 400 items, got 0"),
+        ([PREDICATE] * 401, "questions: expected 1 to 400 items, got 401"),
+        (
+            [
+                {
+                    "type": "labels",
+                    "instructions": "?",
+                    "labels": [{"value": str(i)} for i in range(200)],
+                }
+            ]
+            * 2
+            + [PREDICATE],
+            "1 to 400 questions (each label counts as one), got 401",
+        ),
+        (
+            [choice(*(f"o{i}" for i in range(256)))],
+            "questions[0].choices: expected 2 to 255 items, got 256",
+        ),
+        ([choice("one")], "questions[0].choices: expected 2 to 255 items, got 1"),
         ([choice("same", "same")], "'same' is there twice"),
         (
             [
@@ -51,16 +66,26 @@ def refused(answer: httpx.Response, status: int = 400) -> dict[str, Any]:
                     "levels": [{"label": str(i)} for i in range(11)],
                 }
             ],
-            "2 to 10 levels, got 11",
+            "questions[0].levels: expected 2 to 10 items, got 11",
         ),
-        ([PREDICATE, {"type": "wish", "instructions": "?"}], "the question '1': type must be one"),
-        ([NOUL], "the question '0': type must be one of predicate"),
-        ([{"type": "predicate"}], "the question '0': instructions are missing"),
+        (
+            [PREDICATE, {"type": "wish", "instructions": "?"}],
+            "questions[1].type: expected predicate, choice, score or labels, got 'wish'",
+        ),
+        ([NOUL], "questions[0].type: expected predicate, choice, score or labels, got 'noul'"),
+        ([{"type": "predicate"}], "questions[0].instructions: this field is missing"),
+        (
+            [{**PREDICATE, "instructions": []}],
+            "questions[0].instructions: expected 1 or more items",
+        ),
+        ([{**PREDICATE, "instructions": [None]}], "instructions[0]: expected an object, got null"),
+        ([{**PREDICATE, "instructions": " "}], "expected a string that is not blank, got ' '"),
+        ([{**PREDICATE, "name": ""}], "questions[0].name: expected a string that is not empty"),
         ([{**PREDICATE, "name": "n"}, {**PREDICATE, "name": "n"}], "two questions have the name"),
         ([{**PREDICATE, "instructions": [IMAGE]}], "input_image"),
-        ([1], "the question '0': type must be"),
-        ({"a": PREDICATE}, "questions must be a list"),
-        (None, "questions is missing"),
+        ([1], "questions[0]: expected an object, got 1"),
+        ({"a": PREDICATE}, "questions: expected an array, got an object"),
+        (None, "questions: expected an array, got null"),
     ],
 )
 def test_questions_of_decisions_have_limits(server: Served, questions: Any, said: str) -> None:
@@ -72,13 +97,23 @@ def test_questions_of_decisions_have_limits(server: Served, questions: Any, said
 @pytest.mark.parametrize(
     ("questions", "said"),
     [
-        ({}, "1 to 400 questions"),
-        ({str(i): NOUL for i in range(401)}, "got 401"),
-        ({"pick": {"type": "choice", "instructions": "?", "criteria": {"a": None}}}, "'pick'"),
-        ({"much": {"type": "score", "instructions": "?", "criteria": ["one"]}}, "'much'"),
-        ({"so": {"type": "predicate", "instructions": "?"}}, "'so': type must be one of noul"),
-        ({"so": {"type": "noul"}}, "the question 'so': instructions are missing"),
-        ([NOUL], "questions must be an object"),
+        ({}, "questions: expected 1 to 400 fields, got 0"),
+        ({str(i): NOUL for i in range(401)}, "questions: expected 1 to 400 fields, got 401"),
+        (
+            {"pick": {"type": "choice", "instructions": "?", "criteria": {"a": None}}},
+            "questions.pick.criteria: expected 2 to 255 fields, got 1",
+        ),
+        (
+            {"how much": {"type": "score", "instructions": "?", "criteria": ["one"]}},
+            "questions['how much'].criteria: expected 2 to 10 items, got 1",
+        ),
+        (
+            {"so": {"type": "predicate", "instructions": "?"}},
+            "questions.so.type: expected noul, choice or score, got 'predicate'",
+        ),
+        ({"so": {"type": "noul"}}, "questions.so.instructions: this field is missing"),
+        ({"": NOUL}, "questions['']: expected a string that is not empty"),
+        ([NOUL], "questions: expected an object, got an array"),
     ],
 )
 def test_errors_of_systemone_name_the_question(server: Served, questions: Any, said: str) -> None:
@@ -90,13 +125,20 @@ def test_errors_of_systemone_name_the_question(server: Served, questions: Any, s
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        (None, "input is missing"),
-        (1, "a text or a list of messages"),
-        ({"role": "user", "content": "hi"}, "a text or a list of messages"),
-        ([], "a text or a list of messages"),
-        (["hi"], "input[0] must be a message"),
-        ([{"role": "king", "content": "hi"}], "input[0]: role must be one of user"),
-        ([{"role": "user", "content": "hi"}, {"role": "user"}], "input[1]: content must be"),
+        (None, "input: expected a string or an array, got null"),
+        (1, "input: expected a string or an array, got 1"),
+        ({"role": "user", "content": "hi"}, "input: expected a string or an array, got an object"),
+        ([], "input: expected 1 or more items, got 0"),
+        (["hi"], "input[0]: expected an object, got 'hi'"),
+        (
+            [{"role": "king", "content": "hi"}],
+            "input[0].role: expected user, developer, system or assistant, got 'king'",
+        ),
+        (
+            [{"role": "user", "content": "hi"}, {"role": "user"}],
+            "input[1].content: this field is missing",
+        ),
+        ([{"type": "wish"}], "input[0].type: expected message, function_call, "),
         ([{"role": "user", "content": [IMAGE]}], "'input_image': only text is read"),
         (
             [{"type": "function_call_output", "call_id": "1", "output": [IMAGE]}],
@@ -111,10 +153,136 @@ def test_inputs_of_decisions_are_texts_or_conversations(
     assert said in error["message"] and error["param"] == "input"
 
 
-@pytest.mark.parametrize("state", [None, 1, True, [IMAGE], {"messages": [{"content": [IMAGE]}]}])
-def test_states_are_texts_or_json_without_images(server: Served, state: Any) -> None:
+@pytest.mark.parametrize("state", [None, 1, True])
+def test_states_are_texts_or_json(server: Served, state: Any) -> None:
     body = {"state": state, "questions": {"so": NOUL}}
-    assert refused(httpx.post(server.url + SYSTEMONE, json=body))["param"] == "state"
+    error = refused(httpx.post(server.url + SYSTEMONE, json=body))
+    assert error["param"] == "state"
+    assert "state: expected a string, an object or an array, got " in error["message"]
+
+
+@pytest.mark.parametrize(
+    ("path", "change", "param", "said"),
+    [
+        (DECISIONS, {"images": []}, "images", "images: this field is not supported"),
+        (DECISIONS, {"temperature": 0}, "temperature", "temperature: this field is not supported"),
+        (DECISIONS, {"imput": ""}, "imput", "not supported; did you mean input?"),
+        (
+            DECISIONS,
+            {"input": [{"role": "user", "content": "hi", "name": "somebody"}]},
+            "input",
+            "input[0].name: this field is not supported",
+        ),
+        (
+            DECISIONS,
+            {"questions": [{**PREDICATE, "criteria": {}}]},
+            "questions",
+            "questions[0].criteria: this field is not supported",
+        ),
+        (
+            DECISIONS,
+            {"questions": [{**choice("a", "b"), "criteria": {"a": None, "b": None}}]},
+            "questions",
+            "questions[0].criteria: this field is not supported",
+        ),
+        (SYSTEMONE, {"stream": True}, "stream", "stream: this field is not supported"),
+        (SYSTEMONE, {"videos": ["a"]}, "videos", "videos: this field is not supported"),
+        (
+            SYSTEMONE,
+            {"questions": {"so": {**NOUL, "name": "other"}}},
+            "questions",
+            "questions.so.name: this field is not supported",
+        ),
+        (
+            SYSTEMONE,
+            {"questions": {"so": {**NOUL, "criteria": {"yes": "it is"}}}},
+            "questions",
+            "questions.so.criteria.yes: this field is not supported",
+        ),
+    ],
+)
+def test_fields_that_are_not_supported_are_rejected_by_name(
+    server: Served, path: str, change: dict[str, Any], param: str, said: str
+) -> None:
+    right = {
+        DECISIONS: decisions_body(),
+        SYSTEMONE: {"model": "any", "state": "Hello.", "questions": {"so": NOUL}},
+    }[path]
+    assert httpx.post(server.url + path, json=right).status_code == 200
+    error = refused(httpx.post(server.url + path, json={**right, **change}))
+    assert said in error["message"] and error["param"] == param
+    assert error["code"] == "unknown_parameter"
+
+
+def test_a_long_name_of_a_field_is_not_repeated_in_full(server: Served) -> None:
+    body = {**decisions_body(), "x" * 500_000: 1}
+    error = refused(httpx.post(server.url + DECISIONS, json=body))
+    assert error["message"].startswith("['xxx") and len(str(error)) < 300
+
+
+def test_fields_that_clients_send_without_effect_are_accepted(server: Served) -> None:
+    """The fields that docs/serve.md lists."""
+    conversation = [
+        {
+            "role": "user",
+            "id": "m1",
+            "status": "completed",
+            "content": [
+                {
+                    "type": "input_text",
+                    "text": "Hi.",
+                    "prompt_cache_breakpoint": {"mode": "explicit"},
+                },
+            ],
+        },
+        {
+            "type": "message",
+            "role": "assistant",
+            "phase": "commentary",
+            "content": [
+                {"type": "output_text", "text": "I look.", "annotations": [], "logprobs": []},
+                {"type": "refusal", "refusal": "No."},
+            ],
+        },
+        {
+            "type": "function_call",
+            "name": "find",
+            "arguments": "{}",
+            "call_id": "1",
+            "id": "f1",
+            "namespace": None,
+            "status": "completed",
+        },
+        {"type": "function_call_output", "call_id": "1", "output": "an order", "id": None},
+        {
+            "type": "custom_tool_call",
+            "name": "grep",
+            "input": "x",
+            "call_id": "2",
+            "namespace": "n",
+        },
+        {
+            "type": "custom_tool_call_output",
+            "call_id": "2",
+            "output": [{"type": "input_text", "text": "y"}],
+        },
+    ]
+    body = {
+        **decisions_body(conversation),
+        "prompt_cache_key": "mails",
+        "prompt_cache_options": {"mode": "implicit", "ttl": "30m"},
+        "safety_identifier": None,
+        "include": ["prompts"],
+    }
+    answer = httpx.post(server.url + DECISIONS, json=body)
+    assert answer.status_code == 200, answer.text
+    (prompt,) = answer.json()["prompts"]
+    assert all(
+        said in prompt for said in ("Hi.", "I look.", "No.", "find", "an order", "grep", "y")
+    )
+    for nothing in (None, []):
+        body = {"state": "Hello.", "questions": {"so": NOUL}, "images": nothing, "files": nothing}
+        assert httpx.post(server.url + SYSTEMONE, json=body).status_code == 200
 
 
 def test_an_input_over_the_context_is_refused_with_the_contexts_size(server: Served) -> None:
@@ -154,7 +322,7 @@ def test_a_body_whose_length_is_not_told_is_counted(server: Served) -> None:
         (b'{"\\ud800": 1}', "no Unicode"),
         (b'{"input": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", "deeper than 64 levels"),
         (b'{"input": ' + json.dumps(nested(64)).encode() + b"}", "deeper than 64 levels"),
-        (b'{"model": 1}', "model must be a text"),
+        (b'{"model": 1}', "model: expected a string, got 1"),
     ],
 )
 def test_a_body_that_is_no_request_is_refused(server: Served, body: bytes, said: str) -> None:
@@ -169,7 +337,8 @@ def test_json_of_64_levels_is_read(server: Served) -> None:
 def test_what_may_be_included_is_listed(server: Served) -> None:
     body = {**decisions_body(), "include": ["everything"]}
     error = refused(httpx.post(server.url + DECISIONS, json=body))
-    assert error["param"] == "include" and "option_mass, prompts, timings" in error["message"]
+    assert error["param"] == "include"
+    assert "include[0]: expected option_mass, prompts or timings" in error["message"]
 
 
 def test_a_compressed_body_is_refused(server: Served) -> None:

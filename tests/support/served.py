@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import jsonschema
 from checkout import ROOT
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "ROUNDING",
     "SYSTEMONE",
     "Served",
+    "check_documented",
     "choice",
     "decisions_body",
     "served",
@@ -153,6 +155,21 @@ def served(*options: str, **more: Any) -> Iterator[Served]:
         if server.process.poll() is None:
             server.process.kill()
         server.process.wait()
+
+
+def check_documented(answer: httpx.Response, document: dict[str, Any], path: str) -> None:
+    """Check that an OpenAPI document has an answer: its status, its type, its fields."""
+    method = answer.request.method.lower()
+    responses = document["paths"][path][method]["responses"]
+    status = str(answer.status_code)
+    assert status in responses, f"{method} {path} was answered with {status}: {answer.text}"
+    response = responses[status]
+    if "$ref" in response:
+        response = document["components"]["responses"][response["$ref"].rsplit("/", 1)[1]]
+    media_type = answer.headers["content-type"].partition(";")[0]
+    schema = response["content"][media_type]["schema"]
+    value = answer.json() if media_type == "application/json" else answer.text
+    jsonschema.Draft202012Validator({**document, **schema}).validate(value)
 
 
 def choice(*values: str | bool, name: str | None = None) -> dict[str, Any]:

@@ -1,0 +1,175 @@
+"""Checks a request against the schema of its format, and names the field that does not fit.
+
+It knows as much of JSON Schema as those schemas use. A library could check as much, but could not
+name the field: if a value fits none of several alternatives, it says no more than that. Here the
+JSON type of a value or its field `type` selects the alternative.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import reprlib
+from collections.abc import Iterable
+from difflib import get_close_matches
+from typing import Any, TypeAlias
+
+from .schemas import Schema
+
+__all__ = ["UnfitField", "check_fields"]
+
+LONGEST_NAME = 40
+"""Characters of a field's name that a message repeats in full."""
+
+Path: TypeAlias = "tuple[str | int, ...]"
+
+_KINDS = {
+    str: "string",
+    bool: "boolean",
+    int: "number",
+    float: "number",
+    dict: "object",
+    list: "array",
+    type(None): "null",
+}
+_WITH_ARTICLES = {"object": "an object", "array": "an array", "null": "null"}
+
+
+class UnfitField(Exception):  # noqa: N818 - an outcome
+    """A field of a request is not what its format demands.
+
+    Parameters
+    ----------
+    path
+        Names and indices that lead to the field.
+    problem
+        What is wrong with it.
+    is_unknown
+        Whether the format has no such field.
+    """
+
+    def __init__(self, path: Path, problem: str, *, is_unknown: bool = False) -> None:
+        super().__init__(f"{_written(path)}: {problem}")
+        self.param = str(path[0])[:LONGEST_NAME] if path else None
+        self.is_unknown = is_unknown
+
+
+def check_fields(value: Any, schema: Schema, path: Path = ()) -> None:
+    """Check a JSON value against a schema of :mod:`~eliza_ffi.serve.schemas`.
+
+    Parameters
+    ----------
+    value
+    schema
+    path
+        Names and indices that lead to the value.
+
+    Raises
+    ------
+    UnfitField
+        At the first place that does not fit.
+    """
+    if "oneOf" in schema:
+        schema = _alternative(value, schema["oneOf"], path)
+    kinds = _listed(schema.get("type"))
+    if kinds and _KINDS[type(value)] not in kinds:
+        raise _unfit(path, _either(map(_with_article, kinds)), value)
+    if "enum" in schema and value not in schema["enum"]:
+        raise _unfit(path, _either(schema["enum"]), value)
+    if isinstance(value, str):
+        _check_text(value, schema, path)
+    elif isinstance(value, list):
+        _check_count(len(value), schema.get("minItems", 0), schema.get("maxItems"), "items", path)
+        for i, each in enumerate(value):
+            check_fields(each, schema.get("items", {}), (*path, i))
+    elif isinstance(value, dict):
+        _check_object(value, schema, path)
+
+
+def _check_text(text: str, schema: Schema, path: Path) -> None:
+    if len(text) < schema.get("minLength", 0):
+        raise _unfit(path, "a string that is not empty", text)
+    if "pattern" in schema and not re.search(schema["pattern"], text):
+        raise _unfit(path, "a string that is not blank", text)
+
+
+def _check_object(value: dict[str, Any], schema: Schema, path: Path) -> None:
+    least, most = schema.get("minProperties", 0), schema.get("maxProperties")
+    _check_count(len(value), least, most, "fields", path)
+    fields = schema.get("properties", {})
+    others = schema.get("additionalProperties", {})
+    for name, each in value.items():
+        inside = (*path, name)
+        if name in fields:
+            check_fields(each, fields[name], inside)
+        elif others is False:
+            close = get_close_matches(name[:LONGEST_NAME], fields, n=1)
+            hint = f"; did you mean {close[0]}?" if close else ""
+            raise UnfitField(inside, f"this field is not supported{hint}", is_unknown=True)
+        else:
+            _check_text(name, schema.get("propertyNames", {}), inside)
+            check_fields(each, others, inside)
+    for name in schema.get("required", ()):
+        if name not in value:
+            raise UnfitField((*path, name), "this field is missing")
+
+
+def _check_count(n: int, least: int, most: int | None, what: str, path: Path) -> None:
+    if n < least or (most is not None and n > most):
+        expected = f"{least} or more" if most is None else f"{least} to {most}"
+        raise UnfitField(path, f"expected {expected} {what}, got {n}")
+
+
+def _alternative(value: Any, alternatives: list[Schema], path: Path) -> Schema:
+    """Return the alternative that the JSON type of a value, or its field `type`, selects."""
+    kind = _KINDS[type(value)]
+    fitting = [each for each in alternatives if kind in _listed(each["type"])]
+    if not fitting:
+        kinds = dict.fromkeys(name for each in alternatives for name in _listed(each["type"]))
+        raise _unfit(path, _either(map(_with_article, kinds)), value)
+    if not isinstance(value, dict) or len(fitting) == 1:
+        return fitting[0]
+    types: dict[str, Schema] = {}
+    default = None
+    for schema in fitting:
+        its_type = schema["properties"]["type"]
+        types |= dict.fromkeys(its_type["enum"], schema)
+        default = its_type.get("default", default)
+    said = value.get("type", default)
+    if not isinstance(said, str) or said not in types:
+        raise _unfit((*path, "type"), _either(types), said)
+    return types[said]
+
+
+def _unfit(path: Path, expected: str, value: Any) -> UnfitField:
+    return UnfitField(path, f"expected {expected}, got {_shown(value)}")
+
+
+def _written(path: Path) -> str:
+    """Return a path as a program would write it, such as ``questions[0].name``."""
+    text = ""
+    for step in path:
+        if isinstance(step, str) and step.isidentifier() and len(step) <= LONGEST_NAME:
+            text += f".{step}" if text else step
+        else:
+            text += f"[{reprlib.repr(step)}]"
+    return text or "the request"
+
+
+def _listed(given: Any) -> list[Any]:
+    return given if isinstance(given, list) else [] if given is None else [given]
+
+
+def _with_article(kind: str) -> str:
+    return _WITH_ARTICLES.get(kind, f"a {kind}")
+
+
+def _either(names: Iterable[str]) -> str:
+    *first, last = names
+    return f"{', '.join(first)} or {last}" if first else last
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, dict | list):
+        return _with_article(_KINDS[type(value)])
+    return reprlib.repr(value) if isinstance(value, str) else json.dumps(value)
