@@ -35,7 +35,6 @@ from .errors import (
 )
 from .library.binding import CffiBinding
 from .library.loading import Library
-from .library.model_path import check_model_path
 from .library.protocol import Tokens
 from .masks.guidance import Guidance
 from .masks.token_texts import TokenSpeller, TokenTexts
@@ -85,7 +84,9 @@ class Session:
         settings: Mapping[str, object],
         progress: Callable[[str, float], None] | None,
     ) -> None:
-        self.path = str(_resources.default_model_path()) if path is None else _model_path(path)
+        self.path = (
+            str(_resources.default_model_path()) if path is None else check_path("path", path)
+        )
         _check_settings(settings)
         check_callback("progress", progress)
         if not isinstance(library, Library | None):
@@ -324,12 +325,6 @@ class Session:
         if self._guidance is None:
             self._guidance = Guidance(self._vocabulary)
         return self._guidance
-
-
-def _model_path(given: Any) -> str:
-    path = check_path("path", given)
-    check_model_path(path)
-    return path
 
 
 def _check_settings(settings: Mapping[str, object]) -> None:

@@ -87,10 +87,19 @@ TEST_F(ModelFiles, OfNoBytesAreNamedAsEmpty) {
 }
 
 TEST_F(ModelFiles, OfAFolderThatIsNoBundleAreNamed) {
-    ErrorText error;
-    EXPECT_EQ(eliza_inference_create(folder.c_str(), error.out()), nullptr);
-    EXPECT_EQ(error.text(), folder.string() + " is not a model bundle: expected a folder " + folder.string() +
-                                "/text, found none; for a model file pass its path, such as " + path);
+    const auto error_of = [](const fs::path & path) {
+        ErrorText error;
+        EXPECT_EQ(eliza_inference_create(path.c_str(), error.out()), nullptr);
+        return error.text();
+    };
+    const std::string begin = folder.string() + " is not a model bundle: expected a model file, or a folder with a " +
+                              "model in its folder text/; ";
+    EXPECT_EQ(error_of(folder), begin + "pass the path of the model in it: " + path);
+    fs::rename(path, folder / "model.safetensors");
+    EXPECT_EQ(error_of(folder), begin + "its model is not in the GGUF format: fetch the model as a .gguf file, or " +
+                                    "convert it with llama.cpp's convert_hf_to_gguf.py");
+    fs::remove(folder / "model.safetensors");
+    EXPECT_EQ(error_of(folder), begin + "there is no .gguf file in it");
 }
 
 }  // namespace

@@ -323,9 +323,8 @@ def test_a_wrong_calibration_is_named_in_the_error(face: Face, tmp_path: Path) -
 def test_an_empty_model_file_says_to_fetch_it_again(library: Library, tmp_path: Path) -> None:
     file = tmp_path / "model.gguf"
     file.touch()
-    assert said(lambda: Model(file, library=library), ModelError) == (
-        f"the model {file} is an empty file: expected a GGUF file, got 0 bytes; fetch it again"
-    )
+    with pytest.raises(ModelError, match=r"model\.gguf is not a GGUF file: it is empty"):
+        Model(file, library=library)
 
 
 @pytest.mark.parametrize(
@@ -336,11 +335,7 @@ def test_an_empty_model_file_says_to_fetch_it_again(library: Library, tmp_path: 
             "its model is not in the GGUF format: fetch the model as a .gguf file, or convert it "
             "with llama.cpp's convert_hf_to_gguf.py",
         ),
-        (["b.gguf", "a.gguf", "README.md"], "pass the path of a model in it: a.gguf, b.gguf"),
-        (
-            [f"model-{i}.gguf" for i in range(5)],
-            "pass the path of a model in it: model-0.gguf, model-1.gguf, model-2.gguf, ...",
-        ),
+        (["b.gguf", "a.gguf", "README.md"], "pass the path of the model in it: {folder}/a.gguf"),
         ([], "there is no .gguf file in it"),
     ],
 )
@@ -349,10 +344,9 @@ def test_a_folder_without_a_bundle_says_what_to_do(
 ) -> None:
     for name in files:
         (tmp_path / name).write_text("x")
-    assert said(lambda: Model(tmp_path, library=library), ModelError) == (
-        f"the folder {tmp_path} is not a bundle: expected a .gguf file, or a folder with a model "
-        f"in its folder text/; {expected}"
-    )
+    text = said(lambda: Model(tmp_path, library=library), ModelError)
+    assert f"{tmp_path} is not a model bundle: expected a model file, or a folder with a" in text
+    assert text.endswith(expected.format(folder=tmp_path))
 
 
 def test_a_bundle_is_opened_by_its_folder(

@@ -43,14 +43,30 @@ std::vector<fs::path> models_in(const fs::path & directory) {
     return models;
 }
 
+// What to do about a folder that is not a bundle.
+std::string next_step(const fs::path & folder) {
+    const std::vector<fs::path> models = models_in(folder);
+    if (!models.empty()) {
+        return "pass the path of the model in it: " + models.front().string();
+    }
+    std::error_code error;
+    for (const auto & entry : fs::directory_iterator(folder, error)) {
+        if (entry.path().extension() == ".safetensors") {
+            return "its model is not in the GGUF format: fetch the model as a .gguf file, or convert it with "
+                   "llama.cpp's "
+                   "convert_hf_to_gguf.py";
+        }
+    }
+    return "there is no .gguf file in it";
+}
+
 fs::path model_of(const fs::path & bundle) {
     const fs::path folder = bundle / "text";
     std::error_code error;
     if (!fs::is_directory(folder, error)) {
-        const std::vector<fs::path> beside = models_in(bundle);
-        throw bundle_error(
-            bundle.string() + " is not a model bundle: expected a folder " + folder.string() + ", found none" +
-            (beside.empty() ? "" : "; for a model file pass its path, such as " + beside.front().string()));
+        throw bundle_error(bundle.string() +
+                           " is not a model bundle: expected a model file, or a folder with a model in " +
+                           "its folder text/; " + next_step(bundle));
     }
     const std::vector<fs::path> models = models_in(folder);
     if (models.empty()) {
