@@ -109,6 +109,10 @@ class FillError(ElizaError):
         super().__init__(text)
         self.partial = partial
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Python's own way calls the class with `args`, which have no `partial`.
+        return type(self), (*self.args, self.partial), vars(self)
+
 
 class NotSupportedError(ElizaError):
     """The loaded library cannot do what was asked."""
