@@ -166,6 +166,7 @@ class Model:
     def close(self) -> None:
         """Free the model; running generations are cancelled. Closing twice is harmless."""
         self.session.close()
+        self._runner.close()
 
     def __enter__(self) -> Model:
         return self

@@ -8,7 +8,6 @@ import logging
 import threading
 import weakref
 from collections.abc import AsyncGenerator, Generator, Iterator
-from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, closing, contextmanager, nullcontext
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -18,6 +17,7 @@ from .arguments import FfiStreamingGenerateArgs, FfiStreamingResult, Usage
 from .filling import FillArgs, FillResult, FillRun, SpanFill
 from .generation import GenerationRun
 from .scoring import ScoreResult, ScoreRun
+from .threads import Threads
 
 __all__ = [
     "FfiStreamingGenerateArgs",
@@ -79,10 +79,17 @@ class FfiStreamingRunner(_Runner):
 
     def __init__(self, binding: LlmStreamingBinding, ctx: Any) -> None:
         super().__init__(binding, ctx)
-        self._threads = ThreadPoolExecutor(MOST_SLOTS, thread_name_prefix="eliza-ffi")
+        self._threads = Threads(MOST_SLOTS, "eliza-ffi")
         self._slots: weakref.WeakKeyDictionary[
             asyncio.AbstractEventLoop, dict[int, asyncio.Lock]
         ] = weakref.WeakKeyDictionary()
+
+    def close(self) -> None:
+        """Free the threads: idle ones end now, the others when their generations end.
+
+        The runner cannot be used afterwards. Closing a model closes its runner.
+        """
+        self._threads.close()
 
     async def generate_with_usage(self, args: FfiStreamingGenerateArgs) -> FfiStreamingResult:
         """Generate to the end and return the text, the tokens and what they took.
@@ -264,11 +271,11 @@ class _RunningGeneration(Generic[Step]):
     the loop's. This way the thread is never asleep, and the loop wakes up during the next pass.
     """
 
-    def __init__(self, generation: _Steps[Step], threads: Executor) -> None:
+    def __init__(self, generation: _Steps[Step], threads: Threads) -> None:
         self._generation = generation
         self._loop = asyncio.get_running_loop()
         self._steps: asyncio.Queue[Step | None] = asyncio.Queue()  # None: that was the last
-        self._thread = self._loop.run_in_executor(threads, self._run)
+        self._thread = threads.start(self._run)
 
     def _run(self) -> None:
         try:

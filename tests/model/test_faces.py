@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import enum
 import inspect
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import aclosing
 from pathlib import Path
@@ -15,7 +16,7 @@ import pytest
 import eliza_ffi
 from eliza_ffi import AsyncModel, BusyError, Model
 from eliza_ffi.decisions import Decision
-from eliza_ffi.errors import InvalidArgumentError
+from eliza_ffi.errors import ElizaError, InvalidArgumentError
 from eliza_ffi.library import Library
 from eliza_ffi.sampling import SamplingParams
 from eliza_ffi.skeleton import FillResult, SpanFill
@@ -115,6 +116,31 @@ def test_a_face_is_opened_and_closed_on_an_event_loop(model: Model) -> None:
         return str(value)
 
     assert asyncio.run(story()) == model.choose("x", ["a", "b"]).value
+
+
+def test_closing_a_model_ends_its_threads(library: Library) -> None:
+    before = set(threading.enumerate())
+    model = Model(library=library, n_threads=1)
+    face = AsyncModel.of(model)
+
+    async def story() -> set[threading.Thread]:
+        await asyncio.gather(*(face.choose(f"message {i}: ", ["a", "b"]) for i in range(6)))
+        started = {each for each in set(threading.enumerate()) - before if "eliza" in each.name}
+        face.close()
+        return started
+
+    started = asyncio.run(story())
+    assert started
+    for thread in started:
+        thread.join(10)
+        assert not thread.is_alive(), thread.name
+
+
+def test_a_runner_of_a_closed_model_says_that_it_is_closed(library: Library) -> None:
+    with Model(library=library, n_threads=1) as model:
+        args, runner = model.generate_args("x", max_tokens=1), model.runner
+    with pytest.raises(ElizaError, match="the model is closed"):
+        asyncio.run(runner.generate_with_usage(args))
 
 
 @pytest.mark.slow
