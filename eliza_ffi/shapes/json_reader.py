@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, TypeAlias
 
-from ..checks import wrong
+from ..checks import check_text
 from ..errors import InvalidArgumentError
 from ..skeleton.json_text import read_json
 
@@ -15,13 +15,17 @@ __all__ = ["JsonReader", "Path", "copied"]
 Path: TypeAlias = "tuple[str | int, ...]"
 """Keys of objects and places in arrays, from the outside in."""
 
-_SCALAR = re.compile(r'"(?:[^"\\]|\\.)*"|-?[0-9][0-9.eE+-]*(?=[^0-9.eE+-])|true|false|null')
+_SCALAR = re.compile(
+    r'"[^"\\]*(?:\\.[^"\\]*)*"|-?[0-9][0-9.eE+-]*(?=[^0-9.eE+-])|true|false|null', re.DOTALL
+)
 _NUMBER = re.compile(r"-?[0-9][0-9.eE+-]*")
+_IN_STRING = re.compile(r'[^"\\]*(?:\\.[^"\\]*)*', re.DOTALL)
+_SPACE = re.compile(r"[ \t\r\n]*")
 _BEGINNINGS = frozenset('"-0123456789tfn')
 
 
 class JsonReader:
-    """A JSON text as it comes.
+    """A JSON text as it comes, each character of which is read a fixed number of times.
 
     A string is known when its quote has come, a number when it is seen to go no further. Objects
     and arrays hold what is known of them.
@@ -31,6 +35,8 @@ class JsonReader:
     value : Any
         What is certain; None as long as `has_value` is false.
     has_value : bool
+    n_read : int
+        Characters read.
     open_path : tuple of str or int
         Where the innermost object or array is that has begun and not ended; of no use when
         `is_open` is false.
@@ -49,7 +55,11 @@ class JsonReader:
     def __init__(self) -> None:
         self.value: Any = None
         self.has_value = False
-        self._rest = ""
+        self.n_read = 0
+        self._text = ""
+        self._at = 0  # what is before this place in the text has been read
+        self._string: list[str] = []  # the pieces of a string that has not ended
+        self._is_escaped = False  # whether these end with a backslash that escapes what follows
         self._open: list[tuple[dict[str, Any] | list[Any], Path]] = []
         self._key: str | None = None
 
@@ -73,54 +83,77 @@ class JsonReader:
         InvalidArgumentError
             If the text cannot be JSON.
         """
-        try:
-            self._rest += text
-        except TypeError:
-            raise wrong("text", "a string", text) from None
+        check_text("text", text)
+        if self._string:
+            text = self._end_of_string(text)
+        self._text, self._at = self._text[self._at :] + text, 0
         self._skip_space()
-        while self._rest:
-            n_read, found = self._step(self._rest)
+        while self._at < len(self._text):
+            n_read, found = self._step()
             if n_read == 0:  # the rest may go on
                 return
-            self._rest = self._rest[n_read:]
+            self._read(n_read)
             self._skip_space()
             if found is not None:
                 yield found
 
     def finish(self) -> Iterator[tuple[Path, Any]]:
         """Take note that nothing follows: a number at the very end is known now."""
-        if _NUMBER.fullmatch(self._rest):
+        if _NUMBER.fullmatch(self._text, self._at):
             yield from self.push(" ")
 
-    def _skip_space(self) -> None:
-        self._rest = self._rest.lstrip(" \t\r\n")
+    def _read(self, n: int) -> None:
+        self._at += n
+        self.n_read += n
 
-    def _step(self, text: str) -> tuple[int, tuple[Path, Any] | None]:
+    def _skip_space(self) -> None:
+        self._read(_end(_SPACE, self._text, self._at) - self._at)
+
+    def _end_of_string(self, text: str) -> str:
+        """Add to a string that has not ended; return it with what follows, empty if it goes on."""
+        if not text:
+            return ""
+        end = _end(_IN_STRING, text, 1 if self._is_escaped else 0)
+        self._string.append(text)
+        if text[end : end + 1] != '"':
+            self._is_escaped = end < len(text)
+            return ""
+        whole = "".join(self._string)
+        self._string, self._is_escaped = [], False
+        return whole
+
+    def _step(self) -> tuple[int, tuple[Path, Any] | None]:
         """Read one sign or scalar: its length, 0 where it may go on, and what is known by it."""
-        sign = text[0]
+        text, at = self._text, self._at
+        sign = text[at]
         if sign in "{[":
             inside: dict[str, Any] | list[Any] = {} if sign == "{" else []
             self._open.append((inside, self._place(inside)))
             return 1, None
         if sign in "}]":
             if not self._open:
-                raise InvalidArgumentError(f"not JSON: {text[:20]!r} ends nothing")
+                raise InvalidArgumentError(f"not JSON: {text[at : at + 20]!r} ends nothing")
             ended, path = self._open.pop()
             return 1, (path, ended)
         if sign in ",:":
             return 1, None
-        scalar = _SCALAR.match(text)
+        scalar = _SCALAR.match(text, at)
         if scalar is None:
             if sign not in _BEGINNINGS:
-                raise InvalidArgumentError(f"not JSON: {text[:20]!r}")
+                raise InvalidArgumentError(f"not JSON: {text[at : at + 20]!r}")
+            if sign == '"':
+                self._string = [text[at:]]
+                self._is_escaped = _end(_IN_STRING, text, at + 1) < len(text)
+                self._text, self._at = "", 0
             return 0, None
         value = read_json(scalar.group())
+        length = scalar.end() - at
         if self._open and isinstance(self._open[-1][0], dict) and self._key is None:
             if not isinstance(value, str):
                 raise InvalidArgumentError(f"not JSON: {value!r} is no key of an object")
             self._key = value
-            return scalar.end(), None
-        return scalar.end(), (self._place(value), value)
+            return length, None
+        return length, (self._place(value), value)
 
     def _place(self, value: Any) -> Path:
         """Put a value where it belongs, and return where that is."""
@@ -136,6 +169,12 @@ class JsonReader:
         key, self._key = self._key, None
         inside[key] = value
         return (*path, key)
+
+
+def _end(pattern: re.Pattern[str], text: str, at: int) -> int:
+    """Return where a pattern that also matches nothing ends."""
+    found = pattern.match(text, at)
+    return at if found is None else found.end()
 
 
 def copied(data: Any) -> Any:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, fields, replace
 from itertools import chain
 from typing import Any, Generic, TypeVar
 
@@ -34,14 +35,26 @@ class FieldFill:
         Where it is: keys and places, from the outside in.
     value : Any
         Its value, as JSON data.
-    partial : Any
-        The whole answer as far as it is certain: JSON data, or of a pydantic model an object that
-        has the fields which have been written, and no others.
+    read_partial : callable
+        Reads `partial`.
     """
 
     path: Path
     value: Any
-    partial: Any
+    read_partial: Callable[[], Any] = field(repr=False, compare=False)
+
+    @functools.cached_property
+    def partial(self) -> Any:
+        """The whole answer as far as it was certain when this field had been written.
+
+        JSON data, or of a pydantic model an object that has the fields which had been written, and
+        no others. It is read from the answer's text on the first access, which takes time in
+        proportion to the text's length.
+        """
+        return self.read_partial()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"path": self.path, "value": self.value, "partial": self.partial}
 
 
 @dataclass(frozen=True)
@@ -85,6 +98,7 @@ class Reading(Generic[T]):
         self._shape = check_kind("shape", shape, Shape, "a Shape, as of shape_of()")
         self._begin = time.perf_counter()
         self._json = JsonReader() if shape.partial is not None else None
+        self._texts: list[str] = []
         self._n_read = 0
 
     def take(self, step: Step) -> Iterator[FieldFill | ShapedResult[T]]:
@@ -108,13 +122,23 @@ class Reading(Generic[T]):
 
     def _read(self, text: str, is_last: bool = False) -> Iterator[FieldFill]:
         self._n_read += len(text)
-        reader, partial = self._json, self._shape.partial
-        if reader is None or partial is None:
+        reader = self._json
+        if reader is None:
             return
+        self._texts.append(text)
         for path, value in chain(reader.push(text), reader.finish() if is_last else ()):
             if path:  # else it is the answer itself
-                open_path = reader.open_path if reader.is_open else ()
-                yield FieldFill(path, copied(value), partial(reader.value, open_path))
+                read_partial = functools.partial(self._partial, reader.n_read)
+                yield FieldFill(path, copied(value), read_partial)
+
+    def _partial(self, n_read: int) -> Any:
+        """Return what is certain of the value by the first characters of the answer."""
+        assert self._shape.partial is not None  # else there are no fields
+        reader = JsonReader()
+        text = "".join(self._texts)[:n_read]
+        for _ in chain(reader.push(text), reader.finish()):
+            pass
+        return self._shape.partial(reader.value, reader.open_path)
 
     def _filled(self, result: FfiStreamingResult) -> FillResult:
         stats = result.stats

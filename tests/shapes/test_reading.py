@@ -1,0 +1,112 @@
+"""Reading an answer takes work in proportion to its length."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import re
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pydantic
+import pytest
+
+from eliza_ffi.library.protocol import StreamStep
+from eliza_ffi.runner.arguments import FfiStreamingResult, Usage
+from eliza_ffi.shapes import FieldFill, JsonReader, Reading, ShapedResult, json_reader, shape_of
+
+
+class Item(pydantic.BaseModel):
+    name: str
+    sizes: list[int]
+
+
+class Order(pydantic.BaseModel):
+    items: list[Item]
+
+
+ANY_ORDER = {"type": "object", "properties": {"items": {"type": "array"}}}
+
+
+def answer(n_items: int) -> str:
+    return json.dumps({"items": [{"name": f"item {i}", "sizes": [i, 7]} for i in range(n_items)]})
+
+
+def steps(text: str, size: int = 4) -> Iterator[StreamStep | FfiStreamingResult]:
+    for at in range(0, len(text), size):
+        yield StreamStep((1,), text[at : at + size], False)
+    yield FfiStreamingResult(text, (1,), Usage(1, 1, 0, 0), None, "end", None)
+
+
+def read(given: Any, text: str) -> tuple[list[FieldFill], Any]:
+    reading = Reading(shape_of(given))
+    *fields, result = [found for step in steps(text) for found in reading.take(step)]
+    assert isinstance(result, ShapedResult)
+    return [each for each in fields if isinstance(each, FieldFill)], result.value
+
+
+def n_calls(work: Callable[[], Any]) -> int:
+    count = 0
+
+    def note(frame: Any, event: str, argument: Any) -> None:
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        work()
+    finally:
+        sys.setprofile(before)
+    return count
+
+
+@pytest.mark.parametrize("given", [Order, ANY_ORDER])
+def test_four_times_the_items_take_four_times_the_work(given: Any) -> None:
+    few, many = answer(50), answer(200)
+    read(given, answer(1))  # what is kept for later is not counted
+    assert n_calls(lambda: read(given, many)) < 5 * n_calls(lambda: read(given, few))
+
+
+def test_no_character_is_scanned_more_than_a_few_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    scanned = 0
+
+    class Counting:
+        def __init__(self, pattern: re.Pattern[str]) -> None:
+            self._pattern = pattern
+
+        def match(self, text: str, at: int) -> re.Match[str] | None:
+            nonlocal scanned
+            found = self._pattern.match(text, at)
+            scanned += (len(text) if found is None else found.end()) - at
+            return found
+
+    for name in ("_SCALAR", "_IN_STRING", "_SPACE"):
+        monkeypatch.setattr(json_reader, name, Counting(getattr(json_reader, name)))
+    text = json.dumps(['a \\ " long text. ' * 1000, *range(1000)])
+    for size in (1, 5, len(text)):
+        scanned, reader = 0, JsonReader()
+        for at in range(0, len(text), size):
+            for _ in reader.push(text[at : at + size]):
+                pass
+        assert reader.value == json.loads(text)
+        assert reader.n_read == len(text)
+        assert scanned < 4 * len(text)
+
+
+def test_partial_answers_are_as_of_their_field_whenever_they_are_read() -> None:
+    fields, value = read(Order, answer(3))
+    names = [each for each in fields if each.path[-1] == "name"]
+    for i, each in enumerate(names):
+        assert [item.name for item in each.partial.items] == [f"item {j}" for j in range(i + 1)]
+        assert not hasattr(each.partial.items[i], "sizes")
+    assert fields[-1].path == ("items",) and fields[-1].partial == value
+    assert names[0].partial is names[0].partial
+
+
+def test_a_field_survives_pickling_with_its_partial_answer() -> None:
+    fields, _ = read(ANY_ORDER, answer(2))
+    copied = pickle.loads(pickle.dumps(fields))
+    assert copied == fields
+    assert [each.partial for each in copied] == [each.partial for each in fields]
