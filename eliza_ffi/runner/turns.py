@@ -7,7 +7,7 @@ import itertools
 import math
 import threading
 import weakref
-from collections import deque
+from collections import Counter, defaultdict, deque
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import Future
 from contextlib import asynccontextmanager, contextmanager, suppress
@@ -54,15 +54,22 @@ class Turns:
         # Weak, so that nobody stays inside whom an interrupt kept from leaving. No `WeakSet`: it
         # forgets in a callback, where an interrupt would be lost with what was to be forgotten.
         self._inside: set[weakref.ref[_Turn]] = set()
-        # In the order they came; in the second those who may be kept by their like alone.
-        self._waiting: tuple[deque[_Turn], deque[_Turn]] = (deque(), deque())
+        # Each in the order in which its turns came: those that any place will do for (None), those
+        # that may also have to wait for others of their kind (-1), and those of each slot.
+        self._waiting: defaultdict[int | None, deque[_Turn]] = defaultdict(deque)
+        self._moves_of_slot: Counter[int] = Counter()
         self._numbers = itertools.count()
         self.n_moves = 0
         self._lock = threading.RLock()
 
     @contextmanager
     def one(
-        self, wait_for: bool | float, *, alone: bool = False, at_most: int | None = None
+        self,
+        wait_for: bool | float,
+        *,
+        alone: bool = False,
+        at_most: int | None = None,
+        slot_id: int = -1,
     ) -> Iterator[None]:
         """Be inside for a while, after a wait on this thread.
 
@@ -74,14 +81,20 @@ class Turns:
             Wait until nobody else is inside, and keep the others waiting.
         at_most
             Wait until fewer than so many are inside who said so too, and let others pass meanwhile.
+        slot_id
+            Wait until nobody is inside who named the same slot, and let others pass meanwhile;
+            -1 = no slot is named.
 
         Raises
         ------
         BusyError
             If there was no turn in time.
+        InvalidArgumentError
+            If this thread itself holds the slot, and so would wait without end.
         """
         wait_for = check_wait(wait_for)
-        turn = self._enter(alone, at_most)
+        turn = _Turn(next(self._numbers), alone, at_most, slot_id, threading.get_ident())
+        self._enter(turn)
         try:
             # A lock alone: an interrupt inside Python's own waiting, of events and futures, may
             # leave a lock released that somebody else holds.
@@ -89,25 +102,31 @@ class Turns:
             gate.acquire()
             turn.add_done_callback(lambda _: gate.release())
             while not turn.done():
-                n_before = self.n_moves
+                before = self._moves_of(turn)
                 gate.acquire(timeout=self._timeout(wait_for))
-                self._check(turn, wait_for, n_before)
+                self._check(turn, wait_for, before)
             yield
         finally:
             self._leave(turn)
 
     @asynccontextmanager
     async def one_async(
-        self, wait_for: bool | float, *, alone: bool = False, at_most: int | None = None
+        self,
+        wait_for: bool | float,
+        *,
+        alone: bool = False,
+        at_most: int | None = None,
+        slot_id: int = -1,
     ) -> AsyncIterator[None]:
         """The same, after a wait of the running task."""
         wait_for = check_wait(wait_for)
-        turn = self._enter(alone, at_most)
+        turn = _Turn(next(self._numbers), alone, at_most, slot_id)
+        self._enter(turn)
         try:
             while not turn.done():
-                n_before = self.n_moves
+                before = self._moves_of(turn)
                 await asyncio.wait([asyncio.wrap_future(turn)], timeout=self._timeout(wait_for))
-                self._check(turn, wait_for, n_before)
+                self._check(turn, wait_for, before)
             yield
         finally:
             self._leave(turn)
@@ -116,12 +135,17 @@ class Turns:
         seconds = self.patience if wait_for is True else float(wait_for)
         return min(max(seconds, 0.0), threading.TIMEOUT_MAX)
 
-    def _check(self, turn: _Turn, wait_for: bool | float, n_before: int) -> None:
+    def _check(self, turn: _Turn, wait_for: bool | float, before: tuple[bool, int]) -> None:
         """Raise where the wait is over and the turn has not come."""
-        has_moved = wait_for is True and self.n_moves > n_before
+        has_moved = wait_for is True and self._moves_of(turn) != before
         if not turn.done() and not has_moved and turn.cancel():
             timeout = self._timeout(wait_for)
             waited = f" after {timeout:g} s" if timeout else ""
+            if self._slot_is_taken(turn):
+                raise BusyError(
+                    f"slot {turn.slot_id} is in use by another request{waited} "
+                    f"(options wait, slot_wait_ms)"
+                )
             if self._is_kept_by_its_like(turn) and self.n_inside < self.n:
                 raise BusyError(f"{turn.at_most} of its kind run, as many as there may be{waited}")
             raise BusyError(
@@ -129,17 +153,33 @@ class Turns:
                 f"(options n_slots, slot_wait_ms)"
             )
 
-    def _enter(self, alone: bool = False, at_most: int | None = None) -> _Turn:
+    def _moves_of(self, turn: _Turn) -> tuple[bool, int]:
+        """Return what changes when somebody goes in or out whom a turn waits for."""
+        if self._slot_is_taken(turn):
+            return True, self._moves_of_slot[turn.slot_id]
+        return False, self.n_moves
+
+    def _enter(self, turn: _Turn) -> None:
         with self._lock:
-            turn = _Turn(next(self._numbers), alone, at_most)
-            self._waiting[at_most is not None].append(turn)
+            holder = self._holder_of(turn.slot_id)
+            if holder is not None and holder.thread is not None and holder.thread == turn.thread:
+                raise InvalidArgumentError(
+                    f"slot {turn.slot_id} is busy with an unfinished stream of this thread: close "
+                    f"that first, or it would be waited for without end"
+                )
+            of_kind = None if turn.at_most is None else -1
+            self._waiting[turn.slot_id if turn.slot_id >= 0 else of_kind].append(turn)
             self._let_in()
-        return turn
 
     @property
     def n_inside(self) -> int:
         """How many are inside."""
         return len(self._visitors())
+
+    @property
+    def n_waiting(self) -> int:
+        """How many wait, or have just given it up."""
+        return sum(len(queue) for queue in list(self._waiting.values()))
 
     def _visitors(self) -> list[_Turn]:
         # A copy in one step: who reads it without the lock meets no change on the way.
@@ -149,7 +189,7 @@ class Turns:
         turn.cancel()  # if it never came
         with self._lock:
             self._inside = {one for one in self._inside if one() is not turn}
-            self.n_moves += 1
+            self._note_move(turn)
             self._let_in()
 
     def _let_in(self) -> None:
@@ -158,20 +198,36 @@ class Turns:
         while (turn := self._next()) is not None:
             if turn.running() or turn.set_running_or_notify_cancel():
                 self._inside.add(weakref.ref(turn))
-                self.n_moves += 1
+                self._note_move(turn)
                 turn.set_result(None)
+
+    def _note_move(self, turn: _Turn) -> None:
+        self.n_moves += 1
+        if turn.slot_id >= 0:
+            self._moves_of_slot[turn.slot_id] += 1
 
     def _next(self) -> _Turn | None:
         """Return the first of those who wait and whom there is room for."""
-        for queue in self._waiting:
+        for kind, queue in list(self._waiting.items()):
             while queue and queue[0].done():
                 queue.popleft()
-        for turn in sorted((each[0] for each in self._waiting if each), key=attrgetter("number")):
+            if not queue:
+                del self._waiting[kind]
+        for turn in sorted((each[0] for each in self._waiting.values()), key=attrgetter("number")):
             if len(self._inside) >= self._room_for(turn):
                 return None
-            if not self._is_kept_by_its_like(turn):
+            if not self._is_kept_by_its_like(turn) and not self._slot_is_taken(turn):
                 return turn
         return None
+
+    def _holder_of(self, slot_id: int) -> _Turn | None:
+        """Return who is inside and named a slot."""
+        if slot_id < 0:
+            return None
+        return next((one for one in self._visitors() if one.slot_id == slot_id), None)
+
+    def _slot_is_taken(self, turn: _Turn) -> bool:
+        return self._holder_of(turn.slot_id) not in (None, turn)
 
     def _is_kept_by_its_like(self, turn: _Turn) -> bool:
         if turn.at_most is None:
@@ -184,10 +240,17 @@ class Turns:
 
 
 class _Turn(Future[None]):
-    """One's place, from the wait to the end of the visit."""
+    """One's place, from the wait to the end of the visit.
 
-    def __init__(self, number: int, alone: bool, at_most: int | None) -> None:
+    `thread` is that of a visitor who blocks it; a task on an event loop has none.
+    """
+
+    def __init__(
+        self, number: int, alone: bool, at_most: int | None, slot_id: int, thread: int | None = None
+    ) -> None:
         super().__init__()
         self.number = number
         self.alone = alone
         self.at_most = at_most
+        self.slot_id = slot_id
+        self.thread = thread

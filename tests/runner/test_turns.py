@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from eliza_ffi.errors import BusyError, InvalidArgumentError
-from eliza_ffi.runner.turns import Turns
+from eliza_ffi.runner.turns import Turns, _Turn
 
 
 def test_no_more_are_inside_than_there_is_room_for() -> None:
@@ -52,7 +52,7 @@ def test_threads_and_tasks_are_let_in_in_the_order_they_came() -> None:
                     waiting.append(loop.run_in_executor(None, take_on_thread, name))
                 else:
                     waiting.append(asyncio.ensure_future(take(name)))
-                while len(turns._waiting[0]) <= name:
+                while turns.n_waiting <= name:
                     await asyncio.sleep(0.001)
         await asyncio.gather(*waiting)
 
@@ -131,7 +131,8 @@ def test_who_is_cancelled_while_waiting_holds_nobody_up() -> None:
 
 def test_a_turn_that_nobody_holds_any_more_is_free() -> None:
     turns = Turns(1, 60.0)
-    turn = turns._enter()
+    turn = _Turn(0, alone=False, at_most=None, slot_id=-1)
+    turns._enter(turn)
     assert turn.done()
     del turn
     gc.collect()
@@ -165,7 +166,7 @@ def test_whoever_goes_alone_waits_for_the_others_and_keeps_those_behind_out() ->
         done = []
         for n, visit in enumerate((go_alone, follow)):
             done.append(threads.submit(visit))
-            while len(turns._waiting[0]) <= n:
+            while turns.n_waiting <= n:
                 time.sleep(0.001)
         leave.set()
         for each in done:
@@ -237,3 +238,61 @@ def test_who_waits_for_its_own_kind_in_vain_is_told_so() -> None:
             pytest.fail("there was a turn")
         with turns.one(0):
             pass
+
+
+def test_of_one_slot_only_one_is_inside_and_others_pass_those_who_wait_for_it() -> None:
+    turns = Turns(2, 60.0)
+    order: list[str] = []
+
+    async def take(name: str, slot_id: int) -> None:
+        async with turns.one_async(True, slot_id=slot_id):
+            order.append(name)
+            await asyncio.sleep(0.01)
+
+    async def all_of_them() -> None:
+        async with turns.one_async(True, slot_id=3):
+            pinned = [asyncio.ensure_future(take(f"slot 3, {i}", 3)) for i in range(8)]
+            await asyncio.sleep(0)
+            await asyncio.gather(take("any slot", -1), take("slot 4", 4))
+            assert sorted(order) == ["any slot", "slot 4"]
+        await asyncio.gather(*pinned)
+
+    asyncio.run(all_of_them())
+    assert order[2:] == [f"slot 3, {i}" for i in range(8)]
+
+
+def test_the_wait_for_a_slot_ends_when_it_was_said_to() -> None:
+    turns = Turns(4, 0.05)
+
+    async def wait_in_vain(wait: bool | float) -> None:
+        async with turns.one_async(wait, slot_id=1):
+            pytest.fail("there was a turn")
+
+    async def story() -> None:
+        async with turns.one_async(True, slot_id=1):
+            for wait, said in ((False, "request "), (0.01, "request after 0.01 s")):
+                with pytest.raises(BusyError, match=f"slot 1 is in use by another {said}"):
+                    await wait_in_vain(wait)
+            waiting = asyncio.ensure_future(wait_in_vain(True))
+            while not waiting.done():  # others come and go, which brings the slot no nearer
+                async with turns.one_async(True):
+                    await asyncio.sleep(0.005)
+            with pytest.raises(BusyError, match="slot 1 is in use"):
+                await waiting
+
+    asyncio.run(asyncio.wait_for(story(), 30))
+
+
+def test_a_thread_that_holds_a_slot_itself_is_told_at_once() -> None:
+    turns = Turns(4, 60.0)
+    with turns.one(True, slot_id=0):
+        with pytest.raises(InvalidArgumentError, match="slot 0 is busy with an unfinished stream"):
+            enter(turns, 0)
+        with ThreadPoolExecutor(1) as other:
+            assert isinstance(other.submit(enter, turns, 0).exception(), BusyError)
+    enter(turns, 0)
+
+
+def enter(turns: Turns, slot_id: int) -> None:
+    with turns.one(False, slot_id=slot_id):
+        pass
