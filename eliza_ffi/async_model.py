@@ -1,58 +1,58 @@
-"""The same face for an event loop: whatever takes time is awaited."""
+"""The same face for an event loop: everything that takes time runs on threads and is awaited."""
 
 from __future__ import annotations
 
 import asyncio
 import os
-import time
+import threading
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from functools import partial
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, cast, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .batches import choices_for, length_of, run_many_async
+from .batches import choices_for, length_of, one_or_several, run_many_async
 from .chat.prompt import Prompt
 from .chat.template import ChatTemplate, Messages
-from .checks import check_callback, check_kind, check_one_of
+from .checks import check_callback, check_kind
 from .choices.choice_set import Choice, ChoiceSet, as_choice_set
 from .choices.chooser import Chooser
 from .decisions.answers import Decision
-from .decisions.asking import WritePrompt
+from .decisions.asking import WritePrompt, score_work
 from .decisions.calibration import Calibration
-from .decisions.deciding import DecisionRun, Settings, settings_for, takes_long
+from .decisions.deciding import DecisionRun, Settings, settings_for
 from .decisions.prompts import LabelStyle, check_one_input
 from .decisions.questions import Question
 from .decisions.scoring import Rule
 from .decisions.wire import as_questions
+from .errors import GenerationCancelled
 from .library.binding import CffiBinding, EotScore
 from .library.loading import Library
-from .library.protocol import Tokens
+from .library.protocol import StreamConfig, Tokens
 from .masks.token_texts import TokenTexts
-from .model import E, Model, T, V
+from .model import TOLD, E, Model, T, V
 from .requests import (
     ChoiceMode,
     Generation,
-    ShapeRequest,
     Tokenization,
     check_prompts,
-    choice_of,
     choice_request,
     fill_request,
     generate_request,
-    generation_of,
     prompt_of,
     shape_request,
 )
-from .runner.arguments import FfiStreamingGenerateArgs
-from .runner.filling import Fillable, FillArgs
-from .runner.scoring import ScoreRun
+from .runner.filling import Fillable
+from .runner.lifecycle import Work
+from .runner.scoring import ScoreResult
 from .runner.streaming import FfiStreamingRunner
+from .runner.threads import tell
 from .sampling.params import SamplingParams
+from .saving import restore_work, save_work
 from .session import Session
-from .shapes.reading import FieldFill, Reading, ShapedResult, Step
+from .shapes.reading import FieldFill, ShapedResult
 from .shapes.shape import Lark, Regex, is_shape
 from .skeleton.actions import Action
 from .skeleton.fill_result import FillResult, SpanFill
@@ -69,10 +69,17 @@ __all__ = ["AsyncModel"]
 class AsyncModel:
     """A language model, loaded and ready, for an event loop.
 
-    Its methods are those of :class:`~eliza_ffi.model.Model` and take the same arguments. Those that
-    run the model are awaited, and cancelling the task ends the forward pass of its request alone:
-    the call returns when its slot is free again. Iterators are left early through ``aclose()`` or
+    Its methods are those of :class:`~eliza_ffi.model.Model`, take the same arguments and are
+    awaited. Requests are prepared and run on threads, so that the event loop is not held up.
+
+    Cancelling a task ends the forward pass of its request alone. The call returns when its thread
+    has ended and its slot is free again: :meth:`embed`, :meth:`end_of_turn` and :meth:`restore` end
+    with the text, turn or file they are at. Leave iterators early through ``aclose()`` or
     `contextlib.aclosing`.
+
+    Callbacks are called on the event loop, and awaited if they return something that can be
+    awaited. The exception is `progress` of the class, a plain function that the loading thread or a
+    request's thread calls.
 
     Parameters
     ----------
@@ -122,7 +129,10 @@ class AsyncModel:
         return face
 
     def close(self) -> None:
-        """Free the model; running generations are cancelled. Closing twice is harmless."""
+        """Free the model; running generations are cancelled. Closing twice is harmless.
+
+        This blocks until the model is freed. ``async with`` does it on a thread.
+        """
         self._model.close()
 
     async def __aenter__(self) -> AsyncModel:
@@ -156,44 +166,53 @@ class AsyncModel:
 
     # ---- What the model is ----------------------------------------------------------------------
 
-    def describe(self) -> dict[str, Any]:
+    async def describe(self) -> dict[str, Any]:
         """As :meth:`Model.describe <eliza_ffi.model.Model.describe>`."""
-        return self._model.describe()
+        return await self._prepared(self._model.describe)
 
-    def tokenize(
+    async def tokenize(
         self, text: str, add_special: bool = False, parse_special: bool = False
     ) -> list[int]:
         """As :meth:`Model.tokenize <eliza_ffi.model.Model.tokenize>`."""
-        return self._model.tokenize(text, add_special, parse_special)
+        return await self._prepared(self._model.tokenize, text, add_special, parse_special)
 
-    def prompt_tokens(self, prompt: str | Prompt) -> list[int]:
+    async def prompt_tokens(self, prompt: str | Prompt) -> list[int]:
         """As :meth:`Model.prompt_tokens <eliza_ffi.model.Model.prompt_tokens>`."""
-        return self._model.prompt_tokens(prompt)
+        return await self._prepared(self._model.prompt_tokens, prompt)
 
-    def detokenize(self, tokens: Tokens, unparse_special: bool = False) -> str:
+    async def detokenize(self, tokens: Tokens, unparse_special: bool = False) -> str:
         """As :meth:`Model.detokenize <eliza_ffi.model.Model.detokenize>`."""
-        return self._model.detokenize(tokens, unparse_special)
+        return await self._prepared(self._model.detokenize, tokens, unparse_special)
 
     async def token_texts(self) -> TokenTexts:
         """As :meth:`Model.token_texts <eliza_ffi.model.Model.token_texts>`."""
-        return await asyncio.to_thread(self._model.token_texts)
+        return await self._prepared(self._model.token_texts)
 
-    @property
-    def chat_template(self) -> ChatTemplate:
-        """The model's chat template; raises `ChatTemplateError` where there is none."""
-        return self._model.chat_template
+    async def chat_template(self) -> ChatTemplate:
+        """Return the model's chat template; raises `ChatTemplateError` where there is none."""
+        return await self._prepared(lambda: self._model.chat_template)
 
-    def chat_tokens(self, messages: Messages, **more: Any) -> list[int]:
+    async def chat_tokens(self, messages: Messages, **more: Any) -> list[int]:
         """As :meth:`Model.chat_tokens <eliza_ffi.model.Model.chat_tokens>`."""
-        return self._model.chat_tokens(messages, **more)
+        return await self._prepared(lambda: self._model.chat_tokens(messages, **more))
 
     async def embed(self, text: str | Iterable[str], pooling: str = "mean") -> NDArray[np.float32]:
         """As :meth:`Model.embed <eliza_ffi.model.Model.embed>`."""
-        return await asyncio.to_thread(self._model.embed, text, pooling)
+        is_cancelled = threading.Event()
+
+        def check() -> None:
+            if is_cancelled.is_set():
+                raise GenerationCancelled("the embedding was cancelled")
+
+        _ = self.session.ctx  # is it open?
+        return await self.session.workers.run(
+            self._model._embed, text, pooling, check, cancel=is_cancelled.set
+        )
 
     async def end_of_turn(self, prompt: str | Prompt | Tokens, end: str | int) -> EotScore:
         """As :meth:`Model.end_of_turn <eliza_ffi.model.Model.end_of_turn>`."""
-        return await asyncio.to_thread(self._model.end_of_turn, prompt, end)
+        work = await self._prepared(self._model._end_of_turn_work, prompt, end)
+        return cast(EotScore, await self._run(work, True))
 
     # ---- Texts ----------------------------------------------------------------------------------
 
@@ -215,11 +234,9 @@ class AsyncModel:
         wait: bool | float = True,
         **more: Unpack[TextSettings],
     ) -> Generation:
-        """As :meth:`Model.generate <eliza_ffi.model.Model.generate>`.
-
-        What `on_text_chunk` returns is awaited if that can be.
-        """
-        args = generate_request(
+        """As :meth:`Model.generate <eliza_ffi.model.Model.generate>`."""
+        request = partial(
+            generate_request,
             self.session,
             prompt,
             messages=messages,
@@ -236,7 +253,8 @@ class AsyncModel:
             method="generate",
             **more,
         )
-        return await self._generate(args, wait)
+        work = await self._prepared(lambda: self._model._text_work(request()))
+        return cast(Generation, await self._run(work, wait, on_text_chunk))
 
     async def stream(
         self,
@@ -256,7 +274,8 @@ class AsyncModel:
         **more: Unpack[TextSettings],
     ) -> AsyncGenerator[str, None]:
         """As :meth:`Model.stream <eliza_ffi.model.Model.stream>`."""
-        args = generate_request(
+        request = partial(
+            generate_request,
             self.session,
             prompt,
             messages=messages,
@@ -272,13 +291,11 @@ class AsyncModel:
             method="stream",
             **more,
         )
-        async with (
-            self.session.turns.one_async(wait),
-            aclosing(self.runner.generate_stream(args)) as steps,
-        ):
+        work = await self._prepared(lambda: self._model._text_work(request(), True))
+        async with aclosing(self.session.steps_async(work, wait)) as steps:
             async for step in steps:
-                if step.text:
-                    yield step.text
+                if isinstance(step, str):
+                    yield step
 
     async def generate_many(
         self,
@@ -293,14 +310,18 @@ class AsyncModel:
         """As :meth:`Model.generate_many <eliza_ffi.model.Model.generate_many>`."""
 
         async def one(prompt: str | Prompt | Tokens | Messages) -> Generation:
-            args = generate_request(
-                self.session,
-                **prompt_of(prompt),
-                max_tokens=max_tokens,
-                method="generate_many",
-                **settings,
-            )
-            return await self._generate(args, True)
+            def prepare() -> Work[str | Generation]:
+                args = generate_request(
+                    self.session,
+                    **prompt_of(prompt),
+                    max_tokens=max_tokens,
+                    method="generate_many",
+                    **settings,
+                )
+                return self._model._text_work(args)
+
+            work = await self._prepared(prepare)
+            return cast(Generation, await self._run(work, True, settings.get("on_text_chunk")))
 
         check_prompts(prompts, "generate")
         return await run_many_async(
@@ -429,21 +450,25 @@ class AsyncModel:
         **more: Any,
     ) -> Choice[Any]:
         """As :meth:`Model.choose <eliza_ffi.model.Model.choose>`."""
-        choice_set = as_choice_set(choices)
-        await self._prepare(choice_set, tokenization)
-        args = choice_request(
-            self.session,
-            prompt,
-            choice_set,
-            messages=messages,
-            mode=mode,
-            temperature=temperature,
-            tokenization=tokenization,
-            probabilities=probabilities,
-            method="choose",
-            **more,
-        )
-        return await self._choose(choice_set, args, wait)
+
+        def prepare() -> Work[str | Choice[Any]]:
+            choice_set = as_choice_set(choices)
+            args = choice_request(
+                self.session,
+                prompt,
+                choice_set,
+                messages=messages,
+                mode=mode,
+                temperature=temperature,
+                tokenization=tokenization,
+                probabilities=probabilities,
+                method="choose",
+                **more,
+            )
+            return self._model._choice_work(choice_set, args)
+
+        work = await self._prepared(prepare)
+        return cast(Choice[Any], await self._run(work, wait, more.get("on_text_chunk")))
 
     @overload
     async def chooser(self, choices: type[E]) -> Chooser[E]: ...
@@ -462,7 +487,7 @@ class AsyncModel:
 
     async def chooser(self, choices: Any) -> Chooser[Any]:
         """As :meth:`Model.chooser <eliza_ffi.model.Model.chooser>`."""
-        return await asyncio.to_thread(self._model.chooser, choices)
+        return await self._prepared(self._model.chooser, choices)
 
     async def choose_many(
         self,
@@ -480,25 +505,28 @@ class AsyncModel:
     ) -> list[Choice[Any]]:
         """As :meth:`Model.choose_many <eliza_ffi.model.Model.choose_many>`."""
 
-        async def one(item: tuple[str | Prompt | Tokens | Messages, ChoiceSet[Any]]) -> Choice[Any]:
-            prompt, choice_set = item
-            await self._prepare(choice_set, tokenization)
-            args = choice_request(
-                self.session,
-                **prompt_of(prompt),
-                choices=choice_set,
-                mode=mode,
-                temperature=temperature,
-                tokenization=tokenization,
-                probabilities=probabilities,
-                method="choose_many",
-                **more,
-            )
-            return await self._choose(choice_set, args, True)
+        async def one(item: tuple[str | Prompt | Tokens | Messages, Any]) -> Choice[Any]:
+            def prepare() -> Work[str | Choice[Any]]:
+                prompt, choice_set = item[0], as_choice_set(item[1])
+                args = choice_request(
+                    self.session,
+                    **prompt_of(prompt),
+                    choices=choice_set,
+                    mode=mode,
+                    temperature=temperature,
+                    tokenization=tokenization,
+                    probabilities=probabilities,
+                    method="choose_many",
+                    **more,
+                )
+                return self._model._choice_work(choice_set, args)
+
+            work = await self._prepared(prepare)
+            return cast(Choice[Any], await self._run(work, True, more.get("on_text_chunk")))
 
         check_prompts(prompts, "choose")
         return await run_many_async(
-            choices_for(prompts, choices),
+            choices_for(prompts, await self._prepared(one_or_several, choices)),
             one,
             at_once=self.session.at_once(max_concurrency),
             total=length_of(prompts),
@@ -525,10 +553,9 @@ class AsyncModel:
     ) -> Decision:
         """As :meth:`Model.decide <eliza_ffi.model.Model.decide>`."""
         check_one_input(input)
-        asked = as_questions(questions)
-        settings = await self._settings(
-            asked,
-            calibration,
+        asked, settings = await self._asked(
+            questions,
+            calibration=calibration,
             labels=labels,
             orders=orders,
             prompt=prompt,
@@ -558,10 +585,9 @@ class AsyncModel:
     ) -> list[Decision]:
         """As :meth:`Model.decide_many <eliza_ffi.model.Model.decide_many>`."""
         check_prompts(inputs, "decide", "inputs")
-        asked = as_questions(questions)
-        settings = await self._settings(
-            asked,
-            calibration,
+        asked, settings = await self._asked(
+            questions,
+            calibration=calibration,
             labels=labels,
             orders=orders,
             prompt=prompt,
@@ -573,7 +599,7 @@ class AsyncModel:
         return await run_many_async(
             inputs,
             lambda given: self._decide(given, asked, settings, True, max_concurrency),
-            at_once=self.session.decisions_at_once(max_concurrency),
+            at_once=await self._prepared(self.session.decisions_at_once, max_concurrency),
             total=length_of(inputs),
             progress=progress,
             return_exceptions=return_exceptions,
@@ -589,13 +615,10 @@ class AsyncModel:
         prompt: WritePrompt | None = None,
     ) -> list[str]:
         """As :meth:`Model.decision_prompts <eliza_ffi.model.Model.decision_prompts>`."""
-        return await asyncio.to_thread(
-            self._model.decision_prompts,
+        return await self._prepared(
+            partial(self._model.decision_prompts, labels=labels, orders=orders, prompt=prompt),
             input,
             questions,
-            labels=labels,
-            orders=orders,
-            prompt=prompt,
         )
 
     # ---- Structured answers ---------------------------------------------------------------------
@@ -673,11 +696,11 @@ class AsyncModel:
         """As :meth:`Model.fill <eliza_ffi.model.Model.fill>`."""
         check_callback("on_span", on_span)
         more_of_both: dict[str, Any] = {"messages": messages, "method": "fill", **more}
-        if is_shape(skeleton):
-            return await self._fill_shape(prompt, skeleton, more_of_both, wait, on_span)
-        args = fill_request(self.session, prompt, skeleton, **more_of_both)
-        result = await self._fill(args, wait, on_span)
-        return ShapedResult.of(result) if isinstance(skeleton, Mapping) else result
+        work = await self._fill_work(prompt, skeleton, more_of_both, on_span is not None)
+        result: FillResult = await self._run(work, wait, on_span)
+        if isinstance(skeleton, Mapping) and not isinstance(result, ShapedResult):
+            return ShapedResult.of(result)
+        return result
 
     @overload
     def fill_stream(
@@ -723,17 +746,8 @@ class AsyncModel:
     ) -> AsyncGenerator[Any, None]:
         """As :meth:`Model.fill_stream <eliza_ffi.model.Model.fill_stream>`."""
         more_of_both: dict[str, Any] = {"messages": messages, "method": "fill_stream", **more}
-        if is_shape(skeleton):
-            asked = await self._ask_shape(prompt, skeleton, more_of_both)
-            async with aclosing(self._fields(asked, wait)) as fields:
-                async for field in fields:
-                    yield field
-            return
-        args = fill_request(self.session, prompt, skeleton, **more_of_both)
-        async with (
-            self.session.turns.one_async(wait),
-            aclosing(self.runner.fill_stream(args)) as steps,
-        ):
+        work = await self._fill_work(prompt, skeleton, more_of_both, True)
+        async with aclosing(self.session.steps_async(work, wait)) as steps:
             async for step in steps:
                 yield step
 
@@ -751,10 +765,8 @@ class AsyncModel:
 
         async def one(prompt: str | Prompt | Tokens | Messages) -> FillResult:
             asked: dict[str, Any] = {**prompt_of(prompt), "method": "fill_many", **more}
-            if is_shape(skeleton):
-                return await self._fill_shape(asked.pop("prompt"), skeleton, asked, True, None)
-            args = fill_request(self.session, skeleton=skeleton, **asked)
-            return await self._fill(args, True, None)
+            work = await self._fill_work(asked.pop("prompt"), skeleton, asked, False)
+            return cast(FillResult, await self._run(work, True))
 
         check_prompts(prompts, "fill")
         return await run_many_async(
@@ -777,7 +789,7 @@ class AsyncModel:
         **more: Unpack[FillSettings],
     ) -> FillResult:
         """As :meth:`Model.plan <eliza_ffi.model.Model.plan>`."""
-        skeleton = ActionSkeleton(actions)
+        skeleton = await self._prepared(ActionSkeleton, actions)
         return await self.fill(
             prompt, skeleton, messages=messages, on_span=on_span, wait=wait, **more
         )
@@ -794,9 +806,12 @@ class AsyncModel:
         **more: Unpack[StreamSettings],
     ) -> int:
         """As :meth:`Model.save <eliza_ffi.model.Model.save>`."""
-        return await asyncio.to_thread(
-            self._model.save, path, prompt, messages=messages, wait=wait, **more
-        )
+
+        def prepare() -> Work[int]:
+            args = generate_request(self.session, prompt, messages=messages, method="save", **more)
+            return save_work(self.session, path, args)
+
+        return cast(int, await self._run(await self._prepared(prepare), wait))
 
     async def restore(
         self,
@@ -809,53 +824,55 @@ class AsyncModel:
         wait: bool | float = True,
     ) -> int:
         """As :meth:`Model.restore <eliza_ffi.model.Model.restore>`."""
-        return await asyncio.to_thread(
-            self._model.restore,
-            path,
+        config = StreamConfig(
             slot_id=slot_id,
             prompt_cache_key=prompt_cache_key,
+            n_gpu_layers=self.session.n_gpu_layers,
             cache_type_k=cache_type_k,
             cache_type_v=cache_type_v,
-            wait=wait,
         )
+        return cast(int, await self._run(restore_work(self.session, path, config), wait))
 
-    # ---- Jobs -----------------------------------------------------------------------------------
+    # ---- Requests -------------------------------------------------------------------------------
 
-    async def _generate(self, args: FfiStreamingGenerateArgs, wait: bool | float) -> Generation:
-        result = await self.session.in_turn_async(
-            wait, len(args.prompt_tokens), lambda: self.runner.generate_with_usage(args)
-        )
-        if result.logprobs is None:
-            return generation_of(self.session, result)
-        return await asyncio.to_thread(generation_of, self.session, result)  # many texts to look up
+    async def _prepared(self, prepare: Callable[..., T], *arguments: Any) -> T:
+        """Return what a call returns that takes no slot, and runs on a thread."""
+        _ = self.session.ctx  # is it open, and ours?
+        return await self.session.helpers.run(prepare, *arguments)
 
-    async def _prepare(self, choices: ChoiceSet[Any], tokenization: str) -> None:
-        """Have choices that are new cut into tokens beside the event loop."""
-        _ = self.session.ctx  # is it open?
-        check_one_of("tokenization", tokenization, ("own", "any"))
-        can = self.session.binding.supports("prepare_choices")
-        if can and tokenization == "own" and not self.session.choices.has(choices):
-            await asyncio.to_thread(self.session.choices.tokens_of, choices)
+    async def _run(
+        self, work: Work[Any], wait: bool | float, callback: Callable[[Any], Any] | None = None
+    ) -> Any:
+        """Return the result of a request, and tell of the steps before it."""
+        async with aclosing(self.session.steps_async(work, wait)) as steps:
+            async for step in steps:
+                if not isinstance(step, TOLD):
+                    return step
+                await tell(callback, step)
+        raise AssertionError("the last step is the result")
 
-    async def _choose(
-        self, choices: ChoiceSet[Any], args: FfiStreamingGenerateArgs, wait: bool | float
-    ) -> Choice[Any]:
-        async def choose() -> Choice[Any]:
-            begin = time.perf_counter()
-            result = await self.runner.generate_with_usage(args)
-            return choice_of(choices, args, result, time.perf_counter() - begin)
-
-        return await self.session.in_turn_async(wait, len(args.prompt_tokens), choose)
-
-    async def _settings(
+    async def _fill_work(
         self,
-        questions: Sequence[Question],
-        calibration: Calibration | str | os.PathLike[str] | None,
-        **more: Any,
-    ) -> Settings:
-        check = partial(settings_for, self.session, questions, calibration=calibration, **more)
-        # A calibration is read from its file, and looks at the model's.
-        return check() if calibration is None else await asyncio.to_thread(check)
+        prompt: str | Prompt | Tokens | None,
+        skeleton: Any,
+        more: Mapping[str, Any],
+        is_told: bool,
+    ) -> Work[Any]:
+        def prepare() -> Work[Any]:
+            if is_shape(skeleton):
+                request = shape_request(self.session, prompt, skeleton, **more)
+                return self._model._shape_work(request, is_told)
+            args = fill_request(self.session, prompt, skeleton, **more)
+            return self._model._fill_work(args, is_told)
+
+        return await self._prepared(prepare)
+
+    async def _asked(self, questions: Any, **more: Any) -> tuple[Sequence[Question], Settings]:
+        def prepare() -> tuple[Sequence[Question], Settings]:
+            asked = as_questions(questions)
+            return asked, settings_for(self.session, asked, **more)
+
+        return await self._prepared(prepare)
 
     async def _decide(
         self,
@@ -865,67 +882,9 @@ class AsyncModel:
         wait: bool | float,
         at_once: int | None = None,
     ) -> Decision:
-        prepare = partial(DecisionRun, self.session, given, questions, settings)
-        is_long = settings.how.prompt is not None or takes_long(given, questions)
-        decision = await asyncio.to_thread(prepare) if is_long else prepare()
-        args, session = decision.args, self.session
-        result = await session.in_turn_async(
-            wait,
-            args.n_tokens,
-            lambda: self.runner.score(ScoreRun(session.binding, session.ctx, args)),
-            at_most=session.decisions_at_once(at_once),
-        )
-        if not settings.needs_joint:
-            return decision.decision(result)
-        return await asyncio.to_thread(decision.decision, result)  # many labels to spell
+        def prepare() -> tuple[DecisionRun, Work[ScoreResult]]:
+            decision = DecisionRun(self.session, given, questions, settings)
+            return decision, score_work(self.session, decision.args, at_once)
 
-    async def _fill(
-        self, args: FillArgs, wait: bool | float, on_span: Callable[[SpanFill], Any] | None
-    ) -> FillResult:
-        async with (
-            self.session.turns.one_async(wait),
-            aclosing(self.runner.fill_stream(args)) as steps,
-        ):
-            async for step in steps:
-                if isinstance(step, FillResult):
-                    return step
-                if on_span is not None:
-                    on_span(step)
-        raise AssertionError("the last step is the result")
-
-    async def _ask_shape(
-        self, prompt: str | Prompt | Tokens | None, shape: Any, more: Mapping[str, Any]
-    ) -> ShapeRequest:
-        """Have a shape that is new compiled beside the event loop."""
-        return await asyncio.to_thread(shape_request, self.session, prompt, shape, **more)
-
-    async def _fill_shape(
-        self,
-        prompt: str | Prompt | Tokens | None,
-        shape: Any,
-        more: Mapping[str, Any],
-        wait: bool | float,
-        on_field: Callable[[FieldFill], Any] | None,
-    ) -> ShapedResult[Any]:
-        request = await self._ask_shape(prompt, shape, more)
-        async with aclosing(self._fields(request, wait)) as fields:
-            async for field in fields:
-                if isinstance(field, ShapedResult):
-                    return field
-                if on_field is not None:
-                    on_field(field)
-        raise AssertionError("the last step is the result")
-
-    async def _fields(
-        self, request: ShapeRequest, wait: bool | float
-    ) -> AsyncGenerator[FieldFill | ShapedResult[Any], None]:
-        args, reading = request.args, Reading(request.shape)
-        steps: AsyncGenerator[Step, None] = (
-            self.runner.fill_stream(args)
-            if isinstance(args, FillArgs)
-            else self.runner.whole_stream(args)
-        )
-        async with self.session.turns.one_async(wait), aclosing(steps):
-            async for step in steps:
-                for read in reading.take(step):
-                    yield read
+        decision, work = await self._prepared(prepare)
+        return await self._prepared(decision.decision, await self._run(work, wait))

@@ -14,8 +14,17 @@ from typing import Any, Protocol, TypeVar
 from .checks import check_callback, check_flag, check_several
 from .choices.choice_set import ChoiceSet, as_choice_set
 from .errors import GenerationCancelled, InvalidArgumentError
+from .runner.threads import tell
 
-__all__ = ["Job", "choices_for", "length_of", "run_in_order", "run_many", "run_many_async"]
+__all__ = [
+    "Job",
+    "choices_for",
+    "length_of",
+    "one_or_several",
+    "run_in_order",
+    "run_many",
+    "run_many_async",
+]
 
 Item = TypeVar("Item")
 Result = TypeVar("Result", covariant=True)
@@ -39,8 +48,18 @@ def length_of(items: Iterable[Any]) -> int | None:
     return len(items) if isinstance(items, Sized) else None
 
 
-def choices_for(prompts: Iterable[Item], choices: Any) -> Iterator[tuple[Item, ChoiceSet[Any]]]:
-    """Yield each prompt with its choices.
+def one_or_several(choices: Any) -> ChoiceSet[Any] | Iterable[Any]:
+    """Return choices for all prompts as a set, and sets for one prompt each as they are."""
+    if isinstance(choices, str | type | Mapping | ChoiceSet) or not isinstance(choices, Iterable):
+        return as_choice_set(choices)
+    listed = iter(check_several("choices", choices, "choices, or choices for each prompt"))
+    first = next(listed, None)
+    choices = itertools.chain([] if first is None else [first], listed)
+    return as_choice_set(list(choices)) if first is None or isinstance(first, str) else choices
+
+
+def choices_for(prompts: Iterable[Item], choices: Any) -> Iterator[tuple[Item, Any]]:
+    """Yield each prompt with its choices, in any form that can be chosen from.
 
     Parameters
     ----------
@@ -53,26 +72,17 @@ def choices_for(prompts: Iterable[Item], choices: Any) -> Iterator[tuple[Item, C
     InvalidArgumentError
         If there are more of the one than of the other.
     """
-    is_one = isinstance(choices, str | type | Mapping | ChoiceSet) or not isinstance(
-        choices, Iterable
-    )
-    if not is_one:
-        listed = iter(check_several("choices", choices, "choices, or choices for each prompt"))
-        first = next(listed, None)
-        choices = itertools.chain([] if first is None else [first], listed)
-        is_one = first is None or isinstance(first, str)
-        choices = list(choices) if is_one else choices
-    if is_one:
-        choice_set = as_choice_set(choices)
+    choices = one_or_several(choices)
+    if isinstance(choices, ChoiceSet):
         for prompt in prompts:
-            yield prompt, choice_set
+            yield prompt, choices
         return
     missing = object()
     for i, (item, own) in enumerate(itertools.zip_longest(prompts, choices, fillvalue=missing)):
         if item is missing or own is missing:
             short, long = ("prompts", "choices") if item is missing else ("choices", "prompts")
             raise InvalidArgumentError(f"there are {i} {short} and more {long} than that")
-        yield item, as_choice_set(own)  # type: ignore[misc]
+        yield item, own  # type: ignore[misc]
 
 
 def run_many(
@@ -102,10 +112,13 @@ def run_many(
         Return a job's exception in place of its result. Otherwise the first one is raised, once all
         that still ran have been cancelled.
     """
-    results = _Results(total, progress, return_exceptions)
+    check_callback("progress", progress)
+    results = _Results(return_exceptions)
     with closing(_ended(items, start, at_once)) as ended:
         for i, future in ended:
             results.take(i, future)
+            if progress is not None:
+                progress(len(results), total)
     return results.in_order()
 
 
@@ -189,8 +202,9 @@ async def run_many_async(
     progress: Progress | None,
     return_exceptions: bool,
 ) -> list[Any]:
-    """The same on an event loop: `call` is awaited for each item."""
-    results = _Results(total, progress, return_exceptions)
+    """The same on an event loop: `call` and `progress` are awaited."""
+    check_callback("progress", progress)
+    results = _Results(return_exceptions)
     running: dict[asyncio.Future[Any], int] = {}
     numbered = enumerate(items)
     try:
@@ -202,6 +216,7 @@ async def run_many_async(
             done, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
             for future in done:
                 results.take(running.pop(future), future)
+                await tell(progress, len(results), total)
     finally:
         for future in running:
             future.cancel()
@@ -211,15 +226,13 @@ async def run_many_async(
 class _Results:
     """What jobs came to, as they end."""
 
-    def __init__(
-        self, total: int | None, progress: Progress | None, return_exceptions: bool
-    ) -> None:
-        check_callback("progress", progress)
+    def __init__(self, return_exceptions: bool) -> None:
         check_flag("return_exceptions", return_exceptions)
-        self._total = total
-        self._progress = progress
         self._return_exceptions = return_exceptions
         self._of_item: dict[int, Any] = {}
+
+    def __len__(self) -> int:
+        return len(self._of_item)
 
     def take(self, i: int, done: Future[Any] | asyncio.Future[Any]) -> None:
         """Note the i-th item's result, or raise its exception where that is not a result."""
@@ -227,8 +240,6 @@ class _Results:
         if error is not None and not (self._return_exceptions and isinstance(error, Exception)):
             raise error
         self._of_item[i] = done.result() if error is None else error
-        if self._progress is not None:
-            self._progress(len(self._of_item), self._total)
 
     def in_order(self) -> list[Any]:
         return [self._of_item[i] for i in range(len(self._of_item))]

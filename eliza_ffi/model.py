@@ -7,7 +7,9 @@ import os
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +31,7 @@ from .decisions.wire import as_questions
 from .errors import InvalidArgumentError
 from .library.binding import CffiBinding, EotScore
 from .library.loading import Library
-from .library.protocol import StreamConfig, Tokens
+from .library.protocol import StreamConfig, StreamStep, Tokens
 from .masks.token_texts import TokenTexts
 from .requests import (
     ChoiceMode,
@@ -49,12 +51,12 @@ from .requests import (
 )
 from .runner.arguments import FfiStreamingGenerateArgs, FfiStreamingResult
 from .runner.filling import Fillable, FillArgs
-from .runner.lifecycle import Attempts
+from .runner.lifecycle import Lifecycle, Work
 from .runner.streaming import FfiStreamingRunner, SyncStreamingRunner
 from .sampling.params import SamplingParams
-from .saving import restore_prompt, save_prompt
+from .saving import restore_work, save_work
 from .session import Session
-from .shapes.reading import FieldFill, Reading, ShapedResult, Step
+from .shapes.reading import FieldFill, Reading, ShapedResult
 from .shapes.shape import Lark, Regex, is_shape
 from .skeleton.actions import Action
 from .skeleton.fill_result import FillResult, SpanFill
@@ -71,6 +73,9 @@ E = TypeVar("E", bound=enum.Enum)
 R = TypeVar("R")
 T = TypeVar("T")
 V = TypeVar("V")
+
+TOLD = (str, SpanFill, FieldFill)
+"""Steps of a request before its result."""
 
 
 class Model:
@@ -121,9 +126,18 @@ class Model:
     which costs them little more than one of them alone. Where all slots are taken, whatever needs
     one waits for its turn, first come, first served, and raises
     :class:`~eliza_ffi.errors.BusyError` once nobody at all has got a turn for 30 seconds, or for as
-    many milliseconds as the option ``slot_wait_ms`` says. The slots share the context's cells: what
-    finds too little room beside the others is run again when they have ended. An iterator of
-    :meth:`stream` that is neither read to its end nor closed keeps its slot.
+    many milliseconds as the option ``slot_wait_ms`` says. Requests that name a slot (``slot_id``)
+    wait for that slot, and let requests for other slots pass. If a request without a `slot_id`
+    happens to use the slot, the library waits for it, for as long as ``slot_wait_ms`` says.
+
+    The slots share the context's cells. A request that finds too little room beside other requests
+    is run again when these have ended, unless a piece of its answer has already been given out, to
+    an iterator or a callback: then it raises :class:`~eliza_ffi.errors.ContextFullError`, or
+    :class:`~eliza_ffi.errors.FillError` with what was written. Three kinds of requests are never
+    run again: texts of :meth:`generate` and :meth:`stream` that have begun end where the context is
+    full, with the finish reason ``"context_full"``; :meth:`restore` raises; so do requests with
+    ``wait=False``. An iterator of :meth:`stream` that is neither read to its end nor closed keeps
+    its slot.
 
     Close the model, or use it in a ``with`` statement; generations that are still running are then
     cancelled. A process that is forked cannot use a model of its parent: open it in the child.
@@ -297,10 +311,19 @@ class Model:
         NotSupportedError
             If the library has no embeddings.
         """
+        return self._embed(text, pooling)
+
+    def _embed(
+        self, text: str | Iterable[str], pooling: str, check: Callable[[], None] | None = None
+    ) -> NDArray[np.float32]:
+        """Embed texts; `check` is called before each and may raise."""
         if isinstance(text, str):
             return self.binding.embed(self.session.ctx, text, pooling)
-        texts = check_several("text", text, "a string or a list of strings")
-        rows = [self.binding.embed(self.session.ctx, each, pooling) for each in texts]
+        rows = []
+        for each in check_several("text", text, "a string or a list of strings"):
+            if check is not None:
+                check()
+            rows.append(self.binding.embed(self.session.ctx, each, pooling))
         if not rows:
             raise InvalidArgumentError("there are no texts to embed")
         return np.stack(rows)
@@ -325,7 +348,12 @@ class Model:
             If the prompt does not fit into the context.
         NotSupportedError
             If the library does not score turns.
+        BusyError
+            As :meth:`generate`.
         """
+        return cast(EotScore, self._run(self._end_of_turn_work(prompt, end), True))
+
+    def _end_of_turn_work(self, prompt: str | Prompt | Tokens, end: str | int) -> Work[EotScore]:
         if isinstance(prompt, str | Prompt):
             prompt = self.session.prompt_tokens(prompt)
         prompt = checked_tokens(prompt)
@@ -337,7 +365,14 @@ class Model:
                 )
             (end,) = tokens
         check_whole("end", end, 0)
-        return self.binding.eot_score(self.session.ctx, prompt, end)
+        score = partial(self.binding.eot_score, self.session.ctx, prompt, end)
+
+        def steps(life: Lifecycle) -> Generator[EotScore, None, None]:
+            life.check()
+            yield score()
+
+        make = partial(Lifecycle, self.binding, self.session.ctx, "scoring")
+        return Work(make, steps, n_tokens=len(prompt))
 
     # ---- Texts ----------------------------------------------------------------------------------
 
@@ -392,8 +427,8 @@ class Model:
         on_text_chunk
             Called with each piece of text as it comes.
         wait
-            For a slot, where all are taken: seconds at the most; True = as long as others get
-            theirs, False = not at all.
+            For a slot, if all are taken, or for the one that `slot_id` names: seconds at the most;
+            True = as long as others get theirs, False = not at all.
         **more
             ``stop``: a text, or several, that ends the generation where it comes; neither it nor
             what follows is given out. ``schema`` (a JSON Schema or a class), ``regex`` or ``lark``:
@@ -431,7 +466,8 @@ class Model:
             method="generate",
             **more,
         )
-        return self._text_job(args, wait).run()
+        found: Generation = self._run(self._text_work(args), wait, args.on_text_chunk)
+        return found
 
     def stream(
         self,
@@ -450,7 +486,11 @@ class Model:
         wait: bool | float = True,
         **more: Unpack[TextSettings],
     ) -> Iterator[str]:
-        """Yield the text piece by piece; parameters and errors as :meth:`generate`."""
+        """Yield the text piece by piece; parameters and errors as :meth:`generate`.
+
+        If the context is full before the first piece, the request may be run again, see
+        :class:`Model`. Afterwards the text ends where the context is full.
+        """
         args = generate_request(
             self.session,
             prompt,
@@ -468,6 +508,10 @@ class Model:
             **more,
         )
         return self._texts(args, wait)
+
+    def _texts(self, args: FfiStreamingGenerateArgs, wait: bool | float) -> Iterator[str]:
+        with closing(self.session.steps(self._text_work(args, True), wait)) as steps:
+            yield from (step for step in steps if isinstance(step, str))
 
     def generate_many(
         self,
@@ -510,7 +554,7 @@ class Model:
                 method="generate_many",
                 **settings,
             )
-            return self._text_job(args, True)
+            return self._job(self._text_work(args), args.on_text_chunk)
 
         check_prompts(prompts, "generate")
         return self._many(prompts, job, progress, max_concurrency, return_exceptions)
@@ -687,7 +731,10 @@ class Model:
             method="choose",
             **more,
         )
-        return self._choice_job(choice_set, args, wait).run()
+        found: Choice[Any] = self._run(
+            self._choice_work(choice_set, args), wait, args.on_text_chunk
+        )
+        return found
 
     @overload
     def chooser(self, choices: type[E]) -> Chooser[E]: ...
@@ -765,8 +812,8 @@ class Model:
             In the prompts' order.
         """
 
-        def job(item: tuple[str | Prompt | Tokens | Messages, ChoiceSet[Any]]) -> _Job[Choice[Any]]:
-            prompt, choice_set = item
+        def job(item: tuple[str | Prompt | Tokens | Messages, Any]) -> _Job[Choice[Any]]:
+            prompt, choice_set = item[0], as_choice_set(item[1])
             args = choice_request(
                 self.session,
                 **prompt_of(prompt),
@@ -778,7 +825,7 @@ class Model:
                 method="choose_many",
                 **more,
             )
-            return self._choice_job(choice_set, args, True)
+            return self._job(self._choice_work(choice_set, args), args.on_text_chunk)
 
         check_prompts(prompts, "choose")
         return self._many(
@@ -1077,9 +1124,9 @@ class Model:
         more_of_both: dict[str, Any] = {"messages": messages, "method": "fill", **more}
         if is_shape(skeleton):
             request = shape_request(self.session, prompt, skeleton, **more_of_both)
-            return self._shape_job(request, wait, on_span).run()
+            return self._run(self._shape_work(request, on_span is not None), wait, on_span)
         args = fill_request(self.session, prompt, skeleton, **more_of_both)
-        result = self._fill_job(args, wait, on_span).run()
+        result: FillResult = self._run(self._fill_work(args, on_span is not None), wait, on_span)
         return ShapedResult.of(result) if isinstance(skeleton, Mapping) else result
 
     @overload
@@ -1131,8 +1178,9 @@ class Model:
         more_of_both: dict[str, Any] = {"messages": messages, "method": "fill_stream", **more}
         if is_shape(skeleton):
             request = shape_request(self.session, prompt, skeleton, **more_of_both)
-            return self._fields(request, wait)
-        return self._spans(fill_request(self.session, prompt, skeleton, **more_of_both), wait)
+            return self.session.steps(self._shape_work(request), wait)
+        args = fill_request(self.session, prompt, skeleton, **more_of_both)
+        return self.session.steps(self._fill_work(args), wait)
 
     def fill_many(
         self,
@@ -1166,10 +1214,9 @@ class Model:
             asked: dict[str, Any] = {**prompt_of(prompt), "method": "fill_many", **more}
             if is_shape(skeleton):
                 request = shape_request(self.session, given=skeleton, **asked)
-                return self._shape_job(request, True, None)
-            return self._fill_job(
-                fill_request(self.session, skeleton=skeleton, **asked), True, None
-            )
+                return self._job(self._shape_work(request, False))
+            args = fill_request(self.session, skeleton=skeleton, **asked)
+            return self._job(self._fill_work(args, False))
 
         check_prompts(prompts, "fill")
         return self._many(prompts, job, progress, max_concurrency, return_exceptions)
@@ -1242,8 +1289,7 @@ class Model:
             If the library cannot save slots.
         """
         args = generate_request(self.session, prompt, messages=messages, method="save", **more)
-        with self.session.turns.one(wait):
-            return save_prompt(self.session, path, args)
+        return cast(int, self._run(save_work(self.session, path, args), wait))
 
     def restore(
         self,
@@ -1295,8 +1341,7 @@ class Model:
             cache_type_k=cache_type_k,
             cache_type_v=cache_type_v,
         )
-        with self.session.turns.one(wait):
-            return restore_prompt(self.session, path, config)
+        return cast(int, self._run(restore_work(self.session, path, config), wait))
 
     # ---- For those who drive the runner themselves ----------------------------------------------
 
@@ -1389,31 +1434,80 @@ class Model:
         """
         return fill_request(self.session, prompt, skeleton, messages=messages, **more)
 
-    # ---- Jobs -----------------------------------------------------------------------------------
+    # ---- Requests -------------------------------------------------------------------------------
 
-    def _text_job(self, args: FfiStreamingGenerateArgs, wait: bool | float) -> _Job[Generation]:
-        attempts = Attempts(lambda: self._sync_runner.generation(args))
+    def _text_work(
+        self, args: FfiStreamingGenerateArgs, is_told: bool | None = None
+    ) -> Work[str | Generation]:
+        """Return the request of a text; `is_told`: whether pieces of it are asked for."""
+        return self._work(args, lambda: _texts(args, is_told, partial(generation_of, self.session)))
 
-        def run() -> Generation:
-            result = self.session.in_turn(
-                wait, len(args.prompt_tokens), lambda: self._sync_runner.run(attempts.take())
-            )
-            return generation_of(self.session, result)
-
-        return _Job(run, attempts.cancel)
-
-    def _choice_job(
-        self, choices: ChoiceSet[Any], args: FfiStreamingGenerateArgs, wait: bool | float
-    ) -> _Job[Choice[Any]]:
-        attempts = Attempts(lambda: self._sync_runner.generation(args))
-
-        def choose() -> Choice[Any]:
+    def _choice_work(
+        self, choices: ChoiceSet[Any], args: FfiStreamingGenerateArgs
+    ) -> Work[str | Choice[Any]]:
+        def take() -> Callable[[Any], Iterator[str | Choice[Any]]]:
             begin = time.perf_counter()
-            result = self._sync_runner.run(attempts.take())
-            return choice_of(choices, args, result, time.perf_counter() - begin)
+            return _texts(
+                args, None, lambda end: choice_of(choices, args, end, time.perf_counter() - begin)
+            )
 
-        n_tokens = len(args.prompt_tokens)
-        return _Job(lambda: self.session.in_turn(wait, n_tokens, choose), attempts.cancel)
+        return self._work(args, take)
+
+    def _fill_work(self, args: FillArgs, is_told: bool = True) -> Work[SpanFill | FillResult]:
+        """Return the request of a skeleton; `is_told`: whether single spans are asked for."""
+
+        def take(step: SpanFill | FillResult) -> Iterator[SpanFill | FillResult]:
+            if is_told or isinstance(step, FillResult):
+                yield step
+
+        return self._work(args, lambda: take)
+
+    def _shape_work(
+        self, request: ShapeRequest, is_told: bool = True
+    ) -> Work[FieldFill | ShapedResult[Any]]:
+        """Return the request of a shape; `is_told`: whether single fields are asked for."""
+        return self._work(request.args, lambda: Reading(request.shape, is_told).take)
+
+    def _work(
+        self,
+        args: FfiStreamingGenerateArgs | FillArgs,
+        begin: Callable[[], Callable[[Any], Iterator[R]]],
+    ) -> Work[R]:
+        """Return a request; each run of it begins what makes its steps of the runner's."""
+        make: Callable[[], Any]
+        drive: Callable[[Any], Generator[Any, None, None]]
+        if isinstance(args, FillArgs):
+            generation = args.generation
+            make, drive = partial(self._sync_runner.filling, args), self._sync_runner.run_filling
+        else:
+            # Whoever takes the steps calls the callback: an event loop may have to await it.
+            generation = replace(args, on_text_chunk=None)
+            make = partial(self._sync_runner.generation, generation)
+            drive = self._sync_runner.run_whole
+
+        def steps(run: Any) -> Generator[R, None, None]:
+            take = begin()
+            with closing(drive(run)) as running:
+                for step in running:
+                    yield from take(step)
+
+        n_tokens, slot_id = len(generation.prompt_tokens), generation.slot_id
+        return Work(make, steps, n_tokens=n_tokens, slot_id=slot_id)
+
+    def _run(
+        self, work: Work[Any], wait: bool | float, tell: Callable[[Any], Any] | None = None
+    ) -> Any:
+        """Return the result of a request, and tell of the steps before it."""
+        with closing(self.session.steps(work, wait)) as steps:
+            for step in steps:
+                if not isinstance(step, TOLD):
+                    return step
+                if tell is not None:
+                    tell(step)
+        raise AssertionError("the last step is the result")
+
+    def _job(self, work: Work[Any], tell: Callable[[Any], Any] | None = None) -> _Job[Any]:
+        return _Job(lambda: self._run(work, True, tell), work.cancel)
 
     def _decision_job(
         self,
@@ -1425,62 +1519,6 @@ class Model:
     ) -> ScoreJob[Decision]:
         decision = DecisionRun(self.session, given, questions, settings)
         return ScoreJob(self.session, decision.args, decision.decision, wait, at_once)
-
-    def _fill_job(
-        self, args: FillArgs, wait: bool | float, on_span: Callable[[SpanFill], Any] | None
-    ) -> _Job[FillResult]:
-        filling = self._sync_runner.filling(args)
-
-        def run() -> FillResult:
-            with (
-                self.session.turns.one(wait),
-                closing(self._sync_runner.run_filling(filling)) as steps,
-            ):
-                for step in steps:
-                    if isinstance(step, FillResult):
-                        return step
-                    if on_span is not None:
-                        on_span(step)
-            raise AssertionError("the last step is the result")
-
-        return _Job(run, filling.cancel)
-
-    def _shape_job(
-        self, request: ShapeRequest, wait: bool | float, on_field: Callable[[FieldFill], Any] | None
-    ) -> _Job[ShapedResult[Any]]:
-        steps, cancel = self._shape_steps(request)
-
-        def run() -> ShapedResult[Any]:
-            reading = Reading(request.shape)
-            with self.session.turns.one(wait), closing(steps):
-                for step in steps:
-                    for read in reading.take(step):
-                        if isinstance(read, ShapedResult):
-                            return read
-                        if on_field is not None:
-                            on_field(read)
-            raise AssertionError("the last step is the result")
-
-        return _Job(run, cancel)
-
-    def _fields(
-        self, request: ShapeRequest, wait: bool | float
-    ) -> Iterator[FieldFill | ShapedResult[Any]]:
-        steps, _ = self._shape_steps(request)
-        reading = Reading(request.shape)
-        with self.session.turns.one(wait), closing(steps):
-            for step in steps:
-                yield from reading.take(step)
-
-    def _shape_steps(
-        self, request: ShapeRequest
-    ) -> tuple[Generator[Step, None, None], Callable[[], None]]:
-        """Return the runner's steps of an answer, and what ends it from another thread."""
-        if isinstance(request.args, FillArgs):
-            filling = self._sync_runner.filling(request.args)
-            return self._sync_runner.run_filling(filling), filling.cancel
-        generation = self._sync_runner.generation(request.args)
-        return self._sync_runner.run_whole(generation), generation.cancel
 
     def _many(
         self,
@@ -1500,19 +1538,23 @@ class Model:
             return_exceptions=return_exceptions,
         )
 
-    def _texts(self, args: FfiStreamingGenerateArgs, wait: bool | float) -> Iterator[str]:
-        # A method, so that the model lives as long as someone reads from it.
-        with (
-            self.session.turns.one(wait),
-            closing(self._sync_runner.generate_stream(args)) as steps,
-        ):
-            for step in steps:
-                if step.text:
-                    yield step.text
 
-    def _spans(self, args: FillArgs, wait: bool | float) -> Iterator[SpanFill | FillResult]:
-        with self.session.turns.one(wait), closing(self._sync_runner.fill_stream(args)) as steps:
-            yield from steps
+def _texts(
+    args: FfiStreamingGenerateArgs, is_told: bool | None, read: Callable[[FfiStreamingResult], R]
+) -> Callable[[Any], Iterator[str | R]]:
+    """Return what makes pieces of text and a result of the runner's steps.
+
+    Pieces are left out where nobody asked for them; without `is_told`, a callback asks for them.
+    """
+    are_told = args.on_text_chunk is not None if is_told is None else is_told
+
+    def take(step: StreamStep | FfiStreamingResult) -> Iterator[str | R]:
+        if isinstance(step, FfiStreamingResult):
+            yield read(step)
+        elif are_told and step.text:
+            yield step.text
+
+    return take
 
 
 class _Job(Generic[R]):

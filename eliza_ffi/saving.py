@@ -2,33 +2,55 @@
 
 from __future__ import annotations
 
+import math
 import os
+from collections.abc import Generator
 
 from .library.protocol import StreamConfig
 from .runner.arguments import FfiStreamingGenerateArgs
-from .runner.lifecycle import open_stream
+from .runner.lifecycle import Lifecycle, Work
 from .session import Session
 
-__all__ = ["restore_prompt", "save_prompt"]
+__all__ = ["restore_work", "save_work"]
 
 
-def save_prompt(
+def save_work(
     session: Session, path: str | os.PathLike[str], args: FfiStreamingGenerateArgs
-) -> int:
-    """Write a prompt and its KV cache to a file; returns how many tokens that is.
+) -> Work[int]:
+    """Return the request that writes a prompt and its KV cache to a file.
 
-    What a slot holds of the prompt is not decoded again.
+    Its result is the number of tokens saved. Tokens that a slot holds are not decoded again.
     """
     binding = session.binding
-    with open_stream(binding, session.ctx, args.config()) as stream:
-        binding.prefill(stream, args.prompt_tokens)
-        binding.save_slot(stream, path)
-        return binding.stats(stream).n_past
+
+    def steps(life: Lifecycle) -> Generator[int, None, None]:
+        with life.prefilled(args.config(), args.prompt_tokens) as stream:
+            binding.save_slot(stream, path)
+            n_saved = binding.stats(stream).n_past
+        yield n_saved
+
+    return Work(
+        lambda: Lifecycle(binding, session.ctx, "saving"),
+        steps,
+        n_tokens=len(args.prompt_tokens),
+        slot_id=args.slot_id,
+    )
 
 
-def restore_prompt(session: Session, path: str | os.PathLike[str], config: StreamConfig) -> int:
-    """Read such a file into a slot; returns how many tokens it holds."""
+def restore_work(session: Session, path: str | os.PathLike[str], config: StreamConfig) -> Work[int]:
+    """Return the request that reads such a file into a slot; its result is the number of tokens."""
     binding = session.binding
-    with open_stream(binding, session.ctx, config) as stream:
-        binding.restore_slot(stream, path)
-        return binding.stats(stream).n_past
+
+    def steps(life: Lifecycle) -> Generator[int, None, None]:
+        with life.opened(config) as stream:
+            binding.restore_slot(stream, path)
+            n_restored = binding.stats(stream).n_past
+        yield n_restored
+
+    # The file alone tells how many tokens it has, so it is not known whether a second try can help.
+    return Work(
+        lambda: Lifecycle(binding, session.ctx, "restoring"),
+        steps,
+        n_tokens=math.inf,
+        slot_id=config.slot_id,
+    )

@@ -6,8 +6,8 @@ import functools
 import os
 import time
 import weakref
-from collections.abc import Callable, Coroutine, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Mapping
+from contextlib import aclosing, closing, contextmanager
 from functools import partial
 from numbers import Real
 from pathlib import Path
@@ -31,6 +31,7 @@ from .errors import (
     BusyError,
     ContextFullError,
     ElizaError,
+    FillError,
     NotSupportedError,
 )
 from .library.binding import CffiBinding
@@ -38,6 +39,9 @@ from .library.loading import Library
 from .library.protocol import Tokens
 from .masks.guidance import Guidance
 from .masks.token_texts import TokenSpeller, TokenTexts
+from .runner.lifecycle import Work
+from .runner.streaming import MOST_SLOTS
+from .runner.threads import Threads
 from .runner.turns import Turns, check_wait
 
 __all__ = ["Session"]
@@ -46,6 +50,9 @@ T = TypeVar("T")
 
 DEFAULT_SLOTS = 8
 DEFAULT_WAIT_MS = 30_000
+
+N_HELPERS = 8
+"""Requests that are prepared at once for event loops."""
 
 DECISIONS_ON_CPU = 2
 """That run together."""
@@ -73,6 +80,8 @@ class Session:
         The last choices that were asked for, as tokens.
     turns : Turns
         Who waits for one of the context's slots.
+    workers, helpers : Threads
+        Threads beside event loops: for requests that have a slot, and for preparing requests.
     """
 
     def __init__(
@@ -95,6 +104,8 @@ class Session:
             library = Library(library, bundle=self.path)
         self.binding = CffiBinding(library)
         self.n_gpu_layers = n_gpu_layers
+        self.workers = Threads(MOST_SLOTS, "eliza-ffi-request")
+        self.helpers = Threads(N_HELPERS, "eliza-ffi-prepare")
         self.model_id = str(settings.get("model_id") or "")
         self._chat: ChatTokenizer | None = None
         self._guidance: Guidance | None = None
@@ -171,64 +182,72 @@ class Session:
         placement = self.describe().get("model", {}).get("placement", [])
         return bool(placement) and all(each["device"] == "CPU" for each in placement)
 
-    def in_turn(
-        self,
-        wait: bool | float,
-        n_tokens: int,
-        run: Callable[[], T],
-        *,
-        at_most: int | None = None,
-    ) -> T:
-        """Run something that takes a slot, after a wait for one.
+    def steps(self, work: Work[T], wait: bool | float) -> Generator[T, None, None]:
+        """Yield the steps of a request, the last of which is its result, after a wait for a slot.
 
-        All slots share the context's cells. What finds too little room beside the others, and would
-        have it alone, is run a second time when they have ended.
+        All slots share the context's cells. A request that finds too little room beside others, and
+        would have enough alone, is run a second time when the others have ended, unless it has
+        already given out a step.
 
         Parameters
         ----------
+        work
         wait
-            As :meth:`~eliza_ffi.runner.turns.Turns.one`; False does not wait for the others either.
-        n_tokens
-            How many it needs room for, at least.
-        run
-        at_most
-            As :meth:`~eliza_ffi.runner.turns.Turns.one`; who does not wait takes any slot.
+            As :meth:`~eliza_ffi.runner.turns.Turns.one`; False does not wait for the others either,
+            and takes any slot, however many requests of its kind run.
         """
-        second = _SecondTry(self, wait, n_tokens)
+        first = _FirstTry(self, wait, work.n_tokens)
+        at_most = work.at_most if wait else None
         try:
-            with self.turns.one(wait, at_most=at_most if wait else None), second.noting():
-                return run()
-        except ContextFullError as full:
-            if not second.is_worth_it:
+            with (
+                self.turns.one(wait, at_most=at_most, slot_id=work.slot_id),
+                first.noting(),
+                closing(work.steps()) as steps,
+            ):
+                for step in steps:
+                    first.has_given_out = True
+                    yield step
+                return
+        except ElizaError as error:
+            if not first.should_be_repeated:
                 raise
-            try:
-                with self.turns.one(second.wait, alone=True):
-                    return run()
-            except BusyError:
-                raise full from None
+            full = error
+        try:
+            with self.turns.one(first.rest_of_wait, alone=True), closing(work.steps()) as steps:
+                yield from steps
+        except BusyError:
+            raise full from full.__cause__
 
-    async def in_turn_async(
-        self,
-        wait: bool | float,
-        n_tokens: int,
-        run: Callable[[], Coroutine[Any, Any, T]],
-        *,
-        at_most: int | None = None,
-    ) -> T:
-        """The same on an event loop."""
-        second = _SecondTry(self, wait, n_tokens)
+    async def steps_async(self, work: Work[T], wait: bool | float) -> AsyncGenerator[T, None]:
+        """The same on an event loop, the request on a thread. Leave early through ``aclose()``."""
+        first = _FirstTry(self, wait, work.n_tokens)
+        at_most = work.at_most if wait else None
         try:
-            async with self.turns.one_async(wait, at_most=at_most if wait else None):
-                with second.noting():
-                    return await run()
-        except ContextFullError as full:
-            if not second.is_worth_it:
+            async with self.turns.one_async(wait, at_most=at_most, slot_id=work.slot_id):
+                with first.noting():
+                    async with aclosing(self.workers.steps(work)) as steps:
+                        async for step in steps:
+                            first.has_given_out = True
+                            yield step
+                return
+        except ElizaError as error:
+            if not first.should_be_repeated:
                 raise
-            try:
-                async with self.turns.one_async(second.wait, alone=True):
-                    return await run()
-            except BusyError:
-                raise full from None
+            full = error
+        try:
+            async with (
+                self.turns.one_async(first.rest_of_wait, alone=True),
+                aclosing(self.workers.steps(work)) as steps,
+            ):
+                async for step in steps:
+                    yield step
+        except BusyError:
+            raise full from full.__cause__
+
+    def result(self, work: Work[Any], wait: bool | float) -> Any:
+        """Return the result of a request; parameters as :meth:`steps`."""
+        *_, result = self.steps(work, wait)
+        return result
 
     def n_ctx(self) -> int | None:
         """Return how many tokens the context has room for; None where that is not known."""
@@ -243,6 +262,8 @@ class Session:
         self._finalizer()
         self.binding.forget_callbacks(self._ctx)
         self.choices.clear()
+        self.workers.close()
+        self.helpers.close()
 
     @property
     def is_open(self) -> bool:
@@ -336,32 +357,47 @@ def _check_settings(settings: Mapping[str, object]) -> None:
             raise wrong(f"the option {name}", "a string or a number", value)
 
 
-class _SecondTry:
-    """Whether what has found the context full may find room when it is alone."""
+class _FirstTry:
+    """The first run of a request: whether it should be repeated when nobody else is inside.
 
-    def __init__(self, session: Session, wait: bool | float, n_tokens: int) -> None:
+    Attributes
+    ----------
+    has_given_out : bool
+        Whether somebody has had a step of it.
+    should_be_repeated : bool
+        Whether it has failed, and may find enough room alone.
+    """
+
+    def __init__(self, session: Session, wait: bool | float, n_tokens: float) -> None:
         self._session = session
         self._begin = time.monotonic()
         self._wait = check_wait(wait)
         self._n_tokens = n_tokens
-        self.is_worth_it = False
+        self.has_given_out = False
+        self.should_be_repeated = False
 
     @contextmanager
     def noting(self) -> Iterator[None]:
-        """Note what there was beside what runs in here."""
+        """Take note of who is inside beside the run, and of how the run ends."""
         turns = self._session.turns
         was_alone, n_moves = turns.n_inside == 1, turns.n_moves
         try:
             yield
-        except ContextFullError:
+        except ElizaError as error:
             was_alone = was_alone and turns.n_moves == n_moves
-            if not was_alone and self._wait is not False:
-                n_ctx = self._session.n_ctx()
-                self.is_worth_it = n_ctx is None or self._n_tokens <= n_ctx
+            if self._wait is not False and not was_alone and not self.has_given_out:
+                self.should_be_repeated = self._is_full(error)
             raise
 
+    def _is_full(self, error: ElizaError) -> bool:
+        reason = error.__cause__ if isinstance(error, FillError) else error
+        if not isinstance(reason, ContextFullError):
+            return False
+        n_ctx = self._session.n_ctx()
+        return n_ctx is None or self._n_tokens <= n_ctx
+
     @property
-    def wait(self) -> bool | float:
+    def rest_of_wait(self) -> bool | float:
         """What is left of the wait."""
         if self._wait is True:
             return True

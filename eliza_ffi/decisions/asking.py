@@ -32,7 +32,7 @@ from ..errors import (
 )
 from ..library.protocol import EndingScores
 from ..requests import generate_request
-from ..runner.lifecycle import Attempts
+from ..runner.lifecycle import Work
 from ..runner.scoring import Ending, ScoreArgs, ScoreResult, ScoreRun
 from .made_asking import MadeAsking, made_model_of
 from .prompts import (
@@ -62,6 +62,7 @@ __all__ = [
     "is_of_row",
     "orders_of",
     "prompt_texts",
+    "score_work",
 ]
 
 Found = TypeVar("Found")
@@ -297,7 +298,7 @@ class ScoreJob(Generic[Found]):
     read
         Makes the job's result of the scores.
     wait
-        As :meth:`~eliza_ffi.session.Session.in_turn`.
+        As :meth:`~eliza_ffi.session.Session.steps`.
     at_once
         How many such jobs run together; None = :meth:`Session.decisions_at_once`.
     """
@@ -311,22 +312,24 @@ class ScoreJob(Generic[Found]):
         at_once: int | None = None,
     ) -> None:
         self._session = session
-        self._at_once = session.decisions_at_once(at_once)
-        self._n_tokens = args.n_tokens
         self._read = read
         self._wait = wait
-        self._attempts = Attempts(partial(ScoreRun, session.binding, session.ctx, args))
-        self.cancel = self._attempts.cancel
+        self._work = score_work(session, args, at_once)
+        self.cancel = self._work.cancel
 
     def run(self) -> Found:
-        return self._read(
-            self._session.in_turn(
-                self._wait,
-                self._n_tokens,
-                lambda: self._attempts.take().run(),
-                at_most=self._at_once,
-            )
-        )
+        return self._read(self._session.result(self._work, self._wait))
+
+
+def score_work(session: Session, args: ScoreArgs, at_once: int | None = None) -> Work[ScoreResult]:
+    """Return the request for the scores of one input; parameters as :class:`ScoreJob`."""
+    return Work(
+        partial(ScoreRun, session.binding, session.ctx, args),
+        ScoreRun.steps,
+        n_tokens=args.n_tokens,
+        slot_id=args.generation.slot_id,
+        at_most=session.decisions_at_once(at_once),
+    )
 
 
 class _Tried:

@@ -25,7 +25,7 @@ from .scoring import Rule
 if TYPE_CHECKING:
     from ..session import Session
 
-__all__ = ["DecisionRun", "Settings", "settings_for", "takes_long"]
+__all__ = ["DecisionRun", "Settings", "settings_for"]
 
 OWN_KEYWORDS = frozenset(
     (
@@ -35,8 +35,6 @@ OWN_KEYWORDS = frozenset(
 )
 """What a misspelt keyword may have meant, beside the settings of a stream."""
 
-LONG_TEXT = 2**11
-"""Characters that are written as prompts, and cut into tokens, in about two milliseconds."""
 
 _FINGERPRINTS: weakref.WeakKeyDictionary[Session, str] = weakref.WeakKeyDictionary()
 
@@ -102,16 +100,6 @@ def settings_for(
             _FINGERPRINTS[session] = fingerprint_of(session)
         calibration.check(_FINGERPRINTS[session], questions, how)
     return Settings(how, rule, calibration, option_mass, abstain_below, stream)
-
-
-def takes_long(given: Any, questions: Sequence[Question]) -> bool:
-    """Return whether a decision's prompts take longer to write than a thread to wake up.
-
-    Others on an event loop would notice that.
-    """
-    if not isinstance(given, str):
-        return True
-    return len(given) + sum(len(repr(question)) for question in questions) > LONG_TEXT
 
 
 class DecisionRun:

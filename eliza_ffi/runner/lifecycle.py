@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from typing import Any, Generic, Protocol, TypeVar
 
 from ..errors import GenerationCancelled
 from ..library.protocol import LlmStreamingBinding, StreamConfig, Tokens
 
-__all__ = ["Attempts", "Lifecycle", "open_stream"]
+__all__ = ["Lifecycle", "Work", "open_stream"]
 
 Run = TypeVar("Run", bound="Cancellable")
+Step = TypeVar("Step")
 
 
 @contextmanager
@@ -32,33 +33,54 @@ class Cancellable(Protocol):
         """End it."""
 
 
-class Attempts(Generic[Run]):
-    """Runs of the same, of which one takes the place of another that failed.
+class Work(Generic[Step]):
+    """A request that takes a slot. It can be run again, and another thread can cancel it.
 
     Parameters
     ----------
     make
-        Makes a run.
+        Makes a run of the request. It is called at once, which checks the request.
+    steps
+        From a run to its steps, the last of which is the request's result. Steps that nobody asked
+        for are left out: a request that has given out a step is not run again.
+    n_tokens
+        Tokens of the context that the request needs, at least.
+    slot_id
+        The slot it names; -1 = any.
+    at_most
+        As :meth:`~eliza_ffi.runner.turns.Turns.one`.
     """
 
-    def __init__(self, make: Callable[[], Run]) -> None:
-        self._make = make
+    def __init__(
+        self,
+        make: Callable[[], Run],
+        steps: Callable[[Run], Generator[Step, None, None]],
+        *,
+        n_tokens: float,
+        slot_id: int = -1,
+        at_most: int | None = None,
+    ) -> None:
+        self.n_tokens = n_tokens
+        self.slot_id = slot_id
+        self.at_most = at_most
+        self._make: Callable[[], Cancellable] = make
+        self._steps: Callable[[Any], Generator[Step, None, None]] = steps
         self._lock = threading.Lock()
-        self._next: Run | None = make()  # what is asked for is checked at once
-        self._last = self._next
+        self._last: Cancellable = make()
+        self._next: Cancellable | None = self._last
         self._is_cancelled = False
 
-    def take(self) -> Run:
-        """Return a run that has not begun."""
+    def steps(self) -> Generator[Step, None, None]:
+        """Run it, from the beginning each time."""
         with self._lock:
-            run = self._make() if self._next is None else self._next
+            run: Cancellable = self._make() if self._next is None else self._next
             self._next, self._last = None, run
             if self._is_cancelled:
                 run.cancel()
-        return run
+        return self._steps(run)
 
     def cancel(self) -> None:
-        """End the run that was taken last, and all that will be."""
+        """End the last run and all that follow."""
         with self._lock:
             self._is_cancelled = True
             self._last.cancel()
@@ -84,6 +106,19 @@ class Lifecycle:
         self._is_cancelled = False
 
     @contextmanager
+    def opened(self, config: StreamConfig) -> Iterator[Any]:
+        """Open a stream for a while."""
+        self.check()
+        with open_stream(self._binding, self._ctx, config) as stream:
+            with self._lock:
+                self._stream = stream
+            try:
+                self.check()
+                yield stream
+            finally:
+                self.end()
+
+    @contextmanager
     def prefilled(
         self, config: StreamConfig, tokens: Tokens, sampling: str | None = None
     ) -> Iterator[Any]:
@@ -95,18 +130,11 @@ class Lifecycle:
         sampling
             The JSON of a ``SamplingParams``, if the configuration does not say all.
         """
-        self.check()
-        with open_stream(self._binding, self._ctx, config) as stream:
-            with self._lock:
-                self._stream = stream
-            try:
-                self.check()
-                if sampling is not None:
-                    self._binding.set_sampling(stream, sampling)
-                self._binding.prefill(stream, tokens)
-                yield stream
-            finally:
-                self.end()
+        with self.opened(config) as stream:
+            if sampling is not None:
+                self._binding.set_sampling(stream, sampling)
+            self._binding.prefill(stream, tokens)
+            yield stream
 
     def cancel(self) -> None:
         """End it: the native call that is running returns soon."""

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import logging
 import threading
 import weakref
 from collections.abc import AsyncGenerator, Generator, Iterator
-from contextlib import AbstractAsyncContextManager, closing, contextmanager, nullcontext
-from typing import Any, Generic, Protocol, TypeVar
+from contextlib import (
+    AbstractAsyncContextManager,
+    aclosing,
+    closing,
+    contextmanager,
+    nullcontext,
+)
+from typing import Any
 
 from ..errors import InvalidArgumentError
 from ..library.protocol import LlmStreamingBinding, StreamStep
@@ -17,7 +22,7 @@ from .arguments import FfiStreamingGenerateArgs, FfiStreamingResult, Usage
 from .filling import FillArgs, FillResult, FillRun, SpanFill
 from .generation import GenerationRun
 from .scoring import ScoreResult, ScoreRun
-from .threads import Threads
+from .threads import Threads, tell
 
 __all__ = [
     "FfiStreamingGenerateArgs",
@@ -28,8 +33,6 @@ __all__ = [
 ]
 
 logger = logging.getLogger("eliza_ffi")
-
-Step = TypeVar("Step", covariant=True)
 
 MOST_SLOTS = 64
 """A context has no more; each generation in one has a thread."""
@@ -146,40 +149,27 @@ class FfiStreamingRunner(_Runner):
             If it fails before the first span.
         """
         filling = self.filling(args)
-        async with self._slot(args.generation.slot_id):
-            running = _RunningGeneration(filling, self._threads)
-            try:
-                while (span := await running.next_step()) is not None:
-                    yield span
-            finally:
-                await running.stop()
+        async with (
+            self._slot(args.generation.slot_id),
+            aclosing(self._threads.steps(filling)) as spans,
+        ):
+            async for span in spans:
+                yield span
         yield filling.result()
 
     async def score(self, scoring: ScoreRun) -> ScoreResult:
         """Run a scoring to its end; raises as :meth:`ScoreRun.run` does."""
         async with self._slot(scoring.args.generation.slot_id):
-            running = _RunningGeneration(scoring, self._threads)
-            try:
-                result = await running.next_step()
-            finally:
-                await running.stop()
-        assert result is not None  # there is one step, or an exception
-        return result
+            return await self._threads.run(scoring.run, cancel=scoring.cancel)
 
     async def _drive(
         self, generation: GenerationRun, args: FfiStreamingGenerateArgs
     ) -> AsyncGenerator[StreamStep, None]:
-        async with self._slot(args.slot_id):
-            running = _RunningGeneration(generation, self._threads)
-            try:
-                while (step := await running.next_step()) is not None:
-                    if step.text and args.on_text_chunk is not None:
-                        waiting = args.on_text_chunk(step.text)
-                        if inspect.isawaitable(waiting):
-                            await waiting
-                    yield step
-            finally:
-                await running.stop()
+        async with self._slot(args.slot_id), aclosing(self._threads.steps(generation)) as steps:
+            async for step in steps:
+                if step.text:
+                    await tell(args.on_text_chunk, step.text)
+                yield step
 
     def _slot(self, slot_id: int) -> AbstractAsyncContextManager[Any]:
         if slot_id < 0:
@@ -254,54 +244,3 @@ class SyncStreamingRunner(_Runner):
                 yield
             finally:
                 del self._owners[slot_id]
-
-
-class _Steps(Protocol[Step]):
-    """What runs on a thread."""
-
-    def steps(self) -> Generator[Step, None, None]: ...
-
-    def cancel(self) -> None: ...
-
-
-class _RunningGeneration(Generic[Step]):
-    """A generation on its way to the end on a thread, its steps queued for the event loop.
-
-    Fetching each step when it is asked for would cost every token two wake-ups, the thread's and
-    the loop's. This way the thread is never asleep, and the loop wakes up during the next pass.
-    """
-
-    def __init__(self, generation: _Steps[Step], threads: Threads) -> None:
-        self._generation = generation
-        self._loop = asyncio.get_running_loop()
-        self._steps: asyncio.Queue[Step | None] = asyncio.Queue()  # None: that was the last
-        self._thread = threads.start(self._run)
-
-    def _run(self) -> None:
-        try:
-            # Closed by name: a loop that is gone takes no more steps, and the stream must go too.
-            with closing(self._generation.steps()) as steps:
-                for step in steps:
-                    self._loop.call_soon_threadsafe(self._steps.put_nowait, step)
-        finally:
-            self._loop.call_soon_threadsafe(self._steps.put_nowait, None)
-
-    async def next_step(self) -> Step | None:
-        """Return the next step; None when there is none and the stream has been closed."""
-        step = await self._steps.get()
-        if step is None:
-            await self._thread  # raises what went wrong
-        return step
-
-    async def stop(self) -> None:
-        """Stop the native call, if one is running, and wait until the stream has been closed."""
-        self._generation.cancel()
-        cancelled: asyncio.CancelledError | None = None
-        while not self._thread.done():
-            try:
-                await asyncio.wait([self._thread])
-            except asyncio.CancelledError as error:
-                cancelled = error
-        self._thread.exception()  # its failure is the cancel's doing: looked at, not reported
-        if cancelled is not None:
-            raise cancelled

@@ -3,19 +3,36 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import contextvars
+import inspect
+from collections.abc import AsyncGenerator, Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from contextlib import closing
+from functools import partial
+from typing import Any, Generic, Protocol, TypeVar
 
 from ..errors import ElizaError
 
-__all__ = ["Threads"]
+__all__ = ["Stepped", "Threads", "tell"]
 
 T = TypeVar("T")
+Step = TypeVar("Step")
+StepOut = TypeVar("StepOut", covariant=True)
+
+
+class Stepped(Protocol[StepOut]):
+    """What runs on a thread, step by step, until it ends or is cancelled."""
+
+    def steps(self) -> Generator[StepOut, None, None]: ...
+
+    def cancel(self) -> None: ...
 
 
 class Threads:
     """A pool of threads. Each starts when it is needed and lives until the pool is closed.
+
+    A task that is cancelled while it waits for a call waits until the call has returned: nothing
+    that it started outlives it.
 
     Parameters
     ----------
@@ -29,14 +46,43 @@ class Threads:
         self._pool = ThreadPoolExecutor(n_threads, thread_name_prefix=name)
         self._is_closed = False
 
-    def start(self, call: Callable[[], T]) -> asyncio.Future[T]:
-        """Run a call on a thread, and return its future for the running event loop.
+    async def run(
+        self, call: Callable[..., T], *arguments: Any, cancel: Callable[[], None] | None = None
+    ) -> T:
+        """Return what a call on a thread returns.
+
+        Parameters
+        ----------
+        call, *arguments
+        cancel
+            Called when the task is cancelled, to end the call early.
 
         Raises
         ------
         ElizaError
             If the pool is closed.
         """
+        context = contextvars.copy_context()
+        future = self._start(partial(context.run, call, *arguments))
+        try:
+            await asyncio.wait([future])
+        except asyncio.CancelledError:
+            if cancel is not None:
+                cancel()
+            await _ended(future)
+            raise
+        return future.result()
+
+    async def steps(self, run: Stepped[Step]) -> AsyncGenerator[Step, None]:
+        """Yield the steps of a run as they come. Leave early through ``aclose()``."""
+        running = _Running(run, self._start)
+        try:
+            async for step in running.steps():
+                yield step
+        finally:
+            await running.stop()
+
+    def _start(self, call: Callable[[], T]) -> asyncio.Future[T]:
         try:
             return asyncio.get_running_loop().run_in_executor(self._pool, call)
         except RuntimeError:
@@ -48,3 +94,62 @@ class Threads:
         """End all idle threads now, and each other thread when its call returns."""
         self._is_closed = True
         self._pool.shutdown(wait=False)
+
+
+class _Running(Generic[Step]):
+    """A run on its way to the end on a thread, its steps queued for the event loop.
+
+    Fetching each step when it is asked for would cost every token two wake-ups, the thread's and
+    the loop's. This way the thread is never asleep, and the loop wakes up during the next pass.
+    """
+
+    def __init__(
+        self, run: Stepped[Step], start: Callable[[Callable[[], None]], asyncio.Future[None]]
+    ) -> None:
+        self._run = run
+        self._loop = asyncio.get_running_loop()
+        self._steps: asyncio.Queue[tuple[Step] | None] = asyncio.Queue()  # None: that was the last
+        self._thread = start(self._run_on_thread)
+
+    def _run_on_thread(self) -> None:
+        try:
+            # Closed by name: a loop that is gone takes no more steps, and the stream must go too.
+            with closing(self._run.steps()) as steps:
+                for step in steps:
+                    self._loop.call_soon_threadsafe(self._steps.put_nowait, (step,))
+        finally:
+            self._loop.call_soon_threadsafe(self._steps.put_nowait, None)
+
+    async def steps(self) -> AsyncGenerator[Step, None]:
+        """Yield the steps; raises what went wrong, once the run has ended."""
+        while (step := await self._steps.get()) is not None:
+            yield step[0]
+        await asyncio.wait([self._thread])
+        self._thread.result()
+
+    async def stop(self) -> None:
+        """Cancel the run, if it has not ended, and wait until it has."""
+        if not self._thread.done():
+            self._run.cancel()
+        await _ended(self._thread)
+
+
+async def _ended(future: asyncio.Future[Any]) -> None:
+    """Wait until a thread is done, through every cancellation; raise the last one afterwards."""
+    cancelled: asyncio.CancelledError | None = None
+    while not future.done():
+        try:
+            await asyncio.wait([future])
+        except asyncio.CancelledError as error:
+            cancelled = error
+    future.exception()  # a failure is the cancelling's doing: looked at, not reported
+    if cancelled is not None:
+        raise cancelled
+
+
+async def tell(callback: Callable[..., Any] | None, *arguments: Any) -> None:
+    """Call a callback, if there is one, and await its result if that can be awaited."""
+    if callback is not None:
+        result = callback(*arguments)
+        if inspect.isawaitable(result):
+            await result

@@ -16,7 +16,7 @@ from operator import attrgetter
 from typing import Any
 
 from ..checks import wrong
-from ..errors import BusyError
+from ..errors import BusyError, InvalidArgumentError
 
 __all__ = ["Turns", "check_wait"]
 

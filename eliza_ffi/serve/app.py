@@ -40,7 +40,7 @@ def make_app(
     """
     if admission is None:
         admission = admission_for(model, settings)
-    metrics = ServeMetrics(admission, lambda: model.describe().get("passes", {}))
+    metrics = ServeMetrics(admission, lambda: model.session.describe().get("passes", {}))
     answers = Endpoints(model, settings, admission, metrics)
     document = openapi_document()
 

@@ -92,12 +92,14 @@ class Reading(Generic[T]):
     ----------
     shape
         What it shall be.
+    tells_fields
+        Whether fields are asked for, or the result alone.
     """
 
-    def __init__(self, shape: Shape[T]) -> None:
+    def __init__(self, shape: Shape[T], tells_fields: bool = True) -> None:
         self._shape = check_kind("shape", shape, Shape, "a Shape, as of shape_of()")
         self._begin = time.perf_counter()
-        self._json = JsonReader() if shape.partial is not None else None
+        self._json = JsonReader() if tells_fields and shape.partial is not None else None
         self._texts: list[str] = []
         self._n_read = 0
 

@@ -164,7 +164,7 @@ def test_a_prompt_stands_wherever_a_string_does(tiny_model: Model, tmp_path: Pat
     async def awaited(prompt: Any) -> list[Any]:
         face = AsyncModel.of(model)
         return [
-            face.prompt_tokens(prompt),
+            await face.prompt_tokens(prompt),
             (await face.generate(prompt, 5)).tokens,
             [piece async for piece in face.stream(prompt, 5)],
             (await face.choose(prompt, choices)).value,

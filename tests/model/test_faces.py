@@ -190,6 +190,30 @@ def test_who_does_not_wait_for_a_slot_is_told_that_there_is_none(model: Model) -
     assert model.choose("x", ["a", "b"], wait=False).value in ("a", "b")
 
 
+def test_the_wait_for_a_named_slot_ends_in_time_and_keeps_nobody_else_out(model: Model) -> None:
+    face = AsyncModel.of(model)
+
+    async def story() -> None:
+        async with aclosing(face.stream("x", 5, slot_id=0)) as stream:
+            await anext(stream)
+            for wait, said in ((False, "another request "), (0.02, "after 0.02 s")):
+                with pytest.raises(BusyError, match=f"slot 0 is in use by .*{said}"):
+                    await face.choose("x", ["a", "b"], slot_id=0, wait=wait)
+                with pytest.raises(BusyError, match=f"slot 0 is in use by .*{said}"):
+                    model.fill("x", SKELETON, slot_id=0, wait=wait)
+            pinned = [
+                asyncio.ensure_future(face.choose(f"{i}", ["a", "b"], slot_id=0)) for i in range(12)
+            ]
+            while model.session.turns.n_waiting < len(pinned):
+                await asyncio.sleep(0.001)
+            for other in ({}, {"slot_id": 1}):
+                assert (await face.choose("x", ["a", "b"], wait=False, **other)).value
+            assert not any(each.done() for each in pinned)
+        assert len(await asyncio.gather(*pinned)) == 12
+
+    asyncio.run(story())
+
+
 @pytest.mark.parametrize(
     ("call", "said"),
     [

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from eliza_ffi.async_model import AsyncModel
 from eliza_ffi.decisions import Choice, Predicate
-from eliza_ffi.errors import ContextFullError
+from eliza_ffi.errors import ContextFullError, FillError
 from eliza_ffi.library.loading import Library
 from eliza_ffi.library.protocol import StreamConfig
 from eliza_ffi.model import Model
 from eliza_ffi.runner.lifecycle import open_stream
+from eliza_ffi.shapes import Lark
 
 N_CTX = 256
 WORDS = "the parcel did not come and nobody knows where it is " * 12  # well over half of that
@@ -86,3 +91,128 @@ def test_what_fails_alone_is_not_tried_again(model: Model) -> None:
     with pytest.raises(ContextFullError):
         model.decide(WORDS * 4, QUESTIONS)
     assert model.session.turns.n_moves == before + 2
+
+
+# ---- the second try, of every method -----------------------------------------------------------
+
+SHORT = "nobody knows where the parcel is. "
+ANSWER = WORDS[:520]  # fits behind that, but not beside one of the inputs
+LONG_LABELS = [f"{first} {ANSWER} {last}" for first in ("yes", "no") for last in "ab"]
+SKELETON = {
+    "spans": [
+        {"kind": "enum", "key": "first", "enumValues": ["yes", "no"]},
+        {"kind": "literal", "value": ANSWER},
+        {"kind": "enum", "key": "last", "enumValues": ["now", "later"]},
+    ]
+}
+ONE_SPAN = {"spans": SKELETON["spans"][:1]}
+GRAMMAR = Lark(f'start: ("yes" | "no") " {ANSWER}" ("now" | "later")')
+ACTIONS = [
+    {
+        "name": "SEND",
+        "parameters": [{"name": ANSWER, "required": True, "schema": {"enum": ["now", "later"]}}],
+    }
+]
+
+METHODS: dict[str, tuple[Callable[[Model], Any], Callable[[AsyncModel], Any]]] = {
+    "fill": (
+        lambda m: m.fill(SHORT, SKELETON).text,
+        lambda m: m.fill(SHORT, SKELETON),
+    ),
+    "fill a shape": (
+        lambda m: m.fill(SHORT, GRAMMAR).text,
+        lambda m: m.fill(SHORT, GRAMMAR),
+    ),
+    "fill_many": (
+        lambda m: m.fill_many([SHORT], SKELETON)[0].text,
+        lambda m: m.fill_many([SHORT], SKELETON),
+    ),
+    "fill_stream": (
+        lambda m: [*m.fill_stream(INPUTS[1], ONE_SPAN)][-1].text,
+        lambda m: last(m.fill_stream(INPUTS[1], ONE_SPAN)),
+    ),
+    "plan": (
+        lambda m: m.plan(SHORT, ACTIONS).text,
+        lambda m: m.plan(SHORT, ACTIONS),
+    ),
+    "stream": (
+        lambda m: "".join(m.stream(INPUTS[1], 4)),
+        lambda m: last(m.stream(INPUTS[1], 4)),
+    ),
+    "choose": (
+        lambda m: m.choose(SHORT, LONG_LABELS).text,
+        lambda m: m.choose(SHORT, LONG_LABELS),
+    ),
+    "save": (
+        lambda m: m.save("saved", INPUTS[1]),
+        lambda m: m.save("saved", INPUTS[1]),
+    ),
+    "end_of_turn": (
+        lambda m: m.end_of_turn(INPUTS[1], "<|im_end|>").probability,
+        lambda m: m.end_of_turn(INPUTS[1], "<|im_end|>"),
+    ),
+}
+
+
+async def last(steps: Any) -> Any:
+    return [step async for step in steps][-1]
+
+
+def beside_a_neighbour(model: Model, call: Callable[[], Any]) -> Any:
+    """Run a call while another request fills the context, until the call waits for it to end."""
+    turns = model.session.turns
+    neighbour = model.stream(INPUTS[0], 5)
+    next(neighbour)
+    with ThreadPoolExecutor(1) as thread:
+        try:
+            called = thread.submit(call)
+            while not called.done() and not turns.n_waiting:
+                time.sleep(0.001)
+        finally:
+            neighbour.close()  # type: ignore[attr-defined]
+        return called.result()
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_tries_again_when_its_neighbours_have_ended(
+    model: Model, method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    call, call_async = METHODS[method]
+    alone = call(model)
+    before = model.session.turns.n_moves
+    assert beside_a_neighbour(model, lambda: call(model)) == pytest.approx(alone, abs=0.02)
+    assert model.session.turns.n_moves == before + 6  # the neighbour, and twice the call
+
+    before = model.session.turns.n_moves
+    beside_a_neighbour(model, lambda: asyncio.run(call_async(AsyncModel.of(model))))
+    assert model.session.turns.n_moves == before + 6
+
+
+def test_what_has_been_given_out_is_not_given_out_again(model: Model) -> None:
+    heard: list[Any] = []
+
+    def choose() -> Any:
+        return model.choose(SHORT, LONG_LABELS, on_text_chunk=heard.append)
+
+    alone = choose().text
+    assert "".join(heard) == alone
+    for call in (
+        choose,
+        lambda: asyncio.run(
+            AsyncModel.of(model).choose(SHORT, LONG_LABELS, on_text_chunk=heard.append)
+        ),
+    ):
+        heard.clear()
+        with pytest.raises(ContextFullError):
+            beside_a_neighbour(model, call)
+        assert heard and alone.startswith("".join(heard))
+
+    heard.clear()
+    with pytest.raises(FillError) as full:
+        beside_a_neighbour(model, lambda: model.fill(SHORT, SKELETON, on_span=heard.append))
+    assert isinstance(full.value.__cause__, ContextFullError)
+    assert [span.key for span in heard] == ["first"]
+
+    with pytest.raises(FillError):
+        beside_a_neighbour(model, lambda: list(model.fill_stream(SHORT, SKELETON)))

@@ -1,0 +1,367 @@
+"""What the asynchronous face does to the event loop, and what cancelling a task leaves behind."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import aclosing, suppress
+from pathlib import Path
+from typing import Any, Literal
+
+import pydantic
+import pytest
+
+from eliza_ffi.async_model import AsyncModel
+from eliza_ffi.chat import ChatTemplate
+from eliza_ffi.chat.tokens import ChatTokenizer
+from eliza_ffi.choices.choice_set import ChoiceSet
+from eliza_ffi.decisions import Predicate
+from eliza_ffi.decisions.deciding import DecisionRun
+from eliza_ffi.errors import ContextFullError, FillError, NativeFault
+from eliza_ffi.library.loading import Library
+from eliza_ffi.library.protocol import StreamConfig
+from eliza_ffi.masks.guidance import Guidance
+from eliza_ffi.masks.token_texts import TokenTexts
+from eliza_ffi.model import Model
+from eliza_ffi.session import Session
+from eliza_ffi.shapes import FieldFill
+from eliza_ffi.shapes import shape as shape_module
+
+LONG = "the parcel did not come and nobody knows where it is\n" * 2000  # 100 KB
+TALK = [{"role": ("user", "assistant")[i % 2], "content": f"message {i}"} for i in range(9999)]
+TALK.append({"role": "user", "content": "the last one"})
+ACTIONS = [{"name": "REPLY"}, {"name": "IGNORE"}]
+SKELETON = {"spans": [{"kind": "enum", "key": "k", "enumValues": ["yes", "no"]}]}
+LABELS = [f"label {i}" for i in range(3000)]
+QUESTIONS = {"angry": Predicate("The writer is angry.")}
+A_FILE = "there-is-no-such-file"
+
+
+class Ticket(pydantic.BaseModel):
+    kind: Literal["bug", "wish"]
+    urgent: bool
+
+
+SCHEMA = {
+    "type": "object",
+    "properties": {f"field{i}": {"type": "string", "enum": ["a", "b"]} for i in range(40)},
+    "required": [f"field{i}" for i in range(40)],
+    "additionalProperties": False,
+}
+
+Call = Callable[[AsyncModel], Coroutine[Any, Any, Any]]
+
+
+async def read(steps: Any) -> list[Any]:
+    async with aclosing(steps):
+        return [step async for step in steps]
+
+
+CALLS: dict[str, Call] = {
+    "describe": lambda m: m.describe(),
+    "tokenize": lambda m: m.tokenize(LONG),
+    "prompt_tokens": lambda m: m.prompt_tokens(LONG),
+    "detokenize": lambda m: m.detokenize([5] * 50_000),
+    "token_texts": lambda m: m.token_texts(),
+    "chat_template": lambda m: m.chat_template(),
+    "chat_tokens": lambda m: m.chat_tokens(TALK),
+    "embed": lambda m: m.embed(["a text", "another text"]),
+    "end_of_turn": lambda m: m.end_of_turn(LONG, "<|im_end|>"),
+    "generate": lambda m: m.generate(LONG, 1),
+    "generate, messages": lambda m: m.generate(messages=TALK, max_tokens=1),
+    "generate, schema": lambda m: m.generate("x", 4, schema=SCHEMA),
+    "generate, logprobs": lambda m: m.generate("x", 4, logprobs=8),
+    "stream": lambda m: read(m.stream(LONG, 1)),
+    "stream, schema": lambda m: read(m.stream("x", 4, schema=SCHEMA)),
+    "generate_many": lambda m: m.generate_many([LONG, TALK], 1, return_exceptions=True),
+    "generate_many, schema": lambda m: m.generate_many(["x", "y"], 4, schema=SCHEMA),
+    "choose": lambda m: m.choose(LONG, ["yes", "no"]),
+    "choose, labels": lambda m: m.choose("x", LABELS),
+    "choose_many": lambda m: m.choose_many([LONG, "x"], LABELS, return_exceptions=True),
+    "chooser": lambda m: m.chooser(LABELS),
+    "decide": lambda m: m.decide(LONG, QUESTIONS),
+    "decide, messages": lambda m: m.decide(TALK, QUESTIONS),
+    "decide, short": lambda m: m.decide("hello", QUESTIONS),
+    "decide_many": lambda m: m.decide_many([LONG, "x"], QUESTIONS, return_exceptions=True),
+    "decision_prompts": lambda m: m.decision_prompts(LONG, QUESTIONS),
+    "fill": lambda m: m.fill(LONG, SKELETON),
+    "fill, class": lambda m: m.fill("x", Ticket),
+    "fill, schema": lambda m: m.fill("x", SCHEMA),
+    "fill_stream": lambda m: read(m.fill_stream("x", SCHEMA)),
+    "fill_many": lambda m: m.fill_many([LONG, "x"], Ticket, return_exceptions=True),
+    "plan": lambda m: m.plan(LONG, ACTIONS),
+    "save": lambda m: m.save(A_FILE, LONG),
+    "restore": lambda m: m.restore(A_FILE),
+}
+
+HEAVY: list[tuple[Any, str]] = [
+    (ChatTokenizer, "tokens"),
+    (ChatTemplate, "render"),
+    (ChoiceSet, "__init__"),
+    (DecisionRun, "__init__"),
+    (DecisionRun, "decision"),
+    (Guidance, "json_schema"),
+    (Session, "describe"),
+    (Session, "detokenize"),
+    (Session, "prompt_tokens"),
+    (Session, "tokenize"),
+    (TokenTexts, "read"),
+    (shape_module, "class_shape"),
+    (shape_module, "_of_schema"),
+    (shape_module, "read_json"),
+]
+"""What takes time by itself; the calls of the library are added to them."""
+
+
+@pytest.fixture(scope="module")
+def model(library: Library) -> Iterator[Model]:
+    with Model(library=library, n_ctx=512, n_slots=2, n_threads=1) as opened:
+        yield opened
+
+
+def test_every_method_has_an_example_here() -> None:
+    named = {name.partition(",")[0] for name in CALLS}
+    awaited = {
+        name
+        for name, found in vars(AsyncModel).items()
+        if callable(found) and not name.startswith("_")
+    }
+    assert awaited - {"close"} == named
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_nothing_heavy_runs_on_the_event_loop(
+    model: Model, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    on_loop: list[str] = []
+    loop_thread = threading.get_ident()
+
+    def watch(owner: Any, name: str) -> None:
+        heavy = getattr(owner, name)
+
+        def noting(*arguments: Any, **more: Any) -> Any:
+            if threading.get_ident() == loop_thread:
+                on_loop.append(name)
+            return heavy(*arguments, **more)
+
+        is_bound = hasattr(heavy, "__self__")
+        monkeypatch.setattr(owner, name, staticmethod(noting) if is_bound else noting)
+
+    for owner, each in HEAVY:
+        watch(owner, each)
+    for each in ("prefill", "fill", "next", "embed", "eot_score", "score_endings", "tokenize"):
+        watch(model.binding, each)
+    model.session.choices.clear()
+
+    async def story() -> None:
+        with suppress(
+            ContextFullError, FillError, NativeFault
+        ):  # many are too long for the context
+            await CALLS[name](AsyncModel.of(model))
+
+    asyncio.run(story())
+    assert on_loop == []
+
+
+def test_the_event_loop_is_not_held_up_by_long_requests(model: Model) -> None:
+    """The longest pause of a task that does nothing but wait.
+
+    The bound is far above the pauses of a busy machine and of the interpreter's lock, and far below
+    what the requests take when the event loop itself prepares them.
+    """
+    face = AsyncModel.of(model)
+    longest = 0.0
+
+    async def beat() -> None:
+        nonlocal longest
+        while True:
+            begin = time.perf_counter()
+            await asyncio.sleep(0.001)
+            longest = max(longest, time.perf_counter() - begin)
+
+    async def story() -> None:
+        beating = asyncio.ensure_future(beat())
+        requests = (
+            face.prompt_tokens(LONG * 5),
+            face.generate("x", 4, schema=SCHEMA),
+            face.chat_tokens(TALK),
+            face.decide(TALK, QUESTIONS),
+        )
+        await asyncio.gather(*requests, return_exceptions=True)
+        beating.cancel()
+
+    begin = time.perf_counter()
+    asyncio.run(story())
+    took = time.perf_counter() - begin
+    assert longest < max(0.25, took / 4)
+
+
+# ---- cancelling --------------------------------------------------------------------------------
+
+
+class Held:
+    """A call of the library that blocks until it is let go."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, binding: Any, name: str) -> None:
+        self.has_begun = threading.Event()
+        self.may_end = threading.Event()
+        self.has_ended = False
+        call = getattr(binding, name)
+
+        def held(*arguments: Any, **more: Any) -> Any:
+            self.has_begun.set()
+            assert self.may_end.wait(60)
+            try:
+                return call(*arguments, **more)
+            finally:
+                self.has_ended = True
+
+        monkeypatch.setattr(binding, name, held)
+
+
+@pytest.fixture
+def saved(model: Model, tmp_path: Path) -> Path:
+    model.save(tmp_path / "prompt", "hello")
+    return tmp_path / "prompt"
+
+
+CANCELLED: dict[str, tuple[str, Callable[[AsyncModel, Path], Coroutine[Any, Any, Any]]]] = {
+    "embed": ("embed", lambda m, _: m.embed(["a text", "another"])),
+    "end_of_turn": ("eot_score", lambda m, _: m.end_of_turn("hello", "<|im_end|>")),
+    "generate": ("prefill", lambda m, _: m.generate("hello", 4)),
+    "choose": ("prefill", lambda m, _: m.choose("hello", ["yes", "no"])),
+    "decide": ("score_endings", lambda m, _: m.decide("hello", QUESTIONS)),
+    "fill": ("fill", lambda m, _: m.fill("hello", SKELETON)),
+    "fill, class": ("fill", lambda m, _: m.fill("hello", Ticket)),
+    "plan": ("fill", lambda m, _: m.plan("hello", ACTIONS)),
+    "stream": ("prefill", lambda m, _: read(m.stream("hello", 4))),
+    "save": ("save_slot", lambda m, path: m.save(path, "hello")),
+    "restore": ("restore_slot", lambda m, path: m.restore(path)),
+}
+
+
+@pytest.mark.parametrize("name", CANCELLED)
+def test_a_cancelled_call_returns_when_its_slot_is_free(
+    model: Model, monkeypatch: pytest.MonkeyPatch, saved: Path, name: str
+) -> None:
+    blocked, call = CANCELLED[name]
+    held = Held(monkeypatch, model.binding, blocked)
+
+    async def story() -> None:
+        task = asyncio.ensure_future(call(AsyncModel.of(model), saved))
+        assert await asyncio.to_thread(held.has_begun.wait, 60)
+        for _ in range(3):  # however often
+            task.cancel()
+            await asyncio.sleep(0.01)
+        assert not task.done()
+        held.may_end.set()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert held.has_ended
+        assert model.session.turns.n_inside == 0
+
+    asyncio.run(story())
+    monkeypatch.undo()
+    streams = [model.binding.open(model.session.ctx, StreamConfig()) for _ in range(2)]
+    for stream in streams:
+        model.binding.close(stream)
+
+
+def test_a_call_that_is_cancelled_while_it_waits_takes_no_slot(model: Model, saved: Path) -> None:
+    async def story() -> None:
+        face = AsyncModel.of(model)
+        async with model.session.turns.one_async(True, alone=True):
+            tasks = [
+                asyncio.ensure_future(call(face, saved))
+                for name, (_, call) in CANCELLED.items()
+                if name != "embed"  # which needs no slot
+            ]
+            while model.session.turns.n_waiting < len(tasks):
+                await asyncio.sleep(0.001)
+            for task in tasks:
+                task.cancel()
+            found = await asyncio.gather(*tasks, return_exceptions=True)
+            assert all(isinstance(each, asyncio.CancelledError) for each in found)
+        assert model.session.turns.n_inside == 0
+
+    asyncio.run(story())
+
+
+def test_cancelling_ends_the_embedding_of_many_texts(
+    model: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    n_embedded = 0
+    has_begun = threading.Event()
+    embed = model.binding.embed
+
+    def counted(*arguments: Any) -> Any:
+        nonlocal n_embedded
+        n_embedded += 1
+        has_begun.set()
+        return embed(*arguments)
+
+    monkeypatch.setattr(model.binding, "embed", counted)
+
+    async def story() -> None:
+        task = asyncio.ensure_future(AsyncModel.of(model).embed(["some text"] * 100_000))
+        assert await asyncio.to_thread(has_begun.wait, 60)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(story())
+    n_at_the_end = n_embedded
+    time.sleep(0.05)
+    assert n_embedded == n_at_the_end < 100_000
+
+
+# ---- callbacks ---------------------------------------------------------------------------------
+
+
+def test_asynchronous_callbacks_are_awaited(model: Model) -> None:
+    heard: dict[str, list[Any]] = {}
+
+    def into(name: str) -> Callable[..., Coroutine[Any, Any, None]]:
+        async def callback(*arguments: Any) -> None:
+            await asyncio.sleep(0)
+            heard.setdefault(name, []).append(arguments)
+
+        return callback
+
+    async def story() -> None:
+        face = AsyncModel.of(model)
+        await face.generate("x", 4, on_text_chunk=into("generate"))
+        await face.choose("x", ["yes", "no"], on_text_chunk=into("choose"))
+        await face.fill("x", SKELETON, on_span=into("fill"))
+        await face.fill("x", Ticket, on_span=into("fill, class"))
+        await face.plan("x", ACTIONS, on_span=into("plan"))
+        await face.generate_many(["x"], 4, on_text_chunk=into("chunk"), progress=into("texts"))
+        await face.choose_many(["x"], ["yes", "no"], progress=into("choices"))
+        await face.decide_many(["x"], QUESTIONS, progress=into("decisions"))
+        await face.fill_many(["x"], SKELETON, progress=into("fills"))
+
+    asyncio.run(story())
+    assert list(heard) == [
+        *("generate", "choose", "fill", "fill, class", "plan"),
+        *("chunk", "texts", "choices", "decisions", "fills"),
+    ]
+    assert [found.path for (found,) in heard["fill, class"] if isinstance(found, FieldFill)] == [
+        ("kind",),
+        ("urgent",),
+    ]
+    assert heard["texts"] == heard["choices"] == heard["decisions"] == heard["fills"] == [(1, 1)]
+    assert "".join(text for (text,) in heard["chunk"]) == model.generate("x", 4).text
+
+
+def test_an_exception_in_an_asynchronous_callback_ends_the_request(model: Model) -> None:
+    async def fail(_: Any) -> None:
+        raise KeyError("gone")
+
+    async def story() -> None:
+        with pytest.raises(KeyError, match="gone"):
+            await AsyncModel.of(model).fill("x", SKELETON, on_span=fail)
+        assert model.session.turns.n_inside == 0
+
+    asyncio.run(story())
