@@ -327,7 +327,7 @@ def checked_tokens(prompt: Any) -> Tokens:
 
 def _is_listed(value: Any) -> bool:
     is_sequence = isinstance(value, Sequence) and not isinstance(value, str | bytes)
-    return is_sequence or hasattr(value, "__array__")
+    return is_sequence or (hasattr(value, "__array__") and np.ndim(value) == 1)
 
 
 def generate_request(

@@ -6,6 +6,7 @@ import math
 import os
 from collections.abc import Generator
 
+from .checks import check_whole
 from .library.protocol import StreamConfig
 from .runner.arguments import FfiStreamingGenerateArgs
 from .runner.lifecycle import Lifecycle, Work
@@ -39,6 +40,7 @@ def save_work(
 
 def restore_work(session: Session, path: str | os.PathLike[str], config: StreamConfig) -> Work[int]:
     """Return the request that reads such a file into a slot; its result is the number of tokens."""
+    slot_id = check_whole("slot_id", config.slot_id, -1)
     binding = session.binding
 
     def steps(life: Lifecycle) -> Generator[int, None, None]:
@@ -52,5 +54,5 @@ def restore_work(session: Session, path: str | os.PathLike[str], config: StreamC
         lambda: Lifecycle(binding, session.ctx, "restoring"),
         steps,
         n_tokens=math.inf,
-        slot_id=config.slot_id,
+        slot_id=slot_id,
     )

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, fields, replace
 from itertools import chain
 from typing import Any, Generic, TypeVar
 
-from ..checks import check_kind
+from ..checks import check_flag, check_kind
 from ..errors import ContextFullError, FillError
 from ..library.protocol import StreamStep
 from ..runner.arguments import FfiStreamingResult
@@ -99,7 +99,8 @@ class Reading(Generic[T]):
     def __init__(self, shape: Shape[T], tells_fields: bool = True) -> None:
         self._shape = check_kind("shape", shape, Shape, "a Shape, as of shape_of()")
         self._begin = time.perf_counter()
-        self._json = JsonReader() if tells_fields and shape.partial is not None else None
+        reads = check_flag("tells_fields", tells_fields)
+        self._json = JsonReader() if reads and shape.partial is not None else None
         self._texts: list[str] = []
         self._n_read = 0
 
