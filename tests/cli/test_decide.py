@@ -122,7 +122,7 @@ def test_a_file_may_be_toml(tmp_path: Path) -> None:
         (["--ask", "x", "--level", "a"], "--level 'a' must follow --score"),
         (["--name", "a"], "--name 'a' must follow a question"),
         (["--predicate", "x", "--name", "a", "--name", "b"], "--name 'b': the question has"),
-        (["--ask", "x", "--choice", "a"], "2 to 255 choices"),
+        (["--ask", "x", "--choice", "a"], "2 to 255 options"),
         (["--predicate", "x", "--questions", "q.json"], "give no --predicate"),
         (["--predicate", "x", "--input", "y", "--input-file", "z"], "not allowed with"),
         (["--predicate", "x", "--input", " "], "the input is empty"),
@@ -160,7 +160,7 @@ def test_a_wrong_command_line_is_exit_code_2(
     ("content", "said"),
     [
         ("{", "q.json: expected JSON, or TOML in a file whose name ends in .toml: "),
-        ('[{"type": "choice", "instructions": "x", "choices": ["a"]}]', "2 to 255 choices"),
+        ('[{"type": "choice", "instructions": "x", "choices": ["a"]}]', "2 to 255 options"),
         ("[" * 100_000, "q.json: "),
     ],
 )

@@ -35,17 +35,36 @@ def first_cells(page: str) -> list[str]:
 def texts_of_python(file: Path) -> Iterator[str]:
     """Yield the texts in a file of Python but docstrings, with a mark where a value is put in."""
     tree = ast.parse(file.read_text(encoding="utf-8"))
-    docs = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    for node in ast.walk(tree):
+    every = list(ast.walk(tree))
+    # A literal that is a statement is a docstring; a call that is one may be a check.
+    statements = [node.value for node in every if isinstance(node, ast.Expr)]
+    docs = {id(value) for value in statements if not isinstance(value, ast.Call)}
+    for node in every:
         if id(node) in docs:
             continue
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             yield node.value
         elif isinstance(node, ast.JoinedStr):
-            yield "".join(
-                str(part.value) if isinstance(part, ast.Constant) else DIFFERS
-                for part in node.values
-            )
+            yield text_of(node)
+        elif isinstance(node, ast.Call):
+            yield from texts_of_check(node)
+
+
+def texts_of_check(call: ast.Call) -> Iterator[str]:
+    """Yield the errors of a check of arguments, put together as in `eliza_ffi.checks.wrong`."""
+    check = call.func.id if isinstance(call.func, ast.Name) else ""
+    if call.args and (check == "wrong" or check.startswith("check_")):
+        name, *others = map(text_of, call.args)
+        one_of = "one of " if check == "check_one_of" else ""
+        for expected in others:
+            yield f"{name} must be {one_of}{expected}, got {DIFFERS}"
+
+
+def text_of(node: ast.expr) -> str:
+    """Return a literal's text, with a mark where a value is put in; of other nodes the mark."""
+    if isinstance(node, ast.JoinedStr):
+        return "".join(map(text_of, node.values))
+    return str(node.value) if isinstance(node, ast.Constant) else DIFFERS
 
 
 def texts_of_native(file: Path) -> Iterator[str]:
