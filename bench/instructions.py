@@ -10,14 +10,14 @@ from __future__ import annotations
 import argparse
 import subprocess
 import sys
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from eliza_ffi.benchmark import Alternatives
+from eliza_ffi.library.cffi_values import CffiStream
 from eliza_ffi.library.loading import Library
-from eliza_ffi.library.protocol import TRIE_ARGMAX, StreamConfig
+from eliza_ffi.library.protocol import TRIE_ARGMAX, StreamConfig, StreamStats
 from eliza_ffi.measuring.tables import markdown_table
 from eliza_ffi.model import Model
 
@@ -63,28 +63,45 @@ def functions_of(library: Path) -> dict[int, str]:
 
 def count(path: Path) -> dict[str, Any]:
     """Count a decision among names no two of which begin with the same token."""
+
+    def prepare() -> Callable[[], object]:
+        # The copy opens its own model, because it has none of the threads of the original.
+        model = Model(path, n_slots=1, n_threads=1)
+        decide(model)  # loads and allocates everything that is needed once
+        stream = undecided(model)
+        return lambda: model.binding.next(stream)
+
     with Model(path, n_slots=1, n_threads=1) as model:
-        by_token: dict[int, str] = {}
-        for name in (f"{verb}_{noun}" for verb in VERBS for noun in NOUNS):
-            by_token.setdefault(model.tokenize(name)[0], name)
-        payload = Alternatives.of_texts(model, list(by_token.values())[:CANDIDATES]).json
-        binding, prompt = model.binding, model.tokenize("The best tool is ", add_special=True)
-        steps: list[Place] = []
-        for is_counted in (False, True):  # the first one loads and allocates what it must
-            stream = binding.open(model.runner.ctx, StreamConfig())
-            binding.prefill(stream, prompt)
-            binding.set_token_trie(stream, payload, TRIE_ARGMAX)
-            if is_counted:
-                pull = address_of(getattr(binding.library.lib, PULL))
-                steps = list(steps_of(partial(binding.next, stream), pull))
-            binding.next(stream)
-            stats = binding.stats(stream)
-            if (stats.decisions, stats.candidates_seen) != (1, CANDIDATES):
-                raise RuntimeError(f"not one decision among {CANDIDATES}: {stats}")
-            binding.close(stream)
+        stats = decide(model)
+        if (stats.decisions, stats.candidates_seen) != (1, CANDIDATES):
+            raise RuntimeError(f"not one decision among {CANDIDATES}: {stats}")
+        pull = address_of(getattr(model.binding.library.lib, PULL))
+        steps = list(steps_of(prepare, pull))
         functions = functions_of(Library().path.resolve())
         n_vocab = int(model.describe()["model"]["n_vocab"])
     return {"n_vocab": n_vocab, "parts": inclusive_counts(steps, functions)}
+
+
+def undecided(model: Model) -> CffiStream:
+    """Return a stream whose next token is one of `CANDIDATES` and needs no forward pass."""
+    by_token: dict[int, str] = {}
+    for name in (f"{verb}_{noun}" for verb in VERBS for noun in NOUNS):
+        by_token.setdefault(model.tokenize(name)[0], name)
+    payload = Alternatives.of_texts(model, list(by_token.values())[:CANDIDATES]).json
+    binding = model.binding
+    stream = binding.open(model.runner.ctx, StreamConfig())
+    binding.prefill(stream, model.tokenize("The best tool is ", add_special=True))
+    binding.set_token_trie(stream, payload, TRIE_ARGMAX)
+    return stream
+
+
+def decide(model: Model) -> StreamStats:
+    """Make the decision once, and return the counts of its stream."""
+    stream = undecided(model)
+    model.binding.next(stream)
+    stats = model.binding.stats(stream)
+    model.binding.close(stream)
+    return stats
 
 
 def markdown(results: dict[str, Any]) -> str:

@@ -405,9 +405,9 @@ class _FirstTry:
 
 
 def _token_texts(speller: TokenSpeller, binding: CffiBinding, ctx: Any) -> TokenTexts:
-    return TokenTexts.of(
-        binding.vocabulary(ctx), binding.describe(ctx)["model"]["eos_token"], speller
-    )
+    table = binding.vocabulary(ctx)
+    eos = binding.describe(ctx)["model"]["eos_token"]
+    return TokenTexts.of(table.texts, table.control, table.ends, eos, speller)
 
 
 def _choice_tokens(binding: CffiBinding, ctx: Any, choices: ChoiceSet[Any]) -> ChoiceTokens:

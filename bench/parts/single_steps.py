@@ -33,13 +33,13 @@ def is_supported() -> bool:
     return known and Path("/proc/self/maps").exists()
 
 
-def steps_of(call: Callable[[], object], begin: int) -> Iterator[Place]:
+def steps_of(prepare: Callable[[], Callable[[], object]], begin: int) -> Iterator[Place]:
     """Yield where a copy of this process is before each instruction of a function that it calls.
 
     Parameters
     ----------
-    call
-        Made by the copy: nothing of it happens here.
+    prepare
+        Called by the copy, at full speed. Returns the call whose instructions are wanted.
     begin
         The function's address.
     """
@@ -50,6 +50,7 @@ def steps_of(call: Callable[[], object], begin: int) -> Iterator[Place]:
     child = os.fork()
     if child == 0:
         try:
+            call = prepare()
             ptrace(TRACE_ME, 0, ffi.NULL, ffi.NULL)
             os.kill(os.getpid(), signal.SIGSTOP)
             call()

@@ -29,9 +29,9 @@ __all__ = [
     "StreamStats",
     "StreamStep",
     "TokenCallback",
+    "TokenTable",
     "Tokens",
     "TrieLeaf",
-    "Vocabulary",
 ]
 
 TRIE_ARGMAX = 0
@@ -288,7 +288,7 @@ class SpanResult:
 
 
 @dataclass(frozen=True, slots=True)
-class Vocabulary:
+class TokenTable:
     """All tokens of a model.
 
     Attributes

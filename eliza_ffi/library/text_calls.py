@@ -12,7 +12,7 @@ from ..checks import check_flag, check_one_of, check_text
 from ..errors import error_from_status
 from .cffi_values import token_array
 from .native_calls import ERR_INVALID_ARG, NativeCalls
-from .protocol import Tokens, Vocabulary
+from .protocol import Tokens, TokenTable
 
 __all__ = ["EotScore", "TextCalls"]
 
@@ -104,7 +104,7 @@ class TextCalls(NativeCalls):
                 return bytes(self._ffi.buffer(text, size))
             cap = size + 1
 
-    def vocabulary(self, ctx: Any) -> Vocabulary:
+    def vocabulary(self, ctx: Any) -> TokenTable:
         """Return the bytes and the kinds of all tokens."""
         self._need("vocabulary")
         doing, function = "read the vocabulary", self._lib.eliza_inference_vocabulary
@@ -124,7 +124,7 @@ class TextCalls(NativeCalls):
         for end in ends.tolist():
             texts.append(data[begin:end])
             begin = end
-        return Vocabulary(
+        return TokenTable(
             texts=tuple(texts),
             control=tuple(np.flatnonzero(kinds & TOKEN_CONTROL).tolist()),
             ends=tuple(np.flatnonzero(kinds & TOKEN_END).tolist()),

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from ..checks import check_callable, check_kind, check_text
+from ..checks import check_callable, check_each, check_kind, check_several, check_text, check_whole
 from ..errors import ElizaError
-from ..library.protocol import Vocabulary
 
 __all__ = ["TokenSpeller", "TokenTexts"]
 
@@ -75,26 +74,40 @@ class TokenTexts:
     speller: TokenSpeller
 
     @classmethod
-    def of(cls, vocabulary: Vocabulary, eos: str, speller: TokenSpeller) -> TokenTexts:
-        """Return a model's vocabulary.
+    def of(
+        cls,
+        texts: Sequence[bytes],
+        control: Iterable[int],
+        ends: Iterable[int],
+        eos: str,
+        speller: TokenSpeller,
+    ) -> TokenTexts:
+        """Return a vocabulary.
 
         Parameters
         ----------
-        vocabulary
+        texts, control, ends
+            As the attributes, in any order; a text may be empty.
         eos
             The name of the model's token that ends a text.
         speller
         """
-        check_kind("vocabulary", vocabulary, Vocabulary, "a Vocabulary")
         check_kind("speller", speller, TokenSpeller, "a TokenSpeller")
-        texts = list(vocabulary.texts)
-        unused = [token for token, text in enumerate(texts) if not text]
+        named = list(check_each("texts", texts, bytes, "bytes"))
+        tokens = range(len(named))
+        known = {
+            name: [
+                check_whole(name, token, 0, len(named) - 1)
+                for token in check_several(name, each, "a list of tokens")
+            ]
+            for name, each in (("control", control), ("ends", ends))
+        }
+        unused = [token for token in tokens if not named[token]]
         for token in unused:  # never to be chosen, and other libraries want a name
-            texts[token] = b"<unused %d>" % token
+            named[token] = b"<unused %d>" % token
         name = check_text("eos", eos).encode("utf-8", "surrogatepass")
-        ends = sorted(vocabulary.ends, key=lambda token: texts[token] != name)
-        control = sorted({*vocabulary.control, *unused})
-        return cls(tuple(texts), tuple(control), tuple(ends), speller)
+        first = sorted(known["ends"], key=lambda token: named[token] != name)
+        return cls(tuple(named), tuple(sorted({*known["control"], *unused})), tuple(first), speller)
 
     @property
     def n_vocab(self) -> int:

@@ -75,7 +75,7 @@ class Threads:
 
     async def steps(self, run: Stepped[Step]) -> AsyncGenerator[Step, None]:
         """Yield the steps of a run as they come. Leave early through ``aclose()``."""
-        running = _Running(run, self._start)
+        running = _SteppedRun(run, self._start)
         try:
             async for step in running.steps():
                 yield step
@@ -96,7 +96,7 @@ class Threads:
         self._pool.shutdown(wait=False)
 
 
-class _Running(Generic[Step]):
+class _SteppedRun(Generic[Step]):
     """A run on its way to the end on a thread, its steps queued for the event loop.
 
     Fetching each step when it is asked for would cost every token two wake-ups, the thread's and

@@ -10,7 +10,6 @@ import pytest
 from bench.masking.vocabularies import TokenBytes
 from eliza_ffi.errors import ElizaError
 from eliza_ffi.library.loading import Library
-from eliza_ffi.library.protocol import Vocabulary
 from eliza_ffi.masks import TokenSpeller, TokenTexts
 from eliza_ffi.model import Model
 
@@ -63,8 +62,8 @@ def test_a_closed_model_is_asked_nothing() -> None:
 
 
 def test_tokens_without_a_text_are_named_and_never_chosen() -> None:
-    vocabulary = Vocabulary((b"x", b"", b"</s>", b"<end>"), control=(2, 3), ends=(2, 3))
-    read = TokenTexts.of(vocabulary, "<end>", TokenSpeller(lambda text: [0]))
+    texts = (b"x", b"", b"</s>", b"<end>")
+    read = TokenTexts.of(texts, (2, 3), (2, 3), "<end>", TokenSpeller(lambda text: [0]))
     assert read.texts == (b"x", b"<unused 1>", b"</s>", b"<end>")
     assert read.control == (1, 2, 3)
     assert read.ends == (3, 2)

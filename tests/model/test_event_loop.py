@@ -107,7 +107,7 @@ HEAVY: list[tuple[Any, str]] = [
     (Session, "detokenize"),
     (Session, "prompt_tokens"),
     (Session, "tokenize"),
-    (TokenTexts, "read"),
+    (TokenTexts, "of"),
     (shape_module, "class_shape"),
     (shape_module, "_of_schema"),
     (shape_module, "read_json"),

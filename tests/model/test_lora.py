@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
 import shutil
@@ -181,5 +182,5 @@ def test_what_is_no_adapter_for_the_model_is_refused(
 
 def test_both_faces_take_adapters(library: Library, base: Path, adapter: Path) -> None:
     face = AsyncModel(base, library=library, n_threads=1, lora=[(adapter, SCALE)])
-    assert json.dumps(face.describe()["model"]["lora"])
+    assert json.dumps(asyncio.run(face.describe())["model"]["lora"])
     face.close()

@@ -332,7 +332,9 @@ def of_answers(model: Model) -> Iterator[Subject]:
     yield of(vocabulary.speller.tokenize, text="a")
     yield of(
         masks.TokenTexts.of,
-        vocabulary=model.binding.vocabulary(model.session.ctx),
+        texts=[b"a", b"</s>"],
+        control=[1],
+        ends=[1],
         eos="</s>",
         speller=vocabulary.speller,
     )

@@ -146,18 +146,18 @@ def test_a_cancelled_batch_leaves_the_model_open(
     """Rows that are running are cancelled one by one, not by closing the actor's model."""
     running = threading.Event()
     model = Model(n_slots=2, n_threads=1)
-    in_turn = model.session.in_turn
+    steps = model.session.steps
 
     def noted(*arguments: Any, **more: Any) -> Any:
         running.set()
-        return in_turn(*arguments, **more)
+        return steps(*arguments, **more)
 
     def interrupted() -> Iterator[str]:
         yield "Where is my order? " * 50
         assert running.wait(60)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(model.session, "in_turn", noted)
+    monkeypatch.setattr(model.session, "steps", noted)
     with model:
         with pytest.raises(KeyboardInterrupt):
             ask_each(model, interrupted(), repeat(QUESTIONS), SETTINGS)  # type: ignore[arg-type]

@@ -39,11 +39,8 @@ class FailingModel:
     """Fails in one way whatever it is asked."""
 
     def __init__(self, error: Exception) -> None:
-        self.session = SimpleNamespace(decisions_at_once=lambda _: 1)
+        self.session = SimpleNamespace(decisions_at_once=lambda _: 1, describe=dict)
         self._error = error
-
-    def describe(self) -> dict[str, Any]:
-        return {}
 
     async def decide(self, *_: Any, **__: Any) -> Any:
         raise self._error
