@@ -35,8 +35,6 @@ class JsonReader:
     value : Any
         What is certain; None as long as `has_value` is false.
     has_value : bool
-    n_read : int
-        Characters read.
     open_path : tuple of str or int
         Where the innermost object or array is that has begun and not ended; of no use when
         `is_open` is false.
@@ -55,7 +53,6 @@ class JsonReader:
     def __init__(self) -> None:
         self.value: Any = None
         self.has_value = False
-        self.n_read = 0
         self._text = ""
         self._at = 0  # what is before this place in the text has been read
         self._string: list[str] = []  # the pieces of a string that has not ended
@@ -92,7 +89,7 @@ class JsonReader:
             n_read, found = self._step()
             if n_read == 0:  # the rest may go on
                 return
-            self._read(n_read)
+            self._at += n_read
             self._skip_space()
             if found is not None:
                 yield found
@@ -102,12 +99,8 @@ class JsonReader:
         if _NUMBER.fullmatch(self._text, self._at):
             yield from self.push(" ")
 
-    def _read(self, n: int) -> None:
-        self._at += n
-        self.n_read += n
-
     def _skip_space(self) -> None:
-        self._read(_end(_SPACE, self._text, self._at) - self._at)
+        self._at = _end(_SPACE, self._text, self._at)
 
     def _end_of_string(self, text: str) -> str:
         """Add to a string that has not ended; return it with what follows, empty if it goes on."""

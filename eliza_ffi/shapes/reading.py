@@ -14,6 +14,7 @@ from ..errors import ContextFullError, FillError
 from ..library.protocol import StreamStep
 from ..runner.arguments import FfiStreamingResult
 from ..skeleton.fill_result import FillResult, SpanFill
+from .growing import Growing
 from .json_reader import JsonReader, Path, copied
 from .shape import Shape
 
@@ -45,11 +46,10 @@ class FieldFill:
 
     @functools.cached_property
     def partial(self) -> Any:
-        """The whole answer as far as it was certain when this field had been written.
+        """The answer up to this field.
 
-        JSON data, or of a pydantic model an object that has the fields which had been written, and
-        no others. It is read from the answer's text on the first access, which takes time in
-        proportion to the text's length.
+        For a pydantic model, an object with the finished fields and no others; otherwise JSON data.
+        It is made at the first access. All partial answers share their finished parts.
         """
         return self.read_partial()
 
@@ -100,8 +100,8 @@ class Reading(Generic[T]):
         self._shape = check_kind("shape", shape, Shape, "a Shape, as of shape_of()")
         self._begin = time.perf_counter()
         reads = check_flag("tells_fields", tells_fields)
-        self._json = JsonReader() if reads and shape.partial is not None else None
-        self._texts: list[str] = []
+        self._json = JsonReader() if reads and shape.json_of is not None else None
+        self._growing = Growing(shape.json_of)
         self._n_read = 0
 
     def take(self, step: Step) -> Iterator[FieldFill | ShapedResult[T]]:
@@ -128,20 +128,9 @@ class Reading(Generic[T]):
         reader = self._json
         if reader is None:
             return
-        self._texts.append(text)
         for path, value in chain(reader.push(text), reader.finish() if is_last else ()):
             if path:  # else it is the answer itself
-                read_partial = functools.partial(self._partial, reader.n_read)
-                yield FieldFill(path, copied(value), read_partial)
-
-    def _partial(self, n_read: int) -> Any:
-        """Return what is certain of the value by the first characters of the answer."""
-        assert self._shape.partial is not None  # else there are no fields
-        reader = JsonReader()
-        text = "".join(self._texts)[:n_read]
-        for _ in chain(reader.push(text), reader.finish()):
-            pass
-        return self._shape.partial(reader.value, reader.open_path)
+                yield FieldFill(path, copied(value), self._growing.add(path, value))
 
     def _filled(self, result: FfiStreamingResult) -> FillResult:
         stats = result.stats

@@ -15,7 +15,6 @@ from ..skeleton.json_text import read_json
 from ..skeleton.response import Skeleton
 from ..skeleton.spans import SkeletonSpan
 from .classes import class_shape
-from .json_reader import Path, copied
 
 __all__ = ["Lark", "Regex", "Shape", "is_shape", "shape_of"]
 
@@ -65,15 +64,15 @@ class Shape(Generic[T]):
         From llguidance over a model's vocabulary to the masks of it.
     value : callable
         From a whole answer to its value; raises ValueError where it is not valid.
-    partial : callable or None
-        From what is certain of an answer's JSON, and the place of what has not ended, to what is
-        certain of its value. None where answers are not JSON.
+    json_of : Any
+        The class or annotation that answers are the JSON of; `Any` if there is none. None if
+        answers are not JSON.
     """
 
     skeleton: Skeleton | None
     masks: Callable[[Guidance], GuidanceMasks]
     value: Callable[[str], T]
-    partial: Callable[[Any, Path], Any] | None
+    json_of: Any
 
 
 def is_shape(given: Any) -> bool:
@@ -107,22 +106,20 @@ def shape_of(given: Any) -> Shape[Any]:
         return Shape(None, lambda guidance: guidance.lark(grammar), str, None)
     if isinstance(given, Mapping):
         schema = dict(given)
-        return _of_schema(schema, read_json, lambda data, _: copied(data))
+        return _of_schema(schema, read_json, Any)
     if not is_shape(given):
         raise wrong("a shape", "a JSON Schema as a mapping, a class, a Regex or a Lark", given)
     found = class_shape(given)
-    return _of_schema(found.schema, found.value, found.partial)
+    return _of_schema(found.schema, found.value, given)
 
 
-def _of_schema(
-    schema: dict[str, Any], value: Callable[[str], Any], partial: Callable[[Any, Path], Any]
-) -> Shape[Any]:
+def _of_schema(schema: dict[str, Any], value: Callable[[str], Any], json_of: Any) -> Shape[Any]:
     try:
         text = json.dumps(schema, ensure_ascii=False)
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidArgumentError(f"the schema is not JSON: {error}") from None
     return Shape(
-        _skeleton_of_schema(text), lambda guidance: guidance.json_schema(schema), value, partial
+        _skeleton_of_schema(text), lambda guidance: guidance.json_schema(schema), value, json_of
     )
 
 
