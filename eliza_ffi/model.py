@@ -127,8 +127,7 @@ class Model:
     one waits for its turn, first come, first served, and raises
     :class:`~eliza_ffi.errors.BusyError` once nobody at all has got a turn for 30 seconds, or for as
     many milliseconds as the option ``slot_wait_ms`` says. Requests that name a slot (``slot_id``)
-    wait for that slot, and let requests for other slots pass. If a request without a `slot_id`
-    happens to use the slot, the library waits for it, for as long as ``slot_wait_ms`` says.
+    wait for that slot, and let requests for other slots pass.
 
     The slots share the context's cells. A request that finds too little room beside other requests
     is run again when these have ended, unless a piece of its answer has already been given out, to
@@ -175,7 +174,7 @@ class Model:
         )
         ctx = self.session.ctx
         self._sync_runner = SyncStreamingRunner(self.binding, ctx)
-        self._runner = FfiStreamingRunner(self.binding, ctx)
+        self._runner = FfiStreamingRunner(self.binding, ctx, self.session.scheduler)
 
     def close(self) -> None:
         """Free the model; running generations are cancelled. Closing twice is harmless."""

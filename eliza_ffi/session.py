@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import functools
 import os
-import time
 import weakref
-from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Mapping
-from contextlib import aclosing, closing, contextmanager
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping
 from functools import partial
 from numbers import Real
 from pathlib import Path
@@ -27,22 +25,17 @@ from .checks import (
 )
 from .choices.choice_set import ChoiceSet
 from .choices.chooser import ChoiceCache, ChoiceTokens
-from .errors import (
-    BusyError,
-    ContextFullError,
-    ElizaError,
-    FillError,
-    NotSupportedError,
-)
+from .errors import ElizaError, NotSupportedError
 from .library.binding import CffiBinding
 from .library.loading import Library
 from .library.protocol import Tokens
 from .masks.guidance import Guidance
 from .masks.token_texts import TokenSpeller, TokenTexts
 from .runner.lifecycle import Work
+from .runner.scheduler import Scheduler
 from .runner.streaming import MOST_SLOTS
 from .runner.threads import Threads
-from .runner.turns import Turns, check_wait
+from .runner.turns import Turns
 
 __all__ = ["Session"]
 
@@ -80,6 +73,8 @@ class Session:
         The last choices that were asked for, as tokens.
     turns : Turns
         Who waits for one of the context's slots.
+    scheduler : Scheduler
+        Runs the requests.
     workers, helpers : Threads
         Threads beside event loops: for requests that have a slot, and for preparing requests.
     """
@@ -125,11 +120,14 @@ class Session:
         self._vocabulary = functools.cache(
             partial(_token_texts, self._speller, self.binding, self._ctx)
         )
+        has_options = self.binding.supports("set_option")
         try:
             wanted = {"n_gpu_layers": None if n_gpu_layers == -1 else n_gpu_layers, **settings}
             for key, value in wanted.items():
                 if value is not None:
                     self.binding.set_option(self._ctx, key, str(value))
+            if has_options:  # a wait in `turns` can be cut short, one in the library cannot
+                self.binding.set_option(self._ctx, "slot_wait_ms", "0")
             if progress is not None:
                 self.binding.set_progress_callback(self._ctx, progress)
             if self.binding.supports("mmap_acquire"):
@@ -143,8 +141,15 @@ class Session:
             return default if value is None else int(str(value))
 
         # Who knows how many an elder library has.
-        n_slots = setting("n_slots", DEFAULT_SLOTS) if self.binding.supports("set_option") else 64
+        n_slots = setting("n_slots", DEFAULT_SLOTS) if has_options else 64
         self.turns = Turns(n_slots, setting("slot_wait_ms", DEFAULT_WAIT_MS) / 1000)
+        # Not this session's own methods, as above.
+        self.scheduler = Scheduler(
+            self.turns,
+            self.workers,
+            n_ctx=partial(_n_ctx, self.binding, self._ctx),
+            slots_wait=not has_options,
+        )
 
     def __str__(self) -> str:
         name = Path(self.path).name
@@ -183,66 +188,12 @@ class Session:
         return bool(placement) and all(each["device"] == "CPU" for each in placement)
 
     def steps(self, work: Work[T], wait: bool | float) -> Generator[T, None, None]:
-        """Yield the steps of a request, the last of which is its result, after a wait for a slot.
+        """Yield the steps of a request; see :meth:`.scheduler.Scheduler.steps`."""
+        return self.scheduler.steps(work, wait)
 
-        All slots share the context's cells. A request that finds too little room beside others, and
-        would have enough alone, is run a second time when the others have ended, unless it has
-        already given out a step.
-
-        Parameters
-        ----------
-        work
-        wait
-            As :meth:`~eliza_ffi.runner.turns.Turns.one`; False does not wait for the others either,
-            and takes any slot, however many requests of its kind run.
-        """
-        first = _FirstTry(self, wait, work.n_tokens)
-        at_most = work.at_most if wait else None
-        try:
-            with (
-                self.turns.one(wait, at_most=at_most, slot_id=work.slot_id),
-                first.noting(),
-                closing(work.steps()) as steps,
-            ):
-                for step in steps:
-                    first.has_given_out = True
-                    yield step
-                return
-        except ElizaError as error:
-            if not first.should_be_repeated:
-                raise
-            full = error
-        try:
-            with self.turns.one(first.rest_of_wait, alone=True), closing(work.steps()) as steps:
-                yield from steps
-        except BusyError:
-            raise full from full.__cause__
-
-    async def steps_async(self, work: Work[T], wait: bool | float) -> AsyncGenerator[T, None]:
+    def steps_async(self, work: Work[T], wait: bool | float) -> AsyncGenerator[T, None]:
         """The same on an event loop, the request on a thread. Leave early through ``aclose()``."""
-        first = _FirstTry(self, wait, work.n_tokens)
-        at_most = work.at_most if wait else None
-        try:
-            async with self.turns.one_async(wait, at_most=at_most, slot_id=work.slot_id):
-                with first.noting():
-                    async with aclosing(self.workers.steps(work)) as steps:
-                        async for step in steps:
-                            first.has_given_out = True
-                            yield step
-                return
-        except ElizaError as error:
-            if not first.should_be_repeated:
-                raise
-            full = error
-        try:
-            async with (
-                self.turns.one_async(first.rest_of_wait, alone=True),
-                aclosing(self.workers.steps(work)) as steps,
-            ):
-                async for step in steps:
-                    yield step
-        except BusyError:
-            raise full from full.__cause__
+        return self.scheduler.steps_async(work, wait)
 
     def result(self, work: Work[Any], wait: bool | float) -> Any:
         """Return the result of a request; parameters as :meth:`steps`."""
@@ -251,10 +202,7 @@ class Session:
 
     def n_ctx(self) -> int | None:
         """Return how many tokens the context has room for; None where that is not known."""
-        if not self.binding.supports("describe"):
-            return None
-        n = self.describe().get("passes", {}).get("n_ctx", 0)
-        return int(n) or None
+        return _n_ctx(self.binding, self.ctx)
 
     def close(self) -> None:
         """Free the model; running generations are cancelled. Closing twice is harmless."""
@@ -305,7 +253,10 @@ class Session:
 
     def describe(self) -> dict[str, Any]:
         """Return facts about the library and the model."""
-        return self.binding.describe(self.ctx)
+        facts = self.binding.describe(self.ctx)
+        if "slot_wait_ms" in facts.get("passes", {}) and self.binding.supports("set_option"):
+            facts["passes"]["slot_wait_ms"] = round(self.turns.patience * 1000)  # the wait is here
+        return facts
 
     def chat(self) -> ChatTokenizer:
         """Return who turns conversations into tokens.
@@ -357,51 +308,11 @@ def _check_settings(settings: Mapping[str, object]) -> None:
             raise wrong(f"the option {name}", "a string or a number", value)
 
 
-class _FirstTry:
-    """The first run of a request: whether it should be repeated when nobody else is inside.
-
-    Attributes
-    ----------
-    has_given_out : bool
-        Whether somebody has had a step of it.
-    should_be_repeated : bool
-        Whether it has failed, and may find enough room alone.
-    """
-
-    def __init__(self, session: Session, wait: bool | float, n_tokens: float) -> None:
-        self._session = session
-        self._begin = time.monotonic()
-        self._wait = check_wait(wait)
-        self._n_tokens = n_tokens
-        self.has_given_out = False
-        self.should_be_repeated = False
-
-    @contextmanager
-    def noting(self) -> Iterator[None]:
-        """Take note of who is inside beside the run, and of how the run ends."""
-        turns = self._session.turns
-        was_alone, n_moves = turns.n_inside == 1, turns.n_moves
-        try:
-            yield
-        except ElizaError as error:
-            was_alone = was_alone and turns.n_moves == n_moves
-            if self._wait is not False and not was_alone and not self.has_given_out:
-                self.should_be_repeated = self._is_full(error)
-            raise
-
-    def _is_full(self, error: ElizaError) -> bool:
-        reason = error.__cause__ if isinstance(error, FillError) else error
-        if not isinstance(reason, ContextFullError):
-            return False
-        n_ctx = self._session.n_ctx()
-        return n_ctx is None or self._n_tokens <= n_ctx
-
-    @property
-    def rest_of_wait(self) -> bool | float:
-        """What is left of the wait."""
-        if self._wait is True:
-            return True
-        return max(0.0, float(self._wait) - (time.monotonic() - self._begin))
+def _n_ctx(binding: CffiBinding, ctx: Any) -> int | None:
+    if not binding.supports("describe"):
+        return None
+    n = binding.describe(ctx).get("passes", {}).get("n_ctx", 0)
+    return int(n) or None
 
 
 def _token_texts(speller: TokenSpeller, binding: CffiBinding, ctx: Any) -> TokenTexts:

@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
+import math
 import threading
-import weakref
 from collections.abc import AsyncGenerator, Generator, Iterator
-from contextlib import (
-    AbstractAsyncContextManager,
-    aclosing,
-    closing,
-    contextmanager,
-    nullcontext,
-)
-from typing import Any
+from contextlib import aclosing, closing, contextmanager
+from typing import Any, cast
 
+from ..checks import check_kind
 from ..errors import InvalidArgumentError
 from ..library.protocol import LlmStreamingBinding, StreamStep
 from .arguments import FfiStreamingGenerateArgs, FfiStreamingResult, Usage
 from .filling import FillArgs, FillResult, FillRun, SpanFill
 from .generation import GenerationRun
+from .lifecycle import Work
+from .scheduler import Scheduler
 from .scoring import ScoreResult, ScoreRun
 from .threads import Threads, tell
+from .turns import Turns
 
 __all__ = [
     "FfiStreamingGenerateArgs",
@@ -67,32 +64,38 @@ class FfiStreamingRunner(_Runner):
         The library.
     ctx
         The context to generate with, as the binding made it.
+    scheduler
+        Of the session that the context belongs to; None = the context belongs to no session.
 
     Notes
     -----
     Generations with the same ``slot_id >= 0`` wait for each other on the event loop. Those with -1
-    take any slot that is free; one more than the context has slots, like one whose slot another
-    loop or thread is using, waits inside the library for as long as option ``slot_wait_ms`` says,
-    and then raises :class:`~eliza_ffi.errors.BusyError`.
+    take any slot that is free. If all slots are in use, the runner of a model waits in the model's
+    queue, and another runner inside the library. Both wait for as long as option ``slot_wait_ms``
+    says, and then raise :class:`~eliza_ffi.errors.BusyError`.
 
     Native work runs on a thread for each generation, which does not wait for who reads the steps:
     a slow reader finds them waiting. Cancelling the task stops the native call and waits until it
     has returned and the stream is closed.
     """
 
-    def __init__(self, binding: LlmStreamingBinding, ctx: Any) -> None:
+    def __init__(
+        self, binding: LlmStreamingBinding, ctx: Any, scheduler: Scheduler | None = None
+    ) -> None:
         super().__init__(binding, ctx)
-        self._threads = Threads(MOST_SLOTS, "eliza-ffi")
-        self._slots: weakref.WeakKeyDictionary[
-            asyncio.AbstractEventLoop, dict[int, asyncio.Lock]
-        ] = weakref.WeakKeyDictionary()
+        self._scheduler = scheduler or Scheduler(
+            Turns(MOST_SLOTS, math.inf),
+            Threads(MOST_SLOTS, "eliza-ffi"),
+            n_ctx=lambda: None,
+            slots_wait=True,
+        )
 
     def close(self) -> None:
         """Free the threads: idle ones end now, the others when their generations end.
 
         The runner cannot be used afterwards. Closing a model closes its runner.
         """
-        self._threads.close()
+        self._scheduler.threads.close()
 
     async def generate_with_usage(self, args: FfiStreamingGenerateArgs) -> FfiStreamingResult:
         """Generate to the end and return the text, the tokens and what they took.
@@ -104,14 +107,9 @@ class FfiStreamingRunner(_Runner):
         ElizaError
             If the library fails.
         """
-        generation = self.generation(args)
-        steps = self._drive(generation, args)
-        try:
-            async for _ in steps:
-                pass
-        finally:
-            await steps.aclose()
-        return generation.result()
+        async with aclosing(self.whole_stream(args)) as steps:
+            *_, result = [step async for step in steps]
+        return cast(FfiStreamingResult, result)
 
     def generate_stream(self, args: FfiStreamingGenerateArgs) -> AsyncGenerator[StreamStep, None]:
         """Yield each step as it comes. Leave early through ``aclose()`` or `contextlib.aclosing`.
@@ -121,22 +119,15 @@ class FfiStreamingRunner(_Runner):
         TokenTrieError, ElizaError
             As :meth:`generate_with_usage`.
         """
-        return self._drive(self.generation(args), args)
+        return self._drive(self._generating(args), args, with_result=False)
 
-    async def whole_stream(
+    def whole_stream(
         self, args: FfiStreamingGenerateArgs
     ) -> AsyncGenerator[StreamStep | FfiStreamingResult, None]:
         """Yield each step as it comes, and at last the whole result; raises as above."""
-        generation = self.generation(args)
-        steps = self._drive(generation, args)
-        try:
-            async for step in steps:
-                yield step
-        finally:
-            await steps.aclose()
-        yield generation.result()
+        return self._drive(self._generating(args), args, with_result=True)
 
-    async def fill_stream(self, args: FillArgs) -> AsyncGenerator[SpanFill | FillResult, None]:
+    def fill_stream(self, args: FillArgs) -> AsyncGenerator[SpanFill | FillResult, None]:
         """Yield each span of a skeleton when it has been filled, and at last the whole result.
 
         Raises
@@ -148,34 +139,47 @@ class FfiStreamingRunner(_Runner):
         ElizaError
             If it fails before the first span.
         """
-        filling = self.filling(args)
-        async with (
-            self._slot(args.generation.slot_id),
-            aclosing(self._threads.steps(filling)) as spans,
-        ):
-            async for span in spans:
-                yield span
-        yield filling.result()
+        check_kind("args", args, FillArgs, "a FillArgs")
+        return self._scheduler.steps_async(
+            Work(
+                lambda: self.filling(args),
+                _steps_and_result,
+                n_tokens=len(args.generation.prompt_tokens),
+                slot_id=args.generation.slot_id,
+            ),
+            True,
+        )
 
     async def score(self, scoring: ScoreRun) -> ScoreResult:
         """Run a scoring to its end; raises as :meth:`ScoreRun.run` does."""
-        async with self._slot(scoring.args.generation.slot_id):
-            return await self._threads.run(scoring.run, cancel=scoring.cancel)
+
+        def steps(run: ScoreRun) -> Generator[ScoreResult, None, None]:
+            yield run.run()
+
+        args = scoring.args
+        work = Work(lambda: scoring, steps, n_tokens=args.n_tokens, slot_id=args.generation.slot_id)
+        async with aclosing(self._scheduler.steps_async(work, True)) as results:
+            return await anext(results)
+
+    def _generating(self, args: FfiStreamingGenerateArgs) -> Work[Any]:
+        check_kind("args", args, FfiStreamingGenerateArgs, "an FfiStreamingGenerateArgs")
+        return Work(
+            lambda: self.generation(args),
+            _steps_and_result,
+            n_tokens=len(args.prompt_tokens),
+            slot_id=args.slot_id,
+        )
 
     async def _drive(
-        self, generation: GenerationRun, args: FfiStreamingGenerateArgs
-    ) -> AsyncGenerator[StreamStep, None]:
-        async with self._slot(args.slot_id), aclosing(self._threads.steps(generation)) as steps:
+        self, work: Work[Any], args: FfiStreamingGenerateArgs, *, with_result: bool
+    ) -> AsyncGenerator[Any, None]:
+        async with aclosing(self._scheduler.steps_async(work, True)) as steps:
             async for step in steps:
-                if step.text:
+                if isinstance(step, FfiStreamingResult) and not with_result:
+                    return
+                if isinstance(step, StreamStep) and step.text:
                     await tell(args.on_text_chunk, step.text)
                 yield step
-
-    def _slot(self, slot_id: int) -> AbstractAsyncContextManager[Any]:
-        if slot_id < 0:
-            return nullcontext()
-        locks = self._slots.setdefault(asyncio.get_running_loop(), {})
-        return locks.setdefault(slot_id, asyncio.Lock())
 
 
 class SyncStreamingRunner(_Runner):
@@ -244,3 +248,9 @@ class SyncStreamingRunner(_Runner):
                 yield
             finally:
                 del self._owners[slot_id]
+
+
+def _steps_and_result(run: Any) -> Generator[Any, None, None]:
+    with closing(run.steps()) as steps:
+        yield from steps
+    yield run.result()

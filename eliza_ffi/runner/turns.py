@@ -18,7 +18,7 @@ from typing import Any
 from ..checks import wrong
 from ..errors import BusyError, InvalidArgumentError
 
-__all__ = ["Turns", "check_wait"]
+__all__ = ["Turn", "Turns", "check_wait"]
 
 
 def check_wait(wait: Any) -> bool | float:
@@ -53,13 +53,14 @@ class Turns:
         self.patience = patience
         # Weak, so that nobody stays inside whom an interrupt kept from leaving. No `WeakSet`: it
         # forgets in a callback, where an interrupt would be lost with what was to be forgotten.
-        self._inside: set[weakref.ref[_Turn]] = set()
+        self._inside: set[weakref.ref[Turn]] = set()
         # Each in the order in which its turns came: those that any place will do for (None), those
         # that may also have to wait for others of their kind (-1), and those of each slot.
-        self._waiting: defaultdict[int | None, deque[_Turn]] = defaultdict(deque)
+        self._waiting: defaultdict[int | None, deque[Turn]] = defaultdict(deque)
         self._moves_of_slot: Counter[int] = Counter()
         self._numbers = itertools.count()
         self.n_moves = 0
+        self._n_left = 0
         self._lock = threading.RLock()
 
     @contextmanager
@@ -70,7 +71,8 @@ class Turns:
         alone: bool = False,
         at_most: int | None = None,
         slot_id: int = -1,
-    ) -> Iterator[None]:
+        after: Turn | None = None,
+    ) -> Iterator[Turn]:
         """Be inside for a while, after a wait on this thread.
 
         Parameters
@@ -84,6 +86,10 @@ class Turns:
         slot_id
             Wait until nobody is inside who named the same slot, and let others pass meanwhile;
             -1 = no slot is named.
+        after
+            An earlier turn of this caller that was of no use, because its slot held the stream of
+            a caller that had named none. The new turn takes over its place in the queue, and comes
+            when another caller has left.
 
         Raises
         ------
@@ -93,8 +99,8 @@ class Turns:
             If this thread itself holds the slot, and so would wait without end.
         """
         wait_for = check_wait(wait_for)
-        turn = _Turn(next(self._numbers), alone, at_most, slot_id, threading.get_ident())
-        self._enter(turn)
+        turn = Turn(next(self._numbers), alone, at_most, slot_id, threading.get_ident())
+        self._enter(turn, after)
         try:
             # A lock alone: an interrupt inside Python's own waiting, of events and futures, may
             # leave a lock released that somebody else holds.
@@ -105,7 +111,7 @@ class Turns:
                 before = self._moves_of(turn)
                 gate.acquire(timeout=self._timeout(wait_for))
                 self._check(turn, wait_for, before)
-            yield
+            yield turn
         finally:
             self._leave(turn)
 
@@ -117,17 +123,18 @@ class Turns:
         alone: bool = False,
         at_most: int | None = None,
         slot_id: int = -1,
-    ) -> AsyncIterator[None]:
+        after: Turn | None = None,
+    ) -> AsyncIterator[Turn]:
         """The same, after a wait of the running task."""
         wait_for = check_wait(wait_for)
-        turn = _Turn(next(self._numbers), alone, at_most, slot_id)
-        self._enter(turn)
+        turn = Turn(next(self._numbers), alone, at_most, slot_id)
+        self._enter(turn, after)
         try:
             while not turn.done():
                 before = self._moves_of(turn)
                 await asyncio.wait([asyncio.wrap_future(turn)], timeout=self._timeout(wait_for))
                 self._check(turn, wait_for, before)
-            yield
+            yield turn
         finally:
             self._leave(turn)
 
@@ -135,7 +142,7 @@ class Turns:
         seconds = self.patience if wait_for is True else float(wait_for)
         return min(max(seconds, 0.0), threading.TIMEOUT_MAX)
 
-    def _check(self, turn: _Turn, wait_for: bool | float, before: tuple[bool, int]) -> None:
+    def _check(self, turn: Turn, wait_for: bool | float, before: tuple[bool, int]) -> None:
         """Raise where the wait is over and the turn has not come."""
         has_moved = wait_for is True and self._moves_of(turn) != before
         if not turn.done() and not has_moved and turn.cancel():
@@ -153,13 +160,13 @@ class Turns:
                 f"(options n_slots, slot_wait_ms)"
             )
 
-    def _moves_of(self, turn: _Turn) -> tuple[bool, int]:
+    def _moves_of(self, turn: Turn) -> tuple[bool, int]:
         """Return what changes when somebody goes in or out whom a turn waits for."""
         if self._slot_is_taken(turn):
             return True, self._moves_of_slot[turn.slot_id]
         return False, self.n_moves
 
-    def _enter(self, turn: _Turn) -> None:
+    def _enter(self, turn: Turn, after: Turn | None = None) -> None:
         with self._lock:
             holder = self._holder_of(turn.slot_id)
             if holder is not None and holder.thread is not None and holder.thread == turn.thread:
@@ -168,7 +175,13 @@ class Turns:
                     f"that first, or it would be waited for without end"
                 )
             of_kind = None if turn.at_most is None else -1
-            self._waiting[turn.slot_id if turn.slot_id >= 0 else of_kind].append(turn)
+            queue = self._waiting[turn.slot_id if turn.slot_id >= 0 else of_kind]
+            if after is None:
+                queue.append(turn)
+            else:
+                turn.number = after.number
+                turn.not_before = after.n_left + 2  # this caller has left, and another one must
+                queue.appendleft(turn)
             self._let_in()
 
     @property
@@ -181,14 +194,16 @@ class Turns:
         """How many wait, or have just given it up."""
         return sum(len(queue) for queue in list(self._waiting.values()))
 
-    def _visitors(self) -> list[_Turn]:
+    def _visitors(self) -> list[Turn]:
         # A copy in one step: who reads it without the lock meets no change on the way.
         return [turn for one in list(self._inside) if (turn := one()) is not None]
 
-    def _leave(self, turn: _Turn) -> None:
+    def _leave(self, turn: Turn) -> None:
         turn.cancel()  # if it never came
         with self._lock:
+            n_inside = len(self._inside)
             self._inside = {one for one in self._inside if one() is not turn}
+            self._n_left += n_inside - len(self._inside)
             self._note_move(turn)
             self._let_in()
 
@@ -197,16 +212,17 @@ class Turns:
         self._inside = {one for one in self._inside if one() is not None}
         while (turn := self._next()) is not None:
             if turn.running() or turn.set_running_or_notify_cancel():
+                turn.n_left = self._n_left
                 self._inside.add(weakref.ref(turn))
                 self._note_move(turn)
                 turn.set_result(None)
 
-    def _note_move(self, turn: _Turn) -> None:
+    def _note_move(self, turn: Turn) -> None:
         self.n_moves += 1
         if turn.slot_id >= 0:
             self._moves_of_slot[turn.slot_id] += 1
 
-    def _next(self) -> _Turn | None:
+    def _next(self) -> Turn | None:
         """Return the first of those who wait and whom there is room for."""
         for kind, queue in list(self._waiting.items()):
             while queue and queue[0].done():
@@ -216,33 +232,39 @@ class Turns:
         for turn in sorted((each[0] for each in self._waiting.values()), key=attrgetter("number")):
             if len(self._inside) >= self._room_for(turn):
                 return None
-            if not self._is_kept_by_its_like(turn) and not self._slot_is_taken(turn):
+            is_kept = self._is_kept_by_its_like(turn) or self._slot_is_taken(turn)
+            if not is_kept and not self._is_early(turn):
                 return turn
         return None
 
-    def _holder_of(self, slot_id: int) -> _Turn | None:
+    def _holder_of(self, slot_id: int) -> Turn | None:
         """Return who is inside and named a slot."""
         if slot_id < 0:
             return None
         return next((one for one in self._visitors() if one.slot_id == slot_id), None)
 
-    def _slot_is_taken(self, turn: _Turn) -> bool:
+    def _slot_is_taken(self, turn: Turn) -> bool:
         return self._holder_of(turn.slot_id) not in (None, turn)
 
-    def _is_kept_by_its_like(self, turn: _Turn) -> bool:
+    def _is_early(self, turn: Turn) -> bool:
+        """Return whether its slot still holds the stream of a caller that named none."""
+        return turn.not_before > self._n_left
+
+    def _is_kept_by_its_like(self, turn: Turn) -> bool:
         if turn.at_most is None:
             return False
         return sum(one.at_most is not None for one in self._visitors()) >= turn.at_most
 
-    def _room_for(self, turn: _Turn) -> int:
+    def _room_for(self, turn: Turn) -> int:
         """Return how many may be inside with it, itself included."""
         return 1 if turn.alone or any(one.alone for one in self._visitors()) else self.n
 
 
-class _Turn(Future[None]):
+class Turn(Future[None]):
     """One's place, from the wait to the end of the visit.
 
-    `thread` is that of a visitor who blocks it; a task on an event loop has none.
+    `thread` is that of a visitor who blocks it; a task on an event loop has none. `n_left` is how
+    many callers had left when this one came in, and `not_before` how many must have left first.
     """
 
     def __init__(
@@ -254,3 +276,5 @@ class _Turn(Future[None]):
         self.at_most = at_most
         self.slot_id = slot_id
         self.thread = thread
+        self.n_left = 0
+        self.not_before = 0

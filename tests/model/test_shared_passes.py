@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeoutError
@@ -12,6 +13,7 @@ from typing import Any, TypeVar
 
 import pytest
 
+from eliza_ffi.async_model import AsyncModel
 from eliza_ffi.errors import BusyError, InvalidArgumentError, error_from_status
 from eliza_ffi.library.loading import Library
 from eliza_ffi.library.protocol import StreamConfig, StreamStats
@@ -218,13 +220,79 @@ def test_who_does_not_want_to_wait_is_told_which_options_there_are(
 def test_a_slot_that_does_not_become_free_in_time_is_named(
     new_model: Callable[..., Model],
 ) -> None:
-    with new_model(n_slots=2, slot_wait_ms="20") as model:
+    with new_model(n_slots=2) as model:
+        model.binding.set_option(model.runner.ctx, "slot_wait_ms", "20")
         stream = model.binding.open(model.runner.ctx, StreamConfig(slot_id=1))
         said = r"slot 1 is in use by another open stream after 20 ms \(option slot_wait_ms\)"
         with pytest.raises(BusyError, match=said):
             model.binding.open(model.runner.ctx, StreamConfig(slot_id=1))
         model.binding.close(stream)
         model.binding.close(model.binding.open(model.runner.ctx, StreamConfig(slot_id=1)))
+
+
+def test_the_wait_for_a_named_slot_is_the_callers(new_model: Callable[..., Model]) -> None:
+    with new_model(n_slots=2) as model, ThreadPoolExecutor(1) as threads:
+        stream = model.stream(PROMPTS[0], 0, slot_id=1)
+        next(stream)
+        begin = time.monotonic()
+        for wait in (False, 0.1):
+            asked = threads.submit(model.generate, PROMPTS[1], 2, slot_id=1, wait=wait)
+            with pytest.raises(BusyError, match="slot 1 is in use by another"):
+                asked.result(60)
+        assert time.monotonic() - begin < 5
+        asked = threads.submit(model.generate, PROMPTS[1], 2, slot_id=1)
+        with pytest.raises(FutureTimeoutError):
+            asked.result(0.1)
+        stream.close()  # type: ignore[attr-defined]
+        assert len(asked.result(60).tokens) == 2
+
+
+def test_a_named_slot_may_hold_the_stream_of_a_caller_that_named_none(
+    new_model: Callable[..., Model],
+) -> None:
+    """Nobody but the library knows which slot such a stream has."""
+    with new_model(n_slots=3) as model, ThreadPoolExecutor(1) as threads:
+        stream, other = model.stream(PROMPTS[0], 0), model.stream(PROMPTS[1], 0)
+        next(stream), next(other)
+        free = []
+        begin = time.monotonic()
+        for slot in range(3):
+            try:
+                model.generate(PROMPTS[2], 2, slot_id=slot, wait=0.1)
+                free.append(slot)
+            except BusyError as busy:
+                assert f"slot {slot} is in use by another" in str(busy)
+        assert len(free) == 1 and time.monotonic() - begin < 10
+        (taken, _) = sorted({0, 1, 2} - set(free))
+        asked = threads.submit(model.generate, PROMPTS[2], 2, slot_id=taken)
+        with pytest.raises(FutureTimeoutError):
+            asked.result(0.1)
+        assert model.generate(PROMPTS[3], 2, wait=False).tokens  # it occupies no place
+        stream.close()  # type: ignore[attr-defined]
+        other.close()  # type: ignore[attr-defined]
+        assert len(asked.result(60).tokens) == 2
+
+
+def test_requests_for_one_slot_leave_the_others_to_other_requests(
+    new_model: Callable[..., Model],
+) -> None:
+    with new_model(n_slots=4) as model:
+        face = AsyncModel.of(model)
+        stream = model.stream(PROMPTS[0], 0, slot_id=0)
+        next(stream)
+
+        async def story() -> list[Any]:
+            waiting = [
+                asyncio.ensure_future(face.generate(prompt, 2, slot_id=0)) for prompt in PROMPTS[:8]
+            ]
+            await asyncio.sleep(0.1)
+            others = [face.generate(prompt, 2, wait=20) for prompt in PROMPTS[8:]]
+            found = await asyncio.gather(*others)
+            assert not any(each.done() for each in waiting)
+            stream.close()  # type: ignore[attr-defined]
+            return [*found, *await asyncio.gather(*waiting)]
+
+        assert len(asyncio.run(story())) == len(PROMPTS)
 
 
 def test_how_long_to_wait_may_be_changed_while_streams_are_open(

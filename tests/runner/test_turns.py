@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from eliza_ffi.errors import BusyError, InvalidArgumentError
-from eliza_ffi.runner.turns import Turns, _Turn
+from eliza_ffi.runner.turns import Turn, Turns
 
 
 def test_no_more_are_inside_than_there_is_room_for() -> None:
@@ -131,7 +131,7 @@ def test_who_is_cancelled_while_waiting_holds_nobody_up() -> None:
 
 def test_a_turn_that_nobody_holds_any_more_is_free() -> None:
     turns = Turns(1, 60.0)
-    turn = _Turn(0, alone=False, at_most=None, slot_id=-1)
+    turn = Turn(0, alone=False, at_most=None, slot_id=-1)
     turns._enter(turn)
     assert turn.done()
     del turn
@@ -296,3 +296,32 @@ def test_a_thread_that_holds_a_slot_itself_is_told_at_once() -> None:
 def enter(turns: Turns, slot_id: int) -> None:
     with turns.one(False, slot_id=slot_id):
         pass
+
+
+def test_a_caller_that_found_its_slot_taken_is_the_next_when_another_leaves() -> None:
+    """Its turn was of no use: the slot held the stream of a caller that had named none."""
+    turns, order = Turns(2, 60.0), []
+
+    async def take(name: str) -> None:
+        async with turns.one_async(True):
+            order.append(name)
+
+    async def try_twice() -> None:
+        async with turns.one_async(True, slot_id=0) as first:
+            pass
+        async with turns.one_async(True, slot_id=0, after=first):
+            order.append("slot 0")
+
+    async def story() -> None:
+        async with turns.one_async(True):
+            trying = asyncio.ensure_future(try_twice())
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            assert not trying.done() and turns.n_inside == 1  # it occupies no place
+            async with turns.one_async(True):
+                later = asyncio.ensure_future(take("later"))
+                await asyncio.sleep(0)
+            await asyncio.gather(trying, later)
+
+    asyncio.run(story())
+    assert order == ["slot 0", "later"]
