@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any
@@ -192,9 +193,5 @@ class AnswerWriter:
 
     def _with_tokens(self, filled: SpanFill, start: int, token_starts: list[int]) -> SpanFill:
         end = start + len(filled.text.encode())
-        inside = (
-            token
-            for token, begin in zip(self.tokens, token_starts, strict=False)
-            if start <= begin < end
-        )
-        return replace(filled, tokens=tuple(inside))
+        inside = slice(bisect_left(token_starts, start), bisect_left(token_starts, end))
+        return replace(filled, tokens=self.tokens[inside])
