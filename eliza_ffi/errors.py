@@ -15,6 +15,7 @@ __all__ = [
     "ElizaError",
     "FillError",
     "GenerationCancelled",
+    "InvalidAnswerError",
     "InvalidArgumentError",
     "LibraryLoadError",
     "LibraryNotFoundError",
@@ -112,6 +113,10 @@ class FillError(ElizaError):
     def __reduce__(self) -> tuple[Any, ...]:
         # Python's own way calls the class with `args`, which have no `partial`.
         return type(self), (*self.args, self.partial), vars(self)
+
+
+class InvalidAnswerError(FillError):
+    """A whole answer is not valid against its schema or class; the message has the reason."""
 
 
 class NotSupportedError(ElizaError):

@@ -28,7 +28,7 @@ from .decisions.prompts import LabelStyle, check_one_input
 from .decisions.questions import Question
 from .decisions.scoring import Rule
 from .decisions.wire import as_questions
-from .errors import InvalidArgumentError
+from .errors import InvalidAnswerError, InvalidArgumentError
 from .library.binding import CffiBinding, EotScore
 from .library.loading import Library
 from .library.protocol import StreamConfig, StreamStep, Tokens
@@ -38,6 +38,7 @@ from .requests import (
     Generation,
     ShapeRequest,
     Tokenization,
+    Tries,
     check_prompts,
     checked_tokens,
     choice_of,
@@ -50,7 +51,8 @@ from .requests import (
     shape_request,
 )
 from .runner.arguments import FfiStreamingGenerateArgs, FfiStreamingResult
-from .runner.filling import Fillable, FillArgs
+from .runner.filling import Fillable, FillArgs, FillRun
+from .runner.generation import GenerationRun
 from .runner.lifecycle import Lifecycle, Work
 from .runner.streaming import FfiStreamingRunner, SyncStreamingRunner
 from .sampling.params import SamplingParams
@@ -431,8 +433,8 @@ class Model:
         **more
             ``stop``: a text, or several, that ends the generation where it comes; neither it nor
             what follows is given out. ``schema`` (a JSON Schema or a class), ``regex`` or ``lark``:
-            what the text shall be, by llguidance (the extra ``schema``); ``masks``: by anyone else,
-            see :class:`~eliza_ffi.masks.Masks`. ``logprobs``: find the log-probability of every
+            what the text shall be, as in :meth:`fill`; ``masks``: the same, by anyone else, see
+            :class:`~eliza_ffi.masks.Masks`. ``logprobs``: find the log-probability of every
             token, and this many of the likeliest in its place, 0 to 1,024. A setting of
             :class:`~eliza_ffi.sampling.SamplingParams` by name, such as ``seed`` or ``min_p``, or
             of :class:`~eliza_ffi.runner.FfiStreamingGenerateArgs`, such as ``slot_id``.
@@ -1088,9 +1090,8 @@ class Model:
             A :class:`~eliza_ffi.skeleton.Skeleton`, or its JSON form; an
             :class:`~eliza_ffi.skeleton.ActionSkeleton`. Or a shape: a JSON Schema as a dict; a
             class (one of pydantic's, a dataclass, a typed dictionary), an object of which comes
-            back; a :class:`~eliza_ffi.shapes.Regex` or :class:`~eliza_ffi.shapes.Lark`. What a
-            skeleton can say of shapes, a skeleton answers; llguidance does the others (the extra
-            ``schema``).
+            back (the extra ``schema``); a :class:`~eliza_ffi.shapes.Regex` or
+            :class:`~eliza_ffi.shapes.Lark`.
         messages
             A conversation instead of a prompt, as in :meth:`generate`.
         on_span
@@ -1099,19 +1100,22 @@ class Model:
         wait
             As :meth:`generate`.
         **more
-            As :meth:`fill_args`. Of an answer by llguidance, ``max_tokens`` are those of the whole
-            answer (1,024), and one that reaches them is an error.
+            As :meth:`fill_args`. ``retries``: how often an answer that is not valid against its
+            schema or class is tried again, with sampling (0); `on_span` then hears of the fields of
+            every try.
 
         Returns
         -------
         FillResult
-            Of a shape, a :class:`~eliza_ffi.shapes.ShapedResult`, which says who answered.
+            Of a shape, a :class:`~eliza_ffi.shapes.ShapedResult`, whose value is valid.
 
         Raises
         ------
         FillError
-            If the library fails on a span, as when the context is full; if an answer under masks
-            was cut, or a class refuses it. What was written until then is its `partial`.
+            If the library fails on a span, as when the context is full; if the answer does not end
+            within `max_tokens`. What was written until then is its `partial`.
+        InvalidAnswerError
+            If the answer is not valid against its schema or class. It is a FillError.
         InvalidArgumentError
             If the skeleton, the shape or the sampler plan is malformed.
         NotSupportedError
@@ -1424,9 +1428,10 @@ class Model:
         prompt, skeleton, messages
             As :meth:`fill`.
         **more
-            ``sampler_plan``: how single spans are sampled, or its JSON form. ``max_tokens``: for
-            each free value (256); 0 = no limit but the context's; one that reaches it is brought to
-            its end in the shortest way. ``logprobs``: find the probability of free values too,
+            ``sampler_plan``: how single spans are sampled, or its JSON form. ``max_tokens``: of the
+            whole answer (1,024); 0 = no limit but the context's. ``on_limit``: an answer that does
+            not end within them is an ``"error"``, or with ``"close"`` it is brought to a short
+            valid end where one is found. ``logprobs``: find the probability of free values too,
             which takes longer; that of choices is always known. ``heal_prompt``: the prompt's last
             token may be spelled anew, together with the answer's beginning. ``temperature``,
             ``top_k`` and ``top_p`` are those of the free spans; without them these are greedy.
@@ -1465,7 +1470,22 @@ class Model:
         self, request: ShapeRequest, is_told: bool = True
     ) -> Work[FieldFill | ShapedResult[Any]]:
         """Return the request of a shape; `is_told`: whether single fields are asked for."""
-        return self._work(request.args, lambda: Reading(request.shape, is_told).take)
+
+        def steps(tries: Tries) -> Generator[FieldFill | ShapedResult[Any], None, None]:
+            while True:
+                try:
+                    take = Reading(tries.request.shape, is_told).take
+                    with closing(self._drive(tries.run)) as running:
+                        for step in running:
+                            yield from take(step)
+                    return
+                except InvalidAnswerError:
+                    if not tries.again():
+                        raise
+
+        n_tokens, slot_id = _size_of(request.args)
+        make = partial(Tries, request, self._begin)
+        return Work(make, steps, n_tokens=n_tokens, slot_id=slot_id)
 
     def _work(
         self,
@@ -1473,25 +1493,28 @@ class Model:
         begin: Callable[[], Callable[[Any], Iterator[R]]],
     ) -> Work[R]:
         """Return a request; each run of it begins what makes its steps of the runner's."""
-        make: Callable[[], Any]
-        drive: Callable[[Any], Generator[Any, None, None]]
-        if isinstance(args, FillArgs):
-            generation = args.generation
-            make, drive = partial(self._sync_runner.filling, args), self._sync_runner.run_filling
-        else:
-            # Whoever takes the steps calls the callback: an event loop may have to await it.
-            generation = replace(args, on_text_chunk=None)
-            make = partial(self._sync_runner.generation, generation)
-            drive = self._sync_runner.run_whole
 
         def steps(run: Any) -> Generator[R, None, None]:
             take = begin()
-            with closing(drive(run)) as running:
+            with closing(self._drive(run)) as running:
                 for step in running:
                     yield from take(step)
 
-        n_tokens, slot_id = len(generation.prompt_tokens), generation.slot_id
-        return Work(make, steps, n_tokens=n_tokens, slot_id=slot_id)
+        n_tokens, slot_id = _size_of(args)
+        return Work(partial(self._begin, args), steps, n_tokens=n_tokens, slot_id=slot_id)
+
+    def _begin(self, args: FfiStreamingGenerateArgs | FillArgs) -> FillRun | GenerationRun:
+        """Return the runner's run of a request."""
+        if isinstance(args, FillArgs):
+            return self._sync_runner.filling(args)
+        # Whoever takes the steps calls the callback: an event loop may have to await it.
+        return self._sync_runner.generation(replace(args, on_text_chunk=None))
+
+    def _drive(self, run: FillRun | GenerationRun) -> Generator[Any, None, None]:
+        """Yield the steps of a run, the last of which is its result."""
+        if isinstance(run, FillRun):
+            return self._sync_runner.run_filling(run)
+        return self._sync_runner.run_whole(run)
 
     def _run(
         self, work: Work[Any], wait: bool | float, tell: Callable[[Any], Any] | None = None
@@ -1554,6 +1577,12 @@ def _texts(
             yield step.text
 
     return take
+
+
+def _size_of(args: FfiStreamingGenerateArgs | FillArgs) -> tuple[int, int]:
+    """Return the tokens of a request's prompt, and the slot that it names."""
+    generation = args.generation if isinstance(args, FillArgs) else args
+    return len(generation.prompt_tokens), generation.slot_id
 
 
 class _Job(Generic[R]):

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import math
 import os
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict
 
 import numpy as np
@@ -26,7 +27,12 @@ from .checks import (
     wrong,
 )
 from .choices.choice_set import ANCHOR, Choice, ChoiceSet
-from .errors import ContextFullError, InvalidArgumentError, NativeFault, NotSupportedError
+from .errors import (
+    ContextFullError,
+    InvalidArgumentError,
+    NativeFault,
+    NotSupportedError,
+)
 from .library.abi import PREFIX
 from .library.binding import token_array
 from .library.protocol import (
@@ -40,10 +46,10 @@ from .library.protocol import (
 )
 from .masks.source import Masks
 from .runner.arguments import FfiStreamingGenerateArgs, FfiStreamingResult
-from .runner.filling import FillArgs
+from .runner.filling import Fillable, FillArgs, check_on_limit
 from .sampling.params import SamplingParams
 from .shapes.shape import Lark, Regex, Shape, is_shape, shape_of
-from .skeleton.response import Skeleton, SpanSamplerPlan
+from .skeleton.response import Skeleton, SpanOverride, SpanSamplerPlan
 
 if TYPE_CHECKING:
     from .choices.token_tree import TokenTreePayload
@@ -54,12 +60,14 @@ __all__ = [
     "ChoiceSettings",
     "FillSettings",
     "Generation",
+    "OnLimit",
     "ShapeRequest",
     "StreamSettings",
     "Strings",
     "TextSettings",
     "TokenLogprob",
     "Tokenization",
+    "Tries",
     "check_keywords",
     "check_prompts",
     "checked_tokens",
@@ -76,6 +84,7 @@ __all__ = [
 
 ChoiceMode = Literal["argmax", "sample", "best"]
 Tokenization = Literal["own", "any"]
+OnLimit = Literal["error", "close"]
 
 Strings: TypeAlias = "Sequence[str] | Set[str] | Iterator[str]"
 """Choices by text. Not `Iterable`, which an enum's class is, too."""
@@ -165,6 +174,8 @@ class FillSettings(StreamSettings, total=False):
 
     sampler_plan: SpanSamplerPlan | Mapping[str, Any] | None
     max_tokens: int
+    on_limit: OnLimit
+    retries: int
     logprobs: bool
     heal_prompt: bool
     temperature: float
@@ -452,6 +463,10 @@ def choice_request(
     return _request(session, prompt, messages=messages, **more)
 
 
+MOST_TOKENS = 1024
+"""Of a structured answer, unless `max_tokens` says otherwise."""
+
+
 def fill_request(
     session: Session,
     prompt: str | Prompt | Tokens | None,
@@ -459,7 +474,9 @@ def fill_request(
     *,
     messages: Messages | None = None,
     sampler_plan: SpanSamplerPlan | Mapping[str, Any] | None = None,
-    max_tokens: int = 256,
+    max_tokens: int = MOST_TOKENS,
+    on_limit: OnLimit = "error",
+    retries: int = 0,
     logprobs: bool = False,
     heal_prompt: bool = False,
     method: str = "fill_args",
@@ -475,11 +492,14 @@ def fill_request(
         sampler_plan = SpanSamplerPlan()
     elif not isinstance(sampler_plan, SpanSamplerPlan):
         sampler_plan = SpanSamplerPlan.from_dict(sampler_plan)
+    if retries:
+        raise InvalidArgumentError("retries is for shapes: every answer of a skeleton is valid")
     return FillArgs(
         skeleton=skeleton,
         generation=_request(session, prompt, messages=messages, **more),
         sampler_plan=sampler_plan,
         max_tokens=max_tokens,
+        on_limit=on_limit,
         logprobs=logprobs,
         heal_prompt=heal_prompt,
     )
@@ -487,10 +507,30 @@ def fill_request(
 
 @dataclass(frozen=True, eq=False)
 class ShapeRequest:
-    """What the runner is handed for an answer of a shape: a skeleton to fill, or masks."""
+    """What the runner is handed for an answer of a shape: a skeleton to fill, or masks.
+
+    Attributes
+    ----------
+    shape : Shape
+    args : FillArgs or FfiStreamingGenerateArgs
+    retries : int
+        How often an answer that is not valid is tried again.
+    """
 
     shape: Shape[Any]
     args: FillArgs | FfiStreamingGenerateArgs
+    retries: int = 0
+
+    def again(self) -> ShapeRequest:
+        """Return the request of another try, which samples."""
+        args = self.args
+        if isinstance(args, FillArgs):
+            generation = _sampled(args.generation, self.retries)
+            plan = _sampling_plan(args.skeleton, generation)
+            args = replace(args, generation=generation, sampler_plan=plan)
+        else:
+            args = _sampled(args, self.retries)
+        return replace(self, args=args, retries=self.retries - 1)
 
 
 FILLABLE = (
@@ -498,8 +538,68 @@ FILLABLE = (
 )
 """Everything that can be filled, for errors."""
 
-MOST_TOKENS = 1024
-"""Of an answer under masks, where nothing else is said."""
+
+class Tries:
+    """The tries of an answer of a shape, one after the other. Any thread may cancel them.
+
+    Parameters
+    ----------
+    request
+    begin
+        From what the runner is handed to a run of it.
+
+    Attributes
+    ----------
+    request : ShapeRequest
+        Of the last try.
+    run
+        The last try.
+    """
+
+    def __init__(self, request: ShapeRequest, begin: Callable[[Any], Any]) -> None:
+        self.request = request
+        self.run = begin(request.args)
+        self._begin = begin
+        self._lock = threading.Lock()
+        self._is_cancelled = False
+
+    def again(self) -> bool:
+        """Begin another try; returns whether there is one."""
+        with self._lock:
+            if not self.request.retries or self._is_cancelled:
+                return False
+            self.request = self.request.again()
+            self.run = self._begin(self.request.args)
+            return True
+
+    def cancel(self) -> None:
+        """End the try that is running; no other follows."""
+        with self._lock:
+            self._is_cancelled = True
+            self.run.cancel()
+
+
+RETRY_TEMPERATURE = 0.7
+"""Of another try, unless the request has a temperature of its own."""
+
+RETRY_SEED = 1_000_003
+"""The tries that follow the first have seeds of their own, the same ones in every run."""
+
+
+def _sampled(args: FfiStreamingGenerateArgs, n_left: int) -> FfiStreamingGenerateArgs:
+    """Return the request of a text with a temperature, and with draws of its own."""
+    temperature = args.temperature or RETRY_TEMPERATURE
+    # A model with a seed would draw the same tokens again.
+    sampling = SamplingParams(
+        temperature=temperature, top_k=args.top_k, top_p=args.top_p, seed=RETRY_SEED + n_left
+    )
+    return replace(args, temperature=temperature, sampling=sampling)
+
+
+def _sampling_plan(skeleton: Fillable, args: FfiStreamingGenerateArgs) -> SpanSamplerPlan:
+    """Return the plan by which choices are sampled as every other token is."""
+    sampling = args.temperature, args.top_k, args.top_p
+    return SpanSamplerPlan(tuple(SpanOverride(i, *sampling) for i in range(skeleton.n_spans)))
 
 
 def shape_request(
@@ -507,28 +607,38 @@ def shape_request(
     prompt: str | Prompt | Tokens | None,
     given: Any,
     *,
+    on_limit: OnLimit = "error",
+    retries: int = 0,
     method: str = "fill",
     **more: Any,
 ) -> ShapeRequest:
     """Return the request of an answer of a shape, as :func:`~eliza_ffi.shapes.shape_of` takes it.
 
-    Our own skeleton answers where it can say the shape, llguidance otherwise. Parameters as
-    :meth:`~eliza_ffi.model.Model.fill`.
+    A closed schema is answered by a skeleton, everything else under llguidance's masks. Parameters
+    as :meth:`~eliza_ffi.model.Model.fill`.
     """
     shape = shape_of(given)
-    if shape.skeleton is not None:
-        return ShapeRequest(
-            shape, fill_request(session, prompt, shape.skeleton, method=method, **more)
-        )
     check_keywords(method, more, FILL_KEYWORDS, FILL_OWN)
+    check_on_limit(on_limit)
+    retries = check_whole("retries", retries, 0)
+    if retries and method == "fill_stream":
+        raise InvalidArgumentError("fill_stream has no retries: its fields have been given out")
+    more.setdefault("max_tokens", MOST_TOKENS)
+    if shape.skeleton is not None:
+        args = fill_request(session, prompt, shape.skeleton, method=method, **more)
+        if more.get("sampler_plan") is None:
+            plan = _sampling_plan(shape.skeleton, args.generation)
+            args = replace(args, sampler_plan=plan)
+        return ShapeRequest(shape, replace(args, on_limit=on_limit), retries)
     for name in ("sampler_plan", "logprobs", "heal_prompt"):
         if more.pop(name, None) not in (None, False):
             raise InvalidArgumentError(
-                f"{name} is for skeletons, and this shape is answered by llguidance: leave it out"
+                f"{name} is for skeletons and closed schemas, and this shape is neither"
             )
-    more.setdefault("max_tokens", MOST_TOKENS)
     masks = shape.masks(session.guidance())
-    return ShapeRequest(shape, _request(session, prompt, masks=masks, **more))
+    close = masks.close if on_limit == "close" else None
+    shape = replace(shape, relaxed=masks.relaxed, close=close)
+    return ShapeRequest(shape, _request(session, prompt, masks=masks, **more), retries)
 
 
 PLAIN_SAMPLING: Mapping[str, Any] = {

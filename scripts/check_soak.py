@@ -37,7 +37,7 @@ from eliza_ffi.chat.prompt import Prompt
 from eliza_ffi.errors import GenerationCancelled, InvalidArgumentError
 from eliza_ffi.model import Model
 from eliza_ffi.runner.streaming import SyncStreamingRunner
-from eliza_ffi.skeleton import Skeleton
+from eliza_ffi.skeleton import Skeleton, SkeletonSpan
 
 N_THREADS = 6
 N_SLOTS = 4
@@ -55,11 +55,14 @@ PROMPTS = [
     *(f"message: number {number}\naction: " for number in range(20)),
 ]
 GRAMMARS = ('root ::= [a-z ]{1,9} "."', 'root ::= "yes" | "no"', "root ::= [0-9]+")
-SKELETON = Skeleton.from_json_schema(
-    {
-        "type": "object",
-        "properties": {"action": {"enum": ["REPLY", "IGNORE"]}, "text": {"type": "string"}},
-    }
+SKELETON = Skeleton(
+    (
+        SkeletonSpan("literal", value='{"action":'),
+        SkeletonSpan("enum", "action", enum_values=("REPLY", "IGNORE")),
+        SkeletonSpan("literal", value=',"text":"'),
+        SkeletonSpan("free-string", "text"),
+        SkeletonSpan("literal", value='"}'),
+    )
 )
 
 
@@ -260,7 +263,7 @@ class Soak:
 
     def fill(self, draw: random.Random) -> int:
         """Write a structured answer."""
-        self.model.fill(draw.choice(PROMPTS), SKELETON, max_tokens=5)
+        self.model.fill(draw.choice(PROMPTS), SKELETON, max_tokens=16, on_limit="close")
         return 0
 
     def cancel(self, draw: random.Random) -> int:

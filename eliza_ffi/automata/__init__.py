@@ -7,29 +7,23 @@ True
 
 from __future__ import annotations
 
-from .decimals import MOST_MULTIPLE, decimals, multiples
 from .dfa import Dfa
 from .exploring import explored, intersection
 from .json_values import any_text, json_integer, json_number, json_string
-from .lengths import with_length
 from .nfa import Nfa
 from .regex import compile_regex
 from .tables import DEAD, MOST_STATES
 
 __all__ = [
     "DEAD",
-    "MOST_MULTIPLE",
     "MOST_STATES",
     "Dfa",
     "Nfa",
     "any_text",
     "compile_regex",
-    "decimals",
     "explored",
     "intersection",
     "json_integer",
     "json_number",
     "json_string",
-    "multiples",
-    "with_length",
 ]

@@ -25,16 +25,16 @@ __all__ = ["examine", "run_doctor"]
 
 GIB = 2**30
 
-DEPENDENCIES = ("cffi", "jinja2", "numpy")
+DEPENDENCIES = ("cffi", "jinja2", "jsonschema", "llguidance", "numpy")
 """What nothing works without, as it is imported and installed."""
 
 EXTRAS = {
     "serve": ("decisions over HTTP", ("prometheus-client", "starlette", "uvicorn")),
     "ray": ("decisions on a Ray cluster", ("ray", "pyarrow")),
-    "schema": ("answers of any JSON Schema or class", ("llguidance", "pydantic")),
+    "schema": ("classes as shapes of answers", ("pydantic",)),
     "plot": ("pictures of what eval and evaluate find", ("matplotlib",)),
     "parquet": ("tables in Parquet", ("pyarrow",)),
-    "bench": ("what is measured beside it", ("gguf", "llguidance", "torch", "xgrammar")),
+    "bench": ("what is measured beside it", ("gguf", "torch", "xgrammar")),
     "train": ("training the embedded model", ("gguf", "tokenizers", "torch")),
     "docs": ("building the documentation", ("mkdocs",)),
     "release": ("building and checking wheels", ("auditwheel", "build", "twine", "ziglang")),

@@ -82,7 +82,7 @@ def _read_prompt(model: Model, prompt: Tokens) -> None:
 def _fill(model: Model, case: Case, prompt: Tokens, max_tokens: int) -> TimedAnswer:
     begin = time.perf_counter()
     try:
-        result = model.fill(prompt, case.skeleton, max_tokens=max_tokens)
+        result = model.fill(prompt, case.skeleton, max_tokens=max_tokens, on_limit="close")
     except FillError as error:
         result = error.partial
     seconds = time.perf_counter() - begin

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
-import json
-import re
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,17 +13,23 @@ from numpy.typing import NDArray
 
 from ..checks import check_callable, check_whole
 from ..errors import ElizaError, InvalidArgumentError, NativeFault, NotSupportedError
-from .limits import checked_schema, checked_text, pointer_part
+from .limits import checked_text
+from .number_limit import NumberLimit, NumberTokens
+from .schema import SchemaGrammar, schema_grammar
 from .token_texts import TokenTexts
 
-__all__ = ["Guidance", "GuidanceMasks", "GuidanceSource", "takes_schema"]
+__all__ = ["Guidance", "GuidanceMasks", "GuidanceSource"]
 
 MOST_KEPT = 64
 """Languages that a model keeps compiled, the last ones used."""
 
-COMPACT = {"whitespace_flexible": False, "item_separator": ",", "key_separator": ":"}
-"""JSON without white space, as skeletons write it, so that most of what is known is forced. A
-schema's own ``x-guidance`` comes first."""
+LONGEST_ENDING = 256
+"""Tokens after which the search for an ending gives up."""
+
+CLOSING = (b"}", b"]", b",", b"0", b"n", b"t", b"f", b'"', b"{", b"[")
+"""What ends an answer outside of strings, the best first."""
+
+CLOSING_IN_STRING = (b'"',)
 
 
 class GuidanceSource:
@@ -35,13 +39,17 @@ class GuidanceSource:
     ----------
     matcher
         llguidance's, which nobody else uses.
-    n_words
-        Of a mask.
+    vocabulary
+    numbers
+        Keeps the numbers of JSON short; None if the text is not JSON.
     """
 
-    def __init__(self, matcher: Any, n_words: int) -> None:
+    def __init__(
+        self, matcher: Any, vocabulary: TokenTexts, numbers: NumberLimit | None = None
+    ) -> None:
         self._matcher = matcher
-        self._n_words = n_words
+        self._vocabulary = vocabulary
+        self._numbers = numbers
 
     @property
     def has_ended(self) -> bool:
@@ -65,10 +73,10 @@ class GuidanceSource:
 
     def mask(self) -> NDArray[np.uint32]:
         """Return which tokens may come next, a bit each. Others run Python meanwhile."""
-        mask = np.zeros(self._n_words, np.uint32)
+        mask = np.zeros(self._vocabulary.n_words, np.uint32)
         self._matcher.unsafe_compute_mask_ptr(mask.ctypes.data, mask.nbytes)
         self._check()
-        return mask
+        return mask if self._numbers is None else self._numbers.restricted(mask)
 
     def accept(self, token: int) -> None:
         """Take note of the token that has come."""
@@ -80,10 +88,37 @@ class GuidanceSource:
         if not is_expected:
             self._check()
             raise NativeFault(f"llguidance did not expect token {token}")
+        if self._numbers is not None:
+            self._numbers.push(self._vocabulary.texts[token])
 
     def _check(self) -> None:
         if self._matcher.is_error():
             raise NativeFault(f"llguidance failed: {self._matcher.get_error()}")
+
+    def ending(self) -> list[int] | None:
+        """Write a short ending of the text, and return its tokens; None if none is found.
+
+        At each step the token is taken that is most likely to close what is open.
+        """
+        tokens: list[int] = []
+        while not self.may_end:
+            if len(tokens) >= LONGEST_ENDING or self.has_ended:
+                return None
+            following = self.forced() or [self._closing_token()]
+            for token in following:
+                self.accept(token)
+            tokens += following
+        return tokens
+
+    def _closing_token(self) -> int:
+        mask = self.mask()
+        in_string = self._numbers is not None and self._numbers.in_string
+        for text in CLOSING_IN_STRING if in_string else CLOSING:
+            token = self._vocabulary.token_of.get(text)
+            if token is not None and mask[token // 32] >> np.uint32(token % 32) & 1:
+                return token
+        bits = np.unpackbits(mask.view(np.uint8), bitorder="little")
+        return int(np.flatnonzero(bits)[0])
 
 
 class GuidanceMasks:
@@ -93,17 +128,53 @@ class GuidanceMasks:
     ----------
     matcher
         llguidance's, at the beginning of a text; it is only copied.
-    n_words
-        Of a mask.
+    vocabulary
+    numbers
+        Makes what keeps the numbers of one text short; None if the language is not JSON.
+    relaxed
+        What of a schema the masks do not enforce.
     """
 
-    def __init__(self, matcher: Any, n_words: int) -> None:
+    def __init__(
+        self,
+        matcher: Any,
+        vocabulary: TokenTexts,
+        numbers: Callable[[], NumberLimit] | None = None,
+        relaxed: tuple[str, ...] = (),
+    ) -> None:
         self._matcher = matcher
-        self.n_words = n_words
+        self._vocabulary = vocabulary
+        self._numbers = numbers
+        self.n_words = vocabulary.n_words
+        self.relaxed = relaxed
 
     def start(self) -> GuidanceSource:
         """Return where a text begins."""
-        return GuidanceSource(self._matcher.deep_copy(), self.n_words)
+        numbers = None if self._numbers is None else self._numbers()
+        return GuidanceSource(self._matcher.deep_copy(), self._vocabulary, numbers)
+
+    def close(self, tokens: Sequence[int]) -> tuple[tuple[int, ...], str] | None:
+        """Return the tokens and the text of an answer that is brought to a short ending.
+
+        Parameters
+        ----------
+        tokens
+            What has been written of the answer.
+
+        Returns
+        -------
+        tuple or None
+            None if no ending was found in a few hundred tokens.
+        """
+        source = self.start()
+        for token in tokens:
+            source.accept(token)
+        ending = source.ending()
+        if ending is None:
+            return None
+        whole = (*tokens, *ending)
+        text = b"".join(self._vocabulary.texts[token] for token in whole)
+        return whole, text.decode("utf-8", "replace")
 
 
 class Guidance:
@@ -113,38 +184,31 @@ class Guidance:
     ----------
     vocabulary
         Returns the vocabulary; called once, when the first language is compiled.
-
-    Raises
-    ------
-    NotSupportedError
-        If llguidance is not installed.
     """
 
     def __init__(self, vocabulary: Callable[[], TokenTexts]) -> None:
-        try:
-            self._package = importlib.import_module("llguidance")
-        except ImportError:
-            raise NotSupportedError(
-                "this shape is answered by llguidance, which is not installed: "
-                "pip install 'eliza-ffi[schema]'"
-            ) from None
         check_callable("vocabulary", vocabulary)
-        self._vocabulary = vocabulary
+        self._read_vocabulary = vocabulary
         self._tokenizers: dict[str, Any] = {}
-        self._n_words = 0
+        self._number_tokens: NumberTokens | None = None
         self._kept: OrderedDict[tuple[str, str], GuidanceMasks] = OrderedDict()
         self._lock = threading.Lock()
 
     def json_schema(self, schema: Mapping[str, Any] | bool) -> GuidanceMasks:
         """Return the masks of JSON that is valid against a schema.
 
+        What llguidance cannot enforce is named by the masks' `relaxed`. Whole numbers have at most
+        18 digits, other numbers 17 and two more in the exponent, unless the schema itself has a
+        longer number.
+
         Raises
         ------
         InvalidArgumentError
-            If it is no schema, asks for what llguidance does not know, or is above one of the
-            limits of :mod:`eliza_ffi.masks.limits`.
+            As :func:`eliza_ffi.masks.schema.schema_grammar` does.
         """
-        return self._masks("schema", checked_schema(schema))
+        made = schema_grammar(schema)
+        key = "schema", made.grammar
+        return self._masks(key, made.grammar, made)
 
     def regex(self, pattern: str) -> GuidanceMasks:
         """Return the masks of texts that match a regular expression as a whole.
@@ -156,7 +220,16 @@ class Guidance:
         InvalidArgumentError
             If llguidance does not take it.
         """
-        return self._masks("regular expression", checked_text("regular expression", pattern))
+        from llguidance import LLMatcher, regex_to_lark
+
+        kind = "regular expression"
+        checked_text(kind, pattern)
+        try:
+            # Classes such as \d hold ASCII characters alone.
+            ascii_only = regex_to_lark(pattern, "dws")
+        except ValueError as error:
+            raise _rejected(kind, str(error)) from error
+        return self._masks((kind, pattern), LLMatcher.grammar_from_lark(f"start: /{ascii_only}/"))
 
     def lark(self, grammar: str) -> GuidanceMasks:
         """Return the masks of a grammar in Lark's form, whose first rule is ``start``.
@@ -166,100 +239,75 @@ class Guidance:
         InvalidArgumentError
             If llguidance does not take it.
         """
-        return self._masks("Lark grammar", checked_text("Lark grammar", grammar))
+        from llguidance import LLMatcher
 
-    def _masks(self, kind: str, text: str) -> GuidanceMasks:
+        kind = "Lark grammar"
+        checked_text(kind, grammar)
+        return self._masks((kind, grammar), LLMatcher.grammar_from_lark(grammar))
+
+    def _masks(
+        self,
+        key: tuple[str, str],
+        grammar: str,
+        schema: SchemaGrammar | None = None,
+    ) -> GuidanceMasks:
         with self._lock:
-            masks = self._kept.pop((kind, text), None)
+            masks = self._kept.pop(key, None)
             if masks is None:
-                masks = self._compile(kind, text)
-            self._kept[kind, text] = masks
+                vocabulary, matcher = self._compile(key[0], grammar)
+                if schema is None:
+                    masks = GuidanceMasks(matcher, vocabulary)
+                else:
+                    if self._number_tokens is None:
+                        self._number_tokens = NumberTokens(vocabulary)
+                    numbers = partial(NumberLimit, self._number_tokens, schema.most_digits)
+                    masks = GuidanceMasks(matcher, vocabulary, numbers, schema.relaxed)
+                _check_begins(key[0], masks)
+            self._kept[key] = masks
             if len(self._kept) > MOST_KEPT:
                 self._kept.popitem(last=False)
         return masks
 
-    def _compile(self, kind: str, text: str) -> GuidanceMasks:
-        matcher_type = self._package.LLMatcher
-        try:
-            if kind == "schema":
-                grammar = matcher_type.grammar_from_json_schema(text, COMPACT)
-            elif kind == "regular expression":
-                # Classes such as \d have ASCII characters alone, as in our own reader.
-                ascii_only = self._package.regex_to_lark(text, "dws")
-                grammar = matcher_type.grammar_from_lark(f"start: /{ascii_only}/")
-            else:
-                grammar = matcher_type.grammar_from_lark(text)
-            matcher = matcher_type(self._tokenizer(kind), grammar, log_level=0)
-        except ValueError as error:  # what is nested too deep, for one
-            raise _refused(kind, text, str(error)) from error
-        if matcher.is_error():
-            raise _refused(kind, text, matcher.get_error())
-        masks = GuidanceMasks(matcher, self._n_words)
-        try:
-            masks.start().mask()
-        except NativeFault as error:  # of what contains itself without end, for one
-            said = str(error).partition("<state>")[0].strip()
-            raise InvalidArgumentError(f"no text of the {kind} can begin: {said}") from None
-        return masks
+    def _compile(self, kind: str, grammar: str) -> tuple[TokenTexts, Any]:
+        from llguidance import LLMatcher
 
-    def _tokenizer(self, kind: str) -> Any:
+        vocabulary = self._read_vocabulary()
+        try:
+            matcher = LLMatcher(self._tokenizer(kind, vocabulary), grammar, log_level=0)
+        except ValueError as error:  # what is nested too deep, for one
+            raise _rejected(kind, str(error)) from error
+        if matcher.is_error():
+            raise _rejected(kind, matcher.get_error())
+        return vocabulary, matcher
+
+    def _tokenizer(self, kind: str, vocabulary: TokenTexts) -> Any:
         """Return llguidance's view of the vocabulary; it prepares for JSON otherwise."""
+        from llguidance import LLTokenizer, TokenizerWrapper
+
         slices = "json_slices" if kind == "schema" else "general_slices"
         if not self._tokenizers:
-            vocabulary = self._vocabulary()
             if not vocabulary.ends:
                 raise NotSupportedError("the model has no token that ends a text")
-            self._n_words = vocabulary.n_words
-            wrapped = self._package.TokenizerWrapper(_Wrapped(vocabulary))
-            self._tokenizers["plain"] = self._package.LLTokenizer(
-                wrapped, eos_token=list(vocabulary.ends), slices=[]
+            self._tokenizers["plain"] = LLTokenizer(
+                TokenizerWrapper(_Wrapped(vocabulary)), eos_token=list(vocabulary.ends), slices=[]
             )
         if slices not in self._tokenizers:
-            prepared = getattr(self._package.LLTokenizer, slices)()
+            prepared = getattr(LLTokenizer, slices)()
             self._tokenizers[slices] = self._tokenizers["plain"].with_slices(prepared)
         return self._tokenizers[slices]
 
 
-def takes_schema(schema: Mapping[str, Any]) -> bool:
-    """Return whether llguidance is installed, and takes a schema; no model is asked for it."""
+def _check_begins(kind: str, masks: GuidanceMasks) -> None:
+    """Raise if no text can begin, as in a language that contains itself without end."""
     try:
-        matcher = importlib.import_module("llguidance").LLMatcher
-        grammar = matcher.grammar_from_json_schema(checked_schema(schema), COMPACT)
-        return not matcher.validate_grammar(grammar)
-    except (ImportError, ValueError):
-        return False
+        masks.start().mask()
+    except NativeFault as error:
+        said = str(error).partition("<state>")[0].strip()
+        raise InvalidArgumentError(f"no text of the {kind} can begin: {said}") from None
 
 
-def _refused(kind: str, text: str, said: str) -> InvalidArgumentError:
-    """Return the error of what llguidance does not take, with the place where that is known."""
-    said = said.strip()
-    if kind == "schema":
-        said, _, uri = said.partition("\n  while processing ")
-        place = uri.partition("#")[2] if uri else _place_of(text, said)
-        if place is not None:
-            return InvalidArgumentError(
-                f"llguidance does not take the schema: JSON schema at #{place}: {said}"
-            )
-    return InvalidArgumentError(f"llguidance does not take the {kind}: {said}")
-
-
-def _place_of(text: str, said: str) -> str | None:
-    """Return where the first of the keywords is that llguidance says it does not know."""
-    unknown = re.match(r"Unimplemented keys: (\[.*\])", said)
-    if unknown is None:
-        return None
-    names = json.loads(unknown.group(1))
-    pending: list[tuple[str, Any]] = [("", json.loads(text))]
-    while pending:
-        place, part = pending.pop()
-        if isinstance(part, dict):
-            if any(name in part for name in names) and not place.endswith("/properties"):
-                return place
-            inner = [(pointer_part(name), each) for name, each in part.items()]
-        else:
-            inner = [(str(i), each) for i, each in enumerate(part if type(part) is list else ())]
-        pending += [(f"{place}/{name}", each) for name, each in reversed(inner)]
-    return None
+def _rejected(kind: str, said: str) -> InvalidArgumentError:
+    return InvalidArgumentError(f"llguidance does not take the {kind}: {said.strip()}")
 
 
 class _Wrapped:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -108,6 +109,16 @@ class TokenTexts:
         name = check_text("eos", eos).encode("utf-8", "surrogatepass")
         first = sorted(known["ends"], key=lambda token: named[token] != name)
         return cls(tuple(named), tuple(sorted({*known["control"], *unused})), tuple(first), speller)
+
+    @functools.cached_property
+    def token_of(self) -> dict[bytes, int]:
+        """The token of each single byte that has one."""
+        control = set(self.control)
+        found: dict[bytes, int] = {}
+        for token, text in enumerate(self.texts):
+            if len(text) == 1 and token not in control:
+                found.setdefault(text, token)
+        return found
 
     @property
     def n_vocab(self) -> int:

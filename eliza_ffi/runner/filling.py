@@ -24,7 +24,7 @@ from ..skeleton.sampler_plan import Sampling, SpanSamplerPlan
 from .arguments import FfiStreamingGenerateArgs
 from .lifecycle import Lifecycle
 
-__all__ = ["FillArgs", "FillResult", "FillRun", "Fillable", "SpanFill"]
+__all__ = ["FillArgs", "FillResult", "FillRun", "Fillable", "SpanFill", "check_on_limit"]
 
 
 class Fillable(Protocol):
@@ -34,8 +34,8 @@ class Fillable(Protocol):
     def n_spans(self) -> int:
         """How many spans there are at most."""
 
-    def script(self, max_tokens: int | None = None, /) -> Script:
-        """Return the spans one after the other; an array may end where it has so many tokens."""
+    def script(self) -> Script:
+        """Return the spans one after the other."""
 
     def parse(self, text: str) -> Any:
         """Return the value of an answer; raises InvalidArgumentError if it is not JSON."""
@@ -52,9 +52,11 @@ class FillArgs:
         The prompt and the slot; its `temperature`, `top_k` and `top_p` sample the free spans.
     sampler_plan : SpanSamplerPlan
     max_tokens : int
-        For each free value, 0 = no limit but the context's. One that reaches it is brought to its
-        end in the shortest way. An array that is written item by item and may have any number of
-        them ends behind the one with which it comes to about so many.
+        Of the whole answer; 0 = no limit but the context's.
+    on_limit : {"error", "close"}
+        What happens to an answer that does not end within `max_tokens`: it is an error, or free
+        values are brought to their ends in the shortest way. The fixed text and the choices that
+        follow are then still written.
     logprobs : bool
         Find the probability of free values too; that of choices is always known.
     heal_prompt : bool
@@ -69,7 +71,8 @@ class FillArgs:
     skeleton: Fillable
     generation: FfiStreamingGenerateArgs
     sampler_plan: SpanSamplerPlan = field(default_factory=SpanSamplerPlan)
-    max_tokens: int = 256
+    max_tokens: int = 1024
+    on_limit: str = "error"
     logprobs: bool = False
     heal_prompt: bool = False
 
@@ -82,6 +85,7 @@ class FillArgs:
         check_flag("heal_prompt", self.heal_prompt)
         object.__setattr__(self, "max_tokens", check_whole("max_tokens", self.max_tokens, 0))
         self.sampler_plan.check(self.skeleton.n_spans)
+        check_on_limit(self.on_limit)
         _ = self.sampling  # which checks it
 
     @property
@@ -135,7 +139,8 @@ class FillRun:
         Raises
         ------
         FillError
-            If the library fails on a span. What was written is its `partial`.
+            If the library fails on a span, or `max_tokens` is reached. What was written is its
+            `partial`.
         GenerationCancelled
             If it was cancelled.
         ElizaError
@@ -144,19 +149,18 @@ class FillRun:
         begin = time.perf_counter()
         generation = self.args.generation
         config = replace(generation, max_tokens=0, temperature=0.0).config()
-        with self._lifecycle.prefilled(config, generation.prompt_tokens) as stream:
-            script = self.args.skeleton.script(self.args.max_tokens)
+        sampling = None if generation.sampling is None else generation.sampling.to_json()
+        with self._lifecycle.prefilled(config, generation.prompt_tokens, sampling) as stream:
+            script = self.args.skeleton.script()
             placed: PlacedSpan | None = next(script)
             while placed is not None:
                 self._lifecycle.check()
                 filled = self._fill_or_tell(stream, placed, begin)
                 following = _next_span(script, filled)
-                while following is not None and following.tells_of_limit:
-                    self._answer.mark_truncated()
-                    following = _next_span(script, Filled(""))
                 if following is None:
-                    self._complete = True
                     self._read_counts(stream, begin)
+                    self._check_length(stream, begin)
+                    self._complete = True
                 if not placed.is_literal:
                     yield self._answer.last_span()
                 placed = following
@@ -188,7 +192,8 @@ class FillRun:
         """Write a span; a failure tells where it was and what was written until then."""
         try:
             filled = self._fill(stream, placed)
-        except GenerationCancelled:
+            self._check_length(stream, begin)
+        except (FillError, GenerationCancelled):
             raise
         except ElizaError as error:
             with suppress(ElizaError):  # what went wrong first is what counts
@@ -199,6 +204,25 @@ class FillRun:
             self._answer.align()
             self._is_healing = False
         return filled
+
+    def _check_length(self, stream: Any, begin: float) -> None:
+        """Raise if the answer does not end within `max_tokens`."""
+        most, n_tokens = self.args.max_tokens, len(self._answer.tokens)
+        if self.args.on_limit == "close" or not most:
+            return
+        if n_tokens > most or self._answer.is_truncated:
+            with suppress(ElizaError):
+                self._read_counts(stream, begin)
+            raise FillError(
+                f"the answer has not ended within max_tokens={most}: raise max_tokens, or pass "
+                f'on_limit="close"',
+                self.result(),
+            )
+
+    def _room(self) -> int:
+        """Return how many tokens a free value may have; 0 = any number."""
+        most = self.args.max_tokens
+        return max(most - len(self._answer.tokens), 1) if most else 0
 
     def _fill(self, stream: Any, placed: PlacedSpan) -> Filled:
         """Write a span and the known text around it."""
@@ -211,12 +235,12 @@ class FillRun:
         plan, args = self.args.sampler_plan, self.args
         sampling = plan.sampling(placed.index, placed.span.kind, args.sampling)
         known = {"before": placed.before, "after": placed.after}
-        wanted = {"max_tokens": args.max_tokens, "logprobs": args.logprobs}
+        wanted = {"max_tokens": self._room(), "logprobs": args.logprobs}
         result = self._call(stream, {**known, **request, **sampling.request(), **wanted})
         if result.truncated and placed.span.rule is not None:
             raise InvalidArgumentError(
-                f"the text of the rule {placed.span.rule!r} came to {args.max_tokens} tokens, and "
-                f"how a rule ends is not known: raise max_tokens"
+                f"the text of the rule {placed.span.rule!r} has not ended within max_tokens="
+                f"{args.max_tokens}, and how a rule ends is not known: raise max_tokens"
             )
         follow = placed.after
         if together:
@@ -253,6 +277,12 @@ class FillRun:
             raise
         self._answer.take_tokens(result.answer_tokens, result.answer_bytes)
         return result
+
+
+def check_on_limit(on_limit: str) -> None:
+    """Raise InvalidArgumentError if this does not say what to do at a limit."""
+    if on_limit not in ("error", "close"):
+        raise InvalidArgumentError(f'expected on_limit to be "error" or "close", got {on_limit!r}')
 
 
 def _next_span(script: Script, filled: Filled) -> PlacedSpan | None:

@@ -10,7 +10,7 @@ from itertools import chain
 from typing import Any, Generic, TypeVar
 
 from ..checks import check_flag, check_kind
-from ..errors import ContextFullError, FillError
+from ..errors import ContextFullError, FillError, InvalidAnswerError
 from ..library.protocol import StreamStep
 from ..runner.arguments import FfiStreamingResult
 from ..skeleton.fill_result import FillResult, SpanFill
@@ -65,24 +65,29 @@ class ShapedResult(FillResult, Generic[T]):
     ----------
     value : T
         What was asked for: JSON data of a schema, an object of a class, otherwise the text.
-    answered_by : str
-        ``"skeleton"``, or ``"llguidance"``, whose answers have no spans.
-    left_out : tuple of str
-        What its schema has that was not to be written, because neither of them can say it: the
-        place, and why.
+    relaxed : tuple of str
+        What of the schema was not enforced while the answer was written, each with its JSON
+        pointer. The value is valid all the same.
+    is_closed : bool
+        Whether `max_tokens` cut the answer, which was then brought to its end.
     """
 
     value: T
-    answered_by: str = "skeleton"
-    left_out: tuple[str, ...] = ()
+    relaxed: tuple[str, ...] = ()
+    is_closed: bool = False
 
     @classmethod
     def of(
-        cls, result: FillResult, answered_by: str = "skeleton", left_out: tuple[str, ...] = ()
+        cls, result: FillResult, relaxed: tuple[str, ...] = (), is_closed: bool = False
     ) -> ShapedResult[Any]:
-        """Return a result with the word of who answered, and of what was left out."""
+        """Return a result as that of a shape."""
         known = {field.name: getattr(result, field.name) for field in fields(result)}
-        return ShapedResult(**{**known, "answered_by": answered_by, "left_out": left_out})
+        return ShapedResult(**known, relaxed=relaxed, is_closed=is_closed)
+
+    @property
+    def truncated(self) -> bool:
+        """Whether the answer was brought to its end because of `max_tokens`."""
+        return self.is_closed or super().truncated
 
 
 class Reading(Generic[T]):
@@ -110,8 +115,9 @@ class Reading(Generic[T]):
         Raises
         ------
         FillError
-            If the answer was cut by a limit, or its class refuses it. What was written is its
-            `partial`.
+            If the answer was cut by a limit. What was written is its `partial`.
+        InvalidAnswerError
+            If the answer is not valid against its schema, or its class rejects it.
         """
         if isinstance(step, SpanFill):
             yield from self._read(step.before + step.text)
@@ -120,8 +126,7 @@ class Reading(Generic[T]):
         else:
             result = step if isinstance(step, FillResult) else self._filled(step)
             yield from self._read(result.text[self._n_read :], is_last=True)
-            by = "skeleton" if isinstance(step, FillResult) else "llguidance"
-            yield self._shaped(result, by)
+            yield self._shaped(result)
 
     def _read(self, text: str, is_last: bool = False) -> Iterator[FieldFill]:
         self._n_read += len(text)
@@ -147,19 +152,27 @@ class Reading(Generic[T]):
         if result.finish_reason == "context_full":
             full = ContextFullError("the context is full: shorten the prompt or raise n_ctx")
             raise FillError(f"the answer has not ended: {full}", filled) from full
+        if result.finish_reason == "length" and self._shape.close is not None:
+            whole = self._shape.close(result.tokens)
+            if whole is not None:
+                tokens, text = whole
+                closed = replace(filled, tokens=tokens, text=text, complete=True)
+                return ShapedResult.of(closed, is_closed=True)
         if not filled.complete:
             raise FillError(
                 f"the answer came to {len(result.tokens)} tokens and has not ended: raise "
-                f"max_tokens, or bound the shape's texts and lists",
+                f'max_tokens, bound the shape\'s texts and lists, or pass on_limit="close"',
                 filled,
             )
         return filled
 
-    def _shaped(self, result: FillResult, answered_by: str) -> ShapedResult[T]:
+    def _shaped(self, result: FillResult) -> ShapedResult[T]:
         try:
             value = self._shape.value(result.text)
         except ValueError as error:
-            raise FillError(f"the answer is not valid: {error}", result) from error
-        skeleton = self._shape.skeleton if answered_by == "skeleton" else None
-        left_out = () if skeleton is None else skeleton.left_out
-        return ShapedResult.of(replace(result, value=value), answered_by, left_out)
+            raise InvalidAnswerError(
+                f"the answer is not valid: {error}: {result.text:.500}", result
+            ) from error
+        if not isinstance(result, ShapedResult):
+            result = ShapedResult.of(result)
+        return replace(result, value=value, relaxed=self._shape.relaxed)

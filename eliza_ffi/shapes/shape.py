@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, get_origin
 
 from ..checks import check_text, wrong
-from ..errors import InvalidArgumentError
-from ..masks.guidance import Guidance, GuidanceMasks, takes_schema
-from ..skeleton.json_text import read_json
+from ..masks.guidance import Guidance, GuidanceMasks
+from ..masks.limits import checked_schema
 from ..skeleton.response import Skeleton
-from ..skeleton.spans import SkeletonSpan
 from .classes import class_shape
+from .closed import closed_skeleton
+from .validation import schema_validator
 
 __all__ = ["Lark", "Regex", "Shape", "is_shape", "shape_of"]
 
@@ -59,20 +59,27 @@ class Shape(Generic[T]):
     Attributes
     ----------
     skeleton : Skeleton or None
-        Ours, where it can say all of it, or all that has to be there and llguidance cannot.
+        Of a closed schema; it allows the same answers as the masks.
     masks : callable
-        From llguidance over a model's vocabulary to the masks of it.
+        From llguidance over a model's vocabulary to the masks of the shape.
     value : callable
         From a whole answer to its value; raises ValueError where it is not valid.
     json_of : Any
         The class or annotation that answers are the JSON of; `Any` if there is none. None if
         answers are not JSON.
+    relaxed : tuple of str
+        What of the schema nothing but `value` enforces.
+    close : callable or None
+        From the tokens of an answer that is cut to those and the text of a whole one, or None; not
+        given if an answer that is cut is an error.
     """
 
     skeleton: Skeleton | None
     masks: Callable[[Guidance], GuidanceMasks]
     value: Callable[[str], T]
     json_of: Any
+    relaxed: tuple[str, ...] = ()
+    close: Callable[[Sequence[int]], tuple[tuple[int, ...], str] | None] | None = None
 
 
 def is_shape(given: Any) -> bool:
@@ -100,13 +107,13 @@ def shape_of(given: Any) -> Shape[Any]:
     """
     if isinstance(given, Regex):
         pattern = given.pattern
-        return Shape(_pattern(pattern), lambda guidance: guidance.regex(pattern), str, None)
+        return Shape(None, lambda guidance: guidance.regex(pattern), str, None)
     if isinstance(given, Lark):
         grammar = given.grammar
         return Shape(None, lambda guidance: guidance.lark(grammar), str, None)
     if isinstance(given, Mapping):
         schema = dict(given)
-        return _of_schema(schema, read_json, Any)
+        return _of_schema(schema, schema_validator(checked_schema(schema)), Any)
     if not is_shape(given):
         raise wrong("a shape", "a JSON Schema as a mapping, a class, a Regex or a Lark", given)
     found = class_shape(given)
@@ -114,29 +121,10 @@ def shape_of(given: Any) -> Shape[Any]:
 
 
 def _of_schema(schema: dict[str, Any], value: Callable[[str], Any], json_of: Any) -> Shape[Any]:
-    try:
-        text = json.dumps(schema, ensure_ascii=False)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidArgumentError(f"the schema is not JSON: {error}") from None
-    return Shape(
-        _skeleton_of_schema(text), lambda guidance: guidance.json_schema(schema), value, json_of
-    )
+    skeleton = _closed_skeleton(checked_schema(schema))
+    return Shape(skeleton, lambda guidance: guidance.json_schema(schema), value, json_of)
 
 
 @functools.lru_cache(maxsize=128)
-def _skeleton_of_schema(text: str) -> Skeleton | None:
-    try:
-        schema = json.loads(text)
-        skeleton = Skeleton.from_json_schema(schema)
-    except InvalidArgumentError:
-        return None
-    # What a skeleton would leave out, llguidance may be able to say.
-    return None if skeleton.left_out and takes_schema(schema) else skeleton
-
-
-@functools.lru_cache(maxsize=128)
-def _pattern(pattern: str) -> Skeleton | None:
-    try:
-        return Skeleton((SkeletonSpan("pattern", pattern=pattern),))
-    except InvalidArgumentError:
-        return None
+def _closed_skeleton(text: str) -> Skeleton | None:
+    return closed_skeleton(json.loads(text))

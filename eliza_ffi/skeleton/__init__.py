@@ -11,10 +11,6 @@ from .fill_result import (
     FillResult,
     SpanFill,
 )
-from .json_schema import (
-    DEEPEST_SCHEMA,
-    skeleton_spans,
-)
 from .planning import (
     ActionSkeleton,
     ParametersSkeleton,
@@ -33,7 +29,6 @@ Answer = AnswerWriter
 """Its name before."""
 
 __all__ = [
-    "DEEPEST_SCHEMA",
     "KINDS",
     "Action",
     "ActionSkeleton",
@@ -49,5 +44,4 @@ __all__ = [
     "SpanFill",
     "SpanOverride",
     "SpanSamplerPlan",
-    "skeleton_spans",
 ]

@@ -38,8 +38,7 @@ class SpanFill:
         The tokens that begin inside the value. One that begins in the text before it, as with a
         quote and what follows, belongs to that text. Empty where the library does not tell.
     truncated : bool
-        Whether the value, or an array that ends behind it, was brought to its end because of
-        `max_tokens`.
+        Whether the value was brought to its end because of `max_tokens`.
     """
 
     index: int
@@ -172,10 +171,10 @@ class AnswerWriter:
         self.text += text
         self._end_of_last = len(self.text)
 
-    def mark_truncated(self) -> None:
-        """Take note that a limit has ended what the last value belongs to."""
-        filled, start = self._filled[-1]
-        self._filled[-1] = replace(filled, truncated=True), start
+    @property
+    def is_truncated(self) -> bool:
+        """Whether a limit has ended the last value."""
+        return bool(self._filled) and self._filled[-1][0].truncated
 
     def spans(self) -> tuple[SpanFill, ...]:
         """Return the spans filled so far."""

@@ -75,8 +75,6 @@ class PlacedSpan:
         In place of `after`: texts one of which follows, as the model likes.
     grammar : str or None
         Where the span has a rule, a grammar whose rule ``root`` it is.
-    tells_of_limit : bool
-        Whether nothing is written: a limit has ended what the value before it belongs to.
     """
 
     index: int
@@ -86,7 +84,6 @@ class PlacedSpan:
     after: str = ""
     follow: tuple[str, ...] = ()
     grammar: str | None = None
-    tells_of_limit: bool = False
 
     @property
     def is_literal(self) -> bool:

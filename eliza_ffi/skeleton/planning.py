@@ -69,7 +69,7 @@ class ActionSkeleton(_WrittenAsJson):
     def n_spans(self) -> int:
         return 1 + max(len(action.parameters) for action in self.actions)
 
-    def script(self, _max_tokens: int | None = None, /) -> Script:
+    def script(self) -> Script:
         """Return the spans one after the other; those after the first depend on the action."""
         names = SkeletonSpan("enum", "action", enum_values=tuple(self._by_name))
         placed = PlacedSpan(0, names, before=OPENING, after=',"parameters":{')
@@ -122,7 +122,7 @@ class ParametersSkeleton(_WrittenAsJson):
     def n_spans(self) -> int:
         return len(self.action.parameters)
 
-    def script(self, _max_tokens: int | None = None, /) -> Script:
+    def script(self) -> Script:
         """Return the spans one after the other."""
         yield from _parameter_script(self.action, first_index=0, opening="{", closing="}")
 

@@ -19,16 +19,15 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
-from ..checks import check_each, check_kind, check_known, check_whole
+from ..checks import check_each, check_kind, check_known
 from ..checks import check_text as check_string
 from ..errors import InvalidArgumentError
 from . import gbnf
 from .json_text import JsonPosition, read_json
 from .placed_span import PlacedSpan, Script
-from .rows import Rows, rows_script
 from .sampler_plan import Sampling, SpanOverride, SpanSamplerPlan
 from .spans import KINDS, Scalar, SkeletonSpan, check_text
 
@@ -56,9 +55,6 @@ class Skeleton:
         A name that the caller gave it; not used here.
     grammar : str or None
         The rules that spans name, in GBNF.
-    left_out : tuple of str
-        What a JSON Schema has that is not written, because a skeleton cannot say it: the place, and
-        why. All answers are valid without it.
 
     Raises
     ------
@@ -70,7 +66,6 @@ class Skeleton:
     spans: tuple[SkeletonSpan, ...]
     id: str | None = None
     grammar: str | None = None
-    left_out: tuple[str, ...] = field(default=(), compare=False)
 
     def __post_init__(self) -> None:
         spans = check_each("spans", self.spans, SkeletonSpan, "a SkeletonSpan")
@@ -121,25 +116,6 @@ class Skeleton:
         if grammar is not None:
             check_string("grammar", grammar)
         return cls(tuple(spans), data.get("id"), grammar or data.get("grammar"))
-
-    @classmethod
-    def from_json_schema(cls, schema: Any) -> Skeleton:
-        """Return a skeleton whose answers are valid against a JSON Schema.
-
-        Parameters
-        ----------
-        schema
-            As :func:`eliza_ffi.skeleton.skeleton_spans` takes it.
-
-        Raises
-        ------
-        InvalidArgumentError
-            If the schema uses what a skeleton cannot say; the message names it and where it is.
-        """
-        from .json_schema import said  # which is built on this module's spans
-
-        found = said(schema)
-        return cls(found.spans, left_out=found.left_out)
 
     def to_dict(self) -> dict[str, Any]:
         """Return elizaOS's JSON form, with ``grammar`` where there is one."""
@@ -192,22 +168,10 @@ class Skeleton:
             placed.append(replace(value, before=known[0] if i == 0 else "", after=following))
         return tuple(placed)
 
-    def script(self, max_tokens: int | None = None) -> Script:
-        """Return the spans one after the other, as filling them asks for them.
-
-        Parameters
-        ----------
-        max_tokens
-            What an array of objects without a greatest length comes to, about; 0 = no limit, None =
-            it is one value. One that is ended so is followed by a span that `tells_of_limit`.
-        """
-        if max_tokens is not None:
-            check_whole("max_tokens", max_tokens, 0)
+    def script(self) -> Script:
+        """Return the spans one after the other, as filling them asks for them."""
         for placed in self.placed:
-            if isinstance(placed.span.rows, Rows):
-                yield from rows_script(placed, placed.span.rows, max_tokens)
-            else:
-                _ = yield placed  # it is sent what came of the span, which changes nothing here
+            _ = yield placed  # it is sent what came of the span, which changes nothing here
 
     def parse(self, text: str) -> Any:
         """Return the value of an answer.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -70,8 +70,6 @@ class SkeletonSpan:
     dfa : Dfa or None
         In place of a pattern, the automaton of its texts; of a ``"number"`` or ``"integer"``, that
         of those which it may be.
-    rows : object
-        Of an array of objects, how it is written item by item; not a part of the JSON form.
 
     Raises
     ------
@@ -86,7 +84,6 @@ class SkeletonSpan:
     rule: str | None = None
     pattern: str | None = None
     dfa: Dfa | None = None
-    rows: object = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         check_one_of("kind", self.kind, KINDS)

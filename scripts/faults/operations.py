@@ -215,17 +215,18 @@ def _generate_logprobs(scene: Scene) -> Any:
 
 
 def _fill(scene: Scene) -> Any:
-    schema = {
-        "type": "object",
-        "properties": {
-            "action": {"enum": ["REPLY", "IGNORE"]},
-            "text": {"type": "string"},
-            "count": {"type": "integer"},
-        },
+    skeleton = {
+        "spans": [
+            {"kind": "literal", "value": '{"action":'},
+            {"kind": "enum", "key": "action", "enumValues": ["REPLY", "IGNORE"]},
+            {"kind": "literal", "value": ',"text":"'},
+            {"kind": "free-string", "key": "text"},
+            {"kind": "literal", "value": '","count":'},
+            {"kind": "integer", "key": "count"},
+            {"kind": "literal", "value": "}"},
+        ]
     }
-    from eliza_ffi.skeleton import Skeleton
-
-    return scene.model.fill(PROMPT, Skeleton.from_json_schema(schema), max_tokens=6).text
+    return scene.model.fill(PROMPT, skeleton, max_tokens=24, on_limit="close").text
 
 
 def _embed(scene: Scene) -> Any:

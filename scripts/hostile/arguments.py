@@ -204,18 +204,20 @@ def _many_choice_sets(tokenization: Any, stage: Stage) -> str:
 
 
 def _many_automata(stage: Stage) -> str:
-    from eliza_ffi.skeleton import Skeleton
+    from eliza_ffi.skeleton import Skeleton, SkeletonSpan
 
     for number in range(300):
-        schema = {
-            "type": "object",
-            "properties": {
-                "id": {"type": "string", "pattern": f"^[a-f]{{1,{number % 30 + 1}}}x{number}$"},
-                "kind": {"enum": [f"K{number}_{i}" for i in range(50)]},
-            },
-        }
-        stage.model.fill(PROMPT, Skeleton.from_json_schema(schema), max_tokens=2)
-    return "300 schemas"
+        pattern = f'"[a-f]{{1,{number % 30 + 1}}}x{number}"'
+        kinds = tuple(f"K{number}_{i}" for i in range(50))
+        spans = (
+            SkeletonSpan("literal", value='{"id":'),
+            SkeletonSpan("pattern", "id", pattern=pattern),
+            SkeletonSpan("literal", value=',"kind":'),
+            SkeletonSpan("enum", "kind", enum_values=kinds),
+            SkeletonSpan("literal", value="}"),
+        )
+        stage.model.fill(PROMPT, Skeleton(spans), max_tokens=2, on_limit="close")
+    return "300 skeletons"
 
 
 def _many_grammars(stage: Stage) -> str:

@@ -29,7 +29,7 @@ from eliza_ffi.runner.filling import Fillable, FillArgs, FillResult, FillRun, Sp
 from eliza_ffi.runner.streaming import FfiStreamingRunner, SyncStreamingRunner
 from eliza_ffi.skeleton.fill_result import AnswerWriter
 from eliza_ffi.skeleton.planning import ActionSkeleton, ParametersSkeleton
-from eliza_ffi.skeleton.response import Skeleton, SpanSamplerPlan
+from eliza_ffi.skeleton.response import Skeleton, SkeletonSpan, SpanSamplerPlan
 
 SKELETON = Skeleton.from_dict(
     {
@@ -116,11 +116,14 @@ def test_sampling_and_limits_go_with_each_span() -> None:
     binding = FillingBinding()
     plan = SpanSamplerPlan.from_dict({"overrides": [{"spanIndex": 5, "temperature": 2}]})
     fill(
-        binding, SKELETON, temperature=0.5, top_k=4, sampler_plan=plan, max_tokens=9, logprobs=True
+        binding, SKELETON, temperature=0.5, top_k=4, sampler_plan=plan, max_tokens=99, logprobs=True
     )
     asked = [(each["temperature"], each["top_k"]) for each in binding.requests]
     assert asked == [(0.0, 0), (0.5, 4), (2, 4)]
-    assert {(each["max_tokens"], each["logprobs"]) for each in binding.requests} == {(9, True)}
+    assert {each["logprobs"] for each in binding.requests} == {True}
+    rooms = [each["max_tokens"] for each in binding.requests]
+    assert rooms[0] == 99
+    assert rooms == sorted(rooms, reverse=True)
     assert binding.configs[0].temperature == 0.0
     assert binding.configs[0].max_tokens == 0
 
@@ -178,7 +181,7 @@ def test_a_skeleton_that_is_not_json_has_the_values_of_its_spans() -> None:
 
 
 def test_literals_alone_are_written_at_once() -> None:
-    skeleton = Skeleton.from_json_schema({"const": {"a": 1}})
+    skeleton = Skeleton((SkeletonSpan("literal", value='{"a":1}'),))
     binding = FillingBinding()
     assert fill(binding, skeleton).value == {"a": 1}
     assert binding.requests == [{"before": '{"a":1}'}]
@@ -205,7 +208,7 @@ def test_tokens_behind_a_healed_prompt_are_counted_from_the_end(
     tokens: tuple[int, ...], token_bytes: tuple[int, ...], inside: tuple[int, ...]
 ) -> None:
     answer = AnswerWriter()
-    placed = Skeleton.from_json_schema({"type": "string"}).placed[0]
+    placed = Skeleton((SkeletonSpan("free-string"),)).placed[0]
     answer.take_tokens(tokens, token_bytes)
     answer.write('{"x":')
     answer.write_value(placed, '"aä"', SpanResult('"aä"'))
@@ -289,7 +292,7 @@ def test_a_rule_that_does_not_end_is_an_error() -> None:
             return type(result)(**{**vars(result), "truncated": True})
 
     skeleton = Skeleton.from_dict({"spans": [{"kind": "number", "rule": "r"}]}, "r ::= [0-9]+")
-    with pytest.raises(FillError, match=r"the rule 'r' came to 256 tokens.*raise max_tokens"):
+    with pytest.raises(FillError, match=r"rule 'r' has not ended within max_tokens=1024"):
         fill(Cut(), skeleton)
 
 

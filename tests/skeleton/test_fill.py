@@ -38,10 +38,20 @@ random_weights = settings(
 
 BOOLEANS = ("true", "false")
 
-REPLY = {
-    "type": "object",
-    "properties": {"action": {"enum": ["REPLY", "IGNORE"]}, "text": {"type": "string"}},
-}
+
+def an_object(**fields: dict[str, Any]) -> Skeleton:
+    """Return a skeleton of an object whose fields are these spans."""
+    spans, known = [], "{"
+    for name, span in fields.items():
+        spans.append({"kind": "literal", "value": f'{known}"{name}":'})
+        spans.append({"key": name, **span})
+        known = ","
+    return Skeleton.from_dict({"spans": [*spans, {"kind": "literal", "value": "}"}]})
+
+
+REPLY = an_object(
+    action={"kind": "enum", "enumValues": ["REPLY", "IGNORE"]}, text={"kind": "free-string"}
+)
 
 
 @pytest.fixture(scope="session", params=["llama-spm", "llama-bpe", "tiny"])
@@ -111,7 +121,12 @@ def test_any_skeleton_filled_parses_to_its_shape(
 ) -> None:
     fields, skeleton = shaped
     result = any_model.fill(
-        "Answer: ", skeleton, temperature=temperature, max_tokens=max_tokens, logprobs=logprobs
+        "Answer: ",
+        skeleton,
+        temperature=temperature,
+        max_tokens=max_tokens,
+        on_limit="close",
+        logprobs=logprobs,
     )
     assert has_shape(fields, result.value)
     assert skeleton.matches(result.text)
@@ -132,7 +147,9 @@ def test_any_skeleton_filled_parses_to_its_shape(
 def test_any_plan_is_an_action_with_its_parameters(
     any_model: Model, listed: list[dict[str, Any]], temperature: float, max_tokens: int
 ) -> None:
-    result = any_model.plan("Answer: ", listed, temperature=temperature, max_tokens=max_tokens)
+    result = any_model.plan(
+        "Answer: ", listed, temperature=temperature, max_tokens=max_tokens, on_limit="close"
+    )
     skeleton = ActionSkeleton(listed)
     assert skeleton.accepts(result.value)
     assert skeleton.matches(result.text)
@@ -143,7 +160,7 @@ def test_known_text_is_cut_as_the_tokenizer_cuts_it(any_model: Model) -> None:
     # Behind a line break, no token reaches over the edge of the prompt.
     for value in ({"some": [1, "known text"], "x": None}, "Grüße, 日本"):
         text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-        result = any_model.fill("Answer:\n", Skeleton.from_json_schema({"const": value}))
+        result = any_model.fill("Answer:\n", Skeleton((SkeletonSpan("literal", value=text),)))
         assert result.text == text
         prompt = any_model.tokenize("Answer:\n", add_special=True)
         assert [*prompt, *result.tokens] == any_model.tokenize("Answer:\n" + text, add_special=True)
@@ -176,8 +193,8 @@ def test_tokens_spell_their_spans_where_detokenizing_cleans_spaces_away(
 
 
 def test_a_choice_is_cut_together_with_what_surrounds_it(any_model: Model) -> None:
-    schema = {"type": "object", "properties": {"action": {"enum": ["REPLY", "SEND_EMAIL"]}}}
-    result = any_model.fill("Answer:\n", Skeleton.from_json_schema(schema))
+    skeleton = an_object(action={"kind": "enum", "enumValues": ["REPLY", "SEND_EMAIL"]})
+    result = any_model.fill("Answer:\n", skeleton)
     prompt = any_model.tokenize("Answer:\n", add_special=True)
     whole = any_model.tokenize("Answer:\n" + result.text, add_special=True)
     assert [*prompt, *result.tokens] == whole
@@ -202,7 +219,7 @@ def test_a_value_has_the_tokens_that_llama_cpps_grammar_leads_to(
     skeleton = Skeleton.from_dict({"spans": [value, {"kind": "literal", "value": "]"}]})
     most = 12
     guided = any_model.generate(prompt, most, grammar=skeleton.to_gbnf())
-    filled = any_model.fill(prompt, skeleton, max_tokens=most)
+    filled = any_model.fill(prompt, skeleton, max_tokens=most, on_limit="close")
     assert filled.tokens[:most] == guided.tokens
     assert filled.truncated or filled.tokens == guided.tokens
 
@@ -298,25 +315,26 @@ def test_every_strategy_comes_to_the_same_tokens(any_model: Model) -> None:
     try:
         for strategy in ("token-by-token", "skip-ahead", "tree", "auto"):
             any_model.binding.set_option(context, "strategy", strategy)
-            made.add(any_model.plan("Next: ", actions, max_tokens=8).tokens)
+            made.add(any_model.plan("Next: ", actions, max_tokens=8, on_limit="close").tokens)
     finally:
         any_model.binding.set_option(context, "strategy", "auto")
     assert len(made) == 1
 
 
 def test_a_fill_is_repeatable_and_a_sampled_one_is_not_always_the_same(any_model: Model) -> None:
-    schema = {"type": "object", "properties": {"a": {"type": "string"}, "n": {"type": "number"}}}
-    skeleton = Skeleton.from_json_schema(schema)
-    greedy = {any_model.fill("x", skeleton, max_tokens=8).text for _ in range(3)}
-    assert len(greedy) == 1
-    sampled = {any_model.fill("x", skeleton, max_tokens=8, temperature=5.0).text for _ in range(6)}
+    skeleton = an_object(a={"kind": "free-string"}, n={"kind": "number"})
+
+    def fill(**more: Any) -> str:
+        return any_model.fill("x", skeleton, max_tokens=16, on_limit="close", **more).text
+
+    assert len({fill() for _ in range(3)}) == 1
+    sampled = {fill(temperature=5.0) for _ in range(6)}
     assert len(sampled) == 1  # a seed is set: each generation draws the same
 
 
 def test_a_healed_prompt_shares_a_token_with_the_answer(tiny_model: Model) -> None:
     prompt = '<|im_start|>assistant\n{"action":"REPLY","parameters":'
-    schema = {"type": "object", "properties": {"text": {"enum": ["a", "b"]}}}
-    skeleton = Skeleton.from_json_schema(schema)
+    skeleton = an_object(text={"kind": "enum", "enumValues": ["a", "b"]})
     plain = tiny_model.fill(prompt, skeleton)
     healed = tiny_model.fill(prompt, skeleton, heal_prompt=True)
     assert spelled(tiny_model, plain.tokens) == plain.text
@@ -334,7 +352,7 @@ def test_tokens_behind_a_healed_prompt_spell_the_end_of_prompt_and_answer(
     skeleton = Skeleton.from_dict(
         {"spans": [{"kind": "free-json"}, {"kind": "literal", "value": "]\n"}, {"kind": "boolean"}]}
     )
-    result = any_model.fill(prompt, skeleton, heal_prompt=True, max_tokens=6)
+    result = any_model.fill(prompt, skeleton, heal_prompt=True, max_tokens=6, on_limit="close")
     written = spelled(any_model, result.tokens)
     assert (prompt + result.text).endswith(written)
     first_at = len(result.text.encode()) - len(written.encode())
@@ -342,7 +360,7 @@ def test_tokens_behind_a_healed_prompt_spell_the_end_of_prompt_and_answer(
 
 
 def test_the_logprob_of_a_choice_is_that_of_choosing_it(any_model: Model) -> None:
-    skeleton = Skeleton.from_json_schema({"enum": ["A", "B"]})
+    skeleton = Skeleton((SkeletonSpan("enum", enum_values=("A", "B")),))
     result = any_model.fill("x", skeleton)
     (span,) = result.spans
     assert span.logprob is not None
@@ -368,15 +386,15 @@ def test_the_embedded_model_plans(tiny_model: Model) -> None:
 def test_messages_take_the_place_of_a_prompt(tiny_model: Model) -> None:
     pytest.importorskip("jinja2")
     messages = [{"role": "user", "content": "hello"}]
-    result = tiny_model.fill(messages=messages, skeleton=Skeleton.from_json_schema(REPLY))
+    result = tiny_model.fill(messages=messages, skeleton=REPLY)
     tokens = tiny_model.chat_tokens(messages)
-    assert result.text == tiny_model.fill(tokens, Skeleton.from_json_schema(REPLY)).text
-    assert result.text == tiny_model.fill(tokens, Skeleton.from_json_schema(REPLY).to_dict()).text
+    assert result.text == tiny_model.fill(tokens, REPLY).text
+    assert result.text == tiny_model.fill(tokens, REPLY.to_dict()).text
 
 
 def test_events_come_as_spans_are_filled(tiny_model: Model) -> None:
     seen: list[str | None] = []
-    skeleton = Skeleton.from_json_schema(REPLY)
+    skeleton = REPLY
     result = tiny_model.fill("hello", skeleton, on_span=lambda span: seen.append(span.key))
     assert seen == ["action", "text"]
 
@@ -390,12 +408,11 @@ def test_events_come_as_spans_are_filled(tiny_model: Model) -> None:
 
 
 def test_a_truncated_value_is_brought_to_its_end(library: Library) -> None:
-    schema = {"type": "object", "properties": {"a": {"type": "string"}, "b": True}}
-    skeleton = Skeleton.from_json_schema(schema)
+    skeleton = an_object(a={"kind": "free-string"}, b={"kind": "free-json"})
     n_truncated = 0
     for seed in range(20):  # one token may be a whole value
         with Model(library=library, n_ctx=64, n_slots=1, n_threads=1, seed=seed) as model:
-            result = model.fill("x", skeleton, max_tokens=1, temperature=9.0)
+            result = model.fill("x", skeleton, max_tokens=1, on_limit="close", temperature=9.0)
         assert set(result.value) == {"a", "b"}
         assert skeleton.matches(result.text)
         n_truncated += result.truncated
@@ -404,7 +421,7 @@ def test_a_truncated_value_is_brought_to_its_end(library: Library) -> None:
 
 def test_a_value_that_no_token_can_end_is_truncated(tiny_model: Model) -> None:
     skeleton = Skeleton.from_dict({"spans": [{"kind": "pattern", "pattern": "[0-9]{40}"}]})
-    result = tiny_model.fill("x", skeleton, max_tokens=1)
+    result = tiny_model.fill("x", skeleton, max_tokens=1, on_limit="close")
     assert result.truncated
     assert len(result.text) == 40
 
@@ -423,7 +440,7 @@ def test_a_rule_is_followed(tiny_model: Model) -> None:
 @pytest.mark.parametrize("kind", ["number", "integer", "boolean", "free-string", "free-json"])
 def test_a_value_may_be_all_there_is(any_model: Model, kind: str) -> None:
     skeleton = Skeleton.from_dict({"spans": [{"kind": kind}]})
-    result = any_model.fill("1, 2, ", skeleton, max_tokens=12)
+    result = any_model.fill("1, 2, ", skeleton, max_tokens=12, on_limit="close")
     assert skeleton.matches(result.text)
     assert spelled(any_model, result.tokens) == result.text
 
@@ -436,7 +453,7 @@ def test_a_context_that_fills_up_leaves_what_was_written(
 ) -> None:
     path = random_model_path("llama-spm", n_embd=64, n_layers=2, seed=1)
     with Model(path, library=library, n_ctx=256, n_slots=1, n_threads=1, seed=1) as model:
-        skeleton = Skeleton.from_json_schema(REPLY)
+        skeleton = REPLY
         prompt = [1, *[9] * 220]
         with pytest.raises(FillError, match="'text'.*context full") as caught:
             model.fill(prompt, skeleton, max_tokens=0, temperature=5.0)
@@ -449,7 +466,7 @@ def test_a_context_that_fills_up_leaves_what_was_written(
         with pytest.raises(ContextFullError):
             model.fill([1, *[9] * 300], skeleton)
         # The model goes on to be of use.
-        assert model.fill("x", Skeleton.from_json_schema({"type": "boolean"})).complete
+        assert model.fill("x", {"spans": [{"kind": "boolean"}]}).complete
 
 
 @pytest.mark.parametrize(
@@ -490,7 +507,7 @@ def test_a_request_that_is_refused_leaves_the_stream_of_use(
 
 
 def test_values_with_a_nul_are_escaped(any_model: Model) -> None:
-    skeleton = Skeleton.from_json_schema({"enum": ["a\0b", "a\0c"]})
+    skeleton = Skeleton((SkeletonSpan("enum", enum_values=("a\0b", "a\0c")),))
     result = any_model.fill("x", skeleton)
     assert result.value in ("a\0b", "a\0c")
     assert "\\u0000" in result.text
@@ -503,7 +520,7 @@ def test_what_is_no_skeleton_is_refused(tiny_model: Model) -> None:
     with pytest.raises(InvalidArgumentError, match="no actions"):
         tiny_model.plan("x", [])
     with pytest.raises(InvalidArgumentError, match="prompt or messages"):
-        tiny_model.fill(skeleton=Skeleton.from_json_schema(REPLY))
+        tiny_model.fill(skeleton=REPLY)
 
 
 def test_a_cancelled_task_ends_the_filling(
@@ -537,4 +554,4 @@ def test_a_cancelled_task_ends_the_filling(
     with monkeypatch.context() as patched:
         patched.setattr(tiny_model.binding, "fill", fill_while_it_is_cancelled)
         asyncio.run(cancelled())
-    assert len(tiny_model.fill("x", skeleton, max_tokens=5).text) == 1200
+    assert len(tiny_model.fill("x", skeleton, max_tokens=5, on_limit="close").text) == 1200

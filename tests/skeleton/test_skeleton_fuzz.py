@@ -10,6 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eliza_ffi.errors import InvalidArgumentError
+from eliza_ffi.masks.schema import schema_grammar
+from eliza_ffi.shapes import shape_of
 from eliza_ffi.skeleton.planning import ActionSkeleton
 from eliza_ffi.skeleton.response import Skeleton, SpanSamplerPlan
 
@@ -67,7 +69,9 @@ def is_read_or_refused(read: Callable[[], Any]) -> None:
 @pytest.mark.slow
 @given(schemas)
 def test_any_schema(schema: Any) -> None:
-    is_read_or_refused(lambda: Skeleton.from_json_schema(schema).to_gbnf())
+    is_read_or_refused(lambda: schema_grammar(schema))
+    if isinstance(schema, dict):
+        is_read_or_refused(lambda: shape_of(schema))
 
 
 @given(st.lists(spans, max_size=4) | values, values, values)

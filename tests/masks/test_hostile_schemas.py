@@ -1,4 +1,4 @@
-"""Schemas that are made to take long end with an error that says why."""
+"""Schemas that are made to take long: each is compiled or rejected, and none takes long."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from eliza_ffi.errors import InvalidArgumentError
-from eliza_ffi.skeleton.response import Skeleton
+from eliza_ffi.masks.schema import schema_grammar
 
 STRING = {"type": "string"}
 
@@ -51,56 +51,56 @@ def deep_value() -> Any:
     return value
 
 
-# What takes a while to make is made by the test.
-HOSTILE: dict[str, tuple[Any, str]] = {
-    "deep items": (lambda: nested(100_000, "items"), "nested deeper than 32"),
-    "deep not": (lambda: nested(100_000, "not"), "not is supported only"),
-    "deep allOf": (lambda: nested(100_000, "allOf", is_list=True), "more than 10000 parts"),
-    "deep anyOf": (lambda: nested(100_000, "anyOf", is_list=True), "nested deeper than 32"),
-    "deep const": (lambda: {"const": deep_value()}, "const: not a JSON value"),
-    "deep enum": (lambda: {"enum": [1, deep_value()]}, r"enum\[1\]: not a JSON value"),
-    "a fan of properties": (fan(25, "properties"), "more than 10000 parts"),
-    "a fan of alternatives": (fan(25, "anyOf"), "more than 10000 parts"),
-    "a fan of demands": (fan(25, "allOf"), "more than 10000 parts"),
+# What takes a while to make is made by the test. Without a reason, the schema is compiled.
+HOSTILE: dict[str, tuple[Any, str | None]] = {
+    "deep items": (lambda: nested(100_000, "items"), "nested deeper than 100"),
+    "deep not": (lambda: nested(100_000, "not"), "nested deeper than 100"),
+    "deep allOf": (lambda: nested(100_000, "allOf", is_list=True), "nested deeper than 100"),
+    "deep anyOf": (lambda: nested(100_000, "anyOf", is_list=True), "nested deeper than 100"),
+    "deep const": (lambda: {"const": deep_value()}, "nested deeper than 100"),
+    "deep enum": (lambda: {"enum": [1, deep_value()]}, "nested deeper than 100"),
+    "a fan of properties": (fan(25, "properties"), None),
+    "a fan of alternatives": (fan(25, "anyOf"), None),
+    "a fan of demands": (fan(25, "allOf"), None),
     "alternatives times alternatives": (
         {"allOf": [{"anyOf": [{"minimum": i}, {"minimum": -i}]} for i in range(40)]},
-        "more than 10000 parts",
+        "schema too large",
     ),
     "many that only one may be": (
         {"oneOf": [{"minLength": i, "maxLength": i} for i in range(900)]},
-        "more than 10000 parts|may be valid against option",
+        None,
     ),
     "references in a circle": (
         {"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}},
-        "contains itself without end",
+        None,
     ),
-    "a huge enum": (lambda: {"enum": list(range(10**6))}, "1000000 values, more than 32768"),
+    "a huge enum": (lambda: {"enum": list(range(10**6))}, "more than 32768 values"),
     "a huge enum in an array": (
         {"items": {"enum": [f"value {i}" for i in range(20_000)]}},
-        "too much for an automaton",
+        None,
     ),
     "long bounds": (
         fields(300, lambda i: {"type": "number", "minimum": -(10**300) + i, "maximum": 10**300}),
-        "more than 10000 parts",
+        "at #/properties/f0/minimum: ",
     ),
-    "bounds that Python does not write out": ({"minimum": 10**5000}, "at most 400 digits"),
-    "a multiple that Python does not write out": ({"multipleOf": 10**5000}, "from 1 to 1000"),
-    "counts that Python does not write out": ({"minItems": 10**5000}, "minItems must be at most"),
+    "bounds that Python does not write out": ({"minimum": 10**5000}, "not JSON"),
+    "a multiple that Python does not write out": ({"multipleOf": 10**5000}, "not JSON"),
+    "counts that Python does not write out": ({"minItems": 10**5000}, "not JSON"),
     "long strings": (
         fields(300, lambda i: {"type": "string", "maxLength": 500 + i}),
-        "too much for an automaton|more than 10000 parts",
+        None,
     ),
     "long strings in an array": (
         {"items": fields(30, lambda i: {"type": "string", "minLength": 500, "maxLength": 600 + i})},
-        "too much for an automaton|more than 10000 parts",
+        None,
     ),
     "many items": (
         {"items": {"items": {"items": STRING, "minItems": 60}, "minItems": 60}, "minItems": 60},
-        "too much for an automaton",
+        None,
     ),
     "different items of many values": (
         {"items": {"enum": list(range(600))}, "uniqueItems": True},
-        "too much for an automaton",
+        None,
     ),
     "alternatives that are told apart late": (
         {
@@ -109,39 +109,39 @@ HOSTILE: dict[str, tuple[Any, str]] = {
                 for i in range(40)
             ]
         },
-        "too much for an automaton",
+        None,
     ),
-    "a long pointer": ({"$ref": "#/" + "a/" * 100_000}, "refers to nothing"),
-    "an index of many digits": ({"$ref": "#/a/" + "9" * 5000, "a": [1]}, "refers to nothing"),
-    "many fields": (fields(20_000, lambda i: STRING), "more than 10000"),
+    "a long pointer": ({"$ref": "#/" + "a/" * 100_000}, r"at #/\$ref: "),
+    "an index of many digits": ({"$ref": "#/a/" + "9" * 5000, "a": [1]}, r"at #/\$ref: "),
+    "many fields": (fields(20_000, lambda i: STRING), "properties has 20000 fields"),
     "deep then": (
         lambda: nested(100_000, "then", beside={"if": {"minimum": 1}}),
-        "nested deeper than 32",
+        "nested deeper than 100",
     ),
     "deep demands of a field": (
         lambda: nested(100_000, "dependentSchemas", beside={"properties": {"a": {}}}, name="a"),
-        "nested deeper than 32|more than 10000 parts",
+        "nested deeper than 100",
     ),
     "many demands of fields": (
         {
             **fields(300, lambda i: STRING),
             "dependentSchemas": {f"f{i}": {"required": [f"g{i}"]} for i in range(300)},
         },
-        "more than 10000 parts",
+        None,
     ),
     "many names and many patterns": (
         {
             **fields(400, lambda i: STRING),
             "patternProperties": {f"a{{1,{i + 100}}}": {} for i in range(400)},
         },
-        "more than 10000 parts",
+        "not disjoint",
     ),
     "patterns whose automata are large": (
         {
             **fields(50, lambda i: STRING),
             "patternProperties": {f"(a|b)*a(a|b){{{i}}}c": {} for i in range(60)},
         },
-        "more than 10000 parts",
+        "not disjoint",
     ),
     "many conditions": (
         {
@@ -154,22 +154,22 @@ HOSTILE: dict[str, tuple[Any, str]] = {
                 for i in range(20)
             ],
         },
-        "more than 10000 parts",
+        None,
     ),
     "choices one after the other": (
         {"allOf": [{"anyOf": [{"minimum": i}]} for i in range(400)]},
-        "more than 64 anyOf, oneOf and if",
+        None,
     ),
     "strings of many patterns of which one may be": (
         {"type": "string", "oneOf": [{"pattern": f"^x{i}[a-z]*$"} for i in range(300)]},
-        "more than 10000 parts",
+        None,
     ),
     "strings that lack large patterns": (
         {
             "type": "string",
             "allOf": [{"not": {"pattern": f"^(a|b)*a(a|b){{{i}}}$"}} for i in range(1, 20)],
         },
-        "not is supported only",
+        None,
     ),
     "many fields that are too much": (
         fields(
@@ -179,15 +179,15 @@ HOSTILE: dict[str, tuple[Any, str]] = {
                 "minItems": 8 + i % 5,
             },
         ),
-        "too much for an automaton",
+        None,
     ),
     "many fields that cannot be said": (
         fields(3000, lambda i: {"type": "array", "contains": {}}),
-        "contains is not supported",
+        None,
     ),
     "one of many fields": (
         {**fields(1500, lambda i: STRING), "maxProperties": 1},
-        "too much for an automaton",
+        None,
     ),
     "many scopes of what is evaluated": (
         {
@@ -195,28 +195,19 @@ HOSTILE: dict[str, tuple[Any, str]] = {
                 {"unevaluatedProperties": False, "properties": {f"p{i}": {}}} for i in range(300)
             ]
         },
-        "more than 10000 parts",
+        "schema too large",
     ),
 }
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", HOSTILE)
-def test_it_is_refused_before_it_takes_long(name: str) -> None:
+def test_it_is_compiled_or_rejected_soon(name: str) -> None:
     # How long it takes is measured, not tested: limits are on what is counted.
     given, reason = HOSTILE[name]
     schema = given() if callable(given) else given
+    if reason is None:
+        assert schema_grammar(schema).grammar
+        return
     with pytest.raises(InvalidArgumentError, match=reason):
-        Skeleton.from_json_schema(schema)
-
-
-@pytest.mark.slow
-def test_what_is_large_and_plain_is_read() -> None:
-    for schema in (
-        {"enum": [f"value {i}" for i in range(5000)]},
-        fields(1000, lambda i: STRING),
-        {"type": "integer", "minimum": -(10**300), "maximum": 10**300},
-        {"oneOf": [{"const": f"value {i}"} for i in range(100)]},
-        {"items": fields(60, lambda i: STRING)},
-    ):
-        assert Skeleton.from_json_schema(schema).spans
+        schema_grammar(schema)

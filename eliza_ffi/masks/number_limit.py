@@ -1,0 +1,129 @@
+"""How many digits a number of a JSON answer may have.
+
+A small model that has begun to repeat a digit writes hundreds of them, and JSON Schema has no
+keyword against that.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .token_texts import TokenTexts
+
+__all__ = ["NumberLimit", "NumberTokens", "longest_number"]
+
+MOST_DIGITS = 18
+"""Digits of a whole number: any such number fits into 64 bits. The decimal point counts as one, so
+that a number with a fraction has at most 17."""
+
+MOST_EXPONENT_DIGITS = 2
+
+_DIGITS = b"0123456789"
+_RUN = re.compile(rb"[0-9.]*")
+_NUMBERS = ("const", "enum", "exclusiveMaximum", "exclusiveMinimum", "maximum", "minimum")
+
+
+def longest_number(schema: Any) -> int:
+    """Return how many digits numbers may have: the default, or as many as one of the schema has."""
+    most, pending = MOST_DIGITS, [(schema, False)]
+    while pending:
+        part, counts = pending.pop()
+        if isinstance(part, dict):
+            pending += [(each, counts or key in _NUMBERS) for key, each in part.items()]
+        elif isinstance(part, list):
+            pending += [(each, counts) for each in part]
+        elif counts and isinstance(part, int | float) and abs(part) >= 10**MOST_DIGITS:
+            # One more than the bound itself has: a power of ten may be exclusive.
+            most = max(most, len(str(int(min(abs(part), 1e308)))) + 1)
+    return most
+
+
+class NumberTokens:
+    """Which tokens of a vocabulary begin with a run of digits, by the length of the run.
+
+    Parameters
+    ----------
+    vocabulary
+    """
+
+    LONGEST = 16
+
+    def __init__(self, vocabulary: TokenTexts) -> None:
+        self._texts = vocabulary.texts
+        self._n_words = vocabulary.n_words
+
+    @functools.cached_property
+    def _others(self) -> list[NDArray[np.uint32]]:
+        """For each length, the mask of all tokens whose run is not longer; shape ``[n_words]``."""
+        lengths = np.zeros(32 * self._n_words, np.int64)
+        for token, text in enumerate(self._texts):
+            if text and (text[0] in _DIGITS or text[0] == ord(".")):
+                run = _RUN.match(text)
+                n = run.end() if run is not None else 0
+                # A point is followed by one digit at least.
+                lengths[token] = n + (text[n - 1] == ord("."))
+        return [
+            np.packbits(lengths <= most, bitorder="little").view(np.uint32)
+            for most in range(self.LONGEST + 1)
+        ]
+
+    def keep_short(self, mask: NDArray[np.uint32], room: int) -> NDArray[np.uint32]:
+        """Return a mask without the tokens that begin with more than `room` digits."""
+        if room >= self.LONGEST:
+            return mask
+        kept: NDArray[np.uint32] = mask & self._others[max(room, 0)]
+        return kept if kept.any() else mask  # the schema wants more
+
+
+class NumberLimit:
+    """Follows one JSON text, and keeps its numbers from growing without end.
+
+    Parameters
+    ----------
+    tokens
+        Of the vocabulary.
+    most
+        Digits that a number may have.
+    """
+
+    def __init__(self, tokens: NumberTokens, most: int) -> None:
+        self._tokens = tokens
+        self._most = most
+        self._in_string = False
+        self._is_escaped = False
+        self._n_digits = 0
+        self._in_exponent = False
+
+    @property
+    def in_string(self) -> bool:
+        """Whether the text stops inside a string."""
+        return self._in_string
+
+    def push(self, text: bytes) -> None:
+        """Take note of more text."""
+        for byte in text:
+            if self._is_escaped:
+                self._is_escaped = False
+            elif self._in_string:
+                self._in_string = byte != ord('"')
+                self._is_escaped = byte == ord("\\")
+            elif byte in b"0123456789.":
+                self._n_digits += 1
+            elif byte in b"eE" and self._n_digits:
+                self._in_exponent, self._n_digits = True, 0
+            elif byte not in b"+-":
+                self._in_exponent, self._n_digits = False, 0
+                self._in_string = byte == ord('"')
+
+    def restricted(self, mask: NDArray[np.uint32]) -> NDArray[np.uint32]:
+        """Return a mask without the tokens that would make a number too long."""
+        if self._in_exponent:
+            return self._tokens.keep_short(mask, MOST_EXPONENT_DIGITS - self._n_digits)
+        if self._n_digits == 0:
+            return mask
+        return self._tokens.keep_short(mask, self._most - self._n_digits)

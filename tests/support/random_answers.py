@@ -1,0 +1,45 @@
+"""Answers made of random tokens that masks allow, as a model with no opinion would write them."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+
+from eliza_ffi.masks import GuidanceMasks
+
+__all__ = ["random_answer"]
+
+
+def random_answer(
+    masks: GuidanceMasks, texts: tuple[bytes, ...], dice: random.Random, most: int = 60
+) -> str | None:
+    """Return an answer.
+
+    Parameters
+    ----------
+    masks
+    texts
+        What each token spells.
+    dice
+    most
+        Tokens after which the answer is brought to its end.
+
+    Returns
+    -------
+    str or None
+        None if no ending was found.
+    """
+    source, tokens = masks.start(), list[int]()
+    while not source.has_ended and len(tokens) < most:
+        if source.may_end and dice.random() < 0.5:
+            break
+        bits = np.unpackbits(source.mask().view(np.uint8), bitorder="little")
+        allowed = [int(token) for token in np.flatnonzero(bits) if token < len(texts)]
+        token = dice.choice(allowed)
+        if source.may_end and texts[token].startswith(b"<"):
+            break  # a token that ends the text
+        source.accept(token)
+        tokens.append(token)
+    closed = masks.close(tokens)
+    return None if closed is None else closed[1]
