@@ -47,7 +47,7 @@ from .masking.engines import Eliza, Engine, LlGuidance, XGrammar
 from .masking.vocabularies import TokenBytes
 from .schemas.answering import Answerer, AnsweringSetting
 from .schemas.elsewhere import GrammarAnswers, GuidanceAnswers, XGrammarAnswers
-from .schemas.ours import GuidedAnswers, SkeletonAnswers
+from .schemas.ours import GuidedAnswers, FilledAnswers
 from .together.batch_loop import BatchLoop
 from .together.llama_server import LlamaServer, find_llama_server
 
@@ -224,7 +224,7 @@ _LISTED = (
         masks=Eliza,
         streams=OurStreams,
         decides=Together,
-        answers=SkeletonAnswers,
+        answers=FilledAnswers,
     ),
     BenchMethod(OUR_MASKS, "#E69F00", answers=GuidedAnswers),
     BenchMethod(ALONE, "#E69F00", streams=OurStreams),

@@ -113,7 +113,7 @@ def node_instructions(hooks: Path, texts: tuple[bytes, ...]) -> dict[str, float]
     for kind, span in KINDS.items():
         native.walk(span).time([token])  # loads and allocates what the first one must
         native.forget()
-        steps = steps_of(lambda: partial(native.walk(span).time, [token]), begin)
+        steps = steps_of(partial(partial, native.walk(span).time, [token]), begin)
         visited = nodes_visited(kind, texts, native)
         instructions[kind] = sum(1 for _ in steps) / visited
     return instructions

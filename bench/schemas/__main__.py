@@ -1,6 +1,6 @@
 """Measure answers of JSON Schemas: here, and elsewhere over llama-cpp-python where it is installed.
 
-By a skeleton and under llguidance's masks with our library; by llguidance's and by xgrammar's masks
+As `fill` gives them and under llguidance's masks alone with our library; by llguidance's and by xgrammar's masks
 in a loop over llama-cpp-python; and with the grammar that llama-cpp-python makes of a schema. Each
 is a whole program that gives an answer of a schema it has not seen, behind a prompt that is in its
 cache but for the last token. All take turns.
@@ -53,7 +53,7 @@ def run(
     subjects: Sequence[Subject], schemas: Iterable[tuple[str, Any]], most: int, rounds: int
 ) -> dict[str, Any]:
     """Measure schemas: all as to who can answer, the first `most` as to what that costs."""
-    counts = {"schemas": 0, "skeleton": 0, "llguidance": 0, "either": 0}
+    counts = {"schemas": 0, "closed": 0, "compiled": 0}
     timed: dict[str, Any] = {}
     peers = {
         name: each.needs() for name, each in with_maker("answers").items() if each.needs is not None
@@ -68,10 +68,9 @@ def run(
         for name, schema in schemas:
             who = coverage(first, schema)
             counts["schemas"] += 1
-            counts["either"] += any(who.values())
             for each, can in who.items():
                 counts[each] += can
-            if who["llguidance"] and len(timed) < most:
+            if who["compiled"] and len(timed) < most:
                 timed[name] = schema
         for name, model in models.items():
             cells += _cells(name, model, timed, rounds)
@@ -123,14 +122,14 @@ def markdown(results: dict[str, Any]) -> str:
     labels = [name for name in METHODS if any(name in cell["methods"] for cell in cells)]
     others = [name for name in labels if name != OURS]
     told = (
-        f"Of {counts['schemas']:,} schemas a skeleton can say {counts['skeleton']:,}, llguidance "
-        f"{counts['llguidance']:,}, either {counts['either']:,}."
+        f"Of {counts['schemas']:,} schemas {counts['compiled']:,} compile, and "
+        f"{counts['closed']:,} are closed."
     )
     parts = [
         f"{machine_line(results['machine'])} {peers}.{disturbed}",
         told,
-        f"How many times as long as {OURS} by a skeleton (where none says the schema: under masks) "
-        "an answer takes, the schema being compiled: the median over the rounds, and the quartiles",
+        f"Time of an answer relative to {OURS}, the schema being compiled: the median over the "
+        "rounds, and the quartiles",
         markdown_table(
             ["model", "schema", f"{OURS}, ms", *others],
             (

@@ -22,15 +22,15 @@ __all__ = ["coverage", "mask_costs", "measure"]
 
 
 def coverage(model: Model, schema: Any) -> dict[str, bool]:
-    """Return who can answer a schema here."""
-    found = {"skeleton": False, "llguidance": False}
+    """Return whether a schema compiles here, and whether it is closed."""
+    found = {"closed": False, "compiled": False}
     if not isinstance(schema, dict):
         return found
     try:
         shape = shape_of(schema)
-        found["skeleton"] = shape.skeleton is not None
+        found["closed"] = shape.skeleton is not None
         shape.masks(model.session.guidance())
-        found["llguidance"] = True
+        found["compiled"] = True
     except InvalidArgumentError:
         pass
     return found
@@ -40,7 +40,7 @@ def measure(ways: Mapping[str, Answerer], schema: Any, rounds: int) -> dict[str,
     """Return what answers cost, by method, and why a method has none.
 
     Times are medians over the rounds, of which one more comes first; ratios are to our own answer
-    of the same round, by a skeleton where one says the schema, else under masks.
+    of the same round.
     """
     written: dict[str, list[Written]] = {}
     problems: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""Answers of JSON Schemas here: by a skeleton, and under llguidance's masks."""
+"""Answers of JSON Schemas here: as `fill` gives them, and under llguidance's masks alone."""
 
 from __future__ import annotations
 
@@ -6,26 +6,35 @@ import itertools
 import time
 from typing import Any
 
+from eliza_ffi.errors import FillError
 from eliza_ffi.shapes import shape_of
 
 from .answering import AnsweringSetting, Written
 
-__all__ = ["GuidedAnswers", "SkeletonAnswers"]
+__all__ = ["FilledAnswers", "GuidedAnswers"]
 
 
-class SkeletonAnswers:
-    """`Model.fill` with a skeleton: its first token is known as soon as the schema is read."""
+class FilledAnswers:
+    """`Model.fill`: a closed schema by a skeleton, everything else under masks."""
 
     def __init__(self, setting: AnsweringSetting) -> None:
-        self._model, self._prompt = setting.model, setting.prompt
+        self._setting = setting
+        self._guidance = setting.model.session.guidance()
+        self._guidance.json_schema({"const": 0})  # prepares the vocabulary, as the others have
+        self._new = itertools.count()
 
     def answer(self, schema: Any) -> Written | None:
+        setting = self._setting
+        anew = {**schema, "$comment": str(next(self._new))}  # none that is kept compiled
         begin = time.perf_counter()
-        skeleton = shape_of(schema).skeleton
-        if skeleton is None:
-            raise ValueError("no skeleton says it")
+        shape = shape_of(anew)
+        if shape.skeleton is None:
+            shape.masks(self._guidance)
         compiled = time.perf_counter()
-        result = self._model.fill(self._prompt, skeleton)
+        try:
+            result = setting.model.fill(setting.prompt, anew, max_tokens=setting.most)
+        except FillError:
+            return None
         ms = 1e3 * (time.perf_counter() - compiled)
         first = 0.0 if result.text.startswith("{") else None
         took = (1e3 * (compiled - begin), first, ms)

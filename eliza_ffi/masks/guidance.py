@@ -300,7 +300,9 @@ class Guidance:
 def _check_begins(kind: str, masks: GuidanceMasks) -> None:
     """Raise if no text can begin, as in a language that contains itself without end."""
     try:
-        masks.start().mask()
+        source = masks.start()
+        source.mask()
+        source.forced()
     except NativeFault as error:
         said = str(error).partition("<state>")[0].strip()
         raise InvalidArgumentError(f"no text of the {kind} can begin: {said}") from None

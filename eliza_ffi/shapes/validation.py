@@ -84,6 +84,14 @@ def _validator(schema_text: str) -> Any:
 
     schema = _exact(schema_text)
     draft = jsonschema.validators.validator_for(schema, jsonschema.Draft202012Validator)
+    return _exact_draft(draft)(schema, registry=REGISTRY)
+
+
+@functools.cache
+def _exact_draft(draft: Any) -> Any:
+    """Return a draft's class of validators with the keywords of this module."""
+    import jsonschema
+
     checker = draft.TYPE_CHECKER
     if checker.is_type(1.0, "integer"):  # as it is since draft 6
         checker = checker.redefine("integer", _is_integer)
@@ -95,8 +103,7 @@ def _validator(schema_text: str) -> Any:
     }
     for name in _REFERENCES & draft.VALIDATORS.keys():
         keywords[name] = _counted(draft.VALIDATORS[name])
-    exact = jsonschema.validators.extend(draft, keywords, type_checker=checker)
-    return exact(schema, registry=REGISTRY)
+    return jsonschema.validators.extend(draft, keywords, type_checker=checker)
 
 
 def _counted(follow: Callable[..., Any]) -> Callable[..., Iterator[Any]]:

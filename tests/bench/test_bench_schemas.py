@@ -29,7 +29,7 @@ def test_every_schema_is_counted_and_the_first_are_timed(library: Library) -> No
         "flag": True,
     }
     results = run(MODELS[:1], schemas.items(), most=1, rounds=1)
-    assert results["counts"] == {"schemas": 4, "skeleton": 2, "llguidance": 2, "either": 2}
+    assert results["counts"] == {"schemas": 4, "closed": 2, "compiled": 2}
     (cell,) = results["cells"]
     assert (cell["model"], cell["schema"]) == ("trained 2k", "route")
     assert cell["methods"].keys() >= {OURS, OUR_MASKS}

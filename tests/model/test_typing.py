@@ -52,7 +52,7 @@ def ask(model: Model, talk: list[dict[str, str]], values: dict[str, float]) -> N
     assert_type(model.fill("x", Person).value, Person)
     assert_type(model.fill(messages=talk, skeleton=Point).value, Point)
     assert_type(model.fill("x", Regex("a+")).value, str)
-    assert_type(model.fill("x", {"type": "string"}).answered_by, str)
+    assert_type(model.fill("x", {"type": "string"}).relaxed, tuple[str, ...])
     assert_type(model.fill_stream("x", Person), Iterator[FieldFill | ShapedResult[Person]])
     assert_type(model.fill_many(["x"], Person), list[FillResult])
     assert_type(model.generate("x", schema=Person, stop="a"), Generation)
