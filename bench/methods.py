@@ -47,7 +47,7 @@ from .masking.engines import Eliza, Engine, LlGuidance, XGrammar
 from .masking.vocabularies import TokenBytes
 from .schemas.answering import Answerer, AnsweringSetting
 from .schemas.elsewhere import GrammarAnswers, GuidanceAnswers, XGrammarAnswers
-from .schemas.ours import GuidedAnswers, FilledAnswers
+from .schemas.ours import FilledAnswers, GuidedAnswers
 from .together.batch_loop import BatchLoop
 from .together.llama_server import LlamaServer, find_llama_server
 

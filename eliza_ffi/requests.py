@@ -46,7 +46,7 @@ from .library.protocol import (
 )
 from .masks.source import Masks
 from .runner.arguments import FfiStreamingGenerateArgs, FfiStreamingResult
-from .runner.filling import Fillable, FillArgs, check_on_limit
+from .runner.filling import ON_LIMIT, Fillable, FillArgs
 from .sampling.params import SamplingParams
 from .shapes.shape import Lark, Regex, Shape, is_shape, shape_of
 from .skeleton.response import Skeleton, SpanOverride, SpanSamplerPlan
@@ -492,7 +492,7 @@ def fill_request(
         sampler_plan = SpanSamplerPlan()
     elif not isinstance(sampler_plan, SpanSamplerPlan):
         sampler_plan = SpanSamplerPlan.from_dict(sampler_plan)
-    if retries:
+    if check_whole("retries", retries, 0):
         raise InvalidArgumentError("retries is for shapes: every answer of a skeleton is valid")
     return FillArgs(
         skeleton=skeleton,
@@ -619,7 +619,7 @@ def shape_request(
     """
     shape = shape_of(given)
     check_keywords(method, more, FILL_KEYWORDS, FILL_OWN)
-    check_on_limit(on_limit)
+    check_one_of("on_limit", on_limit, ON_LIMIT)
     retries = check_whole("retries", retries, 0)
     if retries and method == "fill_stream":
         raise InvalidArgumentError("fill_stream has no retries: its fields have been given out")

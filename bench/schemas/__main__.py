@@ -1,9 +1,9 @@
 """Measure answers of JSON Schemas: here, and elsewhere over llama-cpp-python where it is installed.
 
-As `fill` gives them and under llguidance's masks alone with our library; by llguidance's and by xgrammar's masks
-in a loop over llama-cpp-python; and with the grammar that llama-cpp-python makes of a schema. Each
-is a whole program that gives an answer of a schema it has not seen, behind a prompt that is in its
-cache but for the last token. All take turns.
+As `fill` gives them and under llguidance's masks alone with our library; by llguidance's and by
+xgrammar's masks in a loop over llama-cpp-python; and with llama-cpp-python's grammar of a schema.
+Each is a whole program that gives an answer of a schema it has not seen, behind a prompt that is in
+its cache but for the last token. All take turns.
 
 Without a folder, of the few schemas that come with this. With one, of every ``.json`` file in it:
 who can answer how many, and what answers of the first of them cost.

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..checks import check_callable, check_whole
+from ..checks import check_callable, check_several, check_whole
 from ..errors import ElizaError, InvalidArgumentError, NativeFault, NotSupportedError
 from .limits import checked_text
 from .number_limit import NumberLimit, NumberTokens
@@ -67,6 +67,7 @@ class GuidanceSource:
     def forced(self) -> list[int]:
         """Return the tokens that must come next, as the model's tokenizer spells them."""
         if not self._matcher.compute_ff_bytes():
+            self._check()
             return []  # which is found out faster than that no tokens come of it
         tokens: list[int] = self._matcher.compute_ff_tokens()
         return tokens
@@ -166,7 +167,7 @@ class GuidanceMasks:
         tuple or None
             None if no ending was found in a few hundred tokens.
         """
-        source = self.start()
+        source, tokens = self.start(), tuple(check_several("tokens", tokens, "token ids"))
         for token in tokens:
             source.accept(token)
         ending = source.ending()

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-from ..checks import check_flag, check_kind, check_whole, wrong
+from ..checks import check_flag, check_kind, check_one_of, check_whole, wrong
 from ..errors import (
     ContextFullError,
     ElizaError,
@@ -24,7 +24,11 @@ from ..skeleton.sampler_plan import Sampling, SpanSamplerPlan
 from .arguments import FfiStreamingGenerateArgs
 from .lifecycle import Lifecycle
 
-__all__ = ["FillArgs", "FillResult", "FillRun", "Fillable", "SpanFill", "check_on_limit"]
+__all__ = ["ON_LIMIT", "FillArgs", "FillResult", "FillRun", "Fillable", "SpanFill"]
+
+
+ON_LIMIT = ("error", "close")
+"""What can happen to an answer that does not end within its limit."""
 
 
 class Fillable(Protocol):
@@ -85,7 +89,7 @@ class FillArgs:
         check_flag("heal_prompt", self.heal_prompt)
         object.__setattr__(self, "max_tokens", check_whole("max_tokens", self.max_tokens, 0))
         self.sampler_plan.check(self.skeleton.n_spans)
-        check_on_limit(self.on_limit)
+        check_one_of("on_limit", self.on_limit, ON_LIMIT)
         _ = self.sampling  # which checks it
 
     @property
@@ -277,12 +281,6 @@ class FillRun:
             raise
         self._answer.take_tokens(result.answer_tokens, result.answer_bytes)
         return result
-
-
-def check_on_limit(on_limit: str) -> None:
-    """Raise InvalidArgumentError if this does not say what to do at a limit."""
-    if on_limit not in ("error", "close"):
-        raise InvalidArgumentError(f'expected on_limit to be "error" or "close", got {on_limit!r}')
 
 
 def _next_span(script: Script, filled: Filled) -> PlacedSpan | None:

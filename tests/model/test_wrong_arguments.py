@@ -301,14 +301,11 @@ def of_answers(model: Model) -> Iterator[Subject]:
     yield of(plan.sampling, **{"index": 1, "kind": "pattern", "call": skeletons.Sampling()})
     yield of(skeletons.Skeleton, spans=(span,))
     yield of(skeletons.Skeleton.from_dict, data=SKELETON)
-    yield of(skeletons.Skeleton.from_json_schema, schema={"type": "string"})
-    yield of(skeleton.script, max_tokens=5)
     yield of(skeleton.parse, text="true")
     yield of(skeleton.matches, text="true")
     yield of(skeletons.SkeletonSpan, kind="boolean")
     yield of(skeletons.SkeletonSpan.from_dict, data={"kind": "boolean"})
     yield of(span.texts, in_string=False)
-    yield of(skeletons.skeleton_spans, schema={"type": "string"})
     yield of(shapes.Regex, pattern="a")
     yield of(shapes.Lark, grammar='start: "a"')
     yield of(shapes.is_shape, given={"type": "string"})
@@ -324,6 +321,7 @@ def of_answers(model: Model) -> Iterator[Subject]:
     yield of(guidance.json_schema, schema={"type": "string"})
     yield of(guidance.regex, pattern="a")
     yield of(guidance.lark, grammar='start: "a"')
+    yield of(letters.close, tokens=model.tokenize("a"))
     (letter,) = model.tokenize("a")
     yield of(
         masks.GuidanceSource.accept, lambda **given: letters.start().accept(**given), token=letter
@@ -500,10 +498,10 @@ LEFT_OUT = {
         *("runner.FfiStreamingRunner.score", "runner.FillRun", "runner.GenerationRun"),
         *("runner.SyncStreamingRunner.run", "runner.SyncStreamingRunner.run_filling"),
         *("runner.SyncStreamingRunner.run_whole", "shapes.Reading.take"),
-        *("shapes.ShapedResult.of", "skeleton.ActionSkeleton.script"),
+        "shapes.ShapedResult.of",
         *("skeleton.AnswerWriter.take_tokens", "skeleton.AnswerWriter.write"),
         *("skeleton.AnswerWriter.write_value", "skeleton.Parameter.placed"),
-        *("skeleton.ParametersSkeleton.script", "chat.ChatTokenizer.turn"),
+        "chat.ChatTokenizer.turn",
     },
     "takes seconds": {"decisions.DecisionReport.save_plots"},
     "called for every token, where a check would cost time": {

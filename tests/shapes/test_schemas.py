@@ -476,7 +476,7 @@ def test_an_answer_can_be_closed_at_the_limit(tiny_model: Model, engine: str) ->
 def test_an_answer_without_a_short_ending_is_an_error(tiny_model: Model) -> None:
     with pytest.raises(FillError, match="has not ended"):
         tiny_model.fill("x", ENDLESS, max_tokens=5, on_limit="close")
-    with pytest.raises(InvalidArgumentError, match='on_limit to be "error" or "close"'):
+    with pytest.raises(InvalidArgumentError, match="on_limit"):
         tiny_model.fill("x", OPEN, on_limit="stop")  # type: ignore[call-overload]
 
 

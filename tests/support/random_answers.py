@@ -6,6 +6,7 @@ import random
 
 import numpy as np
 
+from eliza_ffi.errors import NativeFault
 from eliza_ffi.masks import GuidanceMasks
 
 __all__ = ["random_answer"]
@@ -28,8 +29,18 @@ def random_answer(
     Returns
     -------
     str or None
-        None if no ending was found.
+        None if no ending was found, or the language contains itself without end.
     """
+    try:
+        return _answer(masks, texts, dice, most)
+    except NativeFault as error:
+        assert "Too many items" in str(error)
+        return None
+
+
+def _answer(
+    masks: GuidanceMasks, texts: tuple[bytes, ...], dice: random.Random, most: int
+) -> str | None:
     source, tokens = masks.start(), list[int]()
     while not source.has_ended and len(tokens) < most:
         if source.may_end and dice.random() < 0.5:
