@@ -63,6 +63,8 @@ class Subject:
             n_gpu_layers=self.n_gpu_layers,
             options={"backend_sampling": backend_sampling, **dict(self.options)},
         ) as model:
+            # Streams are opened without the model's queue, more of them than there are slots.
+            model.binding.set_option(model.session.ctx, "slot_wait_ms", "30000")
             placement = model.describe()["model"].get("placement", [])
             if self.n_gpu_layers != 0 and all(place["device"] == "CPU" for place in placement):
                 raise RuntimeError(

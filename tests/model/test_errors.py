@@ -23,8 +23,8 @@ KINDS = [
 
 
 def raised(kind: type[ElizaError]) -> ElizaError:
-    if kind is FillError:
-        return FillError("the text", PARTIAL)
+    if issubclass(kind, FillError):
+        return kind("the text", PARTIAL)
     error = kind("the text")
     if isinstance(error, ContextFullError):
         error.partial = SpanResult("Ann", -0.5, 2)

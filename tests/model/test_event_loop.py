@@ -110,7 +110,7 @@ HEAVY: list[tuple[Any, str]] = [
     (TokenTexts, "of"),
     (shape_module, "class_shape"),
     (shape_module, "_of_schema"),
-    (shape_module, "read_json"),
+    (shape_module, "schema_validator"),
 ]
 """What takes time by itself; the calls of the library are added to them."""
 

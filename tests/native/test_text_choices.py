@@ -12,10 +12,8 @@ import random
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import llguidance
 import numpy as np
 import pytest
-from checkout import ROOT
 
 from bench.choosing.other_libraries import Logits
 from bench.masking.constraints import Constraint
@@ -189,8 +187,3 @@ def test_greedy_tokens_are_those_of_llguidances_masks_over_plain_logits(
             chosen = model.choose(prompt, texts, tokenization="any")
             assert tuple(chosen.tokens) == tuple(tokens), (texts, prompt)
     assert near_ties < n_cases // 5
-
-
-def test_the_version_of_llguidance_is_the_one_that_is_measured() -> None:
-    pins = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
-    assert pins.count(f'"llguidance=={llguidance.__version__}"') == 3
