@@ -148,14 +148,14 @@ private:
 // Reads a file part by part, so that a file that is wrong in front is never read into memory as a whole.
 class Reader {
 public:
-    explicit Reader(const std::string & path) : path_(path), file_(std::fopen(path.c_str(), "rb"), std::fclose) {
+    explicit Reader(const std::string & path) : path_(path), file_(open_regular_file(path)) {
+        if (file_ == nullptr) {
+            throw errno == 0 ? fault(path, "cannot be read: not a file") : system_fault(path, "cannot be read");
+        }
         std::error_code error;
         size_ = std::filesystem::file_size(path, error);
         if (error) {
             throw fault(path, "cannot be read: " + error.message());
-        }
-        if (file_ == nullptr) {
-            throw system_fault(path, "cannot be read");
         }
     }
 
