@@ -5,7 +5,7 @@
 // Every way through the choices ends on one of them.
 void eliza::fuzz::run(std::string_view input) {
     const std::vector<std::string> texts = parse_strings(input, "choices");
-    TextChoicesConstraint span(std::make_shared<const TextChoices>(small_vocabulary(), "", texts), {}, INT32_MAX);
+    TextChoicesConstraint span(std::make_shared<const TextChoices>(small_vocabulary(), "", texts), {});
     for (size_t step = 0; span.active(); ++step) {
         const TokenSpan allowed = span.allowed();
         require(!allowed.empty());
