@@ -229,6 +229,43 @@ struct Values<const eliza_ending_t *> {
     }
 };
 
+// As many labels as `room`.
+template <>
+struct Values<const char * const *> {
+    static std::vector<const char * const *> of(const Pool &) {
+        static std::vector<std::string> texts;
+        static std::vector<const char *> labels, same(room, "x"), nothing(room, nullptr);
+        if (texts.empty()) {
+            for (size_t i = 0; i < room; ++i) texts.push_back("label " + std::to_string(i));
+            for (const std::string & text : texts) labels.push_back(text.c_str());
+        }
+        return {labels.data(), nullptr, same.data(), nothing.data()};
+    }
+};
+
+template <>
+struct Values<const eliza_choose_options_t *> {
+    static std::vector<const eliza_choose_options_t *> of(const Pool &) {
+        static const std::vector<eliza_choose_options_t> list = {
+            {sizeof(eliza_choose_options_t), ELIZA_TRIE_SAMPLE, 0.5f, 1, "x"},
+            {0, 0, 0.0f, 0, nullptr},
+            {UINT32_MAX, 0, 0.0f, 0, nullptr},
+            {sizeof(eliza_choose_options_t), INT_MIN, NAN, INT_MIN, ""},
+            {sizeof(eliza_choose_options_t), ELIZA_TRIE_BEST_LEAF, -INFINITY, 0, "\xFF"}};
+        std::vector<const eliza_choose_options_t *> values = {nullptr};
+        for (const auto & options : list) values.push_back(&options);
+        return values;
+    }
+};
+
+template <>
+struct Values<eliza_choice_t *> {
+    static std::vector<eliza_choice_t *> of(const Pool &) {
+        static eliza_choice_t choice;
+        return {&choice, nullptr};
+    }
+};
+
 template <>
 struct Values<eliza_token_logprob_t *> {
     static std::vector<eliza_token_logprob_t *> of(const Pool &) {

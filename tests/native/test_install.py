@@ -212,9 +212,11 @@ def test_the_pages_cplusplus_program_tells_a_model_from_none(
 
 
 def test_the_c_example_chooses_what_the_package_chooses(examples: Path, tiny_model: Model) -> None:
-    choice = tiny_model.choose("Is this message for you? Answer: ", ["RESPOND", "IGNORE", "STOP"])
+    labels = ["RESPOND", "IGNORE", "STOP"]
+    choice = tiny_model.choose("message: stop!\naction: ", labels)
     answer = run(examples / "choose", default_model_path()).splitlines()
-    assert answer[-1] == f"chosen: {choice.value}"
+    assert answer[0].startswith(f"chosen: {choice.value}, ")
+    assert [line.split()[0] for line in answer[1:]] == labels
 
 
 @pytest.mark.parametrize(

@@ -472,6 +472,43 @@ ELIZA_API int eliza_inference_token_trie_leaf(EliLlmStream * stream, char * name
  * number of leaves. With cap 0 only that; a cap that is too small is an error and writes nothing. */
 ELIZA_API int eliza_inference_token_trie_scores(EliLlmStream * stream, double * logprobs_out, size_t cap);
 
+/* ---- Choosing in one call ---------------------------------------------------------------------- */
+
+typedef struct {
+    uint32_t size;          /* sizeof(eliza_choose_options_t); all other fields may be 0 */
+    int32_t mode;           /* eliza_trie_mode, without ELIZA_TRIE_STOP_AT_LEAF */
+    float temperature;      /* of ELIZA_TRIE_SAMPLE; 0 = 1.0 */
+    int32_t plain_prompt;   /* 1 = the names of control tokens in the prompt are plain text */
+    const char * cache_key; /* the name of a slot, as prompt_cache_key of a stream; NULL = any slot */
+} eliza_choose_options_t;
+
+typedef struct {
+    int32_t label;                /* the place of the chosen label, from 0 */
+    int32_t forward_passes;       /* beyond those of the prompt */
+    int32_t prompt_tokens;        /* of the prompt */
+    int32_t prompt_tokens_cached; /* of them, those that a slot's KV cache held already */
+    double logprob;               /* the natural logarithm of the label's probability among the labels */
+} eliza_choice_t;
+
+/* Chooses one of `n_labels` labels as the continuation of `prompt`. Both are UTF-8 text that ends with a
+ * NUL. The prompt gets the tokens that the model begins a text with. Labels are distinct and not empty.
+ * `options` may be NULL. If `probabilities_out` is not NULL, it receives the probability of each label, in
+ * the order of the labels. On failure nothing is written. Any number of threads may call this at the same
+ * time with one context: their forward passes are shared. */
+ELIZA_API int32_t eliza_inference_choose(EliInferenceContext * ctx, const char * prompt, const char * const * labels,
+                                         uint64_t n_labels, const eliza_choose_options_t * options,
+                                         eliza_choice_t * result, double * probabilities_out, char ** err);
+
+/* Prepares labels once, for any number of calls of eliza_inference_choose_prepared(). They are freed with
+ * eliza_inference_free_choices(). NULL on failure. */
+ELIZA_API EliChoices * eliza_inference_prepare_labels(EliInferenceContext * ctx, const char * const * labels,
+                                                      uint64_t n_labels, char ** err);
+
+/* The same as eliza_inference_choose() with prepared labels. */
+ELIZA_API int32_t eliza_inference_choose_prepared(EliInferenceContext * ctx, const char * prompt, EliChoices * labels,
+                                                  const eliza_choose_options_t * options, eliza_choice_t * result,
+                                                  double * probabilities_out, char ** err);
+
 /* ---- Masks: which tokens may come next --------------------------------------------------------- */
 
 ELIZA_API int eliza_inference_llm_token_mask_supported(void); /* 1 */

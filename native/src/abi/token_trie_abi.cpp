@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "abi/boundary.h"
+#include "abi/choices_handles.h"
 #include "json_input.h"
 
 using namespace eliza;
@@ -22,15 +23,6 @@ int eliza_inference_set_token_trie(EliLlmStream * stream, const char * payload, 
 }
 
 namespace {
-
-HandleTable<const PreparedChoices, EliChoices> & all_choices() {
-    static HandleTable<const PreparedChoices, EliChoices> table;
-    return table;
-}
-
-std::shared_ptr<const PreparedChoices> require_choices(EliChoices * handle) {
-    return require_object(all_choices(), handle, "the choices are NULL", "the choices were freed or never there");
-}
 
 constexpr size_t max_endings = 65536;
 
@@ -58,7 +50,7 @@ EliChoices * eliza_inference_prepare_choices(EliInferenceContext * ctx, const ch
         const auto texts = parse_strings(require_text(json_array_of_strings, len, "json_array_of_strings"), "choices");
         const auto prepared = context.prepare_choices(texts);
         write_if_asked(longest_out, prepared->longest());
-        handle = all_choices().add(prepared);
+        handle = choices_handles().add(prepared);
         return ELIZA_OK;
     });
     return handle;
@@ -70,13 +62,13 @@ EliChoices * eliza_inference_prepare_token_trie(EliInferenceContext * ctx, const
     with_context(ctx, err, [&](InferenceContext & context) {
         const auto prepared = context.prepare_payload(require_text(payload, len, "payload"));
         write_if_asked(longest_out, prepared->longest());
-        handle = all_choices().add(prepared);
+        handle = choices_handles().add(prepared);
         return ELIZA_OK;
     });
     return handle;
 }
 
-void eliza_inference_free_choices(EliChoices * choices) { all_choices().remove(choices); }
+void eliza_inference_free_choices(EliChoices * choices) { choices_handles().remove(choices); }
 
 int eliza_inference_set_choices(EliLlmStream * stream, EliChoices * choices, int mode) {
     return with_stream(stream, nullptr, [&](Stream & s) {

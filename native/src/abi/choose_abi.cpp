@@ -1,0 +1,140 @@
+// Choosing in one call.
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "abi/boundary.h"
+#include "abi/choices_handles.h"
+
+using namespace eliza;
+
+namespace {
+
+eliza_choose_options_t read_options(const eliza_choose_options_t * given) {
+    eliza_choose_options_t options{};
+    if (given == nullptr) {
+        return options;
+    }
+    if (given->size != sizeof options) {
+        throw invalid_argument("options.size is " + std::to_string(given->size) + ", expected " +
+                               std::to_string(sizeof options));
+    }
+    options = *given;
+    const bool is_mode = options.mode == ELIZA_TRIE_ARGMAX || options.mode == ELIZA_TRIE_SAMPLE ||
+                         options.mode == ELIZA_TRIE_BEST_LEAF;
+    if (!is_mode) {
+        throw invalid_argument("options.mode is " + std::to_string(options.mode) + ", expected an eliza_trie_mode");
+    }
+    require(std::isfinite(options.temperature) && options.temperature >= 0.0f,
+            "options.temperature is not a finite number of 0 or more");
+    return options;
+}
+
+std::vector<std::string> read_labels(const char * const * labels, uint64_t n_labels) {
+    require(labels != nullptr && n_labels > 0, "there are no labels");
+    if (n_labels > INT32_MAX) {
+        throw invalid_argument(std::to_string(n_labels) + " labels are more than " + std::to_string(INT32_MAX));
+    }
+    std::vector<std::string> texts;
+    texts.reserve(n_labels);
+    for (size_t i = 0; i < n_labels; ++i) {
+        if (labels[i] == nullptr) {
+            throw invalid_argument(at("labels", i) + " is NULL");
+        }
+        texts.emplace_back(labels[i]);
+    }
+    return texts;
+}
+
+eliza_llm_stream_config_t stream_config(const eliza_choose_options_t & options) {
+    eliza_llm_stream_config_t config{};
+    config.slot_id = -1;
+    config.n_gpu_layers = -1;
+    config.prompt_cache_key = options.cache_key;
+    if (options.mode == ELIZA_TRIE_SAMPLE) {
+        config.temperature = options.temperature == 0.0f ? 1.0f : options.temperature;
+    }
+    return config;
+}
+
+eliza_choice_t choose(Stream & stream, const std::vector<llama_token> & prompt, const PreparedChoices & labels,
+                      int mode, double * probabilities_out) {
+    stream.prefill(prompt.data(), prompt.size());
+    stream.set_choices(labels, mode | ELIZA_TRIE_STOP_AT_LEAF);
+    std::vector<double> logprobs;
+    if (probabilities_out != nullptr) {
+        logprobs = stream.leaf_scores();
+    }
+    stream.generate(0, [](const Stream::Step &) { return true; });
+    const auto & leaf = stream.leaf();
+    if (!leaf.has_value()) {
+        throw Error(ELIZA_ERR_CONTEXT_FULL, "context full: it ended inside the label (option n_ctx)");
+    }
+    const eliza_llm_stream_stats_t stats = stream.stats();
+    eliza_choice_t result{};
+    result.label = std::stoi(leaf->name);
+    result.forward_passes = static_cast<int32_t>(stats.forward_passes - stats.prompt_passes);
+    result.prompt_tokens = static_cast<int32_t>(prompt.size());
+    result.prompt_tokens_cached = static_cast<int32_t>(stats.prompt_tokens_reused);
+    result.logprob = leaf->logprob;
+    std::transform(logprobs.begin(), logprobs.end(), probabilities_out, [](double logprob) { return std::exp(logprob); });
+    return result;
+}
+
+int choose_one(EliInferenceContext * ctx, const char * prompt, const PreparedChoices & labels,
+               const eliza_choose_options_t & options, eliza_choice_t * result, double * probabilities_out,
+               char ** err) {
+    const std::vector<llama_token> tokens =
+        require_context(ctx)->model()->tokenize(prompt, /*add_special=*/true, options.plain_prompt == 0);
+    require(!tokens.empty(), "the prompt is empty");
+    const eliza_llm_stream_config_t config = stream_config(options);
+    // A handle of its own, so that destroying the context ends the call.
+    EliLlmStream * stream = eliza_inference_llm_stream_open(ctx, &config, err);
+    if (stream == nullptr) {
+        return last_status();
+    }
+    const int status = with_stream(stream, err, [&](Stream & s) {
+        *result = choose(s, tokens, labels, options.mode, probabilities_out);
+        return ELIZA_OK;
+    });
+    eliza_inference_llm_stream_close(stream);
+    return status;
+}
+
+}  // namespace
+
+EliChoices * eliza_inference_prepare_labels(EliInferenceContext * ctx, const char * const * labels, uint64_t n_labels,
+                                            char ** err) {
+    EliChoices * handle = nullptr;
+    with_context(ctx, err, [&](InferenceContext & context) {
+        handle = choices_handles().add(context.prepare_choices(read_labels(labels, n_labels)));
+        return ELIZA_OK;
+    });
+    return handle;
+}
+
+int32_t eliza_inference_choose(EliInferenceContext * ctx, const char * prompt, const char * const * labels,
+                               uint64_t n_labels, const eliza_choose_options_t * options, eliza_choice_t * result,
+                               double * probabilities_out, char ** err) {
+    return with_context(ctx, err, [&](InferenceContext & context) {
+        require(prompt != nullptr, "prompt is NULL");
+        require(result != nullptr, "result is NULL");
+        const eliza_choose_options_t read = read_options(options);
+        const auto prepared = context.prepare_choices(read_labels(labels, n_labels));
+        return choose_one(ctx, prompt, *prepared, read, result, probabilities_out, err);
+    });
+}
+
+int32_t eliza_inference_choose_prepared(EliInferenceContext * ctx, const char * prompt, EliChoices * labels,
+                                        const eliza_choose_options_t * options, eliza_choice_t * result,
+                                        double * probabilities_out, char ** err) {
+    return guarded(err, [&] {
+        require(prompt != nullptr, "prompt is NULL");
+        require(result != nullptr, "result is NULL");
+        const eliza_choose_options_t read = read_options(options);
+        return choose_one(ctx, prompt, *require_choices(labels), read, result, probabilities_out, err);
+    });
+}

@@ -1,0 +1,188 @@
+// Choosing in one call.
+
+#include <cmath>
+#include <future>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "test_session.h"
+
+namespace eliza::test {
+namespace {
+
+using ChoicesHandle = std::unique_ptr<EliChoices, decltype(&eliza_inference_free_choices)>;
+
+constexpr const char * prompt = "message: could you look at this?\naction: ";
+
+class ChooseTest : public testing::Test {
+protected:
+    // The labels share first tokens, and one begins with another.
+    std::vector<const char *> labels = {"SEND_MAIL", "SEND_MAIL_TO_ALL", "SEND_MESSAGE", "IGNORE", "STOP"};
+    ContextHandle context = create({{"n_threads", "1"}, {"n_ctx", "1024"}, {"seed", "7"}}, f32_model_path());
+    ErrorText error;
+
+    int choose(const eliza_choose_options_t * options = nullptr, double * probabilities = nullptr) {
+        return eliza_inference_choose(context.get(), prompt, labels.data(), labels.size(), options, &choice,
+                                      probabilities, error.out());
+    }
+
+    eliza_choose_options_t options(eliza_trie_mode mode) {
+        eliza_choose_options_t options{};
+        options.size = sizeof options;
+        options.mode = mode;
+        return options;
+    }
+
+    ChoicesHandle prepare() {
+        return {eliza_inference_prepare_labels(context.get(), labels.data(), labels.size(), error.out()),
+                eliza_inference_free_choices};
+    }
+
+    std::string refusal(int status) {
+        EXPECT_EQ(status, ELIZA_ERR_INVALID_ARG);
+        return error.text();
+    }
+
+    eliza_choice_t choice{};
+};
+
+TEST_F(ChooseTest, GivesWhatAStreamGives) {
+    for (const eliza_trie_mode mode : {ELIZA_TRIE_ARGMAX, ELIZA_TRIE_BEST_LEAF}) {
+        const ContextHandle other = create({{"n_threads", "1"}, {"n_ctx", "1024"}}, f32_model_path());
+        const ChoicesHandle prepared{
+            eliza_inference_prepare_labels(other.get(), labels.data(), labels.size(), error.out()),
+            eliza_inference_free_choices};
+        const StreamHandle stream = open(other);
+        prefill(stream, tokenize(other, prompt, true, true));
+        ASSERT_EQ(eliza_inference_set_choices(stream.get(), prepared.get(), mode | ELIZA_TRIE_STOP_AT_LEAF), 0);
+        std::vector<double> expected(labels.size());
+        ASSERT_EQ(eliza_inference_token_trie_scores(stream.get(), expected.data(), expected.size()), 5);
+        pull(stream);
+        char name[8];
+        double logprob = 0;
+        ASSERT_EQ(eliza_inference_token_trie_leaf(stream.get(), name, sizeof name, &logprob), 0);
+
+        const auto wanted = options(mode);
+        std::vector<double> probabilities(labels.size());
+        ASSERT_EQ(choose(&wanted, probabilities.data()), 0) << error.text();
+        EXPECT_EQ(choice.label, std::stoi(name));
+        EXPECT_NEAR(choice.logprob, logprob, 1e-4);
+        for (size_t i = 0; i < labels.size(); ++i) EXPECT_NEAR(probabilities[i], std::exp(expected[i]), 1e-4);
+        EXPECT_NEAR(std::accumulate(probabilities.begin(), probabilities.end(), 0.0), 1.0, 1e-6);
+    }
+}
+
+TEST_F(ChooseTest, CountsThePromptAndWhatWasCached) {
+    ASSERT_EQ(choose(), 0) << error.text();
+    const auto n_tokens = static_cast<int32_t>(tokenize(context, prompt, true, true).size());
+    EXPECT_EQ(choice.prompt_tokens, n_tokens);
+    EXPECT_EQ(choice.prompt_tokens_cached, 0);
+    const int32_t first = choice.label;
+    ASSERT_EQ(choose(), 0) << error.text();
+    EXPECT_EQ(choice.label, first);
+    EXPECT_GT(choice.prompt_tokens_cached, n_tokens / 2);
+}
+
+TEST_F(ChooseTest, SamplesEveryLabelInTime) {
+    const ContextHandle unseeded = create({{"n_threads", "1"}}, f32_model_path());
+    auto wanted = options(ELIZA_TRIE_SAMPLE);
+    wanted.temperature = 50.0f;
+    std::vector<int> seen(labels.size());
+    for (int i = 0; i < 200; ++i) {
+        ASSERT_EQ(eliza_inference_choose(unseeded.get(), prompt, labels.data(), labels.size(), &wanted, &choice,
+                                         nullptr, error.out()),
+                  0)
+            << error.text();
+        ++seen.at(static_cast<size_t>(choice.label));
+    }
+    for (const int n : seen) EXPECT_GT(n, 0);
+}
+
+TEST_F(ChooseTest, GivesTheSameWithPreparedLabels) {
+    ASSERT_EQ(choose(), 0) << error.text();
+    const eliza_choice_t first = choice;
+    const ChoicesHandle prepared = prepare();
+    ASSERT_NE(prepared, nullptr) << error.text();
+    ASSERT_EQ(eliza_inference_choose_prepared(context.get(), prompt, prepared.get(), nullptr, &choice, nullptr,
+                                              error.out()),
+              0)
+        << error.text();
+    EXPECT_EQ(choice.label, first.label);
+    EXPECT_NEAR(choice.logprob, first.logprob, 1e-4);
+}
+
+TEST_F(ChooseTest, ReadsControlTokensOnlyWhereThePromptMayNameThem) {
+    const char * chat = "<|im_start|>user\nhello<|im_end|>\n<|im_start|>assistant\n";
+    auto wanted = options(ELIZA_TRIE_ARGMAX);
+    for (const bool is_plain : {false, true}) {
+        wanted.plain_prompt = is_plain;
+        ASSERT_EQ(eliza_inference_choose(context.get(), chat, labels.data(), labels.size(), &wanted, &choice, nullptr,
+                                         error.out()),
+                  0)
+            << error.text();
+        EXPECT_EQ(choice.prompt_tokens, static_cast<int32_t>(tokenize(context, chat, true, !is_plain).size()));
+    }
+}
+
+TEST_F(ChooseTest, GivesTheSameFromManyThreads) {
+    ASSERT_EQ(choose(), 0) << error.text();
+    std::vector<std::future<int32_t>> found;
+    for (int i = 0; i < 6; ++i) {
+        found.push_back(std::async(std::launch::async, [&] {
+            eliza_choice_t own{};
+            const int status = eliza_inference_choose(context.get(), prompt, labels.data(), labels.size(), nullptr,
+                                                      &own, nullptr, nullptr);
+            return status == 0 ? own.label : -1;
+        }));
+    }
+    for (auto & each : found) EXPECT_EQ(each.get(), choice.label);
+}
+
+TEST_F(ChooseTest, NamesWhatIsWrong) {
+    const auto call = [&](const char * text, const char * const * given, uint64_t n) {
+        return refusal(
+            eliza_inference_choose(context.get(), text, given, n, nullptr, &choice, nullptr, error.out()));
+    };
+    EXPECT_EQ(call(nullptr, labels.data(), 5), "prompt is NULL");
+    EXPECT_EQ(call(prompt, nullptr, 5), "there are no labels");
+    EXPECT_EQ(call(prompt, labels.data(), 0), "there are no labels");
+    labels[2] = nullptr;
+    EXPECT_EQ(call(prompt, labels.data(), 5), "labels[2] is NULL");
+    labels[2] = "STOP";
+    EXPECT_NE(call(prompt, labels.data(), 5).find("\"STOP\""), std::string::npos);
+    labels[2] = "";
+    EXPECT_NE(call(prompt, labels.data(), 5).find("empty"), std::string::npos);
+
+    labels[2] = "SEND_MESSAGE";
+    auto wrong = options(ELIZA_TRIE_ARGMAX);
+    wrong.size = 8;
+    EXPECT_EQ(refusal(choose(&wrong)), "options.size is 8, expected " + std::to_string(sizeof wrong));
+    wrong = options(static_cast<eliza_trie_mode>(9));
+    EXPECT_EQ(refusal(choose(&wrong)), "options.mode is 9, expected an eliza_trie_mode");
+    wrong = options(ELIZA_TRIE_SAMPLE);
+    wrong.temperature = std::nanf("");
+    EXPECT_EQ(refusal(choose(&wrong)), "options.temperature is not a finite number of 0 or more");
+    EXPECT_EQ(refusal(eliza_inference_choose_prepared(context.get(), prompt, nullptr, nullptr, &choice, nullptr,
+                                                      error.out())),
+              "the choices are NULL");
+}
+
+TEST_F(ChooseTest, LeavesTheSlotFreeAfterAFailure) {
+    const ContextHandle small = create({{"n_threads", "1"}, {"n_ctx", "32"}, {"n_slots", "1"}, {"slot_wait_ms", "0"}},
+                                       f32_model_path());
+    const std::string longer(4000, 'x');
+    for (int i = 0; i < 3; ++i) {
+        EXPECT_EQ(eliza_inference_choose(small.get(), longer.c_str(), labels.data(), labels.size(), nullptr, &choice,
+                                         nullptr, error.out()),
+                  ELIZA_ERR_CONTEXT_FULL)
+            << error.text();
+    }
+    EXPECT_EQ(eliza_inference_choose(small.get(), "go: ", labels.data(), labels.size(), nullptr, &choice, nullptr,
+                                     error.out()),
+              0)
+        << error.text();
+}
+
+}  // namespace
+}  // namespace eliza::test
