@@ -26,7 +26,7 @@ DEFAULT_ORDER = "penalties;dry;top_n_sigma;top_k;typ_p;top_p;min_p;xtc;temperatu
 """llama.cpp's."""
 
 BOOK_ORDER = "penalties;temperature;top_k;min_p;top_p"
-"""The order of :mod:`eliza_ffi.sampling.twin.reference`, for a chain of llama.cpp's samplers."""
+"""The order of the CPU sampler in akunu's book, for a chain of llama.cpp's samplers."""
 
 
 def parse_order(text: str) -> tuple[str, ...]:

@@ -215,10 +215,6 @@ class SamplingParams:
     InvalidArgumentError
         If one of them is out of range or does not go with the others; the text says what is
         allowed.
-
-    See Also
-    --------
-    eliza_ffi.sampling.twin.chain : the samplers behind the settings.
     """
 
     samplers: str = DEFAULT_ORDER

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy_sampler import Chain, InfillVocabulary
 from sampling_strategies import assert_draws_follow, distinct_logits, softmax64
 
 from eliza_ffi.errors import InvalidArgumentError
@@ -19,8 +20,6 @@ from eliza_ffi.sampling import (
     DEFAULT_ORDER,
     PRESETS,
     SAMPLER_NAMES,
-    Chain,
-    InfillVocabulary,
     SamplingParams,
     parse_order,
 )

@@ -8,10 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from sampling_strategies import assert_draws_follow, softmax64, tied_logits
-
-from eliza_ffi.errors import InvalidArgumentError
-from eliza_ffi.sampling.twin.gumbel import (
+from numpy_sampler.gumbel import (
     LEAST_UNIFORM,
     MOST_UNIFORM,
     element_seed,
@@ -20,6 +17,9 @@ from eliza_ffi.sampling.twin.gumbel import (
     gumbel_uniform,
     pcg_hash,
 )
+from sampling_strategies import assert_draws_follow, softmax64, tied_logits
+
+from eliza_ffi.errors import InvalidArgumentError
 
 WORD = 2**32
 

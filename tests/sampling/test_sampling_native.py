@@ -25,16 +25,12 @@ from native_chain import (
     twin_of,
     with_fixtures,
 )
+from numpy_sampler import distribution
+from numpy_sampler.gumbel import gumbel_uniform
 from sampling_strategies import tied_logits
 
 from eliza_ffi.errors import InvalidArgumentError
-from eliza_ffi.sampling import (
-    BOOK_ORDER,
-    SAMPLER_NAMES,
-    SamplingParams,
-    distribution,
-)
-from eliza_ffi.sampling.twin.gumbel import gumbel_uniform
+from eliza_ffi.sampling import BOOK_ORDER, SAMPLER_NAMES, SamplingParams
 
 
 @pytest.mark.slow

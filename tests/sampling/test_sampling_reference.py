@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy_sampler import stages as stage
+from numpy_sampler.pipeline import distribution, sample_logits, sample_logits_f16
 from sampling_strategies import (
     assert_draws_follow,
     distinct_logits,
@@ -17,8 +19,6 @@ from sampling_strategies import (
 )
 
 from eliza_ffi.errors import InvalidArgumentError
-from eliza_ffi.sampling.twin import reference as stage
-from eliza_ffi.sampling.twin.pipeline import distribution, sample_logits, sample_logits_f16
 
 shares = st.integers(0, 100).map(lambda n: n / 100)
 

@@ -9,10 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from sampling_strategies import assert_draws_follow, distinct_logits, histories, softmax64
-
-from eliza_ffi.errors import InvalidArgumentError
-from eliza_ffi.sampling import (
+from numpy_sampler import (
     AdaptiveP,
     Candidates,
     Dist,
@@ -35,7 +32,10 @@ from eliza_ffi.sampling import (
     Xtc,
     breaker_sequences,
 )
-from eliza_ffi.sampling.twin.candidates import Sampler
+from numpy_sampler.candidates import Sampler
+from sampling_strategies import assert_draws_follow, distinct_logits, histories, softmax64
+
+from eliza_ffi.errors import InvalidArgumentError
 
 shares = st.integers(1, 99).map(lambda n: n / 100)
 

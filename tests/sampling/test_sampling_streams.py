@@ -15,6 +15,7 @@ import cffi
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from numpy_sampler import Chain, gumbel_argmax
 from sampling_strategies import assert_draws_follow, softmax64
 
 from eliza_ffi import cli
@@ -23,14 +24,7 @@ from eliza_ffi.errors import ElizaError
 from eliza_ffi.library.loading import Library
 from eliza_ffi.library.protocol import STOP_AT_LEAF, TRIE_ARGMAX, TRIE_SAMPLE, StreamConfig
 from eliza_ffi.model import Model
-from eliza_ffi.sampling import (
-    DEFAULT_ORDER,
-    PRESETS,
-    SAMPLER_NAMES,
-    Chain,
-    SamplingParams,
-    gumbel_argmax,
-)
+from eliza_ffi.sampling import DEFAULT_ORDER, PRESETS, SAMPLER_NAMES, SamplingParams
 
 OFF = SamplingParams(seed=1)
 DRAWS = ("cdf", "gumbel")

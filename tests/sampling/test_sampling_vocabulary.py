@@ -18,15 +18,12 @@ from native_chain import (
     twin_of,
     with_fixtures,
 )
+from numpy_sampler import InfillVocabulary, breaker_sequences
 
 from bench.choosing.other_libraries import VocabularyBytes
 from eliza_ffi.library.loading import Library
 from eliza_ffi.model import Model
-from eliza_ffi.sampling import (
-    InfillVocabulary,
-    SamplingParams,
-    breaker_sequences,
-)
+from eliza_ffi.sampling import SamplingParams
 
 END = 2  # </s>, the one token of the vocabulary that ends a generation
 

@@ -12,14 +12,10 @@ import numpy as np
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from numpy_sampler import Candidates, Chain, InfillVocabulary
 
 from eliza_ffi.errors import InvalidArgumentError
-from eliza_ffi.sampling import (
-    Candidates,
-    Chain,
-    InfillVocabulary,
-    SamplingParams,
-)
+from eliza_ffi.sampling import SamplingParams
 
 N_VOCAB = 32000
 

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ...errors import InvalidArgumentError
+from eliza_ffi.errors import InvalidArgumentError
+
 from .arithmetic import exp32, running_sum
-from .reference import check_logits, largest_first
+from .stages import check_logits, largest_first
 
 __all__ = ["MIN_KEEP", "Candidates", "Sampler"]
 

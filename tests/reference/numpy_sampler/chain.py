@@ -12,9 +12,10 @@ from collections.abc import Callable
 
 from numpy.typing import ArrayLike
 
-from ...errors import InvalidArgumentError
-from ..order import parse_order
-from ..params import BESIDE_MIROSTAT, SamplingParams
+from eliza_ffi.errors import InvalidArgumentError
+from eliza_ffi.sampling.order import parse_order
+from eliza_ffi.sampling.params import BESIDE_MIROSTAT, SamplingParams
+
 from .adaptive_p import AdaptiveP
 from .candidates import Candidates, Sampler
 from .draws import Dist, Greedy, Gumbel

@@ -57,7 +57,7 @@ class Gumbel(Sampler):
     """``llama_sampler_init_gumbel``: the argmax of logit + noise, which is a hash.
 
     Remembers nothing: the candidates say at which position they stand. Of equal scores the lowest
-    id wins. See :mod:`eliza_ffi.sampling.twin.gumbel`.
+    id wins. See :mod:`numpy_sampler.gumbel`.
 
     Attributes
     ----------

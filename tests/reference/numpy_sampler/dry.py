@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ..params import MAX_BREAKER_BYTES
+from eliza_ffi.sampling.params import MAX_BREAKER_BYTES
+
 from .candidates import Candidates, Sampler
 
 __all__ = ["MAX_BREAKER_TAIL", "Dry", "breaker_sequences"]

@@ -25,9 +25,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ...errors import InvalidArgumentError
+from eliza_ffi.errors import InvalidArgumentError
+
 from .arithmetic import log32
-from .reference import check_logits
+from .stages import check_logits
 
 __all__ = [
     "LEAST_UNIFORM",

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from . import reference as stage
+from . import stages as stage
 
 __all__ = ["distribution", "sample_logits", "sample_logits_f16"]
 
@@ -29,7 +29,7 @@ def sample_logits_f16(
     Parameters
     ----------
     raw
-        As :func:`~eliza_ffi.sampling.twin.reference.widen_f16`, shape [n_vocab].
+        As :func:`~numpy_sampler.stages.widen_f16`, shape [n_vocab].
     rng
         Gives one uniform number; not used at temperature 0.
     temperature

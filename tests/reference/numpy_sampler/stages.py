@@ -4,9 +4,9 @@ A logit vector goes through
 
     F16 -> F32, repetition penalty, temperature, softmax, top-k, min-p, top-p, renormalise, draw
 
-in this order; :mod:`eliza_ffi.sampling.twin.pipeline` puts them together. Everything is single
+in this order; :mod:`numpy_sampler.pipeline` puts them together. Everything is single
 precision and sums run from left to right, as in the C++ of the book. llama.cpp's samplers are other
-functions, with another order: see :mod:`eliza_ffi.sampling.twin.chain`, and ``docs/sampling.md``
+functions, with another order: see :mod:`numpy_sampler.chain`, and ``docs/sampling.md``
 for what differs.
 """
 
@@ -19,7 +19,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ...errors import InvalidArgumentError
+from eliza_ffi.errors import InvalidArgumentError
+
 from .arithmetic import exp32, running_sum
 
 __all__ = [
