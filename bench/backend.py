@@ -29,13 +29,11 @@ from backend_suite.comparing import Subject
 from check_backend import BUILD, ON_CPU
 from fetch_llama_cpp import FetchError
 from make_test_models import cached_model
+from page_tables import markdown_table, number
 
-from eliza_ffi.benchmark import Alternatives, TimedChoice, Workbench
 from eliza_ffi.errors import ElizaError
 from eliza_ffi.library.loading import LIBRARY_VARIABLE, library_file_name
 from eliza_ffi.library.protocol import StreamConfig
-from eliza_ffi.measuring.figures import mean, median
-from eliza_ffi.measuring.tables import markdown_table, number
 
 from .choosing.rounds import ChoiceEffort
 from .methods import (
@@ -49,6 +47,8 @@ from .methods import (
     WorkbenchSettings,
     workbench_settings,
 )
+from .model import Alternatives, TimedChoice, Workbench
+from .parts.figures import mean, median
 from .parts.machine import disturbance, machine_facts, machine_line, noting_other_programs
 from .parts.pages import add_output_arguments, publish
 

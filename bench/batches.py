@@ -24,19 +24,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from page_tables import markdown_table, number
 
 from eliza_ffi._resources import default_model_path
 from eliza_ffi.async_model import AsyncModel
-from eliza_ffi.benchmark.streams import (
+from eliza_ffi.model import Model
+
+from .model.streams import (
     CHOICE_PROMPT_TOKENS,
     CHOICES,
     PROMPT_TOKENS,
     RandomPrompts,
 )
-from eliza_ffi.measuring.figures import median, quartiles
-from eliza_ffi.measuring.tables import markdown_table, number
-from eliza_ffi.model import Model
-
+from .parts.figures import median, quartiles
 from .parts.machine import disturbance, machine_facts, machine_line, noting_other_programs
 from .parts.merging import merged
 from .parts.pages import add_output_arguments, publish

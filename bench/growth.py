@@ -17,8 +17,9 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
 
+from page_tables import markdown_table, number
+
 from eliza_ffi._resources import default_model_path
-from eliza_ffi.measuring.tables import markdown_table, number
 from eliza_ffi.model import Model
 
 from .choosing.cells import Others, Workload, measure_cell

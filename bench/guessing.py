@@ -24,9 +24,9 @@ import cffi
 import numpy as np
 from make_test_models import cached_model
 from numpy.typing import NDArray
+from page_tables import markdown_table, number
 
 from eliza_ffi._resources import default_model_path
-from eliza_ffi.measuring.tables import markdown_table, number
 from eliza_ffi.model import Model
 from eliza_ffi.sampling import SamplingParams
 

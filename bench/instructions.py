@@ -14,13 +14,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from eliza_ffi.benchmark import Alternatives
+from page_tables import markdown_table
+
 from eliza_ffi.library.cffi_values import CffiStream
 from eliza_ffi.library.loading import Library
 from eliza_ffi.library.protocol import TRIE_ARGMAX, StreamConfig, StreamStats
-from eliza_ffi.measuring.tables import markdown_table
 from eliza_ffi.model import Model
 
+from .model import Alternatives
 from .parts.machine import machine_facts, machine_line
 from .parts.pages import add_output_arguments, publish
 from .parts.single_steps import Place, address_of, is_supported, steps_of

@@ -15,9 +15,6 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from eliza_ffi.benchmark.together import OurStreams
-from eliza_ffi.measuring.methods import STRICT_GUIDED, TRIE, UNGUIDED, Method
-
 from .choosing.other_libraries import (
     LlamaCppPython,
     LlGuidancePicker,
@@ -45,6 +42,8 @@ from .deciding.ours import (
 )
 from .masking.engines import Eliza, Engine, LlGuidance, XGrammar
 from .masking.vocabularies import TokenBytes
+from .model.together import OurStreams
+from .parts.modes import STRICT_GUIDED, TRIE, UNGUIDED, Method
 from .schemas.answering import Answerer, AnsweringSetting
 from .schemas.elsewhere import GrammarAnswers, GuidanceAnswers, XGrammarAnswers
 from .schemas.ours import FilledAnswers, GuidedAnswers

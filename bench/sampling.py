@@ -18,8 +18,8 @@ import cffi
 import numpy as np
 from make_test_models import cached_model
 from numpy.typing import NDArray
+from page_tables import markdown_table, number
 
-from eliza_ffi.measuring.tables import markdown_table, number
 from eliza_ffi.model import Model
 from eliza_ffi.sampling import PRESETS, SamplingParams
 

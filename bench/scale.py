@@ -23,8 +23,9 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from page_tables import markdown_table, number
+
 from eliza_ffi._resources import default_model_path
-from eliza_ffi.measuring.tables import markdown_table, number
 from eliza_ffi.model import Model
 
 from .parts.machine import disturbance, machine_facts, machine_line, noting_other_programs

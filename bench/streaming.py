@@ -23,10 +23,9 @@ from typing import Any
 import numpy as np
 from make_test_models import cached_model
 from numpy.typing import NDArray
+from page_tables import markdown_table, number
 
 from eliza_ffi._resources import default_model_path
-from eliza_ffi.measuring.figures import median, quartiles
-from eliza_ffi.measuring.tables import markdown_table, number
 from eliza_ffi.model import Model
 from eliza_ffi.runner.streaming import (
     FfiStreamingGenerateArgs,
@@ -35,6 +34,7 @@ from eliza_ffi.runner.streaming import (
 )
 
 from .parts.compiled import address, compiled
+from .parts.figures import median, quartiles
 from .parts.machine import machine_facts, machine_line
 from .parts.pages import add_output_arguments, publish
 

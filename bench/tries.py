@@ -17,14 +17,14 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
+from page_tables import markdown_table, number
 
-from eliza_ffi.benchmark import Alternatives
 from eliza_ffi.library.protocol import TRIE_ARGMAX, StreamConfig
-from eliza_ffi.measuring.figures import percentiles
-from eliza_ffi.measuring.tables import markdown_table, number
 from eliza_ffi.model import Model
 
+from .model import Alternatives
 from .parts.compiled import address, compiled
+from .parts.figures import percentiles
 from .parts.machine import machine_facts, machine_line
 from .parts.pages import add_output_arguments, publish
 from .parts.workload import action_names

@@ -16,12 +16,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fetch_llama_cpp import source_tree
+from page_tables import markdown_table
 
 from eliza_ffi.chat import ChatTemplate
 from eliza_ffi.chat.call_finder import find_call_format
 from eliza_ffi.chat.call_format import CallFormat, Hole, Json
 from eliza_ffi.errors import ChatTemplateError
-from eliza_ffi.measuring.tables import markdown_table
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "call-formats.md"
 BEGIN, END = "<!-- call-formats:begin -->", "<!-- call-formats:end -->"

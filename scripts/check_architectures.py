@@ -35,11 +35,11 @@ from backend_suite.every_use import Findings, use_in_every_way
 from backend_suite.reporting import details
 from fetch_llama_cpp import FetchError
 from make_test_models import ModelError, vocabulary_file
+from page_tables import markdown_table
 
 from bench.parts.machine import machine_facts, machine_line
 from bench.parts.pages import fill_sections
 from eliza_ffi.library.loading import library_file_name
-from eliza_ffi.measuring.tables import markdown_table, text_table
 
 BUILD = Path(__file__).resolve().parent.parent / "build" / "cpu"
 VOCABULARY = "llama-spm"  # the smallest
@@ -214,7 +214,7 @@ def table(reports: Sequence[Report]) -> str:
     """Return a line for each architecture, and why for those that are not exact."""
     head = ["architecture", "verdict", "choices", "difference", "noise"]
     told = [_line(report) for report in reports if report.why]
-    return "\n".join([text_table([head, *map(_cells, reports)], left=2), *told])
+    return "\n".join([markdown_table(head, map(_cells, reports), left=2), *told])
 
 
 def counts(reports: Sequence[Report]) -> str:

@@ -28,10 +28,10 @@ from pathlib import Path
 from faults.loop import Ended, Fault, Loop
 from faults.operations import OPERATIONS
 from faults.preloaded import KINDS, FaultError, Preloaded, run_preloaded
+from page_tables import markdown_table
 
 from eliza_ffi.errors import ElizaError
 from eliza_ffi.library.loading import Library
-from eliza_ffi.measuring.tables import markdown_table
 
 WHICH = re.compile(r"/\S+|\"[^\"]*\"|'[^']*'|\d+")
 """What tells one error's text from another of the same kind: paths, what is quoted, numbers."""

@@ -30,10 +30,10 @@ from faults.preloaded import FaultError, Preloaded, build
 from hostile import ALL_CASES
 from hostile.case import Case
 from hostile.trial import Outcome, Trials, verdict
+from page_tables import markdown_table
 
 from eliza_ffi.errors import ElizaError
 from eliza_ffi.library.loading import Library
-from eliza_ffi.measuring.tables import markdown_table
 
 SHOWN = 180
 FINE = ("ok", "known")

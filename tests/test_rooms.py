@@ -31,7 +31,7 @@ FLOORS = (
     ("decisions",),
     ("model",),
     ("async_model",),
-    ("benchmark", "evaluation", "scale"),
+    ("scale",),
     ("serve",),
     ("cli",),
 )

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from eliza_ffi.benchmark import Alternatives, Workbench
-from eliza_ffi.measuring.figures import mean, median
 from eliza_ffi.model import Model
 
 from ..methods import GRAMMAR_LAST, LLAMA_CPP_PYTHON, METHODS, workbench_settings
+from ..model import Alternatives, Workbench
+from ..parts.figures import mean, median
 from ..parts.hooks import find_hooks
 from ..parts.machine import noting_other_programs
 from ..parts.workload import Subject

@@ -21,10 +21,11 @@ import numpy as np
 from make_test_models import read_metadata
 from numpy.typing import NDArray
 
-from eliza_ffi.benchmark import gbnf_of
 from eliza_ffi.choices.choice_set import ANCHOR
-from eliza_ffi.measuring.figures import mean, median
 from eliza_ffi.model import Model
+
+from ..model import gbnf_of
+from ..parts.figures import mean, median
 
 __all__ = [
     "LlGuidancePicker",

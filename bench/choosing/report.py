@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from eliza_ffi.measuring.tables import markdown_table, number
+from page_tables import markdown_table, number
 
 from ..methods import (
     AUTO,

@@ -7,9 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from eliza_ffi.benchmark import TimedChoice, Workbench
 from eliza_ffi.library.protocol import StreamConfig
-from eliza_ffi.measuring.figures import mean, median, percentile
 
 from ..methods import (
     AUTO,
@@ -20,6 +18,8 @@ from ..methods import (
     TREE,
     workbench_settings,
 )
+from ..model import TimedChoice, Workbench
+from ..parts.figures import mean, median, percentile
 
 __all__ = [
     "CHOOSING",

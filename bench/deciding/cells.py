@@ -12,11 +12,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from eliza_ffi.measuring.figures import median, quartiles
 from eliza_ffi.model import Model
 
 from ..choosing.other_libraries import Peer
 from ..methods import METHODS, OURS, SERVER_GRAMMAR, SYSTEMONE, with_maker
+from ..parts.figures import median, quartiles
 from ..parts.machine import noting_other_programs
 from ..together.llama_server import serving
 from .ours import Decided, Decider, DecidingSetting

@@ -13,9 +13,8 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from eliza_ffi.benchmark import gbnf_of
-
 from ..choosing.other_libraries import LlamaCppPython
+from ..model import gbnf_of
 from ..together.llama_server import GREEDY, HOST, chosen_text
 from .ours import Decided, DecidingSetting
 from .workload import PutQuestions

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from page_tables import markdown_table, number
+
+from eliza_ffi.decisions.pictures import Picture, plain
 from eliza_ffi.errors import NotSupportedError
-from eliza_ffi.measuring.pictures import Picture, plain
-from eliza_ffi.measuring.tables import markdown_table, number
 
 from ..methods import (
     CAPPR,

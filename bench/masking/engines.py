@@ -20,9 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eliza_ffi import __version__
-from eliza_ffi.benchmark import gbnf_of
 
 from ..choosing.other_libraries import LlGuidanceTokenizer
+from ..model import gbnf_of
 from .constraints import Constraint, lark_of, lark_of_schema
 from .native import NativeVocabulary, NativeWalk
 from .vocabularies import GreedySpeller, TokenBytes

@@ -17,8 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from eliza_ffi.measuring.figures import percentiles
-
+from ..parts.figures import percentiles
 from .constraints import Constraint
 from .engines import Engine
 from .vocabularies import TokenBytes, tokens_of_texts

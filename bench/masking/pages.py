@@ -6,8 +6,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from eliza_ffi.measuring.pictures import Picture, plain
-from eliza_ffi.measuring.tables import markdown_table, number
+from page_tables import markdown_table, number
+
+from eliza_ffi.decisions.pictures import Picture, plain
 
 from ..methods import METHODS, OURS
 from ..parts.machine import disturbance, machine_line

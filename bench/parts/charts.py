@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from eliza_ffi.measuring.pictures import Picture, plain
+from eliza_ffi.decisions.pictures import Picture, plain
 
 from ..methods import colours
 

@@ -10,9 +10,10 @@ import json
 import sys
 import time
 
-from eliza_ffi.benchmark.streams import RandomPrompts
-from eliza_ffi.measuring.figures import median
 from eliza_ffi.model import Model
+
+from ..model.streams import RandomPrompts
+from ..parts.figures import median
 
 
 def main() -> int:

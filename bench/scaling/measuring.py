@@ -12,13 +12,14 @@ import time
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from pathlib import Path
 
-from eliza_ffi.benchmark.streams import RandomPrompts
 from eliza_ffi.decisions import Predicate
 from eliza_ffi.decisions.table import DecidedRow, TableJob, TableRow, open_table
-from eliza_ffi.measuring.figures import median
 from eliza_ffi.model import Model
 from eliza_ffi.scale.chunks import Chunks
 from eliza_ffi.scale.workers import LOCAL, RayWorkers
+
+from ..model.streams import RandomPrompts
+from ..parts.figures import median
 
 __all__ = [
     "QUESTION",

@@ -22,8 +22,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from page_tables import markdown_table, number
+
 from eliza_ffi.errors import ElizaError
-from eliza_ffi.measuring.tables import markdown_table, number
 from eliza_ffi.model import Model
 
 from ..methods import METHODS, OUR_MASKS, OURS, with_maker

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from eliza_ffi.model import Model
 
-__all__ = ["Answerer", "AnsweringSetting", "Written"]
+__all__ = ["Answerer", "AnsweringSetting", "WrittenAnswer"]
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class AnsweringSetting:
 
 
 @dataclass(frozen=True)
-class Written:
+class WrittenAnswer:
     """An answer, and what it took.
 
     Attributes
@@ -59,7 +59,7 @@ class Written:
 class Answerer(Protocol):
     """A way to answer schemas, behind one prompt that it has read but for the last token."""
 
-    def answer(self, schema: Any) -> Written | None:
+    def answer(self, schema: Any) -> WrittenAnswer | None:
         """Return an answer; None = it did not end.
 
         Raises

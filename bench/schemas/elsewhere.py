@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from eliza_ffi.masks.schema import COMPACT
 
 from ..choosing.other_libraries import VocabularyBytes, xgrammar_compiler
-from .answering import AnsweringSetting, Written
+from .answering import AnsweringSetting, WrittenAnswer
 
 __all__ = ["GrammarAnswers", "GuidanceAnswers", "XGrammarAnswers"]
 
@@ -149,7 +149,7 @@ class _MaskLoop:
         self._llama = llama
         self._most = most
 
-    def answer(self, start: Callable[[], _MaskWalk]) -> Written | None:
+    def answer(self, start: Callable[[], _MaskWalk]) -> WrittenAnswer | None:
         llama, clock = self._llama, time.perf_counter
         begin = clock()
         walk = start()
@@ -176,7 +176,7 @@ class _MaskLoop:
         if not has_ended:
             return None
         took = (1e3 * (compiled - begin), 1e3 * (first - compiled), 1e3 * (end - compiled))
-        return Written(llama.text(tokens), len(tokens), passes, *took)
+        return WrittenAnswer(llama.text(tokens), len(tokens), passes, *took)
 
 
 class GuidanceAnswers:
@@ -188,7 +188,7 @@ class GuidanceAnswers:
         tokenizer_of = importlib.import_module("llguidance.llamacpp").lltokenizer_from_vocab
         self._tokenizer = tokenizer_of(self._llama.vocabulary)
 
-    def answer(self, schema: Any) -> Written | None:
+    def answer(self, schema: Any) -> WrittenAnswer | None:
         return self._loop.answer(lambda: _GuidanceWalk(self._tokenizer, json.dumps(schema)))
 
     def close(self) -> None:
@@ -204,7 +204,7 @@ class XGrammarAnswers:
         self._vocabulary = VocabularyBytes(setting.model)
         self._compiler = xgrammar_compiler(self._vocabulary)
 
-    def answer(self, schema: Any) -> Written | None:
+    def answer(self, schema: Any) -> WrittenAnswer | None:
         said = json.dumps(schema)
         return self._loop.answer(lambda: _XGrammarWalk(self._compiler, said, self._vocabulary))
 
@@ -220,7 +220,7 @@ class GrammarAnswers:
         self._most = setting.most
         self._grammar_of: Any = importlib.import_module("llama_cpp").LlamaGrammar.from_json_schema
 
-    def answer(self, schema: Any) -> Written | None:
+    def answer(self, schema: Any) -> WrittenAnswer | None:
         llama, clock = self._llama, time.perf_counter
         begin = clock()
         grammar = self._grammar_of(json.dumps(schema), verbose=False)
@@ -233,7 +233,7 @@ class GrammarAnswers:
             if llama.ends(token):
                 end = clock()
                 took = (1e3 * (compiled - begin), 1e3 * (first - compiled), 1e3 * (end - compiled))
-                return Written(llama.text(tokens), len(tokens), len(tokens), *took)
+                return WrittenAnswer(llama.text(tokens), len(tokens), len(tokens), *took)
             tokens.append(token)
             if len(tokens) == self._most:
                 break

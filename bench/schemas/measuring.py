@@ -11,12 +11,12 @@ import jsonschema
 
 from eliza_ffi.errors import ElizaError, InvalidArgumentError
 from eliza_ffi.masks import GuidanceMasks
-from eliza_ffi.measuring.figures import median, quartiles
 from eliza_ffi.model import Model
 from eliza_ffi.shapes import shape_of
 
 from ..methods import OUR_MASKS, OURS
-from .answering import Answerer, Written
+from ..parts.figures import median, quartiles
+from .answering import Answerer, WrittenAnswer
 
 __all__ = ["coverage", "mask_costs", "measure"]
 
@@ -42,7 +42,7 @@ def measure(ways: Mapping[str, Answerer], schema: Any, rounds: int) -> dict[str,
     Times are medians over the rounds, of which one more comes first; ratios are to our own answer
     of the same round.
     """
-    written: dict[str, list[Written]] = {}
+    written: dict[str, list[WrittenAnswer]] = {}
     problems: dict[str, str] = {}
     for _ in range(rounds + 1):
         for name, way in ways.items():
@@ -66,7 +66,9 @@ def measure(ways: Mapping[str, Answerer], schema: Any, rounds: int) -> dict[str,
     }
 
 
-def _costs(answers: list[Written], base: list[Written] | None, schema: Any) -> dict[str, Any]:
+def _costs(
+    answers: list[WrittenAnswer], base: list[WrittenAnswer] | None, schema: Any
+) -> dict[str, Any]:
     firsts = [each.first_ms for each in answers if each.first_ms is not None]
     costs: dict[str, Any] = {
         "tokens": answers[-1].tokens,

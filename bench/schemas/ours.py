@@ -9,7 +9,7 @@ from typing import Any
 from eliza_ffi.errors import FillError
 from eliza_ffi.shapes import shape_of
 
-from .answering import AnsweringSetting, Written
+from .answering import AnsweringSetting, WrittenAnswer
 
 __all__ = ["FilledAnswers", "GuidedAnswers"]
 
@@ -23,7 +23,7 @@ class FilledAnswers:
         self._guidance.json_schema({"const": 0})  # prepares the vocabulary, as the others have
         self._new = itertools.count()
 
-    def answer(self, schema: Any) -> Written | None:
+    def answer(self, schema: Any) -> WrittenAnswer | None:
         setting = self._setting
         anew = {**schema, "$comment": str(next(self._new))}  # none that is kept compiled
         begin = time.perf_counter()
@@ -38,7 +38,7 @@ class FilledAnswers:
         ms = 1e3 * (time.perf_counter() - compiled)
         first = 0.0 if result.text.startswith("{") else None
         took = (1e3 * (compiled - begin), first, ms)
-        return Written(result.text, len(result.tokens), result.forward_passes, *took)
+        return WrittenAnswer(result.text, len(result.tokens), result.forward_passes, *took)
 
     def close(self) -> None:
         pass
@@ -53,7 +53,7 @@ class GuidedAnswers:
         self._guidance.json_schema({"const": 0})  # prepares the vocabulary, as the others have
         self._new = itertools.count()
 
-    def answer(self, schema: Any) -> Written | None:
+    def answer(self, schema: Any) -> WrittenAnswer | None:
         model, prompt, clock = self._setting.model, self._setting.prompt, time.perf_counter
         anew = {**schema, "$comment": str(next(self._new))}  # none that is kept compiled
         begin = clock()
@@ -66,7 +66,9 @@ class GuidedAnswers:
         if result.finish_reason != "end" or result.stats is None:
             return None
         took = (1e3 * (compiled - begin), 1e3 * (first - end), 1e3 * (end - compiled))
-        return Written(result.text, len(result.tokens), result.stats.passes_after_prompt, *took)
+        return WrittenAnswer(
+            result.text, len(result.tokens), result.stats.passes_after_prompt, *took
+        )
 
     def close(self) -> None:
         pass

@@ -24,8 +24,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from page_tables import markdown_table, number
 
-from eliza_ffi.measuring.tables import markdown_table, number
 from eliza_ffi.model import Model
 
 from ..deciding.workload import subject_named

@@ -12,10 +12,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from eliza_ffi.benchmark import gbnf_of
+from page_tables import markdown_table, number
+
 from eliza_ffi.decisions.wire import question_to
-from eliza_ffi.measuring.figures import quartiles
-from eliza_ffi.measuring.tables import markdown_table, number
 from eliza_ffi.model import Model
 
 from ..deciding.workload import (
@@ -27,6 +26,8 @@ from ..deciding.workload import (
     option_texts,
     subject_named,
 )
+from ..model import gbnf_of
+from ..parts.figures import quartiles
 from ..parts.machine import noting_other_programs
 from ..together.llama_server import GREEDY, HOST, chosen_text, serving
 from .process import running_server

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from eliza_ffi.benchmark.together import Written
 from eliza_ffi.library.loading import Library
+
+from ..model.together import Written
 
 __all__ = ["UNTOLD", "BatchLoop", "Expected"]
 

@@ -12,14 +12,17 @@ from typing import Any, TypeVar
 
 from make_test_models import cached_model
 
-from eliza_ffi.benchmark.streams import (
+from eliza_ffi.model import Model
+
+from ..methods import ALONE, LOOP, OURS, SERVER
+from ..model.streams import (
     CHOICE_PROMPT_TOKENS,
     CHOICES,
     PROMPT_TOKENS,
     RandomPrompts,
     sharing,
 )
-from eliza_ffi.benchmark.together import (
+from ..model.together import (
     Beside,
     Chosen,
     OurStreams,
@@ -28,10 +31,7 @@ from eliza_ffi.benchmark.together import (
     choose_together,
     write_together,
 )
-from eliza_ffi.measuring.figures import median, median_ratio, percentiles
-from eliza_ffi.model import Model
-
-from ..methods import ALONE, LOOP, OURS, SERVER
+from ..parts.figures import median, median_ratio, percentiles
 from ..parts.machine import noting_other_programs
 from .batch_loop import BatchLoop
 from .llama_server import LlamaServer, serving

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from eliza_ffi.benchmark import gbnf_of
 from eliza_ffi.library.protocol import Tokens
 
 from ..choosing.other_libraries import Peer
+from ..model import gbnf_of
 from .batch_loop import UNTOLD
 
 __all__ = ["LlamaServer", "chosen_text", "find_llama_server", "serving"]

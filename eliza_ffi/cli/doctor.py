@@ -32,7 +32,7 @@ EXTRAS = {
     "serve": ("decisions over HTTP", ("prometheus-client", "starlette", "uvicorn")),
     "ray": ("decisions on a Ray cluster", ("ray", "pyarrow")),
     "schema": ("classes as shapes of answers", ("pydantic",)),
-    "plot": ("pictures of what eval and evaluate find", ("matplotlib",)),
+    "plot": ("pictures of what evaluate finds", ("matplotlib",)),
     "parquet": ("tables in Parquet", ("pyarrow",)),
     "bench": ("what is measured beside it", ("gguf", "torch", "xgrammar")),
     "train": ("training the embedded model", ("gguf", "tokenizers", "torch")),

@@ -1,121 +1,86 @@
-"""``eliza-ffi eval``: whole answers to the bundled tasks."""
+"""``eliza-ffi evaluate``: how good decisions are, over a table whose right answers are known."""
 
 from __future__ import annotations
 
 import argparse
 import json
-import sys
-from collections.abc import Iterator
-from dataclasses import asdict
 from pathlib import Path
 
-from ..evaluation.answers import answer, prompt_of
-from ..evaluation.plot import draw
-from ..evaluation.report import JudgedAnswer, judge, summarize, table
-from ..measuring.cases import TASKS, Case, cases_of
-from ..measuring.methods import MODES, TRIE
-from ..measuring.pictures import load_matplotlib
-from ..measuring.terminal_text import printable
-from ..model import Model
+from ..decisions.pictures import load_matplotlib
+from ..decisions.report import evaluate
 from .console import UsageError, add_model_arguments, open_model
 from .files import check_output
+from .labelled import add_labelled_arguments, counting, read_labelled, telling
+from .questions import read_asking, read_questions
 from .screen import terminal_width
 
-__all__ = ["add_eval_arguments", "run_eval"]
+__all__ = ["add_evaluate_arguments", "run_evaluate"]
 
 
-def add_eval_arguments(parser: argparse.ArgumentParser) -> None:
+def add_evaluate_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of the command."""
+    add_labelled_arguments(parser)
+    parser.add_argument("--calibration", metavar="FILE", help="what calibrate wrote")
     parser.add_argument(
-        "--task",
-        required=True,
-        metavar="TASK",
-        help=f"{', '.join(TASKS)}, action:NAME or all",
-    )
-    parser.add_argument("--action", metavar="NAME", help="of --task action: only this action")
-    parser.add_argument(
-        "--mode", choices=(*MODES, "all"), required=True, help="how the answer is made"
-    )
-    parser.add_argument("--limit", type=int, metavar="N", help="only the first N: cases of a task")
-    parser.add_argument(
-        "--max-tokens",
+        "--reorder",
         type=int,
-        default=128,
         metavar="N",
-        help="at most N tokens: of an answer; filled, of each free value (128)",
+        help="ask in N orders of the options, and count the answers that change "
+        "(2; 1 of a model that was made for decisions)",
     )
     parser.add_argument(
-        "--chat",
-        action="store_true",
-        help="use the chat template: with an instruction about the answer's form",
+        "--bins", type=int, default=10, metavar="N", help="of probability, for the ECE (10)"
     )
+    parser.add_argument("--json", action="store_true", help="print JSON: the report, no table")
+    parser.add_argument("--output", metavar="FILE", help="write to FILE: the report as JSON")
     parser.add_argument(
-        "--output", metavar="FILE", help="write to FILE: all answers and counts as JSON"
+        "--plots",
+        metavar="FOLDER",
+        help="write reliability diagrams and coverage curves; needs the [plot] extra",
     )
-    parser.add_argument("--plot", metavar="FILE", help="write a PNG; needs the [plot] extra")
     add_model_arguments(parser)
 
 
-def run_eval(arguments: argparse.Namespace) -> int:
-    """Answer the cases and print the table; returns 1 if a filled answer was not of its schema."""
-    cases = _cases(arguments)
-    if arguments.max_tokens < 1:
-        raise UsageError(f"--max-tokens must be 1 or more, not {arguments.max_tokens}")
+def run_evaluate(arguments: argparse.Namespace) -> int:
+    """Ask about every row, and print how good the answers are."""
+    for name in ("reorder", "bins"):
+        n = getattr(arguments, name)
+        if n is not None and n < 1:
+            raise UsageError(f"--{name} must be 1 or more, not {n}")
+    questions = read_questions(arguments)
     check_output(arguments)
-    check_output(arguments, "plot")
-    if arguments.plot is not None:
+    rows = read_labelled(arguments, questions)
+    asked = read_asking(arguments)
+    if arguments.plots is not None:
         load_matplotlib()  # now, not after minutes
-    modes = MODES if arguments.mode == "all" else (arguments.mode,)
-    with open_model(arguments) as model:
-        rows = list(_rows(model, cases, modes, arguments))
-        path = model.path
-    keys = dict.fromkeys((row.task, row.mode) for row in rows)
-    summaries = [summarize(row for row in rows if (row.task, row.mode) == key) for key in keys]
-    print(table(summaries, terminal_width()))
+        Path(arguments.plots).mkdir(parents=True, exist_ok=True)
+    with (
+        open_model(arguments, arguments.n_slots) as model,
+        telling(rows),
+        counting() as progress,
+    ):
+        report = evaluate(
+            model,
+            questions,
+            rows,
+            calibration=asked.calibration,
+            rule=asked.scoring,
+            labels=asked.labels,
+            orders=asked.orders,
+            reorder=arguments.reorder,
+            bins=arguments.bins,
+            progress=progress,
+            on_skip=rows.leave_out,
+        )
+    said = {**report.to_json(), "left_out": rows.left_out}
+    # First of all, so that a full disk does not cost what was found.
+    if arguments.json:
+        print(json.dumps(said, ensure_ascii=False))
+    else:
+        print(report.text(terminal_width()))
     if arguments.output is not None:
-        report = {
-            "model": path,
-            "max_tokens": arguments.max_tokens,
-            "summaries": [asdict(each) for each in summaries],
-            "rows": [asdict(row) for row in rows],
-        }
-        text = json.dumps(report, ensure_ascii=False, indent=2) + "\n"
+        text = json.dumps(said, ensure_ascii=False, indent=2) + "\n"
         Path(arguments.output).write_text(text, encoding="utf-8")
-    if arguments.plot is not None:
-        draw(summaries, Path(arguments.plot))
-    filled = [row for row in rows if row.mode == TRIE]
-    for row in filled:
-        if not row.of_schema:
-            said = f"not of its schema: {row.task} {row.id}: {row.text}"
-            print(printable(said), file=sys.stderr)
-    return 0 if all(row.of_schema for row in filled) else 1
-
-
-def _cases(arguments: argparse.Namespace) -> list[list[Case]]:
-    """Return the cases of each task that is asked for."""
-    task, _, action = arguments.task.partition(":")
-    if task not in (*TASKS, "all"):
-        raise UsageError(f"--task must be {', '.join(TASKS)}, action:NAME or all, not {task!r}")
-    action = action or arguments.action
-    if action and task != "action":
-        raise UsageError("--action goes with --task action")
-    if arguments.limit is not None and arguments.limit < 1:
-        raise UsageError(f"--limit must be 1 or more, not {arguments.limit}")
-    listed = []
-    for name in TASKS if task == "all" else (task,):
-        cases = list(cases_of(name, action or None))[: arguments.limit]
-        if not cases:
-            raise UsageError(f"no case is about the action {action!r}")
-        listed.append(cases)
-    return listed
-
-
-def _rows(
-    model: Model, cases: list[list[Case]], modes: tuple[str, ...], arguments: argparse.Namespace
-) -> Iterator[JudgedAnswer]:
-    for of_task in cases:
-        for mode in modes:
-            for case in of_task:
-                prompt = prompt_of(model, case, chat=arguments.chat)
-                made = answer(model, case, prompt, mode, arguments.max_tokens)
-                yield judge(case, mode, made)
+    if arguments.plots is not None:
+        report.save_plots(arguments.plots)
+    return 0

@@ -52,19 +52,6 @@ Example:
 
   eliza-ffi demo
 """,
-    "bench": r"""
-Example:
-
-  printf 'yes\nno\n' | eliza-ffi bench \
-    --mode strict-trie-ffi --choices-file - \
-    --prompt 'Is snow white? '
-""",
-    "eval": r"""
-Example:
-
-  eliza-ffi eval --task should_respond \
-    --mode strict-trie-ffi
-""",
     "evaluate": r"""
 Example, of a table with the columns text and urgent, which is true or false:
 

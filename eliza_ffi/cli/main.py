@@ -23,7 +23,6 @@ from ..errors import ElizaError
 from ..measuring.terminal_text import printable
 from ..model import Model
 from ..sampling import PRESETS, SamplingParams
-from .bench import add_bench_arguments, run_bench
 from .calibrate import add_calibrate_arguments, run_calibrate
 from .console import (
     UsageError,
@@ -38,8 +37,7 @@ from .console import (
 from .decide import add_decide_arguments, run_decide
 from .demo import run_demo
 from .doctor import run_doctor
-from .evaluate import add_eval_arguments, run_eval
-from .evaluate_decisions import add_evaluate_arguments, run_evaluate
+from .evaluate import add_evaluate_arguments, run_evaluate
 from .files import read_text, what_failed
 from .help import HelpFormatter, with_example
 from .serve import add_serve_arguments, run_serve
@@ -226,25 +224,12 @@ def build_parser() -> argparse.ArgumentParser:
     add_model_arguments(demo)
     demo.set_defaults(run=run_demo)
 
-    bench = commands.add_parser("bench", help="measure choices, or many streams together")
-    add_bench_arguments(bench)
-    add_model_arguments(bench)
-    bench.set_defaults(run=run_bench)
-
-    fixtures = commands.add_parser("eval", help="answer the bundled tasks, from free to strict")
-    fixtures.description = (
-        "Answer the bundled tasks of elizaOS, from free to strict. Decisions about a table of "
-        "yours are judged by evaluate."
-    )
-    add_eval_arguments(fixtures)
-    fixtures.set_defaults(run=run_eval)
-
     evaluate = commands.add_parser(
         "evaluate", help="judge decisions by a table with the right answers"
     )
     evaluate.description = (
         "Judge decisions by a table with the right answers: accuracy, NLL, Brier, ECE, and answers "
-        "that change with the order of the options. The bundled tasks are answered by eval."
+        "that change with the order of the options."
     )
     add_evaluate_arguments(evaluate)
     evaluate.set_defaults(run=run_evaluate)

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ..measuring.pictures import Picture, plain
 from .metrics import CoveragePoint, coverage
+from .pictures import Picture, plain
 from .report import DecisionReport, QuestionReport
 
 __all__ = ["coverage_curve", "draw_coverage", "draw_reliability"]

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,6 @@ from numpy.typing import NDArray
 
 from ..checks import check_callback, check_path, check_whole
 from ..errors import InvalidArgumentError
-from ..measuring.figures import mean
 from ..measuring.tables import text_table
 from ..measuring.terminal_text import printable, wrap
 from .asking import MAX_ORDERS, WritePrompt, check_model
@@ -376,8 +376,8 @@ def _overall(reports: Sequence[QuestionReport], bins: int) -> QuestionReport:
         kind="all",
         options=(),
         n=n,
-        accuracy=mean(right),
-        macro_f1=mean([each.macro_f1 for each in reports]),
+        accuracy=float(np.mean(right)),
+        macro_f1=fmean(each.macro_f1 for each in reports),
         nll=sum(each.n * each.nll for each in reports) / n,
         brier=sum(each.n * each.brier for each in reports) / n,
         ece=calibration_error(diagram),

@@ -1,35 +1,22 @@
-"""Figures as text: numbers, tables for documents and tables for terminals."""
+"""Tables for terminals."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from .terminal_text import pad, printable, shorten, text_width
 
-__all__ = ["markdown_table", "number", "text_table"]
+__all__ = ["text_table"]
 
 GAP = "  "
 NARROWEST = 8
 """Columns of a terminal that a cell keeps where it is cut."""
 
 
-def number(value: float) -> str:
-    """Return three significant digits, without an exponent."""
-    if value >= 100:
-        return f"{value:,.0f}"
-    return f"{value:.1f}" if value >= 10 else f"{value:.2f}" if value >= 0.1 else f"{value:.3f}"
-
-
-def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1) -> str:
-    """Return a Markdown table, its first `left` columns aligned left and the others right."""
-    aligned = [":--" if column < left else "--:" for column in range(len(head))]
-    return "\n".join(f"| {' | '.join(row)} |" for row in [head, aligned, *rows])
-
-
 def text_table(
     rows: Sequence[Sequence[str]], left: int = 1, width: int | None = None, names: int | None = None
 ) -> str:
-    """Return lines of columns as wide as their widest cell, aligned as those of Markdown.
+    """Return lines of columns as wide as their widest cell.
 
     Parameters
     ----------

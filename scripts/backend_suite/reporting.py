@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 
-from eliza_ffi.measuring.tables import markdown_table
+from page_tables import markdown_table
 
 from .comparing import Comparison
 

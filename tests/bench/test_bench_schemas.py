@@ -11,7 +11,7 @@ import pytest
 from bench.methods import OUR_MASKS, OURS
 from bench.parts.workload import MODELS
 from bench.schemas.__main__ import markdown, run
-from bench.schemas.answering import Written
+from bench.schemas.answering import WrittenAnswer
 from bench.schemas.measuring import measure
 from bench.schemas.samples import SAMPLES, schemas_in
 from eliza_ffi.library.loading import Library
@@ -40,17 +40,17 @@ def test_every_schema_is_counted_and_the_first_are_timed(library: Library) -> No
     assert "| trained 2k | route | " in markdown(results)
 
 
-def written(text: str, ms: float) -> Written:
-    return Written(text, tokens=3, passes=2, compile_ms=1.0, first_ms=2.0, ms=ms)
+def written(text: str, ms: float) -> WrittenAnswer:
+    return WrittenAnswer(text, tokens=3, passes=2, compile_ms=1.0, first_ms=2.0, ms=ms)
 
 
 class Scripted:
     """Answers one after the other, or what is raised."""
 
-    def __init__(self, *answers: Written | None | Exception) -> None:
+    def __init__(self, *answers: WrittenAnswer | None | Exception) -> None:
         self.answers = list(answers)
 
-    def answer(self, schema: Any) -> Written | None:
+    def answer(self, schema: Any) -> WrittenAnswer | None:
         answer = self.answers.pop(0)
         if isinstance(answer, Exception):
             raise answer

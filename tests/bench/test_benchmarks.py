@@ -42,6 +42,9 @@ from bench.methods import (
     with_maker,
     workbench_settings,
 )
+from bench.model import CHOICES
+from bench.model.streams import RandomPrompts
+from bench.model.together import OurStreams, Written, write_together
 from bench.parts.machine import machine_facts, machine_line, noting_other_programs
 from bench.parts.merging import merged
 from bench.parts.pages import fill_sections, publish
@@ -54,9 +57,6 @@ from bench.together.llama_server import GREEDY, LlamaServer, find_llama_server
 from bench.together.report import markdown as stream_markdown
 from bench.together.report import plot as plot_streams
 from eliza_ffi._resources import default_model_path
-from eliza_ffi.benchmark import CHOICES
-from eliza_ffi.benchmark.streams import RandomPrompts
-from eliza_ffi.benchmark.together import OurStreams, Written, write_together
 from eliza_ffi.library.loading import Library
 from eliza_ffi.model import Model
 

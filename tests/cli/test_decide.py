@@ -754,7 +754,7 @@ def test_a_prompt_is_a_text_and_a_prompt_file_a_file() -> None:
     for flag, metavar in (("--prompt", "TEXT"), ("--prompt-file", "FILE"), ("--input", "TEXT")):
         assert {action.metavar for action in flags()[flag].values()} == {metavar}
     assert set(flags()["--prompt"]) == set(flags()["--prompt-file"])
-    assert {"choose", "generate", "tokenize", "bench"} <= set(flags()["--prompt"])
+    assert {"choose", "generate", "tokenize"} <= set(flags()["--prompt"])
 
 
 def test_every_flag_has_help() -> None:

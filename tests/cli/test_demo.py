@@ -17,7 +17,7 @@ from eliza_ffi.cli.demo import DemoRow, Table, decide, summarize
 from eliza_ffi.cli.demo_decisions import decision_cases
 from eliza_ffi.decisions import Choice, Predicate, Score
 from eliza_ffi.library.loading import Library
-from eliza_ffi.measuring.cases import Case, cases_of
+from eliza_ffi.measuring.cases import TASKS, Case, cases_of
 from eliza_ffi.measuring.terminal_text import shorten, text_width
 from eliza_ffi.model import Model
 
@@ -50,6 +50,12 @@ def test_the_cases_are_those_of_the_fixtures() -> None:
     for case in planner + should_respond:
         assert case.expected_name in case.choices
         assert case.message[:10] in case.prompt
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_a_name_to_choose_is_the_one_that_is_expected(task: str) -> None:
+    for case in cases_of(task):
+        assert (case.expected_name in case.choices) == bool(case.opening) == (task != "action")
 
 
 def test_the_decisions_have_a_row_for_each_message_and_count_what_is_right(

@@ -13,8 +13,8 @@ from write_decision_models import cached_decision_model
 
 from eliza_ffi import cli
 from eliza_ffi.decisions import Choice, Predicate
+from eliza_ffi.decisions.pictures import load_matplotlib
 from eliza_ffi.library.loading import Library
-from eliza_ffi.measuring.pictures import load_matplotlib
 from eliza_ffi.model import Model
 from eliza_ffi.runner.scoring import ScoreRun
 

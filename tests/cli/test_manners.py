@@ -150,11 +150,6 @@ READING = {
     "evaluate questions": ["evaluate", *TABLE, "--questions", "FILE"],
     "evaluate calibration": ["evaluate", *TABLE, *URGENT, "--calibration", "FILE"],
     "calibrate table": ["calibrate", "FILE", "--column", "text", *URGENT, "--output", "o"],
-    "bench choices": ["bench", "--mode", "unguided", "--prompt", "x", "--choices-file", "FILE"],
-    "bench prompt": ["bench", "--mode", "unguided", "--prompt-file", "FILE", "--choices-file", "c"],
-    "bench payload": [
-        *("bench", "--mode", "unguided", "--prompt", "x", "--token-tree-descriptor", "FILE")
-    ],
     "serve keys": ["serve", "--api-key-file", "FILE"],
     "choose model": ["choose", "--prompt", "x", "--choice", "a", "--model", "FILE"],
     "choose library": ["choose", "--prompt", "x", "--choice", "a", "--library", "FILE"],
@@ -164,10 +159,6 @@ WRITING = {
     "decide": ["decide", *TABLE, *URGENT, "--output", "FILE"],
     "evaluate": ["evaluate", *TABLE, *URGENT, "--output", "FILE"],
     "calibrate": ["calibrate", *TABLE, *URGENT, "--output", "FILE"],
-    "eval": ["eval", "--task", "planner", "--mode", "guided", "--output", "FILE"],
-    "eval plot": ["eval", "--task", "planner", "--mode", "guided", "--plot", "FILE"],
-    "bench": ["bench", "--mode", "unguided", "--prompt", "x", "--output", "FILE"],
-    "bench streams": ["bench", "--streams", "2", "--output", "FILE"],
 }
 
 
@@ -300,10 +291,8 @@ PRINTING = {
     "tokenize": ["tokenize", "--prompt", "x"],
     "doctor": ["doctor"],
     "demo": ["demo"],
-    "eval": ["eval", "--task", "should_respond", "--limit", "1", "--mode", "strict-trie-ffi"],
     "decide": ["decide", "--input", "x", *URGENT],
     "evaluate": ["evaluate", *TABLE, *URGENT],
-    "bench": [*("bench", "--streams", "1", "--repeat", "1", "--tokens", "4", "--json")],
 }
 
 
@@ -353,8 +342,8 @@ LOADING = (
     ("statement", "name"),
     [
         (LOADING, "doctor"),
-        *((MODEL, name) for name in ("choose", "generate", "tokenize", "doctor", "demo", "eval")),
-        *((MODEL, name) for name in ("decide", "evaluate", "bench")),
+        *((MODEL, name) for name in ("choose", "generate", "tokenize", "doctor", "demo")),
+        *((MODEL, name) for name in ("decide", "evaluate")),
         ("import eliza_ffi.decisions.report as m; m.ask_examples = interrupted", "evaluate"),
         ("import eliza_ffi.model as m; m.Model.decide = interrupted", "decide"),
         ("import eliza_ffi.model as m; m.Model.choose = interrupted", "doctor"),
@@ -388,7 +377,6 @@ def test_what_is_needed_and_lacks_is_named(name: str) -> None:
 SHOWING: dict[str, list[str]] = {
     "doctor": ["doctor"],
     "demo": ["demo"],
-    "eval": ["eval", "--task", "should_respond", "--limit", "1", "--mode", "all"],
     "decide": [
         *("decide", "--input", TEXTS[0], *URGENT, "--ask", f"哪个团队 {FAMILY}"),
         *("--choice", f"销售 {FAMILY}" * 9, "--choice", "\U0001f389" * 40, "--choice", "支持"),
@@ -396,7 +384,6 @@ SHOWING: dict[str, list[str]] = {
     "decide a table": ["decide", *TABLE, *URGENT, "--output", "o.csv", "--overwrite"],
     "evaluate": ["evaluate", *TABLE, *URGENT],
     "calibrate": ["calibrate", *TABLE, *URGENT, "--output", "c.json", "--method", "temperature"],
-    "bench": ["bench", "--streams", "2", "--repeat", "1", "--tokens", "4"],
     "help": ["--help"],
 }
 
@@ -439,7 +426,7 @@ def plain_terminal(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     return monkeypatch
 
 
-@pytest.mark.parametrize("name", ["doctor", "decide", "evaluate", "calibrate", "eval"])
+@pytest.mark.parametrize("name", ["doctor", "decide", "evaluate", "calibrate"])
 def test_tables_are_as_wide_as_the_terminal(name: str, plain_terminal: pytest.MonkeyPatch) -> None:
     plain_terminal.setenv("NO_COLOR", "1")
     shown = shown_on_a_terminal(50, *SHOWING[name])

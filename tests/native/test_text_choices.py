@@ -20,8 +20,8 @@ from bench.masking.constraints import Constraint
 from bench.masking.engines import LlGuidance, LlGuidanceMatcher
 from bench.masking.native import NativeVocabulary
 from bench.masking.vocabularies import TokenBytes
+from bench.model import gbnf_of
 from eliza_ffi._resources import default_model_path
-from eliza_ffi.benchmark import gbnf_of
 from eliza_ffi.library.loading import Library
 from eliza_ffi.model import Model
 

@@ -9,11 +9,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from ..library.protocol import STOP_AT_LEAF, TRIE_ARGMAX, StreamConfig, StreamStats, Tokens
-from ..measuring.figures import median
-from ..measuring.methods import STRICT_GUIDED, TRIE, Method
-from ..model import Model
-from ..runner.lifecycle import open_stream
+from eliza_ffi.library.protocol import STOP_AT_LEAF, TRIE_ARGMAX, StreamConfig, StreamStats, Tokens
+from eliza_ffi.model import Model
+from eliza_ffi.runner.lifecycle import open_stream
+
+from ..parts.figures import median
+from ..parts.modes import STRICT_GUIDED, TRIE, Method
 from .alternatives import Alternatives
 
 __all__ = ["TimedChoice", "TimedDecision", "Workbench"]

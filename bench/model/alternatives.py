@@ -6,11 +6,11 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ..choices.choice_set import ANCHOR, string_choices
-from ..choices.rtkt import decode_rtkt
-from ..choices.token_tree import TokenTreeDescriptor, TokenTreeLeaf, TokenTreePayload
-from ..errors import InvalidArgumentError
-from ..model import Model
+from eliza_ffi.choices.choice_set import ANCHOR, string_choices
+from eliza_ffi.choices.rtkt import decode_rtkt
+from eliza_ffi.choices.token_tree import TokenTreeDescriptor, TokenTreeLeaf, TokenTreePayload
+from eliza_ffi.errors import InvalidArgumentError
+from eliza_ffi.model import Model
 
 __all__ = ["Alternatives", "gbnf_of"]
 

@@ -1,22 +1,21 @@
-"""The evaluation: tasks, what an answer is worth, and the command."""
+"""`python -m bench.eliza_1`: tasks, what an answer is worth, and the program."""
 
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from eliza_ffi import cli
-from eliza_ffi.evaluation import MODES, TASKS, TimedAnswer, answer, cases_of, summarize
-from eliza_ffi.evaluation.answers import prompt_of
-from eliza_ffi.evaluation.plot import draw
-from eliza_ffi.evaluation.report import AnswerRates, judge, table
+from bench.eliza_1.__main__ import main
+from bench.eliza_1.answers import TimedAnswer, answer, prompt_of
+from bench.eliza_1.plot import draw
+from bench.eliza_1.report import AnswerRates, judge, summarize, table
+from bench.parts.modes import MODES
 from eliza_ffi.library.loading import Library
-from eliza_ffi.measuring.cases import same_parameters
+from eliza_ffi.measuring.cases import TASKS, cases_of, same_parameters
 from eliza_ffi.model import Model
 
 
@@ -84,9 +83,8 @@ def test_rates_count_all_answers() -> None:
     rates = (summary.parse_rate, summary.schema_rate, summary.name_rate, summary.label_rate)
     assert rates == (0.75, 0.5, 0.25, 0.25)
     assert (summary.ms_p50, summary.tokens_per_second, summary.cases) == (500.0, 8.0, 4)
-    head, line = table([summary]).splitlines()
-    assert head.split()[:3] == ["task", "mode", "cases"]
-    assert line.split()[:7] == ["should_respond", "guided", "4", "75%", "50%", "25%", "25%"]
+    line = table([summary]).splitlines()[-1]
+    assert line.split(" | ")[1:7] == ["guided", "4", "75%", "50%", "25%", "25%"]
 
 
 # ---- the modes -------------------------------------------------------------------------------
@@ -128,9 +126,9 @@ def test_the_command_prints_a_table_and_writes_all_answers(
 ) -> None:
     output = tmp_path / "eval.json"
     options = ["--library", str(library.path), "--threads", "1", "--output", str(output)]
-    assert cli.main(["eval", "--task", "all", "--mode", "all", "--limit", "1", *options]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[:2] for line in lines[1:]] == [[t, m] for t in TASKS for m in MODES]
+    assert main(["--task", "all", "--mode", "all", "--limit", "1", *options]) == 0
+    rows = [line.strip("| ").split(" | ") for line in capsys.readouterr().out.splitlines()[2:]]
+    assert [row[:2] for row in rows] == [[t, m] for t in TASKS for m in MODES]
     report = json.loads(output.read_text())
     assert len(report["rows"]) == len(report["summaries"]) == len(TASKS) * len(MODES)
     assert all(
@@ -143,12 +141,8 @@ def test_the_command_prints_a_table_and_writes_all_answers(
 def test_one_action_can_be_asked_for(library: Library, capsys: pytest.CaptureFixture[str]) -> None:
     options = ["--mode", "strict-trie-ffi", "--library", str(library.path), "--max-tokens", "4"]
     for task in (["--task", "action:MESSAGE"], ["--task", "action", "--action", "MESSAGE"]):
-        assert cli.main(["eval", *task, *options]) == 0
-        assert capsys.readouterr().out.splitlines()[1].split()[:3] == [
-            "action",
-            "strict-trie-ffi",
-            "2",
-        ]
+        assert main([*task, *options]) == 0
+        assert "| action | strict-trie-ffi | 2 |" in capsys.readouterr().out
 
 
 def test_a_chat_model_is_asked_in_its_template(
@@ -156,7 +150,7 @@ def test_a_chat_model_is_asked_in_its_template(
 ) -> None:
     pytest.importorskip("jinja2")
     options = ["--mode", "strict-trie-ffi", "--library", str(library.path), "--chat"]
-    assert cli.main(["eval", "--task", "planner", "--limit", "1", *options]) == 0
+    assert main(["--task", "planner", "--limit", "1", *options]) == 0
     assert "100%" in capsys.readouterr().out
 
 
@@ -174,17 +168,9 @@ def test_a_chat_model_is_asked_in_its_template(
 def test_a_wrong_command_line_is_explained(
     arguments: list[str], reason: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert cli.main(["eval", "--mode", "guided", *arguments]) == 2
+    with pytest.raises(SystemExit, match="2"):
+        main(["--mode", "guided", *arguments])
     assert reason in capsys.readouterr().err
-
-
-def test_a_plot_without_matplotlib_says_what_to_install(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    arguments = ["eval", "--task", "planner", "--mode", "guided", "--plot", "x.png"]
-    assert cli.main(arguments) == 1
-    assert "pip install 'eliza-ffi[plot]'" in capsys.readouterr().err
 
 
 def test_the_plot_is_a_picture(tmp_path: Path) -> None:

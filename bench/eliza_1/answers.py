@@ -7,12 +7,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from ..errors import FillError
-from ..library.protocol import StreamConfig, Tokens
-from ..measuring.cases import Case
-from ..measuring.methods import METHOD_OF_MODE, UNGUIDED
-from ..model import Model
-from ..runner.lifecycle import open_stream
+from eliza_ffi.errors import FillError
+from eliza_ffi.library.protocol import StreamConfig, Tokens
+from eliza_ffi.measuring.cases import Case
+from eliza_ffi.model import Model
+from eliza_ffi.runner.lifecycle import open_stream
+
+from ..parts.modes import METHOD_OF_MODE, UNGUIDED
 
 __all__ = ["TimedAnswer", "answer", "prompt_of"]
 

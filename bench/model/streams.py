@@ -6,11 +6,12 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..library.protocol import StreamStats
-from ..measuring.figures import median, median_ratio, percentile
-from ..measuring.tables import number, text_table
-from ..measuring.terminal_text import wrap
-from ..model import Model
+from page_tables import markdown_table, number
+
+from eliza_ffi.library.protocol import StreamStats
+from eliza_ffi.model import Model
+
+from ..parts.figures import median, median_ratio, percentile
 from .together import Chosen, OurStreams, Written, choose_together, write_together
 
 __all__ = [
@@ -87,14 +88,10 @@ class StreamsReport:
     library_version: str
     llama_cpp_commit: str
 
-    def __str__(self) -> str:
-        """Return a short table."""
-        return self.text()
-
-    def text(self, width: int | None = None) -> str:
-        """Return a short table, in a terminal of a width if there is one."""
+    def text(self) -> str:
+        """Return a short table of Markdown."""
+        head = ("", "tokens/s", "ms a token", "p99", "choices/s", "ms a choice", "p99")
         rows = [
-            ("", "tokens/s", "ms a token", "p99", "choices/s", "ms a choice", "p99"),
             (
                 "one alone",
                 number(self.tokens_per_second_alone),
@@ -111,17 +108,15 @@ class StreamsReport:
             ),
             ("gain", f"{self.tokens_gain:.2f}x", "", "", f"{self.choices_gain:.2f}x", "", ""),
         ]
-        lines = [text_table(rows, width=width)]
+        lines = [markdown_table(head, rows)]
         if self.shared_passes is not None:
-            shared = (
+            lines.append(
                 f"passes shared: {self.shared_passes:.0%}, of {self.sequences_per_pass:.1f} "
                 f"sequences each, waited for {self.wait_us_per_pass:.0f} us"
             )
-            lines += wrap(shared, width)
         if self.restarts:
-            ended = f"the model ended {self.restarts} texts early; they were begun anew"
-            lines += wrap(ended, width)
-        return "\n".join(lines)
+            lines.append(f"the model ended {self.restarts} texts early; they were begun anew")
+        return "\n\n".join(lines)
 
 
 class RandomPrompts:

@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Protocol, TypeVar
 
-from ..choices.choice_set import as_choice_set
-from ..errors import ElizaError
-from ..library.protocol import StreamStats, Tokens
-from ..model import Model
-from ..runner.generation import GenerationRun
+from eliza_ffi.choices.choice_set import as_choice_set
+from eliza_ffi.errors import ElizaError
+from eliza_ffi.library.protocol import StreamStats, Tokens
+from eliza_ffi.model import Model
+from eliza_ffi.runner.generation import GenerationRun
 
 __all__ = ["Beside", "Chosen", "Contender", "OurStreams", "Written"]
 __all__ += ["choose_beside", "choose_together", "write_together"]

@@ -1,9 +1,13 @@
-"""``eliza-ffi bench``: what a choice costs beside llama.cpp's grammar, or many streams together.
+"""Measure a choice of your model beside llama.cpp's grammar, or many streams together.
 
 Modes: ``unguided`` generates freely, ``strict-guided`` under a grammar of the choices, and
 ``strict-trie-ffi`` under the token trie. Every round runs the measured mode and the grammar one
 after the other, so that a machine that slows down slows both, and medians are compared. With
 ``--streams`` every round runs one stream and then several at once.
+
+    $ printf 'yes\\nno\\n' | python -m bench.model --mode strict-trie-ffi --choices-file - \\
+          --prompt 'Is snow white? '
+    $ python -m bench.model --streams 8 --model model.gguf
 """
 
 from __future__ import annotations
@@ -11,10 +15,18 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from ..benchmark import (
+from eliza_ffi.cli.console import UsageError, open_model, read_choices
+from eliza_ffi.cli.files import check_output, read_bytes, read_text
+from eliza_ffi.errors import InvalidArgumentError, TokenTrieError
+from eliza_ffi.model import Model
+
+from ..parts.modes import CHOICE_MODES, GRAMMAR_ORDERS, STRATEGIES, TOKENIZATIONS, Method
+from ..parts.programs import run_program
+from . import (
     CHOICES,
     Alternatives,
     Report,
@@ -23,21 +35,21 @@ from ..benchmark import (
     measure,
     measure_streams,
 )
-from ..errors import InvalidArgumentError, TokenTrieError
-from ..measuring.methods import CHOICE_MODES, GRAMMAR_ORDERS, STRATEGIES, TOKENIZATIONS, Method
-from ..model import Model
-from .console import UsageError, open_model, read_choices
-from .files import check_output, read_bytes, read_text
-from .screen import terminal_width
-
-__all__ = ["add_bench_arguments", "run_bench"]
 
 MOST_STREAMS = 64
 """Slots that a context can have."""
 
 
-def add_bench_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of the command, but for the model's."""
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the program and return its exit code."""
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.model", description="Measure choices, or many streams together."
+    )
+    _add_arguments(parser)
+    return run_program(parser, _run, arguments)
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
     measured = parser.add_mutually_exclusive_group(required=True)
     measured.add_argument("--mode", choices=CHOICE_MODES, help="how the answer is made")
     measured.add_argument(
@@ -96,7 +108,7 @@ def add_bench_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run_bench(arguments: argparse.Namespace) -> int:
+def _run(arguments: argparse.Namespace) -> int:
     """Measure what the arguments ask for and write the report."""
     if arguments.repeat is None:
         arguments.repeat = 20 if arguments.streams is None else 3
@@ -123,7 +135,7 @@ def _run_streams(arguments: argparse.Namespace) -> int:
             choices=choices,
             repeat=arguments.repeat,
         )
-    shown = _json(report) if arguments.json else f"{report.text(terminal_width())}\n"
+    shown = _json(report) if arguments.json else f"{report.text()}\n"
     if arguments.output is not None:
         Path(arguments.output).write_text(_json(report), encoding="utf-8")
     else:
@@ -187,3 +199,7 @@ def _prompts(arguments: argparse.Namespace) -> list[str]:
 
 def _json(report: Report | StreamsReport) -> str:
     return json.dumps(asdict(report), ensure_ascii=False, indent=2) + "\n"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..measuring.pictures import Picture, plain
+from eliza_ffi.decisions.pictures import Picture, plain
+
 from .report import AnswerRates
 
 __all__ = ["draw"]

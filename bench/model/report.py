@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..library.protocol import Tokens
-from ..measuring.figures import mean, median, percentile
-from ..measuring.methods import STRICT_GUIDED, UNGUIDED, Method
+from eliza_ffi.library.protocol import Tokens
+
+from ..parts.figures import mean, median, percentile
+from ..parts.modes import STRICT_GUIDED, UNGUIDED, Method
 from .workbench import TimedChoice, TimedDecision, Workbench
 
 __all__ = ["Report", "measure"]

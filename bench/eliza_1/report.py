@@ -6,11 +6,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..errors import InvalidArgumentError
-from ..measuring.cases import Case
-from ..measuring.figures import mean, median, percentile
-from ..measuring.tables import text_table
-from ..skeleton.json_text import read_json
+from page_tables import markdown_table
+
+from eliza_ffi.errors import InvalidArgumentError
+from eliza_ffi.measuring.cases import Case
+from eliza_ffi.skeleton.json_text import read_json
+
+from ..parts.figures import mean, median, percentile
 from .answers import TimedAnswer
 
 __all__ = ["AnswerRates", "JudgedAnswer", "judge", "summarize", "table"]
@@ -117,17 +119,19 @@ def summarize(rows: Iterable[JudgedAnswer]) -> AnswerRates:
     )
 
 
-HEADS = ("task", "mode", "cases", "parse", "schema", "name", "label", "p50 ms", "p95 ms", "tok/s")
-HEADS_OF_COUNTS = ("tokens", "passes")
+HEADS = (
+    *("task", "mode", "cases", "parse", "schema", "name", "label"),
+    *("p50 ms", "p95 ms", "tok/s", "tokens", "passes"),
+)
 
 
-def table(summaries: Sequence[AnswerRates], width: int | None = None) -> str:
-    """Return the summaries as lines of aligned columns; `width` is that of a terminal."""
-    lines = [[*HEADS, *HEADS_OF_COUNTS]]
+def table(summaries: Sequence[AnswerRates]) -> str:
+    """Return the summaries as a table of Markdown."""
+    rows = []
     for each in summaries:
         rates = (each.parse_rate, each.schema_rate, each.name_rate, each.label_rate)
         numbers = (each.ms_p50, each.ms_p95)
-        lines.append(
+        rows.append(
             [
                 each.task,
                 each.mode,
@@ -139,4 +143,4 @@ def table(summaries: Sequence[AnswerRates], width: int | None = None) -> str:
                 f"{each.forward_passes:.1f}",
             ]
         )
-    return text_table(lines, left=2, width=width)
+    return markdown_table(HEADS, rows, left=2)

@@ -1,0 +1,139 @@
+"""Answer elizaOS's eliza-1 tasks, from free to strict.
+
+Modes: ``unguided`` generates freely; ``guided`` under a grammar of the answers that a sampled token
+is checked against, and that masks the vocabulary only if it was illegal; ``strict-guided`` under
+the same grammar, which masks before sampling; ``strict-trie-ffi`` fills the skeleton that the
+grammar was made from.
+
+    $ python -m bench.eliza_1 --task all --mode all --output eval.json
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from eliza_ffi.cli.console import UsageError, open_model
+from eliza_ffi.cli.files import check_output
+from eliza_ffi.decisions.pictures import load_matplotlib
+from eliza_ffi.measuring.cases import TASKS, Case, cases_of
+from eliza_ffi.measuring.terminal_text import printable
+from eliza_ffi.model import Model
+
+from ..parts.modes import MODES, TRIE
+from ..parts.programs import run_program
+from .answers import answer, prompt_of
+from .plot import draw
+from .report import JudgedAnswer, judge, summarize, table
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the program and return its exit code."""
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.eliza_1", description="Answer elizaOS's eliza-1 tasks."
+    )
+    _add_arguments(parser)
+    return run_program(parser, _run, arguments)
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--task",
+        required=True,
+        metavar="TASK",
+        help=f"{', '.join(TASKS)}, action:NAME or all",
+    )
+    parser.add_argument("--action", metavar="NAME", help="of --task action: only this action")
+    parser.add_argument(
+        "--mode", choices=(*MODES, "all"), required=True, help="how the answer is made"
+    )
+    parser.add_argument("--limit", type=int, metavar="N", help="only the first N: cases of a task")
+    parser.add_argument(
+        "--max-tokens",
+        type=int,
+        default=128,
+        metavar="N",
+        help="at most N tokens: of an answer; filled, of each free value (128)",
+    )
+    parser.add_argument(
+        "--chat",
+        action="store_true",
+        help="use the chat template: with an instruction about the answer's form",
+    )
+    parser.add_argument(
+        "--output", metavar="FILE", help="write to FILE: all answers and counts as JSON"
+    )
+    parser.add_argument("--plot", metavar="FILE", help="write a PNG; needs the [plot] extra")
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    """Answer the cases and print the table; returns 1 if a filled answer was not of its schema."""
+    cases = _cases(arguments)
+    if arguments.max_tokens < 1:
+        raise UsageError(f"--max-tokens must be 1 or more, not {arguments.max_tokens}")
+    check_output(arguments)
+    check_output(arguments, "plot")
+    if arguments.plot is not None:
+        load_matplotlib()  # now, not after minutes
+    modes = MODES if arguments.mode == "all" else (arguments.mode,)
+    with open_model(arguments) as model:
+        rows = list(_rows(model, cases, modes, arguments))
+        path = model.path
+    keys = dict.fromkeys((row.task, row.mode) for row in rows)
+    summaries = [summarize(row for row in rows if (row.task, row.mode) == key) for key in keys]
+    print(table(summaries))
+    if arguments.output is not None:
+        report = {
+            "model": path,
+            "max_tokens": arguments.max_tokens,
+            "summaries": [asdict(each) for each in summaries],
+            "rows": [asdict(row) for row in rows],
+        }
+        text = json.dumps(report, ensure_ascii=False, indent=2) + "\n"
+        Path(arguments.output).write_text(text, encoding="utf-8")
+    if arguments.plot is not None:
+        draw(summaries, Path(arguments.plot))
+    filled = [row for row in rows if row.mode == TRIE]
+    for row in filled:
+        if not row.of_schema:
+            said = f"not of its schema: {row.task} {row.id}: {row.text}"
+            print(printable(said), file=sys.stderr)
+    return 0 if all(row.of_schema for row in filled) else 1
+
+
+def _cases(arguments: argparse.Namespace) -> list[list[Case]]:
+    """Return the cases of each task that is asked for."""
+    task, _, action = arguments.task.partition(":")
+    if task not in (*TASKS, "all"):
+        raise UsageError(f"--task must be {', '.join(TASKS)}, action:NAME or all, not {task!r}")
+    action = action or arguments.action
+    if action and task != "action":
+        raise UsageError("--action goes with --task action")
+    if arguments.limit is not None and arguments.limit < 1:
+        raise UsageError(f"--limit must be 1 or more, not {arguments.limit}")
+    listed = []
+    for name in TASKS if task == "all" else (task,):
+        cases = list(cases_of(name, action or None))[: arguments.limit]
+        if not cases:
+            raise UsageError(f"no case is about the action {action!r}")
+        listed.append(cases)
+    return listed
+
+
+def _rows(
+    model: Model, cases: list[list[Case]], modes: tuple[str, ...], arguments: argparse.Namespace
+) -> Iterator[JudgedAnswer]:
+    for of_task in cases:
+        for mode in modes:
+            for case in of_task:
+                prompt = prompt_of(model, case, chat=arguments.chat)
+                made = answer(model, case, prompt, mode, arguments.max_tokens)
+                yield judge(case, mode, made)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,20 @@
+"""Tables and numbers for pages of Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+__all__ = ["markdown_table", "number"]
+
+
+def number(value: float) -> str:
+    """Return three significant digits, without an exponent."""
+    if value >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if value >= 10 else f"{value:.2f}" if value >= 0.1 else f"{value:.3f}"
+
+
+def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1) -> str:
+    """Return a Markdown table, its first `left` columns aligned left and the others right."""
+    aligned = [":--" if column < left else "--:" for column in range(len(head))]
+    return "\n".join(f"| {' | '.join(row)} |" for row in [head, aligned, *rows])
