@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .descriptions import describe
 from .phrases import TEXTS, Phrase, parse
 from .slots import fill_slot
 
@@ -90,19 +89,6 @@ class Action:
     descriptions: tuple[Phrase, ...]
     parameters: tuple[Parameter, ...]
     requests: tuple[Phrase, ...]
-
-    def schema(self, rng: random.Random, length: Length = Length.SHORT) -> Schema:
-        """List the action under one of its names and descriptions."""
-        name = self.names[0] if rng.random() < 0.5 else rng.choice(self.names)
-        description = rng.choice(self.descriptions).write(rng, fill_slot)
-        if length is not Length.SHORT:
-            held_out = length is Length.LONG_HELD_OUT
-            description = describe(self, description, rng, held_out=held_out)
-        return {
-            "name": name,
-            "description": description,
-            "parameters": [parameter.schema() for parameter in self.parameters],
-        }
 
     def request(self, rng: random.Random) -> tuple[str, Schema]:
         """Write a request for the action, and the parameters that it gives."""

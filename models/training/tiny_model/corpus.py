@@ -20,7 +20,7 @@ from .catalogue import HELD_OUT_ACTIONS, Action, Length, Schema, load_catalogue
 from .chat import Chat
 from .compose import Composer
 from .decisions import Decisions
-from .descriptions import describe_nothing, describe_reply
+from .descriptions import describe_nothing, describe_reply, schema_of
 from .phrases import parse
 from .questions import Posed, Questions
 from .slots import fill_slot
@@ -165,7 +165,7 @@ class Generator:
         if target is not None:
             message, values = target.request(rng)
             message = as_request(message, rng)
-            schema = target.schema(rng, lengths.draw(rng))
+            schema = schema_of(target, rng, lengths.draw(rng))
         elif kind < 0.95:
             message, answer = self._chat.exchange(rng, "Eliza")
             schema, values = _reply(rng, lengths.draw(rng)), {"text": answer}
@@ -235,7 +235,7 @@ class Generator:
             other = self._other_action(target, rng)
             if other.key not in keys and not _clash(other, target):
                 keys.add(other.key)
-                add(other.schema(rng, lengths.draw(rng)))
+                add(schema_of(other, rng, lengths.draw(rng)))
         return listed[:wanted]
 
     def _other_action(self, target: Action | None, rng: random.Random) -> Action:

@@ -8,19 +8,30 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from .catalogue import Action, Length, Schema
 from .phrases import Phrase, SlotFiller, read_phrases
 from .slots import fill_slot
-
-if TYPE_CHECKING:
-    from .catalogue import Action
 
 _PHRASES = read_phrases("long")
 _HELD_OUT = 3
 TRAINED_CLAUSES = _PHRASES["clauses"][:-_HELD_OUT]
 HELD_OUT_CLAUSES = _PHRASES["clauses"][-_HELD_OUT:]
 """Clauses that occur in no training text."""
+
+
+def schema_of(action: Action, rng: random.Random, length: Length = Length.SHORT) -> Schema:
+    """List an action under one of its names and descriptions."""
+    name = action.names[0] if rng.random() < 0.5 else rng.choice(action.names)
+    description = rng.choice(action.descriptions).write(rng, fill_slot)
+    if length is not Length.SHORT:
+        held_out = length is Length.LONG_HELD_OUT
+        description = describe(action, description, rng, held_out=held_out)
+    return {
+        "name": name,
+        "description": description,
+        "parameters": [parameter.schema() for parameter in action.parameters],
+    }
 
 
 def describe(action: Action, short: str, rng: random.Random, *, held_out: bool = False) -> str:
