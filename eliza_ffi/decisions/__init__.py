@@ -42,7 +42,8 @@ from .wire import (
 
 if TYPE_CHECKING:
     from .fitting import calibrate
-    from .report import DecisionReport, QuestionReport, evaluate
+    from .question_report import QuestionReport
+    from .report import DecisionReport, evaluate
 
 __all__ = [
     "METHODS",
@@ -84,7 +85,7 @@ __all__ = [
 
 _ROOM_OF = {
     "DecisionReport": "report",
-    "QuestionReport": "report",
+    "QuestionReport": "question_report",
     "calibrate": "fitting",
     "evaluate": "report",
 }

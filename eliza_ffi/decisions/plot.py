@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 
 from .metrics import CoveragePoint, coverage
 from .pictures import Picture, plain
-from .report import DecisionReport, QuestionReport
+from .question_report import QuestionReport
 
 __all__ = ["coverage_curve", "draw_coverage", "draw_reliability"]
 
@@ -19,13 +20,13 @@ LEAST_WIDTH = 5.0  # inches that the legend takes
 MOST_LETTERS = 28  # of a question's name
 
 
-def draw_reliability(report: DecisionReport, path: Path) -> None:
-    """Write a PNG with a reliability diagram of all answers, and one of each question.
+def draw_reliability(reports: Sequence[QuestionReport], path: Path) -> None:
+    """Write a PNG with a reliability diagram for each report.
 
     On the diagonal, answers are right as often as their probabilities say; below it they are too
     sure.
     """
-    picture, panels = _panels(report)
+    picture, panels = _panels(reports)
     for axis, each in panels:
         filled = [one for one in each.bins if one.n]
         centers = [(one.low + one.high) / 2 for one in filled]
@@ -41,9 +42,9 @@ def draw_reliability(report: DecisionReport, path: Path) -> None:
     _save(picture, path)
 
 
-def draw_coverage(report: DecisionReport, path: Path) -> None:
+def draw_coverage(reports: Sequence[QuestionReport], path: Path) -> None:
     """Write a PNG with how right the surest answers are, by how many of them are given."""
-    picture, panels = _panels(report)
+    picture, panels = _panels(reports)
     for axis, each in panels:
         points = coverage_curve(each)
         shares = [point.coverage for point in points]
@@ -61,20 +62,19 @@ def coverage_curve(report: QuestionReport) -> tuple[CoveragePoint, ...]:
     return coverage(report.probabilities, report.right, [float(each) for each in thresholds])
 
 
-def _panels(report: DecisionReport) -> tuple[Picture, list[tuple[Any, QuestionReport]]]:
-    """Return a picture with an axis for all answers and, of several questions, for each."""
-    shown = [report.overall, *report.questions] if len(report.questions) > 1 else report.questions
-    columns = min(len(shown), MOST_COLUMNS)
-    rows = math.ceil(len(shown) / columns)
+def _panels(reports: Sequence[QuestionReport]) -> tuple[Picture, list[tuple[Any, QuestionReport]]]:
+    """Return a picture with an axis for each report."""
+    columns = min(len(reports), MOST_COLUMNS)
+    rows = math.ceil(len(reports) / columns)
     picture = Picture(rows, columns, size=(max(3.2 * columns + 0.6, LEAST_WIDTH), 3.1 * rows + 0.6))
     axes = list(picture.axes.flat)
-    for axis in axes[len(shown) :]:
+    for axis in axes[len(reports) :]:
         axis.set_visible(False)
-    for axis in axes[: len(shown)]:
+    for axis in axes[: len(reports)]:
         axis.set_xlim(0, 1)
         axis.set_ylim(0, 1.02)
         plain(axis)
-    return picture, list(zip(axes, shown, strict=False))
+    return picture, list(zip(axes, reports, strict=False))
 
 
 def _short(report: QuestionReport) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -30,8 +30,6 @@ from .examples import (
 )
 from .fingerprint import fingerprint_of
 from .metrics import (
-    Bin,
-    CoveragePoint,
     accuracy,
     brier,
     calibration_error,
@@ -43,72 +41,17 @@ from .metrics import (
     nll,
     reliability,
 )
+from .plot import draw_coverage, draw_reliability
 from .prompts import AskedQuestion, LabelStyle
+from .question_report import QuestionReport
 from .questions import Score
 from .scoring import Array, QuestionScores, Rule
 from .wire import as_questions, question_to
 
-__all__ = ["DecisionReport", "QuestionReport", "evaluate"]
+__all__ = ["DecisionReport", "evaluate"]
 
 MOST_BINS = 1000
 """The most bins of a reliability diagram."""
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class QuestionReport:
-    """How good the answers to one question are, or to all of them.
-
-    :mod:`eliza_ffi.decisions.metrics` has the formulas.
-
-    Attributes
-    ----------
-    name : str
-    kind : str
-        ``"predicate"``, ``"choice"``, ``"score"``; ``"all"`` for all questions together, each
-        answer of which counts alike, but for `macro_f1`, the mean over the questions.
-    options : tuple of str
-        What the rows and columns of `confusion` stand for.
-    n : int
-        How many answers were judged.
-    accuracy, macro_f1, nll, brier, ece : float
-    confusion : tuple of tuple of int
-        A row for each right option, a column for each answer; empty for all questions together.
-    flips : float or None
-        The share of examples that are not answered alike in all orders of the options that were
-        tried, each order by itself and before any calibration; None where only one was.
-    level_error : float or None
-        Of scores: how far the expected level is off, in levels.
-    bins : tuple of Bin
-        The reliability diagram.
-    coverage : tuple of CoveragePoint
-    probabilities : array, shape [n]
-        Of the answers.
-    right : array of bool, shape [n]
-        Which of them are right.
-    """
-
-    name: str
-    kind: str
-    options: tuple[str, ...]
-    n: int
-    accuracy: float
-    macro_f1: float
-    nll: float
-    brier: float
-    ece: float
-    confusion: tuple[tuple[int, ...], ...]
-    flips: float | None
-    level_error: float | None
-    bins: tuple[Bin, ...]
-    coverage: tuple[CoveragePoint, ...]
-    probabilities: Array = field(repr=False)
-    right: NDArray[np.bool_] = field(repr=False)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return everything but the single answers as JSON."""
-        said = asdict(self)
-        del said["probabilities"], said["right"]
-        return said
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -197,12 +140,11 @@ class DecisionReport:
         NotSupportedError
             If matplotlib is not installed.
         """
-        from .plot import draw_coverage, draw_reliability
-
         place = Path(check_path("folder", folder))
         files = place / "reliability.png", place / "coverage.png"
-        draw_reliability(self, files[0])
-        draw_coverage(self, files[1])
+        shown = [self.overall, *self.questions] if len(self.questions) > 1 else self.questions
+        draw_reliability(shown, files[0])
+        draw_coverage(shown, files[1])
         return files
 
 
