@@ -26,7 +26,6 @@ FLOORS = (
     ("session",),
     ("requests", "saving"),
     ("batches",),
-    ("prompts",),
     ("measuring",),
     ("decisions",),
     ("model",),

@@ -18,9 +18,9 @@ from dataclasses import asdict
 from pathlib import Path
 
 from eliza_ffi.cli.console import UsageError, open_model
+from eliza_ffi.cli.demo_cases import TASKS, Case, cases_of
 from eliza_ffi.cli.files import check_output
 from eliza_ffi.decisions.pictures import load_matplotlib
-from eliza_ffi.measuring.cases import TASKS, Case, cases_of
 from eliza_ffi.measuring.terminal_text import printable
 from eliza_ffi.model import Model
 

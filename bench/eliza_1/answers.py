@@ -7,9 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from eliza_ffi.cli.demo_cases import Case
 from eliza_ffi.errors import FillError
 from eliza_ffi.library.protocol import StreamConfig, Tokens
-from eliza_ffi.measuring.cases import Case
 from eliza_ffi.model import Model
 from eliza_ffi.runner.lifecycle import open_stream
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from page_tables import markdown_table
 
+from eliza_ffi.cli.demo_cases import Case
 from eliza_ffi.errors import InvalidArgumentError
-from eliza_ffi.measuring.cases import Case
 from eliza_ffi.skeleton.json_text import read_json
 
 from ..parts.figures import mean, median, percentile

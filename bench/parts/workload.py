@@ -10,7 +10,7 @@ from pathlib import Path
 from make_test_models import cached_model
 
 from eliza_ffi._resources import default_model_path
-from eliza_ffi.prompts import planner_prompt
+from eliza_ffi.cli.demo_prompts import planner_prompt
 
 __all__ = ["MODELS", "NOUNS", "VERBS", "Subject", "action_names", "prompts"]
 

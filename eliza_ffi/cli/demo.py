@@ -11,10 +11,10 @@ from dataclasses import asdict, dataclass
 
 from ..async_model import AsyncModel
 from ..choices.choice_set import string_choices
-from ..measuring.cases import Case, cases_of
 from ..measuring.terminal_text import pad, printable, shorten, text_width, wrap
 from ..model import Model
 from .console import open_model, run_interruptibly
+from .demo_cases import Case, cases_of
 from .demo_decisions import decide_all, decision_summary, decision_table
 from .screen import terminal_width
 

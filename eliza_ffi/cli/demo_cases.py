@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from .. import _resources
-from ..prompts import SHOULD_RESPOND_CHOICES, planner_prompt, should_respond_prompt
 from ..runner.filling import Fillable
 from ..skeleton.actions import Action
 from ..skeleton.json_text import json_text
 from ..skeleton.planning import ActionSkeleton, ParametersSkeleton
 from ..skeleton.response import Skeleton, SkeletonSpan
+from .demo_prompts import SHOULD_RESPOND_CHOICES, planner_prompt, should_respond_prompt
 
 __all__ = ["TASKS", "AnswerSkeleton", "Case", "cases_of", "same_parameters"]
 
@@ -46,7 +46,8 @@ class Case:
     message : str
         What the user said, or the conversation it came to.
     prompt : str
-        The question in the format of :mod:`eliza_ffi.prompts`, up to where the answer begins.
+        The question in the format of :mod:`eliza_ffi.cli.demo_prompts`, up to where the answer
+        begins.
     instruction, question : str
         The same for a chat: what the answer looks like, and the user's message.
     skeleton : AnswerSkeleton

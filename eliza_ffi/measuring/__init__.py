@@ -1,1 +1,1 @@
-"""What demo, evaluation and benchmarks share: cases, methods, figures, tables, pictures."""
+"""Tables for terminals."""

@@ -14,8 +14,8 @@ from bench.eliza_1.answers import TimedAnswer, answer, prompt_of
 from bench.eliza_1.plot import draw
 from bench.eliza_1.report import AnswerRates, judge, summarize, table
 from bench.parts.modes import MODES
+from eliza_ffi.cli.demo_cases import TASKS, cases_of, same_parameters
 from eliza_ffi.library.loading import Library
-from eliza_ffi.measuring.cases import TASKS, cases_of, same_parameters
 from eliza_ffi.model import Model
 
 

@@ -33,11 +33,11 @@ from bench.model.together import (
 from bench.parts.modes import CHOICE_MODES, STRATEGIES, Method
 from eliza_ffi.choices.rtkt import encode_descriptor
 from eliza_ffi.choices.token_tree import TokenTreeDescriptor, TokenTreeLeaf, TokenTreePayload
+from eliza_ffi.cli.demo_prompts import SHOULD_RESPOND_CHOICES, planner_prompt, should_respond_prompt
 from eliza_ffi.errors import ElizaError, InvalidArgumentError
 from eliza_ffi.library.loading import Library
 from eliza_ffi.library.protocol import Tokens
 from eliza_ffi.model import Model
-from eliza_ffi.prompts import SHOULD_RESPOND_CHOICES, planner_prompt, should_respond_prompt
 
 ACTIONS = ("SEND_EMAIL", "SEND_MESSAGE", "SEARCH_WEB", "CREATE_NOTE")
 TRIE = Method("strict-trie-ffi")

@@ -22,10 +22,10 @@ from eliza_ffi import cli
 from eliza_ffi.chat.template import ChatTemplate, template_of_model
 from eliza_ffi.chat.tokens import ChatTokenizer
 from eliza_ffi.choices.choice_set import as_choice_set
+from eliza_ffi.cli.demo_prompts import chat_prompt
 from eliza_ffi.errors import ChatTemplateError, InvalidArgumentError, NotSupportedError
 from eliza_ffi.library.loading import Library
 from eliza_ffi.model import Model
-from eliza_ffi.prompts import chat_prompt
 
 Message = dict[str, Any]
 

@@ -14,10 +14,10 @@ from eliza_ffi import cli
 from eliza_ffi.choices.choice_set import string_choices
 from eliza_ffi.cli import demo
 from eliza_ffi.cli.demo import DemoRow, Table, decide, summarize
+from eliza_ffi.cli.demo_cases import TASKS, Case, cases_of
 from eliza_ffi.cli.demo_decisions import decision_cases
 from eliza_ffi.decisions import Choice, Predicate, Score
 from eliza_ffi.library.loading import Library
-from eliza_ffi.measuring.cases import TASKS, Case, cases_of
 from eliza_ffi.measuring.terminal_text import shorten, text_width
 from eliza_ffi.model import Model
 

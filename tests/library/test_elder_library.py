@@ -14,6 +14,7 @@ from elder_library import TEXT, ElderCalls, build_elder_library
 from eliza_ffi import cli
 from eliza_ffi.choices.choice_set import string_choices
 from eliza_ffi.choices.token_tree import TokenTreePayload
+from eliza_ffi.cli.demo_prompts import should_respond_prompt
 from eliza_ffi.errors import (
     AbiMismatchError,
     InvalidArgumentError,
@@ -25,7 +26,6 @@ from eliza_ffi.errors import (
 from eliza_ffi.library.binding import CffiBinding
 from eliza_ffi.library.loading import Library, header_ffi
 from eliza_ffi.model import Model
-from eliza_ffi.prompts import should_respond_prompt
 from eliza_ffi.runner.streaming import (
     FfiStreamingGenerateArgs,
     FfiStreamingResult,

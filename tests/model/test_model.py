@@ -22,6 +22,7 @@ import eliza_ffi
 from eliza_ffi._resources import default_model_path
 from eliza_ffi.choices.choice_set import string_choices, tokenize_choice
 from eliza_ffi.choices.token_tree import TokenTreePayload
+from eliza_ffi.cli.demo_prompts import SHOULD_RESPOND_CHOICES, chat_prompt, should_respond_prompt
 from eliza_ffi.errors import (
     ContextFullError,
     ElizaError,
@@ -32,7 +33,6 @@ from eliza_ffi.errors import (
 )
 from eliza_ffi.library.loading import Library
 from eliza_ffi.model import Choice, Model
-from eliza_ffi.prompts import SHOULD_RESPOND_CHOICES, chat_prompt, should_respond_prompt
 from eliza_ffi.runner.streaming import FfiStreamingGenerateArgs, SyncStreamingRunner
 
 ACTIONS = ["REPLY", "SEND_EMAIL", "SEND_MESSAGE", "SEND", "Grüße", "two words", "日本"]

@@ -23,10 +23,10 @@ from skeleton_strategies import Field, actions, has_shape, shaped_skeletons
 
 from bench.masking.vocabularies import TokenBytes
 from eliza_ffi.async_model import AsyncModel
+from eliza_ffi.cli.demo_prompts import planner_prompt
 from eliza_ffi.errors import ContextFullError, FillError, InvalidArgumentError
 from eliza_ffi.library.loading import Library
 from eliza_ffi.model import Model
-from eliza_ffi.prompts import planner_prompt
 from eliza_ffi.runner.filling import FillResult
 from eliza_ffi.skeleton.placed_span import regex_literal
 from eliza_ffi.skeleton.planning import ActionSkeleton

@@ -14,9 +14,9 @@ from tiny_model.inputs import CUSTOMER_ASPECTS, SINGLE_ASPECTS
 from tiny_model.mentions import read_mentions
 from tiny_model.questions import Posed, Questions, is_held_out
 
+from eliza_ffi.cli.demo_prompts import END_OF_TURN, START_OF_TURN
 from eliza_ffi.decisions.prompts import input_text
 from eliza_ffi.decisions.questions import Choice, Score
-from eliza_ffi.prompts import END_OF_TURN, START_OF_TURN
 
 pytestmark = pytest.mark.slow
 

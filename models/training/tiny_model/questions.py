@@ -13,9 +13,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from eliza_ffi.cli.demo_prompts import chat_prompt
 from eliza_ffi.decisions.prompts import Asked, ask, input_text
 from eliza_ffi.decisions.questions import Choice, Labels, Level, Option, Predicate, Score
-from eliza_ffi.prompts import chat_prompt
 
 from .aspects import Aspect, Split, Value, draw_line, index_of, read_aspect
 from .catalogue import Schema

@@ -11,7 +11,7 @@ from itertools import pairwise
 
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
-from eliza_ffi.prompts import END_OF_TURN, START_OF_TURN
+from eliza_ffi.cli.demo_prompts import END_OF_TURN, START_OF_TURN
 
 from .corpus import Example
 from .hints import Hints, Span, give_hints
