@@ -28,6 +28,7 @@ FLOORS = (
     ("batches",),
     ("measuring",),
     ("decisions",),
+    ("tables",),
     ("model",),
     ("async_model",),
     ("scale",),

@@ -13,10 +13,10 @@ from collections.abc import Generator, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from eliza_ffi.decisions import Predicate
-from eliza_ffi.decisions.table import DecidedRow, TableJob, TableRow, open_table
 from eliza_ffi.model import Model
 from eliza_ffi.scale.chunks import Chunks
 from eliza_ffi.scale.workers import LOCAL, RayWorkers
+from eliza_ffi.tables import DecidedRow, TableJob, TableRow, open_table
 
 from ..model.streams import RandomPrompts
 from ..parts.figures import median

@@ -17,13 +17,13 @@ from ..decisions.deciding import settings_for
 from ..decisions.fingerprint import fingerprint_of
 from ..decisions.prompts import as_one_input
 from ..decisions.questions import Question
-from ..decisions.table import TableJob, TableResult, decide_rows
-from ..decisions.table.job import DecideAll, input_of
-from ..decisions.table.reading import InputTable, check_column, content_hash
 from ..decisions.wire import decision_to
 from ..errors import InvalidArgumentError
 from ..measuring.terminal_text import printable
 from ..model import Model
+from ..tables import TableJob, TableResult, decide_rows
+from ..tables.job import DecideAll, input_of
+from ..tables.reading import InputTable, check_column, content_hash
 from .bars import decision_lines
 from .console import UsageError, add_model_arguments, open_model, read_messages
 from .files import STANDARD_INPUT, check_output, check_utf8, read_standard_input, read_text

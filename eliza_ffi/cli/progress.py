@@ -8,7 +8,7 @@ import sys
 import time
 from typing import TextIO
 
-from ..decisions.table import TableStep
+from ..tables import TableStep
 
 __all__ = ["ProgressBar", "RowProgress"]
 

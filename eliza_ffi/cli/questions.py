@@ -14,10 +14,10 @@ from ..decisions.calibration import Calibration, how_asked
 from ..decisions.prompts import LabelStyle
 from ..decisions.questions import Choice, Predicate, Question, Score
 from ..decisions.scoring import RULES, Rule
-from ..decisions.table import InputTable, open_table
-from ..decisions.table.reading import FORMATS
 from ..decisions.wire import as_questions
 from ..errors import InvalidArgumentError, NotSupportedError
+from ..tables import InputTable, open_table
+from ..tables.reading import FORMATS
 from .console import UsageError, whole_number
 from .files import check_utf8, read_bytes, read_text
 

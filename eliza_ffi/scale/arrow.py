@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ..decisions.table.columns import called_apart
-from ..decisions.table.parquet import load_pyarrow
 from ..errors import InvalidArgumentError
+from ..tables.columns import called_apart
+from ..tables.parquet import load_pyarrow
 
 __all__ = ["arrow_table", "cells_of", "check_columns", "text_array", "with_columns"]
 

@@ -11,11 +11,11 @@ from ..decisions.answers import Decision
 from ..decisions.asking import ScoreJob, is_of_row
 from ..decisions.deciding import DecisionRun, settings_for
 from ..decisions.questions import Question
-from ..decisions.table.job import input_of
-from ..decisions.table.reading import TableRow, json_value
 from ..decisions.wire import as_questions
 from ..errors import InvalidArgumentError
 from ..model import Model
+from ..tables.job import input_of
+from ..tables.reading import TableRow, json_value
 
 __all__ = [
     "Outcome",

@@ -12,10 +12,10 @@ from typing import Any
 from ..chat.prompt import Prompt
 from ..checks import check_text
 from ..choices.choice_set import ChoiceSet, as_choice_set
-from ..decisions.table.columns import ERROR
-from ..decisions.table.parquet import arrow_array, arrow_type, load_pyarrow
 from ..errors import InvalidArgumentError
 from ..requests import ChoiceMode, Tokenization
+from ..tables.columns import ERROR
+from ..tables.parquet import arrow_array, arrow_type, load_pyarrow
 from .arrow import arrow_table, cells_of, with_columns
 from .asking import or_error, or_raised
 from .share import open_worker_model

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from ..decisions.table.job import DecidedRow, input_of
-from ..decisions.table.reading import TableRow
+from ..tables.job import DecidedRow, input_of
+from ..tables.reading import TableRow
 from .asking import Outcome, or_error
 
 __all__ = ["Chunk", "Chunks"]

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from ..choices.choice_set import as_choice_set
 from ..decisions.calibration import Calibration, as_calibration
-from ..decisions.table.columns import OutputColumns
 from ..decisions.wire import as_questions
 from ..errors import InvalidArgumentError
+from ..tables.columns import OutputColumns
 from .arrow import check_columns
 from .chooser import Chooser, fields_of
 from .decider import Decider

@@ -16,10 +16,10 @@ from typing import Any
 
 from .. import __version__
 from ..decisions.questions import Question
-from ..decisions.table.job import DecidedRow
-from ..decisions.table.reading import TableRow
 from ..errors import ElizaError, InvalidArgumentError
 from ..session import DEFAULT_SLOTS
+from ..tables.job import DecidedRow
+from ..tables.reading import TableRow
 from .chunks import Chunk, Chunks
 from .placing import cpus_for_each, gpus_for_each
 from .share import load_ray, threads_for

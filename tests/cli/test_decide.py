@@ -32,11 +32,11 @@ from eliza_ffi.cli.screen import Screen
 from eliza_ffi.decisions.answers import Decision, DecisionUsage, answer_of, collect, expand
 from eliza_ffi.decisions.calibration import Calibration
 from eliza_ffi.decisions.questions import Choice, Labels, Predicate, Question, Score
-from eliza_ffi.decisions.table import TableStep
 from eliza_ffi.decisions.wire import question_to
 from eliza_ffi.errors import ElizaError
 from eliza_ffi.library.loading import LIBRARY_VARIABLE, Library
 from eliza_ffi.measuring.terminal_text import text_width
+from eliza_ffi.tables import TableStep
 
 FAMILY = "\U0001f469\u200d\U0001f469\u200d\U0001f467"
 CHOICE = Choice("Which team?", ["billing", "sales"], "team")

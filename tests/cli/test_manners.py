@@ -25,9 +25,9 @@ from eliza_ffi import cli
 from eliza_ffi.cli.help import EXAMPLES
 from eliza_ffi.cli.main import build_parser
 from eliza_ffi.cli.progress import ProgressBar, RowProgress
-from eliza_ffi.decisions.table import TableStep
 from eliza_ffi.library.loading import LIBRARY_VARIABLE, Library
 from eliza_ffi.measuring.terminal_text import text_width
+from eliza_ffi.tables import TableStep
 
 pytestmark = pytest.mark.slow
 

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 import pytest
 from table_work import QUESTIONS, decide
 
-from eliza_ffi.decisions.table import DecidedRow, TableRow
 from eliza_ffi.errors import InvalidArgumentError
 from eliza_ffi.scale.chunks import CHUNK_SECONDS, MOST_ROWS, Chunk, Chunks
+from eliza_ffi.tables import DecidedRow, TableRow
 
 pytestmark = pytest.mark.slow
 

@@ -19,11 +19,11 @@ from ray_actors import KilledDecider
 
 from eliza_ffi import cli
 from eliza_ffi.decisions import Choice, Predicate
-from eliza_ffi.decisions.table import TableJob, open_table
 from eliza_ffi.errors import ModelError
 from eliza_ffi.model import Model
 from eliza_ffi.scale.ray import Decider, choose_dataset, decide_dataset
 from eliza_ffi.scale.workers import RayWorkers
+from eliza_ffi.tables import TableJob, open_table
 
 pytestmark = pytest.mark.slow
 

@@ -13,10 +13,10 @@ from fake_decider import FakeDecider
 from fake_ray import FakeRay
 from table_work import QUESTIONS
 
-from eliza_ffi.decisions.table import TableJob, open_table
 from eliza_ffi.errors import ElizaError, InvalidArgumentError, ModelError, NativeFault
 from eliza_ffi.scale import worker as worker_module
 from eliza_ffi.scale.workers import LOCAL, MOST_TRIES, RayWorkers
+from eliza_ffi.tables import TableJob, open_table
 
 pytestmark = pytest.mark.slow
 

@@ -12,8 +12,8 @@ from typing import Any
 from eliza_ffi.decisions.answers import Decision, DecisionUsage, answer_of, collect, expand
 from eliza_ffi.decisions.prompts import input_text, option_count
 from eliza_ffi.decisions.questions import Choice, Labels, Predicate, Question, Score
-from eliza_ffi.decisions.table import TableJob, open_table
 from eliza_ffi.errors import ContextFullError
+from eliza_ffi.tables import TableJob, open_table
 
 QUESTIONS: tuple[Question, ...] = (
     Choice("Which topic?", ["billing", "sales", True], "topic"),

@@ -27,7 +27,15 @@ from table_work import QUESTIONS, SETTINGS, decide
 
 from eliza_ffi.decisions.answers import Decision, DecisionUsage, answer_of
 from eliza_ffi.decisions.questions import Choice, Predicate
-from eliza_ffi.decisions.table import (
+from eliza_ffi.errors import (
+    ChatTemplateError,
+    ContextFullError,
+    ElizaError,
+    InvalidArgumentError,
+    NativeFault,
+    NotSupportedError,
+)
+from eliza_ffi.tables import (
     AnswerCounts,
     OutputColumns,
     TableJob,
@@ -37,17 +45,9 @@ from eliza_ffi.decisions.table import (
     decide_rows,
     open_table,
 )
-from eliza_ffi.decisions.table import lines as lines_module
-from eliza_ffi.decisions.table.formats import CsvRows, JsonlRows
-from eliza_ffi.decisions.table.reading import json_value
-from eliza_ffi.errors import (
-    ChatTemplateError,
-    ContextFullError,
-    ElizaError,
-    InvalidArgumentError,
-    NativeFault,
-    NotSupportedError,
-)
+from eliza_ffi.tables import lines as lines_module
+from eliza_ffi.tables.formats import CsvRows, JsonlRows
+from eliza_ffi.tables.reading import json_value
 
 try:
     import pyarrow as pa
@@ -707,7 +707,7 @@ def test_a_retry_that_ended_before_its_file_took_its_place_goes_on(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("eliza_ffi.decisions.table.journal.replace_file", interrupted)
+        patch.setattr("eliza_ffi.tables.journal.replace_file", interrupted)
         with pytest.raises(KeyboardInterrupt):
             run(table, output, retry_errors=True)
     assert output.read_bytes() == before
@@ -880,7 +880,7 @@ def test_a_job_fails_if_its_output_changed_during_the_run(
 def test_a_job_stops_soon_after_its_output_was_deleted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("eliza_ffi.decisions.table.journal.SYNC_SECONDS", 0.0)
+    monkeypatch.setattr("eliza_ffi.tables.journal.SYNC_SECONDS", 0.0)
     table, output = table_of(tmp_path, ".csv", 60), tmp_path / "out.csv"
     rows: list[int] = []
 
@@ -907,7 +907,7 @@ def test_a_parquet_job_checks_the_file_that_it_wrote(
             pq.write_table(pa.table({"row": list(range(n_rows))}), path)
 
     with monkeypatch.context() as patch:
-        patch.setattr("eliza_ffi.decisions.table.parquet.replace_file", replaced)
+        patch.setattr("eliza_ffi.tables.parquet.replace_file", replaced)
         with pytest.raises((ElizaError, FileNotFoundError), match=r"out\.parquet"):
             run(table, output)
     assert run(table, output).new_rows == 0
@@ -1285,7 +1285,7 @@ def test_a_parquet_job_whose_rows_were_lost_is_not_taken_for_whole(tmp_path: Pat
 
 
 @needs_pyarrow
-@pytest.mark.parametrize("broken", ["table.parquet.replace_file", "table.job.Path.unlink"])
+@pytest.mark.parametrize("broken", ["tables.parquet.replace_file", "tables.job.Path.unlink"])
 def test_a_parquet_job_that_ended_while_its_file_was_made_makes_it_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: str
 ) -> None:
@@ -1296,10 +1296,10 @@ def test_a_parquet_job_that_ended_while_its_file_was_made_makes_it_again(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(f"eliza_ffi.decisions.{broken}", interrupted)
+        patch.setattr(f"eliza_ffi.{broken}", interrupted)
         with pytest.raises(KeyboardInterrupt):
             run(table, output)
-    assert output.exists() is (broken == "table.job.Path.unlink")
+    assert output.exists() is (broken == "tables.job.Path.unlink")
     assert run(table, output).new_rows == 0
     assert pq.read_metadata(output).num_rows == 9
     assert {path.name for path in tmp_path.iterdir()} == {

@@ -10,9 +10,9 @@ import pytest
 
 from eliza_ffi.decisions.examples import read_examples
 from eliza_ffi.decisions.questions import Choice, Labels, Predicate, Question, Score
-from eliza_ffi.decisions.table import open_table
-from eliza_ffi.decisions.table.labels import LabelledRows, label_columns, right_answer
 from eliza_ffi.errors import InvalidArgumentError
+from eliza_ffi.tables import open_table
+from eliza_ffi.tables.labels import LabelledRows, label_columns, right_answer
 
 PREDICATE = Predicate("It is urgent.", "urgent")
 CHOICE = Choice("Which?", ["sales", "billing", True], "topic")

@@ -20,7 +20,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol
 
-from ...errors import InvalidArgumentError
+from ..errors import InvalidArgumentError
 from .lines import MOST_BYTES, Lines, LongLineError
 
 __all__ = [

@@ -10,13 +10,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ...batches import run_in_order
-from ...errors import ContextFullError, ElizaError, InvalidArgumentError
-from ..answers import Decision
-from ..asking import is_of_row
-from ..prompts import input_text
-from ..questions import Question
-from ..wire import question_to
+from ..batches import run_in_order
+from ..decisions.answers import Decision
+from ..decisions.asking import is_of_row
+from ..decisions.prompts import input_text
+from ..decisions.questions import Question
+from ..decisions.wire import question_to
+from ..errors import ContextFullError, ElizaError, InvalidArgumentError
 from .columns import AnswerCounts, OutputColumns
 from .formats import CsvRows, JsonlRows, RowFormat
 from .journal import JobFile, Journal

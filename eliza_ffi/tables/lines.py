@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from types import TracebackType
 
-from ...errors import InvalidArgumentError
+from ..errors import InvalidArgumentError
 
 __all__ = ["MOST_BYTES", "Lines", "LongLineError"]
 

@@ -28,7 +28,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from ...errors import ElizaError, InvalidArgumentError
+from ..errors import ElizaError, InvalidArgumentError
 from .columns import ROW
 from .formats import RowFormat
 from .reading import content_hash

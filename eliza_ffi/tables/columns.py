@@ -7,8 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from ...errors import InvalidArgumentError
-from ..answers import (
+from ..decisions.answers import (
     Answer,
     ChoiceAnswer,
     Decision,
@@ -17,7 +16,8 @@ from ..answers import (
     ScoreAnswer,
     name_of,
 )
-from ..questions import Choice, Labels, Predicate, Question, Score, Value
+from ..decisions.questions import Choice, Labels, Predicate, Question, Score, Value
+from ..errors import InvalidArgumentError
 from .reading import TableRow, json_value
 
 __all__ = ["AnswerCounts", "OutputColumns", "answer_parts", "called_apart", "cell_text"]

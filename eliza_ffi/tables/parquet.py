@@ -8,7 +8,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from ...errors import InvalidArgumentError, NotSupportedError
+from ..errors import InvalidArgumentError, NotSupportedError
 from .columns import OutputColumns, cell_text
 from .journal import replace_file
 from .reading import InputTable, TableRow, check_unchanged

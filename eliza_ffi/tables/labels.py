@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
-from ...errors import InvalidArgumentError
-from ..answers import name_of
-from ..examples import level_of
-from ..questions import Choice, Predicate, Question, Score, Value
+from ..decisions.answers import name_of
+from ..decisions.examples import level_of
+from ..decisions.questions import Choice, Predicate, Question, Score, Value
+from ..errors import InvalidArgumentError
 from .job import input_of
 from .reading import InputTable, TableRow, check_column, json_value
 
