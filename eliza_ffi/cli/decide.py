@@ -22,8 +22,9 @@ from ..errors import InvalidArgumentError
 from ..measuring.terminal_text import printable
 from ..model import Model
 from ..tables import TableJob, TableResult, decide_rows
+from ..tables.files import content_hash
 from ..tables.job import DecideAll, input_of
-from ..tables.reading import InputTable, check_column, content_hash
+from ..tables.rows import InputTable, check_column
 from .bars import decision_lines
 from .console import UsageError, add_model_arguments, open_model, read_messages
 from .files import STANDARD_INPUT, check_output, check_utf8, read_standard_input, read_text

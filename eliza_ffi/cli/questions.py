@@ -17,7 +17,7 @@ from ..decisions.scoring import RULES, Rule
 from ..decisions.wire import as_questions
 from ..errors import InvalidArgumentError, NotSupportedError
 from ..tables import InputTable, open_table
-from ..tables.reading import FORMATS
+from ..tables.file_formats import FORMATS
 from .console import UsageError, whole_number
 from .files import check_utf8, read_bytes, read_text
 

@@ -15,7 +15,7 @@ from ..decisions.wire import as_questions
 from ..errors import InvalidArgumentError
 from ..model import Model
 from ..tables.job import input_of
-from ..tables.reading import TableRow, json_value
+from ..tables.rows import TableRow, json_value
 
 __all__ = [
     "Outcome",

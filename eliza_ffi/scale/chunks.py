@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any
 
 from ..tables.job import DecidedRow, input_of
-from ..tables.reading import TableRow
+from ..tables.rows import TableRow
 from .asking import Outcome, or_error
 
 __all__ = ["Chunk", "Chunks"]

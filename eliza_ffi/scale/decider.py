@@ -17,7 +17,7 @@ from ..decisions.wire import as_questions
 from ..errors import InvalidArgumentError
 from ..tables.columns import ERROR, ROW, OutputColumns, answer_parts, cell_text
 from ..tables.parquet import arrow_array, arrow_type, load_pyarrow
-from ..tables.reading import TableRow
+from ..tables.rows import TableRow
 from .arrow import arrow_table, cells_of, text_array, with_columns
 from .asking import Outcome, ask_each, ask_together, inputs_of, or_error, questions_of
 from .share import open_worker_model

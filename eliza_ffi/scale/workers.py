@@ -19,7 +19,7 @@ from ..decisions.questions import Question
 from ..errors import ElizaError, InvalidArgumentError
 from ..session import DEFAULT_SLOTS
 from ..tables.job import DecidedRow
-from ..tables.reading import TableRow
+from ..tables.rows import TableRow
 from .chunks import Chunk, Chunks
 from .placing import cpus_for_each, gpus_for_each
 from .share import load_ray, threads_for

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from .columns import AnswerCounts, OutputColumns
+from .file_formats import open_table
 from .job import DecidedRow, TableJob, TableResult, TableStep, decide_rows
-from .reading import CsvTable, InputTable, JsonlTable, TableRow, open_table
+from .rows import InputTable, TableRow
+from .text_tables import CsvTable, JsonlTable
 
 __all__ = [
     "AnswerCounts",

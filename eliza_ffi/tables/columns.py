@@ -18,7 +18,7 @@ from ..decisions.answers import (
 )
 from ..decisions.questions import Choice, Labels, Predicate, Question, Score, Value
 from ..errors import InvalidArgumentError
-from .reading import TableRow, json_value
+from .rows import TableRow, json_value
 
 __all__ = ["AnswerCounts", "OutputColumns", "answer_parts", "called_apart", "cell_text"]
 

@@ -18,18 +18,13 @@ from ..decisions.questions import Question
 from ..decisions.wire import question_to
 from ..errors import ContextFullError, ElizaError, InvalidArgumentError
 from .columns import AnswerCounts, OutputColumns
+from .file_formats import format_of
+from .files import content_hash
 from .formats import CsvRows, JsonlRows, RowFormat
 from .journal import JobFile, Journal
-from .reading import (
-    InputTable,
-    TableRow,
-    check_column,
-    content_hash,
-    format_of,
-    is_unicode,
-    json_value,
-)
+from .parquet import ParquetTable, load_pyarrow, parquet_rows, write_parquet
 from .retry import is_retried, write_again
+from .rows import InputTable, TableRow, check_column, is_unicode, json_value
 
 __all__ = [
     "DecidedRow",
@@ -157,8 +152,6 @@ class TableJob:
         if output.exists() and output.samefile(table.path):
             raise InvalidArgumentError(f"{output} is the input: name another file for the output")
         if self._format == "parquet":
-            from .parquet import load_pyarrow
-
             load_pyarrow()  # now, not after hours
         self.table = table
         self.column = column
@@ -363,8 +356,6 @@ class TableJob:
         return self._job_file.is_whole
 
     def _finished_rows(self, *, kept: bool = False) -> Iterator[dict[str, Any]]:
-        from .parquet import parquet_rows
-
         return parquet_rows(self.output, self.columns, kept=kept)
 
     def _journal(self, description: Mapping[str, Any], overwrite: bool) -> Journal:
@@ -430,8 +421,6 @@ class TableJob:
             )
 
     def _make_parquet(self, journal: Journal, description: Mapping[str, Any]) -> None:
-        from .parquet import ParquetTable, write_parquet
-
         write_parquet(self.output, _Again(journal.rows), self.columns, self.table)
         if self._copies_kept and not self._is_same_input(description):  # it was just read again
             raise self._input_changed()

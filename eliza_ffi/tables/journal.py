@@ -23,17 +23,16 @@ import json
 import os
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from ..errors import ElizaError, InvalidArgumentError
 from .columns import ROW
+from .files import content_hash, replace_file, sync_folder
 from .formats import RowFormat
-from .reading import content_hash
 
-__all__ = ["JobFile", "Journal", "replace_file", "sync_folder"]
+__all__ = ["JobFile", "Journal"]
 
 SYNC_SECONDS = 2.0
 """How often what was appended is forced onto the disk."""
@@ -303,19 +302,3 @@ class Journal:
     def _sync(self) -> None:
         os.fsync(self._file)
         self._synced = time.monotonic()
-
-
-def replace_file(part: Path, path: Path) -> None:
-    """Let a file that is written take the place of another one, so that it is there whole."""
-    part.replace(path)
-    sync_folder(path)
-
-
-def sync_folder(path: Path) -> None:
-    """Force onto the disk which files a file's folder has."""
-    with suppress(OSError):  # not every file system does
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)

@@ -13,7 +13,7 @@ from ..decisions.examples import level_of
 from ..decisions.questions import Choice, Predicate, Question, Score, Value
 from ..errors import InvalidArgumentError
 from .job import input_of
-from .reading import InputTable, TableRow, check_column, json_value
+from .rows import InputTable, TableRow, check_column, json_value
 
 __all__ = ["LabelledRows", "label_columns", "right_answer"]
 

@@ -10,8 +10,8 @@ from typing import Any
 
 from ..errors import InvalidArgumentError, NotSupportedError
 from .columns import OutputColumns, cell_text
-from .journal import replace_file
-from .reading import InputTable, TableRow, check_unchanged
+from .files import replace_file
+from .rows import InputTable, TableRow, check_unchanged
 
 __all__ = [
     "ParquetTable",

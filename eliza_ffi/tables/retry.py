@@ -9,7 +9,7 @@ from typing import Any
 
 from .columns import ROW, has_error
 from .journal import Journal
-from .reading import TableRow
+from .rows import TableRow
 
 __all__ = ["is_retried", "write_again"]
 

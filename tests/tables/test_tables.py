@@ -47,7 +47,7 @@ from eliza_ffi.tables import (
 )
 from eliza_ffi.tables import lines as lines_module
 from eliza_ffi.tables.formats import CsvRows, JsonlRows
-from eliza_ffi.tables.reading import json_value
+from eliza_ffi.tables.rows import json_value
 
 try:
     import pyarrow as pa
