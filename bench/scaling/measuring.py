@@ -14,9 +14,9 @@ from pathlib import Path
 
 from eliza_ffi.decisions import Predicate
 from eliza_ffi.model import Model
-from eliza_ffi.scale.chunks import Chunks
-from eliza_ffi.scale.workers import LOCAL, RayWorkers
+from eliza_ffi.scale.table import BATCH_ROWS, LOCAL, TableWorkers
 from eliza_ffi.tables import DecidedRow, TableJob, TableRow, open_table
+from eliza_ffi.tables.job import input_of
 
 from ..model.streams import RandomPrompts
 from ..parts.figures import median
@@ -140,12 +140,12 @@ def driver_seconds(words: int, n_rows: int, model: Model) -> float:
     (decision,) = model.decide_many(["a test"], QUESTION)
 
     def decide_all(rows: Iterable[TableRow]) -> Generator[DecidedRow, None, None]:
-        chunks = Chunks(rows, "body", 16)
-        while (chunk := chunks.next(1)) is not None:
-            given = pickle.loads(pickle.dumps(chunk.inputs))
+        unread = iter(rows)
+        while batch := list(itertools.islice(unread, BATCH_ROWS)):
+            given = pickle.loads(pickle.dumps([input_of(row, "body") for row in batch]))
             found = pickle.loads(pickle.dumps([decision] * len(given)))
-            chunks.take(chunk, found, 1e-3)
-            yield from chunks.in_order()
+            for row, each in zip(batch, found, strict=True):
+                yield DecidedRow(row, each)
 
     with tempfile.TemporaryDirectory() as folder:
         table = write_table(Path(folder), words, n_rows)
@@ -171,14 +171,14 @@ def ray_rows(path: str | None, words: int, n_rows: int, n_workers: int) -> dict[
         output = table.with_suffix(".out.jsonl")
         job = TableJob(open_table(table), "body", [QUESTION], output, settings={})
         begin = time.perf_counter()
-        with RayWorkers(
-            LOCAL, n_workers, [QUESTION], {}, model=path, model_options=options
+        with TableWorkers(
+            LOCAL, n_workers, "body", [QUESTION], {}, model=path, model_options=options
         ) as workers:
             few = open_table(write_table(Path(folder) / "few", words, 8))
-            while len(workers.facts) < n_workers:
-                list(workers.decide_rows(few.rows(), "body"))
+            while workers.n_ready < n_workers:
+                list(workers.decide_rows(few.rows()))
             started = time.perf_counter()
-            job.run_rows(lambda rows: workers.decide_rows(rows, "body"))
+            job.run_rows(workers.decide_rows)
             taken = time.perf_counter() - started
     return {"start_seconds": started - begin, "rows_per_second": n_rows / taken}
 

@@ -190,9 +190,7 @@ def _run_table(arguments: argparse.Namespace, questions: tuple[Question, ...]) -
 
     if arguments.ray is not None:
         with ray_workers(arguments, questions, settings) as workers:
-            result = run(
-                workers.fingerprint, lambda rows: workers.decide_rows(rows, arguments.column)
-            )
+            result = run(workers.fingerprint, workers.decide_rows)
     else:
         with open_model(arguments, arguments.n_slots) as model:
             # What is wrong with the questions or the calibration would be wrong in every row.

@@ -1,4 +1,4 @@
-"""``--ray``: the rows of a table decided by workers on a Ray cluster."""
+"""``--ray``: decide the rows of a table on a Ray cluster."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..decisions.questions import Question
-from ..scale.workers import LOCAL, RayWorkers
+from ..scale.table import LOCAL, TableWorkers
 from .console import UsageError, model_options, whole_number
 
 __all__ = ["add_ray_arguments", "ray_workers"]
 
 
 def add_ray_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add where the workers are, and how many."""
+    """Add the cluster's address and the number of workers."""
     group = parser.add_argument_group("Ray", "needs the extra: pip install 'eliza-ffi[ray]'")
     group.add_argument(
         "--ray",
@@ -26,14 +26,14 @@ def add_ray_arguments(parser: argparse.ArgumentParser) -> None:
         "--workers",
         type=whole_number,
         metavar="N",
-        help="with --ray, processes with a model each; --threads are the CPUs of each (shared out)",
+        help="with --ray, processes with a model each; each reserves --threads CPUs of Ray (1)",
     )
 
 
 def ray_workers(
     arguments: argparse.Namespace, questions: Sequence[Question], settings: Mapping[str, Any]
-) -> RayWorkers:
-    """Return the workers that the command line asks for, to be entered.
+) -> TableWorkers:
+    """Return the workers that the command line asks for; they exist within a ``with`` block.
 
     Parameters
     ----------
@@ -44,9 +44,10 @@ def ray_workers(
     """
     if not arguments.workers:
         raise UsageError("--ray needs --workers, 1 or more")
-    return RayWorkers(
+    return TableWorkers(
         arguments.ray,
         arguments.workers,
+        arguments.column,
         questions,
         settings,
         model=arguments.model,
@@ -57,7 +58,7 @@ def ray_workers(
 
 def _tell(n_ready: int, n_workers: int) -> None:
     print(
-        f"eliza-ffi: {n_ready} of {n_workers} workers have the model; the others load it, or wait "
-        f"for CPUs of the cluster",
+        f"eliza-ffi: {n_ready} of {n_workers} workers have loaded the model; the others are "
+        f"loading it or waiting for free CPUs or GPUs in the cluster",
         file=sys.stderr,
     )

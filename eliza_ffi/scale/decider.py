@@ -11,6 +11,7 @@ from ..checks import check_flag
 from ..decisions.answers import Decision, name_of
 from ..decisions.asking import WritePrompt
 from ..decisions.calibration import Calibration, as_calibration
+from ..decisions.fingerprint import fingerprint_of
 from ..decisions.prompts import LabelStyle
 from ..decisions.scoring import Rule
 from ..decisions.wire import as_questions
@@ -131,6 +132,18 @@ class Decider:
             # What is wrong with the questions or the calibration would be wrong in every row.
             self._model.decide(TEST_INPUT, self._questions, **self._settings)
 
+    @property
+    def fingerprint(self) -> str:
+        """The model's fingerprint."""
+        return fingerprint_of(self._model)
+
+    def decide(self, inputs: Sequence[Any]) -> list[Outcome]:
+        """Return a decision for each input, or the error that only this input has.
+
+        Exceptions among the inputs are returned as they are.
+        """
+        return ask_together(self._model, inputs, self._questions, self._settings)
+
     def __call__(self, batch: Any) -> Any:
         """Return a batch with its answers, as a ``pyarrow.Table``."""
         table = arrow_table(batch)
@@ -142,8 +155,7 @@ class Decider:
     def _with_answers(self, table: Any, inputs: Sequence[Any]) -> Any:
         row = TableRow(0, "", {})
         rows = [
-            self._columns.cells(row, *_decision_and_error(asked))
-            for asked in ask_together(self._model, inputs, self._questions, self._settings)
+            self._columns.cells(row, *_decision_and_error(asked)) for asked in self.decide(inputs)
         ]
         pa = load_pyarrow()
         ours = {

@@ -5,33 +5,13 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from ..checks import check_kind
 from ..errors import LibraryLoadError, LibraryNotFoundError, ModelError, NotSupportedError
 from ..model import Model
 
-__all__ = ["Share", "load_ray", "open_worker_model", "share_of_worker", "threads_for"]
-
-
-@dataclass(frozen=True)
-class Share:
-    """What a worker may use.
-
-    Attributes
-    ----------
-    node : str
-        The machine, as messages call it.
-    n_threads : int
-        Compute threads; 0 = nobody said how many.
-    n_gpu_layers : int
-        Layers to offload; -1 = all.
-    """
-
-    node: str
-    n_threads: int
-    n_gpu_layers: int
+__all__ = ["actor_resources", "load_ray", "node_name", "open_worker_model"]
 
 
 def load_ray() -> Any:
@@ -49,23 +29,30 @@ def load_ray() -> Any:
     return ray
 
 
-def share_of_worker() -> Share:
-    """Return what Ray gave to the actor that runs this; elsewhere nobody said."""
+def node_name() -> str:
+    """Return this machine's name and, within a Ray cluster, its address."""
     ray = load_ray()
-    node = socket.gethostname()
-    if not ray.is_initialized():
-        return Share(node, 0, -1)
-    context = ray.get_runtime_context()
-    node = f"{node} ({ray.util.get_node_ip_address()})"
-    if context.get_actor_id() is None:
-        return Share(node, 0, -1)
-    given = context.get_assigned_resources()
-    return Share(node, threads_for(given.get("CPU", 0.0)), -1 if given.get("GPU") else 0)
+    name = socket.gethostname()
+    return f"{name} ({ray.util.get_node_ip_address()})" if ray.is_initialized() else name
 
 
-def threads_for(cpus: float) -> int:
-    """Return how many threads compute on CPUs of Ray's, which may be a share of one or none."""
-    return max(int(cpus), 1)
+def actor_resources() -> dict[str, int]:
+    """Return the threads and GPU layers that match the resources of the running Ray actor.
+
+    Returns
+    -------
+    dict
+        ``n_threads`` and ``n_gpu_layers`` as arguments of :class:`~eliza_ffi.Model`; empty outside
+        an actor. An actor with a fraction of a CPU, or none, computes with one thread.
+    """
+    ray = load_ray()
+    if not ray.is_initialized() or ray.get_runtime_context().get_actor_id() is None:
+        return {}
+    given = ray.get_runtime_context().get_assigned_resources()
+    return {
+        "n_threads": max(int(given.get("CPU", 0.0)), 1),
+        "n_gpu_layers": -1 if given.get("GPU") else 0,
+    }
 
 
 def open_worker_model(
@@ -85,19 +72,14 @@ def open_worker_model(
     ModelError, LibraryNotFoundError, LibraryLoadError
         If it cannot be opened; the text names the node.
     """
-    share = share_of_worker()
     if options is not None:
         check_kind("model_options", options, Mapping, "a mapping")
-    settings = {
-        "n_threads": share.n_threads,
-        "n_gpu_layers": share.n_gpu_layers,
-        **(options or {}),
-    }
+    settings: dict[str, Any] = {**actor_resources(), **(options or {})}
     try:
         return Model(path, **settings)
     except ModelError as error:
         raise ModelError(
-            f"node {share.node}: {error}; every node needs the model's file, at the same path"
+            f"node {node_name()}: {error}; every node needs the model's file, at the same path"
         ) from None
     except (LibraryNotFoundError, LibraryLoadError) as error:
-        raise type(error)(f"node {share.node}: {error}") from None
+        raise type(error)(f"node {node_name()}: {error}") from None

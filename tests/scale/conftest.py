@@ -22,7 +22,8 @@ def cluster(library: Library) -> Iterator[Any]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
         # Actors import what the tests import, wherever these were started.
-        patch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), str(ROOT / "tests" / "support")]))
+        folders = os.pathsep.join([str(ROOT), str(ROOT / "tests" / "support")])
+        patch.setenv("PYTHONPATH", folders, prepend=os.pathsep)
         ray.init(
             address="local",
             num_cpus=2,

@@ -11,7 +11,7 @@ from fake_decider import FakeDecider, take_place
 from fake_ray import FakeRay
 
 from eliza_ffi import cli
-from eliza_ffi.scale import worker as worker_module
+from eliza_ffi.scale import decider as decider_module
 
 pytestmark = pytest.mark.slow
 
@@ -44,8 +44,8 @@ def opened(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[tuple[Any, A
         found.append((path, options, Remote(tmp_path / "model.gguf")))
         return found[-1][2]
 
-    monkeypatch.setattr(worker_module, "open_worker_model", open_model)
-    monkeypatch.setattr(worker_module, "fingerprint_of", lambda model: "1-abc")
+    monkeypatch.setattr(decider_module, "open_worker_model", open_model)
+    monkeypatch.setattr(decider_module, "fingerprint_of", lambda model: "1-abc")
     monkeypatch.setattr("eliza_ffi.cli.decide.fingerprint_of", lambda model: "1-abc")
     take_place(monkeypatch, Remote(tmp_path / "model.gguf"))
     return found
@@ -53,7 +53,7 @@ def opened(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[tuple[Any, A
 
 @pytest.fixture
 def ray(monkeypatch: pytest.MonkeyPatch) -> FakeRay:
-    ray = FakeRay([{"Alive": True, "Resources": {"CPU": 8.0}}])
+    ray = FakeRay()
     monkeypatch.setitem(sys.modules, "ray", ray)
     return ray
 
@@ -72,8 +72,8 @@ def test_the_output_on_ray_is_the_one_here(
     for end in ("", ".job"):
         found = (tmp_path / f"ray.csv{end}").read_bytes()
         assert found == (tmp_path / f"here.csv{end}").read_bytes()
-    assert "0 of 2 workers have the model" in capsys.readouterr().err
-    assert [each["num_cpus"] for each in ray.asked_for] == [4, 4]
+    assert "0 of 2 workers have loaded the model" in capsys.readouterr().err
+    assert [each["num_cpus"] for each in ray.asked_for] == [1, 1]
 
 
 def test_options_of_the_model_go_to_the_workers(

@@ -19,10 +19,11 @@ from ray_actors import KilledDecider
 
 from eliza_ffi import cli
 from eliza_ffi.decisions import Choice, Predicate
-from eliza_ffi.errors import ModelError
+from eliza_ffi.errors import ElizaError, ModelError
 from eliza_ffi.model import Model
+from eliza_ffi.scale import table as table_module
 from eliza_ffi.scale.ray import Decider, choose_dataset, decide_dataset
-from eliza_ffi.scale.workers import RayWorkers
+from eliza_ffi.scale.table import TableWorkers
 from eliza_ffi.tables import TableJob, open_table
 
 pytestmark = pytest.mark.slow
@@ -147,16 +148,16 @@ def test_a_dataset_says_which_node_has_no_model(cluster: Any, tmp_path: Path) ->
 
 
 def test_actors_have_as_many_threads_as_cpus_of_rays(cluster: Any) -> None:
-    from eliza_ffi.scale.share import share_of_worker
+    from eliza_ffi.scale.share import actor_resources
 
     class Told:
         def ask(self) -> Any:
-            return share_of_worker()
+            return actor_resources()
 
     for cpus in (1, 2):
         actor = cluster.remote(Told).options(num_cpus=cpus).remote()
-        share = cluster.get(actor.ask.remote())
-        assert (share.n_threads, share.n_gpu_layers) == (cpus, 0)
+        given = cluster.get(actor.ask.remote())
+        assert given == {"n_threads": cpus, "n_gpu_layers": 0}
         cluster.kill(actor)
 
 
@@ -180,25 +181,57 @@ def test_a_table_goes_on_here_where_it_was_left_on_ray(
     assert (tmp_path / "out.jsonl.job").read_bytes() == (tmp_path / "here.jsonl.job").read_bytes()
 
 
-def test_a_table_is_whole_where_a_worker_was_killed_in_the_middle(
-    cluster: Any, tmp_path: Path
+def killed_worker(folder: Path, n_kills: int) -> type[table_module.TableWorker]:
+    """Return a class of workers that kill their own processes on their second batch.
+
+    The class is local, so that Ray sends it to the workers as it is.
+    """
+
+    class KilledWorker(table_module.TableWorker):
+        n_batches = 0
+
+        def decide(self, fingerprint: str, inputs: Sequence[Any]) -> list[Any]:
+            self.n_batches += 1
+            n_killed = len(list(folder.iterdir()))
+            if self.n_batches == 2 and n_killed < n_kills:
+                (folder / str(os.getpid())).touch()
+                os.kill(os.getpid(), signal.SIGKILL)
+            return super().decide(fingerprint, inputs)
+
+    return KilledWorker
+
+
+def test_a_table_is_whole_after_workers_are_killed(
+    cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    table = write_table(tmp_path / "in.csv", 400)
+    killed = tmp_path / "killed"
+    killed.mkdir()
+    monkeypatch.setattr(table_module, "TableWorker", killed_worker(killed, 2))
+    table = write_table(tmp_path / "in.csv", 600)
     job = TableJob(open_table(table), "body", [QUESTION], tmp_path / "out.csv", settings={})
-    workers = RayWorkers("local", 2, [QUESTION], {}, model_options=ALONE)
-    killed: list[int] = []
-
-    def kill(step: Any) -> None:
-        if step.rows >= 100 and len(workers.facts) == 2 and not killed:
-            killed.append(workers.facts[0].pid)
-            os.kill(killed[0], signal.SIGKILL)
-
-    with workers:
-        result = job.run_rows(lambda rows: workers.decide_rows(rows, "body"), progress=kill)
-        assert killed, "no worker was killed"
-        assert killed[0] not in [each.pid for each in workers.facts]
-    assert (result.counts.rows, result.new_rows, result.is_whole) == (400, 400, True)
+    with TableWorkers("local", 2, "body", [QUESTION], {}, model_options=ALONE) as workers:
+        result = job.run_rows(workers.decide_rows)
+    assert len(list(killed.iterdir())) >= 2, "no worker was killed"
+    assert (result.counts.rows, result.new_rows, result.is_whole) == (600, 600, True)
     assert (tmp_path / "out.csv").read_bytes() == decide_here(table, tmp_path / "here.csv")
+
+
+def test_rows_that_kill_every_worker_end_the_job(
+    cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Doomed(table_module.TableWorker):
+        def decide(self, fingerprint: str, inputs: Sequence[Any]) -> list[Any]:
+            if any("order 444," in str(given) for given in inputs):  # row 13
+                os.kill(os.getpid(), signal.SIGKILL)
+            return super().decide(fingerprint, inputs)
+
+    monkeypatch.setattr(table_module, "TableWorker", Doomed)
+    rows = open_table(write_table(tmp_path / "in.csv", 64)).rows()
+    with (
+        TableWorkers("local", 1, "body", [QUESTION], {}, model_options=ALONE) as workers,
+        pytest.raises(ElizaError, match="^Ray could not complete rows 1 to 64 in 3 tries: "),
+    ):
+        list(workers.decide_rows(rows))
 
 
 def test_a_table_says_which_node_has_no_model(
@@ -217,21 +250,21 @@ def test_a_table_says_which_node_has_no_model(
 def test_a_workers_refusal_is_the_exception_that_it_is_here(cluster: Any, tmp_path: Path) -> None:
     with (
         pytest.raises(ModelError),
-        RayWorkers("local", 1, [Choice("x", ["a", "b"])], {}, model=str(tmp_path)),
+        TableWorkers("local", 1, "body", [Choice("x", ["a", "b"])], {}, model=str(tmp_path)),
     ):
         pass
 
 
 def test_a_driver_that_is_interrupted_goes_on_with_a_ray_of_its_own(
-    cluster: Any, tmp_path: Path
+    cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = write_table(tmp_path / "in.csv", 600)
     output = tmp_path / "out.jsonl"
     command = [sys.executable, "-m", "eliza_ffi", "decide", str(table), *COMMAND, *ALONE_HERE]
     command += ["--output", str(output), "--ray", "local", "--workers", "2"]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    monkeypatch.setenv("PYTHONPATH", str(ROOT), prepend=os.pathsep)
     running = subprocess.Popen(
-        command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
     )
     deadline = time.monotonic() + 300
     while not (output.exists() and output.read_bytes().count(b"\n") >= 50):
@@ -242,6 +275,6 @@ def test_a_driver_that_is_interrupted_goes_on_with_a_ray_of_its_own(
     _, said = running.communicate(timeout=120)
     assert (running.returncode, "interrupted; what was decided is kept" in said) == (130, True)
     assert 50 <= output.read_bytes().count(b"\n") < 600
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     assert output.read_bytes() == decide_here(table, tmp_path / "here.jsonl")

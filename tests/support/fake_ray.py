@@ -1,11 +1,11 @@
-"""A Ray of one process: actors are objects that do what they are asked when it is waited for."""
+"""A Ray in one process: an actor is an object whose methods run when their results are awaited."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from types import SimpleNamespace
+from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
 
@@ -28,11 +28,10 @@ class FakeRay:
 
     Parameters
     ----------
-    nodes
-        As ``ray.nodes()`` returns them.
-    dies
-        Says of each call, by the actor's number and the method's name, whether the actor ends over
-        it.
+    resources
+        Of the cluster, as ``ray.cluster_resources()`` returns them.
+    is_lost
+        Says of a method, by its name, whether every try to run it ends its actor.
     is_initialized
         Whether the process is connected already.
 
@@ -49,8 +48,8 @@ class FakeRay:
 
     def __init__(
         self,
-        nodes: Iterable[dict[str, Any]] = (),
-        dies: Callable[[int, str], bool] = lambda actor, method: False,
+        resources: Mapping[str, float] = MappingProxyType({"CPU": 8.0}),
+        is_lost: Callable[[str], bool] = lambda method: False,
         is_initialized: bool = False,
     ) -> None:
         self.asked_for: list[dict[str, Any]] = []
@@ -62,13 +61,9 @@ class FakeRay:
             RayError=RayError,
             RayTaskError=RayTaskError,
             RayActorError=RayActorError,
-            WorkerCrashedError=RayActorError,
-            NodeDiedError=RayActorError,
-            ObjectLostError=RayActorError,
-            OutOfMemoryError=RayActorError,
         )
-        self._nodes = list(nodes)
-        self._dies = dies
+        self._cluster_resources = dict(resources)
+        self._is_lost = is_lost
         self._is_initialized = is_initialized
         self._drawn = random.Random(1)
 
@@ -94,14 +89,14 @@ class FakeRay:
             get_actor_id=lambda: "an actor", get_assigned_resources=lambda: self.resources
         )
 
-    def nodes(self) -> list[dict[str, Any]]:
-        return self._nodes
+    def cluster_resources(self) -> dict[str, float]:
+        return self._cluster_resources
 
     def remote(self, kind: type) -> Any:
         def options(**asked_for: Any) -> Any:
             def made(*arguments: Any) -> _Actor:
                 self.asked_for.append(asked_for)
-                return _Actor(len(self.asked_for) - 1, kind(*arguments), self._dies)
+                return _Actor(kind(*arguments), self._is_lost)
 
             return SimpleNamespace(remote=made)
 
@@ -122,15 +117,12 @@ class FakeRay:
 
     def kill(self, actor: _Actor) -> None:
         self.n_killed += 1
-        actor.is_dead = True
 
 
 class _Actor:
-    def __init__(self, number: int, made: Any, dies: Callable[[int, str], bool]) -> None:
-        self.is_dead = False
-        self._number = number
+    def __init__(self, made: Any, is_lost: Callable[[str], bool]) -> None:
         self._made = made
-        self._dies = dies
+        self._is_lost = is_lost
 
     def __getattr__(self, method: str) -> Any:
         return SimpleNamespace(
@@ -138,9 +130,8 @@ class _Actor:
         )
 
     def _run(self, method: str, given: tuple[Any, ...]) -> Any:
-        self.is_dead = self.is_dead or self._dies(self._number, method)
-        if self.is_dead:
-            raise RayActorError("the actor died")
+        if self._is_lost(method):
+            raise RayActorError("a long text\nthe actor died")
         try:
             return getattr(self._made, method)(*given)
         except Exception as error:

@@ -1,9 +1,10 @@
-"""Workers that hold a model each: what goes out, what comes back, and what becomes of the dead."""
+"""Tables on a Ray cluster: batches out, answers back in order, and the errors of a cluster."""
 
 from __future__ import annotations
 
+import itertools
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +14,23 @@ from fake_decider import FakeDecider
 from fake_ray import FakeRay
 from table_work import QUESTIONS
 
-from eliza_ffi.errors import ElizaError, InvalidArgumentError, ModelError, NativeFault
-from eliza_ffi.scale import worker as worker_module
-from eliza_ffi.scale.workers import LOCAL, MOST_TRIES, RayWorkers
-from eliza_ffi.tables import TableJob, open_table
+from eliza_ffi import __version__
+from eliza_ffi.decisions import Decision
+from eliza_ffi.errors import (
+    ContextFullError,
+    ElizaError,
+    InvalidArgumentError,
+    ModelError,
+    NativeFault,
+)
+from eliza_ffi.scale import decider as decider_module
+from eliza_ffi.scale import table as table_module
+from eliza_ffi.scale.table import BATCH_ROWS, BATCHES_AHEAD, LOCAL, TableWorkers
+from eliza_ffi.tables import TableJob, TableRow, open_table
 
 pytestmark = pytest.mark.slow
 
-NODE = {"Alive": True, "Resources": {"CPU": 8.0, "GPU": 1.0}}
+CLUSTER = {"CPU": 16.0, "GPU": 2.0}
 
 
 class ManyDecider(FakeDecider):
@@ -55,24 +65,24 @@ def models(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[ManyDecider]
         opened.append(ManyDecider(tmp_path / "model.gguf"))
         return opened[-1]
 
-    monkeypatch.setattr(worker_module, "open_worker_model", open_model)
-    monkeypatch.setattr(worker_module, "fingerprint_of", lambda model: "1-abc")
+    monkeypatch.setattr(decider_module, "open_worker_model", open_model)
+    monkeypatch.setattr(decider_module, "fingerprint_of", lambda model: "1-abc")
     return opened
 
 
 @pytest.fixture
-def start(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[FakeRay, RayWorkers]]:
+def start(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[FakeRay, TableWorkers]]:
     def started(
         n_workers: int = 2, ray: FakeRay | None = None, **more: Any
-    ) -> tuple[FakeRay, RayWorkers]:
-        ray = ray or FakeRay([NODE])
+    ) -> tuple[FakeRay, TableWorkers]:
+        ray = ray or FakeRay()
         monkeypatch.setitem(sys.modules, "ray", ray)
-        return ray, RayWorkers(LOCAL, n_workers, QUESTIONS, {}, **more)
+        return ray, TableWorkers(LOCAL, n_workers, "body", QUESTIONS, {}, **more)
 
     return started
 
 
-Start = Callable[..., "tuple[FakeRay, RayWorkers]"]
+Start = Callable[..., "tuple[FakeRay, TableWorkers]"]
 
 
 def write_table(folder: Path, bodies: Sequence[str]) -> Path:
@@ -90,9 +100,9 @@ def job(folder: Path, name: str) -> TableJob:
     return TableJob(table, "body", QUESTIONS, folder / name, settings=table_work.SETTINGS)
 
 
-def run(workers: RayWorkers, folder: Path, name: str = "out.jsonl", **settings: Any) -> bytes:
+def run(workers: TableWorkers, folder: Path, name: str = "out.jsonl", **settings: Any) -> bytes:
     with workers:
-        job(folder, name).run_rows(lambda rows: workers.decide_rows(rows, "body"), **settings)
+        job(folder, name).run_rows(workers.decide_rows, **settings)
     return (folder / name).read_bytes()
 
 
@@ -103,17 +113,6 @@ def run_here(folder: Path) -> bytes:
     return (folder / "here.jsonl").read_bytes()
 
 
-def deaths(*at: tuple[int, str, int]) -> Callable[[int, str], bool]:
-    """Let an actor, by its number, end over the nth call of a method, from 0."""
-    seen: dict[tuple[int, str], int] = {}
-
-    def dies(actor: int, method: str) -> bool:
-        n = seen[actor, method] = seen.get((actor, method), -1) + 1
-        return (actor, method, n) in at
-
-    return dies
-
-
 def test_the_output_is_that_of_one_model_here(
     models: list[ManyDecider], start: Start, tmp_path: Path
 ) -> None:
@@ -122,46 +121,67 @@ def test_the_output_is_that_of_one_model_here(
     assert run(workers, tmp_path) == run_here(tmp_path)
     asked = [given for model in models for given, _ in model.asked if given != "a test"]
     assert len(asked) == 1200
-    assert (len(ray.asked_for), ray.n_killed, ray.n_shutdowns) == (3, 3, 1)
+    assert (len(ray.asked_for), ray.n_shutdowns) == (3, 1)
     assert sum(len(model.asked) > 1 for model in models) > 1
 
 
-@pytest.mark.parametrize(
-    "at",
-    [
-        [(0, "decide", 0)],
-        [(1, "decide", 1), (2, "decide", 0)],
-        [(0, "open", 0), (1, "decide", 1)],
-        [(0, "decide", 1), (1, "decide", 0)],
-    ],
-)
-def test_what_a_worker_that_ended_had_is_decided_by_another_and_nothing_twice(
-    at: list[tuple[int, str, int]], models: list[ManyDecider], start: Start, tmp_path: Path
-) -> None:
-    write_table(tmp_path, bodies(1200))
-    ray, workers = start(2, FakeRay([NODE], deaths(*at)))
-    assert run(workers, tmp_path) == run_here(tmp_path)
-    assert len(ray.asked_for) == 2 + len(at)
-
-
-def test_rows_over_which_three_workers_end_are_named(
+def test_rows_are_read_only_as_workers_need_them(
     models: list[ManyDecider], start: Start, tmp_path: Path
 ) -> None:
-    write_table(tmp_path, bodies(40))
-    ray, workers = start(1, FakeRay([NODE], lambda actor, method: method == "decide"))
-    with pytest.raises(ElizaError, match=r"3 workers have ended over rows 1 to 16: the actor died"):
+    n_read = 0
+
+    def endless() -> Iterator[TableRow]:
+        nonlocal n_read
+        for number in itertools.count(1):
+            n_read = number
+            yield TableRow(number, f"row {number}", {"body": f"text {number}"})
+
+    _, workers = start(2)
+    with workers:
+        decided = workers.decide_rows(endless())
+        for number in range(1, 3001):
+            assert next(decided).row.number == number
+            assert n_read <= number + 2 * BATCHES_AHEAD * BATCH_ROWS
+        decided.close()
+
+
+def test_rows_whose_worker_always_ends_are_named(
+    models: list[ManyDecider], start: Start, tmp_path: Path
+) -> None:
+    write_table(tmp_path, bodies(400))
+    ray, workers = start(1, FakeRay(is_lost=lambda method: method == "decide"))
+    said = "Ray could not complete rows 1 to 64 in 3 tries: the actor died"
+    with pytest.raises(ElizaError, match=f"^{said}$"):
         run(workers, tmp_path)
-    assert len(models) == MOST_TRIES
     assert ray.n_shutdowns == 1
+    options = ray.asked_for[0]
+    assert (options["max_restarts"], options["max_task_retries"]) == (-1, 2)
 
 
-def test_workers_that_end_before_they_have_a_model_are_not_replaced_for_ever(
+def test_workers_that_end_while_opening_the_model_end_the_job(
     models: list[ManyDecider], start: Start
 ) -> None:
-    ray, workers = start(2, FakeRay([NODE], lambda actor, method: method == "open"))
-    with pytest.raises(ElizaError, match="3 workers have ended before they had opened the model"):
+    ray, workers = start(2, FakeRay(is_lost=lambda method: method == "open"))
+    said = "Ray could not complete opening the model in 3 tries: the actor died"
+    with pytest.raises(ElizaError, match=f"^{said}$"):
         workers.__enter__()
     assert ray.n_shutdowns == 1
+
+
+def test_a_restarted_worker_opens_the_model_again(
+    models: list[ManyDecider], start: Start, tmp_path: Path
+) -> None:
+    """Ray makes the actor anew and calls only the method whose task was lost."""
+    settings = {"column": "body", "questions": QUESTIONS}
+    worker = table_module.TableWorker(__version__, settings)
+    assert [type(each) for each in worker.decide("1-abc", ["x", "too long"])] == [
+        Decision,
+        ContextFullError,
+    ]
+    worker.decide("1-abc", ["x"])
+    assert len(models) == 1
+    with pytest.raises(ElizaError, match="has another model than the other nodes"):
+        table_module.TableWorker(__version__, {**settings, "model": None}).decide("1-abd", ["x"])
 
 
 def test_a_model_that_is_missing_ends_it_before_the_first_row(
@@ -176,13 +196,13 @@ def test_a_model_that_is_missing_ends_it_before_the_first_row(
 def test_a_failure_that_is_no_rows_own_ends_the_run(
     models: list[ManyDecider], start: Start, tmp_path: Path
 ) -> None:
-    write_table(tmp_path, [*bodies(50), "breaks", *bodies(50)])
+    write_table(tmp_path, [*bodies(100), "breaks", *bodies(50)])
     ray, workers = start(1)
     with pytest.raises(NativeFault, match="it broke"):
         run(workers, tmp_path)
     assert ray.n_shutdowns == 1
     n_written = len((tmp_path / "out.jsonl").read_bytes().splitlines())
-    assert 0 < n_written < 51
+    assert n_written == BATCH_ROWS
 
 
 def test_a_run_goes_on_where_another_was_broken_off(
@@ -207,38 +227,76 @@ def test_rows_can_be_asked_about_again_after_some_were_given_up(
     table = open_table(tmp_path / "in.csv")
     _, workers = start(2)
     with workers:
-        decided = workers.decide_rows(table.rows(), "body")
+        decided = workers.decide_rows(table.rows())
         assert next(decided).row.number == 1
         decided.close()
-        assert len(list(workers.decide_rows(table.rows(), "body"))) == 200
+        assert len(list(workers.decide_rows(table.rows()))) == 200
 
 
 def test_nodes_with_different_models_are_not_mixed(
     models: list[ManyDecider], start: Start, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     names = iter(["1-abc", "1-abd"])
-    monkeypatch.setattr(worker_module, "fingerprint_of", lambda model: next(names))
-    write_table(tmp_path, bodies(50))
-    with pytest.raises(ElizaError, match="has another model"):
+    monkeypatch.setattr(decider_module, "fingerprint_of", lambda model: next(names))
+    write_table(tmp_path, bodies(1200))
+    with pytest.raises(ElizaError, match="has another model than the other nodes"):
         run(start(2)[1], tmp_path)
+    written = (tmp_path / "out.jsonl").read_bytes()
+    assert run_here(tmp_path).startswith(written)
+    assert len(written.splitlines()) < 1200
+
+
+def test_a_resume_with_another_model_is_refused(
+    models: list[ManyDecider], start: Start, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    write_table(tmp_path, bodies(200))
+
+    def run_with_its_fingerprint(**settings: Any) -> None:
+        with start(2)[1] as workers:
+            table = open_table(tmp_path / "in.csv")
+            model = {"model": workers.fingerprint}
+            job = TableJob(table, "body", QUESTIONS, tmp_path / "out.jsonl", settings=model)
+            job.run_rows(workers.decide_rows, **settings)
+
+    run_with_its_fingerprint(limit=100)
+    written = (tmp_path / "out.jsonl").read_bytes()
+    monkeypatch.setattr(decider_module, "fingerprint_of", lambda model: "1-abd")
+    with pytest.raises(InvalidArgumentError, match="model"):
+        run_with_its_fingerprint()
+    assert (tmp_path / "out.jsonl").read_bytes() == written
 
 
 def test_nodes_with_another_version_are_refused(
     models: list[ManyDecider], start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(worker_module, "__version__", "0.0.0")
-    with pytest.raises(ElizaError, match=r"has eliza-ffi 0\.0\.0, and this machine"):
-        start(1)[1].__enter__()
+    _, workers = start(1)
+    monkeypatch.setattr(FakeRay, "get", at_version("0.0.0", FakeRay.get))
+    with pytest.raises(ElizaError, match=r"has eliza-ffi 0\.0\.0, and the machine that runs"):
+        workers.__enter__()
 
 
-def test_workers_ask_for_a_share_of_the_cluster(models: list[ManyDecider], start: Start) -> None:
-    nodes = [NODE, NODE]
+def at_version(version: str, get: Callable[..., Any]) -> Callable[..., Any]:
+    """Run what ``ray.get`` runs on a node with another version of the package."""
+
+    def called(*arguments: Any) -> Any:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(table_module, "__version__", version)
+            return get(*arguments)
+
+    return called
+
+
+def test_workers_reserve_cpus_and_gpus_of_the_cluster(
+    models: list[ManyDecider], start: Start
+) -> None:
     for n_workers, options, asked in (
-        (2, {}, (8, 1.0)),
-        (4, {}, (4, 0.5)),
+        (2, {}, (1, 1.0)),
+        (4, {}, (1, 0.5)),
+        (3, {}, (1, 0.5)),
+        (1, {}, (1, 1.0)),
         (4, {"n_threads": 3, "n_gpu_layers": 0}, (3, 0.0)),
     ):
-        ray, workers = start(n_workers, FakeRay(nodes), model_options=options)
+        ray, workers = start(n_workers, FakeRay(CLUSTER), model_options=options)
         with workers:
             assert workers.fingerprint == "1-abc"
         assert [(each["num_cpus"], each["num_gpus"]) for each in ray.asked_for] == [
@@ -249,9 +307,9 @@ def test_workers_ask_for_a_share_of_the_cluster(models: list[ManyDecider], start
 def test_a_connection_that_is_there_is_used_and_left_alone(
     models: list[ManyDecider], start: Start
 ) -> None:
-    ray, workers = start(2, FakeRay([NODE], is_initialized=True))
+    ray, workers = start(2, FakeRay(is_initialized=True))
     with workers:
-        assert len(workers.facts) == 1  # the others open theirs while rows are asked about
+        assert workers.n_ready == 1  # the others open theirs while rows are decided
     assert (ray.inits, ray.n_shutdowns, ray.n_killed) == ([], 0, 2)
 
 
@@ -273,7 +331,7 @@ def test_an_address_where_nobody_is_says_so_at_once(
 ) -> None:
     monkeypatch.setitem(sys.modules, "ray", FakeRay())
     with pytest.raises(ElizaError, match=f"cannot connect to Ray at {address}"):
-        RayWorkers(address, 1, QUESTIONS, {}).__enter__()
+        TableWorkers(address, 1, "body", QUESTIONS, {}).__enter__()
 
 
 def test_it_is_told_once_that_workers_are_waited_for(
@@ -287,5 +345,5 @@ def test_it_is_told_once_that_workers_are_waited_for(
 
 
 def test_there_must_be_a_worker(start: Start) -> None:
-    with pytest.raises(InvalidArgumentError, match="1 or more workers, not 0"):
+    with pytest.raises(InvalidArgumentError, match="expected 1 or more workers, got 0"):
         start(0)

@@ -1,0 +1,348 @@
+"""Decide the rows of a table on a Ray cluster.
+
+Ray places the workers, restarts a worker that ends, and runs its task again. This module cuts the
+rows into batches and puts the answers into the order of the table. It uses actors of Ray Core: a
+Ray Data source is read by Ray's own processes or has to exist as a whole, but the rows of a table
+come one by one from an iterator in this process.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import socket
+import time
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import suppress
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from .. import __version__
+from ..decisions.questions import Question
+from ..errors import ElizaError, InvalidArgumentError
+from ..tables.job import DecidedRow, input_of
+from ..tables.reading import TableRow
+from .asking import Outcome, or_error
+from .decider import Decider
+from .share import load_ray, node_name
+
+__all__ = ["BATCH_ROWS", "LOCAL", "TableWorkers"]
+
+LOCAL = "local"
+"""The address that starts a Ray on this machine for the duration of the job."""
+
+BATCH_ROWS = 64
+"""Rows per task: several for each slot of the model, and few to repeat if a worker ends."""
+
+BATCHES_AHEAD = 4
+"""Batches per worker that may be sent out before the oldest one has come back."""
+
+MOST_TRIES = 3
+"""How often Ray runs a task whose worker ends."""
+
+LOCAL_STORE_BYTES = 2**27
+"""Shared memory of a local Ray."""
+
+TIMEOUT_SECONDS = 10.0
+"""For connecting; also the delay after which missing workers are reported."""
+
+Waiting = Callable[[int, int], Any]
+"""Called with the number of workers that have opened the model, and the number of all workers."""
+
+
+class TableWorker:
+    """An actor that answers the same questions about batches of inputs.
+
+    The constructor only stores its arguments, because Ray hides an error of a constructor in a long
+    text. An error of a method reaches the driver as the exception itself.
+
+    Parameters
+    ----------
+    version
+        The driver's version of this package.
+    settings
+        Arguments of :class:`Decider`.
+    """
+
+    def __init__(self, version: str, settings: Mapping[str, Any]) -> None:
+        self._version = version
+        self._settings = settings
+        self._decider: Decider | None = None
+        self._fingerprint = ""
+
+    def open(self) -> str:
+        """Load the model and return its fingerprint."""
+        if self._version != __version__:
+            raise ElizaError(
+                f"node {node_name()} has eliza-ffi {__version__}, and the machine that runs the "
+                f"command has {self._version}: install the same version on both"
+            )
+        self._decider = Decider(**self._settings)
+        self._fingerprint = self._decider.fingerprint
+        return self._fingerprint
+
+    def decide(self, fingerprint: str, inputs: Sequence[Any]) -> list[Outcome]:
+        """Return a decision or an error for each input.
+
+        Parameters
+        ----------
+        fingerprint
+            Of the model that the job uses. A restarted worker may be on another node.
+        inputs
+            Exceptions among them are returned as they are.
+        """
+        if self._decider is None:  # Ray has restarted the worker
+            self.open()
+        assert self._decider is not None
+        if self._fingerprint != fingerprint:
+            raise ElizaError(
+                f"node {node_name()} has another model than the other nodes at "
+                f"{self._settings['model']}: copy the same file to every node"
+            )
+        return self._decider.decide(inputs)
+
+
+class TableWorkers:
+    """Workers on a Ray cluster that answer questions about the rows of a table.
+
+    The workers exist within a ``with`` block, each with the model in memory. If a worker ends, Ray
+    starts it again and repeats its batch. A batch returns all of its answers or none, so that no
+    row is lost or repeated.
+
+    Parameters
+    ----------
+    address
+        A cluster's address, as ``ray.init`` takes it, or ``"local"``. If this process is already
+        connected to a cluster, that cluster is used.
+    n_workers
+        The number of workers. The job starts as soon as one of them has opened the model.
+    column
+        The column with the inputs.
+    questions
+        The questions about every row.
+    settings
+        Further arguments of :class:`Decider`, such as `labels` and `calibration`.
+    model
+        A path that is the same on every node; None = the embedded model.
+    model_options
+        More arguments of :class:`~eliza_ffi.Model`. Each worker reserves ``n_threads`` CPUs of Ray
+        (default 1), and a GPU or a fraction of one if the cluster has GPUs and ``n_gpu_layers`` is
+        not 0.
+    waiting
+        Called once if some workers have not opened the model after ten seconds.
+
+    Attributes
+    ----------
+    fingerprint : str
+        The model's fingerprint; known within the block.
+    n_ready : int
+        Workers that have opened the model.
+
+    Raises
+    ------
+    NotSupportedError
+        If Ray is not installed.
+    ElizaError
+        If there is no cluster at the address, or a worker ends three times over the same task.
+    ModelError, InvalidArgumentError
+        What a worker raises when it opens the model or asks the first question.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        n_workers: int,
+        column: str,
+        questions: Sequence[Question],
+        settings: Mapping[str, Any],
+        *,
+        model: str | None = None,
+        model_options: Mapping[str, Any] | None = None,
+        waiting: Waiting | None = None,
+    ) -> None:
+        if n_workers < 1:
+            raise InvalidArgumentError(f"expected 1 or more workers, got {n_workers}")
+        if address == LOCAL:
+            # A local Ray listens on every address and runs the code it is sent, so it needs a
+            # token. Ray reads this variable when it is imported.
+            os.environ.setdefault("RAY_AUTH_MODE", "token")
+        self._ray = load_ray()
+        self._address = address
+        self._n_workers = n_workers
+        self._column = column
+        options = dict(model_options or {})
+        self._n_cpus = options.get("n_threads") or 1
+        self._uses_gpu = options.get("n_gpu_layers") != 0
+        self._decider_settings = {
+            **settings,
+            "column": column,
+            "questions": tuple(questions),
+            "model": None if model is None else str(Path(model).absolute()),
+            "model_options": options,
+        }
+        self._waiting = waiting
+        self._ready: list[Any] = []
+        self._opening: dict[Any, Any] = {}
+        self._is_connected_here = False
+        self.fingerprint = ""
+
+    @property
+    def n_ready(self) -> int:
+        """The number of workers that have opened the model."""
+        return len(self._ready)
+
+    def __enter__(self) -> TableWorkers:
+        self._connect()
+        try:
+            self._start()
+            while not self._ready:
+                self._take_opened(self._wait([]))
+        except BaseException:
+            self._end()
+            raise
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._end()
+
+    def decide_rows(self, rows: Iterable[TableRow]) -> Generator[DecidedRow, None, None]:
+        """Decide rows and yield them in their order.
+
+        Rows are read only as the workers need them.
+
+        Raises
+        ------
+        ElizaError
+            If a worker fails for a reason that is not a single row's own.
+        """
+        unread = iter(rows)
+        idle = list(self._ready)
+        running: dict[Any, tuple[Any, int, list[TableRow]]] = {}
+        decided: dict[int, list[DecidedRow]] = {}
+        n_sent = n_yielded = 0
+        while True:
+            while idle and n_sent < n_yielded + BATCHES_AHEAD * self._n_workers:
+                batch = list(islice(unread, BATCH_ROWS))
+                if not batch:
+                    break
+                worker = idle.pop()
+                inputs = [or_error(input_of, row, self._column) for row in batch]
+                task = worker.decide.remote(self.fingerprint, inputs)
+                running[task] = worker, n_sent, batch
+                n_sent += 1
+            if not running:
+                return
+            done = self._wait(running)
+            if done in self._opening:
+                idle.append(self._take_opened(done))
+                continue
+            worker, number, batch = running.pop(done)
+            outcomes = self._result(done, f"rows {batch[0].number:,} to {batch[-1].number:,}")
+            decided[number] = [
+                DecidedRow.failed(row, each)
+                if isinstance(each, Exception)
+                else DecidedRow(row, each)
+                for row, each in zip(batch, outcomes, strict=True)
+            ]
+            idle.append(worker)
+            while n_yielded in decided:
+                yield from decided.pop(n_yielded)
+                n_yielded += 1
+
+    def _wait(self, running: Iterable[Any]) -> Any:
+        """Wait for one task to end, and return it."""
+        tasks = [*self._opening, *running]
+        timeout = None
+        if self._waiting is not None and self._opening:
+            timeout = max(self._begin + TIMEOUT_SECONDS - time.monotonic(), 0.0)
+        done, _ = self._ray.wait(tasks, timeout=timeout)
+        if not done:
+            assert self._waiting is not None
+            self._waiting(self.n_ready, self._n_workers)
+            self._waiting = None
+            done, _ = self._ray.wait(tasks)
+        return done[0]
+
+    def _take_opened(self, task: Any) -> Any:
+        """Return the worker that has opened the model."""
+        worker = self._opening.pop(task)
+        fingerprint = self._result(task, "opening the model")
+        self.fingerprint = self.fingerprint or fingerprint
+        self._ready.append(worker)
+        return worker
+
+    def _result(self, task: Any, what: str) -> Any:
+        """Return a task's result, or raise the exception that its method raised."""
+        errors = self._ray.exceptions
+        try:
+            return self._ray.get(task)
+        except errors.RayTaskError as error:
+            raise error.cause from None
+        except errors.RayError as error:
+            reason = str(error).strip().splitlines()[-1]  # the lines above may be a traceback
+            if "No module named 'eliza_ffi" in reason:
+                reason += f"; install eliza-ffi {__version__} on every node"
+            raise ElizaError(
+                f"Ray could not complete {what} in {MOST_TRIES} tries: {reason}"
+            ) from error
+
+    def _connect(self) -> None:
+        if self._ray.is_initialized():
+            return
+        _check_reachable(self._address)
+        quiet = {"log_to_driver": False, "logging_level": logging.ERROR}
+        try:
+            if self._address == LOCAL:
+                # Ray would report every start to its developers.
+                os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+                n_cpus = self._n_workers * self._n_cpus
+                self._ray.init(
+                    address=LOCAL,
+                    num_cpus=n_cpus if n_cpus > (os.cpu_count() or 1) else None,
+                    object_store_memory=LOCAL_STORE_BYTES,
+                    include_dashboard=False,
+                    **quiet,
+                )
+            else:
+                self._ray.init(address=self._address, **quiet)
+        except Exception as error:  # Ray raises exceptions of many kinds, even a bare Exception
+            raise ElizaError(f"cannot connect to Ray at {self._address}: {error}") from error
+        self._is_connected_here = True
+
+    def _start(self) -> None:
+        n_gpus = int(self._ray.cluster_resources().get("GPU", 0)) if self._uses_gpu else 0
+        actor = self._ray.remote(TableWorker).options(
+            num_cpus=self._n_cpus,
+            num_gpus=1 / math.ceil(self._n_workers / n_gpus) if n_gpus else 0,
+            max_restarts=-1,
+            max_task_retries=MOST_TRIES - 1,
+            scheduling_strategy="SPREAD",
+        )
+        self._begin = time.monotonic()
+        for _ in range(self._n_workers):
+            worker = actor.remote(__version__, self._decider_settings)
+            self._opening[worker.open.remote()] = worker
+
+    def _end(self) -> None:
+        if self._is_connected_here:
+            self._ray.shutdown()  # which ends the workers, too
+            self._is_connected_here = False
+        else:
+            for worker in [*self._ready, *self._opening.values()]:
+                with suppress(Exception):  # the cluster may be gone, and the workers with it
+                    self._ray.kill(worker)
+        self._ready.clear()
+        self._opening.clear()
+
+
+def _check_reachable(address: str) -> None:
+    """Raise ElizaError if nothing listens at HOST:PORT: Ray itself would try for minutes."""
+    host, colon, port = address.rpartition(":")
+    if not colon or "/" in host or not port.isdigit():
+        return
+    try:
+        socket.create_connection((host, int(port)), TIMEOUT_SECONDS).close()
+    except (OSError, OverflowError) as error:
+        raise ElizaError(f"cannot connect to Ray at {address}: {error}") from error
