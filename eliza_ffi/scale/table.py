@@ -23,7 +23,7 @@ from .. import __version__
 from ..decisions.questions import Question
 from ..errors import ElizaError, InvalidArgumentError
 from ..tables.job import DecidedRow, input_of
-from ..tables.reading import TableRow
+from ..tables.rows import TableRow
 from .asking import Outcome, or_error
 from .decider import Decider
 from .share import load_ray, node_name
