@@ -120,12 +120,9 @@ class TextCalls(NativeCalls):
             *(from_buffer("int64_t[]", ends), from_buffer("uint8_t[]", kinds), n),
             *(from_buffer("uint8_t[]", raw), raw.size, n_bytes),
         )
-        data, begin, texts = raw.tobytes(), 0, []
-        for end in ends.tolist():
-            texts.append(data[begin:end])
-            begin = end
+        data, bounds = raw.tobytes(), ends.tolist()
         return TokenTable(
-            texts=tuple(texts),
+            texts=tuple(data[begin:end] for begin, end in zip([0, *bounds], bounds, strict=False)),
             control=tuple(np.flatnonzero(kinds & TOKEN_CONTROL).tolist()),
             ends=tuple(np.flatnonzero(kinds & TOKEN_END).tolist()),
         )

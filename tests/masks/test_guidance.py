@@ -15,7 +15,7 @@ import pytest
 from bench.masking.vocabularies import TokenBytes
 from eliza_ffi._resources import default_model_path
 from eliza_ffi.errors import InvalidArgumentError, NativeFault
-from eliza_ffi.masks import one_token_mask
+from eliza_ffi.masks import Guidance, one_token_mask
 from eliza_ffi.model import Model
 
 SCHEMA = {
@@ -121,6 +121,35 @@ def test_a_language_is_compiled_once(tiny_model: Model) -> None:
     guidance = tiny_model.session.guidance()
     assert guidance.json_schema(SCHEMA) is guidance.json_schema(dict(SCHEMA))
     assert guidance.regex("x+") is not guidance.lark('start: "x"')
+
+
+def test_slices_are_prepared_once_and_change_no_mask(
+    tiny_model: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[threading.Thread] = []
+
+    class Recorded(threading.Thread):
+        def start(self) -> None:
+            begun.append(self)
+            super().start()
+
+    monkeypatch.setattr(threading, "Thread", Recorded)
+    masks = Guidance(tiny_model.token_texts).json_schema(SCHEMA)
+    without = masks.start()
+    assert not begun
+    masks.start()
+    (thread,) = begun
+    thread.join()
+    sliced, dice = masks.start(), random.Random(5)
+    while not without.has_ended:
+        mask = without.mask()
+        assert mask.tobytes() == sliced.mask().tobytes()
+        assert without.forced() == sliced.forced()
+        token = dice.choice(allowed(mask))
+        without.accept(token)
+        sliced.accept(token)
+    assert sliced.has_ended
+    assert len(begun) == 1
 
 
 @pytest.mark.parametrize(
