@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from ..checks import check_callable, check_several, check_whole
 from ..errors import ElizaError, InvalidArgumentError, NativeFault, NotSupportedError
-from .limits import checked_text
+from .limits import checked_schema, checked_text
 from .number_limit import NumberLimit, NumberTokens
-from .schema import SchemaGrammar, schema_grammar
+from .schema import SchemaGrammar, grammar_of_text
 from .token_texts import TokenTexts
 
 __all__ = ["Guidance", "GuidanceMasks", "GuidanceSource"]
@@ -282,7 +282,11 @@ class Guidance:
         InvalidArgumentError
             As :func:`eliza_ffi.masks.schema.schema_grammar` does.
         """
-        made = schema_grammar(schema)
+        return self.schema_text(checked_schema(schema))
+
+    def schema_text(self, text: str) -> GuidanceMasks:
+        """As :meth:`json_schema`, of a schema that :func:`.limits.checked_schema` has returned."""
+        made = grammar_of_text(text)
         key = "schema", made.grammar
         return self._masks(key, made.grammar, made)
 

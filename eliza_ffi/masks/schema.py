@@ -17,7 +17,7 @@ from ..errors import InvalidArgumentError
 from .limits import checked_schema, pointer_part
 from .number_limit import longest_number
 
-__all__ = ["COMPACT", "SchemaGrammar", "schema_grammar"]
+__all__ = ["COMPACT", "SchemaGrammar", "grammar_of_text", "schema_grammar"]
 
 COMPACT = {"whitespace_flexible": False, "item_separator": ",", "key_separator": ":"}
 """JSON without white space, so that most of the fixed text is forced. A schema's own ``x-guidance``
@@ -67,11 +67,12 @@ def schema_grammar(schema: Mapping[str, Any] | bool) -> SchemaGrammar:
         If it is no JSON Schema, is above one of the limits of :mod:`eliza_ffi.masks.limits`, or has
         a keyword that llguidance supports in no mode. The message names the keyword and its place.
     """
-    return _grammar_of_text(checked_schema(schema))
+    return grammar_of_text(checked_schema(schema))
 
 
 @functools.lru_cache(maxsize=128)
-def _grammar_of_text(text: str) -> SchemaGrammar:
+def grammar_of_text(text: str) -> SchemaGrammar:
+    """As :func:`schema_grammar`, of a schema that :func:`.limits.checked_schema` has returned."""
     schema = json.loads(text)
     if schema is True:
         schema = {}

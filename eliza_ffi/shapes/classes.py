@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import InvalidArgumentError, NotSupportedError
+from ..masks.limits import checked_schema
 
 __all__ = ["ClassShape", "class_shape"]
 
@@ -19,13 +20,13 @@ class ClassShape:
 
     Attributes
     ----------
-    schema : dict
-        Its JSON Schema. Objects hold nothing but their properties.
+    schema_text : str
+        Its JSON Schema, as JSON. Objects have no properties but those that the schema names.
     value : callable
         From a JSON text to the value; raises ValueError where it is not valid.
     """
 
-    schema: dict[str, Any]
+    schema_text: str
     value: Callable[[str], Any]
 
 
@@ -37,7 +38,8 @@ def class_shape(given: Any) -> ClassShape:
     NotSupportedError
         If pydantic is not installed.
     InvalidArgumentError
-        If pydantic has no JSON Schema for it.
+        If pydantic has no JSON Schema for it, or the schema is above a limit of
+        :mod:`eliza_ffi.masks.limits`.
     """
     try:
         return _kept_shape(given)
@@ -64,7 +66,7 @@ def _shape(given: Any) -> ClassShape:
         schema = adapter.json_schema()
     except (pydantic.errors.PydanticUserError, pydantic.PydanticSchemaGenerationError) as error:
         raise InvalidArgumentError(f"pydantic makes no schema of {given!r:.80}: {error}") from None
-    return ClassShape(_closed(schema), adapter.validate_json)
+    return ClassShape(checked_schema(_closed(schema)), adapter.validate_json)
 
 
 def _closed(schema: Any) -> Any:

@@ -112,17 +112,17 @@ def shape_of(given: Any) -> Shape[Any]:
         grammar = given.grammar
         return Shape(None, lambda guidance: guidance.lark(grammar), str, None)
     if isinstance(given, Mapping):
-        schema = dict(given)
-        return _of_schema(schema, schema_validator(checked_schema(schema)), Any)
+        text = checked_schema(dict(given))
+        return _of_schema(text, schema_validator(text), Any)
     if not is_shape(given):
         raise wrong("a shape", "a JSON Schema as a mapping, a class, a Regex or a Lark", given)
     found = class_shape(given)
-    return _of_schema(found.schema, found.value, given)
+    return _of_schema(found.schema_text, found.value, given)
 
 
-def _of_schema(schema: dict[str, Any], value: Callable[[str], Any], json_of: Any) -> Shape[Any]:
-    skeleton = _closed_skeleton(checked_schema(schema))
-    return Shape(skeleton, lambda guidance: guidance.json_schema(schema), value, json_of)
+def _of_schema(text: str, value: Callable[[str], Any], json_of: Any) -> Shape[Any]:
+    skeleton = _closed_skeleton(text)
+    return Shape(skeleton, lambda guidance: guidance.schema_text(text), value, json_of)
 
 
 @functools.lru_cache(maxsize=128)
