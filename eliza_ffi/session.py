@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from . import _resources
+from .chat.call_finder import find_call_format
+from .chat.call_format import CallFormat
 from .chat.prompt import Prompt, PromptTokenizer
 from .chat.template import template_of_model
 from .chat.tokens import ChatTokenizer
@@ -46,6 +48,9 @@ DEFAULT_WAIT_MS = 30_000
 
 N_HELPERS = 8
 """Requests that are prepared at once for event loops."""
+
+MOST_CALL_FORMATS = 16
+"""Formats of tool calls that are kept; they depend on the variables of a conversation."""
 
 DECISIONS_ON_CPU = 2
 """That run together."""
@@ -103,6 +108,7 @@ class Session:
         self.helpers = Threads(N_HELPERS, "eliza-ffi-prepare")
         self.model_id = str(settings.get("model_id") or "")
         self._chat: ChatTokenizer | None = None
+        self._call_formats: dict[str, CallFormat] = {}
         self._guidance: Guidance | None = None
         self._process = os.getpid()
         # Wherever the process goes to, its file is looked at again.
@@ -277,6 +283,21 @@ class Session:
                 partial(self.binding.detokenize, context),
             )
         return self._chat
+
+    def call_format(self, variables: Mapping[str, Any]) -> CallFormat:
+        """Return how the model writes tool calls, which is found once.
+
+        Parameters
+        ----------
+        variables
+            The variables of the chat template.
+        """
+        key = repr(sorted(variables.items()))
+        if key not in self._call_formats:
+            if len(self._call_formats) >= MOST_CALL_FORMATS:
+                self._call_formats.clear()
+            self._call_formats[key] = find_call_format(self.chat().template, **variables)
+        return self._call_formats[key]
 
     def token_texts(self) -> TokenTexts:
         """Return what every token of the vocabulary spells, which is read once."""

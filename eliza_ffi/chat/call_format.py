@@ -28,6 +28,7 @@ __all__ = [
     "Members",
     "Pieces",
     "Thoughts",
+    "fill_pieces",
     "render_call",
     "write_arguments",
     "write_members",
@@ -108,11 +109,15 @@ class Member:
     def middle(self) -> str:
         """The fixed text between key and value."""
         start, end = self.pieces.index(Hole.KEY) + 1, self.pieces.index(Hole.VALUE)
-        return _fill(self.pieces[start:end], {})
+        return fill_pieces(self.pieces[start:end], {})
+
+    def until_value(self, key: str) -> str:
+        """Return the fixed text and the key before the value."""
+        return fill_pieces(self.pieces[: self.pieces.index(Hole.VALUE)], {Hole.KEY: key})
 
     def closing(self, key: str) -> str:
         """Return the fixed text after the value; it may repeat the key."""
-        return _fill(self.pieces[self.pieces.index(Hole.VALUE) + 1 :], {Hole.KEY: key})
+        return fill_pieces(self.pieces[self.pieces.index(Hole.VALUE) + 1 :], {Hole.KEY: key})
 
 
 @dataclass(frozen=True)
@@ -296,7 +301,7 @@ def render_call(format: CallFormat, calls: Sequence[Call], earlier_calls: int = 
             Hole.INDEX: str(index),
             Hole.ARGUMENTS: write_arguments(format, call.arguments),
         }
-        written.append(_fill(format.call, holes))
+        written.append(fill_pieces(format.call, holes))
     return format.open + format.between.join(written) + format.close
 
 
@@ -331,7 +336,7 @@ def write_members(
             text = write_members(nested, item, of_objects, of_arrays)
         else:
             text = WRITERS[member.value](item)
-        written.append(_fill(member.pieces, {Hole.KEY: str(key), Hole.VALUE: text}))
+        written.append(fill_pieces(member.pieces, {Hole.KEY: str(key), Hole.VALUE: text}))
     return members.between.join(written)
 
 
@@ -339,5 +344,6 @@ WRITERS: dict[str, Callable[[Any], str]] = {"raw": str, "json": Json().write, "p
 """How values are written, except as members."""
 
 
-def _fill(pieces: Pieces, holes: Mapping[Hole, str]) -> str:
+def fill_pieces(pieces: Pieces, holes: Mapping[Hole, str]) -> str:
+    """Return the text of pieces, with texts in the holes."""
     return "".join(piece if isinstance(piece, str) else holes[piece] for piece in pieces)

@@ -7,7 +7,16 @@ from typing import Any
 
 from ..errors import InvalidArgumentError
 
-__all__ = ["JSON_TYPES", "items_schema", "json_type", "member_schema", "types_allowed"]
+__all__ = [
+    "JSON_TYPES",
+    "alternatives",
+    "items_schema",
+    "json_type",
+    "member_schema",
+    "properties_of",
+    "types_allowed",
+    "values_of",
+]
 
 JSON_TYPES = ("object", "array", "null", "boolean", "number", "string")
 """All types; integers are numbers."""
@@ -46,7 +55,7 @@ def types_allowed(schema: Any, root: Any) -> set[str]:
         The schema that its references refer to.
     """
     allowed: set[str] = set()
-    for each in _alternatives(schema, root):
+    for each in alternatives(schema, root):
         if "enum" in each:
             allowed.update(map(json_type, each["enum"]))
         elif "const" in each:
@@ -64,7 +73,7 @@ def types_allowed(schema: Any, root: Any) -> set[str]:
 def member_schema(schema: Any, key: str, root: Any) -> Any:
     """Return the schema of a member of an object."""
     found = []
-    for each in _alternatives(schema, root):
+    for each in alternatives(schema, root):
         properties = each.get("properties")
         if isinstance(properties, Mapping) and key in properties:
             found.append(properties[key])
@@ -76,7 +85,7 @@ def member_schema(schema: Any, key: str, root: Any) -> Any:
 def items_schema(schema: Any, index: int, root: Any) -> Any:
     """Return the schema of an item of an array."""
     found = []
-    for each in _alternatives(schema, root):
+    for each in alternatives(schema, root):
         first = each.get("prefixItems")
         if isinstance(first, list) and index < len(first):
             found.append(first[index])
@@ -85,13 +94,37 @@ def items_schema(schema: Any, index: int, root: Any) -> Any:
     return {"anyOf": found} if found else {}
 
 
-def _alternatives(schema: Any, root: Any, depth: int = 0) -> Iterator[Mapping[str, Any]]:
+def values_of(schema: Any, root: Any) -> list[Any] | None:
+    """Return the values of ``enum`` and ``const``; None if a schema allows others."""
+    values: list[Any] = []
+    for each in alternatives(schema, root):
+        if "enum" in each:
+            values += each["enum"]
+        elif "const" in each:
+            values.append(each["const"])
+        else:
+            return None
+    return values
+
+
+def properties_of(schema: Any, root: Any) -> tuple[list[str], set[str]]:
+    """Return the names of an object's properties, and those that every alternative requires."""
+    names: dict[str, None] = {}
+    required: set[str] | None = None
+    for each in alternatives(schema, root):
+        names |= dict.fromkeys(each.get("properties", ()))
+        needed = set(each.get("required", ()))
+        required = needed if required is None else required & needed
+    return list(names), required or set()
+
+
+def alternatives(schema: Any, root: Any, depth: int = 0) -> Iterator[Mapping[str, Any]]:
     """Yield the schemas without references and alternatives that a schema consists of."""
     if not isinstance(schema, Mapping) or depth > MAX_DEPTH:
         yield {}
         return
     if isinstance(schema.get("$ref"), str):
-        yield from _alternatives(_referred(schema["$ref"], root), root, depth + 1)
+        yield from alternatives(_referred(schema["$ref"], root), root, depth + 1)
         return
     branches = [
         branch
@@ -102,7 +135,7 @@ def _alternatives(schema: Any, root: Any, depth: int = 0) -> Iterator[Mapping[st
     if not branches or any(key in schema for key in ("type", "enum", "const", "properties")):
         yield schema
     for branch in branches:
-        yield from _alternatives(branch, root, depth + 1)
+        yield from alternatives(branch, root, depth + 1)
 
 
 def _referred(reference: str, root: Any) -> Any:

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from ..checks import check_callable, check_several, check_whole
 from ..errors import ElizaError, InvalidArgumentError, NativeFault, NotSupportedError
 from .limits import checked_schema, checked_text
-from .number_limit import NumberLimit, NumberTokens
-from .schema import SchemaGrammar, grammar_of_text
+from .number_limit import MOST_DIGITS, NumberLimit, NumberTokens
+from .schema import grammar_of_text
 from .token_texts import TokenTexts
 
 __all__ = ["Guidance", "GuidanceMasks", "GuidanceSource"]
@@ -288,7 +288,7 @@ class Guidance:
         """As :meth:`json_schema`, of a schema that :func:`.limits.checked_schema` has returned."""
         made = grammar_of_text(text)
         key = "schema", made.grammar
-        return self._masks(key, made.grammar, made)
+        return self._masks(key, made.grammar, (made.most_digits, 0), made.relaxed)
 
     def regex(self, pattern: str) -> GuidanceMasks:
         """Return the masks of texts that match a regular expression as a whole.
@@ -311,8 +311,19 @@ class Guidance:
             raise _rejected(kind, str(error)) from error
         return self._masks((kind, pattern), LLMatcher.grammar_from_lark(f"start: /{ascii_only}/"))
 
-    def lark(self, grammar: str) -> GuidanceMasks:
+    def lark(
+        self, grammar: str, *, json_at: int | None = None, most_digits: int = MOST_DIGITS
+    ) -> GuidanceMasks:
         """Return the masks of a grammar in Lark's form, whose first rule is ``start``.
+
+        Parameters
+        ----------
+        grammar
+        json_at
+            If the rest of every text from this byte on begins with JSON, its numbers are kept
+            short.
+        most_digits
+            How many digits these numbers may have.
 
         Raises
         ------
@@ -321,26 +332,38 @@ class Guidance:
         """
         from llguidance import LLMatcher
 
+        if json_at is not None:
+            check_whole("json_at", json_at, 0)
+        check_whole("most_digits", most_digits, 1)
         kind = "Lark grammar"
         checked_text(kind, grammar)
-        return self._masks((kind, grammar), LLMatcher.grammar_from_lark(grammar))
+        limit = None if json_at is None else (most_digits, json_at)
+        key = f"{limit} {grammar}"
+        return self._masks((kind, key), LLMatcher.grammar_from_lark(grammar), limit)
 
     def _masks(
         self,
         key: tuple[str, str],
         grammar: str,
-        schema: SchemaGrammar | None = None,
+        limit: tuple[int, int] | None = None,
+        relaxed: tuple[str, ...] = (),
     ) -> GuidanceMasks:
         with self._lock:
             masks = self._kept.pop(key, None)
             if masks is None:
-                masks = self._compiled(key[0], grammar, schema)
+                masks = self._compiled(key[0], grammar, limit, relaxed)
             self._kept[key] = masks
             if len(self._kept) > MOST_KEPT:
                 self._kept.popitem(last=False)
         return masks
 
-    def _compiled(self, kind: str, grammar: str, schema: SchemaGrammar | None) -> GuidanceMasks:
+    def _compiled(
+        self,
+        kind: str,
+        grammar: str,
+        limit: tuple[int, int] | None,
+        relaxed: tuple[str, ...],
+    ) -> GuidanceMasks:
         if self._tokenizer is None:
             self._tokenizer = GuidanceTokenizer(self._read_vocabulary())
         try:
@@ -348,12 +371,12 @@ class Guidance:
         except ValueError as error:
             raise _rejected(kind, str(error)) from error
         _check_begins(kind, GuidanceSource(matcher.matcher.deep_copy(), self._tokenizer.vocabulary))
-        if schema is None:
+        if limit is None:
             return GuidanceMasks(self._tokenizer, matcher)
         if self._number_tokens is None:
             self._number_tokens = NumberTokens(self._tokenizer.vocabulary)
-        numbers = partial(NumberLimit, self._number_tokens, schema.most_digits)
-        return GuidanceMasks(self._tokenizer, matcher, numbers, schema.relaxed)
+        numbers = partial(NumberLimit, self._number_tokens, *limit)
+        return GuidanceMasks(self._tokenizer, matcher, numbers, relaxed)
 
 
 def _check_begins(kind: str, source: GuidanceSource) -> None:

@@ -89,11 +89,14 @@ class NumberLimit:
         Of the vocabulary.
     most
         Digits that a number may have.
+    start
+        How many bytes come before the JSON text.
     """
 
-    def __init__(self, tokens: NumberTokens, most: int) -> None:
+    def __init__(self, tokens: NumberTokens, most: int, start: int = 0) -> None:
         self._tokens = tokens
         self._most = most
+        self._n_before = start
         self._in_string = False
         self._is_escaped = False
         self._n_digits = 0
@@ -106,7 +109,9 @@ class NumberLimit:
 
     def push(self, text: bytes) -> None:
         """Take note of more text."""
-        for byte in text:
+        n_before = min(self._n_before, len(text))
+        self._n_before -= n_before
+        for byte in text[n_before:]:
             if self._is_escaped:
                 self._is_escaped = False
             elif self._in_string:

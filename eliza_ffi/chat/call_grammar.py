@@ -1,0 +1,319 @@
+"""Grammars of tool calls, for llguidance.
+
+Arguments that are one JSON object follow the tool's schema as llguidance reads it. Arguments that
+are written one by one become rules: a rule for each argument, with an alternative for each JSON
+type that its schema allows. A call has no arguments that the schema does not name, unless the
+schema is that of a JSON object and allows them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..errors import InvalidArgumentError
+from ..masks.schema import schema_grammar
+from .call_format import CallFormat, Json, Members, write_members
+from .json_types import (
+    JSON_TYPES,
+    alternatives,
+    items_schema,
+    member_schema,
+    properties_of,
+    types_allowed,
+    values_of,
+)
+
+__all__ = ["CallGrammar", "call_grammar", "first_texts"]
+
+INTEGER, FRACTION, EXPONENT = (
+    "-?(0|[1-9][0-9]{0,17})",
+    r"(\.[0-9]{1,16})?",
+    "([eE][+-]?[0-9]{1,2})?",
+)
+"""Numbers without bounds, as long as :class:`~eliza_ffi.masks.number_limit.NumberLimit` allows."""
+
+BOUNDS = {"exclusiveMaximum", "exclusiveMinimum", "maximum", "minimum", "multipleOf"}
+
+EMPTY = '""'
+ANY = "(?s:.*)"
+PYTHON_STRING = r"'([^'\\\x00-\x1f]|\\['\\nrt])*'"
+
+Split = Callable[[str], "Sequence[str | int]"]
+"""From a text to its plain parts and control tokens, in their order."""
+
+
+@dataclass(frozen=True)
+class CallGrammar:
+    """A grammar in Lark's form.
+
+    Attributes
+    ----------
+    lark : str
+    most_digits : int or None
+        How many digits a number may have, if the grammar does not enforce a limit.
+    """
+
+    lark: str
+    most_digits: int | None
+
+
+def call_grammar(
+    format: CallFormat, schema: Mapping[str, Any], before: str, after: str, split: Split
+) -> CallGrammar:
+    """Return the grammar of a call's arguments with the fixed text around them.
+
+    Parameters
+    ----------
+    format
+        How calls are written.
+    schema
+        The JSON Schema of the arguments.
+    before, after
+        The fixed text before and after the arguments.
+    split
+        Finds the control tokens in fixed text.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If llguidance does not support the schema, or if the format cannot write a required
+        argument.
+    """
+    made = schema_grammar(schema)  # its errors name the place in the schema
+    rules = _Rules(format, schema, split)
+    if isinstance(format.arguments, Json):
+        compiled = json.loads(made.grammar)["grammars"][0]["json_schema"]
+        arguments, most_digits = rules.json(compiled, format.arguments), made.most_digits
+    else:
+        arguments, most_digits = rules.object(format.arguments, schema), None
+    start = _row(rules.fixed(before), arguments, rules.fixed(after)) or EMPTY
+    lines = [f"start: {start}", *(f"{name}: {body}" for name, body in rules.bodies.items())]
+    return CallGrammar("\n".join(lines) + "\n", most_digits)
+
+
+def first_texts(format: CallFormat, schema: Mapping[str, Any], after: str) -> list[str]:
+    """Return the fixed texts with which arguments, or the text after them, may begin."""
+    if isinstance(format.arguments, Json):
+        return ["{"]
+    names, _ = properties_of(schema, schema)
+    members = format.arguments.of_type.values()
+    return [after, *(member.until_value(name) for name in names for member in members)]
+
+
+class _Rules:
+    """Rules and terminals of a grammar, each written once.
+
+    Attributes
+    ----------
+    bodies : dict
+        The right side of each rule and terminal by its name.
+    """
+
+    def __init__(self, format: CallFormat, root: Mapping[str, Any], split: Split) -> None:
+        self.bodies: dict[str, str] = {}
+        self._names: dict[Any, str] = {}
+        self._root = root
+        self._split = split
+        self._objects = format.arguments if isinstance(format.arguments, Members) else None
+        self._items = format.items
+
+    def fixed(self, text: str) -> str:
+        """Return fixed text as it stands in a rule."""
+        parts = self._split(text) if text else ()
+        return _row(*(_quoted(part) if isinstance(part, str) else f"<[{part}]>" for part in parts))
+
+    def json(self, schema: Mapping[str, Any], style: Json | None = None) -> str:
+        """Return the rule of a JSON value; without a style, as `json.dumps` writes it."""
+        compact = style is not None and style.compact
+        options = {
+            "whitespace_flexible": style is not None and style.indent is not None,
+            "item_separator": "," if compact else ", ",
+            "key_separator": ":" if compact else ": ",
+        }
+        definitions = {
+            name: self._root[name] for name in ("$defs", "definitions") if name in self._root
+        }
+        given = schema.get("x-guidance", {"lenient": True})
+        whole = {**definitions, **schema, "x-guidance": {**given, **options}}
+        text = json.dumps(whole)
+        return self._rule(("json", text), lambda: f"%json {text}")
+
+    def object(self, members: Members, schema: Any) -> str:
+        """Return the members of an object, the optional ones left out or not."""
+        names, required = properties_of(schema, self._root)
+        if members.sort:
+            names = sorted(names, key=str.lower)
+        written: list[tuple[str, bool]] = []
+        for name in names:
+            rule = self._member(members, name, member_schema(schema, name, self._root))
+            if rule is not None:
+                written.append((rule, name in required))
+            elif name in required:
+                raise InvalidArgumentError(
+                    f"the model's format of tool calls cannot write the argument {name!r}: "
+                    "make it optional, or give it another type"
+                )
+        return self._in_order(written, self.fixed(members.between))
+
+    # ---- rules ---------------------------------------------------------------------------------
+
+    def _rule(self, key: Any, body: Callable[[], str], prefix: str = "r") -> str:
+        """Return the name of a rule; `body` may refer to the rule itself."""
+        if key not in self._names:
+            self._names[key] = name = f"{prefix}{len(self._names)}"
+            self.bodies[name] = ""
+            self.bodies[name] = body()
+        return self._names[key]
+
+    def _named(self, body: str) -> str:
+        return self._rule(("rule", body), lambda: body)
+
+    def _terminal(self, body: str) -> str:
+        return self._rule(("terminal", body), lambda: body, "T")
+
+    def _in_order(self, members: Sequence[tuple[str, bool]], between: str) -> str:
+        """Return members in their order; those that are not required may be left out."""
+        if not between:
+            return _row(*(rule if required else f"{rule}?" for rule, required in members))
+        first, following = "", ""  # the members from one on, as the first ones and behind others
+        for rule, required in reversed(members):
+            taken = _row(rule, following)
+            behind = _row(between, taken)
+            if not required:
+                taken = f"{taken} | {first or EMPTY}"
+                behind = f"{behind} | {following or EMPTY}"
+            first, following = self._named(taken), self._named(behind)
+        return first
+
+    def _member(self, members: Members, key: str | None, schema: Any) -> str | None:
+        """Return the rule of an argument, or of an item; None if the format cannot write it."""
+        name = ("member", members is self._items, key, json.dumps(schema, sort_keys=True))
+        if name not in self._names and not self._kinds(members, schema):
+            return None
+        return self._rule(name, lambda: " | ".join(self._writings(members, key, schema)))
+
+    def _kinds(self, members: Members, schema: Any) -> list[str]:
+        allowed = types_allowed(schema, self._root)
+        kinds = [kind for kind in JSON_TYPES if kind in allowed and kind in members.of_type]
+        return [*kinds, "quoted"] if "string" in kinds and "quoted" in members.of_type else kinds
+
+    def _writings(self, members: Members, key: str | None, schema: Any) -> list[str]:
+        """Return the ways to write a member: one for each value, or one for each type."""
+        values = values_of(schema, self._root)
+        if values is not None:
+            texts = []
+            for value in values:
+                pair = [value] if key is None else {key: value}
+                texts.append(write_members(members, pair, self._objects, self._items))
+            return [self.fixed(text) for text in dict.fromkeys(texts)]
+        kinds = self._kinds(members, schema)
+        return [self._writing(members, kind, key or "", schema, len(kinds)) for kind in kinds]
+
+    def _writing(self, members: Members, kind: str, key: str, schema: Any, n_kinds: int) -> str:
+        member = members.of_type[kind]
+        opening, closing = self.fixed(member.until_value(key)), member.closing(key)
+        if member.value == "raw":
+            avoided = members.quoted_characters if kind == "string" else ""
+            return _row(opening, self._raw(schema, avoided, closing))
+        if member.value == "members":
+            value = self._nested(kind, schema)
+        elif member.value == "python":
+            value = self._python(kind, schema)
+        elif kind == "number":
+            value = self._number(schema)
+        else:
+            typed = schema if n_kinds == 1 else {"allOf": [schema, {"type": kind}]}
+            value = self.json(typed)
+        return _row(opening, value, self.fixed(closing))
+
+    # ---- values --------------------------------------------------------------------------------
+
+    def _raw(self, schema: Any, avoided: str, closing: str) -> str:
+        """Return a string without quotes that ends at its first `closing`, and that."""
+        end = "".join(map(_escaped, closing))
+        is_plain = all(isinstance(part, str) for part in self._split(closing))
+        strings = [each for each in alternatives(schema, self._root) if _may_be_string(each)]
+        limits = strings[0] if len(strings) == 1 else {}
+        least, most = limits.get("minLength", 0), limits.get("maxLength", "")
+        one = "[^" + "".join(map(_escaped, avoided)) + "]" if avoided else "(?s:.)"
+        text = f"{one}{{{least},{most}}}" if least or most != "" else f"{one}*"
+        if is_plain:  # as one terminal, because terminals are as long as possible
+            body = f"/{text}{end}/ & ~/{ANY}{end}(?s:.+)/"
+            return self._terminal(body)
+        return _row(self._terminal(f"/{text}/ & ~/{ANY}{end}{ANY}/"), self.fixed(closing))
+
+    def _number(self, schema: Any) -> str:
+        parts = [each for each in alternatives(schema, self._root) if _may_be_number(each)]
+        if any(BOUNDS & each.keys() for each in parts):
+            return self.json({"allOf": [schema, {"type": "number"}]})
+        if parts and all(each.get("type") == "integer" for each in parts):
+            return self._terminal(f"/{INTEGER}/")
+        return self._terminal(f"/{INTEGER}{FRACTION}{EXPONENT}/")
+
+    def _nested(self, kind: str, schema: Any) -> str:
+        """Return an object or an array that is written member by member."""
+        if kind == "object":
+            assert self._objects is not None
+            return self.object(self._objects, schema)
+        assert self._items is not None
+        inner = items_schema(schema, 0, self._root)
+        return self._list(self._member(self._items, None, inner), self.fixed(self._items.between))
+
+    def _list(self, item: str | None, between: str) -> str:
+        if item is None:
+            return ""
+        return f"({_row(item, f'({_row(between, item)})*')})?"
+
+    def _python(self, kind: str, schema: Any) -> str:
+        """Return a value as Python's `str` writes it; strings are inside of others."""
+        if kind == "null":
+            return '"None"'
+        if kind == "boolean":
+            return '("True" | "False")'
+        if kind == "number":
+            return self._number(schema)
+        if kind == "string":
+            return self._terminal(f"/{PYTHON_STRING}/")
+        if kind == "array":
+            inner = self._python_value(items_schema(schema, 0, self._root))
+            return _row('"["', self._list(inner, '", "'), '"]"')
+        names, required = properties_of(schema, self._root)
+        pairs = []
+        for name in names:
+            inner = self._python_value(member_schema(schema, name, self._root))
+            pairs.append((_row(_quoted(f"{name!r}: "), inner), name in required))
+        rules = [(self._named(pair), needed) for pair, needed in pairs]
+        return _row('"{"', self._in_order(rules, '", "'), '"}"')
+
+    def _python_value(self, schema: Any) -> str:
+        name = ("python", json.dumps(schema, sort_keys=True))
+        values = values_of(schema, self._root)
+        if values is not None:
+            return self._rule(name, lambda: " | ".join(_quoted(repr(value)) for value in values))
+        kinds = [kind for kind in JSON_TYPES if kind in types_allowed(schema, self._root)]
+        return self._rule(name, lambda: " | ".join(self._python(kind, schema) for kind in kinds))
+
+
+def _row(*parts: str) -> str:
+    return " ".join(filter(None, parts))
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _escaped(char: str) -> str:
+    """Return a character as it stands in a regular expression."""
+    return char if char.isalnum() and char.isascii() else f"\\x{{{ord(char):x}}}"
+
+
+def _may_be_string(schema: Mapping[str, Any]) -> bool:
+    return "string" in schema.get("type", "string")
+
+
+def _may_be_number(schema: Mapping[str, Any]) -> bool:
+    kinds = schema.get("type", "number")
+    return "number" in kinds or "integer" in kinds
