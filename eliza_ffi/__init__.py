@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from .runner import FfiStreamingGenerateArgs, FfiStreamingRunner
     from .sampling import SamplingParams
     from .skeleton import Action, FillResult, Skeleton
+    from .tool_calls import TextAnswer, ToolCall, ToolCalls
 
 __all__ = [
     "Action",
@@ -39,7 +40,10 @@ __all__ = [
     "Prompt",
     "SamplingParams",
     "Skeleton",
+    "TextAnswer",
     "TokenTreePayload",
+    "ToolCall",
+    "ToolCalls",
     "__version__",
     "detect_capabilities",
 ]
@@ -58,6 +62,7 @@ _ROOMS = {
     "runner": ("FfiStreamingGenerateArgs", "FfiStreamingRunner"),
     "sampling": ("SamplingParams",),
     "skeleton": ("Action", "FillResult", "Skeleton"),
+    "tool_calls": ("TextAnswer", "ToolCall", "ToolCalls"),
 }
 _ROOM_OF = {name: room for room, names in _ROOMS.items() for name in names}
 

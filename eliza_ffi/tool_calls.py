@@ -20,7 +20,7 @@ import math
 import random
 import string
 import threading
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, fields, replace
 from os.path import commonprefix
@@ -37,7 +37,7 @@ from .chat.tool_messages import tool_messages
 from .chat.tools import Tool, read_tools
 from .checks import check_kind, check_whole, did_you_mean, wrong
 from .choices.token_tree import TokenTreeDescriptor, TokenTreeLeaf, TokenTreePayload
-from .errors import InvalidArgumentError, NativeFault
+from .errors import ChatTemplateError, FillError, InvalidArgumentError, NativeFault
 from .library.protocol import STOP_AT_LEAF, TRIE_BEST_LEAF
 from .masks.limits import checked_schema
 from .masks.source import one_token_mask
@@ -258,13 +258,13 @@ def tool_request(
     for name in variables or ():
         if name in ("messages", "tools", "add_generation_prompt"):
             raise InvalidArgumentError(f"variables cannot contain {name!r}: call_tool passes it")
-    listed = tuple(map(_closed, read_tools(tools)))
-    offered, may_answer = _offered(choice, listed)
+    listed = read_tools(tools)
+    offered, may_answer = _offered(choice, tuple(map(_closed, listed)))
     check_messages(messages)
     extra = dict(variables or {})
     format = session.call_format(extra)
     told, definitions = tool_messages(format, messages, listed)
-    tokens = session.chat().tokens(told, tools=definitions, **extra)
+    tokens = _prompt(session, told, definitions, extra)
     args = generate_request(session, tokens, max_tokens=max_tokens, method=method, **more)
     earlier = sum(len(message.get("tool_calls") or ()) for message in messages)
     request = ToolRequest(
@@ -278,21 +278,68 @@ def tool_request(
         vocabulary=session.token_texts(),
     )
     for tool in offered:  # an unsupported schema is an error before anything runs
-        _grammar(request, tool, "", "")
+        call_grammar(format, tool.parameters, "", "", request.split)
     return replace(request, args=replace(args, prompt_tokens=_turn_start(request, tokens)))
 
 
-def _closed(tool: Tool) -> Tool:
-    """Return a tool without arguments beside those that its schema names.
+def _prompt(
+    session: Session,
+    messages: Messages,
+    tools: list[dict[str, Any]] | None,
+    variables: Mapping[str, Any],
+) -> list[int]:
+    """Return the tokens of a conversation with tools."""
+    try:
+        return session.chat().tokens(messages, tools=tools, **variables)
+    except ChatTemplateError:
+        if tools is None:
+            raise
+        described = [_described(tool) for tool in tools]
+        if described == tools:
+            raise
+        return session.chat().tokens(messages, tools=described, **variables)
 
-    A schema that says nothing of ``additionalProperties`` allows them, but programs that define
-    tools rarely mean that.
+
+def _described(tool: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a definition whose parameters all have descriptions, which some templates need."""
+    function = tool["function"]
+    parameters = function["parameters"]
+    properties = {
+        name: {"description": "", **each} if isinstance(each, Mapping) else each
+        for name, each in parameters["properties"].items()
+    }
+    parameters = {**parameters, "properties": properties}
+    return {**tool, "function": {**function, "parameters": parameters}}
+
+
+def _closed(tool: Tool) -> Tool:
+    """Return a tool whose objects have no other properties than those that its schema names.
+
+    A schema that says nothing of ``additionalProperties`` allows others, but programs that define
+    tools rarely mean that, and small models then write properties without end.
     """
-    if "additionalProperties" in tool.parameters:
+    if '"allOf"' in json.dumps(tool.parameters):  # its parts name the properties of one object
         return tool
-    if any(key in tool.parameters for key in ("allOf", "anyOf", "oneOf", "$ref")):
-        return tool
-    return replace(tool, parameters={**tool.parameters, "additionalProperties": False})
+    return replace(tool, parameters=_without_others(tool.parameters))
+
+
+def _without_others(schema: Any) -> Any:
+    if isinstance(schema, list):
+        return [_without_others(each) for each in schema]
+    if not isinstance(schema, Mapping):
+        return schema
+    closed = dict(schema)
+    for keyword in ("properties", "$defs", "definitions"):
+        if isinstance(closed.get(keyword), Mapping):
+            closed[keyword] = {
+                name: _without_others(each) for name, each in closed[keyword].items()
+            }
+    for keyword in ("anyOf", "items", "oneOf", "prefixItems"):
+        if keyword in closed:
+            closed[keyword] = _without_others(closed[keyword])
+    if "properties" in closed and not closed.keys() & {"patternProperties", "anyOf", "oneOf"}:
+        closed.setdefault("additionalProperties", False)
+    return closed
 
 
 def _offered(choice: Any, tools: tuple[Tool, ...]) -> tuple[tuple[Tool, ...], bool]:
@@ -334,11 +381,9 @@ def _turn_start(request: ToolRequest, tokens: Sequence[int]) -> list[int]:
 def _grammar(request: ToolRequest, tool: Tool, before: str, after: str) -> Any:
     """Return the masks of a call's arguments and the fixed text around them."""
     made = call_grammar(request.format, tool.parameters, before, after, request.split)
-    guidance = request.session.guidance()
-    if made.most_digits is None:
-        return guidance.lark(made.lark)
-    start = len(before.encode())
-    return guidance.lark(made.lark, json_at=start, most_digits=made.most_digits)
+    return request.session.guidance().lark(
+        made.lark, json_after=made.json_after, most_digits=made.most_digits
+    )
 
 
 # ---- Runs --------------------------------------------------------------------------------------
@@ -373,7 +418,7 @@ class _NotFirst:
 
     has_ended = False
 
-    def __init__(self, tokens: Sequence[int], n_words: int) -> None:
+    def __init__(self, tokens: Iterable[int], n_words: int) -> None:
         self.n_words = n_words
         self._tokens = tuple(tokens)
 
@@ -590,7 +635,17 @@ class ToolRun:
         args = replace(request.args, prompt_tokens=self._tokens, masks=masks, logprobs=None)
         result = self._generate(args)
         text = request.text(result.tokens).decode("utf-8", "replace")
-        (filled,) = Reading(shape, False).take(replace(result, text=text))
+        try:
+            (filled,) = Reading(shape, False).take(replace(result, text=text))
+        except FillError as error:
+            if result.finish_reason != "length":
+                raise
+            raise FillError(
+                f"the call of {start.tool.name!r} has not ended within max_tokens="
+                f"{request.args.max_tokens}: raise max_tokens, or bound the texts and lists of the "
+                "tool's schema",
+                error.partial,
+            ) from None
         self._tokens += [*result.tokens, *request.read(after.removeprefix(near))]
         arguments: dict[str, Any] = filled.value
         return arguments
@@ -621,9 +676,8 @@ class ToolRun:
             tokens = [*self._tokens, *request.read(request.format.text_start)]
             args = replace(args, prompt_tokens=tokens)
         else:
-            begin = request.format.call_start.encode()
-            texts = request.vocabulary.texts
-            calls = [token for token, text in enumerate(texts) if text and begin.startswith(text)]
+            begin = request.format.call_start
+            calls = {request.read(begin[:n])[0] for n in range(1, len(begin) + 1)}
             args = replace(args, masks=_NotFirst(calls, request.vocabulary.n_words))
         found = generation_of(request.session, self._generate(args))
         known = {field.name: getattr(found, field.name) for field in fields(found)}

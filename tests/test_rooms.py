@@ -25,6 +25,7 @@ FLOORS = (
     ("shapes",),
     ("session",),
     ("requests", "saving"),
+    ("tool_calls",),
     ("batches",),
     ("measuring",),
     ("decisions",),

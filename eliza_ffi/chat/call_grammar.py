@@ -52,12 +52,15 @@ class CallGrammar:
     Attributes
     ----------
     lark : str
-    most_digits : int or None
-        How many digits a number may have, if the grammar does not enforce a limit.
+    json_after : tuple of str
+        The fixed texts after which there is a JSON value.
+    most_digits : int
+        How many digits a number in these values may have, which the grammar does not enforce.
     """
 
     lark: str
-    most_digits: int | None
+    json_after: tuple[str, ...]
+    most_digits: int
 
 
 def call_grammar(
@@ -86,12 +89,13 @@ def call_grammar(
     rules = _Rules(format, schema, split)
     if isinstance(format.arguments, Json):
         compiled = json.loads(made.grammar)["grammars"][0]["json_schema"]
-        arguments, most_digits = rules.json(compiled, format.arguments), made.most_digits
+        arguments = rules.json(compiled, format.arguments)
+        rules.json_after[before] = None
     else:
-        arguments, most_digits = rules.object(format.arguments, schema), None
+        arguments = rules.object(format.arguments, schema)
     start = _row(rules.fixed(before), arguments, rules.fixed(after)) or EMPTY
     lines = [f"start: {start}", *(f"{name}: {body}" for name, body in rules.bodies.items())]
-    return CallGrammar("\n".join(lines) + "\n", most_digits)
+    return CallGrammar("\n".join(lines) + "\n", tuple(rules.json_after), made.most_digits)
 
 
 def first_texts(format: CallFormat, schema: Mapping[str, Any], after: str) -> list[str]:
@@ -110,10 +114,13 @@ class _Rules:
     ----------
     bodies : dict
         The right side of each rule and terminal by its name.
+    json_after : dict
+        Its keys are the fixed texts after which there is a JSON value.
     """
 
     def __init__(self, format: CallFormat, root: Mapping[str, Any], split: Split) -> None:
         self.bodies: dict[str, str] = {}
+        self.json_after: dict[str, None] = {}
         self._names: dict[Any, str] = {}
         self._root = root
         self._split = split
@@ -129,7 +136,7 @@ class _Rules:
         """Return the rule of a JSON value; without a style, as `json.dumps` writes it."""
         compact = style is not None and style.compact
         options = {
-            "whitespace_flexible": style is not None and style.indent is not None,
+            "whitespace_flexible": False,
             "item_separator": "," if compact else ", ",
             "key_separator": ":" if compact else ": ",
         }
@@ -214,7 +221,10 @@ class _Rules:
 
     def _writing(self, members: Members, kind: str, key: str, schema: Any, n_kinds: int) -> str:
         member = members.of_type[kind]
-        opening, closing = self.fixed(member.until_value(key)), member.closing(key)
+        before, closing = member.until_value(key), member.closing(key)
+        opening = self.fixed(before)
+        if member.value == "json" and before:
+            self.json_after[before] = None
         if member.value == "raw":
             avoided = members.quoted_characters if kind == "string" else ""
             return _row(opening, self._raw(schema, avoided, closing))

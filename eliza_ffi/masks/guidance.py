@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..checks import check_callable, check_several, check_whole
+from ..checks import check_callable, check_each, check_several, check_whole
 from ..errors import ElizaError, InvalidArgumentError, NativeFault, NotSupportedError
 from .limits import checked_schema, checked_text
 from .number_limit import MOST_DIGITS, NumberLimit, NumberTokens
@@ -288,7 +288,7 @@ class Guidance:
         """As :meth:`json_schema`, of a schema that :func:`.limits.checked_schema` has returned."""
         made = grammar_of_text(text)
         key = "schema", made.grammar
-        return self._masks(key, made.grammar, (made.most_digits, 0), made.relaxed)
+        return self._masks(key, made.grammar, (made.most_digits, (b"",)), made.relaxed)
 
     def regex(self, pattern: str) -> GuidanceMasks:
         """Return the masks of texts that match a regular expression as a whole.
@@ -312,16 +312,15 @@ class Guidance:
         return self._masks((kind, pattern), LLMatcher.grammar_from_lark(f"start: /{ascii_only}/"))
 
     def lark(
-        self, grammar: str, *, json_at: int | None = None, most_digits: int = MOST_DIGITS
+        self, grammar: str, *, json_after: Sequence[str] = (), most_digits: int = MOST_DIGITS
     ) -> GuidanceMasks:
         """Return the masks of a grammar in Lark's form, whose first rule is ``start``.
 
         Parameters
         ----------
         grammar
-        json_at
-            If the rest of every text from this byte on begins with JSON, its numbers are kept
-            short.
+        json_after
+            The texts after which the grammar has JSON values, whose numbers are then kept short.
         most_digits
             How many digits these numbers may have.
 
@@ -332,12 +331,11 @@ class Guidance:
         """
         from llguidance import LLMatcher
 
-        if json_at is not None:
-            check_whole("json_at", json_at, 0)
+        after = tuple(map(str.encode, check_each("json_after", json_after, str, "a string")))
         check_whole("most_digits", most_digits, 1)
         kind = "Lark grammar"
         checked_text(kind, grammar)
-        limit = None if json_at is None else (most_digits, json_at)
+        limit = (most_digits, after) if after else None
         key = f"{limit} {grammar}"
         return self._masks((kind, key), LLMatcher.grammar_from_lark(grammar), limit)
 
@@ -345,7 +343,7 @@ class Guidance:
         self,
         key: tuple[str, str],
         grammar: str,
-        limit: tuple[int, int] | None = None,
+        limit: tuple[int, Sequence[bytes]] | None = None,
         relaxed: tuple[str, ...] = (),
     ) -> GuidanceMasks:
         with self._lock:

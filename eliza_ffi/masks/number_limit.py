@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -81,7 +82,7 @@ class NumberTokens:
 
 
 class NumberLimit:
-    """Follows one JSON text, and keeps its numbers from growing without end.
+    """Follows one text, and keeps the numbers of its JSON values from growing without end.
 
     Parameters
     ----------
@@ -89,18 +90,26 @@ class NumberLimit:
         Of the vocabulary.
     most
         Digits that a number may have.
-    start
-        How many bytes come before the JSON text.
+    after
+        The texts after which a JSON value begins; by default the whole text is JSON.
     """
 
-    def __init__(self, tokens: NumberTokens, most: int, start: int = 0) -> None:
+    def __init__(self, tokens: NumberTokens, most: int, after: Sequence[bytes] = (b"",)) -> None:
         self._tokens = tokens
         self._most = most
-        self._n_before = start
-        self._in_string = False
-        self._is_escaped = False
+        self._after = tuple(after)
+        self._seen = b""  # the end of the text outside of JSON values
+        self._begin() if b"" in self._after else self._end()
+
+    def _begin(self) -> None:
+        """Begin a JSON value."""
+        self._is_json, self._seen, self._depth = True, b"", 0
+        self._in_string = self._is_escaped = self._in_exponent = False
         self._n_digits = 0
-        self._in_exponent = False
+
+    def _end(self) -> None:
+        self._begin()
+        self._is_json = False
 
     @property
     def in_string(self) -> bool:
@@ -109,21 +118,31 @@ class NumberLimit:
 
     def push(self, text: bytes) -> None:
         """Take note of more text."""
-        n_before = min(self._n_before, len(text))
-        self._n_before -= n_before
-        for byte in text[n_before:]:
-            if self._is_escaped:
-                self._is_escaped = False
-            elif self._in_string:
-                self._in_string = byte != ord('"')
-                self._is_escaped = byte == ord("\\")
-            elif byte in b"0123456789.":
-                self._n_digits += 1
-            elif byte in b"eE" and self._n_digits:
-                self._in_exponent, self._n_digits = True, 0
-            elif byte not in b"+-":
-                self._in_exponent, self._n_digits = False, 0
-                self._in_string = byte == ord('"')
+        for byte in text:
+            if self._is_json:
+                self._push(byte)
+            else:
+                self._seen = (self._seen + bytes((byte,)))[-max(map(len, self._after), default=1) :]
+                if self._seen.endswith(self._after):
+                    self._begin()
+
+    def _push(self, byte: int) -> None:
+        if self._is_escaped:
+            self._is_escaped = False
+        elif self._in_string:
+            self._in_string = byte != ord('"')
+            self._is_escaped = byte == ord("\\")
+        elif byte in b"0123456789.":
+            self._n_digits += 1
+        elif byte in b"eE" and self._n_digits:
+            self._in_exponent, self._n_digits = True, 0
+        elif byte not in b"+-":
+            self._in_exponent, self._n_digits = False, 0
+            self._in_string = byte == ord('"')
+            self._depth += (byte in b"[{") - (byte in b"]}")
+        is_over = self._depth <= 0 and not self._in_string and byte not in b"0123456789.eE+-"
+        if is_over and b"" not in self._after:
+            self._end()
 
     def restricted(self, mask: NDArray[np.uint32]) -> NDArray[np.uint32]:
         """Return a mask without the tokens that would make a number too long."""

@@ -13,6 +13,7 @@ from typing import Any, Literal
 import pydantic
 import pytest
 
+from eliza_ffi import tool_calls
 from eliza_ffi.async_model import AsyncModel
 from eliza_ffi.chat import ChatTemplate
 from eliza_ffi.chat.tokens import ChatTokenizer
@@ -36,6 +37,9 @@ ACTIONS = [{"name": "REPLY"}, {"name": "IGNORE"}]
 SKELETON = {"spans": [{"kind": "enum", "key": "k", "enumValues": ["yes", "no"]}]}
 LABELS = [f"label {i}" for i in range(3000)]
 QUESTIONS = {"angry": Predicate("The writer is angry.")}
+HELLO = [{"role": "user", "content": "hello"}]
+KINDS = {"type": "object", "properties": {"kind": {"enum": ["a", "b"]}}, "required": ["kind"]}
+TOOLS = [{"type": "function", "function": {"name": name, "parameters": KINDS}} for name in "xy"]
 A_FILE = "there-is-no-such-file"
 
 
@@ -92,6 +96,9 @@ CALLS: dict[str, Call] = {
     "fill_stream": lambda m: read(m.fill_stream("x", SCHEMA)),
     "fill_many": lambda m: m.fill_many([LONG, "x"], Ticket, return_exceptions=True),
     "plan": lambda m: m.plan(LONG, ACTIONS),
+    "call_tool": lambda m: m.call_tool([{"role": "user", "content": LONG}], TOOLS),
+    "call_tool, short": lambda m: m.call_tool(HELLO, TOOLS, "required"),
+    "call_tools": lambda m: m.call_tools(HELLO, TOOLS, max_calls=2, max_tokens=4),
     "save": lambda m: m.save(A_FILE, LONG),
     "restore": lambda m: m.restore(A_FILE),
 }
@@ -103,11 +110,16 @@ HEAVY: list[tuple[Any, str]] = [
     (DecisionRun, "__init__"),
     (DecisionRun, "decision"),
     (Guidance, "json_schema"),
+    (Guidance, "lark"),
+    (Session, "call_format"),
     (Session, "describe"),
     (Session, "detokenize"),
     (Session, "prompt_tokens"),
     (Session, "tokenize"),
     (TokenTexts, "of"),
+    (tool_calls, "tool_request"),
+    (tool_calls, "call_grammar"),
+    (tool_calls, "parse_call"),
     (shape_module, "class_shape"),
     (shape_module, "_of_schema"),
     (shape_module, "schema_validator"),
@@ -235,6 +247,8 @@ CANCELLED: dict[str, tuple[str, Callable[[AsyncModel, Path], Coroutine[Any, Any,
     "decide": ("score_endings", lambda m, _: m.decide("hello", QUESTIONS)),
     "fill": ("fill", lambda m, _: m.fill("hello", SKELETON)),
     "fill, class": ("fill", lambda m, _: m.fill("hello", Ticket)),
+    "call_tool": ("prefill", lambda m, _: m.call_tool(HELLO, TOOLS, "required")),
+    "call_tools": ("token_trie_scores", lambda m, _: m.call_tools(HELLO, TOOLS, "required")),
     "plan": ("fill", lambda m, _: m.plan("hello", ACTIONS)),
     "stream": ("prefill", lambda m, _: read(m.stream("hello", 4))),
     "save": ("save_slot", lambda m, path: m.save(path, "hello")),

@@ -22,7 +22,18 @@ import pytest
 import write_reference
 
 import eliza_ffi
-from eliza_ffi import AsyncModel, Model, chat, choices, decisions, masks, requests, runner, shapes
+from eliza_ffi import (
+    AsyncModel,
+    Model,
+    chat,
+    choices,
+    decisions,
+    masks,
+    requests,
+    runner,
+    shapes,
+    tool_calls,
+)
 from eliza_ffi import library as native
 from eliza_ffi import skeleton as skeletons
 from eliza_ffi.decisions.asking import How
@@ -35,6 +46,7 @@ PACKAGE = str(Path(eliza_ffi.__file__).parent)
 PROMPT = "message: hello\naction: "
 CONVERSATION = [{"role": "user", "content": "hello"}]
 QUESTIONS = {"action": {"type": "choice", "instructions": "What?", "choices": ["GO", "STAY"]}}
+TOOLS = [{"type": "function", "function": {"name": "GO"}}]
 SKELETON = {"spans": [{"kind": "enum", "key": "action", "enumValues": ["GO", "STAY"]}]}
 
 
@@ -102,6 +114,7 @@ SETTINGS: dict[str, Any] = {
         requests.FillSettings,
         requests.StreamSettings,
         requests.TextSettings,
+        tool_calls.ToolSettings,
     )
 }
 """The keywords that methods take as `**more`, by its annotation."""
@@ -187,10 +200,14 @@ def of_model(model: Model) -> Iterator[Subject]:
         yield of(face.fill_stream, prompt="a", skeleton=SKELETON)
         yield of(face.fill_many, prompts=["a"], skeleton=SKELETON)
         yield of(face.plan, prompt="a", actions=[{"name": "GO"}, {"name": "STAY"}])
+        yield of(face.call_tool, messages=CONVERSATION, tools=TOOLS, max_tokens=40)
+        yield of(face.call_tools, messages=CONVERSATION, tools=TOOLS, max_tokens=40)
         yield of(face.save, path="saved again", prompt="a")
         yield of(face.restore, path="saved")
     yield of(model.generate_args, prompt="a")
     yield of(model.fill_args, prompt="a", skeleton=SKELETON)
+    call = model.call_tool(CONVERSATION, TOOLS, "required")
+    yield of(call.result, content="done")
     two = choices.ChoiceSet(["GO", "STAY"], ["GO", "STAY"])
     yield of(model.choice_args, prompt="a", choices=two)
     args = model.choice_args(PROMPT, two)
