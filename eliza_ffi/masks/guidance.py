@@ -359,7 +359,7 @@ class Guidance:
         self,
         kind: str,
         grammar: str,
-        limit: tuple[int, int] | None,
+        limit: tuple[int, Sequence[bytes]] | None,
         relaxed: tuple[str, ...],
     ) -> GuidanceMasks:
         if self._tokenizer is None:
