@@ -24,6 +24,7 @@ constexpr int most_combinations = 1500;
 
 void release(EliInferenceContext * context) { eliza_inference_destroy(context); }
 void release(EliLlmStream * stream) { eliza_inference_llm_stream_close(stream); }
+void release(EliChoices * choices) { eliza_inference_free_choices(choices); }
 void release(llama_sampler * sampler) { llama_sampler_free(sampler); }
 template <typename T>
 void release(T * nothing) {

@@ -194,6 +194,7 @@ def _refused(stage: Stage, path: Path) -> None:
 
 def _probabilities(stage: Stage, prompt: str) -> list[float]:
     result = stage.model.choose(prompt, ACTIONS, probabilities=True)
+    assert result.probabilities is not None
     return [result.probabilities[action] for action in ACTIONS]
 
 

@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <string>
 #include <vector>
 
 #include "abi/boundary.h"
 #include "abi/choices_handles.h"
+#include "json_input.h"
 
 using namespace eliza;
 
