@@ -134,7 +134,7 @@ def measure(
 
 
 def _run(bench: Workbench, prompt: Sequence[int], way: WorkbenchSettings, limit: int) -> BackendRun:
-    binding, ctx = bench.model.binding, bench.model.runner.ctx
+    binding, ctx = bench.model.binding, bench.model.session.ctx
     binding.set_option(ctx, "restricted_head", way.restricted_head)
     answer = bench.answer(prompt, way.method, max_tokens=limit)
     # The prompt's own row was copied before it was known what is legal. A decision that reads it

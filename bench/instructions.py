@@ -90,7 +90,7 @@ def undecided(model: Model) -> CffiStream:
         by_token.setdefault(model.tokenize(name)[0], name)
     payload = Alternatives.of_texts(model, list(by_token.values())[:CANDIDATES]).json
     binding = model.binding
-    stream = binding.open(model.runner.ctx, StreamConfig())
+    stream = binding.open(model.session.ctx, StreamConfig())
     binding.prefill(stream, model.tokenize("The best tool is ", add_special=True))
     binding.set_token_trie(stream, payload, TRIE_ARGMAX)
     return stream

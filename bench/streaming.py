@@ -26,12 +26,13 @@ from numpy.typing import NDArray
 from page_tables import markdown_table, number
 
 from eliza_ffi._resources import default_model_path
-from eliza_ffi.model import Model
-from eliza_ffi.runner.streaming import (
+from eliza_ffi.elizaos import (
     FfiStreamingGenerateArgs,
     FfiStreamingRunner,
     SyncStreamingRunner,
+    generate_args,
 )
+from eliza_ffi.model import Model
 
 from .parts.compiled import address, compiled
 from .parts.figures import median, quartiles
@@ -118,8 +119,8 @@ class Consumers:
         self._model = model
         self._ffi, self._loop = compiled(C_DECLARATION, C_LOOP)
         self._args = endless_args(model, max_tokens)
-        self._sync = SyncStreamingRunner(model.binding, model.runner.ctx)
-        self._async = FfiStreamingRunner(model.binding, model.runner.ctx)
+        self._sync = SyncStreamingRunner(model.binding, model.session.ctx)
+        self._async = FfiStreamingRunner(model.binding, model.session.ctx)
         self.by_name: dict[str, Callable[[], PullRun]] = {
             C_LOOP_NAME: self._in_c,
             "cffi loop": self._in_cffi,
@@ -157,7 +158,7 @@ class Consumers:
 
     def _with_stream(self, consume: Callable[[Any], PullRun]) -> PullRun:
         binding = self._model.binding
-        stream = binding.open(self._model.runner.ctx, self._args.config())
+        stream = binding.open(self._model.session.ctx, self._args.config())
         try:
             binding.prefill(stream, self._args.prompt_tokens)
             return consume(stream)
@@ -187,8 +188,8 @@ class Consumers:
 def endless_args(model: Model, max_tokens: int) -> FfiStreamingGenerateArgs:
     """Return the arguments of a greedy generation that the model does not end by itself."""
     for text in ("Once upon a time", "The", "A", "In", "1, 2, 3", "Why"):
-        args = model.generate_args(text, max_tokens=max_tokens, slot_id=0)
-        runner = SyncStreamingRunner(model.binding, model.runner.ctx)
+        args = generate_args(model, text, max_tokens=max_tokens, slot_id=0)
+        runner = SyncStreamingRunner(model.binding, model.session.ctx)
         if len(runner.generate_with_usage(args).tokens) == max_tokens:
             return args
     raise RuntimeError(f"the model ends every prompt before {max_tokens} tokens")

@@ -143,7 +143,7 @@ def open_streams(model: Model, count: int) -> Iterator[list[Any]]:
     streams: list[Any] = []
     try:
         for _ in range(count):
-            streams.append(model.binding.open(model.runner.ctx, StreamConfig()))
+            streams.append(model.binding.open(model.session.ctx, StreamConfig()))
         yield streams
     finally:
         for stream in streams:
@@ -209,7 +209,7 @@ def measure_race(
 
 def measure_streams(model: Model, calls: int) -> dict[str, Any]:
     """Open and close a stream, with and without a prompt that the slot holds."""
-    binding, ctx = model.binding, model.runner.ctx
+    binding, ctx = model.binding, model.session.ctx
     prompt = model.tokenize("Which tool helps best? Answer: ", add_special=True)
 
     def open_and_close() -> None:

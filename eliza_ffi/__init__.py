@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from .async_model import AsyncModel
     from .chat import Prompt
     from .choices import Choice, Chooser, TokenTreePayload
+    from .elizaos import FfiStreamingGenerateArgs, FfiStreamingRunner
     from .errors import BusyError, ElizaError
     from .library import InferenceCapabilities, detect_capabilities
     from .model import Model
     from .requests import Generation
-    from .runner import FfiStreamingGenerateArgs, FfiStreamingRunner
     from .sampling import SamplingParams
     from .skeleton import Action, FillResult, Skeleton
     from .tool_calls import TextAnswer, ToolCall, ToolCalls
@@ -59,7 +59,7 @@ _ROOMS = {
     "library": ("InferenceCapabilities", "detect_capabilities"),
     "model": ("Model",),
     "requests": ("Generation",),
-    "runner": ("FfiStreamingGenerateArgs", "FfiStreamingRunner"),
+    "elizaos": ("FfiStreamingGenerateArgs", "FfiStreamingRunner"),
     "sampling": ("SamplingParams",),
     "skeleton": ("Action", "FillResult", "Skeleton"),
     "tool_calls": ("TextAnswer", "ToolCall", "ToolCalls"),

@@ -7,9 +7,8 @@ import os
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, cast, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,7 +33,6 @@ from .library.loading import Library
 from .library.protocol import StreamConfig, StreamStep, Tokens
 from .masks.token_texts import TokenTexts
 from .requests import (
-    MOST_TOKENS,
     ChoiceMode,
     Generation,
     ShapeRequest,
@@ -51,35 +49,27 @@ from .requests import (
     prompt_of,
     shape_request,
 )
-from .runner.arguments import FfiStreamingGenerateArgs, FfiStreamingResult
-from .runner.filling import Fillable, FillArgs, FillRun
+from .runner.filling import Fillable, FillRequest, FillRun
 from .runner.generation import GenerationRun
 from .runner.lifecycle import Lifecycle, Work
-from .runner.streaming import FfiStreamingRunner, SyncStreamingRunner
+from .runner.request import GenerationRequest, RunResult
 from .sampling.params import SamplingParams
 from .saving import restore_work, save_work
 from .session import Session
 from .shapes.reading import FieldFill, Reading, ShapedResult
 from .shapes.shape import Lark, Regex, is_shape
-from .skeleton.actions import Action
 from .skeleton.fill_result import FillResult, SpanFill
-from .skeleton.planning import ActionSkeleton
 from .tool_calls import (
-    MOST_CALLS,
     TextAnswer,
-    ToolCall,
     ToolCalls,
     ToolRequest,
     ToolRun,
-    one_call,
-    tool_request,
 )
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from .requests import ChoiceSettings, FillSettings, StreamSettings, Strings, TextSettings
-    from .tool_calls import ToolSettings
 
 __all__ = ["Choice", "Generation", "Model"]
 
@@ -87,6 +77,8 @@ E = TypeVar("E", bound=enum.Enum)
 R = TypeVar("R")
 T = TypeVar("T")
 V = TypeVar("V")
+
+AnyPrompt: TypeAlias = "str | Prompt | Tokens | None"
 
 TOLD = (str, SpanFill, FieldFill)
 """Steps of a request before its result."""
@@ -186,14 +178,10 @@ class Model:
             },
             progress=progress,
         )
-        ctx = self.session.ctx
-        self._sync_runner = SyncStreamingRunner(self.binding, ctx)
-        self._runner = FfiStreamingRunner(self.binding, ctx, self.session.scheduler)
 
     def close(self) -> None:
         """Free the model; running generations are cancelled. Closing twice is harmless."""
         self.session.close()
-        self._runner.close()
 
     def __enter__(self) -> Model:
         return self
@@ -213,12 +201,6 @@ class Model:
     def binding(self) -> CffiBinding:
         """The library's functions."""
         return self.session.binding
-
-    @property
-    def runner(self) -> FfiStreamingRunner:
-        """elizaOS's asynchronous runner over this model."""
-        _ = self.session.ctx  # is it open?
-        return self._runner
 
     # ---- What the model is ----------------------------------------------------------------------
 
@@ -449,7 +431,7 @@ class Model:
             :class:`~eliza_ffi.masks.Masks`. ``logprobs``: find the log-probability of every
             token, and this many of the likeliest in its place, 0 to 1,024. A setting of
             :class:`~eliza_ffi.sampling.SamplingParams` by name, such as ``seed`` or ``min_p``, or
-            of :class:`~eliza_ffi.runner.FfiStreamingGenerateArgs`, such as ``slot_id``.
+            of :class:`~eliza_ffi.runner.GenerationRequest`, such as ``slot_id``.
 
         Raises
         ------
@@ -479,7 +461,7 @@ class Model:
             method="generate",
             **more,
         )
-        found: Generation = self._run(self._text_work(args), wait, args.on_text_chunk)
+        found: Generation = self._run(self._text_work(args), wait, args.on_text)
         return found
 
     def stream(
@@ -522,7 +504,7 @@ class Model:
         )
         return self._texts(args, wait)
 
-    def _texts(self, args: FfiStreamingGenerateArgs, wait: bool | float) -> Iterator[str]:
+    def _texts(self, args: GenerationRequest, wait: bool | float) -> Iterator[str]:
         with closing(self.session.steps(self._text_work(args, True), wait)) as steps:
             yield from (step for step in steps if isinstance(step, str))
 
@@ -567,7 +549,7 @@ class Model:
                 method="generate_many",
                 **settings,
             )
-            return self._job(self._text_work(args), args.on_text_chunk)
+            return self._job(self._text_work(args), args.on_text)
 
         check_prompts(prompts, "generate")
         return self._many(prompts, job, progress, max_concurrency, return_exceptions)
@@ -744,9 +726,7 @@ class Model:
             method="choose",
             **more,
         )
-        found: Choice[Any] = self._run(
-            self._choice_work(choice_set, args), wait, args.on_text_chunk
-        )
+        found: Choice[Any] = self._run(self._choice_work(choice_set, args), wait, args.on_text)
         return found
 
     @overload
@@ -838,7 +818,7 @@ class Model:
                 method="choose_many",
                 **more,
             )
-            return self._job(self._choice_work(choice_set, args), args.on_text_chunk)
+            return self._job(self._choice_work(choice_set, args), args.on_text)
 
         check_prompts(prompts, "choose")
         return self._many(
@@ -1236,204 +1216,6 @@ class Model:
         check_prompts(prompts, "fill")
         return self._many(prompts, job, progress, max_concurrency, return_exceptions)
 
-    def plan(
-        self,
-        prompt: str | Prompt | Tokens | None = None,
-        actions: Iterable[Action | Mapping[str, Any]] = (),
-        *,
-        messages: Messages | None = None,
-        on_span: Callable[[SpanFill], Any] | None = None,
-        wait: bool | float = True,
-        **more: Unpack[FillSettings],
-    ) -> FillResult:
-        """Choose an action and write its parameters: ``{"action":"NAME","parameters":{...}}``.
-
-        Parameters
-        ----------
-        prompt
-            What ends where the answer begins; a string is trusted text, as in :meth:`generate`.
-        actions
-            The :class:`~eliza_ffi.skeleton.Action` objects there are, or their JSON form.
-        messages, on_span, wait, **more
-            As :meth:`fill`, which is what it raises, too.
-        """
-        skeleton = ActionSkeleton(actions)
-        return self.fill(prompt, skeleton, messages=messages, on_span=on_span, wait=wait, **more)
-
-    # ---- Tool calls -----------------------------------------------------------------------------
-
-    @overload
-    def call_tool(
-        self,
-        messages: Messages,
-        tools: Sequence[Mapping[str, Any]],
-        choice: Literal["required"],
-        *,
-        variables: Mapping[str, Any] | None = ...,
-        max_tokens: int = ...,
-        wait: bool | float = ...,
-        **more: Unpack[ToolSettings],
-    ) -> ToolCall: ...
-
-    @overload
-    def call_tool(
-        self,
-        messages: Messages,
-        tools: Sequence[Mapping[str, Any]],
-        choice: str | Mapping[str, Any] = ...,
-        *,
-        variables: Mapping[str, Any] | None = ...,
-        max_tokens: int = ...,
-        wait: bool | float = ...,
-        **more: Unpack[ToolSettings],
-    ) -> ToolCall | TextAnswer: ...
-
-    def call_tool(
-        self,
-        messages: Messages,
-        tools: Sequence[Mapping[str, Any]],
-        choice: str | Mapping[str, Any] = "auto",
-        *,
-        variables: Mapping[str, Any] | None = None,
-        max_tokens: int = MOST_TOKENS,
-        wait: bool | float = True,
-        **more: Unpack[ToolSettings],
-    ) -> ToolCall | TextAnswer:
-        """Call a tool, or answer in words.
-
-        The prompt and the call are written in the model's own format. Its fixed text is not
-        generated, the name is an exact choice, and the arguments follow the tool's schema.
-
-        Parameters
-        ----------
-        messages
-            The conversation, as in :meth:`chat_tokens`, with earlier calls and their results.
-        tools
-            OpenAI's tool definitions: functions with ``name``, ``description`` and ``parameters``.
-            A JSON Schema without ``additionalProperties`` allows no other arguments.
-        choice
-            ``"auto"``: the model calls a tool or answers in words, whichever is more probable.
-            ``"required"``: it calls one of the tools. Otherwise the name of the tool to call, or
-            OpenAI's ``{"type": "function", "function": {"name": ...}}``.
-        variables
-            Variables of the chat template, such as ``{"enable_thinking": False}``.
-        max_tokens
-            Of the arguments of a call, or of the answer in words; 0 = no limit but the context's.
-        wait
-            As :meth:`generate`.
-        **more
-            ``temperature``, ``top_k``, ``top_p`` and ``seed`` sample the arguments and the answer
-            in words; without them these are greedy. The tool is always the most probable one.
-            Settings of the slot, such as ``slot_id``, as in :meth:`generate`.
-
-        Returns
-        -------
-        ToolCall or TextAnswer
-            A :class:`~eliza_ffi.tool_calls.TextAnswer` is a
-            :class:`~eliza_ffi.requests.Generation`.
-
-        Raises
-        ------
-        InvalidArgumentError
-            If a tool or its schema is malformed or unsupported, two tools have one name, or
-            `choice` names another tool.
-        FillError
-            If the arguments do not end within `max_tokens` or the context.
-        InvalidAnswerError
-            If the arguments are not valid against the schema, because token masks do not enforce
-            all of it. It is a FillError.
-        ChatTemplateError
-            If the model has no chat template, or the template rejects the messages.
-        NotSupportedError
-            If the library takes no masks.
-        BusyError, TypeError
-            As :meth:`generate`.
-        """
-        request = tool_request(
-            self.session,
-            messages,
-            tools,
-            choice,
-            variables=variables,
-            max_tokens=max_tokens,
-            method="call_tool",
-            **more,
-        )
-        return one_call(self._run(self._tool_work(request), wait))
-
-    @overload
-    def call_tools(
-        self,
-        messages: Messages,
-        tools: Sequence[Mapping[str, Any]],
-        choice: Literal["required"],
-        *,
-        max_calls: int = ...,
-        variables: Mapping[str, Any] | None = ...,
-        max_tokens: int = ...,
-        wait: bool | float = ...,
-        **more: Unpack[ToolSettings],
-    ) -> ToolCalls: ...
-
-    @overload
-    def call_tools(
-        self,
-        messages: Messages,
-        tools: Sequence[Mapping[str, Any]],
-        choice: str | Mapping[str, Any] = ...,
-        *,
-        max_calls: int = ...,
-        variables: Mapping[str, Any] | None = ...,
-        max_tokens: int = ...,
-        wait: bool | float = ...,
-        **more: Unpack[ToolSettings],
-    ) -> ToolCalls | TextAnswer: ...
-
-    def call_tools(
-        self,
-        messages: Messages,
-        tools: Sequence[Mapping[str, Any]],
-        choice: str | Mapping[str, Any] = "auto",
-        *,
-        max_calls: int = MOST_CALLS,
-        variables: Mapping[str, Any] | None = None,
-        max_tokens: int = MOST_TOKENS,
-        wait: bool | float = True,
-        **more: Unpack[ToolSettings],
-    ) -> ToolCalls | TextAnswer:
-        """Call several tools in one turn, or answer in words.
-
-        After each call, another one follows if the model goes on with one more probably than not.
-        If the model's format has one call in a turn, there is one.
-
-        Parameters
-        ----------
-        messages, tools, choice, variables, wait, **more
-            As :meth:`call_tool`, which has the errors, too.
-        max_calls
-            How many calls there are at most.
-        max_tokens
-            Of the arguments of each call, or of the answer in words.
-
-        Returns
-        -------
-        ToolCalls or TextAnswer
-            A list of :class:`~eliza_ffi.tool_calls.ToolCall`, or an answer in words.
-        """
-        request = tool_request(
-            self.session,
-            messages,
-            tools,
-            choice,
-            max_calls=max_calls,
-            variables=variables,
-            max_tokens=max_tokens,
-            method="call_tools",
-            **more,
-        )
-        found: ToolCalls | TextAnswer = self._run(self._tool_work(request), wait)
-        return found
-
     # ---- Prompts on disk ------------------------------------------------------------------------
 
     def save(
@@ -1532,108 +1314,16 @@ class Model:
         )
         return cast(int, self._run(restore_work(self.session, path, config), wait))
 
-    # ---- For those who drive the runner themselves ----------------------------------------------
-
-    def generate_args(
-        self,
-        prompt: str | Prompt | Tokens | None = None,
-        *,
-        messages: Messages | None = None,
-        draft_max: int = 0,
-        drafter: str | os.PathLike[str] | None = None,
-        **more: Any,
-    ) -> FfiStreamingGenerateArgs:
-        """Return what to hand the runner for a prompt: its tokens and this model's settings.
-
-        Parameters
-        ----------
-        prompt, messages, draft_max, drafter
-            As :meth:`generate`. Choices and structured answers are never guessed.
-        **more
-            Further fields of :class:`~eliza_ffi.runner.FfiStreamingGenerateArgs`.
-
-        Raises
-        ------
-        InvalidArgumentError
-            If there is no prompt, or a `drafter` and no `draft_max`.
-        NotSupportedError
-            If the library does not speculate.
-        """
-        return generate_request(
-            self.session, prompt, messages=messages, draft_max=draft_max, drafter=drafter, **more
-        )
-
-    def choice_args(
-        self,
-        prompt: str | Prompt | Tokens | None,
-        choices: ChoiceSet[Any],
-        *,
-        messages: Messages | None = None,
-        mode: str = "argmax",
-        temperature: float = 1.0,
-        tokenization: str = "own",
-        **more: Any,
-    ) -> FfiStreamingGenerateArgs:
-        """Return what to hand the runner for a choice; parameters as :meth:`choose`."""
-        return choice_request(
-            self.session,
-            prompt,
-            choices,
-            messages=messages,
-            mode=mode,
-            temperature=temperature,
-            tokenization=tokenization,
-            **more,
-        )
-
-    def choice_from(
-        self,
-        choices: ChoiceSet[Any],
-        args: FfiStreamingGenerateArgs,
-        result: FfiStreamingResult,
-        elapsed: float,
-    ) -> Choice[Any]:
-        """Return the choice that a run of :meth:`choice_args` came to; `elapsed` in seconds."""
-        check_kind("choices", choices, ChoiceSet, "a ChoiceSet")
-        check_kind("args", args, FfiStreamingGenerateArgs, "an FfiStreamingGenerateArgs")
-        check_kind("result", result, FfiStreamingResult, "an FfiStreamingResult")
-        return choice_of(choices, args, result, elapsed)
-
-    def fill_args(
-        self,
-        prompt: str | Prompt | Tokens | None,
-        skeleton: Fillable | Mapping[str, Any] | None,
-        *,
-        messages: Messages | None = None,
-        **more: Unpack[FillSettings],
-    ) -> FillArgs:
-        """Return what to hand the runner for a skeleton.
-
-        Parameters
-        ----------
-        prompt, skeleton, messages
-            As :meth:`fill`.
-        **more
-            ``sampler_plan``: how single spans are sampled, or its JSON form. ``max_tokens``: of the
-            whole answer (1,024); 0 = no limit but the context's. ``on_limit``: an answer that does
-            not end within them is an ``"error"``, or with ``"close"`` it is brought to a short
-            valid end where one is found. ``logprobs``: find the probability of free values too,
-            which takes longer; that of choices is always known. ``heal_prompt``: the prompt's last
-            token may be spelled anew, together with the answer's beginning. ``temperature``,
-            ``top_k`` and ``top_p`` are those of the free spans; without them these are greedy.
-        """
-        return fill_request(self.session, prompt, skeleton, messages=messages, **more)
-
     # ---- Requests -------------------------------------------------------------------------------
 
     def _text_work(
-        self, args: FfiStreamingGenerateArgs, is_told: bool | None = None
+        self, args: GenerationRequest, is_told: bool | None = None
     ) -> Work[str | Generation]:
         """Return the request of a text; `is_told`: whether pieces of it are asked for."""
         return self._work(args, lambda: _texts(args, is_told, partial(generation_of, self.session)))
 
     def _choice_work(
-        self, choices: ChoiceSet[Any], args: FfiStreamingGenerateArgs
+        self, choices: ChoiceSet[Any], args: GenerationRequest
     ) -> Work[str | Choice[Any]]:
         def take() -> Callable[[Any], Iterator[str | Choice[Any]]]:
             begin = time.perf_counter()
@@ -1643,7 +1333,7 @@ class Model:
 
         return self._work(args, take)
 
-    def _fill_work(self, args: FillArgs, is_told: bool = True) -> Work[SpanFill | FillResult]:
+    def _fill_work(self, args: FillRequest, is_told: bool = True) -> Work[SpanFill | FillResult]:
         """Return the request of a skeleton; `is_told`: whether single spans are asked for."""
 
         def take(step: SpanFill | FillResult) -> Iterator[SpanFill | FillResult]:
@@ -1680,7 +1370,7 @@ class Model:
 
     def _work(
         self,
-        args: FfiStreamingGenerateArgs | FillArgs,
+        args: GenerationRequest | FillRequest,
         begin: Callable[[], Callable[[Any], Iterator[R]]],
     ) -> Work[R]:
         """Return a request; each run of it begins what makes its steps of the runner's."""
@@ -1694,18 +1384,17 @@ class Model:
         n_tokens, slot_id = _size_of(args)
         return Work(partial(self._begin, args), steps, n_tokens=n_tokens, slot_id=slot_id)
 
-    def _begin(self, args: FfiStreamingGenerateArgs | FillArgs) -> FillRun | GenerationRun:
-        """Return the runner's run of a request."""
-        if isinstance(args, FillArgs):
-            return self._sync_runner.filling(args)
-        # Whoever takes the steps calls the callback: an event loop may have to await it.
-        return self._sync_runner.generation(replace(args, on_text_chunk=None))
+    def _begin(self, args: GenerationRequest | FillRequest) -> FillRun | GenerationRun:
+        """Return a run of a request."""
+        if isinstance(args, FillRequest):
+            return FillRun(self.binding, self.session.ctx, args)
+        return GenerationRun(self.binding, self.session.ctx, args, self.session.warn_once)
 
     def _drive(self, run: FillRun | GenerationRun) -> Generator[Any, None, None]:
         """Yield the steps of a run, the last of which is its result."""
-        if isinstance(run, FillRun):
-            return self._sync_runner.run_filling(run)
-        return self._sync_runner.run_whole(run)
+        with closing(run.steps()) as steps:
+            yield from steps
+        yield run.result()
 
     def _run(
         self, work: Work[Any], wait: bool | float, tell: Callable[[Any], Any] | None = None
@@ -1753,16 +1442,16 @@ class Model:
 
 
 def _texts(
-    args: FfiStreamingGenerateArgs, is_told: bool | None, read: Callable[[FfiStreamingResult], R]
+    args: GenerationRequest, is_told: bool | None, read: Callable[[RunResult], R]
 ) -> Callable[[Any], Iterator[str | R]]:
     """Return what makes pieces of text and a result of the runner's steps.
 
     Pieces are left out where nobody asked for them; without `is_told`, a callback asks for them.
     """
-    are_told = args.on_text_chunk is not None if is_told is None else is_told
+    are_told = args.on_text is not None if is_told is None else is_told
 
-    def take(step: StreamStep | FfiStreamingResult) -> Iterator[str | R]:
-        if isinstance(step, FfiStreamingResult):
+    def take(step: StreamStep | RunResult) -> Iterator[str | R]:
+        if isinstance(step, RunResult):
             yield read(step)
         elif are_told and step.text:
             yield step.text
@@ -1770,9 +1459,9 @@ def _texts(
     return take
 
 
-def _size_of(args: FfiStreamingGenerateArgs | FillArgs) -> tuple[int, int]:
+def _size_of(args: GenerationRequest | FillRequest) -> tuple[int, int]:
     """Return the tokens of a request's prompt, and the slot that it names."""
-    generation = args.generation if isinstance(args, FillArgs) else args
+    generation = args.generation if isinstance(args, FillRequest) else args
     return len(generation.prompt_tokens), generation.slot_id
 
 

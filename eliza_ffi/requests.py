@@ -27,6 +27,7 @@ from .checks import (
     wrong,
 )
 from .choices.choice_set import ANCHOR, Choice, ChoiceSet
+from .choices.token_tree import TokenTreePayload
 from .errors import (
     ContextFullError,
     InvalidArgumentError,
@@ -45,14 +46,13 @@ from .library.protocol import (
     Tokens,
 )
 from .masks.source import Masks
-from .runner.arguments import FfiStreamingGenerateArgs, FfiStreamingResult
-from .runner.filling import ON_LIMIT, Fillable, FillArgs
+from .runner.filling import ON_LIMIT, Fillable, FillRequest
+from .runner.request import Constraint, GenerationRequest, RunResult, TextChoices
 from .sampling.params import SamplingParams
 from .shapes.shape import Lark, Regex, Shape, is_shape, shape_of
 from .skeleton.response import Skeleton, SpanOverride, SpanSamplerPlan
 
 if TYPE_CHECKING:
-    from .choices.token_tree import TokenTreePayload
     from .session import Session
 
 __all__ = [
@@ -96,7 +96,7 @@ MODES = {"argmax": TRIE_ARGMAX, "sample": TRIE_SAMPLE, "best": TRIE_BEST_LEAF}
 
 
 class StreamSettings(TypedDict, total=False):
-    """Of any stream; see :class:`~eliza_ffi.runner.FfiStreamingGenerateArgs`."""
+    """Of any stream; see :class:`~eliza_ffi.runner.request.GenerationRequest`."""
 
     slot_id: int
     prompt_cache_key: str | None
@@ -150,10 +150,6 @@ class TextSettings(StreamSettings, SamplingSettings, total=False):
     masks: Masks | None
 
     draft_min: int
-    token_tree_payload: TokenTreePayload | None
-    token_tree_mode: int
-    token_tree_path: str | None
-    on_trie_error: str
 
 
 class ChoiceSettings(StreamSettings, SamplingSettings, total=False):
@@ -165,7 +161,7 @@ class ChoiceSettings(StreamSettings, SamplingSettings, total=False):
     repeat_penalty: float
     sampling: SamplingParams | None
     heal_prompt: bool
-    on_trie_error: str
+    on_refused_choices: str
     on_text_chunk: Callable[[str], Any] | None
 
 
@@ -347,7 +343,7 @@ def generate_request(
     *,
     method: str = "generate_args",
     **given: Any,
-) -> FfiStreamingGenerateArgs:
+) -> GenerationRequest:
     """Return the request of a text; parameters as :meth:`~eliza_ffi.model.Model.generate_args`."""
     check_keywords(method, given, TEXT_KEYWORDS)
     if given.get("logprobs") is not None and method == "stream":
@@ -370,35 +366,43 @@ def _request(
     regex: str | None = None,
     lark: str | None = None,
     masks: Masks | None = None,
+    constraint: Constraint | None = None,
     **more: Any,
-) -> FfiStreamingGenerateArgs:
+) -> GenerationRequest:
     _ = session.ctx  # is it open, and ours?
     _check_ranges(more)
     draft_max = check_whole("draft_max", draft_max, 0)
     if sampling is not None:
         check_kind("sampling", sampling, SamplingParams, "a SamplingParams or None")
     sampling = _all_sampling(sampling, more)
-    more.setdefault("n_gpu_layers", session.n_gpu_layers)
+    more["gpu_layers"] = more.pop("n_gpu_layers", session.n_gpu_layers)
+    for own, name in RENAMED.items():
+        if own in more:
+            more[name] = more.pop(own)
     if draft_max > 0:
         _check_speculates(session)
         more.setdefault("draft_min", 1)
     elif drafter is not None:
         raise InvalidArgumentError("a drafter guesses draft_max tokens at a time: give that, too")
     if drafter is not None:
-        more["mtp_drafter_path"] = check_path("drafter", drafter)
+        more["drafter"] = check_path("drafter", drafter)
     if grammar is not None:
-        more["gbnf_grammar"] = check_text("grammar", grammar)
+        more["grammar"] = check_text("grammar", grammar)
     tokens = prompt_tokens(session, prompt, messages)
     masks = _masks(session, schema=schema, regex=regex, lark=lark, masks=masks)
-    return FfiStreamingGenerateArgs(
+    return GenerationRequest(
         prompt_tokens=tokens,
-        masks=masks,
+        constraint=masks if constraint is None else constraint,
         draft_max=draft_max,
         sampling=sampling,
         stop=_stop_texts(stop),
         logprobs=logprobs,
         **more,
     )
+
+
+RENAMED = {"prompt_cache_key": "cache_key", "on_text_chunk": "on_text"}
+"""Names of settings that a request calls otherwise."""
 
 
 def _stop_texts(stop: Any) -> tuple[str, ...]:
@@ -440,7 +444,7 @@ def choice_request(
     tokenization: str = "own",
     method: str = "choice_args",
     **more: Any,
-) -> FfiStreamingGenerateArgs:
+) -> GenerationRequest:
     """Return the request of a choice; parameters as :meth:`~eliza_ffi.model.Model.choose`."""
     check_one_of("mode", mode, MODES)
     check_one_of("tokenization", tokenization, ("own", "any"))
@@ -451,15 +455,15 @@ def choice_request(
     if more.get("sampling") is None:
         more["temperature"] = temperature
     _ = session.ctx  # is it open, and ours?
-    more["token_tree_mode"] = MODES[mode] | STOP_AT_LEAF
-    more["score_leaves"] = probabilities
+    more["choice_mode"] = MODES[mode] | STOP_AT_LEAF
+    more["score_choices"] = probabilities
+    heal_prompt = more.pop("heal_prompt", False)
     if tokenization == "any":
         _check_text_choices(session, choices, mode, probabilities)
-        more["text_choices"] = choices.texts
+        more["constraint"] = TextChoices(choices.texts, heal_prompt)
     else:
-        tokens = session.choices.tokens_of(choices)
-        is_prepared = isinstance(tokens, PreparedChoices)
-        more["prepared_choices" if is_prepared else "token_tree_payload"] = tokens
+        check_flag("heal_prompt", heal_prompt)
+        more["constraint"] = session.choices.tokens_of(choices)
     return _request(session, prompt, messages=messages, **more)
 
 
@@ -481,7 +485,7 @@ def fill_request(
     heal_prompt: bool = False,
     method: str = "fill_args",
     **more: Any,
-) -> FillArgs:
+) -> FillRequest:
     """Return the request of a skeleton; parameters as :meth:`~eliza_ffi.model.Model.fill_args`."""
     check_keywords(method, more, FILL_KEYWORDS, FILL_OWN)
     if isinstance(skeleton, Mapping) and skeleton:
@@ -494,7 +498,7 @@ def fill_request(
         sampler_plan = SpanSamplerPlan.from_dict(sampler_plan)
     if check_whole("retries", retries, 0):
         raise InvalidArgumentError("retries is for shapes: every answer of a skeleton is valid")
-    return FillArgs(
+    return FillRequest(
         skeleton=skeleton,
         generation=_request(session, prompt, messages=messages, **more),
         sampler_plan=sampler_plan,
@@ -512,19 +516,19 @@ class ShapeRequest:
     Attributes
     ----------
     shape : Shape
-    args : FillArgs or FfiStreamingGenerateArgs
+    args : FillRequest or GenerationRequest
     retries : int
         How often an answer that is not valid is tried again.
     """
 
     shape: Shape[Any]
-    args: FillArgs | FfiStreamingGenerateArgs
+    args: FillRequest | GenerationRequest
     retries: int = 0
 
     def again(self) -> ShapeRequest:
         """Return the request of another try, which samples."""
         args = self.args
-        if isinstance(args, FillArgs):
+        if isinstance(args, FillRequest):
             generation = _sampled(args.generation, self.retries)
             plan = _sampling_plan(args.skeleton, generation)
             args = replace(args, generation=generation, sampler_plan=plan)
@@ -586,7 +590,7 @@ RETRY_SEED = 1_000_003
 """The tries that follow the first have seeds of their own, the same ones in every run."""
 
 
-def _sampled(args: FfiStreamingGenerateArgs, n_left: int) -> FfiStreamingGenerateArgs:
+def _sampled(args: GenerationRequest, n_left: int) -> GenerationRequest:
     """Return the request of a text with a temperature, and with draws of its own."""
     temperature = args.temperature or RETRY_TEMPERATURE
     # A model with a seed would draw the same tokens again.
@@ -596,7 +600,7 @@ def _sampled(args: FfiStreamingGenerateArgs, n_left: int) -> FfiStreamingGenerat
     return replace(args, temperature=temperature, sampling=sampling)
 
 
-def _sampling_plan(skeleton: Fillable, args: FfiStreamingGenerateArgs) -> SpanSamplerPlan:
+def _sampling_plan(skeleton: Fillable, args: GenerationRequest) -> SpanSamplerPlan:
     """Return the plan by which choices are sampled as every other token is."""
     sampling = args.temperature, args.top_k, args.top_p
     return SpanSamplerPlan(tuple(SpanOverride(i, *sampling) for i in range(skeleton.n_spans)))
@@ -651,18 +655,14 @@ PLAIN_SAMPLING: Mapping[str, Any] = {
 
 SAMPLING_NAMES = frozenset(field.name for field in fields(SamplingParams)) - PLAIN_SAMPLING.keys()
 
-# elizaOS's words for what has others here, and what choose() says of choices.
-RUNNER_WORDS = {
-    *("prompt_tokens", "gbnf_grammar", "mtp_drafter_path"),
-    *("score_leaves", "prepared_choices", "text_choices"),
-}
-TEXT_KEYWORDS = frozenset(field.name for field in fields(FfiStreamingGenerateArgs)) - RUNNER_WORDS
-TEXT_KEYWORDS |= SAMPLING_NAMES | {"messages", "drafter", "grammar", "schema", "regex", "lark"}
+TEXT_KEYWORDS = frozenset((*StreamSettings.__annotations__, *TextSettings.__annotations__))
+TEXT_KEYWORDS |= PLAIN_SAMPLING.keys() | SAMPLING_NAMES
+TEXT_KEYWORDS |= {"max_tokens", "sampling", "messages", "draft_max", "drafter", "grammar"}
+TEXT_KEYWORDS |= {"on_text_chunk"}
 
 # A choice's own parameters come along for who misspells one.
-CHOICE_KEYWORDS = TEXT_KEYWORDS - {"stop", "logprobs", "token_tree_payload", "token_tree_path"}
-CHOICE_KEYWORDS -= {"schema", "regex", "lark", "masks"}
-CHOICE_KEYWORDS |= {"mode", "probabilities", "tokenization"}
+CHOICE_KEYWORDS = TEXT_KEYWORDS - {"stop", "logprobs", "schema", "regex", "lark", "masks"}
+CHOICE_KEYWORDS |= {"heal_prompt", "on_refused_choices", "mode", "probabilities", "tokenization"}
 
 # What a fill's own parameters are comes along for who misspells one.
 FILL_KEYWORDS = frozenset((*StreamSettings.__annotations__, *FillSettings.__annotations__))
@@ -673,21 +673,19 @@ SHAPE_WORDS = ("shape", "schema", "regex", "lark")
 """Keywords that users try for `skeleton`."""
 
 
-def generation_of(session: Session, result: FfiStreamingResult) -> Generation:
+def generation_of(session: Session, result: RunResult) -> Generation:
     """Return what a run of :func:`generate_request` came to."""
     return Generation(
         text=result.text,
         tokens=result.tokens,
         finish_reason=result.finish_reason,
-        prompt_tokens=result.usage.prompt_tokens,
+        prompt_tokens=result.prompt_tokens,
         stats=result.stats,
         logprobs=_token_logprobs(session, result),
     )
 
 
-def _token_logprobs(
-    session: Session, result: FfiStreamingResult
-) -> tuple[TokenLogprob, ...] | None:
+def _token_logprobs(session: Session, result: RunResult) -> tuple[TokenLogprob, ...] | None:
     if result.logprobs is None:
         return None
 
@@ -710,8 +708,8 @@ def _token_logprobs(
 
 def choice_of(
     choices: ChoiceSet[Any],
-    args: FfiStreamingGenerateArgs,
-    result: FfiStreamingResult,
+    args: GenerationRequest,
+    result: RunResult,
     elapsed: float,
 ) -> Choice[Any]:
     """Return the choice that a run of :func:`choice_request` came to.
@@ -766,35 +764,34 @@ def choice_of(
     )
 
 
-def _longest(args: FfiStreamingGenerateArgs) -> int | None:
-    if args.prepared_choices is not None:
-        return args.prepared_choices.longest
-    if args.token_tree_payload is not None:
-        return max(len(leaf.tokens) for leaf in args.token_tree_payload.leaves())
+def _longest(args: GenerationRequest) -> int | None:
+    given = args.constraint
+    if isinstance(given, PreparedChoices):
+        return given.longest
+    if isinstance(given, TokenTreePayload):
+        return max(len(leaf.tokens) for leaf in given.leaves())
     return None
 
 
-def _chosen(
-    choices: ChoiceSet[Any], args: FfiStreamingGenerateArgs, result: FfiStreamingResult
-) -> int | None:
+def _chosen(choices: ChoiceSet[Any], args: GenerationRequest, result: RunResult) -> int | None:
     """Return the place of the choice that the generation ended on."""
-    leaf, payload = result.leaf, args.token_tree_payload
-    if payload is not None:
-        of_tokens = {leaf.tokens: leaf.name for leaf in payload.leaves()}
+    leaf, given = result.leaf, args.constraint
+    if isinstance(given, TokenTreePayload):
+        of_tokens = {leaf.tokens: leaf.name for leaf in given.leaves()}
         return choices.place_of(of_tokens.get(result.tokens, ""))
     if leaf is None:  # the library refused the choices, and a grammar did what they would
         return choices.place_of(result.text)
-    return int(leaf.name) if args.text_choices is None else choices.place_of(leaf.name)
+    return choices.place_of(leaf.name) if isinstance(given, TextChoices) else int(leaf.name)
 
 
 def _probabilities(
-    choices: ChoiceSet[Any], args: FfiStreamingGenerateArgs, result: FfiStreamingResult
+    choices: ChoiceSet[Any], args: GenerationRequest, result: RunResult
 ) -> Mapping[Any, float] | None:
     if result.leaf_logprobs is None:
         return None
     probabilities = np.exp(result.leaf_logprobs).tolist()
-    if args.token_tree_payload is not None:  # which is in another order
-        names = [leaf.name for leaf in args.token_tree_payload.leaves()]
+    if isinstance(args.constraint, TokenTreePayload):  # which is in another order
+        names = [leaf.name for leaf in args.constraint.leaves()]
         of_name = dict(zip(names, probabilities, strict=True))
         probabilities = [of_name[text] for text in choices.texts]
     return dict(zip(choices.keys, probabilities, strict=True))

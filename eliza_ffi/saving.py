@@ -8,16 +8,14 @@ from collections.abc import Generator
 
 from .checks import check_whole
 from .library.protocol import StreamConfig
-from .runner.arguments import FfiStreamingGenerateArgs
 from .runner.lifecycle import Lifecycle, Work
+from .runner.request import GenerationRequest
 from .session import Session
 
 __all__ = ["restore_work", "save_work"]
 
 
-def save_work(
-    session: Session, path: str | os.PathLike[str], args: FfiStreamingGenerateArgs
-) -> Work[int]:
+def save_work(session: Session, path: str | os.PathLike[str], args: GenerationRequest) -> Work[int]:
     """Return the request that writes a prompt and its KV cache to a file.
 
     Its result is the number of tokens saved. Tokens that a slot holds are not decoded again.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import logging
 import os
 import weakref
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping
@@ -35,13 +36,14 @@ from .masks.guidance import Guidance
 from .masks.token_texts import TokenSpeller, TokenTexts
 from .runner.lifecycle import Work
 from .runner.scheduler import Scheduler
-from .runner.streaming import MOST_SLOTS
-from .runner.threads import Threads
+from .runner.threads import MOST_SLOTS, Threads
 from .runner.turns import Turns
 
 __all__ = ["Session"]
 
 T = TypeVar("T")
+
+logger = logging.getLogger("eliza_ffi")
 
 DEFAULT_SLOTS = 8
 DEFAULT_WAIT_MS = 30_000
@@ -110,6 +112,7 @@ class Session:
         self._chat: ChatTokenizer | None = None
         self._call_formats: dict[str, CallFormat] = {}
         self._guidance: Guidance | None = None
+        self._has_warned = False
         self._process = os.getpid()
         # Wherever the process goes to, its file is looked at again.
         self._ctx = self.binding.create(str(Path(self.path).absolute()))
@@ -192,6 +195,12 @@ class Session:
             return False
         placement = self.describe().get("model", {}).get("placement", [])
         return bool(placement) and all(each["device"] == "CPU" for each in placement)
+
+    def warn_once(self, reason: str) -> None:
+        """Log a warning, the first time that there is one."""
+        if not self._has_warned:
+            self._has_warned = True
+            logger.warning("%s", reason)
 
     def steps(self, work: Work[T], wait: bool | float) -> Generator[T, None, None]:
         """Yield the steps of a request; see :meth:`.scheduler.Scheduler.steps`."""

@@ -50,7 +50,7 @@ from .requests import (
     generate_request,
     generation_of,
 )
-from .runner.arguments import FfiStreamingGenerateArgs, FfiStreamingResult
+from .runner.request import GenerationRequest, RunResult
 from .shapes.reading import Reading
 from .shapes.shape import Shape
 from .shapes.validation import schema_validator
@@ -191,7 +191,7 @@ class ToolRequest:
     max_calls : int
     earlier_calls : int
         How many calls the conversation has.
-    args : FfiStreamingGenerateArgs
+    args : GenerationRequest
         The prompt, up to where a call or an answer in words begins, and the settings.
     vocabulary : TokenTexts
     """
@@ -202,7 +202,7 @@ class ToolRequest:
     may_answer: bool
     max_calls: int
     earlier_calls: int
-    args: FfiStreamingGenerateArgs
+    args: GenerationRequest
     vocabulary: TokenTexts
 
     def read(self, text: str) -> list[int]:
@@ -474,7 +474,7 @@ class ToolRun:
     def __init__(
         self,
         request: ToolRequest,
-        begin: Callable[[FfiStreamingGenerateArgs], Any],
+        begin: Callable[[GenerationRequest], Any],
         drive: Callable[[Any], Generator[Any, None, None]],
     ) -> None:
         self.request = request
@@ -565,8 +565,8 @@ class ToolRun:
     def _probability(self, tokens: Sequence[int]) -> float:
         """Return the probability that the model goes on with some tokens."""
         masks = _Forced(tokens, self.request.vocabulary.n_words)
-        plain = FfiStreamingGenerateArgs(
-            self._tokens, **self._stream, max_tokens=len(tokens), masks=masks, logprobs=0
+        plain = GenerationRequest(
+            self._tokens, **self._stream, max_tokens=len(tokens), constraint=masks, logprobs=0
         )
         result = self._generate(plain)
         assert result.logprobs is not None
@@ -589,19 +589,18 @@ class ToolRun:
         way_of = {row[n_same:]: i for i, way in enumerate(decided) for row in way}
         leaves = tuple(TokenTreeLeaf(str(i), row) for i, row in enumerate(way_of))
         first = next(iter(decided[0]))
-        args = FfiStreamingGenerateArgs(
+        payload = TokenTreePayload("", (TokenTreeDescriptor("tools", leaves),))
+        args = GenerationRequest(
             [*self._tokens, *first[:n_same]],
             **self._stream,
-            token_tree_payload=TokenTreePayload("", (TokenTreeDescriptor("tools", leaves),)),
-            token_tree_mode=TRIE_BEST_LEAF | STOP_AT_LEAF,
-            score_leaves=True,
+            constraint=payload,
+            choice_mode=TRIE_BEST_LEAF | STOP_AT_LEAF,
+            score_choices=True,
         )
         result = self._generate(args)
-        assert result.leaf_logprobs is not None and args.token_tree_payload is not None
+        assert result.leaf_logprobs is not None
         probabilities = [0.0] * len(ways)
-        for leaf, logprob in zip(
-            args.token_tree_payload.leaves(), result.leaf_logprobs, strict=True
-        ):
+        for leaf, logprob in zip(payload.leaves(), result.leaf_logprobs, strict=True):
             probabilities[way_of[leaf.tokens]] += math.exp(logprob)
         return probabilities
 
@@ -632,7 +631,7 @@ class ToolRun:
 
         masks = _grammar(request, start.tool, before, near)
         shape = Shape(None, lambda _: masks, value, None)
-        args = replace(request.args, prompt_tokens=self._tokens, masks=masks, logprobs=None)
+        args = replace(request.args, prompt_tokens=self._tokens, constraint=masks, logprobs=None)
         result = self._generate(args)
         text = request.text(result.tokens).decode("utf-8", "replace")
         try:
@@ -678,7 +677,7 @@ class ToolRun:
         else:
             begin = request.format.call_start
             calls = {request.read(begin[:n])[0] for n in range(1, len(begin) + 1)}
-            args = replace(args, masks=_NotFirst(calls, request.vocabulary.n_words))
+            args = replace(args, constraint=_NotFirst(calls, request.vocabulary.n_words))
         found = generation_of(request.session, self._generate(args))
         known = {field.name: getattr(found, field.name) for field in fields(found)}
         return TextAnswer(**known, probabilities=probabilities)
@@ -688,10 +687,10 @@ class ToolRun:
     @functools.cached_property
     def _stream(self) -> dict[str, Any]:
         """The settings of the slot."""
-        names = ("slot_id", "prompt_cache_key", "n_gpu_layers", "cache_type_k", "cache_type_v")
+        names = ("slot_id", "cache_key", "gpu_layers", "cache_type_k", "cache_type_v")
         return {name: getattr(self.request.args, name) for name in names}
 
-    def _generate(self, args: FfiStreamingGenerateArgs) -> FfiStreamingResult:
+    def _generate(self, args: GenerationRequest) -> RunResult:
         run = self._begin(args)
         with self._lock:
             self._next = run
@@ -699,7 +698,7 @@ class ToolRun:
                 run.cancel()
         with closing(self._drive(run)) as steps:
             for step in steps:
-                if isinstance(step, FfiStreamingResult):
+                if isinstance(step, RunResult):
                     return step
         raise AssertionError("the last step is the result")
 

@@ -34,9 +34,9 @@ from check_cycles import cycles
 from held import Held, growth
 
 from eliza_ffi.chat.prompt import Prompt
+from eliza_ffi.elizaos import SyncStreamingRunner, generate_args
 from eliza_ffi.errors import GenerationCancelled, InvalidArgumentError
 from eliza_ffi.model import Model
-from eliza_ffi.runner.streaming import SyncStreamingRunner
 from eliza_ffi.skeleton import Skeleton, SkeletonSpan
 
 N_THREADS = 6
@@ -268,7 +268,7 @@ class Soak:
 
     def cancel(self, draw: random.Random) -> int:
         """Cancel a text from another thread, at any moment of it."""
-        args = self.model.generate_args(CHAT, max_tokens=200)
+        args = generate_args(self.model, CHAT, max_tokens=200)
         generation = self._runner.generation(args)
         canceller = threading.Timer(draw.uniform(0, 0.01), generation.cancel)
         canceller.start()

@@ -119,7 +119,7 @@ def open_ms(bench: Workbench, grammar: str | None) -> float:
     times = []
     for _ in range(9):
         begin = time.perf_counter()
-        binding.close(binding.open(bench.model.runner.ctx, config))
+        binding.close(binding.open(bench.model.session.ctx, config))
         times.append(time.perf_counter() - begin)
     return median(times) * 1e3
 

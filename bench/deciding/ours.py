@@ -14,6 +14,7 @@ from eliza_ffi.choices.choice_set import as_choice_set
 from eliza_ffi.decisions import ChoiceAnswer, Decision
 from eliza_ffi.library.protocol import StreamConfig
 from eliza_ffi.model import Model
+from eliza_ffi.requests import choice_of, choice_request
 from eliza_ffi.runner.generation import GenerationRun
 from eliza_ffi.runner.lifecycle import open_stream
 
@@ -174,14 +175,14 @@ class MaskedDecisions:
         try:
             for prompt in put.prompts:
                 begin = time.perf_counter()
-                args = model.choice_args(prompt, self._choices)
+                args = choice_request(model.session, prompt, self._choices)
                 run = GenerationRun(model.binding, model.session.ctx, args)
                 for _ in run.steps():
                     pass
                 result = run.result()
                 self._walk(result.tokens)
                 seconds += time.perf_counter() - begin
-                chosen = model.choice_from(self._choices, args, result, 0.0)
+                chosen = choice_of(self._choices, args, result, 0.0)
                 answers.append(self._labels.index(str(chosen.value)))
                 passes += 0 if result.stats is None else result.stats.forward_passes
         finally:

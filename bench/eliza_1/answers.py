@@ -65,7 +65,7 @@ def answer(model: Model, case: Case, prompt: Tokens, mode: str, max_tokens: int)
         return _fill(model, case, prompt, max_tokens)
     if method.mode == UNGUIDED:
         return _generate(model, prompt, max_tokens)
-    model.binding.set_option(model.runner.ctx, "grammar_order", method.grammar_order)
+    model.binding.set_option(model.session.ctx, "grammar_order", method.grammar_order)
 
     def is_complete(text: str) -> bool:
         # All of these answers end on a bracket that nothing can follow.

@@ -19,6 +19,7 @@ from eliza_ffi.choices.choice_set import as_choice_set
 from eliza_ffi.errors import ElizaError
 from eliza_ffi.library.protocol import StreamStats, Tokens
 from eliza_ffi.model import Model
+from eliza_ffi.requests import choice_of, choice_request, generate_request
 from eliza_ffi.runner.generation import GenerationRun
 
 __all__ = ["Beside", "Chosen", "Contender", "OurStreams", "Written"]
@@ -155,8 +156,8 @@ class OurStreams:
         """
         model, left = self._model, n_tokens
         for attempt in range(MOST_RESTARTS):
-            args = model.generate_args([*prompt, *prompt[:attempt]], max_tokens=left)
-            generation = GenerationRun(model.binding, model.runner.ctx, args)
+            args = generate_request(model.session, [*prompt, *prompt[:attempt]], max_tokens=left)
+            generation = GenerationRun(model.binding, model.session.ctx, args)
             with closing(generation.steps()) as steps:
                 for step in steps:
                     left -= len(step.tokens)
@@ -173,14 +174,14 @@ class OurStreams:
     def choose(self, prompt: Tokens) -> str:
         """Return the most likely answer, token by token."""
         model = self._model
-        args = model.choice_args(prompt, self._choices)
-        generation = GenerationRun(model.binding, model.runner.ctx, args)
+        args = choice_request(model.session, prompt, self._choices)
+        generation = GenerationRun(model.binding, model.session.ctx, args)
         for _ in generation.steps():
             pass
         result = generation.result()
         if result.stats is not None:
             self.stats.append(result.stats)
-        return str(model.choice_from(self._choices, args, result, 0.0).value)
+        return str(choice_of(self._choices, args, result, 0.0).value)
 
 
 def write_together(contender: Contender, prompts: Sequence[Tokens], n_tokens: int) -> Written:

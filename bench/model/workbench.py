@@ -66,7 +66,7 @@ class Workbench:
         self.model = model
         self.alternatives = alternatives
         self.n_vocab = int(model.describe()["model"]["n_vocab"])
-        self._ctx = model.runner.ctx
+        self._ctx = model.session.ctx
 
     def answer(self, prompt: Tokens, method: Method, max_tokens: int = 0) -> TimedChoice:
         """Make one choice, timed. `max_tokens` ends an unguided one."""

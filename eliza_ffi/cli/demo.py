@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
-import time
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 
 from ..async_model import AsyncModel
-from ..choices.choice_set import string_choices
 from ..measuring.terminal_text import pad, printable, shorten, text_width, wrap
 from ..model import Model
 from .console import open_model, run_interruptibly
@@ -81,17 +78,13 @@ class DemoCounts:
 
 
 async def decide(model: Model, case: Case) -> DemoRow:
-    """Run one case through the streaming runner."""
+    """Run one case."""
     streamed: list[str] = []
-    args = model.choice_args(
-        case.prompt + case.opening, string_choices(case.choices), on_text_chunk=streamed.append
+    choice = await AsyncModel.of(model).choose(
+        case.prompt + case.opening, case.choices, on_text_chunk=streamed.append
     )
-    begin = time.perf_counter()
-    result = await model.runner.generate_with_usage(args)
-    elapsed = time.perf_counter() - begin
     # Taken as it was streamed, so that an output that is none of the choices is seen as one.
     output = "".join(streamed)
-    leaf, stats = result.leaf, result.stats
     return DemoRow(
         task=TASKS[case.task],
         id=case.id,
@@ -99,10 +92,10 @@ async def decide(model: Model, case: Case) -> DemoRow:
         expected=str(case.expected_name),
         output=output,
         valid=output in case.choices,
-        probability=0.0 if leaf is None else math.exp(leaf.logprob),
-        tokens=len(result.tokens),
-        forward_passes=0 if stats is None else stats.passes_after_prompt,
-        milliseconds=elapsed * 1e3,
+        probability=choice.probability,
+        tokens=len(choice.tokens),
+        forward_passes=max(choice.forward_passes, 0),
+        milliseconds=choice.elapsed * 1e3,
     )
 
 

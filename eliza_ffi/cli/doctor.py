@@ -101,7 +101,7 @@ def _examine_model(
         findings["model"] = {"path": model.path}
         if model.binding.supports("describe"):
             findings["model"] = model.describe()["model"]
-        capabilities = detect_capabilities(model.binding, model.runner.ctx)
+        capabilities = detect_capabilities(model.binding, model.session.ctx)
         findings["capabilities"] = _unsaid(capabilities)
         choice = model.choose("Yes or no? ", ["yes", "no"])
         findings["model_check"] = f"chose 1 of 2 answers in {choice.elapsed * 1e3:.1f} ms"

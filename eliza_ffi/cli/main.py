@@ -314,7 +314,7 @@ def run_generate(arguments: argparse.Namespace) -> int:
 async def _generate(
     model: Model, question: dict[str, Any], grammar: str | None, arguments: argparse.Namespace
 ) -> None:
-    args = model.generate_args(
+    stream = AsyncModel.of(model).stream(
         **question,
         max_tokens=arguments.max_tokens,
         grammar=grammar,
@@ -322,9 +322,9 @@ async def _generate(
         drafter=arguments.drafter,
         **_sampling(arguments),
     )
-    async with aclosing(model.runner.generate_stream(args)) as steps:
-        async for step in steps:
-            sys.stdout.write(step.text)
+    async with aclosing(stream) as pieces:
+        async for piece in pieces:
+            sys.stdout.write(piece)
             sys.stdout.flush()
     sys.stdout.write("\n")
 

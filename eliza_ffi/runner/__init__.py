@@ -1,43 +1,19 @@
-"""elizaOS's streaming lifecycle: open, prefill, activate the trie, generate, clear, close."""
+"""Run requests: wait for a slot, open a stream, prefill, generate, close."""
 
 from __future__ import annotations
 
-from .arguments import (
-    FfiStreamingGenerateArgs,
-    FfiStreamingResult,
-    Usage,
-)
-from .filling import (
-    Fillable,
-    FillArgs,
-    FillResult,
-    FillRun,
-    SpanFill,
-)
-from .generation import (
-    GenerationRun,
-)
-from .streaming import (
-    FfiStreamingRunner,
-    SyncStreamingRunner,
-)
-
-# Their names before there was a `requests.Generation`, which is a result.
-Generation = GenerationRun
-Filling = FillRun
+from .filling import Fillable, FillRequest, FillResult, FillRun, SpanFill
+from .generation import GenerationRun
+from .request import GenerationRequest, RunResult, TextChoices
 
 __all__ = [
-    "FfiStreamingGenerateArgs",
-    "FfiStreamingResult",
-    "FfiStreamingRunner",
-    "FillArgs",
+    "FillRequest",
     "FillResult",
     "FillRun",
     "Fillable",
-    "Filling",
-    "Generation",
+    "GenerationRequest",
     "GenerationRun",
+    "RunResult",
     "SpanFill",
-    "SyncStreamingRunner",
-    "Usage",
+    "TextChoices",
 ]

@@ -21,10 +21,10 @@ from ..library.protocol import LlmStreamingBinding, SpanResult, StreamStats
 from ..skeleton.fill_result import AnswerWriter, FillResult, SpanFill
 from ..skeleton.placed_span import Filled, PlacedSpan, Script
 from ..skeleton.sampler_plan import Sampling, SpanSamplerPlan
-from .arguments import FfiStreamingGenerateArgs
 from .lifecycle import Lifecycle
+from .request import GenerationRequest
 
-__all__ = ["ON_LIMIT", "FillArgs", "FillResult", "FillRun", "Fillable", "SpanFill"]
+__all__ = ["ON_LIMIT", "FillRequest", "FillResult", "FillRun", "Fillable", "SpanFill"]
 
 
 ON_LIMIT = ("error", "close")
@@ -46,13 +46,13 @@ class Fillable(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class FillArgs:
+class FillRequest:
     """What to fill and how.
 
     Attributes
     ----------
     skeleton : Fillable
-    generation : FfiStreamingGenerateArgs
+    generation : GenerationRequest
         The prompt and the slot; its `temperature`, `top_k` and `top_p` sample the free spans.
     sampler_plan : SpanSamplerPlan
     max_tokens : int
@@ -73,7 +73,7 @@ class FillArgs:
     """
 
     skeleton: Fillable
-    generation: FfiStreamingGenerateArgs
+    generation: GenerationRequest
     sampler_plan: SpanSamplerPlan = field(default_factory=SpanSamplerPlan)
     max_tokens: int = 1024
     on_limit: str = "error"
@@ -83,7 +83,7 @@ class FillArgs:
     def __post_init__(self) -> None:
         if not hasattr(self.skeleton, "script") or not hasattr(self.skeleton, "n_spans"):
             raise wrong("skeleton", "a skeleton, with script() and n_spans", self.skeleton)
-        check_kind("generation", self.generation, FfiStreamingGenerateArgs, "a generation's args")
+        check_kind("generation", self.generation, GenerationRequest, "a GenerationRequest")
         check_kind("sampler_plan", self.sampler_plan, SpanSamplerPlan, "a SpanSamplerPlan")
         check_flag("logprobs", self.logprobs)
         check_flag("heal_prompt", self.heal_prompt)
@@ -120,8 +120,8 @@ class FillRun:
         If the library cannot fill spans.
     """
 
-    def __init__(self, binding: LlmStreamingBinding, ctx: Any, args: FillArgs) -> None:
-        check_kind("args", args, FillArgs, "a FillArgs")
+    def __init__(self, binding: LlmStreamingBinding, ctx: Any, args: FillRequest) -> None:
+        check_kind("args", args, FillRequest, "a FillRequest")
         if not binding.supports("fill"):
             raise NotSupportedError("this library cannot fill skeletons: it has no llm_stream_fill")
         self._binding = binding

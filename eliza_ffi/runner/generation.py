@@ -1,4 +1,4 @@
-"""One generation from open to close, as a plain generator that both runners drive.
+"""One generation from open to close, as a plain generator.
 
 Open, prefill, set the trie, pull, clear the trie, close: the last two happen on every way out, the
 end, an error, a cancel, and a consumer that walks away.
@@ -15,18 +15,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..checks import check_kind
+from ..choices.token_tree import TokenTreePayload
 from ..errors import ContextFullError, NotSupportedError, TokenTrieError
 from ..library.protocol import (
     STOP_AT_LEAF,
     TEXT_HEAL_PROMPT,
     LlmStreamingBinding,
+    PreparedChoices,
     StreamStats,
     StreamStep,
     TrieLeaf,
 )
-from .arguments import FfiStreamingGenerateArgs, FfiStreamingResult, Usage
 from .lifecycle import Lifecycle
 from .masking import MaskedSteps
+from .request import GenerationRequest, RunResult, TextChoices
 from .stop_texts import StopTexts
 
 __all__ = ["GenerationRun"]
@@ -61,19 +63,19 @@ class GenerationRun:
         self,
         binding: LlmStreamingBinding,
         ctx: Any,
-        args: FfiStreamingGenerateArgs,
+        args: GenerationRequest,
         warn: Callable[[str], None] = logger.warning,
     ) -> None:
-        check_kind("args", args, FfiStreamingGenerateArgs, "an FfiStreamingGenerateArgs")
-        if args.masks is not None and not binding.supports("set_token_mask"):
+        check_kind("args", args, GenerationRequest, "a GenerationRequest")
+        masks = args.masks
+        if masks is not None and not binding.supports("set_token_mask"):
             raise NotSupportedError("this library takes no masks: it has no set_token_mask")
         self._binding = binding
         self._lifecycle = Lifecycle(binding, ctx, "generation")
         check = self._lifecycle.check
-        self._masked = None if args.masks is None else MaskedSteps(binding, args.masks, check)
+        self._masked = None if masks is None else MaskedSteps(binding, masks, check)
         self.args = args
         self._warn = warn
-        self._payload = args.payload()
         self._text: list[str] = []
         self._tokens: list[int] = []
         self._drafted = 0
@@ -101,7 +103,7 @@ class GenerationRun:
                 self._binding.set_logprobs(stream, args.logprobs)
             has_trie = self._set_trie(stream)
             try:
-                if has_trie and args.score_leaves:
+                if has_trie and args.score_choices:
                     self._leaf_logprobs = self._binding.token_trie_scores(stream)
                     lifecycle.check()
                 for pulled in self._pull(stream):
@@ -116,18 +118,14 @@ class GenerationRun:
                 if has_trie:
                     self._binding.clear_token_trie(stream)
 
-    def result(self) -> FfiStreamingResult:
+    def result(self) -> RunResult:
         """Return what has been generated; complete once the last step has been pulled."""
-        usage = Usage(
-            prompt_tokens=len(self.args.prompt_tokens),
-            completion_tokens=len(self._tokens),
-            drafted=self._drafted,
-            accepted=self._accepted,
-        )
-        return FfiStreamingResult(
+        return RunResult(
             text="".join(self._text),
             tokens=tuple(self._tokens),
-            usage=usage,
+            prompt_tokens=len(self.args.prompt_tokens),
+            drafted=self._drafted,
+            accepted=self._accepted,
             stats=self._stats,
             finish_reason=self._finish_reason(),
             leaf=self._leaf,
@@ -150,7 +148,7 @@ class GenerationRun:
         try:
             getattr(self._binding, setter)(stream, choices, mode)
         except TokenTrieError as error:
-            if self.args.on_trie_error == "raise":
+            if self.args.on_refused_choices == "raise":
                 raise
             logger.warning("%s; going on with the grammar alone", error)
             return False
@@ -158,14 +156,14 @@ class GenerationRun:
 
     def _span(self) -> tuple[str, Any, int] | None:
         """Return what starts the span, and how; None if there are no choices."""
-        args, mode = self.args, self.args.token_tree_mode
-        if self._payload is not None:
-            return "set_token_trie", self._payload.to_json(), mode
-        if args.prepared_choices is not None:
-            return "set_choices", args.prepared_choices, mode
-        if args.text_choices is not None:
-            heal = TEXT_HEAL_PROMPT if args.heal_prompt else 0
-            return "set_text_choices", args.text_choices, mode | heal
+        given, mode = self.args.constraint, self.args.choice_mode
+        if isinstance(given, TokenTreePayload):
+            return "set_token_trie", given.to_json(), mode
+        if isinstance(given, PreparedChoices):
+            return "set_choices", given, mode
+        if isinstance(given, TextChoices):
+            heal = TEXT_HEAL_PROMPT if given.heal_prompt else 0
+            return "set_text_choices", given.texts, mode | heal
         return None
 
     def _pull(self, stream: Any) -> Iterator[StreamStep]:
@@ -225,7 +223,7 @@ class GenerationRun:
             return self._stats.finish_reason
         if not self._done:
             return "none"
-        if self._leaf is not None and self.args.token_tree_mode & STOP_AT_LEAF:
+        if self._leaf is not None and self.args.choice_mode & STOP_AT_LEAF:
             return "leaf"
         limit = self.args.max_tokens
         return "length" if 0 < limit <= len(self._tokens) else "end"

@@ -16,8 +16,8 @@ from ..library.protocol import (
     PreparedChoices,
     Tokens,
 )
-from .arguments import FfiStreamingGenerateArgs
 from .lifecycle import Lifecycle
+from .request import GenerationRequest
 
 __all__ = ["Ending", "ScoreArgs", "ScoreResult", "ScoreRun"]
 
@@ -43,14 +43,14 @@ class ScoreArgs:
 
     Attributes
     ----------
-    generation : FfiStreamingGenerateArgs
+    generation : GenerationRequest
         The prompt and the slot.
     endings : sequence of Ending
     joint, option_mass : bool
         Whether to find these, too; see :class:`~eliza_ffi.library.protocol.EndingScores`.
     """
 
-    generation: FfiStreamingGenerateArgs
+    generation: GenerationRequest
     endings: Sequence[Ending]
     joint: bool = False
     option_mass: bool = False

@@ -13,7 +13,10 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from ..errors import ElizaError
 
-__all__ = ["Stepped", "Threads", "tell"]
+__all__ = ["MOST_SLOTS", "Stepped", "Threads", "tell"]
+
+MOST_SLOTS = 64
+"""The most slots of a context. Each generation in one has a thread."""
 
 T = TypeVar("T")
 Step = TypeVar("Step")

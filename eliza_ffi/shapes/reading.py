@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 from ..checks import check_flag, check_kind
 from ..errors import ContextFullError, FillError, InvalidAnswerError
 from ..library.protocol import StreamStep
-from ..runner.arguments import FfiStreamingResult
+from ..runner.request import RunResult
 from ..skeleton.fill_result import FillResult, SpanFill
 from .growing import Growing
 from .json_reader import JsonReader, Path, copied
@@ -22,7 +22,7 @@ __all__ = ["FieldFill", "Reading", "ShapedResult", "Step"]
 
 T = TypeVar("T")
 
-Step = SpanFill | FillResult | StreamStep | FfiStreamingResult
+Step = SpanFill | FillResult | StreamStep | RunResult
 """What the runner brings, of a skeleton or under masks."""
 
 
@@ -137,7 +137,7 @@ class Reading(Generic[T]):
             if path:  # else it is the answer itself
                 yield FieldFill(path, copied(value), self._growing.add(path, value))
 
-    def _filled(self, result: FfiStreamingResult) -> FillResult:
+    def _filled(self, result: RunResult) -> FillResult:
         stats = result.stats
         filled = FillResult(
             text=result.text,

@@ -62,7 +62,7 @@ def choose(model: Model, prompt: Tokens, payload: TokenTreePayload, way: Way) ->
     `way.backend_sampling` is not set here: it belongs to the whole context.
     """
     binding: Any = model.binding
-    ctx = model.runner.ctx
+    ctx = model.session.ctx
     binding.set_option(ctx, "strategy", way.strategy)
     binding.set_option(ctx, "restricted_head", way.restricted_head)
     with _span(binding, ctx, prompt, payload) as stream:
@@ -85,7 +85,7 @@ def choose_by_masks(model: Model, prompt: Tokens, payload: TokenTreePayload, way
     outcome = choose(model, prompt, payload, way)
     leaves = [tuple(leaf.tokens) for leaf in payload.leaves()]
     binding: Any = model.binding
-    stream = binding.open(model.runner.ctx, StreamConfig())
+    stream = binding.open(model.session.ctx, StreamConfig())
     try:
         binding.prefill(stream, prompt)
         n_vocab = binding.stats(stream).n_vocab

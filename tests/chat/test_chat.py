@@ -23,6 +23,7 @@ from eliza_ffi.chat.template import ChatTemplate, template_of_model
 from eliza_ffi.chat.tokens import ChatTokenizer
 from eliza_ffi.choices.choice_set import as_choice_set
 from eliza_ffi.cli.demo_prompts import chat_prompt
+from eliza_ffi.elizaos import choice_args, runner_of
 from eliza_ffi.errors import ChatTemplateError, InvalidArgumentError, NotSupportedError
 from eliza_ffi.library.loading import Library
 from eliza_ffi.model import Model
@@ -737,8 +738,8 @@ def test_messages_stand_wherever_a_prompt_does(tiny_model: Model) -> None:
     assert "".join(tiny_model.stream(messages=TALK, max_tokens=5)) == generation.text
     choice = tiny_model.choose(messages=TALK, choices=["yes", "no"], probabilities=True)
     assert choice.probability == tiny_model.choose(tokens, ["yes", "no"]).probability
-    args = tiny_model.choice_args(None, as_choice_set(["yes", "no"]), messages=TALK)
-    result = asyncio.run(tiny_model.runner.generate_with_usage(args))
+    args = choice_args(tiny_model, None, as_choice_set(["yes", "no"]), messages=TALK)
+    result = asyncio.run(runner_of(tiny_model).generate_with_usage(args))
     assert result.text == choice.value
 
 

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from eliza_ffi import AsyncModel, Model, Prompt
 from eliza_ffi.chat import PromptTokenizer
 from eliza_ffi.choices.choice_set import as_choice_set
+from eliza_ffi.elizaos import ActionSkeleton, choice_args, fill_args, generate_args
 from eliza_ffi.errors import ElizaError, InvalidArgumentError
 from eliza_ffi.library.loading import LIBRARY_VARIABLE, Library
 
@@ -148,15 +149,15 @@ def test_a_prompt_stands_wherever_a_string_does(tiny_model: Model, tmp_path: Pat
             model.choose(prompt, choices).value,
             model.fill(prompt, skeleton).text,
             [step.text for step in model.fill_stream(prompt, skeleton)],
-            model.plan(prompt, ACTIONS).text,
+            model.fill(prompt, ActionSkeleton(ACTIONS)).text,
             model.save(tmp_path / "slot", prompt),
             model.end_of_turn(prompt, end).top,
             [g.tokens for g in model.generate_many([prompt, "x"], 5)],
             [c.value for c in model.choose_many([prompt, "x"], choices)],
             [f.text for f in model.fill_many([prompt, "x"], skeleton)],
-            list(model.generate_args(prompt).prompt_tokens),
-            list(model.choice_args(prompt, as_choice_set(choices)).prompt_tokens),
-            list(model.fill_args(prompt, skeleton).generation.prompt_tokens),
+            list(generate_args(model, prompt).prompt_tokens),
+            list(choice_args(model, prompt, as_choice_set(choices)).prompt_tokens),
+            list(fill_args(model, prompt, skeleton).generation.prompt_tokens),
         ]
 
     assert blocking(prompt) == blocking(text)
@@ -170,7 +171,7 @@ def test_a_prompt_stands_wherever_a_string_does(tiny_model: Model, tmp_path: Pat
             (await face.choose(prompt, choices)).value,
             (await face.fill(prompt, skeleton)).text,
             [step.text async for step in face.fill_stream(prompt, skeleton)],
-            (await face.plan(prompt, ACTIONS)).text,
+            (await face.fill(prompt, ActionSkeleton(ACTIONS))).text,
             await face.save(tmp_path / "slot", prompt),
             (await face.end_of_turn(prompt, end)).top,
             [g.tokens for g in await face.generate_many([prompt, "x"], 5)],

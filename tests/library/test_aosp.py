@@ -9,11 +9,11 @@ import pytest
 from elder_fake import BYTES, PULL, PUSH, TEXT, TRIE, Fakes, functions_of_version
 
 from eliza_ffi._resources import default_model_path
+from eliza_ffi.elizaos import FfiStreamingGenerateArgs, SyncStreamingRunner
 from eliza_ffi.errors import ContextFullError, InvalidArgumentError, NotSupportedError
 from eliza_ffi.library.binding import StreamConfig
 from eliza_ffi.library.elder.aosp import AospStreamingLlmBinding
 from eliza_ffi.library.loading import Library
-from eliza_ffi.runner.streaming import FfiStreamingGenerateArgs, SyncStreamingRunner
 
 FUNCTIONS = functions_of_version(12)
 

@@ -37,7 +37,7 @@ def test_where_there_is_no_library_nothing_can_be_done() -> None:
 
 
 def test_this_projects_library_chooses_fills_and_counts(tiny_model: Model) -> None:
-    can = detect_capabilities(tiny_model.binding, tiny_model.runner.ctx)
+    can = detect_capabilities(tiny_model.binding, tiny_model.session.ctx)
     for name in ("streaming_llm", "pull", "push", "cancel", "token_trie", "text_choices", "fill"):
         assert getattr(can, name) is True, name
     assert can.sampling and can.stats and can.tokenizer and can.kv_quant

@@ -15,6 +15,13 @@ from eliza_ffi import cli
 from eliza_ffi.choices.choice_set import string_choices
 from eliza_ffi.choices.token_tree import TokenTreePayload
 from eliza_ffi.cli.demo_prompts import should_respond_prompt
+from eliza_ffi.elizaos import (
+    FfiStreamingGenerateArgs,
+    FfiStreamingResult,
+    FfiStreamingRunner,
+    SyncStreamingRunner,
+    generate_args,
+)
 from eliza_ffi.errors import (
     AbiMismatchError,
     InvalidArgumentError,
@@ -26,12 +33,6 @@ from eliza_ffi.errors import (
 from eliza_ffi.library.binding import CffiBinding
 from eliza_ffi.library.loading import Library, header_ffi
 from eliza_ffi.model import Model
-from eliza_ffi.runner.streaming import (
-    FfiStreamingGenerateArgs,
-    FfiStreamingResult,
-    FfiStreamingRunner,
-    SyncStreamingRunner,
-)
 
 PAYLOAD = TokenTreePayload.from_json(
     '{"modelId":"m","descriptors":[{"path":"p","leaves":[{"name":"A","tokens":[65]}]}]}'
@@ -279,7 +280,8 @@ def test_the_elder_engine_obeys_the_grammar_where_choices_were_asked_for_and_war
     is_async: bool, elder_model: Model, caplog: pytest.LogCaptureFixture
 ) -> None:
     choices = string_choices(["RESPOND", "IGNORE"])
-    args = elder_model.generate_args(
+    args = generate_args(
+        elder_model,
         PROMPT,
         max_tokens=20,
         grammar='root ::= "no trie " ("here" | "there")',
@@ -287,7 +289,7 @@ def test_the_elder_engine_obeys_the_grammar_where_choices_were_asked_for_and_war
     )
     with caplog.at_level(logging.WARNING, "eliza_ffi"):
         runner = (FfiStreamingRunner if is_async else SyncStreamingRunner)(
-            elder_model.binding, elder_model.runner.ctx
+            elder_model.binding, elder_model.session.ctx
         )
         for _ in range(2):
             outcome = runner.generate_with_usage(args)

@@ -30,6 +30,11 @@ from elder_fake import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from eliza_ffi.elizaos import (
+    FfiStreamingGenerateArgs,
+    FfiStreamingRunner,
+    SyncStreamingRunner,
+)
 from eliza_ffi.errors import (
     GenerationCancelled,
     InvalidArgumentError,
@@ -39,11 +44,6 @@ from eliza_ffi.errors import (
 from eliza_ffi.library.binding import CffiBinding, StreamConfig
 from eliza_ffi.library.elder.pull import NO_LIMIT
 from eliza_ffi.library.loading import Library
-from eliza_ffi.runner.streaming import (
-    FfiStreamingGenerateArgs,
-    FfiStreamingRunner,
-    SyncStreamingRunner,
-)
 
 PUSH_AND_TRIE = PUSH | TRIE
 UNCANCELLABLE = PUSH - {"llm_stream_cancel"}

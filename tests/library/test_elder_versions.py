@@ -13,6 +13,7 @@ import pytest
 from elder_fake import BYTES, PULL, PUSH, REQUIRED, TEXT, TRIE, Fake, Fakes, functions_of_version
 
 from eliza_ffi.choices.token_tree import TokenTreePayload
+from eliza_ffi.elizaos import FfiStreamingGenerateArgs, SyncStreamingRunner
 from eliza_ffi.errors import (
     AbiMismatchError,
     InvalidArgumentError,
@@ -25,7 +26,6 @@ from eliza_ffi.library.abi import SINCE, SUPPLEMENT, supplement_to
 from eliza_ffi.library.binding import CffiBinding, StreamConfig, VerifierEvent
 from eliza_ffi.library.loading import PREFIX, Library, header_ffi
 from eliza_ffi.library.protocol import PreparedChoices
-from eliza_ffi.runner.streaming import FfiStreamingGenerateArgs, SyncStreamingRunner
 
 VERSIONS = range(4, 13)
 ALL = functions_of_version(12)

@@ -14,11 +14,12 @@ import _ctypes, ctypes, sys
 for _ in range(3):
     library = ctypes.CDLL(sys.argv[1])
     library.eliza_inference_create.restype = ctypes.c_void_p
-    library.eliza_inference_mmap_acquire.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+    acquire = library.eliza_inference_mmap_acquire
+    acquire.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
     library.eliza_inference_destroy.argtypes = [ctypes.c_void_p]
     model = library.eliza_inference_create(sys.argv[2].encode(), None)
     assert model
-    assert library.eliza_inference_mmap_acquire(model, b"text", None) == 0
+    assert acquire(model, b"text", None) == 0
     library.eliza_inference_destroy(model)
     _ctypes.dlclose(library._handle)
 """

@@ -20,6 +20,7 @@ from eliza_ffi.chat.tokens import ChatTokenizer
 from eliza_ffi.choices.choice_set import ChoiceSet
 from eliza_ffi.decisions import Predicate
 from eliza_ffi.decisions.deciding import DecisionRun
+from eliza_ffi.elizaos import ActionSkeleton
 from eliza_ffi.errors import ContextFullError, FillError, NativeFault
 from eliza_ffi.library.loading import Library
 from eliza_ffi.library.protocol import StreamConfig
@@ -95,7 +96,7 @@ CALLS: dict[str, Call] = {
     "fill, schema": lambda m: m.fill("x", SCHEMA),
     "fill_stream": lambda m: read(m.fill_stream("x", SCHEMA)),
     "fill_many": lambda m: m.fill_many([LONG, "x"], Ticket, return_exceptions=True),
-    "plan": lambda m: m.plan(LONG, ACTIONS),
+    "plan": lambda m: m.fill(LONG, ActionSkeleton(ACTIONS)),
     "call_tool": lambda m: m.call_tool([{"role": "user", "content": LONG}], TOOLS),
     "call_tool, short": lambda m: m.call_tool(HELLO, TOOLS, "required"),
     "call_tools": lambda m: m.call_tools(HELLO, TOOLS, max_calls=2, max_tokens=4),
@@ -249,7 +250,7 @@ CANCELLED: dict[str, tuple[str, Callable[[AsyncModel, Path], Coroutine[Any, Any,
     "fill, class": ("fill", lambda m, _: m.fill("hello", Ticket)),
     "call_tool": ("prefill", lambda m, _: m.call_tool(HELLO, TOOLS, "required")),
     "call_tools": ("token_trie_scores", lambda m, _: m.call_tools(HELLO, TOOLS, "required")),
-    "plan": ("fill", lambda m, _: m.plan("hello", ACTIONS)),
+    "plan": ("fill", lambda m, _: m.fill("hello", ActionSkeleton(ACTIONS))),
     "stream": ("prefill", lambda m, _: read(m.stream("hello", 4))),
     "save": ("save_slot", lambda m, path: m.save(path, "hello")),
     "restore": ("restore_slot", lambda m, path: m.restore(path)),
@@ -350,7 +351,7 @@ def test_asynchronous_callbacks_are_awaited(model: Model) -> None:
         await face.choose("x", ["yes", "no"], on_text_chunk=into("choose"))
         await face.fill("x", SKELETON, on_span=into("fill"))
         await face.fill("x", Ticket, on_span=into("fill, class"))
-        await face.plan("x", ACTIONS, on_span=into("plan"))
+        await face.fill("x", ActionSkeleton(ACTIONS), on_span=into("plan"))
         await face.generate_many(["x"], 4, on_text_chunk=into("chunk"), progress=into("texts"))
         await face.choose_many(["x"], ["yes", "no"], progress=into("choices"))
         await face.decide_many(["x"], QUESTIONS, progress=into("decisions"))

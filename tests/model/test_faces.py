@@ -16,6 +16,7 @@ import pytest
 import eliza_ffi
 from eliza_ffi import AsyncModel, BusyError, Model
 from eliza_ffi.decisions import Decision
+from eliza_ffi.elizaos import ActionSkeleton, generate_args, runner_of
 from eliza_ffi.errors import ElizaError, InvalidArgumentError
 from eliza_ffi.library import Library
 from eliza_ffi.sampling import SamplingParams
@@ -76,7 +77,7 @@ def test_both_faces_say_the_same(model: Model) -> None:
             (await face.generate(PROMPT, 8)).text,
             streamed,
             (await face.fill(PROMPT, SKELETON)).text,
-            (await face.plan(PROMPT, ACTIONS)).text,
+            (await face.fill(PROMPT, ActionSkeleton(ACTIONS))).text,
             [step.text for step in filled],
             (await face.embed(["one", "two"])).tolist(),
             [c.value for c in await face.choose_many([PROMPT, "x"], ["REPLY", "IGNORE"])],
@@ -92,7 +93,7 @@ def test_both_faces_say_the_same(model: Model) -> None:
         model.generate(PROMPT, 8).text,
         "".join(model.stream(PROMPT, 8)),
         model.fill(PROMPT, SKELETON).text,
-        model.plan(PROMPT, ACTIONS).text,
+        model.fill(PROMPT, ActionSkeleton(ACTIONS)).text,
         [step.text for step in model.fill_stream(PROMPT, SKELETON)],
         model.embed(["one", "two"]).tolist(),
         [c.value for c in model.choose_many([PROMPT, "x"], ["REPLY", "IGNORE"])],
@@ -138,7 +139,7 @@ def test_closing_a_model_ends_its_threads(library: Library) -> None:
 
 def test_a_runner_of_a_closed_model_says_that_it_is_closed(library: Library) -> None:
     with Model(library=library, n_threads=1) as model:
-        args, runner = model.generate_args("x", max_tokens=1), model.runner
+        args, runner = generate_args(model, "x", max_tokens=1), runner_of(model)
     with pytest.raises(ElizaError, match="the model is closed"):
         asyncio.run(runner.generate_with_usage(args))
 

@@ -13,6 +13,7 @@ import pytest
 
 from eliza_ffi.async_model import AsyncModel
 from eliza_ffi.decisions import Choice, Predicate
+from eliza_ffi.elizaos import ActionSkeleton
 from eliza_ffi.errors import ContextFullError, FillError
 from eliza_ffi.library.loading import Library
 from eliza_ffi.library.protocol import StreamConfig
@@ -132,8 +133,8 @@ METHODS: dict[str, tuple[Callable[[Model], Any], Callable[[AsyncModel], Any]]] =
         lambda m: last(m.fill_stream(INPUTS[1], ONE_SPAN)),
     ),
     "plan": (
-        lambda m: m.plan(SHORT, ACTIONS).text,
-        lambda m: m.plan(SHORT, ACTIONS),
+        lambda m: m.fill(SHORT, ActionSkeleton(ACTIONS)).text,
+        lambda m: m.fill(SHORT, ActionSkeleton(ACTIONS)),
     ),
     "stream": (
         lambda m: "".join(m.stream(INPUTS[1], 4)),

@@ -15,6 +15,7 @@ import pytest
 
 from eliza_ffi import AsyncModel, Model
 from eliza_ffi.decisions import Calibration, Choice, Predicate, calibrate, evaluate
+from eliza_ffi.elizaos import ActionSkeleton
 from eliza_ffi.errors import InvalidArgumentError, ModelError
 from eliza_ffi.library.loading import Library
 from eliza_ffi.sampling import SamplingParams
@@ -179,18 +180,21 @@ def test_a_wrong_skeleton_is_named_in_the_error(face: Face, skeleton: Any, found
 
 def test_tool_definitions_given_to_plan_are_rejected(face: Face) -> None:
     form = "its parameters as a list of objects with name, type, enum, required and description"
-    assert said(lambda: face.plan("x", [TOOL])) == (
+    assert said(lambda: face.fill("x", ActionSkeleton([TOOL]))) == (
         "an action must be an object with name, description and parameters, got an OpenAI tool "
         f"definition; give what is in its 'function', with {form}"
     )
-    assert said(lambda: face.plan("x", [TOOL["function"]])) == (
+    assert said(lambda: face.fill("x", ActionSkeleton([TOOL["function"]]))) == (
         "action 'delete': parameters must be a list, got a mapping in parameters, such as a JSON "
         f"Schema; give {form}"
     )
     of_others = {"name": "delete", "input_schema": {"type": "object"}}
-    assert "got a mapping in input_schema" in said(lambda: face.plan("x", [of_others]))
+    assert "got a mapping in input_schema" in said(
+        lambda: face.fill("x", ActionSkeleton([of_others]))
+    )
     assert (
-        said(lambda: face.plan("x", "delete")) == "actions must be a list of actions, got 'delete'"
+        said(lambda: face.fill("x", ActionSkeleton("delete")))
+        == "actions must be a list of actions, got 'delete'"
     )
 
 
@@ -229,12 +233,15 @@ def test_a_misspelt_keyword_names_the_right_one(
             "a sampler plan has no field 'overides'; did you mean 'overrides'?",
         ),
         (
-            lambda model: model.plan("x", [{"name": "GO", "parameter": []}]),
+            lambda model: model.fill("x", ActionSkeleton([{"name": "GO", "parameter": []}])),
             "action 'GO' has no field 'parameter'; did you mean 'parameters'?",
         ),
         (
-            lambda model: model.plan(
-                "x", [{"name": "GO", "parameters": [{"name": "where", "requird": False}]}]
+            lambda model: model.fill(
+                "x",
+                ActionSkeleton(
+                    [{"name": "GO", "parameters": [{"name": "where", "requird": False}]}]
+                ),
             ),
             "action 'GO': parameter 'where' has no field 'requird'; did you mean 'required'?",
         ),
@@ -265,7 +272,7 @@ def test_a_misspelt_field_names_the_right_one(
 
 def test_unknown_fields_of_actions_are_ignored(tiny_model: Model) -> None:
     action = {"name": "GO", "similes": ["LEAVE"], "descriptionCompressed": "Go."}
-    assert tiny_model.plan("x", [action]).value["action"] == "GO"
+    assert tiny_model.fill("x", ActionSkeleton([action])).value["action"] == "GO"
 
 
 # ---- calibrations -------------------------------------------------------------------------------

@@ -23,6 +23,14 @@ from eliza_ffi._resources import default_model_path
 from eliza_ffi.choices.choice_set import string_choices, tokenize_choice
 from eliza_ffi.choices.token_tree import TokenTreePayload
 from eliza_ffi.cli.demo_prompts import SHOULD_RESPOND_CHOICES, chat_prompt, should_respond_prompt
+from eliza_ffi.elizaos import (
+    FfiStreamingGenerateArgs,
+    SyncStreamingRunner,
+    choice_args,
+    choice_from,
+    generate_args,
+    runner_of,
+)
 from eliza_ffi.errors import (
     ContextFullError,
     ElizaError,
@@ -33,7 +41,6 @@ from eliza_ffi.errors import (
 )
 from eliza_ffi.library.loading import Library
 from eliza_ffi.model import Choice, Model
-from eliza_ffi.runner.streaming import FfiStreamingGenerateArgs, SyncStreamingRunner
 
 ACTIONS = ["REPLY", "SEND_EMAIL", "SEND_MESSAGE", "SEND", "Grüße", "two words", "日本"]
 
@@ -152,7 +159,7 @@ def test_probabilities_of_choices_without_a_common_beginning_sum_to_one(
     found: dict[str, float] = {}
     with Model(model_path, library=library, n_ctx=64, n_threads=1) as model:
         for seed in range(400):
-            model.binding.set_option(model.runner.ctx, "seed", str(seed))
+            model.binding.set_option(model.session.ctx, "seed", str(seed))
             choice = model.choose("x", ["yes", "no", "maybe"], mode="sample", temperature=1.5)
             found[choice.value] = choice.probability
             if len(found) == 3:
@@ -302,11 +309,11 @@ def test_a_choice_for_which_the_context_has_no_room_is_an_error_that_says_so(
 
 def test_a_generation_that_came_to_none_of_the_choices_is_a_fault(model: Model) -> None:
     choices = string_choices(["yes", "no"])
-    args = model.choice_args("x", choices)
-    result = SyncStreamingRunner(model.binding, model.runner.ctx).generate_with_usage(args)
+    args = choice_args(model, "x", choices)
+    result = SyncStreamingRunner(model.binding, model.session.ctx).generate_with_usage(args)
     other = replace(result, leaf=None, text="maybe")
     with pytest.raises(NativeFault, match=r"\(leaf\) on 'maybe', which is none of the 2 choices"):
-        model.choice_from(choices, args, other, 0.0)
+        choice_from(choices, args, other, 0.0)
 
 
 def test_a_choice_the_tokenizer_cannot_spell_is_an_error_that_names_it() -> None:
@@ -321,17 +328,17 @@ def test_asking_again_for_the_same_choices_tokenizes_them_once(
     model: Model, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     choices = string_choices(["once", "twice"])
-    first = model.choice_args("x", choices).prepared_choices
+    first = choice_args(model, "x", choices).prepared_choices
     monkeypatch.setattr(model.binding, "prepare_choices", pytest.fail)
-    second = model.choice_args("x", string_choices(["once", "twice"])).prepared_choices
+    second = choice_args(model, "x", string_choices(["once", "twice"])).prepared_choices
     assert first is not None and second is first
 
 
 def test_args_without_choices_make_no_choice(model: Model) -> None:
-    args = model.generate_args("x", max_tokens=1)
-    result = SyncStreamingRunner(model.binding, model.runner.ctx).generate_with_usage(args)
+    args = generate_args(model, "x", max_tokens=1)
+    result = SyncStreamingRunner(model.binding, model.session.ctx).generate_with_usage(args)
     with pytest.raises(InvalidArgumentError, match="not one of choices"):
-        model.choice_from(string_choices(["A"]), args, result, 0.0)
+        choice_from(string_choices(["A"]), args, result, 0.0)
 
 
 # ---- what can go wrong -------------------------------------------------------------------------
@@ -431,7 +438,7 @@ def test_a_payload_the_library_refuses_says_why_and_can_fall_back(model: Model) 
     payload = TokenTreePayload.from_json(
         '{"modelId":"m","descriptors":[{"path":"p","leaves":[{"name":"A","tokens":[2000000]}]}]}'
     )
-    runner = SyncStreamingRunner(model.binding, model.runner.ctx)
+    runner = SyncStreamingRunner(model.binding, model.session.ctx)
     args = {"prompt_tokens": [5], "max_tokens": 2, "token_tree_payload": payload}
     with pytest.raises(TokenTrieError, match=r"leaves\[0\].tokens\[0\]: 2000000 is outside"):
         runner.generate_with_usage(FfiStreamingGenerateArgs(**args))  # type: ignore[arg-type]
@@ -454,7 +461,7 @@ def test_closing_twice_is_harmless_and_use_after_it_an_error(
         lambda: model.generate("x"),
         lambda: model.stream("x"),
         lambda: model.choose("x", ["A"]),
-        lambda: model.runner,
+        lambda: runner_of(model),
         model.describe,
     ]
     for use in uses:
@@ -506,8 +513,8 @@ def test_cancelling_a_task_stops_a_long_prefill_and_the_model_goes_on(
             assert cancelled.wait(30)
 
     async def cancel_midway(model: Model) -> None:
-        args = model.generate_args([5] * 1000, max_tokens=1)
-        task = asyncio.ensure_future(model.runner.generate_with_usage(args))
+        args = generate_args(model, [5] * 1000, max_tokens=1)
+        task = asyncio.ensure_future(runner_of(model).generate_with_usage(args))
         await asyncio.to_thread(first_piece.wait, 30)
         task.cancel()
         await asyncio.sleep(0)
@@ -529,9 +536,9 @@ def test_concurrent_tasks_choose_what_one_alone_chooses(model: Model) -> None:
     alone = [model.choose(f"prompt {i}", ACTIONS).value for i in range(8)]
 
     async def choose(i: int) -> str:
-        args = model.choice_args(f"prompt {i}", choices)
-        result = await model.runner.generate_with_usage(args)
-        return str(model.choice_from(choices, args, result, 0.0).value)
+        args = choice_args(model, f"prompt {i}", choices)
+        result = await runner_of(model).generate_with_usage(args)
+        return str(choice_from(choices, args, result, 0.0).value)
 
     async def choose_all() -> list[str]:
         return await asyncio.gather(*(choose(i) for i in range(8)))
@@ -586,7 +593,7 @@ def test_progress_can_be_switched_off(model_path: Path, library: Library) -> Non
         n_threads=1,
         progress=lambda stage, _: seen.append(stage),
     ) as model:
-        model.binding.set_progress_callback(model.runner.ctx, None)
+        model.binding.set_progress_callback(model.session.ctx, None)
         del seen[:]
         model.generate("x", max_tokens=1)
     assert seen == []

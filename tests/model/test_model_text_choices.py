@@ -10,10 +10,10 @@ import pytest
 
 from eliza_ffi.choices.token_tree import TokenTreePayload
 from eliza_ffi.cli.main import main
+from eliza_ffi.elizaos import FfiStreamingGenerateArgs
 from eliza_ffi.errors import InvalidArgumentError, NotSupportedError, TokenTrieError
 from eliza_ffi.library.loading import Library
 from eliza_ffi.model import Model
-from eliza_ffi.runner.arguments import FfiStreamingGenerateArgs
 
 
 class Reply(enum.Enum):

@@ -15,6 +15,7 @@ from unittest import mock
 import pytest
 
 from eliza_ffi._resources import default_model_path
+from eliza_ffi.elizaos import runner_of
 from eliza_ffi.errors import ElizaError
 from eliza_ffi.library import Library
 from eliza_ffi.model import Model
@@ -175,7 +176,7 @@ def test_opening_and_closing_again_and_again_takes_no_memory(library: Library) -
 def test_a_closed_model_says_so(library: Library) -> None:
     model = Model(default_model_path(), library=library, n_threads=1)
     model.close()
-    for ask in (lambda: model.choose("x", ["a"]), model.describe, lambda: model.runner):
+    for ask in (lambda: model.choose("x", ["a"]), model.describe, lambda: runner_of(model)):
         with pytest.raises(ElizaError, match="is closed"):
             ask()
 

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import pytest
 
 from eliza_ffi.async_model import AsyncModel
+from eliza_ffi.elizaos import generate_args, runner_of
 from eliza_ffi.errors import BusyError, InvalidArgumentError, error_from_status
 from eliza_ffi.library.loading import Library
 from eliza_ffi.library.protocol import StreamConfig, StreamStats
@@ -187,8 +188,8 @@ def test_many_tasks_on_few_slots_all_get_one(new_model: Callable[..., Model]) ->
     with new_model(n_slots=2) as model:
 
         async def generate_all() -> list[Any]:
-            args = [model.generate_args(prompt, max_tokens=5) for prompt in PROMPTS]
-            return await asyncio.gather(*map(model.runner.generate_with_usage, args))
+            args = [generate_args(model, prompt, max_tokens=5) for prompt in PROMPTS]
+            return await asyncio.gather(*map(runner_of(model).generate_with_usage, args))
 
         results = asyncio.run(generate_all())
     assert [len(result.tokens) for result in results] == [5] * len(PROMPTS)
@@ -205,7 +206,7 @@ def test_who_does_not_want_to_wait_is_told_which_options_there_are(
             lambda: model.choose("x", ACTIONS),
             lambda: model.end_of_turn([5], 6),
             lambda: asyncio.run(
-                model.runner.generate_with_usage(model.generate_args("x", max_tokens=1))
+                runner_of(model).generate_with_usage(generate_args(model, "x", max_tokens=1))
             ),
         ]
         said = r"all 1 slots are in use by open streams \(options n_slots, slot_wait_ms\)"
@@ -221,13 +222,13 @@ def test_a_slot_that_does_not_become_free_in_time_is_named(
     new_model: Callable[..., Model],
 ) -> None:
     with new_model(n_slots=2) as model:
-        model.binding.set_option(model.runner.ctx, "slot_wait_ms", "20")
-        stream = model.binding.open(model.runner.ctx, StreamConfig(slot_id=1))
+        model.binding.set_option(model.session.ctx, "slot_wait_ms", "20")
+        stream = model.binding.open(model.session.ctx, StreamConfig(slot_id=1))
         said = r"slot 1 is in use by another open stream after 20 ms \(option slot_wait_ms\)"
         with pytest.raises(BusyError, match=said):
-            model.binding.open(model.runner.ctx, StreamConfig(slot_id=1))
+            model.binding.open(model.session.ctx, StreamConfig(slot_id=1))
         model.binding.close(stream)
-        model.binding.close(model.binding.open(model.runner.ctx, StreamConfig(slot_id=1)))
+        model.binding.close(model.binding.open(model.session.ctx, StreamConfig(slot_id=1)))
 
 
 def test_the_wait_for_a_named_slot_is_the_callers(new_model: Callable[..., Model]) -> None:
@@ -299,13 +300,13 @@ def test_how_long_to_wait_may_be_changed_while_streams_are_open(
     new_model: Callable[..., Model],
 ) -> None:
     with new_model(n_slots=1) as model:
-        stream = model.binding.open(model.runner.ctx, StreamConfig())
-        model.binding.set_option(model.runner.ctx, "slot_wait_ms", "0")
+        stream = model.binding.open(model.session.ctx, StreamConfig())
+        model.binding.set_option(model.session.ctx, "slot_wait_ms", "0")
         with pytest.raises(BusyError):
             model.generate("x", 1)
         model.binding.close(stream)
         with pytest.raises(InvalidArgumentError, match="option batching: too late"):
-            model.binding.set_option(model.runner.ctx, "batching", "off")
+            model.binding.set_option(model.session.ctx, "batching", "off")
 
 
 def test_a_busy_library_has_a_status_of_its_own() -> None:

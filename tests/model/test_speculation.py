@@ -16,13 +16,18 @@ import pytest
 from elder_fake import PULL, Fakes
 
 from eliza_ffi import cli
+from eliza_ffi.elizaos import (
+    FfiStreamingGenerateArgs,
+    SyncStreamingRunner,
+    generate_args,
+    runner_of,
+)
 from eliza_ffi.errors import InvalidArgumentError, ModelError, NotSupportedError
 from eliza_ffi.library.binding import CffiBinding, VerifierEvent
 from eliza_ffi.library.cffi_values import TOKENS_PER_PULL
 from eliza_ffi.library.loading import Library
 from eliza_ffi.library.protocol import StreamConfig, StreamStep
 from eliza_ffi.model import Model
-from eliza_ffi.runner.streaming import FfiStreamingGenerateArgs, SyncStreamingRunner
 
 PROMPT = "one two three four five six. one two three four five six. one two three four"
 ENDLESS = 'root ::= ([a-z]+ " ")+'
@@ -127,8 +132,8 @@ def test_choices_are_made_and_guesses_go_on_behind_them(model: Model, model_path
 @pytest.fixture
 def args(model: Model, model_path: Path) -> FfiStreamingGenerateArgs:
     """Return what asks for drafts longer than one pull has room for."""
-    return model.generate_args(
-        PROMPT, max_tokens=100, draft_max=80, drafter=model_path, **FULL_PRECISION
+    return generate_args(
+        model, PROMPT, max_tokens=100, draft_max=80, drafter=model_path, **FULL_PRECISION
     )
 
 
@@ -139,7 +144,7 @@ def by_the_synchronous_runner(model: Model, args: FfiStreamingGenerateArgs) -> l
 
 def by_the_asynchronous_runner(model: Model, args: FfiStreamingGenerateArgs) -> list[StreamStep]:
     async def steps() -> list[StreamStep]:
-        return [step async for step in model.runner.generate_stream(args)]
+        return [step async for step in runner_of(model).generate_stream(args)]
 
     return asyncio.run(steps())
 
@@ -163,7 +168,7 @@ def test_a_step_brings_what_was_checked_and_no_token_is_lost(
 def test_the_runner_counts_guesses_as_the_library_does(
     model: Model, args: FfiStreamingGenerateArgs
 ) -> None:
-    result = asyncio.run(model.runner.generate_with_usage(args))
+    result = asyncio.run(runner_of(model).generate_with_usage(args))
     assert result.stats is not None
     assert result.usage.drafted == result.stats.tokens_drafted > 90
     assert result.usage.accepted == result.stats.tokens_accepted

@@ -21,6 +21,7 @@ from collections.abc import Iterator
 from typing import Any, assert_type
 from pydantic import BaseModel
 from dataclasses import dataclass
+from eliza_ffi.elizaos import ActionSkeleton
 from eliza_ffi import AsyncModel, Choice, Chooser, FillResult, Generation, Model, Prompt, Skeleton
 from eliza_ffi.decisions import Asked, Decision, Labels, Predicate, Score
 from eliza_ffi.shapes import FieldFill, Regex, ShapedResult
@@ -94,7 +95,7 @@ WRONG = {
     'model.generate("x", gbnf_grammar="")': "gbnf_grammar",
     'model.fill("x", {}, sampling=None)': "overload",
     'model.fill("x", "text")': "overload",
-    'model.plan("x", [], sampling=None)': "sampling",
+    'model.fill("x", ActionSkeleton([]), sampling=None)': "sampling",
     'model.choose_many(["x"], ["a"], probs=True)': "probs",
     'model.decide("x", [], scoring="best")': "scoring",
     'model.decide("x", [], order=2)': "order",

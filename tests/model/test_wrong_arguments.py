@@ -38,6 +38,7 @@ from eliza_ffi import library as native
 from eliza_ffi import skeleton as skeletons
 from eliza_ffi.decisions.asking import How
 from eliza_ffi.decisions.scoring import OptionScores, QuestionScores
+from eliza_ffi.elizaos import choice_args, runner_of
 from eliza_ffi.errors import ElizaError
 from eliza_ffi.library.loading import Library
 from eliza_ffi.sampling import SamplingParams, parse_order
@@ -210,7 +211,7 @@ def of_model(model: Model) -> Iterator[Subject]:
     yield of(call.result, content="done")
     two = choices.ChoiceSet(["GO", "STAY"], ["GO", "STAY"])
     yield of(model.choice_args, prompt="a", choices=two)
-    args = model.choice_args(PROMPT, two)
+    args = choice_args(model, PROMPT, two)
     result = runner.SyncStreamingRunner(model.binding, model.session.ctx).generate_with_usage(args)
     yield of(model.choice_from, choices=two, args=args, result=result, elapsed=1.0)
 
@@ -389,13 +390,13 @@ def of_runner(model: Model) -> Iterator[Subject]:
     fill_args = runner.FillArgs(skeleton, args)
     yield of(runner.FfiStreamingGenerateArgs, prompt_tokens=[1])
     yield of(runner.FillArgs, skeleton=skeleton, generation=args)
-    for each in (runner.SyncStreamingRunner(**where), model.runner):
+    for each in (runner.SyncStreamingRunner(**where), runner_of(model)):
         yield of(each.generation, args=args)
         yield of(each.filling, args=fill_args)
         yield of(each.generate_with_usage, args=args)
         yield of(each.generate_stream, args=args)
         yield of(each.fill_stream, args=fill_args)
-    yield of(model.runner.whole_stream, args=args)
+    yield of(runner_of(model).whole_stream, args=args)
 
 
 def of_library(model: Model) -> Iterator[Subject]:

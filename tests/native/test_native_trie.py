@@ -25,14 +25,14 @@ from eliza_ffi.choices.token_tree import (
     build_token_trie,
     step,
 )
-from eliza_ffi.library.loading import Library
-from eliza_ffi.library.protocol import STOP_AT_LEAF
-from eliza_ffi.model import Model
-from eliza_ffi.runner.streaming import (
+from eliza_ffi.elizaos import (
     FfiStreamingGenerateArgs,
     FfiStreamingResult,
     SyncStreamingRunner,
 )
+from eliza_ffi.library.loading import Library
+from eliza_ffi.library.protocol import STOP_AT_LEAF
+from eliza_ffi.model import Model
 
 ENDED = 2**64 - 1  # what the hook writes once the span has ended
 TOO_CLOSE = 5e-3  # logits nearer than this may come in either order from two ways of decoding
@@ -133,7 +133,7 @@ def subject(
     path = random_model_path(request.param, n_embd=64, n_layers=2, seed=1)
     with Model(path, library=library, n_ctx=512, n_threads=1, seed=7) as model:
         n_vocab = model.describe()["model"]["n_vocab"]
-        yield Subject(model, SyncStreamingRunner(model.binding, model.runner.ctx), n_vocab)
+        yield Subject(model, SyncStreamingRunner(model.binding, model.session.ctx), n_vocab)
 
 
 # ---- the trie ----------------------------------------------------------------------------------
@@ -338,7 +338,7 @@ def test_skipping_ahead_chooses_what_token_by_token_chooses(
         subject.model.path, library=library, n_ctx=512, n_threads=1, options=options
     ) as slow_model:
         slow = Subject(
-            slow_model, SyncStreamingRunner(slow_model.binding, slow_model.runner.ctx), 0
+            slow_model, SyncStreamingRunner(slow_model.binding, slow_model.session.ctx), 0
         )
         for _ in range(20):
             heads = rng.integers(300, 30000, size=3)

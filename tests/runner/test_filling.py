@@ -15,6 +15,12 @@ from hypothesis import strategies as st
 from recording_binding import ALL
 from skeleton_strategies import Field, actions, has_shape, shaped_skeletons
 
+from eliza_ffi.elizaos import (
+    FfiStreamingGenerateArgs,
+    FfiStreamingRunner,
+    FillArgs,
+    SyncStreamingRunner,
+)
 from eliza_ffi.errors import (
     ContextFullError,
     FillError,
@@ -24,9 +30,7 @@ from eliza_ffi.errors import (
     NotSupportedError,
 )
 from eliza_ffi.library.protocol import SpanResult
-from eliza_ffi.runner.arguments import FfiStreamingGenerateArgs
-from eliza_ffi.runner.filling import Fillable, FillArgs, FillResult, FillRun, SpanFill
-from eliza_ffi.runner.streaming import FfiStreamingRunner, SyncStreamingRunner
+from eliza_ffi.runner.filling import Fillable, FillResult, FillRun, SpanFill
 from eliza_ffi.skeleton.fill_result import AnswerWriter
 from eliza_ffi.skeleton.planning import ActionSkeleton, ParametersSkeleton
 from eliza_ffi.skeleton.response import Skeleton, SkeletonSpan, SpanSamplerPlan
@@ -341,7 +345,7 @@ def test_who_walks_away_has_the_stream_closed() -> None:
 
 def test_cancel_before_the_start_opens_nothing() -> None:
     binding = FillingBinding()
-    filling = FillRun(binding, "ctx", args_of(SKELETON))
+    filling = FillRun(binding, "ctx", args_of(SKELETON).to_request())
     filling.cancel()
     with pytest.raises(GenerationCancelled):
         next(filling.steps())

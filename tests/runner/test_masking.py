@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from recording_binding import RecordingBinding
 
 from eliza_ffi.async_model import AsyncModel
+from eliza_ffi.elizaos import FfiStreamingGenerateArgs
 from eliza_ffi.errors import (
     ContextFullError,
     GenerationCancelled,
@@ -24,7 +25,7 @@ from eliza_ffi.errors import (
 from eliza_ffi.library.loading import Library
 from eliza_ffi.masks import one_token_mask
 from eliza_ffi.model import Model
-from eliza_ffi.runner import FfiStreamingGenerateArgs, GenerationRun
+from eliza_ffi.runner import GenerationRun
 
 N_VOCAB = 2048
 
@@ -159,7 +160,7 @@ def test_what_goes_wrong_in_a_mask_is_raised_and_the_slot_is_free_again(tiny_mod
 
 def test_masks_stand_alone(tiny_model: Model) -> None:
     masks = Script([[5, 6]])
-    with pytest.raises(InvalidArgumentError, match="give either masks or gbnf_grammar"):
+    with pytest.raises(InvalidArgumentError, match="give either masks or a grammar"):
         tiny_model.generate("Hello", masks=masks, grammar='root ::= "a"')
     with pytest.raises(InvalidArgumentError, match="give either regex or masks"):
         tiny_model.generate("Hello", masks=masks, regex="a")
@@ -170,7 +171,7 @@ def test_masks_stand_alone(tiny_model: Model) -> None:
 def test_a_library_without_masks_is_told_of() -> None:
     args = FfiStreamingGenerateArgs(prompt_tokens=[1], masks=Script([[5]]))
     with pytest.raises(NotSupportedError, match="takes no masks"):
-        GenerationRun(RecordingBinding(), None, args)
+        GenerationRun(RecordingBinding(), None, args.to_request())
 
 
 def test_a_cancel_ends_it_while_a_mask_is_computed(tiny_model: Model) -> None:
@@ -181,7 +182,7 @@ def test_a_cancel_ends_it_while_a_mask_is_computed(tiny_model: Model) -> None:
         run.cancel()
 
     args = FfiStreamingGenerateArgs(prompt_tokens=[5], masks=Script([[5, 6]] * 9, on_mask=cancel))
-    run = GenerationRun(session.binding, session.ctx, args)
+    run = GenerationRun(session.binding, session.ctx, args.to_request())
     with pytest.raises(GenerationCancelled):
         list(run.steps())
 

@@ -13,6 +13,13 @@ import pytest
 from recording_binding import ALL, STEPS, RecordingBinding
 
 from eliza_ffi.choices.token_tree import TokenTreeDescriptor, TokenTreeLeaf, TokenTreePayload
+from eliza_ffi.elizaos import (
+    FfiStreamingGenerateArgs,
+    FfiStreamingResult,
+    FfiStreamingRunner,
+    SyncStreamingRunner,
+    Usage,
+)
 from eliza_ffi.errors import (
     ContextFullError,
     GenerationCancelled,
@@ -21,13 +28,6 @@ from eliza_ffi.errors import (
     TokenTrieError,
 )
 from eliza_ffi.library.protocol import STOP_AT_LEAF, StreamConfig, StreamStep
-from eliza_ffi.runner.streaming import (
-    FfiStreamingGenerateArgs,
-    FfiStreamingResult,
-    FfiStreamingRunner,
-    SyncStreamingRunner,
-    Usage,
-)
 
 PAYLOAD = TokenTreePayload(
     "m",

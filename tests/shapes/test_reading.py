@@ -12,8 +12,8 @@ from typing import Annotated, Any
 import pydantic
 import pytest
 
+from eliza_ffi.elizaos import FfiStreamingResult, Usage
 from eliza_ffi.library.protocol import StreamStep
-from eliza_ffi.runner.arguments import FfiStreamingResult, Usage
 from eliza_ffi.shapes import FieldFill, JsonReader, Reading, ShapedResult, json_reader, shape_of
 
 

@@ -24,12 +24,12 @@ from skeleton_strategies import Field, actions, has_shape, shaped_skeletons
 from bench.masking.vocabularies import TokenBytes
 from eliza_ffi.async_model import AsyncModel
 from eliza_ffi.cli.demo_prompts import planner_prompt
+from eliza_ffi.elizaos import ActionSkeleton, generate_args
 from eliza_ffi.errors import ContextFullError, FillError, InvalidArgumentError
 from eliza_ffi.library.loading import Library
 from eliza_ffi.model import Model
 from eliza_ffi.runner.filling import FillResult
 from eliza_ffi.skeleton.placed_span import regex_literal
-from eliza_ffi.skeleton.planning import ActionSkeleton
 from eliza_ffi.skeleton.response import Skeleton, SkeletonSpan
 
 random_weights = settings(
@@ -147,8 +147,12 @@ def test_any_skeleton_filled_parses_to_its_shape(
 def test_any_plan_is_an_action_with_its_parameters(
     any_model: Model, listed: list[dict[str, Any]], temperature: float, max_tokens: int
 ) -> None:
-    result = any_model.plan(
-        "Answer: ", listed, temperature=temperature, max_tokens=max_tokens, on_limit="close"
+    result = any_model.fill(
+        "Answer: ",
+        ActionSkeleton(listed),
+        temperature=temperature,
+        max_tokens=max_tokens,
+        on_limit="close",
     )
     skeleton = ActionSkeleton(listed)
     assert skeleton.accepts(result.value)
@@ -310,12 +314,16 @@ def test_every_strategy_comes_to_the_same_tokens(any_model: Model) -> None:
         {"name": "SEND_EMAIL", "parameters": [{"name": "to"}, {"name": "n", "type": "number"}]},
         {"name": "SEND_MESSAGE", "parameters": [{"name": "a", "enum": ["x y", "x z"]}]},
     ]
-    context = any_model.runner.ctx
+    context = any_model.session.ctx
     made = set()
     try:
         for strategy in ("token-by-token", "skip-ahead", "tree", "auto"):
             any_model.binding.set_option(context, "strategy", strategy)
-            made.add(any_model.plan("Next: ", actions, max_tokens=8, on_limit="close").tokens)
+            made.add(
+                any_model.fill(
+                    "Next: ", ActionSkeleton(actions), max_tokens=8, on_limit="close"
+                ).tokens
+            )
     finally:
         any_model.binding.set_option(context, "strategy", "auto")
     assert len(made) == 1
@@ -376,7 +384,7 @@ def test_the_embedded_model_plans(tiny_model: Model) -> None:
         {"name": "SEARCH_WEB", "description": "Search the web.", "parameters": [{"name": "query"}]},
     ]
     prompt = planner_prompt("search the web for qwen", listed).rpartition("{")[0]
-    result = tiny_model.plan(prompt, listed, logprobs=True)
+    result = tiny_model.fill(prompt, ActionSkeleton(listed), logprobs=True)
     assert result.value["action"] == "SEARCH_WEB"
     assert [span.key for span in result.spans] == ["action", "query"]
     assert result.forward_passes < len(result.tokens)
@@ -493,8 +501,8 @@ def test_a_request_that_is_refused_leaves_the_stream_of_use(
     tiny_model: Model, wrong: dict[str, Any]
 ) -> None:
     binding = tiny_model.binding
-    args = tiny_model.generate_args("hello")
-    stream = binding.open(tiny_model.runner.ctx, args.config())
+    args = generate_args(tiny_model, "hello")
+    stream = binding.open(tiny_model.session.ctx, args.config())
     try:
         binding.prefill(stream, args.prompt_tokens)
         with pytest.raises(InvalidArgumentError):
@@ -518,7 +526,7 @@ def test_what_is_no_skeleton_is_refused(tiny_model: Model) -> None:
         with pytest.raises(InvalidArgumentError, match=f"skeleton must be a .* got {said}$"):
             tiny_model.fill("x", wrong)  # type: ignore[arg-type]
     with pytest.raises(InvalidArgumentError, match="no actions"):
-        tiny_model.plan("x", [])
+        tiny_model.fill("x", ActionSkeleton([]))
     with pytest.raises(InvalidArgumentError, match="prompt or messages"):
         tiny_model.fill(skeleton=REPLY)
 

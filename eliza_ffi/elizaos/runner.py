@@ -12,27 +12,18 @@ from typing import Any, cast
 from ..checks import check_kind
 from ..errors import InvalidArgumentError
 from ..library.protocol import LlmStreamingBinding, StreamStep
-from .arguments import FfiStreamingGenerateArgs, FfiStreamingResult, Usage
-from .filling import FillArgs, FillResult, FillRun, SpanFill
-from .generation import GenerationRun
-from .lifecycle import Work
-from .scheduler import Scheduler
-from .scoring import ScoreResult, ScoreRun
-from .threads import Threads, tell
-from .turns import Turns
+from ..runner.filling import FillResult, FillRun, SpanFill
+from ..runner.generation import GenerationRun
+from ..runner.lifecycle import Work
+from ..runner.request import RunResult
+from ..runner.scheduler import Scheduler
+from ..runner.threads import MOST_SLOTS, Threads, tell
+from ..runner.turns import Turns
+from .arguments import FfiStreamingGenerateArgs, FfiStreamingResult, FillArgs
 
-__all__ = [
-    "FfiStreamingGenerateArgs",
-    "FfiStreamingResult",
-    "FfiStreamingRunner",
-    "SyncStreamingRunner",
-    "Usage",
-]
+__all__ = ["FfiStreamingRunner", "SyncStreamingRunner"]
 
 logger = logging.getLogger("eliza_ffi")
-
-MOST_SLOTS = 64
-"""A context has no more; each generation in one has a thread."""
 
 
 class _Runner:
@@ -43,11 +34,13 @@ class _Runner:
 
     def generation(self, args: FfiStreamingGenerateArgs) -> GenerationRun:
         """Return a generation that has not begun."""
-        return GenerationRun(self.binding, self.ctx, args, self._warn_once)
+        check_kind("args", args, FfiStreamingGenerateArgs, "an FfiStreamingGenerateArgs")
+        return GenerationRun(self.binding, self.ctx, args.to_request(), self._warn_once)
 
     def filling(self, args: FillArgs) -> FillRun:
         """Return a filling that has not begun."""
-        return FillRun(self.binding, self.ctx, args)
+        check_kind("args", args, FillArgs, "a FillArgs")
+        return FillRun(self.binding, self.ctx, args.to_request())
 
     def _warn_once(self, reason: str) -> None:
         if not self._has_warned:
@@ -150,17 +143,6 @@ class FfiStreamingRunner(_Runner):
             True,
         )
 
-    async def score(self, scoring: ScoreRun) -> ScoreResult:
-        """Run a scoring to its end; raises as :meth:`ScoreRun.run` does."""
-
-        def steps(run: ScoreRun) -> Generator[ScoreResult, None, None]:
-            yield run.run()
-
-        args = scoring.args
-        work = Work(lambda: scoring, steps, n_tokens=args.n_tokens, slot_id=args.generation.slot_id)
-        async with aclosing(self._scheduler.steps_async(work, True)) as results:
-            return await anext(results)
-
     def _generating(self, args: FfiStreamingGenerateArgs) -> Work[Any]:
         check_kind("args", args, FfiStreamingGenerateArgs, "an FfiStreamingGenerateArgs")
         return Work(
@@ -175,7 +157,9 @@ class FfiStreamingRunner(_Runner):
     ) -> AsyncGenerator[Any, None]:
         async with aclosing(self._scheduler.steps_async(work, True)) as steps:
             async for step in steps:
-                if isinstance(step, FfiStreamingResult) and not with_result:
+                if isinstance(step, RunResult):
+                    if with_result:
+                        yield FfiStreamingResult.of(step)
                     return
                 if isinstance(step, StreamStep) and step.text:
                     await tell(args.on_text_chunk, step.text)
@@ -196,39 +180,27 @@ class SyncStreamingRunner(_Runner):
 
     def run(self, generation: GenerationRun) -> FfiStreamingResult:
         """Run a generation to its end; another thread may cancel it."""
-        for _ in self._drive(generation, generation.args):
+        for _ in self._drive(generation):
             pass
-        return generation.result()
+        return FfiStreamingResult.of(generation.result())
 
     def generate_stream(self, args: FfiStreamingGenerateArgs) -> Generator[StreamStep, None, None]:
         """Yield each step as it comes. To leave early, close the iterator or let go of it."""
-        return self._drive(self.generation(args), args)
-
-    def run_whole(
-        self, generation: GenerationRun
-    ) -> Generator[StreamStep | FfiStreamingResult, None, None]:
-        """Yield each step of a generation, which another thread may cancel, and its result."""
-        yield from self._drive(generation, generation.args)
-        yield generation.result()
+        return self._drive(self.generation(args))
 
     def fill_stream(self, args: FillArgs) -> Generator[SpanFill | FillResult, None, None]:
         """Yield each span of a skeleton when it has been filled, and at last the whole result."""
-        return self.run_filling(self.filling(args))
-
-    def run_filling(self, filling: FillRun) -> Generator[SpanFill | FillResult, None, None]:
-        """The same of a filling, which another thread may cancel."""
-        slot_id = filling.args.generation.slot_id
-        with self._slot(slot_id), closing(filling.steps()) as spans:
+        filling = self.filling(args)
+        with self._slot(args.generation.slot_id), closing(filling.steps()) as spans:
             yield from spans
         yield filling.result()
 
-    def _drive(
-        self, generation: GenerationRun, args: FfiStreamingGenerateArgs
-    ) -> Generator[StreamStep, None, None]:
+    def _drive(self, generation: GenerationRun) -> Generator[StreamStep, None, None]:
+        args = generation.args
         with self._slot(args.slot_id), closing(generation.steps()) as steps:
             for step in steps:
-                if step.text and args.on_text_chunk is not None:
-                    args.on_text_chunk(step.text)
+                if step.text and args.on_text is not None:
+                    args.on_text(step.text)
                 yield step
 
     @contextmanager

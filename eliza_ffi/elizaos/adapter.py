@@ -1,0 +1,123 @@
+"""Run elizaOS's requests on an open model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from ..checks import check_kind
+from ..choices.choice_set import Choice, ChoiceSet
+from ..errors import InvalidArgumentError
+from ..model import AnyPrompt, Model
+from ..requests import choice_of, choice_request, fill_request, generate_request
+from ..runner.filling import FillResult, SpanFill
+from ..skeleton.actions import Action
+from ..skeleton.planning import ActionSkeleton
+from .arguments import FfiStreamingGenerateArgs, FfiStreamingResult, FillArgs
+from .runner import FfiStreamingRunner
+
+__all__ = ["choice_args", "choice_from", "fill_args", "generate_args", "plan", "runner_of"]
+
+OF_TRIES = {"token_tree_payload", "token_tree_mode", "token_tree_path", "on_trie_error"}
+"""Fields of the runner's arguments that requests of a model do not have."""
+
+
+def runner_of(model: Model) -> FfiStreamingRunner:
+    """Return a streaming runner over a model. Closing the model ends it."""
+    check_kind("model", model, Model, "a Model")
+    return FfiStreamingRunner(model.binding, model.session.ctx, model.session.scheduler)
+
+
+def generate_args(model: Model, prompt: AnyPrompt, **settings: Any) -> FfiStreamingGenerateArgs:
+    """Return the runner's arguments for a prompt, with the model's settings.
+
+    Parameters
+    ----------
+    model
+    prompt, **settings
+        As :meth:`Model.generate <eliza_ffi.model.Model.generate>`, and the fields of
+        :class:`FfiStreamingGenerateArgs` about token trees.
+    """
+    check_kind("model", model, Model, "a Model")
+    of_tries = {name: settings.pop(name) for name in OF_TRIES & settings.keys()}
+    request = generate_request(model.session, prompt, method="generate_args", **settings)
+    return replace(FfiStreamingGenerateArgs.of(request), **of_tries)
+
+
+def choice_args(
+    model: Model, prompt: AnyPrompt, choices: ChoiceSet[Any], **settings: Any
+) -> FfiStreamingGenerateArgs:
+    """Return the runner's arguments for a choice.
+
+    Parameters
+    ----------
+    model
+    prompt, choices, **settings
+        As :meth:`Model.choose <eliza_ffi.model.Model.choose>`.
+    """
+    check_kind("model", model, Model, "a Model")
+    check_kind("choices", choices, ChoiceSet, "a ChoiceSet")
+    request = choice_request(model.session, prompt, choices, method="choice_args", **settings)
+    return FfiStreamingGenerateArgs.of(request)
+
+
+def choice_from(
+    choices: ChoiceSet[Any],
+    args: FfiStreamingGenerateArgs,
+    result: FfiStreamingResult,
+    elapsed: float,
+) -> Choice[Any]:
+    """Return the choice that a run of :func:`choice_args` made; `elapsed` in seconds."""
+    check_kind("choices", choices, ChoiceSet, "a ChoiceSet")
+    check_kind("args", args, FfiStreamingGenerateArgs, "an FfiStreamingGenerateArgs")
+    check_kind("result", result, FfiStreamingResult, "an FfiStreamingResult")
+    return choice_of(choices, args.to_request(), result.to_run_result(), elapsed)
+
+
+def fill_args(model: Model, prompt: AnyPrompt, skeleton: Any, **settings: Any) -> FillArgs:
+    """Return the runner's arguments for a skeleton.
+
+    Parameters
+    ----------
+    model
+    prompt, skeleton, **settings
+        As :meth:`Model.fill <eliza_ffi.model.Model.fill>`.
+    """
+    check_kind("model", model, Model, "a Model")
+    request = fill_request(model.session, prompt, skeleton, method="fill_args", **settings)
+    return FillArgs.of(request)
+
+
+def plan(
+    model: Model,
+    prompt: AnyPrompt,
+    actions: Iterable[Action | Mapping[str, Any]],
+    *,
+    on_span: Callable[[SpanFill], Any] | None = None,
+    wait: bool | float = True,
+    **settings: Any,
+) -> FillResult:
+    """Choose an action and write its parameters: ``{"action":"NAME","parameters":{...}}``.
+
+    Parameters
+    ----------
+    model
+    prompt
+        As :meth:`Model.fill <eliza_ffi.model.Model.fill>`.
+    actions
+        :class:`Action` objects, or their JSON form.
+    on_span, wait, **settings
+        As :meth:`Model.fill <eliza_ffi.model.Model.fill>`.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If an action is malformed; otherwise as :meth:`Model.fill <eliza_ffi.model.Model.fill>`.
+    """
+    check_kind("model", model, Model, "a Model")
+    skeleton = ActionSkeleton(actions)
+    result = model.fill(prompt, skeleton, on_span=on_span, wait=wait, **settings)
+    if not isinstance(result, FillResult):
+        raise InvalidArgumentError("the answer of a skeleton is a FillResult")
+    return result

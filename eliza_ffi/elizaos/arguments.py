@@ -1,0 +1,340 @@
+"""The arguments and results of elizaOS's streaming runner, and what they are in this package."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..checks import (
+    FieldChecks,
+    check_each,
+    check_fields,
+    check_flag,
+    check_kind,
+    check_text,
+    check_whole,
+)
+from ..choices.token_tree import TokenTreePayload
+from ..errors import InvalidArgumentError
+from ..library.protocol import (
+    CONFIG_FIELDS,
+    PreparedChoices,
+    StreamConfig,
+    StreamStats,
+    Tokens,
+    TrieLeaf,
+)
+from ..masks.source import Masks
+from ..runner.filling import Fillable, FillRequest
+from ..runner.request import (
+    REQUEST_FIELDS,
+    Constraint,
+    GenerationRequest,
+    RunResult,
+    TextChoices,
+)
+from ..sampling.params import SamplingParams
+from ..skeleton.sampler_plan import SpanSamplerPlan
+
+__all__ = ["FfiStreamingGenerateArgs", "FfiStreamingResult", "FillArgs", "Usage"]
+
+CONSTRAINTS = ("masks", "token_tree_payload", "prepared_choices", "text_choices")
+
+NONE = type(None)
+
+FIELDS: FieldChecks = {
+    **CONFIG_FIELDS,
+    **{name: REQUEST_FIELDS[name] for name in ("sampling", "stop", "logprobs")},
+    "token_tree_payload": (
+        NONE,
+        partial(check_kind, kind=TokenTreePayload, expected="a TokenTreePayload or None"),
+    ),
+    "token_tree_mode": (int, check_whole),
+    "token_tree_path": (NONE, check_text),
+    "prepared_choices": (
+        NONE,
+        partial(check_kind, kind=PreparedChoices, expected="a PreparedChoices or None"),
+    ),
+    "text_choices": (NONE, partial(check_each, kind=str, expected="a string")),
+    "heal_prompt": (bool, check_flag),
+    "masks": REQUEST_FIELDS["constraint"],
+    "score_leaves": REQUEST_FIELDS["score_choices"],
+    "on_trie_error": REQUEST_FIELDS["on_refused_choices"],
+    "on_text_chunk": REQUEST_FIELDS["on_text"],
+}
+"""As :func:`~eliza_ffi.checks.check_fields` takes them."""
+
+
+@dataclass(frozen=True, eq=False)
+class FfiStreamingGenerateArgs:
+    """What to generate and how.
+
+    Attributes
+    ----------
+    prompt_tokens : sequence of int or array of int, shape [n]
+    slot_id : int
+        The KV slot, one generation at a time; -1 = any free slot, any number at a time.
+    max_tokens : int
+        0 = no limit but the context's.
+    temperature, top_p, top_k, repeat_penalty, gbnf_grammar, prompt_cache_key, disable_thinking,
+    draft_min, draft_max, mtp_drafter_path, n_gpu_layers, cache_type_k, cache_type_v
+        See :class:`~eliza_ffi.library.StreamConfig`.
+    sampling : SamplingParams or None
+        All settings of the sampling at once, in place of `temperature`, `top_p`, `top_k` and
+        `repeat_penalty`.
+    token_tree_payload : TokenTreePayload or None
+        The choices the generation begins with.
+    token_tree_mode : int
+        0 = the most likely legal token, 1 = sampled from the legal ones, 2 = the choice that is
+        most likely as a whole; or-ed with :data:`~eliza_ffi.library.STOP_AT_LEAF` to end the
+        generation with the choice.
+    token_tree_path : str or None
+        Send only the descriptors of this path; None sends all.
+    prepared_choices : PreparedChoices or None
+        Instead of a payload: choices that the library has prepared.
+    text_choices : tuple of str or None
+        Instead of a payload: choices that may be cut into tokens in every way, as a grammar allows.
+    heal_prompt : bool
+        With `text_choices`: the prompt's last token may be spelled anew together with the choice.
+    masks : Masks or None
+        Instead of choices and a grammar: who computes which tokens may come next, one by one.
+    score_leaves : bool
+        Find the probability of every choice before choosing.
+    stop : tuple of str
+        Texts that end the generation; they and what follows are not part of its text.
+    logprobs : int or None
+        Find the log-probability of every token, and so many of the likeliest in its place.
+    on_trie_error : {"raise", "grammar"}
+        What a refused payload does: raise :class:`~eliza_ffi.errors.TokenTrieError`, or warn and
+        go on with the grammar alone.
+    on_text_chunk : callable or None
+        Called with each piece of text, never empty. The asynchronous runner awaits what it returns
+        if that can be awaited. An exception in it ends the generation.
+    """
+
+    prompt_tokens: Tokens
+    slot_id: int = -1
+    max_tokens: int = 0
+    temperature: float = 0.0
+    top_p: float = 1.0
+    top_k: int = 0
+    repeat_penalty: float = 1.0
+    gbnf_grammar: str | None = None
+    prompt_cache_key: str | None = None
+    disable_thinking: bool = False
+    draft_min: int = 0
+    draft_max: int = 0
+    mtp_drafter_path: str | None = None
+    n_gpu_layers: int = -1
+    cache_type_k: str | None = None
+    cache_type_v: str | None = None
+    sampling: SamplingParams | None = None
+    token_tree_payload: TokenTreePayload | None = None
+    token_tree_mode: int = 0
+    token_tree_path: str | None = None
+    prepared_choices: PreparedChoices | None = None
+    text_choices: tuple[str, ...] | None = None
+    heal_prompt: bool = False
+    masks: Masks | None = None
+    score_leaves: bool = False
+    stop: tuple[str, ...] = ()
+    logprobs: int | None = None
+    on_trie_error: str = "raise"
+    on_text_chunk: Callable[[str], Any] | None = None
+
+    def __post_init__(self) -> None:
+        check_fields(self, FIELDS)
+        given = [name for name in CONSTRAINTS if getattr(self, name) is not None]
+        if self.gbnf_grammar is not None and self.masks is not None:
+            given.append("gbnf_grammar")
+        if len(given) > 1:
+            raise InvalidArgumentError(f"give either {' or '.join(given)}, not both")
+        self._request_for(None)  # which checks the rest
+
+    @classmethod
+    def of(cls, request: GenerationRequest) -> FfiStreamingGenerateArgs:
+        """Return a request of the package in elizaOS's terms."""
+        given = request.constraint
+        of_text = given if isinstance(given, TextChoices) else None
+        return cls(
+            prompt_tokens=request.prompt_tokens,
+            slot_id=request.slot_id,
+            max_tokens=request.max_tokens,
+            temperature=request.temperature,
+            top_p=request.top_p,
+            top_k=request.top_k,
+            repeat_penalty=request.repeat_penalty,
+            gbnf_grammar=request.grammar,
+            prompt_cache_key=request.cache_key,
+            disable_thinking=request.disable_thinking,
+            draft_min=request.draft_min,
+            draft_max=request.draft_max,
+            mtp_drafter_path=request.drafter,
+            n_gpu_layers=request.gpu_layers,
+            cache_type_k=request.cache_type_k,
+            cache_type_v=request.cache_type_v,
+            sampling=request.sampling,
+            token_tree_payload=given if isinstance(given, TokenTreePayload) else None,
+            token_tree_mode=request.choice_mode,
+            prepared_choices=given if isinstance(given, PreparedChoices) else None,
+            text_choices=None if of_text is None else of_text.texts,
+            heal_prompt=of_text is not None and of_text.heal_prompt,
+            masks=request.masks,
+            score_leaves=request.score_choices,
+            stop=request.stop,
+            logprobs=request.logprobs,
+            on_trie_error=request.on_refused_choices,
+            on_text_chunk=request.on_text,
+        )
+
+    def config(self) -> StreamConfig:
+        """Return the part of this that the library's `open` takes."""
+        return self._request_for(None).config()
+
+    def to_request(self) -> GenerationRequest:
+        """Return the same request in the package's own terms.
+
+        Raises
+        ------
+        TokenTrieError
+            If `token_tree_path` names no descriptor of the payload.
+        """
+        return self._request_for(self._constraint())
+
+    def _request_for(self, constraint: Constraint | None) -> GenerationRequest:
+        return GenerationRequest(
+            prompt_tokens=self.prompt_tokens,
+            max_tokens=self.max_tokens,
+            temperature=self.temperature,
+            top_p=self.top_p,
+            top_k=self.top_k,
+            repeat_penalty=self.repeat_penalty,
+            sampling=self.sampling,
+            grammar=self.gbnf_grammar,
+            constraint=constraint,
+            choice_mode=self.token_tree_mode,
+            score_choices=self.score_leaves,
+            stop=self.stop,
+            logprobs=self.logprobs,
+            slot_id=self.slot_id,
+            cache_key=self.prompt_cache_key,
+            cache_type_k=self.cache_type_k,
+            cache_type_v=self.cache_type_v,
+            draft_min=self.draft_min,
+            draft_max=self.draft_max,
+            drafter=self.mtp_drafter_path,
+            disable_thinking=self.disable_thinking,
+            gpu_layers=self.n_gpu_layers,
+            on_refused_choices=self.on_trie_error,
+            on_text=self.on_text_chunk,
+        )
+
+    def _constraint(self) -> Constraint | None:
+        payload = self.token_tree_payload
+        if payload is not None and self.token_tree_path is not None:
+            payload = payload.select(self.token_tree_path)
+        texts = None
+        if self.text_choices is not None:
+            texts = TextChoices(self.text_choices, self.heal_prompt)
+        return payload or self.prepared_choices or texts or self.masks
+
+
+@dataclass(frozen=True)
+class Usage:
+    """Tokens counted by the runner itself, whatever the library offers."""
+
+    prompt_tokens: int
+    completion_tokens: int
+    drafted: int
+    accepted: int
+
+
+@dataclass(frozen=True, eq=False)
+class FfiStreamingResult:
+    """What a generation came to.
+
+    Attributes
+    ----------
+    text : str
+    tokens : tuple of int
+    usage : Usage
+    stats : StreamStats or None
+        None where the library does not count.
+    finish_reason : str
+        See :class:`~eliza_ffi.library.StreamStats`.
+    leaf : TrieLeaf or None
+        The choice the span ended on, if there was a span that did and the library can say.
+    leaf_logprobs : array of float64, shape [leaves], or None
+        With `score_leaves`, the natural logarithm of every choice's probability among the choices,
+        in the payload's order.
+    logprobs : array of (token, logprob), shape [tokens, 1 + n], or None
+        With `logprobs` = n: every token, then the likeliest in its place; -1 and nan where none is
+        known.
+    """
+
+    text: str
+    tokens: tuple[int, ...]
+    usage: Usage
+    stats: StreamStats | None
+    finish_reason: str
+    leaf: TrieLeaf | None
+    leaf_logprobs: NDArray[np.float64] | None = None
+    logprobs: NDArray[np.void] | None = None
+
+    @classmethod
+    def of(cls, result: RunResult) -> FfiStreamingResult:
+        """Return the result of a run in elizaOS's terms."""
+        usage = Usage(
+            prompt_tokens=result.prompt_tokens,
+            completion_tokens=len(result.tokens),
+            drafted=result.drafted,
+            accepted=result.accepted,
+        )
+        same = {
+            each.name: getattr(result, each.name) for each in fields(cls) if each.name != "usage"
+        }
+        return cls(usage=usage, **same)
+
+    def to_run_result(self) -> RunResult:
+        """Return the same in the package's own terms."""
+        same = {each.name: getattr(self, each.name) for each in fields(self)}
+        usage: Usage = same.pop("usage")
+        return RunResult(
+            prompt_tokens=usage.prompt_tokens,
+            drafted=usage.drafted,
+            accepted=usage.accepted,
+            **same,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class FillArgs:
+    """A skeleton to fill, and how; see :class:`~eliza_ffi.runner.FillRequest` for the fields."""
+
+    skeleton: Fillable
+    generation: FfiStreamingGenerateArgs
+    sampler_plan: SpanSamplerPlan = field(default_factory=SpanSamplerPlan)
+    max_tokens: int = 1024
+    on_limit: str = "error"
+    logprobs: bool = False
+    heal_prompt: bool = False
+
+    def __post_init__(self) -> None:
+        check_kind("generation", self.generation, FfiStreamingGenerateArgs, "a generation's args")
+        self.to_request()  # which checks the rest
+
+    @classmethod
+    def of(cls, request: FillRequest) -> FillArgs:
+        """Return a request of the package in elizaOS's terms."""
+        same = {each.name: getattr(request, each.name) for each in fields(cls)}
+        return cls(**{**same, "generation": FfiStreamingGenerateArgs.of(request.generation)})
+
+    def to_request(self) -> FillRequest:
+        """Return the same request in the package's own terms."""
+        same = {each.name: getattr(self, each.name) for each in fields(self)}
+        return FillRequest(**{**same, "generation": self.generation.to_request()})
