@@ -41,7 +41,7 @@ ROOMS = (
     "eliza_ffi.automata",
     "eliza_ffi.library",
     "eliza_ffi.choices",
-    "eliza_ffi.scale.ray",
+    "eliza_ffi.ray",
     "eliza_ffi.errors",
 )
 HEAD = """\

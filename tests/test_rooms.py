@@ -32,7 +32,7 @@ FLOORS = (
     ("tables",),
     ("model",),
     ("async_model",),
-    ("scale",),
+    ("ray",),
     ("serve",),
     ("cli",),
 )
@@ -134,5 +134,5 @@ def test_two_classes_never_share_a_name() -> None:
     # chooses in a Ray dataset is to that what a model's own chooser is to a program.
     assert twice == {
         "Choice": ["choices/choice_set.py", "decisions/questions.py"],
-        "Chooser": ["choices/chooser.py", "scale/chooser.py"],
+        "Chooser": ["choices/chooser.py", "ray/chooser.py"],
     }

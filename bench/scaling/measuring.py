@@ -14,7 +14,7 @@ from pathlib import Path
 
 from eliza_ffi.decisions import Predicate
 from eliza_ffi.model import Model
-from eliza_ffi.scale.table import BATCH_ROWS, LOCAL, TableWorkers
+from eliza_ffi.ray.table import BATCH_ROWS, LOCAL, TableWorkers
 from eliza_ffi.tables import DecidedRow, TableJob, TableRow, open_table
 from eliza_ffi.tables.job import input_of
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..decisions.questions import Question
-from ..scale.table import LOCAL, TableWorkers
+from ..ray.table import LOCAL, TableWorkers
 from .console import UsageError, model_options, whole_number
 
 __all__ = ["add_ray_arguments", "ray_workers"]

@@ -530,7 +530,7 @@ LEFT_OUT = {
 
 LEFT_OUT_ROOMS = {
     "eliza_ffi.automata": "algorithms on their own types, which skeletons call",
-    "eliza_ffi.scale.ray": "loads a model at each call, or needs Ray: see tests/scale",
+    "eliza_ffi.ray": "loads a model at each call, or needs Ray: see tests/ray",
     "eliza_ffi.errors": "exceptions",
 }
 

@@ -7,7 +7,7 @@ import signal
 from pathlib import Path
 from typing import Any
 
-from eliza_ffi.scale.ray import Decider
+from eliza_ffi.ray import Decider
 
 
 class KilledDecider(Decider):

@@ -15,8 +15,8 @@ from fake_ray import FakeRay
 from eliza_ffi.decisions import Choice, Labels, Predicate, Score
 from eliza_ffi.errors import InvalidArgumentError
 from eliza_ffi.model import Model
-from eliza_ffi.scale.asking import ask_each
-from eliza_ffi.scale.ray import Chooser, Decider, choose_dataset, decide_dataset
+from eliza_ffi.ray import Chooser, Decider, choose_dataset, decide_dataset
+from eliza_ffi.ray.asking import ask_each
 
 pytestmark = pytest.mark.slow
 

@@ -23,9 +23,9 @@ from eliza_ffi.errors import (
     ModelError,
     NativeFault,
 )
-from eliza_ffi.scale import decider as decider_module
-from eliza_ffi.scale import table as table_module
-from eliza_ffi.scale.table import BATCH_ROWS, BATCHES_AHEAD, LOCAL, TableWorkers
+from eliza_ffi.ray import decider as decider_module
+from eliza_ffi.ray import table as table_module
+from eliza_ffi.ray.table import BATCH_ROWS, BATCHES_AHEAD, LOCAL, TableWorkers
 from eliza_ffi.tables import TableJob, TableRow, open_table
 
 pytestmark = pytest.mark.slow

@@ -1,6 +1,6 @@
 """Ray Data and Ray clusters: what decides and chooses there; needs the extra ``ray``.
 
->>> from eliza_ffi.scale.ray import decide_dataset
+>>> from eliza_ffi.ray import decide_dataset
 >>> ds = ray.data.read_parquet("s3://mails/")  # doctest: +SKIP
 >>> decided = decide_dataset(ds, "body", questions, workers=8, cpus=4)  # doctest: +SKIP
 >>> decided.write_parquet("s3://decided/")  # doctest: +SKIP

@@ -11,7 +11,7 @@ from fake_decider import FakeDecider, take_place
 from fake_ray import FakeRay
 
 from eliza_ffi import cli
-from eliza_ffi.scale import decider as decider_module
+from eliza_ffi.ray import decider as decider_module
 
 pytestmark = pytest.mark.slow
 

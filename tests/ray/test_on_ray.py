@@ -21,9 +21,9 @@ from eliza_ffi import cli
 from eliza_ffi.decisions import Choice, Predicate
 from eliza_ffi.errors import ElizaError, ModelError
 from eliza_ffi.model import Model
-from eliza_ffi.scale import table as table_module
-from eliza_ffi.scale.ray import Decider, choose_dataset, decide_dataset
-from eliza_ffi.scale.table import TableWorkers
+from eliza_ffi.ray import table as table_module
+from eliza_ffi.ray import Decider, choose_dataset, decide_dataset
+from eliza_ffi.ray.table import TableWorkers
 from eliza_ffi.tables import TableJob, open_table
 
 pytestmark = pytest.mark.slow
@@ -148,7 +148,7 @@ def test_a_dataset_says_which_node_has_no_model(cluster: Any, tmp_path: Path) ->
 
 
 def test_actors_have_as_many_threads_as_cpus_of_rays(cluster: Any) -> None:
-    from eliza_ffi.scale.share import actor_resources
+    from eliza_ffi.ray.share import actor_resources
 
     class Told:
         def ask(self) -> Any:
