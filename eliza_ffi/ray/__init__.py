@@ -8,8 +8,8 @@
 
 from __future__ import annotations
 
-from .chooser import Chooser
+from .chooser import ChooserActor
 from .dataset import choose_dataset, decide_dataset
-from .decider import Decider
+from .decider import DeciderActor
 
-__all__ = ["Chooser", "Decider", "choose_dataset", "decide_dataset"]
+__all__ = ["ChooserActor", "DeciderActor", "choose_dataset", "decide_dataset"]

@@ -20,13 +20,13 @@ from .arrow import arrow_table, cells_of, with_columns
 from .asking import or_error, or_raised
 from .share import open_worker_model
 
-__all__ = ["Chooser", "fields_of"]
+__all__ = ["ChooserActor", "fields_of"]
 
 
-class Chooser:
+class ChooserActor:
     """Chooses one of some strings for each row; what Ray Data makes an actor of.
 
-    The model is loaded as by :class:`Decider`. Columns of the batch come out as they were, and
+    The model is loaded as by :class:`DeciderActor`. Columns of the batch come out as they were, and
     behind them ``NAME`` (the choice), ``NAME_probability`` and, with `probabilities`,
     ``NAME_confidence`` and ``NAME_probabilities`` (all of them, as JSON); then ``error``.
 
@@ -45,7 +45,7 @@ class Chooser:
     name
         What the columns are called.
     model, model_options
-        As :class:`Decider`.
+        As :class:`DeciderActor`.
     mode, temperature, tokenization
         As :meth:`~eliza_ffi.Model.choose`.
     probabilities

@@ -13,8 +13,8 @@ from ..decisions.wire import as_questions
 from ..errors import InvalidArgumentError
 from ..tables.columns import OutputColumns
 from .arrow import check_columns
-from .chooser import Chooser, fields_of
-from .decider import Decider
+from .chooser import ChooserActor, fields_of
+from .decider import DeciderActor
 from .share import load_ray
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def decide_dataset(
     ds
         A ``ray.data.Dataset``.
     column, questions
-        As :class:`Decider`.
+        As :class:`DeciderActor`.
     workers
         Actors, each with the model in its memory; two numbers = the least and the most.
     cpus
@@ -59,9 +59,9 @@ def decide_dataset(
     batch_size
         Rows that an actor is handed at once.
     model, calibration
-        As :class:`Decider`. A relative path is made absolute here; the calibration is read here.
+        As :class:`DeciderActor`. A relative path is made absolute, and the calibration read, here.
     **more
-        As :class:`Decider`.
+        As :class:`DeciderActor`.
 
     Raises
     ------
@@ -75,7 +75,7 @@ def decide_dataset(
     calibration = as_calibration(calibration)
     settings = {"column": column, "questions": questions, "calibration": calibration, **more}
     wanted = [column, more.get("questions_column")]
-    return _mapped(ds, Decider, settings, wanted, model, workers, cpus, gpus, batch_size)
+    return _mapped(ds, DeciderActor, settings, wanted, model, workers, cpus, gpus, batch_size)
 
 
 def choose_dataset(
@@ -97,18 +97,18 @@ def choose_dataset(
     ds, workers, cpus, gpus, batch_size, model
         As :func:`decide_dataset`, and so is what it raises.
     prompt, choices, **more
-        As :class:`Chooser`.
+        As :class:`ChooserActor`.
     """
     if choices is not None:
         choices = as_choice_set(choices)
     settings = {"prompt": prompt, "choices": choices, **more}
     wanted = [*fields_of(prompt or ""), more.get("choices_column"), more.get("messages_column")]
-    return _mapped(ds, Chooser, settings, wanted, model, workers, cpus, gpus, batch_size)
+    return _mapped(ds, ChooserActor, settings, wanted, model, workers, cpus, gpus, batch_size)
 
 
 def _mapped(
     ds: Dataset,
-    kind: type[Decider] | type[Chooser],
+    kind: type[DeciderActor] | type[ChooserActor],
     settings: dict[str, Any],
     wanted: Sequence[str | None],
     model: str | os.PathLike[str] | None,

@@ -23,14 +23,14 @@ from .arrow import arrow_table, cells_of, text_array, with_columns
 from .asking import Outcome, ask_each, ask_together, inputs_of, or_error, questions_of
 from .share import open_worker_model
 
-__all__ = ["Decider"]
+__all__ = ["DeciderActor"]
 
 ANSWERS = "answers"
 
 TEST_INPUT = "a test"
 
 
-class Decider:
+class DeciderActor:
     """Answers questions about a column; what Ray Data makes an actor of.
 
     The model is loaded once, where this is made, with as many threads as Ray gave the actor CPUs,
@@ -76,7 +76,7 @@ class Decider:
     Examples
     --------
     >>> ds.map_batches(  # doctest: +SKIP
-    ...     Decider,
+    ...     DeciderActor,
     ...     fn_constructor_kwargs={"column": "body", "questions": questions, "model": "/m.gguf"},
     ...     compute=ray.data.ActorPoolStrategy(size=8),
     ...     num_cpus=4,

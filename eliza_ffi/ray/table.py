@@ -25,7 +25,7 @@ from ..errors import ElizaError, InvalidArgumentError
 from ..tables.job import DecidedRow, input_of
 from ..tables.rows import TableRow
 from .asking import Outcome, or_error
-from .decider import Decider
+from .decider import DeciderActor
 from .share import load_ray, node_name
 
 __all__ = ["BATCH_ROWS", "LOCAL", "TableWorkers"]
@@ -63,13 +63,13 @@ class TableWorker:
     version
         The driver's version of this package.
     settings
-        Arguments of :class:`Decider`.
+        Arguments of :class:`DeciderActor`.
     """
 
     def __init__(self, version: str, settings: Mapping[str, Any]) -> None:
         self._version = version
         self._settings = settings
-        self._decider: Decider | None = None
+        self._decider: DeciderActor | None = None
         self._fingerprint = ""
 
     def open(self) -> str:
@@ -79,7 +79,7 @@ class TableWorker:
                 f"node {node_name()} has eliza-ffi {__version__}, and the machine that runs the "
                 f"command has {self._version}: install the same version on both"
             )
-        self._decider = Decider(**self._settings)
+        self._decider = DeciderActor(**self._settings)
         self._fingerprint = self._decider.fingerprint
         return self._fingerprint
 
@@ -123,7 +123,7 @@ class TableWorkers:
     questions
         The questions about every row.
     settings
-        Further arguments of :class:`Decider`, such as `labels` and `calibration`.
+        Further arguments of :class:`DeciderActor`, such as `labels` and `calibration`.
     model
         A path that is the same on every node; None = the embedded model.
     model_options

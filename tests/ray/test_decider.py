@@ -15,7 +15,7 @@ from fake_ray import FakeRay
 from eliza_ffi.decisions import Choice, Labels, Predicate, Score
 from eliza_ffi.errors import InvalidArgumentError
 from eliza_ffi.model import Model
-from eliza_ffi.ray import Chooser, Decider, choose_dataset, decide_dataset
+from eliza_ffi.ray import ChooserActor, DeciderActor, choose_dataset, decide_dataset
 from eliza_ffi.ray.asking import ask_each
 
 pytestmark = pytest.mark.slow
@@ -58,7 +58,7 @@ def batch(**more: list[Any]) -> Any:
 
 
 def test_answers_stand_behind_the_columns_that_there_were(alone: Model) -> None:
-    found = Decider("body", QUESTIONS, model_options=OPTIONS)(batch())
+    found = DeciderActor("body", QUESTIONS, model_options=OPTIONS)(batch())
     assert found.column_names == [
         *("id", "body"),
         *("team", "team_probability", "team_confidence"),
@@ -84,7 +84,7 @@ def test_answers_stand_behind_the_columns_that_there_were(alone: Model) -> None:
 
 
 def test_types_are_the_same_whatever_is_in_a_batch(alone: Model) -> None:
-    decider = Decider("body", QUESTIONS, model_options=OPTIONS, probabilities=True)
+    decider = DeciderActor("body", QUESTIONS, model_options=OPTIONS, probabilities=True)
     schemas = {decider(batch().slice(start, 1)).schema for start in range(4)}
     assert len(schemas) == 1
     (schema,) = schemas
@@ -95,7 +95,7 @@ def test_types_are_the_same_whatever_is_in_a_batch(alone: Model) -> None:
 
 
 def test_columns_that_are_called_like_ours_are_called_otherwise(library: object) -> None:
-    decider = Decider("body", QUESTIONS[1], model_options=OPTIONS, min_confidence=2.0)
+    decider = DeciderActor("body", QUESTIONS[1], model_options=OPTIONS, min_confidence=2.0)
     found = decider(batch(urgent=["a"] * 5, input_urgent=["b"] * 5))
     assert found.column_names == [
         *("id", "body", "input_input_urgent", "input_urgent"),
@@ -118,7 +118,7 @@ def test_each_row_may_have_questions_of_its_own(alone: Model) -> None:
         ),
         "{",
     ]
-    found = Decider("body", questions_column="q", model_options=OPTIONS)(batch(q=own))
+    found = DeciderActor("body", questions_column="q", model_options=OPTIONS)(batch(q=own))
     rows = found.to_pylist()
     assert found.column_names == ["id", "body", "q", "answers", "error"]
     assert [row["answers"] is None for row in rows] == [False, True, True, False, True]
@@ -136,7 +136,7 @@ def test_each_row_may_have_questions_of_its_own(alone: Model) -> None:
     assert rows[2]["error"] == "nothing in column 'body'"
     assert rows[4]["error"].startswith("questions are not JSON: ")
     none = pa.table({"body": ["one"], "q": pa.array([None], pa.string())})
-    (row,) = Decider("body", questions_column="q", model_options=OPTIONS)(none).to_pylist()
+    (row,) = DeciderActor("body", questions_column="q", model_options=OPTIONS)(none).to_pylist()
     assert (row["answers"], row["error"]) == (None, "no questions")
 
 
@@ -172,7 +172,7 @@ def test_questions_may_be_structs_whose_fields_other_rows_have(library: object) 
         {"type": "predicate", "instructions": "Is it?", "choices": None},
     ]
     table = pa.table({"body": ["one", "two"], "q": own})
-    found = Decider("body", questions_column="q", model_options=OPTIONS)(table).to_pylist()
+    found = DeciderActor("body", questions_column="q", model_options=OPTIONS)(table).to_pylist()
     assert [row["error"] for row in found] == [None, None]
     assert found[0]["answers"][0]["answer"] in ("a", "b")
     assert found[1]["answers"][0]["answer"] in ("true", "false")
@@ -180,20 +180,20 @@ def test_questions_may_be_structs_whose_fields_other_rows_have(library: object) 
 
 def test_wrong_options_of_the_model_are_named(library: object) -> None:
     with pytest.raises(InvalidArgumentError, match="model_options must be a mapping, got a list"):
-        Decider("body", QUESTIONS, model_options=[1])  # type: ignore[arg-type]
+        DeciderActor("body", QUESTIONS, model_options=[1])  # type: ignore[arg-type]
 
 
 def test_a_list_of_strings_in_a_cell_is_one_input(library: object) -> None:
     question = json.dumps({"type": "predicate", "name": "late", "instructions": "Is it late?"})
     table = pa.table({"body": [["Where is it?", "It is late."]], "q": [f"[{question}]"]})
-    (row,) = Decider("body", questions_column="q", model_options=OPTIONS)(table).to_pylist()
+    (row,) = DeciderActor("body", questions_column="q", model_options=OPTIONS)(table).to_pylist()
     assert row["error"] is None
     assert row["answers"][0]["name"] == "late"
 
 
 def test_a_column_may_hold_conversations(library: object) -> None:
     table = pa.table({"body": [[{"role": "user", "content": "hello"}], None]})
-    found = Decider("body", QUESTIONS[1], model_options=OPTIONS)(table).to_pylist()
+    found = DeciderActor("body", QUESTIONS[1], model_options=OPTIONS)(table).to_pylist()
     assert found[0]["urgent"] in (True, False)
     assert found[1]["error"] == "no value in column 'body'"
 
@@ -214,12 +214,12 @@ def test_what_is_wrong_for_every_row_is_said_before_the_first(
     settings: dict[str, Any], said: str, library: object
 ) -> None:
     with pytest.raises(InvalidArgumentError, match=said):
-        Decider("body", model_options=OPTIONS, **settings)
+        DeciderActor("body", model_options=OPTIONS, **settings)
 
 
 def test_a_column_that_is_missing_is_named(library: object) -> None:
     with pytest.raises(InvalidArgumentError, match="no column 'text'; its columns are 'id'"):
-        Decider("text", QUESTIONS, model_options=OPTIONS)(batch())
+        DeciderActor("text", QUESTIONS, model_options=OPTIONS)(batch())
 
 
 # ---- choices -----------------------------------------------------------------------------------
@@ -229,7 +229,7 @@ PROMPT = "Mail: {body}\nTeam: "
 
 
 def test_a_choice_stands_behind_the_columns_that_there_were(alone: Model) -> None:
-    found = Chooser(PROMPT, TEAMS, model_options=OPTIONS, probabilities=True)(batch())
+    found = ChooserActor(PROMPT, TEAMS, model_options=OPTIONS, probabilities=True)(batch())
     assert found.column_names == [
         *("id", "body", "choice", "choice_probability", "choice_confidence"),
         *("choice_probabilities", "error"),
@@ -248,7 +248,7 @@ def test_a_choice_stands_behind_the_columns_that_there_were(alone: Model) -> Non
 
 def test_each_row_may_have_choices_of_its_own(library: object) -> None:
     own = ['["yes", "no"]', None, "[", '["a", "a"]', '["a"]']
-    chooser = Chooser("{id}: ", choices_column="may", name="picked", model_options=OPTIONS)
+    chooser = ChooserActor("{id}: ", choices_column="may", name="picked", model_options=OPTIONS)
     found = chooser(batch(may=own)).to_pylist()
     assert found[0]["picked"] in ("yes", "no")
     assert found[0]["picked_probability"] > 0
@@ -264,7 +264,7 @@ def test_each_row_may_have_choices_of_its_own(library: object) -> None:
 def test_a_rows_text_spells_no_control_token(alone: Model) -> None:
     table = pa.table({"body": ["<|im_end|>"]})
     turn = "<|im_start|>user\n{body}<|im_end|>\n"
-    found = Chooser(turn, TEAMS, model_options=OPTIONS)(table).to_pylist()
+    found = ChooserActor(turn, TEAMS, model_options=OPTIONS)(table).to_pylist()
     trusted = alone.choose(turn.format(body="<|im_end|>"), TEAMS).probability
     assert found[0]["choice_probability"] != pytest.approx(trusted, abs=1e-6)
 
@@ -272,7 +272,7 @@ def test_a_rows_text_spells_no_control_token(alone: Model) -> None:
 def test_choices_may_be_about_conversations(library: object) -> None:
     pytest.importorskip("jinja2")
     table = pa.table({"m": [[{"role": "user", "content": "hello"}], None]})
-    chooser = Chooser(choices=TEAMS, messages_column="m", model_options=OPTIONS)
+    chooser = ChooserActor(choices=TEAMS, messages_column="m", model_options=OPTIONS)
     found = chooser(table).to_pylist()
     assert found[0]["choice"] in TEAMS
     assert found[1]["error"] == "no conversation in column 'm'"
@@ -292,7 +292,7 @@ def test_a_wrong_way_to_choose_is_said_before_the_first_row(
     settings: dict[str, Any], said: str, library: object
 ) -> None:
     with pytest.raises(InvalidArgumentError, match=said):
-        Chooser(model_options=OPTIONS, **settings)
+        ChooserActor(model_options=OPTIONS, **settings)
 
 
 # ---- datasets ----------------------------------------------------------------------------------
@@ -347,7 +347,7 @@ def test_a_dataset_is_mapped_by_actors_with_what_they_are_asked(
         name="team",
     )
     kind, settings = found
-    assert kind is Chooser
+    assert kind is ChooserActor
     assert settings["compute"] == {"min_size": 2, "max_size": 5}
     assert (settings["num_cpus"], settings["num_gpus"], settings["batch_size"]) == (4, 0.5, 64)
     given = settings["fn_constructor_kwargs"]

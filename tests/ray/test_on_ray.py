@@ -21,8 +21,8 @@ from eliza_ffi import cli
 from eliza_ffi.decisions import Choice, Predicate
 from eliza_ffi.errors import ElizaError, ModelError
 from eliza_ffi.model import Model
+from eliza_ffi.ray import DeciderActor, choose_dataset, decide_dataset
 from eliza_ffi.ray import table as table_module
-from eliza_ffi.ray import Decider, choose_dataset, decide_dataset
 from eliza_ffi.ray.table import TableWorkers
 from eliza_ffi.tables import TableJob, open_table
 
@@ -115,7 +115,7 @@ def test_a_dataset_is_whole_where_an_actor_was_killed_in_the_middle(
 def test_batches_may_come_in_any_format(cluster: Any, batch_format: str) -> None:
     rows = items(60)
     decided = cluster.data.from_items(rows).map_batches(
-        Decider,
+        DeciderActor,
         fn_constructor_kwargs={"column": "body", "questions": QUESTION, "model_options": ALONE},
         compute=cluster.data.ActorPoolStrategy(size=1),
         batch_size=20,

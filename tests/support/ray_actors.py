@@ -7,10 +7,10 @@ import signal
 from pathlib import Path
 from typing import Any
 
-from eliza_ffi.ray import Decider
+from eliza_ffi.ray import DeciderActor
 
 
-class KilledDecider(Decider):
+class KilledDecider(DeciderActor):
     """Ends its process over its nth batch, from 0, if no other has; says which process answered."""
 
     def __init__(self, *arguments: Any, marker: str, batch: int, **settings: Any) -> None:
