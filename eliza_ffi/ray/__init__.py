@@ -1,4 +1,4 @@
-"""Ray Data and Ray clusters: what decides and chooses there; needs the extra ``ray``.
+"""Decide and choose on a Ray cluster; needs the extra ``ray``.
 
 >>> from eliza_ffi.ray import decide_dataset
 >>> ds = ray.data.read_parquet("s3://mails/")  # doctest: +SKIP

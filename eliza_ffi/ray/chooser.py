@@ -1,4 +1,4 @@
-"""Choices about the rows of a Ray dataset."""
+"""Choose for the rows of a Ray dataset."""
 
 from __future__ import annotations
 
@@ -16,47 +16,47 @@ from ..errors import InvalidArgumentError
 from ..requests import ChoiceMode, Tokenization
 from ..tables.columns import ERROR
 from ..tables.parquet import arrow_array, arrow_type, load_pyarrow
-from .arrow import arrow_table, cells_of, with_columns
-from .asking import or_error, or_raised
-from .share import open_worker_model
+from .batch import arrow_table, cells_of, or_error, or_raised, with_columns
+from .resources import open_worker_model
 
 __all__ = ["ChooserActor", "fields_of"]
 
 
 class ChooserActor:
-    """Chooses one of some strings for each row; what Ray Data makes an actor of.
+    """Choose a label for each row of a dataset; pass this class to ``map_batches``.
 
-    The model is loaded as by :class:`DeciderActor`. Columns of the batch come out as they were, and
-    behind them ``NAME`` (the choice), ``NAME_probability`` and, with `probabilities`,
-    ``NAME_confidence`` and ``NAME_probabilities`` (all of them, as JSON); then ``error``.
+    The constructor loads the model as :class:`DeciderActor` does. A batch keeps its columns. After
+    them come ``NAME`` (the label), ``NAME_probability`` and, with `probabilities`,
+    ``NAME_confidence`` and ``NAME_probabilities`` (JSON); then ``error``.
 
     Parameters
     ----------
     prompt
-        What ends where the answer begins, with ``{COLUMN}`` for each column that stands in it, as
-        by :meth:`Prompt.format`: a row's text is only ever text, whatever it spells.
+        The prompt, with ``{COLUMN}`` for the value of a column, as in :meth:`Prompt.format`. The
+        values of a row are always plain text, even if they spell a control token. The answer
+        follows the prompt directly.
     choices
-        The same for all rows, in any form that :meth:`~eliza_ffi.Model.choose` takes. A choice
-        comes out as the text that the model spells.
+        The labels for every row, in any form that :meth:`~eliza_ffi.Model.choose` accepts. The
+        output has a label as the text that the model writes.
     choices_column
-        Instead, the column with each row's own: a list of texts, or one as JSON.
+        Instead of `choices`: a column with the labels of each row, as a list or as JSON.
     messages_column
-        Instead of `prompt`, the column with a conversation.
+        Instead of `prompt`: a column with conversations.
     name
-        What the columns are called.
+        The name of the column, and the prefix of the other ones.
     model, model_options
-        As :class:`DeciderActor`.
+        See :class:`DeciderActor`.
     mode, temperature, tokenization
-        As :meth:`~eliza_ffi.Model.choose`.
+        See :meth:`~eliza_ffi.Model.choose`.
     probabilities
-        Find the probability of every choice, which is mostly one more forward pass.
+        Compute the probability of every label, usually with one more forward pass.
 
     Raises
     ------
     InvalidArgumentError
         If the choices or the settings are wrong for every row.
     ModelError
-        If this node has no such model.
+        If the node has no such model.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class ChooserActor:
             self._model.choose("a test", self._choices, **self._settings)
 
     def __call__(self, batch: Any) -> Any:
-        """Return a batch with its choices, as a ``pyarrow.Table``."""
+        """Return the batch with the columns of its labels, as a ``pyarrow.Table``."""
         table = arrow_table(batch)
         choices = self._choice_sets(table)
         chosen = self._chosen(self._prompts(table), choices)
@@ -124,7 +124,7 @@ class ChooserActor:
         return [or_error(_own_choices, cell) for cell in cells_of(table, self._choices_column)]
 
     def _chosen(self, prompts: Sequence[Any], choices: Sequence[Any]) -> list[Any]:
-        """Choose for each prompt; where it, its choices or the choosing went wrong, the error."""
+        """Choose for each prompt; return an error for a row that fails."""
         chosen = [
             next((each for each in pair if isinstance(each, Exception)), None)
             for pair in zip(prompts, choices, strict=True)
@@ -163,7 +163,7 @@ class ChooserActor:
 
 
 def fields_of(prompt: str) -> list[str]:
-    """Return the columns that stand in a prompt."""
+    """Return the columns that a prompt refers to."""
     check_text("prompt", prompt)
     try:
         parsed = list(string.Formatter().parse(prompt))

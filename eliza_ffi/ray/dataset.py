@@ -1,4 +1,4 @@
-"""Ray datasets with answers and with choices, where one line says it all."""
+"""Decide and choose about Ray datasets with one call."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from ..decisions.calibration import Calibration, as_calibration
 from ..decisions.wire import as_questions
 from ..errors import InvalidArgumentError
 from ..tables.columns import OutputColumns
-from .arrow import check_columns
+from .batch import check_columns
 from .chooser import ChooserActor, fields_of
 from .decider import DeciderActor
-from .share import load_ray
+from .resources import load_ray
 
 if TYPE_CHECKING:
     from ray.data import Dataset
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["choose_dataset", "decide_dataset"]
 
 BATCH_ROWS = 256
-"""Rows that an actor is handed at once: many to each slot, and few enough to lose."""
+"""Rows per batch: many for each slot of the model, and few to repeat if an actor ends."""
 
 
 def decide_dataset(
@@ -41,27 +41,28 @@ def decide_dataset(
 ) -> Dataset:
     """Return a dataset with the answers to questions about a column.
 
-    Nothing is asked before the dataset is read or written. Ray may yield rows in another order than
-    the dataset's: keep a column that tells them apart.
+    The model runs only when the returned dataset is read or written. Ray may change the order of
+    the rows: keep a column that identifies them.
 
     Parameters
     ----------
     ds
         A ``ray.data.Dataset``.
     column, questions
-        As :class:`DeciderActor`.
+        See :class:`DeciderActor`.
     workers
-        Actors, each with the model in its memory; two numbers = the least and the most.
+        The number of actors, each with the model in memory; or the smallest and the largest number.
     cpus
-        CPUs of Ray's for each of them, which are its threads.
+        CPUs that each actor reserves; also its threads.
     gpus
-        GPUs for each of them, or a share of one.
+        GPUs that each actor reserves, or a fraction of one.
     batch_size
-        Rows that an actor is handed at once.
+        Rows per batch.
     model, calibration
-        As :class:`DeciderActor`. A relative path is made absolute, and the calibration read, here.
+        See :class:`DeciderActor`. A relative path is relative to this process's working directory,
+        and the calibration is read in this process.
     **more
-        As :class:`DeciderActor`.
+        More arguments of :class:`DeciderActor`.
 
     Raises
     ------
@@ -90,14 +91,14 @@ def choose_dataset(
     model: str | os.PathLike[str] | None = None,
     **more: Any,
 ) -> Dataset:
-    """Return a dataset with a choice for each row.
+    """Return a dataset with a label for each row.
 
     Parameters
     ----------
     ds, workers, cpus, gpus, batch_size, model
-        As :func:`decide_dataset`, and so is what it raises.
+        See :func:`decide_dataset`, which also lists the errors.
     prompt, choices, **more
-        As :class:`ChooserActor`.
+        See :class:`ChooserActor`.
     """
     if choices is not None:
         choices = as_choice_set(choices)

@@ -1,29 +1,36 @@
-"""Questions about the rows of a Ray dataset."""
+"""Decide about the rows of a Ray dataset."""
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from ..batches import run_many
 from ..checks import check_flag
 from ..decisions.answers import Decision, name_of
-from ..decisions.asking import WritePrompt
+from ..decisions.asking import ScoreJob, WritePrompt
 from ..decisions.calibration import Calibration, as_calibration
+from ..decisions.deciding import DecisionRun, settings_for
 from ..decisions.fingerprint import fingerprint_of
 from ..decisions.prompts import LabelStyle
+from ..decisions.questions import Question
 from ..decisions.scoring import Rule
 from ..decisions.wire import as_questions
 from ..errors import InvalidArgumentError
+from ..model import Model
 from ..tables.columns import ERROR, ROW, OutputColumns, answer_parts, cell_text
+from ..tables.job import input_of
 from ..tables.parquet import arrow_array, arrow_type, load_pyarrow
-from ..tables.rows import TableRow
-from .arrow import arrow_table, cells_of, text_array, with_columns
-from .asking import Outcome, ask_each, ask_together, inputs_of, or_error, questions_of
-from .share import open_worker_model
+from ..tables.rows import TableRow, json_value
+from .batch import arrow_table, cells_of, or_error, or_raised, with_columns
+from .resources import open_worker_model
 
-__all__ = ["DeciderActor"]
+__all__ = ["DeciderActor", "Outcome", "decide_each"]
+
+Outcome = Decision | Exception
+"""A decision, or the error of a single row."""
 
 ANSWERS = "answers"
 
@@ -31,47 +38,47 @@ TEST_INPUT = "a test"
 
 
 class DeciderActor:
-    """Answers questions about a column; what Ray Data makes an actor of.
+    """Answer questions about a column of a dataset; pass this class to ``map_batches``.
 
-    The model is loaded once, where this is made, with as many threads as Ray gave the actor CPUs,
-    and with all layers on the GPU if it gave one. Columns of the batch come out as they were, and
-    behind them those of the answers, as in a table's output: for each question ``NAME``,
-    ``NAME_probability``, ``NAME_label`` (of a score), ``NAME_confidence`` and what was asked for
-    besides, then ``error``. Where the questions are in a column they are ``answers``, a list with a
-    struct for each question, and ``error``.
+    The constructor loads the model once per actor, with as many threads as the actor has CPUs, and
+    with all layers on the GPU if the actor has one. A batch keeps its columns. After them come the
+    columns of the answers, as in a table's output: for each question ``NAME``,
+    ``NAME_probability``, ``NAME_label`` (scores only), ``NAME_confidence`` and the optional ones,
+    then ``error``. With `questions_column`, the columns are ``answers``, a list with a struct for
+    each question, and ``error``.
 
-    A row that cannot be answered has an ``error`` and no answers. What is not a row's own failure
-    is raised.
+    A row that cannot be answered has an ``error`` and no answers. Any other failure is raised.
 
     Parameters
     ----------
     column
-        The column with the inputs: texts, conversations, other JSON.
+        The column with the inputs: texts, conversations or other JSON.
     questions
-        The same for all rows, in any form that :meth:`~eliza_ffi.Model.decide` takes.
+        The questions about every row, in any form that :meth:`~eliza_ffi.Model.decide` accepts.
     questions_column
-        Instead, the column with each row's own: as JSON, or as lists and structs.
+        Instead of `questions`: a column with the questions of each row, as JSON or as lists and
+        structs.
     model
-        A ``.gguf`` file or a bundle, an absolute path that is the same on every node; None = the
+        The absolute path of a ``.gguf`` file or a bundle, the same on every node; None = the
         embedded model.
     model_options
-        More arguments of :class:`~eliza_ffi.Model`, such as ``n_ctx`` and ``n_slots``; they go
-        before what Ray gave.
+        More arguments of :class:`~eliza_ffi.Model`, such as ``n_ctx`` and ``n_slots``; they
+        override the resources that Ray has assigned.
     labels, orders, prompt, scoring, option_mass, abstain_below
-        As :meth:`~eliza_ffi.Model.decide`.
+        See :meth:`~eliza_ffi.Model.decide`.
     calibration
-        A calibration, or its file.
+        A calibration, or the path of its file.
     probabilities
-        Whether ``NAME_probabilities`` are columns, as JSON.
+        Add a column ``NAME_probabilities`` with JSON.
     min_confidence
-        Adds ``review``: whether an answer is less sure than this, or the model abstained.
+        Add a column ``review``: true if an answer's confidence is lower, or the model abstained.
 
     Raises
     ------
     InvalidArgumentError
         If the questions or the settings are wrong for every row.
     ModelError
-        If this node has no such model.
+        If the node has no such model.
 
     Examples
     --------
@@ -138,16 +145,26 @@ class DeciderActor:
         return fingerprint_of(self._model)
 
     def decide(self, inputs: Sequence[Any]) -> list[Outcome]:
-        """Return a decision for each input, or the error that only this input has.
+        """Return a decision for each input, or the error of this input.
 
         Exceptions among the inputs are returned as they are.
+
+        Raises
+        ------
+        ElizaError
+            If something fails that does not belong to a single input.
         """
-        return ask_together(self._model, inputs, self._questions, self._settings)
+        good = [each for each in inputs if not isinstance(each, Exception)]
+        found = iter(
+            self._model.decide_many(good, self._questions, return_exceptions=True, **self._settings)
+        )
+        return [each if isinstance(each, Exception) else or_raised(next(found)) for each in inputs]
 
     def __call__(self, batch: Any) -> Any:
-        """Return a batch with its answers, as a ``pyarrow.Table``."""
+        """Return the batch with the columns of its answers, as a ``pyarrow.Table``."""
         table = arrow_table(batch)
-        inputs = inputs_of(cells_of(table, self._column), self._column)
+        cells = cells_of(table, self._column)
+        inputs = [or_error(_input_in, cell, self._column) for cell in cells]
         if self._questions_column is None:
             return self._with_answers(table, inputs)
         return self._with_own_answers(table, inputs, self._questions_column)
@@ -166,14 +183,81 @@ class DeciderActor:
         return with_columns(table, ours)
 
     def _with_own_answers(self, table: Any, inputs: Sequence[Any], column: str) -> Any:
-        questions = [or_error(questions_of, cell) for cell in cells_of(table, column)]
+        questions = [or_error(_questions_in, cell) for cell in cells_of(table, column)]
         asked = [
             _decision_and_error(each)
-            for each in ask_each(self._model, inputs, questions, self._settings)
+            for each in decide_each(self._model, inputs, questions, self._settings)
         ]
         pa = load_pyarrow()
         answers = pa.array([_listed(decision) for decision, _ in asked], _answers_type(pa))
-        return with_columns(table, {ANSWERS: answers, ERROR: text_array([e for _, e in asked])})
+        errors = pa.array([error for _, error in asked], pa.string())
+        return with_columns(table, {ANSWERS: answers, ERROR: errors})
+
+
+def decide_each(
+    model: Model, inputs: Iterable[Any], questions: Iterable[Any], settings: Mapping[str, Any]
+) -> list[Outcome]:
+    """Ask each input its own questions.
+
+    Parameters
+    ----------
+    model
+        An open model.
+    inputs
+        Inputs, or exceptions, which become the outcomes of their rows.
+    questions
+        A sequence of questions for each input, or an exception.
+    settings
+        Arguments of :meth:`Model.decide`.
+
+    Raises
+    ------
+    ElizaError
+        If something fails that does not belong to a single row.
+    """
+
+    def start(row: tuple[Any, Any]) -> ScoreJob[Decision]:
+        for each in row:
+            if isinstance(each, Exception):
+                raise each
+        given, own = row
+        checked = settings_for(model.session, own, stream={}, **settings)
+        decision = DecisionRun(model.session, given, own, checked)
+        return ScoreJob(model.session, decision.args, decision.decision)
+
+    found = run_many(
+        zip(inputs, questions, strict=True),
+        start,
+        at_once=model.session.decisions_at_once(None),
+        total=None,
+        progress=None,
+        return_exceptions=True,
+    )
+    return [or_raised(each) for each in found]
+
+
+def _input_in(cell: Any, column: str) -> Any:
+    """Return the input in a cell; raise InvalidArgumentError if there is none."""
+    return input_of(TableRow(0, "", {column: cell}), column)
+
+
+def _questions_in(cell: Any) -> tuple[Question, ...]:
+    """Return the questions in a cell: JSON, or lists and structs."""
+    if isinstance(cell, str):
+        try:
+            cell = json.loads(cell)
+        except (ValueError, RecursionError) as error:
+            raise InvalidArgumentError(f"questions are not JSON: {error}") from None
+    if cell is None:
+        raise InvalidArgumentError("no questions")
+    return as_questions(_without_none(json_value(cell)))
+
+
+def _without_none(value: Any) -> Any:
+    """Remove fields that are None: in a column of structs, each row has the fields of all rows."""
+    if isinstance(value, Mapping):
+        return {key: _without_none(each) for key, each in value.items() if each is not None}
+    return [_without_none(each) for each in value] if isinstance(value, list) else value
 
 
 def _decision_and_error(asked: Outcome) -> tuple[Decision | None, str | None]:
@@ -181,7 +265,7 @@ def _decision_and_error(asked: Outcome) -> tuple[Decision | None, str | None]:
 
 
 def _listed(decision: Decision | None) -> list[dict[str, Any]] | None:
-    """Return answers as a list of structs, in the order of the questions."""
+    """Return the answers as a list of structs, in the order of the questions."""
     if decision is None:
         return None
     found = []

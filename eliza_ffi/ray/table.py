@@ -24,9 +24,9 @@ from ..decisions.questions import Question
 from ..errors import ElizaError, InvalidArgumentError
 from ..tables.job import DecidedRow, input_of
 from ..tables.rows import TableRow
-from .asking import Outcome, or_error
-from .decider import DeciderActor
-from .share import load_ray, node_name
+from .batch import or_error
+from .decider import DeciderActor, Outcome
+from .resources import load_ray, node_name
 
 __all__ = ["BATCH_ROWS", "LOCAL", "TableWorkers"]
 

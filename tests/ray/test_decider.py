@@ -16,7 +16,7 @@ from eliza_ffi.decisions import Choice, Labels, Predicate, Score
 from eliza_ffi.errors import InvalidArgumentError
 from eliza_ffi.model import Model
 from eliza_ffi.ray import ChooserActor, DeciderActor, choose_dataset, decide_dataset
-from eliza_ffi.ray.asking import ask_each
+from eliza_ffi.ray.decider import decide_each
 
 pytestmark = pytest.mark.slow
 
@@ -160,8 +160,8 @@ def test_a_cancelled_batch_leaves_the_model_open(
     monkeypatch.setattr(model.session, "steps", noted)
     with model:
         with pytest.raises(KeyboardInterrupt):
-            ask_each(model, interrupted(), repeat(QUESTIONS), SETTINGS)  # type: ignore[arg-type]
-        (decision,) = ask_each(model, ["Where is my order?"], [QUESTIONS], SETTINGS)
+            decide_each(model, interrupted(), repeat(QUESTIONS), SETTINGS)  # type: ignore[arg-type]
+        (decision,) = decide_each(model, ["Where is my order?"], [QUESTIONS], SETTINGS)
     assert not isinstance(decision, Exception)
     assert decision["urgent"].value in (True, False)
 

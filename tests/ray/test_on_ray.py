@@ -148,7 +148,7 @@ def test_a_dataset_says_which_node_has_no_model(cluster: Any, tmp_path: Path) ->
 
 
 def test_actors_have_as_many_threads_as_cpus_of_rays(cluster: Any) -> None:
-    from eliza_ffi.ray.share import actor_resources
+    from eliza_ffi.ray.resources import actor_resources
 
     class Told:
         def ask(self) -> Any:

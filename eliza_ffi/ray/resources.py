@@ -1,4 +1,4 @@
-"""What of a machine Ray gave to a worker, and the model that is opened with it."""
+"""The resources that Ray assigns to an actor, and a model that uses them."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ __all__ = ["actor_resources", "load_ray", "node_name", "open_worker_model"]
 
 
 def load_ray() -> Any:
-    """Return ``ray``.
+    """Import and return ``ray``.
 
     Raises
     ------
     NotSupportedError
-        If it is not installed.
+        If Ray is not installed.
     """
     try:
         import ray
@@ -58,19 +58,19 @@ def actor_resources() -> dict[str, int]:
 def open_worker_model(
     path: str | os.PathLike[str] | None, options: Mapping[str, Any] | None = None
 ) -> Model:
-    """Open a model with the threads and the GPU that Ray gave.
+    """Open a model with the threads and the GPU that Ray has assigned to the actor.
 
     Parameters
     ----------
     path
-        The same on every node; None = the embedded model.
+        A path that is the same on every node; None = the embedded model.
     options
-        More arguments of :class:`~eliza_ffi.Model`; they go before what Ray gave.
+        More arguments of :class:`~eliza_ffi.Model`; they override the assigned resources.
 
     Raises
     ------
     ModelError, LibraryNotFoundError, LibraryLoadError
-        If it cannot be opened; the text names the node.
+        If the model cannot be opened; the text names the node.
     """
     if options is not None:
         check_kind("model_options", options, Mapping, "a mapping")

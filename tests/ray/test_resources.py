@@ -10,7 +10,7 @@ from fake_ray import FakeRay
 
 from eliza_ffi.errors import LibraryNotFoundError, ModelError, NotSupportedError
 from eliza_ffi.library.loading import LIBRARY_VARIABLE
-from eliza_ffi.ray.share import actor_resources, load_ray, node_name, open_worker_model
+from eliza_ffi.ray.resources import actor_resources, load_ray, node_name, open_worker_model
 
 pytestmark = pytest.mark.slow
 
