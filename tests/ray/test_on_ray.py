@@ -181,21 +181,29 @@ def test_a_table_goes_on_here_where_it_was_left_on_ray(
     assert (tmp_path / "out.jsonl.job").read_bytes() == (tmp_path / "here.jsonl.job").read_bytes()
 
 
-def killed_worker(folder: Path, n_kills: int) -> type[table_module.TableWorker]:
-    """Return a class of workers that kill their own processes on their second batch.
+def killed_worker(folder: Path) -> type[table_module.TableWorker]:
+    """Return a class of workers that kill their own processes, and leave a file for each.
 
-    The class is local, so that Ray sends it to the workers as it is.
+    One process is killed while it opens the model, and two with their second batches. The class is
+    local, so that Ray sends it to the workers as it is.
     """
+
+    def kill_in(method: str, times: int) -> None:
+        if len(list(folder.glob(f"{method} *"))) < times:
+            (folder / f"{method} {os.getpid()}").touch()
+            os.kill(os.getpid(), signal.SIGKILL)
 
     class KilledWorker(table_module.TableWorker):
         n_batches = 0
 
+        def open(self) -> str:
+            kill_in("open", 1)
+            return super().open()
+
         def decide(self, fingerprint: str, inputs: Sequence[Any]) -> list[Any]:
             self.n_batches += 1
-            n_killed = len(list(folder.iterdir()))
-            if self.n_batches == 2 and n_killed < n_kills:
-                (folder / str(os.getpid())).touch()
-                os.kill(os.getpid(), signal.SIGKILL)
+            if self.n_batches == 2:
+                kill_in("decide", 2)
             return super().decide(fingerprint, inputs)
 
     return KilledWorker
@@ -206,12 +214,13 @@ def test_a_table_is_whole_after_workers_are_killed(
 ) -> None:
     killed = tmp_path / "killed"
     killed.mkdir()
-    monkeypatch.setattr(table_module, "TableWorker", killed_worker(killed, 2))
+    monkeypatch.setattr(table_module, "TableWorker", killed_worker(killed))
     table = write_table(tmp_path / "in.csv", 600)
     job = TableJob(open_table(table), "body", [QUESTION], tmp_path / "out.csv", settings={})
     with TableWorkers("local", 2, "body", [QUESTION], {}, model_options=ALONE) as workers:
         result = job.run_rows(workers.decide_rows)
-    assert len(list(killed.iterdir())) >= 2, "no worker was killed"
+    assert list(killed.glob("open *")), "no worker was killed while it opened the model"
+    assert len(list(killed.glob("decide *"))) >= 2, "no worker was killed with a batch"
     assert (result.counts.rows, result.new_rows, result.is_whole) == (600, 600, True)
     assert (tmp_path / "out.csv").read_bytes() == decide_here(table, tmp_path / "here.csv")
 
