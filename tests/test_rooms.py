@@ -15,7 +15,7 @@ PACKAGE = Path(eliza_ffi.__file__).parent
 
 # From the bottom up; rooms on one line know nothing of each other.
 FLOORS = (
-    ("errors",),
+    ("errors", "terminal"),
     ("checks",),
     ("_resources",),
     ("library", "automata", "masks"),
@@ -27,7 +27,6 @@ FLOORS = (
     ("requests", "saving"),
     ("tool_calls",),
     ("batches",),
-    ("measuring",),
     ("decisions",),
     ("tables",),
     ("model",),

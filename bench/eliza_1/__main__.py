@@ -21,8 +21,8 @@ from eliza_ffi.cli.console import UsageError, open_model
 from eliza_ffi.cli.demo_cases import TASKS, Case, cases_of
 from eliza_ffi.cli.files import check_output
 from eliza_ffi.decisions.pictures import load_matplotlib
-from eliza_ffi.measuring.terminal_text import printable
 from eliza_ffi.model import Model
+from eliza_ffi.terminal import printable
 
 from ..parts.modes import MODES, TRIE
 from ..parts.programs import run_program

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import textwrap
+from collections.abc import Sequence
 
 from ..decisions.answers import (
     Answer,
@@ -12,53 +13,32 @@ from ..decisions.answers import (
     ScoreAnswer,
 )
 from ..decisions.questions import Question, text_of
-from ..measuring.terminal_text import pad, printable, shorten, text_width, wrap
-from .screen import Screen
+from ..terminal import bar, headline, printable, text_table, wrap
 
-__all__ = ["decision_lines"]
+__all__ = ["decision_text"]
 
 MOST_OPTIONS = 12
 """Options that are shown, the likeliest; the others are summed up."""
 
 LONGEST_BAR = 40
 
+INDENT = "  "
 
-def decision_lines(
-    questions: Sequence[Question], decision: Decision, screen: Screen
-) -> Iterator[str]:
-    """Yield a decision's lines.
 
-    Parameters
-    ----------
-    questions
-    decision
-        About these.
-    screen
-    """
+def decision_text(questions: Sequence[Question], decision: Decision, width: int) -> str:
+    """Return a decision about questions as text, at most `width` columns wide."""
+    parts = []
     for question, answer in zip(questions, decision.answers, strict=True):
-        yield from _headline(question, answer, screen)
-        yield from _bars(answer, screen)
-        yield ""
+        title = printable(question.instructions if answer.name is None else answer.name)
+        said = " ".join(_said(answer).split())
+        parts.append(f"{headline(title, said, width)}\n{_bars(answer, width)}")
     usage = decision.usage
     kind = "calibrated" if decision.calibrated else "uncalibrated"
-    yield from wrap(
+    figures = (
         f"{kind} probabilities; {usage.input_tokens} tokens, {usage.cached_tokens} of them cached, "
-        f"{usage.passes} passes, {usage.seconds * 1e3:.1f} ms",
-        screen.width,
+        f"{usage.passes} passes, {usage.seconds * 1e3:.1f} ms"
     )
-
-
-def _headline(question: Question, answer: Answer, screen: Screen) -> Iterator[str]:
-    """Yield the question, cut if need be, and its answer: behind it, or below if it is long."""
-    title = printable(question.instructions if answer.name is None else answer.name)
-    said = " ".join(_said(answer).split())
-    title = shorten(title, max(screen.width - text_width(said) - 2, 16))
-    if text_width(title) + 2 + text_width(said) <= screen.width:
-        yield f"{title}: {screen.bold(said)}"
-        return
-    yield f"{title}:"
-    for line in wrap(said, screen.width - 2):
-        yield f"  {screen.bold(line)}"
+    return "\n\n".join([*parts, wrap(figures, width)])
 
 
 def _said(answer: Answer) -> str:
@@ -78,8 +58,8 @@ def _said(answer: Answer) -> str:
     return said + ")"
 
 
-def _bars(answer: Answer, screen: Screen) -> Iterator[str]:
-    """Yield a line for each option; levels in their order, others the likeliest first."""
+def _bars(answer: Answer, width: int) -> str:
+    """Return a line for each option; levels in their order, others the likeliest first."""
     if isinstance(answer, PredicateAnswer):
         shown = list(zip(("yes", "no"), answer.distribution, strict=True))
     elif isinstance(answer, ScoreAnswer):
@@ -91,13 +71,10 @@ def _bars(answer: Answer, screen: Screen) -> Iterator[str]:
         shown = [(text_of(value), probability) for value, probability in answer.ranked()]
     more = shown[MOST_OPTIONS:] if len(shown) > MOST_OPTIONS + 1 else []
     shown = shown[: len(shown) - len(more)]
-    room = max(screen.width // 2, 16)
-    labels = [shorten(printable(label), room) for label, _ in shown]
-    width = max(text_width(label) for label in labels)
-    bar = min(screen.width - width - 12, LONGEST_BAR)
-    for label, (_, probability) in zip(labels, shown, strict=True):
-        line = f"  {pad(label, width)}  {probability:6.1%}  {screen.bar(probability, bar)}"
-        yield line.rstrip()
+    length = min(width // 3, LONGEST_BAR)
+    rows = [[label, f"{p:.1%}", bar(p, length)] for label, p in shown]
+    lines = textwrap.indent(text_table(rows, width=width - len(INDENT)), INDENT)
     if more:
         rest = sum(probability for _, probability in more)
-        yield f"  and {len(more)} more, together {rest:.1%}"
+        lines += f"\n{INDENT}and {len(more)} more, together {rest:.1%}"
+    return lines

@@ -8,12 +8,11 @@ import json
 from ..decisions.calibration import METHODS, Calibration
 from ..decisions.examples import named_questions
 from ..decisions.fitting import calibrate
-from ..measuring.tables import text_table
+from ..terminal import terminal_width, text_table
 from .console import add_model_arguments, open_model
 from .files import check_output
 from .labelled import add_labelled_arguments, counting, read_labelled, telling
 from .questions import read_asking, read_questions
-from .screen import terminal_width
 
 __all__ = ["add_calibrate_arguments", "run_calibrate"]
 

@@ -19,13 +19,13 @@ from ..decisions.prompts import as_one_input
 from ..decisions.questions import Question
 from ..decisions.wire import decision_to
 from ..errors import InvalidArgumentError
-from ..measuring.terminal_text import printable
 from ..model import Model
 from ..tables import TableJob, TableResult, decide_rows
 from ..tables.files import content_hash
 from ..tables.job import DecideAll, input_of
 from ..tables.rows import InputTable, check_column
-from .bars import decision_lines
+from ..terminal import fact_table, printable, terminal_width
+from .bars import decision_text
 from .console import UsageError, add_model_arguments, open_model, read_messages
 from .files import STANDARD_INPUT, check_output, check_utf8, read_standard_input, read_text
 from .on_ray import add_ray_arguments, ray_workers
@@ -39,7 +39,6 @@ from .questions import (
     read_questions,
     read_table,
 )
-from .screen import Screen, fact_lines, terminal_width
 
 __all__ = ["add_decide_arguments", "run_decide"]
 
@@ -144,8 +143,7 @@ def run_decide(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(json.dumps({**decision_to(decision), "model": model.path}, ensure_ascii=False))
     else:
-        for line in decision_lines(questions, decision, Screen.of(sys.stdout)):
-            print(line)
+        print(decision_text(questions, decision, max(terminal_width() or 80, 40)))
     return 0
 
 
@@ -209,8 +207,7 @@ def _run_table(arguments: argparse.Namespace, questions: tuple[Question, ...]) -
     if arguments.json:
         print(json.dumps(_summary(result, output), ensure_ascii=False))
     else:
-        for line in _summary_lines(result, output, arguments.min_confidence is not None):
-            print(line)
+        print(_summary_text(result, output, arguments.min_confidence is not None))
     return 1 if result.counts.rows and result.counts.errors == result.counts.rows else 0
 
 
@@ -343,7 +340,7 @@ def _summary(result: TableResult, output: Path) -> dict[str, Any]:
     }
 
 
-def _summary_lines(result: TableResult, output: Path, is_reviewed: bool) -> Iterator[str]:
+def _summary_text(result: TableResult, output: Path, is_reviewed: bool) -> str:
     counts = result.counts
     before = counts.rows - result.new_rows
     facts = {
@@ -357,8 +354,7 @@ def _summary_lines(result: TableResult, output: Path, is_reviewed: bool) -> Iter
         },
         "output": str(output) + ("" if result.is_whole else ", up to the limit"),
     }
-    said = {printable(name): [printable(fact)] for name, fact in facts.items() if fact}
-    yield from fact_lines(said, terminal_width())
+    return fact_table({name: [fact] for name, fact in facts.items() if fact}, terminal_width())
 
 
 def _rate(result: TableResult) -> float:

@@ -1,36 +1,26 @@
-"""``eliza-ffi demo``: the bundled messages, decided by the model, one row as each is finished."""
+"""``eliza-ffi demo``: the bundled messages, decided by the model."""
 
 from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 
 from ..async_model import AsyncModel
-from ..measuring.terminal_text import pad, printable, shorten, text_width, wrap
 from ..model import Model
+from ..terminal import terminal_width, text_table, wrap
 from .console import open_model, run_interruptibly
 from .demo_cases import Case, cases_of
 from .demo_decisions import decide_all, decision_summary, decision_table
-from .screen import terminal_width
 
 __all__ = ["DemoCounts", "DemoRow", "decide", "run_demo", "summarize"]
 
 TASKS = {"planner": "planner", "should_respond": "should-respond"}
 """The tasks whose answers are names, and what they are called here."""
 
-NUMBER_COLUMNS = {"prob": 6, "tokens": 6, "passes": 6, "ms": 8}
-LEFT_OUT = ("tokens", "passes", "ms", "prob")
-"""Which figures a narrow terminal does without, the first of them first."""
-
 FILE_WIDTH = 100
 """Columns of the tables where no terminal shows them."""
-
-GAP = "  "
-NARROW_MESSAGE = 16
-NARROWEST = 8
-"""Columns of a message for which figures are left out, and those of whatever is cut."""
 
 
 @dataclass(frozen=True)
@@ -128,16 +118,11 @@ async def _run(model: Model, *, as_json: bool) -> int:
     width = terminal_width() or FILE_WIDTH
     for of_fixtures, task in TASKS.items():
         cases = list(cases_of(of_fixtures))
-        table = Table(cases, width)
+        decided_cases = [await decide(model, case) for case in cases]
+        rows += decided_cases
         if not as_json:
-            print(f"{task}: {len(cases)} messages\n\n{table.head()}")
-        for case in cases:
-            rows.append(await decide(model, case))
-            if not as_json:
-                print(table.row(rows[-1]), flush=True)
-        if not as_json:
-            done = summarize(row for row in rows if row.task == task)
-            print(f"\n{_wrapped(summary_line(task, done))}\n")
+            print(f"{task}: {len(cases)} messages\n\n{demo_table(decided_cases, width)}\n")
+            print(f"{_wrapped(summary_line(task, summarize(decided_cases)))}\n")
     total = summarize(rows)
     decided = await decide_all(AsyncModel.of(model))
     if not as_json:
@@ -172,59 +157,18 @@ def summary_line(name: str, summary: DemoCounts) -> str:
 
 
 def _wrapped(text: str) -> str:
-    return "\n".join(wrap(text, terminal_width()))
+    return wrap(text, terminal_width())
 
 
-class Table:
-    """Lines up rows in a terminal of `width` columns; the message takes what room is left.
-
-    Where that is little, figures are left out, and at last the names of the answers are cut.
-    """
-
-    def __init__(self, cases: Iterable[Case], width: int) -> None:
-        listed = list(cases)
-        self._expected = _widest("expected", (str(case.expected_name) for case in listed))
-        self._chosen = _widest("chosen", (name for case in listed for name in case.choices))
-        room = width - 1 - 3 * len(GAP)  # a mark, and three cells behind it
-        if room - self._expected - self._chosen < NARROWEST:
-            self._expected = self._chosen = max((room - NARROWEST) // 2, NARROWEST)
-        room -= self._expected + self._chosen
-        self._numbers = dict(NUMBER_COLUMNS)
-        for name in LEFT_OUT:
-            if room - self._numbers_width() < NARROW_MESSAGE:
-                del self._numbers[name]
-        room -= self._numbers_width()
-        message = _widest("message", (case.message for case in listed))
-        self._message = max(NARROWEST, min(room, message))
-
-    def head(self) -> str:
-        """Return the line that names the columns."""
-        return self._line(
-            " ", "message", "expected", "chosen", {name: name for name in self._numbers}
+def demo_table(rows: Iterable[DemoRow], width: int) -> str:
+    """Return the rows as a table; a mark is before each choice that is not the expected one."""
+    lines = [["", "message", "expected", "chosen", "prob", "tokens", "passes", "ms"]]
+    for row in rows:
+        lines.append(
+            [
+                "" if row.output == row.expected else "x",
+                *(row.message, row.expected, row.output, f"{row.probability:.1%}"),
+                *(str(row.tokens), str(row.forward_passes), f"{row.milliseconds:.1f}"),
+            ]
         )
-
-    def row(self, row: DemoRow) -> str:
-        """Return the line of a row; it begins with a mark where the choice is not the expected."""
-        numbers = {
-            "prob": f"{row.probability:.1%}",
-            "tokens": str(row.tokens),
-            "passes": str(row.forward_passes),
-            "ms": f"{row.milliseconds:.1f}",
-        }
-        mark = " " if row.output == row.expected else "x"
-        return self._line(mark, row.message, row.expected, row.output, numbers)
-
-    def _line(
-        self, mark: str, message: str, expected: str, chosen: str, numbers: Mapping[str, str]
-    ) -> str:
-        texts = ((message, self._message), (expected, self._expected), (chosen, self._chosen))
-        cells = [pad(shorten(printable(text), size), size) for text, size in texts]
-        cells += [pad(numbers[name], size, right=True) for name, size in self._numbers.items()]
-        return GAP.join([mark, *cells])
-
-    def _numbers_width(self) -> int:
-        return sum(len(GAP) + size for size in self._numbers.values())
-
-
-def _widest(head: str, texts: Iterable[str]) -> int:
-    return max(map(text_width, (head, *texts)))
+    return text_table(lines, left=4, width=width)

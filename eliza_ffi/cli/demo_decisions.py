@@ -10,12 +10,9 @@ from typing import Any
 from .. import _resources
 from ..async_model import AsyncModel
 from ..decisions import ChoiceAnswer, Decision, PredicateAnswer, Question, ScoreAnswer, as_questions
-from ..measuring.tables import text_table
-from ..measuring.terminal_text import shorten, text_width
+from ..terminal import text_table
 
 __all__ = ["DecisionRow", "decide_all", "decision_cases", "decision_summary", "decision_table"]
-
-NARROWEST_MESSAGE = 16
 
 
 @dataclass(frozen=True)
@@ -67,11 +64,7 @@ def decision_table(rows: Iterable[DecisionRow], width: int) -> str:
             mark = " x" if name in row.wrong else ""
             cells.append(f"{_said(value)} {probability:.0%}{mark}")
         lines.append([*cells, str(row.passes), f"{row.milliseconds:.1f}"])
-    columns = list(zip(*lines, strict=True))[1:]
-    others = sum(max(map(text_width, column)) + 2 for column in columns)
-    room = max(NARROWEST_MESSAGE, width - others)
-    shown = [[shorten(message, room), *cells] for message, *cells in lines]
-    return text_table(shown, left=1 + len(names), width=width, names=1)
+    return text_table(lines, left=1 + len(names), width=width, names=1)
 
 
 def decision_summary(rows: Iterable[DecisionRow]) -> str:

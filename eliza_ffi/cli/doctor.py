@@ -16,10 +16,9 @@ from ..errors import ElizaError, NoChatTemplateError
 from ..library.binding import CffiBinding
 from ..library.capabilities import InferenceCapabilities, detect_capabilities
 from ..library.loading import Library
-from ..measuring.terminal_text import printable
 from ..model import Model
+from ..terminal import fact_table, terminal_width
 from .console import model_options
-from .screen import fact_lines, terminal_width
 
 __all__ = ["examine", "run_doctor"]
 
@@ -33,6 +32,7 @@ EXTRAS = {
     "ray": ("decisions on a Ray cluster", ("ray", "pyarrow")),
     "schema": ("classes as shapes of answers", ("pydantic",)),
     "plot": ("pictures of what evaluate finds", ("matplotlib",)),
+    "cli": ("tables and bars that fit the terminal", ("rich",)),
     "parquet": ("tables in Parquet", ("pyarrow",)),
     "bench": ("what is measured beside it", ("gguf", "torch", "xgrammar")),
     "train": ("training the embedded model", ("gguf", "tokenizers", "torch")),
@@ -59,9 +59,7 @@ def run_doctor(arguments: argparse.Namespace) -> int:
     facts = {name.replace("_", " "): _lines(name, value) for name, value in findings.items()}
     if problems:
         facts["problem"] = problems
-    shown = {name: [printable(line) for line in lines] for name, lines in facts.items()}
-    for line in fact_lines(shown, terminal_width()):
-        print(line)
+    print(fact_table(facts, terminal_width()))
     print("\nall is well" if not problems else f"\nto mend: {len(problems)}")
     return 1 if problems else 0
 

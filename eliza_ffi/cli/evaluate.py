@@ -8,11 +8,11 @@ from pathlib import Path
 
 from ..decisions.pictures import load_matplotlib
 from ..decisions.report import evaluate
+from ..terminal import terminal_width
 from .console import UsageError, add_model_arguments, open_model
 from .files import check_output
 from .labelled import add_labelled_arguments, counting, read_labelled, telling
 from .questions import read_asking, read_questions
-from .screen import terminal_width
 
 __all__ = ["add_evaluate_arguments", "run_evaluate"]
 

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from ..decisions.questions import Question
-from ..measuring.terminal_text import printable
 from ..tables import TableStep
 from ..tables.labels import LabelledRows, label_columns
+from ..terminal import printable
 from .console import UsageError
 from .progress import RowProgress
 from .questions import (

@@ -20,9 +20,9 @@ from typing import Any, NoReturn
 from ..async_model import AsyncModel
 from ..choices.choice_set import Choice
 from ..errors import ElizaError
-from ..measuring.terminal_text import printable
 from ..model import Model
 from ..sampling import PRESETS, SamplingParams
+from ..terminal import printable
 from .calibrate import add_calibrate_arguments, run_calibrate
 from .console import (
     UsageError,

@@ -9,7 +9,7 @@ from .. import __version__
 from ..errors import ElizaError
 from ..library.binding import CffiBinding
 from ..library.loading import Library
-from ..measuring.terminal_text import printable
+from ..terminal import printable
 
 __all__ = ["ShowVersion", "version_text"]
 

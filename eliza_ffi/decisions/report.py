@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from ..checks import check_callback, check_path, check_whole
 from ..errors import InvalidArgumentError
-from ..measuring.tables import text_table
-from ..measuring.terminal_text import printable, wrap
+from ..terminal import printable, text_table, wrap
 from .asking import MAX_ORDERS, WritePrompt, check_model
 from .calibration import Calibration, as_calibration, how_asked, prompt_name
 from .examples import (
@@ -105,11 +104,11 @@ class DecisionReport:
         coverage_rows = [_coverage_head(self.overall), *map(_coverage_row, shown)]
         return "\n".join(
             [
-                *wrap(printable(asked), width),
+                wrap(printable(asked), width),
                 "",
                 text_table([_HEAD, *map(_metrics_row, shown)], left=2, width=width),
                 "",
-                *wrap(counted, width),
+                wrap(counted, width),
                 text_table(coverage_rows, width=width),
             ]
         )

@@ -24,7 +24,6 @@ from eliza_ffi.cli.doctor import DEPENDENCIES, EXTRAS
 from eliza_ffi.cli.progress import ProgressBar
 from eliza_ffi.errors import ElizaError
 from eliza_ffi.library.loading import LIBRARY_VARIABLE, Library
-from eliza_ffi.measuring.terminal_text import printable
 
 Run = Callable[..., int]
 
@@ -550,7 +549,7 @@ def test_the_bar_appears_only_when_work_is_long_and_erases_itself(
     assert terminal.getvalue() == ""
     now = 1.0
     bar("load", 0.5)
-    assert "\rloading the model [###############...............]  50%" in terminal.getvalue()
+    assert "\r\x1b[Kloading the model  50%" in terminal.getvalue()
     bar("load", 1.0)
     assert terminal.getvalue().endswith("\r\x1b[K")
     shown = terminal.getvalue()
@@ -568,6 +567,5 @@ def test_the_bar_is_silent_where_there_is_no_terminal(monkeypatch: pytest.Monkey
 
 
 def test_what_a_models_file_says_cannot_move_the_cursor(capsys: pytest.CaptureFixture[str]) -> None:
-    assert printable("\x1b[2Jname\x07\r\u200f é 日本") == "\\x1b[2Jname\\x07\\r\\u200f é 日本"
     assert cli.main(["choose", "--model", "\x1b[31mred", "--prompt", "x", "--choice", "a"]) != 0
     assert "\x1b" not in capsys.readouterr().err

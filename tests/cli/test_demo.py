@@ -9,16 +9,16 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from rich.cells import cell_len
 
 from eliza_ffi import cli
 from eliza_ffi.choices.choice_set import string_choices
 from eliza_ffi.cli import demo
-from eliza_ffi.cli.demo import DemoRow, Table, decide, summarize
+from eliza_ffi.cli.demo import DemoRow, decide, demo_table, summarize
 from eliza_ffi.cli.demo_cases import TASKS, Case, cases_of
 from eliza_ffi.cli.demo_decisions import decision_cases
 from eliza_ffi.decisions import Choice, Predicate, Score
 from eliza_ffi.library.loading import Library
-from eliza_ffi.measuring.terminal_text import shorten, text_width
 from eliza_ffi.model import Model
 
 ROW = DemoRow(
@@ -61,7 +61,7 @@ def test_a_name_to_choose_is_the_one_that_is_expected(task: str) -> None:
 def test_the_decisions_have_a_row_for_each_message_and_count_what_is_right(
     options: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("COLUMNS", "110")
+    monkeypatch.setenv("COLUMNS", "200")
     assert cli.main(["demo", *options]) == 0
     lines = capsys.readouterr().out.splitlines()
     begin = lines.index("decisions: 12 messages, 3 questions each")
@@ -100,9 +100,9 @@ def test_the_table_has_a_row_for_each_message_and_the_sums_at_the_end(
     monkeypatch.setenv("COLUMNS", "90")
     assert cli.main(["demo", *options]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert all(text_width(line) <= 90 for line in lines)
+    assert all(cell_len(line) <= 90 for line in lines)
     for case in [*cases_of("planner"), *cases_of("should_respond")]:
-        assert any(shorten(case.message, 16).rstrip(".") in line for line in lines)
+        assert any(case.message[:8].strip() in line for line in lines)
     summaries = [line for line in lines if "choices per second" in line]
     assert [line.split(":")[0] for line in summaries] == ["planner", "should-respond", "total"]
     assert " of 47 right" in summaries[-1]
@@ -161,37 +161,18 @@ def test_sums() -> None:
 
 
 def test_rows_line_up_and_wrong_ones_are_marked() -> None:
-    cases = list(cases_of("planner"))
-    table = Table(cases, 100)
-    right, wrong = table.row(ROW), table.row(replace(ROW, output="SEND_EMAIL"))
-    assert len(table.head()) == len(right) == len(wrong) <= 100
-    assert right.startswith("   say hi back ")
-    assert wrong.startswith("x  say hi back ")
-    assert right.endswith(" 98.7%       2       1      12.3")
-
-
-def test_a_narrow_terminal_still_shows_the_message() -> None:
-    narrow = Table(list(cases_of("planner")), 50)
-    assert narrow.row(ROW).split() == ["say", "hi", "back", "REPLY", "REPLY"]
+    head, right, wrong = demo_table([ROW, replace(ROW, output="IGNORE")], 100).splitlines()
+    assert len(head) == len(right) == len(wrong)
+    assert " ".join(right.split()) == "say hi back REPLY REPLY 98.7% 2 1 12.3"
+    assert " ".join(wrong.split()) == "x say hi back REPLY IGNORE 98.7% 2 1 12.3"
 
 
 @pytest.mark.parametrize("width", [50, 60, 72, 90, 200])
-def test_rows_line_up_in_every_width_whatever_the_messages_are_written_in(width: int) -> None:
+def test_a_table_fits_every_width_whatever_the_messages_are_written_in(width: int) -> None:
     messages = ["你好\uff0c提醒我明天开会" * 9, "\U0001f389" * 70, "e\u0301te\u0301", "plain"]
-    cases = list(cases_of("planner"))
-    table = Table([replace(cases[0], message=message) for message in messages], width)
-    lines = [table.head(), *(table.row(replace(ROW, message=message)) for message in messages)]
-    assert len({text_width(line) for line in lines}) == 1
-    assert text_width(lines[0]) <= width
-    assert [name in lines[0] for name in ("prob", "tokens")] == [width >= 60, width >= 80]
-
-
-@pytest.mark.parametrize(
-    ("text", "width", "short"),
-    [("abc", 3, "abc"), ("abcdef", 5, "ab..."), ("a\n b", 9, "a b"), ("abcdef", 2, "...")],
-)
-def test_shorten(text: str, width: int, short: str) -> None:
-    assert shorten(text, width) == short
+    shown = demo_table([replace(ROW, message=message) for message in messages], width)
+    assert all(cell_len(line) <= width for line in shown.splitlines())
+    assert shown.count("98.7%") == len(messages)
 
 
 @pytest.mark.parametrize("task", demo.TASKS)

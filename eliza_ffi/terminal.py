@@ -1,0 +1,189 @@
+"""Text for a terminal: tables, wrapped lines, bars, and harmless spellings of control characters.
+
+rich lays out the text where it is installed (the extra ``cli``). Without it, columns are aligned by
+their number of characters, and long lines are left to the terminal.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import unicodedata
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+__all__ = ["bar", "fact_table", "headline", "printable", "terminal_width", "text_table", "wrap"]
+
+NARROWEST = 20
+"""Columns: no terminal is taken to have fewer."""
+
+NARROWEST_CELL = 8
+"""Columns that a cell keeps when it is wrapped."""
+
+GAP = "  "
+"""What stands between two columns."""
+
+UNLIMITED = 100_000
+"""Columns of output that goes to no terminal."""
+
+JOINERS = "\u200c\u200d"
+TAGS = range(0xE0020, 0xE0080)
+"""Characters behind a black flag that make it the flag of England or Texas."""
+
+
+def printable(text: str) -> str:
+    """Return a text with its control characters spelled out, except line breaks.
+
+    Text from a model's file or a table must not move the cursor of its reader. Spaces of all kinds
+    stay, and so do the characters that join the parts of an emoji or a word.
+    """
+    if text.isprintable():
+        return text
+    return "".join(
+        character if _is_harmless(character) else ascii(character)[1:-1] for character in text
+    )
+
+
+def terminal_width() -> int | None:
+    """Return the columns of the terminal, or those that ``COLUMNS`` names.
+
+    None if the output goes elsewhere and ``COLUMNS`` is not set: lines may be of any length.
+    """
+    columns = shutil.get_terminal_size((0, 0)).columns
+    return max(columns, NARROWEST) if columns > 0 else None
+
+
+def text_table(
+    rows: Sequence[Sequence[str]], left: int = 1, width: int | None = None, names: int | None = None
+) -> str:
+    """Return a table as lines of text.
+
+    Parameters
+    ----------
+    rows
+        Cells, each of one line; the first row names the columns.
+    left
+        How many columns are aligned left, from the first. The others are aligned right.
+    width
+        Columns of the terminal. In a wider table the `names` are wrapped; if that is not enough,
+        each row is written as a list of names and values. None = there is no limit.
+    names
+        How many columns may be wrapped, from the first; None = those that are aligned left.
+    """
+    names = left if names is None else names
+    cells = [[printable(" ".join(cell.splitlines())) for cell in row] for row in rows]
+    console = _console(width)
+    if console is None:
+        return _aligned(cells, left)
+    from rich.cells import cell_len
+
+    widths = [max(map(cell_len, column)) for column in zip(*cells, strict=True)]
+    least = [*(min(each, NARROWEST_CELL) for each in widths[:names]), *widths[names:]]
+    if sum(least) + len(GAP) * (len(least) - 1) > console.width:
+        head, *others = cells
+        records = [list(zip(head, row, strict=True)) for row in others]
+        return "\n\n".join(text_table(record, 2, width) for record in records)
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, show_header=False)
+    for column in range(len(widths)):
+        table.add_column(
+            justify="left" if column < left else "right", no_wrap=column >= names, overflow="fold"
+        )
+    for row in cells:
+        table.add_row(*map(Text, row))
+    return _rendered(console, table)
+
+
+def fact_table(facts: Mapping[str, Sequence[str]], width: int | None) -> str:
+    """Return names, each with its lines beside it.
+
+    Parameters
+    ----------
+    facts
+        Lines by name.
+    width
+        Columns of the terminal; None = there is no limit.
+    """
+    rows = [
+        ["" if place else name, line]
+        for name, lines in facts.items()
+        for place, line in enumerate(lines)
+    ]
+    return text_table(rows, left=2, width=width)
+
+
+def wrap(text: str, width: int | None) -> str:
+    """Return a printable text with its lines broken at a width; None = there is no limit."""
+    console = _console(width)
+    if console is None:
+        return text
+    from rich.text import Text
+
+    return _rendered(console, Text(text, overflow="fold"))
+
+
+def headline(title: str, said: str, width: int | None) -> str:
+    """Return a title and, in bold if standard output has colours, what is said of it."""
+    console = _console(width)
+    if console is None:
+        return f"{title}: {said}"
+    from rich.text import Text
+
+    return _rendered(console, Text.assemble(f"{title}: ", (said, "bold"), overflow="fold"))
+
+
+def bar(share: float, width: int) -> str:
+    """Return a bar for a share of 0 to 1, filled with spaces to a width."""
+    console = _console(width)
+    if console is None or console.options.ascii_only:
+        return ("#" * round(share * width)).ljust(width)
+    from rich.bar import Bar
+
+    return _rendered(console, Bar(1.0, 0.0, share, width=width)).ljust(width)
+
+
+def _console(width: int | None) -> Console | None:
+    """Return a console for standard output; None if rich is not installed."""
+    try:
+        from rich.console import Console
+    except ImportError:
+        return None
+    return Console(
+        width=width or UNLIMITED,
+        # Without colours rich would still write in bold.
+        color_system=None if os.environ.get("NO_COLOR") else "auto",
+        force_jupyter=False,
+    )
+
+
+def _rendered(console: Console, renderable: Any) -> str:
+    with console.capture() as capture:
+        console.print(renderable)
+    return "\n".join(line.rstrip() for line in capture.get().rstrip("\n").split("\n"))
+
+
+def _aligned(cells: Sequence[Sequence[str]], left: int) -> str:
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    lines = (
+        GAP.join(
+            cell.ljust(size) if column < left else cell.rjust(size)
+            for column, (cell, size) in enumerate(zip(row, widths, strict=True))
+        )
+        for row in cells
+    )
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def _is_harmless(character: str) -> bool:
+    return (
+        character.isprintable()
+        or character == "\n"
+        or character in JOINERS
+        or ord(character) in TAGS
+        or unicodedata.category(character) == "Zs"
+    )
