@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-from typing import Any
-
 import pytest
 
 from bench import batches as bench_batches
@@ -17,10 +13,8 @@ from bench.batches import (
     SHARED,
     TEXTS,
     BatchEffort,
-    markdown,
     measure_task,
 )
-from bench.parts.machine import machine_facts
 from eliza_ffi.model import Model
 
 pytestmark = pytest.mark.slow
@@ -41,20 +35,3 @@ def test_a_way_is_compared_with_the_loop_of_its_round(tiny_model: Model) -> None
     assert found[LOOP]["times_the_loop"] == [1.0, 1.0, 1.0]
     low, middle, high = found[MANY]["times_the_loop"]
     assert 0 < low <= middle <= high
-
-
-def test_the_table_shows_ratios_with_their_quartiles(tmp_path: Path) -> None:
-    ways: dict[str, Any] = {
-        LOOP: {"per_second": 10.0, "times_the_loop": [1.0, 1.0, 1.0]},
-        MANY: {"per_second": 21.0, "times_the_loop": [1.9, 2.1, 2.2]},
-        GATHER: {"per_second": 20.0, "times_the_loop": [1.8, 2.0, 2.1]},
-    }
-    cell = {"model": "m", "task": TEXTS, "prompts": 16, "ways": ways}
-    results = {"machine": machine_facts(), "cells": [cell]}
-    shown = markdown(results)
-    assert "| m, texts | 16 | 10.0 | 21.0 | 2.10 (1.90 to 2.20) | 20.0 | 2.00 (1.80 to " in shown
-    (tmp_path / "batches.json").write_text(json.dumps(results), encoding="utf-8")
-    docs = tmp_path / "page.md"
-    docs.write_text("<!-- bench:batches:begin -->\n<!-- bench:batches:end -->\n", encoding="utf-8")
-    assert bench_batches.main(["--render", "--out", str(tmp_path), "--docs", str(docs)]) == 0
-    assert "2.10 (1.90 to 2.20)" in docs.read_text(encoding="utf-8")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ from backend_suite.cases import PROMPTS
 from backend_suite.comparing import Subject
 
 from bench import backend as bench_backend
-from bench.backend import NAMES, WAYS, main, markdown, measure
+from bench.backend import WAYS, main, measure
 from bench.choosing.rounds import ChoiceEffort
 from bench.methods import (
     GRAMMAR_FIRST,
@@ -120,12 +119,6 @@ def test_a_backend_without_a_device_is_refused(library: Library, path: Path) -> 
         measure(Subject(library.path, n_gpu_layers=-1), path, CODES, ChoiceEffort(1, budget=1))
 
 
-def results_of(cell: dict[str, Any]) -> dict[str, Any]:
-    facts = ("cpu", "cores", "threads", "system", "python", "numpy", "eliza_ffi", "llama_cpp")
-    machine = {**dict.fromkeys(facts, "any"), "date": "2026-01-01"}
-    return {"machine": machine, "cells": [{"model": "random", **cell}]}
-
-
 def figures(**changed: Any) -> dict[str, Any]:
     return {
         "choice_ms": 2.5,
@@ -139,52 +132,6 @@ def figures(**changed: Any) -> dict[str, Any]:
     }
 
 
-CELL = {
-    "n_vocab": 32_000,
-    "placement": [{"device": "CUDA0", "description": "a GPU", "layers": 3}],
-    "ways": {
-        **{name: figures() for name in WAYS},
-        GRAMMAR_FIRST: figures(choice_ms=21.25, texts=["A", "B", "D"]),
-    },
-}
-
-
-def test_the_table_says_on_what_and_who_chose_something_else() -> None:
-    shown = markdown(results_of(CELL))
-    assert shown.startswith("Layers on CUDA0 (a GPU).")
-    assert "medians of 9 rounds" in shown
-    same = f"| {SKIP_AHEAD} | 32,000 | 2.50 | 1.00 | 3.0 | 4.0 | 1,000,000 | 12.0 | 3 of 3 |"
-    other = "| 32,000 | 21.2 | 8.50 | 3.0 | 4.0 | 1,000,000 | 12.0 | 2 of 3 |"
-    assert same in shown
-    assert f"| {GRAMMAR_FIRST} {other}" in shown
-    assert shown.count("| 32,000 |") == len(WAYS)
-    assert f"| {NO_CONSTRAINT} " in shown.splitlines()[-1]
-    assert shown.splitlines()[-1].endswith("| - |")
-
-
-def test_the_command_fills_the_section_of_its_backend(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    page = tmp_path / "page.md"
-    page.write_text("<!-- bench:backend-cuda:begin -->\n<!-- bench:backend-cuda:end -->\n")
-    asked: list[tuple[Any, ...]] = []
-
-    def run(*arguments: Any) -> dict[str, Any]:
-        asked.append(arguments)
-        return results_of(CELL)
-
-    monkeypatch.setenv(LIBRARY_VARIABLE, "set back after the test")
-    monkeypatch.setattr(bench_backend, "run", run)
-    monkeypatch.setattr(bench_backend, "cached_model", lambda *_, **__: Path("model.gguf"))
-    assert main(["cuda", "--device", "CUDA1", "--out", str(tmp_path), "--docs", str(page)]) == 0
-    [(subject, models, _)] = asked
-    assert subject.library.parent.name == "cuda"
-    assert (subject.n_gpu_layers, subject.options) == (-1, (("device", "CUDA1"),))
-    assert [*models] == ["random 32k", "random 128k", "random 262k"]
-    assert f"| {SKIP_AHEAD} | 32,000 |" in page.read_text()
-    assert json.loads((tmp_path / "backend-cuda.json").read_text())["cells"][0]["n_vocab"] == 32_000
-
-
 def test_a_backend_that_was_not_built_is_an_error(
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
@@ -195,7 +142,3 @@ def test_a_backend_that_was_not_built_is_an_error(
     monkeypatch.setattr(bench_backend, "cached_model", lambda *_, **__: path)
     assert main(["no-such-backend", "--quick", "--out", str(tmp_path)]) == 2
     assert "no-such-backend" in capsys.readouterr().err
-
-
-def test_there_are_thirty_names() -> None:
-    assert len(set(NAMES)) == 30

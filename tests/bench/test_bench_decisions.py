@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from http.server import BaseHTTPRequestHandler, HTTPServer
-from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
 from typing import Any, ClassVar
@@ -18,7 +17,7 @@ import pytest
 
 from bench import decisions as bench_decisions
 from bench.choosing.other_libraries import Peer
-from bench.deciding.cells import DecisionCell, agreement, compared_ways, measure_cell
+from bench.deciding.cells import DecisionCell, agreement, measure_cell
 from bench.deciding.elsewhere import CapprDecisions, GrammarServer, SystemoneServer
 from bench.deciding.ours import (
     Decided,
@@ -29,19 +28,15 @@ from bench.deciding.ours import (
     Together,
     TokensAlone,
 )
-from bench.deciding.report import markdown, plot, summary
+from bench.deciding.report import markdown
 from bench.deciding.workload import (
     CODES,
-    PHRASES,
-    SUBJECTS,
-    WORDS,
     DecisionSubject,
     Questionnaire,
     input_of,
     option_texts,
 )
 from bench.methods import (
-    CAPPR,
     LLGUIDANCE,
     ONE_BY_ONE,
     ONE_BY_ONE_ANEW,
@@ -79,13 +74,6 @@ def test_an_input_has_as_many_tokens_as_it_is_to_have(tiny_model: Model, n_token
     assert len(tiny_model.tokenize(text.rpartition(" ")[0])) < n_tokens
     assert text == input_of(tiny_model.tokenize, n_tokens, seed=1)
     assert text != input_of(tiny_model.tokenize, n_tokens, seed=2)
-
-
-@pytest.mark.parametrize("kind", [WORDS, PHRASES, CODES])
-def test_no_option_begins_with_another(kind: str) -> None:
-    texts = sorted(option_texts(kind, 255))
-    assert len(set(texts)) == 255
-    assert not any(later.startswith(earlier) for earlier, later in pairwise(texts))
 
 
 def test_questions_are_put_as_the_model_is_asked_them(tiny_model: Model) -> None:
@@ -295,14 +283,6 @@ def test_cappr_reads_the_input_once_and_the_rest_of_every_prompt(
     assert fake_cappr["closed"]
 
 
-def test_cappr_is_left_out_where_it_takes_minutes(
-    made_model: Model, fake_cappr: dict[str, Any]
-) -> None:
-    setting = setting_of(made_model, 200, ["pay", "close"])
-    with pytest.raises(ValueError, match="turn logits into numbers"):
-        CapprDecisions(setting)
-
-
 # ---- cells ---------------------------------------------------------------------------------------
 
 
@@ -319,19 +299,6 @@ def test_a_cell_is_measured_in_every_way_and_names_what_is_missing(tmp_path: Pat
     assert measured["ways"][TOKENS_ALONE]["same_answers"] is None
     shown = markdown(results(measured))
     assert "- little, 16 tokens, 2 questions of 3 codes, llama-server grammar: " in shown
-
-
-def test_a_way_that_has_used_up_its_seconds_gets_one_round() -> None:
-    cell = DecisionCell("little", 16, 1, 2, CODES)
-    measured = measure_cell(cell, LITTLE, 3, 0.0, {SYSTEMONE: Peer("s", None)}, None)
-    assert {way["rounds"] for way in measured["ways"].values()} == {1}
-
-
-def test_only_models_made_for_decisions_are_asked_at_their_endpoint() -> None:
-    plain = next(subject for subject in SUBJECTS if not subject.is_made)
-    assert SYSTEMONE in compared_ways(LITTLE, {})
-    assert SYSTEMONE not in compared_ways(plain, {})
-    assert CAPPR not in compared_ways(plain, {CAPPR: Peer("cappr", None, "not there")})
 
 
 def test_answers_are_compared_where_the_same_is_asked() -> None:
@@ -355,25 +322,6 @@ def way(ms: float, **more: Any) -> dict[str, Any]:
     return {**figures, "passes": 2, "rounds": 1, "same_answers": None, "widest": None, **more}
 
 
-def shown_cell(**axes: int) -> dict[str, Any]:
-    return {
-        "model": "small made",
-        **bench_decisions.MIDDLE,
-        "labels": CODES,
-        "n_vocab": 2048,
-        "tokens": 1234,
-        "seconds": 60.0,
-        "problems": {CAPPR: "ValueError: no"},
-        "ways": {
-            OURS: way(10.0),
-            SYSTEMONE: way(
-                30.0, times_ours=(2.5, 3.0, 3.25), same_answers=0.95, widest=0.002, parting=0.001
-            ),
-        },
-        **axes,
-    }
-
-
 def results(*cells: dict[str, Any]) -> dict[str, Any]:
     names = ("cpu", "cores", "threads", "system", "python", "numpy", "eliza_ffi", "llama_cpp")
     machine = {**dict.fromkeys(names, "?"), "date": "today"}
@@ -381,70 +329,6 @@ def results(*cells: dict[str, Any]) -> dict[str, Any]:
     plan = {**effort, "middle": middle, "threads": 0}
     peers = [asdict(Peer("llama-server", "1")), asdict(Peer("cappr", None, "none"))]
     return {"machine": machine, "peers": peers, "plan": plan, "cells": [*cells]}
-
-
-def test_the_tables_have_ratios_with_quartiles_and_what_was_left_out() -> None:
-    shown = markdown(results(shown_cell()))
-    assert "| small made | 500 | 20 | 10 | codes | 3.00 (2.50-3.25) |" in shown
-    assert "| small made | 500 | 20 | 10 | codes | 1,234 | 2 | 10.0 | 30.0 |" in shown
-    assert "| small made | 500 | 20 | 10 | codes | 95% (0.002, apart 0.001) |" in shown
-    assert "- cappr: none" in shown
-    assert "- small made, 500 tokens, 20 questions of 10 codes, cappr: ValueError: no" in shown
-    assert "Measured in 1.0 minutes" in shown
-
-
-def test_the_short_table_has_what_differs_from_the_middle_in_one_thing() -> None:
-    far = shown_cell(input_tokens=100, options=2)
-    wide = {**far, "model": "wide Q4_K made"}
-    shown = summary(results(shown_cell(), far, wide))
-    assert "| small made | 500 | 20 | 10 | codes | 1,234 | 2 | 10.0 | 200 | 3.00 |" in shown
-    assert "| small made | 100 | 20 | 2 |" not in shown
-    assert "| wide Q4_K made | 100 | 20 | 2 |" in shown
-
-
-def test_decisions_are_drawn_over_what_differs_from_the_middle(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
-    cells = [shown_cell(), shown_cell(questions=5), shown_cell(options=2)]
-    plot(results(*cells), tmp_path / "drawn.png")
-    assert (tmp_path / "drawn.png").stat().st_size > 1000
-    plot(results(shown_cell()), tmp_path / "none.png")
-    assert not (tmp_path / "none.png").exists()
-
-
-@pytest.mark.parametrize("plan", [bench_decisions.FULL, bench_decisions.QUICK])
-def test_a_plan_has_every_cell_once_and_labels_that_its_model_has(plan: Any) -> None:
-    assert len(set(plan.cells)) == len(plan.cells)
-    subjects = {subject.name: subject for subject in SUBJECTS}
-    assert all(cell.labels in subjects[cell.model].labels for cell in plan.cells)
-
-
-def test_the_cells_that_targets_are_about_get_the_most_rounds() -> None:
-    effort = bench_decisions.FULL.effort
-    middle = DecisionCell(model="any", labels=WORDS, **bench_decisions.MIDDLE)
-    other = DecisionCell("any", 500, 5, 10, WORDS)
-    assert bench_decisions.budget_of(middle, effort, is_wide=True) == effort.base_budget
-    assert bench_decisions.budget_of(other, effort, is_wide=True) == effort.wide_budget
-    assert bench_decisions.budget_of(middle, effort, is_wide=False) == effort.budget
-
-
-def test_a_run_has_the_cells_that_were_asked_for_and_keeps_the_others(
-    library: Library, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def stub(cell: DecisionCell, *_: Any) -> dict[str, Any]:
-        return {**shown_cell(), **asdict(cell)}
-
-    monkeypatch.setattr(bench_decisions.run, "__defaults__", (0, stub))
-    out = ["--out", str(tmp_path), "--only", "small made", "--input", "500", "--options", "10"]
-    assert bench_decisions.main([*out, "--questions", "20"]) == 0
-    assert bench_decisions.main([*out, "--questions", "5", "--merge"]) == 0
-    found = json.loads((tmp_path / "decisions.json").read_text(encoding="utf-8"))
-    assert [cell["questions"] for cell in found["cells"]] == [5, 20]
-    page = tmp_path / "page.md"
-    page.write_text("<!-- bench:decisions:begin --><!-- bench:decisions:end -->", encoding="utf-8")
-    assert bench_decisions.main([*out, "--render", "--docs", str(page)]) == 0
-    assert "| small made | 500 | 5 | 10 | codes |" in page.read_text(encoding="utf-8")
-    with pytest.raises(SystemExit):
-        bench_decisions.main([*out, "--questions", "7"])
 
 
 def test_an_interrupted_run_keeps_what_it_has_measured() -> None:

@@ -13,11 +13,9 @@ from bench import masks as bench_masks
 from bench.choosing.other_libraries import Peer
 from bench.masking.constraints import constraints
 from bench.masking.measuring import MaskEffort, Places, agreement, measure
-from bench.masking.node_cost import KINDS, gigahertz, node_instructions, node_times
-from bench.masking.pages import markdown
+from bench.masking.node_cost import KINDS, node_times
 from bench.masking.vocabularies import GreedySpeller, TokenBytes
 from bench.methods import LLGUIDANCE, METHODS, OURS
-from bench.parts.single_steps import is_supported
 from eliza_ffi._resources import default_model_path
 
 pytestmark = pytest.mark.slow
@@ -94,32 +92,6 @@ def test_a_walk_that_takes_everything_visits_every_node(
     assert all(0.1 < cost["ns"] < 100 for cost in costs.values())
 
 
-def test_the_clock_is_that_of_a_processor() -> None:
-    assert 0.3 < gigahertz() < 10
-
-
-def test_tables_have_a_row_for_each_constraint(hooks_path: Path) -> None:
-    facts, cells = bench_masks.measure_vocabulary(
-        "2k", str(default_model_path()), ["llguidance"], SMALL, hooks_path, constraints()[:2]
-    )
-    machine = {"cpu": "a", "cores": 1, "threads": 1, "system": "b", "python": "3", "numpy": "2"}
-    results = {
-        "machine": machine | {"eliza_ffi": "0", "llama_cpp": "c", "date": "d"},
-        "peers": {"llguidance": "1"},
-        "gigahertz": 2.0,
-        "instructions": {"anything": 30.0},
-        "vocabularies": [facts],
-        "cells": cells,
-    }
-    text = markdown(results)
-    assert text.count("| 2k | one of 30 |") == text.count("| 2k | number |") == 6
-    cost = facts["node_cost"]["anything"]
-    row = (
-        f"| 2k | anything | {cost['visited']:,} | {cost['ns']:.2f} | {2 * cost['ns']:.1f} | 30.0 |"
-    )
-    assert row in text
-
-
 def test_without_a_library_the_others_are_measured(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -132,11 +104,3 @@ def test_without_a_library_the_others_are_measured(
     shown = capsys.readouterr()
     assert "without no_such_library" in shown.err
     assert "no_such_library" not in shown.out
-
-
-@pytest.mark.skipif(not is_supported(), reason="single steps are for Linux on x86-64")
-def test_a_node_takes_some_instructions(vocabulary: TokenBytes, hooks_path: Path) -> None:
-    counted = node_instructions(hooks_path, vocabulary.texts[:200])
-    assert counted is not None
-    assert counted.keys() == KINDS.keys()
-    assert all(5 < each < 100 for each in counted.values())

@@ -5,10 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from checkout import ROOT
 
 from bench import sampling as bench_sampling
-from bench.parts.machine import machine_facts
 from eliza_ffi.library.loading import Library
 
 pytestmark = pytest.mark.slow
@@ -29,19 +27,3 @@ def test_settings_that_no_chain_has_are_errors(hooks_path: Path, library: Librar
     logits = bench_sampling.random_logits(8)
     with pytest.raises(RuntimeError, match="could not run"):
         chains.microseconds(Path("missing.gguf"), "{}", logits, 1, as_common=False)
-
-
-def test_the_table_has_a_row_for_each_setting_and_vocabulary(library: Library) -> None:
-    figures = {"ours": 20.0, "common": 50.0, "ratio": 2.5}
-    cell = {"n_vocab": 128256, "settings": dict.fromkeys(bench_sampling.SETTINGS, figures)}
-    results = {"machine": machine_facts(), "repeats": 9, "cells": [cell]}
-    shown = bench_sampling.markdown(results)
-    assert "Medians of 9 draws" in shown
-    assert "| balanced | 128,256 | 2.50 | 20.0 | 50.0 |" in shown
-    assert shown.count("| 128,256 |") == len(bench_sampling.SETTINGS)
-
-
-def test_the_page_has_a_place_for_the_table() -> None:
-    page = (ROOT / "docs" / "sampling.md").read_text(encoding="utf-8")
-    begin, end = (page.find(f"<!-- bench:sampling:{edge} -->") for edge in ("begin", "end"))
-    assert 0 <= begin < end

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import subprocess
 import sys
 import threading
@@ -17,45 +16,33 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
-from checkout import ROOT
 from numpy.typing import NDArray
 
-from bench import growth as bench_growth
 from bench import instructions as bench_instructions
 from bench import peers as bench_peers
 from bench import streaming as bench_streaming
-from bench import streams as bench_streams
 from bench import tries as bench_tries
 from bench.choosing.cells import Others, Workload, measure_cell
 from bench.choosing.other_libraries import Logits, Peer, VocabularyBytes, measure_peer
-from bench.choosing.report import markdown, ratios
 from bench.choosing.rounds import CHOOSING, ChoiceEffort
 from bench.methods import (
     ALONE,
     LOOP,
-    METHODS,
     OURS,
     SERVER,
-    SERVER_GRAMMAR,
-    SYSTEMONE,
-    colours,
-    with_maker,
-    workbench_settings,
 )
 from bench.model import CHOICES
 from bench.model.streams import RandomPrompts
 from bench.model.together import OurStreams, Written, write_together
-from bench.parts.machine import machine_facts, machine_line, noting_other_programs
+from bench.parts.machine import noting_other_programs
 from bench.parts.merging import merged
-from bench.parts.pages import fill_sections, publish
+from bench.parts.pages import fill_sections
 from bench.parts.single_steps import is_supported
 from bench.parts.workload import MODELS, action_names
-from bench.parts.workload import prompts as planner_prompts
 from bench.together.batch_loop import UNTOLD, BatchLoop, Expected
 from bench.together.cells import PROMPTS, Cell, StreamEffort
-from bench.together.llama_server import GREEDY, LlamaServer, find_llama_server
+from bench.together.llama_server import GREEDY, LlamaServer
 from bench.together.report import markdown as stream_markdown
-from bench.together.report import plot as plot_streams
 from eliza_ffi._resources import default_model_path
 from eliza_ffi.library.loading import Library
 from eliza_ffi.model import Model
@@ -63,16 +50,6 @@ from eliza_ffi.model import Model
 pytestmark = pytest.mark.slow
 
 # ---- the comparison with other libraries -------------------------------------------------------
-
-
-def test_action_names_are_distinct_and_longer_lists_hold_the_shorter_ones() -> None:
-    names = action_names(3000)
-    assert len(set(names)) == 3000
-    assert action_names(30) == names[:30]
-    assert names[0] in planner_prompts(names, 1)[0]
-    assert names[30] not in planner_prompts(names, 1)[0]
-    with pytest.raises(ValueError, match="there are only"):
-        action_names(10_000)
 
 
 @pytest.mark.parametrize("vocab", [None, "llama-spm"])
@@ -121,13 +98,6 @@ def test_a_peer_is_driven_along_our_answer_and_never_harms_the_logits() -> None:
     assert 0.0 <= cost.mask_us <= cost.step_us
 
 
-def test_a_peer_that_is_not_there_says_why() -> None:
-    peer = Peer.find("no-such-library", "no_such_library")
-    assert peer.version is None
-    assert peer.problem is not None
-    assert "no_such_library" in peer.problem
-
-
 # ---- the comparison, its tables and its pieces ---------------------------------------------------
 
 
@@ -168,26 +138,6 @@ def results(*cells: dict[str, Any], date: str = "today") -> dict[str, Any]:
     return {"machine": machine, "peers": peers, "plan": {}, "cells": [*(cells or (cell(),))]}
 
 
-def test_the_tables_begin_with_ratios_and_name_what_is_missing_or_failed() -> None:
-    shown = markdown(results())
-    assert "| trained 2k | 32,000 | 30 | 40.0 | 1.00 | - | - | - |" in shown
-    assert "llguidance not installed" in shown
-    assert "- llguidance: ModuleNotFoundError: none" in shown
-    assert "- trained 2k, 30 choices, xgrammar: ValueError: no" in shown
-    assert "Measured in 1.0 minutes" in shown
-
-
-def test_the_short_table_has_the_ratios_and_our_milliseconds() -> None:
-    other = {**cell(), "choices": 3}
-    assert "| trained 2k, 30 | 40.0 | - | - | - | 1.00 |" in ratios(results(cell(), other))
-    assert "trained 2k, 3 " not in ratios(results(cell(), other))
-
-
-def test_a_cell_that_other_programs_disturbed_is_named() -> None:
-    busy = {**cell(), "other_programs": 0.5}
-    assert "trained 2k with 30 choices (0.5 cores)" in markdown(results(busy))
-
-
 @pytest.fixture
 def no_others(hooks_path: Path) -> Others:
     return Others((Peer("llguidance", None, "not wanted here"),), Logits(hooks_path))
@@ -202,28 +152,6 @@ def test_a_cell_has_the_figures_of_every_method(no_others: Others) -> None:
     assert measured["strategies_agree"]
 
 
-def stub(workload: Workload, effort: ChoiceEffort, others: Others) -> dict[str, Any]:
-    return {"choices": len(workload.texts), "seconds": 0.0}
-
-
-def test_a_run_has_the_cells_that_were_asked_for(no_others: Others) -> None:
-    run = bench_peers.run(bench_peers.QUICK, [], [], no_others, stub)
-    assert len(run["cells"]) == len(MODELS) * len(bench_peers.QUICK.choices)
-    run = bench_peers.run(bench_peers.QUICK, ["trained 2k"], [30], no_others, stub)
-    assert run["cells"] == [{"model": "trained 2k", "choices": 30, "seconds": 0.0}]
-
-
-def test_pieces_of_a_run_are_put_together_in_order() -> None:
-    old = results({**cell(), "choices": 300}, {**cell(), "choices": 3}, date="yesterday")
-    new = results({**cell(), "choices": 30}, {**cell(), "choices": 3, "seconds": 1.0})
-    order = [("trained 2k", n) for n in (3, 30, 300)]
-    put = merged(old, new, "cells", bench_peers.cell_key, order)
-    assert [(each["choices"], each["seconds"]) for each in put["cells"]] == [
-        *((3, 1.0), (30, 60.0), (300, 60.0))
-    ]
-    assert put["machine"]["date"] == "today"
-
-
 @pytest.mark.parametrize("changed", ["machine", "peers", "plan"])
 def test_pieces_of_different_states_are_not_put_together(changed: str) -> None:
     other = {**results(), changed: {"cpu": "another"}}
@@ -231,76 +159,10 @@ def test_pieces_of_different_states_are_not_put_together(changed: str) -> None:
         merged(other, results(), "cells", bench_peers.cell_key, [])
 
 
-def test_results_are_shown_again_in_every_document(tmp_path: Path) -> None:
-    file, page, readme = (tmp_path / name for name in ("quick.json", "page.md", "readme.md"))
-    file.write_text(json.dumps(results()), encoding="utf-8")
-    page.write_text("<!-- bench:peers:begin --><!-- bench:peers:end -->", encoding="utf-8")
-    readme.write_text("<!-- bench:ratios:begin --><!-- bench:ratios:end -->", encoding="utf-8")
-    docs = ["--docs", str(page), "--docs", str(readme)]
-    assert bench_peers.main(["--render", str(file), *docs]) == 0
-    assert markdown(results()).strip() in page.read_text(encoding="utf-8")
-    assert ratios(results()).strip() in readme.read_text(encoding="utf-8")
-    assert file.with_suffix(".md").read_text(encoding="utf-8") == markdown(results())
-
-
 # ---- growth ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("growth", bench_growth.GROWTHS, ids=lambda growth: growth.name)
-def test_a_growth_varies_one_thing(library: Library, growth: bench_growth.Growth) -> None:
-    workloads = [workload for _, workload in growth.points()]
-    varied = {
-        "model": {workload.subject for workload in workloads},
-        "answers": {tuple(workload.texts) for workload in workloads},
-        "threads": {workload.n_threads for workload in workloads},
-    }
-    assert sum(len(values) > 1 for values in varied.values()) <= 1
-    for workload in workloads:
-        assert len(set(workload.texts)) == len(workload.texts)
-
-
-def test_a_growth_is_told_by_the_cell_where_it_is_not_known_before(no_others: Others) -> None:
-    def points() -> bench_growth.Points:
-        return [(at, Workload(MODELS[0], ["A", "B"], ["x"], n_threads=1)) for at in (7, "n_vocab")]
-
-    growth = bench_growth.Growth("g", "Title", "label", points)
-    measured = bench_growth.measure(growth, no_others, ChoiceEffort(repeat=1, budget=0.0))
-    assert [each["x"] for each in measured["cells"]] == [7, 2048]
-    shown = bench_growth.markdown({**results(), "growths": [measured]})
-    assert "Title\n\n| label | eliza-ffi auto |" in shown
-    assert "| 2,048 |" in shown
-    assert bench_growth.panels({"growths": [measured]})[0].x_label == "label"
-
-
 # ---- the methods -------------------------------------------------------------------------------
-
-
-def test_a_method_has_one_label_and_a_maker() -> None:
-    makers = ("choice", "picks", "generates", "masks", "streams", "decides", "answers")
-    made = {maker: set(with_maker(maker)) for maker in makers}
-    assert set().union(*made.values()) == set(METHODS)
-    assert all(label == each.label for label, each in METHODS.items())
-    assert made["picks"] <= made["masks"]
-    # Who needs nothing is ours, or llama.cpp inside it.
-    others = {"llguidance", "xgrammar", "llama-cpp-python", "cappr", SERVER}
-    others |= {SYSTEMONE, SERVER_GRAMMAR}
-    assert {label for label, each in METHODS.items() if each.needs} == others
-    choices = [workbench_settings(label) for label in made["choice"]]
-    assert len(set(choices)) == len(choices)
-    with pytest.raises(ValueError, match="no choice of our library"):
-        workbench_settings(LOOP)
-
-
-def test_methods_of_one_picture_have_colours_of_their_own() -> None:
-    for makers in (["choice", "picks", "generates"], ["streams"], ["masks"], ["decides"]):
-        drawn = colours(makers)
-        assert len(set(drawn.values())) == len(drawn) > 2
-
-
-def test_two_classes_of_the_benchmarks_never_share_a_name() -> None:
-    texts = [file.read_text(encoding="utf-8") for file in (ROOT / "bench").rglob("*.py")]
-    names = [name for text in texts for name in re.findall(r"^class (\w+)", text, re.MULTILINE)]
-    assert sorted(names) == sorted(set(names))
 
 
 # ---- streaming, tries, instructions ------------------------------------------------------------
@@ -330,13 +192,6 @@ def test_tries_are_set_from_one_thread_and_several(library: Library) -> None:
     ]
     assert all(0.0 < each["p50_us"] <= each["p99_us"] for each in run["race"])
     assert "| open and close |" in bench_tries.markdown(run)
-
-
-def test_instructions_of_a_function_are_those_until_it_returns() -> None:
-    whole, inner = list(bench_instructions.PARTS)[:2]
-    functions = {100: whole, 200: inner, 300: "not of interest"}
-    steps = [(100, 50), (104, 40), (200, 32), (300, 24), (304, 24), (204, 32), (108, 40)]
-    assert bench_instructions.inclusive_counts(steps, functions) == {whole: 7, inner: 4}
 
 
 @pytest.mark.skipif(not is_supported(), reason="single steps are for Linux on x86-64")
@@ -390,11 +245,6 @@ def test_prompts_of_more_than_a_batch_are_decoded_in_several(
         )
 
 
-def test_the_batch_loop_says_what_is_wrong(loop: BatchLoop) -> None:
-    with pytest.raises(RuntimeError, match="cannot load the model"):
-        loop.write(Path("no-such.gguf"), [[1]], 2, 1)
-
-
 def test_streams_part_where_their_first_other_token_is() -> None:
     written = Written(((1, 2, 3), (4, 5, 6)), ((0.0,), (0.0,)))
     expected = Expected(written, ((1.0, 0.5, 0.1), (1.0, 1.0, 1.0)))
@@ -423,36 +273,6 @@ def test_a_cell_of_streams_is_measured_in_every_way(loop: BatchLoop, tiny_model:
 def stream_results(*cells: dict[str, Any]) -> dict[str, Any]:
     peers = [{"name": SERVER, "version": None, "problem": "not there"}]
     return {**results(), "peers": peers, "plan": asdict(LITTLE), "cells": [*cells]}
-
-
-def test_a_cell_names_what_must_be_known_of_it(loop: BatchLoop, tiny_model: Model) -> None:
-    cell = Cell(tiny_model, 1, LITTLE, loop, server=LlamaServer(port=1, choices=("A",)))
-    measured = {
-        **{"model": "tiny", "streams": 1, "seconds": 1.0, "n_vocab": 2048},
-        "writing": cell.writing(),
-        "passes": {"restarts": 2},
-        "choosing": {PROMPTS[0]: cell.choosing(False), PROMPTS[1]: cell.choosing(True)},
-        "beside": cell.beside(),
-        "problems": cell.problems,
-    }
-    assert set(measured["writing"]) == {OURS, ALONE, LOOP}
-    shown = stream_markdown(stream_results(measured))
-    assert "tiny with 1 streams: llama-server failed: ConnectionRefusedError" in shown
-    assert "the model ended 2 texts" in shown
-
-
-def test_a_run_of_streams_has_the_cells_that_were_asked_for(
-    loop: BatchLoop, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setenv("LLAMA_SERVER", str(tmp_path / "none"))
-
-    def stub(model: Any, n: int, *_: Any) -> dict[str, Any]:
-        return {"model": model.name, "streams": n}
-
-    assert len(bench_streams.run(bench_streams.FULL, measure=stub)["cells"]) == 20
-    run = bench_streams.run(bench_streams.QUICK, ["Q4_K 128k"], [4], stub)
-    assert run["cells"] == [{"model": "Q4_K 128k", "streams": 4}]
-    assert run["peers"][0]["version"] is None
 
 
 class OneAnswer(BaseHTTPRequestHandler):
@@ -500,28 +320,6 @@ def test_the_server_is_asked_for_tokens_and_for_one_of_the_answers(
     )
 
 
-def test_a_server_that_is_not_there_says_how_to_get_it(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setenv("LLAMA_SERVER", str(tmp_path / "none"))
-    program, peer = find_llama_server()
-    assert program is None
-    assert "make peers" in str(peer.problem)
-
-
-def test_streams_are_drawn_over_their_number(
-    loop: BatchLoop, tiny_model: Model, tmp_path: Path
-) -> None:
-    pytest.importorskip("matplotlib")
-    way = {"tokens_per_second": 2.0, "choices_per_second": 1.0}
-    cells = [
-        {"model": "m", "streams": n, "writing": {OURS: way}, "choosing": {PROMPTS[0]: {OURS: way}}}
-        for n in (1, 8)
-    ]
-    plot_streams({"cells": cells}, tmp_path / "streams.png")
-    assert (tmp_path / "streams.png").stat().st_size > 1000
-
-
 # ---- what they share ---------------------------------------------------------------------------
 
 
@@ -538,19 +336,6 @@ def test_texts_go_between_the_markers_of_their_name_however_often(tmp_path: Path
     page.write_text("no markers", encoding="utf-8")
     with pytest.raises(ValueError, match="has no"):
         fill_sections(page, {"x": "new"})
-
-
-def test_results_are_published_as_json_and_markdown(tmp_path: Path) -> None:
-    publish("x", {"figure": 1}, "text\n", tmp_path / "out", None)
-    assert json.loads((tmp_path / "out" / "x.json").read_text(encoding="utf-8")) == {"figure": 1}
-    assert (tmp_path / "out" / "x.md").read_text(encoding="utf-8") == "text\n"
-
-
-def test_the_machine_is_described_in_one_line(library: Library) -> None:
-    facts = machine_facts()
-    line = machine_line(facts)
-    assert [name for name, fact in facts.items() if str(fact) not in line] == []
-    assert "\n" not in line
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").is_file(), reason="Linux alone tells")
@@ -571,23 +356,3 @@ def _computed(pid: int) -> float:
     """Return the seconds that a process has computed for."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-@pytest.mark.parametrize(
-    ("file", "sections"),
-    [
-        (
-            "docs/performance.md",
-            ("peers", "growth", "streaming", "streams", "decisions", "tries", "instructions"),
-        ),
-        ("README.md", ("ratios",)),
-    ],
-)
-def test_documents_have_the_sections_that_scripts_fill(
-    file: str, sections: tuple[str, ...]
-) -> None:
-    text = (ROOT / file).read_text(encoding="utf-8")
-    for name in sections:
-        assert (
-            0 <= text.find(f"<!-- bench:{name}:begin -->") < text.find(f"<!-- bench:{name}:end -->")
-        )

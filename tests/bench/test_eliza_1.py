@@ -26,12 +26,6 @@ def said(text: str) -> TimedAnswer:
 # ---- the tasks -------------------------------------------------------------------------------
 
 
-def test_all_fixtures_are_cases() -> None:
-    counts = {task: len(list(cases_of(task))) for task in TASKS}
-    assert counts == {"should_respond": 32, "planner": 15, "action": 5}
-    assert len(list(cases_of("action", "MESSAGE"))) == 2
-
-
 def test_the_prompts_end_where_the_answer_begins() -> None:
     for task in ("should_respond", "planner"):
         assert all(case.prompt.endswith("assistant\n") for case in cases_of(task))
@@ -152,25 +146,6 @@ def test_a_chat_model_is_asked_in_its_template(
     options = ["--mode", "strict-trie-ffi", "--library", str(library.path), "--chat"]
     assert main(["--task", "planner", "--limit", "1", *options]) == 0
     assert "100%" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    ("arguments", "reason"),
-    [
-        (["--task", "plan"], "--task must be"),
-        (["--task", "planner:REPLY"], "--action goes with --task action"),
-        (["--task", "planner", "--action", "REPLY"], "--action goes with --task action"),
-        (["--task", "action:NONE"], "no case is about the action 'NONE'"),
-        (["--task", "planner", "--limit", "0"], "--limit must be 1 or more"),
-        (["--task", "planner", "--max-tokens", "0"], "--max-tokens must be 1 or more"),
-    ],
-)
-def test_a_wrong_command_line_is_explained(
-    arguments: list[str], reason: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit, match="2"):
-        main(["--mode", "guided", *arguments])
-    assert reason in capsys.readouterr().err
 
 
 def test_the_plot_is_a_picture(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Generator, Sequence
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, fields
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -128,22 +128,6 @@ def test_a_grammar_stops_at_the_answer_in_either_order(bench: Workbench, order: 
     for answer in answers:
         assert answer.text in ACTIONS
         assert answer.stats.passes_after_prompt == len(answer.tokens) - 1
-
-
-def test_a_grammar_decides_between_an_answer_and_a_longer_one(tiny_model: Model) -> None:
-    bench = Workbench(tiny_model, Alternatives.of_texts(tiny_model, ["A", "AB", "ABC"]))
-    assert not bench.alternatives.ends_at("AB")
-    assert bench.alternatives.ends_at("ABC")
-    prompt = tiny_model.tokenize("x", add_special=True)
-    answer = bench.answer(prompt, Method("strict-guided"), 0)
-    assert answer.text in ("A", "AB", "ABC")
-
-
-def test_an_unguided_run_generates_as_many_tokens_as_the_grammar(bench: Workbench) -> None:
-    prompt = prompts(bench.model)[0]
-    grammar = bench.answer(prompt, Method("strict-guided"))
-    free = bench.answer(prompt, Method("unguided"), len(grammar.tokens))
-    assert len(free.tokens) <= len(grammar.tokens)
 
 
 def test_accuracy_is_the_agreement_with_the_grammar_whatever_the_tokens(
@@ -391,15 +375,6 @@ def test_counts_of_shared_passes_are_given_where_the_library_has_them() -> None:
     assert sharing([older]) == sharing([]) == {}  # type: ignore[list-item]
 
 
-def test_the_table_tells_of_shared_passes_and_texts_begun_anew(tiny_model: Model) -> None:
-    report = measure_streams(tiny_model, 1, tokens=2, repeat=1)
-    counted = replace(
-        report, shared_passes=0.9, sequences_per_pass=7.5, wait_us_per_pass=200.0, restarts=3
-    )
-    assert "passes shared: 90%, of 7.5 sequences each, waited for 200 us" in counted.text()
-    assert "the model ended 3 texts early" in counted.text()
-
-
 def test_the_command_measures_streams_as_a_table_or_json(
     library: Library, files: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -411,18 +386,3 @@ def test_the_command_measures_streams_as_a_table_or_json(
     report = json.loads(capsys.readouterr().out)
     assert set(report) == {field.name for field in fields(StreamsReport)}
     assert report["choices"] == len(ACTIONS)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["--streams", "65"], "--streams must be 1 to 64"),
-        (["--streams", "2", "--tokens", "1"], "--tokens must be 2 or more"),
-        (["--streams", "2", "--mode", "unguided"], "not allowed with argument"),
-    ],
-)
-def test_a_wrong_command_line_for_streams_is_exit_code_2(
-    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert program(*arguments) == 2
-    assert said in capsys.readouterr().err

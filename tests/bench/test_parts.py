@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from page_tables import markdown_table, number
 
-from bench.parts.figures import mean, median, median_ratio, percentiles
+from bench.parts.figures import median_ratio
 
 
 def test_numbers_have_three_digits() -> None:
@@ -20,8 +20,3 @@ def test_a_table_is_aligned_by_its_first_columns() -> None:
 def test_a_ratio_is_taken_within_a_round() -> None:
     assert median_ratio([2.0, 9.0, 40.0], [1.0, 3.0, 10.0]) == 3.0
     assert median_ratio([2.0, 9.0], [1.0, 3.0, 10.0]) == 2.5
-
-
-def test_figures_have_the_names_of_their_columns() -> None:
-    assert percentiles(list(range(101)), "ms_*") == {"ms_p50": 50.0, "ms_p99": 99.0}
-    assert (mean([1, 2, 6]), median([1, 2, 6])) == (3.0, 2.0)

@@ -21,7 +21,3 @@ def test_every_number_of_names_has_its_row(
     assert all(cell["chooser_ms"] > 0 and cell["set_us"] > 0 for cell in results["cells"])
     lines = prepared.markdown(results).splitlines()
     assert lines[-2].startswith("| 2 | ") and lines[-1].startswith("| 30 | ")
-
-
-def test_names_are_distinct() -> None:
-    assert len(set(prepared.names(1000, 0))) == 1000

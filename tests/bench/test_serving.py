@@ -10,8 +10,8 @@ import pytest
 
 from bench.parts.machine import one_core_and_the_others
 from bench.serving.__main__ import main
-from bench.serving.clients import Outcome, _difference, _marked
-from bench.serving.workload import Asked, mixture
+from bench.serving.clients import Outcome, _difference
+from bench.serving.workload import Asked
 from bench.together.llama_server import find_llama_server
 from eliza_ffi._resources import default_model_path
 from eliza_ffi.library.loading import Library
@@ -41,23 +41,6 @@ def test_an_answer_is_held_against_the_one_in_process() -> None:
     assert said(answer(0.75, "you 0")) == "somebody else's answer"
     assert said({"answers": []}) == "another number of probabilities"
     assert said({"error": {}}, status=500).startswith("500 instead of 200")
-
-
-def test_every_request_asks_in_names_of_its_own() -> None:
-    assert _marked(TWO, "me")["questions"][0]["name"] == "me 0"
-    asked = next(each for each in mixture(50, 1) if each.path == "/v1/systemone")
-    assert all(name.startswith("me ") for name in _marked(asked, "me")["questions"])
-    assert "name" not in TWO.body["questions"][0]
-
-
-def test_the_mixture_has_both_formats_and_bad_requests_and_is_the_same_each_time() -> None:
-    asked = mixture(200, 7)
-    assert {(each.path, each.status) for each in asked} == {
-        ("/v1/decisions", 200),
-        ("/v1/decisions", 400),
-        ("/v1/systemone", 200),
-    }
-    assert mixture(200, 7) == asked != mixture(200, 8)
 
 
 @pytest.mark.parametrize("options", [[], ["--throughput", *FEW]])

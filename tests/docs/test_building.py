@@ -34,36 +34,6 @@ def test_a_link_to_a_file_of_the_checkout_leads_to_a_copy() -> None:
     assert markdown_of("[it](../LICENSE)", "a.md") == '<a href="checkout/LICENSE.txt">it</a>'
 
 
-def test_a_picture_of_the_checkout_is_copied_as_it_is() -> None:
-    shown = markdown_of(
-        "![a & b](../docs/shared-passes.svg)![c](../bench/results/full.png)", "a.md"
-    )
-    assert shown.startswith("![a & b](")  # it is among the pages
-    assert shown.endswith('<img alt="c" src="checkout/bench/results/full.png">')
-
-
-def test_folders_stay_as_words_and_other_links_as_they_are() -> None:
-    for text in ("[a](b.md#c)", "[a](https://example.org/b)", "[a](../../no/such/file.c)"):
-        assert markdown_of(text) == text
-    assert markdown_of("[the tests](../../tests/bun) run") == "the tests run"
-
-
-@pytest.mark.parametrize(
-    ("said", "shown"),
-    [
-        (
-            ":class:<code>~eliza_ffi.Model</code>",
-            '<autoref identifier="eliza_ffi.Model" optional><code>Model</code></autoref>',
-        ),
-        (":meth:<code>stream</code>", "<code>stream</code>"),
-        (":math:<code>a.b</code>", "<code>a.b</code>"),
-        ("no role: <code>x</code>", "no role: <code>x</code>"),
-    ],
-)
-def test_roles_of_docstrings_become_links(said: str, shown: str) -> None:
-    assert build_docs.on_page_content(said, None, None, None) == shown
-
-
 @pytest.mark.parametrize(
     "text",
     [
@@ -77,11 +47,6 @@ def test_roles_of_docstrings_become_links(said: str, shown: str) -> None:
 def test_what_would_be_asked_of_others_is_found(text: str, tmp_path: Path) -> None:
     (tmp_path / "page.html").write_text(text, encoding="utf-8")
     assert len(build_docs.asking(tmp_path)) == 1
-
-
-def test_links_that_a_reader_follows_are_no_fault(tmp_path: Path) -> None:
-    (tmp_path / "page.html").write_text('<a href="https://example.org">x</a><img src="a.png">')
-    assert build_docs.asking(tmp_path) == []
 
 
 def test_a_public_name_that_is_not_on_its_page_is_found(tmp_path: Path) -> None:

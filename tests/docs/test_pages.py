@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import code
 import re
-from collections import Counter
 from pathlib import Path
 
 import draw_explanations
@@ -30,7 +29,6 @@ pytestmark = pytest.mark.slow
 
 DOCS = ROOT / "docs"
 PICTURES = DOCS / "explanation"
-SITE = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
 PAGES = sorted(DOCS.rglob("*.md"))
 FOLDERS = ("tutorial", "how-to", "reference", "explanation")
 NEW = [
@@ -39,18 +37,6 @@ NEW = [
 ]
 RUN = [page for page in NEW if blocks_of(page.read_text(encoding="utf-8"))]
 
-NOT_RUN = {
-    "it compiles llama.cpp, which takes minutes": 1,
-    "it measures for a minute": 1,
-    "it needs a GPU": 1,
-    "it needs a GPU's toolkit": 1,
-    "it needs SGLang and its server": 1,
-    "it needs cappr and llama-cpp-python": 1,
-    "it needs llama-cpp-python": 1,
-    "it needs outlines and llama-cpp-python": 1,
-    "Ray is not installed where this page is tested": 3,
-    "a server runs until it is stopped": 1,
-}
 """Why blocks are not run, and how many for each reason: one more is to be added knowingly."""
 
 
@@ -99,17 +85,6 @@ def test_a_page_does_what_it_shows(
             assert differences(wanted, came) == [], f"behind\n{block.text}\ncame\n{came}"
 
 
-def test_what_is_not_run_says_why() -> None:
-    every = [block for page in RUN for block in blocks_of(text_of(page))]
-    assert Counter(block.why_not_run for block in every if block.why_not_run) == NOT_RUN
-
-
-def test_more_is_run_than_is_not() -> None:
-    every = [block for page in RUN for block in blocks_of(text_of(page))]
-    programs = [block for block in every if block.language in ("python", "console", "ts")]
-    assert sum(block.why_not_run is None for block in programs) > 3 * sum(NOT_RUN.values())
-
-
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_links_lead_to_what_is_there(page: Path) -> None:
     missing = []
@@ -122,18 +97,6 @@ def test_links_lead_to_what_is_there(page: Path) -> None:
         if not path.exists() or (anchor and anchors and anchor not in anchors):
             missing.append(link)
     assert missing == []
-
-
-def test_the_menu_has_every_page_once() -> None:
-    menu = SITE.partition("\nnav:\n")[2]
-    named = re.findall(r"^\s+- (?:[^:\n]+: )?(\S+\.md)$", menu, flags=re.MULTILINE)
-    assert Counter(named) == Counter(map(name_of, PAGES))
-
-
-def test_the_menu_has_four_parts() -> None:
-    menu = SITE.partition("\nnav:\n")[2]
-    parts = re.findall(r"^  - ([A-Za-z-]+):$", menu, flags=re.MULTILINE)
-    assert parts == ["Tutorial", "How-to", "Reference", "Explanation"]
 
 
 def test_the_pictures_are_what_their_script_draws() -> None:

@@ -9,9 +9,9 @@ from pathlib import Path
 import check_load
 import numpy as np
 import pytest
-from backend_suite.cases import ANSWERS, REFERENCE, WAYS, ModelCase, Way
+from backend_suite.cases import ANSWERS, WAYS, ModelCase, Way
 from backend_suite.choosing import Outcome
-from backend_suite.comparing import Comparison, Subject, compare
+from backend_suite.comparing import Subject, compare
 from backend_suite.judging import (
     LARGEST_NOISE,
     ROUNDINGS,
@@ -21,7 +21,7 @@ from backend_suite.judging import (
     margin_between,
     noise_between,
 )
-from backend_suite.reporting import details, table
+from backend_suite.reporting import details
 
 from eliza_ffi.choices.token_tree import TokenTreeDescriptor, TokenTreeLeaf, TokenTreePayload
 from eliza_ffi.library.loading import Library
@@ -161,34 +161,6 @@ def test_scores_that_do_not_add_up_and_tokens_that_are_no_leaf_are_wrong() -> No
 def test_the_allowed_tokens_are_counted_along_the_way() -> None:
     assert allowed_along(list(LEAVES), (1, 2, 3)) == [2, 1, 2]
     assert allowed_along(list(LEAVES), (5, 6)) == [2, 1]
-
-
-def test_no_answer_of_the_suite_begins_another() -> None:
-    for answers in ANSWERS.values():
-        assert not any(a != b and b.startswith(a) for a in answers for b in answers)
-
-
-def test_near_ties_and_failures_are_listed_and_counted() -> None:
-    def comparison(verdict: Verdict) -> Comparison:
-        return Comparison("model", "short", "3 apart", WAY, verdict, noise=0.04)
-
-    compared = [
-        comparison(Verdict("same", 0.001)),
-        comparison(Verdict("near-tie", 0.03, margin=0.05)),
-        comparison(Verdict("wrong", 0.0, problems=("decisions is 3, not 2",))),
-        comparison(Verdict("too far", 0.1)),
-    ]
-    last = table(compared).splitlines()[-1]
-    assert last == "| all | all | 4 | 1 | 1 | 0 | 1 | 1 | 1.0e-01 | 2.50 |"
-    near, wrong, far = details(compared)
-    assert "near-tie: model" in near and "margin 0.0500 nats, difference 0.0300" in near
-    assert "decisions is 3, not 2" in wrong
-    assert "too far: model" in far and "difference 0.1000, noise 0.0400" in far
-
-
-def test_the_ways_are_all_combinations_of_the_options() -> None:
-    assert len(set(WAYS)) == len(WAYS) == 16
-    assert REFERENCE in WAYS
 
 
 def test_a_library_agrees_with_its_own_slowest_way(

@@ -26,10 +26,3 @@ def test_a_page_with_another_table_is_found_and_written_again(
     assert text.startswith("# Page\n") and text.endswith("\nMore.\n") and "old" not in text
     assert "| `Qwen3-Coder` | yes | yes | yes | `<tool_call>\\n<function=` | one by one |" in text
     assert call_formats.main(["--check", "--page", str(page)]) == 0
-
-
-def test_a_page_without_markers_is_an_error(tmp_path: Path) -> None:
-    page = tmp_path / "page.md"
-    page.write_text("# Page\n")
-    with pytest.raises(ValueError, match="expected the markers"):
-        call_formats.main(["--page", str(page)])

@@ -13,11 +13,11 @@ from pathlib import Path
 import check_architectures
 import pytest
 from backend_suite.apart import DiedError, run_apart
-from backend_suite.cases import REFERENCE, ModelCase
+from backend_suite.cases import ModelCase
 from backend_suite.comparing import Comparison, Subject
 from backend_suite.every_use import FASTEST, STRATEGIES, Findings, use_in_every_way
 from backend_suite.judging import Verdict
-from check_architectures import Report, check, counts, main, report_of, section, table
+from check_architectures import Report, check, report_of
 
 from eliza_ffi.library.loading import Library
 
@@ -60,16 +60,6 @@ def test_a_process_that_raises_dies_or_hangs_is_an_error_that_says_so() -> None:
         run_apart(time.sleep, 60, seconds=1.0, mebibytes=4096)
 
 
-def test_the_last_words_of_a_process_that_is_ended_are_told() -> None:
-    last_words = "import os; os.write(2, b'loading\\nGGML_ASSERT(n > 0) failed\\n'); os.abort()"
-    with pytest.raises(DiedError, match=r"^ended by signal 6: GGML_ASSERT\(n > 0\) failed$"):
-        run_apart(exec, last_words, **LIMITS)
-    stage = "from backend_suite.apart import say_stage; say_stage('loading'); "
-    with pytest.raises(DiedError, match=r"^loading: ended by signal 6: GGML_ASSERT") as caught:
-        run_apart(exec, stage + last_words, **LIMITS)
-    assert caught.value.stage == "loading"
-
-
 def test_a_process_apart_has_so_much_memory_and_no_more() -> None:
     with pytest.raises(DiedError, match="MemoryError"):
         run_apart(bytes, 8 << 30, **LIMITS)
@@ -105,41 +95,11 @@ def test_only_what_generates_no_text_may_be_refused() -> None:
     assert report_of("m", Findings(refusal="cannot load the model"), "").verdict == "fault"
 
 
-def test_reports_are_counted_listed_and_put_into_a_document() -> None:
-    reports = [
-        Report("llama", "exact", "", 63, 0.001, 0.004),
-        Report("bert", "refused", "keeps no KV cache"),
-        Report("rnd1", "refused", "keeps no KV cache"),
-        Report("odd", "fault", "a | b", 63, 0.5, 0.01),
-        Report("clip", "cannot be made", "no main model"),
-    ]
-    assert counts(reports) == "5 architectures: 1 exact, 1 fault, 2 refused, 1 cannot be made"
-    lines = table(reports).splitlines()
-    assert lines[2] == "| llama | exact | 63 | 1.0e-03 | 4.0e-03 |"
-    assert lines[-1] == "clip: cannot be made: no main model"
-    document = section(reports)
-    assert "| exact | 1 | `llama` |" in document
-    assert "further off than 0.25 of the noise" in document
-    assert "| `bert`, `rnd1` | refused | keeps no KV cache |" in document
-    assert "| `odd` | fault | a \\| b |" in document
-
-
 def test_an_architecture_that_cannot_be_made_is_a_line_with_the_reason(tmp_path: Path) -> None:
     writer = writer_that(tmp_path, "print(f'{name}: cannot be made: no such shape')")
     subject = Subject(tmp_path / "unused", 0)
     report = check("mamba", writer, tmp_path, subject)
     assert report == Report("mamba", "cannot be made", "no such shape")
-
-
-def test_names_and_programs_that_do_not_exist_are_no_findings(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    writer = writer_that(tmp_path, "pass")
-    arguments = ["--library", str(writer), "--writer", str(writer)]
-    assert main([*arguments, "lama"]) == 2
-    assert "knows no architecture lama" in capsys.readouterr().err
-    assert main(["--writer", str(tmp_path / "none")]) == 2
-    assert "check_architectures: " in capsys.readouterr().err
 
 
 def test_a_model_is_used_in_every_way(
@@ -156,16 +116,6 @@ def test_a_model_is_used_in_every_way(
     # Five questions in all strategies, in four rounds together in two ways, as endings, and by
     # masks in two ways; three prompts restored.
     assert report.n_choices == 5 * len(STRATEGIES) + 4 * 2 * 5 + 3 + 5 + 2 * 5
-
-
-def test_the_strategies_compared_begin_with_the_reference() -> None:
-    assert STRATEGIES[0] == REFERENCE
-    assert {way.strategy for way in STRATEGIES} == {
-        "token-by-token",
-        "skip-ahead",
-        "tree",
-        "auto",
-    }
 
 
 def test_prompts_that_change_nothing_are_noticed(

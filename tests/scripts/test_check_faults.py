@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from check_faults import listing, table
 from checkout import ROOT
-from faults.loop import Ended, Fault, judge
-from faults.symbols import blamed, qualified_name
+from faults.loop import Ended, judge
+from faults.symbols import blamed
 
 from eliza_ffi.library.loading import Library
 
@@ -91,24 +90,6 @@ def test_what_is_neither_before_nor_after_is_a_failure(
     assert judge(kind, found, SOUND)[0] is ended
 
 
-@pytest.mark.parametrize(
-    ("name", "qualified"),
-    [
-        ("eliza_inference_create", "eliza_inference_create"),
-        ("eliza::Model::load(std::string const&)", "eliza::Model::load"),
-        ("eliza::(anonymous namespace)::read(int)", "eliza::{anonymous}::read"),
-        (
-            "void std::vector<eliza::Place>::push<int>(int&&)",
-            "std::vector<eliza::Place>::push<int>",
-        ),
-        ("eliza::f()::{lambda(int)#1}::operator()(int) const", "eliza::f"),
-        ("operator new(unsigned long)", "operator new"),
-    ],
-)
-def test_a_function_is_named_without_its_parameters(name: str, qualified: str) -> None:
-    assert qualified_name(name) == qualified
-
-
 def test_the_innermost_frame_that_is_somebodys_is_to_blame() -> None:
     new, vector = "operator new(unsigned long)", "void std::vector<eliza::A>::grow<int>(int)"
     assert blamed([new, vector, "eliza::f()", "llama_decode"]) == ("ours", "eliza::f")
@@ -116,21 +97,3 @@ def test_the_innermost_frame_that_is_somebodys_is_to_blame() -> None:
     assert blamed([*unwinding, "eliza::f()", "llama_decode"]) == ("ours", "eliza::f")
     assert blamed([new, "ggml_init", "eliza::f()"]) == ("llama.cpp", "ggml_init")
     assert blamed([new]) == ("nobody", "")
-
-
-def test_the_listing_counts_what_one_place_died_of_and_leaves_out_what_ended_well() -> None:
-    def fault(n: int, ended: Ended, died_at: list[str]) -> Fault:
-        return Fault("load", "allocation", n, ended, "said", ["eliza::f()"], died_at)
-
-    faults = [
-        fault(1, Ended.OURS, ["eliza::~f()"]),
-        fault(2, Ended.OURS, ["eliza::~f()"]),
-        fault(3, Ended.REFUSED, []),
-    ]
-    called = fault(4, Ended.THEIRS, ["ggml_abort", "ggml_init", "eliza::g()", "eliza::f()"])
-    assert called.place == "ggml_init, called by eliza::g"
-    lines = listing(faults, details=False)
-    assert lines == ["died: ours: eliza::~f, 2 times; load, allocation 1: said"]
-    assert [*filter(None, table(faults).splitlines()[-1].replace(" ", "").split("|"))][:4] == [
-        *("all", "all", "3", "0")
-    ]

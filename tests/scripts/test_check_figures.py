@@ -52,8 +52,3 @@ def test_the_command_names_each_problem_and_fails(
 
 def test_every_measured_table_names_its_versions() -> None:
     assert [each for each in check_figures.problems(ROOT) if "must say" in each] == []
-
-
-def test_the_linter_checks_the_figures() -> None:
-    recipe = (ROOT / "Makefile").read_text(encoding="utf-8").partition("\nlint:")[2]
-    assert "scripts/check_figures.py" in recipe.partition("\n\n")[0]

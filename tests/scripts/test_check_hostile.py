@@ -13,10 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from check_hostile import chosen, table
 from checkout import ROOT
 from faults.preloaded import Preloaded, build
-from hostile import ALL_CASES
 from hostile.case import Broken, Case, Must, Stage
 from hostile.files import SlotBytes, fnv1a
 from hostile.trial import Outcome, Trials, verdict
@@ -109,18 +107,6 @@ def test_only_a_death_in_llama_cpp_that_is_known_is_forgiven() -> None:
     assert verdict(case, Outcome("answer", "", after="other")) == "not as before afterwards"
 
 
-def test_cases_are_chosen_by_their_names() -> None:
-    names = [case.name for case in ALL_CASES]
-    assert len(set(names)) == len(names)
-    assert {name.split(":")[0] for name in names} == {
-        *("grammar", "trigger", "template", "slot file", "model file"),
-        *("arguments", "caches", "options", "memory", "signals"),
-    }
-    assert [case.name for case in chosen(ALL_CASES, "model file: a FIFO")] == ["model file: a FIFO"]
-    assert chosen(ALL_CASES, "grammar*small stack")
-    assert not chosen(ALL_CASES, "no such case")
-
-
 def test_a_slot_file_is_put_together_again_with_a_hash_that_fits() -> None:
     raw = b"ELIZASLT" + struct.pack("<I", 1)
     for part in (b"name", b"\1\0\0\0\2\0\0\0", b"state"):
@@ -132,15 +118,6 @@ def test_a_slot_file_is_put_together_again_with_a_hash_that_fits() -> None:
     assert SlotBytes(slot.whole()).state == b"state!"
     with pytest.raises(Broken):
         SlotBytes(raw[:-1] + b"x")
-
-
-def test_the_table_shows_both_ends_of_a_long_text() -> None:
-    case = Case("a case", nothing)
-    (row,) = table([(case, Outcome("error", "begin" + "|x" * 500 + "end", 1.5, 20))]).splitlines()[
-        2:
-    ]
-    assert "error: begin" in row
-    assert "end | ok | 1.50 | 20 |" in " ".join(row.split())
 
 
 @needs_linux

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import release_tree
 from checkout import ROOT
-from release_tree import ReleaseError, notes_of, version_of, with_absolute_links, write_tree
+from release_tree import ReleaseError, notes_of, with_absolute_links, write_tree
 
 pytestmark = pytest.mark.slow
 
@@ -61,14 +61,6 @@ def test_the_tree_holds_what_is_committed_with_links_that_lead_to_the_release(
     assert (tmp_path / "out" / "RELEASE_NOTES.md").read_text(encoding="utf-8") == "- new\n"
 
 
-def test_what_an_earlier_release_left_there_is_gone(checkout: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "tree"
-    folder.mkdir()
-    (folder / "old").touch()
-    write_tree(checkout, folder, URL)
-    assert sorted(each.name for each in folder.iterdir()) == sorted(FILES)
-
-
 def test_what_is_not_committed_is_no_release(checkout: Path, tmp_path: Path) -> None:
     (checkout / "new.py").touch()
     with pytest.raises(ReleaseError, match=r"not committed: new\.py"):
@@ -89,21 +81,7 @@ def test_a_version_without_its_notes_is_no_release(changelog: str, problem: str)
         notes_of(changelog, "1.2.0")
 
 
-def test_a_version_is_read_where_it_is_stated() -> None:
-    assert version_of(FILES["pyproject.toml"]) == "1.2.0"
-    with pytest.raises(ReleaseError, match="states no version"):
-        version_of("[project]\n")
-
-
 def test_our_own_readme_has_no_relative_link_left() -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     assert release_tree._LINK.search(text)
     assert release_tree._LINK.search(with_absolute_links(text, URL, "1.2.0")) is None
-
-
-@pytest.mark.parametrize("url", ["http://a.example", "https://a.example/", "forge", ""])
-def test_an_address_that_links_cannot_begin_with_is_refused(
-    url: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    assert release_tree.main(["--url", url, str(tmp_path / "tree")]) == 1
-    assert "is not https://host/path" in capsys.readouterr().err

@@ -37,8 +37,3 @@ def test_schemas_are_counted_by_folder_with_the_reasons(
     assert (row.split()[-3], row.split()[-1]) == ("10", "0")
     assert "rejected      1  regex parse error" in told
     assert "relaxed       2  contains is not enforced" in told
-
-
-def test_a_folder_that_is_not_there_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(SystemExit):
-        schema_coverage.main([str(tmp_path / "none")])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -93,13 +92,6 @@ def test_where_nothing_is_missing_nothing_is_said_or_run(fake: FakeMachine) -> N
     assert fake.apt_calls == []
 
 
-@pytest.mark.parametrize("compiler", ["c++", "g++", "clang++", "of-the-user"])
-def test_any_compiler_will_do(fake: FakeMachine, compiler: str) -> None:
-    fake.add(compiler)
-    variables = {"CXX": compiler} if compiler == "of-the-user" else {}
-    assert fake.run("compiler", **variables) == (0, "", "")
-
-
 def test_root_installs_what_is_missing_and_names_it(fake: FakeMachine) -> None:
     code, out, err = fake.with_apt().with_root().run("compiler", "npm")
     assert (code, out, err) == (0, "Installing g++ npm with apt-get\n", "")
@@ -138,55 +130,7 @@ def test_nothing_is_installed_against_the_users_will(fake: FakeMachine) -> None:
     assert fake.apt_calls == []
 
 
-def test_the_client_that_tests_of_the_server_run_is_installed(fake: FakeMachine) -> None:
-    assert fake.with_apt().with_root().run("curl")[0] == 0
-    assert fake.apt_calls[-1].endswith("curl")
-    assert fake.run("curl") == (0, "", "")
-
-
-def test_without_apt_the_words_are_those_of_any_system(fake: FakeMachine) -> None:
-    code, out, err = fake.with_root().run("compiler", "gtest", "npm")
-    assert (code, out) == (1, "")
-    assert err.startswith("make: a C++ compiler, npm: missing here")
-    assert err.count("\n") == 1
-
-
-def test_lists_of_packages_that_cannot_be_renewed_may_do(fake: FakeMachine) -> None:
-    assert fake.with_apt().with_root().run("compiler", UPDATE="100")[0] == 0
-
-
-def test_a_failure_of_apt_is_shown(fake: FakeMachine) -> None:
-    code, _, err = fake.with_apt().with_root().run("compiler", INSTALL="no space left")
-    assert code == 1
-    assert err.startswith("E: no space left\nmake: apt-get could not install g++;")
-
-
 def test_what_is_missing_still_is_an_error(fake: FakeMachine) -> None:
     code, _, err = fake.with_apt().with_root().run("npm", ELSEWHERE="1")
     assert code == 1
     assert "npm: missing still" in err.splitlines()[-1]
-
-
-def test_a_python_that_is_too_old_is_named(fake: FakeMachine) -> None:
-    fake.with_apt().with_root().with_python("3.9.2", old=True, venv=True)
-    code, _, err = fake.run("python")
-    assert code == 1
-    assert err == "make: Python 3.9.2 is too old: PYTHON=... names a Python 3.10 or newer\n"
-    assert fake.apt_calls == []
-
-
-def test_a_python_of_the_user_is_asked(fake: FakeMachine) -> None:
-    assert fake.run("python", PYTHON=sys.executable) == (0, "", "")
-
-
-def test_where_the_environment_is_made_no_other_python_is_needed(fake: FakeMachine) -> None:
-    python = fake.script.parents[1] / ".venv" / "bin" / "python"
-    python.parent.mkdir(parents=True)
-    python.touch(0o755)
-    assert fake.run("python") == (0, "", "")
-
-
-def test_an_unknown_need_is_an_error_of_its_own(fake: FakeMachine) -> None:
-    code, _, err = fake.run("compilers")
-    assert code == 2
-    assert '"compilers" is not' in err

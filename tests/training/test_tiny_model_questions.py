@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 from tiny_model.aspects import Split, read_aspect
 from tiny_model.corpus import Example, Generator
-from tiny_model.held_out import KINDS, held_out_splits, report
+from tiny_model.held_out import KINDS
 from tiny_model.inputs import CUSTOMER_ASPECTS, SINGLE_ASPECTS
-from tiny_model.mentions import read_mentions
 from tiny_model.questions import Posed, Questions, is_held_out
 
 from eliza_ffi.cli.demo_prompts import END_OF_TURN, START_OF_TURN
@@ -158,57 +157,6 @@ def test_no_message_names_what_the_options_beside_the_right_one_name(
             right = posed.answer if posed.answer < len(values) else -1
             others = [value for at, value in enumerate(values) if at != right]
             assert not [value for value in others if value.lower() in posed.message.lower()]
-
-
-@pytest.mark.parametrize("name", ASPECTS)
-def test_every_value_has_words_and_every_clash_is_with_a_value(name: str) -> None:
-    aspect = read_aspect(name)
-    keys = {value.key for value in aspect.values}
-    for value in aspect.values:
-        assert value.names
-        assert value.clashes <= keys
-    assert aspect.choices
-    assert aspect.predicates
-    assert bool(aspect.scores) == bool(aspect.scales)
-
-
-def test_levels_that_share_a_label_are_neighbours() -> None:
-    for name in ASPECTS:
-        for scale in read_aspect(name).scales:
-            distinct = list(dict.fromkeys(scale))
-            assert [distinct.index(label) for label in scale] == sorted(
-                distinct.index(label) for label in scale
-            )
-
-
-def test_every_kind_of_thing_is_mentioned_by_a_sentence_with_a_place_for_it() -> None:
-    for mention in read_mentions():
-        assert all("{}" in sentence for sentence in mention.sentences)
-        assert mention.empty
-
-
-def test_the_held_out_splits_are_full_and_follow_from_their_seed() -> None:
-    splits, again = held_out_splits(4, 20), held_out_splits(4, 20)
-
-    assert {name: len(split) for name, split in splits.items()} == dict.fromkeys(splits, 20)
-    assert splits == again
-
-
-def test_a_report_counts_each_split_and_the_new_questions_of_each_kind() -> None:
-    right = Example("choice", "", "", "a", "", ("a", "b"))
-    wrong = Example("score", "", "", "a", "", ("a", "b"))
-    lines = list(
-        report(
-            {
-                "planner, known actions": [(wrong, True)],
-                "questions, new messages": [(right, True), (wrong, False)],
-            }
-        )
-    )
-
-    assert "planner, known actions: 1 of 1, 100.0 %" in lines
-    assert "new questions, choice: 1 of 1, 100.0 %" in lines
-    assert "new questions, all: 1 of 2, 50.0 %" in lines
 
 
 @pytest.fixture(scope="module")
