@@ -50,15 +50,6 @@ def cell(library: Library, path: Path) -> dict[str, Any]:
     return measure(subject, path, CODES, ChoiceEffort(ROUNDS, budget=60))
 
 
-def test_every_way_has_all_figures_from_every_round(cell: dict[str, Any]) -> None:
-    assert cell["n_vocab"] == N_VOCAB
-    assert {place["device"] for place in cell["placement"]} == {"CPU"}
-    assert [*cell["ways"]] == [*WAYS]
-    for figures in cell["ways"].values():
-        assert figures["rounds"] == ROUNDS
-        assert figures["choice_ms"] > 0
-
-
 def test_all_that_choose_choose_the_same(cell: dict[str, Any]) -> None:
     expected = cell["ways"][SKIP_AHEAD]["texts"]
     assert len(expected) == len(PROMPTS)
@@ -101,17 +92,6 @@ def test_bytes_are_a_row_a_decision_and_few_where_legal_tokens_are_gathered(
     assert copied[SKIP_AHEAD_BOTH] == copied[SKIP_AHEAD_HEAD]
     # The rows of ways that were not taken are copied, too.
     assert copied[TREE_BOTH] > copied[SKIP_AHEAD_BOTH]
-
-
-def test_where_the_first_token_is_forced_no_decision_reads_the_prompts_row(
-    library: Library, path: Path
-) -> None:
-    subject = Subject(library.path, n_gpu_layers=0)
-    alike = [f"Q{code}" for code in ("7Z4", "7X4", "2Z4", "2X4")]
-    cell = measure(subject, path, alike, ChoiceEffort(1, budget=60))
-    trie = cell["ways"][SKIP_AHEAD]
-    assert (trie["decisions"], trie["passes"]) == (2, 2)
-    assert trie["decision_bytes"] == ROW_BYTES
 
 
 def test_a_backend_without_a_device_is_refused(library: Library, path: Path) -> None:

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-import sys
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import asdict
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from types import ModuleType
 from typing import Any, ClassVar
 
 import pytest
@@ -18,7 +15,7 @@ import pytest
 from bench import decisions as bench_decisions
 from bench.choosing.other_libraries import Peer
 from bench.deciding.cells import DecisionCell, agreement, measure_cell
-from bench.deciding.elsewhere import CapprDecisions, GrammarServer, SystemoneServer
+from bench.deciding.elsewhere import SystemoneServer
 from bench.deciding.ours import (
     Decided,
     DecidingSetting,
@@ -33,8 +30,6 @@ from bench.deciding.workload import (
     CODES,
     DecisionSubject,
     Questionnaire,
-    input_of,
-    option_texts,
 )
 from bench.methods import (
     LLGUIDANCE,
@@ -67,15 +62,6 @@ def setting_of(model: Model, n_questions: int, options: Sequence[str], **more: A
 # ---- what is asked -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("n_tokens", [1, 40, 333])
-def test_an_input_has_as_many_tokens_as_it_is_to_have(tiny_model: Model, n_tokens: int) -> None:
-    text = input_of(tiny_model.tokenize, n_tokens, seed=1)
-    assert n_tokens <= len(tiny_model.tokenize(text)) < n_tokens + 16
-    assert len(tiny_model.tokenize(text.rpartition(" ")[0])) < n_tokens
-    assert text == input_of(tiny_model.tokenize, n_tokens, seed=1)
-    assert text != input_of(tiny_model.tokenize, n_tokens, seed=2)
-
-
 def test_questions_are_put_as_the_model_is_asked_them(tiny_model: Model) -> None:
     questionnaire = Questionnaire(tiny_model, 3, ["pay bill", "close account"])
     put = questionnaire.put("a message")
@@ -85,13 +71,6 @@ def test_questions_are_put_as_the_model_is_asked_them(tiny_model: Model) -> None
     )
     assert questionnaire.labels == questionnaire.options
     assert questionnaire.temperature == 1.0
-
-
-def test_a_model_made_for_decisions_has_labels_of_one_token(made_model: Model) -> None:
-    questionnaire = Questionnaire(made_model, 1, option_texts(CODES, 255))
-    assert len(set(questionnaire.labels)) == 255
-    assert questionnaire.labels[:3] == ["A", "B", "C"]
-    assert questionnaire.temperature == pytest.approx(2.6)  # the file's, of the most options
 
 
 # ---- who is asked --------------------------------------------------------------------------------
@@ -190,97 +169,6 @@ def test_the_server_is_asked_all_questions_in_one_request(
     assert asked["state"] == "a message"
     assert list(asked["questions"]) == ["part 1", "part 2"]
     assert asked["questions"]["part 2"]["criteria"] == {"pay": None, "close": None}
-
-
-def test_the_server_reads_labels_at_the_temperature_of_the_file(
-    made_model: Model, server_port: int
-) -> None:
-    setting = setting_of(
-        made_model,
-        2,
-        ["pay", "close"],
-        ports=dict.fromkeys((SYSTEMONE, SERVER_GRAMMAR), server_port),
-    )
-    put = setting.questionnaire.put("a message")
-    decided = GrammarServer(setting).decide(put)
-    assert [asked["prompt"] for asked in DecisionServer.asked] == put.prompts
-    assert DecisionServer.asked[0]["n_probs"] == 2
-    weights = [
-        0.1 ** (1 / setting.questionnaire.temperature),
-        0.9 ** (1 / setting.questionnaire.temperature),
-    ]
-    assert decided.answers == (1, 1)
-    assert decided.probabilities is not None
-    assert decided.probabilities[0] == pytest.approx([each / sum(weights) for each in weights])
-
-
-def test_the_server_writes_longer_labels_token_by_token(
-    tiny_model: Model, server_port: int
-) -> None:
-    setting = setting_of(
-        tiny_model,
-        1,
-        ["A plan", "B"],
-        ports=dict.fromkeys((SYSTEMONE, SERVER_GRAMMAR), server_port),
-    )
-    decided = GrammarServer(setting).decide(setting.questionnaire.put("a message"))
-    assert decided.answers == (1,)
-    assert decided.scoring == "any"
-    assert DecisionServer.asked[0]["stop"] == ["A plan", "B"]
-
-
-@pytest.fixture
-def fake_cappr(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    seen: dict[str, Any] = {"closed": False}
-
-    class Llama:
-        def __init__(self, path: str, **settings: Any) -> None:
-            seen["settings"] = settings
-
-        def tokenize(self, text: bytes, add_bos: bool, special: bool) -> tuple[bool, bool]:
-            return add_bos, special
-
-        def close(self) -> None:
-            seen["closed"] = True
-
-    @contextmanager
-    def cache(model: Any, prefix: str) -> Iterator[None]:
-        seen["prefix"], seen["tokenized"] = prefix, model.tokenize(b"x")
-        yield
-
-    def log_probs_conditional(
-        prompts: Sequence[str], completions: Sequence[str], model: Any, **more: Any
-    ) -> list[list[list[float]]]:
-        seen["prompts"], seen["completions"] = list(prompts), list(completions)
-        return [[[-3.0], [-1.0]] for _ in prompts]
-
-    llama_cpp, classify = ModuleType("llama_cpp"), ModuleType("cappr.llama_cpp.classify")
-    llama_cpp.__dict__["Llama"] = Llama
-    classify.__dict__.update(cache=cache, log_probs_conditional=log_probs_conditional)
-    monkeypatch.setitem(sys.modules, "llama_cpp", llama_cpp)
-    monkeypatch.setitem(sys.modules, "cappr", ModuleType("cappr"))
-    monkeypatch.setitem(sys.modules, "cappr.llama_cpp", ModuleType("cappr.llama_cpp"))
-    monkeypatch.setitem(sys.modules, "cappr.llama_cpp.classify", classify)
-    return seen
-
-
-def test_cappr_reads_the_input_once_and_the_rest_of_every_prompt(
-    made_model: Model, fake_cappr: dict[str, Any]
-) -> None:
-    setting = setting_of(made_model, 2, ["pay", "close"])
-    put = setting.questionnaire.put("a message")
-    decider = CapprDecisions(setting)
-    decided = decider.decide(put)
-    decider.close()
-    assert fake_cappr["prefix"].endswith("a message")
-    assert [fake_cappr["prefix"] + each for each in fake_cappr["prompts"]] == list(put.texts)
-    assert fake_cappr["completions"] == ["A", "B"]
-    assert fake_cappr["tokenized"] == (False, True)  # the template writes what a text begins with
-    assert decided.answers == (1, 1)
-    assert decided.scoring == "joint"
-    odds = decided.probabilities[0][1] / decided.probabilities[0][0]  # type: ignore[index]
-    assert odds == pytest.approx(2.718281828 ** (2.0 / setting.questionnaire.temperature))
-    assert fake_cappr["closed"]
 
 
 # ---- cells ---------------------------------------------------------------------------------------

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from bench import masks as bench_masks
-from bench.choosing.other_libraries import Peer
 from bench.masking.constraints import constraints
 from bench.masking.measuring import MaskEffort, Places, agreement, measure
 from bench.masking.node_cost import KINDS, node_times
@@ -66,22 +62,6 @@ def test_libraries_agree_about_names_and_numbers(
         ]
 
 
-def test_agreement_counts_what_differs(vocabulary: TokenBytes, engines: dict[str, Any]) -> None:
-    names, number = constraints()[:2]
-    places = Places(vocabulary, number, 10)
-
-    class OfNames:
-        control = vocabulary.control
-
-        def compile(self, _: object) -> Any:
-            matcher = engines[OURS].compile(names)
-            matcher.accept = lambda token: None
-            return matcher
-
-    (compared,) = agreement([engines[OURS], OfNames()], number, places)
-    assert compared == {"same": 0.0, "in_common": 0.0}
-
-
 def test_a_walk_that_takes_everything_visits_every_node(
     vocabulary: TokenBytes, engines: dict[str, Any]
 ) -> None:
@@ -90,17 +70,3 @@ def test_a_walk_that_takes_everything_visits_every_node(
     assert costs["anything"]["visited"] == native.n_nodes - 1
     assert 0 < costs["inside a JSON string"]["visited"] < native.n_nodes - 1
     assert all(0.1 < cost["ns"] < 100 for cost in costs.values())
-
-
-def test_without_a_library_the_others_are_measured(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(bench_masks, "VOCABULARIES", {"32k": str(default_model_path())})
-    monkeypatch.setattr(bench_masks, "QUICK", SMALL)
-    missing = replace(METHODS["xgrammar"], needs=partial(Peer.find, "no_such_library"))
-    measured = {OURS: METHODS[OURS], "no_such_library": missing}
-    monkeypatch.setattr(bench_masks, "MEASURED", measured)
-    assert bench_masks.main(["--quick"]) == 0
-    shown = capsys.readouterr()
-    assert "without no_such_library" in shown.err
-    assert "no_such_library" not in shown.out

@@ -26,13 +26,6 @@ def said(text: str) -> TimedAnswer:
 # ---- the tasks -------------------------------------------------------------------------------
 
 
-def test_the_prompts_end_where_the_answer_begins() -> None:
-    for task in ("should_respond", "planner"):
-        assert all(case.prompt.endswith("assistant\n") for case in cases_of(task))
-    for case in cases_of("action"):
-        assert case.prompt.endswith('","parameters":')
-
-
 def test_an_answer_may_have_another_order_and_white_space_but_not_other_types() -> None:
     case = next(
         case for case in cases_of("planner") if case.id == "delete-file-with-confirmation-flag"
@@ -130,13 +123,6 @@ def test_the_command_prints_a_table_and_writes_all_answers(
         for row in report["rows"]
         if row["mode"] == "strict-trie-ffi"
     )
-
-
-def test_one_action_can_be_asked_for(library: Library, capsys: pytest.CaptureFixture[str]) -> None:
-    options = ["--mode", "strict-trie-ffi", "--library", str(library.path), "--max-tokens", "4"]
-    for task in (["--task", "action:MESSAGE"], ["--task", "action", "--action", "MESSAGE"]):
-        assert main([*task, *options]) == 0
-        assert "| action | strict-trie-ffi | 2 |" in capsys.readouterr().out
 
 
 def test_a_chat_model_is_asked_in_its_template(

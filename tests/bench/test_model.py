@@ -7,7 +7,6 @@ import time
 from collections.abc import Generator, Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -19,10 +18,9 @@ from bench.model import (
     Workbench,
     gbnf_of,
     measure,
-    measure_streams,
 )
 from bench.model.__main__ import main
-from bench.model.streams import RandomPrompts, sharing
+from bench.model.streams import RandomPrompts
 from bench.model.together import (
     OurStreams,
     Written,
@@ -184,11 +182,6 @@ def test_a_payload_in_either_format_gives_the_same_grammar(tiny_model: Model) ->
     assert sorted(by_tree.texts) == sorted(by_text.texts)
 
 
-def test_a_payload_never_seen_before_differs_each_time(tiny_model: Model) -> None:
-    alternatives = Alternatives.of_texts(tiny_model, ACTIONS)
-    assert len({alternatives.unseen_json() for _ in range(3)} | {alternatives.json}) == 4
-
-
 def test_a_leaf_that_spells_nothing_is_refused(tiny_model: Model) -> None:
     (end,) = tiny_model.tokenize("<|im_end|>", parse_special=True)
     leaf = TokenTreeLeaf("END", (end,))
@@ -241,41 +234,6 @@ def test_the_command_writes_flat_json(library: Library, files: Path) -> None:
     assert report["choices"] == len(ACTIONS)
 
 
-def test_the_command_takes_a_descriptor_and_prints_without_an_output_file(
-    tiny_model: Model, files: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    descriptor = files / "trie.json"
-    descriptor.write_bytes(Alternatives.of_texts(tiny_model, ACTIONS).json)
-    options = ["--mode", "strict-trie-ffi", "--token-tree-descriptor", str(descriptor)]
-    assert run(files, *options, "--repeat", "1", "--grammar-order", "first") == 0
-    report = json.loads(capsys.readouterr().out)
-    assert report["choices"] == len(ACTIONS)
-    assert report["grammar_order"] == "first"
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["--mode", "unguided"], "one of --choices-file and --token-tree-descriptor"),
-        ([], "one of the arguments --mode --streams is required"),
-        (["--streams", "2"], "--streams has prompts of its own"),
-        (["--mode", "fast", "--choices-file", "x"], "invalid choice: 'fast'"),
-        (["--mode", "unguided", "--choices-file", "x", "--repeat", "0"], "--repeat must be 1"),
-        (["--mode", "unguided", "--choices-file", "x", "--prompt-file", "empty.txt"], "is empty"),
-    ],
-)
-def test_a_wrong_command_line_is_exit_code_2(
-    files: Path,
-    arguments: list[str],
-    said: str,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.chdir(files)
-    assert run(files, *arguments) == 2
-    assert said in capsys.readouterr().err
-
-
 def test_a_descriptor_that_is_none_is_exit_code_1(
     library: Library, files: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -285,15 +243,6 @@ def test_a_descriptor_that_is_none_is_exit_code_1(
 
 
 # ---- many streams ------------------------------------------------------------------------------
-
-
-def test_streams_are_measured_alone_and_together(tiny_model: Model) -> None:
-    report = measure_streams(tiny_model, 3, tokens=6, repeat=2)
-    assert (report.streams, report.tokens, report.choices) == (3, 6, len(CHOICES))
-    assert report.tokens_per_second_alone > 0.0
-    assert report.choices_per_second_one_by_one > 0.0
-    assert 0.0 < report.token_ms_p50 <= report.token_ms_p99
-    assert 0.0 < report.choice_ms_p50 <= report.choice_ms_p99
 
 
 def test_what_streams_write_together_is_what_one_writes_alone(tiny_model: Model) -> None:
@@ -312,14 +261,6 @@ def test_every_prompt_is_chosen_after_once_by_however_many_threads(tiny_model: M
     assert chosen.answers == choose_together(ours, prompts, 1).answers
     assert set(chosen.answers) <= set(CHOICES)
     assert all(0.0 < ms <= chosen.seconds * 1e3 for ms in chosen.choice_ms)
-
-
-def test_choices_are_made_beside_streams_that_write(tiny_model: Model) -> None:
-    ours = OurStreams(tiny_model, CHOICES)
-    prompts = RandomPrompts(tiny_model, seed=5)
-    made = choose_beside(ours, prompts.draw(2, 16), prompts.draw(2, 8), n_tokens=4)
-    assert len(made.chosen.answers) == 2
-    assert made.tokens_per_second >= 0.0
 
 
 def test_random_prompts_are_repeatable_and_begin_with_what_is_shared(tiny_model: Model) -> None:
@@ -359,20 +300,6 @@ def test_tokens_are_counted_once_the_last_stream_has_begun() -> None:
     assert written.tokens_per_second == 3 / 2.0
     assert written.tokens_per_second_with_prompts == 6 / 4.0
     assert written.token_ms == [1000.0, 1000.0, 1000.0]
-
-
-def test_counts_of_shared_passes_are_given_where_the_library_has_them() -> None:
-    older = SimpleNamespace(forward_passes=4)
-    counting = [
-        SimpleNamespace(forward_passes=4, passes_shared=shared, sequences=8 * shared, wait_us=6)
-        for shared in (1, 3)
-    ]
-    assert sharing(counting) == {  # type: ignore[arg-type]
-        "passes_shared": 0.5,
-        "sequences": 4.0,
-        "wait_us": 1.5,
-    }
-    assert sharing([older]) == sharing([]) == {}  # type: ignore[list-item]
 
 
 def test_the_command_measures_streams_as_a_table_or_json(

@@ -8,17 +8,14 @@ from typing import Any
 
 import pytest
 
-from bench.parts.machine import one_core_and_the_others
 from bench.serving.__main__ import main
 from bench.serving.clients import Outcome, _difference
 from bench.serving.workload import Asked
 from bench.together.llama_server import find_llama_server
-from eliza_ffi._resources import default_model_path
 from eliza_ffi.library.loading import Library
 
 pytestmark = pytest.mark.slow
 
-FEW = ["--model", str(default_model_path()), "--inputs", "80", "--rounds", "1"]
 
 TWO = Asked(
     "/v1/decisions",
@@ -41,22 +38,6 @@ def test_an_answer_is_held_against_the_one_in_process() -> None:
     assert said(answer(0.75, "you 0")) == "somebody else's answer"
     assert said({"answers": []}) == "another number of probabilities"
     assert said({"error": {}}, status=500).startswith("500 instead of 200")
-
-
-@pytest.mark.parametrize("options", [[], ["--throughput", *FEW]])
-def test_a_small_load_is_held_and_told_of(
-    library: Library, tmp_path: Path, options: list[str]
-) -> None:
-    small = ["--clients", "4", "--requests", "3", "--spoilers", "2", "--out", str(tmp_path)]
-    assert main([*small, *options]) == 0
-    if options:
-        measured = json.loads((tmp_path / "serving-throughput.json").read_text())["models"]
-        (facts,) = measured.values()
-        cells = [facts, facts["client_apart"]] if one_core_and_the_others() else [facts]
-        assert all(each["served_a_second"] > 0 and 0 < each["share"] < 3 for each in cells)
-    else:
-        facts = json.loads((tmp_path / "serving.json").read_text())
-        assert facts["held"] == 12 and facts["wrong"] == facts["lost"] == 0
 
 
 @pytest.mark.skipif(find_llama_server()[0] is None, reason="needs llama-server: make peers")

@@ -117,12 +117,6 @@ def test_another_leaf_whose_probabilities_are_beyond_rounding_is_no_near_tie() -
     assert verdict.kind == "too far" and verdict.is_failure
 
 
-def test_noise_is_how_far_any_leaf_moves() -> None:
-    scores = np.array([-1.0, -2.0, -0.5])
-    assert noise_between(scores, scores) == 0
-    assert noise_between(scores, scores + np.array([0.01, -0.3, 0.2])) == pytest.approx(0.3)
-
-
 @pytest.mark.parametrize("moved", [1.01 * LARGEST_NOISE, float("nan"), float("inf")])
 def test_noise_that_no_rounding_makes_is_refused_as_a_yardstick(moved: float) -> None:
     scores = np.array([-1.0, -2.0])
@@ -202,12 +196,3 @@ def test_a_built_library_is_loaded_and_named(
     assert "ABI 12, backend cpu; devices: CPU" in capsys.readouterr().out
     assert check_load.main([str(library.path.parent), "vulkan"]) == 1
     assert "was built for cpu, not vulkan" in capsys.readouterr().err
-
-
-def test_a_file_that_is_no_library_fails_the_load_check(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    file = tmp_path / "libelizainference.so"
-    file.write_bytes(b"no library")
-    assert check_load.main([str(file), "cpu"]) == 1
-    assert "check_load: " in capsys.readouterr().err

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 from checkout import ROOT
 from faults.loop import Ended, judge
-from faults.symbols import blamed
 
 from eliza_ffi.library.loading import Library
 
@@ -88,12 +87,3 @@ def test_what_is_neither_before_nor_after_is_a_failure(
     kind: str, found: dict[str, Any], ended: Ended
 ) -> None:
     assert judge(kind, found, SOUND)[0] is ended
-
-
-def test_the_innermost_frame_that_is_somebodys_is_to_blame() -> None:
-    new, vector = "operator new(unsigned long)", "void std::vector<eliza::A>::grow<int>(int)"
-    assert blamed([new, vector, "eliza::f()", "llama_decode"]) == ("ours", "eliza::f")
-    unwinding = ["__cxxabiv1::__terminate(void (*)())", "__gxx_personality_v0", "_Unwind_Resume"]
-    assert blamed([*unwinding, "eliza::f()", "llama_decode"]) == ("ours", "eliza::f")
-    assert blamed([new, "ggml_init", "eliza::f()"]) == ("llama.cpp", "ggml_init")
-    assert blamed([new]) == ("nobody", "")

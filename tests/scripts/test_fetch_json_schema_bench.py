@@ -94,18 +94,6 @@ def test_schemas_are_laid_out_by_family(tmp_path: Path, kind: str) -> None:
     assert [each.name for each in tmp_path.iterdir() if each.name.startswith(".")] == []
 
 
-def test_tables_of_parquet_are_read(tmp_path: Path) -> None:
-    pyarrow = pytest.importorskip("pyarrow")
-    parquet = pytest.importorskip("pyarrow.parquet")
-    rows = {"json_schema": [json.dumps(STRING), "{"], "unique_id": ["o1", "o2"]}
-    (tmp_path / "set" / "Github_ultra").mkdir(parents=True)
-    parquet.write_table(pyarrow.table(rows), tmp_path / "set" / "Github_ultra" / "train-0.parquet")
-    assert lay_out(tmp_path / "set", tmp_path / "out") == {"Github_ultra": 1}
-    (tmp_path / "set" / "Github_ultra" / "train-1.parquet").write_bytes(b"PAR1")
-    with pytest.raises(SourceError, match="is no Parquet file"):
-        lay_out(tmp_path / "set", tmp_path / "again")
-
-
 @pytest.mark.parametrize(
     "name",
     [

@@ -102,13 +102,6 @@ def test_root_installs_what_is_missing_and_names_it(fake: FakeMachine) -> None:
     assert len(fake.apt_calls) == 2
 
 
-def test_a_sudo_that_asks_for_no_password_is_used(fake: FakeMachine) -> None:
-    fake.with_apt().add("sudo", 'echo "sudo $*" >> "$LOG"; shift; [ "$*" = true ] || exec "$@"')
-    assert fake.run("compiler")[0] == 0
-    assert fake.apt_calls[0] == "sudo -n true"
-    assert fake.apt_calls[1].startswith("sudo -n env DEBIAN_FRONTEND=noninteractive")
-
-
 @pytest.mark.parametrize("sudo", [None, "exit 1"])
 def test_a_user_who_cannot_install_is_told_in_one_line(fake: FakeMachine, sudo: str | None) -> None:
     fake.with_apt()
@@ -128,9 +121,3 @@ def test_nothing_is_installed_against_the_users_will(fake: FakeMachine) -> None:
     assert code == 1
     assert err == "make: missing: g++; please run: sudo apt-get install g++\n"
     assert fake.apt_calls == []
-
-
-def test_what_is_missing_still_is_an_error(fake: FakeMachine) -> None:
-    code, _, err = fake.with_apt().with_root().run("npm", ELSEWHERE="1")
-    assert code == 1
-    assert "npm: missing still" in err.splitlines()[-1]
