@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 __all__ = ["bar", "fact_table", "headline", "printable", "terminal_width", "text_table", "wrap"]
 
 NARROWEST = 20
-"""Columns: no terminal is taken to have fewer."""
+"""The fewest columns that a terminal is assumed to have."""
 
 NARROWEST_CELL = 8
 """Columns that a cell keeps when it is wrapped."""
 
 GAP = "  "
-"""What stands between two columns."""
+"""The space between two columns."""
 
 UNLIMITED = 100_000
-"""Columns of output that goes to no terminal."""
+"""Columns of output that does not go to a terminal."""
 
 JOINERS = "\u200c\u200d"
 TAGS = range(0xE0020, 0xE0080)
@@ -35,7 +35,7 @@ TAGS = range(0xE0020, 0xE0080)
 
 
 def printable(text: str) -> str:
-    """Return a text with its control characters spelled out, except line breaks.
+    """Return `text` with its control characters spelled out, except line breaks.
 
     Text from a model's file or a table must not move the cursor of its reader. Spaces of all kinds
     stay, and so do the characters that join the parts of an emoji or a word.
@@ -100,7 +100,7 @@ def text_table(
 
 
 def fact_table(facts: Mapping[str, Sequence[str]], width: int | None) -> str:
-    """Return names, each with its lines beside it.
+    """Return names, each with its lines to the right.
 
     Parameters
     ----------
@@ -118,7 +118,7 @@ def fact_table(facts: Mapping[str, Sequence[str]], width: int | None) -> str:
 
 
 def wrap(text: str, width: int | None) -> str:
-    """Return a printable text with its lines broken at a width; None = there is no limit."""
+    """Return printable text with its lines broken at a width; None = there is no limit."""
     console = _console(width)
     if console is None:
         return text
@@ -127,18 +127,18 @@ def wrap(text: str, width: int | None) -> str:
     return _rendered(console, Text(text, overflow="fold"))
 
 
-def headline(title: str, said: str, width: int | None) -> str:
-    """Return a title and, in bold if standard output has colours, what is said of it."""
+def headline(title: str, answer: str, width: int | None) -> str:
+    """Return a title and its answer, which is bold if standard output has colours."""
     console = _console(width)
     if console is None:
-        return f"{title}: {said}"
+        return f"{title}: {answer}"
     from rich.text import Text
 
-    return _rendered(console, Text.assemble(f"{title}: ", (said, "bold"), overflow="fold"))
+    return _rendered(console, Text.assemble(f"{title}: ", (answer, "bold"), overflow="fold"))
 
 
 def bar(share: float, width: int) -> str:
-    """Return a bar for a share of 0 to 1, filled with spaces to a width."""
+    """Return a bar for a share of 0 to 1, padded with spaces to a width."""
     console = _console(width)
     if console is None or console.options.ascii_only:
         return ("#" * round(share * width)).ljust(width)
