@@ -71,7 +71,7 @@ def _bars(answer: Answer, width: int) -> str:
         shown = [(text_of(value), probability) for value, probability in answer.ranked()]
     more = shown[MOST_OPTIONS:] if len(shown) > MOST_OPTIONS + 1 else []
     shown = shown[: len(shown) - len(more)]
-    length = min(width // 3, LONGEST_BAR)
+    length = min(width // 2, LONGEST_BAR)
     rows = [[label, f"{p:.1%}", bar(p, length)] for label, p in shown]
     lines = textwrap.indent(text_table(rows, width=width - len(INDENT)), INDENT)
     if more:
