@@ -138,13 +138,13 @@ def headline(title: str, answer: str, width: int | None) -> str:
 
 
 def bar(share: float, width: int) -> str:
-    """Return a bar for a share of 0 to 1, padded with spaces to a width."""
+    """Return a bar for a share of 0 to 1; a full one takes `width` columns."""
     console = _console(width)
     if console is None or console.options.ascii_only:
-        return ("#" * round(share * width)).ljust(width)
+        return "#" * round(share * width)
     from rich.bar import Bar
 
-    return _rendered(console, Bar(1.0, 0.0, share, width=width)).ljust(width)
+    return _rendered(console, Bar(1.0, 0.0, share, width=width))
 
 
 def _console(width: int | None) -> Console | None:

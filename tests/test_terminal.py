@@ -79,9 +79,9 @@ def test_wrapped_lines_fit_the_width_and_keep_every_character(text: str) -> None
 def test_bars_have_the_length_of_their_share(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(io.BytesIO(), encoding="utf-8"))
     drawn = [bar(share, 8) for share in (0.0, 0.5, 1.0)]
-    assert drawn == [" " * 8, "████    ", "█" * 8]
+    assert drawn == ["", "████", "█" * 8]
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(io.BytesIO(), encoding="ascii"))
-    assert bar(0.5, 8) == "####    "
+    assert bar(0.5, 8) == "####"
 
 
 class Terminal(io.TextIOWrapper):
@@ -116,4 +116,4 @@ def test_without_rich_all_text_is_still_printed() -> None:
     assert fact_table({"a": ["1", "2"]}, 20) == "a  1\n   2"
     assert wrap("word " * 30, 20) == "word " * 30
     assert headline("team", "sales", 10) == "team: sales"
-    assert bar(0.5, 8) == "####    "
+    assert bar(0.5, 8) == "####"

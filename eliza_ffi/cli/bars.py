@@ -72,8 +72,9 @@ def _bars(answer: Answer, width: int) -> str:
     more = shown[MOST_OPTIONS:] if len(shown) > MOST_OPTIONS + 1 else []
     shown = shown[: len(shown) - len(more)]
     length = min(width // 2, LONGEST_BAR)
-    rows = [[label, f"{p:.1%}", bar(p, length)] for label, p in shown]
-    lines = textwrap.indent(text_table(rows, width=width - len(INDENT)), INDENT)
+    rows = [[label, f"{p:6.1%}  {bar(p, length)}"] for label, p in shown]
+    table = text_table(rows, left=2, width=width - len(INDENT), names=1)
+    lines = textwrap.indent(table, INDENT)
     if more:
         rest = sum(probability for _, probability in more)
         lines += f"\n{INDENT}and {len(more)} more, together {rest:.1%}"

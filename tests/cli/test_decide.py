@@ -309,6 +309,11 @@ def test_a_decision_is_shown_with_bars_the_likeliest_first() -> None:
     assert team[0] == ["team:", "sales", "(confidence", "50%)"]
     assert [line[:2] for line in team[1:]] == [["sales", "75.0%"], ["billing", "25.0%"]]
     assert len(team[1][2]) > 2 * len(team[2][2])
+    starts = [line.index("%") + 3 for line in blocks[0].splitlines()[1:]]
+    assert starts == [
+        line.index(bar)
+        for line, bar in zip(blocks[0].splitlines()[1:], (team[1][2], team[2][2]), strict=True)
+    ]
     assert urgent[0] == ["urgent:", "no", "(confidence", "80%)"]
     assert [line[:2] for line in urgent[1:]] == [["yes", "10.0%"], ["no", "90.0%"]]
     assert " ".join(blocks[2].split()) == (
