@@ -7,7 +7,7 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-__all__ = ["content_hash", "replace_file", "sync_folder"]
+__all__ = ["content_hash", "replace_file"]
 
 
 def content_hash(path: Path) -> str:
@@ -22,12 +22,7 @@ def content_hash(path: Path) -> str:
 def replace_file(part: Path, path: Path) -> None:
     """Let a file that is written take the place of another one, so that it is there whole."""
     part.replace(path)
-    sync_folder(path)
-
-
-def sync_folder(path: Path) -> None:
-    """Force onto the disk which files a file's folder has."""
-    with suppress(OSError):  # not every file system does
+    with suppress(OSError):  # not every file system forces a folder onto the disk
         folder = os.open(path.parent, os.O_RDONLY)
         try:
             os.fsync(folder)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing
+from contextlib import closing
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +18,11 @@ from ..decisions.wire import question_to
 from ..errors import ContextFullError, ElizaError, InvalidArgumentError
 from .columns import AnswerCounts, OutputColumns
 from .file_formats import format_of
-from .files import content_hash
-from .formats import CsvRows, JsonlRows, RowFormat
-from .journal import JobFile, Journal
-from .parquet import ParquetTable, load_pyarrow, parquet_rows, write_parquet
-from .retry import is_retried, write_again
+from .files import content_hash, replace_file
+from .output import write_output
+from .parquet import load_pyarrow
 from .rows import InputTable, TableRow, check_column, is_unicode, json_value
+from .store import JobStore
 
 __all__ = [
     "DecidedRow",
@@ -118,8 +116,8 @@ class TableJob:
         other JSON.
     questions
     output
-        A ``.jsonl``, ``.csv``, ``.tsv`` or ``.parquet`` file. Parquet files cannot be appended to:
-        rows are gathered in ``OUTPUT.rows``, and the file is made of these.
+        A ``.jsonl``, ``.csv``, ``.tsv`` or ``.parquet`` file. It is written when a run ends. Until
+        then its rows are in ``OUTPUT.job``, which later runs need.
     keep
         The table's columns that stand in the output as well; None = all.
     settings
@@ -176,10 +174,6 @@ class TableJob:
             self._check_names()
         # Kept columns, never looked at: Python could not hold everything that is in them.
         self._copies_kept = self._format == format_of(table.path) == "parquet"
-        rows_path = output.with_name(output.name + ".rows")
-        self._rows_path = rows_path if self._format == "parquet" else output
-        self._retry_path = output.with_name(output.name + ".retry")
-        self._job_file = JobFile(output)
 
     def run(
         self,
@@ -253,41 +247,30 @@ class TableJob:
         begin = time.monotonic()
         description = {"input": content_hash(self.table.path), **self._description}
         counts = AnswerCounts(self.columns)
-        n_again = 0
-        if retry_errors and not overwrite:
-            n_again = self._retry(description, decide_all, limit, progress)
-        if not overwrite and self._is_finished(description):
-            for cells in self._finished_rows():
+        with JobStore(self.output, description, overwrite=overwrite) as store:
+            n_again = 0
+            if retry_errors:
+                n_again = self._retry(store, description, decide_all, limit, progress)
+            for cells in store:
                 counts.add(cells)
-            self._job_file.check_rows(counts.rows)
-            return TableResult(counts, 0, time.monotonic() - begin, True)
-        with self._journal(description, overwrite) as journal:
-            for cells in journal.rows():
-                counts.add(cells)
-            n_before = journal.n_rows
+            n_before = store.n_rows
             left = None if limit is None else max(limit - n_before, 0)
-            steps = _ToldSteps(journal, progress)
+            steps = _ToldSteps(store, progress)
             with (
                 closing(_Watched(self._rows_behind(n_before), left)) as rows,
                 closing(self._decided(decide_all, rows)) as decided_rows,
             ):
                 for row, cells in decided_rows:
-                    journal.append(cells)
+                    store.append(cells)
                     counts.add(cells)
                     steps.tell(row)
             if not self._is_same_input(description):
-                self._job_file.write({**description, "input": None})  # no run may resume this
+                store.make_useless()
                 raise self._input_changed()
-            journal.check()
-            if self._format == "parquet":
-                self._make_parquet(journal, description)
-            if rows.is_at_end:
-                self._job_file.write(description, n_rows=journal.n_rows)
-                if self._format == "parquet":
-                    journal.remove()
-        seconds = time.monotonic() - begin
-        n_new = n_again + journal.n_rows - n_before
-        return TableResult(counts, n_new, seconds, rows.is_at_end)
+            if not store.is_written():
+                self._write(store, description)
+            n_new = n_again + store.n_rows - n_before
+        return TableResult(counts, n_new, time.monotonic() - begin, rows.is_at_end)
 
     def _decided(
         self, decide_all: DecideAll, rows: Iterable[TableRow]
@@ -307,6 +290,7 @@ class TableJob:
 
     def _retry(
         self,
+        store: JobStore,
         description: Mapping[str, Any],
         decide_all: DecideAll,
         limit: int | None,
@@ -314,28 +298,33 @@ class TableJob:
     ) -> int:
         """Decide the rows with errors anew, and return how many these were.
 
-        All rows are written once more, into a file of their own that takes the others' place when
-        it has them all. Where that was broken off it goes on.
+        The others stay as they are until all of these are decided.
         """
-        with ExitStack() as held:
-            written: Callable[[], Iterator[dict[str, Any]]]
-            if self._is_finished(description):
-                written = partial(self._finished_rows, kept=not self._copies_kept)
-            else:
-                written = held.enter_context(self._journal(description, False)).rows
-            is_begun = self._retry_path.exists()
-            if not is_begun and not any(is_retried(cells, limit) for cells in written()):
-                return 0
-            again = held.enter_context(Journal(self._retry_path, self._row_format()))
-            again.begin()
-            steps = _ToldSteps(again, progress)
-            rows = held.enter_context(closing(_Watched(self._rows_behind(again.n_rows), None)))
-            write_again(again, written, rows, partial(self._decided, decide_all), limit, steps.tell)
-            if not self._is_same_input(description):
-                again.remove()
-                raise self._input_changed()
-            again.move_to(self._rows_path)
+        numbers = store.failed(limit)
+        if not numbers:
+            store.take_retried()  # a run that was killed has left them
+            return 0
+        steps = _ToldSteps(store, progress)
+        rows = (row for row in self._rows_behind(min(numbers) - 1) if row.number in numbers)
+        with closing(rows), closing(self._decided(decide_all, rows)) as decided_rows:
+            for row, cells in decided_rows:
+                store.add_retried(cells)
+                steps.tell(row)
+        if not self._is_same_input(description):
+            store.forget_retried()
+            raise self._input_changed()
+        store.take_retried()
         return steps.n_told
+
+    def _write(self, store: JobStore, description: Mapping[str, Any]) -> None:
+        """Write the output, so that it is there whole or not at all."""
+        part = self.output.with_name(self.output.name + ".part")
+        write_output(part, self._format, store, self.columns, self.table)
+        if self._copies_kept and not self._is_same_input(description):  # it was just read again
+            store.make_useless()
+            raise self._input_changed()
+        store.note_output(part)
+        replace_file(part, self.output)
 
     def _is_same_input(self, description: Mapping[str, Any]) -> bool:
         return content_hash(self.table.path) == str(description["input"])
@@ -345,65 +334,6 @@ class TableJob:
             f"{self.table.path} was changed while the job was running: some rows may be of the "
             f"old table and some of the new one; run the job again with --overwrite"
         )
-
-    def _is_finished(self, description: Mapping[str, Any]) -> bool:
-        """Whether the output is a Parquet file that has all rows."""
-        if self._format != "parquet" or self._rows_path.exists():
-            return False
-        if not (self.output.exists() and self._job_file.exists()):
-            return False
-        self._job_file.check(description)
-        return self._job_file.is_whole
-
-    def _finished_rows(self, *, kept: bool = False) -> Iterator[dict[str, Any]]:
-        return parquet_rows(self.output, self.columns, kept=kept)
-
-    def _journal(self, description: Mapping[str, Any], overwrite: bool) -> Journal:
-        """Take hold of the rows, see that they are of this job, and say so beside them."""
-        journal = Journal(self._rows_path, self._row_format())
-        try:
-            is_apart = self._rows_path != self.output
-            # Where there is no row yet, no other job's settings have answered any.
-            is_begun = not journal.is_empty or (is_apart and self.output.exists())
-            if is_begun and not overwrite:
-                self._check(journal, description)
-            else:
-                # Empty until it is said of what it is, whenever this is broken off.
-                journal.clear()
-                self._forget_retry()
-                if is_apart and self.output.exists():
-                    self.output.unlink()
-                self._job_file.write(description)
-            journal.begin()
-        except BaseException:
-            journal.close()
-            raise
-        return journal
-
-    def _forget_retry(self) -> None:
-        """Remove what a retry of other rows has left, if nobody is at it."""
-        if self._retry_path.exists():
-            with Journal(self._retry_path, self._row_format()) as begun:
-                begun.remove()
-
-    def _check(self, journal: Journal, description: Mapping[str, Any]) -> None:
-        """See that what is there is of this job."""
-        try:
-            if not self._job_file.exists():
-                raise InvalidArgumentError(
-                    f"{self.output} exists, and {self._job_file.path.name} is not beside it to "
-                    f"say what it is of: give another output, or --overwrite"
-                )
-            self._job_file.check(description)
-        except BaseException:
-            if journal.is_empty:  # made just now, to be held
-                journal.remove()
-            raise
-
-    def _row_format(self) -> RowFormat:
-        if self._format in ("csv", "tsv"):
-            return CsvRows(self.columns.names, "\t" if self._format == "tsv" else ",")
-        return JsonlRows(self.columns.names)
 
     def _check_names(self) -> None:
         """Raise InvalidArgumentError if the name of a column is not Unicode text."""
@@ -418,17 +348,6 @@ class TableJob:
             raise InvalidArgumentError(
                 f"{what} cannot name a column of a Parquet file: expected Unicode text, found a "
                 f"lone surrogate; {way_out}, or write .jsonl"
-            )
-
-    def _make_parquet(self, journal: Journal, description: Mapping[str, Any]) -> None:
-        write_parquet(self.output, _Again(journal.rows), self.columns, self.table)
-        if self._copies_kept and not self._is_same_input(description):  # it was just read again
-            raise self._input_changed()
-        n_rows = ParquetTable(self.output).n_rows
-        if n_rows != journal.n_rows:
-            raise ElizaError(
-                f"{self.output} was changed by another program while the job was writing it: "
-                f"expected {journal.n_rows:,} rows, found {n_rows:,}; run the job again"
             )
 
 
@@ -510,7 +429,7 @@ class _RowJob:
 
 
 class _ToldSteps:
-    """Tells how far a journal has come.
+    """Tells how far a job has come.
 
     Attributes
     ----------
@@ -518,21 +437,21 @@ class _ToldSteps:
         Rows that were decided now.
     """
 
-    def __init__(self, journal: Journal, progress: Callable[[TableStep], Any] | None) -> None:
+    def __init__(self, store: JobStore, progress: Callable[[TableStep], Any] | None) -> None:
         self.n_told = 0
-        self._journal = journal
+        self._store = store
         self._progress = progress
-        self._is_from_the_first = journal.n_rows == 0
+        self._is_from_the_first = store.n_rows == 0
         self._done_before: float | None = None
 
     def tell(self, row: TableRow) -> None:
-        """Tell of a row that was decided and is in the journal."""
+        """Tell of a row that was decided and is in the store."""
         self.n_told += 1
         if self._progress is None:
             return
         if self._done_before is None:
             self._done_before = 0.0 if self._is_from_the_first else row.done
-        self._progress(TableStep(self._journal.n_rows, self.n_told, row.done, self._done_before))
+        self._progress(TableStep(self._store.n_rows, self.n_told, row.done, self._done_before))
 
 
 class _Watched:
@@ -566,13 +485,3 @@ class _Watched:
         close = getattr(self._rows, "close", None)
         if close is not None:
             close()
-
-
-class _Again:
-    """An iterable that can be read twice."""
-
-    def __init__(self, begin: Callable[[], Iterator[dict[str, Any]]]) -> None:
-        self._begin = begin
-
-    def __iter__(self) -> Iterator[dict[str, Any]]:
-        return self._begin()

@@ -29,8 +29,6 @@ class Lines:
     Parameters
     ----------
     path
-    most_bytes
-        That a line may have; None = :data:`MOST_BYTES`.
 
     Attributes
     ----------
@@ -45,8 +43,7 @@ class Lines:
         If the file is UTF-16.
     """
 
-    def __init__(self, path: Path, most_bytes: int | None = None) -> None:
-        self._most_bytes = MOST_BYTES if most_bytes is None else most_bytes
+    def __init__(self, path: Path) -> None:
         self.number = 0
         self.offset = 0
         self._file = path.open("rb")
@@ -70,20 +67,20 @@ class Lines:
         return self
 
     def __next__(self) -> str:
-        line = self._file.readline(self._most_bytes + 1)
+        line = self._file.readline(MOST_BYTES + 1)
         if not line:
             raise StopIteration
         self.number += 1
         self.offset += len(line)
-        if len(line) > self._most_bytes and not line.endswith(b"\n"):
+        if len(line) > MOST_BYTES and not line.endswith(b"\n"):
             self._skip_line()
-            raise LongLineError(f"the line is longer than {self._most_bytes:,} bytes")
+            raise LongLineError(f"the line is longer than {MOST_BYTES:,} bytes")
         if self.number == 1:
             line = line.removeprefix(_BOM)
         return line.decode("utf-8", "surrogateescape")
 
     def _skip_line(self) -> None:
-        while piece := self._file.readline(self._most_bytes):
+        while piece := self._file.readline(MOST_BYTES):
             self.offset += len(piece)
             if piece.endswith(b"\n"):
                 return

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from ..errors import InvalidArgumentError, NotSupportedError
 from .columns import OutputColumns, cell_text
-from .files import replace_file
 from .rows import InputTable, TableRow, check_unchanged
 
 __all__ = [
@@ -18,7 +16,6 @@ __all__ = [
     "arrow_array",
     "arrow_type",
     "load_pyarrow",
-    "parquet_rows",
     "write_parquet",
 ]
 
@@ -152,23 +149,14 @@ class ParquetTable:
         return groups, after
 
 
-def parquet_rows(
-    path: Path, columns: OutputColumns, *, kept: bool = False
-) -> Iterator[dict[str, Any]]:
-    """Read back an output; its kept columns only where they are asked for, and else as None."""
-    wanted = columns.names if kept else columns.types
-    for row in ParquetTable(path).rows(columns=wanted):
-        yield {name: row.fields.get(name) for name in columns.names}
-
-
 def write_parquet(
-    path: Path, rows: Iterable[Mapping[str, Any]], columns: OutputColumns, table: InputTable
+    file: BinaryIO, rows: Iterable[Mapping[str, Any]], columns: OutputColumns, table: InputTable
 ) -> None:
-    """Write rows of an output, so that the file is there whole or not at all.
+    """Write rows of an output.
 
     Parameters
     ----------
-    path
+    file
     rows
         Can be read twice. As many as the table has, or its first ones.
     columns
@@ -184,19 +172,14 @@ def write_parquet(
     answers = {name: arrow_type(pa, kind) for name, kind in columns.types.items()}
     types = {**kept.types, **answers}
     schema = pa.schema([(name, types[name]) for name in columns.names])
-    part = path.with_name(path.name + ".part")
-    with part.open("wb") as file:
-        with pa.parquet.ParquetWriter(file, schema) as writer:
-            left = iter(rows)
-            while cells := list(islice(left, ROWS_AT_ONCE)):
-                arrays = kept.arrays(cells)
-                for name, kind in answers.items():
-                    arrays[name] = arrow_array(pa, kind, [row[name] for row in cells])
-                written = [arrays[name] for name in columns.names]
-                writer.write_table(pa.Table.from_arrays(written, schema=schema))
-        file.flush()
-        os.fsync(file.fileno())
-    replace_file(part, path)
+    with pa.parquet.ParquetWriter(file, schema) as writer:
+        left = iter(rows)
+        while cells := list(islice(left, ROWS_AT_ONCE)):
+            arrays = kept.arrays(cells)
+            for name, kind in answers.items():
+                arrays[name] = arrow_array(pa, kind, [row[name] for row in cells])
+            written = [arrays[name] for name in columns.names]
+            writer.write_table(pa.Table.from_arrays(written, schema=schema))
 
 
 class _CopiedColumns:

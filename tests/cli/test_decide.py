@@ -22,6 +22,7 @@ import pytest
 import table_work
 from checkout import ROOT
 from fake_decider import FakeDecider, take_place
+from job_rows import n_decided
 from rich.cells import cell_len
 
 from eliza_ffi import __version__, cli
@@ -542,8 +543,8 @@ def started(tmp_path: Path, questions: str, output: Path) -> subprocess.Popen[st
     )
 
 
-def wait_for_rows(process: subprocess.Popen[str], output: Path, n_bytes: int) -> None:
-    while not output.exists() or output.stat().st_size <= n_bytes:
+def wait_for_rows(process: subprocess.Popen[str], output: Path, n_rows: int) -> None:
+    while n_decided(output) <= n_rows:
         assert process.poll() is None
         time.sleep(0.005)
 
@@ -555,14 +556,15 @@ def test_killed_three_times_the_command_ends_with_what_it_would_have_written(
 ) -> None:
     table = write_table(tmp_path, 300)
     output = tmp_path / f"out{suffix}"
-    n_bytes = 0
+    n_rows = 0
     for _ in range(3):
         process = started(tmp_path, questions, output)
-        wait_for_rows(process, output, n_bytes)
+        wait_for_rows(process, output, n_rows)
         process.send_signal(signal.SIGKILL)
         process.communicate()
         assert process.returncode == -signal.SIGKILL
-        n_bytes = output.stat().st_size
+        assert n_decided(output) > n_rows
+        n_rows = n_decided(output)
     process = started(tmp_path, questions, output)
     out, err = process.communicate()
     assert process.returncode == 0
@@ -590,8 +592,8 @@ def test_an_interrupt_says_how_to_go_on_and_is_exit_code_130(
     assert out == ""
     assert err.startswith(f"eliza-ffi: interrupted; what was decided is kept for {output}")
     assert err.endswith("the same command without --overwrite goes on\n")
-    n_rows = len(rows_of(output))
-    assert 0 < n_rows < 300
+    assert 0 < n_decided(output) < 300
+    assert not output.exists()
     process = started(tmp_path, questions, output)
     out, err = process.communicate()
     assert process.returncode == 0

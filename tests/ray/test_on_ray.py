@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from checkout import ROOT
+from job_rows import n_decided, stored
 from ray_actors import KilledDecider
 
 from eliza_ffi import cli
@@ -178,7 +179,9 @@ def test_a_table_goes_on_here_where_it_was_left_on_ray(
     assert cli.main([*on_ray, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["new_rows"] == 150
     assert output.read_bytes() == decide_here(table, tmp_path / "here.jsonl")
-    assert (tmp_path / "out.jsonl.job").read_bytes() == (tmp_path / "here.jsonl.job").read_bytes()
+    assert stored(output, "SELECT * FROM job") == stored(
+        tmp_path / "here.jsonl", "SELECT * FROM job"
+    )
 
 
 def killed_worker(folder: Path) -> type[table_module.TableWorker]:
@@ -276,14 +279,14 @@ def test_a_driver_that_is_interrupted_goes_on_with_a_ray_of_its_own(
         command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
     )
     deadline = time.monotonic() + 300
-    while not (output.exists() and output.read_bytes().count(b"\n") >= 50):
+    while n_decided(output) < 50:
         assert running.poll() is None, running.communicate()
         assert time.monotonic() < deadline, "no rows were written"
         time.sleep(0.1)
     running.send_signal(signal.SIGINT)
     _, said = running.communicate(timeout=120)
     assert (running.returncode, "interrupted; what was decided is kept" in said) == (130, True)
-    assert 50 <= output.read_bytes().count(b"\n") < 600
+    assert 50 <= n_decided(output) < 600
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     assert output.read_bytes() == decide_here(table, tmp_path / "here.jsonl")

@@ -12,6 +12,7 @@ import pytest
 import table_work
 from fake_decider import FakeDecider
 from fake_ray import FakeRay
+from job_rows import n_decided
 from table_work import QUESTIONS
 
 from eliza_ffi import __version__
@@ -201,8 +202,7 @@ def test_a_failure_that_is_no_rows_own_ends_the_run(
     with pytest.raises(NativeFault, match="it broke"):
         run(workers, tmp_path)
     assert ray.n_shutdowns == 1
-    n_written = len((tmp_path / "out.jsonl").read_bytes().splitlines())
-    assert n_written == BATCH_ROWS
+    assert n_decided(tmp_path / "out.jsonl") == BATCH_ROWS
 
 
 def test_a_run_goes_on_where_another_was_broken_off(
@@ -216,7 +216,7 @@ def test_a_run_goes_on_where_another_was_broken_off(
 
     with pytest.raises(KeyboardInterrupt):
         run(start(2)[1], tmp_path, progress=interrupt)
-    assert (tmp_path / "out.jsonl").read_bytes().count(b"\n") == 70
+    assert n_decided(tmp_path / "out.jsonl") == 70
     assert run(start(2)[1], tmp_path) == run_here(tmp_path)
 
 

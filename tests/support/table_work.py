@@ -58,4 +58,8 @@ def run(table: Path, output: Path, seconds: float = 0.0, **settings: Any) -> Non
 
 if __name__ == "__main__":
     retry = "--retry-errors" in sys.argv
-    run(Path(sys.argv[1]), Path(sys.argv[2]), seconds=0.004, retry_errors=retry)
+    run(
+        *(Path(sys.argv[1]), Path(sys.argv[2]), 0.004),
+        retry_errors=retry,
+        progress=lambda step: print(step.new_rows, flush=True),
+    )

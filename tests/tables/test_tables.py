@@ -8,12 +8,14 @@ import json
 import os
 import random
 import signal
+import sqlite3
 import struct
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -23,6 +25,7 @@ import table_work
 from checkout import ROOT
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from job_rows import stored
 from table_work import QUESTIONS, SETTINGS, decide
 
 from eliza_ffi.decisions.answers import Decision, DecisionUsage, answer_of
@@ -46,7 +49,8 @@ from eliza_ffi.tables import (
     open_table,
 )
 from eliza_ffi.tables import lines as lines_module
-from eliza_ffi.tables.formats import CsvRows, JsonlRows
+from eliza_ffi.tables.output import write_csv as write_csv_rows
+from eliza_ffi.tables.output import write_jsonl as write_jsonl_rows
 from eliza_ffi.tables.rows import json_value
 
 try:
@@ -242,13 +246,10 @@ ROWS = st.lists(st.tuples(TEXTS, TEXTS), max_size=8)
 def test_what_is_written_to_csv_is_read_back(tmp_path: Path, rows: list[tuple[str, str]]) -> None:
     path = tmp_path / "round.csv"
     names = ("row", "a,\n", "")
-    written = CsvRows(names)
-    cells = [dict(zip(names, (i, *row), strict=True)) for i, row in enumerate(rows, 1)]
-    path.write_bytes(written.header + b"".join(map(written.encode, cells)))
-    assert [found for found, _ in written.read(path)] == cells
-    assert [
-        {**row.fields, "row": int(row.fields["row"])} for row in open_table(path).rows()
-    ] == cells
+    cells = [dict(zip(names, (str(i), *row), strict=True)) for i, row in enumerate(rows, 1)]
+    with path.open("wb") as file:
+        write_csv_rows(file, cells, names, ",")
+    assert read_rows(path) == cells
     # Others read it, too.
     with path.open(encoding="utf-8", newline="") as file:
         assert list(csv.reader(file))[1:] == [[str(i), *row] for i, row in enumerate(rows, 1)]
@@ -256,8 +257,8 @@ def test_what_is_written_to_csv_is_read_back(tmp_path: Path, rows: list[tuple[st
 
 @pytest.mark.skipif(sys.version_info >= (3, 11), reason="its csv has NUL")
 def test_where_csv_has_no_nul_it_is_written_as_an_escape(tmp_path: Path) -> None:
-    written = CsvRows(("row", "text"))
-    (tmp_path / "nul.csv").write_bytes(written.header + written.encode({"row": 1, "text": "a\0b"}))
+    with (tmp_path / "nul.csv").open("wb") as file:
+        write_csv_rows(file, [{"row": 1, "text": "a\0b"}], ("row", "text"), ",")
     assert [dict(row.fields) for row in open_table(tmp_path / "nul.csv").rows()] == [
         {"row": "1", "text": "a\\x00b"}
     ]
@@ -275,10 +276,9 @@ JSON = st.recursive(
 @given(st.lists(JSON, max_size=6))
 def test_what_is_written_to_jsonl_is_read_back(tmp_path: Path, values: list[Any]) -> None:
     path = tmp_path / "round.jsonl"
-    written = JsonlRows(("row", "value"))
     rows = [{"row": i, "value": json_value(value)} for i, value in enumerate(values, 1)]
-    path.write_bytes(b"".join(map(written.encode, rows)))
-    assert [found for found, _ in written.read(path)] == rows
+    with path.open("wb") as file:
+        write_jsonl_rows(file, rows)
     assert read_rows(path) == rows
 
 
@@ -477,8 +477,7 @@ def test_what_is_wrong_with_the_model_stops_the_job_and_it_can_go_on(
 
     with pytest.raises(type(error)):
         run(table, tmp_path / "out.csv", decide=work)
-    assert len(read_rows(tmp_path / "out.csv")) == 6
-    run(table, tmp_path / "out.csv")
+    assert run(table, tmp_path / "out.csv").new_rows == 6
     run(table, tmp_path / "whole.csv")
     assert (tmp_path / "out.csv").read_bytes() == (tmp_path / "whole.csv").read_bytes()
 
@@ -497,70 +496,101 @@ def test_a_column_that_is_not_there_stops_the_job_at_once(tmp_path: Path, suffix
 
 # ---- going on ----------------------------------------------------------------------------------
 
+ANY_SUFFIX = pytest.mark.parametrize(
+    "suffix", [".csv", ".jsonl", ".tsv", pytest.param(".parquet", marks=needs_pyarrow)]
+)
+
+
+def content(path: Path) -> Any:
+    return pq.read_table(path) if path.suffix == ".parquet" else path.read_bytes()
+
+
+def job_of(output: Path) -> Path:
+    return output.with_name(output.name + ".job")
+
+
+def kill_after(command: list[str], n_rows: int, seconds: float) -> int:
+    """Kill a job so many seconds after it has said that rows are decided; return how many."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    for line in process.stdout:
+        if int(line) >= n_rows:
+            break
+    time.sleep(seconds)
+    process.send_signal(signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL
+    said = process.stdout.read().splitlines(keepends=True)
+    return max([n_rows, *(int(line) for line in said if line.endswith("\n"))])
+
 
 @pytest.mark.slow
 @pytest.mark.parametrize("suffix", [".csv", ".jsonl"])
-def test_cut_at_any_byte_the_output_is_made_whole_again(tmp_path: Path, suffix: str) -> None:
-    table = table_of(tmp_path, ".csv", 8)
-    output = tmp_path / f"out{suffix}"
-    run(table, output, questions=QUESTIONS[:1], keep=["body"])
-    whole = output.read_bytes()
-    starts = [0, *(i for i, byte in enumerate(whole) if byte == ord("\n"))]
-    near = {at + shift for at in starts for shift in range(-3, 4)}
-    for size in sorted(n for n in near | set(range(0, len(whole), 41)) if 0 <= n <= len(whole)):
-        output.write_bytes(whole[:size])
-        result = run(table, output, questions=QUESTIONS[:1], keep=["body"])
-        assert output.read_bytes() == whole, size
-        assert result.counts.rows == 8
-
-
-@pytest.mark.parametrize("suffix", [".csv", ".jsonl"])
-def test_what_a_loss_of_power_leaves_behind_the_rows_is_cut_off(
+def test_killed_at_any_byte_a_job_keeps_every_row_that_was_decided(
     tmp_path: Path, suffix: str
 ) -> None:
     table = table_of(tmp_path, ".csv", 8)
     output = tmp_path / f"out{suffix}"
-    run(table, output, keep=["id"])
+    database, log = job_of(output), tmp_path / f"out{suffix}.job-wal"
+    logs: list[bytes] = []
+    begun: list[bytes] = []
+
+    def note(step: TableStep) -> None:
+        begun.append(database.read_bytes())
+        logs.append(log.read_bytes())
+
+    settings: dict[str, Any] = {"questions": QUESTIONS[:1], "keep": ["body"], "at_once": 1}
+    run(table, output, progress=note, **settings)
+    whole, written = output.read_bytes(), logs[-1]
+    assert len(set(begun)) == 1, "nothing went from the log into the database before the end"
+    assert all(written.startswith(each) for each in logs)
+    ends = [len(each) for each in logs]
+    near = {end + shift for end in (0, *ends) for shift in (-2, -1, 0, 1, 2)}
+    for size in sorted(n for n in near | set(range(0, ends[-1], 1009)) if 0 <= n <= ends[-1]):
+        output.unlink()
+        database.write_bytes(begun[0])
+        log.write_bytes(written[:size])
+        result = run(table, output, **settings)
+        assert output.read_bytes() == whole, size
+        assert result.new_rows == sum(end > size for end in ends), size
+
+
+def test_what_a_loss_of_power_leaves_behind_the_rows_is_ignored(tmp_path: Path) -> None:
+    table = table_of(tmp_path, ".csv", 8)
+    output = tmp_path / "out.csv"
+    files = [job_of(output), tmp_path / "out.csv.job-wal"]
+    left: list[list[bytes]] = []
+    run(table, output, progress=lambda step: left.append([path.read_bytes() for path in files]))
     whole = output.read_bytes()
-    line = whole.rindex(b"\n", 0, len(whole) - 1) + 1
-    for rest in (b"\0" * 4096, b"\xff\n\0\n", b'"\n', b"{}\n"):
-        output.write_bytes(whole[:line] + rest)
-        run(table, output, keep=["id"])
+    for rest in (b"\0" * 4120, b"\xff\n\0\n", left[2][1][-4120:]):
+        output.unlink()
+        for path, data in zip(files, (left[2][0], left[2][1] + rest), strict=True):
+            path.write_bytes(data)
+        assert run(table, output).new_rows == 5
         assert output.read_bytes() == whole
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "suffix", [".csv", ".jsonl", ".tsv", pytest.param(".parquet", marks=needs_pyarrow)]
-)
+@ANY_SUFFIX
 def test_killed_three_times_a_job_loses_no_row_and_has_none_twice(
     tmp_path: Path, suffix: str
 ) -> None:
     table = table_of(tmp_path, ".csv", 400)
     output = tmp_path / f"out{suffix}"
-    growing = tmp_path / "out.parquet.rows" if suffix == ".parquet" else output
     random_times = random.Random(7)
     command = [sys.executable, table_work.__file__, str(table), str(output)]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    n_bytes = 0
+    n_before = 0
     for _ in range(3):
-        process = subprocess.Popen(command, env=environment)
-        # Killed while it writes: not before there are more rows than the last time.
-        while not growing.exists() or growing.stat().st_size <= n_bytes:
-            assert process.poll() is None
-            time.sleep(0.005)
-        time.sleep(random_times.uniform(0.0, 0.08))
-        process.send_signal(signal.SIGKILL)
-        assert process.wait() == -signal.SIGKILL
-        assert growing.stat().st_size > n_bytes
-        n_bytes = growing.stat().st_size
-    subprocess.run(command, env=environment, check=True)
+        n_decided = kill_after(command, 1, random_times.uniform(0.0, 0.08))
+        ((n_rows, last),) = stored(output, "SELECT count(*), max(number) FROM rows")
+        assert n_rows == last >= n_before + n_decided
+        n_before = n_rows
+        assert not output.exists()
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    subprocess.run(command, env=environment, check=True, stdout=subprocess.DEVNULL)
     whole = tmp_path / f"whole{suffix}"
     table_work.run(table, whole)
-    if suffix == ".parquet":
-        assert pq.read_table(output).equals(pq.read_table(whole))
-    else:
-        assert output.read_bytes() == whole.read_bytes()
+    assert content(output) == content(whole)
     assert [int(row["row"]) for row in read_rows(output)] == list(range(1, 401))
 
 
@@ -587,7 +617,7 @@ def test_an_interrupt_leaves_a_job_that_goes_on(tmp_path: Path) -> None:
 
     with pytest.raises(KeyboardInterrupt):
         run(table, tmp_path / "out.csv", progress=interrupted)
-    assert len(read_rows(tmp_path / "out.csv")) == 11
+    assert not (tmp_path / "out.csv").exists()
     steps: list[TableStep] = []
     result = run(table, tmp_path / "out.csv", progress=steps.append)
     assert (result.new_rows, result.counts.rows, result.is_whole) == (19, 30, True)
@@ -609,15 +639,22 @@ def test_a_limit_ends_a_job_and_a_higher_one_goes_on(tmp_path: Path) -> None:
     assert output.read_bytes() == (tmp_path / "whole.csv").read_bytes()
 
 
+def test_a_low_limit_writes_the_rows_that_an_interrupted_run_decided(tmp_path: Path) -> None:
+    table, output = table_of(tmp_path, ".csv", 30), tmp_path / "out.csv"
+
+    def interrupted(step: TableStep) -> None:
+        if step.rows == 11:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(table, output, progress=interrupted)
+    result = run(table, output, limit=1)
+    assert (result.new_rows, result.is_whole, len(read_rows(output))) == (0, False, 11)
+    assert run(table, output).new_rows == 19
+    assert len(read_rows(output)) == 30
+
+
 # ---- rows with errors, once more ---------------------------------------------------------------
-
-ANY_SUFFIX = pytest.mark.parametrize(
-    "suffix", [".csv", ".jsonl", ".tsv", pytest.param(".parquet", marks=needs_pyarrow)]
-)
-
-
-def content(path: Path) -> Any:
-    return pq.read_table(path) if path.suffix == ".parquet" else path.read_bytes()
 
 
 @ANY_SUFFIX
@@ -674,40 +711,35 @@ def test_killed_again_and_again_a_retry_ends_with_what_it_would_have_written(
     TableJob(open_table(table), "body", QUESTIONS, output, settings=SETTINGS).run(
         table_work.fail_some, at_once=4
     )
-    growing = tmp_path / f"out{suffix}.retry"
     before = content(output)
     random_times = random.Random(3)
     command = [sys.executable, table_work.__file__, str(table), str(output), "--retry-errors"]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    n_bytes = 0
+    n_before = 0
     for _ in range(3):
-        process = subprocess.Popen(command, env=environment)
-        while not growing.exists() or growing.stat().st_size <= n_bytes:
-            assert process.poll() is None
-            time.sleep(0.005)
-        time.sleep(random_times.uniform(0.0, 0.03))
-        process.send_signal(signal.SIGKILL)
-        assert process.wait() == -signal.SIGKILL
+        n_decided = kill_after(command, 1, random_times.uniform(0.0, 0.03))
         assert content(output) == before
-        n_bytes = growing.stat().st_size
-    subprocess.run(command, env=environment, check=True)
+        ((n_retried,),) = stored(output, "SELECT count(*) FROM retried")
+        assert n_retried >= n_before + n_decided
+        n_before = n_retried
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    subprocess.run(command, env=environment, check=True, stdout=subprocess.DEVNULL)
     table_work.run(table, whole)
     assert content(output) == content(whole)
-    assert not growing.exists()
+    assert stored(output, "SELECT * FROM retried") == []
 
 
-def test_a_retry_that_ended_before_its_file_took_its_place_goes_on(
+def test_a_retry_that_ended_before_its_rows_took_their_place_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table, output = table_of(tmp_path, ".csv", 30), tmp_path / "out.csv"
     run(table, output, decide=table_work.fail_some)
     before = output.read_bytes()
 
-    def interrupted(part: Path, path: Path) -> None:
+    def interrupted(store: Any) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("eliza_ffi.tables.journal.replace_file", interrupted)
+        patch.setattr("eliza_ffi.tables.store.JobStore.take_retried", interrupted)
         with pytest.raises(KeyboardInterrupt):
             run(table, output, retry_errors=True)
     assert output.read_bytes() == before
@@ -760,9 +792,9 @@ def test_a_job_that_begins_anew_forgets_a_retry_that_was_begun(tmp_path: Path) -
 
     with pytest.raises(KeyboardInterrupt):
         run(table, output, retry_errors=True, progress=interrupted)
-    assert (tmp_path / "out.csv.retry").exists()
+    assert len(stored(output, "SELECT * FROM retried")) == 1
     run(table, output, overwrite=True, questions=QUESTIONS[:1])
-    assert not (tmp_path / "out.csv.retry").exists()
+    assert stored(output, "SELECT * FROM retried") == []
     assert run(table, output, retry_errors=True, questions=QUESTIONS[:1]).counts.rows == 12
 
 
@@ -804,8 +836,7 @@ def test_a_job_fails_if_its_input_changed_during_the_run(
     change = once_at(5, lambda: table.write_bytes(second))
     with pytest.raises(ElizaError, match=f"{table.name} was changed while the job was running"):
         run(table, output, progress=change, at_once=1)
-    said = json.loads((tmp_path / f"out{suffix}.job").read_text(encoding="utf-8"))
-    assert said["whole"] is False
+    assert not output.exists()
     for content_now in (second, first):
         table.write_bytes(content_now)
         with pytest.raises(InvalidArgumentError, match="other settings: input"):
@@ -823,7 +854,7 @@ def test_a_row_appended_to_the_input_during_the_run_fails_the_job(
     change = once_at(5, lambda: damage(table, "append"))
     with pytest.raises(ElizaError, match=r"in\.csv was changed while the job was running"):
         run(table, output, progress=change, limit=limit)
-    assert not (suffix == ".parquet" and output.exists())
+    assert not output.exists()
 
 
 def test_a_retry_fails_if_its_input_changed_and_leaves_the_output(tmp_path: Path) -> None:
@@ -860,67 +891,48 @@ def test_a_parquet_file_with_changed_columns_is_rejected(
         next(table.rows())
 
 
+CHANGES = ["truncate", "append", "overwrite"]
+
+
 @ANY_SUFFIX
-@pytest.mark.parametrize("how", ["delete", "replace", "truncate", "append", "overwrite"])
-def test_a_job_fails_if_its_output_changed_during_the_run(
+@pytest.mark.parametrize("how", ["delete", "replace", *CHANGES])
+def test_a_job_writes_all_rows_although_its_output_changed_during_the_run(
     tmp_path: Path, suffix: str, how: str
 ) -> None:
     table, output = table_of(tmp_path, ".csv", 20), tmp_path / f"out{suffix}"
-    growing = tmp_path / "out.parquet.rows" if suffix == ".parquet" else output
-    change = once_at(10, lambda: damage(growing, how))
-    said = "was deleted, moved or replaced" if how in ("delete", "replace") else "was changed"
-    with pytest.raises(ElizaError, match=f"{growing.name} {said} .*while the job was writing it"):
-        run(table, output, progress=change, at_once=1)
-    result = run(table, output, overwrite=how not in ("delete", "replace"))
-    assert (result.counts.rows, result.is_whole) == (20, True)
+    run(table, output, limit=5)
+    assert run(table, output, progress=once_at(10, lambda: damage(output, how))).new_rows == 15
     run(table, tmp_path / f"whole{suffix}")
     assert content(output) == content(tmp_path / f"whole{suffix}")
 
 
-def test_a_job_stops_soon_after_its_output_was_deleted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("how", ["delete", "replace", *CHANGES])
+@pytest.mark.parametrize("suffix", [".job", ".job-wal"])
+def test_a_damaged_database_of_rows_never_ends_in_an_output_that_lacks_some(
+    tmp_path: Path, suffix: str, how: str
 ) -> None:
-    monkeypatch.setattr("eliza_ffi.tables.journal.SYNC_SECONDS", 0.0)
-    table, output = table_of(tmp_path, ".csv", 60), tmp_path / "out.csv"
-    rows: list[int] = []
-
-    def delete(step: TableStep) -> None:
-        rows.append(step.rows)
-        if step.rows == 5:
-            output.unlink()
-
-    with pytest.raises(ElizaError, match="was deleted"):
-        run(table, output, progress=delete)
-    assert rows == [1, 2, 3, 4, 5]
+    table, output = table_of(tmp_path, ".csv", 20), tmp_path / "out.csv"
+    change = once_at(10, lambda: damage(tmp_path / f"out.csv{suffix}", how))
+    try:
+        run(table, output, progress=change, at_once=1)
+    except ElizaError as error:
+        assert "out.csv.job" in str(error)
+        assert not output.exists()
+        run(table, output, overwrite=True)
+    run(table, tmp_path / "whole.csv")
+    assert output.read_bytes() == (tmp_path / "whole.csv").read_bytes()
 
 
-@needs_pyarrow
-@pytest.mark.parametrize("n_rows", [None, 7])
-def test_a_parquet_job_checks_the_file_that_it_wrote(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, n_rows: int | None
+@ANY_SUFFIX
+def test_a_deleted_output_is_written_again_without_deciding_a_row(
+    tmp_path: Path, suffix: str
 ) -> None:
-    table, output = table_of(tmp_path, ".csv", 20), tmp_path / "out.parquet"
-
-    def replaced(part: Path, path: Path) -> None:
-        part.unlink()
-        if n_rows is not None:
-            pq.write_table(pa.table({"row": list(range(n_rows))}), path)
-
-    with monkeypatch.context() as patch:
-        patch.setattr("eliza_ffi.tables.parquet.replace_file", replaced)
-        with pytest.raises((ElizaError, FileNotFoundError), match=r"out\.parquet"):
-            run(table, output)
-    assert run(table, output).new_rows == 0
-    assert pq.read_metadata(output).num_rows == 20
-
-
-@needs_pyarrow
-def test_a_finished_parquet_file_that_lost_rows_is_rejected(tmp_path: Path) -> None:
-    table, output = table_of(tmp_path, ".csv", 20), tmp_path / "out.parquet"
+    table, output = table_of(tmp_path, ".csv", 20), tmp_path / f"out{suffix}"
     run(table, output)
-    pq.write_table(pq.read_table(output).slice(0, 7), output)
-    with pytest.raises(InvalidArgumentError, match="expected 20 rows, found 7"):
-        run(table, output)
+    before = content(output)
+    output.unlink()
+    assert run(table, output).new_rows == 0
+    assert content(output) == before
 
 
 OTHER_JOBS: dict[str, dict[str, Any]] = {
@@ -975,38 +987,42 @@ def test_a_file_that_nobody_knows_is_never_written_to(tmp_path: Path) -> None:
         run(table, table)
 
 
-def changed(data: bytes) -> list[bytes]:
-    lines = data.splitlines(keepends=True)
-    return [
-        b"something else\n" + data,
-        b"".join([*lines[:2], b"broken\n", *lines[3:]]),
-        b"".join([*lines[:2], *lines[3:]]),
-        b"".join([*lines, lines[-1]]),
-    ]
-
-
-@pytest.mark.parametrize("suffix", [".csv", ".jsonl"])
-@pytest.mark.parametrize("case", range(4))
+@ANY_SUFFIX
+@pytest.mark.parametrize("how", CHANGES)
 def test_an_output_that_was_changed_by_hand_is_refused_and_left_alone(
-    tmp_path: Path, suffix: str, case: int
+    tmp_path: Path, suffix: str, how: str
 ) -> None:
-    table = write_csv(tmp_path / "in.csv", [["body"], *[[f"text {i}"] for i in range(6)]])
-    output = tmp_path / f"out{suffix}"
+    table, output = table_of(tmp_path, ".csv", 6), tmp_path / f"out{suffix}"
     run(table, output)
-    data = changed(output.read_bytes())[case]
-    output.write_bytes(data)
-    with pytest.raises(InvalidArgumentError, match="was changed: where row"):
-        run(table, output)
+    damage(output, how)
+    data = output.read_bytes()
+    for again in ({}, {"retry_errors": True}):
+        with pytest.raises(InvalidArgumentError, match="was changed after the job wrote it"):
+            run(table, output, **again)
     assert output.read_bytes() == data
 
 
-def test_a_damaged_job_file_is_named(tmp_path: Path) -> None:
-    table = table_of(tmp_path, ".csv", 4)
-    run(table, tmp_path / "out.csv")
-    for data in ("{", "[]"):
-        (tmp_path / "out.csv.job").write_text(data, encoding="utf-8")
-        with pytest.raises(InvalidArgumentError):
-            run(table, tmp_path / "out.csv")
+@pytest.mark.parametrize("data", ['{"format": 1, "whole": true, "rows": 4}\n', "x" * 9000])
+def test_a_job_file_that_is_no_database_is_refused(tmp_path: Path, data: str) -> None:
+    """Version 0.2.0 wrote JSON."""
+    table, output = table_of(tmp_path, ".csv", 4), tmp_path / "out.csv"
+    output.write_text("row,text\n1,mine\n", encoding="utf-8")
+    job_of(output).write_text(data, encoding="utf-8")
+    with pytest.raises(InvalidArgumentError, match=r"out\.csv\.job is damaged, or of another ver"):
+        run(table, output)
+    assert job_of(output).read_text(encoding="utf-8") == data
+    assert output.read_text(encoding="utf-8") == "row,text\n1,mine\n"
+    assert run(table, output, overwrite=True).new_rows == 4
+
+
+def test_a_job_of_a_newer_format_is_refused(tmp_path: Path) -> None:
+    table, output = table_of(tmp_path, ".csv", 4), tmp_path / "out.csv"
+    run(table, output)
+    with closing(sqlite3.connect(job_of(output))) as database:
+        database.execute("PRAGMA user_version = 9")
+    with pytest.raises(InvalidArgumentError, match="expected 2, found 9"):
+        run(table, output)
+    assert run(table, output, overwrite=True).new_rows == 4
 
 
 def test_two_processes_never_write_one_output(tmp_path: Path) -> None:
@@ -1046,8 +1062,8 @@ def test_of_two_jobs_that_begin_together_one_is_refused_and_says_nothing(tmp_pat
         for thread in threads:
             thread.join()
         (winner,) = [model for model, is_done in ended.items() if is_done]
-        said = json.loads((tmp_path / f"out{round}.csv.job").read_text(encoding="utf-8"))
-        assert said["model"] == winner
+        ((said,),) = stored(output, "SELECT description FROM job")
+        assert json.loads(said)["model"] == winner
         assert run(table, output, settings={"model": winner}).new_rows == 0
 
 
@@ -1064,14 +1080,14 @@ def test_who_holds_the_rows_is_asked_before_the_job_is_looked_at(tmp_path: Path)
     assert run(table, tmp_path / "out.csv").new_rows == 0
 
 
-@pytest.mark.parametrize("is_empty", [False, True])
-def test_a_job_without_an_output_binds_nobody(tmp_path: Path, is_empty: bool) -> None:
-    table = table_of(tmp_path, ".csv", 4)
-    output = tmp_path / "out.csv"
-    run(table, output)
-    output.unlink()
-    if is_empty:  # killed before its first byte
-        output.touch()
+def test_a_job_without_a_row_binds_nobody(tmp_path: Path) -> None:
+    table, output = table_of(tmp_path, ".csv", 4), tmp_path / "out.csv"
+
+    def fail(given: Any) -> Decision:
+        raise OSError("gone")
+
+    with pytest.raises(OSError, match="gone"):
+        run(table, output, decide=fail)
     assert run(table, output, questions=QUESTIONS[:1]).new_rows == 4
     with pytest.raises(InvalidArgumentError, match="other settings: questions"):
         run(table, output)
@@ -1101,7 +1117,7 @@ def test_a_full_disk_leaves_a_job_that_goes_on(tmp_path: Path) -> None:
     program = (
         "import resource, signal, sys\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
-        "resource.setrlimit(resource.RLIMIT_FSIZE, (5000, 5000))\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (60000, 60000))\n"
         "from pathlib import Path\n"
         "import table_work\n"
         "table_work.run(Path(sys.argv[1]), Path(sys.argv[2]))\n"
@@ -1113,8 +1129,8 @@ def test_a_full_disk_leaves_a_job_that_goes_on(tmp_path: Path) -> None:
         capture_output=True,
         text=True,
     )
-    assert "File too large" in done.stderr
-    assert output.stat().st_size == 5000
+    assert "out.jsonl.job: " in done.stderr
+    assert 0 < len(stored(output, "SELECT * FROM rows")) < 40
     table_work.run(table, output)
     table_work.run(table, tmp_path / "whole.jsonl")
     assert output.read_bytes() == (tmp_path / "whole.jsonl").read_bytes()
@@ -1271,40 +1287,28 @@ def test_a_parquet_job_goes_on_and_is_there_whole_or_not_at_all(tmp_path: Path) 
     assert pq.read_table(output).schema.names[:2] == ["row", "topic"]
 
 
-@needs_pyarrow
-def test_a_parquet_job_whose_rows_were_lost_is_not_taken_for_whole(tmp_path: Path) -> None:
-    table = table_of(tmp_path, ".csv", 3)
-    output = tmp_path / "out.parquet"
-    assert run(table, output, limit=2).is_whole is False
-    (tmp_path / "out.parquet.rows").unlink()
-    result = run(table, output)
-    assert (result.counts.rows, result.new_rows, result.is_whole) == (3, 3, True)
-    assert pq.read_metadata(output).num_rows == 3
-    output.unlink()
-    assert run(table, output, keep=[]).new_rows == 3
-
-
-@needs_pyarrow
-@pytest.mark.parametrize("broken", ["tables.parquet.replace_file", "tables.job.Path.unlink"])
-def test_a_parquet_job_that_ended_while_its_file_was_made_makes_it_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: str
+@ANY_SUFFIX
+@pytest.mark.parametrize("broken", ["write_output", "replace_file"])
+def test_a_job_that_ended_while_its_output_was_written_writes_it_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str, broken: str
 ) -> None:
-    table = table_of(tmp_path, ".parquet", 9)
-    output = tmp_path / "out.parquet"
+    table, output = table_of(tmp_path, ".csv", 9), tmp_path / f"out{suffix}"
+    run(table, output, limit=5)
+    before = content(output)
 
-    def interrupted(*paths: Path) -> None:
+    def interrupted(path: Path, *others: Any) -> None:
+        path.write_bytes(b"half")
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(f"eliza_ffi.{broken}", interrupted)
+        patch.setattr(f"eliza_ffi.tables.job.{broken}", interrupted)
         with pytest.raises(KeyboardInterrupt):
             run(table, output)
-    assert output.exists() is (broken == "tables.job.Path.unlink")
+    assert content(output) == before
     assert run(table, output).new_rows == 0
-    assert pq.read_metadata(output).num_rows == 9
-    assert {path.name for path in tmp_path.iterdir()} == {
-        *("in.parquet", "out.parquet", "out.parquet.job")
-    }
+    run(table, tmp_path / f"whole{suffix}")
+    assert content(output) == content(tmp_path / f"whole{suffix}")
+    assert not output.with_name(output.name + ".part").exists()
 
 
 def write_odd_parquet(path: Path) -> Path:
