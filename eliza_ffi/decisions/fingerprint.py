@@ -10,7 +10,7 @@ from typing import Any
 
 from ..errors import ModelError
 from ..skeleton.json_text import json_text
-from .gguf_metadata import mentions, read_metadata
+from .gguf_metadata import read_metadata
 
 __all__ = ["file_fingerprint", "fingerprint_of"]
 
@@ -42,7 +42,7 @@ def fingerprint_of(model: Any) -> str:
     facts: Mapping[str, Any] = model.describe()["model"]
     file = file_fingerprint(facts["path"])
     parts: list[Any] = [file, [facts.get(name) for name in FACTS]]
-    if mentions(facts["path"], b".decision.type"):
+    if facts.get("decision_type"):
         said = read_metadata(facts["path"], _is_of_decisions)
         parts.append(sorted((name, repr(value)) for name, value in said.items()))
     for adapter in facts.get("lora") or ():

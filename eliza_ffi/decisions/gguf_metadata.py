@@ -9,19 +9,16 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from io import BufferedReader
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from ..errors import ModelError
 
-__all__ = ["MAX_METADATA", "MetadataValue", "mentions", "read_metadata"]
+__all__ = ["MAX_METADATA", "MetadataValue", "read_metadata"]
 
 MAX_METADATA = 32 * 2**20
 """How far into a file metadata are looked for, in bytes."""
 
-PIECE = 2**20  # bytes that are looked through at once
 MAX_ENTRIES = 65_536
 MAX_NAME = 65_535  # bytes; the format's own limit
 MAX_TEXT = 2**20  # bytes of a text that is wanted
@@ -46,27 +43,6 @@ class _Damaged(Exception):  # noqa: N818 - what the file is
     """The file is not as the format has it."""
 
 
-def mentions(path: str | os.PathLike[str], text: bytes) -> bool:
-    """Say whether a text occurs where a file's metadata may be: a quick look, nothing is parsed.
-
-    Raises
-    ------
-    ModelError
-        If the file cannot be read.
-    """
-    overlap = len(text) - 1
-    piece = bytearray(overlap + PIECE)
-    with _opened(path) as file:
-        for _ in range(0, MAX_METADATA, PIECE):
-            n = file.readinto(memoryview(piece)[overlap:])
-            if piece.find(text, 0, overlap + n) >= 0:
-                return True
-            if n < PIECE:
-                break
-            piece[:overlap] = piece[n:]
-    return False
-
-
 def read_metadata(
     path: str | os.PathLike[str], wanted: Callable[[str], bool]
 ) -> dict[str, MetadataValue]:
@@ -84,8 +60,12 @@ def read_metadata(
         If the file cannot be read, is no GGUF file of version 2 or 3, or is damaged; the text says
         where.
     """
-    with _opened(path) as file:
-        data = file.read(MAX_METADATA)
+    # Not mapped: a file that is made shorter meanwhile would end the process.
+    try:
+        with open(path, "rb") as file:  # noqa: PTH123 - any path that the model has
+            data = file.read(MAX_METADATA)
+    except (OSError, ValueError) as error:  # ValueError: no file has such a name
+        raise ModelError(f"cannot read {os.fspath(path)!r}: {error}") from error
     if not data.startswith(MAGIC):
         raise ModelError(f"{os.fspath(path)} is not a GGUF file")
     entries = _Entries(data)
@@ -184,13 +164,3 @@ def _layout(kind: int) -> struct.Struct:
     if kind not in NUMBERS:
         raise _Damaged(f"a value of kind {kind}")
     return NUMBERS[kind]
-
-
-@contextmanager
-def _opened(path: str | os.PathLike[str]) -> Iterator[BufferedReader]:
-    # Not mapped: a file that is made shorter meanwhile would end the process.
-    try:
-        with open(path, "rb") as file:  # noqa: PTH123 - any path that the model has
-            yield file
-    except (OSError, ValueError) as error:  # ValueError: no file has such a name
-        raise ModelError(f"cannot read {os.fspath(path)!r}: {error}") from error

@@ -38,7 +38,7 @@ from ..chat.template import ChatTemplate
 from ..chat.tokens import ChatTokenizer
 from ..chat.vocabulary import Detokenize, Tokenize
 from ..errors import ChatTemplateError, InvalidArgumentError, ModelError, NotSupportedError
-from .gguf_metadata import MetadataValue, mentions, read_metadata
+from .gguf_metadata import MetadataValue, read_metadata
 from .made_labels import OptionLabel, code_labels, letter_labels, typed_labels
 from .systemone import SystemoneQuestion, json_copy, read_state
 
@@ -270,7 +270,7 @@ class DecisionModel:
         Parameters
         ----------
         facts
-            What :meth:`Model.describe` says under ``"model"``: its ``path`` is the file to look at.
+            What :meth:`Model.describe` says under ``"model"``: ``path`` and ``decision_type``.
         tokenize, detokenize
 
         Raises
@@ -278,27 +278,19 @@ class DecisionModel:
         NotSupportedError, ModelError, ChatTemplateError
             As above, and if the file cannot be read or is damaged. The texts name the file.
         """
-        path = facts.get("path")
-        told = facts.get("decision_type")
-        if not path or told == "":
+        path, named = facts.get("path"), facts.get("decision_type")
+        if not path or not named:
             return None
-        is_there = Path(path).is_file()
-        if told and not is_there:
+        if not Path(path).is_file():
             raise ModelError(
                 f"the model's file {path} is gone: it says how the model is asked for decisions"
             )
-        # Where the library does not tell, any other model ends here, after some milliseconds.
-        if not told and not (is_there and mentions(path, b".decision.type")):
-            return None
         entries = read_metadata(path, _is_wanted)
         prefix = f"{entries.get(ARCHITECTURE)}.decision."
-        named = entries.get(prefix + "type")
-        if named is None:
-            return None
         try:
             return cls(
-                str(named),
-                _template(str(named), entries),
+                named,
+                _template(named, entries),
                 {
                     name.removeprefix(f"{prefix}temperature."): value
                     for name, value in entries.items()

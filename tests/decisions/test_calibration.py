@@ -690,7 +690,7 @@ def test_a_model_made_for_decisions_is_known_by_its_template_and_temperatures(
         }
         path = tmp_path / f"{len(list(tmp_path.iterdir()))}.gguf"
         path.write_bytes(gguf_of(entries) + bytes(3_000_000))
-        return fingerprint_of(ScriptedModel(path, lambda *_: []))
+        return fingerprint_of(ScriptedModel(path, lambda *_: [], decision_type="openjev"))
 
     plain = known("a {{ state }}", 1.5)
     assert plain == known("a {{ state }}", 1.5)

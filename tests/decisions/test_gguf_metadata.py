@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from eliza_ffi._resources import default_model_path
 from eliza_ffi.decisions import gguf_metadata
-from eliza_ffi.decisions.gguf_metadata import mentions, read_metadata
+from eliza_ffi.decisions.gguf_metadata import read_metadata
 from eliza_ffi.errors import ModelError
 
 SCALARS: dict[str, tuple[Any, GGUFValueType]] = {
@@ -158,37 +158,15 @@ def test_metadata_have_an_end(file: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert len(WHOLE) > 150
     with pytest.raises(ModelError, match="larger than 150 bytes"):
         read_metadata(file, everything)
-    assert mentions(file, b"tokens")
-
-
-def test_a_text_is_found_without_reading_the_entries(file: Path) -> None:
-    file.write_bytes(b"anything .decision.type anything")
-    assert mentions(file, b".decision.type")
-    assert not mentions(default_model_path(), b".decision.type")
-
-
-def test_a_text_is_found_wherever_the_pieces_end(
-    file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(gguf_metadata, "PIECE", 16)
-    monkeypatch.setattr(gguf_metadata, "MAX_METADATA", 64)
-    for before in range(0, 64 - 5 + 1):
-        file.write_bytes(b"-" * before + b"found" + b"-" * 100)
-        assert mentions(file, b"found")
-        file.write_bytes(b"-" * before + b"foun")
-        assert not mentions(file, b"found")
-    file.write_bytes(b"-" * 60 + b"found")
-    assert not mentions(file, b"found")
 
 
 def test_files_that_are_none_are_refused(file: Path) -> None:
     with pytest.raises(ModelError, match="cannot read"):
         read_metadata(file, everything)
     with pytest.raises(ModelError, match="cannot read"):
-        mentions(file.parent, b"x")
+        read_metadata(file.parent, everything)
     with pytest.raises(ModelError, match="cannot read"):
-        mentions("\0", b"x")
+        read_metadata("\0", everything)
     file.touch()
-    assert not mentions(file, b"x")
     with pytest.raises(ModelError, match="is not a GGUF file"):
         read_metadata(file, everything)

@@ -20,7 +20,6 @@ from label_scores import answered, label_scores, made_of
 from large_vocabularies import DECISION_MODEL_TYPES
 from write_decision_models import DEFINITIONS, REFUSED, cached_decision_model, main
 
-from eliza_ffi._resources import default_model_path
 from eliza_ffi.decisions import made_models
 from eliza_ffi.decisions.made_labels import code_labels, letter_labels, typed_labels
 from eliza_ffi.decisions.made_models import DecisionModel, DecisionPrompt, QuestionPrompts
@@ -588,7 +587,7 @@ def model_file(file: Path, metadata: dict[str, Any], architecture: str = "llama"
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.close()
-    return {"path": str(file)}
+    return {"path": str(file), "decision_type": metadata.get(f"{architecture}.decision.type", "")}
 
 
 def of(facts: dict[str, Any]) -> DecisionModel | None:
@@ -618,7 +617,7 @@ def test_a_file_tells_type_template_and_temperatures(tmp_path: Path) -> None:
 @pytest.mark.parametrize("type", REFUSED)
 def test_types_that_are_not_read_at_labels_are_refused_by_name(type: str) -> None:
     with pytest.raises(NotSupportedError, match=f"its type is '{type}', which .*: supported are"):
-        of({"path": str(cached_decision_model(type))})
+        of({"path": str(cached_decision_model(type)), "decision_type": type})
 
 
 def test_a_type_that_nobody_knows_is_refused(tmp_path: Path) -> None:
@@ -647,15 +646,19 @@ def test_ratings_need_nine_labels(tmp_path: Path) -> None:
     assert DecisionModel("nimble", "x", {}, letters_of_two, WORDS.detokenize).max_options == 8
 
 
-def test_any_other_model_is_none_and_its_metadata_are_not_walked(
+def test_any_other_model_is_none_and_its_file_is_not_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = model_file(tmp_path / "m.gguf", {"gemma.decision.type": "lev", TEMPLATE: "x"})
-    assert of(other) is None  # of an architecture that it is not
     monkeypatch.setattr(made_models, "read_metadata", None)
-    assert of({"path": str(default_model_path())}) is None
-    assert of({"path": str(tmp_path / "gone.gguf")}) is None
+    assert of(other) is None  # of an architecture that it is not
+    assert of({"path": str(tmp_path / "gone.gguf"), "decision_type": ""}) is None
     assert of({}) is None
+
+
+def test_a_decision_model_whose_file_is_gone_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match=r"gone\.gguf is gone"):
+        of({"path": str(tmp_path / "gone.gguf"), "decision_type": "lev"})
 
 
 # ---- models ------------------------------------------------------------------------------------

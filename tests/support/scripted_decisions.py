@@ -35,10 +35,12 @@ class ScriptedModel:
     logits: Callable[[Any, AskedQuestion], Sequence[float]]
     first_bonus: float = 0.0
     lora: tuple[dict[str, Any], ...] = ()
+    decision_type: str = ""
     calls: list[tuple[list[Any], list[str], bool]] = field(default_factory=list)
 
     def describe(self) -> dict[str, Any]:
-        return {"model": {"path": str(self.path), "n_params": 7, "lora": list(self.lora)}}
+        facts = {"path": str(self.path), "n_params": 7, "decision_type": self.decision_type}
+        return {"model": {**facts, "lora": list(self.lora)}}
 
     def scores(self, given: Any, question: AskedQuestion, how: How, whole: bool) -> QuestionScores:
         n = option_count(question)
