@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Write small models of random weights in the form of those that were made for decisions.
 
-For each type that :mod:`eliza_ffi.decisions.made_models` reads there is one, around a real
-vocabulary and with a ``systemone`` template and temperatures of our own in that type's manner. Its
+For each type that :mod:`eliza_ffi.decisions.models.decision_model` reads there is one, around a
+real vocabulary and with a ``systemone`` template and temperatures of our own in that type's manner. Its
 answers mean nothing, but llama-server answers with the same file, and must come to the same
 probabilities. Of the types that are refused there are files without tensors.
 

@@ -15,8 +15,8 @@ from write_decision_models import cached_decision_model
 
 from eliza_ffi.decisions import Choice
 from eliza_ffi.decisions.asking import How, asking_of
-from eliza_ffi.decisions.made_asking import made_model_of
-from eliza_ffi.decisions.systemone import SystemoneQuestion
+from eliza_ffi.decisions.models.model_asking import decision_model_of
+from eliza_ffi.decisions.models.systemone import SystemoneQuestion
 from eliza_ffi.model import Model
 
 from ..parts.workload import NOUNS, VERBS, action_names
@@ -220,7 +220,7 @@ class Questionnaire:
 
     @cached_property
     def _labels_and_temperature(self) -> tuple[list[str], float]:
-        made = made_model_of(self._model.session)
+        made = decision_model_of(self._model.session)
         if made is None:
             return self.options, 1.0
         asked = SystemoneQuestion.of(next(iter(self.questions.values())), "any")

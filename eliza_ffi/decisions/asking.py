@@ -34,7 +34,8 @@ from ..library.protocol import EndingScores
 from ..requests import generate_request
 from ..runner.lifecycle import Work
 from ..runner.scoring import Ending, ScoreArgs, ScoreResult, ScoreRun
-from .made_asking import MadeAsking, made_model_of
+from .common_prefix import split_common_prefix
+from .models.model_asking import ModelAsking, decision_model_of
 from .prompts import (
     LABEL_STYLES,
     Asked,
@@ -46,7 +47,6 @@ from .prompts import (
 )
 from .questions import Score
 from .scoring import OptionScores, QuestionScores
-from .token_lists import apart
 
 if TYPE_CHECKING:
     from ..session import Session
@@ -197,7 +197,7 @@ def asking_of(
     joint: bool = False,
     option_mass: bool = False,
     stream: Mapping[str, Any] | None = None,
-) -> Asking | MadeAsking:
+) -> Asking | ModelAsking:
     """Return how to ask a model: one that was made for decisions in its own form.
 
     Parameters
@@ -213,7 +213,7 @@ def asking_of(
     NotSupportedError
         If the model was made for decisions of a type that is not known.
     """
-    made = made_model_of(session) if how.prompt is None else None
+    made = decision_model_of(session) if how.prompt is None else None
     if made is None:
         return Asking(
             session, given, questions, how, joint=joint, option_mass=option_mass, stream=stream
@@ -223,7 +223,7 @@ def asking_of(
             f"the model was made for decisions, of type {made.type}: labels, orders and scoring "
             "are its own"
         )
-    return MadeAsking(session, made, given, questions, option_mass=option_mass, stream=stream)
+    return ModelAsking(session, made, given, questions, option_mass=option_mass, stream=stream)
 
 
 def ask_many(
@@ -422,7 +422,7 @@ def _tokens(
             prompts.append(session.prompt_tokens(written))
         else:
             prompts.append(session.chat().tokens(written, **THINKING_OFF))
-    return apart(prompts)
+    return split_common_prefix(prompts)
 
 
 def _in_turn(
@@ -446,14 +446,14 @@ def _in_turn(
         return session.prompt_tokens(Prompt().text(lead[-NEAR:] + asked.text).template(tail))
 
     if len(every) == 1 or len(lead) <= 2 * NEAR:
-        return apart([whole(asked) for asked in every])
+        return split_common_prefix([whole(asked) for asked in every])
     near = [end(asked) for asked in every]
-    before, behind = apart(near)
+    before, behind = split_common_prefix(near)
     first = whole(every[0])
     from_the_end = zip(reversed(first), reversed(near[0]), strict=False)
     n = sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], from_the_end))
     if n <= len(behind[0]):  # they agree nowhere in the input
-        return apart([whole(asked) for asked in every])
+        return split_common_prefix([whole(asked) for asked in every])
     return first[: len(first) - n] + before[len(near[0]) - n :], behind
 
 

@@ -17,7 +17,7 @@ from ..checks import check_several
 from ..errors import ContextFullError, ElizaError, InvalidArgumentError
 from .answers import name_of
 from .asking import How, ask_many
-from .made_asking import made_model_of
+from .models.model_asking import decision_model_of
 from .prompts import AskedQuestion, input_text
 from .questions import Choice, Labels, Predicate, Question, Score, Value, text_of
 from .scoring import QuestionScores
@@ -167,7 +167,7 @@ def is_made(model: Any, how: How) -> bool:
     Such a model has one order of the options and one scoring rule, and no others can be tried.
     """
     session = getattr(model, "session", None)
-    return session is not None and how.prompt is None and made_model_of(session) is not None
+    return session is not None and how.prompt is None and decision_model_of(session) is not None
 
 
 def ask_examples(

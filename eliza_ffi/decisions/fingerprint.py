@@ -10,7 +10,7 @@ from typing import Any
 
 from ..errors import ModelError
 from ..skeleton.json_text import json_text
-from .gguf_metadata import read_metadata
+from .models.gguf_metadata import read_metadata
 
 __all__ = ["file_fingerprint", "fingerprint_of"]
 

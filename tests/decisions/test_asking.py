@@ -14,9 +14,9 @@ from eliza_ffi import Model, Prompt
 from eliza_ffi.chat.template import ChatTemplate
 from eliza_ffi.chat.tokens import ChatTokenizer
 from eliza_ffi.decisions.asking import THINKING_OFF, Asking, How, orders_of, prompt_texts
+from eliza_ffi.decisions.common_prefix import split_common_prefix
 from eliza_ffi.decisions.prompts import Asked, AskedQuestion, ask
 from eliza_ffi.decisions.questions import Choice, Predicate, Score
-from eliza_ffi.decisions.token_lists import apart
 from eliza_ffi.errors import ChatTemplateError, InvalidArgumentError
 from eliza_ffi.library import Library
 
@@ -325,9 +325,9 @@ def test_a_prompt_of_ones_own_is_given_the_inputs_text_as_it_is(tiny_model: Mode
 
 
 def test_prompts_are_cut_where_they_part() -> None:
-    assert apart([[1, 2]]) == ([1, 2], [[]])
-    assert apart([[1, 2, 3], [1, 2, 4, 5]]) == ([1, 2], [[3], [4, 5]])
-    assert apart([[1, 2], [1, 2]]) == ([1, 2], [[], []])
-    assert apart([[1, 2], [1, 2, 3]]) == ([1, 2], [[], [3]])
+    assert split_common_prefix([[1, 2]]) == ([1, 2], [[]])
+    assert split_common_prefix([[1, 2, 3], [1, 2, 4, 5]]) == ([1, 2], [[3], [4, 5]])
+    assert split_common_prefix([[1, 2], [1, 2]]) == ([1, 2], [[], []])
+    assert split_common_prefix([[1, 2], [1, 2, 3]]) == ([1, 2], [[], [3]])
     with pytest.raises(InvalidArgumentError, match="no beginning in common"):
-        apart([[1], [2]])
+        split_common_prefix([[1], [2]])

@@ -19,7 +19,7 @@ from write_decision_models import DEFINITIONS, cached_decision_model
 
 from bench.together.llama_server import HOST, find_llama_server, serving
 from eliza_ffi.decisions.answers import choice_confidence, score_confidence
-from eliza_ffi.decisions.systemone import SystemoneQuestion
+from eliza_ffi.decisions.models.systemone import SystemoneQuestion
 from eliza_ffi.library.loading import Library
 from eliza_ffi.model import Model
 

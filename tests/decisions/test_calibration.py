@@ -606,7 +606,7 @@ def test_auto_leaves_out_what_a_model_made_for_decisions_cannot_be_asked(
     z, y = drawn(20, 3)
     model = model_saying(z)
     monkeypatch.setattr(model, "session", object(), raising=False)
-    monkeypatch.setattr(asked_examples, "made_model_of", lambda session: session)
+    monkeypatch.setattr(asked_examples, "decision_model_of", lambda session: session)
     calibration = calibrate(model, TONE, examples_of(y), method="auto")
     assert not any(whole for _, _, whole in model.calls)
     assert not any("unconditional" in method for method in calibration.questions[0].nll)

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eliza_ffi._resources import default_model_path
-from eliza_ffi.decisions import gguf_metadata
-from eliza_ffi.decisions.gguf_metadata import read_metadata
+from eliza_ffi.decisions.models import gguf_metadata
+from eliza_ffi.decisions.models.gguf_metadata import read_metadata
 from eliza_ffi.errors import ModelError
 
 SCALARS: dict[str, tuple[Any, GGUFValueType]] = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from eliza_ffi.choices.token_tree import TokenTreeDescriptor, TokenTreeLeaf, TokenTreePayload
-from eliza_ffi.decisions.made_models import DecisionModel, DecisionPrompt, QuestionPrompts
+from eliza_ffi.decisions.models.decision_model import DecisionModel, DecisionPrompt, QuestionPrompts
 from eliza_ffi.elizaos import FfiStreamingGenerateArgs, SyncStreamingRunner
 from eliza_ffi.library.protocol import STOP_AT_LEAF
 from eliza_ffi.model import Model

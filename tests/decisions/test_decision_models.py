@@ -20,11 +20,11 @@ from label_scores import answered, label_scores, made_of
 from large_vocabularies import DECISION_MODEL_TYPES
 from write_decision_models import DEFINITIONS, REFUSED, cached_decision_model, main
 
-from eliza_ffi.decisions import made_models
-from eliza_ffi.decisions.made_labels import code_labels, letter_labels, typed_labels
-from eliza_ffi.decisions.made_models import DecisionModel, DecisionPrompt, QuestionPrompts
+from eliza_ffi.decisions.models import decision_model
+from eliza_ffi.decisions.models.decision_model import DecisionModel, DecisionPrompt, QuestionPrompts
+from eliza_ffi.decisions.models.option_labels import code_labels, letter_labels, typed_labels
+from eliza_ffi.decisions.models.systemone import SystemoneQuestion, json_copy, read_state
 from eliza_ffi.decisions.questions import Choice, Level, Option, Predicate, Score
-from eliza_ffi.decisions.systemone import SystemoneQuestion, json_copy, read_state
 from eliza_ffi.errors import (
     ChatTemplateError,
     InvalidArgumentError,
@@ -650,7 +650,7 @@ def test_any_other_model_is_none_and_its_file_is_not_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = model_file(tmp_path / "m.gguf", {"gemma.decision.type": "lev", TEMPLATE: "x"})
-    monkeypatch.setattr(made_models, "read_metadata", None)
+    monkeypatch.setattr(decision_model, "read_metadata", None)
     assert of(other) is None  # of an architecture that it is not
     assert of({"path": str(tmp_path / "gone.gguf"), "decision_type": ""}) is None
     assert of({}) is None

@@ -10,26 +10,26 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..choices.chooser import ChoiceTokens
-from ..choices.token_tree import TokenTreeDescriptor, TokenTreeLeaf, TokenTreePayload
-from ..requests import generate_request
-from ..runner.scoring import Ending, ScoreArgs, ScoreResult
-from .made_models import DecisionModel
-from .prompts import AskedQuestion
-from .scoring import OptionScores, QuestionScores, mean_mass
+from ...choices.chooser import ChoiceTokens
+from ...choices.token_tree import TokenTreeDescriptor, TokenTreeLeaf, TokenTreePayload
+from ...requests import generate_request
+from ...runner.scoring import Ending, ScoreArgs, ScoreResult
+from ..common_prefix import split_common_prefix
+from ..prompts import AskedQuestion
+from ..scoring import OptionScores, QuestionScores, mean_mass
+from ..wire import question_from
+from .decision_model import DecisionModel
 from .systemone import SystemoneQuestion
-from .token_lists import apart
-from .wire import question_from
 
 if TYPE_CHECKING:
-    from ..session import Session
+    from ...session import Session
 
-__all__ = ["MadeAsking", "made_model_of"]
+__all__ = ["ModelAsking", "decision_model_of"]
 
-_MADE: weakref.WeakKeyDictionary[Session, DecisionModel | None] = weakref.WeakKeyDictionary()
+_MODELS: weakref.WeakKeyDictionary[Session, DecisionModel | None] = weakref.WeakKeyDictionary()
 
 
-def made_model_of(session: Session) -> DecisionModel | None:
+def decision_model_of(session: Session) -> DecisionModel | None:
     """Return what the model's file says of decisions; None where it was not made for them.
 
     Raises
@@ -38,16 +38,16 @@ def made_model_of(session: Session) -> DecisionModel | None:
         As :meth:`DecisionModel.of`.
     """
     context = session.ctx
-    if session not in _MADE:
+    if session not in _MODELS:
         facts = session.describe() if session.binding.supports("describe") else {}
         # Not the session's own methods: it would keep itself alive.
         tokenize = partial(session.binding.tokenize, context)
         detokenize = partial(session.binding.detokenize, context)
-        _MADE[session] = DecisionModel.of(facts.get("model", {}), tokenize, detokenize)
-    return _MADE[session]
+        _MODELS[session] = DecisionModel.of(facts.get("model", {}), tokenize, detokenize)
+    return _MODELS[session]
 
 
-class MadeAsking:
+class ModelAsking:
     """One input and its questions in a model's own form; see :class:`.asking.Asking`.
 
     Parameters
@@ -81,7 +81,7 @@ class MadeAsking:
         asked = [_asked(question, id) for question, id in zip(questions, ids, strict=True)]
         self._questions = model.ask(asked, given)
         every = [prompt for question in self._questions for prompt in question.prompts]
-        tokens, behind = apart([list(prompt.tokens) for prompt in every])
+        tokens, behind = split_common_prefix([list(prompt.tokens) for prompt in every])
         choices = [_labels(session, prompt.read) for prompt in every]
         self.args = ScoreArgs(
             generate_request(session, tokens, method="decide", **(stream or {})),

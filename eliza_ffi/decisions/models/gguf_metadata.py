@@ -12,7 +12,7 @@ import struct
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-from ..errors import ModelError
+from ...errors import ModelError
 
 __all__ = ["MAX_METADATA", "MetadataValue", "read_metadata"]
 

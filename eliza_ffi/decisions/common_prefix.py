@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from ..errors import InvalidArgumentError
 
-__all__ = ["apart"]
+__all__ = ["split_common_prefix"]
 
 
-def apart(prompts: list[list[int]]) -> tuple[list[int], list[list[int]]]:
+def split_common_prefix(prompts: list[list[int]]) -> tuple[list[int], list[list[int]]]:
     """Return the tokens that all prompts begin with, and of each those behind them, if any.
 
     Raises

@@ -34,12 +34,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ..chat.template import ChatTemplate
-from ..chat.tokens import ChatTokenizer
-from ..chat.vocabulary import Detokenize, Tokenize
-from ..errors import ChatTemplateError, InvalidArgumentError, ModelError, NotSupportedError
+from ...chat.template import ChatTemplate
+from ...chat.tokens import ChatTokenizer
+from ...chat.vocabulary import Detokenize, Tokenize
+from ...errors import ChatTemplateError, InvalidArgumentError, ModelError, NotSupportedError
 from .gguf_metadata import MetadataValue, read_metadata
-from .made_labels import OptionLabel, code_labels, letter_labels, typed_labels
+from .option_labels import OptionLabel, code_labels, letter_labels, typed_labels
 from .systemone import SystemoneQuestion, json_copy, read_state
 
 __all__ = ["DecisionModel", "DecisionPrompt", "QuestionPrompts"]
@@ -60,7 +60,7 @@ class _Type:
     Attributes
     ----------
     labels : str
-        ``"letters"``, ``"codes"`` or ``"typed"``, as in :mod:`.made_labels`.
+        ``"letters"``, ``"codes"`` or ``"typed"``, as in :mod:`.option_labels`.
     is_told_labels : bool
         Whether the template is given the labels; otherwise it writes them itself.
     true_first : bool

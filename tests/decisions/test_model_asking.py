@@ -22,7 +22,7 @@ from eliza_ffi.decisions import (
     calibrate,
     evaluate,
 )
-from eliza_ffi.decisions.systemone import SystemoneQuestion
+from eliza_ffi.decisions.models.systemone import SystemoneQuestion
 from eliza_ffi.errors import InvalidArgumentError, ModelError
 from eliza_ffi.library.loading import Library
 from eliza_ffi.model import Model

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from ..errors import InvalidArgumentError
-from .prompts import AskedQuestion, ask, refuse_media
-from .questions import MAX_LEVELS, Predicate, Score
+from ...errors import InvalidArgumentError
+from ..prompts import AskedQuestion, ask, refuse_media
+from ..questions import MAX_LEVELS, Predicate, Score
 
 __all__ = ["SystemoneQuestion", "SystemoneType", "json_copy", "read_state"]
 

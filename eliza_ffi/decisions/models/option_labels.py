@@ -10,7 +10,7 @@ import string
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple, TypeAlias
 
-from ..errors import InvalidArgumentError, ModelError
+from ...errors import InvalidArgumentError, ModelError
 from .systemone import SystemoneQuestion
 
 __all__ = ["OptionLabel", "TokensOf", "code_labels", "letter_labels", "typed_labels"]

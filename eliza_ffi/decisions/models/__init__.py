@@ -1,0 +1,1 @@
+"""Decision models: models made to answer questions, asked in their own template."""
