@@ -2,9 +2,9 @@
 """Write small models of random weights in the form of those that were made for decisions.
 
 For each type that :mod:`eliza_ffi.decisions.models.decision_model` reads there is one, around a
-real vocabulary and with a ``systemone`` template and temperatures of our own in that type's manner. Its
-answers mean nothing, but llama-server answers with the same file, and must come to the same
-probabilities. Of the types that are refused there are files without tensors.
+real vocabulary and with a ``systemone`` template and temperatures of our own in that type's
+manner. Its answers mean nothing, but llama-server answers with the same file, and must come to the
+same probabilities. Of the types that are refused there are files without tensors.
 
     $ python scripts/write_decision_models.py --out models/
     $ python scripts/write_decision_models.py --type lev --out models/
