@@ -106,7 +106,7 @@ class TableJob:
     """Questions about every row of a table, answered into a file.
 
     The output's rows are in the order of the table's, one for each. Run again, after it was
-    interrupted or killed, the job goes on behind the last row that was written.
+    interrupted or killed, the job resumes after the last row that was decided.
 
     Parameters
     ----------
@@ -242,7 +242,7 @@ class TableJob:
         InvalidArgumentError
             If there is an output already that is not of this job.
         ElizaError
-            If another process is running it, or changed the table or the output during the run.
+            If another process is running it, or changed the table during the run.
         """
         begin = time.monotonic()
         description = {"input": content_hash(self.table.path), **self._description}
