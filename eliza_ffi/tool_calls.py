@@ -33,11 +33,11 @@ from .chat.call_format import CallFormat, Hole, fill_pieces
 from .chat.call_grammar import call_grammar, first_texts
 from .chat.call_reader import parse_call
 from .chat.template import Messages, check_messages
-from .chat.tool_messages import tool_messages
+from .chat.tool_messages import read_call, tool_messages
 from .chat.tools import Tool, read_tools
 from .checks import check_kind, check_whole, did_you_mean, wrong
 from .choices.token_tree import TokenTreeDescriptor, TokenTreeLeaf, TokenTreePayload
-from .errors import ChatTemplateError, FillError, InvalidArgumentError, NativeFault
+from .errors import ChatTemplateError, FillError, InvalidArgumentError
 from .library.protocol import STOP_AT_LEAF, TRIE_BEST_LEAF
 from .masks.limits import checked_schema
 from .masks.source import one_token_mask
@@ -263,7 +263,7 @@ def tool_request(
     check_messages(messages)
     extra = dict(variables or {})
     format = session.call_format(extra)
-    told, definitions = tool_messages(format, messages, listed)
+    told, definitions = tool_messages(format, list(map(_with_mappings, messages)), listed)
     tokens = _prompt(session, told, definitions, extra)
     args = generate_request(session, tokens, max_tokens=max_tokens, method=method, **more)
     earlier = sum(len(message.get("tool_calls") or ()) for message in messages)
@@ -280,6 +280,20 @@ def tool_request(
     for tool in offered:  # an unsupported schema is an error before anything runs
         call_grammar(format, tool.parameters, "", "", request.split)
     return replace(request, args=replace(args, prompt_tokens=_turn_start(request, tokens)))
+
+
+def _with_mappings(message: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a message whose calls have mappings as their arguments.
+
+    Templates write these as the call format says. Some write JSON in a string as a string.
+    """
+    if not message.get("tool_calls"):
+        return message
+    calls = []
+    for call in message["tool_calls"]:
+        arguments = dict(read_call(call).arguments)
+        calls.append({**call, "function": {**call["function"], "arguments": arguments}})
+    return {**message, "tool_calls": calls}
 
 
 def _prompt(
@@ -372,8 +386,8 @@ def _turn_start(request: ToolRequest, tokens: Sequence[int]) -> list[int]:
     cut = format.cut.encode()
     while len(taken) < len(cut):
         taken = request.text([kept.pop()]) + taken
-    if not taken.endswith(cut):
-        raise NativeFault(f"the prompt ends with {taken!r}, not with {format.cut!r}")
+    if not taken.endswith(cut):  # some templates write no generation prompt after a result
+        return list(tokens)
     between = taken[: len(taken) - len(cut)].decode() + format.lead
     return kept + (request.read(between) if between else [])
 

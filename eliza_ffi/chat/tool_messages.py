@@ -42,25 +42,12 @@ def tool_messages(
     told = [dict(message) for message in messages]
     if format.generic:
         told = _in_words(format, told)
-    else:
-        told = [_with_mappings(message) for message in told]
     if not format.lists_tools:
         system = _instructions(format, tools)
         if told and told[0].get("role") == "system":
             system = f"{text_of(told.pop(0).get('content'))}\n\n{system}"
         told = [{"role": "system", "content": system}, *told]
     return told, None if format.generic else [tool.definition for tool in tools]
-
-
-def _with_mappings(message: dict[str, Any]) -> dict[str, Any]:
-    """Return a message whose calls have mappings as their arguments."""
-    if not message.get("tool_calls"):
-        return message
-    calls = []
-    for call in message["tool_calls"]:
-        arguments = dict(read_call(call).arguments)
-        calls.append({**call, "function": {**call["function"], "arguments": arguments}})
-    return {**message, "tool_calls": calls}
 
 
 def _instructions(format: CallFormat, tools: Sequence[Tool]) -> str:
