@@ -35,7 +35,14 @@ from .chat.call_reader import parse_call
 from .chat.template import Messages, check_messages
 from .chat.tool_messages import read_call, tool_messages
 from .chat.tools import Tool, read_tools
-from .checks import check_kind, check_whole, did_you_mean, wrong
+from .checks import (
+    check_kind,
+    check_several,
+    check_text,
+    check_whole,
+    did_you_mean,
+    wrong,
+)
 from .choices.token_tree import TokenTreeDescriptor, TokenTreeLeaf, TokenTreePayload
 from .errors import ChatTemplateError, FillError, InvalidArgumentError
 from .library.protocol import STOP_AT_LEAF, TRIE_BEST_LEAF
@@ -83,6 +90,9 @@ class ToolSettings(StreamSettings, total=False):
 
 
 SETTINGS = frozenset((*StreamSettings.__annotations__, *ToolSettings.__annotations__))
+
+RENDERED_WITH = ("add_generation_prompt", "messages", "tools")
+"""Variables of chat templates that every request passes."""
 
 ID_LENGTH = 9  # letters and digits, because Mistral's templates reject other ids
 
@@ -234,6 +244,7 @@ class ToolRequest:
 
     @functools.cached_property
     def control(self) -> frozenset[int]:
+        """The control tokens of the vocabulary."""
         return frozenset(self.vocabulary.control)
 
 
@@ -256,17 +267,19 @@ def tool_request(
     if variables is not None:
         check_kind("variables", variables, Mapping, "a mapping or None")
     for name in variables or ():
-        if name in ("messages", "tools", "add_generation_prompt"):
-            raise InvalidArgumentError(f"variables cannot contain {name!r}: call_tool passes it")
+        check_text("a name in variables", name)
+        if name in RENDERED_WITH:
+            raise InvalidArgumentError(f"variables cannot contain {name!r}: {method} passes it")
     listed = read_tools(tools)
     offered, may_answer = _offered(choice, tuple(map(_closed, listed)))
     check_messages(messages)
     extra = dict(variables or {})
     format = session.call_format(extra)
-    told, definitions = tool_messages(format, list(map(_with_mappings, messages)), listed)
+    talk = [_with_mappings(message, f"message {i}") for i, message in enumerate(messages)]
+    told, definitions = tool_messages(format, talk, listed)
     tokens = _prompt(session, told, definitions, extra)
     args = generate_request(session, tokens, max_tokens=max_tokens, method=method, **more)
-    earlier = sum(len(message.get("tool_calls") or ()) for message in messages)
+    earlier = sum(len(message.get("tool_calls") or ()) for message in talk)
     request = ToolRequest(
         session=session,
         format=format,
@@ -282,15 +295,16 @@ def tool_request(
     return replace(request, args=replace(args, prompt_tokens=_turn_start(request, tokens)))
 
 
-def _with_mappings(message: Mapping[str, Any]) -> Mapping[str, Any]:
+def _with_mappings(message: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     """Return a message whose calls have mappings as their arguments.
 
     Templates write these as the call format says. Some write JSON in a string as a string.
     """
-    if not message.get("tool_calls"):
+    given = message.get("tool_calls")
+    if not given:
         return message
     calls = []
-    for call in message["tool_calls"]:
+    for call in check_several(f"the tool_calls of {name}", given, "a list of tool calls"):
         arguments = dict(read_call(call).arguments)
         calls.append({**call, "function": {**call["function"], "arguments": arguments}})
     return {**message, "tool_calls": calls}
@@ -358,7 +372,7 @@ def _without_others(schema: Any) -> Any:
 
 def _offered(choice: Any, tools: tuple[Tool, ...]) -> tuple[tuple[Tool, ...], bool]:
     """Return the tools that a choice leaves, and whether the model may answer in words."""
-    if choice == "auto" or choice == "required":
+    if isinstance(choice, str) and choice in ("auto", "required"):
         return tools, choice == "auto"
     name = choice
     if isinstance(choice, Mapping):
@@ -466,7 +480,8 @@ class _Start:
     text : str
     tokens : tuple of int
     rows : tuple of tuple of int
-        Tokens that no call of another tool begins with.
+        The tokens that such a call may begin with. They are longer than `tokens` if the name ends
+        where the arguments begin, because another name may begin with this one.
     """
 
     tool: Tool

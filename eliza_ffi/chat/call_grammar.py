@@ -9,6 +9,7 @@ schema is that of a JSON object and allows them.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -100,11 +101,19 @@ def call_grammar(
 
 def first_texts(format: CallFormat, schema: Mapping[str, Any], after: str) -> list[str]:
     """Return the fixed texts with which arguments, or the text after them, may begin."""
-    if isinstance(format.arguments, Json):
+    members = format.arguments
+    if isinstance(members, Json):
         return ["{"]
-    names, _ = properties_of(schema, schema)
-    members = format.arguments.of_type.values()
-    return [after, *(member.until_value(name) for name in names for member in members)]
+    names, required = properties_of(schema, schema)
+    texts: dict[str, None] = {}
+    for name in sorted(names, key=str.lower) if members.sort else names:
+        allowed = types_allowed(member_schema(schema, name, schema), schema)
+        for kind, member in members.of_type.items():
+            if kind in allowed or (kind == "quoted" and "string" in allowed):
+                texts[member.until_value(name)] = None
+        if name in required:
+            return list(texts)
+    return [*texts, after]
 
 
 class _Rules:
@@ -245,7 +254,7 @@ class _Rules:
         """Return a string without quotes that ends at its first `closing`, and that."""
         end = "".join(map(_escaped, closing))
         is_plain = all(isinstance(part, str) for part in self._split(closing))
-        strings = [each for each in alternatives(schema, self._root) if _may_be_string(each)]
+        strings = [each for each in alternatives(schema, self._root) if _may_be(each, "string")]
         limits = strings[0] if len(strings) == 1 else {}
         least, most = limits.get("minLength", 0), limits.get("maxLength", "")
         one = "[^" + "".join(map(_escaped, avoided)) + "]" if avoided else "(?s:.)"
@@ -256,7 +265,11 @@ class _Rules:
         return _row(self._terminal(f"/{text}/ & ~/{ANY}{end}{ANY}/"), self.fixed(closing))
 
     def _number(self, schema: Any) -> str:
-        parts = [each for each in alternatives(schema, self._root) if _may_be_number(each)]
+        parts = [
+            each
+            for each in alternatives(schema, self._root)
+            if _may_be(each, "number") or _may_be(each, "integer")
+        ]
         if any(BOUNDS & each.keys() for each in parts):
             return self.json({"allOf": [schema, {"type": "number"}]})
         if parts and all(each.get("type") == "integer" for each in parts):
@@ -270,12 +283,19 @@ class _Rules:
             return self.object(self._objects, schema)
         assert self._items is not None
         inner = items_schema(schema, 0, self._root)
-        return self._list(self._member(self._items, None, inner), self.fixed(self._items.between))
+        item = self._member(self._items, None, inner)
+        return self._list(schema, item, self.fixed(self._items.between))
 
-    def _list(self, item: str | None, between: str) -> str:
-        if item is None:
+    def _list(self, schema: Any, item: str | None, between: str) -> str:
+        """Return the items of an array."""
+        arrays = [each for each in alternatives(schema, self._root) if _may_be(each, "array")]
+        limits = arrays[0] if len(arrays) == 1 else {}
+        least, most = limits.get("minItems", 0), limits.get("maxItems", math.inf)
+        if item is None or most == 0:
             return ""
-        return f"({_row(item, f'({_row(between, item)})*')})?"
+        last = "" if most == math.inf else f"{most - 1:.0f}"
+        others = f"({_row(between, item)}){{{max(least - 1, 0)},{last}}}" if last != "0" else ""
+        return f"({_row(item, others)})" + ("?" if least == 0 else "")
 
     def _python(self, kind: str, schema: Any) -> str:
         """Return a value as Python's `str` writes it; strings are inside of others."""
@@ -289,7 +309,7 @@ class _Rules:
             return self._terminal(f"/{PYTHON_STRING}/")
         if kind == "array":
             inner = self._python_value(items_schema(schema, 0, self._root))
-            return _row('"["', self._list(inner, '", "'), '"]"')
+            return _row('"["', self._list(schema, inner, '", "'), '"]"')
         names, required = properties_of(schema, self._root)
         pairs = []
         for name in names:
@@ -320,10 +340,6 @@ def _escaped(char: str) -> str:
     return char if char.isalnum() and char.isascii() else f"\\x{{{ord(char):x}}}"
 
 
-def _may_be_string(schema: Mapping[str, Any]) -> bool:
-    return "string" in schema.get("type", "string")
-
-
-def _may_be_number(schema: Mapping[str, Any]) -> bool:
-    kinds = schema.get("type", "number")
-    return "number" in kinds or "integer" in kinds
+def _may_be(schema: Mapping[str, Any], kind: str) -> bool:
+    """Say whether a schema without references and alternatives may allow a type."""
+    return kind in schema.get("type", kind)

@@ -15,7 +15,7 @@ from eliza_ffi.library.loading import LIBRARY_VARIABLE, Library
 EXAMPLES = ROOT / "examples"
 PRINTED = {
     "tool_loop.py": r"(call: \w+\(\{.*\}\) -> \{.*\}\n)+(answer: .*|no answer after 4 turns)\n",
-    "required_call.py": r"open_ticket +[01]\.\d\d\nclose_ticket +[01]\.\d\d\n\w+_ticket\(.*\): .+\n",
+    "required_call.py": r"open_ticket +[01]\.\d\d\nclose_ticket +[01]\.\d\d\n\w+_ticket\(.+\n",
     "parallel_calls.py": r"Is it warm .*get_\w+ of .*\nWhat time .*get_\w+ of .*\n",
 }
 
