@@ -12,6 +12,7 @@ import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from os.path import commonprefix
 from typing import Any
 
 from ..errors import InvalidArgumentError
@@ -234,9 +235,14 @@ class _Rules:
         opening = self.fixed(before)
         if member.value == "json" and before:
             self.json_after[before] = None
+        if member.value == "raw" and kind == "quoted":
+            # The fixed text of other strings comes first, because terminals are as long as
+            # possible: a string without quotes could not begin as the quote does.
+            shared = commonprefix([before, members.of_type["string"].until_value(key)])
+            quote = before.removeprefix(shared)
+            return _row(self.fixed(shared), self._raw(schema, "", closing, quote))
         if member.value == "raw":
-            avoided = members.quoted_characters if kind == "string" else ""
-            return _row(opening, self._raw(schema, avoided, closing))
+            return _row(opening, self._raw(schema, members.quoted_characters, closing))
         if member.value == "members":
             value = self._nested(kind, schema)
         elif member.value == "python":
@@ -250,8 +256,9 @@ class _Rules:
 
     # ---- values --------------------------------------------------------------------------------
 
-    def _raw(self, schema: Any, avoided: str, closing: str) -> str:
-        """Return a string without quotes that ends at its first `closing`, and that."""
+    def _raw(self, schema: Any, avoided: str, closing: str, quote: str = "") -> str:
+        """Return a string that is written as it is, after `quote`, up to its first `closing`."""
+        begin = "".join(map(_escaped, quote))
         end = "".join(map(_escaped, closing))
         is_plain = all(isinstance(part, str) for part in self._split(closing))
         strings = [each for each in alternatives(schema, self._root) if _may_be(each, "string")]
@@ -260,9 +267,9 @@ class _Rules:
         one = "[^" + "".join(map(_escaped, avoided)) + "]" if avoided else "(?s:.)"
         text = f"{one}{{{least},{most}}}" if least or most != "" else f"{one}*"
         if is_plain:  # as one terminal, because terminals are as long as possible
-            body = f"/{text}{end}/ & ~/{ANY}{end}(?s:.+)/"
+            body = f"/{begin}{text}{end}/ & ~/{ANY}{end}(?s:.+)/"
             return self._terminal(body)
-        return _row(self._terminal(f"/{text}/ & ~/{ANY}{end}{ANY}/"), self.fixed(closing))
+        return _row(self._terminal(f"/{begin}{text}/ & ~/{ANY}{end}{ANY}/"), self.fixed(closing))
 
     def _number(self, schema: Any) -> str:
         parts = [
