@@ -133,8 +133,20 @@ class ToolCall:
         ----------
         content
             A string, or another JSON value, which is written as JSON.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If it is neither.
         """
-        text = content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
+        text = content
+        if not isinstance(content, str):
+            try:
+                text = json.dumps(content, ensure_ascii=False, allow_nan=False)
+            except (RecursionError, TypeError, ValueError) as error:
+                raise InvalidArgumentError(
+                    f"content must be a string or another JSON value: {error}"
+                ) from None
         return {"role": "tool", "tool_call_id": self.id, "name": self.name, "content": text}
 
 

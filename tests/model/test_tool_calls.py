@@ -296,6 +296,13 @@ def test_results_are_read_by_the_model(model: Model) -> None:
     model.call_tool(talk, TOOLS, "required")
 
 
+def test_a_result_that_is_not_json_is_rejected(model: Model) -> None:
+    call = one(model.call_tool(QUESTION, TOOLS, "get"))
+    for content in (object(), float("nan"), b"bytes"):
+        with pytest.raises(InvalidArgumentError, match="content must be a string or another JSON"):
+            call.result(content)
+
+
 # ---- every template ----------------------------------------------------------------------------
 
 

@@ -510,6 +510,7 @@ LEFT_OUT = {
         *("masks.TokenTexts", "requests.Generation", "runner.FfiStreamingResult"),
         *("runner.Usage", "shapes.FieldFill", "shapes.Shape", "shapes.ShapedResult"),
         *("skeleton.FillResult", "skeleton.SpanFill"),
+        *("tool_calls.TextAnswer", "tool_calls.ToolCall", "tool_calls.ToolCalls"),
     },
     "called by the package alone, with what it has made": {
         *("library.CffiStream.open", "runner.FfiStreamingRunner", "runner.SyncStreamingRunner"),
@@ -536,7 +537,7 @@ LEFT_OUT_ROOMS = {
 
 ROOMS = {
     *("async_model", "chat", "choices", "decisions", "library", "masks", "model", "runner"),
-    *("sampling", "shapes", "skeleton"),
+    *("sampling", "shapes", "skeleton", "tool_calls"),
 }
 
 SLOW_ROOMS = {"async_model", "model"}
