@@ -165,7 +165,7 @@ class TextAnswer(Generation):
     Attributes
     ----------
     probabilities : mapping
-        The probability of each tool by its name, and that of an answer in words, None.
+        The probability of each tool by its name. None stands for an answer in words.
     """
 
     probabilities: Mapping[str | None, float] | None = None
@@ -229,7 +229,7 @@ class ToolRequest:
 
     def read(self, text: str) -> list[int]:
         """Return the tokens of fixed text that follows other text."""
-        # Some tokenizers put a space before a text: it is read after a line break.
+        # Some tokenizers add a space at the beginning, unless a line break comes first.
         anchor = self.session.tokenize("\n", False, True)
         tokens = self.session.tokenize("\n" + text, False, True)
         if tokens[: len(anchor)] == anchor:
@@ -353,10 +353,10 @@ def _described(tool: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _closed(tool: Tool) -> Tool:
-    """Return a tool whose objects have no other properties than those that its schema names.
+    """Return a tool whose objects have only the properties that its schema names.
 
-    A schema that says nothing of ``additionalProperties`` allows others, but programs that define
-    tools rarely mean that, and small models then write properties without end.
+    A schema without ``additionalProperties`` allows other properties. Programs that define tools
+    rarely mean that, and small models then write properties without end.
     """
     if '"allOf"' in json.dumps(tool.parameters):  # its parts name the properties of one object
         return tool
@@ -562,7 +562,7 @@ class ToolRun:
         return ToolCall(name, arguments, probabilities[name], probabilities, id)
 
     def _probabilities(self, starts: Sequence[_Start], index: int) -> dict[str | None, float]:
-        """Return the probability of each tool, and that of no call if the model may make none."""
+        """Return the probability of each tool; None stands for no call, if that is allowed."""
         names: list[str | None] = [start.tool.name for start in starts]
         ways = [start.rows for start in starts]
         if index == 0 and not self.request.may_answer:
@@ -604,7 +604,7 @@ class ToolRun:
         return min(math.fsum(map(self._probability, [same] if same else rows)), 1.0)
 
     def _probability(self, tokens: Sequence[int]) -> float:
-        """Return the probability that the model goes on with some tokens."""
+        """Return the probability that the model continues with these tokens."""
         masks = _Forced(tokens, self.request.vocabulary.n_words)
         plain = GenerationRequest(
             self._tokens, **self._stream, max_tokens=len(tokens), constraint=masks, logprobs=0
@@ -614,9 +614,9 @@ class ToolRun:
         return math.exp(math.fsum(row[0]["logprob"] for row in result.logprobs))
 
     def _choose(self, ways: Sequence[Sequence[Row]]) -> list[float]:
-        """Return the probability of each of several ways to go on.
+        """Return the probability of each of several continuations.
 
-        A way is given by the rows of tokens that it may begin with.
+        A continuation is given by the rows of tokens that it may begin with.
         """
         if len(ways) == 1:
             return [1.0]
@@ -682,7 +682,7 @@ class ToolRun:
                 raise
             raise FillError(
                 f"the call of {start.tool.name!r} has not ended within max_tokens="
-                f"{request.args.max_tokens}: raise max_tokens, or bound the texts and lists of the "
+                f"{request.args.max_tokens}: raise max_tokens, or limit the strings and lists of the "
                 "tool's schema",
                 error.partial,
             ) from None

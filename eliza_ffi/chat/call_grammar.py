@@ -1,9 +1,8 @@
 """Grammars of tool calls, for llguidance.
 
-Arguments that are one JSON object follow the tool's schema as llguidance reads it. Arguments that
-are written one by one become rules: a rule for each argument, with an alternative for each JSON
-type that its schema allows. A call has no arguments that the schema does not name, unless the
-schema is that of a JSON object and allows them.
+If the format writes the arguments as one JSON object, llguidance compiles the tool's schema. If the
+format writes the arguments one by one, this module writes a rule for each argument that the schema
+names, with an alternative for each JSON type that the argument may have.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ ANY = "(?s:.*)"
 PYTHON_STRING = r"'([^'\\\x00-\x1f]|\\['\\nrt])*'"
 
 Split = Callable[[str], "Sequence[str | int]"]
-"""From a text to its plain parts and control tokens, in their order."""
+"""Splits fixed text into its plain parts and control tokens, in their order."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +54,7 @@ class CallGrammar:
     ----------
     lark : str
     json_after : tuple of str
-        The fixed texts after which there is a JSON value.
+        The fixed texts before JSON values.
     most_digits : int
         How many digits a number in these values may have, which the grammar does not enforce.
     """
@@ -125,7 +124,7 @@ class _Rules:
     bodies : dict
         The right side of each rule and terminal by its name.
     json_after : dict
-        Its keys are the fixed texts after which there is a JSON value.
+        Its keys are the fixed texts before JSON values.
     """
 
     def __init__(self, format: CallFormat, root: Mapping[str, Any], split: Split) -> None:
@@ -192,17 +191,17 @@ class _Rules:
         return self._rule(("terminal", body), lambda: body, "T")
 
     def _in_order(self, members: Sequence[tuple[str, bool]], between: str) -> str:
-        """Return members in their order; those that are not required may be left out."""
+        """Return members in their order; optional members may be left out."""
         if not between:
             return _row(*(rule if required else f"{rule}?" for rule, required in members))
-        first, following = "", ""  # the members from one on, as the first ones and behind others
+        first, following = "", ""  # the remaining members: as the first ones, and after others
         for rule, required in reversed(members):
             taken = _row(rule, following)
-            behind = _row(between, taken)
+            later = _row(between, taken)
             if not required:
                 taken = f"{taken} | {first or EMPTY}"
-                behind = f"{behind} | {following or EMPTY}"
-            first, following = self._named(taken), self._named(behind)
+                later = f"{later} | {following or EMPTY}"
+            first, following = self._named(taken), self._named(later)
         return first
 
     def _member(self, members: Members, key: str | None, schema: Any) -> str | None:
@@ -257,7 +256,7 @@ class _Rules:
     # ---- values --------------------------------------------------------------------------------
 
     def _raw(self, schema: Any, avoided: str, closing: str, quote: str = "") -> str:
-        """Return a string that is written as it is, after `quote`, up to its first `closing`."""
+        """Return an unescaped string after `quote`, up to the first `closing`."""
         begin = "".join(map(_escaped, quote))
         end = "".join(map(_escaped, closing))
         is_plain = all(isinstance(part, str) for part in self._split(closing))

@@ -320,7 +320,7 @@ class Guidance:
         ----------
         grammar
         json_after
-            The texts after which the grammar has JSON values, whose numbers are then kept short.
+            The fixed texts before JSON values of the grammar. Their numbers are kept short.
         most_digits
             How many digits these numbers may have.
 

@@ -1,4 +1,4 @@
-"""Grammars of tool calls allow what templates write, and nothing that the tool's schema forbids."""
+"""Grammars of tool calls allow the calls of templates, and forbid what the schema forbids."""
 
 from __future__ import annotations
 
