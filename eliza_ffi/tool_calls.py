@@ -158,7 +158,7 @@ class ToolCalls(list[ToolCall]):
         return _message(self)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class TextAnswer(Generation):
     """An answer in words, where the model could have called a tool.
 
@@ -358,7 +358,7 @@ def _closed(tool: Tool) -> Tool:
     A schema without ``additionalProperties`` allows other properties. Programs that define tools
     rarely mean that, and small models then write properties without end.
     """
-    if '"allOf"' in json.dumps(tool.parameters):  # its parts name the properties of one object
+    if '"allOf"' in checked_schema(tool.parameters):  # its parts name the properties of one object
         return tool
     return replace(tool, parameters=_without_others(tool.parameters))
 
@@ -682,8 +682,8 @@ class ToolRun:
                 raise
             raise FillError(
                 f"the call of {start.tool.name!r} has not ended within max_tokens="
-                f"{request.args.max_tokens}: raise max_tokens, or limit the strings and lists of the "
-                "tool's schema",
+                f"{request.args.max_tokens}: raise max_tokens, or limit the strings and lists of "
+                "the tool's schema",
                 error.partial,
             ) from None
         self._tokens += [*result.tokens, *request.read(after.removeprefix(near))]

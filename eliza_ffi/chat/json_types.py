@@ -118,13 +118,29 @@ def properties_of(schema: Any, root: Any) -> tuple[list[str], set[str]]:
     return list(names), required or set()
 
 
-def alternatives(schema: Any, root: Any, depth: int = 0) -> Iterator[Mapping[str, Any]]:
-    """Yield the schemas without references and alternatives that a schema consists of."""
+def alternatives(
+    schema: Any, root: Any, depth: int = 0, seen: set[str] | None = None
+) -> Iterator[Mapping[str, Any]]:
+    """Yield the schemas without references and alternatives that a schema consists of.
+
+    Parameters
+    ----------
+    schema, root
+        As :func:`types_allowed`.
+    depth
+        How many schemas contain this one.
+    seen
+        The references that have been followed. Each is followed once, because references may
+        multiply.
+    """
+    seen = set() if seen is None else seen
     if not isinstance(schema, Mapping) or depth > MAX_DEPTH:
         yield {}
         return
     if isinstance(schema.get("$ref"), str):
-        yield from alternatives(_referred(schema["$ref"], root), root, depth + 1)
+        if schema["$ref"] not in seen:
+            seen.add(schema["$ref"])
+            yield from alternatives(_referred(schema["$ref"], root), root, depth + 1, seen)
         return
     branches = [
         branch
@@ -135,7 +151,7 @@ def alternatives(schema: Any, root: Any, depth: int = 0) -> Iterator[Mapping[str
     if not branches or any(key in schema for key in ("type", "enum", "const", "properties")):
         yield schema
     for branch in branches:
-        yield from alternatives(branch, root, depth + 1)
+        yield from alternatives(branch, root, depth + 1, seen)
 
 
 def _referred(reference: str, root: Any) -> Any:

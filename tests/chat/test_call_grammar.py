@@ -14,6 +14,7 @@ from eliza_ffi import Model
 from eliza_ffi.chat.call_finder import find_call_format
 from eliza_ffi.chat.call_format import CallFormat, Hole, Member, Members, write_arguments
 from eliza_ffi.chat.call_grammar import call_grammar
+from eliza_ffi.chat.json_types import alternatives
 from eliza_ffi.chat.tool_messages import GENERIC
 from eliza_ffi.errors import InvalidArgumentError
 
@@ -140,6 +141,12 @@ def test_numbers_in_a_call_are_kept_short(tiny_model: Model) -> None:
     for format in (TAGGED, GENERIC):
         assert allows(tiny_model, format, schema, {"x": {"n": 10**17}})
         assert not allows(tiny_model, format, schema, {"x": {"n": 10**18}})
+
+
+def test_references_that_multiply_are_followed_once() -> None:
+    many = {f"x{i}": {"anyOf": [{"$ref": f"#/$defs/x{i + 1}"}] * 9} for i in range(9)}
+    root = {"$defs": {**many, "x9": {"type": "boolean"}}}
+    assert list(alternatives({"$ref": "#/$defs/x0"}, root)) == [{"type": "boolean"}]
 
 
 def test_a_required_argument_that_the_format_cannot_write_is_named() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 import math
 import threading
@@ -333,6 +334,10 @@ def test_calls_are_written_in_the_format_of_every_template(
         assert isinstance(model.call_tool(talk, TOOLS, "get"), ToolCall)
 
 
+def nested(schema: dict[str, Any], _: int) -> dict[str, Any]:
+    return {"type": "array", "items": schema}
+
+
 # ---- errors ------------------------------------------------------------------------------------
 
 
@@ -347,6 +352,7 @@ def test_calls_are_written_in_the_format_of_every_template(
             "auto",
             "the parameters of tool 'f' must have the type 'object', got 'string'",
         ),
+        ([tool("f", {"x": functools.reduce(nested, range(200), {})})], "f", "deep"),
         (TOOLS, "get_wether", "got 'get_wether'; did you mean 'get_weather'"),
         (TOOLS, "none", "for an answer without tools use generate"),
         (TOOLS, 7, "choice must be"),
