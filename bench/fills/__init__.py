@@ -1,0 +1,1 @@
+"""Structured answers beside an older version of this package, and beside llama-server."""
