@@ -15,7 +15,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict
+from dataclasses import asdict, astuple
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -77,14 +77,12 @@ def rounds_of(
 
 def _all(way: Way, schemas: Sequence[Any], at_once: int, i_round: int) -> Answered:
     """Answer all schemas, as many at once; the prompts are the same for every way of a round."""
-    seconds, tokens, passes = 0.0, 0, 0
+    said = []
     for begin in range(0, len(schemas), at_once):
         some = schemas[begin : begin + at_once]
         prompts = [PROMPT.format(f"{i_round}-{begin + i}") for i in range(len(some))]
-        answered = way(prompts, some)
-        seconds, tokens = seconds + answered.seconds, tokens + answered.tokens
-        passes += answered.passes or 0
-    return Answered(seconds, tokens, passes)
+        said.append(way(prompts, some))
+    return Answered(*(sum(each) for each in zip(*map(astuple, said), strict=True)))
 
 
 def alone(subject: Subject, older: Version | None, n_rounds: int) -> list[dict[str, Any]]:
@@ -163,7 +161,8 @@ def _costs(answers: Sequence[Answered]) -> dict[str, Any]:
     return {
         "seconds": quartiles([each.seconds for each in answers]),
         "tokens": median([each.tokens for each in answers]),
-        "passes": median([each.passes or 0 for each in answers]),
+        "passes": median([each.passes for each in answers]),
+        "cut": median([each.n_cut for each in answers]),
     }
 
 
@@ -293,7 +292,10 @@ def _per_second(cell: dict[str, Any], way: str) -> str:
 
 def _tokens(cell: dict[str, Any], way: str) -> str:
     one = cell["ways"].get(way)
-    return "-" if one is None else number(one["tokens"] / cell["answers"])
+    if one is None:
+        return "-"
+    cut = f" ({one['cut']:.0f} cut)" if one["cut"] else ""
+    return number(one["tokens"] / cell["answers"]) + cut
 
 
 def _times(cell: dict[str, Any]) -> str:
