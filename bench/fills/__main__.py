@@ -28,7 +28,7 @@ from ..parts.pages import add_output_arguments, publish
 from ..parts.workload import MODELS, Subject
 from ..schemas.samples import SAMPLES
 from ..together.llama_server import find_llama_server, serving
-from .processes import Answered, ServerFiller, Version, worker
+from .processes import Answered, ServerFiller, Version, Worker, worker
 
 OURS, SERVER = "eliza-ffi", "llama-server"
 OLDER_FILL, OLDER_MASKS = "older, own compiler", "older, llguidance"
@@ -46,6 +46,12 @@ TOGETHER_MODELS = ("trained 2k", "random 128k", "wide 32k")
 FIRST_MODEL = "random 262k"
 FIRST_SCHEMA = SAMPLES["contact"]
 
+SMALL_TIMES = 5
+"""Rounds with a small model for one with a wide model."""
+
+PARTS = ("alone", "first", "together")
+"""What is measured, by the names in the results."""
+
 Way = Callable[[Sequence[str], Sequence[Any]], Answered]
 
 
@@ -55,7 +61,7 @@ def rounds_of(
     """Return each way's answers by round, and why a way has none.
 
     In a round each way answers all schemas, as many at once as `at_once` says. One more round comes
-    first, in which every way compiles the schemas.
+    first, in which every way reads the prompts and compiles the schemas.
     """
     found: dict[str, list[Answered]] = {name: [] for name in ways}
     problems: dict[str, str] = {}
@@ -65,7 +71,7 @@ def rounds_of(
             if name in problems:
                 continue
             try:
-                answered = _all(ways[name], schemas, at_once, i_round)
+                answered = _all(ways[name], schemas, at_once)
             except (OSError, RuntimeError) as error:
                 problems[name] = str(error)
                 continue
@@ -75,12 +81,15 @@ def rounds_of(
     return {name: each for name, each in found.items() if name not in problems}, problems
 
 
-def _all(way: Way, schemas: Sequence[Any], at_once: int, i_round: int) -> Answered:
-    """Answer all schemas, as many at once; the prompts are the same for every way of a round."""
+def _all(way: Way, schemas: Sequence[Any], at_once: int) -> Answered:
+    """Answer all schemas, as many at once.
+
+    The prompts are the same in all rounds: a single one stays in every way's cache.
+    """
     said = []
     for begin in range(0, len(schemas), at_once):
         some = schemas[begin : begin + at_once]
-        prompts = [PROMPT.format(f"{i_round}-{begin + i}") for i in range(len(some))]
+        prompts = [PROMPT.format(begin + i) for i in range(len(some))]
         said.append(way(prompts, some))
     return Answered(*(sum(each) for each in zip(*map(astuple, said), strict=True)))
 
@@ -89,14 +98,15 @@ def alone(subject: Subject, older: Version | None, n_rounds: int) -> list[dict[s
     """Measure answers of each schema, one at a time, by this version and by the older one."""
     cells = []
     with ExitStack() as open_ones:
-        ways = _versions(open_ones, subject, older, N_CTX, 1)
+        ways = _ways(open_ones, subject, older, OURS, *OLDER)
         for name, schema in SAMPLES.items():
             cell: dict[str, Any] = {"model": subject.name, "schema": name}
-            found, cell["problems"] = rounds_of(ways, [schema], n_rounds)
+            found, cell["problems"] = rounds_of(
+                ways, [schema], n_rounds if subject.is_wide else SMALL_TIMES * n_rounds
+            )
             cell["ways"] = {way: _costs(answers) for way, answers in found.items()}
             if OURS in found and (others := [found[way] for way in OLDER if way in found]):
-                faster = [min(each.seconds for each in one) for one in zip(*others, strict=True)]
-                cell["times"] = _ratios(faster, found[OURS])
+                cell |= _compared(min(others, key=_least), found[OURS])
             cells.append(cell)
     return cells
 
@@ -118,7 +128,7 @@ def together(subject: Subject, at_once: int, program: Path | None, n_rounds: int
     cell["answers"] = n
     cell["ways"] = {way: _costs(answers) for way, answers in found.items()}
     if OURS in found and SERVER in found:
-        cell["times"] = _ratios([each.seconds for each in found[SERVER]], found[OURS])
+        cell |= _compared(found[SERVER], found[OURS])
     return cell
 
 
@@ -130,7 +140,7 @@ def first(subject: Subject, older: Version | None, n_rounds: int) -> dict[str, A
         for _ in range(n_rounds):
             for name in (OURS, *OLDER) if older is not None else (OURS,):
                 with ExitStack() as open_ones:
-                    way = _versions(open_ones, subject, older, N_CTX, 1)[name]
+                    way = _ways(open_ones, subject, older, name)[name]
                     one, two = (way([PROMPT.format(i)], [FIRST_SCHEMA]).seconds for i in range(2))
                 spent.setdefault(name, []).append((one, two))
     cell["ways"] = {
@@ -143,22 +153,27 @@ def first(subject: Subject, older: Version | None, n_rounds: int) -> dict[str, A
     return cell
 
 
-def _versions(
-    open_ones: ExitStack, subject: Subject, older: Version | None, n_ctx: int, n_slots: int
+def _ways(
+    open_ones: ExitStack, subject: Subject, older: Version | None, *names: str
 ) -> dict[str, Way]:
-    def started(version: Version) -> Any:
-        return open_ones.enter_context(worker(version, subject.path(), n_ctx, n_slots))
+    """Start what some ways need; those of an older version are left out if there is none."""
 
-    ways: dict[str, Way] = {OURS: partial(started(Version()).fill, "fill")}
-    if older is not None:
+    def started(version: Version) -> Worker:
+        return open_ones.enter_context(worker(version, subject.path(), N_CTX, 1))
+
+    ways: dict[str, Way] = {}
+    if OURS in names:
+        ways[OURS] = partial(started(Version()).fill, "fill")
+    if older is not None and not {OURS}.issuperset(names):
         other = started(older)
-        ways[OLDER_FILL] = partial(other.fill, "fill")
-        ways[OLDER_MASKS] = partial(other.fill, "masks")
+        by_name = {OLDER_FILL: "fill", OLDER_MASKS: "masks"}
+        ways |= {name: partial(other.fill, by_name[name]) for name in OLDER if name in names}
     return ways
 
 
 def _costs(answers: Sequence[Answered]) -> dict[str, Any]:
     return {
+        "least_seconds": _least(answers),
         "seconds": quartiles([each.seconds for each in answers]),
         "tokens": median([each.tokens for each in answers]),
         "passes": median([each.passes for each in answers]),
@@ -166,8 +181,17 @@ def _costs(answers: Sequence[Answered]) -> dict[str, Any]:
     }
 
 
-def _ratios(others: Sequence[float], ours: Sequence[Answered]) -> tuple[float, float, float]:
-    return quartiles([other / mine.seconds for other, mine in zip(others, ours, strict=True)])
+def _compared(others: Sequence[Answered], ours: Sequence[Answered]) -> dict[str, Any]:
+    """Return how many times longer the others took: the least of all rounds, and by round."""
+    pairs = zip(others, ours, strict=True)
+    return {
+        "times_least": _least(others) / _least(ours),
+        "times": quartiles([other.seconds / mine.seconds for other, mine in pairs]),
+    }
+
+
+def _least(answers: Sequence[Answered]) -> float:
+    return min(each.seconds for each in answers)
 
 
 def run(
@@ -176,8 +200,9 @@ def run(
     models: Sequence[str] = (),
     program: Path | None = None,
     at_once: Sequence[int] = AT_ONCE,
+    parts: Sequence[str] = PARTS,
 ) -> dict[str, Any]:
-    """Measure everything, of all models or of some."""
+    """Measure all parts or some, of all models or of some."""
     by_name = {subject.name: subject for subject in MODELS}
     _, peer = find_llama_server()
     results: dict[str, Any] = {
@@ -189,15 +214,15 @@ def run(
         "together": [],
     }
     for name in ALONE_MODELS:
-        if name in (models or ALONE_MODELS):
+        if "alone" in parts and name in (models or ALONE_MODELS):
             noted: dict[str, Any] = {}
             with noting_other_programs(noted):
                 cells = alone(by_name[name], older, n_rounds)
             results["alone"] += [{**cell, **noted} for cell in cells]
             print(f"{name}, alone", file=sys.stderr)
-    if FIRST_MODEL in (models or [FIRST_MODEL]):
+    if "first" in parts and FIRST_MODEL in (models or [FIRST_MODEL]):
         results["first"].append(first(by_name[FIRST_MODEL], older, n_rounds))
-    for name in TOGETHER_MODELS:
+    for name in TOGETHER_MODELS if "together" in parts else ():
         for n in at_once if name in (models or TOGETHER_MODELS) else ():
             begin = time.perf_counter()
             results["together"].append(together(by_name[name], n, program, n_rounds))
@@ -221,17 +246,19 @@ def markdown(results: dict[str, Any]) -> str:
     return (
         "\n\n".join(
             [
-                f"{machine_line(results['machine'])} {peers}. Medians of {results['rounds']} "
-                f"rounds, quartiles in parentheses.{disturbed}",
-                "Milliseconds of an answer, the schema being known. The last column is how many "
-                "times longer the faster of the two older ways takes, in the same round",
+                f"{machine_line(results['machine'])} {peers}. {results['rounds']} rounds, "
+                f"{SMALL_TIMES * results['rounds']} of single answers of small models."
+                f"{disturbed}",
+                "Milliseconds of an answer, the schema being known: the least of all rounds, which "
+                "other programs disturbed least. Times is how many times longer the faster of the "
+                "two older ways takes: by these, and by round (the median, and the quartiles)",
                 markdown_table(
-                    ["model", "schema", OURS, *OLDER, "times"],
+                    ["model", "schema", OURS, *OLDER, "times", "by round"],
                     (
                         [
                             *(cell["model"], cell["schema"]),
                             *(_milliseconds(cell, way) for way in (OURS, *OLDER)),
-                            _times(cell),
+                            *_times(cell),
                         ]
                         for cell in results["alone"]
                     ),
@@ -256,16 +283,17 @@ def markdown(results: dict[str, Any]) -> str:
                         for way, each in cell["ways"].items()
                     ),
                 ),
-                "Answers per second, several at once. The last column is how many times longer "
-                "llama-server takes for the same schemas",
+                "Answers per second, several at once, in the fastest of all rounds, and the tokens "
+                "of an answer. Times is how many times longer llama-server takes for the same "
+                "schemas, as above",
                 markdown_table(
-                    ["model", "at once", OURS, SERVER, "tokens", "its tokens", "times"],
+                    ["model", "at once", OURS, SERVER, "tokens", "its tokens", "times", "by round"],
                     (
                         [
                             *(cell["model"], str(cell["at_once"])),
                             *(_per_second(cell, way) for way in (OURS, SERVER)),
                             *(_tokens(cell, way) for way in (OURS, SERVER)),
-                            _times(cell),
+                            *_times(cell),
                         ]
                         for cell in results["together"]
                     ),
@@ -277,7 +305,7 @@ def markdown(results: dict[str, Any]) -> str:
 
 
 def _milliseconds(cell: dict[str, Any], way: str) -> str:
-    return number(1e3 * cell["ways"][way]["seconds"][1]) if way in cell["ways"] else "-"
+    return number(1e3 * cell["ways"][way]["least_seconds"]) if way in cell["ways"] else "-"
 
 
 def _size(cell: dict[str, Any], way: str) -> str:
@@ -287,7 +315,7 @@ def _size(cell: dict[str, Any], way: str) -> str:
 
 def _per_second(cell: dict[str, Any], way: str) -> str:
     one = cell["ways"].get(way)
-    return "-" if one is None else number(cell["answers"] / one["seconds"][1])
+    return "-" if one is None else number(cell["answers"] / one["least_seconds"])
 
 
 def _tokens(cell: dict[str, Any], way: str) -> str:
@@ -298,8 +326,10 @@ def _tokens(cell: dict[str, Any], way: str) -> str:
     return number(one["tokens"] / cell["answers"]) + cut
 
 
-def _times(cell: dict[str, Any]) -> str:
-    return _range(cell["times"]) if "times" in cell else "-"
+def _times(cell: dict[str, Any]) -> tuple[str, str]:
+    if "times" not in cell:
+        return "-", "-"
+    return number(cell["times_least"]), _range(cell["times"])
 
 
 def _range(figures: Sequence[float]) -> str:
@@ -316,15 +346,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     names = [subject.name for subject in MODELS]
     parser.add_argument("--only", action="append", default=[], choices=names, help="repeated")
     parser.add_argument("--at-once", action="append", default=[], type=int, metavar="N")
+    parser.add_argument(
+        "--part", action="append", default=[], choices=PARTS, help="keep the file's other parts"
+    )
     parser.add_argument("--render", action="store_true", help="measure nothing, show the file")
     add_output_arguments(parser)
     options = parser.parse_args(arguments)
+    file, parts = options.out / "fills.json", options.part or PARTS
+    old = json.loads(file.read_text(encoding="utf-8")) if options.render or options.part else {}
     if options.render:
-        results = json.loads((options.out / "fills.json").read_text(encoding="utf-8"))
+        results = old
     else:
         older = None if options.older is None else Version(options.older, options.older_library)
         program, _ = find_llama_server()
-        results = run(older, options.rounds, options.only, program, options.at_once or AT_ONCE)
+        more = (program, options.at_once or AT_ONCE, parts)
+        results = run(older, options.rounds, options.only, *more)
+        results |= {part: old[part] for part in PARTS if part not in parts}
     publish("fills", results, markdown(results), options.out, options.docs)
     return 0
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -123,86 +122,14 @@ class GuidanceSource:
         return int(np.flatnonzero(bits)[0])
 
 
-class GuidanceTokenizer:
-    """llguidance's tokenizer of a vocabulary, which compiles grammars.
-
-    "Slices" make the masks of JSON strings faster and change no mask. llguidance takes longer to
-    prepare the slices than for all the rest, and a program that wants one answer gains nothing by
-    them. Therefore a thread prepares the slices when a second text begins.
-
-    Parameters
-    ----------
-    vocabulary
-
-    Raises
-    ------
-    NotSupportedError
-        If the vocabulary has no token that ends a text.
-    """
-
-    def __init__(self, vocabulary: TokenTexts) -> None:
-        from llguidance import LLTokenizer, TokenizerWrapper
-
-        if not vocabulary.ends:
-            raise NotSupportedError("the model has no token that ends a text")
-        self.vocabulary = vocabulary
-        self._current = LLTokenizer(
-            TokenizerWrapper(_Wrapped(vocabulary)), eos_token=list(vocabulary.ends), slices=[]
-        )
-        self._n_texts = itertools.count(1)
-
-    def compile(self, grammar: str) -> Matcher:
-        """Return the matcher of a grammar.
-
-        Raises
-        ------
-        ValueError
-            If llguidance rejects the grammar, for example because it is nested too deep.
-        """
-        from llguidance import LLMatcher
-
-        tokenizer = self._current
-        matcher = LLMatcher(tokenizer, grammar, log_level=0)
-        if matcher.is_error():
-            raise ValueError(matcher.get_error())
-        return Matcher(grammar, tokenizer, matcher)
-
-    def begin(self, matcher: Matcher) -> Matcher:
-        """Return the matcher for one more text: the same, or compiled again with slices."""
-        if next(self._n_texts) == 2:
-            # No daemon: at Python's exit llguidance would be torn out of its work.
-            threading.Thread(target=self._prepare_slices, name="eliza-ffi-slices").start()
-        return matcher if matcher.tokenizer is self._current else self.compile(matcher.grammar)
-
-    def _prepare_slices(self) -> None:
-        self._current = self._current.with_slices(self._current.general_slices())
-
-
-class Matcher(NamedTuple):
-    """A grammar that llguidance has compiled.
-
-    Attributes
-    ----------
-    grammar : str
-    tokenizer : LLTokenizer
-        The one that the grammar was compiled with.
-    matcher : LLMatcher
-        At the beginning of a text; it is only copied.
-    """
-
-    grammar: str
-    tokenizer: Any
-    matcher: Any
-
-
 class GuidanceMasks:
     """A language that llguidance has compiled.
 
     Parameters
     ----------
-    tokenizer
     matcher
-        Compiled by `tokenizer`.
+        llguidance's, at the beginning of a text; it is only copied.
+    vocabulary
     numbers
         Makes what keeps the numbers of one text short; None if the language is not JSON.
     relaxed
@@ -211,23 +138,21 @@ class GuidanceMasks:
 
     def __init__(
         self,
-        tokenizer: GuidanceTokenizer,
-        matcher: Matcher,
+        matcher: Any,
+        vocabulary: TokenTexts,
         numbers: Callable[[], NumberLimit] | None = None,
         relaxed: tuple[str, ...] = (),
     ) -> None:
-        self._tokenizer = tokenizer
         self._matcher = matcher
-        self._vocabulary = tokenizer.vocabulary
+        self._vocabulary = vocabulary
         self._numbers = numbers
-        self.n_words = self._vocabulary.n_words
+        self.n_words = vocabulary.n_words
         self.relaxed = relaxed
 
     def start(self) -> GuidanceSource:
         """Return where a text begins."""
-        self._matcher = self._tokenizer.begin(self._matcher)
         numbers = None if self._numbers is None else self._numbers()
-        return GuidanceSource(self._matcher.matcher.deep_copy(), self._vocabulary, numbers)
+        return GuidanceSource(self._matcher.deep_copy(), self._vocabulary, numbers)
 
     def close(self, tokens: Sequence[int]) -> tuple[tuple[int, ...], str] | None:
         """Return the tokens and the text of an answer that is brought to a short ending.
@@ -265,7 +190,7 @@ class Guidance:
     def __init__(self, vocabulary: Callable[[], TokenTexts]) -> None:
         check_callable("vocabulary", vocabulary)
         self._read_vocabulary = vocabulary
-        self._tokenizer: GuidanceTokenizer | None = None
+        self._tokenizer: Any = None
         self._number_tokens: NumberTokens | None = None
         self._kept: OrderedDict[tuple[str, str], GuidanceMasks] = OrderedDict()
         self._lock = threading.Lock()
@@ -362,24 +287,49 @@ class Guidance:
         limit: tuple[int, Sequence[bytes]] | None,
         relaxed: tuple[str, ...],
     ) -> GuidanceMasks:
+        from llguidance import LLMatcher
+
+        vocabulary = self._read_vocabulary()
         if self._tokenizer is None:
-            self._tokenizer = GuidanceTokenizer(self._read_vocabulary())
+            self._tokenizer = _tokenizer_of(vocabulary)
         try:
-            matcher = self._tokenizer.compile(grammar)
-        except ValueError as error:
+            matcher = LLMatcher(self._tokenizer, grammar, log_level=0)
+        except ValueError as error:  # what is nested too deep, for one
             raise _rejected(kind, str(error)) from error
-        _check_begins(kind, GuidanceSource(matcher.matcher.deep_copy(), self._tokenizer.vocabulary))
+        if matcher.is_error():
+            raise _rejected(kind, matcher.get_error())
         if limit is None:
-            return GuidanceMasks(self._tokenizer, matcher)
-        if self._number_tokens is None:
-            self._number_tokens = NumberTokens(self._tokenizer.vocabulary)
-        numbers = partial(NumberLimit, self._number_tokens, *limit)
-        return GuidanceMasks(self._tokenizer, matcher, numbers, relaxed)
+            masks = GuidanceMasks(matcher, vocabulary)
+        else:
+            if self._number_tokens is None:
+                self._number_tokens = NumberTokens(vocabulary)
+            numbers = partial(NumberLimit, self._number_tokens, *limit)
+            masks = GuidanceMasks(matcher, vocabulary, numbers, relaxed)
+        _check_begins(kind, masks)
+        return masks
 
 
-def _check_begins(kind: str, source: GuidanceSource) -> None:
+def _tokenizer_of(vocabulary: TokenTexts) -> Any:
+    """Return llguidance's view of a vocabulary.
+
+    The slices make masks inside of JSON strings up to ten times faster. In llguidance 1.9 they are
+    the same as its slices for other languages.
+    """
+    from llguidance import LLTokenizer, TokenizerWrapper
+
+    if not vocabulary.ends:
+        raise NotSupportedError("the model has no token that ends a text")
+    return LLTokenizer(
+        TokenizerWrapper(_Wrapped(vocabulary)),
+        eos_token=list(vocabulary.ends),
+        slices=LLTokenizer.json_slices(),
+    )
+
+
+def _check_begins(kind: str, masks: GuidanceMasks) -> None:
     """Raise if no text can begin, as in a language that contains itself without end."""
     try:
+        source = masks.start()
         source.mask()
         source.forced()
     except NativeFault as error:

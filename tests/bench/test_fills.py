@@ -30,6 +30,7 @@ def test_a_worker_answers_several_schemas_at_once(library: Library) -> None:
 def test_every_table_has_its_rows(library: Library, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fills, "SAMPLES", {"route": SAMPLES["route"]})
     monkeypatch.setattr(fills, "FIRST_MODEL", "trained 2k")
+    monkeypatch.setattr(fills, "SMALL_TIMES", 1)
     older = Version(library=library.path)  # this version, in the older one's place
     results = fills.run(older, 1, ["trained 2k"], None, [1, 2])
     (cell,) = results["alone"]

@@ -123,33 +123,22 @@ def test_a_language_is_compiled_once(tiny_model: Model) -> None:
     assert guidance.regex("x+") is not guidance.lark('start: "x"')
 
 
-def test_slices_are_prepared_once_and_change_no_mask(
+def test_all_languages_share_one_tokenizer(
     tiny_model: Model, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    begun: list[threading.Thread] = []
+    made: list[Any] = []
 
-    class Recorded(threading.Thread):
-        def start(self) -> None:
-            begun.append(self)
-            super().start()
+    class Counted(llguidance.TokenizerWrapper):
+        def __init__(self, tokenizer: Any) -> None:
+            made.append(tokenizer)
+            super().__init__(tokenizer)
 
-    monkeypatch.setattr(threading, "Thread", Recorded)
-    masks = Guidance(tiny_model.token_texts).json_schema(SCHEMA)
-    without = masks.start()
-    assert not begun
-    masks.start()
-    (thread,) = begun
-    thread.join()
-    sliced, dice = masks.start(), random.Random(5)
-    while not without.has_ended:
-        mask = without.mask()
-        assert mask.tobytes() == sliced.mask().tobytes()
-        assert without.forced() == sliced.forced()
-        token = dice.choice(allowed(mask))
-        without.accept(token)
-        sliced.accept(token)
-    assert sliced.has_ended
-    assert len(begun) == 1
+    monkeypatch.setattr(llguidance, "TokenizerWrapper", Counted)
+    guidance = Guidance(tiny_model.token_texts)
+    guidance.json_schema(SCHEMA)
+    guidance.regex("a+")
+    guidance.lark('start: "a"')
+    assert len(made) == 1
 
 
 @pytest.mark.parametrize(
