@@ -20,9 +20,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from eliza_ffi.measuring.figures import median, quartiles
-from eliza_ffi.measuring.tables import markdown_table, number
+from scripts.page_tables import markdown_table, number
 
+from ..parts.figures import median, quartiles
 from ..parts.machine import disturbance, machine_facts, machine_line, noting_other_programs
 from ..parts.pages import add_output_arguments, publish
 from ..parts.workload import MODELS, Subject
