@@ -8,7 +8,7 @@ import threading
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, cast, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +34,7 @@ from .library.protocol import StreamConfig, Tokens
 from .masks.token_texts import TokenTexts
 from .model import TOLD, E, Model, T, V
 from .requests import (
+    MOST_TOKENS,
     ChoiceMode,
     Generation,
     Tokenization,
@@ -54,11 +55,13 @@ from .session import Session
 from .shapes.reading import FieldFill, ShapedResult
 from .shapes.shape import Lark, Regex, is_shape
 from .skeleton.fill_result import FillResult, SpanFill
+from .tool_calls import MOST_CALLS, TextAnswer, ToolCall, ToolCalls, one_call, tool_request
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from .requests import ChoiceSettings, FillSettings, StreamSettings, Strings, TextSettings
+    from .tool_calls import ToolSettings
 
 __all__ = ["AsyncModel"]
 
@@ -769,6 +772,116 @@ class AsyncModel:
             progress=progress,
             return_exceptions=return_exceptions,
         )
+
+    # ---- Tool calls -----------------------------------------------------------------------------
+
+    @overload
+    async def call_tool(
+        self,
+        messages: Messages,
+        tools: Sequence[Mapping[str, Any]],
+        choice: Literal["required"],
+        *,
+        variables: Mapping[str, Any] | None = ...,
+        max_tokens: int = ...,
+        wait: bool | float = ...,
+        **more: Unpack[ToolSettings],
+    ) -> ToolCall: ...
+
+    @overload
+    async def call_tool(
+        self,
+        messages: Messages,
+        tools: Sequence[Mapping[str, Any]],
+        choice: str | Mapping[str, Any] = ...,
+        *,
+        variables: Mapping[str, Any] | None = ...,
+        max_tokens: int = ...,
+        wait: bool | float = ...,
+        **more: Unpack[ToolSettings],
+    ) -> ToolCall | TextAnswer: ...
+
+    async def call_tool(
+        self,
+        messages: Messages,
+        tools: Sequence[Mapping[str, Any]],
+        choice: str | Mapping[str, Any] = "auto",
+        *,
+        variables: Mapping[str, Any] | None = None,
+        max_tokens: int = MOST_TOKENS,
+        wait: bool | float = True,
+        **more: Unpack[ToolSettings],
+    ) -> ToolCall | TextAnswer:
+        """As :meth:`Model.call_tool <eliza_ffi.model.Model.call_tool>`."""
+        request = partial(
+            tool_request,
+            self.session,
+            messages,
+            tools,
+            choice,
+            variables=variables,
+            max_tokens=max_tokens,
+            method="call_tool",
+            **more,
+        )
+        work = await self._prepared(lambda: self._model._tool_work(request()))
+        return one_call(await self._run(work, wait))
+
+    @overload
+    async def call_tools(
+        self,
+        messages: Messages,
+        tools: Sequence[Mapping[str, Any]],
+        choice: Literal["required"],
+        *,
+        max_calls: int = ...,
+        variables: Mapping[str, Any] | None = ...,
+        max_tokens: int = ...,
+        wait: bool | float = ...,
+        **more: Unpack[ToolSettings],
+    ) -> ToolCalls: ...
+
+    @overload
+    async def call_tools(
+        self,
+        messages: Messages,
+        tools: Sequence[Mapping[str, Any]],
+        choice: str | Mapping[str, Any] = ...,
+        *,
+        max_calls: int = ...,
+        variables: Mapping[str, Any] | None = ...,
+        max_tokens: int = ...,
+        wait: bool | float = ...,
+        **more: Unpack[ToolSettings],
+    ) -> ToolCalls | TextAnswer: ...
+
+    async def call_tools(
+        self,
+        messages: Messages,
+        tools: Sequence[Mapping[str, Any]],
+        choice: str | Mapping[str, Any] = "auto",
+        *,
+        max_calls: int = MOST_CALLS,
+        variables: Mapping[str, Any] | None = None,
+        max_tokens: int = MOST_TOKENS,
+        wait: bool | float = True,
+        **more: Unpack[ToolSettings],
+    ) -> ToolCalls | TextAnswer:
+        """As :meth:`Model.call_tools <eliza_ffi.model.Model.call_tools>`."""
+        request = partial(
+            tool_request,
+            self.session,
+            messages,
+            tools,
+            choice,
+            max_calls=max_calls,
+            variables=variables,
+            max_tokens=max_tokens,
+            method="call_tools",
+            **more,
+        )
+        work = await self._prepared(lambda: self._model._tool_work(request()))
+        return cast(ToolCalls | TextAnswer, await self._run(work, wait))
 
     # ---- Prompts on disk ------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar, cast, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +33,7 @@ from .library.loading import Library
 from .library.protocol import StreamConfig, StreamStep, Tokens
 from .masks.token_texts import TokenTexts
 from .requests import (
+    MOST_TOKENS,
     ChoiceMode,
     Generation,
     ShapeRequest,
@@ -60,16 +61,21 @@ from .shapes.reading import FieldFill, Reading, ShapedResult
 from .shapes.shape import Lark, Regex, is_shape
 from .skeleton.fill_result import FillResult, SpanFill
 from .tool_calls import (
+    MOST_CALLS,
     TextAnswer,
+    ToolCall,
     ToolCalls,
     ToolRequest,
     ToolRun,
+    one_call,
+    tool_request,
 )
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from .requests import ChoiceSettings, FillSettings, StreamSettings, Strings, TextSettings
+    from .tool_calls import ToolSettings
 
 __all__ = ["Choice", "Generation", "Model"]
 
@@ -1215,6 +1221,180 @@ class Model:
 
         check_prompts(prompts, "fill")
         return self._many(prompts, job, progress, max_concurrency, return_exceptions)
+
+    # ---- Tool calls -----------------------------------------------------------------------------
+
+    @overload
+    def call_tool(
+        self,
+        messages: Messages,
+        tools: Sequence[Mapping[str, Any]],
+        choice: Literal["required"],
+        *,
+        variables: Mapping[str, Any] | None = ...,
+        max_tokens: int = ...,
+        wait: bool | float = ...,
+        **more: Unpack[ToolSettings],
+    ) -> ToolCall: ...
+
+    @overload
+    def call_tool(
+        self,
+        messages: Messages,
+        tools: Sequence[Mapping[str, Any]],
+        choice: str | Mapping[str, Any] = ...,
+        *,
+        variables: Mapping[str, Any] | None = ...,
+        max_tokens: int = ...,
+        wait: bool | float = ...,
+        **more: Unpack[ToolSettings],
+    ) -> ToolCall | TextAnswer: ...
+
+    def call_tool(
+        self,
+        messages: Messages,
+        tools: Sequence[Mapping[str, Any]],
+        choice: str | Mapping[str, Any] = "auto",
+        *,
+        variables: Mapping[str, Any] | None = None,
+        max_tokens: int = MOST_TOKENS,
+        wait: bool | float = True,
+        **more: Unpack[ToolSettings],
+    ) -> ToolCall | TextAnswer:
+        """Call a tool, or answer in words.
+
+        The prompt and the call are written in the model's own format. Its fixed text is not
+        generated, the name is an exact choice, and the arguments follow the tool's schema.
+
+        Parameters
+        ----------
+        messages
+            The conversation, as in :meth:`chat_tokens`, with earlier calls and their results.
+        tools
+            OpenAI's tool definitions: functions with ``name``, ``description`` and ``parameters``.
+            A JSON Schema without ``additionalProperties`` allows no other arguments.
+        choice
+            ``"auto"``: the model calls a tool or answers in words, whichever is more probable.
+            ``"required"``: it calls one of the tools. Otherwise the name of the tool to call, or
+            OpenAI's ``{"type": "function", "function": {"name": ...}}``.
+        variables
+            Variables of the chat template, such as ``{"enable_thinking": False}``.
+        max_tokens
+            Of the arguments of a call, or of the answer in words; 0 = no limit but the context's.
+        wait
+            As :meth:`generate`.
+        **more
+            ``temperature``, ``top_k``, ``top_p`` and ``seed`` sample the arguments and the answer
+            in words; without them these are greedy. The tool is always the most probable one.
+            Settings of the slot, such as ``slot_id``, as in :meth:`generate`.
+
+        Returns
+        -------
+        ToolCall or TextAnswer
+            A :class:`~eliza_ffi.tool_calls.TextAnswer` is a
+            :class:`~eliza_ffi.requests.Generation`.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If a tool or its schema is malformed or unsupported, two tools have one name, or
+            `choice` names another tool.
+        FillError
+            If the arguments do not end within `max_tokens` or the context.
+        InvalidAnswerError
+            If the arguments are not valid against the schema, because token masks do not enforce
+            all of it. It is a FillError.
+        ChatTemplateError
+            If the model has no chat template, or the template rejects the messages.
+        NotSupportedError
+            If the library takes no masks.
+        BusyError, TypeError
+            As :meth:`generate`.
+        """
+        request = tool_request(
+            self.session,
+            messages,
+            tools,
+            choice,
+            variables=variables,
+            max_tokens=max_tokens,
+            method="call_tool",
+            **more,
+        )
+        return one_call(self._run(self._tool_work(request), wait))
+
+    @overload
+    def call_tools(
+        self,
+        messages: Messages,
+        tools: Sequence[Mapping[str, Any]],
+        choice: Literal["required"],
+        *,
+        max_calls: int = ...,
+        variables: Mapping[str, Any] | None = ...,
+        max_tokens: int = ...,
+        wait: bool | float = ...,
+        **more: Unpack[ToolSettings],
+    ) -> ToolCalls: ...
+
+    @overload
+    def call_tools(
+        self,
+        messages: Messages,
+        tools: Sequence[Mapping[str, Any]],
+        choice: str | Mapping[str, Any] = ...,
+        *,
+        max_calls: int = ...,
+        variables: Mapping[str, Any] | None = ...,
+        max_tokens: int = ...,
+        wait: bool | float = ...,
+        **more: Unpack[ToolSettings],
+    ) -> ToolCalls | TextAnswer: ...
+
+    def call_tools(
+        self,
+        messages: Messages,
+        tools: Sequence[Mapping[str, Any]],
+        choice: str | Mapping[str, Any] = "auto",
+        *,
+        max_calls: int = MOST_CALLS,
+        variables: Mapping[str, Any] | None = None,
+        max_tokens: int = MOST_TOKENS,
+        wait: bool | float = True,
+        **more: Unpack[ToolSettings],
+    ) -> ToolCalls | TextAnswer:
+        """Call several tools in one turn, or answer in words.
+
+        After each call, another one follows if the model goes on with one more probably than not.
+        If the model's format has one call in a turn, there is one.
+
+        Parameters
+        ----------
+        messages, tools, choice, variables, wait, **more
+            As :meth:`call_tool`, which has the errors, too.
+        max_calls
+            How many calls there are at most.
+        max_tokens
+            Of the arguments of each call, or of the answer in words.
+
+        Returns
+        -------
+        ToolCalls or TextAnswer
+            A list of :class:`~eliza_ffi.tool_calls.ToolCall`, or an answer in words.
+        """
+        request = tool_request(
+            self.session,
+            messages,
+            tools,
+            choice,
+            max_calls=max_calls,
+            variables=variables,
+            max_tokens=max_tokens,
+            method="call_tools",
+            **more,
+        )
+        found: ToolCalls | TextAnswer = self._run(self._tool_work(request), wait)
+        return found
 
     # ---- Prompts on disk ------------------------------------------------------------------------
 

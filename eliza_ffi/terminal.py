@@ -34,6 +34,10 @@ TAGS = range(0xE0020, 0xE0080)
 """Characters behind a black flag that make it the flag of England or Texas."""
 
 
+NARROWEST = 20
+"""Columns of the narrowest terminal that tables are laid out for."""
+
+
 def printable(text: str) -> str:
     """Return `text` with its control characters spelled out, except line breaks.
 
@@ -154,7 +158,7 @@ def _console(width: int | None) -> Console | None:
     except ImportError:
         return None
     return Console(
-        width=width or UNLIMITED,
+        width=max(width, NARROWEST) if width else UNLIMITED,
         # Without colours rich would still write in bold.
         color_system=None if os.environ.get("NO_COLOR") else "auto",
         force_jupyter=False,

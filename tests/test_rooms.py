@@ -31,12 +31,11 @@ FLOORS = (
     ("tables",),
     ("model",),
     ("async_model",),
-    ("ray",),
+    ("elizaos", "ray"),
     ("serve",),
     ("cli",),
 )
 FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
-OTHER_NAMES = {"aosp", "binding", "capabilities", "planning", "rtkt", "token_tree"}
 
 
 def room_of(file: Path) -> str:
@@ -68,19 +67,13 @@ def test_a_room_knows_only_those_below_it(room: str) -> None:
 
 def test_every_module_is_in_a_room() -> None:
     rooms = {room_of(file) for file in PACKAGE.rglob("*.py")}
-    assert rooms == {*FLOOR_OF, *OTHER_NAMES, "__init__", "__main__"}
+    assert rooms == {*FLOOR_OF, "__init__", "__main__"}
 
 
 def test_a_room_says_what_it_is_for() -> None:
     for file in PACKAGE.rglob("__init__.py"):
         text = ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or ""
         assert text.split("\n")[0].endswith("."), file
-
-
-@pytest.mark.parametrize("name", sorted(OTHER_NAMES))
-def test_other_names_stay_for_what_has_moved(name: str) -> None:
-    module = __import__(f"eliza_ffi.{name}", fromlist=["__all__"])
-    assert all(hasattr(module, each) for each in module.__all__)
 
 
 def loaded_by(statement: str) -> set[str]:

@@ -20,7 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from scripts.page_tables import markdown_table, number
+from page_tables import markdown_table, number
 
 from ..parts.figures import median, quartiles
 from ..parts.machine import disturbance, machine_facts, machine_line, noting_other_programs

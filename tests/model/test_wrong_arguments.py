@@ -28,6 +28,7 @@ from eliza_ffi import (
     chat,
     choices,
     decisions,
+    elizaos,
     masks,
     requests,
     runner,
@@ -200,20 +201,22 @@ def of_model(model: Model) -> Iterator[Subject]:
         yield of(face.fill, prompt="a", skeleton=SKELETON)
         yield of(face.fill_stream, prompt="a", skeleton=SKELETON)
         yield of(face.fill_many, prompts=["a"], skeleton=SKELETON)
-        yield of(face.plan, prompt="a", actions=[{"name": "GO"}, {"name": "STAY"}])
         yield of(face.call_tool, messages=CONVERSATION, tools=TOOLS, max_tokens=40)
         yield of(face.call_tools, messages=CONVERSATION, tools=TOOLS, max_tokens=40)
         yield of(face.save, path="saved again", prompt="a")
         yield of(face.restore, path="saved")
-    yield of(model.generate_args, prompt="a")
-    yield of(model.fill_args, prompt="a", skeleton=SKELETON)
+    given: dict[str, Any] = {"model": model, "prompt": "a"}
+    yield of(elizaos.generate_args, **given)
+    yield of(elizaos.fill_args, skeleton=SKELETON, **given)
+    yield of(elizaos.plan, actions=[{"name": "GO"}, {"name": "STAY"}], **given)
+    yield of(elizaos.runner_of, model=model)
     call = model.call_tool(CONVERSATION, TOOLS, "required")
     yield of(call.result, content="done")
     two = choices.ChoiceSet(["GO", "STAY"], ["GO", "STAY"])
-    yield of(model.choice_args, prompt="a", choices=two)
+    yield of(elizaos.choice_args, choices=two, **given)
     args = choice_args(model, PROMPT, two)
-    result = runner.SyncStreamingRunner(model.binding, model.session.ctx).generate_with_usage(args)
-    yield of(model.choice_from, choices=two, args=args, result=result, elapsed=1.0)
+    result = elizaos.SyncStreamingRunner(model.binding, model.session.ctx).generate_with_usage(args)
+    yield of(elizaos.choice_from, choices=two, args=args, result=result, elapsed=1.0)
 
 
 def of_choices(model: Model) -> Iterator[Subject]:
@@ -337,6 +340,7 @@ def of_answers(model: Model) -> Iterator[Subject]:
     yield of(masks.one_token_mask, token=1, n_words=3)
     yield of(masks.Guidance, vocabulary=model.token_texts)
     yield of(guidance.json_schema, schema={"type": "string"})
+    yield of(guidance.schema_text, text='{"type": "string"}')
     yield of(guidance.regex, pattern="a")
     yield of(guidance.lark, grammar='start: "a"')
     yield of(letters.close, tokens=model.tokenize("a"))
@@ -386,11 +390,14 @@ def of_texts(model: Model) -> Iterator[Subject]:
 def of_runner(model: Model) -> Iterator[Subject]:
     where: dict[str, Any] = {"binding": model.binding, "ctx": model.session.ctx}
     skeleton = skeletons.Skeleton((skeletons.SkeletonSpan("boolean", "is_so"),))
-    args = runner.FfiStreamingGenerateArgs([1, 2], max_tokens=1)
-    fill_args = runner.FillArgs(skeleton, args)
-    yield of(runner.FfiStreamingGenerateArgs, prompt_tokens=[1])
-    yield of(runner.FillArgs, skeleton=skeleton, generation=args)
-    for each in (runner.SyncStreamingRunner(**where), runner_of(model)):
+    args = elizaos.FfiStreamingGenerateArgs([1, 2], max_tokens=1)
+    fill_args = elizaos.FillArgs(skeleton, args)
+    yield of(elizaos.FfiStreamingGenerateArgs, prompt_tokens=[1])
+    yield of(elizaos.FillArgs, skeleton=skeleton, generation=args)
+    yield of(runner.GenerationRequest, prompt_tokens=[1])
+    yield of(runner.TextChoices, texts=["a"])
+    yield of(runner.FillRequest, skeleton=skeleton, generation=args.to_request())
+    for each in (elizaos.SyncStreamingRunner(**where), runner_of(model)):
         yield of(each.generation, args=args)
         yield of(each.filling, args=fill_args)
         yield of(each.generate_with_usage, args=args)
@@ -507,17 +514,26 @@ LEFT_OUT = {
         *("library.CffiStream", "library.EotScore", "library.InferenceCapabilities"),
         *("library.SpanResult", "library.StreamStats", "library.StreamStep", "library.TrieLeaf"),
         *("library.VerifierEvent", "masks.GuidanceMasks", "masks.GuidanceSource"),
-        *("masks.TokenTexts", "requests.Generation", "runner.FfiStreamingResult"),
-        *("runner.Usage", "shapes.FieldFill", "shapes.Shape", "shapes.ShapedResult"),
+        *("masks.TokenTexts", "requests.Generation", "runner.RunResult"),
+        *(
+            "elizaos.FfiStreamingResult",
+            "elizaos.Usage",
+            "shapes.FieldFill",
+            "shapes.Shape",
+            "shapes.ShapedResult",
+        ),
         *("skeleton.FillResult", "skeleton.SpanFill"),
         *("tool_calls.TextAnswer", "tool_calls.ToolCall", "tool_calls.ToolCalls"),
     },
     "called by the package alone, with what it has made": {
-        *("library.CffiStream.open", "runner.FfiStreamingRunner", "runner.SyncStreamingRunner"),
-        *("runner.FfiStreamingRunner.score", "runner.FillRun", "runner.GenerationRun"),
-        *("runner.SyncStreamingRunner.run", "runner.SyncStreamingRunner.run_filling"),
-        *("runner.SyncStreamingRunner.run_whole", "shapes.Reading.take"),
-        "shapes.ShapedResult.of",
+        *("library.CffiStream.open", "elizaos.FfiStreamingRunner", "elizaos.SyncStreamingRunner"),
+        *(
+            "elizaos.FfiStreamingGenerateArgs.of",
+            "elizaos.FillArgs.of",
+            "elizaos.FfiStreamingResult.of",
+        ),
+        *("runner.FillRun", "runner.GenerationRun", "elizaos.SyncStreamingRunner.run"),
+        *("shapes.Reading.take", "shapes.ShapedResult.of"),
         *("skeleton.AnswerWriter.take_tokens", "skeleton.AnswerWriter.write"),
         *("skeleton.AnswerWriter.write_value", "skeleton.Parameter.placed"),
         "chat.ChatTokenizer.turn",
@@ -536,7 +552,8 @@ LEFT_OUT_ROOMS = {
 }
 
 ROOMS = {
-    *("async_model", "chat", "choices", "decisions", "library", "masks", "model", "runner"),
+    *("async_model", "chat", "choices", "decisions", "elizaos", "library", "masks"),
+    *("model", "runner"),
     *("sampling", "shapes", "skeleton", "tool_calls"),
 }
 
