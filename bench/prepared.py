@@ -22,7 +22,7 @@ from page_tables import markdown_table, number
 from eliza_ffi.choices.choice_set import string_choices
 from eliza_ffi.library.protocol import STOP_AT_LEAF, StreamConfig
 from eliza_ffi.model import Model
-from eliza_ffi.runner.lifecycle import open_stream
+from eliza_ffi.session.lifecycle import open_stream
 
 from .parts.figures import median
 from .parts.machine import disturbance, machine_facts, machine_line, noting_other_programs

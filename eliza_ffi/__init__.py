@@ -14,38 +14,58 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .async_model import AsyncModel
     from .chat import Prompt
-    from .choices import Choice, Chooser, TokenTreePayload
-    from .elizaos import FfiStreamingGenerateArgs, FfiStreamingRunner
-    from .errors import BusyError, ElizaError
-    from .library import InferenceCapabilities, detect_capabilities
+    from .choices import Choice, Chooser
+    from .decisions import Calibration, Decision, Labels, Predicate, Score
+    from .errors import (
+        BusyError,
+        ChatTemplateError,
+        ContextFullError,
+        ElizaError,
+        FillError,
+        InvalidAnswerError,
+        InvalidArgumentError,
+        ModelError,
+        NotSupportedError,
+    )
     from .model import Model
-    from .requests import Generation
     from .sampling import SamplingParams
-    from .skeleton import Action, FillResult, Skeleton
-    from .tool_calls import TextAnswer, ToolCall, ToolCalls
+    from .session import Generation, TextAnswer, TokenLogprob, ToolCall, ToolCalls
+    from .structured import FieldFill, FillResult, Lark, Regex, ShapedResult, Skeleton, SpanFill
 
 __all__ = [
-    "Action",
     "AsyncModel",
     "BusyError",
+    "Calibration",
+    "ChatTemplateError",
     "Choice",
     "Chooser",
+    "ContextFullError",
+    "Decision",
     "ElizaError",
-    "FfiStreamingGenerateArgs",
-    "FfiStreamingRunner",
+    "FieldFill",
+    "FillError",
     "FillResult",
     "Generation",
-    "InferenceCapabilities",
+    "InvalidAnswerError",
+    "InvalidArgumentError",
+    "Labels",
+    "Lark",
     "Model",
+    "ModelError",
+    "NotSupportedError",
+    "Predicate",
     "Prompt",
+    "Regex",
     "SamplingParams",
+    "Score",
+    "ShapedResult",
     "Skeleton",
+    "SpanFill",
     "TextAnswer",
-    "TokenTreePayload",
+    "TokenLogprob",
     "ToolCall",
     "ToolCalls",
     "__version__",
-    "detect_capabilities",
 ]
 
 __version__ = "0.2.0"
@@ -54,15 +74,46 @@ __version__ = "0.2.0"
 _ROOMS = {
     "async_model": ("AsyncModel",),
     "chat": ("Prompt",),
-    "choices": ("Choice", "Chooser", "TokenTreePayload"),
-    "errors": ("BusyError", "ElizaError"),
-    "library": ("InferenceCapabilities", "detect_capabilities"),
+    "choices": (
+        "Choice",
+        "Chooser",
+    ),
+    "decisions": (
+        "Calibration",
+        "Decision",
+        "Labels",
+        "Predicate",
+        "Score",
+    ),
+    "errors": (
+        "BusyError",
+        "ChatTemplateError",
+        "ContextFullError",
+        "ElizaError",
+        "FillError",
+        "InvalidAnswerError",
+        "InvalidArgumentError",
+        "ModelError",
+        "NotSupportedError",
+    ),
     "model": ("Model",),
-    "requests": ("Generation",),
-    "elizaos": ("FfiStreamingGenerateArgs", "FfiStreamingRunner"),
     "sampling": ("SamplingParams",),
-    "skeleton": ("Action", "FillResult", "Skeleton"),
-    "tool_calls": ("TextAnswer", "ToolCall", "ToolCalls"),
+    "session": (
+        "Generation",
+        "TextAnswer",
+        "TokenLogprob",
+        "ToolCall",
+        "ToolCalls",
+    ),
+    "structured": (
+        "FieldFill",
+        "FillResult",
+        "Lark",
+        "Regex",
+        "ShapedResult",
+        "Skeleton",
+        "SpanFill",
+    ),
 }
 _ROOM_OF = {name: room for room, names in _ROOMS.items() for name in names}
 

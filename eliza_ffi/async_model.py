@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Literal, cast, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from .batches import choices_for, length_of, one_or_several, run_many_async
 from .chat.prompt import Prompt
 from .chat.template import ChatTemplate, Messages
 from .checks import check_callback, check_kind
@@ -31,9 +30,12 @@ from .errors import GenerationCancelled
 from .library.binding import CffiBinding, EotScore
 from .library.loading import Library
 from .library.protocol import StreamConfig, Tokens
-from .masks.token_texts import TokenTexts
 from .model import TOLD, E, Model, T, V
-from .requests import (
+from .sampling.params import SamplingParams
+from .session.batches import choices_for, length_of, one_or_several, run_many_async
+from .session.filling import Fillable
+from .session.lifecycle import Work
+from .session.requests import (
     MOST_TOKENS,
     ChoiceMode,
     Generation,
@@ -45,23 +47,27 @@ from .requests import (
     prompt_of,
     shape_request,
 )
-from .runner.filling import Fillable
-from .runner.lifecycle import Work
-from .runner.scoring import ScoreResult
-from .runner.threads import tell
-from .sampling.params import SamplingParams
-from .saving import restore_work, save_work
-from .session import Session
-from .shapes.reading import FieldFill, ShapedResult
-from .shapes.shape import Lark, Regex, is_shape
-from .skeleton.fill_result import FillResult, SpanFill
-from .tool_calls import MOST_CALLS, TextAnswer, ToolCall, ToolCalls, one_call, tool_request
+from .session.saving import restore_work, save_work
+from .session.scoring import ScoreResult
+from .session.session import Session
+from .session.threads import tell
+from .session.tool_calls import MOST_CALLS, TextAnswer, ToolCall, ToolCalls, one_call, tool_request
+from .structured.fill_result import FillResult, SpanFill
+from .structured.shape import Lark, Regex, is_shape
+from .structured.shaped_result import FieldFill, ShapedResult
+from .structured.token_texts import TokenTexts
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from .requests import ChoiceSettings, FillSettings, StreamSettings, Strings, TextSettings
-    from .tool_calls import ToolSettings
+    from .session.requests import (
+        ChoiceSettings,
+        FillSettings,
+        StreamSettings,
+        Strings,
+        TextSettings,
+    )
+    from .session.tool_calls import ToolSettings
 
 __all__ = ["AsyncModel"]
 

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar, cas
 import numpy as np
 from numpy.typing import NDArray
 
-from .batches import Job, choices_for, length_of, run_many
 from .chat.prompt import Prompt
 from .chat.template import ChatTemplate, Messages
 from .checks import check_callback, check_kind, check_several, check_whole
@@ -31,8 +30,14 @@ from .errors import InvalidAnswerError, InvalidArgumentError
 from .library.binding import CffiBinding, EotScore
 from .library.loading import Library
 from .library.protocol import StreamConfig, StreamStep, Tokens
-from .masks.token_texts import TokenTexts
-from .requests import (
+from .sampling.params import SamplingParams
+from .session.batches import Job, choices_for, length_of, run_many
+from .session.filling import Fillable, FillRequest, FillRun
+from .session.generation import GenerationRun
+from .session.lifecycle import Lifecycle, Work
+from .session.reading import Reading
+from .session.request import GenerationRequest, RunResult
+from .session.requests import (
     MOST_TOKENS,
     ChoiceMode,
     Generation,
@@ -50,17 +55,9 @@ from .requests import (
     prompt_of,
     shape_request,
 )
-from .runner.filling import Fillable, FillRequest, FillRun
-from .runner.generation import GenerationRun
-from .runner.lifecycle import Lifecycle, Work
-from .runner.request import GenerationRequest, RunResult
-from .sampling.params import SamplingParams
-from .saving import restore_work, save_work
-from .session import Session
-from .shapes.reading import FieldFill, Reading, ShapedResult
-from .shapes.shape import Lark, Regex, is_shape
-from .skeleton.fill_result import FillResult, SpanFill
-from .tool_calls import (
+from .session.saving import restore_work, save_work
+from .session.session import Session
+from .session.tool_calls import (
     MOST_CALLS,
     TextAnswer,
     ToolCall,
@@ -70,12 +67,22 @@ from .tool_calls import (
     one_call,
     tool_request,
 )
+from .structured.fill_result import FillResult, SpanFill
+from .structured.shape import Lark, Regex, is_shape
+from .structured.shaped_result import FieldFill, ShapedResult
+from .structured.token_texts import TokenTexts
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from .requests import ChoiceSettings, FillSettings, StreamSettings, Strings, TextSettings
-    from .tool_calls import ToolSettings
+    from .session.requests import (
+        ChoiceSettings,
+        FillSettings,
+        StreamSettings,
+        Strings,
+        TextSettings,
+    )
+    from .session.tool_calls import ToolSettings
 
 __all__ = ["Choice", "Generation", "Model"]
 
@@ -434,10 +441,10 @@ class Model:
             ``stop``: a text, or several, that ends the generation where it comes; neither it nor
             what follows is given out. ``schema`` (a JSON Schema or a class), ``regex`` or ``lark``:
             what the text shall be, as in :meth:`fill`; ``masks``: the same, by anyone else, see
-            :class:`~eliza_ffi.masks.Masks`. ``logprobs``: find the log-probability of every
+            :class:`~eliza_ffi.structured.Masks`. ``logprobs``: find the log-probability of every
             token, and this many of the likeliest in its place, 0 to 1,024. A setting of
             :class:`~eliza_ffi.sampling.SamplingParams` by name, such as ``seed`` or ``min_p``, or
-            of :class:`~eliza_ffi.runner.GenerationRequest`, such as ``slot_id``.
+            of :class:`~eliza_ffi.session.GenerationRequest`, such as ``slot_id``.
 
         Raises
         ------
@@ -1085,16 +1092,16 @@ class Model:
         prompt
             What ends where the answer begins; a string is trusted text, as in :meth:`generate`.
         skeleton
-            A :class:`~eliza_ffi.skeleton.Skeleton`, or its JSON form; an
-            :class:`~eliza_ffi.skeleton.ActionSkeleton`. Or a shape: a JSON Schema as a dict; a
+            A :class:`~eliza_ffi.structured.Skeleton`, or its JSON form; an
+            :class:`~eliza_ffi.structured.ActionSkeleton`. Or a shape: a JSON Schema as a dict; a
             class (one of pydantic's, a dataclass, a typed dictionary), an object of which comes
-            back (the extra ``schema``); a :class:`~eliza_ffi.shapes.Regex` or
-            :class:`~eliza_ffi.shapes.Lark`.
+            back (the extra ``schema``); a :class:`~eliza_ffi.structured.Regex` or
+            :class:`~eliza_ffi.structured.Lark`.
         messages
             A conversation instead of a prompt, as in :meth:`generate`.
         on_span
-            Called with each span of a skeleton, a :class:`~eliza_ffi.skeleton.SpanFill`, or each
-            field of a shape, a :class:`~eliza_ffi.shapes.FieldFill`, when it has been filled.
+            Called with each span of a skeleton, a :class:`~eliza_ffi.structured.SpanFill`, or each
+            field of a shape, a :class:`~eliza_ffi.structured.FieldFill`, when it has been filled.
         wait
             As :meth:`generate`.
         **more
@@ -1105,7 +1112,7 @@ class Model:
         Returns
         -------
         FillResult
-            Of a shape, a :class:`~eliza_ffi.shapes.ShapedResult`, whose value is valid.
+            Of a shape, a :class:`~eliza_ffi.structured.ShapedResult`, whose value is valid.
 
         Raises
         ------
@@ -1291,8 +1298,8 @@ class Model:
         Returns
         -------
         ToolCall or TextAnswer
-            A :class:`~eliza_ffi.tool_calls.TextAnswer` is a
-            :class:`~eliza_ffi.requests.Generation`.
+            A :class:`~eliza_ffi.session.tool_calls.TextAnswer` is a
+            :class:`~eliza_ffi.session.requests.Generation`.
 
         Raises
         ------
@@ -1380,7 +1387,7 @@ class Model:
         Returns
         -------
         ToolCalls or TextAnswer
-            A list of :class:`~eliza_ffi.tool_calls.ToolCall`, or an answer in words.
+            A list of :class:`~eliza_ffi.session.tool_calls.ToolCall`, or an answer in words.
         """
         request = tool_request(
             self.session,

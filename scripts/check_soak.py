@@ -37,7 +37,7 @@ from eliza_ffi.chat.prompt import Prompt
 from eliza_ffi.elizaos import SyncStreamingRunner, generate_args
 from eliza_ffi.errors import GenerationCancelled, InvalidArgumentError
 from eliza_ffi.model import Model
-from eliza_ffi.skeleton import Skeleton, SkeletonSpan
+from eliza_ffi.structured import Skeleton, SkeletonSpan
 
 N_THREADS = 6
 N_SLOTS = 4

@@ -29,7 +29,7 @@ import jsonschema
 
 from eliza_ffi import Model
 from eliza_ffi.errors import FillError, InvalidArgumentError
-from eliza_ffi.masks.schema import schema_grammar
+from eliza_ffi.structured.schema import schema_grammar
 
 MOST_TOKENS = 100
 TEMPERATURE = 1.5

@@ -14,9 +14,9 @@ from eliza_ffi.choices.choice_set import as_choice_set
 from eliza_ffi.decisions import ChoiceAnswer, Decision
 from eliza_ffi.library.protocol import StreamConfig
 from eliza_ffi.model import Model
-from eliza_ffi.requests import choice_of, choice_request
-from eliza_ffi.runner.generation import GenerationRun
-from eliza_ffi.runner.lifecycle import open_stream
+from eliza_ffi.session.generation import GenerationRun
+from eliza_ffi.session.lifecycle import open_stream
+from eliza_ffi.session.requests import choice_of, choice_request
 
 from ..choosing.other_libraries import LlGuidancePicker, VocabularyBytes
 from .workload import PutQuestions, Questionnaire

@@ -10,7 +10,7 @@ from page_tables import markdown_table
 
 from eliza_ffi.cli.demo_cases import Case
 from eliza_ffi.errors import InvalidArgumentError
-from eliza_ffi.skeleton.json_text import read_json
+from eliza_ffi.structured.json_text import read_json
 
 from ..parts.figures import mean, median, percentile
 from .answers import TimedAnswer

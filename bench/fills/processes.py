@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from eliza_ffi.library.loading import LIBRARY_VARIABLE
-from eliza_ffi.masks.schema import COMPACT
+from eliza_ffi.structured.schema import COMPACT
 
 from ..together.llama_server import GREEDY, HOST
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from eliza_ffi.choices.choice_set import ANCHOR, string_choices
-from eliza_ffi.choices.rtkt import decode_rtkt
 from eliza_ffi.choices.token_tree import TokenTreeDescriptor, TokenTreeLeaf, TokenTreePayload
+from eliza_ffi.elizaos.rtkt import decode_rtkt
 from eliza_ffi.errors import InvalidArgumentError
 from eliza_ffi.model import Model
 

@@ -19,8 +19,8 @@ from eliza_ffi.choices.choice_set import as_choice_set
 from eliza_ffi.errors import ElizaError
 from eliza_ffi.library.protocol import StreamStats, Tokens
 from eliza_ffi.model import Model
-from eliza_ffi.requests import choice_of, choice_request, generate_request
-from eliza_ffi.runner.generation import GenerationRun
+from eliza_ffi.session.generation import GenerationRun
+from eliza_ffi.session.requests import choice_of, choice_request, generate_request
 
 __all__ = ["Beside", "Chosen", "Contender", "OurStreams", "Written"]
 __all__ += ["choose_beside", "choose_together", "write_together"]

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from eliza_ffi.masks.schema import COMPACT
+from eliza_ffi.structured.schema import COMPACT
 
 from ..choosing.other_libraries import VocabularyBytes, xgrammar_compiler
 from .answering import AnsweringSetting, WrittenAnswer

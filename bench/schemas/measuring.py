@@ -10,9 +10,8 @@ from typing import Any
 import jsonschema
 
 from eliza_ffi.errors import ElizaError, InvalidArgumentError
-from eliza_ffi.masks import GuidanceMasks
 from eliza_ffi.model import Model
-from eliza_ffi.shapes import shape_of
+from eliza_ffi.structured import GuidanceMasks, shape_of
 
 from ..methods import OUR_MASKS, OURS
 from ..parts.figures import median, quartiles

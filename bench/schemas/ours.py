@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 from eliza_ffi.errors import FillError
-from eliza_ffi.shapes import shape_of
+from eliza_ffi.structured import shape_of
 
 from .answering import AnsweringSetting, WrittenAnswer
 

@@ -15,7 +15,7 @@ from os.path import commonprefix
 from typing import Any
 
 from ..errors import InvalidArgumentError
-from ..masks.schema import schema_grammar
+from ..structured.schema import schema_grammar
 from .call_format import CallFormat, Json, Members, write_members
 from .json_types import (
     JSON_TYPES,
@@ -34,7 +34,7 @@ INTEGER, FRACTION, EXPONENT = (
     r"(\.[0-9]{1,16})?",
     "([eE][+-]?[0-9]{1,2})?",
 )
-"""Numbers without bounds, as long as :class:`~eliza_ffi.masks.number_limit.NumberLimit` allows."""
+"""Numbers without bounds, up to the length that ``number_limit`` allows."""
 
 BOUNDS = {"exclusiveMaximum", "exclusiveMinimum", "maximum", "minimum", "multipleOf"}
 

@@ -12,12 +12,6 @@ from .chooser import (
     ChoiceCache,
     Chooser,
 )
-from .rtkt import (
-    RtktTree,
-    decode_rtkt,
-    encode_descriptor,
-    encode_rtkt,
-)
 from .token_tree import (
     TokenTreeDescriptor,
     TokenTreeLeaf,
@@ -36,7 +30,6 @@ __all__ = [
     "ChoiceCache",
     "ChoiceSet",
     "Chooser",
-    "RtktTree",
     "TokenTreeDescriptor",
     "TokenTreeLeaf",
     "TokenTreePayload",
@@ -45,9 +38,6 @@ __all__ = [
     "build_token_tree_descriptor",
     "build_token_trie",
     "count_terminals",
-    "decode_rtkt",
-    "encode_descriptor",
-    "encode_rtkt",
     "estimate_trie_bytes",
     "is_unique_continuation",
     "step",

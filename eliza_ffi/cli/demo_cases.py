@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from .. import _resources
-from ..runner.filling import Fillable
-from ..skeleton.actions import Action
-from ..skeleton.json_text import json_text
-from ..skeleton.planning import ActionSkeleton, ParametersSkeleton
-from ..skeleton.response import Skeleton, SkeletonSpan
+from ..elizaos.actions import Action
+from ..elizaos.planning import ActionSkeleton, ParametersSkeleton
+from ..session.filling import Fillable
+from ..structured.json_text import json_text
+from ..structured.skeleton import Skeleton, SkeletonSpan
 from .demo_prompts import SHOULD_RESPOND_CHOICES, planner_prompt, should_respond_prompt
 
 __all__ = ["TASKS", "AnswerSkeleton", "Case", "cases_of", "same_parameters"]

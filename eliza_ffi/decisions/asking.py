@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 import numpy as np
 
-from ..batches import Job, length_of, run_many
 from ..chat.prompt import Prompt
 from ..chat.template import Messages
 from ..checks import check_callback, check_one_of, check_whole, wrong
@@ -31,9 +30,10 @@ from ..errors import (
     NoChatTemplateError,
 )
 from ..library.protocol import EndingScores
-from ..requests import generate_request
-from ..runner.lifecycle import Work
-from ..runner.scoring import Ending, ScoreArgs, ScoreResult, ScoreRun
+from ..session.batches import Job, length_of, run_many
+from ..session.lifecycle import Work
+from ..session.requests import generate_request
+from ..session.scoring import Ending, ScoreArgs, ScoreResult, ScoreRun
 from .common_prefix import split_common_prefix
 from .models.model_asking import ModelAsking, decision_model_of
 from .prompts import (
@@ -49,7 +49,7 @@ from .questions import Score
 from .scoring import OptionScores, QuestionScores
 
 if TYPE_CHECKING:
-    from ..session import Session
+    from ..session.session import Session
 
 __all__ = [
     "Asking",

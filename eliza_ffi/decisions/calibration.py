@@ -36,7 +36,7 @@ from typing import Any, Literal, get_args
 from ..chat.prompt import Prompt
 from ..checks import check_each, check_kind, check_path, check_text, check_whole, wrong
 from ..errors import InvalidArgumentError
-from ..skeleton.json_text import json_text, read_json
+from ..structured.json_text import json_text, read_json
 from .asking import How, WritePrompt, orders_of
 from .examples import named_questions
 from .prompts import LABEL_STYLES, Asked, AskedQuestion, LabelStyle, ask, option_count

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..checks import check_flag, check_number
-from ..requests import StreamSettings, check_keywords
-from ..runner.scoring import ScoreResult
+from ..session.requests import StreamSettings, check_keywords
+from ..session.scoring import ScoreResult
 from .answers import Decision, DecisionUsage, answer_of, collect, expand
 from .asking import How, WritePrompt, asking_of
 from .calibration import Calibration, as_calibration, how_asked
@@ -23,7 +23,7 @@ from .questions import Question
 from .scoring import Rule
 
 if TYPE_CHECKING:
-    from ..session import Session
+    from ..session.session import Session
 
 __all__ = ["DecisionRun", "Settings", "settings_for"]
 
@@ -116,7 +116,7 @@ class DecisionRun:
     Attributes
     ----------
     args : ScoreArgs
-        What a :class:`~eliza_ffi.runner.scoring.ScoreRun` is handed.
+        What a :class:`~eliza_ffi.session.scoring.ScoreRun` is handed.
     """
 
     def __init__(

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import ModelError
-from ..skeleton.json_text import json_text
+from ..structured.json_text import json_text
 from .models.gguf_metadata import read_metadata
 
 __all__ = ["file_fingerprint", "fingerprint_of"]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from ..choices.token_tree import TokenTreeDescriptor, TokenTreeLeaf, TokenTreePayload
-from ..library.elder.aosp import AospStreamingLlmBinding
-from ..skeleton.actions import Action, Parameter
-from ..skeleton.planning import ActionSkeleton, ParametersSkeleton
-from ..skeleton.response import Skeleton
-from ..skeleton.sampler_plan import SpanOverride, SpanSamplerPlan
+from ..structured.sampler_plan import SpanOverride, SpanSamplerPlan
+from ..structured.skeleton import Skeleton
+from .actions import Action, Parameter
 from .adapter import choice_args, choice_from, fill_args, generate_args, plan, runner_of
+from .aosp import AospStreamingLlmBinding
 from .arguments import FfiStreamingGenerateArgs, FfiStreamingResult, FillArgs, Usage
+from .planning import ActionSkeleton, ParametersSkeleton
+from .rtkt import RtktTree, decode_rtkt, encode_descriptor, encode_rtkt
 from .runner import FfiStreamingRunner, SyncStreamingRunner
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "FillArgs",
     "Parameter",
     "ParametersSkeleton",
+    "RtktTree",
     "Skeleton",
     "SpanOverride",
     "SpanSamplerPlan",
@@ -32,6 +34,9 @@ __all__ = [
     "Usage",
     "choice_args",
     "choice_from",
+    "decode_rtkt",
+    "encode_descriptor",
+    "encode_rtkt",
     "fill_args",
     "generate_args",
     "plan",

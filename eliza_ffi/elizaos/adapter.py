@@ -10,11 +10,11 @@ from ..checks import check_kind
 from ..choices.choice_set import Choice, ChoiceSet
 from ..errors import InvalidArgumentError
 from ..model import AnyPrompt, Model
-from ..requests import choice_of, choice_request, fill_request, generate_request
-from ..runner.filling import FillResult, SpanFill
-from ..skeleton.actions import Action
-from ..skeleton.planning import ActionSkeleton
+from ..session.filling import FillResult, SpanFill
+from ..session.requests import choice_of, choice_request, fill_request, generate_request
+from .actions import Action
 from .arguments import FfiStreamingGenerateArgs, FfiStreamingResult, FillArgs
+from .planning import ActionSkeleton
 from .runner import FfiStreamingRunner
 
 __all__ = ["choice_args", "choice_from", "fill_args", "generate_args", "plan", "runner_of"]

@@ -29,17 +29,17 @@ from ..library.protocol import (
     Tokens,
     TrieLeaf,
 )
-from ..masks.source import Masks
-from ..runner.filling import Fillable, FillRequest
-from ..runner.request import (
+from ..sampling.params import SamplingParams
+from ..session.filling import Fillable, FillRequest
+from ..session.request import (
     REQUEST_FIELDS,
     Constraint,
     GenerationRequest,
     RunResult,
     TextChoices,
 )
-from ..sampling.params import SamplingParams
-from ..skeleton.sampler_plan import SpanSamplerPlan
+from ..structured.masks import Masks
+from ..structured.sampler_plan import SpanSamplerPlan
 
 __all__ = ["FfiStreamingGenerateArgs", "FfiStreamingResult", "FillArgs", "Usage"]
 
@@ -314,7 +314,7 @@ class FfiStreamingResult:
 
 @dataclass(frozen=True, eq=False)
 class FillArgs:
-    """A skeleton to fill, and how; see :class:`~eliza_ffi.runner.FillRequest` for the fields."""
+    """A skeleton to fill, and how; see :class:`~eliza_ffi.session.FillRequest` for the fields."""
 
     skeleton: Fillable
     generation: FfiStreamingGenerateArgs

@@ -12,13 +12,13 @@ from typing import Any, cast
 from ..checks import check_kind
 from ..errors import InvalidArgumentError
 from ..library.protocol import LlmStreamingBinding, StreamStep
-from ..runner.filling import FillResult, FillRun, SpanFill
-from ..runner.generation import GenerationRun
-from ..runner.lifecycle import Work
-from ..runner.request import RunResult
-from ..runner.scheduler import Scheduler
-from ..runner.threads import MOST_SLOTS, Threads, tell
-from ..runner.turns import Turns
+from ..session.filling import FillResult, FillRun, SpanFill
+from ..session.generation import GenerationRun
+from ..session.lifecycle import Work
+from ..session.request import RunResult
+from ..session.scheduler import Scheduler
+from ..session.threads import MOST_SLOTS, Threads, tell
+from ..session.turns import Turns
 from .arguments import FfiStreamingGenerateArgs, FfiStreamingResult, FillArgs
 
 __all__ = ["FfiStreamingRunner", "SyncStreamingRunner"]

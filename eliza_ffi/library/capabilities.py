@@ -58,7 +58,7 @@ class InferenceCapabilities:
     tokenizer, embeddings, end_of_turn, verifier_events, vision : bool
     context_size : str
         How the context's size is set: ``"option"`` by name, ``"config"`` in the 88 bytes of
-        :class:`~eliza_ffi.library.elder.aosp.AospStreamingLlmBinding`, or ``"none"``.
+        :class:`~eliza_ffi.elizaos.aosp.AospStreamingLlmBinding`, or ``"none"``.
     config_size : int
         Bytes of a stream's configuration that a library of this version reads, at most.
     missing_symbols : tuple of str

@@ -7,7 +7,6 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ..batches import run_many
 from ..checks import check_flag
 from ..decisions.answers import Decision, name_of
 from ..decisions.asking import ScoreJob, WritePrompt
@@ -20,6 +19,7 @@ from ..decisions.scoring import Rule
 from ..decisions.wire import as_questions
 from ..errors import InvalidArgumentError
 from ..model import Model
+from ..session.batches import run_many
 from ..tables.columns import ERROR, ROW, OutputColumns, answer_parts, cell_text
 from ..tables.job import input_of
 from ..tables.parquet import arrow_array, arrow_type, load_pyarrow

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..batches import run_in_order
 from ..decisions.answers import Decision
 from ..decisions.asking import is_of_row
 from ..decisions.prompts import input_text
 from ..decisions.questions import Question
 from ..decisions.wire import question_to
 from ..errors import ContextFullError, ElizaError, InvalidArgumentError
+from ..session.batches import run_in_order
 from .columns import AnswerCounts, OutputColumns
 from .file_formats import format_of
 from .files import content_hash, replace_file

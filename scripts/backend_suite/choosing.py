@@ -21,8 +21,8 @@ from eliza_ffi.library.protocol import (
     StreamStats,
     Tokens,
 )
-from eliza_ffi.masks.source import one_token_mask
 from eliza_ffi.model import Model
+from eliza_ffi.structured.masks import one_token_mask
 
 from .cases import Way
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from eliza_ffi.errors import ElizaError
 from eliza_ffi.library.protocol import StreamConfig
-from eliza_ffi.runner.lifecycle import open_stream
+from eliza_ffi.session.lifecycle import open_stream
 
 from .apart import say_stage
 from .cases import ANSWERS, PROMPTS, REFERENCE, WAYS, ModelCase, Way

@@ -17,7 +17,7 @@ from eliza_ffi.decisions import Predicate, Score
 from eliza_ffi.library.loading import Library
 from eliza_ffi.library.protocol import StreamConfig
 from eliza_ffi.model import Choice, Model
-from eliza_ffi.runner.lifecycle import open_stream
+from eliza_ffi.session.lifecycle import open_stream
 
 __all__ = ["OPERATIONS", "Operation", "Scene"]
 

@@ -204,7 +204,7 @@ def _many_choice_sets(tokenization: Any, stage: Stage) -> str:
 
 
 def _many_automata(stage: Stage) -> str:
-    from eliza_ffi.skeleton import Skeleton, SkeletonSpan
+    from eliza_ffi.structured import Skeleton, SkeletonSpan
 
     for number in range(300):
         pattern = f'"[a-f]{{1,{number % 30 + 1}}}x{number}"'

@@ -29,9 +29,9 @@ from bench.model.together import (
     write_together,
 )
 from bench.parts.modes import CHOICE_MODES, STRATEGIES, Method
-from eliza_ffi.choices.rtkt import encode_descriptor
 from eliza_ffi.choices.token_tree import TokenTreeDescriptor, TokenTreeLeaf, TokenTreePayload
 from eliza_ffi.cli.demo_prompts import SHOULD_RESPOND_CHOICES, planner_prompt, should_respond_prompt
+from eliza_ffi.elizaos.rtkt import encode_descriptor
 from eliza_ffi.errors import ElizaError, InvalidArgumentError
 from eliza_ffi.library.loading import Library
 from eliza_ffi.library.protocol import Tokens

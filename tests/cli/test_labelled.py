@@ -16,7 +16,7 @@ from eliza_ffi.decisions import Choice, Predicate
 from eliza_ffi.decisions.pictures import load_matplotlib
 from eliza_ffi.library.loading import Library
 from eliza_ffi.model import Model
-from eliza_ffi.runner.scoring import ScoreRun
+from eliza_ffi.session.scoring import ScoreRun
 
 Run = Callable[..., int]
 

@@ -33,7 +33,7 @@ from eliza_ffi.errors import (
     NotSupportedError,
 )
 from eliza_ffi.library import Library
-from eliza_ffi.runner.scoring import ScoreRun
+from eliza_ffi.session.scoring import ScoreRun
 
 Floats = NDArray[np.float64]
 

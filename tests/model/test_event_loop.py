@@ -13,7 +13,6 @@ from typing import Any, Literal
 import pydantic
 import pytest
 
-from eliza_ffi import tool_calls
 from eliza_ffi.async_model import AsyncModel
 from eliza_ffi.chat import ChatTemplate
 from eliza_ffi.chat.tokens import ChatTokenizer
@@ -24,12 +23,13 @@ from eliza_ffi.elizaos import ActionSkeleton
 from eliza_ffi.errors import ContextFullError, FillError, NativeFault
 from eliza_ffi.library.loading import Library
 from eliza_ffi.library.protocol import StreamConfig
-from eliza_ffi.masks.guidance import Guidance
-from eliza_ffi.masks.token_texts import TokenTexts
 from eliza_ffi.model import Model
-from eliza_ffi.session import Session
-from eliza_ffi.shapes import FieldFill
-from eliza_ffi.shapes import shape as shape_module
+from eliza_ffi.session import tool_calls
+from eliza_ffi.session.session import Session
+from eliza_ffi.structured import FieldFill
+from eliza_ffi.structured import shape as shape_module
+from eliza_ffi.structured.guidance import Guidance
+from eliza_ffi.structured.token_texts import TokenTexts
 
 LONG = "the parcel did not come and nobody knows where it is\n" * 2000  # 100 KB
 TALK = [{"role": ("user", "assistant")[i % 2], "content": f"message {i}"} for i in range(9999)]

@@ -20,7 +20,7 @@ from eliza_ffi.elizaos import ActionSkeleton, generate_args, runner_of
 from eliza_ffi.errors import ElizaError, InvalidArgumentError
 from eliza_ffi.library import Library
 from eliza_ffi.sampling import SamplingParams
-from eliza_ffi.skeleton import FillResult, SpanFill
+from eliza_ffi.structured import FillResult, SpanFill
 
 SKELETON = {
     "spans": [

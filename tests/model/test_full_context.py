@@ -18,8 +18,8 @@ from eliza_ffi.errors import ContextFullError, FillError
 from eliza_ffi.library.loading import Library
 from eliza_ffi.library.protocol import StreamConfig
 from eliza_ffi.model import Model
-from eliza_ffi.runner.lifecycle import open_stream
-from eliza_ffi.shapes import Lark
+from eliza_ffi.session.lifecycle import open_stream
+from eliza_ffi.structured import Lark
 
 N_CTX = 256
 WORDS = "the parcel did not come and nobody knows where it is " * 12  # well over half of that

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from eliza_ffi import AsyncModel, Model
 from eliza_ffi.errors import InvalidArgumentError
 from eliza_ffi.library import Library
-from eliza_ffi.runner.stop_texts import StopTexts
+from eliza_ffi.session.stop_texts import StopTexts
 
 PROMPT = "message: good morning\naction: "
 # Answered in a sentence.

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from eliza_ffi.elizaos import ActionSkeleton
 from eliza_ffi import AsyncModel, Choice, Chooser, FillResult, Generation, Model, Prompt, Skeleton
 from eliza_ffi.decisions import Asked, Decision, Labels, Predicate, Score
-from eliza_ffi.shapes import FieldFill, Regex, ShapedResult
+from eliza_ffi.structured import FieldFill, Regex, ShapedResult
 
 class Person(BaseModel):
     name: str

@@ -22,27 +22,15 @@ import pytest
 import write_reference
 
 import eliza_ffi
-from eliza_ffi import (
-    AsyncModel,
-    Model,
-    chat,
-    choices,
-    decisions,
-    elizaos,
-    masks,
-    requests,
-    runner,
-    shapes,
-    tool_calls,
-)
+from eliza_ffi import AsyncModel, Model, chat, choices, decisions, elizaos, session, structured
 from eliza_ffi import library as native
-from eliza_ffi import skeleton as skeletons
 from eliza_ffi.decisions.asking import How
 from eliza_ffi.decisions.scoring import OptionScores, QuestionScores
 from eliza_ffi.elizaos import choice_args, runner_of
 from eliza_ffi.errors import ElizaError
 from eliza_ffi.library.loading import Library
 from eliza_ffi.sampling import SamplingParams, parse_order
+from eliza_ffi.session import requests, tool_calls
 
 PACKAGE = str(Path(eliza_ffi.__file__).parent)
 PROMPT = "message: hello\naction: "
@@ -297,48 +285,50 @@ def of_decisions(model: Model) -> Iterator[Subject]:
 
 def of_answers(model: Model) -> Iterator[Subject]:
     """Yield the functions of skeletons, shapes and masks."""
-    action = skeletons.Action("GO", (skeletons.Parameter("where"),))
-    span = skeletons.SkeletonSpan("boolean", "is_so")
-    skeleton = skeletons.Skeleton((span,))
-    plan = skeletons.SpanSamplerPlan((skeletons.SpanOverride(0, 0.5),))
-    yield of(skeletons.Action, name="GO")
-    yield of(skeletons.Action.from_dict, data={"name": "GO"})
+    action = elizaos.Action("GO", (elizaos.Parameter("where"),))
+    span = structured.SkeletonSpan("boolean", "is_so")
+    skeleton = structured.Skeleton((span,))
+    plan = structured.SpanSamplerPlan((structured.SpanOverride(0, 0.5),))
+    yield of(elizaos.Action, name="GO")
+    yield of(elizaos.Action.from_dict, data={"name": "GO"})
     yield of(action.accepts, parameters={})
-    yield of(skeletons.Parameter, name="where")
-    yield of(skeletons.Parameter.from_dict, data={"name": "where"})
+    yield of(elizaos.Parameter, name="where")
+    yield of(elizaos.Parameter.from_dict, data={"name": "where"})
     yield of(action.parameters[0].accepts, value="a")
-    yield of(skeletons.ActionSkeleton, actions=[action])
-    yield of(skeletons.ParametersSkeleton, action=action)
-    for made in (skeletons.ActionSkeleton([action]), skeletons.ParametersSkeleton(action)):
+    yield of(elizaos.ActionSkeleton, actions=[action])
+    yield of(elizaos.ParametersSkeleton, action=action)
+    for made in (elizaos.ActionSkeleton([action]), elizaos.ParametersSkeleton(action)):
         yield of(made.matches, text="a")
         yield of(made.accepts, value={})
         yield of(made.parse, text="1")
-    yield of(skeletons.Sampling)
-    yield of(skeletons.SpanOverride, span_index=0, temperature=0.5)
-    yield of(plan.overrides[0].over, **{"call": skeletons.Sampling()})
-    yield of(skeletons.SpanSamplerPlan)
-    yield of(skeletons.SpanSamplerPlan.from_dict, data=plan.to_dict())
+    yield of(structured.Sampling)
+    yield of(structured.SpanOverride, span_index=0, temperature=0.5)
+    yield of(plan.overrides[0].over, **{"call": structured.Sampling()})
+    yield of(structured.SpanSamplerPlan)
+    yield of(structured.SpanSamplerPlan.from_dict, data=plan.to_dict())
     yield of(plan.check, n_spans=1)
-    yield of(plan.sampling, **{"index": 1, "kind": "pattern", "call": skeletons.Sampling()})
-    yield of(skeletons.Skeleton, spans=(span,))
-    yield of(skeletons.Skeleton.from_dict, data=SKELETON)
+    yield of(plan.sampling, **{"index": 1, "kind": "pattern", "call": structured.Sampling()})
+    yield of(structured.Skeleton, spans=(span,))
+    yield of(structured.Skeleton.from_dict, data=SKELETON)
     yield of(skeleton.parse, text="true")
     yield of(skeleton.matches, text="true")
-    yield of(skeletons.SkeletonSpan, kind="boolean")
-    yield of(skeletons.SkeletonSpan.from_dict, data={"kind": "boolean"})
+    yield of(structured.SkeletonSpan, kind="boolean")
+    yield of(structured.SkeletonSpan.from_dict, data={"kind": "boolean"})
     yield of(span.texts, in_string=False)
-    yield of(shapes.Regex, pattern="a")
-    yield of(shapes.Lark, grammar='start: "a"')
-    yield of(shapes.is_shape, given={"type": "string"})
-    yield of(shapes.shape_of, given={"type": "string"})
+    yield of(structured.Regex, pattern="a")
+    yield of(structured.Lark, grammar='start: "a"')
+    yield of(structured.is_shape, given={"type": "string"})
+    yield of(structured.shape_of, given={"type": "string"})
     yield of(
-        shapes.JsonReader.push, lambda **given: list(shapes.JsonReader().push(**given)), text="1"
+        structured.JsonReader.push,
+        lambda **given: list(structured.JsonReader().push(**given)),
+        text="1",
     )
-    yield of(shapes.Reading, shape=shapes.shape_of({"type": "string"}))
+    yield of(session.Reading, shape=structured.shape_of({"type": "string"}))
     guidance, vocabulary = model.session.guidance(), model.token_texts()
     letters = guidance.regex("a+")
-    yield of(masks.one_token_mask, token=1, n_words=3)
-    yield of(masks.Guidance, vocabulary=model.token_texts)
+    yield of(structured.one_token_mask, token=1, n_words=3)
+    yield of(structured.Guidance, vocabulary=model.token_texts)
     yield of(guidance.json_schema, schema={"type": "string"})
     yield of(guidance.schema_text, text='{"type": "string"}')
     yield of(guidance.regex, pattern="a")
@@ -346,12 +336,14 @@ def of_answers(model: Model) -> Iterator[Subject]:
     yield of(letters.close, tokens=model.tokenize("a"))
     (letter,) = model.tokenize("a")
     yield of(
-        masks.GuidanceSource.accept, lambda **given: letters.start().accept(**given), token=letter
+        structured.GuidanceSource.accept,
+        lambda **given: letters.start().accept(**given),
+        token=letter,
     )
-    yield of(masks.TokenSpeller, tokenize=anything)
+    yield of(structured.TokenSpeller, tokenize=anything)
     yield of(vocabulary.speller.tokenize, text="a")
     yield of(
-        masks.TokenTexts.of,
+        structured.TokenTexts.of,
         texts=[b"a", b"</s>"],
         control=[1],
         ends=[1],
@@ -389,14 +381,14 @@ def of_texts(model: Model) -> Iterator[Subject]:
 
 def of_runner(model: Model) -> Iterator[Subject]:
     where: dict[str, Any] = {"binding": model.binding, "ctx": model.session.ctx}
-    skeleton = skeletons.Skeleton((skeletons.SkeletonSpan("boolean", "is_so"),))
+    skeleton = structured.Skeleton((structured.SkeletonSpan("boolean", "is_so"),))
     args = elizaos.FfiStreamingGenerateArgs([1, 2], max_tokens=1)
     fill_args = elizaos.FillArgs(skeleton, args)
     yield of(elizaos.FfiStreamingGenerateArgs, prompt_tokens=[1])
     yield of(elizaos.FillArgs, skeleton=skeleton, generation=args)
-    yield of(runner.GenerationRequest, prompt_tokens=[1])
-    yield of(runner.TextChoices, texts=["a"])
-    yield of(runner.FillRequest, skeleton=skeleton, generation=args.to_request())
+    yield of(session.GenerationRequest, prompt_tokens=[1])
+    yield of(session.TextChoices, texts=["a"])
+    yield of(session.FillRequest, skeleton=skeleton, generation=args.to_request())
     for each in (elizaos.SyncStreamingRunner(**where), runner_of(model)):
         yield of(each.generation, args=args)
         yield of(each.filling, args=fill_args)
@@ -506,24 +498,24 @@ def of_library(model: Model) -> Iterator[Subject]:
 
 LEFT_OUT = {
     "results, which the package makes": {
-        *("choices.Choice", "choices.RtktTree", "choices.TokenTrieNode"),
+        *("choices.Choice", "elizaos.RtktTree", "choices.TokenTrieNode"),
         *("decisions.Asked", "decisions.Calibration", "decisions.ChoiceAnswer"),
         *("decisions.Decision", "decisions.DecisionReport", "decisions.DecisionUsage"),
         *("decisions.LabelsAnswer", "decisions.PredicateAnswer", "decisions.QuestionCalibration"),
         *("decisions.QuestionReport", "decisions.ScoreAnswer", "decisions.ShownOption"),
         *("library.CffiStream", "library.EotScore", "library.InferenceCapabilities"),
         *("library.SpanResult", "library.StreamStats", "library.StreamStep", "library.TrieLeaf"),
-        *("library.VerifierEvent", "masks.GuidanceMasks", "masks.GuidanceSource"),
-        *("masks.TokenTexts", "requests.Generation", "runner.RunResult"),
+        *("library.VerifierEvent", "structured.GuidanceMasks", "structured.GuidanceSource"),
+        *("structured.TokenTexts", "session.Generation", "session.RunResult"),
         *(
             "elizaos.FfiStreamingResult",
             "elizaos.Usage",
-            "shapes.FieldFill",
-            "shapes.Shape",
-            "shapes.ShapedResult",
+            "structured.FieldFill",
+            "structured.Shape",
+            "structured.ShapedResult",
         ),
-        *("skeleton.FillResult", "skeleton.SpanFill"),
-        *("tool_calls.TextAnswer", "tool_calls.ToolCall", "tool_calls.ToolCalls"),
+        *("structured.FillResult", "structured.SpanFill"),
+        *("session.TextAnswer", "session.ToolCall", "session.ToolCalls"),
     },
     "called by the package alone, with what it has made": {
         *("library.CffiStream.open", "elizaos.FfiStreamingRunner", "elizaos.SyncStreamingRunner"),
@@ -532,10 +524,10 @@ LEFT_OUT = {
             "elizaos.FillArgs.of",
             "elizaos.FfiStreamingResult.of",
         ),
-        *("runner.FillRun", "runner.GenerationRun", "elizaos.SyncStreamingRunner.run"),
-        *("shapes.Reading.take", "shapes.ShapedResult.of"),
-        *("skeleton.AnswerWriter.take_tokens", "skeleton.AnswerWriter.write"),
-        *("skeleton.AnswerWriter.write_value", "skeleton.Parameter.placed"),
+        *("session.FillRun", "session.GenerationRun", "elizaos.SyncStreamingRunner.run"),
+        *("session.Reading.take", "structured.ShapedResult.of"),
+        *("structured.AnswerWriter.take_tokens", "structured.AnswerWriter.write"),
+        *("structured.AnswerWriter.write_value", "elizaos.Parameter.placed"),
         "chat.ChatTokenizer.turn",
     },
     "takes seconds": {"decisions.DecisionReport.save_plots"},
@@ -546,15 +538,13 @@ LEFT_OUT = {
 """Functions without a subject, by reason."""
 
 LEFT_OUT_ROOMS = {
-    "eliza_ffi.automata": "algorithms on their own types, which skeletons call",
     "eliza_ffi.ray": "loads a model at each call, or needs Ray: see tests/ray",
     "eliza_ffi.errors": "exceptions",
 }
 
 ROOMS = {
-    *("async_model", "chat", "choices", "decisions", "elizaos", "library", "masks"),
-    *("model", "runner"),
-    *("sampling", "shapes", "skeleton", "tool_calls"),
+    *("async_model", "chat", "choices", "decisions", "elizaos", "library", "model"),
+    *("sampling", "session", "structured"),
 }
 
 SLOW_ROOMS = {"async_model", "model"}

@@ -21,8 +21,15 @@ from hypothesis import strategies as st
 
 from bench.masking.native import NativeVocabulary, NativeWalk
 from bench.masking.simple_trie import PrefixOf, Recognizer, SimpleTrie
-from eliza_ffi.automata import DEAD, Dfa, compile_regex, json_integer, json_number, json_string
 from eliza_ffi.errors import InvalidArgumentError
+from eliza_ffi.structured.automata import (
+    DEAD,
+    Dfa,
+    compile_regex,
+    json_integer,
+    json_number,
+    json_string,
+)
 
 pytestmark = pytest.mark.slow
 

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from recording_binding import ALL, RecordingBinding
 
-from eliza_ffi.automata import DEAD, Dfa
 from eliza_ffi.errors import ContextFullError
 from eliza_ffi.library.protocol import SpanResult, StreamStats
+from eliza_ffi.structured.automata import DEAD, Dfa
 
 LONGEST_WALK = 12
 

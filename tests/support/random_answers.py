@@ -7,7 +7,7 @@ import random
 import numpy as np
 
 from eliza_ffi.errors import NativeFault
-from eliza_ffi.masks import GuidanceMasks
+from eliza_ffi.structured import GuidanceMasks
 
 __all__ = ["random_answer"]
 

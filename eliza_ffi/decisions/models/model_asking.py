@@ -12,8 +12,8 @@ import numpy as np
 
 from ...choices.chooser import ChoiceTokens
 from ...choices.token_tree import TokenTreeDescriptor, TokenTreeLeaf, TokenTreePayload
-from ...requests import generate_request
-from ...runner.scoring import Ending, ScoreArgs, ScoreResult
+from ...session.requests import generate_request
+from ...session.scoring import Ending, ScoreArgs, ScoreResult
 from ..common_prefix import split_common_prefix
 from ..prompts import AskedQuestion
 from ..scoring import OptionScores, QuestionScores, mean_mass
@@ -22,7 +22,7 @@ from .decision_model import DecisionModel
 from .systemone import SystemoneQuestion
 
 if TYPE_CHECKING:
-    from ...session import Session
+    from ...session.session import Session
 
 __all__ = ["ModelAsking", "decision_model_of"]
 

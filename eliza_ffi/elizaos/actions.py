@@ -1,0 +1,230 @@
+"""Actions that a planner may choose, and their parameters, in elizaOS's form."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..checks import (
+    check_each,
+    check_flag,
+    check_misspelt,
+    check_one_of,
+    check_several,
+    check_text,
+    found,
+    wrong,
+)
+from ..errors import InvalidArgumentError
+from ..structured.json_text import check_unicode, json_text
+from ..structured.placed_span import PlacedSpan
+from ..structured.spans import Scalar, SkeletonSpan
+
+__all__ = ["Action", "Parameter"]
+
+ACTION_FIELDS = ("name", "parameters", "description")
+PARAMETER_FIELDS = ("name", "type", "enum", "required", "description")
+
+KINDS = {
+    "string": "free-string",
+    "number": "number",
+    "integer": "integer",
+    "boolean": "boolean",
+}
+
+
+PARAMETER_LIST = (
+    "its parameters as a list of objects with name, type, enum, required and description"
+)
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A parameter of an action.
+
+    Attributes
+    ----------
+    name : str
+    type : str
+        ``"string"``, ``"number"``, ``"integer"`` or ``"boolean"``.
+    enum : tuple of str, int, float or bool, or None
+        The values there are.
+    required : bool
+    description : str
+
+    Raises
+    ------
+    InvalidArgumentError
+        If the type is another, or the values are empty, not distinct, or of another type.
+    """
+
+    name: str
+    type: str = "string"
+    enum: tuple[Scalar, ...] | None = None
+    required: bool = True
+    description: str = ""
+
+    def __post_init__(self) -> None:
+        _check_name(self.name, "a parameter")
+        check_one_of(f"parameter {self.name!r}: type", self.type, KINDS)
+        check_flag(f"parameter {self.name!r}: required", self.required)
+        check_text(f"parameter {self.name!r}: description", self.description)
+        if self.enum is not None:
+            listed = check_several(f"parameter {self.name!r}: enum", self.enum, "a list of values")
+            object.__setattr__(self, "enum", tuple(listed))
+            for value in self.enum:
+                if not self._is_of_type(value):
+                    raise InvalidArgumentError(
+                        f"parameter {self.name!r}: {found(value)} is not of type {self.type}"
+                    )
+        try:
+            _ = self.span
+        except InvalidArgumentError as error:
+            raise InvalidArgumentError(f"parameter {self.name!r}: {error}") from None
+
+    @classmethod
+    def from_dict(cls, data: Any) -> Parameter:
+        """Return the parameter of elizaOS's JSON form: name, type, enum, required, description."""
+        if not isinstance(data, Mapping) or "name" not in data:
+            raise wrong("a parameter", "an object with a name", data)
+        check_misspelt(f"parameter {data['name']!r:.80}", data, PARAMETER_FIELDS)
+        values = data.get("enum")
+        if values is not None and not isinstance(values, list | tuple):
+            raise wrong(f"parameter {data['name']!r:.80}: enum", "a list", values)
+        return cls(
+            name=data["name"],
+            type=data.get("type") or "string",
+            enum=None if values is None else tuple(values),
+            required=bool(data.get("required", True)),
+            description=str(data.get("description") or ""),
+        )
+
+    @functools.cached_property
+    def span(self) -> SkeletonSpan:
+        """The span of its value."""
+        if self.enum is not None:
+            return SkeletonSpan("enum", self.name, enum_values=self.enum)
+        return SkeletonSpan(KINDS[self.type], self.name)
+
+    @property
+    def in_string(self) -> bool:
+        """Whether the quotes around the value count as known text, which tokens often share."""
+        return self.type == "string" and "" not in (self.enum or ())
+
+    @functools.cached_property
+    def opening(self) -> str:
+        """The known text in front of the value."""
+        return json_text(self.name) + (':"' if self.in_string else ":")
+
+    @property
+    def closing(self) -> str:
+        """The known text behind the value."""
+        return '"' if self.in_string else ""
+
+    def placed(self, index: int, before: str = "", *follow: str) -> PlacedSpan:
+        """Return the span of the value, with one of several texts or a known one behind it."""
+        is_known = len(follow) == 1
+        return PlacedSpan(
+            index,
+            self.span,
+            self.in_string,
+            before=before,
+            after=follow[0] if is_known else "",
+            follow=() if is_known else follow,
+        )
+
+    def accepts(self, value: Any) -> bool:
+        """Return whether a value is one that this parameter may have."""
+        if self.enum is not None and not any(
+            value == each and isinstance(value, bool) == isinstance(each, bool)
+            for each in self.enum
+        ):
+            return False
+        return self._is_of_type(value)
+
+    def _is_of_type(self, value: Any) -> bool:
+        if self.type == "string":
+            return isinstance(value, str)
+        if self.type == "boolean":
+            return isinstance(value, bool)
+        if not isinstance(value, int | float) or isinstance(value, bool):
+            return False
+        return self.type == "number" or isinstance(value, int) or math.isinf(value)
+
+
+@dataclass(frozen=True)
+class Action:
+    """An action that a planner may choose.
+
+    Attributes
+    ----------
+    name : str
+    parameters : tuple of Parameter
+        With distinct names.
+    description : str
+    """
+
+    name: str
+    parameters: tuple[Parameter, ...] = ()
+    description: str = ""
+
+    def __post_init__(self) -> None:
+        _check_name(self.name, "an action")
+        parameters = check_each(
+            f"action {self.name!r}: parameters", self.parameters, Parameter, "a Parameter"
+        )
+        object.__setattr__(self, "parameters", parameters)
+        check_text(f"action {self.name!r}: description", self.description)
+        names = [parameter.name for parameter in self.parameters]
+        for name in names:
+            if names.count(name) > 1:
+                raise InvalidArgumentError(
+                    f"action {self.name!r} has two parameters named {name!r}"
+                )
+
+    @classmethod
+    def from_dict(cls, data: Any) -> Action:
+        """Return the action of elizaOS's JSON form: name, description, parameters."""
+        if isinstance(data, Mapping) and isinstance(data.get("function"), Mapping):
+            raise InvalidArgumentError(
+                "an action must be an object with name, description and parameters, got an OpenAI "
+                f"tool definition; give what is in its 'function', with {PARAMETER_LIST}"
+            )
+        if not isinstance(data, Mapping) or "name" not in data:
+            raise wrong("an action", "an object with a name", data)
+        check_misspelt(f"action {data['name']!r:.80}", data, ACTION_FIELDS)
+        parameters = data.get("parameters")
+        if parameters is None or parameters == {}:
+            parameters = ()
+        schemas = [name for name in ("input_schema", "inputSchema") if name in data]
+        if schemas or isinstance(parameters, Mapping):
+            where = schemas[0] if schemas else "parameters"
+            raise InvalidArgumentError(
+                f"action {data['name']!r:.80}: parameters must be a list, got a mapping in "
+                f"{where}, such as a JSON Schema; give {PARAMETER_LIST}"
+            )
+        if not isinstance(parameters, Sequence) or isinstance(parameters, str):
+            raise wrong(f"action {data['name']!r:.80}: parameters", "a list", parameters)
+        try:
+            listed = tuple(Parameter.from_dict(each) for each in parameters)
+        except InvalidArgumentError as error:
+            raise InvalidArgumentError(f"action {data['name']!r:.80}: {error}") from None
+        return cls(data["name"], listed, str(data.get("description") or ""))
+
+    def accepts(self, parameters: Any) -> bool:
+        """Return whether a value is an object of this action's parameters and no others."""
+        if not isinstance(parameters, Mapping):
+            return False
+        known = {parameter.name: parameter for parameter in self.parameters}
+        if any(each.required and each.name not in parameters for each in self.parameters):
+            return False
+        return all(name in known and known[name].accepts(parameters[name]) for name in parameters)
+
+
+def _check_name(name: object, what: str) -> None:
+    if not isinstance(name, str) or not name:
+        raise wrong(f"the name of {what}", "a non-empty string", name)
+    check_unicode(name, f"the name of {what}")

@@ -1,0 +1,324 @@
+"""The binary ``RTKT`` payload: one span's choices as a tree of tokens, without their names.
+
+Every number is little-endian, nothing is padded::
+
+    u32  magic                     0x544B5452, the bytes "RTKT"
+    u32  version                   1
+    u32  path_len                  in bytes
+    u8   path[path_len]            UTF-8, no NUL at the end
+    u32  n_nodes                   at least the root and one more
+    then n_nodes times, in DFS pre-order: the root first, children by ascending token id
+        i32  token_id              -1 at the root, 0 to 2**31 - 1 elsewhere
+        u8   terminal              1 where a choice is complete, else 0; 0 at the root
+        u32  n_children            0 only where a choice is complete
+        u32  child_index[n_children]   each greater than the node's own index
+
+A tree has one encoding only: whatever :func:`decode_rtkt` accepts, :func:`encode_rtkt` writes again
+byte for byte.
+
+What the format does not hold: the names of the leaves, their order, how often the same tokens
+occurred (leaves with equal tokens become one), and the model whose tokens they are. Who needs the
+names keeps the :class:`~eliza_ffi.choices.TokenTreeDescriptor` and looks the tokens up in it.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from ..checks import check_kind, check_several, check_text
+from ..choices.token_tree import LARGEST_TOKEN, TokenTreeDescriptor
+from ..errors import InvalidArgumentError, TokenTrieError
+
+__all__ = ["RtktTree", "decode_rtkt", "encode_descriptor", "encode_rtkt"]
+
+MAGIC = 0x544B5452
+VERSION = 1
+ROOT_TOKEN = -1
+
+MOST_LEAF_TOKENS = 2**24
+"""The most tokens that the distinct leaves of a tree may have together.
+
+Leaves inside leaves cost little in the tree and are long when written out: without a limit,
+a payload of 1 MB could stand for 25 GB of leaves.
+"""
+
+_U32 = struct.Struct("<I")
+_NODE = struct.Struct("<iBI")
+_NO_NODE = -1
+
+
+@dataclass(frozen=True)
+class RtktTree:
+    """What an ``RTKT`` payload says.
+
+    Attributes
+    ----------
+    path : str
+        Which span: ``"action"``, ``"parameters.status"``, ...
+    leaves : tuple of tuple of int
+        The tokens of every distinct choice, in DFS order: as tuples sort.
+    """
+
+    path: str
+    leaves: tuple[tuple[int, ...], ...]
+
+
+def encode_rtkt(path: str, leaves: Iterable[Sequence[int]]) -> bytes:
+    """Write the ``RTKT`` payload of some choices.
+
+    Parameters
+    ----------
+    path
+        Which span the choices belong to; may be empty.
+    leaves
+        The tokens of each choice, in any order; one may begin another, duplicates collapse.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If the path has a lone surrogate, there are no leaves, one has no tokens, a token is not an
+        int from 0 to 2**31 - 1, or the distinct leaves have more than 2**24 tokens together.
+    """
+    try:
+        path_bytes = check_text("path", path).encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise InvalidArgumentError(f"path {path!r} cannot be UTF-8: {error}") from None
+    listed = check_several("leaves", leaves, "a list with the tokens of each choice")
+    distinct = sorted({_checked_leaf(i, leaf) for i, leaf in enumerate(listed)})
+    if not distinct:
+        raise InvalidArgumentError(f"the tree of path {path!r} has no leaves")
+    total = sum(map(len, distinct))
+    if total > MOST_LEAF_TOKENS:
+        raise InvalidArgumentError(
+            f"the leaves of path {path!r} have {total} tokens, more than {MOST_LEAF_TOKENS}"
+        )
+    return b"".join(
+        [
+            _U32.pack(MAGIC),
+            _U32.pack(VERSION),
+            _U32.pack(len(path_bytes)),
+            path_bytes,
+            *_encoded_nodes(distinct),
+        ]
+    )
+
+
+def encode_descriptor(descriptor: TokenTreeDescriptor) -> bytes:
+    """Write the ``RTKT`` payload of a descriptor; the names of its leaves are not in it.
+
+    Raises
+    ------
+    InvalidArgumentError
+        As :func:`encode_rtkt`.
+    """
+    check_kind("descriptor", descriptor, TokenTreeDescriptor, "a TokenTreeDescriptor")
+    return encode_rtkt(descriptor.path, (leaf.tokens for leaf in descriptor.leaves))
+
+
+def decode_rtkt(data: bytes) -> RtktTree:
+    """Read an ``RTKT`` payload.
+
+    Raises
+    ------
+    TokenTrieError
+        If the bytes are not exactly one tree in the layout above, or its leaves have more than
+        2**24 tokens together. The message names the byte, the node and what was expected there.
+    """
+    reader = _Reader(check_kind("data", data, (bytes, bytearray), "bytes"))
+    magic = reader.u32("magic")
+    if magic != MAGIC:
+        raise _malformed(0, f"magic is 0x{magic:08X}, not 0x{MAGIC:08X}")
+    version = reader.u32("version")
+    if version != VERSION:
+        raise _malformed(4, f"version is {version}; only {VERSION} is known")
+    path = _read_path(reader)
+    leaves = _read_leaves(reader)
+    if reader.remaining:
+        raise _malformed(reader.offset, f"{reader.remaining} bytes after the last node")
+    return RtktTree(path, leaves)
+
+
+def _checked_leaf(i: int, leaf: Sequence[int]) -> tuple[int, ...]:
+    tokens = tuple(check_several(f"leaves[{i}]", leaf, "a list of tokens"))
+    if not tokens:
+        raise InvalidArgumentError(f"leaves[{i}] has no tokens")
+    for j, token in enumerate(tokens):
+        if not isinstance(token, int) or isinstance(token, bool):
+            raise InvalidArgumentError(f"leaves[{i}][{j}] must be a whole number, not {token!r}")
+        if not 0 <= token <= LARGEST_TOKEN:
+            raise InvalidArgumentError(f"leaves[{i}][{j}] is {token}, outside 0 to {LARGEST_TOKEN}")
+    return tokens
+
+
+def _encoded_nodes(leaves: Iterable[tuple[int, ...]]) -> list[bytes]:
+    """Return n_nodes and the nodes. The leaves are distinct and sorted, which is pre-order."""
+    tokens = [ROOT_TOKEN]
+    terminal = [False]
+    children: list[list[int]] = [[]]
+    walked = [0]  # the nodes from the root to the newest one
+    previous: tuple[int, ...] = ()
+    for leaf in leaves:
+        shared = _shared_length(previous, leaf)
+        del walked[shared + 1 :]
+        for token in leaf[shared:]:
+            index = len(tokens)
+            children[walked[-1]].append(index)
+            walked.append(index)
+            tokens.append(token)
+            terminal.append(False)
+            children.append([])
+        terminal[-1] = True
+        previous = leaf
+    encoded = [_U32.pack(len(tokens))]
+    for token, ends, below in zip(tokens, terminal, children, strict=True):
+        encoded.append(_NODE.pack(token, ends, len(below)))
+        encoded.append(struct.pack(f"<{len(below)}I", *below))
+    return encoded
+
+
+def _shared_length(one: tuple[int, ...], other: tuple[int, ...]) -> int:
+    pairs = zip(one, other, strict=False)
+    return next((i for i, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))
+
+
+def _read_path(reader: _Reader) -> str:
+    length = reader.u32("path_len")
+    at = reader.offset
+    path = reader.take(length, "path")
+    try:
+        return path.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise _malformed(at + error.start, f"path is not UTF-8: {error.reason}") from None
+
+
+def _read_leaves(reader: _Reader) -> tuple[tuple[int, ...], ...]:
+    n_nodes = _read_n_nodes(reader)
+    parent = [_NO_NODE] * n_nodes
+    depth = [0] * n_nodes
+    newest = [ROOT_TOKEN] * n_nodes  # the token of the last child read, by parent
+    awaited = [0]  # the nodes named as children and not read yet; the next in pre-order is last
+    walked: list[int] = []  # the tokens from the root to the node
+    leaves: list[tuple[int, ...]] = []
+    total = 0
+    for index in range(n_nodes):
+        at = reader.offset
+        token, terminal, n_children = _NODE.unpack(reader.take(_NODE.size, f"node {index}"))
+        problem = _ending_problem(index, terminal, n_children)
+        if problem:
+            raise _malformed(at + 4, f"node {index}{problem}")
+        above = parent[index]
+        elder = newest[above] if index else ROOT_TOKEN
+        problem = _place_problem(index, above, awaited) or _token_problem(index, token, elder)
+        if problem:
+            raise _malformed(at, f"node {index}{problem}")
+
+        if index:
+            newest[above] = token
+            depth[index] = depth[above] + 1
+            del walked[depth[above] :]
+            walked.append(token)
+        if terminal:
+            total += len(walked)
+            if total > MOST_LEAF_TOKENS:
+                limit = f"the leaves so far have {total} tokens, more than {MOST_LEAF_TOKENS}"
+                raise _malformed(at, f"node {index}: {limit}")
+            leaves.append(tuple(walked))
+
+        awaited.pop()
+        awaited.extend(reversed(_read_children(reader, index, n_children, parent)))
+    return tuple(leaves)
+
+
+def _place_problem(index: int, above: int, awaited: list[int]) -> str | None:
+    if index and above == _NO_NODE:
+        return " is unreachable: no earlier node has it as a child"
+    if awaited[-1] != index:
+        return f" is out of DFS pre-order: node {awaited[-1]} should come here"
+    return None
+
+
+def _token_problem(index: int, token: int, elder: int) -> str | None:
+    if index == 0:
+        return f": token_id of the root is {token}, not -1" if token != ROOT_TOKEN else None
+    if token < 0:
+        return f": token_id is {token}, below 0"
+    if token <= elder:
+        return f": token_id {token} comes after {elder} of the same parent, but must ascend"
+    return None
+
+
+def _ending_problem(index: int, terminal: int, n_children: int) -> str | None:
+    if terminal not in (0, 1):
+        return f": terminal is {terminal}, not 0 or 1"
+    if terminal and index == 0:
+        return ": the root is terminal, a leaf without tokens"
+    if not terminal and not n_children:
+        return " has no children and is not terminal"
+    return None
+
+
+def _read_n_nodes(reader: _Reader) -> int:
+    at = reader.offset
+    n_nodes = reader.u32("n_nodes")
+    if n_nodes == 0:
+        raise _malformed(at, "n_nodes is 0, but a tree has at least its root")
+    most = reader.remaining // _NODE.size
+    if n_nodes > most:
+        raise _malformed(
+            at,
+            f"n_nodes is {n_nodes}, but the {reader.remaining} bytes that remain "
+            f"hold at most {most}",
+        )
+    return n_nodes
+
+
+def _read_children(
+    reader: _Reader, index: int, n_children: int, parent: list[int]
+) -> tuple[int, ...]:
+    """Read child_index of a node and enter the node as the parent of each."""
+    at = reader.offset
+    where = f"node {index}: child_index"
+    size = n_children * _U32.size
+    children = struct.unpack(f"<{n_children}I", reader.take(size, where))
+    for i, child in enumerate(children):
+        problem = None
+        if child <= index:
+            problem = "not greater than the node's own index"
+        elif child >= len(parent):
+            problem = f"but n_nodes is {len(parent)}"
+        elif parent[child] != _NO_NODE:
+            problem = f"which is already a child of node {parent[child]}"
+        if problem:
+            raise _malformed(at + i * _U32.size, f"{where}[{i}] is {child}, {problem}")
+        parent[child] = index
+    return children
+
+
+class _Reader:
+    """The bytes and how far they are read."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self.offset = 0
+
+    @property
+    def remaining(self) -> int:
+        return len(self._data) - self.offset
+
+    def take(self, size: int, what: str) -> bytes:
+        if size > self.remaining:
+            raise _malformed(
+                self.offset, f"truncated: {what} needs {size} bytes, {self.remaining} remain"
+            )
+        start = self.offset
+        self.offset += size
+        return self._data[start : self.offset]
+
+    def u32(self, what: str) -> int:
+        return int(_U32.unpack(self.take(_U32.size, what))[0])
+
+
+def _malformed(offset: int, what: str) -> TokenTrieError:
+    return TokenTrieError(f"the RTKT payload is malformed at byte {offset}: {what}")

@@ -1,0 +1,28 @@
+"""An open model, and its requests: waiting for a slot, running, batches, results."""
+
+from __future__ import annotations
+
+from .filling import Fillable, FillRequest, FillRun
+from .generation import GenerationRun
+from .reading import Reading
+from .request import GenerationRequest, RunResult, TextChoices
+from .requests import Generation, TokenLogprob
+from .session import Session
+from .tool_calls import TextAnswer, ToolCall, ToolCalls
+
+__all__ = [
+    "FillRequest",
+    "FillRun",
+    "Fillable",
+    "Generation",
+    "GenerationRequest",
+    "GenerationRun",
+    "Reading",
+    "RunResult",
+    "Session",
+    "TextAnswer",
+    "TextChoices",
+    "TokenLogprob",
+    "ToolCall",
+    "ToolCalls",
+]

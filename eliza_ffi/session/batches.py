@@ -1,0 +1,272 @@
+"""Many requests at once: in order, and no more at a time than there is room for."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import threading
+from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator, Mapping, Sized
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
+from queue import SimpleQueue
+from typing import Any, Protocol, TypeVar
+
+from ..checks import check_callback, check_flag, check_several
+from ..choices.choice_set import ChoiceSet, as_choice_set
+from ..errors import GenerationCancelled, InvalidArgumentError
+from .threads import tell
+
+__all__ = [
+    "Job",
+    "choices_for",
+    "length_of",
+    "one_or_several",
+    "run_in_order",
+    "run_many",
+    "run_many_async",
+]
+
+Item = TypeVar("Item")
+Result = TypeVar("Result", covariant=True)
+
+Progress = Callable[[int, "int | None"], Any]
+"""Takes how many are done and how many there are, None where nobody knows."""
+
+
+class Job(Protocol[Result]):
+    """One request."""
+
+    def run(self) -> Result:
+        """Run it to its end."""
+
+    def cancel(self) -> None:
+        """End it from another thread."""
+
+
+def length_of(items: Iterable[Any]) -> int | None:
+    """Return how many there are, if that can be told without reading them."""
+    return len(items) if isinstance(items, Sized) else None
+
+
+def one_or_several(choices: Any) -> ChoiceSet[Any] | Iterable[Any]:
+    """Return choices for all prompts as a set, and sets for one prompt each as they are."""
+    if isinstance(choices, str | type | Mapping | ChoiceSet) or not isinstance(choices, Iterable):
+        return as_choice_set(choices)
+    listed = iter(check_several("choices", choices, "choices, or choices for each prompt"))
+    first = next(listed, None)
+    choices = itertools.chain([] if first is None else [first], listed)
+    return as_choice_set(list(choices)) if first is None or isinstance(first, str) else choices
+
+
+def choices_for(prompts: Iterable[Item], choices: Any) -> Iterator[tuple[Item, Any]]:
+    """Yield each prompt with its choices, in any form that can be chosen from.
+
+    Parameters
+    ----------
+    prompts
+    choices
+        One set for all, in any form that can be chosen from, or an iterable with one for each.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If there are more of the one than of the other.
+    """
+    choices = one_or_several(choices)
+    if isinstance(choices, ChoiceSet):
+        for prompt in prompts:
+            yield prompt, choices
+        return
+    missing = object()
+    for i, (item, own) in enumerate(itertools.zip_longest(prompts, choices, fillvalue=missing)):
+        if item is missing or own is missing:
+            short, long = ("prompts", "choices") if item is missing else ("choices", "prompts")
+            raise InvalidArgumentError(f"there are {i} {short} and more {long} than that")
+        yield item, own  # type: ignore[misc]
+
+
+def run_many(
+    items: Iterable[Item],
+    start: Callable[[Item], Job[Result]],
+    *,
+    at_once: int,
+    total: int | None,
+    progress: Progress | None,
+    return_exceptions: bool,
+) -> list[Any]:
+    """Run a job for each item, on threads, and return the results in the items' order.
+
+    Parameters
+    ----------
+    items
+        Read as far as there is room for.
+    start
+        Makes the job of an item, on the thread that runs it.
+    at_once
+        How many run together.
+    total
+        How many there are, if that is known.
+    progress
+        Called on this thread with how many are done and with `total`.
+    return_exceptions
+        Return a job's exception in place of its result. Otherwise the first one is raised, once all
+        that still ran have been cancelled.
+    """
+    check_callback("progress", progress)
+    results = _Results(return_exceptions)
+    with closing(_ended(items, start, at_once)) as ended:
+        for i, future in ended:
+            results.take(i, future)
+            if progress is not None:
+                progress(len(results), total)
+    return results.in_order()
+
+
+def run_in_order(
+    items: Iterable[Item],
+    start: Callable[[Item], Job[Result]],
+    *,
+    at_once: int,
+    look_ahead: int,
+) -> Generator[Result, None, None]:
+    """Run a job for each item, on threads, and yield the results in the items' order.
+
+    For more items than results can be kept of. Where the results are not asked for any more, or an
+    exception ends it, all that still ran have been cancelled.
+
+    Parameters
+    ----------
+    items
+        Read as far as there is room for, never `look_ahead` items beyond the next result.
+    start
+        Makes the job of an item, on the thread that runs it.
+    at_once
+        How many run together.
+    look_ahead
+        How many may have begun whose results were not yielded yet, `at_once` or more: those behind
+        one that takes long end meanwhile and wait for it.
+    """
+    finished: dict[int, Future[Result]] = {}
+    n_yielded = 0
+    with closing(_ended(items, start, at_once, lambda: n_yielded + look_ahead)) as ended:
+        for i, future in ended:
+            finished[i] = future
+            while n_yielded in finished:
+                result = finished.pop(n_yielded).result()
+                n_yielded += 1
+                yield result
+
+
+def _ended(
+    items: Iterable[Item],
+    start: Callable[[Item], Job[Result]],
+    at_once: int,
+    before: Callable[[], int] | None = None,
+) -> Generator[tuple[int, Future[Result]], None, None]:
+    """Run a job for each item, on threads; yield the items' numbers and results as they end.
+
+    Items from the number `before()` on have to wait.
+    """
+    running: dict[Future[Any], int] = {}
+    jobs = _Running()
+    # Not `concurrent.futures.wait`: an interrupt inside it may release a lock that a job holds.
+    ended: SimpleQueue[Future[Any]] = SimpleQueue()
+    numbered = enumerate(items)
+    n_begun = 0
+    with ThreadPoolExecutor(at_once, thread_name_prefix="eliza-ffi-many") as threads:
+        try:
+            while True:
+                room = at_once - len(running)
+                if before is not None:
+                    room = min(room, before() - n_begun)
+                for i, item in itertools.islice(numbered, room):
+                    future = threads.submit(jobs.run, start, item)
+                    running[future] = i
+                    n_begun = i + 1
+                    future.add_done_callback(ended.put)
+                if not running:
+                    return
+                future = ended.get()
+                yield running.pop(future), future
+        except BaseException:
+            jobs.cancel_all()  # the executor waits for them
+            raise
+
+
+async def run_many_async(
+    items: Iterable[Item],
+    call: Callable[[Item], Awaitable[Result]],
+    *,
+    at_once: int,
+    total: int | None,
+    progress: Progress | None,
+    return_exceptions: bool,
+) -> list[Any]:
+    """The same on an event loop: `call` and `progress` are awaited."""
+    check_callback("progress", progress)
+    results = _Results(return_exceptions)
+    running: dict[asyncio.Future[Any], int] = {}
+    numbered = enumerate(items)
+    try:
+        while True:
+            for i, item in itertools.islice(numbered, at_once - len(running)):
+                running[asyncio.ensure_future(call(item))] = i
+            if not running:
+                return results.in_order()
+            done, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+            for future in done:
+                results.take(running.pop(future), future)
+                await tell(progress, len(results), total)
+    finally:
+        for future in running:
+            future.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+
+
+class _Results:
+    """What jobs came to, as they end."""
+
+    def __init__(self, return_exceptions: bool) -> None:
+        check_flag("return_exceptions", return_exceptions)
+        self._return_exceptions = return_exceptions
+        self._of_item: dict[int, Any] = {}
+
+    def __len__(self) -> int:
+        return len(self._of_item)
+
+    def take(self, i: int, done: Future[Any] | asyncio.Future[Any]) -> None:
+        """Note the i-th item's result, or raise its exception where that is not a result."""
+        error = done.exception()
+        if error is not None and not (self._return_exceptions and isinstance(error, Exception)):
+            raise error
+        self._of_item[i] = done.result() if error is None else error
+
+    def in_order(self) -> list[Any]:
+        return [self._of_item[i] for i in range(len(self._of_item))]
+
+
+class _Running:
+    """The jobs that run now; once they are cancelled, no other one begins."""
+
+    def __init__(self) -> None:
+        self._jobs: set[Job[Any]] = set()
+        self._is_cancelled = False
+        self._lock = threading.Lock()
+
+    def run(self, start: Callable[[Item], Job[Result]], item: Item) -> Result:
+        job = start(item)
+        with self._lock:
+            if self._is_cancelled:
+                raise GenerationCancelled("the batch was cancelled")
+            self._jobs.add(job)
+        try:
+            return job.run()
+        finally:
+            with self._lock:
+                self._jobs.discard(job)
+
+    def cancel_all(self) -> None:
+        with self._lock:
+            self._is_cancelled = True
+            for job in self._jobs:
+                job.cancel()

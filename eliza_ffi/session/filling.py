@@ -1,0 +1,290 @@
+"""Filling a skeleton: open, prefill, one call into the library for each span, close."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+from ..checks import check_flag, check_kind, check_one_of, check_whole, wrong
+from ..errors import (
+    ContextFullError,
+    ElizaError,
+    FillError,
+    GenerationCancelled,
+    InvalidArgumentError,
+    NotSupportedError,
+)
+from ..library.protocol import LlmStreamingBinding, SpanResult, StreamStats
+from ..structured.fill_result import AnswerWriter, FillResult, SpanFill
+from ..structured.placed_span import Filled, PlacedSpan, Script
+from ..structured.sampler_plan import Sampling, SpanSamplerPlan
+from .lifecycle import Lifecycle
+from .request import GenerationRequest
+
+__all__ = ["ON_LIMIT", "FillRequest", "FillResult", "FillRun", "Fillable", "SpanFill"]
+
+
+ON_LIMIT = ("error", "close")
+"""What can happen to an answer that does not end within its limit."""
+
+
+class Fillable(Protocol):
+    """What can be filled: a skeleton, or one whose later spans depend on the earlier ones."""
+
+    @property
+    def n_spans(self) -> int:
+        """How many spans there are at most."""
+
+    def script(self) -> Script:
+        """Return the spans one after the other."""
+
+    def parse(self, text: str) -> Any:
+        """Return the value of an answer; raises InvalidArgumentError if it is not JSON."""
+
+
+@dataclass(frozen=True, eq=False)
+class FillRequest:
+    """What to fill and how.
+
+    Attributes
+    ----------
+    skeleton : Fillable
+    generation : GenerationRequest
+        The prompt and the slot; its `temperature`, `top_k` and `top_p` sample the free spans.
+    sampler_plan : SpanSamplerPlan
+    max_tokens : int
+        Of the whole answer; 0 = no limit but the context's.
+    on_limit : {"error", "close"}
+        What happens to an answer that does not end within `max_tokens`: it is an error, or free
+        values are brought to their ends in the shortest way. The fixed text and the choices that
+        follow are then still written.
+    logprobs : bool
+        Find the probability of free values too; that of choices is always known.
+    heal_prompt : bool
+        The prompt's last token may be spelled anew, together with the beginning of the answer.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If the plan is for a span that the skeleton does not have, or a number is out of range.
+    """
+
+    skeleton: Fillable
+    generation: GenerationRequest
+    sampler_plan: SpanSamplerPlan = field(default_factory=SpanSamplerPlan)
+    max_tokens: int = 1024
+    on_limit: str = "error"
+    logprobs: bool = False
+    heal_prompt: bool = False
+
+    def __post_init__(self) -> None:
+        if not hasattr(self.skeleton, "script") or not hasattr(self.skeleton, "n_spans"):
+            raise wrong("skeleton", "a skeleton, with script() and n_spans", self.skeleton)
+        check_kind("generation", self.generation, GenerationRequest, "a GenerationRequest")
+        check_kind("sampler_plan", self.sampler_plan, SpanSamplerPlan, "a SpanSamplerPlan")
+        check_flag("logprobs", self.logprobs)
+        check_flag("heal_prompt", self.heal_prompt)
+        object.__setattr__(self, "max_tokens", check_whole("max_tokens", self.max_tokens, 0))
+        self.sampler_plan.check(self.skeleton.n_spans)
+        check_one_of("on_limit", self.on_limit, ON_LIMIT)
+        _ = self.sampling  # which checks it
+
+    @property
+    def sampling(self) -> Sampling:
+        """How the free spans are sampled."""
+        call = self.generation
+        return Sampling(call.temperature, call.top_k, call.top_p)
+
+
+class FillRun:
+    """One run of the lifecycle.
+
+    Parameters
+    ----------
+    binding, ctx
+        The library and the context to generate with.
+    args
+        What to fill.
+
+    Notes
+    -----
+    `steps` is consumed once. Each pull may block for as long as the library does, and may be made
+    from another thread than the one before; `cancel` may come from any thread at any time.
+
+    Raises
+    ------
+    NotSupportedError
+        If the library cannot fill spans.
+    """
+
+    def __init__(self, binding: LlmStreamingBinding, ctx: Any, args: FillRequest) -> None:
+        check_kind("args", args, FillRequest, "a FillRequest")
+        if not binding.supports("fill"):
+            raise NotSupportedError("this library cannot fill skeletons: it has no llm_stream_fill")
+        self._binding = binding
+        self._lifecycle = Lifecycle(binding, ctx, "filling")
+        self.args = args
+        self._answer = AnswerWriter()
+        self._is_healing = args.heal_prompt  # until the first span has been written
+        self._complete = False
+        self._stats: StreamStats | None = None
+        self._elapsed = 0.0
+
+    def cancel(self) -> None:
+        """End the filling: the native call that is running returns soon."""
+        self._lifecycle.cancel()
+
+    def steps(self) -> Generator[SpanFill, None, None]:
+        """Fill the skeleton; each pull fills one span.
+
+        Raises
+        ------
+        FillError
+            If the library fails on a span, or `max_tokens` is reached. What was written is its
+            `partial`.
+        GenerationCancelled
+            If it was cancelled.
+        ElizaError
+            If the stream cannot be opened or the prompt not prefilled.
+        """
+        begin = time.perf_counter()
+        generation = self.args.generation
+        config = replace(generation, max_tokens=0, temperature=0.0).config()
+        sampling = None if generation.sampling is None else generation.sampling.to_json()
+        with self._lifecycle.prefilled(config, generation.prompt_tokens, sampling) as stream:
+            script = self.args.skeleton.script()
+            placed: PlacedSpan | None = next(script)
+            while placed is not None:
+                self._lifecycle.check()
+                filled = self._fill_or_tell(stream, placed, begin)
+                following = _next_span(script, filled)
+                if following is None:
+                    self._read_counts(stream, begin)
+                    self._check_length(stream, begin)
+                    self._complete = True
+                if not placed.is_literal:
+                    yield self._answer.last_span()
+                placed = following
+
+    def result(self) -> FillResult:
+        """Return what has been filled; complete once the last step has been pulled."""
+        answer, stats = self._answer, self._stats
+        value = None
+        if self._complete:
+            with suppress(InvalidArgumentError):
+                value = self.args.skeleton.parse(answer.text)
+        return FillResult(
+            text=answer.text,
+            value=value,
+            spans=answer.spans(),
+            tokens=answer.tokens,
+            complete=self._complete,
+            forward_passes=-1 if stats is None else stats.passes_after_prompt,
+            elapsed=self._elapsed,
+            stats=stats,
+        )
+
+    def _read_counts(self, stream: Any, begin: float) -> None:
+        self._elapsed = time.perf_counter() - begin
+        if self._binding.supports("stats"):
+            self._stats = self._binding.stats(stream)
+
+    def _fill_or_tell(self, stream: Any, placed: PlacedSpan, begin: float) -> Filled:
+        """Write a span; a failure tells where it was and what was written until then."""
+        try:
+            filled = self._fill(stream, placed)
+            self._check_length(stream, begin)
+        except (FillError, GenerationCancelled):
+            raise
+        except ElizaError as error:
+            with suppress(ElizaError):  # what went wrong first is what counts
+                self._read_counts(stream, begin)
+            name = "" if placed.span.key is None else f", {placed.span.key!r}"
+            raise FillError(f"filling span {placed.index}{name}: {error}", self.result()) from error
+        if self._is_healing:
+            self._answer.align()
+            self._is_healing = False
+        return filled
+
+    def _check_length(self, stream: Any, begin: float) -> None:
+        """Raise if the answer does not end within `max_tokens`."""
+        most, n_tokens = self.args.max_tokens, len(self._answer.tokens)
+        if self.args.on_limit == "close" or not most:
+            return
+        if n_tokens > most or self._answer.is_truncated:
+            with suppress(ElizaError):
+                self._read_counts(stream, begin)
+            raise FillError(
+                f"the answer has not ended within max_tokens={most}: raise max_tokens, or pass "
+                f'on_limit="close"',
+                self.result(),
+            )
+
+    def _room(self) -> int:
+        """Return how many tokens a free value may have; 0 = any number."""
+        most = self.args.max_tokens
+        return max(most - len(self._answer.tokens), 1) if most else 0
+
+    def _fill(self, stream: Any, placed: PlacedSpan) -> Filled:
+        """Write a span and the known text around it."""
+        if placed.is_literal:
+            return Filled("", self._write_known(stream, placed.before, placed.follow))
+        # A choice is known to have ended; a free value may share a token with what follows.
+        is_apart = placed.texts is not None and placed.ends_itself
+        together = bool(placed.follow) and not is_apart
+        request = placed.request_with_follow() if together else placed.request()
+        plan, args = self.args.sampler_plan, self.args
+        sampling = plan.sampling(placed.index, placed.span.kind, args.sampling)
+        known = {"before": placed.before, "after": placed.after}
+        wanted = {"max_tokens": self._room(), "logprobs": args.logprobs}
+        result = self._call(stream, {**known, **request, **sampling.request(), **wanted})
+        if result.truncated and placed.span.rule is not None:
+            raise InvalidArgumentError(
+                f"the text of the rule {placed.span.rule!r} has not ended within max_tokens="
+                f"{args.max_tokens}, and how a rule ends is not known: raise max_tokens"
+            )
+        follow = placed.after
+        if together:
+            follow = next((text for text in placed.follow if result.text.endswith(text)), "")
+        text = result.text.removesuffix(follow) if together else result.text
+        self._answer.write(placed.before)
+        self._answer.write_value(placed, text, result)
+        if placed.follow and not together:
+            follow = self._write_known(stream, "", placed.follow)
+        else:
+            self._answer.write(follow)
+        return Filled(text, follow)
+
+    def _write_known(self, stream: Any, before: str, follow: tuple[str, ...]) -> str:
+        """Write a known text, and one of those that may follow it, which the model chooses."""
+        request: dict[str, Any] = {"before": before}
+        if follow:
+            request["choices"] = list(follow)
+        result = self._call(stream, request)
+        self._answer.write(before + result.text)
+        return result.text
+
+    def _call(self, stream: Any, request: dict[str, Any]) -> SpanResult:
+        if self._is_healing and not self._answer.text:
+            request = {**request, "heal": True}
+        try:
+            result = self._binding.fill(stream, request)
+        except ContextFullError as error:
+            if error.partial is not None:
+                partial = error.partial
+                self._answer.take_tokens(partial.answer_tokens, partial.answer_bytes)
+                if partial.text:  # else the library has taken the known text back, too
+                    self._answer.write(request.get("before", "") + partial.text)
+            raise
+        self._answer.take_tokens(result.answer_tokens, result.answer_bytes)
+        return result
+
+
+def _next_span(script: Script, filled: Filled) -> PlacedSpan | None:
+    try:
+        return script.send(filled)
+    except StopIteration:
+        return None

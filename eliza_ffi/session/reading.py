@@ -1,0 +1,114 @@
+"""Reading an answer of a shape while it comes, whoever writes it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import chain
+from typing import Generic, TypeVar
+
+from ..checks import check_flag, check_kind
+from ..errors import ContextFullError, FillError, InvalidAnswerError
+from ..library.protocol import StreamStep
+from ..structured.fill_result import FillResult, SpanFill
+from ..structured.growing import Growing
+from ..structured.json_reader import JsonReader, copied
+from ..structured.shape import Shape
+from ..structured.shaped_result import FieldFill, ShapedResult
+from .request import RunResult
+
+__all__ = ["Reading", "Step"]
+
+T = TypeVar("T")
+
+Step = SpanFill | FillResult | StreamStep | RunResult
+"""What the runner brings, of a skeleton or under masks."""
+
+
+class Reading(Generic[T]):
+    """One answer on its way.
+
+    Parameters
+    ----------
+    shape
+        What it shall be.
+    tells_fields
+        Whether fields are asked for, or the result alone.
+    """
+
+    def __init__(self, shape: Shape[T], tells_fields: bool = True) -> None:
+        self._shape = check_kind("shape", shape, Shape, "a Shape, as of shape_of()")
+        self._begin = time.perf_counter()
+        reads = check_flag("tells_fields", tells_fields)
+        self._json = JsonReader() if reads and shape.json_of is not None else None
+        self._growing = Growing(shape.json_of)
+        self._n_read = 0
+
+    def take(self, step: Step) -> Iterator[FieldFill | ShapedResult[T]]:
+        """Return what a step of the runner brings; of its last, the result.
+
+        Raises
+        ------
+        FillError
+            If the answer was cut by a limit. What was written is its `partial`.
+        InvalidAnswerError
+            If the answer is not valid against its schema, or its class rejects it.
+        """
+        if isinstance(step, SpanFill):
+            yield from self._read(step.before + step.text)
+        elif isinstance(step, StreamStep):
+            yield from self._read(step.text)
+        else:
+            result = step if isinstance(step, FillResult) else self._filled(step)
+            yield from self._read(result.text[self._n_read :], is_last=True)
+            yield self._shaped(result)
+
+    def _read(self, text: str, is_last: bool = False) -> Iterator[FieldFill]:
+        self._n_read += len(text)
+        reader = self._json
+        if reader is None:
+            return
+        for path, value in chain(reader.push(text), reader.finish() if is_last else ()):
+            if path:  # else it is the answer itself
+                yield FieldFill(path, copied(value), self._growing.add(path, value))
+
+    def _filled(self, result: RunResult) -> FillResult:
+        stats = result.stats
+        filled = FillResult(
+            text=result.text,
+            value=None,
+            spans=(),
+            tokens=result.tokens,
+            complete=result.finish_reason == "end",
+            forward_passes=-1 if stats is None else stats.passes_after_prompt,
+            elapsed=time.perf_counter() - self._begin,
+            stats=stats,
+        )
+        if result.finish_reason == "context_full":
+            full = ContextFullError("the context is full: shorten the prompt or raise n_ctx")
+            raise FillError(f"the answer has not ended: {full}", filled) from full
+        if result.finish_reason == "length" and self._shape.close is not None:
+            whole = self._shape.close(result.tokens)
+            if whole is not None:
+                tokens, text = whole
+                closed = replace(filled, tokens=tokens, text=text, complete=True)
+                return ShapedResult.of(closed, is_closed=True)
+        if not filled.complete:
+            raise FillError(
+                f"the answer came to {len(result.tokens)} tokens and has not ended: raise "
+                f'max_tokens, bound the shape\'s texts and lists, or pass on_limit="close"',
+                filled,
+            )
+        return filled
+
+    def _shaped(self, result: FillResult) -> ShapedResult[T]:
+        try:
+            value = self._shape.value(result.text)
+        except ValueError as error:
+            raise InvalidAnswerError(
+                f"the answer is not valid: {error}: {result.text:.500}", result
+            ) from error
+        if not isinstance(result, ShapedResult):
+            result = ShapedResult.of(result)
+        return replace(result, value=value, relaxed=self._shape.relaxed)

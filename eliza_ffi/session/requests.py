@@ -1,0 +1,851 @@
+"""What is asked of a model, as what the runner is handed, and what comes back. Pure functions."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict
+
+import numpy as np
+
+from ..chat.prompt import Prompt
+from ..chat.template import Messages
+from ..checks import (
+    check_flag,
+    check_kind,
+    check_number,
+    check_one_of,
+    check_path,
+    check_several,
+    check_text,
+    check_whole,
+    did_you_mean,
+    wrong,
+)
+from ..choices.choice_set import ANCHOR, Choice, ChoiceSet
+from ..choices.token_tree import TokenTreePayload
+from ..errors import (
+    ContextFullError,
+    InvalidArgumentError,
+    NativeFault,
+    NotSupportedError,
+)
+from ..library.abi import PREFIX
+from ..library.binding import token_array
+from ..library.protocol import (
+    STOP_AT_LEAF,
+    TRIE_ARGMAX,
+    TRIE_BEST_LEAF,
+    TRIE_SAMPLE,
+    PreparedChoices,
+    StreamStats,
+    Tokens,
+)
+from ..sampling.params import SamplingParams
+from ..structured.masks import Masks
+from ..structured.shape import Lark, Regex, Shape, is_shape, shape_of
+from ..structured.skeleton import Skeleton, SpanOverride, SpanSamplerPlan
+from .filling import ON_LIMIT, Fillable, FillRequest
+from .request import Constraint, GenerationRequest, RunResult, TextChoices
+
+if TYPE_CHECKING:
+    from .session import Session
+
+__all__ = [
+    "ChoiceMode",
+    "ChoiceSettings",
+    "FillSettings",
+    "Generation",
+    "OnLimit",
+    "ShapeRequest",
+    "StreamSettings",
+    "Strings",
+    "TextSettings",
+    "TokenLogprob",
+    "Tokenization",
+    "Tries",
+    "check_keywords",
+    "check_prompts",
+    "checked_tokens",
+    "choice_of",
+    "choice_request",
+    "fill_request",
+    "generate_request",
+    "generation_of",
+    "lora_option",
+    "prompt_of",
+    "prompt_tokens",
+    "shape_request",
+]
+
+ChoiceMode = Literal["argmax", "sample", "best"]
+Tokenization = Literal["own", "any"]
+OnLimit = Literal["error", "close"]
+
+Strings: TypeAlias = "Sequence[str] | Set[str] | Iterator[str]"
+"""Choices by text. Not `Iterable`, which an enum's class is, too."""
+
+PROMPT = "a string, a Prompt or token ids"
+"""Everything that can be a prompt, for errors."""
+
+MODES = {"argmax": TRIE_ARGMAX, "sample": TRIE_SAMPLE, "best": TRIE_BEST_LEAF}
+
+
+class StreamSettings(TypedDict, total=False):
+    """Of any stream; see :class:`~eliza_ffi.session.request.GenerationRequest`."""
+
+    slot_id: int
+    prompt_cache_key: str | None
+    disable_thinking: bool
+    n_gpu_layers: int
+    cache_type_k: str | None
+    cache_type_v: str | None
+
+
+class SamplingSettings(TypedDict, total=False):
+    """Of the sampling; see :class:`~eliza_ffi.sampling.SamplingParams`."""
+
+    samplers: str
+    dynatemp_range: float
+    dynatemp_exponent: float
+    min_p: float
+    typical_p: float
+    top_n_sigma: float
+    xtc_probability: float
+    xtc_threshold: float
+    repeat_last_n: int
+    frequency_penalty: float
+    presence_penalty: float
+    dry_multiplier: float
+    dry_base: float
+    dry_allowed_length: int
+    dry_penalty_last_n: int
+    dry_sequence_breakers: tuple[str, ...]
+    mirostat: int
+    mirostat_tau: float
+    mirostat_eta: float
+    adaptive_target: float
+    adaptive_decay: float
+    logit_bias: Sequence[tuple[int, float]]
+    draw: str
+    seed: int | None
+    reasoning_budget: int
+    reasoning_start: str
+    reasoning_end: str
+    reasoning_message: str
+
+
+class TextSettings(StreamSettings, SamplingSettings, total=False):
+    """Further settings of a text."""
+
+    stop: str | Sequence[str] | None
+    logprobs: int | None
+    schema: Any
+    regex: str | None
+    lark: str | None
+    masks: Masks | None
+
+    draft_min: int
+
+
+class ChoiceSettings(StreamSettings, SamplingSettings, total=False):
+    """Further settings of a choice."""
+
+    max_tokens: int
+    top_p: float
+    top_k: int
+    repeat_penalty: float
+    sampling: SamplingParams | None
+    heal_prompt: bool
+    on_refused_choices: str
+    on_text_chunk: Callable[[str], Any] | None
+
+
+class FillSettings(StreamSettings, total=False):
+    """Further settings of a structured answer."""
+
+    sampler_plan: SpanSamplerPlan | Mapping[str, Any] | None
+    max_tokens: int
+    on_limit: OnLimit
+    retries: int
+    logprobs: bool
+    heal_prompt: bool
+    temperature: float
+    top_k: int
+    top_p: float
+
+
+@dataclass(frozen=True)
+class TokenLogprob:
+    """A token, and how likely the model found it where it came.
+
+    Attributes
+    ----------
+    token : int
+    text : str
+        Bytes that are no whole character come out as U+FFFD.
+    logprob : float
+        Natural logarithm of its probability among all tokens, before any sampling; nan for tokens
+        of choices.
+    top : tuple of TokenLogprob
+        The likeliest tokens in its place, the likeliest first; as many as were asked for.
+    """
+
+    token: int
+    text: str
+    logprob: float
+    top: tuple[TokenLogprob, ...] = ()
+
+
+@dataclass(frozen=True)
+class Generation:
+    """A generated text.
+
+    Attributes
+    ----------
+    text : str
+    tokens : tuple of int
+        All that were generated, those of a stop's text included.
+    finish_reason : str
+        ``"end"`` (the model ended it), ``"length"`` (`max_tokens`), ``"stop"`` (a text of `stop`
+        came) or ``"context_full"``.
+    prompt_tokens : int
+    stats : StreamStats or None
+        None where the library does not count.
+    logprobs : tuple of TokenLogprob, or None
+        Of every token; None unless asked for.
+    """
+
+    text: str
+    tokens: tuple[int, ...]
+    finish_reason: str
+    prompt_tokens: int
+    stats: StreamStats | None
+    logprobs: tuple[TokenLogprob, ...] | None = None
+
+    def __repr__(self) -> str:
+        return f"Generation({self.text!r}, {len(self.tokens)} tokens, {self.finish_reason})"
+
+
+def check_keywords(
+    method: str, given: Mapping[str, Any], known: Set[str], own: Set[str] = frozenset()
+) -> None:
+    """Raise TypeError for a keyword that a method does not have, naming the nearest it has.
+
+    Parameters
+    ----------
+    method
+    given
+        The keywords, without those that are parameters of the method.
+    known
+        All names of keywords.
+    own
+        Parameters of the method, which a misspelt keyword may stand for.
+    """
+    for name in given:
+        if name not in known:
+            hint = did_you_mean(name, known | own)
+            if "skeleton" in own and name in SHAPE_WORDS:
+                hint = "pass a skeleton or a shape as the second argument, skeleton"
+            raise TypeError(f"{method}() has no keyword {name!r}" + (f"; {hint}" if hint else ""))
+
+
+def check_prompts(prompts: Any, one: str, name: str = "prompts") -> None:
+    """Check that prompts are a list or another iterable, and not a single string.
+
+    Parameters
+    ----------
+    prompts
+    one
+        The method for one prompt.
+    name
+        The argument's name.
+    """
+    check_several(name, prompts, f"a list of {name}", f"for one {name[:-1]} use {one}()")
+
+
+def lora_option(adapters: Iterable[tuple[str | os.PathLike[str], float]]) -> str | None:
+    """Return LoRA adapters as the library's option has them; None if there are none."""
+    listed = []
+    for adapter in check_several("lora", adapters, "a list of pairs of a file and a scale"):
+        try:
+            file, scale = adapter
+            path, scale = os.fsdecode(file), float(scale)
+            path.encode()  # what is not UTF-8 is no JSON
+        except (OverflowError, TypeError, ValueError):
+            raise InvalidArgumentError(
+                f"a LoRA adapter is a pair of its file and a scale, not {adapter!r}"
+            ) from None
+        if not math.isfinite(scale):
+            raise InvalidArgumentError(f"the scale of {path!r} is {scale}")
+        listed.append({"path": path, "scale": scale})
+    return json.dumps(listed) if listed else None
+
+
+def prompt_of(item: str | Prompt | Tokens | Messages) -> dict[str, Any]:
+    """Return one of several prompts as the argument that it is: a prompt, or a conversation."""
+    if not (isinstance(item, str | Prompt) or _is_listed(item)):
+        hint = "a conversation is a list of messages" if isinstance(item, Mapping) else ""
+        raise wrong("each of prompts", f"{PROMPT}, or a conversation", item, hint)
+    first = item[0] if isinstance(item, Sequence) and item else None
+    return {"prompt": None, "messages": item} if isinstance(first, Mapping) else {"prompt": item}
+
+
+def prompt_tokens(
+    session: Session, prompt: str | Prompt | Tokens | None, messages: Messages | None
+) -> Tokens:
+    """Return the tokens to begin with.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If there is neither a prompt nor a conversation, or both, or nothing in it.
+    """
+    if messages is not None and prompt is None:
+        prompt = session.chat().tokens(messages)
+    elif prompt is None or messages is not None:
+        given = "neither" if messages is None else "both"
+        raise InvalidArgumentError(f"give either a prompt or messages, not {given}")
+    if isinstance(prompt, str | Prompt):
+        prompt = session.prompt_tokens(prompt)
+    tokens = token_array(checked_tokens(prompt))
+    if len(tokens) == 0:
+        raise InvalidArgumentError("the prompt is empty: there is nothing to go on from")
+    return tokens
+
+
+def checked_tokens(prompt: Any) -> Tokens:
+    """Check that a prompt which is no text can be tokens, and say what to do if it is not."""
+    if not _is_listed(prompt):
+        raise wrong("prompt", PROMPT, prompt)
+    first = prompt[0] if isinstance(prompt, Sequence) and len(prompt) else 0
+    if isinstance(first, Mapping):
+        raise wrong("prompt", PROMPT, prompt, "pass a conversation as messages=")
+    if isinstance(first, str | Prompt):
+        hint = "for several prompts use the method whose name ends in _many"
+        raise wrong("prompt", PROMPT, prompt, hint)
+    tokens: Tokens = prompt
+    return tokens
+
+
+def _is_listed(value: Any) -> bool:
+    is_sequence = isinstance(value, Sequence) and not isinstance(value, str | bytes)
+    return is_sequence or (hasattr(value, "__array__") and np.ndim(value) == 1)
+
+
+def generate_request(
+    session: Session,
+    prompt: str | Prompt | Tokens | None = None,
+    *,
+    method: str = "generate_args",
+    **given: Any,
+) -> GenerationRequest:
+    """Return the request of a text; parameters as :meth:`~eliza_ffi.model.Model.generate_args`."""
+    check_keywords(method, given, TEXT_KEYWORDS)
+    if given.get("logprobs") is not None and method == "stream":
+        raise InvalidArgumentError("stream() yields text alone: generate() tells logprobs")
+    return _request(session, prompt, **given)
+
+
+def _request(
+    session: Session,
+    prompt: str | Prompt | Tokens | None,
+    *,
+    messages: Messages | None = None,
+    draft_max: int = 0,
+    drafter: str | os.PathLike[str] | None = None,
+    sampling: SamplingParams | None = None,
+    grammar: str | None = None,
+    stop: str | Sequence[str] | None = None,
+    logprobs: int | None = None,
+    schema: Any = None,
+    regex: str | None = None,
+    lark: str | None = None,
+    masks: Masks | None = None,
+    constraint: Constraint | None = None,
+    **more: Any,
+) -> GenerationRequest:
+    _ = session.ctx  # is it open, and ours?
+    _check_ranges(more)
+    draft_max = check_whole("draft_max", draft_max, 0)
+    if sampling is not None:
+        check_kind("sampling", sampling, SamplingParams, "a SamplingParams or None")
+    sampling = _all_sampling(sampling, more)
+    more["gpu_layers"] = more.pop("n_gpu_layers", session.n_gpu_layers)
+    for own, name in RENAMED.items():
+        if own in more:
+            more[name] = more.pop(own)
+    if draft_max > 0:
+        _check_speculates(session)
+        more.setdefault("draft_min", 1)
+    elif drafter is not None:
+        raise InvalidArgumentError("a drafter guesses draft_max tokens at a time: give that, too")
+    if drafter is not None:
+        more["drafter"] = check_path("drafter", drafter)
+    if grammar is not None:
+        more["grammar"] = check_text("grammar", grammar)
+    tokens = prompt_tokens(session, prompt, messages)
+    masks = _masks(session, schema=schema, regex=regex, lark=lark, masks=masks)
+    return GenerationRequest(
+        prompt_tokens=tokens,
+        constraint=masks if constraint is None else constraint,
+        draft_max=draft_max,
+        sampling=sampling,
+        stop=_stop_texts(stop),
+        logprobs=logprobs,
+        **more,
+    )
+
+
+RENAMED = {"prompt_cache_key": "cache_key", "on_text_chunk": "on_text"}
+"""Names of settings that a request calls otherwise."""
+
+
+def _stop_texts(stop: Any) -> tuple[str, ...]:
+    if stop is None:
+        return ()
+    if isinstance(stop, str):
+        return (stop,)
+    return tuple(check_several("stop", stop, "a string, a list of strings or None"))
+
+
+def _masks(session: Session, *, masks: Masks | None, **languages: Any) -> Masks | None:
+    """Return the masks of a text, of which the language may be given in one of several ways."""
+    given = [name for name, each in languages.items() if each is not None]
+    if len(given) + (masks is not None) > 1:
+        both = [*given, "masks"] if masks is not None else given
+        raise InvalidArgumentError(f"give either {' or '.join(both)}, not both")
+    if not given:
+        return masks
+    name, language = given[0], languages[given[0]]
+    if name == "schema":
+        if not is_shape(language):
+            raise wrong("schema", "a JSON Schema as a mapping, or a class", language)
+        shape = shape_of(language)
+    else:
+        check_text(name, language)
+        shape = shape_of(Regex(language) if name == "regex" else Lark(language))
+    return shape.masks(session.guidance())
+
+
+def choice_request(
+    session: Session,
+    prompt: str | Prompt | Tokens | None,
+    choices: ChoiceSet[Any],
+    *,
+    messages: Messages | None = None,
+    mode: str = "argmax",
+    temperature: float = 1.0,
+    probabilities: bool = False,
+    tokenization: str = "own",
+    method: str = "choice_args",
+    **more: Any,
+) -> GenerationRequest:
+    """Return the request of a choice; parameters as :meth:`~eliza_ffi.model.Model.choose`."""
+    check_one_of("mode", mode, MODES)
+    check_one_of("tokenization", tokenization, ("own", "any"))
+    check_flag("probabilities", probabilities)
+    if not session.binding.trie_modes() & STOP_AT_LEAF:
+        raise NotSupportedError(f"{session.binding.library.path} has no token-trie sampler")
+    check_keywords(method, more, CHOICE_KEYWORDS)
+    if more.get("sampling") is None:
+        more["temperature"] = temperature
+    _ = session.ctx  # is it open, and ours?
+    more["choice_mode"] = MODES[mode] | STOP_AT_LEAF
+    more["score_choices"] = probabilities
+    heal_prompt = more.pop("heal_prompt", False)
+    if tokenization == "any":
+        _check_text_choices(session, choices, mode, probabilities)
+        more["constraint"] = TextChoices(choices.texts, heal_prompt)
+    else:
+        check_flag("heal_prompt", heal_prompt)
+        more["constraint"] = session.choices.tokens_of(choices)
+    return _request(session, prompt, messages=messages, **more)
+
+
+MOST_TOKENS = 1024
+"""Of a structured answer, unless `max_tokens` says otherwise."""
+
+
+def fill_request(
+    session: Session,
+    prompt: str | Prompt | Tokens | None,
+    skeleton: Any,
+    *,
+    messages: Messages | None = None,
+    sampler_plan: SpanSamplerPlan | Mapping[str, Any] | None = None,
+    max_tokens: int = MOST_TOKENS,
+    on_limit: OnLimit = "error",
+    retries: int = 0,
+    logprobs: bool = False,
+    heal_prompt: bool = False,
+    method: str = "fill_args",
+    **more: Any,
+) -> FillRequest:
+    """Return the request of a skeleton; parameters as :meth:`~eliza_ffi.model.Model.fill_args`."""
+    check_keywords(method, more, FILL_KEYWORDS, FILL_OWN)
+    if isinstance(skeleton, Mapping) and skeleton:
+        skeleton = Skeleton.from_dict(skeleton)
+    if not hasattr(skeleton, "script"):
+        raise wrong("skeleton", FILLABLE, skeleton)
+    if sampler_plan is None:
+        sampler_plan = SpanSamplerPlan()
+    elif not isinstance(sampler_plan, SpanSamplerPlan):
+        sampler_plan = SpanSamplerPlan.from_dict(sampler_plan)
+    if check_whole("retries", retries, 0):
+        raise InvalidArgumentError("retries is for shapes: every answer of a skeleton is valid")
+    return FillRequest(
+        skeleton=skeleton,
+        generation=_request(session, prompt, messages=messages, **more),
+        sampler_plan=sampler_plan,
+        max_tokens=max_tokens,
+        on_limit=on_limit,
+        logprobs=logprobs,
+        heal_prompt=heal_prompt,
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class ShapeRequest:
+    """What the runner is handed for an answer of a shape: a skeleton to fill, or masks.
+
+    Attributes
+    ----------
+    shape : Shape
+    args : FillRequest or GenerationRequest
+    retries : int
+        How often an answer that is not valid is tried again.
+    """
+
+    shape: Shape[Any]
+    args: FillRequest | GenerationRequest
+    retries: int = 0
+
+    def again(self) -> ShapeRequest:
+        """Return the request of another try, which samples."""
+        args = self.args
+        if isinstance(args, FillRequest):
+            generation = _sampled(args.generation, self.retries)
+            plan = _sampling_plan(args.skeleton, generation)
+            args = replace(args, generation=generation, sampler_plan=plan)
+        else:
+            args = _sampled(args, self.retries)
+        return replace(self, args=args, retries=self.retries - 1)
+
+
+FILLABLE = (
+    "a Skeleton, its JSON form with spans, a JSON Schema with keywords, a class, Regex or Lark"
+)
+"""Everything that can be filled, for errors."""
+
+
+class Tries:
+    """The tries of an answer of a shape, one after the other. Any thread may cancel them.
+
+    Parameters
+    ----------
+    request
+    begin
+        From what the runner is handed to a run of it.
+
+    Attributes
+    ----------
+    request : ShapeRequest
+        Of the last try.
+    run
+        The last try.
+    """
+
+    def __init__(self, request: ShapeRequest, begin: Callable[[Any], Any]) -> None:
+        self.request = request
+        self.run = begin(request.args)
+        self._begin = begin
+        self._lock = threading.Lock()
+        self._is_cancelled = False
+
+    def again(self) -> bool:
+        """Begin another try; returns whether there is one."""
+        with self._lock:
+            if not self.request.retries or self._is_cancelled:
+                return False
+            self.request = self.request.again()
+            self.run = self._begin(self.request.args)
+            return True
+
+    def cancel(self) -> None:
+        """End the try that is running; no other follows."""
+        with self._lock:
+            self._is_cancelled = True
+            self.run.cancel()
+
+
+RETRY_TEMPERATURE = 0.7
+"""Of another try, unless the request has a temperature of its own."""
+
+RETRY_SEED = 1_000_003
+"""The tries that follow the first have seeds of their own, the same ones in every run."""
+
+
+def _sampled(args: GenerationRequest, n_left: int) -> GenerationRequest:
+    """Return the request of a text with a temperature, and with draws of its own."""
+    temperature = args.temperature or RETRY_TEMPERATURE
+    # A model with a seed would draw the same tokens again.
+    sampling = SamplingParams(
+        temperature=temperature, top_k=args.top_k, top_p=args.top_p, seed=RETRY_SEED + n_left
+    )
+    return replace(args, temperature=temperature, sampling=sampling)
+
+
+def _sampling_plan(skeleton: Fillable, args: GenerationRequest) -> SpanSamplerPlan:
+    """Return the plan by which choices are sampled as every other token is."""
+    sampling = args.temperature, args.top_k, args.top_p
+    return SpanSamplerPlan(tuple(SpanOverride(i, *sampling) for i in range(skeleton.n_spans)))
+
+
+def shape_request(
+    session: Session,
+    prompt: str | Prompt | Tokens | None,
+    given: Any,
+    *,
+    on_limit: OnLimit = "error",
+    retries: int = 0,
+    method: str = "fill",
+    **more: Any,
+) -> ShapeRequest:
+    """Return the request of a shape, given as to :func:`~eliza_ffi.structured.shape_of`.
+
+    A closed schema is answered by a skeleton, everything else under llguidance's masks. Parameters
+    as :meth:`~eliza_ffi.model.Model.fill`.
+    """
+    shape = shape_of(given)
+    check_keywords(method, more, FILL_KEYWORDS, FILL_OWN)
+    check_one_of("on_limit", on_limit, ON_LIMIT)
+    retries = check_whole("retries", retries, 0)
+    if retries and method == "fill_stream":
+        raise InvalidArgumentError("fill_stream has no retries: its fields have been given out")
+    more.setdefault("max_tokens", MOST_TOKENS)
+    if shape.skeleton is not None:
+        args = fill_request(session, prompt, shape.skeleton, method=method, **more)
+        if more.get("sampler_plan") is None:
+            plan = _sampling_plan(shape.skeleton, args.generation)
+            args = replace(args, sampler_plan=plan)
+        return ShapeRequest(shape, replace(args, on_limit=on_limit), retries)
+    for name in ("sampler_plan", "logprobs", "heal_prompt"):
+        if more.pop(name, None) not in (None, False):
+            raise InvalidArgumentError(
+                f"{name} is for skeletons and closed schemas, and this shape is neither"
+            )
+    masks = shape.masks(session.guidance())
+    close = masks.close if on_limit == "close" else None
+    shape = replace(shape, relaxed=masks.relaxed, close=close)
+    return ShapeRequest(shape, _request(session, prompt, masks=masks, **more), retries)
+
+
+PLAIN_SAMPLING: Mapping[str, Any] = {
+    "temperature": 0.0,
+    "top_p": 1.0,
+    "top_k": 0,
+    "repeat_penalty": 1.0,
+}
+"""What a stream is opened with, and what each is where it is off."""
+
+SAMPLING_NAMES = frozenset(field.name for field in fields(SamplingParams)) - PLAIN_SAMPLING.keys()
+
+TEXT_KEYWORDS = frozenset((*StreamSettings.__annotations__, *TextSettings.__annotations__))
+TEXT_KEYWORDS |= PLAIN_SAMPLING.keys() | SAMPLING_NAMES
+TEXT_KEYWORDS |= {"max_tokens", "sampling", "messages", "draft_max", "drafter", "grammar"}
+TEXT_KEYWORDS |= {"on_text_chunk"}
+
+# A choice's own parameters come along for who misspells one.
+CHOICE_KEYWORDS = TEXT_KEYWORDS - {"stop", "logprobs", "schema", "regex", "lark", "masks"}
+CHOICE_KEYWORDS |= {"heal_prompt", "on_refused_choices", "mode", "probabilities", "tokenization"}
+
+# What a fill's own parameters are comes along for who misspells one.
+FILL_KEYWORDS = frozenset((*StreamSettings.__annotations__, *FillSettings.__annotations__))
+FILL_KEYWORDS |= {"messages", "on_span"}
+FILL_OWN = frozenset(("skeleton",))
+
+SHAPE_WORDS = ("shape", "schema", "regex", "lark")
+"""Keywords that users try for `skeleton`."""
+
+
+def generation_of(session: Session, result: RunResult) -> Generation:
+    """Return what a run of :func:`generate_request` came to."""
+    return Generation(
+        text=result.text,
+        tokens=result.tokens,
+        finish_reason=result.finish_reason,
+        prompt_tokens=result.prompt_tokens,
+        stats=result.stats,
+        logprobs=_token_logprobs(session, result),
+    )
+
+
+def _token_logprobs(session: Session, result: RunResult) -> tuple[TokenLogprob, ...] | None:
+    if result.logprobs is None:
+        return None
+
+    # Some tokenizers drop the space that a text begins with.
+    anchor = session.tokenize(ANCHOR)
+    n_anchor = len(session.detokenize(anchor, True))
+    text_of: dict[int, str] = {}
+
+    def told(entry: tuple[int, float], top: tuple[TokenLogprob, ...] = ()) -> TokenLogprob:
+        token, logprob = entry
+        if token not in text_of:
+            text_of[token] = session.detokenize([*anchor, token], True)[n_anchor:]
+        return TokenLogprob(token, text_of[token], logprob, top)
+
+    return tuple(
+        told(own, tuple(told(other) for other in others if other[0] >= 0))
+        for own, *others in result.logprobs.tolist()
+    )
+
+
+def choice_of(
+    choices: ChoiceSet[Any],
+    args: GenerationRequest,
+    result: RunResult,
+    elapsed: float,
+) -> Choice[Any]:
+    """Return the choice that a run of :func:`choice_request` came to.
+
+    Parameters
+    ----------
+    choices, args, result
+    elapsed
+        Seconds it took.
+
+    Raises
+    ------
+    ContextFullError
+        If the context was full before the choice was made.
+    InvalidArgumentError
+        If it was no choice, or `max_tokens` ended the generation before that.
+    NativeFault
+        If it was none of the choices.
+    """
+    if not args.has_choices:
+        raise InvalidArgumentError("the generation was not one of choices")
+    # First, because what was cut off within one choice may spell another in full.
+    if result.finish_reason == "context_full":
+        raise ContextFullError(
+            f"the context was full inside the choice, after {result.text!r}: "
+            f"shorten the prompt or raise n_ctx"
+        )
+    if result.finish_reason == "length":
+        longest = _longest(args)
+        room = "" if longest is None else f" or raise it to the longest choice's {longest} tokens"
+        raise InvalidArgumentError(
+            f"max_tokens ended the generation inside the choice, after {result.text!r}: "
+            f"leave it at 0{room}"
+        )
+    index = _chosen(choices, args, result)
+    if index is None:
+        raise NativeFault(
+            f"the generation ended ({result.finish_reason}) on {result.text!r}, "
+            f"which is none of the {len(choices.texts)} choices"
+        )
+    stats = result.stats
+    return Choice(
+        value=choices.values[index],
+        index=index,
+        text=result.text,
+        logprob=math.nan if result.leaf is None else result.leaf.logprob,
+        tokens=result.tokens,
+        forward_passes=-1 if stats is None else stats.passes_after_prompt,
+        elapsed=elapsed,
+        probabilities=_probabilities(choices, args, result),
+        stats=stats,
+    )
+
+
+def _longest(args: GenerationRequest) -> int | None:
+    given = args.constraint
+    if isinstance(given, PreparedChoices):
+        return given.longest
+    if isinstance(given, TokenTreePayload):
+        return max(len(leaf.tokens) for leaf in given.leaves())
+    return None
+
+
+def _chosen(choices: ChoiceSet[Any], args: GenerationRequest, result: RunResult) -> int | None:
+    """Return the place of the choice that the generation ended on."""
+    leaf, given = result.leaf, args.constraint
+    if isinstance(given, TokenTreePayload):
+        of_tokens = {leaf.tokens: leaf.name for leaf in given.leaves()}
+        return choices.place_of(of_tokens.get(result.tokens, ""))
+    if leaf is None:  # the library refused the choices, and a grammar did what they would
+        return choices.place_of(result.text)
+    return choices.place_of(leaf.name) if isinstance(given, TextChoices) else int(leaf.name)
+
+
+def _probabilities(
+    choices: ChoiceSet[Any], args: GenerationRequest, result: RunResult
+) -> Mapping[Any, float] | None:
+    if result.leaf_logprobs is None:
+        return None
+    probabilities = np.exp(result.leaf_logprobs).tolist()
+    if isinstance(args.constraint, TokenTreePayload):  # which is in another order
+        names = [leaf.name for leaf in args.constraint.leaves()]
+        of_name = dict(zip(names, probabilities, strict=True))
+        probabilities = [of_name[text] for text in choices.texts]
+    return dict(zip(choices.keys, probabilities, strict=True))
+
+
+def _all_sampling(sampling: SamplingParams | None, more: dict[str, Any]) -> SamplingParams | None:
+    """Return what is asked for beside the settings that a stream is opened with.
+
+    Takes settings by name out of `more`.
+    """
+    named = {name: more.pop(name) for name in SAMPLING_NAMES & more.keys()}
+    if sampling is None:
+        plain = {name: more[name] for name in PLAIN_SAMPLING if name in more}
+        return SamplingParams(**plain, **named) if named else None
+    twice = [
+        *named,
+        *(name for name, off in PLAIN_SAMPLING.items() if more.get(name, off) != off),
+    ]
+    if twice:
+        raise InvalidArgumentError(
+            f"{twice[0]} is given twice: set it in sampling, or leave sampling out"
+        )
+    return sampling
+
+
+def _check_ranges(more: Mapping[str, Any]) -> None:
+    """Check the settings that a stream is opened with."""
+    for name, least, most in (
+        ("temperature", 0, math.inf),
+        ("top_p", 0, 1),
+        ("repeat_penalty", -math.inf, math.inf),
+    ):
+        if name in more:
+            check_number(name, more[name], least, most)
+    if "top_k" in more:
+        check_whole("top_k", more["top_k"])
+
+
+def _check_speculates(session: Session) -> None:
+    library = session.binding.library
+    if not library.probe(f"{PREFIX}llm_mtp_supported"):
+        raise NotSupportedError(f"{library.path} has no speculative decoding: leave draft_max at 0")
+
+
+def _check_text_choices(session: Session, choices: ChoiceSet[Any], mode: str, scored: bool) -> None:
+    if not session.binding.supports("set_text_choices"):
+        raise NotSupportedError(f"{session.binding.library.path} has no choices by text")
+    if mode == "best" or scored:
+        asked = 'mode="best"' if mode == "best" else "probabilities"
+        raise InvalidArgumentError(
+            f'{asked} needs one way to spell each choice: use tokenization="own"'
+        )
+    for i, text in enumerate(choices.texts):
+        if "\0" in text:
+            raise InvalidArgumentError(
+                f'choices[{i}] has a NUL character, which tokenization="any" cannot spell'
+            )

@@ -1,0 +1,364 @@
+"""A model that is open: its library, its context, and what is kept for as long as that lives."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import os
+import weakref
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping
+from functools import partial
+from numbers import Real
+from pathlib import Path
+from typing import Any, TypeVar
+
+from .. import _resources
+from ..chat.call_finder import find_call_format
+from ..chat.call_format import CallFormat
+from ..chat.prompt import Prompt, PromptTokenizer
+from ..chat.template import template_of_model
+from ..chat.tokens import ChatTokenizer
+from ..checks import (
+    check_callback,
+    check_number,
+    check_path,
+    check_text,
+    check_whole,
+    wrong,
+)
+from ..choices.choice_set import ChoiceSet
+from ..choices.chooser import ChoiceCache, ChoiceTokens
+from ..errors import ElizaError, NotSupportedError
+from ..library.binding import CffiBinding
+from ..library.loading import Library
+from ..library.protocol import Tokens
+from ..structured.guidance import Guidance
+from ..structured.token_texts import TokenSpeller, TokenTexts
+from .lifecycle import Work
+from .scheduler import Scheduler
+from .threads import MOST_SLOTS, Threads
+from .turns import Turns
+
+__all__ = ["Session"]
+
+T = TypeVar("T")
+
+logger = logging.getLogger("eliza_ffi")
+
+DEFAULT_SLOTS = 8
+DEFAULT_WAIT_MS = 30_000
+
+N_HELPERS = 8
+"""Requests that are prepared at once for event loops."""
+
+MOST_CALL_FORMATS = 16
+"""Formats of tool calls that are kept; they depend on the variables of a conversation."""
+
+DECISIONS_ON_CPU = 2
+"""That run together."""
+
+
+class Session:
+    """A context of a library, open until it is closed or nobody refers to it.
+
+    Parameters
+    ----------
+    path, library, n_gpu_layers, progress
+        As :class:`~eliza_ffi.model.Model`.
+    settings
+        Options of the context by name; those that are None are left alone.
+
+    Attributes
+    ----------
+    path : str
+        The model's file, or its bundle.
+    binding : CffiBinding
+    n_gpu_layers : int
+    model_id : str
+        What payloads call the model; empty where it has no name.
+    choices : ChoiceCache
+        The last choices that were asked for, as tokens.
+    turns : Turns
+        Who waits for one of the context's slots.
+    scheduler : Scheduler
+        Runs the requests.
+    workers, helpers : Threads
+        Threads beside event loops: for requests that have a slot, and for preparing requests.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str] | None,
+        *,
+        library: str | os.PathLike[str] | Library | None,
+        n_gpu_layers: int,
+        settings: Mapping[str, object],
+        progress: Callable[[str, float], None] | None,
+    ) -> None:
+        self.path = (
+            str(_resources.default_model_path()) if path is None else check_path("path", path)
+        )
+        _check_settings(settings)
+        check_callback("progress", progress)
+        if not isinstance(library, Library | None):
+            check_path("library", library)
+        if not isinstance(library, Library):
+            library = Library(library, bundle=self.path)
+        self.binding = CffiBinding(library)
+        self.n_gpu_layers = n_gpu_layers
+        self.workers = Threads(MOST_SLOTS, "eliza-ffi-request")
+        self.helpers = Threads(N_HELPERS, "eliza-ffi-prepare")
+        self.model_id = str(settings.get("model_id") or "")
+        self._chat: ChatTokenizer | None = None
+        self._call_formats: dict[str, CallFormat] = {}
+        self._guidance: Guidance | None = None
+        self._has_warned = False
+        self._process = os.getpid()
+        # Wherever the process goes to, its file is looked at again.
+        self._ctx = self.binding.create(str(Path(self.path).absolute()))
+        self.choices = ChoiceCache(partial(_choice_tokens, self.binding, self._ctx))
+        # Not the binding: it knows the callbacks, and one of them may know who holds this session.
+        destroy = self.binding.destroyer(self._ctx)
+        self._finalizer = weakref.finalize(self, _destroy_in, self._process, destroy)
+        # Not this session's own methods: it would keep itself alive.
+        self._prompts = PromptTokenizer(
+            partial(self.binding.tokenize, self._ctx), partial(self.binding.detokenize, self._ctx)
+        )
+        self._speller = TokenSpeller(partial(self.binding.tokenize, self._ctx))
+        # Read once, when it is asked for.
+        self._vocabulary = functools.cache(
+            partial(_token_texts, self._speller, self.binding, self._ctx)
+        )
+        has_options = self.binding.supports("set_option")
+        try:
+            wanted = {"n_gpu_layers": None if n_gpu_layers == -1 else n_gpu_layers, **settings}
+            for key, value in wanted.items():
+                if value is not None:
+                    self.binding.set_option(self._ctx, key, str(value))
+            if has_options:  # a wait in `turns` can be cut short, one in the library cannot
+                self.binding.set_option(self._ctx, "slot_wait_ms", "0")
+            if progress is not None:
+                self.binding.set_progress_callback(self._ctx, progress)
+            if self.binding.supports("mmap_acquire"):
+                self.binding.load(self._ctx)
+        except BaseException:
+            self.close()
+            raise
+
+        def setting(name: str, default: int) -> int:
+            value = settings.get(name)
+            return default if value is None else int(str(value))
+
+        # Who knows how many an elder library has.
+        n_slots = setting("n_slots", DEFAULT_SLOTS) if has_options else 64
+        self.turns = Turns(n_slots, setting("slot_wait_ms", DEFAULT_WAIT_MS) / 1000)
+        # Not this session's own methods, as above.
+        self.scheduler = Scheduler(
+            self.turns,
+            self.workers,
+            n_ctx=partial(_n_ctx, self.binding, self._ctx),
+            slots_wait=not has_options,
+        )
+
+    def __str__(self) -> str:
+        name = Path(self.path).name
+        if not self.is_open:
+            return f"{name}, closed"
+        facts = self.binding.describe(self._ctx) if self.binding.supports("describe") else {}
+        model = facts.get("model", {})
+        said = []
+        if model:
+            n_params, size = model["n_params"] / 1e6, model["size_bytes"] / 2**20
+            said = [str(model["description"]), f"{n_params:.3g} M weights, {size:.3g} MiB"]
+        return ", ".join([name, *said, f"{self.turns.n} slots"])
+
+    def at_once(self, asked: int | None) -> int:
+        """Return how many requests of a batch run together."""
+        if asked is None:
+            return self.turns.n
+        return check_whole("max_concurrency", asked, 1)
+
+    def decisions_at_once(self, asked: int | None) -> int:
+        """Return how many decisions run together, of a batch or of whoever asks.
+
+        Their passes are long. On a CPU they take no less time together than one after the other,
+        and attend to what all of them have in the KV cache: two keep it busy. A device takes as
+        many as there are slots.
+        """
+        if asked is None and self._is_on_cpu:
+            return min(self.turns.n, DECISIONS_ON_CPU)
+        return self.at_once(asked)
+
+    @functools.cached_property
+    def _is_on_cpu(self) -> bool:
+        if not self.binding.supports("describe"):
+            return False
+        placement = self.describe().get("model", {}).get("placement", [])
+        return bool(placement) and all(each["device"] == "CPU" for each in placement)
+
+    def warn_once(self, reason: str) -> None:
+        """Log a warning, the first time that there is one."""
+        if not self._has_warned:
+            self._has_warned = True
+            logger.warning("%s", reason)
+
+    def steps(self, work: Work[T], wait: bool | float) -> Generator[T, None, None]:
+        """Yield the steps of a request; see :meth:`.scheduler.Scheduler.steps`."""
+        return self.scheduler.steps(work, wait)
+
+    def steps_async(self, work: Work[T], wait: bool | float) -> AsyncGenerator[T, None]:
+        """The same on an event loop, the request on a thread. Leave early through ``aclose()``."""
+        return self.scheduler.steps_async(work, wait)
+
+    def result(self, work: Work[Any], wait: bool | float) -> Any:
+        """Return the result of a request; parameters as :meth:`steps`."""
+        *_, result = self.steps(work, wait)
+        return result
+
+    def n_ctx(self) -> int | None:
+        """Return how many tokens the context has room for; None where that is not known."""
+        return _n_ctx(self.binding, self.ctx)
+
+    def close(self) -> None:
+        """Free the model; running generations are cancelled. Closing twice is harmless."""
+        self._speller.close()
+        self._finalizer()
+        self.binding.forget_callbacks(self._ctx)
+        self.choices.clear()
+        self.workers.close()
+        self.helpers.close()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it was not closed yet."""
+        return self._finalizer.alive
+
+    @property
+    def ctx(self) -> Any:
+        """The library's context.
+
+        Raises
+        ------
+        ElizaError
+            If the model is closed, or was opened by a process that this one was forked from.
+        """
+        if not self._finalizer.alive:
+            raise ElizaError(f"the model {self.path} is closed")
+        if os.getpid() != self._process:
+            raise ElizaError(
+                f"the model {self.path} was opened before this process was forked, and its threads "
+                f"stayed behind: open it in the child, or start processes with spawn"
+            )
+        return self._ctx
+
+    def tokenize(
+        self, text: str, add_special: bool = False, parse_special: bool = False
+    ) -> list[int]:
+        """Return the tokens of a text."""
+        return self.binding.tokenize(self.ctx, text, add_special, parse_special)
+
+    def detokenize(self, tokens: Tokens, unparse_special: bool = False) -> str:
+        """Return the text of tokens."""
+        return self.binding.detokenize(self.ctx, tokens, unparse_special=unparse_special)
+
+    def prompt_tokens(self, prompt: str | Prompt) -> list[int]:
+        """Return the tokens of a prompt, with those that the model begins a text with."""
+        _ = self.ctx  # is it open, and ours?
+        return self._prompts.tokens(prompt)
+
+    def describe(self) -> dict[str, Any]:
+        """Return facts about the library and the model."""
+        facts = self.binding.describe(self.ctx)
+        if "slot_wait_ms" in facts.get("passes", {}) and self.binding.supports("set_option"):
+            facts["passes"]["slot_wait_ms"] = round(self.turns.patience * 1000)  # the wait is here
+        return facts
+
+    def chat(self) -> ChatTokenizer:
+        """Return who turns conversations into tokens.
+
+        Raises
+        ------
+        ChatTemplateError
+            If the model has no chat template.
+        NotSupportedError
+            If Jinja2 is not installed, or the library does not tell the template.
+        """
+        context = self.ctx
+        if self._chat is None:
+            # Not this session's own methods: it would keep itself alive.
+            self._chat = ChatTokenizer(
+                template_of_model(self.binding.describe(context)["model"]),
+                partial(self.binding.tokenize, context),
+                partial(self.binding.detokenize, context),
+            )
+        return self._chat
+
+    def call_format(self, variables: Mapping[str, Any]) -> CallFormat:
+        """Return how the model writes tool calls, which is found once.
+
+        Parameters
+        ----------
+        variables
+            The variables of the chat template.
+        """
+        key = repr(sorted(variables.items()))
+        if key not in self._call_formats:
+            if len(self._call_formats) >= MOST_CALL_FORMATS:
+                self._call_formats.clear()
+            self._call_formats[key] = find_call_format(self.chat().template, **variables)
+        return self._call_formats[key]
+
+    def token_texts(self) -> TokenTexts:
+        """Return what every token of the vocabulary spells, which is read once."""
+        _ = self.ctx  # is it open, and ours?
+        return self._vocabulary()
+
+    def guidance(self) -> Guidance:
+        """Return llguidance over the vocabulary.
+
+        Raises
+        ------
+        NotSupportedError
+            If llguidance is not installed, or the library takes no masks.
+        """
+        _ = self.ctx
+        if not self.binding.supports("set_token_mask"):
+            raise NotSupportedError(f"{self.binding.library.path} takes no masks of tokens")
+        if self._guidance is None:
+            self._guidance = Guidance(self._vocabulary)
+        return self._guidance
+
+
+def _check_settings(settings: Mapping[str, object]) -> None:
+    for name, value in settings.items():
+        check_text("the name of an option", name)
+        if isinstance(value, Real) and not isinstance(value, bool):
+            check_number(f"the option {name}", value)
+        elif not isinstance(value, str | bool | None):
+            raise wrong(f"the option {name}", "a string or a number", value)
+
+
+def _n_ctx(binding: CffiBinding, ctx: Any) -> int | None:
+    if not binding.supports("describe"):
+        return None
+    n = binding.describe(ctx).get("passes", {}).get("n_ctx", 0)
+    return int(n) or None
+
+
+def _token_texts(speller: TokenSpeller, binding: CffiBinding, ctx: Any) -> TokenTexts:
+    table = binding.vocabulary(ctx)
+    eos = binding.describe(ctx)["model"]["eos_token"]
+    return TokenTexts.of(table.texts, table.control, table.ends, eos, speller)
+
+
+def _choice_tokens(binding: CffiBinding, ctx: Any, choices: ChoiceSet[Any]) -> ChoiceTokens:
+    # No method, as above.
+    if binding.supports("prepare_choices"):
+        return binding.prepare_choices(ctx, choices.texts)
+    return choices.payload(partial(binding.tokenize, ctx), partial(binding.detokenize, ctx))
+
+
+def _destroy_in(process: int, destroy: Callable[[], None]) -> None:
+    # A forked child has the parent's memory and none of its threads: it would wait for them.
+    if os.getpid() == process:
+        destroy()

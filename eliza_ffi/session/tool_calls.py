@@ -1,0 +1,750 @@
+"""Tool calls: which tool the model calls, and with which arguments.
+
+A call is written in the model's own format, in up to three requests that share a slot:
+
+1. Does the model call a tool? This is the probability of the fixed text that begins a call, or a
+   choice between that text and the fixed text that begins an answer in words.
+2. Which one? A choice between the names. Each name is cut into tokens together with the text
+   around it, and given up to the first token that no other name has.
+3. The arguments, under token masks of the tool's schema. The fixed text around them is part of the
+   grammar, so that the model may join it with the arguments in one token.
+
+Each request begins with the tokens of the one before it, which are in the slot.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import math
+import random
+import string
+import threading
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass, fields, replace
+from os.path import commonprefix
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..chat.call_format import CallFormat, Hole, fill_pieces
+from ..chat.call_grammar import call_grammar, first_texts
+from ..chat.call_reader import parse_call
+from ..chat.template import Messages, check_messages
+from ..chat.tool_messages import read_call, tool_messages
+from ..chat.tools import Tool, read_tools
+from ..checks import (
+    check_kind,
+    check_several,
+    check_text,
+    check_whole,
+    did_you_mean,
+    wrong,
+)
+from ..choices.token_tree import TokenTreeDescriptor, TokenTreeLeaf, TokenTreePayload
+from ..errors import ChatTemplateError, FillError, InvalidArgumentError
+from ..library.protocol import STOP_AT_LEAF, TRIE_BEST_LEAF
+from ..structured.limits import checked_schema
+from ..structured.masks import one_token_mask
+from ..structured.shape import Shape
+from ..structured.token_texts import TokenTexts
+from ..structured.validation import schema_validator
+from .reading import Reading
+from .request import GenerationRequest, RunResult
+from .requests import (
+    MOST_TOKENS,
+    Generation,
+    StreamSettings,
+    check_keywords,
+    generate_request,
+    generation_of,
+)
+
+if TYPE_CHECKING:
+    from .session import Session
+
+__all__ = [
+    "TextAnswer",
+    "ToolCall",
+    "ToolCalls",
+    "ToolRequest",
+    "ToolRun",
+    "ToolSettings",
+    "one_call",
+    "tool_request",
+]
+
+MOST_CALLS = 16
+"""In one turn, unless `max_calls` says otherwise."""
+
+
+class ToolSettings(StreamSettings, total=False):
+    """Further settings of tool calls."""
+
+    temperature: float
+    top_k: int
+    top_p: float
+    seed: int | None
+
+
+SETTINGS = frozenset((*StreamSettings.__annotations__, *ToolSettings.__annotations__))
+
+RENDERED_WITH = ("add_generation_prompt", "messages", "tools")
+"""Variables of chat templates that every request passes."""
+
+ID_LENGTH = 9  # letters and digits, because Mistral's templates reject other ids
+
+
+@dataclass(frozen=True)
+class ToolCall:
+    """A call of a tool.
+
+    Attributes
+    ----------
+    name : str
+    arguments : dict
+        Valid against the tool's schema.
+    probability : float
+        The probability of this tool, as in `probabilities`.
+    probabilities : mapping
+        The probability of each tool by its name. With ``choice="auto"``, None stands for an answer
+        in words. In later calls of a turn, None stands for the end of the turn. The probabilities
+        sum to 1.
+    id : str
+        Nine letters and digits.
+    """
+
+    name: str
+    arguments: dict[str, Any]
+    probability: float
+    probabilities: Mapping[str | None, float]
+    id: str
+
+    def to_message(self) -> dict[str, Any]:
+        """Return the message of the assistant that makes this call, as OpenAI's APIs have it."""
+        return _message([self])
+
+    def result(self, content: Any) -> dict[str, Any]:
+        """Return the message with the tool's result.
+
+        Parameters
+        ----------
+        content
+            A string, or another JSON value, which is written as JSON.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If it is neither.
+        """
+        text = content
+        if not isinstance(content, str):
+            try:
+                text = json.dumps(content, ensure_ascii=False, allow_nan=False)
+            except (RecursionError, TypeError, ValueError) as error:
+                raise InvalidArgumentError(
+                    f"content must be a string or another JSON value: {error}"
+                ) from None
+        return {"role": "tool", "tool_call_id": self.id, "name": self.name, "content": text}
+
+
+class ToolCalls(list[ToolCall]):
+    """The calls of one turn, in their order."""
+
+    def to_message(self) -> dict[str, Any]:
+        """Return the message of the assistant that makes these calls, as OpenAI's APIs have it."""
+        return _message(self)
+
+
+@dataclass(frozen=True, repr=False)
+class TextAnswer(Generation):
+    """An answer in words, where the model could have called a tool.
+
+    Attributes
+    ----------
+    probabilities : mapping
+        The probability of each tool by its name. None stands for an answer in words.
+    """
+
+    probabilities: Mapping[str | None, float] | None = None
+
+    def to_message(self) -> dict[str, Any]:
+        """Return the message of the assistant with this answer."""
+        return {"role": "assistant", "content": self.text}
+
+
+def _message(calls: Sequence[ToolCall]) -> dict[str, Any]:
+    written = [
+        {
+            "id": call.id,
+            "type": "function",
+            "function": {
+                "name": call.name,
+                "arguments": json.dumps(call.arguments, ensure_ascii=False),
+            },
+        }
+        for call in calls
+    ]
+    return {"role": "assistant", "content": None, "tool_calls": written}
+
+
+def one_call(answer: ToolCalls | TextAnswer) -> ToolCall | TextAnswer:
+    """Return the only call of a turn, or the answer in words."""
+    return answer[0] if isinstance(answer, ToolCalls) else answer
+
+
+# ---- Requests ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class ToolRequest:
+    """A request for tool calls, checked and with its prompt.
+
+    Attributes
+    ----------
+    session : Session
+    format : CallFormat
+    tools : tuple of Tool
+        The tools that may be called.
+    may_answer : bool
+        Whether the model may answer in words.
+    max_calls : int
+    earlier_calls : int
+        How many calls the conversation has.
+    args : GenerationRequest
+        The prompt, up to where a call or an answer in words begins, and the settings.
+    vocabulary : TokenTexts
+    """
+
+    session: Session
+    format: CallFormat
+    tools: tuple[Tool, ...]
+    may_answer: bool
+    max_calls: int
+    earlier_calls: int
+    args: GenerationRequest
+    vocabulary: TokenTexts
+
+    def read(self, text: str) -> list[int]:
+        """Return the tokens of fixed text that follows other text."""
+        # Some tokenizers add a space at the beginning, unless a line break comes first.
+        anchor = self.session.tokenize("\n", False, True)
+        tokens = self.session.tokenize("\n" + text, False, True)
+        if tokens[: len(anchor)] == anchor:
+            return tokens[len(anchor) :]
+        return self.session.tokenize(text, False, True)
+
+    def text(self, tokens: Sequence[int]) -> bytes:
+        """Return the text of tokens, with control tokens spelled out."""
+        return b"".join(self.vocabulary.texts[token] for token in tokens)
+
+    def split(self, text: str) -> list[str | int]:
+        """Return the plain parts and the control tokens of fixed text."""
+        parts: list[str | int] = []
+        plain: list[int] = []
+        for token in [*self.read(text), -1]:
+            if token >= 0 and token not in self.control:
+                plain.append(token)
+                continue
+            if plain:
+                parts.append(self.text(plain).decode("utf-8", "replace"))
+            parts += [token] if token >= 0 else []
+            plain = []
+        return parts
+
+    @functools.cached_property
+    def control(self) -> frozenset[int]:
+        """The control tokens of the vocabulary."""
+        return frozenset(self.vocabulary.control)
+
+
+def tool_request(
+    session: Session,
+    messages: Messages,
+    tools: Sequence[Mapping[str, Any]],
+    choice: str | Mapping[str, Any] = "auto",
+    *,
+    max_calls: int = 1,
+    variables: Mapping[str, Any] | None = None,
+    max_tokens: int = MOST_TOKENS,
+    method: str = "call_tool",
+    **more: Any,
+) -> ToolRequest:
+    """Return the request for tool calls; parameters as :meth:`~eliza_ffi.Model.call_tools`."""
+    check_keywords(method, more, SETTINGS)
+    check_whole("max_calls", max_calls, 1)
+    check_whole("max_tokens", max_tokens, 0)
+    if variables is not None:
+        check_kind("variables", variables, Mapping, "a mapping or None")
+    for name in variables or ():
+        check_text("a name in variables", name)
+        if name in RENDERED_WITH:
+            raise InvalidArgumentError(f"variables cannot contain {name!r}: {method} passes it")
+    listed = read_tools(tools)
+    offered, may_answer = _offered(choice, tuple(map(_closed, listed)))
+    check_messages(messages)
+    extra = dict(variables or {})
+    format = session.call_format(extra)
+    talk = [_with_mappings(message, f"message {i}") for i, message in enumerate(messages)]
+    told, definitions = tool_messages(format, talk, listed)
+    tokens = _prompt(session, told, definitions, extra)
+    args = generate_request(session, tokens, max_tokens=max_tokens, method=method, **more)
+    earlier = sum(len(message.get("tool_calls") or ()) for message in talk)
+    request = ToolRequest(
+        session=session,
+        format=format,
+        tools=offered,
+        may_answer=may_answer,
+        max_calls=max_calls if format.parallel else 1,
+        earlier_calls=earlier if format.index_continues else 0,
+        args=args,
+        vocabulary=session.token_texts(),
+    )
+    for tool in offered:  # an unsupported schema is an error before anything runs
+        call_grammar(format, tool.parameters, "", "", request.split)
+    return replace(request, args=replace(args, prompt_tokens=_turn_start(request, tokens)))
+
+
+def _with_mappings(message: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """Return a message whose calls have mappings as their arguments.
+
+    Templates write these as the call format says. Some write JSON in a string as a string.
+    """
+    given = message.get("tool_calls")
+    if not given:
+        return message
+    calls = []
+    for call in check_several(f"the tool_calls of {name}", given, "a list of tool calls"):
+        arguments = dict(read_call(call).arguments)
+        calls.append({**call, "function": {**call["function"], "arguments": arguments}})
+    return {**message, "tool_calls": calls}
+
+
+def _prompt(
+    session: Session,
+    messages: Messages,
+    tools: list[dict[str, Any]] | None,
+    variables: Mapping[str, Any],
+) -> list[int]:
+    """Return the tokens of a conversation with tools."""
+    try:
+        return session.chat().tokens(messages, tools=tools, **variables)
+    except ChatTemplateError:
+        if tools is None:
+            raise
+        described = [_described(tool) for tool in tools]
+        if described == tools:
+            raise
+        return session.chat().tokens(messages, tools=described, **variables)
+
+
+def _described(tool: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a definition whose parameters all have descriptions, which some templates need."""
+    function = tool["function"]
+    parameters = function["parameters"]
+    properties = {
+        name: {"description": "", **each} if isinstance(each, Mapping) else each
+        for name, each in parameters["properties"].items()
+    }
+    parameters = {**parameters, "properties": properties}
+    return {**tool, "function": {**function, "parameters": parameters}}
+
+
+def _closed(tool: Tool) -> Tool:
+    """Return a tool whose objects have only the properties that its schema names.
+
+    A schema without ``additionalProperties`` allows other properties. Programs that define tools
+    rarely mean that, and small models then write properties without end.
+    """
+    if '"allOf"' in checked_schema(tool.parameters):  # its parts name the properties of one object
+        return tool
+    return replace(tool, parameters=_without_others(tool.parameters))
+
+
+def _without_others(schema: Any) -> Any:
+    if isinstance(schema, list):
+        return [_without_others(each) for each in schema]
+    if not isinstance(schema, Mapping):
+        return schema
+    closed = dict(schema)
+    for keyword in ("properties", "$defs", "definitions"):
+        if isinstance(closed.get(keyword), Mapping):
+            closed[keyword] = {
+                name: _without_others(each) for name, each in closed[keyword].items()
+            }
+    for keyword in ("anyOf", "items", "oneOf", "prefixItems"):
+        if keyword in closed:
+            closed[keyword] = _without_others(closed[keyword])
+    if "properties" in closed and not closed.keys() & {"patternProperties", "anyOf", "oneOf"}:
+        closed.setdefault("additionalProperties", False)
+    return closed
+
+
+def _offered(choice: Any, tools: tuple[Tool, ...]) -> tuple[tuple[Tool, ...], bool]:
+    """Return the tools that a choice leaves, and whether the model may answer in words."""
+    if isinstance(choice, str) and choice in ("auto", "required"):
+        return tools, choice == "auto"
+    name = choice
+    if isinstance(choice, Mapping):
+        function = choice.get("function", choice)
+        name = function.get("name") if isinstance(function, Mapping) else None
+    if not isinstance(name, str):
+        expected = '"auto", "required", a tool\'s name or {"type": "function", "function": ...}'
+        raise wrong("choice", expected, choice)
+    named = tuple(tool for tool in tools if tool.name == name)
+    if not named:
+        names = [tool.name for tool in tools]
+        hint = did_you_mean(name, frozenset(names))
+        if name == "none":
+            hint = "for an answer without tools use generate()"
+        raise InvalidArgumentError(
+            f'choice must be "auto", "required" or the name of a tool ({", ".join(names):.200}), '
+            f"got {name!r:.80}" + (f"; {hint}" if hint else "")
+        )
+    return named, False
+
+
+def _turn_start(request: ToolRequest, tokens: Sequence[int]) -> list[int]:
+    """Return the tokens up to where calls and answers in words begin alike."""
+    format, kept, taken = request.format, list(tokens), b""
+    cut = format.cut.encode()
+    while len(taken) < len(cut):
+        taken = request.text([kept.pop()]) + taken
+    if not taken.endswith(cut):  # some templates write no generation prompt after a result
+        return list(tokens)
+    between = taken[: len(taken) - len(cut)].decode() + format.lead
+    return kept + (request.read(between) if between else [])
+
+
+def _grammar(request: ToolRequest, tool: Tool, before: str, after: str) -> Any:
+    """Return the masks of a call's arguments and the fixed text around them."""
+    made = call_grammar(request.format, tool.parameters, before, after, request.split)
+    return request.session.guidance().lark(
+        made.lark, json_after=made.json_after, most_digits=made.most_digits
+    )
+
+
+# ---- Runs --------------------------------------------------------------------------------------
+
+
+class _Forced:
+    """Masks that allow one row of tokens."""
+
+    def __init__(self, tokens: Sequence[int], n_words: int) -> None:
+        self.n_words = n_words
+        self._tokens = list(tokens)
+
+    def start(self) -> _Forced:
+        return _Forced(self._tokens, self.n_words)
+
+    @property
+    def has_ended(self) -> bool:
+        return not self._tokens
+
+    def forced(self) -> Sequence[int]:
+        return ()
+
+    def mask(self) -> NDArray[np.uint32]:
+        return one_token_mask(self._tokens[0], self.n_words)
+
+    def accept(self, token: int) -> None:
+        self._tokens.pop(0)
+
+
+class _NotFirst:
+    """Masks that allow every text, except that its first token is none of a few."""
+
+    has_ended = False
+
+    def __init__(self, tokens: Iterable[int], n_words: int) -> None:
+        self.n_words = n_words
+        self._tokens = tuple(tokens)
+
+    def start(self) -> _NotFirst:
+        return _NotFirst(self._tokens, self.n_words)
+
+    def forced(self) -> Sequence[int]:
+        return ()
+
+    def mask(self) -> NDArray[np.uint32]:
+        mask = np.full(self.n_words, 0xFFFFFFFF, np.uint32)
+        for token in self._tokens:
+            mask[token // 32] &= ~np.uint32(1 << token % 32)
+        return mask
+
+    def accept(self, token: int) -> None:
+        self._tokens = ()
+
+
+Row = tuple[int, ...]
+"""Tokens, one after the other."""
+
+
+@dataclass(frozen=True)
+class _Start:
+    """The beginning of a call of one tool, up to its arguments.
+
+    Attributes
+    ----------
+    tool : Tool
+    text : str
+    tokens : tuple of int
+    rows : tuple of tuple of int
+        The tokens that such a call may begin with. They are longer than `tokens` if the name ends
+        where the arguments begin, because another name may begin with this one.
+    """
+
+    tool: Tool
+    text: str
+    tokens: Row
+    rows: tuple[Row, ...]
+
+
+class ToolRun:
+    """One run of a request for tool calls. Any thread may cancel it.
+
+    Parameters
+    ----------
+    request
+    begin, drive
+        From the arguments of a generation to its run, and from a run to its steps.
+    """
+
+    def __init__(
+        self,
+        request: ToolRequest,
+        begin: Callable[[GenerationRequest], Any],
+        drive: Callable[[Any], Generator[Any, None, None]],
+    ) -> None:
+        self.request = request
+        self._begin = begin
+        self._drive = drive
+        self._lock = threading.Lock()
+        self._next: Any = begin(request.args)  # which checks it
+        self._is_cancelled = False
+        self._tokens = list(request.args.prompt_tokens)
+        self._ids = random.SystemRandom()
+
+    def cancel(self) -> None:
+        """End the run."""
+        with self._lock:
+            self._is_cancelled = True
+            self._next.cancel()
+
+    def steps(self) -> Generator[ToolCalls | TextAnswer, None, None]:
+        """Yield the result: the calls, or an answer in words."""
+        calls = ToolCalls()
+        for index in range(self.request.max_calls):
+            call = self._call(index)
+            if not isinstance(call, ToolCall):
+                if not calls:
+                    yield self._words(call)
+                    return
+                break
+            calls.append(call)
+        yield calls
+
+    # ---- one call ------------------------------------------------------------------------------
+
+    def _call(self, index: int) -> ToolCall | Mapping[str | None, float]:
+        """Write a call; return the probabilities if the model makes none."""
+        request = self.request
+        id = "".join(self._ids.choices(string.ascii_letters + string.digits, k=ID_LENGTH))
+        starts = [self._start(tool, index, id) for tool in request.tools]
+        probabilities = self._probabilities(starts, index)
+        if probabilities.get(None, 0.0) > 0.5:
+            return probabilities
+        start = max(starts, key=lambda start: probabilities[start.tool.name])
+        arguments = self._arguments(start, index, id, starts)
+        name = start.tool.name
+        return ToolCall(name, arguments, probabilities[name], probabilities, id)
+
+    def _probabilities(self, starts: Sequence[_Start], index: int) -> dict[str | None, float]:
+        """Return the probability of each tool; None stands for no call, if that is allowed."""
+        names: list[str | None] = [start.tool.name for start in starts]
+        ways = [start.rows for start in starts]
+        if index == 0 and not self.request.may_answer:
+            return dict(zip(names, self._choose(ways), strict=True))
+        names.append(None)
+        if index == 0 and (text_start := self.request.format.text_start):
+            ways.append((tuple(self.request.read(text_start)),))
+            return dict(zip(names, self._choose(ways), strict=True))
+        call = self._probability_of_call(starts, index)
+        found = [*(call * each for each in self._choose(ways)), 1 - call]
+        return dict(zip(names, found, strict=True))
+
+    def _start(self, tool: Tool, index: int, id: str) -> _Start:
+        """Return the beginning of a call of a tool."""
+        format = self.request.format
+        place = format.call.index(Hole.ARGUMENTS)
+        text = self._before(index) + self._fill(format.call[:place], tool, index, id)
+        following = [""]
+        if format.call[place - 1] is Hole.NAME:  # one name may begin with another
+            after = self._fill(format.call[place + 1 :], tool, index, id)
+            following = first_texts(format, tool.parameters, after)
+        rows = tuple(tuple(self.request.read(text + each)) for each in following)
+        return _Start(tool, text, tuple(self.request.read(text)), rows)
+
+    def _before(self, index: int) -> str:
+        """Return the fixed text between the turn's beginning, or the call before, and a call."""
+        return self.request.format.between if index else self.request.format.open
+
+    def _fill(self, pieces: Any, tool: Tool, index: int, id: str) -> str:
+        number = self.request.format.first_index + self.request.earlier_calls + index
+        return fill_pieces(pieces, {Hole.NAME: tool.name, Hole.ID: id, Hole.INDEX: str(number)})
+
+    def _probability_of_call(self, starts: Sequence[_Start], index: int) -> float:
+        """Return the probability of the fixed text that begins a call."""
+        format = self.request.format
+        text = self._before(index) + format.call_start.removeprefix(format.open)
+        rows = [row for start in starts for row in start.rows]
+        same = tuple(commonprefix([tuple(self.request.read(text)), *rows]))
+        return min(math.fsum(map(self._probability, [same] if same else rows)), 1.0)
+
+    def _probability(self, tokens: Sequence[int]) -> float:
+        """Return the probability that the model continues with these tokens."""
+        masks = _Forced(tokens, self.request.vocabulary.n_words)
+        plain = GenerationRequest(
+            self._tokens, **self._stream, max_tokens=len(tokens), constraint=masks, logprobs=0
+        )
+        result = self._generate(plain)
+        assert result.logprobs is not None
+        return math.exp(math.fsum(row[0]["logprob"] for row in result.logprobs))
+
+    def _choose(self, ways: Sequence[Sequence[Row]]) -> list[float]:
+        """Return the probability of each of several continuations.
+
+        A continuation is given by the rows of tokens that it may begin with.
+        """
+        if len(ways) == 1:
+            return [1.0]
+        decided = [
+            dict.fromkeys(
+                _decided(row, [each for j in ways if j is not way for each in j]) for row in way
+            )
+            for way in ways
+        ]
+        n_same = len(commonprefix([row for way in decided for row in way]))
+        way_of = {row[n_same:]: i for i, way in enumerate(decided) for row in way}
+        leaves = tuple(TokenTreeLeaf(str(i), row) for i, row in enumerate(way_of))
+        first = next(iter(decided[0]))
+        payload = TokenTreePayload("", (TokenTreeDescriptor("tools", leaves),))
+        args = GenerationRequest(
+            [*self._tokens, *first[:n_same]],
+            **self._stream,
+            constraint=payload,
+            choice_mode=TRIE_BEST_LEAF | STOP_AT_LEAF,
+            score_choices=True,
+        )
+        result = self._generate(args)
+        assert result.leaf_logprobs is not None
+        probabilities = [0.0] * len(ways)
+        for leaf, logprob in zip(payload.leaves(), result.leaf_logprobs, strict=True):
+            probabilities[way_of[leaf.tokens]] += math.exp(logprob)
+        return probabilities
+
+    # ---- arguments -----------------------------------------------------------------------------
+
+    def _arguments(
+        self, start: _Start, index: int, id: str, starts: Sequence[_Start]
+    ) -> dict[str, Any]:
+        """Write the rest of a call, and return its arguments."""
+        request = self.request
+        others = [row for each in starts if each is not start for row in each.rows]
+        known, before = self._known(start, len(_decided(start.tokens, others)))
+        format = request.format
+        place = format.call.index(Hole.ARGUMENTS)
+        after = self._fill(format.call[place + 1 :], start.tool, index, id)
+        first = next(iter(request.split(after)), "")
+        near = first if isinstance(first, str) else ""
+        self._tokens += known
+        opening = start.text.removeprefix(self._before(index))
+        validate = schema_validator(checked_schema(start.tool.parameters))
+
+        def value(text: str) -> dict[str, Any]:
+            call = opening + text.removeprefix(before) + after.removeprefix(near)
+            alone = replace(format, open="", close="")
+            (read,) = parse_call(alone, call, [start.tool])
+            valid: dict[str, Any] = validate(json.dumps(read.arguments))
+            return valid
+
+        masks = _grammar(request, start.tool, before, near)
+        shape = Shape(None, lambda _: masks, value, None)
+        args = replace(request.args, prompt_tokens=self._tokens, constraint=masks, logprobs=None)
+        result = self._generate(args)
+        text = request.text(result.tokens).decode("utf-8", "replace")
+        try:
+            (filled,) = Reading(shape, False).take(replace(result, text=text))
+        except FillError as error:
+            if result.finish_reason != "length":
+                raise
+            raise FillError(
+                f"the call of {start.tool.name!r} has not ended within max_tokens="
+                f"{request.args.max_tokens}: raise max_tokens, or limit the strings and lists of "
+                "the tool's schema",
+                error.partial,
+            ) from None
+        self._tokens += [*result.tokens, *request.read(after.removeprefix(near))]
+        arguments: dict[str, Any] = filled.value
+        return arguments
+
+    def _known(self, start: _Start, n_decided: int) -> tuple[list[int], str]:
+        """Return the tokens before the arguments that are certain, and the text after them.
+
+        The last plain text before the arguments is left to the grammar, as far as the choice of
+        the tool has not decided its tokens.
+        """
+        request, tokens = self.request, start.tokens
+        n_known = max(
+            [n_decided, *(i for i, token in enumerate(tokens, 1) if token in request.control)]
+        )
+        for n in range(n_known, len(tokens)):
+            rest = start.text.encode()[len(request.text(tokens[:n])) :]
+            with suppress(UnicodeDecodeError):
+                return list(tokens[:n]), rest.decode()
+        return list(tokens), ""
+
+    # ---- words ---------------------------------------------------------------------------------
+
+    def _words(self, probabilities: Mapping[str | None, float]) -> TextAnswer:
+        """Write an answer in words."""
+        request = self.request
+        args = replace(request.args, prompt_tokens=self._tokens)
+        if request.format.text_start:
+            tokens = [*self._tokens, *request.read(request.format.text_start)]
+            args = replace(args, prompt_tokens=tokens)
+        else:
+            begin = request.format.call_start
+            calls = {request.read(begin[:n])[0] for n in range(1, len(begin) + 1)}
+            args = replace(args, constraint=_NotFirst(calls, request.vocabulary.n_words))
+        found = generation_of(request.session, self._generate(args))
+        known = {field.name: getattr(found, field.name) for field in fields(found)}
+        return TextAnswer(**known, probabilities=probabilities)
+
+    # ---- runs ----------------------------------------------------------------------------------
+
+    @functools.cached_property
+    def _stream(self) -> dict[str, Any]:
+        """The settings of the slot."""
+        names = ("slot_id", "cache_key", "gpu_layers", "cache_type_k", "cache_type_v")
+        return {name: getattr(self.request.args, name) for name in names}
+
+    def _generate(self, args: GenerationRequest) -> RunResult:
+        run = self._begin(args)
+        with self._lock:
+            self._next = run
+            if self._is_cancelled:
+                run.cancel()
+        with closing(self._drive(run)) as steps:
+            for step in steps:
+                if isinstance(step, RunResult):
+                    return step
+        raise AssertionError("the last step is the result")
+
+
+def _decided(row: Row, others: Sequence[Row]) -> Row:
+    """Return the beginning of a row of tokens that no other row has."""
+    n_same = max((len(commonprefix([row, other])) for other in others), default=-1)
+    return row[: n_same + 1]

@@ -1,0 +1,43 @@
+"""Structured answers: shapes, token masks, and skeletons of known text with blanks."""
+
+from __future__ import annotations
+
+from .fill_result import AnswerWriter, FillResult, SpanFill
+from .guidance import Guidance, GuidanceMasks, GuidanceSource
+from .json_reader import JsonReader
+from .masks import Masks, MaskSource, one_token_mask
+from .sampler_plan import Sampling, SpanOverride, SpanSamplerPlan
+from .shape import Lark, Regex, Shape, is_shape, shape_of
+from .shaped_result import FieldFill, ShapedResult
+from .skeleton import Skeleton
+from .spans import KINDS, Scalar, SkeletonSpan
+from .token_texts import TokenSpeller, TokenTexts
+
+__all__ = [
+    "KINDS",
+    "AnswerWriter",
+    "FieldFill",
+    "FillResult",
+    "Guidance",
+    "GuidanceMasks",
+    "GuidanceSource",
+    "JsonReader",
+    "Lark",
+    "MaskSource",
+    "Masks",
+    "Regex",
+    "Sampling",
+    "Scalar",
+    "Shape",
+    "ShapedResult",
+    "Skeleton",
+    "SkeletonSpan",
+    "SpanFill",
+    "SpanOverride",
+    "SpanSamplerPlan",
+    "TokenSpeller",
+    "TokenTexts",
+    "is_shape",
+    "one_token_mask",
+    "shape_of",
+]

@@ -1,0 +1,91 @@
+"""Automata from functions: states are whatever a function makes of them, found one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from ...errors import InvalidArgumentError
+from .dfa import Dfa
+from .tables import DEAD, MOST_STATES
+
+__all__ = ["explored", "intersection"]
+
+State = TypeVar("State", bound=Hashable)
+
+
+def explored(
+    start: State,
+    step: Callable[[State, int], State | None],
+    is_accepting: Callable[[State], bool],
+    classes: npt.NDArray[np.uint8],
+    max_states: int = MOST_STATES,
+) -> Dfa | None:
+    """Return the smallest automaton of what a function accepts, or None if that is nothing.
+
+    Parameters
+    ----------
+    start
+        The first state.
+    step
+        Returns the state behind a state and a class of bytes, None where no text goes on like this.
+    is_accepting
+        Returns whether a text may end in a state.
+    classes : uint8[256]
+        The class of each byte.
+    max_states
+        The most states that may be found.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If there are more.
+    """
+    n_classes = int(classes.max()) + 1
+    numbers: dict[State, int] = {start: 0}
+    found = [start]
+    rows: list[list[int]] = []
+    for state in found:  # which grows
+        row = [DEAD] * n_classes
+        for of_class in range(n_classes):
+            following = step(state, of_class)
+            if following is None:
+                continue
+            number = numbers.setdefault(following, len(found))
+            if number == len(found):
+                found.append(following)
+            row[of_class] = number
+        rows.append(row)
+        if len(found) > max_states:
+            raise InvalidArgumentError(f"the automaton needs more than {max_states} states")
+    accepting = np.array([is_accepting(state) for state in found])
+    if not accepting.any():
+        return None
+    return Dfa(classes, np.array(rows, dtype=np.int32), accepting).minimized()
+
+
+def intersection(first: Dfa, second: Dfa, max_states: int = MOST_STATES) -> Dfa | None:
+    """Return the smallest automaton of the texts that both accept, or None if there are none.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If more than `max_states` pairs of their states are needed.
+    """
+    pairs = first.classes.astype(np.int64) * second.n_classes + second.classes
+    _, least_byte, classes = np.unique(pairs, return_index=True, return_inverse=True)
+    first_rows = first.transitions[:, first.classes[least_byte]].tolist()
+    second_rows = second.transitions[:, second.classes[least_byte]].tolist()
+
+    def step(state: tuple[int, int], of_class: int) -> tuple[int, int] | None:
+        a = first_rows[state[0]][of_class]
+        b = second_rows[state[1]][of_class]
+        return None if DEAD in (a, b) else (a, b)
+
+    def is_accepting(state: tuple[int, int]) -> bool:
+        return bool(first.accepting[state[0]] and second.accepting[state[1]])
+
+    return explored((0, 0), step, is_accepting, classes.reshape(256).astype(np.uint8), max_states)

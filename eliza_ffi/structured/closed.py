@@ -1,0 +1,154 @@
+"""Closed schemas as skeletons: all of the answer is fixed but its choices.
+
+Such an answer takes at most one forward pass for each choice. The skeleton allows the same answers
+as the token masks of the schema, and a schema that is not closed for certain is left to the masks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from .json_text import json_text
+from .skeleton import Skeleton
+from .spans import Scalar, SkeletonSpan
+
+__all__ = ["closed_skeleton"]
+
+MOST_FIELDS = 1000
+DEEPEST = 32
+
+LARGEST_INTEGER = 2**53
+"""Above, and with a fraction, a number is spelled in several ways."""
+
+_ANNOTATIONS = frozenset(
+    (
+        *("$comment", "$defs", "$schema", "default", "definitions", "deprecated", "description"),
+        *("examples", "readOnly", "title", "writeOnly"),
+    )
+)
+
+
+def closed_skeleton(schema: Mapping[str, Any]) -> Skeleton | None:
+    """Return the skeleton of a schema; None if the schema is not closed.
+
+    A schema is closed if it is an object whose properties are all required, without others, and
+    each property is an enum, a constant, a boolean, null or again such an object; or one of these
+    by itself.
+    """
+    try:
+        spans = list(_spans(schema, schema, "", 0))
+    except _NotClosedError:
+        return None
+    return Skeleton(tuple(_merged(spans))) if len(spans) <= 4 * MOST_FIELDS else None
+
+
+class _NotClosedError(Exception):
+    pass
+
+
+def _spans(root: Mapping[str, Any], part: Any, key: str, depth: int) -> Iterator[SkeletonSpan]:
+    if depth > DEEPEST:
+        raise _NotClosedError
+    part = _resolved(root, part)
+    if part.get("type") != "object":
+        yield _choice(part, key)
+        return
+    fields = part.get("properties", {})
+    _check_closed(part, fields)
+    known = "{"
+    for name, inner in fields.items():
+        yield SkeletonSpan("literal", value=f"{known}{_spelled(name)}:")
+        yield from _spans(root, inner, f"{key}.{name}" if key else name, depth + 1)
+        known = ","
+    yield SkeletonSpan("literal", value="}" if fields else "{}")
+
+
+def _resolved(root: Mapping[str, Any], part: Any) -> Mapping[str, Any]:
+    """Return a schema, or the definition that it stands for."""
+    for _ in range(DEEPEST):
+        if not isinstance(part, Mapping):
+            raise _NotClosedError
+        reference = part.get("$ref")
+        if reference is None:
+            return part
+        if not _ANNOTATIONS.issuperset(part.keys() - {"$ref"}) or not isinstance(reference, str):
+            raise _NotClosedError
+        start, _, name = reference.rpartition("/")
+        listed = root.get({"#/$defs": "$defs", "#/definitions": "definitions"}.get(start, ""))
+        part = listed.get(name) if isinstance(listed, Mapping) else None
+    raise _NotClosedError
+
+
+def _check_closed(part: Mapping[str, Any], fields: Any) -> None:
+    known = {"type", "properties", "required", "additionalProperties"} | _ANNOTATIONS
+    required = part.get("required", ())
+    is_closed = (
+        known.issuperset(part)
+        and isinstance(fields, Mapping)
+        and isinstance(required, list | tuple)
+        and all(isinstance(name, str) for name in required)
+        and set(required) == set(fields)
+        and part.get("additionalProperties") is False
+        and len(fields) <= MOST_FIELDS
+    )
+    if not is_closed:
+        raise _NotClosedError
+
+
+def _choice(part: Mapping[str, Any], key: str) -> SkeletonSpan:
+    kind = part.get("type")
+    given = part.keys() - _ANNOTATIONS - {"type"}
+    if not given and kind == "boolean":
+        return SkeletonSpan("boolean", key or None)
+    if not given and kind == "null":
+        return SkeletonSpan("literal", value="null")
+    if given == {"enum"}:
+        values = part["enum"]
+    elif given == {"const"}:
+        values = [part["const"]]
+    else:
+        raise _NotClosedError
+    if not isinstance(values, list | tuple) or not values:
+        raise _NotClosedError
+    for value in values:
+        if kind is not None and kind != _type_of(value):
+            raise _NotClosedError
+        _spelled(value)
+    if len({json_text(value) for value in values}) < len(values):
+        raise _NotClosedError
+    return SkeletonSpan("enum", key or None, enum_values=tuple(values))
+
+
+def _type_of(value: Scalar) -> str:
+    if value is None:
+        return "null"
+    names = {bool: "boolean", int: "integer", str: "string"}
+    return names.get(type(value), "")
+
+
+def _spelled(value: Any) -> str:
+    """Return the one way in which a value may be written."""
+    if isinstance(value, str):
+        if any(char < " " or char == "\x7f" or "\ud800" <= char <= "\udfff" for char in value):
+            raise _NotClosedError
+    elif not isinstance(value, int | None) or (value or 0) not in range(
+        -LARGEST_INTEGER, LARGEST_INTEGER + 1
+    ):
+        raise _NotClosedError
+    return json_text(value)
+
+
+def _merged(spans: list[SkeletonSpan]) -> Iterator[SkeletonSpan]:
+    """Join literals that stand side by side."""
+    known = ""
+    for span in spans:
+        if span.kind == "literal":
+            known += span.value or ""
+            continue
+        if known:
+            yield SkeletonSpan("literal", value=known)
+            known = ""
+        yield span
+    if known:
+        yield SkeletonSpan("literal", value=known)

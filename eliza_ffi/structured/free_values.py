@@ -1,0 +1,101 @@
+"""What the free values of a skeleton may be: where one may end, and the limits there are.
+
+The same limits as the native recognizers have, so that a text which these functions accept is one
+that could have been written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from .automata import DEAD, Dfa, json_number, json_string
+
+__all__ = [
+    "INTEGER_PATTERN",
+    "JSON_DEPTH",
+    "MOST_SPACES",
+    "NUMBER_PATTERN",
+    "STRING_BODY_PATTERN",
+    "STRING_PATTERN",
+    "dfa_ends",
+    "value_ends",
+]
+
+JSON_DEPTH = 16
+"""The most arrays and objects within each other that a ``free-json`` value has."""
+
+NUMBER_PATTERN = r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[Ee][+-]?[0-9]+)?"
+INTEGER_PATTERN = r"-?(?:0|[1-9][0-9]*)"
+
+MOST_SPACES = 20
+"""The most white space in a row inside a ``free-json`` value; there is none around it."""
+
+STRING_BODY_PATTERN = (
+    r'(?:[^"\\\x00-\x1F]|\\["\\\/bfnrt]|\\u(?:[0-9A-CEFa-cef][0-9A-Fa-f]|[Dd][0-7])[0-9A-Fa-f]{2}'
+    r"|\\u[Dd][89ABab][0-9A-Fa-f]{2}\\u[Dd][C-Fc-f][0-9A-Fa-f]{2})*"
+)
+STRING_PATTERN = f'"{STRING_BODY_PATTERN}"'
+
+
+def value_ends(data: bytes, start: int, depth: int) -> Iterator[int]:
+    """Yield where a JSON value of at most `depth` arrays and objects within each other may end."""
+    first = data[start : start + 1]
+    if first in (b"{", b"["):
+        if depth > 0:
+            yield from _container_ends(data, start, depth)
+    elif first == b'"':
+        yield from dfa_ends(json_string(), data, start)
+    else:
+        for word in (b"true", b"false", b"null"):
+            if data.startswith(word, start):
+                yield start + len(word)
+        yield from dfa_ends(json_number(), data, start)
+
+
+def _container_ends(data: bytes, start: int, depth: int) -> Iterator[int]:
+    """Yield the end of an array or object, of which there is one at most."""
+    is_object = data[start : start + 1] == b"{"
+    close = b"}" if is_object else b"]"
+    position = _after_spaces(data, start + 1)
+    if data.startswith(close, position):
+        yield position + 1
+        return
+    while True:
+        if is_object:
+            name_end = next(dfa_ends(json_string(), data, position), None)
+            if name_end is None:
+                return
+            position = _after_spaces(data, name_end)
+            if not data.startswith(b":", position):
+                return
+            position = _after_spaces(data, position + 1)
+        # Of a number's possible ends only the last can be before a comma or a closing bracket.
+        ends = list(value_ends(data, position, depth - 1))
+        if not ends:
+            return
+        position = _after_spaces(data, ends[-1])
+        if data.startswith(close, position):
+            yield position + 1
+            return
+        if not data.startswith(b",", position):
+            return
+        position = _after_spaces(data, position + 1)
+
+
+def _after_spaces(data: bytes, position: int) -> int:
+    last = min(position + MOST_SPACES, len(data))
+    while position < last and data[position] in b" \t\n\r":
+        position += 1
+    return position
+
+
+def dfa_ends(dfa: Dfa, data: bytes, start: int) -> Iterator[int]:
+    """Yield where a text that an automaton accepts may end, in bytes."""
+    state = 0
+    for position in range(start, len(data) + 1):
+        if dfa.accepting[state]:
+            yield position
+        if position < len(data):
+            state = int(dfa.transitions[state, dfa.classes[data[position]]])
+            if state == DEAD:
+                return

@@ -1,0 +1,249 @@
+"""JSON Schemas as grammars of llguidance: strictly where it can, else with some keywords relaxed.
+
+llguidance rejects a schema that has a keyword it does not know. Such a schema is compiled a second
+time in llguidance's lenient mode, which leaves the keyword to whoever validates the finished value.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ..errors import InvalidArgumentError
+from .limits import checked_schema, pointer_part
+from .number_limit import longest_number
+
+__all__ = ["COMPACT", "SchemaGrammar", "grammar_of_text", "schema_grammar"]
+
+COMPACT = {"whitespace_flexible": False, "item_separator": ",", "key_separator": ":"}
+"""JSON without white space, so that most of the fixed text is forced. A schema's own ``x-guidance``
+takes precedence."""
+
+MOST_TRIALS = 200
+"""How many parts of a schema are compiled by themselves to find the place of an error."""
+
+_IN_ONE = (
+    *("additionalItems", "additionalProperties", "contains", "else", "if", "items", "not"),
+    *("propertyNames", "then", "unevaluatedItems", "unevaluatedProperties"),
+)
+_IN_LIST = ("allOf", "anyOf", "items", "oneOf", "prefixItems")
+_BY_NAME = ("dependencies", "dependentSchemas", "patternProperties", "properties")
+_DEFINITIONS = ("$defs", "definitions")
+
+_TIMES = re.compile(r" \(\d+ times\)$")
+_UNKNOWN_KEYS = re.compile(r"Unimplemented keys: (\[.*\])")
+_UNKNOWN_FORMAT = re.compile(r"Unknown format: (.*)", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class SchemaGrammar:
+    """A schema that llguidance compiles.
+
+    Attributes
+    ----------
+    grammar : str
+        In llguidance's own form.
+    relaxed : tuple of str
+        What the grammar does not enforce: each entry is a JSON pointer and the reason.
+    most_digits : int
+        How many digits a number may have, which the grammar does not enforce either.
+    """
+
+    grammar: str
+    relaxed: tuple[str, ...]
+    most_digits: int
+
+
+def schema_grammar(schema: Mapping[str, Any] | bool) -> SchemaGrammar:
+    """Return the grammar of JSON that is valid against a schema.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If it is no JSON Schema, is above one of the limits of :mod:`.limits`, or has a keyword that
+        llguidance supports in no mode. The message names the keyword and its place.
+    """
+    return grammar_of_text(checked_schema(schema))
+
+
+@functools.lru_cache(maxsize=128)
+def grammar_of_text(text: str) -> SchemaGrammar:
+    """As :func:`schema_grammar`, of a schema that :func:`.limits.checked_schema` has returned."""
+    schema = json.loads(text)
+    if schema is True:
+        schema = {}
+    if schema is False:
+        raise InvalidArgumentError("unsupported JSON schema at #: false allows no value")
+    if not isinstance(schema, dict):
+        raise InvalidArgumentError(f"expected a JSON schema as an object, got {text:.80}")
+    strict = _tried(schema)
+    if not strict.error:
+        return _made(schema, strict)
+    lenient = _tried(schema, lenient=True)
+    if lenient.error:
+        raise InvalidArgumentError(_place_of_error(schema, lenient.error))
+    return _made(schema, lenient)
+
+
+@dataclass(frozen=True)
+class _Trial:
+    grammar: str
+    error: str
+    warnings: tuple[str, ...]
+
+
+def _made(schema: dict[str, Any], trial: _Trial) -> SchemaGrammar:
+    return SchemaGrammar(trial.grammar, _relaxed(schema, trial.warnings), longest_number(schema))
+
+
+def _tried(schema: Any, lenient: bool = False) -> _Trial:
+    from llguidance import LLMatcher
+
+    options = {**COMPACT, "lenient": True} if lenient else COMPACT
+    try:
+        # A text, because a dict may not have whole numbers above 64 bits. The schema's own options
+        # take precedence over these.
+        text = json.dumps(schema, ensure_ascii=False)
+        grammar = LLMatcher.grammar_from_json_schema(text, options)  # type: ignore[arg-type]
+        is_error, said = LLMatcher.validate_grammar_with_warnings(grammar)
+    except ValueError as error:
+        return _Trial("", str(error), ())
+    lines = tuple(_TIMES.sub("", line).strip() for line in said)
+    return _Trial(grammar, lines[0] if is_error else "", () if is_error else lines)
+
+
+def _parts(schema: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the schema and those inside it that a value may be held against, with their places.
+
+    Definitions come where a ``$ref`` names them, once each.
+    """
+    pending: list[tuple[str, Any]] = [("", schema)]
+    seen: set[str] = set()
+    while pending:
+        place, part = pending.pop()
+        if place in seen or not isinstance(part, dict):
+            continue
+        seen.add(place)
+        yield place, part
+        pending += reversed(list(_inner(schema, place, part)))
+
+
+def _inner(root: dict[str, Any], place: str, part: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    for key, value in part.items():
+        if key == "$ref" and isinstance(value, str):
+            found = _target(root, value)
+            if found is not None:
+                yield value[1:], found
+            else:  # it has a name: any definition may be meant
+                for name in _DEFINITIONS:
+                    yield from _named(f"/{name}", root.get(name))
+        elif key in _IN_LIST and isinstance(value, list):
+            yield from ((f"{place}/{key}/{i}", each) for i, each in enumerate(value))
+        elif key in _BY_NAME:
+            yield from _named(f"{place}/{key}", value)
+        elif key in _IN_ONE:
+            yield f"{place}/{key}", value
+
+
+def _named(place: str, parts: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(parts, dict):
+        yield from ((f"{place}/{pointer_part(name)}", each) for name, each in parts.items())
+
+
+def _target(root: dict[str, Any], reference: str) -> Any:
+    """Return what a reference inside the schema points to; None if it is no such pointer."""
+    if not reference.startswith("#") or "%" in reference:
+        return None
+    found: Any = root
+    for name in reference[1:].split("/")[1:]:
+        key = name.replace("~1", "/").replace("~0", "~")
+        if isinstance(found, dict) and key in found:
+            found = found[key]
+        elif isinstance(found, list) and key.isdecimal() and len(key) < 8 and int(key) < len(found):
+            found = found[int(key)]
+        else:
+            return None
+    return found
+
+
+def _relaxed(schema: dict[str, Any], warnings: tuple[str, ...]) -> tuple[str, ...]:
+    """Return llguidance's warnings, each with the places that it is about."""
+    parts = list(_parts(schema)) if warnings else []
+    found: dict[str, None] = {}
+    for warning in warnings:
+        places = list(_places(schema, parts, warning))
+        for place, reason in places or [("", warning)]:
+            found[f"#{place}: {reason}"] = None
+    return tuple(found)
+
+
+def _places(
+    schema: dict[str, Any], parts: list[tuple[str, dict[str, Any]]], warning: str
+) -> Iterator[tuple[str, str]]:
+    unknown_keys = _UNKNOWN_KEYS.match(warning)
+    unknown_format = _UNKNOWN_FORMAT.match(warning)
+    names = json.loads(unknown_keys.group(1)) if unknown_keys else ()
+    n_trials = 0
+    for place, part in parts:
+        for name in names:
+            if name in part:
+                yield f"{place}/{name}", f"{name} is not enforced"
+        if unknown_format and part.get("format") == unknown_format.group(1):
+            yield f"{place}/format", f"the format {part['format']!r} is unknown"
+        if warning.startswith("oneOf") and "oneOf" in part:
+            n_trials += 1
+            alone = _with_definitions(schema, {"oneOf": part["oneOf"]})
+            if n_trials > MOST_TRIALS or _tried(alone).error:
+                yield f"{place}/oneOf", "is treated as anyOf"
+        if warning.startswith("min/maxProperties"):
+            for name in ("minProperties", "maxProperties"):
+                if name in part:
+                    yield f"{place}/{name}", f"{name} is not enforced"
+
+
+def _with_definitions(root: dict[str, Any], part: dict[str, Any]) -> dict[str, Any]:
+    kept = {name: root[name] for name in ("$schema", *_DEFINITIONS) if name in root}
+    return {**kept, **part}
+
+
+def _place_of_error(schema: dict[str, Any], error: str) -> str:
+    """Return what to say of a schema that llguidance does not take, with the keyword's place.
+
+    The place is found by compiling the parts of the schema by themselves.
+    """
+    reason, _, uri = error.partition("\n  while processing ")
+    place, part = "", schema
+    found = _target(schema, f"#{uri.partition('#')[2]}") if "#" in uri else None
+    if isinstance(found, dict):
+        place, part = uri.partition("#")[2], found
+    n_trials = 0
+
+    def fails(trial: dict[str, Any]) -> bool:
+        nonlocal n_trials
+        n_trials += 1
+        if n_trials > MOST_TRIALS:
+            return False
+        told = _tried(_with_definitions(schema, trial), lenient=True).error
+        return told.partition("\n  while processing ")[0] == reason
+
+    seen = {place}
+    is_smaller = True
+    while is_smaller:
+        is_smaller = False
+        for inner_place, inner in _inner(schema, place, part):
+            if inner_place not in seen and isinstance(inner, dict) and fails(inner):
+                seen.add(inner_place)
+                place, part, is_smaller = inner_place, inner, True
+                break
+    # Last the type, without which most other keywords say nothing.
+    for name in sorted(part, key=lambda name: name == "type"):
+        without = {key: value for key, value in part.items() if key != name}
+        if name not in ("$schema", *_DEFINITIONS) and not fails(without):
+            if n_trials <= MOST_TRIALS:
+                place = f"{place}/{pointer_part(name)}"
+            break
+    return f"unsupported JSON schema at #{place:.200}: {' '.join(reason.split()):.300}"

@@ -1,0 +1,199 @@
+"""Validating finished values against the JSON Schema that was asked for.
+
+Numbers are compared as decimals, as they are written: 1.15 is a multiple of 0.01. Patterns are
+matched by llguidance, which takes no longer for a hostile pattern. References that multiply end in
+an error. Nothing is ever fetched: a
+``$ref`` to another document than the standard's own is an error.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+import threading
+from collections.abc import Callable, Iterator
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+from ..errors import InvalidArgumentError
+from .json_text import json_text, read_json
+from .schema import COMPACT
+
+__all__ = ["schema_validator"]
+
+MOST_REFERENCES = 50_000
+"""How often a ``$ref`` is followed to validate one value: a few of them may multiply."""
+
+_of_thread = threading.local()
+_REFERENCES = frozenset(("$dynamicRef", "$recursiveRef", "$ref"))
+_DECIMAL = re.compile(r"Decimal\('([^']*)'\)")
+
+
+def schema_validator(schema_text: str) -> Callable[[str], Any]:
+    """Return what reads an answer: from a JSON text to its value.
+
+    Parameters
+    ----------
+    schema_text
+        The schema as JSON. Its ``$schema`` says which draft it is of; without one it is 2020-12.
+
+    Returns
+    -------
+    callable
+        It raises InvalidArgumentError, which is a ValueError, if the text is not JSON, or its value
+        is not valid.
+    """
+
+    def value(text: str) -> Any:
+        read = read_json(text)
+        problem = _problem(schema_text, text)
+        if problem is not None:
+            raise InvalidArgumentError(problem)
+        return read
+
+    return value
+
+
+def _problem(schema_text: str, text: str) -> str | None:
+    """Return what is wrong with a value, and where; None if it is valid."""
+    from jsonschema.exceptions import SchemaError, UnknownType, best_match
+    from referencing.exceptions import Unresolvable
+
+    try:
+        validator = _validator(schema_text)
+        _of_thread.n_followed = 0
+        error = best_match(validator.iter_errors(_exact(text)))
+    except (re.error, RecursionError, SchemaError, TypeError, UnknownType, ValueError) as failure:
+        return f"it cannot be validated: {failure}"
+    except Unresolvable as failure:
+        return f"it cannot be validated: {failure} is not part of the schema"
+    if error is None:
+        return None
+    place = "".join(f"/{part}" for part in error.absolute_path)
+    keyword = "".join(f"/{part}" for part in error.absolute_schema_path)
+    message = _DECIMAL.sub(r"\1", error.message)
+    return f"at #{place}: {message:.500} (#{keyword} of the schema)"
+
+
+@functools.lru_cache(maxsize=128)
+def _validator(schema_text: str) -> Any:
+    import jsonschema
+    from jsonschema_specifications import REGISTRY
+
+    schema = _exact(schema_text)
+    draft = jsonschema.validators.validator_for(schema, jsonschema.Draft202012Validator)
+    return _exact_draft(draft)(schema, registry=REGISTRY)
+
+
+@functools.cache
+def _exact_draft(draft: Any) -> Any:
+    """Return a draft's class of validators with the keywords of this module."""
+    import jsonschema
+
+    checker = draft.TYPE_CHECKER
+    if checker.is_type(1.0, "integer"):  # as it is since draft 6
+        checker = checker.redefine("integer", _is_integer)
+    keywords: dict[str, Callable[..., Iterator[Any]]] = {
+        "additionalProperties": _additional_properties,
+        "multipleOf": _multiple_of,
+        "pattern": _pattern,
+        "patternProperties": _pattern_properties,
+    }
+    for name in _REFERENCES & draft.VALIDATORS.keys():
+        keywords[name] = _counted(draft.VALIDATORS[name])
+    return jsonschema.validators.extend(draft, keywords, type_checker=checker)
+
+
+def _counted(follow: Callable[..., Any]) -> Callable[..., Iterator[Any]]:
+    """Return the keyword of a reference, which ends a validation that follows too many."""
+
+    def check(validator: Any, reference: Any, value: Any, schema: Any) -> Iterator[Any]:
+        _of_thread.n_followed += 1
+        if _of_thread.n_followed > MOST_REFERENCES:
+            raise ValueError(f"more than {MOST_REFERENCES} references have to be followed")
+        yield from follow(validator, reference, value, schema) or ()
+
+    return check
+
+
+def _exact(text: str) -> Any:
+    return json.loads(text, parse_float=Decimal)
+
+
+def _is_integer(_checker: Any, value: Any) -> bool:
+    if isinstance(value, Decimal):
+        return value == value.to_integral_value()
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _multiple_of(validator: Any, step: Any, value: Any, _schema: Any) -> Iterator[Any]:
+    from jsonschema import ValidationError
+
+    if validator.is_type(value, "number") and Fraction(value) % Fraction(step):
+        yield ValidationError(f"{value} is not a multiple of {step}")
+
+
+def _pattern(validator: Any, pattern: str, value: Any, _schema: Any) -> Iterator[Any]:
+    from jsonschema import ValidationError
+
+    if validator.is_type(value, "string") and not _matches(pattern, value):
+        yield ValidationError(f"{value!r} does not match {pattern!r}")
+
+
+def _pattern_properties(
+    validator: Any, patterns: dict[str, Any], value: Any, _schema: Any
+) -> Iterator[Any]:
+    if not validator.is_type(value, "object"):
+        return
+    for pattern, schema in patterns.items():
+        for name, each in value.items():
+            if _matches(pattern, name):
+                yield from validator.descend(each, schema, path=name, schema_path=pattern)
+
+
+def _additional_properties(validator: Any, rest: Any, value: Any, schema: Any) -> Iterator[Any]:
+    if not validator.is_type(value, "object"):
+        return
+    known, patterns = schema.get("properties", {}), schema.get("patternProperties", {})
+    for name, each in value.items():
+        if name not in known and not any(_matches(pattern, name) for pattern in patterns):
+            yield from validator.descend(each, rest, path=name)
+
+
+def _matches(pattern: str, text: str) -> bool:
+    """Return whether a pattern is found in a text, in llguidance's dialect."""
+    matcher = _pattern_matcher(pattern).deep_copy()
+    # DEL is the one character that JSON need not escape and llguidance does.
+    tokens = list(json_text(text).replace("\x7f", "\\u007f").encode())
+    return matcher.try_consume_tokens(tokens) == len(tokens) and bool(matcher.is_accepting())
+
+
+@functools.lru_cache(maxsize=256)
+def _pattern_matcher(pattern: str) -> Any:
+    from llguidance import LLMatcher
+
+    schema = {"type": "string", "pattern": pattern}
+    grammar = LLMatcher.grammar_from_json_schema(schema, COMPACT)  # type: ignore[arg-type]
+    matcher = LLMatcher(_byte_tokenizer(), grammar, log_level=0)
+    if matcher.is_error():
+        raise InvalidArgumentError(f"pattern {pattern!r:.200}: {matcher.get_error()}")
+    return matcher
+
+
+@functools.cache
+def _byte_tokenizer() -> Any:
+    """Return a tokenizer of which each byte is a token."""
+    from llguidance import LLTokenizer, TokenizerWrapper
+
+    class Bytes:
+        tokens = (*(bytes([byte]) for byte in range(256)), b"<end>")
+        special_token_ids = (256,)
+        bos_token_id = None
+        eos_token_id = 256
+
+        def __call__(self, text: bytes | str) -> list[int]:
+            return list(text.encode() if isinstance(text, str) else text)
+
+    return LLTokenizer(TokenizerWrapper(Bytes()), slices=[])

@@ -1,0 +1,149 @@
+"""Actions and their parameters."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from eliza_ffi.elizaos.actions import Action, Parameter
+from eliza_ffi.elizaos.planning import ActionSkeleton, ParametersSkeleton
+from eliza_ffi.errors import InvalidArgumentError
+from eliza_ffi.structured.placed_span import Filled
+
+DELETE = {
+    "name": "DELETE_FILE",
+    "description": "Delete a file.",
+    "parameters": [
+        {"name": "path", "type": "string", "required": True},
+        {"name": "confirm", "type": "boolean", "required": False},
+        {"name": "times", "type": "integer", "required": False},
+    ],
+}
+SET = {
+    "name": "SET_STATUS",
+    "parameters": [{"name": "status", "type": "string", "enum": ["away", "online"]}],
+}
+NOTHING = {"name": "NOTHING"}
+
+
+@pytest.mark.parametrize(
+    ("text", "matches"),
+    [
+        ('{"action":"DELETE_FILE","parameters":{"path":"x"}}', True),
+        ('{"action":"DELETE_FILE","parameters":{"path":"x","confirm":true}}', True),
+        ('{"action":"DELETE_FILE","parameters":{"path":"x","times":3}}', True),
+        ('{"action":"DELETE_FILE","parameters":{"path":"x","confirm":false,"times":3}}', True),
+        ('{"action":"DELETE_FILE","parameters":{"path":"x","times":3,"confirm":false}}', False),
+        ('{"action":"DELETE_FILE","parameters":{"confirm":true}}', False),
+        ('{"action":"DELETE_FILE","parameters":{"path":"x","times":3.5}}', False),
+        ('{"action":"SET_STATUS","parameters":{"status":"away"}}', True),
+        ('{"action":"SET_STATUS","parameters":{"status":"offline"}}', False),
+        ('{"action":"SET_STATUS","parameters":{"path":"x"}}', False),
+        ('{"action":"NOTHING","parameters":{}}', True),
+        ('{"action":"NOTHING","parameters":{"path":"x"}}', False),
+        ('{"action":"OTHER","parameters":{}}', False),
+        ('{"action":"NOTHING","parameters":{}}}', False),
+    ],
+)
+def test_the_parameters_are_those_of_the_action(text: str, matches: bool) -> None:
+    skeleton = ActionSkeleton([DELETE, SET, NOTHING])
+    assert skeleton.matches(text) == matches
+    if matches:
+        assert skeleton.accepts(skeleton.parse(text))
+
+
+def test_a_value_is_accepted_in_any_order_of_keys() -> None:
+    skeleton = ActionSkeleton([DELETE, SET, NOTHING])
+    assert skeleton.accepts({"parameters": {"times": 1, "path": "x"}, "action": "DELETE_FILE"})
+    for value in (
+        None,
+        {"action": "NOTHING"},
+        {"action": [], "parameters": {}},
+        {"action": "NOTHING", "parameters": []},
+        {"action": "NOTHING", "parameters": {}, "more": 1},
+        {"action": "DELETE_FILE", "parameters": {"path": 1}},
+        {"action": "DELETE_FILE", "parameters": {"path": "x", "times": True}},
+        {"action": "SET_STATUS", "parameters": {"status": "AWAY"}},
+    ):
+        assert not skeleton.accepts(value)
+
+
+def test_what_is_known_is_asked_for_in_one_piece() -> None:
+    script = ActionSkeleton([DELETE, SET, NOTHING]).script()
+    action = next(script)
+    assert (action.before, action.after) == ('{"action":', ',"parameters":{')
+    path = script.send(Filled('"DELETE_FILE"', action.after))
+    assert (path.before, path.in_string) == ('"path":"', True)
+    assert path.follow == ('","confirm":', '","times":', '"}}')
+    times = script.send(Filled("x", '","times":'))
+    assert (times.index, times.before, times.after) == (3, "", "}}")
+    with pytest.raises(StopIteration):
+        script.send(Filled("3", "}}"))
+
+
+def test_an_action_without_parameters_ends_in_a_literal() -> None:
+    script = ActionSkeleton([NOTHING]).script()
+    next(script)
+    end = script.send(Filled('"NOTHING"', ""))
+    assert end.is_literal
+    assert end.before == "}}"
+
+
+def test_where_all_parameters_are_optional_the_model_begins_with_a_choice() -> None:
+    optional = {"name": "A", "parameters": [{"name": "x", "type": "number", "required": False}]}
+    script = ParametersSkeleton(optional).script()
+    first = next(script)
+    assert first.is_literal
+    assert first.follow == ('"x":', "}")
+    with pytest.raises(StopIteration):
+        script.send(Filled("", "}"))
+    assert ParametersSkeleton(optional).matches("{}")
+    assert ParametersSkeleton(optional).matches('{"x":-0.5}')
+
+
+@pytest.mark.parametrize(
+    ("actions", "reason"),
+    [
+        ([], "no actions were given"),
+        ([NOTHING, NOTHING], "two actions are named 'NOTHING'"),
+        ([3], "an action must be an object with a name"),
+        ([{"name": ""}], "the name of an action must be a non-empty string"),
+        ([{"name": "\ud800"}], "lone surrogate"),
+        ([{"name": "A", "parameters": "x"}], "action 'A': parameters must be a list"),
+        ([{"name": "A", "parameters": [{}]}], "action 'A': a parameter must be an object"),
+        (
+            [{"name": "A", "parameters": [{"name": "x", "type": "date"}]}],
+            "action 'A': parameter 'x': type must be one of string, number, integer, boolean",
+        ),
+        ([{"name": "A", "parameters": [{"name": "x", "enum": []}]}], "nothing to choose from"),
+        ([{"name": "A", "parameters": [{"name": "x", "enum": "ab"}]}], "enum must be a list"),
+        ([{"name": "A", "parameters": [{"name": "x", "enum": [1]}]}], "1 is not of type string"),
+        ([{"name": "A", "parameters": [{"name": "x"}] * 2}], "two parameters named 'x'"),
+        ([{"name": "A", "parameters": [{"name": "x", "type": ["string"]}]}], "type must be one of"),
+    ],
+)
+def test_malformed_actions_are_refused(actions: list[Any], reason: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=reason):
+        ActionSkeleton(actions)
+
+
+def test_numbers_are_told_from_booleans() -> None:
+    number = Parameter("n", "number", enum=(0, 1, 2.5))
+    assert number.accepts(1)
+    assert number.accepts(2.5)
+    assert not number.accepts(True)
+    assert not number.accepts(3)
+    assert not Parameter("n", "integer").accepts(1.5)
+    assert Parameter("b", "boolean").accepts(False)
+    assert not Parameter("b", "boolean").accepts(0)
+
+
+def test_an_action_reads_its_json_form() -> None:
+    action = Action.from_dict(DELETE)
+    assert [(each.name, each.type, each.required) for each in action.parameters] == [
+        ("path", "string", True),
+        ("confirm", "boolean", False),
+        ("times", "integer", False),
+    ]
+    assert action.description == "Delete a file."

@@ -1,0 +1,126 @@
+"""elizaOS's binding on phones: its names, its 88 bytes, and the trie that may be missing."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+import pytest
+from elder_fake import BYTES, PULL, PUSH, TEXT, TRIE, Fakes, functions_of_version
+
+from eliza_ffi._resources import default_model_path
+from eliza_ffi.elizaos import FfiStreamingGenerateArgs, SyncStreamingRunner
+from eliza_ffi.elizaos.aosp import AospStreamingLlmBinding
+from eliza_ffi.errors import ContextFullError, InvalidArgumentError, NotSupportedError
+from eliza_ffi.library.binding import StreamConfig
+from eliza_ffi.library.loading import Library
+
+FUNCTIONS = functions_of_version(12)
+
+
+@pytest.fixture(scope="module")
+def fakes(tmp_path_factory: pytest.TempPathFactory) -> Fakes:
+    return Fakes(tmp_path_factory.mktemp("aosp"))
+
+
+def context_size_of(config: bytes) -> int:
+    return int(struct.unpack_from("<i", config, 80)[0])
+
+
+@pytest.mark.parametrize("functions", [PULL, PUSH])
+def test_a_generation_by_the_names_of_the_phone(
+    functions: frozenset[str], fakes: Fakes, tmp_path: Path
+) -> None:
+    fake = fakes(functions | {"llm_stream_save_slot", "llm_stream_restore_slot"}, 12)
+    binding = AospStreamingLlmBinding(Library(fake.path), context_size=4096)
+    assert binding.llm_stream_supported()
+    ctx = binding.create("any")
+    stream = binding.llm_stream_open(ctx, StreamConfig(max_tokens=24, top_k=40))
+    assert struct.unpack_from("<iffi", fake.config) == (24, 0.0, 1.0, 40)
+    assert context_size_of(fake.config) == 4096
+    binding.llm_stream_prefill(stream, [1])
+    tokens: list[int] = []
+    while not (step := binding.llm_stream_next(stream)).done:
+        tokens += step.tokens
+    assert tuple(tokens) == BYTES
+    binding.llm_stream_save_slot(stream, tmp_path / "slot")
+    binding.llm_stream_restore_slot(stream, tmp_path / "slot")
+    binding.llm_stream_cancel(stream)
+    binding.llm_stream_close(stream)
+    binding.destroy(ctx)
+    assert fake.harm == ""
+
+
+def test_a_stream_may_have_a_context_size_of_its_own(fakes: Fakes) -> None:
+    fake = fakes(PULL, 9)
+    binding = AospStreamingLlmBinding(Library(fake.path), context_size=4096)
+    ctx = binding.create("any")
+    for size, given in ((512, 512), (None, 4096), (0, 0)):
+        binding.llm_stream_open(ctx, StreamConfig(), size)
+        assert context_size_of(fake.config) == given
+    for size in (-1, 2**31):
+        with pytest.raises(InvalidArgumentError, match=f"2147483647 tokens, not {size}"):
+            binding.llm_stream_open(ctx, StreamConfig(), size)
+    binding.destroy(ctx)
+
+
+def test_a_context_size_that_the_library_would_not_read_is_refused(fakes: Fakes) -> None:
+    binding = AospStreamingLlmBinding(Library(fakes(PULL, 8).path), context_size=4096)
+    ctx = binding.create("any")
+    with pytest.raises(NotSupportedError, match=r"\(ABI version 8\) does not read a context size"):
+        binding.open(ctx, StreamConfig())
+    binding.destroy(ctx)
+
+
+def test_the_trie_is_there_only_where_the_library_has_both_of_its_functions(fakes: Fakes) -> None:
+    for functions in (FUNCTIONS, FUNCTIONS | TRIE - {"clear_token_trie"}):
+        binding = AospStreamingLlmBinding(Library(fakes(functions, 12).path))
+        assert binding.llm_stream_set_token_trie is None
+        assert binding.llm_stream_clear_token_trie is None
+    fake = fakes(FUNCTIONS | TRIE, 12)
+    binding = AospStreamingLlmBinding(Library(fake.path))
+    set_trie, clear_trie = binding.llm_stream_set_token_trie, binding.llm_stream_clear_token_trie
+    assert set_trie is not None
+    assert clear_trie is not None
+    ctx = binding.create("any")
+    stream = binding.llm_stream_open(ctx, StreamConfig())
+    set_trie(stream, "{}", 0)
+    clear_trie(stream)
+    assert fake.calls[-2:] == ["set", "clear"]
+    binding.destroy(ctx)
+
+
+def test_the_probes_are_the_librarys_and_no_where_it_has_none(fakes: Fakes) -> None:
+    newest = AospStreamingLlmBinding(Library(fakes(FUNCTIONS, 12).path))
+    assert newest.llm_mtp_supported()
+    assert newest.llm_kv_quant_supported()
+    oldest = AospStreamingLlmBinding(Library(fakes(functions_of_version(4), 4).path))
+    assert oldest.llm_stream_supported()
+    assert not oldest.llm_mtp_supported()
+    assert not oldest.llm_kv_quant_supported()
+    stub = AospStreamingLlmBinding(Library(fakes(FUNCTIONS, 12, "STUB").path))
+    assert not stub.llm_stream_supported()
+
+
+@pytest.mark.parametrize("functions", [PULL, PUSH])
+def test_the_runners_run_on_it(functions: frozenset[str], fakes: Fakes) -> None:
+    fake = fakes(functions, 10)
+    binding = AospStreamingLlmBinding(Library(fake.path), context_size=1024)
+    ctx = binding.create("any")
+    result = SyncStreamingRunner(binding, ctx).generate_with_usage(FfiStreamingGenerateArgs([1]))
+    assert result.text == TEXT
+    assert context_size_of(fake.config) == 1024
+    binding.destroy(ctx)
+
+
+def test_this_projects_library_takes_the_context_size_too(library: Library) -> None:
+    binding = AospStreamingLlmBinding(library, context_size=256)
+    ctx = binding.create(str(default_model_path()))
+    stream = binding.llm_stream_open(ctx, StreamConfig())
+    binding.llm_stream_prefill(stream, [5] * 250)
+    with pytest.raises(ContextFullError, match="context"):
+        binding.llm_stream_prefill(stream, [6] * 250)
+    with pytest.raises(InvalidArgumentError, match="n_ctx"):
+        binding.llm_stream_open(ctx, StreamConfig(), 512)
+    binding.llm_stream_close(stream)
+    binding.destroy(ctx)

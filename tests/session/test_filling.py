@@ -1,0 +1,352 @@
+"""Filling skeletons: the lifecycle, with a binding that writes random legal values."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import aclosing
+from typing import Any
+
+import pytest
+from filling_binding import FillingBinding
+from gbnf_reader import Gbnf
+from hypothesis import given
+from hypothesis import strategies as st
+from recording_binding import ALL
+from skeleton_strategies import Field, actions, has_shape, shaped_skeletons
+
+from eliza_ffi.elizaos import (
+    FfiStreamingGenerateArgs,
+    FfiStreamingRunner,
+    FillArgs,
+    SyncStreamingRunner,
+)
+from eliza_ffi.elizaos.planning import ActionSkeleton, ParametersSkeleton
+from eliza_ffi.errors import (
+    ContextFullError,
+    FillError,
+    GenerationCancelled,
+    InvalidArgumentError,
+    NativeFault,
+    NotSupportedError,
+)
+from eliza_ffi.library.protocol import SpanResult
+from eliza_ffi.session.filling import Fillable, FillResult, FillRun, SpanFill
+from eliza_ffi.structured.fill_result import AnswerWriter
+from eliza_ffi.structured.skeleton import Skeleton, SkeletonSpan, SpanSamplerPlan
+
+SKELETON = Skeleton.from_dict(
+    {
+        "spans": [
+            {"kind": "literal", "value": '{"action":"'},
+            {"kind": "enum", "key": "action", "enumValues": ["REPLY", "IGNORE"]},
+            {"kind": "literal", "value": '","text":'},
+            {"kind": "free-string", "key": "text"},
+            {"kind": "literal", "value": ',"score":'},
+            {"kind": "number", "key": "score"},
+            {"kind": "literal", "value": "}"},
+        ]
+    }
+)
+ORDER = ["open", "prefill", "fill", "fill", "fill", "stats", "close"]
+
+Run = Callable[[FillingBinding, FillArgs], list[SpanFill | FillResult]]
+
+
+def run_async(binding: FillingBinding, args: FillArgs) -> list[SpanFill | FillResult]:
+    async def gather() -> list[SpanFill | FillResult]:
+        return [step async for step in FfiStreamingRunner(binding, "ctx").fill_stream(args)]
+
+    return asyncio.run(gather())
+
+
+def run_sync(binding: FillingBinding, args: FillArgs) -> list[SpanFill | FillResult]:
+    return list(SyncStreamingRunner(binding, "ctx").fill_stream(args))
+
+
+both_runners = pytest.mark.parametrize("run", [run_async, run_sync])
+
+
+def args_of(skeleton: Fillable, **more: Any) -> FillArgs:
+    sampling = {name: more.pop(name) for name in ("temperature", "top_k", "top_p") if name in more}
+    generation = FfiStreamingGenerateArgs(prompt_tokens=[7, 8], **sampling)
+    return FillArgs(skeleton, generation, **more)
+
+
+def fill(binding: FillingBinding, skeleton: Fillable, **more: Any) -> FillResult:
+    *_, result = run_sync(binding, args_of(skeleton, **more))
+    assert isinstance(result, FillResult)
+    return result
+
+
+# ---- what is written -------------------------------------------------------------------------
+
+
+@both_runners
+def test_the_order_is_open_prefill_fill_close(run: Run) -> None:
+    binding = FillingBinding(has=ALL | {"fill"})
+    *spans, result = run(binding, args_of(SKELETON))
+    assert binding.calls == [call for call in ORDER if call != "stats"]
+    assert isinstance(result, FillResult)
+    assert tuple(spans) == result.spans
+    assert [span.key for span in result.spans] == ["action", "text", "score"]
+    assert result.complete
+    assert result.value == result.fields
+    assert result.forward_passes == -1
+
+
+def test_each_span_knows_its_text_tokens_and_value() -> None:
+    values = iter(["REPLY", '"a\\u00e4"', "-1.5"])
+    binding = FillingBinding(write=lambda request: next(values))
+    result = fill(binding, SKELETON)
+    assert result.text == '{"action":"REPLY","text":"a\\u00e4","score":-1.5}'
+    assert result.value == {"action": "REPLY", "text": "aä", "score": -1.5}
+    action, text, score = result.spans
+    assert (action.index, action.kind, action.before) == (1, "enum", '{"action":"')
+    assert (text.text, text.value, text.before) == ('"a\\u00e4"', "aä", '","text":')
+    assert bytes(text.tokens) == text.text.encode()
+    assert (score.value, score.logprob, score.truncated) == (-1.5, -0.5, False)
+    assert bytes(result.tokens) == result.text.encode()
+
+
+def test_known_text_is_given_once() -> None:
+    binding = FillingBinding()
+    fill(binding, SKELETON)
+    known = [(request["before"], request["after"]) for request in binding.requests]
+    assert known == [('{"action":"', '","text":'), ("", ',"score":'), ("", "}")]
+
+
+def test_sampling_and_limits_go_with_each_span() -> None:
+    binding = FillingBinding()
+    plan = SpanSamplerPlan.from_dict({"overrides": [{"spanIndex": 5, "temperature": 2}]})
+    fill(
+        binding, SKELETON, temperature=0.5, top_k=4, sampler_plan=plan, max_tokens=99, logprobs=True
+    )
+    asked = [(each["temperature"], each["top_k"]) for each in binding.requests]
+    assert asked == [(0.0, 0), (0.5, 4), (2, 4)]
+    assert {each["logprobs"] for each in binding.requests} == {True}
+    rooms = [each["max_tokens"] for each in binding.requests]
+    assert rooms[0] == 99
+    assert rooms == sorted(rooms, reverse=True)
+    assert binding.configs[0].temperature == 0.0
+    assert binding.configs[0].max_tokens == 0
+
+
+def test_the_prompt_is_healed_with_the_first_span_only() -> None:
+    binding = FillingBinding()
+    fill(binding, SKELETON, heal_prompt=True)
+    assert [request.get("heal", False) for request in binding.requests] == [True, False, False]
+
+
+@pytest.mark.slow
+@given(shaped_skeletons(), st.integers(0, 10**6))
+def test_any_skeleton_filled_parses_to_its_shape(
+    shaped: tuple[tuple[Field, ...], Skeleton], seed: int
+) -> None:
+    fields, skeleton = shaped
+    binding = FillingBinding(seed)
+    result = fill(binding, skeleton)
+    assert binding.written.decode() == result.text
+    assert has_shape(fields, result.value)
+    assert skeleton.matches(result.text)
+    assert Gbnf(skeleton.to_gbnf()).accepts(result.text)
+    assert all(bytes(span.tokens) == span.text.encode() for span in result.spans)
+
+
+@pytest.mark.slow
+@given(actions(), st.integers(0, 10**6))
+def test_any_plan_is_an_action_with_its_parameters(listed: list[dict[str, Any]], seed: int) -> None:
+    for skeleton in (ActionSkeleton(listed), ParametersSkeleton(listed[0])):
+        binding = FillingBinding(seed)
+        result = fill(binding, skeleton)
+        assert binding.written.decode() == result.text
+        assert skeleton.accepts(result.value)
+        assert skeleton.matches(result.text)
+        assert Gbnf(skeleton.to_gbnf()).accepts(result.text)
+        assert all(bytes(span.tokens) == span.text.encode() for span in result.spans)
+
+
+def test_a_skeleton_that_is_not_json_has_the_values_of_its_spans() -> None:
+    skeleton = Skeleton.from_dict(
+        {
+            "spans": [
+                {"kind": "literal", "value": "Action: "},
+                {"kind": "pattern", "key": "action", "pattern": "REPLY|STOP"},
+                {"kind": "literal", "value": "\nSure: "},
+                {"kind": "boolean", "key": "sure"},
+            ]
+        }
+    )
+    result = fill(FillingBinding(), skeleton)
+    assert result.value is None
+    assert result.complete
+    assert result.fields["action"] in ("REPLY", "STOP")
+    assert isinstance(result.fields["sure"], bool)
+
+
+def test_literals_alone_are_written_at_once() -> None:
+    skeleton = Skeleton((SkeletonSpan("literal", value='{"a":1}'),))
+    binding = FillingBinding()
+    assert fill(binding, skeleton).value == {"a": 1}
+    assert binding.requests == [{"before": '{"a":1}'}]
+
+
+def test_spans_come_without_tokens_where_the_library_does_not_tell_their_lengths() -> None:
+    result = fill(FillingBinding(tells_bytes=False), SKELETON)
+    assert bytes(result.tokens) == result.text.encode()
+    assert [span.tokens for span in result.spans] == [(), (), ()]
+
+
+@pytest.mark.parametrize(
+    ("tokens", "token_bytes", "inside"),
+    [
+        # The prompt's last token has become one that ends behind the brace of '{"x":"aä"}'.
+        ((10, 11, 12, 13), (4, 1, 3, 2), (11, 12, 13)),
+        # It has become a shorter one: the answer's first token begins in the prompt.
+        ((9, 11, 12, 13), (7, 1, 3, 2), (11, 12, 13)),
+        # It ends inside the value.
+        ((12, 13), (3, 2), (12, 13)),
+    ],
+)
+def test_tokens_behind_a_healed_prompt_are_counted_from_the_end(
+    tokens: tuple[int, ...], token_bytes: tuple[int, ...], inside: tuple[int, ...]
+) -> None:
+    answer = AnswerWriter()
+    placed = Skeleton((SkeletonSpan("free-string"),)).placed[0]
+    answer.take_tokens(tokens, token_bytes)
+    answer.write('{"x":')
+    answer.write_value(placed, '"aä"', SpanResult('"aä"'))
+    answer.write("}")
+    answer.align()
+    assert answer.last_span().tokens == inside
+    answer.take_tokens((*tokens, 14), (*token_bytes, 4))
+    assert answer.spans()[0].tokens == inside  # what follows changes nothing
+
+
+# ---- what goes wrong -------------------------------------------------------------------------
+
+
+@both_runners
+def test_a_full_context_leaves_what_was_written(run: Run) -> None:
+    values = iter(["REPLY", '"abcd"'])
+    binding = FillingBinding(full_at=1, write=lambda request: next(values))
+    with pytest.raises(FillError, match="filling span 3, 'text': context full") as caught:
+        run(binding, args_of(SKELETON))
+    assert isinstance(caught.value.__cause__, ContextFullError)
+    partial = caught.value.partial
+    assert not partial.complete
+    assert partial.value is None
+    assert partial.text == '{"action":"REPLY","text":"ab'
+    assert bytes(partial.tokens) == partial.text.encode()
+    assert partial.fields == {"action": "REPLY"}
+    assert binding.calls[-1] == "close"
+
+
+@both_runners
+@pytest.mark.parametrize("call", ["fill:0", "fill:2"])
+def test_a_failure_closes_the_stream_and_leaves_the_spans_before_it(run: Run, call: str) -> None:
+    binding = FillingBinding(failures={call: NativeFault("no decode")})
+    with pytest.raises(FillError, match="no decode") as caught:
+        run(binding, args_of(SKELETON))
+    assert len(caught.value.partial.spans) == int(call[-1])
+    assert binding.calls[-1] == "close"
+
+
+@both_runners
+@pytest.mark.parametrize("call", ["open", "prefill"])
+def test_a_failure_before_the_first_span_is_raised_as_it_is(run: Run, call: str) -> None:
+    binding = FillingBinding(failures={call: ContextFullError("too long")})
+    with pytest.raises(ContextFullError, match="too long"):
+        run(binding, args_of(SKELETON))
+    assert binding.running == {}
+
+
+@pytest.mark.parametrize("text", ["REPL", "reply", ""])
+def test_what_no_span_may_hold_is_not_passed_on(text: str) -> None:
+    with pytest.raises(FillError, match="wrote .* for a span of kind enum") as caught:
+        fill(FillingBinding(write=lambda request: text), SKELETON)
+    assert isinstance(caught.value.__cause__, NativeFault)
+
+
+def test_a_library_that_cannot_fill_is_named_before_a_stream_is_opened() -> None:
+    binding = FillingBinding(has=ALL)
+    with pytest.raises(NotSupportedError, match="llm_stream_fill"):
+        fill(binding, SKELETON)
+    assert binding.calls == []
+
+
+def test_an_override_of_a_span_that_is_not_there_is_refused() -> None:
+    plan = SpanSamplerPlan.from_dict({"overrides": [{"spanIndex": 7, "temperature": 1}]})
+    with pytest.raises(InvalidArgumentError, match="for span 7, but the skeleton has 7 spans"):
+        args_of(SKELETON, sampler_plan=plan)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"max_tokens": -1}, {"temperature": -1.0}, {"top_p": 0.0}, {"top_k": -3}]
+)
+def test_numbers_out_of_range_are_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(InvalidArgumentError, match=next(iter(wrong))):
+        args_of(SKELETON, **wrong)
+
+
+def test_a_rule_that_does_not_end_is_an_error() -> None:
+    class Cut(FillingBinding):
+        def _result(self, span: Any, text: str) -> Any:
+            result = super()._result(span, text)
+            return type(result)(**{**vars(result), "truncated": True})
+
+    skeleton = Skeleton.from_dict({"spans": [{"kind": "number", "rule": "r"}]}, "r ::= [0-9]+")
+    with pytest.raises(FillError, match=r"rule 'r' has not ended within max_tokens=1024"):
+        fill(Cut(), skeleton)
+
+
+# ---- leaving early ---------------------------------------------------------------------------
+
+
+def test_a_cancelled_task_stops_the_native_call_and_closes_the_stream() -> None:
+    binding = FillingBinding(hold="fill:1")
+
+    async def cancelled() -> None:
+        runner = FfiStreamingRunner(binding, "ctx")
+
+        async def consume() -> None:
+            async with aclosing(runner.fill_stream(args_of(SKELETON))) as steps:
+                async for _ in steps:
+                    pass
+
+        task = asyncio.create_task(consume())
+        await asyncio.to_thread(binding.held.wait, 10)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(cancelled())
+    assert binding.calls[-2:] == ["cancel", "close"]
+
+
+def test_who_walks_away_has_the_stream_closed() -> None:
+    binding = FillingBinding()
+
+    async def walk_away() -> None:
+        async with aclosing(
+            FfiStreamingRunner(binding, "ctx").fill_stream(args_of(SKELETON))
+        ) as steps:
+            async for step in steps:
+                assert isinstance(step, SpanFill)
+                break
+
+    asyncio.run(walk_away())
+    assert binding.calls[-1] == "close"
+    steps = SyncStreamingRunner(binding, "ctx").fill_stream(args_of(SKELETON))
+    next(steps)
+    steps.close()
+    assert binding.calls[-1] == "close"
+
+
+def test_cancel_before_the_start_opens_nothing() -> None:
+    binding = FillingBinding()
+    filling = FillRun(binding, "ctx", args_of(SKELETON).to_request())
+    filling.cancel()
+    with pytest.raises(GenerationCancelled):
+        next(filling.steps())
+    assert binding.calls == []

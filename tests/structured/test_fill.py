@@ -1,0 +1,565 @@
+"""Filling skeletons with real models, most of them of random weights."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import json
+import math
+import os
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from gbnf_reader import Gbnf
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from skeleton_strategies import Field, actions, has_shape, shaped_skeletons
+
+from bench.masking.vocabularies import TokenBytes
+from eliza_ffi.async_model import AsyncModel
+from eliza_ffi.cli.demo_prompts import planner_prompt
+from eliza_ffi.elizaos import ActionSkeleton, generate_args
+from eliza_ffi.errors import ContextFullError, FillError, InvalidArgumentError
+from eliza_ffi.library.loading import Library
+from eliza_ffi.model import Model
+from eliza_ffi.session.filling import FillResult
+from eliza_ffi.structured.placed_span import regex_literal
+from eliza_ffi.structured.skeleton import Skeleton, SkeletonSpan
+
+random_weights = settings(
+    max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+
+BOOLEANS = ("true", "false")
+
+
+def an_object(**fields: dict[str, Any]) -> Skeleton:
+    """Return a skeleton of an object whose fields are these spans."""
+    spans, known = [], "{"
+    for name, span in fields.items():
+        spans.append({"kind": "literal", "value": f'{known}"{name}":'})
+        spans.append({"key": name, **span})
+        known = ","
+    return Skeleton.from_dict({"spans": [*spans, {"kind": "literal", "value": "}"}]})
+
+
+REPLY = an_object(
+    action={"kind": "enum", "enumValues": ["REPLY", "IGNORE"]}, text={"kind": "free-string"}
+)
+
+
+@pytest.fixture(scope="session", params=["llama-spm", "llama-bpe", "tiny"])
+def vocabulary(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(scope="session")
+def any_model(
+    vocabulary: str, library: Library, random_model_path: Callable[..., Path]
+) -> Iterator[Model]:
+    """Return models whose vocabularies are cut in different ways."""
+    path = None
+    if vocabulary != "tiny":
+        path = random_model_path(vocabulary, n_embd=64, n_layers=2, seed=1)
+    with Model(path, library=library, n_ctx=1024, n_threads=1, seed=5) as model:
+        yield model
+
+
+@functools.cache
+def texts_of_tokens(path: str) -> tuple[bytes, ...]:
+    """Return what each token spells: read from the file, where no detokenizer cleans anything."""
+    return TokenBytes.from_file(Path(path)).texts
+
+
+def spelled(model: Model, tokens: Iterable[int]) -> str:
+    texts = texts_of_tokens(model.path)
+    return b"".join(texts[token] for token in tokens).decode()
+
+
+def tokens_inside(model: Model, result: FillResult, first_at: int = 0) -> list[tuple[int, ...]]:
+    """Return, span by span, the tokens that begin inside it: the long way."""
+    texts = texts_of_tokens(model.path)
+    begins = [first_at]
+    for token in result.tokens:
+        begins.append(begins[-1] + len(texts[token]))
+    assert begins[-1] == len(result.text.encode())
+    inside, end = [], 0
+    for span in result.spans:
+        begin = end + len(span.before.encode())
+        end = begin + len(span.text.encode())
+        inside.append(
+            tuple(
+                token for token, at in zip(result.tokens, begins, strict=False) if begin <= at < end
+            )
+        )
+    return inside
+
+
+# ---- any skeleton, any model -----------------------------------------------------------------
+
+
+@pytest.mark.slow
+@random_weights
+@given(
+    shaped=shaped_skeletons(),
+    temperature=st.sampled_from([0.0, 1.0, 5.0]),
+    max_tokens=st.integers(1, 16),
+    logprobs=st.booleans(),
+)
+def test_any_skeleton_filled_parses_to_its_shape(
+    any_model: Model,
+    shaped: tuple[tuple[Field, ...], Skeleton],
+    temperature: float,
+    max_tokens: int,
+    logprobs: bool,
+) -> None:
+    fields, skeleton = shaped
+    result = any_model.fill(
+        "Answer: ",
+        skeleton,
+        temperature=temperature,
+        max_tokens=max_tokens,
+        on_limit="close",
+        logprobs=logprobs,
+    )
+    assert has_shape(fields, result.value)
+    assert skeleton.matches(result.text)
+    assert Gbnf(skeleton.to_gbnf()).accepts(result.text)
+    assert spelled(any_model, result.tokens) == result.text
+    assert [span.tokens for span in result.spans] == tokens_inside(any_model, result)
+    assert all(not logprobs or span.logprob is not None for span in result.spans)
+    assert all(span.logprob is None or span.logprob < 1e-6 for span in result.spans)
+
+
+@pytest.mark.slow
+@random_weights
+@given(
+    listed=actions(),
+    temperature=st.sampled_from([0.0, 1.0, 5.0]),
+    max_tokens=st.integers(1, 16),
+)
+def test_any_plan_is_an_action_with_its_parameters(
+    any_model: Model, listed: list[dict[str, Any]], temperature: float, max_tokens: int
+) -> None:
+    result = any_model.fill(
+        "Answer: ",
+        ActionSkeleton(listed),
+        temperature=temperature,
+        max_tokens=max_tokens,
+        on_limit="close",
+    )
+    skeleton = ActionSkeleton(listed)
+    assert skeleton.accepts(result.value)
+    assert skeleton.matches(result.text)
+    assert spelled(any_model, result.tokens) == result.text
+
+
+def test_known_text_is_cut_as_the_tokenizer_cuts_it(any_model: Model) -> None:
+    # Behind a line break, no token reaches over the edge of the prompt.
+    for value in ({"some": [1, "known text"], "x": None}, "Grüße, 日本"):
+        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+        result = any_model.fill("Answer:\n", Skeleton((SkeletonSpan("literal", value=text),)))
+        assert result.text == text
+        prompt = any_model.tokenize("Answer:\n", add_special=True)
+        assert [*prompt, *result.tokens] == any_model.tokenize("Answer:\n" + text, add_special=True)
+        assert result.forward_passes == 0
+
+
+def test_tokens_spell_their_spans_where_detokenizing_cleans_spaces_away(
+    any_model: Model, vocabulary: str
+) -> None:
+    spaced = ["yes , it 's", "no ! They 're ?"]
+    pattern = "|".join(map(regex_literal, spaced))
+    spans: list[dict[str, Any]] = [
+        {"kind": "pattern", "pattern": pattern},
+        {"kind": "literal", "value": "\n"},
+        {"kind": "free-string", "rule": "root"},
+        {"kind": "literal", "value": " , "},
+        {"kind": "boolean"},
+    ]
+    skeleton = Skeleton.from_dict({"spans": spans}, f'root ::= "{spaced[0]}" | "{spaced[1]}"')
+    # Behind a line break, no token reaches over the edge of the prompt.
+    result = any_model.fill("Answer:\n", skeleton)
+    assert result.text in [f"{a}\n{b} , {c}" for a in spaced for b in spaced for c in BOOLEANS]
+    cleaned = any_model.detokenize(result.tokens) != result.text
+    assert cleaned == (vocabulary == "llama-bpe")
+    inside = tokens_inside(any_model, result)
+    assert [span.tokens for span in result.spans] == inside
+    first = result.spans[0]
+    # Its last token may have the line break, too.
+    assert spelled(any_model, first.tokens).removesuffix("\n") == first.text
+
+
+def test_a_choice_is_cut_together_with_what_surrounds_it(any_model: Model) -> None:
+    skeleton = an_object(action={"kind": "enum", "enumValues": ["REPLY", "SEND_EMAIL"]})
+    result = any_model.fill("Answer:\n", skeleton)
+    prompt = any_model.tokenize("Answer:\n", add_special=True)
+    whole = any_model.tokenize("Answer:\n" + result.text, add_special=True)
+    assert [*prompt, *result.tokens] == whole
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"kind": "free-string"},
+        {"kind": "free-json"},
+        {"kind": "number"},
+        {"kind": "integer"},
+        {"kind": "pattern", "pattern": "[a-zé]{3,9}(?: [a-z]+)?"},
+    ],
+    ids=lambda value: str(value["kind"]),
+)
+@pytest.mark.parametrize("prompt", ['[1, 2, {"text": "', "hello world, 1.5 and ", "日本\n"])
+def test_a_value_has_the_tokens_that_llama_cpps_grammar_leads_to(
+    any_model: Model, value: dict[str, Any], prompt: str
+) -> None:
+    # Nothing known comes first, which a grammar cuts into tokens as the model likes.
+    skeleton = Skeleton.from_dict({"spans": [value, {"kind": "literal", "value": "]"}]})
+    most = 12
+    guided = any_model.generate(prompt, most, grammar=skeleton.to_gbnf())
+    filled = any_model.fill(prompt, skeleton, max_tokens=most, on_limit="close")
+    assert filled.tokens[:most] == guided.tokens
+    assert filled.truncated or filled.tokens == guided.tokens
+
+
+class KnownTexts:
+    """Some texts as masks: the slow way to where an automaton leaves nothing to choose.
+
+    What all that may still be written have in common is cut as the tokenizer cuts it; but its last
+    token may be the beginning of a longer one, and is chosen.
+    """
+
+    def __init__(self, model: Model, texts: Iterable[str]) -> None:
+        self.spelled = texts_of_tokens(model.path)
+        self.n_words = (len(self.spelled) + 31) // 32
+        self._model = model
+        self._left = [text.encode() for text in texts]
+
+    def start(self) -> KnownTexts:
+        return self
+
+    @property
+    def has_ended(self) -> bool:
+        return b"" in self._left
+
+    def forced(self) -> list[int]:
+        common = os.path.commonprefix(self._left)
+        if not (text := common.decode(errors="ignore")):
+            return []
+        tokens = self._cut(text)
+        n = len(tokens) if text.encode() in self._left else len(tokens) - 1
+        while 0 < n < len(tokens) and self.spelled[tokens[n]][0] & 0xC0 == 0x80:
+            n -= 1
+        return tokens[:n]
+
+    def mask(self) -> NDArray[np.uint32]:
+        bits = np.zeros(self.n_words * 32, np.uint8)
+        for token, text in enumerate(self.spelled):
+            bits[token] = text != b"" and any(left.startswith(text) for left in self._left)
+        return np.packbits(bits, bitorder="little").view(np.uint32)
+
+    def accept(self, token: int) -> None:
+        text = self.spelled[token]
+        self._left = [left[len(text) :] for left in self._left if left.startswith(text)]
+
+    def _cut(self, text: str) -> list[int]:
+        for anchor in ("", "\n"):  # SentencePiece puts a space in front of a text
+            tokens = self._model.tokenize(anchor + text)
+            inside = tokens[len(self._model.tokenize(anchor)) :] if anchor else tokens
+            if b"".join(self.spelled[token] for token in inside) == text.encode():
+                return list(inside)
+        raise AssertionError(f"no tokens spell {text!r}")
+
+
+SHAPES = [
+    f'{{"kind":"{kind}","{size}":{n}}}'
+    for kind, size in (("circle", "radius"), ("square", "side length"), ("cube", "side length"))
+    for n in (1, 27, 345)
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "texts",
+    [
+        SHAPES,
+        ["all of this is known"],
+        ["the caf\u00e9 is open", "the caf\u00e8 is closed", "there"],
+    ],
+    ids=["objects", "one text", "half a character"],
+)
+@pytest.mark.parametrize("prompt", ["A shape: ", "hello world, 1.5 and\n"])
+def test_what_a_pattern_leaves_no_choice_about_is_cut_as_the_tokenizer_cuts_it(
+    any_model: Model, texts: list[str], prompt: str
+) -> None:
+    pattern = "|".join(map(regex_literal, texts))
+    skeleton = Skeleton((SkeletonSpan("pattern", pattern=pattern),))
+    result = any_model.fill(prompt, skeleton)
+    slow = any_model.generate(prompt, masks=KnownTexts(any_model, texts))
+    assert result.text == slow.text
+    assert result.tokens == tuple(slow.tokens)
+    assert result.forward_passes < len(result.tokens)
+    if len(texts) == 1:
+        assert result.forward_passes == 0
+
+
+def test_every_strategy_comes_to_the_same_tokens(any_model: Model) -> None:
+    actions = [
+        {"name": "SEND_EMAIL", "parameters": [{"name": "to"}, {"name": "n", "type": "number"}]},
+        {"name": "SEND_MESSAGE", "parameters": [{"name": "a", "enum": ["x y", "x z"]}]},
+    ]
+    context = any_model.session.ctx
+    made = set()
+    try:
+        for strategy in ("token-by-token", "skip-ahead", "tree", "auto"):
+            any_model.binding.set_option(context, "strategy", strategy)
+            made.add(
+                any_model.fill(
+                    "Next: ", ActionSkeleton(actions), max_tokens=8, on_limit="close"
+                ).tokens
+            )
+    finally:
+        any_model.binding.set_option(context, "strategy", "auto")
+    assert len(made) == 1
+
+
+def test_a_fill_is_repeatable_and_a_sampled_one_is_not_always_the_same(any_model: Model) -> None:
+    skeleton = an_object(a={"kind": "free-string"}, n={"kind": "number"})
+
+    def fill(**more: Any) -> str:
+        return any_model.fill("x", skeleton, max_tokens=16, on_limit="close", **more).text
+
+    assert len({fill() for _ in range(3)}) == 1
+    sampled = {fill(temperature=5.0) for _ in range(6)}
+    assert len(sampled) == 1  # a seed is set: each generation draws the same
+
+
+def test_a_healed_prompt_shares_a_token_with_the_answer(tiny_model: Model) -> None:
+    prompt = '<|im_start|>assistant\n{"action":"REPLY","parameters":'
+    skeleton = an_object(text={"kind": "enum", "enumValues": ["a", "b"]})
+    plain = tiny_model.fill(prompt, skeleton)
+    healed = tiny_model.fill(prompt, skeleton, heal_prompt=True)
+    assert spelled(tiny_model, plain.tokens) == plain.text
+    # The prompt's last token, '":', has become '":{"'.
+    assert spelled(tiny_model, healed.tokens) == healed.text.removeprefix('{"')
+    for result, first_at in ((plain, 0), (healed, len('{"'))):
+        assert [span.tokens for span in result.spans] == tokens_inside(tiny_model, result, first_at)
+        assert result.spans[0].tokens
+
+
+@pytest.mark.parametrize("prompt", ['{"a', "Answer: hello wor", "日本\n\n", 'x = "', "[1, 2"])
+def test_tokens_behind_a_healed_prompt_spell_the_end_of_prompt_and_answer(
+    any_model: Model, prompt: str
+) -> None:
+    skeleton = Skeleton.from_dict(
+        {"spans": [{"kind": "free-json"}, {"kind": "literal", "value": "]\n"}, {"kind": "boolean"}]}
+    )
+    result = any_model.fill(prompt, skeleton, heal_prompt=True, max_tokens=6, on_limit="close")
+    written = spelled(any_model, result.tokens)
+    assert (prompt + result.text).endswith(written)
+    first_at = len(result.text.encode()) - len(written.encode())
+    assert [span.tokens for span in result.spans] == tokens_inside(any_model, result, first_at)
+
+
+def test_the_logprob_of_a_choice_is_that_of_choosing_it(any_model: Model) -> None:
+    skeleton = Skeleton((SkeletonSpan("enum", enum_values=("A", "B")),))
+    result = any_model.fill("x", skeleton)
+    (span,) = result.spans
+    assert span.logprob is not None
+    assert math.log(0.5) <= span.logprob <= 0.0
+
+
+# ---- what the embedded model knows -------------------------------------------------------------
+
+
+def test_the_embedded_model_plans(tiny_model: Model) -> None:
+    listed = [
+        {"name": "SEND_EMAIL", "description": "Send an email.", "parameters": [{"name": "to"}]},
+        {"name": "SEARCH_WEB", "description": "Search the web.", "parameters": [{"name": "query"}]},
+    ]
+    prompt = planner_prompt("search the web for qwen", listed).rpartition("{")[0]
+    result = tiny_model.fill(prompt, ActionSkeleton(listed), logprobs=True)
+    assert result.value["action"] == "SEARCH_WEB"
+    assert [span.key for span in result.spans] == ["action", "query"]
+    assert result.forward_passes < len(result.tokens)
+    assert result.elapsed > 0.0
+
+
+def test_messages_take_the_place_of_a_prompt(tiny_model: Model) -> None:
+    pytest.importorskip("jinja2")
+    messages = [{"role": "user", "content": "hello"}]
+    result = tiny_model.fill(messages=messages, skeleton=REPLY)
+    tokens = tiny_model.chat_tokens(messages)
+    assert result.text == tiny_model.fill(tokens, REPLY).text
+    assert result.text == tiny_model.fill(tokens, REPLY.to_dict()).text
+
+
+def test_events_come_as_spans_are_filled(tiny_model: Model) -> None:
+    seen: list[str | None] = []
+    skeleton = REPLY
+    result = tiny_model.fill("hello", skeleton, on_span=lambda span: seen.append(span.key))
+    assert seen == ["action", "text"]
+
+    async def stream() -> list[Any]:
+        async with aclosing(AsyncModel.of(tiny_model).fill_stream("hello", skeleton)) as steps:
+            return [step async for step in steps]
+
+    *spans, last = asyncio.run(stream())
+    assert tuple(spans) == result.spans
+    assert last.text == result.text
+
+
+def test_a_truncated_value_is_brought_to_its_end(library: Library) -> None:
+    skeleton = an_object(a={"kind": "free-string"}, b={"kind": "free-json"})
+    n_truncated = 0
+    for seed in range(20):  # one token may be a whole value
+        with Model(library=library, n_ctx=64, n_slots=1, n_threads=1, seed=seed) as model:
+            result = model.fill("x", skeleton, max_tokens=1, on_limit="close", temperature=9.0)
+        assert set(result.value) == {"a", "b"}
+        assert skeleton.matches(result.text)
+        n_truncated += result.truncated
+    assert n_truncated > 10
+
+
+def test_a_value_that_no_token_can_end_is_truncated(tiny_model: Model) -> None:
+    skeleton = Skeleton.from_dict({"spans": [{"kind": "pattern", "pattern": "[0-9]{40}"}]})
+    result = tiny_model.fill("x", skeleton, max_tokens=1, on_limit="close")
+    assert result.truncated
+    assert len(result.text) == 40
+
+
+def test_a_rule_is_followed(tiny_model: Model) -> None:
+    spans = [
+        {"kind": "literal", "value": '{"n":'},
+        {"kind": "number", "key": "n", "rule": "digits"},
+        {"kind": "literal", "value": "}"},
+    ]
+    skeleton = Skeleton.from_dict({"spans": spans}, "digits ::= [7-9] [7-9] [7-9]")
+    value = tiny_model.fill("x", skeleton).value["n"]
+    assert 777 <= value <= 999
+
+
+@pytest.mark.parametrize("kind", ["number", "integer", "boolean", "free-string", "free-json"])
+def test_a_value_may_be_all_there_is(any_model: Model, kind: str) -> None:
+    skeleton = Skeleton.from_dict({"spans": [{"kind": kind}]})
+    result = any_model.fill("1, 2, ", skeleton, max_tokens=12, on_limit="close")
+    assert skeleton.matches(result.text)
+    assert spelled(any_model, result.tokens) == result.text
+
+
+# ---- bad input -------------------------------------------------------------------------------
+
+
+def test_a_context_that_fills_up_leaves_what_was_written(
+    library: Library, random_model_path: Callable[..., Path]
+) -> None:
+    path = random_model_path("llama-spm", n_embd=64, n_layers=2, seed=1)
+    with Model(path, library=library, n_ctx=256, n_slots=1, n_threads=1, seed=1) as model:
+        skeleton = REPLY
+        prompt = [1, *[9] * 220]
+        with pytest.raises(FillError, match="'text'.*context full") as caught:
+            model.fill(prompt, skeleton, max_tokens=0, temperature=5.0)
+        partial = caught.value.partial
+        assert isinstance(caught.value.__cause__, ContextFullError)
+        assert partial.fields["action"] in ("REPLY", "IGNORE")
+        assert partial.text.startswith('{"action":"')
+        assert len(partial.text) > len('{"action":"REPLY","text":"')
+        assert not partial.complete
+        with pytest.raises(ContextFullError):
+            model.fill([1, *[9] * 300], skeleton)
+        # The model goes on to be of use.
+        assert model.fill("x", {"spans": [{"kind": "boolean"}]}).complete
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"choices": []},
+        {"choices": [""]},
+        {"choices": ["a", "a"]},
+        {"choices": [1]},
+        {"choices": ["a"], "json": "string"},
+        {"json": "date"},
+        {"json": "value", "depth": 0},
+        {"dfa": {"classes": [0] * 256, "transitions": [[-1], [-1]], "accepting": [0]}},
+        {"dfa": {"classes": [0] * 256, "transitions": [[1], [1]], "accepting": [0]}},
+        {"dfa": {"classes": [0] * 255, "transitions": [[-1]], "accepting": [0]}},
+        {"dfa": {"classes": [0] * 256, "transitions": [[7]], "accepting": [0]}},
+        {"grammar": "root ::= ("},
+        {"before": 3},
+        {"json": "string", "temperature": -1},
+        {"json": "string", "max_tokens": -1},
+    ],
+)
+def test_a_request_that_is_refused_leaves_the_stream_of_use(
+    tiny_model: Model, wrong: dict[str, Any]
+) -> None:
+    binding = tiny_model.binding
+    args = generate_args(tiny_model, "hello")
+    stream = binding.open(tiny_model.session.ctx, args.config())
+    try:
+        binding.prefill(stream, args.prompt_tokens)
+        with pytest.raises(InvalidArgumentError):
+            binding.fill(stream, wrong)
+        result = binding.fill(stream, {"before": "x", "choices": ["ab", "cd"], "after": "y"})
+        assert result.text in ("ab", "cd")
+        assert tiny_model.detokenize(result.answer_tokens) == f"x{result.text}y"
+    finally:
+        binding.close(stream)
+
+
+def test_values_with_a_nul_are_escaped(any_model: Model) -> None:
+    skeleton = Skeleton((SkeletonSpan("enum", enum_values=("a\0b", "a\0c")),))
+    result = any_model.fill("x", skeleton)
+    assert result.value in ("a\0b", "a\0c")
+    assert "\\u0000" in result.text
+
+
+def test_what_is_no_skeleton_is_refused(tiny_model: Model) -> None:
+    for wrong, said in ((None, "None"), ("REPLY", "'REPLY'"), ({}, "an empty dict")):
+        with pytest.raises(InvalidArgumentError, match=f"skeleton must be a .* got {said}$"):
+            tiny_model.fill("x", wrong)  # type: ignore[arg-type]
+    with pytest.raises(InvalidArgumentError, match="no actions"):
+        tiny_model.fill("x", ActionSkeleton([]))
+    with pytest.raises(InvalidArgumentError, match="prompt or messages"):
+        tiny_model.fill(skeleton=REPLY)
+
+
+def test_a_cancelled_task_ends_the_filling(
+    tiny_model: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    digits = {"spans": [{"kind": "pattern", "pattern": "[0-9]{1200}"}]}
+    skeleton = Skeleton.from_dict(digits)
+    filling, cancelling = threading.Event(), threading.Event()
+    fill = tiny_model.binding.fill
+
+    def fill_while_it_is_cancelled(*arguments: Any) -> Any:
+        filling.set()
+        assert cancelling.wait(30)
+        return fill(*arguments)
+
+    async def cancelled() -> None:
+        async def consume() -> None:
+            steps = AsyncModel.of(tiny_model).fill_stream("x", skeleton, max_tokens=0)
+            async with aclosing(steps):
+                async for _ in steps:
+                    pass
+
+        task = asyncio.create_task(consume())
+        assert await asyncio.to_thread(filling.wait, 30)
+        task.cancel()
+        await asyncio.sleep(0)
+        cancelling.set()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    with monkeypatch.context() as patched:
+        patched.setattr(tiny_model.binding, "fill", fill_while_it_is_cancelled)
+        asyncio.run(cancelled())
+    assert len(tiny_model.fill("x", skeleton, max_tokens=5, on_limit="close").text) == 1200

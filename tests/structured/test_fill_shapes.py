@@ -1,0 +1,390 @@
+"""Answers of every shape are valid, by masks and by skeletons, however they are sampled."""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import json
+import re
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import jsonschema
+import pytest
+
+from eliza_ffi.async_model import AsyncModel
+from eliza_ffi.errors import (
+    ContextFullError,
+    ElizaError,
+    FillError,
+    InvalidArgumentError,
+    NotSupportedError,
+)
+from eliza_ffi.library.loading import Library
+from eliza_ffi.model import Model
+from eliza_ffi.structured import FieldFill, Lark, Regex, ShapedResult, SpanFill, shape_of
+
+pydantic = pytest.importorskip("pydantic", reason="the extra schema is not installed")
+
+Field = pydantic.Field
+Short = Annotated[str, Field(max_length=6)]
+Small = Annotated[int, Field(ge=-5, le=500)]
+
+
+class Color(enum.Enum):
+    RED = "red"
+    BLUE = "blue"
+
+
+class Pet(pydantic.BaseModel):
+    """An animal."""
+
+    name: Short
+    kind: Literal["cat", "dog", "fish"] = "cat"
+
+
+class Person(pydantic.BaseModel):
+    name: Short = Field(alias="fullName", description="first and last")
+    age: Small
+    pet: Pet | None
+    pets: Annotated[list[Pet], Field(max_length=2)]
+    color: Color
+
+
+class Tree(pydantic.BaseModel):
+    label: Literal["a", "b"]
+    left: Tree | None = None
+
+
+class Dog(pydantic.BaseModel):
+    kind: Literal["dog"]
+    barks: bool
+
+
+class Fish(pydantic.BaseModel):
+    kind: Literal["fish"]
+    fins: Small
+
+
+class Cage(pydantic.BaseModel):
+    inside: Annotated[Dog | Fish, Field(discriminator="kind")]
+
+
+@dataclass
+class Point:
+    x: bool
+    y: Literal[1, 2]
+
+
+CLASSES: list[Any] = [Pet, Person, Cage, Point, Color, bool, Pet | None, Literal["a", 1, None]]
+CLASSES += [Annotated[list[Color], Field(min_length=1, max_length=3)]]
+
+SCHEMAS: dict[str, Any] = {
+    "enum": {"enum": ["a", 2, None, [1, {"b": 2}]]},
+    "const": {"const": {"a": [1]}},
+    "text": {"type": "string", "maxLength": 5},
+    "pattern": {"type": "string", "pattern": "^[A-Z]{2}[0-9]{1,3}$"},
+    "date": {"type": "string", "format": "date"},
+    "bounds": {"type": "integer", "minimum": 3, "maximum": 12345},
+    "multiple": {"type": "integer", "minimum": 0, "maximum": 99, "multipleOf": 7},
+    "nullable": {"type": ["boolean", "null"]},
+    "object": {
+        "type": "object",
+        "properties": {"a": {"type": "boolean"}, "b": {"enum": ["x", "y"]}},
+        "required": ["a"],
+        "additionalProperties": False,
+    },
+    "array": {
+        "type": "array",
+        "items": {"type": "boolean"},
+        "minItems": 1,
+        "maxItems": 4,
+    },
+    "tuple": {
+        "type": "array",
+        "prefixItems": [{"type": "boolean"}, {"enum": ["x", "yy"]}],
+        "items": False,
+        "minItems": 2,
+    },
+    "union": {"anyOf": [{"type": "boolean"}, {"enum": ["p", "q"]}, {"type": "null"}]},
+    "one of": {"oneOf": [{"const": 1}, {"const": 2}]},
+    "all of": {"allOf": [{"type": "integer"}, {"minimum": 1, "maximum": 9}]},
+    "reference": {
+        "$defs": {"kind": {"enum": ["k", "l"]}},
+        "type": "object",
+        "properties": {"one": {"$ref": "#/$defs/kind"}, "two": {"$ref": "#/$defs/kind"}},
+        "required": ["one", "two"],
+        "additionalProperties": False,
+    },
+    "map": {
+        "type": "object",
+        "additionalProperties": {"type": "boolean"},
+        "maxProperties": 0,
+    },
+    "annotations": {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "A kind",
+        "description": "of thing",
+        "default": "m",
+        "examples": ["m"],
+        "enum": ["m", "n"],
+    },
+}
+
+TEXTS: list[Any] = [
+    (Regex("[a-c]{2,4}"), "[a-c]{2,4}"),
+    (Regex("(yes|no), (red|green)"), "(yes|no), (red|green)"),
+    (Regex("[0-9]{3}-[0-9]{4}"), "[0-9]{3}-[0-9]{4}"),
+    (Lark('start: "say " ("hello" | /[a-d]{1,3}/)'), "say (hello|[a-d]{1,3})"),
+]
+
+
+@pytest.fixture(scope="module", params=["eliza-tiny", "llama-spm"])
+def model(
+    request: pytest.FixtureRequest, library: Library, random_model_path: Callable[..., Path]
+) -> Iterator[Model]:
+    """Return the embedded model, and one that writes noise."""
+    name = request.param
+    path = None if name == "eliza-tiny" else random_model_path(name, n_embd=64, n_layers=1)
+    with Model(path, library=library, n_threads=1, seed=7) as opened:
+        yield opened
+
+
+@pytest.fixture
+def masks_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Take it that no schema is closed."""
+    monkeypatch.setattr("eliza_ffi.structured.shape._closed_skeleton", lambda text: None)
+
+
+def by_masks(model: Model, shape: Any, temperature: float) -> str:
+    """Return an answer of llguidance's, also where a skeleton could give one."""
+    shape = shape_of(shape)
+    masks = shape.masks(model.session.guidance())
+    result = model.generate("Hello", 500, masks=masks, temperature=temperature)
+    assert result.finish_reason == "end", result
+    return result.text
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+@pytest.mark.parametrize("given", CLASSES, ids=repr)
+def test_answers_are_values_of_their_class(model: Model, given: Any, temperature: float) -> None:
+    adapter = pydantic.TypeAdapter(given)
+    result = model.fill("Hello", given, temperature=temperature)
+    assert result.value == adapter.validate_json(result.text)
+    assert result.relaxed == ()
+    assert result.complete
+    adapter.validate_json(by_masks(model, given, temperature))
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+@pytest.mark.parametrize("name", SCHEMAS)
+def test_answers_are_valid_against_their_schema(
+    model: Model, name: str, temperature: float
+) -> None:
+    schema = SCHEMAS[name]
+    validator = jsonschema.Draft202012Validator(
+        schema, format_checker=jsonschema.Draft202012Validator.FORMAT_CHECKER
+    )
+    result = model.fill("Hello", schema, temperature=temperature)
+    validator.validate(result.value)
+    assert result.value == json.loads(result.text)
+    validator.validate(json.loads(by_masks(model, schema, temperature)))
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+@pytest.mark.parametrize(("given", "pattern"), TEXTS, ids=str)
+def test_answers_match_their_expression_or_grammar(
+    model: Model, given: Any, pattern: str, temperature: float
+) -> None:
+    result = model.fill("Hello", given, temperature=temperature)
+    assert re.fullmatch(pattern, result.value)
+    assert result.value == result.text
+    assert re.fullmatch(pattern, by_masks(model, given, temperature))
+
+
+@pytest.mark.parametrize("given", [*CLASSES, Tree], ids=repr)
+def test_masks_alone_give_the_same_kinds_of_values(
+    tiny_model: Model, masks_alone: None, given: Any
+) -> None:
+    result = tiny_model.fill("Hello", given, temperature=1.0)
+    assert result.spans == ()
+    assert result.value == pydantic.TypeAdapter(given).validate_json(result.text)
+
+
+def test_fields_are_told_as_they_are_filled_and_the_object_as_far_as_it_is_certain(
+    model: Model,
+) -> None:
+    told = list(model.fill_stream("Hello", Person))
+    result = told.pop()
+    assert isinstance(result, ShapedResult)
+    assert all(isinstance(each, FieldFill) for each in told)
+    top = [each for each in told if isinstance(each, FieldFill) and len(each.path) == 1]
+    assert [each.path[0] for each in top] == ["fullName", "age", "pet", "pets", "color"]
+    fields = list(Person.model_fields)
+    for i, each in enumerate(top):
+        assert isinstance(each.partial, Person)
+        assert each.partial.model_fields_set == set(fields[: i + 1])
+        for name in fields[: i + 1]:
+            assert getattr(each.partial, name) == getattr(result.value, name)
+        for name in fields[i + 1 :]:
+            assert not hasattr(each.partial, name)
+    assert top[-1].partial == result.value
+
+
+def test_fields_are_told_before_the_answer_is_whole(tiny_model: Model, masks_alone: None) -> None:
+    steps = tiny_model.fill_stream("Hello", Tree, temperature=1.0)
+    first = next(steps)
+    assert isinstance(first, FieldFill)
+    assert first.path == ("label",)
+    assert first.partial.model_fields_set == {"label"}
+    assert not hasattr(first.partial, "left")
+    steps.close()  # type: ignore[attr-defined]
+    assert tiny_model.fill("Hello", bool, slot_id=0).complete
+
+
+def test_a_callback_hears_of_fields(tiny_model: Model) -> None:
+    heard: list[FieldFill] = []
+    tiny_model.fill("Hello", Pet, on_span=heard.append)
+    assert [each.path for each in heard][:1] == [("name",)]
+
+
+def test_many_prompts_and_the_asynchronous_face_answer_alike(tiny_model: Model) -> None:
+    expected = tiny_model.fill("Hello", Pet).value
+    grammar = Lark('start: "say " ("hello" | "there")')
+    said = tiny_model.fill("Hello", grammar).value
+    many = tiny_model.fill_many(["Hello", "Hello"], Pet)
+    assert [result.value for result in many] == [expected, expected]
+    assert [r.value for r in tiny_model.fill_many(["Hello"] * 9, grammar)] == [said] * 9
+
+    async def ask() -> list[Any]:
+        model = AsyncModel.of(tiny_model)
+        one, other = await asyncio.gather(model.fill("Hello", Pet), model.fill("Hello", grammar))
+        listed = await model.fill_many(["Hello"], grammar)
+        async for step in model.fill_stream("Hello", Pet):
+            last = step
+        assert not isinstance(last, FieldFill)
+        form = {"spans": [{"kind": "enum", "key": "k", "enumValues": ["1", "2"]}]}
+        steps = [step async for step in model.fill_stream("Hello", form)]
+        assert isinstance(steps[0], SpanFill)
+        return [one.value, other.value, listed[0].value, last.value]
+
+    assert asyncio.run(ask()) == [expected, said, said, expected]
+
+
+def test_texts_can_be_generated_and_streamed_in_a_shape(tiny_model: Model) -> None:
+    whole = tiny_model.generate("Hello", schema=Pet)
+    assert Pet.model_validate_json(whole.text)
+    assert "".join(tiny_model.stream("Hello", schema=Pet)) == whole.text
+    assert re.fullmatch("[a-f]{3}", tiny_model.generate("Hello", regex="[a-f]{3}").text)
+    assert tiny_model.generate("Hello", lark='start: "abc"').text == "abc"
+    (many,) = tiny_model.generate_many(["Hello"], schema={"enum": ["a", "b"]})
+    assert many.text in ('"a"', '"b"')
+
+
+def test_an_answer_that_is_cut_is_an_error_that_has_what_was_written(tiny_model: Model) -> None:
+    endless = Lark("start: /[a-z ]+/ END\nEND: /[^a-z ]{900}/")
+    with pytest.raises(FillError, match="12 tokens and has not ended") as cut:
+        tiny_model.fill("Hello", endless, max_tokens=12)
+    assert len(cut.value.partial.tokens) == 12
+    assert not cut.value.partial.complete
+
+
+def test_a_full_context_is_an_error_that_has_what_was_written(library: Library) -> None:
+    endless = Lark("start: /[a-z ]+/ END\nEND: /[^a-z ]{900}/")
+    with Model(library=library, n_ctx=256, n_threads=1) as model:
+        with pytest.raises(FillError, match="context is full") as full:
+            model.fill("Hello", endless, max_tokens=0)
+        assert isinstance(full.value.__cause__, ContextFullError)
+        assert full.value.partial.text
+
+
+def test_an_answer_that_its_class_refuses_is_an_error(tiny_model: Model) -> None:
+    class Never(pydantic.BaseModel):
+        kind: Literal["a", "b"]
+
+        @pydantic.field_validator("kind")
+        @classmethod
+        def refuse(cls, kind: str) -> str:
+            raise ValueError("never good")
+
+    with pytest.raises(FillError, match="never good") as refused:
+        tiny_model.fill("Hello", Never)
+    assert isinstance(refused.value.__cause__, pydantic.ValidationError)
+    assert json.loads(refused.value.partial.text)["kind"] in ("a", "b")
+
+
+def test_what_is_no_shape_is_refused(tiny_model: Model) -> None:
+    with pytest.raises(InvalidArgumentError, match="unsupported JSON schema at #/type"):
+        tiny_model.fill("x", {"type": "strin"})
+    with pytest.raises(InvalidArgumentError, match="no schema of"):
+        tiny_model.fill("x", a_class_without_schema())
+    with pytest.raises(InvalidArgumentError, match="schema must be a JSON Schema .* got 'text'"):
+        tiny_model.generate("x", schema="text")
+    with pytest.raises(InvalidArgumentError, match="sampler_plan is for skeletons"):
+        tiny_model.fill("x", Lark('start: "a"'), sampler_plan={"x": 1})
+    with pytest.raises(InvalidArgumentError, match="give either regex or lark"):
+        tiny_model.generate("x", regex="a", lark="b")
+    with pytest.raises(TypeError, match="temperatur"):
+        tiny_model.fill("x", Pet, temperatur=1)  # type: ignore[call-overload]
+
+
+def a_class_without_schema() -> Any:
+    """Return a class that no schema describes."""
+    return type("Lock", (), {})
+
+
+def test_without_pydantic_the_error_names_the_extra(
+    tiny_model: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def missing(name: str) -> Any:
+        raise ImportError(name)
+
+    monkeypatch.setattr("eliza_ffi.structured.classes.importlib.import_module", missing)
+
+    @dataclass
+    class Unseen:
+        x: bool
+
+    with pytest.raises(NotSupportedError, match=r"Unseen .* pip install 'eliza-ffi\[schema\]'"):
+        tiny_model.fill("x", Unseen)
+
+
+def test_a_model_that_is_closed_meanwhile_ends_the_answer(library: Library) -> None:
+    model = Model(library=library, n_threads=1)
+    steps = model.fill_stream("Hello", Lark("start: /[a-z ]+/ END\nEND: /[^a-z ]{900}/"))
+    heard = threading.Event()
+    ended: list[BaseException] = []
+
+    def fill() -> None:
+        heard.set()
+        try:
+            list(steps)
+        except ElizaError as error:
+            ended.append(error)
+
+    thread = threading.Thread(target=fill)
+    thread.start()
+    heard.wait()
+    time.sleep(0.05)
+    model.close()
+    thread.join(timeout=60)
+    assert not thread.is_alive()
+    assert len(ended) == 1
+
+
+def test_threads_fill_one_shape_at_once(tiny_model: Model, masks_alone: None) -> None:
+    expected = tiny_model.fill("Hello", Person).value
+    found: list[Person] = []
+    threads = [
+        threading.Thread(target=lambda: found.append(tiny_model.fill("Hello", Person).value))
+        for _ in range(12)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [expected] * 12

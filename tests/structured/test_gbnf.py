@@ -1,0 +1,114 @@
+"""The grammars of skeletons accept exactly what filling can write."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+from gbnf_reader import Gbnf
+from hypothesis import given
+from hypothesis import strategies as st
+from skeleton_strategies import Field, actions, shaped_skeletons
+
+from eliza_ffi.elizaos.planning import ActionSkeleton, ParametersSkeleton
+from eliza_ffi.model import Model
+from eliza_ffi.structured import gbnf
+from eliza_ffi.structured.automata import compile_regex, json_number
+from eliza_ffi.structured.skeleton import Skeleton
+
+seeds = st.integers(0, 10**6)
+
+
+@pytest.mark.slow
+@given(shaped_skeletons(), seeds)
+def test_a_text_of_the_grammar_matches_the_skeleton(
+    shaped: tuple[tuple[Field, ...], Skeleton], seed: int
+) -> None:
+    # That the grammar has all that filling writes is tested where skeletons are filled.
+    skeleton = shaped[1]
+    text = Gbnf(skeleton.to_gbnf()).make_up(random.Random(seed))
+    assert skeleton.matches(text)
+
+
+@pytest.mark.slow
+@given(actions(), seeds)
+def test_a_text_of_the_planners_grammar_is_an_answer(
+    listed: list[dict[str, Any]], seed: int
+) -> None:
+    for skeleton in (ActionSkeleton(listed), ParametersSkeleton(listed[0])):
+        text = Gbnf(skeleton.to_gbnf()).make_up(random.Random(seed))
+        assert skeleton.matches(text)
+        assert skeleton.accepts(skeleton.parse(text))
+
+
+@pytest.mark.parametrize(
+    ("text", "legal"),
+    [
+        ('"a\\u00e4\\ud83d\\ude00"', True),
+        ('"\\ud83d"', False),
+        ('"\x7f"', True),
+        ('"\x1f"', False),
+        ("[1 ,{}]", True),
+        ("[" + " " * 21 + "]", False),
+        ("[" * 16 + "]" * 16, True),
+        ("[" * 17 + "]" * 17, False),
+    ],
+)
+def test_the_limits_of_a_value_are_those_of_matching(text: str, legal: bool) -> None:
+    skeleton = Skeleton.from_dict({"spans": [{"kind": "free-json"}]})
+    assert Gbnf(skeleton.to_gbnf()).accepts(text) == legal
+    assert skeleton.matches(text) == legal
+
+
+@pytest.mark.slow
+@given(st.text(st.sampled_from("aé€日😀0-9.e\n\x7f]^"), max_size=6))
+def test_the_rules_of_an_automaton_accept_what_it_does(text: str) -> None:
+    patterns = ["[^a]*", "(?:é|日)+[€-😀]?", r"[\]^-]a*|\n\x7F", "."]
+    automata = [*map(compile_regex, patterns), json_number()]
+    for dfa in automata:
+        rules = gbnf.dfa_rules(dfa, "p")
+        grammar = "root ::= p-0\n" + "".join(f"{name} ::= {body}\n" for name, body in rules.items())
+        assert Gbnf(grammar).accepts(text) == dfa.accepts(text.encode())
+
+
+def test_a_users_rules_keep_apart_from_ours() -> None:
+    spans = [
+        {"kind": "literal", "value": "["},
+        {"kind": "free-json", "rule": "json-string"},
+        {"kind": "literal", "value": ","},
+        {"kind": "free-string"},
+        {"kind": "literal", "value": ","},
+        {"kind": "free-json", "rule": "root"},
+        {"kind": "literal", "value": "]"},
+    ]
+    theirs = 'root ::= "r" json-string\njson-string ::= [0-9]+ ("a"\n | "root ::= b")? # "x'
+    grammar = Gbnf(Skeleton.from_dict({"spans": spans}, theirs).to_gbnf())
+    assert grammar.accepts('[12a,"q",r3]')
+    assert grammar.accepts('[1root ::= b,"",r3]')
+    assert not grammar.accepts('["1","q",r3]')
+    assert not grammar.accepts('[12,12,r"3"]')
+
+
+SHAPES = (
+    {"kind": "enum", "enumValues": ["a\nb", "ü]", 3]},
+    {"kind": "free-string"},
+    {"kind": "number"},
+    {"kind": "free-json"},
+    {"kind": "pattern", "pattern": "[ä-ü]{2}|x-*y"},
+)
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: str(shape["kind"]))
+def test_llama_cpp_reads_the_grammar_as_we_do(tiny_model: Model, shape: dict[str, Any]) -> None:
+    spans = [{"kind": "literal", "value": "<"}, shape, {"kind": "literal", "value": ">"}]
+    skeleton = Skeleton.from_dict({"spans": spans})
+    grammar = Gbnf(skeleton.to_gbnf())
+    finished = 0
+    for prompt in ("x", '{"a":', "1.5, 2.5,", "hello", "ä"):
+        made = tiny_model.generate(prompt, 60, grammar=skeleton.to_gbnf(), temperature=2.0)
+        if made.finish_reason == "end":
+            assert skeleton.matches(made.text)
+            assert grammar.accepts(made.text)
+            finished += 1
+    assert finished > 0 or shape["kind"] not in ("enum", "pattern")  # which are short

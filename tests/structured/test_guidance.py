@@ -1,0 +1,186 @@
+"""Masks by llguidance, over a model's own vocabulary."""
+
+from __future__ import annotations
+
+import json
+import random
+import threading
+import time
+from typing import Any
+
+import llguidance
+import numpy as np
+import pytest
+
+from bench.masking.vocabularies import TokenBytes
+from eliza_ffi._resources import default_model_path
+from eliza_ffi.errors import InvalidArgumentError, NativeFault
+from eliza_ffi.model import Model
+from eliza_ffi.structured import Guidance, one_token_mask
+
+SCHEMA = {
+    "type": "object",
+    "properties": {
+        "name": {"type": "string", "maxLength": 12},
+        "tags": {"type": "array", "items": {"enum": ["red", "green"]}, "maxItems": 3},
+        "size": {"type": "integer", "minimum": 0, "maximum": 99},
+    },
+    "required": ["name", "tags", "size"],
+    "additionalProperties": False,
+}
+
+
+def allowed(mask: np.ndarray[Any, Any]) -> list[int]:
+    return np.flatnonzero(np.unpackbits(mask.view(np.uint8), bitorder="little")).tolist()
+
+
+def matcher_of_its_own(model: Model, grammar: str) -> Any:
+    """Return llguidance's matcher over the vocabulary as the model's file has it."""
+    vocabulary = TokenBytes.from_file(default_model_path())
+
+    class Tokenizer:
+        def __init__(self) -> None:
+            self.tokens = list(vocabulary.names)
+            self.special_token_ids = list(vocabulary.control)
+            self.eos_token_id = vocabulary.eos
+            self.bos_token_id = None
+
+        def __call__(self, text: str) -> list[int]:
+            return model.tokenize(text if isinstance(text, str) else text.decode())
+
+    end_of_turn = vocabulary.names.index(b"<|im_end|>")
+    tokenizer = llguidance.LLTokenizer(
+        llguidance.TokenizerWrapper(Tokenizer()), eos_token=[vocabulary.eos, end_of_turn]
+    )
+    return llguidance.LLMatcher(tokenizer, grammar)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("language", ["schema", "regex", "lark"])
+def test_masks_and_forced_tokens_are_llguidances_own_at_every_step(
+    tiny_model: Model, language: str
+) -> None:
+    guidance, make = tiny_model.session.guidance(), llguidance.LLMatcher
+    if language == "schema":
+        masks = guidance.json_schema(SCHEMA)
+        grammar = make.grammar_from_json_schema(json.dumps(SCHEMA), {"whitespace_flexible": False})
+    elif language == "regex":
+        masks, grammar = guidance.regex("(ab|a?b+c){1,9}"), None
+        grammar = make.grammar_from_regex("(ab|a?b+c){1,9}")
+    else:
+        text = 'start: "answer: " (/[a-z]{1,9}/ | list)\nlist: "[" /[0-9]/ ("," /[0-9]/)* "]"'
+        masks, grammar = guidance.lark(text), make.grammar_from_lark(text)
+    dice, n_steps, n_forced = random.Random(5), 0, 0
+    for _ in range(30):
+        source, other = masks.start(), matcher_of_its_own(tiny_model, grammar)
+        while not source.has_ended and n_steps < 5000:
+            assert source.forced() == other.compute_ff_tokens()
+            n_forced += len(source.forced())
+            mask = source.mask()
+            assert mask.tobytes() == other.compute_bitmask()[: mask.nbytes]
+            assert source.may_end == other.is_accepting()
+            token = dice.choice(allowed(mask))
+            source.accept(token)
+            assert other.consume_token(token)
+            n_steps += 1
+        assert other.is_stopped()
+    assert n_steps > 100
+    assert n_forced > 0 or language == "regex"
+
+
+def test_texts_that_were_begun_from_the_same_masks_know_nothing_of_each_other(
+    tiny_model: Model,
+) -> None:
+    masks = tiny_model.session.guidance().regex("ab|cd")
+    first, second = masks.start(), masks.start()
+    (a,) = tiny_model.tokenize("a")
+    (c,) = tiny_model.tokenize("c")
+    first.accept(a)
+    assert c in allowed(second.mask())
+    assert c not in allowed(first.mask())
+
+
+def test_classes_of_expressions_hold_ascii_alone(tiny_model: Model) -> None:
+    texts = tiny_model.token_texts().texts
+    source = tiny_model.session.guidance().regex(r"\d/\w").start()
+    assert {texts[token] for token in allowed(source.mask())} <= {b"%d" % i for i in range(10)}
+    for char in "4/x":
+        (token,) = tiny_model.tokenize(char)
+        source.accept(token)
+    assert source.may_end
+
+
+def test_a_token_that_is_not_allowed_is_an_error(tiny_model: Model) -> None:
+    source = tiny_model.session.guidance().regex("a").start()
+    (b,) = tiny_model.tokenize("b")
+    with pytest.raises(NativeFault, match="llguidance"):
+        source.accept(b)
+
+
+def test_a_language_is_compiled_once(tiny_model: Model) -> None:
+    guidance = tiny_model.session.guidance()
+    assert guidance.json_schema(SCHEMA) is guidance.json_schema(dict(SCHEMA))
+    assert guidance.regex("x+") is not guidance.lark('start: "x"')
+
+
+def test_all_languages_share_one_tokenizer(
+    tiny_model: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[Any] = []
+
+    class Counted(llguidance.TokenizerWrapper):
+        def __init__(self, tokenizer: Any) -> None:
+            made.append(tokenizer)
+            super().__init__(tokenizer)
+
+    monkeypatch.setattr(llguidance, "TokenizerWrapper", Counted)
+    guidance = Guidance(tiny_model.token_texts)
+    guidance.json_schema(SCHEMA)
+    guidance.regex("a+")
+    guidance.lark('start: "a"')
+    assert len(made) == 1
+
+
+@pytest.mark.parametrize(
+    ("language", "given", "said"),
+    [
+        ("json_schema", {"type": "strin"}, "unsupported JSON schema at #/type: .*strin"),
+        ("json_schema", False, "false allows no value"),
+        ("json_schema", {"const": {1, 2}}, "not JSON"),
+        ("regex", "(", "does not take the regular expression"),
+        ("regex", 5, "must be a string, got 5"),
+        ("lark", "start: (", "does not take the Lark grammar"),
+    ],
+)
+def test_what_llguidance_does_not_take_is_refused(
+    tiny_model: Model, language: str, given: Any, said: str
+) -> None:
+    with pytest.raises(InvalidArgumentError, match=said):
+        getattr(tiny_model.session.guidance(), language)(given)
+
+
+def test_other_python_runs_while_a_mask_is_computed(tiny_model: Model) -> None:
+    """A mask of a JSON string goes through the whole vocabulary, again and again."""
+    source = tiny_model.session.guidance().json_schema({"type": "string"}).start()
+    source.accept(tiny_model.tokenize('"')[0])
+    stop, counted = threading.Event(), [0]
+
+    def count() -> None:
+        while not stop.is_set():
+            counted[0] += 1
+            time.sleep(0)
+
+    thread = threading.Thread(target=count)
+    thread.start()
+    try:
+        for _ in range(200):
+            source.mask()
+    finally:
+        stop.set()
+        thread.join()
+    assert counted[0] > 0
+
+
+def test_the_mask_of_one_token_has_its_bit_alone() -> None:
+    for token in (0, 31, 32, 63, 70):
+        assert allowed(one_token_mask(token, 3)) == [token]

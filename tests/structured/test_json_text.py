@@ -1,0 +1,96 @@
+"""JSON as text."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eliza_ffi.errors import InvalidArgumentError
+from eliza_ffi.structured.json_text import (
+    JsonPosition,
+    json_text,
+    read_json,
+    string_body,
+    string_from_body,
+)
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=8,
+)
+
+
+@given(json_values)
+def test_a_value_comes_back_from_its_text_unless_json_cannot_hold_it(value: Any) -> None:
+    try:
+        text = json_text(value)
+    except InvalidArgumentError:
+        assert "Infinity" in json.dumps(value)
+    else:
+        assert read_json(text) == value
+
+
+@given(st.text())
+def test_the_body_of_a_string_comes_back_and_has_no_open_end(text: str) -> None:
+    body = string_body(text)
+    assert string_from_body(body) == text
+    assert JsonPosition(in_string=True).after(body) == JsonPosition(in_string=True)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "nul", "NaN", "[Infinity]", '"\n"', "1 2", '"a' + "[" * 9]
+)
+def test_what_is_not_json_is_refused(text: str) -> None:
+    with pytest.raises(InvalidArgumentError, match="not JSON"):
+        read_json(text)
+
+
+def test_nesting_that_python_cannot_follow_is_refused() -> None:
+    with pytest.raises(InvalidArgumentError, match="not JSON"):
+        read_json("[" * 200_000)
+
+
+def test_a_number_longer_than_python_reads_is_a_float() -> None:
+    assert read_json("1" * 5000) == math.inf
+    assert read_json("1" * 400) == int("1" * 400)
+
+
+@pytest.mark.parametrize("value", ["\ud800", {"a": ["\udfff x"]}])
+def test_a_lone_surrogate_is_named(value: Any) -> None:
+    with pytest.raises(InvalidArgumentError, match=r"lone surrogate, U\+D"):
+        json_text(value)
+
+
+def test_a_value_that_holds_itself_is_refused() -> None:
+    value: list[Any] = []
+    value.append(value)
+    with pytest.raises(InvalidArgumentError, match="not a JSON value"):
+        json_text(value)
+
+
+@pytest.mark.parametrize(
+    ("text", "in_string", "escape"),
+    [
+        ("", False, ""),
+        ('{"a":', False, ""),
+        ('{"a":"', True, ""),
+        ('"a\\"', True, ""),
+        ('"a\\\\"', False, ""),
+        ('"a\\', True, "\\"),
+        ('"\\u00', True, "\\u00"),
+        ('"\\u00e4', True, ""),
+        ("\\", False, ""),
+    ],
+)
+def test_the_position_knows_strings_and_escapes(text: str, in_string: bool, escape: str) -> None:
+    assert JsonPosition().after(text) == JsonPosition(in_string, escape)
+    by_character = JsonPosition()
+    for char in text:
+        by_character = by_character.after(char)
+    assert by_character == JsonPosition(in_string, escape)

@@ -1,0 +1,151 @@
+"""Languages that are made to take long, or are none: each ends with an error that says why."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from eliza_ffi.errors import InvalidArgumentError, NativeFault
+from eliza_ffi.model import Model
+from eliza_ffi.structured.limits import (
+    DEEPEST,
+    MOST_BYTES,
+    MOST_FIELDS,
+    MOST_SCHEMA_BYTES,
+    MOST_VALUES,
+    checked_schema,
+    checked_text,
+)
+
+STRING = {"type": "string"}
+
+
+def nested(levels: int, around: Callable[[Any], Any]) -> Any:
+    made: Any = STRING
+    for _ in range(levels):
+        made = around(made)
+    return made
+
+
+def fields(n: int) -> dict[str, Any]:
+    return {f"f{i}": STRING for i in range(n)}
+
+
+# What takes a while to make is made by the test.
+HOSTILE_SCHEMAS: dict[str, tuple[Any, str]] = {
+    "a million values": (
+        lambda: {"properties": {"a/b": {"enum": list(range(10**6))}}},
+        f"at #/properties/a~1b/enum/{MOST_VALUES}: .* more than {MOST_VALUES} values",
+    ),
+    "as many in several enums": (
+        {"anyOf": [{"enum": list(range(20_000))}, {"enum": list(range(20_000, 40_000))}]},
+        f"at #/anyOf/1/enum/.*: .* more than {MOST_VALUES} values",
+    ),
+    "as many inside others": (
+        {"enum": [{"a": [i]} for i in range(20_000)]},
+        f"at #/enum/.*: .* more than {MOST_VALUES} values",
+    ),
+    "a constant of many": (
+        lambda: {"const": list(range(10**6))},
+        f"at #/const/.*: .* more than {MOST_VALUES} values",
+    ),
+    "many fields": (
+        {"items": {"properties": fields(MOST_FIELDS + 1)}},
+        f"at #/items: properties has {MOST_FIELDS + 1} fields, .* {MOST_FIELDS} at most",
+    ),
+    "many patterns of names": (
+        {"patternProperties": fields(MOST_FIELDS + 1)},
+        f"at #: patternProperties has {MOST_FIELDS + 1} fields",
+    ),
+    "a long text": ({"const": "x" * 2**20}, f"more bytes than {MOST_SCHEMA_BYTES}"),
+    "deep items": (
+        lambda: nested(100_000, lambda inner: {"items": inner}),
+        f"at #/items/items/.*: the schema is nested deeper than {DEEPEST} levels",
+    ),
+    "deep lists": (
+        lambda: {"enum": [nested(100_000, lambda inner: [inner])]},
+        f"at #/enum/0/0/0.*: the schema is nested deeper than {DEEPEST} levels",
+    ),
+    "what contains itself": ({"$ref": "#"}, "no text of the schema can begin"),
+    "a lone surrogate": ({"properties": {"a": {"const": "\ud800"}}}, "at #/properties/a/const: "),
+    "a lone surrogate as a name": ({"properties": {"\udfff": {}}}, "not JSON: a key is"),
+    "a name that is no text": ({"properties": {1: {}}}, "not JSON: a key is 1"),
+    "no JSON": ({"const": {1, 2}}, "not JSON"),
+    "alternatives times alternatives": (
+        {"allOf": [{"anyOf": [{"minimum": i}, {"minimum": -i}]} for i in range(40)]},
+        "schema too large",
+    ),
+    "what llguidance supports in no mode": (
+        {"properties": {"not": {"items": {"pattern": "(?=a)"}}}},
+        "at #/properties/not/items/pattern: .*look-around",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE_SCHEMAS)
+def test_a_schema_is_refused_before_it_takes_long(tiny_model: Model, name: str) -> None:
+    given, reason = HOSTILE_SCHEMAS[name]
+    schema = given() if callable(given) else given
+    with pytest.raises(InvalidArgumentError, match=reason):
+        tiny_model.session.guidance().json_schema(schema)
+
+
+@pytest.mark.parametrize(
+    ("language", "given", "reason"),
+    [
+        ("regex", "a" * (MOST_BYTES + 1), f"more bytes than {MOST_BYTES}"),
+        ("regex", "é" * (MOST_BYTES // 2 + 1), f"more bytes than {MOST_BYTES}"),
+        ("regex", "(" * 2000 + "a" + ")" * 2000, "does not take the regular expression"),
+        ("regex", "a\ud800", "the regular expression has a lone surrogate"),
+        ("regex", b"a", "a regular expression must be a string, got bytes"),
+        ("regex", "a{3,2}", "does not take the regular expression"),
+        ("lark", 'start: "a"\n' * 10**5, f"more bytes than {MOST_BYTES}"),
+        ("lark", "start: " + "(" * 5000 + '"a"' + ")" * 5000, "too deeply nested"),
+        ("lark", 'start: "\ud800"', "the Lark grammar has a lone surrogate"),
+        ("lark", 'start: "a\0"', "does not take the Lark grammar"),
+        ("lark", "start: start", "no text of the Lark grammar can begin"),
+        ("lark", "", "does not take the Lark grammar"),
+    ],
+)
+def test_other_languages_are_refused_before_they_take_long(
+    tiny_model: Model, language: str, given: Any, reason: str
+) -> None:
+    with pytest.raises(InvalidArgumentError, match=reason):
+        getattr(tiny_model.session.guidance(), language)(given)
+
+
+@pytest.mark.slow
+def test_repetitions_of_repetitions_end_one_way_or_the_other(tiny_model: Model) -> None:
+    """llguidance counts them without writing them out, or gives up."""
+    guidance = tiny_model.session.guidance()
+    for pattern in ("(a|b|cd){100000}", "((a{1000}){1000}){1000}", "(a|b)*a(a|b){2000}"):
+        try:
+            assert guidance.regex(pattern).start().mask().any()
+        except (InvalidArgumentError, NativeFault) as error:
+            assert "too many expressions" in str(error)
+
+
+def test_what_is_within_the_limits_is_taken(tiny_model: Model) -> None:
+    guidance = tiny_model.session.guidance()
+    for schema in (
+        {"enum": [f"value {i}" for i in range(MOST_VALUES)]},
+        {"properties": fields(500), "required": list(fields(500))},
+        {"const": "a\0b", "type": "string"},
+        {"properties": {"enum": {"const": 1}, "const": {"enum": [2]}}},
+        nested(DEEPEST // 2, lambda inner: {"items": inner}),
+    ):
+        assert guidance.json_schema(schema).start().mask().any()
+    assert guidance.regex("a\0b").start().mask().any()
+
+
+def test_a_schema_at_all_limits_is_still_walked_once() -> None:
+    schema = {
+        "properties": fields(MOST_FIELDS),
+        "enum": list(range(MOST_VALUES)),
+        "items": nested(DEEPEST - 1, lambda inner: [inner])[0],
+    }
+    assert json.loads(checked_schema(schema)) == schema
+    assert checked_text("text", "a" * MOST_BYTES) == "a" * MOST_BYTES

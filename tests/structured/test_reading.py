@@ -1,0 +1,163 @@
+"""Reading an answer takes work in proportion to its length."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import re
+import sys
+from collections.abc import Callable, Iterator
+from typing import Annotated, Any
+
+import pydantic
+import pytest
+
+from eliza_ffi.elizaos import FfiStreamingResult, Usage
+from eliza_ffi.library.protocol import StreamStep
+from eliza_ffi.session import Reading
+from eliza_ffi.structured import FieldFill, JsonReader, ShapedResult, json_reader, shape_of
+
+
+class Item(pydantic.BaseModel):
+    name: str
+    sizes: list[int]
+
+
+class Order(pydantic.BaseModel):
+    items: list[Item]
+
+
+CHECKED: list[str] = []
+
+
+def check(name: str) -> str:
+    CHECKED.append(name)
+    return name
+
+
+class Checked(pydantic.BaseModel):
+    names: list[Annotated[str, pydantic.AfterValidator(check)]]
+
+
+ANY_ORDER = {"type": "object", "properties": {"items": {"type": "array"}}}
+
+
+def answer(n_items: int) -> str:
+    return json.dumps({"items": [{"name": f"item {i}", "sizes": [i, 7]} for i in range(n_items)]})
+
+
+def steps(text: str, size: int = 4) -> Iterator[StreamStep | FfiStreamingResult]:
+    for at in range(0, len(text), size):
+        yield StreamStep((1,), text[at : at + size], False)
+    yield FfiStreamingResult(text, (1,), Usage(1, 1, 0, 0), None, "end", None)
+
+
+def read(given: Any, text: str) -> tuple[list[FieldFill], Any]:
+    reading = Reading(shape_of(given))
+    *fields, result = [found for step in steps(text) for found in reading.take(step)]
+    assert isinstance(result, ShapedResult)
+    return [each for each in fields if isinstance(each, FieldFill)], result.value
+
+
+def n_calls(work: Callable[[], Any]) -> int:
+    count = 0
+
+    def note(frame: Any, event: str, argument: Any) -> None:
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        work()
+    finally:
+        sys.setprofile(before)
+    return count
+
+
+def look(given: Any, text: str) -> None:
+    fields, _ = read(given, text)
+    assert all(field.partial is not None for field in fields)
+
+
+@pytest.mark.parametrize("given", [Order, ANY_ORDER])
+@pytest.mark.parametrize("work", [read, look])
+def test_four_times_the_items_take_four_times_the_work(
+    given: Any, work: Callable[[Any, str], Any]
+) -> None:
+    """Also if every partial answer is looked at."""
+    few, many = answer(50), answer(200)
+    work(given, answer(1))  # what is kept for later is not counted
+    assert n_calls(lambda: work(given, many)) < 5 * n_calls(lambda: work(given, few))
+
+
+def test_each_part_of_a_class_is_read_once() -> None:
+    CHECKED.clear()
+    fields, value = read(Checked, json.dumps({"names": [f"name {i}" for i in range(100)]}))
+    assert [len(field.partial.names) for field in fields] == [*range(1, 101), 100]
+    assert fields[-1].partial == value
+    assert len(CHECKED) == 3 * 100  # each as a name, in the list, and in the answer
+
+
+def test_changing_a_partial_answer_does_not_change_another() -> None:
+    fields, value = read(ANY_ORDER, answer(3))
+    fields[0].partial["items"].clear()
+    fields[3].value.append(5)
+    assert fields[-1].partial == value == json.loads(answer(3))
+
+
+def test_a_partial_answer_has_the_valid_parts() -> None:
+    class Short(pydantic.BaseModel):
+        words: list[Annotated[str, pydantic.StringConstraints(max_length=3)]]
+        size: int
+
+    reading: Reading[Any] = Reading(shape_of(Short))
+    text = json.dumps({"words": ["one", "two", "three", "six"], "size": 1})
+    taken = reading.take(StreamStep((), text, False))
+    fields = [each for each in taken if isinstance(each, FieldFill)]
+    words = [field.partial.words for field in fields[:4]]
+    assert words == [["one"], ["one", "two"], ["one", "two"], ["one", "two"]]
+    assert fields[-1].partial.size == 1
+    assert not hasattr(fields[-1].partial, "words")
+
+
+def test_no_character_is_scanned_more_than_a_few_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    scanned = 0
+
+    class Counting:
+        def __init__(self, pattern: re.Pattern[str]) -> None:
+            self._pattern = pattern
+
+        def match(self, text: str, at: int) -> re.Match[str] | None:
+            nonlocal scanned
+            found = self._pattern.match(text, at)
+            scanned += (len(text) if found is None else found.end()) - at
+            return found
+
+    for name in ("_SCALAR", "_IN_STRING", "_SPACE"):
+        monkeypatch.setattr(json_reader, name, Counting(getattr(json_reader, name)))
+    text = json.dumps(['a \\ " long text. ' * 1000, *range(1000)])
+    for size in (1, 5, len(text)):
+        scanned, reader = 0, JsonReader()
+        for at in range(0, len(text), size):
+            for _ in reader.push(text[at : at + size]):
+                pass
+        assert reader.value == json.loads(text)
+        assert scanned < 4 * len(text)
+
+
+def test_partial_answers_are_as_of_their_field_whenever_they_are_read() -> None:
+    fields, value = read(Order, answer(3))
+    names = [each for each in fields if each.path[-1] == "name"]
+    for i, each in enumerate(names):
+        assert [item.name for item in each.partial.items] == [f"item {j}" for j in range(i + 1)]
+        assert not hasattr(each.partial.items[i], "sizes")
+    assert fields[-1].path == ("items",) and fields[-1].partial == value
+    assert names[0].partial is names[0].partial
+
+
+def test_a_field_survives_pickling_with_its_partial_answer() -> None:
+    fields, _ = read(ANY_ORDER, answer(2))
+    copied = pickle.loads(pickle.dumps(fields))
+    assert copied == fields
+    assert [each.partial for each in copied] == [each.partial for each in fields]

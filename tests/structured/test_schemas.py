@@ -1,0 +1,490 @@
+"""JSON Schemas: what is enforced while the answer is written, and what is checked afterwards."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import random
+from collections.abc import Callable, Iterator
+from typing import Any, Literal, Optional
+
+import jsonschema
+import pydantic
+import pytest
+from hypothesis import assume, example, given, settings
+from hypothesis import strategies as st
+from random_answers import random_answer
+from schema_strategies import schemas
+
+from eliza_ffi.async_model import AsyncModel
+from eliza_ffi.errors import FillError, InvalidAnswerError, InvalidArgumentError
+from eliza_ffi.library.loading import Library
+from eliza_ffi.model import Model
+from eliza_ffi.structured import Lark, Regex, shape_of
+from eliza_ffi.structured.closed import closed_skeleton
+from eliza_ffi.structured.schema import schema_grammar
+from eliza_ffi.structured.validation import schema_validator
+
+STRING = {"type": "string"}
+
+
+def an(required: list[str] | None = None, /, **properties: Any) -> dict[str, Any]:
+    names = list(properties) if required is None else required
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": names,
+        "additionalProperties": False,
+    }
+
+
+RELAXED: list[tuple[Any, tuple[str, ...]]] = [
+    (an(a=STRING), ()),
+    ({"type": "string", "x-order": 3, "unheard of": {"not": {}}}, ()),
+    ({"oneOf": [{"type": "string"}, {"type": "integer"}]}, ()),
+    (an(a={"type": "string", "format": "nope"}), ("#/properties/a/format",)),
+    (
+        an(a={"type": "array", "items": STRING, "uniqueItems": True}),
+        ("#/properties/a/uniqueItems",),
+    ),
+    ({"anyOf": [{"type": "integer", "not": {"const": 3}}, STRING]}, ("#/anyOf/0/not",)),
+    (
+        {"$defs": {"a/b": {"if": {"const": 1}, "else": {}}}, "items": {"$ref": "#/$defs/a~1b"}},
+        ("#/$defs/a~1b/else", "#/$defs/a~1b/if"),
+    ),
+    ({"$defs": {"unused": {"not": {}}}, "type": "null"}, ()),
+    (
+        an(a={"oneOf": [{"type": "integer"}, {"type": "number"}]}, b={"oneOf": [{"const": "x"}]}),
+        ("#/properties/a/oneOf",),
+    ),
+]
+
+
+@pytest.mark.parametrize(("schema", "places"), RELAXED, ids=str)
+def test_each_relaxation_is_named_with_its_place(schema: Any, places: tuple[str, ...]) -> None:
+    relaxed = schema_grammar(schema).relaxed
+    assert sorted(each.partition(":")[0] for each in relaxed) == sorted(places)
+
+
+@pytest.mark.parametrize(
+    ("schema", "said"),
+    [
+        ({"type": "strin"}, "at #/type: Invalid type: strin"),
+        (an(a=an(b={"pattern": "(?=a)"})), "at #/properties/a/properties/b/pattern: .*look-around"),
+        (
+            {"$defs": {"q": {"maxLength": -1}}, "items": {"$ref": "#/$defs/q"}},
+            r"at #/\$defs/q/maxLength: Expected positive integer",
+        ),
+        (an(a={"$ref": "https://example.org/x"}), r"at #/properties/a/\$ref: .*not present"),
+        ({"enum": []}, "at #/enum: Unsatisfiable"),
+    ],
+)
+def test_an_unsupported_schema_names_the_keyword_and_its_place(schema: Any, said: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=said):
+        schema_grammar(schema)
+
+
+def test_a_result_says_what_was_not_enforced(tiny_model: Model) -> None:
+    schema = an(a={"type": "string", "format": "nope", "maxLength": 3})
+    result = tiny_model.fill("x", schema)
+    assert result.relaxed == ("#/properties/a/format: the format 'nope' is unknown",)
+    assert tiny_model.fill("x", an(a={"enum": [1, 2]})).relaxed == ()
+
+
+@pytest.mark.slow
+@settings(deadline=None)
+@given(schemas(), st.integers(0, 10**6))
+def test_what_the_masks_enforce_is_valid_without_relaxations(
+    tiny_model: Model, schema: Any, seed: int
+) -> None:
+    """And nothing that is relaxed is returned unless the validator agrees."""
+    try:
+        masks = tiny_model.session.guidance().json_schema(schema)
+    except InvalidArgumentError:
+        assume(False)
+    texts, dice = tiny_model.token_texts().texts, random.Random(seed)
+    validate = schema_validator(json.dumps(schema))
+    for _ in range(3):
+        text = random_answer(masks, texts, dice, 20)
+        if text is None:
+            continue
+        if masks.relaxed:
+            try:
+                value = validate(text)
+            except InvalidArgumentError:
+                continue
+        else:
+            value = validate(text)
+        jsonschema.Draft202012Validator(_without_multiples(schema)).validate(value)
+
+
+def _without_multiples(schema: Any) -> Any:
+    """Return a schema without the keyword that jsonschema judges by binary fractions."""
+    if isinstance(schema, list):
+        return [_without_multiples(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    return {key: _without_multiples(each) for key, each in schema.items() if key != "multipleOf"}
+
+
+@pytest.mark.parametrize(
+    ("schema", "text", "is_valid"),
+    [
+        ({"multipleOf": 0.01}, "1.15", True),
+        ({"multipleOf": 0.01}, "1.155", False),
+        ({"maximum": 0.1}, "0.1", True),
+        ({"type": "integer"}, "1.0", True),
+        ({"$schema": "http://json-schema.org/draft-04/schema#", "type": "integer"}, "1.0", False),
+        ({"oneOf": [{"type": "integer"}, {"type": "number"}]}, "1.0", False),
+        ({"uniqueItems": True}, "[1,1.0]", False),
+        ({"pattern": r"^\p{L}+$"}, '"h\u00e9"', True),
+        ({"pattern": "^(a+)+$"}, json.dumps("a" * 5000 + "b"), False),
+        ({"not": {"pattern": "^(a+)+$"}}, json.dumps("a" * 5000 + "b"), True),
+        ({"patternProperties": {"^(a+)+$": False}}, json.dumps({"a" * 5000 + "b": 1}), True),
+        (
+            {"patternProperties": {r"^\p{Lu}": {}}, "additionalProperties": False},
+            '{"\u00c9":1}',
+            True,
+        ),
+        ({"pattern": "\x7f"}, '"a\x7fb"', True),
+        ({"$ref": "https://example.org/x"}, "1", False),
+        ({"$ref": "#"}, "1", False),
+        ({"if": {"const": 1}, "then": False}, "1", False),
+    ],
+)
+def test_values_are_validated_exactly(schema: Any, text: str, is_valid: bool) -> None:
+    validate = schema_validator(json.dumps(schema))
+    if is_valid:
+        assert validate(text) == json.loads(text)
+    else:
+        with pytest.raises(InvalidArgumentError):
+            validate(text)
+
+
+def test_references_that_multiply_end_in_an_error() -> None:
+    defs: dict[str, Any] = {
+        f"d{i}": {"allOf": [{"$ref": f"#/$defs/d{i + 1}"}] * 2} for i in range(25)
+    }
+    schema = {"$ref": "#/$defs/d0", "$defs": {**defs, "d25": STRING}}
+    with pytest.raises(InvalidArgumentError, match="references have to be followed"):
+        schema_validator(json.dumps(schema))('"a"')
+
+
+def test_no_reference_is_fetched(tiny_model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("urllib.request.urlopen", lambda *_: pytest.fail("fetched"))
+    monkeypatch.setattr("builtins.open", lambda *_: pytest.fail("opened"))
+    validate = schema_validator('{"$ref":"file:///etc/passwd"}')
+    with pytest.raises(InvalidArgumentError, match="not part of the schema"):
+        validate("1")
+
+
+NEVER = {"type": "boolean", "not": {"type": "boolean"}}
+EITHER = {"type": "object", "properties": {"a": {"enum": [1, 2]}}, "required": ["a"]}
+
+
+def test_an_invalid_value_is_an_error_with_text_and_reason(tiny_model: Model) -> None:
+    with pytest.raises(InvalidAnswerError, match="should not be valid under") as caught:
+        tiny_model.fill("x", NEVER)
+    assert isinstance(caught.value, FillError)
+    assert json.loads(caught.value.partial.text) in (True, False)
+    assert caught.value.partial.text in str(caught.value)
+
+
+class Dice(pydantic.BaseModel):
+    number: Literal[1, 2, 3, 4, 5, 6, 7, 8]
+    seen: bool
+
+    @pydantic.field_validator("number")
+    @classmethod
+    def is_new(cls, number: int) -> int:
+        tried.append(number)
+        if len(set(tried)) < 2:
+            raise ValueError("seen before")
+        return number
+
+
+tried: list[int] = []
+
+
+@pytest.mark.parametrize("face", ["fill", "fill_many", "asynchronous"])
+def test_an_invalid_answer_is_tried_again_with_sampling(tiny_model: Model, face: str) -> None:
+    tried.clear()
+    if face == "fill":
+        value = tiny_model.fill("x", Dice, retries=50, temperature=5.0).value
+    elif face == "fill_many":
+        value = tiny_model.fill_many(["x"], Dice, retries=50, temperature=5.0)[0].value
+    else:
+        import asyncio
+
+        model = AsyncModel.of(tiny_model)
+        value = asyncio.run(model.fill("x", Dice, retries=50, temperature=5.0)).value
+    assert len(tried) >= 2
+    assert value.number == tried[-1]
+
+
+def test_tries_end_with_the_last_error(tiny_model: Model) -> None:
+    class Never(pydantic.BaseModel):
+        @pydantic.model_validator(mode="after")
+        def count(self) -> Never:
+            tried.append(0)
+            raise ValueError("never good")
+
+    tried.clear()
+    with pytest.raises(InvalidAnswerError, match="never good"):
+        tiny_model.fill("x", Never, retries=3)
+    assert len(tried) == 4
+
+
+def test_retries_are_checked(tiny_model: Model) -> None:
+    with pytest.raises(InvalidArgumentError, match="retries must be a whole number of 0 or more"):
+        tiny_model.fill("x", bool, retries=-1)
+    with pytest.raises(InvalidArgumentError, match="fill_stream has no retries"):
+        list(tiny_model.fill_stream("x", bool, retries=1))
+    skeleton = {"spans": [{"kind": "boolean"}]}
+    with pytest.raises(InvalidArgumentError, match="every answer of a skeleton is valid"):
+        tiny_model.fill("x", skeleton, retries=1)
+
+
+class Order(pydantic.BaseModel):
+    drink: Literal["tea", "milk"]
+    cups: Literal[1, 2] = 1
+    note: Optional[str] = pydantic.Field(default=None, max_length=3)  # noqa: UP045
+
+
+@dataclasses.dataclass
+class Visit:
+    name: Literal["a", "b"]
+    again: bool = True
+
+
+@pytest.fixture(scope="module")
+def drawing_model(library: Library) -> Iterator[Model]:
+    """Return a model without a seed, which draws other tokens each time."""
+    with Model(library=library, n_threads=1) as model:
+        yield model
+
+
+def test_the_model_decides_on_optional_fields(drawing_model: Model) -> None:
+    texts = {drawing_model.fill("x", Order, temperature=3.0).text for _ in range(60)}
+    with_cups = [text for text in texts if "cups" in text]
+    assert with_cups
+    assert len(with_cups) < len(texts)
+    for text in texts:
+        assert Order.model_validate_json(text)
+
+
+@pytest.mark.parametrize("given", [Order, Visit])
+def test_a_field_that_was_not_written_takes_its_default(given: Any) -> None:
+    value = shape_of(given).value('{"drink":"tea"}' if given is Order else '{"name":"a"}')
+    assert value == (Order(drink="tea") if given is Order else Visit("a"))
+
+
+# ---- Closed schemas ------------------------------------------------------------------------------
+
+LABELS = st.text(st.sampled_from('ab"\\/ \u00e9\u2028\U0001f600{}:,'), max_size=4)
+SCALARS = LABELS | st.integers(-(2**53), 2**53) | st.booleans() | st.none()
+CHOICES = (
+    st.just({"type": "boolean"})
+    | st.just({"type": "null"})
+    | SCALARS.map(lambda value: {"const": value})
+    | st.lists(SCALARS, min_size=1, max_size=4, unique_by=json.dumps).map(lambda e: {"enum": e})
+    | st.lists(LABELS, min_size=1, max_size=4, unique=True).map(
+        lambda e: {"enum": e, "type": "string", "title": "A kind"}
+    )
+)
+
+
+def _objects(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    return st.dictionaries(LABELS, inner, max_size=3).map(
+        lambda fields: {
+            "type": "object",
+            "properties": fields,
+            "required": sorted(fields),
+            "additionalProperties": False,
+        }
+    )
+
+
+CLOSED = st.recursive(CHOICES, _objects, max_leaves=6)
+
+
+def _answers(schema: Any) -> int:
+    if "properties" in schema:
+        n = 1
+        for each in schema["properties"].values():
+            n *= _answers(each)
+        return n
+    return 2 if schema.get("type") == "boolean" else len(schema.get("enum", [0]))
+
+
+def _spell(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _all_texts(schema: Any) -> list[str]:
+    if "properties" in schema:
+        texts, comma = ["{"], ""
+        for name, each in schema["properties"].items():
+            known = f"{comma}{_spell(name)}:"
+            texts = [before + known + text for before in texts for text in _all_texts(each)]
+            comma = ","
+        return [text + "}" for text in texts]
+    if "enum" in schema or "const" in schema:
+        return [_spell(value) for value in schema.get("enum", [schema.get("const")])]
+    return ["true", "false"] if schema["type"] == "boolean" else ["null"]
+
+
+@settings(deadline=None)
+@given(CLOSED, st.integers(0, 10**6))
+@example({"enum": [1, 12, 123, True, "1"]}, 0)
+def test_a_closed_schema_and_its_masks_allow_the_same_answers(
+    tiny_model: Model, schema: Any, seed: int
+) -> None:
+    assume(_answers(schema) <= 64)
+    skeleton = closed_skeleton(schema)
+    assert skeleton is not None
+    masks = tiny_model.session.guidance().json_schema(schema)
+    assert masks.relaxed == ()
+    for text in _all_texts(schema):
+        assert skeleton.matches(text)
+        source = masks.start()
+        for token in tiny_model.tokenize(text):
+            source.accept(token)
+        assert source.may_end
+    texts, dice = tiny_model.token_texts().texts, random.Random(seed)
+    for _ in range(8):
+        written = random_answer(masks, texts, dice, 200)
+        assert written in _all_texts(schema)
+        assert skeleton.matches(written)
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "object", "properties": {"a": {"const": 1}}, "required": ["a"]},
+        an([], a={"const": 1}),
+        an(["a", "b"], a={"const": 1}),
+        an(a={"type": "string"}),
+        an(a={"enum": [1.5]}),
+        an(a={"enum": [2**53 + 1]}),
+        an(a={"enum": ["a\n"]}),
+        an(a={"enum": ["a\x7f"]}),
+        an(a={"enum": [1], "type": "string"}),
+        an(a={"enum": [1, 2], "not": {"const": 1}}),
+        an(a={"type": ["boolean", "null"]}),
+        {**an(a={"const": 1}), "minProperties": 1},
+        {"$ref": "#"},
+        {"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/a"}}},
+        {"enum": [[1]]},
+        {},
+    ],
+    ids=str,
+)
+def test_what_is_not_closed_for_certain_is_left_to_the_masks(schema: Any) -> None:
+    assert closed_skeleton(schema) is None
+
+
+def test_a_closed_schema_takes_at_most_one_pass_for_each_choice(tiny_model: Model) -> None:
+    ticket = an(
+        kind={"enum": ["bug", "wish"]}, urgent={"type": "boolean"}, of=an(team={"enum": ["x", "y"]})
+    )
+    result = tiny_model.fill("x", ticket)
+    assert [span.key for span in result.spans] == ["kind", "urgent", "of.team"]
+    assert result.forward_passes <= 3
+    assert result.value["kind"] in ("bug", "wish")
+
+
+def test_choices_of_closed_schemas_are_sampled_as_all_other_tokens(drawing_model: Model) -> None:
+    schema = {"enum": ["red", "green", "blue", "black"]}
+    assert len({drawing_model.fill("x", schema, temperature=5.0).value for _ in range(40)}) > 1
+    assert len({drawing_model.fill("x", schema).value for _ in range(3)}) == 1
+
+
+# ---- Limits --------------------------------------------------------------------------------------
+
+
+def test_numbers_do_not_grow_without_end(tiny_model: Model) -> None:
+    texts, guidance = tiny_model.token_texts().texts, tiny_model.session.guidance()
+    for schema in ({"type": "integer"}, {"type": "number"}, {"type": "number", "maximum": 1}, {}):
+        masks = guidance.json_schema(schema)
+        source, text = masks.start(), b""
+        while not source.has_ended and len(text) < 60:
+            mask = source.mask()
+            digits = [
+                token
+                for token, spelled in enumerate(texts)
+                if spelled[:1].isdigit() and mask[token // 32] >> token % 32 & 1
+            ]
+            if not digits:
+                break
+            longest = max(digits, key=lambda token: len(texts[token]))
+            source.accept(longest)
+            text += texts[longest]
+        assert source.may_end
+        assert abs(float(text)) < 2**63
+        assert len(text.replace(b".", b"").replace(b"-", b"")) <= 18
+
+
+def test_a_longer_number_of_the_schema_is_allowed(tiny_model: Model) -> None:
+    ids = [2**62, 2**62 + 2**61, 5]  # 19 digits
+    for each in ids:
+        masks = tiny_model.session.guidance().json_schema({"enum": ids})
+        source = masks.start()
+        for token in tiny_model.tokenize(str(each)):
+            assert source.mask()[token // 32] >> token % 32 & 1
+            source.accept(token)
+
+
+ENDLESS = an(a={"type": "string", "minLength": 400}, b={"type": "boolean"})
+SHORT = an(a={"type": "string", "maxLength": 20}, b={"type": "integer"})
+OPEN = an(a=STRING, b={"type": "array", "items": STRING}, c={"type": "integer"})
+
+
+def fills(tiny_model: Model) -> dict[str, Callable[..., Any]]:
+    skeleton = {
+        "spans": [
+            {"kind": "literal", "value": '{"a":"'},
+            {"kind": "free-string", "key": "a"},
+            {"kind": "literal", "value": '"}'},
+        ]
+    }
+    return {
+        "masks": lambda **more: tiny_model.fill("x", SHORT, **more),
+        "skeleton": lambda **more: tiny_model.fill("x", skeleton, temperature=3.0, **more),
+        "closed": lambda **more: tiny_model.fill("x", an(a={"enum": ["one", "two"]}), **more),
+    }
+
+
+@pytest.mark.parametrize("engine", ["masks", "skeleton", "closed"])
+def test_max_tokens_is_the_length_of_the_whole_answer(tiny_model: Model, engine: str) -> None:
+    fill = fills(tiny_model)[engine]
+    with pytest.raises(FillError, match="has not ended") as caught:
+        fill(max_tokens=3)
+    assert not caught.value.partial.complete
+    assert fill(max_tokens=500).complete
+
+
+@pytest.mark.parametrize("engine", ["masks", "skeleton", "closed"])
+def test_an_answer_can_be_closed_at_the_limit(tiny_model: Model, engine: str) -> None:
+    result = fills(tiny_model)[engine](max_tokens=3, on_limit="close")
+    assert result.complete
+    assert json.loads(result.text) == result.value
+    assert len(result.tokens) < 40
+    assert result.truncated or engine == "closed"
+
+
+def test_an_answer_without_a_short_ending_is_an_error(tiny_model: Model) -> None:
+    with pytest.raises(FillError, match="has not ended"):
+        tiny_model.fill("x", ENDLESS, max_tokens=5, on_limit="close")
+    with pytest.raises(InvalidArgumentError, match="on_limit"):
+        tiny_model.fill("x", OPEN, on_limit="stop")  # type: ignore[call-overload]
+
+
+def test_a_text_and_an_answer_of_one_shape_are_the_same(tiny_model: Model) -> None:
+    short = an([], a={"type": "string", "maxLength": 9}, b={"type": "integer"})
+    for shape, keyword in (
+        (short, {"schema": short}),
+        (Regex("[a-f]{2,9}"), {"regex": "[a-f]{2,9}"}),
+        (Lark('start: "a" /[b-z]{3}/'), {"lark": 'start: "a" /[b-z]{3}/'}),
+    ):
+        assert tiny_model.generate("x", 1024, **keyword).text == tiny_model.fill("x", shape).text

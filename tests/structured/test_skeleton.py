@@ -1,0 +1,321 @@
+"""Skeletons: their JSON form, where values stand, and what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from skeleton_strategies import Field, shaped_skeletons
+
+from eliza_ffi.errors import InvalidArgumentError
+from eliza_ffi.structured.automata import compile_regex
+from eliza_ffi.structured.skeleton import Sampling, Skeleton, SkeletonSpan, SpanSamplerPlan
+
+RESPONSE = {
+    "id": "response",
+    "spans": [
+        {"kind": "literal", "value": '{"shouldRespond":"'},
+        {"kind": "enum", "key": "shouldRespond", "enumValues": ["RESPOND", "IGNORE"]},
+        {"kind": "literal", "value": '","contexts":'},
+        {"kind": "free-json", "key": "contexts"},
+        {"kind": "literal", "value": ',"sure":'},
+        {"kind": "boolean", "key": "sure"},
+        {"kind": "literal", "value": ',"score":'},
+        {"kind": "number", "key": "score"},
+        {"kind": "literal", "value": ',"replyText":"'},
+        {"kind": "free-string", "key": "replyText"},
+        {"kind": "literal", "value": '"}'},
+    ],
+}
+
+
+DIGIT = compile_regex("[0-9]").to_dict()
+ESCAPABLE = compile_regex('[a"]').to_dict()
+QUOTED = {"kind": "pattern", "key": "k"}
+ANY_BYTE = {"classes": [0] * 256, "transitions": [[1], [-1]], "accepting": [1]}
+
+
+def literal(text: str) -> dict[str, Any]:
+    return {"kind": "literal", "value": text}
+
+
+def skeleton(*spans: dict[str, Any], grammar: str | None = None) -> Skeleton:
+    return Skeleton.from_dict({"spans": list(spans)}, grammar)
+
+
+# ---- the JSON form -----------------------------------------------------------------------------
+
+
+def test_a_skeleton_comes_back_from_its_json_form() -> None:
+    assert Skeleton.from_dict(RESPONSE).to_dict() == RESPONSE
+
+
+@given(shaped_skeletons())
+def test_any_skeleton_comes_back_from_its_json_form(
+    shaped: tuple[tuple[Field, ...], Skeleton],
+) -> None:
+    assert Skeleton.from_dict(shaped[1].to_dict()) == shaped[1]
+
+
+def test_a_span_with_an_automaton_comes_back_and_is_held_to_it() -> None:
+    form = {"spans": [{"kind": "integer", "dfa": DIGIT}, literal(";"), {**QUOTED, "dfa": DIGIT}]}
+    made = Skeleton.from_dict(form)
+    assert made.to_dict() == form
+    assert made.placed[0].request() == {"dfa": DIGIT}
+    assert made.matches("1;2")
+    assert not made.matches("12;2")
+    inside = skeleton(literal('"'), {**QUOTED, "dfa": ESCAPABLE}, literal('"'))
+    assert inside.matches('"a"')
+    assert not inside.matches('"""')
+
+
+def test_both_spellings_of_enum_values_are_read() -> None:
+    a = SkeletonSpan.from_dict({"kind": "enum", "enumValues": ["a", 1]})
+    b = SkeletonSpan.from_dict({"kind": "enum", "enum_values": ["a", 1], "key": None})
+    assert a == b
+
+
+@pytest.mark.parametrize(
+    ("form", "reason"),
+    [
+        (None, "a skeleton must be an object"),
+        ({}, "spans must be a list"),
+        ({"spans": []}, "has no spans"),
+        ({"spans": [], "span": 1}, "has no field 'span'"),
+        ({"spans": [literal("a")], "id": 3}, "id must be a string"),
+        ({"spans": [literal("a")], "grammar": 3}, "grammar must be a string"),
+        ({"spans": [literal("a")], "grammar": "r ::= [\0]"}, "grammar contains a NUL"),
+        ({"spans": [literal("a"), 3]}, r"spans\[1\]: a span must be an object"),
+        ({"spans": [{"value": "x"}]}, r"spans\[0\]: a span needs a kind"),
+        ({"spans": [{"kind": "free"}]}, r"spans\[0\]: kind must be one of literal, enum, "),
+        ({"spans": [{"kind": []}]}, r"spans\[0\]: kind must be one of"),
+        ({"spans": [{"kind": "number", "min": 3}]}, r"spans\[0\]: a span has no field 'min'"),
+        ({"spans": [{"kind": "literal"}]}, "a span of kind literal needs value"),
+        ({"spans": [{"kind": "enum"}]}, "a span of kind enum needs enum_values"),
+        ({"spans": [{"kind": "enum", "enumValues": "ab"}]}, "enumValues must be a list"),
+        ({"spans": [{"kind": "enum", "enumValues": []}]}, "nothing to choose from"),
+        ({"spans": [{"kind": "enum", "enumValues": ["a", "b", "a"]}]}, r"\[2\] is \"a\", the same"),
+        ({"spans": [{"kind": "enum", "enumValues": [{}]}]}, "must be a string, number, boolean"),
+        ({"spans": [{"kind": "enum", "enumValues": ["\ud800"]}]}, r"lone surrogate, U\+D800"),
+        ({"spans": [{"kind": "number", "value": "1"}]}, "value is of a span of kind literal"),
+        ({"spans": [literal("a\0b")]}, "value contains a NUL"),
+        ({"spans": [literal("\udc00")]}, "value has a lone surrogate"),
+        ({"spans": [{"kind": "literal", "value": 3}]}, "value must be a string"),
+        ({"spans": [{"kind": "literal", "value": "a", "rule": "r"}]}, "it has no rule"),
+        ({"spans": [{"kind": "pattern", "pattern": "(a"}]}, r"spans\[0\].*\(a"),
+        ({"spans": [{"kind": "pattern"}]}, "needs pattern"),
+        ({"spans": [{"kind": "pattern", "dfa": 3}]}, "dfa must be an object of classes"),
+        ({"spans": [{"kind": "boolean", "dfa": DIGIT}]}, "dfa is of a span of kind pattern"),
+        ({"spans": [{"kind": "integer", "rule": "r", "dfa": DIGIT}]}, "dfa and rule say twice"),
+        ({"spans": [{"kind": "pattern", "dfa": {**DIGIT, "accepting": [2]}}]}, "dfa: index 2"),
+        ({"spans": [{"kind": "pattern", "dfa": {**DIGIT, "accepting": [0]}}]}, "dangling"),
+        ({"spans": [{"kind": "pattern", "dfa": {**DIGIT, "classes": ["a"]}}]}, "classes must be"),
+        ({"spans": [{"kind": "pattern", "dfa": ANY_BYTE}]}, "bytes that are not UTF-8"),
+    ],
+)
+def test_a_malformed_skeleton_is_refused_with_its_place(form: Any, reason: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=reason):
+        Skeleton.from_dict(form)
+
+
+# ---- where values stand ------------------------------------------------------------------------
+
+
+def test_quotes_are_whose_the_literals_say() -> None:
+    inside, contexts, *_, reply = Skeleton.from_dict(RESPONSE).placed
+    assert inside.in_string
+    assert inside.request() == {"choices": ["RESPOND", "IGNORE"]}
+    assert not contexts.in_string
+    assert reply.request() == {"json": "string-body"}
+    outside = skeleton(literal('{"a":'), {"kind": "enum", "enumValues": ["x", "y"]}, literal("}"))
+    assert outside.placed[0].request() == {"choices": ['"x"', '"y"']}
+
+
+def test_literals_are_given_once_and_join() -> None:
+    row = skeleton(
+        literal("["),
+        literal("["),
+        {"kind": "number"},
+        literal(","),
+        literal(""),
+        {"kind": "integer"},
+        literal("]"),
+        literal("]"),
+    )
+    assert [(each.before, each.after) for each in row.placed] == [("[[", ","), ("", "]]")]
+    assert [each.index for each in row.placed] == [2, 5]
+
+
+def test_an_enum_of_one_value_is_a_literal() -> None:
+    row = skeleton(
+        literal('{"a":'),
+        {"kind": "enum", "enumValues": ['x"y']},
+        literal(',"b":"'),
+        {"kind": "enum", "enumValues": ["ü"]},
+        literal('","c":'),
+        {"kind": "enum", "enumValues": [None]},
+        literal("}"),
+    )
+    (only,) = row.placed
+    assert only.is_literal
+    assert only.before == '{"a":"x\\"y","b":"ü","c":null}'
+    assert row.matches(only.before)
+
+
+@pytest.mark.parametrize(
+    ("spans", "reason"),
+    [
+        (
+            [{"kind": "number"}, {"kind": "number"}],
+            r"spans\[0\]: a number span is followed by another at once",
+        ),
+        ([{"kind": "free-json"}, literal("5")], r"spans\[0\].*'5', with which a number could go"),
+        (
+            [literal('"a '), {"kind": "free-json"}, literal('"')],
+            r"spans\[1\]: a free-json span cannot stand inside a JSON string",
+        ),
+        (
+            [literal('"'), {"kind": "free-string"}, literal("!")],
+            r"spans\[1\].* must begin with that",
+        ),
+        ([literal('"'), {"kind": "free-string"}], r"spans\[1\].* must begin with that"),
+        ([literal('"a\\'), {"kind": "boolean"}], r"spans\[1\]: .* inside an escape"),
+        (
+            [literal('"'), {"kind": "enum", "enumValues": ["", "a"]}, literal('"')],
+            r"spans\[1\]: an empty value inside a JSON string",
+        ),
+        (
+            [literal('"'), {"kind": "enum", "enumValues": ["1", 1]}, literal('"')],
+            r"spans\[1\]: two of its values are spelled the same",
+        ),
+        (
+            [literal('"'), {"kind": "pattern", "pattern": r"\n|\\"}, literal('"')],
+            r"spans\[1\]: the pattern .* matches no text",
+        ),
+    ],
+)
+def test_a_value_whose_end_cannot_be_seen_is_refused(spans: list[Any], reason: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=reason):
+        skeleton(*spans)
+
+
+def test_values_that_show_their_end_may_follow_each_other() -> None:
+    row = skeleton({"kind": "free-string"}, {"kind": "boolean"}, {"kind": "number"})
+    assert row.matches('"a"true-1.5')
+    assert not row.matches('"a"true')
+
+
+# ---- rules -------------------------------------------------------------------------------------
+
+
+def test_a_rule_is_taken_from_the_grammar() -> None:
+    span = {"kind": "free-json", "rule": "digit"}
+    placed = skeleton(span, grammar='root ::= "root" digit\ndigit ::= [0-9] # root').placed[0]
+    assert placed.request() == {
+        "grammar": 'root ::= digit\nformer-root ::= "root" digit\ndigit ::= [0-9] # root'
+    }
+
+
+@pytest.mark.parametrize("grammar", [None, 'root ::= "digit ::="'])
+def test_a_missing_rule_is_named(grammar: str | None) -> None:
+    with pytest.raises(InvalidArgumentError, match=r"spans\[1\] names the rule 'digit'"):
+        skeleton(literal("x"), {"kind": "number", "rule": "digit"}, grammar=grammar)
+
+
+# ---- matching ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "matches"),
+    [
+        ('{"shouldRespond":"IGNORE","contexts":[],"sure":true,"score":-1e5,"replyText":""}', True),
+        ('{"shouldRespond":"IGNORE","contexts":[],"sure":true,"score":1,"replyText":"\\""}', True),
+        ('{"shouldRespond":"STOP","contexts":[],"sure":true,"score":1,"replyText":""}', False),
+        ('{"shouldRespond":"IGNORE","contexts":[],"sure":true,"score":01,"replyText":""}', False),
+        ('{"shouldRespond":"IGNORE","contexts":[,],"sure":true,"score":1,"replyText":""}', False),
+        ('{"shouldRespond":"IGNORE","contexts":[],"sure":null,"score":1,"replyText":""}', False),
+        ('{"shouldRespond":"IGNORE","contexts":[],"sure":true,"score":1,"replyText":"\n"}', False),
+        ('{"shouldRespond":"IGNORE","contexts":[],"sure":true,"score":1,"replyText":""} ', False),
+        ("", False),
+    ],
+)
+def test_a_text_matches_exactly_if_it_could_be_filled(text: str, matches: bool) -> None:
+    assert Skeleton.from_dict(RESPONSE).matches(text) == matches
+
+
+@pytest.mark.parametrize(
+    ("text", "matches"),
+    [
+        ("[1,-2.5e+3 , {}]", True),
+        ('{"a" : {"b":[null,true,"x\\u00e4"]}}', True),
+        ("[" * 16 + "]" * 16, True),
+        ("[" * 17 + "]" * 17, False),
+        ("[" + " " * 20 + "]", True),
+        ("[" + " " * 21 + "]", False),
+        (" 1", False),
+        ("[1,]", False),
+        ("{a:1}", False),
+        ('{"a"}', False),
+        ('"\\ud800"', False),
+        ("[1", False),
+    ],
+)
+def test_any_value_is_json_up_to_its_limits(text: str, matches: bool) -> None:
+    assert skeleton({"kind": "free-json"}).matches(text) == matches
+
+
+# ---- the sampler plan --------------------------------------------------------------------------
+
+
+def test_what_is_looked_up_takes_the_most_likely_and_the_rest_follows_the_call() -> None:
+    call = Sampling(0.7, 40, 0.9)
+    plan = SpanSamplerPlan()
+    for kind in ("enum", "number", "integer", "boolean"):
+        assert plan.sampling(0, kind, call) == Sampling(0.0)
+    for kind in ("free-string", "free-json", "pattern"):
+        assert plan.sampling(0, kind, call) == call
+
+
+def test_an_override_wins_unless_the_plan_is_strict() -> None:
+    call = Sampling(0.7, 40, 0.9)
+    overrides = [
+        {"spanIndex": 1, "temperature": 0.2, "topK": 3},
+        {"span_index": 2, "temperature": 1, "top_p": 0.5},
+    ]
+    plan = SpanSamplerPlan.from_dict({"overrides": overrides})
+    assert plan.sampling(1, "enum", call) == Sampling(0.2, 3, 0.9)
+    assert plan.sampling(2, "free-string", call) == Sampling(1, 40, 0.5)
+    assert plan.sampling(3, "free-string", call) == call
+    strict = SpanSamplerPlan.from_dict({"overrides": overrides, "strict": True})
+    assert strict.sampling(1, "enum", call) == Sampling(0.0)
+    assert strict.sampling(2, "free-string", call) == Sampling(1, 40, 0.5)
+    assert SpanSamplerPlan.from_dict(strict.to_dict()) == strict
+
+
+@pytest.mark.parametrize(
+    ("form", "reason"),
+    [
+        ([], "a sampler plan must be an object"),
+        ({"override": []}, "has no field 'override'"),
+        ({"overrides": {}}, "overrides must be a list"),
+        ({"strict": 1}, "strict must be True or False, got 1"),
+        ({"overrides": [{"temperature": 1}]}, r"overrides\[0\]: an override needs span_index"),
+        ({"overrides": [{"spanIndex": 0}]}, r"overrides\[0\]: an override needs temperature"),
+        ({"overrides": [{"spanIndex": -1, "temperature": 0}]}, "spanIndex must be a whole number"),
+        (
+            {"overrides": [{"spanIndex": 0, "temperature": -1}]},
+            "temperature must be a number of 0 or more",
+        ),
+        (
+            {"overrides": [{"spanIndex": 0, "temperature": float("nan")}]},
+            "temperature must be a number of 0 or more",
+        ),
+        ({"overrides": [{"spanIndex": 0, "temperature": 1, "topP": 0}]}, "top_p must be above 0"),
+        ({"overrides": [{"spanIndex": 0, "temperature": 1, "topK": 0.5}]}, "top_k must be a whole"),
+        ({"overrides": [{"spanIndex": 0, "temperature": 1}] * 2}, "two overrides are for span 0"),
+    ],
+)
+def test_a_malformed_plan_is_refused(form: Any, reason: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=reason):
+        SpanSamplerPlan.from_dict(form)
