@@ -95,7 +95,6 @@ WRONG = {
     'model.generate("x", gbnf_grammar="")': "gbnf_grammar",
     'model.fill("x", {}, sampling=None)': "overload",
     'model.fill("x", "text")': "overload",
-    'model.fill("x", ActionSkeleton([]), sampling=None)': "sampling",
     'model.choose_many(["x"], ["a"], probs=True)': "probs",
     'model.decide("x", [], scoring="best")': "scoring",
     'model.decide("x", [], order=2)': "order",
