@@ -28,7 +28,7 @@ from page_tables import markdown_table, number
 
 from eliza_ffi._resources import default_model_path
 from eliza_ffi.model import Model
-from eliza_ffi.sampling import SamplingParams
+from eliza_ffi.sampling import Sampling
 
 from .parts.hooks import find_hooks
 from .parts.machine import machine_facts, machine_line
@@ -184,7 +184,7 @@ def generate(model: Model, repeats: int) -> dict[str, Any]:
     results: dict[str, Any] = {}
     for name, prompt in prompts.items():
         for temperature in (0.0, 1.0):
-            params = SamplingParams(temperature=temperature, seed=3)
+            params = Sampling(temperature=temperature, seed=3)
             cells: dict[str, Any] = {}
             for most in (0, MOST) * repeats:
                 model.generate(prompt, max_tokens=1)  # the prompt is decoded outside the time

@@ -19,7 +19,7 @@ import numpy as np
 from make_test_models import cached_model
 from page_tables import markdown_table, number
 
-from eliza_ffi.choices.choice_set import string_choices
+from eliza_ffi.choices.label_set import string_choices
 from eliza_ffi.library.protocol import STOP_AT_LEAF, StreamConfig
 from eliza_ffi.model import Model
 from eliza_ffi.session.lifecycle import open_stream
@@ -62,7 +62,7 @@ def measure(model: Model, count: int) -> dict[str, Any]:
     chooser, python, microseconds = [], [], []
     for seed in range(ROUNDS):
         choices = string_choices(names(count, seed))
-        chooser.append(seconds(partial(model.chooser, choices)))
+        chooser.append(seconds(partial(model.prepare_labels, choices)))
         if count <= MOST_FROM_PYTHON:
             prepare = partial(choices.payload, model.tokenize, model.detokenize)
             python.append(seconds(prepare))

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from page_tables import markdown_table, number
 
 from eliza_ffi.model import Model
-from eliza_ffi.sampling import PRESETS, SamplingParams
+from eliza_ffi.sampling import PRESETS, Sampling
 
 from .parts.hooks import find_hooks
 from .parts.machine import disturbance, machine_facts, machine_line, noting_other_programs
@@ -33,9 +33,9 @@ ROUNDS = 5
 """How often the two chains take turns."""
 SETTINGS = {
     **{name: params for name, params in PRESETS.items() if not params.is_greedy},
-    "penalties and top-k": SamplingParams(temperature=0.8, top_k=40, repeat_penalty=1.1),
-    "temperature alone": SamplingParams(temperature=0.8),
-    "balanced, gumbel": SamplingParams.preset("balanced", draw="gumbel"),
+    "penalties and top-k": Sampling(temperature=0.8, top_k=40, repeat_penalty=1.1),
+    "temperature alone": Sampling(temperature=0.8),
+    "balanced, gumbel": Sampling.preset("balanced", draw="gumbel"),
 }
 DECLARATION = """
     int eliza_test_chain_time(const char *, const char *, const float *, size_t n, int as_common,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .async_model import AsyncModel
     from .chat import Prompt
-    from .choices import Choice, Chooser
+    from .choices import ChoiceResult, PreparedLabels
     from .decisions import Calibration, Decision, Labels, Predicate, Score
     from .errors import (
         BusyError,
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
         NotSupportedError,
     )
     from .model import Model
-    from .sampling import SamplingParams
-    from .session import Generation, TextAnswer, TokenLogprob, ToolCall, ToolCalls
+    from .sampling import Sampling
+    from .session import GenerationResult, TextAnswer, TokenLogprob, ToolCall, ToolCalls
     from .structured import FieldFill, FillResult, Lark, Regex, ShapedResult, Skeleton, SpanFill
 
 __all__ = [
@@ -37,15 +37,14 @@ __all__ = [
     "BusyError",
     "Calibration",
     "ChatTemplateError",
-    "Choice",
-    "Chooser",
+    "ChoiceResult",
     "ContextFullError",
     "Decision",
     "ElizaError",
     "FieldFill",
     "FillError",
     "FillResult",
-    "Generation",
+    "GenerationResult",
     "InvalidAnswerError",
     "InvalidArgumentError",
     "Labels",
@@ -54,9 +53,10 @@ __all__ = [
     "ModelError",
     "NotSupportedError",
     "Predicate",
+    "PreparedLabels",
     "Prompt",
     "Regex",
-    "SamplingParams",
+    "Sampling",
     "Score",
     "ShapedResult",
     "Skeleton",
@@ -75,8 +75,8 @@ _ROOMS = {
     "async_model": ("AsyncModel",),
     "chat": ("Prompt",),
     "choices": (
-        "Choice",
-        "Chooser",
+        "ChoiceResult",
+        "PreparedLabels",
     ),
     "decisions": (
         "Calibration",
@@ -97,9 +97,9 @@ _ROOMS = {
         "NotSupportedError",
     ),
     "model": ("Model",),
-    "sampling": ("SamplingParams",),
+    "sampling": ("Sampling",),
     "session": (
-        "Generation",
+        "GenerationResult",
         "TextAnswer",
         "TokenLogprob",
         "ToolCall",

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from .chat.prompt import Prompt
 from .chat.template import ChatTemplate, Messages
 from .checks import check_callback, check_kind
-from .choices.choice_set import Choice, ChoiceSet, as_choice_set
-from .choices.chooser import Chooser
+from .choices.label_set import ChoiceResult, LabelSet, as_label_set
+from .choices.prepared_labels import PreparedLabels
 from .decisions.answers import Decision
 from .decisions.asking import WritePrompt, score_work
 from .decisions.calibration import Calibration
@@ -31,14 +31,14 @@ from .library.binding import CffiBinding, EotScore
 from .library.loading import Library
 from .library.protocol import StreamConfig, Tokens
 from .model import TOLD, E, Model, T, V
-from .sampling.params import SamplingParams
+from .sampling.params import Sampling
 from .session.batches import choices_for, length_of, one_or_several, run_many_async
 from .session.filling import Fillable
 from .session.lifecycle import Work
 from .session.requests import (
     MOST_TOKENS,
     ChoiceMode,
-    Generation,
+    GenerationResult,
     Tokenization,
     check_prompts,
     choice_request,
@@ -227,14 +227,14 @@ class AsyncModel:
         top_p: float = 1.0,
         top_k: int = 0,
         repeat_penalty: float = 1.0,
-        sampling: SamplingParams | None = None,
+        sampling: Sampling | None = None,
         grammar: str | None = None,
         draft_max: int = 0,
         drafter: str | os.PathLike[str] | None = None,
         on_text_chunk: Callable[[str], Any] | None = None,
         wait: bool | float = True,
         **more: Unpack[TextSettings],
-    ) -> Generation:
+    ) -> GenerationResult:
         """As :meth:`Model.generate <eliza_ffi.model.Model.generate>`."""
         request = partial(
             generate_request,
@@ -255,7 +255,7 @@ class AsyncModel:
             **more,
         )
         work = await self._prepared(lambda: self._model._text_work(request()))
-        return cast(Generation, await self._run(work, wait, on_text_chunk))
+        return cast(GenerationResult, await self._run(work, wait, on_text_chunk))
 
     async def stream(
         self,
@@ -267,7 +267,7 @@ class AsyncModel:
         top_p: float = 1.0,
         top_k: int = 0,
         repeat_penalty: float = 1.0,
-        sampling: SamplingParams | None = None,
+        sampling: Sampling | None = None,
         grammar: str | None = None,
         draft_max: int = 0,
         drafter: str | os.PathLike[str] | None = None,
@@ -307,11 +307,11 @@ class AsyncModel:
         max_concurrency: int | None = None,
         return_exceptions: bool = False,
         **settings: Any,
-    ) -> list[Generation]:
+    ) -> list[GenerationResult]:
         """As :meth:`Model.generate_many <eliza_ffi.model.Model.generate_many>`."""
 
-        async def one(prompt: str | Prompt | Tokens | Messages) -> Generation:
-            def prepare() -> Work[str | Generation]:
+        async def one(prompt: str | Prompt | Tokens | Messages) -> GenerationResult:
+            def prepare() -> Work[str | GenerationResult]:
                 args = generate_request(
                     self.session,
                     **prompt_of(prompt),
@@ -322,7 +322,9 @@ class AsyncModel:
                 return self._model._text_work(args)
 
             work = await self._prepared(prepare)
-            return cast(Generation, await self._run(work, True, settings.get("on_text_chunk")))
+            return cast(
+                GenerationResult, await self._run(work, True, settings.get("on_text_chunk"))
+            )
 
         check_prompts(prompts, "generate")
         return await run_many_async(
@@ -348,7 +350,7 @@ class AsyncModel:
         tokenization: Tokenization = ...,
         wait: bool | float = ...,
         **more: Unpack[ChoiceSettings],
-    ) -> Choice[E]: ...
+    ) -> ChoiceResult[E]: ...
 
     @overload
     async def choose(
@@ -362,13 +364,13 @@ class AsyncModel:
         tokenization: Tokenization = ...,
         wait: bool | float = ...,
         **more: Unpack[ChoiceSettings],
-    ) -> Choice[bool]: ...
+    ) -> ChoiceResult[bool]: ...
 
     @overload
     async def choose(
         self,
         prompt: str | Prompt | Tokens,
-        choices: Mapping[str, V] | ChoiceSet[V],
+        choices: Mapping[str, V] | LabelSet[V],
         *,
         mode: ChoiceMode = ...,
         temperature: float = ...,
@@ -376,7 +378,7 @@ class AsyncModel:
         tokenization: Tokenization = ...,
         wait: bool | float = ...,
         **more: Unpack[ChoiceSettings],
-    ) -> Choice[V]: ...
+    ) -> ChoiceResult[V]: ...
 
     @overload
     async def choose(
@@ -390,7 +392,7 @@ class AsyncModel:
         tokenization: Tokenization = ...,
         wait: bool | float = ...,
         **more: Unpack[ChoiceSettings],
-    ) -> Choice[str]: ...
+    ) -> ChoiceResult[str]: ...
 
     @overload
     async def choose(
@@ -405,7 +407,7 @@ class AsyncModel:
         tokenization: Tokenization = ...,
         wait: bool | float = ...,
         **more: Unpack[ChoiceSettings],
-    ) -> Choice[E]: ...
+    ) -> ChoiceResult[E]: ...
 
     @overload
     async def choose(
@@ -420,7 +422,7 @@ class AsyncModel:
         tokenization: Tokenization = ...,
         wait: bool | float = ...,
         **more: Unpack[ChoiceSettings],
-    ) -> Choice[str]: ...
+    ) -> ChoiceResult[str]: ...
 
     @overload
     async def choose(
@@ -435,7 +437,7 @@ class AsyncModel:
         tokenization: Tokenization = ...,
         wait: bool | float = ...,
         **more: Unpack[ChoiceSettings],
-    ) -> Choice[Any]: ...
+    ) -> ChoiceResult[Any]: ...
 
     async def choose(
         self,
@@ -443,17 +445,17 @@ class AsyncModel:
         choices: Any = None,
         *,
         messages: Messages | None = None,
-        mode: str = "argmax",
+        mode: str = "greedy",
         temperature: float = 1.0,
         probabilities: bool = False,
         tokenization: str = "own",
         wait: bool | float = True,
         **more: Any,
-    ) -> Choice[Any]:
+    ) -> ChoiceResult[Any]:
         """As :meth:`Model.choose <eliza_ffi.model.Model.choose>`."""
 
-        def prepare() -> Work[str | Choice[Any]]:
-            choice_set = as_choice_set(choices)
+        def prepare() -> Work[str | ChoiceResult[Any]]:
+            choice_set = as_label_set(choices)
             args = choice_request(
                 self.session,
                 prompt,
@@ -469,33 +471,33 @@ class AsyncModel:
             return self._model._choice_work(choice_set, args)
 
         work = await self._prepared(prepare)
-        return cast(Choice[Any], await self._run(work, wait, more.get("on_text_chunk")))
+        return cast(ChoiceResult[Any], await self._run(work, wait, more.get("on_text_chunk")))
 
     @overload
-    async def chooser(self, choices: type[E]) -> Chooser[E]: ...
+    async def prepare_labels(self, choices: type[E]) -> PreparedLabels[E]: ...
 
     @overload
-    async def chooser(self, choices: type[bool]) -> Chooser[bool]: ...
+    async def prepare_labels(self, choices: type[bool]) -> PreparedLabels[bool]: ...
 
     @overload
-    async def chooser(self, choices: Mapping[str, V] | ChoiceSet[V]) -> Chooser[V]: ...
+    async def prepare_labels(self, choices: Mapping[str, V] | LabelSet[V]) -> PreparedLabels[V]: ...
 
     @overload
-    async def chooser(self, choices: Strings) -> Chooser[str]: ...
+    async def prepare_labels(self, choices: Strings) -> PreparedLabels[str]: ...
 
     @overload
-    async def chooser(self, choices: Any) -> Chooser[Any]: ...
+    async def prepare_labels(self, choices: Any) -> PreparedLabels[Any]: ...
 
-    async def chooser(self, choices: Any) -> Chooser[Any]:
-        """As :meth:`Model.chooser <eliza_ffi.model.Model.chooser>`."""
-        return await self._prepared(self._model.chooser, choices)
+    async def prepare_labels(self, choices: Any) -> PreparedLabels[Any]:
+        """As :meth:`Model.prepare_labels <eliza_ffi.model.Model.prepare_labels>`."""
+        return await self._prepared(self._model.prepare_labels, choices)
 
     async def choose_many(
         self,
         prompts: Iterable[str | Prompt | Tokens | Messages],
         choices: Any,
         *,
-        mode: ChoiceMode = "argmax",
+        mode: ChoiceMode = "greedy",
         temperature: float = 1.0,
         probabilities: bool = False,
         tokenization: Tokenization = "own",
@@ -503,12 +505,12 @@ class AsyncModel:
         max_concurrency: int | None = None,
         return_exceptions: bool = False,
         **more: Unpack[ChoiceSettings],
-    ) -> list[Choice[Any]]:
+    ) -> list[ChoiceResult[Any]]:
         """As :meth:`Model.choose_many <eliza_ffi.model.Model.choose_many>`."""
 
-        async def one(item: tuple[str | Prompt | Tokens | Messages, Any]) -> Choice[Any]:
-            def prepare() -> Work[str | Choice[Any]]:
-                prompt, choice_set = item[0], as_choice_set(item[1])
+        async def one(item: tuple[str | Prompt | Tokens | Messages, Any]) -> ChoiceResult[Any]:
+            def prepare() -> Work[str | ChoiceResult[Any]]:
+                prompt, choice_set = item[0], as_label_set(item[1])
                 args = choice_request(
                     self.session,
                     **prompt_of(prompt),
@@ -523,7 +525,7 @@ class AsyncModel:
                 return self._model._choice_work(choice_set, args)
 
             work = await self._prepared(prepare)
-            return cast(Choice[Any], await self._run(work, True, more.get("on_text_chunk")))
+            return cast(ChoiceResult[Any], await self._run(work, True, more.get("on_text_chunk")))
 
         check_prompts(prompts, "choose")
         return await run_many_async(

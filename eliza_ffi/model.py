@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from .chat.prompt import Prompt
 from .chat.template import ChatTemplate, Messages
 from .checks import check_callback, check_kind, check_several, check_whole
-from .choices.choice_set import Choice, ChoiceSet, as_choice_set
-from .choices.chooser import Chooser
+from .choices.label_set import ChoiceResult, LabelSet, as_label_set
+from .choices.prepared_labels import PreparedLabels
 from .decisions.answers import Decision, expand
 from .decisions.asking import How, ScoreJob, WritePrompt, prompt_texts
 from .decisions.calibration import Calibration
@@ -30,7 +30,7 @@ from .errors import InvalidAnswerError, InvalidArgumentError
 from .library.binding import CffiBinding, EotScore
 from .library.loading import Library
 from .library.protocol import StreamConfig, StreamStep, Tokens
-from .sampling.params import SamplingParams
+from .sampling.params import Sampling
 from .session.batches import Job, choices_for, length_of, run_many
 from .session.filling import Fillable, FillRequest, FillRun
 from .session.generation import GenerationRun
@@ -40,7 +40,7 @@ from .session.request import GenerationRequest, RunResult
 from .session.requests import (
     MOST_TOKENS,
     ChoiceMode,
-    Generation,
+    GenerationResult,
     ShapeRequest,
     Tokenization,
     Tries,
@@ -84,7 +84,7 @@ if TYPE_CHECKING:
     )
     from .session.tool_calls import ToolSettings
 
-__all__ = ["Choice", "Generation", "Model"]
+__all__ = ["ChoiceResult", "GenerationResult", "Model"]
 
 E = TypeVar("E", bound=enum.Enum)
 R = TypeVar("R")
@@ -394,14 +394,14 @@ class Model:
         top_p: float = 1.0,
         top_k: int = 0,
         repeat_penalty: float = 1.0,
-        sampling: SamplingParams | None = None,
+        sampling: Sampling | None = None,
         grammar: str | None = None,
         draft_max: int = 0,
         drafter: str | os.PathLike[str] | None = None,
         on_text_chunk: Callable[[str], Any] | None = None,
         wait: bool | float = True,
         **more: Unpack[TextSettings],
-    ) -> Generation:
+    ) -> GenerationResult:
         """Generate a text.
 
         Parameters
@@ -421,7 +421,7 @@ class Model:
         top_p, top_k, repeat_penalty
             As in :class:`~eliza_ffi.library.StreamConfig`.
         sampling
-            A :class:`~eliza_ffi.sampling.SamplingParams` in place of the four above, with every
+            A :class:`~eliza_ffi.sampling.Sampling` in place of the four above, with every
             setting there is.
         grammar
             A grammar in GBNF whose start rule is ``root``.
@@ -443,7 +443,7 @@ class Model:
             what the text shall be, as in :meth:`fill`; ``masks``: the same, by anyone else, see
             :class:`~eliza_ffi.structured.Masks`. ``logprobs``: find the log-probability of every
             token, and this many of the likeliest in its place, 0 to 1,024. A setting of
-            :class:`~eliza_ffi.sampling.SamplingParams` by name, such as ``seed`` or ``min_p``, or
+            :class:`~eliza_ffi.sampling.Sampling` by name, such as ``seed`` or ``min_p``, or
             of :class:`~eliza_ffi.session.GenerationRequest`, such as ``slot_id``.
 
         Raises
@@ -474,7 +474,7 @@ class Model:
             method="generate",
             **more,
         )
-        found: Generation = self._run(self._text_work(args), wait, args.on_text)
+        found: GenerationResult = self._run(self._text_work(args), wait, args.on_text)
         return found
 
     def stream(
@@ -487,7 +487,7 @@ class Model:
         top_p: float = 1.0,
         top_k: int = 0,
         repeat_penalty: float = 1.0,
-        sampling: SamplingParams | None = None,
+        sampling: Sampling | None = None,
         grammar: str | None = None,
         draft_max: int = 0,
         drafter: str | os.PathLike[str] | None = None,
@@ -530,7 +530,7 @@ class Model:
         max_concurrency: int | None = None,
         return_exceptions: bool = False,
         **settings: Any,
-    ) -> list[Generation]:
+    ) -> list[GenerationResult]:
         """Generate a text for each prompt, as many at once as there are slots.
 
         Parameters
@@ -550,11 +550,11 @@ class Model:
 
         Returns
         -------
-        list of Generation
+        list of GenerationResult
             In the prompts' order.
         """
 
-        def job(prompt: str | Prompt | Tokens | Messages) -> _Job[Generation]:
+        def job(prompt: str | Prompt | Tokens | Messages) -> _Job[GenerationResult]:
             args = generate_request(
                 self.session,
                 **prompt_of(prompt),
@@ -581,7 +581,7 @@ class Model:
         tokenization: Tokenization = ...,
         wait: bool | float = ...,
         **more: Unpack[ChoiceSettings],
-    ) -> Choice[E]: ...
+    ) -> ChoiceResult[E]: ...
 
     @overload
     def choose(
@@ -595,13 +595,13 @@ class Model:
         tokenization: Tokenization = ...,
         wait: bool | float = ...,
         **more: Unpack[ChoiceSettings],
-    ) -> Choice[bool]: ...
+    ) -> ChoiceResult[bool]: ...
 
     @overload
     def choose(
         self,
         prompt: str | Prompt | Tokens,
-        choices: Mapping[str, V] | ChoiceSet[V],
+        choices: Mapping[str, V] | LabelSet[V],
         *,
         mode: ChoiceMode = ...,
         temperature: float = ...,
@@ -609,7 +609,7 @@ class Model:
         tokenization: Tokenization = ...,
         wait: bool | float = ...,
         **more: Unpack[ChoiceSettings],
-    ) -> Choice[V]: ...
+    ) -> ChoiceResult[V]: ...
 
     @overload
     def choose(
@@ -623,7 +623,7 @@ class Model:
         tokenization: Tokenization = ...,
         wait: bool | float = ...,
         **more: Unpack[ChoiceSettings],
-    ) -> Choice[str]: ...
+    ) -> ChoiceResult[str]: ...
 
     @overload
     def choose(
@@ -638,7 +638,7 @@ class Model:
         tokenization: Tokenization = ...,
         wait: bool | float = ...,
         **more: Unpack[ChoiceSettings],
-    ) -> Choice[E]: ...
+    ) -> ChoiceResult[E]: ...
 
     @overload
     def choose(
@@ -653,7 +653,7 @@ class Model:
         tokenization: Tokenization = ...,
         wait: bool | float = ...,
         **more: Unpack[ChoiceSettings],
-    ) -> Choice[str]: ...
+    ) -> ChoiceResult[str]: ...
 
     @overload
     def choose(
@@ -668,7 +668,7 @@ class Model:
         tokenization: Tokenization = ...,
         wait: bool | float = ...,
         **more: Unpack[ChoiceSettings],
-    ) -> Choice[Any]: ...
+    ) -> ChoiceResult[Any]: ...
 
     def choose(
         self,
@@ -676,13 +676,13 @@ class Model:
         choices: Any = None,
         *,
         messages: Messages | None = None,
-        mode: str = "argmax",
+        mode: str = "greedy",
         temperature: float = 1.0,
         probabilities: bool = False,
         tokenization: str = "own",
         wait: bool | float = True,
         **more: Any,
-    ) -> Choice[Any]:
+    ) -> ChoiceResult[Any]:
         """Choose one of some known answers.
 
         Parameters
@@ -693,13 +693,13 @@ class Model:
         choices
             Distinct non-empty strings; an enum class, whose member is spelled by its value if that
             is a string, otherwise by its name; a mapping from labels to the values that come back;
-            ``bool``, spelled ``true`` and ``false``; a ``Literal[...]``; what :meth:`chooser` made
-            of any of these.
+            ``bool``, spelled ``true`` and ``false``; a ``Literal[...]``; the result of
+            :meth:`prepare_labels`.
         messages
             A conversation instead of a prompt, as in :meth:`generate`: the answer is the
             beginning of the assistant's turn.
         mode
-            ``"argmax"`` = the most likely token at each step; ``"sample"`` = sampled;
+            ``"greedy"`` = the most likely token at each step; ``"sample"`` = sampled;
             ``"best"`` = the choice that is most likely as a whole.
         temperature
             Of the sampling; the other modes do not use it.
@@ -726,7 +726,7 @@ class Model:
         BusyError, TypeError
             As :meth:`generate`.
         """
-        choice_set = as_choice_set(choices)
+        choice_set = as_label_set(choices)
         args = choice_request(
             self.session,
             prompt,
@@ -739,25 +739,27 @@ class Model:
             method="choose",
             **more,
         )
-        found: Choice[Any] = self._run(self._choice_work(choice_set, args), wait, args.on_text)
+        found: ChoiceResult[Any] = self._run(
+            self._choice_work(choice_set, args), wait, args.on_text
+        )
         return found
 
     @overload
-    def chooser(self, choices: type[E]) -> Chooser[E]: ...
+    def prepare_labels(self, choices: type[E]) -> PreparedLabels[E]: ...
 
     @overload
-    def chooser(self, choices: type[bool]) -> Chooser[bool]: ...
+    def prepare_labels(self, choices: type[bool]) -> PreparedLabels[bool]: ...
 
     @overload
-    def chooser(self, choices: Mapping[str, V] | ChoiceSet[V]) -> Chooser[V]: ...
+    def prepare_labels(self, choices: Mapping[str, V] | LabelSet[V]) -> PreparedLabels[V]: ...
 
     @overload
-    def chooser(self, choices: Strings) -> Chooser[str]: ...
+    def prepare_labels(self, choices: Strings) -> PreparedLabels[str]: ...
 
     @overload
-    def chooser(self, choices: Any) -> Chooser[Any]: ...
+    def prepare_labels(self, choices: Any) -> PreparedLabels[Any]: ...
 
-    def chooser(self, choices: Any) -> Chooser[Any]:
+    def prepare_labels(self, choices: Any) -> PreparedLabels[Any]:
         """Prepare choices once, to be given as the choices of any number of requests.
 
         :meth:`choose` keeps the tokens of the last sets it was given, and finds them by comparing
@@ -771,7 +773,7 @@ class Model:
 
         Returns
         -------
-        Chooser
+        PreparedLabels
             For this model alone. It keeps the tokens in the library, about 40 bytes for each of
             them, until nothing refers to it.
 
@@ -781,14 +783,14 @@ class Model:
             If the choices are empty, not distinct, or not spellable by the model's tokenizer.
         """
         _ = self.session.ctx  # is it open, and ours?
-        return Chooser(as_choice_set(choices), self.session.choices)
+        return PreparedLabels(as_label_set(choices), self.session.choices)
 
     def choose_many(
         self,
         prompts: Iterable[str | Prompt | Tokens | Messages],
         choices: Any,
         *,
-        mode: ChoiceMode = "argmax",
+        mode: ChoiceMode = "greedy",
         temperature: float = 1.0,
         probabilities: bool = False,
         tokenization: Tokenization = "own",
@@ -796,7 +798,7 @@ class Model:
         max_concurrency: int | None = None,
         return_exceptions: bool = False,
         **more: Unpack[ChoiceSettings],
-    ) -> list[Choice[Any]]:
+    ) -> list[ChoiceResult[Any]]:
         """Choose for each prompt, as many at once as there are slots.
 
         Parameters
@@ -814,12 +816,12 @@ class Model:
 
         Returns
         -------
-        list of Choice
+        list of ChoiceResult
             In the prompts' order.
         """
 
-        def job(item: tuple[str | Prompt | Tokens | Messages, Any]) -> _Job[Choice[Any]]:
-            prompt, choice_set = item[0], as_choice_set(item[1])
+        def job(item: tuple[str | Prompt | Tokens | Messages, Any]) -> _Job[ChoiceResult[Any]]:
+            prompt, choice_set = item[0], as_label_set(item[1])
             args = choice_request(
                 self.session,
                 **prompt_of(prompt),
@@ -1299,7 +1301,7 @@ class Model:
         -------
         ToolCall or TextAnswer
             A :class:`~eliza_ffi.session.tool_calls.TextAnswer` is a
-            :class:`~eliza_ffi.session.requests.Generation`.
+            :class:`~eliza_ffi.session.requests.GenerationResult`.
 
         Raises
         ------
@@ -1505,14 +1507,14 @@ class Model:
 
     def _text_work(
         self, args: GenerationRequest, is_told: bool | None = None
-    ) -> Work[str | Generation]:
+    ) -> Work[str | GenerationResult]:
         """Return the request of a text; `is_told`: whether pieces of it are asked for."""
         return self._work(args, lambda: _texts(args, is_told, partial(generation_of, self.session)))
 
     def _choice_work(
-        self, choices: ChoiceSet[Any], args: GenerationRequest
-    ) -> Work[str | Choice[Any]]:
-        def take() -> Callable[[Any], Iterator[str | Choice[Any]]]:
+        self, choices: LabelSet[Any], args: GenerationRequest
+    ) -> Work[str | ChoiceResult[Any]]:
+        def take() -> Callable[[Any], Iterator[str | ChoiceResult[Any]]]:
             begin = time.perf_counter()
             return _texts(
                 args, None, lambda end: choice_of(choices, args, end, time.perf_counter() - begin)

@@ -129,7 +129,7 @@ class Soak:
         self._left = 0
         self._ends_at = 0.0
         self._n_rounds = 0
-        self._chooser = self.model.chooser([*ACTIONS, *(f"TOOL_{n}" for n in range(200))])
+        self._chooser = self.model.prepare_labels([*ACTIONS, *(f"TOOL_{n}" for n in range(200))])
         self._expected = {prompt: self.model.choose(prompt, ACTIONS) for prompt in PROMPTS}
 
     def run(self, n_choices: int, seconds: float = float("inf")) -> tuple[Held, Held]:

@@ -21,7 +21,7 @@ import numpy as np
 from make_test_models import read_metadata
 from numpy.typing import NDArray
 
-from eliza_ffi.choices.choice_set import ANCHOR
+from eliza_ffi.choices.label_set import ANCHOR
 from eliza_ffi.model import Model
 
 from ..model import gbnf_of

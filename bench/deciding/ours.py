@@ -10,7 +10,7 @@ from typing import Protocol
 
 import numpy as np
 
-from eliza_ffi.choices.choice_set import as_choice_set
+from eliza_ffi.choices.label_set import as_label_set
 from eliza_ffi.decisions import ChoiceAnswer, Decision
 from eliza_ffi.library.protocol import StreamConfig
 from eliza_ffi.model import Model
@@ -163,7 +163,7 @@ class MaskedDecisions:
     def __init__(self, setting: DecidingSetting) -> None:
         self._setting = setting
         self._labels = setting.questionnaire.labels
-        self._choices = as_choice_set(self._labels)
+        self._choices = as_label_set(self._labels)
         self._row = np.zeros(int(setting.model.describe()["model"]["n_vocab"]), dtype=np.float32)
         self._picker = LlGuidancePicker(VocabularyBytes(setting.model), self._labels)
 

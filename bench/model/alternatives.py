@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 
-from eliza_ffi.choices.choice_set import ANCHOR, string_choices
+from eliza_ffi.choices.label_set import ANCHOR, string_choices
 from eliza_ffi.choices.token_tree import TokenTreeDescriptor, TokenTreeLeaf, TokenTreePayload
 from eliza_ffi.elizaos.rtkt import decode_rtkt
 from eliza_ffi.errors import InvalidArgumentError

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Protocol, TypeVar
 
-from eliza_ffi.choices.choice_set import as_choice_set
+from eliza_ffi.choices.label_set import as_label_set
 from eliza_ffi.errors import ElizaError
 from eliza_ffi.library.protocol import StreamStats, Tokens
 from eliza_ffi.model import Model
@@ -144,7 +144,7 @@ class OurStreams:
         self.stats: list[StreamStats] = []
         self.restarts = 0
         self._model = model
-        self._choices = as_choice_set(choices)
+        self._choices = as_label_set(choices)
 
     def write(self, prompt: Tokens, n_tokens: int) -> Generator[Sequence[int], None, None]:
         """Yield so many tokens; where the model ends, the prompt and one token more begin anew.

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from .choice_set import (
-    Choice,
-    ChoiceSet,
-    as_choice_set,
+from .label_set import (
+    ChoiceResult,
+    LabelSet,
+    as_label_set,
     tokenize_choice,
 )
-from .chooser import (
+from .prepared_labels import (
     ChoiceCache,
-    Chooser,
+    PreparedLabels,
 )
 from .token_tree import (
     TokenTreeDescriptor,
@@ -26,15 +26,15 @@ from .token_tree import (
 )
 
 __all__ = [
-    "Choice",
     "ChoiceCache",
-    "ChoiceSet",
-    "Chooser",
+    "ChoiceResult",
+    "LabelSet",
+    "PreparedLabels",
     "TokenTreeDescriptor",
     "TokenTreeLeaf",
     "TokenTreePayload",
     "TokenTrieNode",
-    "as_choice_set",
+    "as_label_set",
     "build_token_tree_descriptor",
     "build_token_trie",
     "count_terminals",

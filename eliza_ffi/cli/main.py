@@ -18,10 +18,10 @@ from contextlib import aclosing
 from typing import Any, NoReturn
 
 from ..async_model import AsyncModel
-from ..choices.choice_set import Choice
+from ..choices.label_set import ChoiceResult
 from ..errors import ElizaError
 from ..model import Model
-from ..sampling import PRESETS, SamplingParams
+from ..sampling import PRESETS, Sampling
 from ..terminal import printable
 from .calibrate import add_calibrate_arguments, run_calibrate
 from .console import (
@@ -138,8 +138,8 @@ def build_parser() -> argparse.ArgumentParser:
     )
     choose.add_argument(
         "--mode",
-        choices=("argmax", "sample", "best"),
-        default="argmax",
+        choices=("greedy", "sample", "best"),
+        default="greedy",
         help="how the answer is made: the likeliest token at each step, sampling, or the answer "
         "that is likeliest as a whole (argmax)",
     )
@@ -281,7 +281,7 @@ def run_choose(arguments: argparse.Namespace) -> int:
 
 async def _choose(
     model: Model, question: dict[str, Any], choices: list[str], arguments: argparse.Namespace
-) -> Choice[Any]:
+) -> ChoiceResult[Any]:
     return await AsyncModel.of(model).choose(
         question.get("prompt"),
         choices,
@@ -336,7 +336,7 @@ def _sampling(arguments: argparse.Namespace) -> dict[str, Any]:
     given = {name: value for name, value in given.items() if value is not None}
     if arguments.preset is None:
         return given
-    return {"sampling": SamplingParams.preset(arguments.preset, **given)}
+    return {"sampling": Sampling.preset(arguments.preset, **given)}
 
 
 def run_tokenize(arguments: argparse.Namespace) -> int:

@@ -20,7 +20,7 @@ import numpy as np
 from ..chat.prompt import Prompt
 from ..chat.template import Messages
 from ..checks import check_callback, check_one_of, check_whole, wrong
-from ..choices.choice_set import ChoiceSet, tokenize_choice
+from ..choices.label_set import LabelSet, tokenize_choice
 from ..choices.token_tree import TokenTreePayload
 from ..errors import (
     ChatTemplateError,
@@ -470,6 +470,6 @@ def _turn(session: Session) -> tuple[str, str] | None:
         return "", "\nAnswer:\n"
 
 
-def _label_set(asked: Asked) -> ChoiceSet[str]:
+def _label_set(asked: Asked) -> LabelSet[str]:
     labels = [option.label for option in asked.options]
-    return ChoiceSet(labels, labels)
+    return LabelSet(labels, labels)

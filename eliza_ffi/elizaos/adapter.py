@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from ..checks import check_kind
-from ..choices.choice_set import Choice, ChoiceSet
+from ..choices.label_set import ChoiceResult, LabelSet
 from ..errors import InvalidArgumentError
 from ..model import AnyPrompt, Model
 from ..session.filling import FillResult, SpanFill
@@ -46,7 +46,7 @@ def generate_args(model: Model, prompt: AnyPrompt, **settings: Any) -> FfiStream
 
 
 def choice_args(
-    model: Model, prompt: AnyPrompt, choices: ChoiceSet[Any], **settings: Any
+    model: Model, prompt: AnyPrompt, choices: LabelSet[Any], **settings: Any
 ) -> FfiStreamingGenerateArgs:
     """Return the runner's arguments for a choice.
 
@@ -57,19 +57,19 @@ def choice_args(
         As :meth:`Model.choose <eliza_ffi.model.Model.choose>`.
     """
     check_kind("model", model, Model, "a Model")
-    check_kind("choices", choices, ChoiceSet, "a ChoiceSet")
+    check_kind("choices", choices, LabelSet, "a LabelSet")
     request = choice_request(model.session, prompt, choices, method="choice_args", **settings)
     return FfiStreamingGenerateArgs.of(request)
 
 
 def choice_from(
-    choices: ChoiceSet[Any],
+    choices: LabelSet[Any],
     args: FfiStreamingGenerateArgs,
     result: FfiStreamingResult,
     elapsed: float,
-) -> Choice[Any]:
+) -> ChoiceResult[Any]:
     """Return the choice that a run of :func:`choice_args` made; `elapsed` in seconds."""
-    check_kind("choices", choices, ChoiceSet, "a ChoiceSet")
+    check_kind("choices", choices, LabelSet, "a LabelSet")
     check_kind("args", args, FfiStreamingGenerateArgs, "an FfiStreamingGenerateArgs")
     check_kind("result", result, FfiStreamingResult, "an FfiStreamingResult")
     return choice_of(choices, args.to_request(), result.to_run_result(), elapsed)

@@ -29,7 +29,7 @@ from ..library.protocol import (
     Tokens,
     TrieLeaf,
 )
-from ..sampling.params import SamplingParams
+from ..sampling.params import Sampling
 from ..session.filling import Fillable, FillRequest
 from ..session.request import (
     REQUEST_FIELDS,
@@ -84,7 +84,7 @@ class FfiStreamingGenerateArgs:
     temperature, top_p, top_k, repeat_penalty, gbnf_grammar, prompt_cache_key, disable_thinking,
     draft_min, draft_max, mtp_drafter_path, n_gpu_layers, cache_type_k, cache_type_v
         See :class:`~eliza_ffi.library.StreamConfig`.
-    sampling : SamplingParams or None
+    sampling : Sampling or None
         All settings of the sampling at once, in place of `temperature`, `top_p`, `top_k` and
         `repeat_penalty`.
     token_tree_payload : TokenTreePayload or None
@@ -133,7 +133,7 @@ class FfiStreamingGenerateArgs:
     n_gpu_layers: int = -1
     cache_type_k: str | None = None
     cache_type_v: str | None = None
-    sampling: SamplingParams | None = None
+    sampling: Sampling | None = None
     token_tree_payload: TokenTreePayload | None = None
     token_tree_mode: int = 0
     token_tree_path: str | None = None

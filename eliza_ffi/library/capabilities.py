@@ -44,7 +44,7 @@ class InferenceCapabilities:
     token_trie : bool
         Whether choices can be constrained by a token trie.
     trie_modes : tuple of str
-        Of ``"argmax"``, ``"sample"``, ``"best-leaf"`` and ``"stop-at-leaf"``; empty where the
+        Of ``"greedy"``, ``"sample"``, ``"best-leaf"`` and ``"stop-at-leaf"``; empty where the
         library does not tell.
     text_choices, prepared_choices, endings, token_masks : bool
         Whether it has choices by text, keeps choices that were cut into tokens once, scores endings

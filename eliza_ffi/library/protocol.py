@@ -369,7 +369,7 @@ class LlmStreamingBinding(Protocol):
         """
 
     def set_sampling(self, stream: Any, settings: str) -> None:
-        """Sample otherwise from now on; takes the JSON of a SamplingParams."""
+        """Sample otherwise from now on; takes the JSON of a Sampling."""
 
     def set_logprobs(self, stream: Any, n_top: int) -> None:
         """Have tokens told with their log-probabilities from now on."""

@@ -74,7 +74,7 @@ class StateCalls(NativeCalls):
         return StreamStats(**values)
 
     def set_sampling(self, stream: CffiStream, settings: str) -> None:
-        """Sample otherwise from now on; `settings` is the JSON of a ``SamplingParams``."""
+        """Sample otherwise from now on; `settings` is the JSON of a ``Sampling``."""
         self._need("llm_stream_set_sampling")
         raw = check_text("settings", settings).encode("utf-8", "surrogatepass")
         with self._turn(stream, "set the sampling"):

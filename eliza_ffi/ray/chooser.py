@@ -11,7 +11,7 @@ from typing import Any
 
 from ..chat.prompt import Prompt
 from ..checks import check_text
-from ..choices.choice_set import ChoiceSet, as_choice_set
+from ..choices.label_set import LabelSet, as_label_set
 from ..errors import InvalidArgumentError
 from ..session.requests import ChoiceMode, Tokenization
 from ..tables.columns import ERROR
@@ -69,7 +69,7 @@ class ChooserActor:
         name: str = "choice",
         model: str | os.PathLike[str] | None = None,
         model_options: Mapping[str, Any] | None = None,
-        mode: ChoiceMode = "argmax",
+        mode: ChoiceMode = "greedy",
         temperature: float = 1.0,
         tokenization: Tokenization = "own",
         probabilities: bool = False,
@@ -81,7 +81,7 @@ class ChooserActor:
         self._prompt = prompt
         fields_of("" if prompt is None else prompt)
         self._messages_column = messages_column
-        self._choices = None if choices is None else as_choice_set(choices)
+        self._choices = None if choices is None else as_label_set(choices)
         self._choices_column = choices_column
         self._name = name
         self._settings: dict[str, Any] = {
@@ -185,10 +185,10 @@ def _messages(cell: Any, column: str) -> Any:
     return cell
 
 
-def _own_choices(cell: Any) -> ChoiceSet[Any]:
+def _own_choices(cell: Any) -> LabelSet[Any]:
     if isinstance(cell, str):
         try:
             cell = json.loads(cell)
         except (ValueError, RecursionError) as error:
             raise InvalidArgumentError(f"choices are not JSON: {error}") from None
-    return as_choice_set(cell)
+    return as_label_set(cell)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..choices.choice_set import as_choice_set
+from ..choices.label_set import as_label_set
 from ..decisions.calibration import Calibration, as_calibration
 from ..decisions.wire import as_questions
 from ..errors import InvalidArgumentError
@@ -101,7 +101,7 @@ def choose_dataset(
         See :class:`ChooserActor`.
     """
     if choices is not None:
-        choices = as_choice_set(choices)
+        choices = as_label_set(choices)
     settings = {"prompt": prompt, "choices": choices, **more}
     wanted = [*fields_of(prompt or ""), more.get("choices_column"), more.get("messages_column")]
     return _mapped(ds, ChooserActor, settings, wanted, model, workers, cpus, gpus, batch_size)

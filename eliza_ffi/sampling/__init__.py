@@ -1,18 +1,18 @@
 """Sampling settings: which tokens may be drawn, and how.
 
-:class:`SamplingParams` and :data:`PRESETS` configure native streams.
+:class:`Sampling` and :data:`PRESETS` configure native streams.
 """
 
 from __future__ import annotations
 
 from .order import BOOK_ORDER, DEFAULT_ORDER, SAMPLER_NAMES, parse_order
-from .params import PRESETS, SamplingParams
+from .params import PRESETS, Sampling
 
 __all__ = [
     "BOOK_ORDER",
     "DEFAULT_ORDER",
     "PRESETS",
     "SAMPLER_NAMES",
-    "SamplingParams",
+    "Sampling",
     "parse_order",
 ]

@@ -12,7 +12,7 @@ from ..checks import check_known, check_one_of, check_several, wrong
 from ..errors import InvalidArgumentError
 from .order import DEFAULT_ORDER, parse_order
 
-__all__ = ["LEAST_TEMPERATURE", "MAX_BREAKER_BYTES", "PRESETS", "SamplingParams"]
+__all__ = ["LEAST_TEMPERATURE", "MAX_BREAKER_BYTES", "PRESETS", "Sampling"]
 
 MAX_BREAKER_BYTES = 40
 """Of a sequence breaker of DRY; llama.cpp reads no more."""
@@ -142,12 +142,12 @@ def _is_bias(token: Any, bias: Any) -> bool:
     return _is_whole(token) and 0 <= token <= MAX_INT and (is_number or bias == -math.inf)
 
 
-def _freeze(params: SamplingParams, name: str, value: Any) -> None:
+def _freeze(params: Sampling, name: str, value: Any) -> None:
     object.__setattr__(params, name, value)
 
 
 @dataclass(frozen=True)
-class SamplingParams:
+class Sampling:
     """How tokens are sampled. By default: greedily, with everything off, in llama.cpp's order.
 
     Attributes
@@ -260,7 +260,7 @@ class SamplingParams:
         self._check_together()
 
     @classmethod
-    def preset(cls, name: str, **changes: Any) -> SamplingParams:
+    def preset(cls, name: str, **changes: Any) -> Sampling:
         """Return a preset, with some settings changed.
 
         Parameters
@@ -271,7 +271,7 @@ class SamplingParams:
             Settings by name.
         """
         preset = PRESETS[check_one_of("preset", name, PRESETS)]
-        check_known("a SamplingParams", changes, _NAMES)
+        check_known("a Sampling", changes, _NAMES)
         return cls(**{**{key: getattr(preset, key) for key in _NAMES}, **changes})
 
     @property
@@ -347,13 +347,13 @@ class SamplingParams:
         }
 
 
-_NAMES = {field.name: None for field in fields(SamplingParams)}.keys()
+_NAMES = {field.name: None for field in fields(Sampling)}.keys()
 
 PRESETS = {
-    "greedy": SamplingParams(),
-    "balanced": SamplingParams(temperature=0.7, top_k=40, top_p=0.95, min_p=0.05),
-    "creative": SamplingParams(temperature=1.0, top_p=0.9),
-    "very-creative": SamplingParams(temperature=1.2, top_p=0.95),
-    "code": SamplingParams(temperature=0.2, top_k=40, top_p=0.95, min_p=0.1),
+    "greedy": Sampling(),
+    "balanced": Sampling(temperature=0.7, top_k=40, top_p=0.95, min_p=0.05),
+    "creative": Sampling(temperature=1.0, top_p=0.9),
+    "very-creative": Sampling(temperature=1.2, top_p=0.95),
+    "code": Sampling(temperature=0.2, top_k=40, top_p=0.95, min_p=0.1),
 }
 """The settings that akunu's book recommends, by name."""

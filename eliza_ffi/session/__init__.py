@@ -6,7 +6,7 @@ from .filling import Fillable, FillRequest, FillRun
 from .generation import GenerationRun
 from .reading import Reading
 from .request import GenerationRequest, RunResult, TextChoices
-from .requests import Generation, TokenLogprob
+from .requests import GenerationResult, TokenLogprob
 from .session import Session
 from .tool_calls import TextAnswer, ToolCall, ToolCalls
 
@@ -14,8 +14,8 @@ __all__ = [
     "FillRequest",
     "FillRun",
     "Fillable",
-    "Generation",
     "GenerationRequest",
+    "GenerationResult",
     "GenerationRun",
     "Reading",
     "RunResult",

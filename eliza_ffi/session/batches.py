@@ -12,7 +12,7 @@ from queue import SimpleQueue
 from typing import Any, Protocol, TypeVar
 
 from ..checks import check_callback, check_flag, check_several
-from ..choices.choice_set import ChoiceSet, as_choice_set
+from ..choices.label_set import LabelSet, as_label_set
 from ..errors import GenerationCancelled, InvalidArgumentError
 from .threads import tell
 
@@ -48,14 +48,14 @@ def length_of(items: Iterable[Any]) -> int | None:
     return len(items) if isinstance(items, Sized) else None
 
 
-def one_or_several(choices: Any) -> ChoiceSet[Any] | Iterable[Any]:
+def one_or_several(choices: Any) -> LabelSet[Any] | Iterable[Any]:
     """Return choices for all prompts as a set, and sets for one prompt each as they are."""
-    if isinstance(choices, str | type | Mapping | ChoiceSet) or not isinstance(choices, Iterable):
-        return as_choice_set(choices)
+    if isinstance(choices, str | type | Mapping | LabelSet) or not isinstance(choices, Iterable):
+        return as_label_set(choices)
     listed = iter(check_several("choices", choices, "choices, or choices for each prompt"))
     first = next(listed, None)
     choices = itertools.chain([] if first is None else [first], listed)
-    return as_choice_set(list(choices)) if first is None or isinstance(first, str) else choices
+    return as_label_set(list(choices)) if first is None or isinstance(first, str) else choices
 
 
 def choices_for(prompts: Iterable[Item], choices: Any) -> Iterator[tuple[Item, Any]]:
@@ -73,7 +73,7 @@ def choices_for(prompts: Iterable[Item], choices: Any) -> Iterator[tuple[Item, A
         If there are more of the one than of the other.
     """
     choices = one_or_several(choices)
-    if isinstance(choices, ChoiceSet):
+    if isinstance(choices, LabelSet):
         for prompt in prompts:
             yield prompt, choices
         return

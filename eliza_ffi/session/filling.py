@@ -20,7 +20,7 @@ from ..errors import (
 from ..library.protocol import LlmStreamingBinding, SpanResult, StreamStats
 from ..structured.fill_result import AnswerWriter, FillResult, SpanFill
 from ..structured.placed_span import Filled, PlacedSpan, Script
-from ..structured.sampler_plan import Sampling, SpanSamplerPlan
+from ..structured.sampler_plan import SpanSamplerPlan, SpanSampling
 from .lifecycle import Lifecycle
 from .request import GenerationRequest
 
@@ -93,10 +93,10 @@ class FillRequest:
         _ = self.sampling  # which checks it
 
     @property
-    def sampling(self) -> Sampling:
+    def sampling(self) -> SpanSampling:
         """How the free spans are sampled."""
         call = self.generation
-        return Sampling(call.temperature, call.top_k, call.top_p)
+        return SpanSampling(call.temperature, call.top_k, call.top_p)
 
 
 class FillRun:

@@ -128,7 +128,7 @@ class Lifecycle:
         ----------
         config, tokens
         sampling
-            The JSON of a ``SamplingParams``, if the configuration does not say all.
+            The JSON of a ``Sampling``, if the configuration does not say all.
         """
         with self.opened(config) as stream:
             if sampling is not None:

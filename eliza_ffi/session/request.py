@@ -33,7 +33,7 @@ from ..library.protocol import (
     Tokens,
     TrieLeaf,
 )
-from ..sampling.params import SamplingParams
+from ..sampling.params import Sampling
 from ..structured.masks import Masks
 
 __all__ = ["REQUEST_FIELDS", "Constraint", "GenerationRequest", "RunResult", "TextChoices"]
@@ -90,7 +90,7 @@ REQUEST_FIELDS: FieldChecks = {
     **dict.fromkeys(("temperature", "top_p", "repeat_penalty"), (float, check_number)),
     "sampling": (
         NONE,
-        partial(check_kind, kind=SamplingParams, expected="a SamplingParams or None"),
+        partial(check_kind, kind=Sampling, expected="a Sampling or None"),
     ),
     "constraint": (NONE, _check_constraint),
     "score_choices": (bool, check_flag),
@@ -112,9 +112,9 @@ class GenerationRequest:
     max_tokens : int
         0 = no limit except the context's length.
     temperature, top_p, top_k, repeat_penalty
-        As in :class:`~eliza_ffi.sampling.SamplingParams`. All other settings are those of the
+        As in :class:`~eliza_ffi.sampling.Sampling`. All other settings are those of the
         context's options.
-    sampling : SamplingParams or None
+    sampling : Sampling or None
         All settings at once, in place of those four.
     grammar : str or None
         A grammar in GBNF with the start rule ``root``.
@@ -162,7 +162,7 @@ class GenerationRequest:
     top_p: float = 1.0
     top_k: int = 0
     repeat_penalty: float = 1.0
-    sampling: SamplingParams | None = None
+    sampling: Sampling | None = None
     grammar: str | None = None
     constraint: Constraint | None = None
     choice_mode: int = TRIE_ARGMAX

@@ -26,7 +26,7 @@ from ..checks import (
     did_you_mean,
     wrong,
 )
-from ..choices.choice_set import ANCHOR, Choice, ChoiceSet
+from ..choices.label_set import ANCHOR, ChoiceResult, LabelSet
 from ..choices.token_tree import TokenTreePayload
 from ..errors import (
     ContextFullError,
@@ -45,7 +45,7 @@ from ..library.protocol import (
     StreamStats,
     Tokens,
 )
-from ..sampling.params import SamplingParams
+from ..sampling.params import Sampling
 from ..structured.masks import Masks
 from ..structured.shape import Lark, Regex, Shape, is_shape, shape_of
 from ..structured.skeleton import Skeleton, SpanOverride, SpanSamplerPlan
@@ -59,7 +59,7 @@ __all__ = [
     "ChoiceMode",
     "ChoiceSettings",
     "FillSettings",
-    "Generation",
+    "GenerationResult",
     "OnLimit",
     "ShapeRequest",
     "StreamSettings",
@@ -82,7 +82,7 @@ __all__ = [
     "shape_request",
 ]
 
-ChoiceMode = Literal["argmax", "sample", "best"]
+ChoiceMode = Literal["greedy", "sample", "best"]
 Tokenization = Literal["own", "any"]
 OnLimit = Literal["error", "close"]
 
@@ -92,7 +92,7 @@ Strings: TypeAlias = "Sequence[str] | Set[str] | Iterator[str]"
 PROMPT = "a string, a Prompt or token ids"
 """Everything that can be a prompt, for errors."""
 
-MODES = {"argmax": TRIE_ARGMAX, "sample": TRIE_SAMPLE, "best": TRIE_BEST_LEAF}
+MODES = {"greedy": TRIE_ARGMAX, "sample": TRIE_SAMPLE, "best": TRIE_BEST_LEAF}
 
 
 class StreamSettings(TypedDict, total=False):
@@ -107,7 +107,7 @@ class StreamSettings(TypedDict, total=False):
 
 
 class SamplingSettings(TypedDict, total=False):
-    """Of the sampling; see :class:`~eliza_ffi.sampling.SamplingParams`."""
+    """Of the sampling; see :class:`~eliza_ffi.sampling.Sampling`."""
 
     samplers: str
     dynatemp_range: float
@@ -159,7 +159,7 @@ class ChoiceSettings(StreamSettings, SamplingSettings, total=False):
     top_p: float
     top_k: int
     repeat_penalty: float
-    sampling: SamplingParams | None
+    sampling: Sampling | None
     heal_prompt: bool
     on_refused_choices: str
     on_text_chunk: Callable[[str], Any] | None
@@ -202,7 +202,7 @@ class TokenLogprob:
 
 
 @dataclass(frozen=True)
-class Generation:
+class GenerationResult:
     """A generated text.
 
     Attributes
@@ -228,7 +228,7 @@ class Generation:
     logprobs: tuple[TokenLogprob, ...] | None = None
 
     def __repr__(self) -> str:
-        return f"Generation({self.text!r}, {len(self.tokens)} tokens, {self.finish_reason})"
+        return f"GenerationResult({self.text!r}, {len(self.tokens)} tokens, {self.finish_reason})"
 
 
 def check_keywords(
@@ -358,7 +358,7 @@ def _request(
     messages: Messages | None = None,
     draft_max: int = 0,
     drafter: str | os.PathLike[str] | None = None,
-    sampling: SamplingParams | None = None,
+    sampling: Sampling | None = None,
     grammar: str | None = None,
     stop: str | Sequence[str] | None = None,
     logprobs: int | None = None,
@@ -373,7 +373,7 @@ def _request(
     _check_ranges(more)
     draft_max = check_whole("draft_max", draft_max, 0)
     if sampling is not None:
-        check_kind("sampling", sampling, SamplingParams, "a SamplingParams or None")
+        check_kind("sampling", sampling, Sampling, "a Sampling or None")
     sampling = _all_sampling(sampling, more)
     more["gpu_layers"] = more.pop("n_gpu_layers", session.n_gpu_layers)
     for own, name in RENAMED.items():
@@ -435,10 +435,10 @@ def _masks(session: Session, *, masks: Masks | None, **languages: Any) -> Masks 
 def choice_request(
     session: Session,
     prompt: str | Prompt | Tokens | None,
-    choices: ChoiceSet[Any],
+    choices: LabelSet[Any],
     *,
     messages: Messages | None = None,
-    mode: str = "argmax",
+    mode: str = "greedy",
     temperature: float = 1.0,
     probabilities: bool = False,
     tokenization: str = "own",
@@ -594,7 +594,7 @@ def _sampled(args: GenerationRequest, n_left: int) -> GenerationRequest:
     """Return the request of a text with a temperature, and with draws of its own."""
     temperature = args.temperature or RETRY_TEMPERATURE
     # A model with a seed would draw the same tokens again.
-    sampling = SamplingParams(
+    sampling = Sampling(
         temperature=temperature, top_k=args.top_k, top_p=args.top_p, seed=RETRY_SEED + n_left
     )
     return replace(args, temperature=temperature, sampling=sampling)
@@ -653,7 +653,7 @@ PLAIN_SAMPLING: Mapping[str, Any] = {
 }
 """What a stream is opened with, and what each is where it is off."""
 
-SAMPLING_NAMES = frozenset(field.name for field in fields(SamplingParams)) - PLAIN_SAMPLING.keys()
+SAMPLING_NAMES = frozenset(field.name for field in fields(Sampling)) - PLAIN_SAMPLING.keys()
 
 TEXT_KEYWORDS = frozenset((*StreamSettings.__annotations__, *TextSettings.__annotations__))
 TEXT_KEYWORDS |= PLAIN_SAMPLING.keys() | SAMPLING_NAMES
@@ -673,9 +673,9 @@ SHAPE_WORDS = ("shape", "schema", "regex", "lark")
 """Keywords that users try for `skeleton`."""
 
 
-def generation_of(session: Session, result: RunResult) -> Generation:
+def generation_of(session: Session, result: RunResult) -> GenerationResult:
     """Return what a run of :func:`generate_request` came to."""
-    return Generation(
+    return GenerationResult(
         text=result.text,
         tokens=result.tokens,
         finish_reason=result.finish_reason,
@@ -707,11 +707,11 @@ def _token_logprobs(session: Session, result: RunResult) -> tuple[TokenLogprob, 
 
 
 def choice_of(
-    choices: ChoiceSet[Any],
+    choices: LabelSet[Any],
     args: GenerationRequest,
     result: RunResult,
     elapsed: float,
-) -> Choice[Any]:
+) -> ChoiceResult[Any]:
     """Return the choice that a run of :func:`choice_request` came to.
 
     Parameters
@@ -751,7 +751,7 @@ def choice_of(
             f"which is none of the {len(choices.texts)} choices"
         )
     stats = result.stats
-    return Choice(
+    return ChoiceResult(
         value=choices.values[index],
         index=index,
         text=result.text,
@@ -773,7 +773,7 @@ def _longest(args: GenerationRequest) -> int | None:
     return None
 
 
-def _chosen(choices: ChoiceSet[Any], args: GenerationRequest, result: RunResult) -> int | None:
+def _chosen(choices: LabelSet[Any], args: GenerationRequest, result: RunResult) -> int | None:
     """Return the place of the choice that the generation ended on."""
     leaf, given = result.leaf, args.constraint
     if isinstance(given, TokenTreePayload):
@@ -785,7 +785,7 @@ def _chosen(choices: ChoiceSet[Any], args: GenerationRequest, result: RunResult)
 
 
 def _probabilities(
-    choices: ChoiceSet[Any], args: GenerationRequest, result: RunResult
+    choices: LabelSet[Any], args: GenerationRequest, result: RunResult
 ) -> Mapping[Any, float] | None:
     if result.leaf_logprobs is None:
         return None
@@ -797,7 +797,7 @@ def _probabilities(
     return dict(zip(choices.keys, probabilities, strict=True))
 
 
-def _all_sampling(sampling: SamplingParams | None, more: dict[str, Any]) -> SamplingParams | None:
+def _all_sampling(sampling: Sampling | None, more: dict[str, Any]) -> Sampling | None:
     """Return what is asked for beside the settings that a stream is opened with.
 
     Takes settings by name out of `more`.
@@ -805,7 +805,7 @@ def _all_sampling(sampling: SamplingParams | None, more: dict[str, Any]) -> Samp
     named = {name: more.pop(name) for name in SAMPLING_NAMES & more.keys()}
     if sampling is None:
         plain = {name: more[name] for name in PLAIN_SAMPLING if name in more}
-        return SamplingParams(**plain, **named) if named else None
+        return Sampling(**plain, **named) if named else None
     twice = [
         *named,
         *(name for name, off in PLAIN_SAMPLING.items() if more.get(name, off) != off),
@@ -836,7 +836,7 @@ def _check_speculates(session: Session) -> None:
         raise NotSupportedError(f"{library.path} has no speculative decoding: leave draft_max at 0")
 
 
-def _check_text_choices(session: Session, choices: ChoiceSet[Any], mode: str, scored: bool) -> None:
+def _check_text_choices(session: Session, choices: LabelSet[Any], mode: str, scored: bool) -> None:
     if not session.binding.supports("set_text_choices"):
         raise NotSupportedError(f"{session.binding.library.path} has no choices by text")
     if mode == "best" or scored:

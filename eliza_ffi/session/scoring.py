@@ -7,7 +7,7 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ..choices.chooser import ChoiceTokens
+from ..choices.prepared_labels import ChoiceTokens
 from ..errors import NotSupportedError
 from ..library.protocol import (
     TRIE_ARGMAX,

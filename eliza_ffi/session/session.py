@@ -26,8 +26,8 @@ from ..checks import (
     check_whole,
     wrong,
 )
-from ..choices.choice_set import ChoiceSet
-from ..choices.chooser import ChoiceCache, ChoiceTokens
+from ..choices.label_set import LabelSet
+from ..choices.prepared_labels import ChoiceCache, ChoiceTokens
 from ..errors import ElizaError, NotSupportedError
 from ..library.binding import CffiBinding
 from ..library.loading import Library
@@ -351,7 +351,7 @@ def _token_texts(speller: TokenSpeller, binding: CffiBinding, ctx: Any) -> Token
     return TokenTexts.of(table.texts, table.control, table.ends, eos, speller)
 
 
-def _choice_tokens(binding: CffiBinding, ctx: Any, choices: ChoiceSet[Any]) -> ChoiceTokens:
+def _choice_tokens(binding: CffiBinding, ctx: Any, choices: LabelSet[Any]) -> ChoiceTokens:
     # No method, as above.
     if binding.supports("prepare_choices"):
         return binding.prepare_choices(ctx, choices.texts)

@@ -55,7 +55,7 @@ from .reading import Reading
 from .request import GenerationRequest, RunResult
 from .requests import (
     MOST_TOKENS,
-    Generation,
+    GenerationResult,
     StreamSettings,
     check_keywords,
     generate_request,
@@ -159,7 +159,7 @@ class ToolCalls(list[ToolCall]):
 
 
 @dataclass(frozen=True, repr=False)
-class TextAnswer(Generation):
+class TextAnswer(GenerationResult):
     """An answer in words, where the model could have called a tool.
 
     Attributes

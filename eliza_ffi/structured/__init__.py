@@ -6,7 +6,7 @@ from .fill_result import AnswerWriter, FillResult, SpanFill
 from .guidance import Guidance, GuidanceMasks, GuidanceSource
 from .json_reader import JsonReader
 from .masks import Masks, MaskSource, one_token_mask
-from .sampler_plan import Sampling, SpanOverride, SpanSamplerPlan
+from .sampler_plan import SpanOverride, SpanSamplerPlan, SpanSampling
 from .shape import Lark, Regex, Shape, is_shape, shape_of
 from .shaped_result import FieldFill, ShapedResult
 from .skeleton import Skeleton
@@ -26,7 +26,6 @@ __all__ = [
     "MaskSource",
     "Masks",
     "Regex",
-    "Sampling",
     "Scalar",
     "Shape",
     "ShapedResult",
@@ -35,6 +34,7 @@ __all__ = [
     "SpanFill",
     "SpanOverride",
     "SpanSamplerPlan",
+    "SpanSampling",
     "TokenSpeller",
     "TokenTexts",
     "is_shape",

@@ -18,14 +18,14 @@ from ..checks import (
 )
 from ..errors import InvalidArgumentError
 
-__all__ = ["Sampling", "SpanOverride", "SpanSamplerPlan"]
+__all__ = ["SpanOverride", "SpanSamplerPlan", "SpanSampling"]
 
 ARGMAX_KINDS = frozenset(("enum", "number", "integer", "boolean"))
 """What is looked up rather than written: always the most likely, unless overridden."""
 
 
 @dataclass(frozen=True)
-class Sampling:
+class SpanSampling:
     """How tokens are sampled.
 
     Attributes
@@ -85,12 +85,12 @@ class SpanOverride:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "span_index", check_whole("spanIndex", self.span_index, 0))
-        self.over(Sampling())  # which checks the rest
+        self.over(SpanSampling())  # which checks the rest
 
-    def over(self, call: Sampling) -> Sampling:
+    def over(self, call: SpanSampling) -> SpanSampling:
         """Return the sampling that this makes of the call's."""
-        check_kind("call", call, Sampling, "a Sampling")
-        return Sampling(
+        check_kind("call", call, SpanSampling, "a SpanSampling")
+        return SpanSampling(
             temperature=self.temperature,
             top_k=call.top_k if self.top_k is None else self.top_k,
             top_p=call.top_p if self.top_p is None else self.top_p,
@@ -168,16 +168,16 @@ class SpanSamplerPlan:
                     f"spans: spanIndex must be below that"
                 )
 
-    def sampling(self, index: int, kind: str, call: Sampling) -> Sampling:
+    def sampling(self, index: int, kind: str, call: SpanSampling) -> SpanSampling:
         """Return how a span is sampled; `call` is the sampling of the spans that follow it."""
         check_whole("index", index, 0)
         is_argmax = check_text("kind", kind) in ARGMAX_KINDS
         if is_argmax and self.strict:
-            return Sampling()
+            return SpanSampling()
         override = next((each for each in self.overrides if each.span_index == index), None)
         if override is not None:
             return override.over(call)
-        return Sampling() if is_argmax else call
+        return SpanSampling() if is_argmax else call
 
 
 def _override(i: int, data: Any) -> SpanOverride:

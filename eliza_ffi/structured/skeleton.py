@@ -28,17 +28,17 @@ from ..errors import InvalidArgumentError
 from . import gbnf
 from .json_text import JsonPosition, read_json
 from .placed_span import PlacedSpan, Script
-from .sampler_plan import Sampling, SpanOverride, SpanSamplerPlan
+from .sampler_plan import SpanOverride, SpanSamplerPlan, SpanSampling
 from .spans import KINDS, Scalar, SkeletonSpan, check_text
 
 __all__ = [
     "KINDS",
-    "Sampling",
     "Scalar",
     "Skeleton",
     "SkeletonSpan",
     "SpanOverride",
     "SpanSamplerPlan",
+    "SpanSampling",
 ]
 
 MOST_SPANS = 10_000

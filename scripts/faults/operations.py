@@ -16,7 +16,7 @@ from eliza_ffi.decisions import Choice as Question
 from eliza_ffi.decisions import Predicate, Score
 from eliza_ffi.library.loading import Library
 from eliza_ffi.library.protocol import StreamConfig
-from eliza_ffi.model import Choice, Model
+from eliza_ffi.model import ChoiceResult, Model
 from eliza_ffi.session.lifecycle import open_stream
 
 __all__ = ["OPERATIONS", "Operation", "Scene"]
@@ -109,7 +109,7 @@ class Operation:
     prepare: Callable[[Scene], object]
 
 
-def _told(choice: Choice[Any]) -> list[Any]:
+def _told(choice: ChoiceResult[Any]) -> list[Any]:
     # Rounding is not the same where less of a prompt was in the cache.
     return [choice.value, round(choice.probability, 4)]
 
@@ -147,7 +147,7 @@ def _choose_text(scene: Scene) -> Any:
 
 
 def _choose_prepared(scene: Scene) -> Any:
-    chooser = scene.model.chooser([*ACTIONS, *(f"TOOL_{i}" for i in range(100))])
+    chooser = scene.model.prepare_labels([*ACTIONS, *(f"TOOL_{i}" for i in range(100))])
     return _told(scene.model.choose(PROMPT, chooser))
 
 

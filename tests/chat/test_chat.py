@@ -21,7 +21,7 @@ from real_templates import real_templates
 from eliza_ffi import cli
 from eliza_ffi.chat.template import ChatTemplate, template_of_model
 from eliza_ffi.chat.tokens import ChatTokenizer
-from eliza_ffi.choices.choice_set import as_choice_set
+from eliza_ffi.choices.label_set import as_label_set
 from eliza_ffi.cli.demo_prompts import chat_prompt
 from eliza_ffi.elizaos import choice_args, runner_of
 from eliza_ffi.errors import ChatTemplateError, InvalidArgumentError, NotSupportedError
@@ -738,7 +738,7 @@ def test_messages_stand_wherever_a_prompt_does(tiny_model: Model) -> None:
     assert "".join(tiny_model.stream(messages=TALK, max_tokens=5)) == generation.text
     choice = tiny_model.choose(messages=TALK, choices=["yes", "no"], probabilities=True)
     assert choice.probability == tiny_model.choose(tokens, ["yes", "no"]).probability
-    args = choice_args(tiny_model, None, as_choice_set(["yes", "no"]), messages=TALK)
+    args = choice_args(tiny_model, None, as_label_set(["yes", "no"]), messages=TALK)
     result = asyncio.run(runner_of(tiny_model).generate_with_usage(args))
     assert result.text == choice.value
 

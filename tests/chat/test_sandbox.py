@@ -511,7 +511,7 @@ def test_any_expression_comes_to_an_end(expression: str) -> None:
 # ---- real templates ----------------------------------------------------------------------------
 
 
-class Generation(Extension):
+class GenerationResult(Extension):
     """The tag that Hugging Face's templates have."""
 
     tags = frozenset(("generation",))  # type: ignore[assignment]
@@ -537,7 +537,7 @@ def without_bounds(source: str, undefined: type[Undefined]) -> jinja2.Template:
     environment = SandboxedEnvironment(
         trim_blocks=True,
         lstrip_blocks=True,
-        extensions=[Generation, LoopControlExtension],
+        extensions=[GenerationResult, LoopControlExtension],
         undefined=undefined,
     )
     environment.filters["tojson"] = to_json

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import pytest
 
-from eliza_ffi.choices import Choice, ChoiceSet, as_choice_set
+from eliza_ffi.choices import ChoiceResult, LabelSet, as_label_set
 from eliza_ffi.errors import InvalidArgumentError
 
 
@@ -31,14 +31,14 @@ def generated() -> Any:
         ({"yes": 1, "no": [0]}, (1, [0]), ("yes", "no")),
         (Literal["x", "y"], ("x", "y"), ("x", "y")),
         (Literal[True, 3, Colour.GREEN], (True, 3, Colour.GREEN), ("true", "3", "GREEN")),
-        (ChoiceSet([7], ["seven"]), (7,), ("seven",)),
+        (LabelSet([7], ["seven"]), (7,), ("seven",)),
     ],
     ids=["strings", "generator", "enum", "bool", "mapping", "literal", "mixed literal", "set"],
 )
 def test_whatever_can_be_listed_can_be_chosen_from(
     choices: Any, values: tuple[Any, ...], texts: tuple[str, ...]
 ) -> None:
-    found = as_choice_set(choices)
+    found = as_label_set(choices)
     assert (found.values, found.texts) == (values, texts)
 
 
@@ -58,17 +58,17 @@ def test_whatever_can_be_listed_can_be_chosen_from(
 )
 def test_what_cannot_be_chosen_from_says_why(choices: Any, said: str) -> None:
     with pytest.raises(InvalidArgumentError, match=said):
-        as_choice_set(choices)
+        as_label_set(choices)
 
 
 def test_probabilities_are_told_by_values_or_where_these_are_no_keys_by_labels() -> None:
-    assert as_choice_set({"yes": 1, "no": 0}).keys == (1, 0)
-    assert as_choice_set({"yes": [1], "no": [0]}).keys == ("yes", "no")
-    assert as_choice_set({"yes": 1, "yep": 1, "no": 0}).keys == ("yes", "yep", "no")
+    assert as_label_set({"yes": 1, "no": 0}).keys == (1, 0)
+    assert as_label_set({"yes": [1], "no": [0]}).keys == ("yes", "no")
+    assert as_label_set({"yes": 1, "yep": 1, "no": 0}).keys == ("yes", "yep", "no")
 
 
-def choice(probabilities: dict[str, float] | None) -> Choice[str]:
-    return Choice("a", 0, "a", math.log(0.5), (1,), 0, 0.1, probabilities)
+def choice(probabilities: dict[str, float] | None) -> ChoiceResult[str]:
+    return ChoiceResult("a", 0, "a", math.log(0.5), (1,), 0, 0.1, probabilities)
 
 
 @pytest.mark.parametrize(
@@ -92,10 +92,10 @@ def test_choices_are_ranked_by_probability() -> None:
 
 
 def test_what_was_not_asked_for_is_not_known() -> None:
-    for ask in (Choice.ranked, lambda made: made.confidence):
+    for ask in (ChoiceResult.ranked, lambda made: made.confidence):
         with pytest.raises(InvalidArgumentError, match="choose with probabilities=True"):
             ask(choice(None))
 
 
 def test_a_choice_shows_its_probability() -> None:
-    assert repr(choice(None)) == "Choice('a', probability 0.5)"
+    assert repr(choice(None)) == "ChoiceResult('a', probability 0.5)"

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from eliza_ffi import AsyncModel, Chooser, Model
-from eliza_ffi.choices import ChoiceCache, ChoiceSet, TokenTreePayload
-from eliza_ffi.choices.choice_set import string_choices
-from eliza_ffi.choices.chooser import CHOICES_KEPT, SETS_KEPT
+from eliza_ffi import AsyncModel, Model, PreparedLabels
+from eliza_ffi.choices import ChoiceCache, LabelSet, TokenTreePayload
+from eliza_ffi.choices.label_set import string_choices
+from eliza_ffi.choices.prepared_labels import CHOICES_KEPT, SETS_KEPT
 from eliza_ffi.errors import ElizaError, InvalidArgumentError
 from eliza_ffi.library import Library
 
@@ -28,10 +28,10 @@ class Action(enum.Enum):
 
 def test_a_chooser_gives_what_its_choices_give(tiny_model: Model) -> None:
     for choices in (Action, bool, {"yes": 1, "no": 0}, ["STOP", "REPLY", "RESPOND"], {"A", "B"}):
-        for mode in ("argmax", "best"):
+        for mode in ("greedy", "best"):
             plain = tiny_model.choose(PROMPT, choices, mode=mode, probabilities=True)
             prepared = tiny_model.choose(
-                PROMPT, tiny_model.chooser(choices), mode=mode, probabilities=True
+                PROMPT, tiny_model.prepare_labels(choices), mode=mode, probabilities=True
             )
             assert (plain.value, plain.index, plain.text) == (
                 prepared.value,
@@ -42,8 +42,8 @@ def test_a_chooser_gives_what_its_choices_give(tiny_model: Model) -> None:
 
 
 def test_a_large_set_is_chosen_from(tiny_model: Model) -> None:
-    chooser = tiny_model.chooser([f"CHOICE_{i}" for i in range(5000)])
-    assert repr(chooser) == "Chooser(5000 choices)"
+    chooser = tiny_model.prepare_labels([f"CHOICE_{i}" for i in range(5000)])
+    assert repr(chooser) == "PreparedLabels(5000 choices)"
     found = tiny_model.choose(PROMPT, chooser)
     assert chooser.texts[found.index] == found.value == found.text
     many = tiny_model.choose_many([PROMPT, PROMPT], chooser)
@@ -66,15 +66,15 @@ def test_what_the_library_prepares_is_what_python_would(
 
 def test_bad_choices_are_refused_by_name(tiny_model: Model) -> None:
     with pytest.raises(InvalidArgumentError, match="no choices were given"):
-        tiny_model.chooser([])
+        tiny_model.prepare_labels([])
     with pytest.raises(InvalidArgumentError, match="choices\\[1\\]"):
-        tiny_model.chooser(["a", "a"])
+        tiny_model.prepare_labels(["a", "a"])
 
 
 def test_a_chooser_of_another_model_is_refused(
     tiny_model: Model, library: Library, random_model_path: Callable[..., Path]
 ) -> None:
-    chooser = tiny_model.chooser(["a", "b"])
+    chooser = tiny_model.prepare_labels(["a", "b"])
     path = random_model_path("llama-spm", n_embd=64, n_layers=2, seed=1)
     with (
         Model(path, library=library, n_threads=1) as other,
@@ -84,16 +84,16 @@ def test_a_chooser_of_another_model_is_refused(
 
 
 def test_the_sets_that_were_asked_for_last_are_kept() -> None:
-    made: list[ChoiceSet[str]] = []
+    made: list[LabelSet[str]] = []
 
-    def prepare(choices: ChoiceSet[str]) -> TokenTreePayload:
+    def prepare(choices: LabelSet[str]) -> TokenTreePayload:
         made.append(choices)
         return TokenTreePayload("", ())
 
     cache = ChoiceCache(prepare)
     first = cache.tokens_of(string_choices(["a", "b"]))
     assert cache.tokens_of(string_choices(["a", "b"])) is first
-    chooser = Chooser(string_choices(["a"]), cache)
+    chooser = PreparedLabels(string_choices(["a"]), cache)
     assert cache.tokens_of(chooser) is cache.tokens_of(chooser)
     del made[1:]
     for i in range(SETS_KEPT):
@@ -116,14 +116,14 @@ def test_a_set_beyond_all_bounds_is_kept_alone() -> None:
 def test_both_faces_prepare_choices(tiny_model: Model) -> None:
     async def ask() -> str:
         face = AsyncModel.of(tiny_model)
-        return (await face.choose(PROMPT, await face.chooser(["STOP", "REPLY"]))).value
+        return (await face.choose(PROMPT, await face.prepare_labels(["STOP", "REPLY"]))).value
 
     assert asyncio.run(ask()) == tiny_model.choose(PROMPT, ["STOP", "REPLY"]).value
 
 
 def test_a_chooser_keeps_no_model_alive(library: Library) -> None:
     model = Model(library=library, n_threads=1)
-    chooser = model.chooser(["a", "b"])
+    chooser = model.prepare_labels(["a", "b"])
     gone = weakref.ref(model)
     model.close()
     del model
@@ -140,12 +140,12 @@ def test_a_model_that_is_closed_prepares_nothing_and_keeps_nothing(library: Libr
     model.close()
     assert not model.session.choices.has(choices)
     with pytest.raises(ElizaError, match="is closed"):
-        model.chooser(["a", "b"])
+        model.prepare_labels(["a", "b"])
 
 
 def test_choices_are_known_when_the_model_was_unloaded_in_between(library: Library) -> None:
     with Model(library=library, n_threads=1) as model:
-        chooser = model.chooser(["STOP", "REPLY"])
+        chooser = model.prepare_labels(["STOP", "REPLY"])
         first = model.choose(PROMPT, ["STOP", "REPLY"])
         ffi, error = model.binding.library.ffi, model.binding.library.ffi.new("char **")
         evict = model.binding.library.lib.eliza_inference_mmap_evict

@@ -89,7 +89,7 @@ def ranking_of(out: str) -> list[tuple[str, float, str]]:
     return [(line[1], float(line[2]), line[3]) for line in lines if line is not None]
 
 
-@pytest.mark.parametrize("mode", ["argmax", "sample", "best"])
+@pytest.mark.parametrize("mode", ["greedy", "sample", "best"])
 def test_probabilities_are_listed_most_likely_first_and_the_chosen_one_is_marked(
     run: Run, capsys: pytest.CaptureFixture[str], mode: str
 ) -> None:

@@ -12,7 +12,7 @@ import pytest
 from rich.cells import cell_len
 
 from eliza_ffi import cli
-from eliza_ffi.choices.choice_set import string_choices
+from eliza_ffi.choices.label_set import string_choices
 from eliza_ffi.cli import demo
 from eliza_ffi.cli.demo import DemoRow, decide, demo_table, summarize
 from eliza_ffi.cli.demo_cases import TASKS, Case, cases_of

@@ -16,7 +16,7 @@ import pytest
 from numpy.typing import NDArray
 
 from eliza_ffi import AsyncModel, BusyError, Model
-from eliza_ffi.choices.choice_set import tokenize_choice
+from eliza_ffi.choices.label_set import tokenize_choice
 from eliza_ffi.decisions.answers import Decision, LabelsAnswer
 from eliza_ffi.decisions.asking import Asking, How, orders_of
 from eliza_ffi.decisions.calibration import Calibration, QuestionCalibration

@@ -12,7 +12,7 @@ import pytest
 from elder_library import TEXT, ElderCalls, build_elder_library
 
 from eliza_ffi import cli
-from eliza_ffi.choices.choice_set import string_choices
+from eliza_ffi.choices.label_set import string_choices
 from eliza_ffi.choices.token_tree import TokenTreePayload
 from eliza_ffi.cli.demo_prompts import should_respond_prompt
 from eliza_ffi.elizaos import (

@@ -10,7 +10,7 @@ from gguf import GGUFReader, TokenType
 
 from eliza_ffi.library.loading import Library
 from eliza_ffi.model import Model
-from eliza_ffi.sampling import SamplingParams
+from eliza_ffi.sampling import Sampling
 
 THINK = b"<think>"
 
@@ -34,7 +34,7 @@ def test_thinking_that_is_off_is_never_sampled(
     thinking_file: tuple[Path, int], library: Library, temperature: float
 ) -> None:
     path, think = thinking_file
-    eager = SamplingParams(temperature=temperature, seed=1, logit_bias=((think, 50.0),))
+    eager = Sampling(temperature=temperature, seed=1, logit_bias=((think, 50.0),))
     for off in (False, True):
         options = {"disable_thinking": "1"} if off else {}
         with Model(path, library=library, options=options) as model:

@@ -16,7 +16,7 @@ import pytest
 from eliza_ffi.async_model import AsyncModel
 from eliza_ffi.chat import ChatTemplate
 from eliza_ffi.chat.tokens import ChatTokenizer
-from eliza_ffi.choices.choice_set import ChoiceSet
+from eliza_ffi.choices.label_set import LabelSet
 from eliza_ffi.decisions import Predicate
 from eliza_ffi.decisions.deciding import DecisionRun
 from eliza_ffi.elizaos import ActionSkeleton
@@ -85,7 +85,7 @@ CALLS: dict[str, Call] = {
     "choose": lambda m: m.choose(LONG, ["yes", "no"]),
     "choose, labels": lambda m: m.choose("x", LABELS),
     "choose_many": lambda m: m.choose_many([LONG, "x"], LABELS, return_exceptions=True),
-    "chooser": lambda m: m.chooser(LABELS),
+    "prepare_labels": lambda m: m.prepare_labels(LABELS),
     "decide": lambda m: m.decide(LONG, QUESTIONS),
     "decide, messages": lambda m: m.decide(TALK, QUESTIONS),
     "decide, short": lambda m: m.decide("hello", QUESTIONS),
@@ -107,7 +107,7 @@ CALLS: dict[str, Call] = {
 HEAVY: list[tuple[Any, str]] = [
     (ChatTokenizer, "tokens"),
     (ChatTemplate, "render"),
-    (ChoiceSet, "__init__"),
+    (LabelSet, "__init__"),
     (DecisionRun, "__init__"),
     (DecisionRun, "decision"),
     (Guidance, "json_schema"),

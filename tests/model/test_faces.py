@@ -19,7 +19,7 @@ from eliza_ffi.decisions import Decision
 from eliza_ffi.elizaos import ActionSkeleton, generate_args, runner_of
 from eliza_ffi.errors import ElizaError, InvalidArgumentError
 from eliza_ffi.library import Library
-from eliza_ffi.sampling import SamplingParams
+from eliza_ffi.sampling import Sampling
 from eliza_ffi.structured import FillResult, SpanFill
 
 SKELETON = {
@@ -171,9 +171,9 @@ def test_cancelling_one_of_many_leaves_the_others_alone(model: Model) -> None:
     found = asyncio.run(story())
     for i, one in enumerate(found):
         if i % 3 == 0:
-            assert isinstance(one, asyncio.CancelledError | eliza_ffi.Generation)
+            assert isinstance(one, asyncio.CancelledError | eliza_ffi.GenerationResult)
         else:
-            assert isinstance(one, eliza_ffi.Generation)
+            assert isinstance(one, eliza_ffi.GenerationResult)
     assert any(isinstance(one, asyncio.CancelledError) for one in found)
     assert model.generate("x", 2, wait=False).tokens
 
@@ -244,8 +244,8 @@ def test_a_misspelled_keyword_is_named_with_the_nearest_there_is(
     [
         ({"temperature": -0.5}, "temperature must be a number of 0 or more, got -0.5"),
         ({"top_p": 1.5}, "top_p must be a number from 0 to 1, got 1.5"),
-        ({"sampling": SamplingParams(), "temperature": 0.7}, "temperature is given twice"),
-        ({"sampling": SamplingParams(), "min_p": 0.1}, "min_p is given twice"),
+        ({"sampling": Sampling(), "temperature": 0.7}, "temperature is given twice"),
+        ({"sampling": Sampling(), "min_p": 0.1}, "min_p is given twice"),
         ({"min_p": 3.0}, "min_p must be"),
     ],
 )
@@ -258,7 +258,7 @@ def test_settings_out_of_range_or_given_twice_are_refused(
 
 def test_settings_of_the_sampling_may_be_given_by_name(model: Model) -> None:
     by_name = model.generate("x", 12, temperature=1.5, seed=3, min_p=0.001).text
-    params = SamplingParams(temperature=1.5, seed=3, min_p=0.001)
+    params = Sampling(temperature=1.5, seed=3, min_p=0.001)
     assert model.generate("x", 12, sampling=params).text == by_name
     banned = model.generate("x", 1).tokens[0]
     assert model.generate("x", 1, logit_bias=[(banned, float("-inf"))]).tokens[0] != banned

@@ -18,7 +18,7 @@ from eliza_ffi.decisions import Calibration, Choice, Predicate, calibrate, evalu
 from eliza_ffi.elizaos import ActionSkeleton
 from eliza_ffi.errors import InvalidArgumentError, ModelError
 from eliza_ffi.library.loading import Library
-from eliza_ffi.sampling import SamplingParams
+from eliza_ffi.sampling import Sampling
 
 QUESTIONS = {"team": Choice("Which team?", ["billing", "sales"])}
 SKELETON = {"spans": [{"kind": "boolean", "key": "urgent"}]}
@@ -255,8 +255,8 @@ def test_a_misspelt_keyword_names_the_right_one(
             "got 'predikate'; did you mean 'predicate'?",
         ),
         (
-            lambda _: SamplingParams.preset("balanced", temprature=1.0),
-            "a SamplingParams has no field 'temprature'; did you mean 'temperature'?",
+            lambda _: Sampling.preset("balanced", temprature=1.0),
+            "a Sampling has no field 'temprature'; did you mean 'temperature'?",
         ),
         (
             lambda model: model.generate("x", samplers="top_k;temprature"),

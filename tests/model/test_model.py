@@ -20,7 +20,7 @@ import pytest
 
 import eliza_ffi
 from eliza_ffi._resources import default_model_path
-from eliza_ffi.choices.choice_set import string_choices, tokenize_choice
+from eliza_ffi.choices.label_set import string_choices, tokenize_choice
 from eliza_ffi.choices.token_tree import TokenTreePayload
 from eliza_ffi.cli.demo_prompts import SHOULD_RESPOND_CHOICES, chat_prompt, should_respond_prompt
 from eliza_ffi.elizaos import (
@@ -40,7 +40,7 @@ from eliza_ffi.errors import (
     TokenTrieError,
 )
 from eliza_ffi.library.loading import Library
-from eliza_ffi.model import Choice, Model
+from eliza_ffi.model import ChoiceResult, Model
 
 ACTIONS = ["REPLY", "SEND_EMAIL", "SEND_MESSAGE", "SEND", "Grüße", "two words", "日本"]
 
@@ -129,7 +129,7 @@ def unloaded_path(model_path: Path, tmp_path: Path) -> Path:
 # ---- choosing ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("mode", ["argmax", "sample", "best"])
+@pytest.mark.parametrize("mode", ["greedy", "sample", "best"])
 def test_a_choice_is_one_of_the_choices_spelled_exactly(model: Model, mode: str) -> None:
     for prompt in ("What now? ", 'x {"action":"', "日"):
         choice = model.choose(prompt, ACTIONS, mode=mode)
@@ -215,7 +215,7 @@ def test_an_enum_gives_its_member_back(model: Model) -> None:
         Reply.NUMBER: "NUMBER",
     }
     for _ in range(5):
-        choice: Choice[Reply] = model.choose("x", Reply, mode="sample", temperature=5.0)
+        choice: ChoiceResult[Reply] = model.choose("x", Reply, mode="sample", temperature=5.0)
         assert choice.text == spelled[choice.value]
         assert list(Reply)[choice.index] is choice.value
 
@@ -294,7 +294,7 @@ def test_a_choice_cut_short_is_none_even_where_it_spells_another(model: Model) -
         model.choose("x", [short, long], max_tokens=len(in_short))
 
 
-@pytest.mark.parametrize("mode", ["argmax", "best"])
+@pytest.mark.parametrize("mode", ["greedy", "best"])
 @pytest.mark.parametrize("probabilities", [True, False])
 def test_a_choice_for_which_the_context_has_no_room_is_an_error_that_says_so(
     model_path: Path, library: Library, mode: str, probabilities: bool

@@ -22,7 +22,8 @@ from typing import Any, assert_type
 from pydantic import BaseModel
 from dataclasses import dataclass
 from eliza_ffi.elizaos import ActionSkeleton
-from eliza_ffi import AsyncModel, Choice, Chooser, FillResult, Generation, Model, Prompt, Skeleton
+from eliza_ffi import AsyncModel, ChoiceResult, FillResult, GenerationResult
+from eliza_ffi import Model, PreparedLabels, Prompt, Skeleton
 from eliza_ffi.decisions import Asked, Decision, Labels, Predicate, Score
 from eliza_ffi.structured import FieldFill, Regex, ShapedResult
 
@@ -37,17 +38,17 @@ class Reply(enum.Enum):
     YES = "yes"
 
 def ask(model: Model, talk: list[dict[str, str]], values: dict[str, float]) -> None:
-    assert_type(model.choose("x", ["a", "b"]), Choice[str])
-    assert_type(model.choose("x", {"a", "b"}), Choice[str])
-    assert_type(model.choose("x", (name for name in "ab")), Choice[str])
-    assert_type(model.choose([1, 2], Reply), Choice[Reply])
-    assert_type(model.choose("x", bool), Choice[bool])
-    assert_type(model.choose(Prompt().text("x"), ["a"]), Choice[str])
-    assert_type(model.choose("x", values), Choice[float])
-    assert_type(model.choose(messages=talk, choices=Reply), Choice[Reply])
-    assert_type(model.choose(messages=talk, choices=["a"], mode="best"), Choice[str])
+    assert_type(model.choose("x", ["a", "b"]), ChoiceResult[str])
+    assert_type(model.choose("x", {"a", "b"}), ChoiceResult[str])
+    assert_type(model.choose("x", (name for name in "ab")), ChoiceResult[str])
+    assert_type(model.choose([1, 2], Reply), ChoiceResult[Reply])
+    assert_type(model.choose("x", bool), ChoiceResult[bool])
+    assert_type(model.choose(Prompt().text("x"), ["a"]), ChoiceResult[str])
+    assert_type(model.choose("x", values), ChoiceResult[float])
+    assert_type(model.choose(messages=talk, choices=Reply), ChoiceResult[Reply])
+    assert_type(model.choose(messages=talk, choices=["a"], mode="best"), ChoiceResult[str])
     assert_type(model.choose("x", ["a"], slot_id=1, seed=3, wait=False).value, str)
-    assert_type(model.generate("x", 5, min_p=0.1, seed=7), Generation)
+    assert_type(model.generate("x", 5, min_p=0.1, seed=7), GenerationResult)
     assert_type(model.fill("x", {"spans": []}, max_tokens=3), ShapedResult[Any])
     assert_type(model.fill("x", Skeleton.from_dict({}), max_tokens=3), FillResult)
     assert_type(model.fill("x", Person).value, Person)
@@ -56,15 +57,15 @@ def ask(model: Model, talk: list[dict[str, str]], values: dict[str, float]) -> N
     assert_type(model.fill("x", {"type": "string"}).relaxed, tuple[str, ...])
     assert_type(model.fill_stream("x", Person), Iterator[FieldFill | ShapedResult[Person]])
     assert_type(model.fill_many(["x"], Person), list[FillResult])
-    assert_type(model.generate("x", schema=Person, stop="a"), Generation)
-    assert_type(model.choose_many(["x"], ["a"]), list[Choice[Any]])
+    assert_type(model.generate("x", schema=Person, stop="a"), GenerationResult)
+    assert_type(model.choose_many(["x"], ["a"]), list[ChoiceResult[Any]])
     assert_type(model.stream("x"), Iterator[str])
-    assert_type(model.chooser(Reply), Chooser[Reply])
-    assert_type(model.chooser(bool), Chooser[bool])
-    assert_type(model.chooser(values), Chooser[float])
-    assert_type(model.chooser(["a"]), Chooser[str])
-    assert_type(model.choose("x", model.chooser(Reply)), Choice[Reply])
-    assert_type(model.generate("x", stop=["a"], logprobs=2), Generation)
+    assert_type(model.prepare_labels(Reply), PreparedLabels[Reply])
+    assert_type(model.prepare_labels(bool), PreparedLabels[bool])
+    assert_type(model.prepare_labels(values), PreparedLabels[float])
+    assert_type(model.prepare_labels(["a"]), PreparedLabels[str])
+    assert_type(model.choose("x", model.prepare_labels(Reply)), ChoiceResult[Reply])
+    assert_type(model.generate("x", stop=["a"], logprobs=2), GenerationResult)
     questions = [Predicate("angry?"), Score("how?", ["low", "high"]), Labels("which?", {"a": None})]
     assert_type(model.decide("x", questions, labels="letters", scoring="mean"), Decision)
     assert_type(model.decide(talk, {"a": Predicate("angry?")}, prompt=write, slot_id=1), Decision)
@@ -75,13 +76,13 @@ def write(given: str, asked: Asked) -> Prompt:
     return Prompt().text(given + asked.text)
 
 async def ask_async(model: AsyncModel) -> None:
-    assert_type(await model.choose("x", ["a", "b"]), Choice[str])
-    assert_type(await model.choose("x", Reply), Choice[Reply])
-    assert_type(await model.generate_many(["x"], 3), list[Generation])
+    assert_type(await model.choose("x", ["a", "b"]), ChoiceResult[str])
+    assert_type(await model.choose("x", Reply), ChoiceResult[Reply])
+    assert_type(await model.generate_many(["x"], 3), list[GenerationResult])
     assert_type(await model.decide("x", Predicate("angry?")), Decision)
     assert_type(await model.decide_many(["x"], Predicate("angry?")), list[Decision])
-    assert_type(await model.chooser(Reply), Chooser[Reply])
-    assert_type(await model.choose("x", await model.chooser(Reply)), Choice[Reply])
+    assert_type(await model.prepare_labels(Reply), PreparedLabels[Reply])
+    assert_type(await model.choose("x", await model.prepare_labels(Reply)), ChoiceResult[Reply])
     assert_type((await model.fill("x", Person)).value, Person)
     async for field in model.fill_stream("x", Person):
         assert_type(field, FieldFill | ShapedResult[Person])

@@ -29,7 +29,7 @@ from eliza_ffi.decisions.scoring import OptionScores, QuestionScores
 from eliza_ffi.elizaos import choice_args, runner_of
 from eliza_ffi.errors import ElizaError
 from eliza_ffi.library.loading import Library
-from eliza_ffi.sampling import SamplingParams, parse_order
+from eliza_ffi.sampling import Sampling, parse_order
 from eliza_ffi.session import requests, tool_calls
 
 PACKAGE = str(Path(eliza_ffi.__file__).parent)
@@ -181,7 +181,7 @@ def of_model(model: Model) -> Iterator[Subject]:
         yield of(face.stream, prompt="a", max_tokens=1)
         yield of(face.generate_many, prompts=["a"], max_tokens=1)
         yield of(face.choose, prompt="a", choices=["GO", "STAY"])
-        yield of(face.chooser, choices=["GO", "STAY"])
+        yield of(face.prepare_labels, choices=["GO", "STAY"])
         yield of(face.choose_many, prompts=["a"], choices=["GO", "STAY"])
         yield of(face.decide, input="a", questions=QUESTIONS)
         yield of(face.decide_many, inputs=["a"], questions=QUESTIONS)
@@ -200,7 +200,7 @@ def of_model(model: Model) -> Iterator[Subject]:
     yield of(elizaos.runner_of, model=model)
     call = model.call_tool(CONVERSATION, TOOLS, "required")
     yield of(call.result, content="done")
-    two = choices.ChoiceSet(["GO", "STAY"], ["GO", "STAY"])
+    two = choices.LabelSet(["GO", "STAY"], ["GO", "STAY"])
     yield of(elizaos.choice_args, choices=two, **given)
     args = choice_args(model, PROMPT, two)
     result = elizaos.SyncStreamingRunner(model.binding, model.session.ctx).generate_with_usage(args)
@@ -213,16 +213,16 @@ def of_choices(model: Model) -> Iterator[Subject]:
         "tokenize": model.session.tokenize,
         "detokenize": model.session.detokenize,
     }
-    one = choices.ChoiceSet(["a"], ["a"])
+    one = choices.LabelSet(["a"], ["a"])
     leaf = choices.TokenTreeLeaf("a", (1,))
     node = choices.build_token_trie([leaf])
     descriptor = choices.TokenTreeDescriptor("path", (leaf,))
     payload = choices.TokenTreePayload("model", (descriptor,))
-    yield of(choices.ChoiceSet, values=["a"], texts=["a"])
+    yield of(choices.LabelSet, values=["a"], texts=["a"])
     yield of(one.place_of, text="a")
     yield of(one.payload, **both)
-    yield of(choices.Chooser, choices=one, cache=cache)
-    yield of(model.chooser(["a"]).tokens_for, cache=cache)
+    yield of(choices.PreparedLabels, choices=one, cache=cache)
+    yield of(model.prepare_labels(["a"]).tokens_for, cache=cache)
     yield of(choices.ChoiceCache, prepare=anything)
     yield of(cache.tokens_of, choices=one)
     yield of(cache.has, choices=one)
@@ -231,7 +231,7 @@ def of_choices(model: Model) -> Iterator[Subject]:
     yield of(choices.TokenTreePayload, model_id="model", descriptors=(descriptor,))
     yield of(payload.select, path="path")
     yield of(choices.TokenTreePayload.from_json, text=payload.to_json())
-    yield of(choices.as_choice_set, choices=["a"])
+    yield of(choices.as_label_set, choices=["a"])
     yield of(choices.build_token_tree_descriptor, path="p", names=["a"], tokenize=both["tokenize"])
     yield of(choices.build_token_trie, leaves=[leaf])
     yield of(choices.count_terminals, node=node)
@@ -301,13 +301,13 @@ def of_answers(model: Model) -> Iterator[Subject]:
         yield of(made.matches, text="a")
         yield of(made.accepts, value={})
         yield of(made.parse, text="1")
-    yield of(structured.Sampling)
+    yield of(structured.SpanSampling)
     yield of(structured.SpanOverride, span_index=0, temperature=0.5)
-    yield of(plan.overrides[0].over, **{"call": structured.Sampling()})
+    yield of(plan.overrides[0].over, **{"call": structured.SpanSampling()})
     yield of(structured.SpanSamplerPlan)
     yield of(structured.SpanSamplerPlan.from_dict, data=plan.to_dict())
     yield of(plan.check, n_spans=1)
-    yield of(plan.sampling, **{"index": 1, "kind": "pattern", "call": structured.Sampling()})
+    yield of(plan.sampling, **{"index": 1, "kind": "pattern", "call": structured.SpanSampling()})
     yield of(structured.Skeleton, spans=(span,))
     yield of(structured.Skeleton.from_dict, data=SKELETON)
     yield of(skeleton.parse, text="true")
@@ -374,8 +374,8 @@ def of_texts(model: Model) -> Iterator[Subject]:
     yield of(chat.PromptTokenizer, **both)
     yield of(chat.PromptTokenizer(**both).tokens, prompt="a")
     yield of(chat.template_of_model, facts=model.describe()["model"])
-    yield of(SamplingParams)
-    yield of(SamplingParams.preset, name="greedy")
+    yield of(Sampling)
+    yield of(Sampling.preset, name="greedy")
     yield of(parse_order, text="top_k")
 
 
@@ -498,7 +498,7 @@ def of_library(model: Model) -> Iterator[Subject]:
 
 LEFT_OUT = {
     "results, which the package makes": {
-        *("choices.Choice", "elizaos.RtktTree", "choices.TokenTrieNode"),
+        *("choices.ChoiceResult", "elizaos.RtktTree", "choices.TokenTrieNode"),
         *("decisions.Asked", "decisions.Calibration", "decisions.ChoiceAnswer"),
         *("decisions.Decision", "decisions.DecisionReport", "decisions.DecisionUsage"),
         *("decisions.LabelsAnswer", "decisions.PredicateAnswer", "decisions.QuestionCalibration"),
@@ -506,7 +506,7 @@ LEFT_OUT = {
         *("library.CffiStream", "library.EotScore", "library.InferenceCapabilities"),
         *("library.SpanResult", "library.StreamStats", "library.StreamStep", "library.TrieLeaf"),
         *("library.VerifierEvent", "structured.GuidanceMasks", "structured.GuidanceSource"),
-        *("structured.TokenTexts", "session.Generation", "session.RunResult"),
+        *("structured.TokenTexts", "session.GenerationResult", "session.RunResult"),
         *(
             "elizaos.FfiStreamingResult",
             "elizaos.Usage",

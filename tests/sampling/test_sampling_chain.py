@@ -20,7 +20,7 @@ from eliza_ffi.sampling import (
     DEFAULT_ORDER,
     PRESETS,
     SAMPLER_NAMES,
-    SamplingParams,
+    Sampling,
     parse_order,
 )
 
@@ -32,16 +32,16 @@ SAMPLED = {"temperature": 1.0, "seed": 1}
 
 def test_the_order_is_that_of_the_string() -> None:
     settings: dict[str, Any] = {"top_k": 3, "top_p": 0.5, "temperature": 0.5, "seed": 1}
-    default = Chain(SamplingParams(**settings), 4).describe()
+    default = Chain(Sampling(**settings), 4).describe()
     assert default.index("TopK") < default.index("TopP") < default.index("Temperature")
-    other = Chain(SamplingParams(**settings, samplers="temperature;top_p;top_k"), 4).describe()
+    other = Chain(Sampling(**settings, samplers="temperature;top_p;top_k"), 4).describe()
     assert other.index("Temperature") < other.index("TopP") < other.index("TopK")
 
 
 def test_temperature_before_and_after_top_p_leaves_different_tokens() -> None:
     logits = np.log([0.5, 0.3, 0.15, 0.05])
-    last = SamplingParams(top_p=0.7, temperature=2.0, seed=1)
-    first = SamplingParams(top_p=0.7, temperature=2.0, seed=1, samplers="temperature;top_p")
+    last = Sampling(top_p=0.7, temperature=2.0, seed=1)
+    first = Sampling(top_p=0.7, temperature=2.0, seed=1, samplers="temperature;top_p")
     assert sorted(Chain(last, 4).apply(logits).ids.tolist()) == [0, 1]
     assert sorted(Chain(first, 4).apply(logits).ids.tolist()) == [0, 1, 2]
 
@@ -62,7 +62,7 @@ def test_any_order_is_parsed_as_it_stands(names: list[str], n: int) -> None:
 )
 def test_orders_that_make_no_sense_say_what_is_allowed(order: str, words: str) -> None:
     with pytest.raises(InvalidArgumentError) as error:
-        SamplingParams(samplers=order)
+        Sampling(samplers=order)
     assert words in str(error.value)
 
 
@@ -115,14 +115,14 @@ def test_the_two_orders_are_valid() -> None:
 )
 def test_what_is_out_of_range_says_what_is_allowed(changes: dict[str, Any], words: str) -> None:
     with pytest.raises(InvalidArgumentError) as error:
-        SamplingParams(**changes)
+        Sampling(**changes)
     assert words in str(error.value)
 
 
 def test_a_chain_of_logits_has_no_reasoning_budget() -> None:
-    assert Chain(SamplingParams(reasoning_budget=-1), 4).samplers
+    assert Chain(Sampling(reasoning_budget=-1), 4).samplers
     with pytest.raises(InvalidArgumentError, match="reasoning_budget=5 needs a model's stream"):
-        Chain(SamplingParams(reasoning_budget=5), 4)
+        Chain(Sampling(reasoning_budget=5), 4)
 
 
 @pytest.mark.parametrize(
@@ -141,12 +141,12 @@ def test_a_chain_of_logits_has_no_reasoning_budget() -> None:
 )
 def test_settings_that_would_be_ignored_are_errors(changes: dict[str, Any], words: str) -> None:
     with pytest.raises(InvalidArgumentError) as error:
-        SamplingParams(**changes)
+        Sampling(**changes)
     assert words in str(error.value)
 
 
 def test_options_and_json_name_every_setting() -> None:
-    params = SamplingParams(
+    params = Sampling(
         temperature=0.7, logit_bias=[(3, -math.inf), (4, 1.5)], dry_sequence_breakers=["\n", "é"],
         seed=7,
     )  # fmt: skip
@@ -160,7 +160,7 @@ def test_options_and_json_name_every_setting() -> None:
     as_json = json.loads(params.to_json())
     assert as_json["seed"] == 7
     assert as_json["logit_bias"] == [[3, "-inf"], [4, 1.5]]
-    assert "seed" not in SamplingParams().to_options()
+    assert "seed" not in Sampling().to_options()
 
 
 def test_presets_are_those_of_the_book() -> None:
@@ -172,14 +172,14 @@ def test_presets_are_those_of_the_book() -> None:
         "very-creative": (1.2, 0, 0.95, 0.0),
         "code": (0.2, 40, 0.95, 0.1),
     }
-    assert SamplingParams.preset("code", seed=3).seed == 3
-    assert SamplingParams.preset("code", seed=3).top_k == 40
+    assert Sampling.preset("code", seed=3).seed == 3
+    assert Sampling.preset("code", seed=3).top_k == 40
     with pytest.raises(
         InvalidArgumentError, match="greedy, balanced, creative, very-creative, code"
     ):
-        SamplingParams.preset("wild")
+        Sampling.preset("wild")
     with pytest.raises(InvalidArgumentError, match="no field 'topk'; did you mean 'top_k'"):
-        SamplingParams.preset("code", topk=3)
+        Sampling.preset("code", topk=3)
 
 
 # ---- the chain ----------------------------------------------------------------------------------
@@ -190,12 +190,12 @@ def test_temperature_0_takes_the_likeliest_whatever_truncates(
     logits: list[float], name: str
 ) -> None:
     changes = {"xtc_probability": 1.0} if name else {}
-    chain = Chain(SamplingParams(typical_p=0.2, **changes), len(logits))
+    chain = Chain(Sampling(typical_p=0.2, **changes), len(logits))
     assert chain.sample(logits) == int(np.argmax(logits))
 
 
 def test_temperature_0_heeds_bias_and_penalties() -> None:
-    params = SamplingParams(logit_bias=((2, -math.inf),), repeat_penalty=2.0)
+    params = Sampling(logit_bias=((2, -math.inf),), repeat_penalty=2.0)
     chain = Chain(params, 3)
     assert [chain.sample([2.0, 1.5, 9.0]) for _ in range(2)] == [0, 1]
     chain.reset()
@@ -204,7 +204,7 @@ def test_temperature_0_heeds_bias_and_penalties() -> None:
 
 def test_a_seed_makes_a_chain_reproducible_and_reset_begins_anew() -> None:
     logits = np.zeros(500)
-    params = SamplingParams(temperature=1.0, xtc_probability=0.5, xtc_threshold=0.0, seed=9)
+    params = Sampling(temperature=1.0, xtc_probability=0.5, xtc_threshold=0.0, seed=9)
     chains = Chain(params, 500), Chain(params, 500)
     first = [chains[0].sample(logits) for _ in range(5)]
     assert first == [chains[1].sample(logits) for _ in range(5)]
@@ -218,7 +218,7 @@ def test_inside_a_span_draws_follow_the_renormalised_softmax_of_the_legal_tokens
 ) -> None:
     logits = np.random.default_rng(1).normal(size=50).astype(np.float32)
     legal = [4, 8, 15, 16, 23, 42]
-    chain = Chain(SamplingParams(temperature=0.8, draw=draw, seed=5), 50)
+    chain = Chain(Sampling(temperature=0.8, draw=draw, seed=5), 50)
     draws = [chain.sample(logits[legal], legal, position) for position in range(4000)]
     expected = np.zeros(50)
     expected[legal] = softmax64(logits[legal] / 0.8)
@@ -227,7 +227,7 @@ def test_inside_a_span_draws_follow_the_renormalised_softmax_of_the_legal_tokens
 
 def test_gumbel_gives_the_same_token_at_the_same_place_whatever_came_before() -> None:
     logits = np.random.default_rng(2).normal(size=80)
-    chain = Chain(SamplingParams(temperature=1.0, draw="gumbel", seed=5), 80)
+    chain = Chain(Sampling(temperature=1.0, draw="gumbel", seed=5), 80)
     stepwise = [chain.sample(logits, position=position) for position in range(20)]
     batched = [chain.apply(logits, position=position).token for position in reversed(range(20))]
     assert stepwise == batched[::-1]
@@ -239,29 +239,29 @@ def test_mirostat_and_adaptive_p_draw_in_place_of_the_distribution() -> None:
         ({"mirostat": 2}, "MirostatV2("),
         ({"adaptive_target": 0.5, "samplers": "top_k;adaptive_p", "top_k": 3}, "AdaptiveP("),
     ):
-        params = SamplingParams(temperature=1.0, seed=1, **changes)  # type: ignore[arg-type]
+        params = Sampling(temperature=1.0, seed=1, **changes)  # type: ignore[arg-type]
         chain = Chain(params, 5)
         assert name in chain.describe()
         assert chain.sample([1.0, 2.0, 3.0, 4.0, 5.0]) < 5
 
 
 def test_infill_and_dry_ask_for_what_they_need() -> None:
-    infill = SamplingParams(samplers="infill", **SAMPLED)  # type: ignore[arg-type]
+    infill = Sampling(samplers="infill", **SAMPLED)  # type: ignore[arg-type]
     with pytest.raises(InvalidArgumentError, match="pass infill="):
         Chain(infill, 2)
     vocabulary = InfillVocabulary([b"a", b""], frozenset({1}), 1)
     assert Chain(infill, 2, infill=vocabulary).sample([1.0, 1.0]) == 1
     with pytest.raises(InvalidArgumentError, match="pass breakers="):
-        Chain(SamplingParams(dry_multiplier=1.0), 2)
+        Chain(Sampling(dry_multiplier=1.0), 2)
 
 
 def test_a_vocabulary_bounds_the_bias() -> None:
     with pytest.raises(InvalidArgumentError, match="has 3 tokens"):
-        Chain(SamplingParams(logit_bias=((3, 1.0),)), 3)
+        Chain(Sampling(logit_bias=((3, 1.0),)), 3)
 
 
 def test_all_logits_banned_is_an_error() -> None:
     for changes in ({}, SAMPLED, {**SAMPLED, "draw": "gumbel"}):
-        params = SamplingParams(logit_bias=((0, -math.inf),), **changes)  # type: ignore[arg-type]
+        params = Sampling(logit_bias=((0, -math.inf),), **changes)  # type: ignore[arg-type]
         with pytest.raises(InvalidArgumentError, match="nothing to choose from"):
             Chain(params, 1).sample([1.0])

@@ -30,7 +30,7 @@ from numpy_sampler.gumbel import gumbel_uniform
 from sampling_strategies import tied_logits
 
 from eliza_ffi.errors import InvalidArgumentError
-from eliza_ffi.sampling import BOOK_ORDER, SAMPLER_NAMES, SamplingParams
+from eliza_ffi.sampling import BOOK_ORDER, SAMPLER_NAMES, Sampling
 
 
 @pytest.mark.slow
@@ -41,7 +41,7 @@ def test_every_native_sampler_is_its_twin(
     native: NativeChain, name: str, logits: list[float], seed: int, data: st.DataObject
 ) -> None:
     changes = {"temperature": 1.0, "dry_sequence_breakers": (), **data.draw(SETTINGS[name])}
-    params = SamplingParams(**changes, seed=seed)
+    params = Sampling(**changes, seed=seed)
     accepted = data.draw(st.lists(st.integers(0, 5), max_size=30))
     ids = list(range(len(logits)))
     if not is_on_an_edge(params, logits, ids, accepted):
@@ -74,7 +74,7 @@ def test_random_chains_are_their_twins(
     changes: dict[str, Any] = {"temperature": temperature, "dry_sequence_breakers": ()}
     for name in names:
         changes.update(data.draw(SETTINGS[name]))
-    params = SamplingParams(**changes, samplers=";".join(order), seed=seed)
+    params = Sampling(**changes, samplers=";".join(order), seed=seed)
     accepted = [base + token for token in data.draw(st.lists(st.integers(0, 5), max_size=30))]
     ids = [base + 7 * i if base else i for i in range(len(logits))]
     if not is_on_an_edge(params, logits, ids, accepted):
@@ -86,13 +86,13 @@ def test_random_chains_are_their_twins(
 def test_a_logit_that_top_n_sigma_may_leave_out_or_not_is_on_an_edge() -> None:
     logits = [-0.0099, -0.0000333]  # two are one standard deviation from their mean each
     for sigma, is_near in ((2.0, True), (1.9, False), (2.1, False)):
-        params = SamplingParams(temperature=1.0, top_n_sigma=sigma, seed=0)
+        params = Sampling(temperature=1.0, top_n_sigma=sigma, seed=0)
         assert is_on_an_edge(params, logits, [0, 1]) == is_near
 
 
 def test_typical_behind_top_n_sigma_ignores_what_that_left_out(native: NativeChain) -> None:
     logits = [0.0, 2.0, 0.5, 3.0, 1.0, -20.0, 1.5]
-    params = SamplingParams(temperature=1.0, top_n_sigma=0.5, typical_p=0.5, seed=1)
+    params = Sampling(temperature=1.0, top_n_sigma=0.5, typical_p=0.5, seed=1)
     ids = list(range(len(logits)))
     for ordered in (ids, ids[::-1]):
         shuffled = [logits[i] for i in ordered]
@@ -111,7 +111,7 @@ def test_in_the_books_order_the_native_chain_draws_from_the_books_distribution(
     native: NativeChain, logits: list[float], temperature: float, top_k: int, min_p: float
 ) -> None:
     # Not top-p: the book's counts what top-k and min-p dropped, llama.cpp's does not.
-    params = SamplingParams(
+    params = Sampling(
         temperature=temperature, top_k=top_k, min_p=min_p, samplers=BOOK_ORDER, seed=1
     )
     ids = list(range(len(logits)))
@@ -129,7 +129,7 @@ def test_in_the_books_order_the_native_chain_draws_from_the_books_distribution(
 def test_ties_and_minus_infinity_are_drawn_alike(
     native: NativeChain, logits: list[float], seed: int, name: str
 ) -> None:
-    params = SamplingParams(temperature=1.0, seed=seed, draw=name or "cdf")
+    params = Sampling(temperature=1.0, seed=seed, draw=name or "cdf")
     ids = list(range(len(logits)))
     assert native.apply(params, logits, ids).token == twin_of(params, logits, ids).token
 
@@ -140,7 +140,7 @@ def test_ties_and_minus_infinity_are_drawn_alike(
 def test_among_equals_as_many_are_left_with_the_same_logits(
     native: NativeChain, logits: list[float], k: int
 ) -> None:
-    params = SamplingParams(temperature=1.0, top_k=k, seed=1)
+    params = Sampling(temperature=1.0, top_k=k, seed=1)
     ids = list(range(len(logits)))
     left = native.apply(params, logits, ids)
     np.testing.assert_array_equal(
@@ -166,7 +166,7 @@ def test_the_whole_vocabulary_is_drawn_from_alike(native: NativeChain) -> None:
         {"mirostat": 2},
     ):
         for _ in range(3):
-            params = SamplingParams(temperature=0.9, seed=rng.randrange(2**32 - 1), **changes)
+            params = Sampling(temperature=0.9, seed=rng.randrange(2**32 - 1), **changes)
             if not is_on_an_edge(params, logits, ids):
                 assert_same(native.apply(params, logits, ids), twin_of(params, logits, ids))
 
@@ -203,7 +203,7 @@ def test_chains_treat_infinite_logits_as_their_twins_do(
     changes: dict[str, Any] = {"temperature": 0.8, "dry_sequence_breakers": ()}
     for name in names:
         changes.update(data.draw(SETTINGS[name]))
-    params = SamplingParams(**changes, samplers=";".join(order), seed=seed)
+    params = Sampling(**changes, samplers=";".join(order), seed=seed)
     logits = [infinite.get(i, logit) for i, logit in enumerate(logits)]
     assume(max(logits) > -np.inf)
     accepted = data.draw(st.lists(st.integers(0, 5), max_size=10))
@@ -220,9 +220,7 @@ def test_chains_treat_infinite_logits_as_their_twins_do(
 def test_xtc_with_threshold_0_never_leaves_banned_tokens_alone(
     native: NativeChain, changes: dict[str, Any]
 ) -> None:
-    params = SamplingParams(
-        temperature=1.0, xtc_probability=1.0, xtc_threshold=0.0, seed=1, **changes
-    )
+    params = Sampling(temperature=1.0, xtc_probability=1.0, xtc_threshold=0.0, seed=1, **changes)
     logits, ids = [0.0, 2.0, 2.5, 3.0], [0, 1, 2, 3]
     assert_same(native.apply(params, logits, ids), twin_of(params, logits, ids))
 
@@ -236,7 +234,7 @@ def test_tokens_that_are_infinitely_likely_share_all_probability(
     logits = [1.0, np.inf, 2.0, np.inf, -np.inf]
     drawn = set()
     for seed in range(60):
-        params = SamplingParams(**changes, seed=seed)
+        params = Sampling(**changes, seed=seed)
         drawn.add(native.apply(params, logits, list(range(5))).token)
     assert drawn == ({1, 3} if changes else {1})
 
@@ -245,7 +243,7 @@ def test_tokens_that_are_infinitely_likely_share_all_probability(
 def test_both_sides_refuse_to_draw_where_a_bias_bans_everything(
     native: NativeChain, changes: dict[str, Any]
 ) -> None:
-    params = SamplingParams(**changes, logit_bias=((0, -np.inf), (1, -np.inf)), seed=1)
+    params = Sampling(**changes, logit_bias=((0, -np.inf), (1, -np.inf)), seed=1)
     with pytest.raises(InvalidArgumentError, match="to choose from"):
         native.apply(params, [1.0, 2.0], [0, 1])
     with pytest.raises(InvalidArgumentError, match="to choose from"):
@@ -253,7 +251,7 @@ def test_both_sides_refuse_to_draw_where_a_bias_bans_everything(
 
 
 def test_both_sides_refuse_logits_that_say_nothing(native: NativeChain) -> None:
-    params = SamplingParams(temperature=1.0, seed=1)
+    params = Sampling(temperature=1.0, seed=1)
     for logits in ([np.nan, 1.0], [-np.inf, -np.inf]):
         with pytest.raises(InvalidArgumentError):
             native.apply(params, logits, [0, 1])
@@ -271,6 +269,6 @@ def test_one_token_is_drawn_by_every_chain(native: NativeChain) -> None:
         {"temperature": 0.0},
     )
     for changes in chains:
-        params = SamplingParams(**{"temperature": 0.8, "samplers": order, "seed": 3, **changes})
+        params = Sampling(**{"temperature": 0.8, "samplers": order, "seed": 3, **changes})
         assert native.apply(params, [-4.0], [17]).token == 17
         assert twin_of(params, [-4.0], [17]).token == 17

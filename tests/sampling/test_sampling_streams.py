@@ -24,9 +24,9 @@ from eliza_ffi.errors import ElizaError
 from eliza_ffi.library.loading import Library
 from eliza_ffi.library.protocol import STOP_AT_LEAF, TRIE_ARGMAX, TRIE_SAMPLE, StreamConfig
 from eliza_ffi.model import Model
-from eliza_ffi.sampling import DEFAULT_ORDER, PRESETS, SAMPLER_NAMES, SamplingParams
+from eliza_ffi.sampling import DEFAULT_ORDER, PRESETS, SAMPLER_NAMES, Sampling
 
-OFF = SamplingParams(seed=1)
+OFF = Sampling(seed=1)
 DRAWS = ("cdf", "gumbel")
 
 
@@ -45,7 +45,7 @@ class Sampled:
             self.binding.set_option(self.ctx, key, value)
 
     @contextmanager
-    def stream(self, sampling: SamplingParams | None = None) -> Iterator[Any]:
+    def stream(self, sampling: Sampling | None = None) -> Iterator[Any]:
         stream = self.binding.open(self.ctx, StreamConfig())
         try:
             if sampling is not None:
@@ -54,13 +54,13 @@ class Sampled:
         finally:
             self.binding.close(stream)
 
-    def chain(self, sampling: SamplingParams | None = None) -> str:
+    def chain(self, sampling: Sampling | None = None) -> str:
         """Return the names of the samplers of a stream."""
         with self.stream(sampling) as stream:
             return ";".join(self.binding.describe_chain(stream))
 
     def draw(
-        self, sampling: SamplingParams, leaves: Sequence[tuple[int, ...]] | None = None
+        self, sampling: Sampling, leaves: Sequence[tuple[int, ...]] | None = None
     ) -> tuple[int, ...]:
         """Sample behind the prompt: one of the leaves, or any token of the vocabulary."""
         with self.stream(sampling) as stream:
@@ -137,7 +137,7 @@ def test_every_sampler_is_turned_on_by_name_as_an_option_and_as_a_setting(
     sampled: Sampled, name: str
 ) -> None:
     changes, chain = SAMPLERS[name]
-    params = SamplingParams(**{"temperature": 1.0, **changes})
+    params = Sampling(**{"temperature": 1.0, **changes})
     options = params.to_options()
     sampled.set_options({key: options[key] for key in ("temperature", *changes)})
     assert sampled.chain() == chain
@@ -147,7 +147,7 @@ def test_every_sampler_is_turned_on_by_name_as_an_option_and_as_a_setting(
 
 
 def test_all_at_once_stand_in_the_order_of_the_string(sampled: Sampled) -> None:
-    on = SamplingParams(
+    on = Sampling(
         temperature=0.8, repeat_penalty=1.1, dry_multiplier=0.8, top_n_sigma=2.0, top_k=40,
         typical_p=0.9, top_p=0.9, min_p=0.1, xtc_probability=0.5,
     )  # fmt: skip
@@ -164,8 +164,8 @@ def test_a_preset_is_the_same_by_name_and_by_its_settings(sampled: Sampled, pres
     sampled.set_options({"preset": preset})
     by_name = sampled.chain()
     sampled.set_options({})
-    assert by_name == sampled.chain(SamplingParams.preset(preset))
-    sampling = SamplingParams.preset(preset, seed=4)
+    assert by_name == sampled.chain(Sampling.preset(preset))
+    sampling = Sampling.preset(preset, seed=4)
     with sampled.stream() as stream:
         sampled.binding.set_sampling(stream, json.dumps({"preset": preset, "seed": 4}))
         sampled.binding.prefill(stream, sampled.prompt)
@@ -226,7 +226,7 @@ def test_an_unknown_option_lists_every_setting(sampled: Sampled) -> None:
     with pytest.raises(ElizaError) as error:
         sampled.binding.set_option(sampled.ctx, "topk", "5")
     listed = str(error.value).partition("known are ")[2].replace(" (status -2)", "").split(", ")
-    assert {field.name for field in fields(SamplingParams)} <= set(listed)
+    assert {field.name for field in fields(Sampling)} <= set(listed)
 
 
 # ---- inside spans --------------------------------------------------------------------------------
@@ -259,7 +259,7 @@ def test_draws_in_a_span_follow_the_renormalised_softmax_of_the_legal_tokens(
 ) -> None:
     settings = SETTINGS[name]
     of_legal = logits_after(sampled.prompt)[legal]
-    left = Chain(SamplingParams(**settings, seed=1), sampled.n_vocab).apply(of_legal, legal)
+    left = Chain(Sampling(**settings, seed=1), sampled.n_vocab).apply(of_legal, legal)
     expected = np.zeros(sampled.n_vocab)
     left.softmax(sort=False)
     expected[left.ids] = left.probs
@@ -269,8 +269,7 @@ def test_draws_in_a_span_follow_the_renormalised_softmax_of_the_legal_tokens(
         )
     leaves = [(token,) for token in legal]
     draws = [
-        sampled.draw(SamplingParams(**settings, draw=draw, seed=seed), leaves)[0]
-        for seed in range(2000)
+        sampled.draw(Sampling(**settings, draw=draw, seed=seed), leaves)[0] for seed in range(2000)
     ]
     assert_draws_follow(draws, expected)
 
@@ -292,7 +291,7 @@ def test_leaves_of_several_tokens_are_drawn_with_the_product_of_their_shares(
             share *= behind[siblings.index(leaf[1])]
         shares.append(share)
     draws = [
-        leaves.index(sampled.draw(SamplingParams(temperature=1.0, draw=draw, seed=seed), leaves))
+        leaves.index(sampled.draw(Sampling(temperature=1.0, draw=draw, seed=seed), leaves))
         for seed in range(1500)
     ]
     assert_draws_follow(draws, shares)
@@ -304,7 +303,7 @@ def test_gumbel_in_a_span_draws_what_its_twin_draws(
     of_legal = logits_after(sampled.prompt)[legal]
     leaves = [(token,) for token in legal]
     for seed in range(300):
-        sampling = SamplingParams(temperature=0.9, draw="gumbel", seed=seed)
+        sampling = Sampling(temperature=0.9, draw="gumbel", seed=seed)
         twin = gumbel_argmax(of_legal, len(sampled.prompt), seed, 0.9, tokens=legal)
         assert sampled.draw(sampling, leaves) == (twin,)
 
@@ -317,7 +316,7 @@ def test_with_gumbel_a_legal_token_is_drawn_whichever_illegal_ones_exist(
     kept = {"among more legal ones": 0, "among the whole vocabulary": 0}
     for seed in range(300):
         dice = np.random.default_rng(seed)
-        sampling = SamplingParams(temperature=1.3, draw="gumbel", seed=seed)
+        sampling = Sampling(temperature=1.3, draw="gumbel", seed=seed)
         few = [leaf for leaf in leaves if dice.integers(2)] or leaves[:1]
         among_few = sampled.draw(sampling, few)
         # What wins among more wins among fewer, whichever they are.
@@ -346,7 +345,7 @@ class Reasoning:
 
     def pull(
         self,
-        sampling: SamplingParams,
+        sampling: Sampling,
         prompt: str,
         n: int,
         *,
@@ -387,7 +386,7 @@ def test_reasoning_is_ended_when_its_budget_is_spent_and_the_text_goes_on(
     reasoning: Reasoning, budget: int
 ) -> None:
     prompt = "Say hello. <plan>"
-    sampling = SamplingParams(reasoning_budget=budget, reasoning_message=" enough", **TAGS)
+    sampling = Sampling(reasoning_budget=budget, reasoning_message=" enough", **TAGS)
     end = reasoning.model.tokenize(" enough</plan>")
     free = reasoning.pull(OFF, prompt, budget)
     assert len(free) == budget
@@ -397,23 +396,23 @@ def test_reasoning_is_ended_when_its_budget_is_spent_and_the_text_goes_on(
 
 @pytest.mark.parametrize("prompt", ["Say hello. ", "<plan> a </plan> Say hello. "])
 def test_only_what_stands_in_an_open_block_counts(reasoning: Reasoning, prompt: str) -> None:
-    sampling = SamplingParams(reasoning_budget=2, **TAGS)
+    sampling = Sampling(reasoning_budget=2, **TAGS)
     assert reasoning.pull(sampling, prompt, 12) == reasoning.pull(OFF, prompt, 12)
     assert "</plan>" in reasoning.text(sampling, "<plan> a", 12)
     assert "</plan>" not in reasoning.text(OFF, "<plan> a", 12)
 
 
 def test_without_a_limit_nothing_is_added(reasoning: Reasoning) -> None:
-    assert "reasoning_budget" not in ";".join(SamplingParams(**TAGS).active())
+    assert "reasoning_budget" not in ";".join(Sampling(**TAGS).active())
     prompt = "Say hello. <plan>"
-    assert reasoning.pull(SamplingParams(**TAGS), prompt, 12) == reasoning.pull(OFF, prompt, 12)
+    assert reasoning.pull(Sampling(**TAGS), prompt, 12) == reasoning.pull(OFF, prompt, 12)
 
 
 def test_choices_come_first_use_the_budget_and_are_as_they_would_have_been(
     reasoning: Reasoning,
 ) -> None:
     prompt = "Say hello. <plan>"
-    sampling = SamplingParams(reasoning_budget=1, **TAGS)
+    sampling = Sampling(reasoning_budget=1, **TAGS)
     end = reasoning.model.tokenize("</plan>")
     without = reasoning.pull(OFF, prompt, 40, choices=ACTIONS)
     tokens = reasoning.pull(sampling, prompt, 40, choices=ACTIONS)
@@ -431,7 +430,7 @@ def test_a_lazy_grammar_does_not_look_into_a_block_and_constrains_behind_it(
         reasoning = Reasoning(model)
 
         def text(message: str, end: str) -> str:
-            sampling = SamplingParams(
+            sampling = Sampling(
                 reasoning_budget=1, reasoning_message=message, **{**TAGS, "reasoning_end": end}
             )
             return reasoning.text(sampling, "Say hello. <plan>", 40, grammar=grammar)
@@ -441,7 +440,7 @@ def test_a_lazy_grammar_does_not_look_into_a_block_and_constrains_behind_it(
         assert "go:</plan>" in inside
         assert len(inside.partition("</plan>")[2]) > 2
         # All three at once: the choices are made, then the block is ended, then the text is free.
-        sampling = SamplingParams(reasoning_budget=2, reasoning_message=" go:", **TAGS)
+        sampling = Sampling(reasoning_budget=2, reasoning_message=" go:", **TAGS)
         all_three = reasoning.text(
             sampling, "Say hello. <plan>", 40, grammar=grammar, choices=ACTIONS
         )
@@ -453,7 +452,7 @@ def test_a_budget_goes_with_every_other_setting(reasoning: Reasoning, library: L
     ends = [
         reasoning.model.tokenize(e, parse_special=True) for e in ("<|endoftext|>", "<|im_end|>")
     ]
-    sampling = SamplingParams.preset(
+    sampling = Sampling.preset(
         "creative",
         seed=3,
         reasoning_budget=4,
@@ -481,7 +480,7 @@ def test_a_budget_goes_with_every_other_setting(reasoning: Reasoning, library: L
 @pytest.mark.parametrize("tag", ["reasoning_start", "reasoning_end"])
 def test_a_tag_without_tokens_is_refused_on_both_sides(sampled: Sampled, tag: str) -> None:
     with pytest.raises(ElizaError, match=f"{tag} must be a text of at least one character"):
-        SamplingParams(**{tag: ""})
+        Sampling(**{tag: ""})
     with sampled.stream() as stream, pytest.raises(ElizaError, match="has no tokens"):
         settings = {"reasoning_budget": 5, tag: ""}
         sampled.binding.set_sampling(stream, json.dumps(settings))

@@ -23,7 +23,7 @@ from numpy_sampler import InfillVocabulary, breaker_sequences
 from bench.choosing.other_libraries import VocabularyBytes
 from eliza_ffi.library.loading import Library
 from eliza_ffi.model import Model
-from eliza_ffi.sampling import SamplingParams
+from eliza_ffi.sampling import Sampling
 
 END = 2  # </s>, the one token of the vocabulary that ends a generation
 
@@ -64,7 +64,7 @@ def test_native_infill_is_its_twin(
     few = [logit / data.draw(st.sampled_from([1, 4, 20])) for logit in logits[: len(ids)]]
     # Of equally likely ones, either may be merged into the other.
     is_a_tie = bool(np.any(np.diff(np.sort(few)) < 1e-5))
-    params = SamplingParams(temperature=1.0, samplers="infill", seed=seed)
+    params = Sampling(temperature=1.0, samplers="infill", seed=seed)
     if not is_a_tie and not is_on_an_edge(params, few, ids, infill=infill):
         assert_same(native.apply(params, few, ids), twin_of(params, few, ids, infill=infill))
 
@@ -101,7 +101,7 @@ def test_native_dry_breaks_repetitions_where_its_twin_does(
     text = "".join(data.draw(st.lists(words, min_size=3, max_size=14)))
     accepted = vocabulary_model.tokenize(text)
     ids = list(dict.fromkeys([*accepted, *range(300, 320)]))[: len(logits)]
-    params = SamplingParams(
+    params = Sampling(
         temperature=1.0,
         seed=1,
         dry_multiplier=1.0,

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from real_templates import real_templates
 
-from eliza_ffi import AsyncModel, Generation, Model, TextAnswer, ToolCall, ToolCalls
+from eliza_ffi import AsyncModel, GenerationResult, Model, TextAnswer, ToolCall, ToolCalls
 from eliza_ffi.chat import ChatTemplate, ChatTokenizer
 from eliza_ffi.chat.call_format import Call, render_call
 from eliza_ffi.chat.tool_messages import tool_messages
@@ -142,7 +142,7 @@ def test_a_named_tool_is_called(model: Model) -> None:
 
 def test_the_model_answers_in_words_if_it_would_not_call(model: Model) -> None:
     answer = model.call_tool(QUESTION, TOOLS, max_tokens=8)
-    assert isinstance(answer, TextAnswer) and isinstance(answer, Generation)
+    assert isinstance(answer, TextAnswer) and isinstance(answer, GenerationResult)
     assert answer.probabilities is not None and answer.probabilities[None] > 0.5
     assert math.fsum(answer.probabilities.values()) == pytest.approx(1)
     assert answer.to_message() == {"role": "assistant", "content": answer.text}

@@ -10,7 +10,7 @@ from skeleton_strategies import Field, shaped_skeletons
 
 from eliza_ffi.errors import InvalidArgumentError
 from eliza_ffi.structured.automata import compile_regex
-from eliza_ffi.structured.skeleton import Sampling, Skeleton, SkeletonSpan, SpanSamplerPlan
+from eliza_ffi.structured.skeleton import Skeleton, SkeletonSpan, SpanSamplerPlan, SpanSampling
 
 RESPONSE = {
     "id": "response",
@@ -269,27 +269,27 @@ def test_any_value_is_json_up_to_its_limits(text: str, matches: bool) -> None:
 
 
 def test_what_is_looked_up_takes_the_most_likely_and_the_rest_follows_the_call() -> None:
-    call = Sampling(0.7, 40, 0.9)
+    call = SpanSampling(0.7, 40, 0.9)
     plan = SpanSamplerPlan()
     for kind in ("enum", "number", "integer", "boolean"):
-        assert plan.sampling(0, kind, call) == Sampling(0.0)
+        assert plan.sampling(0, kind, call) == SpanSampling(0.0)
     for kind in ("free-string", "free-json", "pattern"):
         assert plan.sampling(0, kind, call) == call
 
 
 def test_an_override_wins_unless_the_plan_is_strict() -> None:
-    call = Sampling(0.7, 40, 0.9)
+    call = SpanSampling(0.7, 40, 0.9)
     overrides = [
         {"spanIndex": 1, "temperature": 0.2, "topK": 3},
         {"span_index": 2, "temperature": 1, "top_p": 0.5},
     ]
     plan = SpanSamplerPlan.from_dict({"overrides": overrides})
-    assert plan.sampling(1, "enum", call) == Sampling(0.2, 3, 0.9)
-    assert plan.sampling(2, "free-string", call) == Sampling(1, 40, 0.5)
+    assert plan.sampling(1, "enum", call) == SpanSampling(0.2, 3, 0.9)
+    assert plan.sampling(2, "free-string", call) == SpanSampling(1, 40, 0.5)
     assert plan.sampling(3, "free-string", call) == call
     strict = SpanSamplerPlan.from_dict({"overrides": overrides, "strict": True})
-    assert strict.sampling(1, "enum", call) == Sampling(0.0)
-    assert strict.sampling(2, "free-string", call) == Sampling(1, 40, 0.5)
+    assert strict.sampling(1, "enum", call) == SpanSampling(0.0)
+    assert strict.sampling(2, "free-string", call) == SpanSampling(1, 40, 0.5)
     assert SpanSamplerPlan.from_dict(strict.to_dict()) == strict
 
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from numpy_sampler import Candidates, Chain, InfillVocabulary
 
 from eliza_ffi.errors import InvalidArgumentError
-from eliza_ffi.sampling import SamplingParams
+from eliza_ffi.sampling import Sampling
 
 N_VOCAB = 32000
 
@@ -56,7 +56,7 @@ class NativeChain:
 
     def apply(
         self,
-        params: SamplingParams,
+        params: Sampling,
         logits: Sequence[float],
         ids: Sequence[int],
         accepted: Sequence[int] = (),
@@ -90,7 +90,7 @@ class NativeChain:
 
 
 def twin_of(
-    params: SamplingParams,
+    params: Sampling,
     logits: Sequence[float],
     ids: Sequence[int],
     accepted: Sequence[int] = (),
@@ -119,7 +119,7 @@ def assert_same(native: Outcome, twin: Candidates) -> None:
 
 
 def is_on_an_edge(
-    params: SamplingParams,
+    params: Sampling,
     logits: Sequence[float],
     ids: Sequence[int],
     accepted: Sequence[int] = (),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...choices.chooser import ChoiceTokens
+from ...choices.prepared_labels import ChoiceTokens
 from ...choices.token_tree import TokenTreeDescriptor, TokenTreeLeaf, TokenTreePayload
 from ...session.requests import generate_request
 from ...session.scoring import Ending, ScoreArgs, ScoreResult

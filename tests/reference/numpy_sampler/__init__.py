@@ -1,8 +1,8 @@
 """The reference implementation of the sampler, in numpy: slow and obvious.
 
 >>> from numpy_sampler import Chain
->>> from eliza_ffi.sampling import SamplingParams
->>> chain = Chain(SamplingParams.preset("balanced", seed=7), n_vocab=4)
+>>> from eliza_ffi.sampling import Sampling
+>>> chain = Chain(Sampling.preset("balanced", seed=7), n_vocab=4)
 >>> chain.sample([1.0, 3.0, 2.0, 0.0]) in (0, 1, 2)
 True
 

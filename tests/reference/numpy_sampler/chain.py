@@ -2,7 +2,7 @@ r"""llama.cpp's samplers put together: from the logits of a vocabulary to one to
 
     logit bias -> the samplers of the order string -> the draw
 
-The same :class:`~eliza_ffi.sampling.params.SamplingParams` set up a native stream; this is what its
+The same :class:`~eliza_ffi.sampling.params.Sampling` set up a native stream; this is what its
 chain is tested against, and a place to look into one. For generating, use the native one.
 """
 
@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 
 from eliza_ffi.errors import InvalidArgumentError
 from eliza_ffi.sampling.order import parse_order
-from eliza_ffi.sampling.params import BESIDE_MIROSTAT, SamplingParams
+from eliza_ffi.sampling.params import BESIDE_MIROSTAT, Sampling
 
 from .adaptive_p import AdaptiveP
 from .candidates import Candidates, Sampler
@@ -64,7 +64,7 @@ class Chain:
 
     def __init__(
         self,
-        params: SamplingParams,
+        params: Sampling,
         n_vocab: int,
         *,
         breakers: Breakers | None = None,

@@ -10,10 +10,10 @@ from typing import Any, TypeAlias, TypeVar
 from ..checks import check_callable, check_kind
 from ..errors import InvalidArgumentError
 from ..library.protocol import PreparedChoices
-from .choice_set import ChoiceSet
+from .label_set import LabelSet
 from .token_tree import TokenTreePayload
 
-__all__ = ["ChoiceCache", "ChoiceTokens", "Chooser"]
+__all__ = ["ChoiceCache", "ChoiceTokens", "PreparedLabels"]
 
 T = TypeVar("T")
 
@@ -25,11 +25,11 @@ ChoiceTokens: TypeAlias = "PreparedChoices | TokenTreePayload"
 """In the library, or on the way to one that cannot keep them."""
 
 
-class Chooser(ChoiceSet[T]):
-    """Choices of one model, cut into its tokens: to be chosen from like any others, and at once.
+class PreparedLabels(LabelSet[T]):
+    """A label set in one model's tokens, which can be chosen from without further preparation.
 
-    Made by :meth:`~eliza_ffi.model.Model.chooser`. Takes memory in the library for as long as it
-    lives: about 40 bytes for each token of each choice.
+    :meth:`~eliza_ffi.model.Model.prepare_labels` makes it. As long as it lives, the library keeps
+    about 40 bytes for each token of each label.
 
     Parameters
     ----------
@@ -38,9 +38,11 @@ class Chooser(ChoiceSet[T]):
         Of the model.
     """
 
-    def __init__(self, choices: ChoiceSet[T], cache: ChoiceCache) -> None:
-        check_kind("choices", choices, ChoiceSet, "a ChoiceSet")
-        check_kind("cache", cache, ChoiceCache, "a model's ChoiceCache", "use Model.chooser()")
+    def __init__(self, choices: LabelSet[T], cache: ChoiceCache) -> None:
+        check_kind("choices", choices, LabelSet, "a LabelSet")
+        check_kind(
+            "cache", cache, ChoiceCache, "a model's ChoiceCache", "use Model.prepare_labels()"
+        )
         super().__init__(choices.values, choices.texts)
         self._tokens = cache.prepare(choices)
         self._made_by = weakref.ref(cache)
@@ -58,7 +60,7 @@ class Chooser(ChoiceSet[T]):
         return self._tokens
 
     def __repr__(self) -> str:
-        return f"Chooser({len(self.texts)} choices)"
+        return f"PreparedLabels({len(self.texts)} choices)"
 
 
 class ChoiceCache:
@@ -75,13 +77,13 @@ class ChoiceCache:
         The same, without keeping them here.
     """
 
-    def __init__(self, prepare: Callable[[ChoiceSet[Any]], ChoiceTokens]) -> None:
+    def __init__(self, prepare: Callable[[LabelSet[Any]], ChoiceTokens]) -> None:
         check_callable("prepare", prepare)
         self.prepare = prepare
         self._of_texts: dict[tuple[str, ...], ChoiceTokens] = {}
         self._lock = threading.Lock()
 
-    def tokens_of(self, choices: ChoiceSet[Any]) -> ChoiceTokens:
+    def tokens_of(self, choices: LabelSet[Any]) -> ChoiceTokens:
         """Return the tokens of some choices.
 
         Raises
@@ -89,9 +91,9 @@ class ChoiceCache:
         InvalidArgumentError
             If the tokenizer cannot spell one of them, or they are another model's chooser.
         """
-        if isinstance(choices, Chooser):
+        if isinstance(choices, PreparedLabels):
             return choices.tokens_for(self)
-        texts = check_kind("choices", choices, ChoiceSet, "a ChoiceSet").texts
+        texts = check_kind("choices", choices, LabelSet, "a LabelSet").texts
         with self._lock:
             tokens = self._of_texts.pop(texts, None)
             if tokens is not None:
@@ -104,10 +106,10 @@ class ChoiceCache:
                 del self._of_texts[next(iter(self._of_texts))]
         return tokens
 
-    def has(self, choices: ChoiceSet[Any]) -> bool:
+    def has(self, choices: LabelSet[Any]) -> bool:
         """Return whether the tokens of some choices are there already."""
-        check_kind("choices", choices, ChoiceSet, "a ChoiceSet")
-        return isinstance(choices, Chooser) or choices.texts in self._of_texts
+        check_kind("choices", choices, LabelSet, "a LabelSet")
+        return isinstance(choices, PreparedLabels) or choices.texts in self._of_texts
 
     def clear(self) -> None:
         """Forget all of them; choosers keep theirs."""

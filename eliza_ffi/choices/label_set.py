@@ -13,7 +13,7 @@ from ..errors import InvalidArgumentError
 from ..library.protocol import StreamStats
 from .token_tree import TokenTreePayload, build_token_tree_descriptor
 
-__all__ = ["Choice", "ChoiceSet", "as_choice_set", "tokenize_choice"]
+__all__ = ["ChoiceResult", "LabelSet", "as_label_set", "tokenize_choice"]
 
 T = TypeVar("T")
 
@@ -25,7 +25,7 @@ ANCHOR = "\n"
 
 
 @dataclass(frozen=True)
-class Choice(Generic[T]):
+class ChoiceResult(Generic[T]):
     """What the model chose.
 
     Attributes
@@ -101,7 +101,7 @@ class Choice(Generic[T]):
         return self.probabilities
 
     def __repr__(self) -> str:
-        return f"Choice({self.value!r}, probability {self.probability:.3g})"
+        return f"ChoiceResult({self.value!r}, probability {self.probability:.3g})"
 
 
 def tokenize_choice(
@@ -145,7 +145,7 @@ def tokenize_choice(
     )
 
 
-class ChoiceSet(Generic[T]):
+class LabelSet(Generic[T]):
     """The choices of one decision.
 
     Parameters
@@ -214,39 +214,39 @@ class ChoiceSet(Generic[T]):
 E_ = TypeVar("E_", bound=enum.Enum)
 
 
-def enum_choices(members: type[E_]) -> ChoiceSet[E_]:
+def enum_choices(members: type[E_]) -> LabelSet[E_]:
     """Return the choices of an enum: a member is spelled by its value if that is a string, else
     by its name.
     """
     listed = list(members)
-    return ChoiceSet(listed, [_text_of_member(member) for member in listed])
+    return LabelSet(listed, [_text_of_member(member) for member in listed])
 
 
 def _text_of_member(member: enum.Enum) -> str:
     return member.value if isinstance(member.value, str) else member.name
 
 
-def string_choices(texts: Iterable[str]) -> ChoiceSet[str]:
+def string_choices(texts: Iterable[str]) -> LabelSet[str]:
     """Return the choices of some strings."""
     listed = list(check_several("choices", texts, EXPECTED))
-    return ChoiceSet(listed, listed)
+    return LabelSet(listed, listed)
 
 
-def mapped_choices(of_label: Mapping[str, T]) -> ChoiceSet[T]:
+def mapped_choices(of_label: Mapping[str, T]) -> LabelSet[T]:
     """Return the choices of labels that stand for values."""
-    return ChoiceSet(list(of_label.values()), list(of_label))
+    return LabelSet(list(of_label.values()), list(of_label))
 
 
-def bool_choices() -> ChoiceSet[bool]:
+def bool_choices() -> LabelSet[bool]:
     """Return the choice between ``true`` and ``false``."""
-    return ChoiceSet([True, False], ["true", "false"])
+    return LabelSet([True, False], ["true", "false"])
 
 
-def literal_choices(literal: Any) -> ChoiceSet[Any]:
+def literal_choices(literal: Any) -> LabelSet[Any]:
     """Return the choices of a ``Literal[...]``: its strings, its enum members, or both bools."""
     values = get_args(literal)
     texts = [_text_of_literal(value) for value in values]
-    return ChoiceSet(values, texts)
+    return LabelSet(values, texts)
 
 
 def _text_of_literal(value: Any) -> str:
@@ -259,21 +259,21 @@ def _text_of_literal(value: Any) -> str:
     raise InvalidArgumentError(f"a Literal with {value!r} in it cannot be chosen from")
 
 
-def as_choice_set(choices: Any) -> ChoiceSet[Any]:
+def as_label_set(choices: Any) -> LabelSet[Any]:
     """Return the choices of whatever may be given as choices.
 
     Parameters
     ----------
     choices
         Distinct non-empty strings; an enum class; a mapping from labels to values; ``bool``; a
-        ``Literal[...]``; a `ChoiceSet`.
+        ``Literal[...]``; a `LabelSet`.
 
     Raises
     ------
     InvalidArgumentError
         If it is none of these, or there is nothing in it.
     """
-    if isinstance(choices, ChoiceSet):
+    if isinstance(choices, LabelSet):
         return choices
     if choices is bool:
         return bool_choices()
