@@ -26,6 +26,7 @@ from make_test_models import cached_model
 from numpy.typing import NDArray
 from page_tables import markdown_table, number
 
+from eliza_ffi import Speculation
 from eliza_ffi._resources import default_model_path
 from eliza_ffi.model import Model
 from eliza_ffi.sampling import Sampling
@@ -189,7 +190,12 @@ def generate(model: Model, repeats: int) -> dict[str, Any]:
             for most in (0, MOST) * repeats:
                 model.generate(prompt, max_tokens=1)  # the prompt is decoded outside the time
                 begin = time.perf_counter()
-                generation = model.generate(prompt, max_tokens=200, sampling=params, draft_max=most)
+                generation = model.generate(
+                    prompt,
+                    max_tokens=200,
+                    sampling=params,
+                    speculation=Speculation(max_tokens=most),
+                )
                 spent = (time.perf_counter() - begin) * 1e3
                 stats = generation.stats
                 assert stats is not None

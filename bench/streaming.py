@@ -25,6 +25,7 @@ from make_test_models import cached_model
 from numpy.typing import NDArray
 from page_tables import markdown_table, number
 
+from eliza_ffi import CacheOptions
 from eliza_ffi._resources import default_model_path
 from eliza_ffi.elizaos import (
     FfiStreamingGenerateArgs,
@@ -188,7 +189,7 @@ class Consumers:
 def endless_args(model: Model, max_tokens: int) -> FfiStreamingGenerateArgs:
     """Return the arguments of a greedy generation that the model does not end by itself."""
     for text in ("Once upon a time", "The", "A", "In", "1, 2, 3", "Why"):
-        args = generate_args(model, text, max_tokens=max_tokens, slot_id=0)
+        args = generate_args(model, text, max_tokens=max_tokens, cache=CacheOptions(slot=0))
         runner = SyncStreamingRunner(model.binding, model.session.ctx)
         if len(runner.generate_with_usage(args).tokens) == max_tokens:
             return args

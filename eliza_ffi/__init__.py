@@ -29,12 +29,33 @@ if TYPE_CHECKING:
     )
     from .model import Model
     from .sampling import Sampling
-    from .session import GenerationResult, TextAnswer, TokenLogprob, ToolCall, ToolCalls
-    from .structured import FieldFill, FillResult, Lark, Regex, ShapedResult, Skeleton, SpanFill
+    from .session import (
+        AsyncTextStream,
+        CacheOptions,
+        GenerationResult,
+        Speculation,
+        TextAnswer,
+        TextStream,
+        TokenLogprob,
+        ToolCall,
+        ToolCalls,
+    )
+    from .structured import (
+        FieldFill,
+        FillResult,
+        Gbnf,
+        Lark,
+        Regex,
+        ShapedResult,
+        Skeleton,
+        SpanFill,
+    )
 
 __all__ = [
     "AsyncModel",
+    "AsyncTextStream",
     "BusyError",
+    "CacheOptions",
     "Calibration",
     "ChatTemplateError",
     "ChoiceResult",
@@ -44,6 +65,7 @@ __all__ = [
     "FieldFill",
     "FillError",
     "FillResult",
+    "Gbnf",
     "GenerationResult",
     "InvalidAnswerError",
     "InvalidArgumentError",
@@ -61,7 +83,9 @@ __all__ = [
     "ShapedResult",
     "Skeleton",
     "SpanFill",
+    "Speculation",
     "TextAnswer",
+    "TextStream",
     "TokenLogprob",
     "ToolCall",
     "ToolCalls",
@@ -99,8 +123,12 @@ _ROOMS = {
     "model": ("Model",),
     "sampling": ("Sampling",),
     "session": (
+        "AsyncTextStream",
+        "CacheOptions",
         "GenerationResult",
+        "Speculation",
         "TextAnswer",
+        "TextStream",
         "TokenLogprob",
         "ToolCall",
         "ToolCalls",
@@ -108,6 +136,7 @@ _ROOMS = {
     "structured": (
         "FieldFill",
         "FillResult",
+        "Gbnf",
         "Lark",
         "Regex",
         "ShapedResult",

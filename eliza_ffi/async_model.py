@@ -1,14 +1,14 @@
-"""The same face for an event loop: everything that takes time runs on threads and is awaited."""
+"""The same model for an event loop: everything that takes time runs on threads and is awaited."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import threading
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from .chat.prompt import Prompt
 from .chat.template import ChatTemplate, Messages
 from .checks import check_callback, check_kind
-from .choices.label_set import ChoiceResult, LabelSet, as_label_set
+from .choices.label_set import ChoiceResult, LabelSet
 from .choices.prepared_labels import PreparedLabels
 from .decisions.answers import Decision
 from .decisions.asking import WritePrompt, score_work
@@ -29,47 +29,35 @@ from .decisions.wire import as_questions
 from .errors import GenerationCancelled
 from .library.binding import CffiBinding, EotScore
 from .library.loading import Library
-from .library.protocol import StreamConfig, Tokens
-from .model import TOLD, E, Model, T, V
+from .library.protocol import Tokens
+from .model import Model
 from .sampling.params import Sampling
-from .session.batches import choices_for, length_of, one_or_several, run_many_async
+from .session.batches import labels_for, length_of, one_or_several, run_many_async
 from .session.filling import Fillable
+from .session.jobs import STEPS, Jobs
 from .session.lifecycle import Work
-from .session.requests import (
-    MOST_TOKENS,
-    ChoiceMode,
-    GenerationResult,
-    Tokenization,
-    check_prompts,
-    choice_request,
-    fill_request,
-    generate_request,
-    prompt_of,
-    shape_request,
-)
-from .session.saving import restore_work, save_work
+from .session.options import AnyPrompt, CacheOptions, ChoiceMode, Speculation, Tokenization
+from .session.requests import MOST_TOKENS, GenerationResult, check_prompts
 from .session.scoring import ScoreResult
 from .session.session import Session
+from .session.text_stream import AsyncTextStream
 from .session.threads import tell
-from .session.tool_calls import MOST_CALLS, TextAnswer, ToolCall, ToolCalls, one_call, tool_request
+from .session.tool_calls import MOST_CALLS, TextAnswer, ToolCall, ToolCalls, one_call
 from .structured.fill_result import FillResult, SpanFill
-from .structured.shape import Lark, Regex, is_shape
+from .structured.shape import Lark, Regex
 from .structured.shaped_result import FieldFill, ShapedResult
 from .structured.token_texts import TokenTexts
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from .session.requests import (
-        ChoiceSettings,
-        FillSettings,
-        StreamSettings,
-        Strings,
-        TextSettings,
-    )
+    from .session.options import ChoiceSettings, FillSettings, Strings, TextSettings
     from .session.tool_calls import ToolSettings
 
 __all__ = ["AsyncModel"]
+
+T = TypeVar("T")
+V = TypeVar("V")
 
 
 class AsyncModel:
@@ -89,7 +77,7 @@ class AsyncModel:
 
     Parameters
     ----------
-    path, library, n_ctx, n_slots, n_threads, n_gpu_layers, seed, lora, progress, options
+    path, library, n_ctx, n_slots, n_threads, gpu_layers, seed, lora, progress, options
         As :class:`~eliza_ffi.model.Model`. Loading takes its time here: :meth:`open` does not hold
         the event loop up.
     """
@@ -102,7 +90,7 @@ class AsyncModel:
         n_ctx: int = 0,
         n_slots: int | None = None,
         n_threads: int = 0,
-        n_gpu_layers: int = -1,
+        gpu_layers: int = -1,
         seed: int | None = None,
         lora: Iterable[tuple[str | os.PathLike[str], float]] = (),
         progress: Callable[[str, float], None] | None = None,
@@ -114,12 +102,16 @@ class AsyncModel:
             n_ctx=n_ctx,
             n_slots=n_slots,
             n_threads=n_threads,
-            n_gpu_layers=n_gpu_layers,
+            gpu_layers=gpu_layers,
             seed=seed,
             lora=lora,
             progress=progress,
             options=options,
         )
+
+    @property
+    def _jobs(self) -> Jobs:
+        return self._model._jobs
 
     @classmethod
     async def open(cls, path: str | os.PathLike[str] | None = None, **more: Any) -> AsyncModel:
@@ -210,331 +202,261 @@ class AsyncModel:
             self._model._embed, text, pooling, check, cancel=is_cancelled.set
         )
 
-    async def end_of_turn(self, prompt: str | Prompt | Tokens, end: str | int) -> EotScore:
+    async def end_of_turn(self, prompt: AnyPrompt, end: str | int) -> EotScore:
         """As :meth:`Model.end_of_turn <eliza_ffi.model.Model.end_of_turn>`."""
-        work = await self._prepared(self._model._end_of_turn_work, prompt, end)
-        return cast(EotScore, await self._run(work, True))
+        return cast(EotScore, await self._result(self._jobs.end_of_turn, prompt, end, wait=True))
 
     # ---- Texts ----------------------------------------------------------------------------------
 
     async def generate(
         self,
-        prompt: str | Prompt | Tokens | None = None,
+        prompt: AnyPrompt,
         max_tokens: int = 256,
         *,
-        messages: Messages | None = None,
         temperature: float = 0.0,
         top_p: float = 1.0,
         top_k: int = 0,
-        repeat_penalty: float = 1.0,
+        min_p: float = 0.0,
+        seed: int | None = None,
+        stop: str | Sequence[str] | None = None,
+        logprobs: int | None = None,
+        shape: Any = None,
         sampling: Sampling | None = None,
-        grammar: str | None = None,
-        draft_max: int = 0,
-        drafter: str | os.PathLike[str] | None = None,
-        on_text_chunk: Callable[[str], Any] | None = None,
+        speculation: Speculation | None = None,
+        cache: CacheOptions | None = None,
+        on_text: Callable[[str], Any] | None = None,
         wait: bool | float = True,
-        **more: Unpack[TextSettings],
     ) -> GenerationResult:
         """As :meth:`Model.generate <eliza_ffi.model.Model.generate>`."""
-        request = partial(
-            generate_request,
-            self.session,
+        check_callback("on_text", on_text)
+        found = await self._result(
+            self._jobs.text,
             prompt,
-            messages=messages,
+            method="generate",
             max_tokens=max_tokens,
             temperature=temperature,
             top_p=top_p,
             top_k=top_k,
-            repeat_penalty=repeat_penalty,
+            min_p=min_p,
+            seed=seed,
+            stop=stop,
+            logprobs=logprobs,
+            shape=shape,
             sampling=sampling,
-            grammar=grammar,
-            draft_max=draft_max,
-            drafter=drafter,
-            on_text_chunk=on_text_chunk,
-            method="generate",
-            **more,
+            speculation=speculation,
+            cache=cache,
+            on_text=on_text,
+            wait=wait,
+            tell=on_text,
         )
-        work = await self._prepared(lambda: self._model._text_work(request()))
-        return cast(GenerationResult, await self._run(work, wait, on_text_chunk))
+        return cast(GenerationResult, found)
 
-    async def stream(
+    def stream(
         self,
-        prompt: str | Prompt | Tokens | None = None,
+        prompt: AnyPrompt,
         max_tokens: int = 256,
         *,
-        messages: Messages | None = None,
         temperature: float = 0.0,
         top_p: float = 1.0,
         top_k: int = 0,
-        repeat_penalty: float = 1.0,
+        min_p: float = 0.0,
+        seed: int | None = None,
+        stop: str | Sequence[str] | None = None,
+        logprobs: int | None = None,
+        shape: Any = None,
         sampling: Sampling | None = None,
-        grammar: str | None = None,
-        draft_max: int = 0,
-        drafter: str | os.PathLike[str] | None = None,
+        speculation: Speculation | None = None,
+        cache: CacheOptions | None = None,
         wait: bool | float = True,
-        **more: Unpack[TextSettings],
-    ) -> AsyncGenerator[str, None]:
+    ) -> AsyncTextStream:
         """As :meth:`Model.stream <eliza_ffi.model.Model.stream>`."""
-        request = partial(
-            generate_request,
-            self.session,
+        prepare = partial(
+            self._jobs.text,
             prompt,
-            messages=messages,
+            method="stream",
+            is_told=True,
             max_tokens=max_tokens,
             temperature=temperature,
             top_p=top_p,
             top_k=top_k,
-            repeat_penalty=repeat_penalty,
+            min_p=min_p,
+            seed=seed,
+            stop=stop,
+            logprobs=logprobs,
+            shape=shape,
             sampling=sampling,
-            grammar=grammar,
-            draft_max=draft_max,
-            drafter=drafter,
-            method="stream",
-            **more,
+            speculation=speculation,
+            cache=cache,
         )
-        work = await self._prepared(lambda: self._model._text_work(request(), True))
-        async with aclosing(self.session.steps_async(work, wait)) as steps:
-            async for step in steps:
-                if isinstance(step, str):
-                    yield step
+        return AsyncTextStream(self._steps(prepare, wait))
 
     async def generate_many(
         self,
-        prompts: Iterable[str | Prompt | Tokens | Messages],
+        prompts: Iterable[AnyPrompt],
         max_tokens: int = 256,
         *,
         progress: Callable[[int, int | None], Any] | None = None,
         max_concurrency: int | None = None,
         return_exceptions: bool = False,
-        **settings: Any,
+        **settings: Unpack[TextSettings],
     ) -> list[GenerationResult]:
         """As :meth:`Model.generate_many <eliza_ffi.model.Model.generate_many>`."""
 
-        async def one(prompt: str | Prompt | Tokens | Messages) -> GenerationResult:
-            def prepare() -> Work[str | GenerationResult]:
-                args = generate_request(
-                    self.session,
-                    **prompt_of(prompt),
-                    max_tokens=max_tokens,
-                    method="generate_many",
-                    **settings,
-                )
-                return self._model._text_work(args)
-
-            work = await self._prepared(prepare)
-            return cast(
-                GenerationResult, await self._run(work, True, settings.get("on_text_chunk"))
+        async def one(prompt: AnyPrompt) -> GenerationResult:
+            found = await self._result(
+                self._jobs.text,
+                prompt,
+                method="generate_many",
+                wait=True,
+                tell=settings.get("on_text"),
+                max_tokens=max_tokens,
+                **settings,
             )
+            return cast(GenerationResult, found)
 
         check_prompts(prompts, "generate")
-        return await run_many_async(
-            prompts,
-            one,
-            at_once=self.session.at_once(max_concurrency),
-            total=length_of(prompts),
-            progress=progress,
-            return_exceptions=return_exceptions,
-        )
+        return await self._many(prompts, one, progress, max_concurrency, return_exceptions)
 
     # ---- Choices --------------------------------------------------------------------------------
 
     @overload
     async def choose(
         self,
-        prompt: str | Prompt | Tokens,
-        choices: type[E],
+        prompt: AnyPrompt,
+        labels: Mapping[str, V] | LabelSet[V] | type[V],
         *,
         mode: ChoiceMode = ...,
         temperature: float = ...,
         probabilities: bool = ...,
         tokenization: Tokenization = ...,
+        heal_prompt: bool = ...,
+        max_tokens: int = ...,
+        sampling: Sampling | None = ...,
+        seed: int | None = ...,
+        cache: CacheOptions | None = ...,
+        on_text: Callable[[str], Any] | None = ...,
         wait: bool | float = ...,
-        **more: Unpack[ChoiceSettings],
-    ) -> ChoiceResult[E]: ...
-
-    @overload
-    async def choose(
-        self,
-        prompt: str | Prompt | Tokens,
-        choices: type[bool],
-        *,
-        mode: ChoiceMode = ...,
-        temperature: float = ...,
-        probabilities: bool = ...,
-        tokenization: Tokenization = ...,
-        wait: bool | float = ...,
-        **more: Unpack[ChoiceSettings],
-    ) -> ChoiceResult[bool]: ...
-
-    @overload
-    async def choose(
-        self,
-        prompt: str | Prompt | Tokens,
-        choices: Mapping[str, V] | LabelSet[V],
-        *,
-        mode: ChoiceMode = ...,
-        temperature: float = ...,
-        probabilities: bool = ...,
-        tokenization: Tokenization = ...,
-        wait: bool | float = ...,
-        **more: Unpack[ChoiceSettings],
     ) -> ChoiceResult[V]: ...
 
     @overload
     async def choose(
         self,
-        prompt: str | Prompt | Tokens,
-        choices: Strings,
+        prompt: AnyPrompt,
+        labels: Strings,
         *,
         mode: ChoiceMode = ...,
         temperature: float = ...,
         probabilities: bool = ...,
         tokenization: Tokenization = ...,
+        heal_prompt: bool = ...,
+        max_tokens: int = ...,
+        sampling: Sampling | None = ...,
+        seed: int | None = ...,
+        cache: CacheOptions | None = ...,
+        on_text: Callable[[str], Any] | None = ...,
         wait: bool | float = ...,
-        **more: Unpack[ChoiceSettings],
     ) -> ChoiceResult[str]: ...
 
     @overload
     async def choose(
         self,
-        prompt: None = ...,
+        prompt: AnyPrompt,
+        labels: Any,
         *,
-        choices: type[E],
-        messages: Messages,
         mode: ChoiceMode = ...,
         temperature: float = ...,
         probabilities: bool = ...,
         tokenization: Tokenization = ...,
+        heal_prompt: bool = ...,
+        max_tokens: int = ...,
+        sampling: Sampling | None = ...,
+        seed: int | None = ...,
+        cache: CacheOptions | None = ...,
+        on_text: Callable[[str], Any] | None = ...,
         wait: bool | float = ...,
-        **more: Unpack[ChoiceSettings],
-    ) -> ChoiceResult[E]: ...
-
-    @overload
-    async def choose(
-        self,
-        prompt: None = ...,
-        *,
-        choices: Strings,
-        messages: Messages,
-        mode: ChoiceMode = ...,
-        temperature: float = ...,
-        probabilities: bool = ...,
-        tokenization: Tokenization = ...,
-        wait: bool | float = ...,
-        **more: Unpack[ChoiceSettings],
-    ) -> ChoiceResult[str]: ...
-
-    @overload
-    async def choose(
-        self,
-        prompt: str | Prompt | Tokens | None = ...,
-        choices: Any = ...,
-        *,
-        messages: Messages | None = ...,
-        mode: ChoiceMode = ...,
-        temperature: float = ...,
-        probabilities: bool = ...,
-        tokenization: Tokenization = ...,
-        wait: bool | float = ...,
-        **more: Unpack[ChoiceSettings],
     ) -> ChoiceResult[Any]: ...
 
     async def choose(
         self,
-        prompt: str | Prompt | Tokens | None = None,
-        choices: Any = None,
-        *,
-        messages: Messages | None = None,
-        mode: str = "greedy",
-        temperature: float = 1.0,
-        probabilities: bool = False,
-        tokenization: str = "own",
-        wait: bool | float = True,
-        **more: Any,
-    ) -> ChoiceResult[Any]:
-        """As :meth:`Model.choose <eliza_ffi.model.Model.choose>`."""
-
-        def prepare() -> Work[str | ChoiceResult[Any]]:
-            choice_set = as_label_set(choices)
-            args = choice_request(
-                self.session,
-                prompt,
-                choice_set,
-                messages=messages,
-                mode=mode,
-                temperature=temperature,
-                tokenization=tokenization,
-                probabilities=probabilities,
-                method="choose",
-                **more,
-            )
-            return self._model._choice_work(choice_set, args)
-
-        work = await self._prepared(prepare)
-        return cast(ChoiceResult[Any], await self._run(work, wait, more.get("on_text_chunk")))
-
-    @overload
-    async def prepare_labels(self, choices: type[E]) -> PreparedLabels[E]: ...
-
-    @overload
-    async def prepare_labels(self, choices: type[bool]) -> PreparedLabels[bool]: ...
-
-    @overload
-    async def prepare_labels(self, choices: Mapping[str, V] | LabelSet[V]) -> PreparedLabels[V]: ...
-
-    @overload
-    async def prepare_labels(self, choices: Strings) -> PreparedLabels[str]: ...
-
-    @overload
-    async def prepare_labels(self, choices: Any) -> PreparedLabels[Any]: ...
-
-    async def prepare_labels(self, choices: Any) -> PreparedLabels[Any]:
-        """As :meth:`Model.prepare_labels <eliza_ffi.model.Model.prepare_labels>`."""
-        return await self._prepared(self._model.prepare_labels, choices)
-
-    async def choose_many(
-        self,
-        prompts: Iterable[str | Prompt | Tokens | Messages],
-        choices: Any,
+        prompt: AnyPrompt,
+        labels: Any,
         *,
         mode: ChoiceMode = "greedy",
         temperature: float = 1.0,
         probabilities: bool = False,
         tokenization: Tokenization = "own",
+        heal_prompt: bool = False,
+        max_tokens: int = 0,
+        sampling: Sampling | None = None,
+        seed: int | None = None,
+        cache: CacheOptions | None = None,
+        on_text: Callable[[str], Any] | None = None,
+        wait: bool | float = True,
+    ) -> ChoiceResult[Any]:
+        """As :meth:`Model.choose <eliza_ffi.model.Model.choose>`."""
+        check_callback("on_text", on_text)
+        found = await self._result(
+            self._jobs.choice,
+            prompt,
+            labels,
+            method="choose",
+            mode=mode,
+            temperature=temperature,
+            probabilities=probabilities,
+            tokenization=tokenization,
+            heal_prompt=heal_prompt,
+            max_tokens=max_tokens,
+            sampling=sampling,
+            seed=seed,
+            cache=cache,
+            on_text=on_text,
+            wait=wait,
+            tell=on_text,
+        )
+        return cast(ChoiceResult[Any], found)
+
+    @overload
+    async def prepare_labels(
+        self, labels: Mapping[str, V] | LabelSet[V] | type[V]
+    ) -> PreparedLabels[V]: ...
+
+    @overload
+    async def prepare_labels(self, labels: Strings) -> PreparedLabels[str]: ...
+
+    @overload
+    async def prepare_labels(self, labels: Any) -> PreparedLabels[Any]: ...
+
+    async def prepare_labels(self, labels: Any) -> PreparedLabels[Any]:
+        """As :meth:`Model.prepare_labels <eliza_ffi.model.Model.prepare_labels>`."""
+        return await self._prepared(self._model.prepare_labels, labels)
+
+    async def choose_many(
+        self,
+        prompts: Iterable[AnyPrompt],
+        labels: Any,
+        *,
         progress: Callable[[int, int | None], Any] | None = None,
         max_concurrency: int | None = None,
         return_exceptions: bool = False,
-        **more: Unpack[ChoiceSettings],
+        **settings: Unpack[ChoiceSettings],
     ) -> list[ChoiceResult[Any]]:
         """As :meth:`Model.choose_many <eliza_ffi.model.Model.choose_many>`."""
 
-        async def one(item: tuple[str | Prompt | Tokens | Messages, Any]) -> ChoiceResult[Any]:
-            def prepare() -> Work[str | ChoiceResult[Any]]:
-                prompt, choice_set = item[0], as_label_set(item[1])
-                args = choice_request(
-                    self.session,
-                    **prompt_of(prompt),
-                    choices=choice_set,
-                    mode=mode,
-                    temperature=temperature,
-                    tokenization=tokenization,
-                    probabilities=probabilities,
-                    method="choose_many",
-                    **more,
-                )
-                return self._model._choice_work(choice_set, args)
-
-            work = await self._prepared(prepare)
-            return cast(ChoiceResult[Any], await self._run(work, True, more.get("on_text_chunk")))
+        async def one(item: tuple[AnyPrompt, Any]) -> ChoiceResult[Any]:
+            found = await self._result(
+                self._jobs.choice,
+                *item,
+                method="choose_many",
+                wait=True,
+                tell=settings.get("on_text"),
+                **settings,
+            )
+            return cast(ChoiceResult[Any], found)
 
         check_prompts(prompts, "choose")
-        return await run_many_async(
-            choices_for(prompts, await self._prepared(one_or_several, choices)),
-            one,
-            at_once=self.session.at_once(max_concurrency),
-            total=length_of(prompts),
-            progress=progress,
-            return_exceptions=return_exceptions,
+        pairs = labels_for(prompts, await self._prepared(one_or_several, labels))
+        return await self._many(
+            pairs, one, progress, max_concurrency, return_exceptions, total=length_of(prompts)
         )
 
     # ---- Decisions ------------------------------------------------------------------------------
@@ -552,7 +474,7 @@ class AsyncModel:
         option_mass: bool = False,
         abstain_below: float = 0.0,
         wait: bool | float = True,
-        **more: Unpack[StreamSettings],
+        cache: CacheOptions | None = None,
     ) -> Decision:
         """As :meth:`Model.decide <eliza_ffi.model.Model.decide>`."""
         check_one_input(input)
@@ -565,7 +487,7 @@ class AsyncModel:
             scoring=scoring,
             option_mass=option_mass,
             abstain_below=abstain_below,
-            stream=more,
+            stream={} if cache is None else {"cache": cache},
         )
         return await self._decide(input, asked, settings, wait)
 
@@ -584,7 +506,7 @@ class AsyncModel:
         progress: Callable[[int, int | None], Any] | None = None,
         max_concurrency: int | None = None,
         return_exceptions: bool = False,
-        **more: Unpack[StreamSettings],
+        cache: CacheOptions | None = None,
     ) -> list[Decision]:
         """As :meth:`Model.decide_many <eliza_ffi.model.Model.decide_many>`."""
         check_prompts(inputs, "decide", "inputs")
@@ -597,7 +519,7 @@ class AsyncModel:
             scoring=scoring,
             option_mass=option_mass,
             abstain_below=abstain_below,
-            stream=more,
+            stream={} if cache is None else {"cache": cache},
         )
         return await run_many_async(
             inputs,
@@ -629,157 +551,129 @@ class AsyncModel:
     @overload
     async def fill(
         self,
-        prompt: str | Prompt | Tokens | None = ...,
-        skeleton: Fillable | None = ...,
+        prompt: AnyPrompt,
+        shape: type[T],
         *,
-        messages: Messages | None = ...,
         on_span: Callable[[Any], Any] | None = ...,
         wait: bool | float = ...,
-        **more: Unpack[FillSettings],
-    ) -> FillResult: ...
-
-    @overload
-    async def fill(
-        self,
-        prompt: str | Prompt | Tokens | None = ...,
-        *,
-        skeleton: type[T],
-        messages: Messages | None = ...,
-        on_span: Callable[[Any], Any] | None = ...,
-        wait: bool | float = ...,
-        **more: Unpack[FillSettings],
+        **settings: Unpack[FillSettings],
     ) -> ShapedResult[T]: ...
 
     @overload
     async def fill(
         self,
-        prompt: str | Prompt | Tokens | None,
-        skeleton: type[T],
+        prompt: AnyPrompt,
+        shape: Regex | Lark,
         *,
-        messages: Messages | None = ...,
         on_span: Callable[[Any], Any] | None = ...,
         wait: bool | float = ...,
-        **more: Unpack[FillSettings],
-    ) -> ShapedResult[T]: ...
-
-    @overload
-    async def fill(
-        self,
-        prompt: str | Prompt | Tokens | None,
-        skeleton: Regex | Lark,
-        *,
-        messages: Messages | None = ...,
-        on_span: Callable[[Any], Any] | None = ...,
-        wait: bool | float = ...,
-        **more: Unpack[FillSettings],
+        **settings: Unpack[FillSettings],
     ) -> ShapedResult[str]: ...
 
     @overload
     async def fill(
         self,
-        prompt: str | Prompt | Tokens | None = ...,
-        skeleton: Mapping[str, Any] = ...,
+        prompt: AnyPrompt,
+        shape: Mapping[str, Any],
         *,
-        messages: Messages | None = ...,
         on_span: Callable[[Any], Any] | None = ...,
         wait: bool | float = ...,
-        **more: Unpack[FillSettings],
+        **settings: Unpack[FillSettings],
     ) -> ShapedResult[Any]: ...
+
+    @overload
+    async def fill(
+        self,
+        prompt: AnyPrompt,
+        shape: Fillable,
+        *,
+        on_span: Callable[[Any], Any] | None = ...,
+        wait: bool | float = ...,
+        **settings: Unpack[FillSettings],
+    ) -> FillResult: ...
 
     async def fill(
         self,
-        prompt: str | Prompt | Tokens | None = None,
-        skeleton: Any = None,
+        prompt: AnyPrompt,
+        shape: Any,
         *,
-        messages: Messages | None = None,
         on_span: Callable[[Any], Any] | None = None,
         wait: bool | float = True,
-        **more: Unpack[FillSettings],
+        **settings: Unpack[FillSettings],
     ) -> Any:
         """As :meth:`Model.fill <eliza_ffi.model.Model.fill>`."""
         check_callback("on_span", on_span)
-        more_of_both: dict[str, Any] = {"messages": messages, "method": "fill", **more}
-        work = await self._fill_work(prompt, skeleton, more_of_both, on_span is not None)
-        result: FillResult = await self._run(work, wait, on_span)
-        if isinstance(skeleton, Mapping) and not isinstance(result, ShapedResult):
-            return ShapedResult.of(result)
-        return result
+        return await self._result(
+            self._jobs.fill,
+            prompt,
+            shape,
+            method="fill",
+            is_told=on_span is not None,
+            wait=wait,
+            tell=on_span,
+            **settings,
+        )
 
     @overload
     def fill_stream(
         self,
-        prompt: str | Prompt | Tokens | None = ...,
-        skeleton: Fillable | None = ...,
+        prompt: AnyPrompt,
+        shape: type[T],
         *,
-        messages: Messages | None = ...,
         wait: bool | float = ...,
-        **more: Unpack[FillSettings],
-    ) -> AsyncGenerator[SpanFill | FillResult, None]: ...
-
-    @overload
-    def fill_stream(
-        self,
-        prompt: str | Prompt | Tokens | None,
-        skeleton: type[T],
-        *,
-        messages: Messages | None = ...,
-        wait: bool | float = ...,
-        **more: Unpack[FillSettings],
+        **settings: Unpack[FillSettings],
     ) -> AsyncGenerator[FieldFill | ShapedResult[T], None]: ...
 
     @overload
     def fill_stream(
         self,
-        prompt: str | Prompt | Tokens | None = ...,
-        skeleton: Mapping[str, Any] | Regex | Lark = ...,
+        prompt: AnyPrompt,
+        shape: Any,
         *,
-        messages: Messages | None = ...,
         wait: bool | float = ...,
-        **more: Unpack[FillSettings],
+        **settings: Unpack[FillSettings],
     ) -> AsyncGenerator[SpanFill | FieldFill | FillResult, None]: ...
 
-    async def fill_stream(
+    def fill_stream(
         self,
-        prompt: str | Prompt | Tokens | None = None,
-        skeleton: Any = None,
+        prompt: AnyPrompt,
+        shape: Any,
         *,
-        messages: Messages | None = None,
         wait: bool | float = True,
-        **more: Unpack[FillSettings],
+        **settings: Unpack[FillSettings],
     ) -> AsyncGenerator[Any, None]:
         """As :meth:`Model.fill_stream <eliza_ffi.model.Model.fill_stream>`."""
-        more_of_both: dict[str, Any] = {"messages": messages, "method": "fill_stream", **more}
-        work = await self._fill_work(prompt, skeleton, more_of_both, True)
-        async with aclosing(self.session.steps_async(work, wait)) as steps:
-            async for step in steps:
-                yield step
+        prepare = partial(
+            self._jobs.fill, prompt, shape, method="fill_stream", is_told=True, **settings
+        )
+        return self._steps(prepare, wait)
 
     async def fill_many(
         self,
-        prompts: Iterable[str | Prompt | Tokens | Messages],
-        skeleton: Fillable | Mapping[str, Any] | Regex | Lark | type[Any],
+        prompts: Iterable[AnyPrompt],
+        shape: Any,
         *,
         progress: Callable[[int, int | None], Any] | None = None,
         max_concurrency: int | None = None,
         return_exceptions: bool = False,
-        **more: Unpack[FillSettings],
+        **settings: Unpack[FillSettings],
     ) -> list[FillResult]:
         """As :meth:`Model.fill_many <eliza_ffi.model.Model.fill_many>`."""
 
-        async def one(prompt: str | Prompt | Tokens | Messages) -> FillResult:
-            asked: dict[str, Any] = {**prompt_of(prompt), "method": "fill_many", **more}
-            work = await self._fill_work(asked.pop("prompt"), skeleton, asked, False)
-            return cast(FillResult, await self._run(work, True))
+        async def one(prompt: AnyPrompt) -> FillResult:
+            found = await self._result(
+                self._jobs.fill,
+                prompt,
+                shape,
+                method="fill_many",
+                is_told=False,
+                wait=True,
+                **settings,
+            )
+            return cast(FillResult, found)
 
         check_prompts(prompts, "fill")
-        return await run_many_async(
-            prompts,
-            one,
-            at_once=self.session.at_once(max_concurrency),
-            total=length_of(prompts),
-            progress=progress,
-            return_exceptions=return_exceptions,
-        )
+        return await self._many(prompts, one, progress, max_concurrency, return_exceptions)
 
     # ---- Tool calls -----------------------------------------------------------------------------
 
@@ -793,7 +687,7 @@ class AsyncModel:
         variables: Mapping[str, Any] | None = ...,
         max_tokens: int = ...,
         wait: bool | float = ...,
-        **more: Unpack[ToolSettings],
+        **settings: Unpack[ToolSettings],
     ) -> ToolCall: ...
 
     @overload
@@ -806,7 +700,7 @@ class AsyncModel:
         variables: Mapping[str, Any] | None = ...,
         max_tokens: int = ...,
         wait: bool | float = ...,
-        **more: Unpack[ToolSettings],
+        **settings: Unpack[ToolSettings],
     ) -> ToolCall | TextAnswer: ...
 
     async def call_tool(
@@ -818,22 +712,21 @@ class AsyncModel:
         variables: Mapping[str, Any] | None = None,
         max_tokens: int = MOST_TOKENS,
         wait: bool | float = True,
-        **more: Unpack[ToolSettings],
+        **settings: Unpack[ToolSettings],
     ) -> ToolCall | TextAnswer:
         """As :meth:`Model.call_tool <eliza_ffi.model.Model.call_tool>`."""
-        request = partial(
-            tool_request,
-            self.session,
+        found = await self._result(
+            self._jobs.tools,
             messages,
             tools,
             choice,
             variables=variables,
             max_tokens=max_tokens,
             method="call_tool",
-            **more,
+            wait=wait,
+            **settings,
         )
-        work = await self._prepared(lambda: self._model._tool_work(request()))
-        return one_call(await self._run(work, wait))
+        return one_call(found)
 
     @overload
     async def call_tools(
@@ -846,7 +739,7 @@ class AsyncModel:
         variables: Mapping[str, Any] | None = ...,
         max_tokens: int = ...,
         wait: bool | float = ...,
-        **more: Unpack[ToolSettings],
+        **settings: Unpack[ToolSettings],
     ) -> ToolCalls: ...
 
     @overload
@@ -860,7 +753,7 @@ class AsyncModel:
         variables: Mapping[str, Any] | None = ...,
         max_tokens: int = ...,
         wait: bool | float = ...,
-        **more: Unpack[ToolSettings],
+        **settings: Unpack[ToolSettings],
     ) -> ToolCalls | TextAnswer: ...
 
     async def call_tools(
@@ -873,12 +766,11 @@ class AsyncModel:
         variables: Mapping[str, Any] | None = None,
         max_tokens: int = MOST_TOKENS,
         wait: bool | float = True,
-        **more: Unpack[ToolSettings],
+        **settings: Unpack[ToolSettings],
     ) -> ToolCalls | TextAnswer:
         """As :meth:`Model.call_tools <eliza_ffi.model.Model.call_tools>`."""
-        request = partial(
-            tool_request,
-            self.session,
+        found = await self._result(
+            self._jobs.tools,
             messages,
             tools,
             choice,
@@ -886,83 +778,89 @@ class AsyncModel:
             variables=variables,
             max_tokens=max_tokens,
             method="call_tools",
-            **more,
+            wait=wait,
+            **settings,
         )
-        work = await self._prepared(lambda: self._model._tool_work(request()))
-        return cast(ToolCalls | TextAnswer, await self._run(work, wait))
+        return cast(ToolCalls | TextAnswer, found)
 
     # ---- Prompts on disk ------------------------------------------------------------------------
 
     async def save(
         self,
         path: str | os.PathLike[str],
-        prompt: str | Prompt | Tokens | None = None,
+        prompt: AnyPrompt,
         *,
-        messages: Messages | None = None,
+        cache: CacheOptions | None = None,
         wait: bool | float = True,
-        **more: Unpack[StreamSettings],
     ) -> int:
         """As :meth:`Model.save <eliza_ffi.model.Model.save>`."""
-
-        def prepare() -> Work[int]:
-            args = generate_request(self.session, prompt, messages=messages, method="save", **more)
-            return save_work(self.session, path, args)
-
-        return cast(int, await self._run(await self._prepared(prepare), wait))
+        return cast(int, await self._result(self._jobs.save, path, prompt, cache, wait=wait))
 
     async def restore(
         self,
         path: str | os.PathLike[str],
         *,
-        slot_id: int = -1,
-        prompt_cache_key: str | None = None,
-        cache_type_k: str | None = None,
-        cache_type_v: str | None = None,
+        cache: CacheOptions | None = None,
         wait: bool | float = True,
     ) -> int:
         """As :meth:`Model.restore <eliza_ffi.model.Model.restore>`."""
-        config = StreamConfig(
-            slot_id=slot_id,
-            prompt_cache_key=prompt_cache_key,
-            n_gpu_layers=self.session.n_gpu_layers,
-            cache_type_k=cache_type_k,
-            cache_type_v=cache_type_v,
-        )
-        return cast(int, await self._run(restore_work(self.session, path, config), wait))
+        return cast(int, await self._result(self._jobs.restore, path, cache, wait=wait))
 
     # ---- Requests -------------------------------------------------------------------------------
 
     async def _prepared(self, prepare: Callable[..., T], *arguments: Any) -> T:
-        """Return what a call returns that takes no slot, and runs on a thread."""
+        """Return the result of a call that takes no slot; the call runs on a thread."""
         _ = self.session.ctx  # is it open, and ours?
         return await self.session.helpers.run(prepare, *arguments)
 
-    async def _run(
-        self, work: Work[Any], wait: bool | float, callback: Callable[[Any], Any] | None = None
+    async def _result(
+        self,
+        prepare: Callable[..., Work[Any]],
+        *arguments: Any,
+        wait: bool | float,
+        tell: Callable[[Any], Any] | None = None,
+        **settings: Any,
     ) -> Any:
-        """Return the result of a request, and tell of the steps before it."""
+        """Prepare a request, return its result, and call `tell` with each step before it."""
+        work = await self._prepared(partial(prepare, *arguments, **settings))
+        return await self._run(work, wait, tell)
+
+    async def _run(
+        self, work: Work[Any], wait: bool | float, tell_step: Callable[[Any], Any] | None = None
+    ) -> Any:
         async with aclosing(self.session.steps_async(work, wait)) as steps:
             async for step in steps:
-                if not isinstance(step, TOLD):
+                if not isinstance(step, STEPS):
                     return step
-                await tell(callback, step)
+                await tell(tell_step, step)
         raise AssertionError("the last step is the result")
 
-    async def _fill_work(
-        self,
-        prompt: str | Prompt | Tokens | None,
-        skeleton: Any,
-        more: Mapping[str, Any],
-        is_told: bool,
-    ) -> Work[Any]:
-        def prepare() -> Work[Any]:
-            if is_shape(skeleton):
-                request = shape_request(self.session, prompt, skeleton, **more)
-                return self._model._shape_work(request, is_told)
-            args = fill_request(self.session, prompt, skeleton, **more)
-            return self._model._fill_work(args, is_told)
+    async def _steps(
+        self, prepare: Callable[[], Work[Any]], wait: bool | float
+    ) -> AsyncGenerator[Any, None]:
+        """Prepare a request, and yield its steps."""
+        work = await self._prepared(prepare)
+        async with aclosing(self.session.steps_async(work, wait)) as steps:
+            async for step in steps:
+                yield step
 
-        return await self._prepared(prepare)
+    async def _many(
+        self,
+        items: Iterable[V],
+        one: Callable[[V], Coroutine[Any, Any, T]],
+        progress: Callable[[int, int | None], Any] | None,
+        max_concurrency: int | None,
+        return_exceptions: bool,
+        total: int | None = None,
+    ) -> list[T]:
+        return await run_many_async(
+            items,
+            one,
+            at_once=self.session.at_once(max_concurrency),
+            total=length_of(items) if total is None else total,
+            progress=progress,
+            return_exceptions=return_exceptions,
+        )
 
     async def _asked(self, questions: Any, **more: Any) -> tuple[Sequence[Question], Settings]:
         def prepare() -> tuple[Sequence[Question], Settings]:

@@ -1,14 +1,11 @@
-"""The friendly face: a model that generates text and chooses."""
+"""A model that generates text and chooses."""
 
 from __future__ import annotations
 
-import enum
 import os
-import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,75 +23,36 @@ from .decisions.prompts import LabelStyle, check_one_input
 from .decisions.questions import Question
 from .decisions.scoring import Rule
 from .decisions.wire import as_questions
-from .errors import InvalidAnswerError, InvalidArgumentError
+from .errors import InvalidArgumentError
 from .library.binding import CffiBinding, EotScore
 from .library.loading import Library
-from .library.protocol import StreamConfig, StreamStep, Tokens
+from .library.protocol import Tokens
 from .sampling.params import Sampling
-from .session.batches import Job, choices_for, length_of, run_many
-from .session.filling import Fillable, FillRequest, FillRun
-from .session.generation import GenerationRun
-from .session.lifecycle import Lifecycle, Work
-from .session.reading import Reading
-from .session.request import GenerationRequest, RunResult
-from .session.requests import (
-    MOST_TOKENS,
-    ChoiceMode,
-    GenerationResult,
-    ShapeRequest,
-    Tokenization,
-    Tries,
-    check_prompts,
-    checked_tokens,
-    choice_of,
-    choice_request,
-    fill_request,
-    generate_request,
-    generation_of,
-    lora_option,
-    prompt_of,
-    shape_request,
-)
-from .session.saving import restore_work, save_work
+from .session.batches import Job, RunJob, labels_for, length_of, run_many
+from .session.filling import Fillable
+from .session.jobs import STEPS, Jobs
+from .session.lifecycle import Work
+from .session.options import AnyPrompt, CacheOptions, ChoiceMode, Speculation, Tokenization
+from .session.requests import MOST_TOKENS, GenerationResult, check_prompts, lora_option
 from .session.session import Session
-from .session.tool_calls import (
-    MOST_CALLS,
-    TextAnswer,
-    ToolCall,
-    ToolCalls,
-    ToolRequest,
-    ToolRun,
-    one_call,
-    tool_request,
-)
+from .session.text_stream import TextStream
+from .session.tool_calls import MOST_CALLS, TextAnswer, ToolCall, ToolCalls, one_call
 from .structured.fill_result import FillResult, SpanFill
-from .structured.shape import Lark, Regex, is_shape
+from .structured.shape import Lark, Regex
 from .structured.shaped_result import FieldFill, ShapedResult
 from .structured.token_texts import TokenTexts
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from .session.requests import (
-        ChoiceSettings,
-        FillSettings,
-        StreamSettings,
-        Strings,
-        TextSettings,
-    )
+    from .session.options import ChoiceSettings, FillSettings, Strings, TextSettings
     from .session.tool_calls import ToolSettings
 
-__all__ = ["ChoiceResult", "GenerationResult", "Model"]
+__all__ = ["Model"]
 
-E = TypeVar("E", bound=enum.Enum)
 R = TypeVar("R")
 T = TypeVar("T")
 V = TypeVar("V")
-
-AnyPrompt: TypeAlias = "str | Prompt | Tokens | None"
-
-TOLD = (str, SpanFill, FieldFill)
-"""Steps of a request before its result."""
 
 
 class Model:
@@ -113,7 +71,7 @@ class Model:
     n_threads
         Compute threads, at most one for each CPU; 0 = as many as a pass has work for, up to the
         physical cores.
-    n_gpu_layers
+    gpu_layers
         Layers to offload; -1 = all.
     seed
         Seed of every generation's sampling, 32 bits: the same prompt then gives the same text each
@@ -145,8 +103,8 @@ class Model:
     which costs them little more than one of them alone. Where all slots are taken, whatever needs
     one waits for its turn, first come, first served, and raises
     :class:`~eliza_ffi.errors.BusyError` once nobody at all has got a turn for 30 seconds, or for as
-    many milliseconds as the option ``slot_wait_ms`` says. Requests that name a slot (``slot_id``)
-    wait for that slot, and let requests for other slots pass.
+    many milliseconds as the option ``slot_wait_ms`` says. Requests that name a slot
+    (:class:`~eliza_ffi.CacheOptions`) wait for that slot, and let requests for other slots pass.
 
     The slots share the context's cells. A request that finds too little room beside other requests
     is run again when these have ended, unless a piece of its answer has already been given out, to
@@ -169,7 +127,7 @@ class Model:
         n_ctx: int = 0,
         n_slots: int | None = None,
         n_threads: int = 0,
-        n_gpu_layers: int = -1,
+        gpu_layers: int = -1,
         seed: int | None = None,
         lora: Iterable[tuple[str | os.PathLike[str], float]] = (),
         progress: Callable[[str, float], None] | None = None,
@@ -180,7 +138,7 @@ class Model:
         self.session = Session(
             path,
             library=library,
-            n_gpu_layers=check_whole("n_gpu_layers", n_gpu_layers),
+            gpu_layers=check_whole("gpu_layers", gpu_layers),
             settings={
                 "n_ctx": check_whole("n_ctx", n_ctx) or None,
                 "n_slots": n_slots,
@@ -191,6 +149,7 @@ class Model:
             },
             progress=progress,
         )
+        self._jobs = Jobs(self.session)
 
     def close(self) -> None:
         """Free the model; running generations are cancelled. Closing twice is harmless."""
@@ -267,7 +226,7 @@ class Model:
     def chat_tokens(self, messages: Messages, **more: Any) -> list[int]:
         """Return the tokens of a conversation in the model's chat template.
 
-        This is what ``messages=`` does; the tokens can be added to and passed as a prompt.
+        A conversation that is passed as a prompt gives the same tokens.
 
         Parameters
         ----------
@@ -359,210 +318,182 @@ class Model:
         BusyError
             As :meth:`generate`.
         """
-        return cast(EotScore, self._run(self._end_of_turn_work(prompt, end), True))
-
-    def _end_of_turn_work(self, prompt: str | Prompt | Tokens, end: str | int) -> Work[EotScore]:
-        if isinstance(prompt, str | Prompt):
-            prompt = self.session.prompt_tokens(prompt)
-        prompt = checked_tokens(prompt)
-        if isinstance(end, str):
-            tokens = self.tokenize(end, parse_special=True)
-            if len(tokens) != 1:
-                raise InvalidArgumentError(
-                    f"end must be the text of one token: {end!r} has {len(tokens)}"
-                )
-            (end,) = tokens
-        check_whole("end", end, 0)
-        score = partial(self.binding.eot_score, self.session.ctx, prompt, end)
-
-        def steps(life: Lifecycle) -> Generator[EotScore, None, None]:
-            life.check()
-            yield score()
-
-        make = partial(Lifecycle, self.binding, self.session.ctx, "scoring")
-        return Work(make, steps, n_tokens=len(prompt))
+        score: EotScore = self._run(self._jobs.end_of_turn(prompt, end), True)
+        return score
 
     # ---- Texts ----------------------------------------------------------------------------------
 
     def generate(
         self,
-        prompt: str | Prompt | Tokens | None = None,
+        prompt: AnyPrompt,
         max_tokens: int = 256,
         *,
-        messages: Messages | None = None,
         temperature: float = 0.0,
         top_p: float = 1.0,
         top_k: int = 0,
-        repeat_penalty: float = 1.0,
+        min_p: float = 0.0,
+        seed: int | None = None,
+        stop: str | Sequence[str] | None = None,
+        logprobs: int | None = None,
+        shape: Any = None,
         sampling: Sampling | None = None,
-        grammar: str | None = None,
-        draft_max: int = 0,
-        drafter: str | os.PathLike[str] | None = None,
-        on_text_chunk: Callable[[str], Any] | None = None,
+        speculation: Speculation | None = None,
+        cache: CacheOptions | None = None,
+        on_text: Callable[[str], Any] | None = None,
         wait: bool | float = True,
-        **more: Unpack[TextSettings],
     ) -> GenerationResult:
         """Generate a text.
 
         Parameters
         ----------
         prompt
-            A string, which is trusted text: it gets BOS, and control tokens are read in all of it.
-            User input belongs in `messages` or a :class:`~eliza_ffi.chat.Prompt`, which gets BOS,
-            too. Tokens are taken as they are.
-        messages
-            A conversation instead of a prompt: mappings with ``role`` and ``content``, written in
-            the model's own chat template up to where the assistant's turn begins. What a user
-            wrote cannot end their turn there, as it can in a prompt. See :meth:`chat_tokens`.
+            A string is trusted text: it gets BOS, and control tokens are read in all of it. A
+            :class:`~eliza_ffi.Prompt` gets BOS, too, and holds text that is not trusted. Messages,
+            which are mappings with ``role`` and ``content``, are written in the model's chat
+            template up to the beginning of the assistant's turn. Their text cannot end a turn.
+            Token ids are taken as they are.
         max_tokens
-            0 = until the model ends or the context is full.
+            0 = until the model ends the text or the context is full.
         temperature
-            0 = always the most likely token.
-        top_p, top_k, repeat_penalty
-            As in :class:`~eliza_ffi.library.StreamConfig`.
+            0 = the most probable token at each step.
+        top_p, top_k, min_p
+            As in :class:`~eliza_ffi.Sampling`.
+        seed
+            Of the sampling; None = the model's seed.
+        stop
+            One or more texts that end the generation. They are not part of the result.
+        logprobs
+            Compute the log-probability of every token, and of this many most probable tokens beside
+            it, 0 to 1,024.
+        shape
+            A JSON Schema, a class, a :class:`~eliza_ffi.Regex`, a :class:`~eliza_ffi.Lark` or a
+            :class:`~eliza_ffi.Gbnf` that the text must match, or token masks
+            (:class:`~eliza_ffi.structured.Masks`).
         sampling
-            A :class:`~eliza_ffi.sampling.Sampling` in place of the four above, with every
-            setting there is.
-        grammar
-            A grammar in GBNF whose start rule is ``root``.
-        draft_max
-            Tokens to guess at a time, at most 256, by speculation; 0 = none. The tokens that come
-            are those that come without; `stats` tells how many guesses were right.
-        drafter
-            The file of a small model of the same vocabulary, or of an MTP head for the model, that
-            guesses; None = the model's own head, or without one, what followed the same few tokens
-            before.
-        on_text_chunk
-            Called with each piece of text as it comes.
+            All settings of the sampling, instead of the five above.
+        speculation
+            Guess several tokens at a time. The result is the same.
+        cache
+            The KV slot, and the types of its cache.
+        on_text
+            Called with each piece of text.
         wait
-            For a slot, if all are taken, or for the one that `slot_id` names: seconds at the most;
-            True = as long as others get theirs, False = not at all.
-        **more
-            ``stop``: a text, or several, that ends the generation where it comes; neither it nor
-            what follows is given out. ``schema`` (a JSON Schema or a class), ``regex`` or ``lark``:
-            what the text shall be, as in :meth:`fill`; ``masks``: the same, by anyone else, see
-            :class:`~eliza_ffi.structured.Masks`. ``logprobs``: find the log-probability of every
-            token, and this many of the likeliest in its place, 0 to 1,024. A setting of
-            :class:`~eliza_ffi.sampling.Sampling` by name, such as ``seed`` or ``min_p``, or
-            of :class:`~eliza_ffi.session.GenerationRequest`, such as ``slot_id``.
+            For a slot, if all are in use: seconds at most; True = as long as other requests get
+            theirs; False = not at all.
 
         Raises
         ------
         InvalidArgumentError
             If a setting is out of range or given twice.
+        ChatTemplateError
+            If the prompt is messages, and the model has no chat template or its template rejects
+            them.
         ContextFullError
             If the prompt does not fit into the context.
         BusyError
             If there was no slot in time.
-        TypeError
-            If there is no keyword of that name.
         """
-        args = generate_request(
-            self.session,
+        check_callback("on_text", on_text)
+        work = self._jobs.text(
             prompt,
-            messages=messages,
+            method="generate",
             max_tokens=max_tokens,
             temperature=temperature,
             top_p=top_p,
             top_k=top_k,
-            repeat_penalty=repeat_penalty,
+            min_p=min_p,
+            seed=seed,
+            stop=stop,
+            logprobs=logprobs,
+            shape=shape,
             sampling=sampling,
-            grammar=grammar,
-            draft_max=draft_max,
-            drafter=drafter,
-            on_text_chunk=on_text_chunk,
-            method="generate",
-            **more,
+            speculation=speculation,
+            cache=cache,
+            on_text=on_text,
         )
-        found: GenerationResult = self._run(self._text_work(args), wait, args.on_text)
+        found: GenerationResult = self._run(work, wait, on_text)
         return found
 
     def stream(
         self,
-        prompt: str | Prompt | Tokens | None = None,
+        prompt: AnyPrompt,
         max_tokens: int = 256,
         *,
-        messages: Messages | None = None,
         temperature: float = 0.0,
         top_p: float = 1.0,
         top_k: int = 0,
-        repeat_penalty: float = 1.0,
+        min_p: float = 0.0,
+        seed: int | None = None,
+        stop: str | Sequence[str] | None = None,
+        logprobs: int | None = None,
+        shape: Any = None,
         sampling: Sampling | None = None,
-        grammar: str | None = None,
-        draft_max: int = 0,
-        drafter: str | os.PathLike[str] | None = None,
+        speculation: Speculation | None = None,
+        cache: CacheOptions | None = None,
         wait: bool | float = True,
-        **more: Unpack[TextSettings],
-    ) -> Iterator[str]:
+    ) -> TextStream:
         """Yield the text piece by piece; parameters and errors as :meth:`generate`.
 
+        At the end, :attr:`TextStream.result` has the finish reason, the tokens and the statistics.
         If the context is full before the first piece, the request may be run again, see
         :class:`Model`. Afterwards the text ends where the context is full.
         """
-        args = generate_request(
-            self.session,
+        work = self._jobs.text(
             prompt,
-            messages=messages,
+            method="stream",
+            is_told=True,
             max_tokens=max_tokens,
             temperature=temperature,
             top_p=top_p,
             top_k=top_k,
-            repeat_penalty=repeat_penalty,
+            min_p=min_p,
+            seed=seed,
+            stop=stop,
+            logprobs=logprobs,
+            shape=shape,
             sampling=sampling,
-            grammar=grammar,
-            draft_max=draft_max,
-            drafter=drafter,
-            method="stream",
-            **more,
+            speculation=speculation,
+            cache=cache,
         )
-        return self._texts(args, wait)
-
-    def _texts(self, args: GenerationRequest, wait: bool | float) -> Iterator[str]:
-        with closing(self.session.steps(self._text_work(args, True), wait)) as steps:
-            yield from (step for step in steps if isinstance(step, str))
+        return TextStream(self.session.steps(work, wait))
 
     def generate_many(
         self,
-        prompts: Iterable[str | Prompt | Tokens | Messages],
+        prompts: Iterable[AnyPrompt],
         max_tokens: int = 256,
         *,
         progress: Callable[[int, int | None], Any] | None = None,
         max_concurrency: int | None = None,
         return_exceptions: bool = False,
-        **settings: Any,
+        **settings: Unpack[TextSettings],
     ) -> list[GenerationResult]:
         """Generate a text for each prompt, as many at once as there are slots.
 
         Parameters
         ----------
         prompts
-            Strings, which are trusted text as in :meth:`generate`, prompts, tokens or
-            conversations; read as far as there is room for.
-        max_tokens, **settings
-            As :meth:`generate`, for each of them.
+            Each as in :meth:`generate`. They are read as they are needed.
         progress
-            Called with how many are done and how many there are, None where that is not known.
+            Called with the number of finished prompts and the number of all, None if unknown.
         max_concurrency
-            How many run together; None = the model's slots.
+            How many run together; None = as many as the model has slots.
         return_exceptions
-            Return what went wrong with a prompt in its place, where otherwise the first error is
-            raised, once all that still ran have been cancelled.
+            Return the error of a prompt in its place. Otherwise the first error is raised, after
+            all other requests have been cancelled.
+        max_tokens, **settings
+            As :meth:`generate`.
 
         Returns
         -------
         list of GenerationResult
-            In the prompts' order.
+            In the order of the prompts.
         """
 
-        def job(prompt: str | Prompt | Tokens | Messages) -> _Job[GenerationResult]:
-            args = generate_request(
-                self.session,
-                **prompt_of(prompt),
-                max_tokens=max_tokens,
-                method="generate_many",
-                **settings,
+        def job(prompt: AnyPrompt) -> Job[GenerationResult]:
+            return self._job(
+                self._jobs.text(prompt, method="generate_many", max_tokens=max_tokens, **settings),
+                settings.get("on_text"),
             )
-            return self._job(self._text_work(args), args.on_text)
 
         check_prompts(prompts, "generate")
         return self._many(prompts, job, progress, max_concurrency, return_exceptions)
@@ -572,272 +503,212 @@ class Model:
     @overload
     def choose(
         self,
-        prompt: str | Prompt | Tokens,
-        choices: type[E],
+        prompt: AnyPrompt,
+        labels: Mapping[str, V] | LabelSet[V] | type[V],
         *,
         mode: ChoiceMode = ...,
         temperature: float = ...,
         probabilities: bool = ...,
         tokenization: Tokenization = ...,
+        heal_prompt: bool = ...,
+        max_tokens: int = ...,
+        sampling: Sampling | None = ...,
+        seed: int | None = ...,
+        cache: CacheOptions | None = ...,
+        on_text: Callable[[str], Any] | None = ...,
         wait: bool | float = ...,
-        **more: Unpack[ChoiceSettings],
-    ) -> ChoiceResult[E]: ...
-
-    @overload
-    def choose(
-        self,
-        prompt: str | Prompt | Tokens,
-        choices: type[bool],
-        *,
-        mode: ChoiceMode = ...,
-        temperature: float = ...,
-        probabilities: bool = ...,
-        tokenization: Tokenization = ...,
-        wait: bool | float = ...,
-        **more: Unpack[ChoiceSettings],
-    ) -> ChoiceResult[bool]: ...
-
-    @overload
-    def choose(
-        self,
-        prompt: str | Prompt | Tokens,
-        choices: Mapping[str, V] | LabelSet[V],
-        *,
-        mode: ChoiceMode = ...,
-        temperature: float = ...,
-        probabilities: bool = ...,
-        tokenization: Tokenization = ...,
-        wait: bool | float = ...,
-        **more: Unpack[ChoiceSettings],
     ) -> ChoiceResult[V]: ...
 
     @overload
     def choose(
         self,
-        prompt: str | Prompt | Tokens,
-        choices: Strings,
+        prompt: AnyPrompt,
+        labels: Strings,
         *,
         mode: ChoiceMode = ...,
         temperature: float = ...,
         probabilities: bool = ...,
         tokenization: Tokenization = ...,
+        heal_prompt: bool = ...,
+        max_tokens: int = ...,
+        sampling: Sampling | None = ...,
+        seed: int | None = ...,
+        cache: CacheOptions | None = ...,
+        on_text: Callable[[str], Any] | None = ...,
         wait: bool | float = ...,
-        **more: Unpack[ChoiceSettings],
     ) -> ChoiceResult[str]: ...
 
     @overload
     def choose(
         self,
-        prompt: None = ...,
+        prompt: AnyPrompt,
+        labels: Any,
         *,
-        choices: type[E],
-        messages: Messages,
         mode: ChoiceMode = ...,
         temperature: float = ...,
         probabilities: bool = ...,
         tokenization: Tokenization = ...,
+        heal_prompt: bool = ...,
+        max_tokens: int = ...,
+        sampling: Sampling | None = ...,
+        seed: int | None = ...,
+        cache: CacheOptions | None = ...,
+        on_text: Callable[[str], Any] | None = ...,
         wait: bool | float = ...,
-        **more: Unpack[ChoiceSettings],
-    ) -> ChoiceResult[E]: ...
-
-    @overload
-    def choose(
-        self,
-        prompt: None = ...,
-        *,
-        choices: Strings,
-        messages: Messages,
-        mode: ChoiceMode = ...,
-        temperature: float = ...,
-        probabilities: bool = ...,
-        tokenization: Tokenization = ...,
-        wait: bool | float = ...,
-        **more: Unpack[ChoiceSettings],
-    ) -> ChoiceResult[str]: ...
-
-    @overload
-    def choose(
-        self,
-        prompt: str | Prompt | Tokens | None = ...,
-        choices: Any = ...,
-        *,
-        messages: Messages | None = ...,
-        mode: ChoiceMode = ...,
-        temperature: float = ...,
-        probabilities: bool = ...,
-        tokenization: Tokenization = ...,
-        wait: bool | float = ...,
-        **more: Unpack[ChoiceSettings],
     ) -> ChoiceResult[Any]: ...
 
     def choose(
         self,
-        prompt: str | Prompt | Tokens | None = None,
-        choices: Any = None,
-        *,
-        messages: Messages | None = None,
-        mode: str = "greedy",
-        temperature: float = 1.0,
-        probabilities: bool = False,
-        tokenization: str = "own",
-        wait: bool | float = True,
-        **more: Any,
-    ) -> ChoiceResult[Any]:
-        """Choose one of some known answers.
-
-        Parameters
-        ----------
-        prompt
-            What ends where the answer begins, as in :meth:`generate`: a string prompt is trusted
-            text, and user input belongs in `messages` or a :class:`~eliza_ffi.chat.Prompt`.
-        choices
-            Distinct non-empty strings; an enum class, whose member is spelled by its value if that
-            is a string, otherwise by its name; a mapping from labels to the values that come back;
-            ``bool``, spelled ``true`` and ``false``; a ``Literal[...]``; the result of
-            :meth:`prepare_labels`.
-        messages
-            A conversation instead of a prompt, as in :meth:`generate`: the answer is the
-            beginning of the assistant's turn.
-        mode
-            ``"greedy"`` = the most likely token at each step; ``"sample"`` = sampled;
-            ``"best"`` = the choice that is most likely as a whole.
-        temperature
-            Of the sampling; the other modes do not use it.
-        probabilities
-            Find the probability of every choice; mostly one more forward pass.
-        tokenization
-            ``"own"`` = each choice is cut into tokens as the tokenizer cuts it alone; ``"any"`` =
-            in every way there is, as under a grammar of the choices. Then ``heal_prompt=True`` lets
-            the prompt's last token be spelled anew together with the choice.
-        wait
-            As :meth:`generate`.
-        **more
-            As :meth:`generate`.
-
-        Raises
-        ------
-        InvalidArgumentError
-            If the choices are empty, not distinct, or not spellable by the model's tokenizer, or
-            if ``max_tokens`` is given and ends the generation inside a choice.
-        ContextFullError
-            If the prompt or the choice does not fit into the context.
-        NotSupportedError
-            If the library has no token-trie sampler.
-        BusyError, TypeError
-            As :meth:`generate`.
-        """
-        choice_set = as_label_set(choices)
-        args = choice_request(
-            self.session,
-            prompt,
-            choice_set,
-            messages=messages,
-            mode=mode,
-            temperature=temperature,
-            tokenization=tokenization,
-            probabilities=probabilities,
-            method="choose",
-            **more,
-        )
-        found: ChoiceResult[Any] = self._run(
-            self._choice_work(choice_set, args), wait, args.on_text
-        )
-        return found
-
-    @overload
-    def prepare_labels(self, choices: type[E]) -> PreparedLabels[E]: ...
-
-    @overload
-    def prepare_labels(self, choices: type[bool]) -> PreparedLabels[bool]: ...
-
-    @overload
-    def prepare_labels(self, choices: Mapping[str, V] | LabelSet[V]) -> PreparedLabels[V]: ...
-
-    @overload
-    def prepare_labels(self, choices: Strings) -> PreparedLabels[str]: ...
-
-    @overload
-    def prepare_labels(self, choices: Any) -> PreparedLabels[Any]: ...
-
-    def prepare_labels(self, choices: Any) -> PreparedLabels[Any]:
-        """Prepare choices once, to be given as the choices of any number of requests.
-
-        :meth:`choose` keeps the tokens of the last sets it was given, and finds them by comparing
-        all texts. With some thousands that takes longer than a choice; a chooser finds them at
-        once.
-
-        Parameters
-        ----------
-        choices
-            As :meth:`choose`.
-
-        Returns
-        -------
-        PreparedLabels
-            For this model alone. It keeps the tokens in the library, about 40 bytes for each of
-            them, until nothing refers to it.
-
-        Raises
-        ------
-        InvalidArgumentError
-            If the choices are empty, not distinct, or not spellable by the model's tokenizer.
-        """
-        _ = self.session.ctx  # is it open, and ours?
-        return PreparedLabels(as_label_set(choices), self.session.choices)
-
-    def choose_many(
-        self,
-        prompts: Iterable[str | Prompt | Tokens | Messages],
-        choices: Any,
+        prompt: AnyPrompt,
+        labels: Any,
         *,
         mode: ChoiceMode = "greedy",
         temperature: float = 1.0,
         probabilities: bool = False,
         tokenization: Tokenization = "own",
+        heal_prompt: bool = False,
+        max_tokens: int = 0,
+        sampling: Sampling | None = None,
+        seed: int | None = None,
+        cache: CacheOptions | None = None,
+        on_text: Callable[[str], Any] | None = None,
+        wait: bool | float = True,
+    ) -> ChoiceResult[Any]:
+        """Choose one of several known labels.
+
+        Parameters
+        ----------
+        prompt
+            The text before the label, as in :meth:`generate`. After messages, the label is the
+            beginning of the assistant's turn.
+        labels
+            Distinct non-empty strings; an enum class, whose members are spelled by their values if
+            these are strings, otherwise by their names; a mapping from labels to values; ``bool``,
+            spelled ``true`` and ``false``; a ``Literal[...]``; the result of
+            :meth:`prepare_labels`.
+        mode
+            ``"greedy"`` = the most probable token at each step; ``"sample"`` = sampled;
+            ``"best"`` = the label with the highest probability.
+        temperature
+            Of ``mode="sample"``.
+        probabilities
+            Compute the probability of every label. It usually takes one more forward pass.
+        tokenization
+            ``"own"`` = each label has the tokens that the tokenizer gives it alone; ``"any"`` = a
+            label may be spelled with any tokens, as under a grammar.
+        heal_prompt
+            With ``tokenization="any"``: the prompt's last token may be spelled anew, together with
+            the label.
+        max_tokens
+            0 = no limit. A choice that does not end within the limit is an error.
+        sampling, seed, cache, on_text, wait
+            As :meth:`generate`.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If there are no labels, two are the same, the tokenizer cannot spell one, or
+            `max_tokens` ends the generation inside a label.
+        ContextFullError
+            If the prompt or the label does not fit into the context.
+        NotSupportedError
+            If the library has no token-trie sampler.
+        BusyError, ChatTemplateError
+            As :meth:`generate`.
+        """
+        check_callback("on_text", on_text)
+        work = self._jobs.choice(
+            prompt,
+            labels,
+            method="choose",
+            mode=mode,
+            temperature=temperature,
+            probabilities=probabilities,
+            tokenization=tokenization,
+            heal_prompt=heal_prompt,
+            max_tokens=max_tokens,
+            sampling=sampling,
+            seed=seed,
+            cache=cache,
+            on_text=on_text,
+        )
+        found: ChoiceResult[Any] = self._run(work, wait, on_text)
+        return found
+
+    @overload
+    def prepare_labels(
+        self, labels: Mapping[str, V] | LabelSet[V] | type[V]
+    ) -> PreparedLabels[V]: ...
+
+    @overload
+    def prepare_labels(self, labels: Strings) -> PreparedLabels[str]: ...
+
+    @overload
+    def prepare_labels(self, labels: Any) -> PreparedLabels[Any]: ...
+
+    def prepare_labels(self, labels: Any) -> PreparedLabels[Any]:
+        """Cut labels into tokens once, for any number of choices.
+
+        :meth:`choose` keeps the tokens of the last label sets, and finds them by comparing all
+        texts. With thousands of labels this takes longer than a choice. Prepared labels are found
+        at once.
+
+        Parameters
+        ----------
+        labels
+            As :meth:`choose`.
+
+        Returns
+        -------
+        PreparedLabels
+            For this model alone. As long as they live, the library keeps about 40 bytes for each
+            token.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If there are no labels, two are the same, or the tokenizer cannot spell one.
+        """
+        _ = self.session.ctx  # is it open, and ours?
+        return PreparedLabels(as_label_set(labels), self.session.choices)
+
+    def choose_many(
+        self,
+        prompts: Iterable[AnyPrompt],
+        labels: Any,
+        *,
         progress: Callable[[int, int | None], Any] | None = None,
         max_concurrency: int | None = None,
         return_exceptions: bool = False,
-        **more: Unpack[ChoiceSettings],
+        **settings: Unpack[ChoiceSettings],
     ) -> list[ChoiceResult[Any]]:
-        """Choose for each prompt, as many at once as there are slots.
+        """Choose a label for each prompt, as many at once as there are slots.
 
         Parameters
         ----------
         prompts
-            Strings, which are trusted text as in :meth:`generate`, prompts, tokens or
-            conversations; read as far as there is room for.
-        choices
-            One set for all of them, in any form that :meth:`choose` takes, or an iterable with one
-            for each prompt.
-        mode, temperature, probabilities, tokenization, **more
-            As :meth:`choose`.
+            Each as in :meth:`generate`. They are read as they are needed.
+        labels
+            One set for all prompts, in any form that :meth:`choose` takes, or an iterable with one
+            set for each prompt.
         progress, max_concurrency, return_exceptions
             As :meth:`generate_many`.
+        **settings
+            As :meth:`choose`.
 
         Returns
         -------
         list of ChoiceResult
-            In the prompts' order.
+            In the order of the prompts.
         """
 
-        def job(item: tuple[str | Prompt | Tokens | Messages, Any]) -> _Job[ChoiceResult[Any]]:
-            prompt, choice_set = item[0], as_label_set(item[1])
-            args = choice_request(
-                self.session,
-                **prompt_of(prompt),
-                choices=choice_set,
-                mode=mode,
-                temperature=temperature,
-                tokenization=tokenization,
-                probabilities=probabilities,
-                method="choose_many",
-                **more,
-            )
-            return self._job(self._choice_work(choice_set, args), args.on_text)
+        def job(item: tuple[AnyPrompt, Any]) -> Job[ChoiceResult[Any]]:
+            work = self._jobs.choice(*item, method="choose_many", **settings)
+            return self._job(work, settings.get("on_text"))
 
         check_prompts(prompts, "choose")
         return self._many(
-            choices_for(prompts, choices),
+            labels_for(prompts, labels),
             job,
             progress,
             max_concurrency,
@@ -860,7 +731,7 @@ class Model:
         option_mass: bool = False,
         abstain_below: float = 0.0,
         wait: bool | float = True,
-        **more: Unpack[StreamSettings],
+        cache: CacheOptions | None = None,
     ) -> Decision:
         """Answer typed questions about an input, with a probability for every answer.
 
@@ -898,9 +769,8 @@ class Model:
             Abstain where the likeliest answer's probability is lower.
         wait
             As :meth:`generate`.
-        **more
-            ``slot_id``, ``prompt_cache_key``, ``cache_type_k`` and ``cache_type_v``, as
-            :class:`~eliza_ffi.library.StreamConfig`.
+        cache
+            As :meth:`generate`.
 
         Returns
         -------
@@ -935,7 +805,7 @@ class Model:
             calibration=calibration,
             option_mass=option_mass,
             abstain_below=abstain_below,
-            stream=more,
+            stream={} if cache is None else {"cache": cache},
         )
         return self._decision_job(input, asked, settings, wait).run()
 
@@ -954,7 +824,7 @@ class Model:
         progress: Callable[[int, int | None], Any] | None = None,
         max_concurrency: int | None = None,
         return_exceptions: bool = False,
-        **more: Unpack[StreamSettings],
+        cache: CacheOptions | None = None,
     ) -> list[Decision]:
         """Answer the same questions about many inputs.
 
@@ -962,7 +832,7 @@ class Model:
         ----------
         inputs
             Each as in :meth:`decide`; read as far as there is room for.
-        questions, labels, orders, prompt, scoring, calibration, option_mass, abstain_below, **more
+        questions, labels, orders, prompt, scoring, calibration, option_mass, abstain_below, cache
             As :meth:`decide`.
         progress, return_exceptions
             As :meth:`generate_many`.
@@ -987,7 +857,7 @@ class Model:
             calibration=calibration,
             option_mass=option_mass,
             abstain_below=abstain_below,
-            stream=more,
+            stream={} if cache is None else {"cache": cache},
         )
         return self._many(
             inputs,
@@ -1020,196 +890,157 @@ class Model:
     @overload
     def fill(
         self,
-        prompt: str | Prompt | Tokens | None = ...,
-        skeleton: Fillable | None = ...,
+        prompt: AnyPrompt,
+        shape: type[T],
         *,
-        messages: Messages | None = ...,
         on_span: Callable[[Any], Any] | None = ...,
         wait: bool | float = ...,
-        **more: Unpack[FillSettings],
-    ) -> FillResult: ...
-
-    @overload
-    def fill(
-        self,
-        prompt: str | Prompt | Tokens | None = ...,
-        *,
-        skeleton: type[T],
-        messages: Messages | None = ...,
-        on_span: Callable[[Any], Any] | None = ...,
-        wait: bool | float = ...,
-        **more: Unpack[FillSettings],
+        **settings: Unpack[FillSettings],
     ) -> ShapedResult[T]: ...
 
     @overload
     def fill(
         self,
-        prompt: str | Prompt | Tokens | None,
-        skeleton: type[T],
+        prompt: AnyPrompt,
+        shape: Regex | Lark,
         *,
-        messages: Messages | None = ...,
         on_span: Callable[[Any], Any] | None = ...,
         wait: bool | float = ...,
-        **more: Unpack[FillSettings],
-    ) -> ShapedResult[T]: ...
-
-    @overload
-    def fill(
-        self,
-        prompt: str | Prompt | Tokens | None,
-        skeleton: Regex | Lark,
-        *,
-        messages: Messages | None = ...,
-        on_span: Callable[[Any], Any] | None = ...,
-        wait: bool | float = ...,
-        **more: Unpack[FillSettings],
+        **settings: Unpack[FillSettings],
     ) -> ShapedResult[str]: ...
 
     @overload
     def fill(
         self,
-        prompt: str | Prompt | Tokens | None = ...,
-        skeleton: Mapping[str, Any] = ...,
+        prompt: AnyPrompt,
+        shape: Mapping[str, Any],
         *,
-        messages: Messages | None = ...,
         on_span: Callable[[Any], Any] | None = ...,
         wait: bool | float = ...,
-        **more: Unpack[FillSettings],
+        **settings: Unpack[FillSettings],
     ) -> ShapedResult[Any]: ...
+
+    @overload
+    def fill(
+        self,
+        prompt: AnyPrompt,
+        shape: Fillable,
+        *,
+        on_span: Callable[[Any], Any] | None = ...,
+        wait: bool | float = ...,
+        **settings: Unpack[FillSettings],
+    ) -> FillResult: ...
 
     def fill(
         self,
-        prompt: str | Prompt | Tokens | None = None,
-        skeleton: Any = None,
+        prompt: AnyPrompt,
+        shape: Any,
         *,
-        messages: Messages | None = None,
         on_span: Callable[[Any], Any] | None = None,
         wait: bool | float = True,
-        **more: Unpack[FillSettings],
+        **settings: Unpack[FillSettings],
     ) -> Any:
-        """Write a structured answer of which the shape, and so some of the text, is known.
+        """Write an answer of a given shape.
 
         Parameters
         ----------
         prompt
-            What ends where the answer begins; a string is trusted text, as in :meth:`generate`.
-        skeleton
-            A :class:`~eliza_ffi.structured.Skeleton`, or its JSON form; an
-            :class:`~eliza_ffi.structured.ActionSkeleton`. Or a shape: a JSON Schema as a dict; a
-            class (one of pydantic's, a dataclass, a typed dictionary), an object of which comes
-            back (the extra ``schema``); a :class:`~eliza_ffi.structured.Regex` or
-            :class:`~eliza_ffi.structured.Lark`.
-        messages
-            A conversation instead of a prompt, as in :meth:`generate`.
+            The text before the answer, as in :meth:`generate`.
+        shape
+            A JSON Schema as a dict; a class (pydantic, dataclass, typed dictionary), of which an
+            object is returned; a :class:`~eliza_ffi.Regex` or :class:`~eliza_ffi.Lark`. Or a
+            :class:`~eliza_ffi.Skeleton` or its JSON form.
         on_span
-            Called with each span of a skeleton, a :class:`~eliza_ffi.structured.SpanFill`, or each
-            field of a shape, a :class:`~eliza_ffi.structured.FieldFill`, when it has been filled.
+            Called with each field of a shape, a :class:`~eliza_ffi.FieldFill`, or each span of a
+            skeleton, a :class:`~eliza_ffi.SpanFill`, when it has been written.
         wait
             As :meth:`generate`.
-        **more
-            As :meth:`fill_args`. ``retries``: how often an answer that is not valid against its
-            schema or class is tried again, with sampling (0); `on_span` then hears of the fields of
-            every try.
+        **settings
+            ``max_tokens``: of the whole answer (1,024); 0 = no limit except the context's.
+            ``on_limit``: an answer that does not end within them is an ``"error"``, or with
+            ``"close"`` it is brought to a short valid end if one is known. ``retries``: how often
+            an answer that is not valid is tried again, with sampling (0). ``temperature``,
+            ``top_k`` and ``top_p`` sample the answer; the default is greedy. ``cache``: as in
+            :meth:`generate`. For skeletons and closed schemas: ``sampler_plan``, how single spans
+            are sampled; ``logprobs``, compute the probability of free values, too;
+            ``heal_prompt``, the prompt's last token may be spelled anew, together with the answer.
 
         Returns
         -------
         FillResult
-            Of a shape, a :class:`~eliza_ffi.structured.ShapedResult`, whose value is valid.
+            For a shape, a :class:`~eliza_ffi.ShapedResult` with a valid value.
 
         Raises
         ------
         FillError
-            If the library fails on a span, as when the context is full; if the answer does not end
-            within `max_tokens`. What was written until then is its `partial`.
+            If the answer does not end within `max_tokens` or the context. Its `partial` is what was
+            written.
         InvalidAnswerError
             If the answer is not valid against its schema or class. It is a FillError.
         InvalidArgumentError
-            If the skeleton, the shape or the sampler plan is malformed.
+            If the shape or a setting is malformed.
         NotSupportedError
             If the library cannot fill skeletons, or an extra that is needed is not installed.
-        BusyError, TypeError
+        BusyError, ChatTemplateError
             As :meth:`generate`.
         """
         check_callback("on_span", on_span)
-        more_of_both: dict[str, Any] = {"messages": messages, "method": "fill", **more}
-        if is_shape(skeleton):
-            request = shape_request(self.session, prompt, skeleton, **more_of_both)
-            return self._run(self._shape_work(request, on_span is not None), wait, on_span)
-        args = fill_request(self.session, prompt, skeleton, **more_of_both)
-        result: FillResult = self._run(self._fill_work(args, on_span is not None), wait, on_span)
-        return ShapedResult.of(result) if isinstance(skeleton, Mapping) else result
+        is_told = on_span is not None
+        work = self._jobs.fill(prompt, shape, method="fill", is_told=is_told, **settings)
+        return self._run(work, wait, on_span)
 
     @overload
     def fill_stream(
         self,
-        prompt: str | Prompt | Tokens | None = ...,
-        skeleton: Fillable | None = ...,
+        prompt: AnyPrompt,
+        shape: type[T],
         *,
-        messages: Messages | None = ...,
         wait: bool | float = ...,
-        **more: Unpack[FillSettings],
-    ) -> Iterator[SpanFill | FillResult]: ...
-
-    @overload
-    def fill_stream(
-        self,
-        prompt: str | Prompt | Tokens | None,
-        skeleton: type[T],
-        *,
-        messages: Messages | None = ...,
-        wait: bool | float = ...,
-        **more: Unpack[FillSettings],
+        **settings: Unpack[FillSettings],
     ) -> Iterator[FieldFill | ShapedResult[T]]: ...
 
     @overload
     def fill_stream(
         self,
-        prompt: str | Prompt | Tokens | None = ...,
-        skeleton: Mapping[str, Any] | Regex | Lark = ...,
+        prompt: AnyPrompt,
+        shape: Any,
         *,
-        messages: Messages | None = ...,
         wait: bool | float = ...,
-        **more: Unpack[FillSettings],
+        **settings: Unpack[FillSettings],
     ) -> Iterator[SpanFill | FieldFill | FillResult]: ...
 
     def fill_stream(
         self,
-        prompt: str | Prompt | Tokens | None = None,
-        skeleton: Any = None,
+        prompt: AnyPrompt,
+        shape: Any,
         *,
-        messages: Messages | None = None,
         wait: bool | float = True,
-        **more: Unpack[FillSettings],
+        **settings: Unpack[FillSettings],
     ) -> Iterator[Any]:
-        """Yield each span, or field of a shape, when it has been filled, and at last the result.
+        """Yield each field of a shape, or span of a skeleton, and finally the result.
 
-        Parameters and errors as :meth:`fill`.
+        Parameters and errors as :meth:`fill`, without ``retries``.
         """
-        more_of_both: dict[str, Any] = {"messages": messages, "method": "fill_stream", **more}
-        if is_shape(skeleton):
-            request = shape_request(self.session, prompt, skeleton, **more_of_both)
-            return self.session.steps(self._shape_work(request), wait)
-        args = fill_request(self.session, prompt, skeleton, **more_of_both)
-        return self.session.steps(self._fill_work(args), wait)
+        work = self._jobs.fill(prompt, shape, method="fill_stream", is_told=True, **settings)
+        return self.session.steps(work, wait)
 
     def fill_many(
         self,
-        prompts: Iterable[str | Prompt | Tokens | Messages],
-        skeleton: Fillable | Mapping[str, Any] | Regex | Lark | type[Any],
+        prompts: Iterable[AnyPrompt],
+        shape: Any,
         *,
         progress: Callable[[int, int | None], Any] | None = None,
         max_concurrency: int | None = None,
         return_exceptions: bool = False,
-        **more: Unpack[FillSettings],
+        **settings: Unpack[FillSettings],
     ) -> list[FillResult]:
-        """Fill a skeleton or shape for each prompt, as many at once as there are slots.
+        """Write an answer for each prompt, as many at once as there are slots.
 
         Parameters
         ----------
         prompts
-            Strings, which are trusted text as in :meth:`generate`, prompts, tokens or
-            conversations; read as far as there is room for.
-        skeleton, **more
+            Each as in :meth:`generate`. They are read as they are needed.
+        shape, **settings
             As :meth:`fill`.
         progress, max_concurrency, return_exceptions
             As :meth:`generate_many`.
@@ -1217,16 +1048,12 @@ class Model:
         Returns
         -------
         list of FillResult
-            In the prompts' order.
+            In the order of the prompts.
         """
 
-        def job(prompt: str | Prompt | Tokens | Messages) -> Job[FillResult]:
-            asked: dict[str, Any] = {**prompt_of(prompt), "method": "fill_many", **more}
-            if is_shape(skeleton):
-                request = shape_request(self.session, given=skeleton, **asked)
-                return self._job(self._shape_work(request, False))
-            args = fill_request(self.session, skeleton=skeleton, **asked)
-            return self._job(self._fill_work(args, False))
+        def job(prompt: AnyPrompt) -> Job[FillResult]:
+            work = self._jobs.fill(prompt, shape, method="fill_many", is_told=False, **settings)
+            return self._job(work)
 
         check_prompts(prompts, "fill")
         return self._many(prompts, job, progress, max_concurrency, return_exceptions)
@@ -1243,7 +1070,7 @@ class Model:
         variables: Mapping[str, Any] | None = ...,
         max_tokens: int = ...,
         wait: bool | float = ...,
-        **more: Unpack[ToolSettings],
+        **settings: Unpack[ToolSettings],
     ) -> ToolCall: ...
 
     @overload
@@ -1256,7 +1083,7 @@ class Model:
         variables: Mapping[str, Any] | None = ...,
         max_tokens: int = ...,
         wait: bool | float = ...,
-        **more: Unpack[ToolSettings],
+        **settings: Unpack[ToolSettings],
     ) -> ToolCall | TextAnswer: ...
 
     def call_tool(
@@ -1268,7 +1095,7 @@ class Model:
         variables: Mapping[str, Any] | None = None,
         max_tokens: int = MOST_TOKENS,
         wait: bool | float = True,
-        **more: Unpack[ToolSettings],
+        **settings: Unpack[ToolSettings],
     ) -> ToolCall | TextAnswer:
         """Call a tool, or answer in words.
 
@@ -1292,10 +1119,10 @@ class Model:
             Of the arguments of a call, or of the answer in words; 0 = no limit but the context's.
         wait
             As :meth:`generate`.
-        **more
+        **settings
             ``temperature``, ``top_k``, ``top_p`` and ``seed`` sample the arguments and the answer
             in words; without them these are greedy. The tool is always the most probable one.
-            Settings of the slot, such as ``slot_id``, as in :meth:`generate`.
+            ``cache`` is as in :meth:`generate`.
 
         Returns
         -------
@@ -1320,17 +1147,16 @@ class Model:
         BusyError, TypeError
             As :meth:`generate`.
         """
-        request = tool_request(
-            self.session,
+        work = self._jobs.tools(
             messages,
             tools,
             choice,
             variables=variables,
             max_tokens=max_tokens,
             method="call_tool",
-            **more,
+            **settings,
         )
-        return one_call(self._run(self._tool_work(request), wait))
+        return one_call(self._run(work, wait))
 
     @overload
     def call_tools(
@@ -1343,7 +1169,7 @@ class Model:
         variables: Mapping[str, Any] | None = ...,
         max_tokens: int = ...,
         wait: bool | float = ...,
-        **more: Unpack[ToolSettings],
+        **settings: Unpack[ToolSettings],
     ) -> ToolCalls: ...
 
     @overload
@@ -1357,7 +1183,7 @@ class Model:
         variables: Mapping[str, Any] | None = ...,
         max_tokens: int = ...,
         wait: bool | float = ...,
-        **more: Unpack[ToolSettings],
+        **settings: Unpack[ToolSettings],
     ) -> ToolCalls | TextAnswer: ...
 
     def call_tools(
@@ -1370,7 +1196,7 @@ class Model:
         variables: Mapping[str, Any] | None = None,
         max_tokens: int = MOST_TOKENS,
         wait: bool | float = True,
-        **more: Unpack[ToolSettings],
+        **settings: Unpack[ToolSettings],
     ) -> ToolCalls | TextAnswer:
         """Call several tools in one turn, or answer in words.
 
@@ -1379,7 +1205,7 @@ class Model:
 
         Parameters
         ----------
-        messages, tools, choice, variables, wait, **more
+        messages, tools, choice, variables, wait, **settings
             As :meth:`call_tool`, which has the errors, too.
         max_calls
             How many calls there are at most.
@@ -1391,8 +1217,7 @@ class Model:
         ToolCalls or TextAnswer
             A list of :class:`~eliza_ffi.session.tool_calls.ToolCall`, or an answer in words.
         """
-        request = tool_request(
-            self.session,
+        work = self._jobs.tools(
             messages,
             tools,
             choice,
@@ -1400,9 +1225,9 @@ class Model:
             variables=variables,
             max_tokens=max_tokens,
             method="call_tools",
-            **more,
+            **settings,
         )
-        found: ToolCalls | TextAnswer = self._run(self._tool_work(request), wait)
+        found: ToolCalls | TextAnswer = self._run(work, wait)
         return found
 
     # ---- Prompts on disk ------------------------------------------------------------------------
@@ -1410,29 +1235,25 @@ class Model:
     def save(
         self,
         path: str | os.PathLike[str],
-        prompt: str | Prompt | Tokens | None = None,
+        prompt: AnyPrompt,
         *,
-        messages: Messages | None = None,
+        cache: CacheOptions | None = None,
         wait: bool | float = True,
-        **more: Unpack[StreamSettings],
     ) -> int:
         """Write a prompt's tokens and their KV cache to a file, so that no one decodes them again.
 
-        What a slot holds of the prompt is not decoded: to keep a conversation, save the tokens of
-        its prompt and those that were generated.
+        Tokens that a slot holds are not decoded: to keep a conversation, save the tokens of its
+        prompt and those that were generated.
 
         Parameters
         ----------
         path
             The file, which is written whole or not at all.
-        prompt, messages
-            As :meth:`generate`. A text that is to be continued should end where a token does, such
-            as behind a line or a special token.
-        wait
+        prompt
+            As :meth:`generate`. A text that is to be continued should end where a token does, for
+            example after a line or a special token.
+        cache, wait
             As :meth:`generate`.
-        **more
-            ``slot_id``, ``prompt_cache_key``, ``cache_type_k`` and ``cache_type_v``, as
-            :class:`~eliza_ffi.library.StreamConfig`.
 
         Returns
         -------
@@ -1448,34 +1269,27 @@ class Model:
         NotSupportedError
             If the library cannot save slots.
         """
-        args = generate_request(self.session, prompt, messages=messages, method="save", **more)
-        return cast(int, self._run(save_work(self.session, path, args), wait))
+        saved: int = self._run(self._jobs.save(path, prompt, cache), wait)
+        return saved
 
     def restore(
         self,
         path: str | os.PathLike[str],
         *,
-        slot_id: int = -1,
-        prompt_cache_key: str | None = None,
-        cache_type_k: str | None = None,
-        cache_type_v: str | None = None,
+        cache: CacheOptions | None = None,
         wait: bool | float = True,
     ) -> int:
-        """Read a file of :meth:`save` into a free slot: prompts that begin like it start there.
+        """Read a file of :meth:`save` into a free slot, for prompts that begin with its tokens.
 
-        Nothing else changes: whatever is asked next is asked with its whole prompt, of which only
-        what the file does not hold is decoded. Another prompt may take the slot later.
+        Later requests are asked with their whole prompts, and only what the file does not hold is
+        decoded. Another prompt may take the slot later.
 
         Parameters
         ----------
         path
             The file.
-        slot_id
-            The slot to read it into; -1 = any that is free.
-        prompt_cache_key
-            Names the slot when `slot_id` is -1.
-        cache_type_k, cache_type_v
-            KV cache types: those it was saved with, and those that will be asked with.
+        cache
+            The slot, and the cache types that the file was saved with; None = any free slot.
         wait
             As :meth:`generate`.
 
@@ -1487,118 +1301,32 @@ class Model:
         Raises
         ------
         NativeFault
-            If the file cannot be read, is cut short or damaged, or is of another model, adapter,
-            KV cache type or version of llama.cpp.
+            If the file cannot be read, is damaged, or is of another model, adapter, KV cache type
+            or version of llama.cpp.
         ContextFullError
             If it holds more tokens than the context has room for.
         NotSupportedError
             If the library cannot restore slots.
         """
-        config = StreamConfig(
-            slot_id=slot_id,
-            prompt_cache_key=prompt_cache_key,
-            n_gpu_layers=self.session.n_gpu_layers,
-            cache_type_k=cache_type_k,
-            cache_type_v=cache_type_v,
-        )
-        return cast(int, self._run(restore_work(self.session, path, config), wait))
+        restored: int = self._run(self._jobs.restore(path, cache), wait)
+        return restored
 
     # ---- Requests -------------------------------------------------------------------------------
-
-    def _text_work(
-        self, args: GenerationRequest, is_told: bool | None = None
-    ) -> Work[str | GenerationResult]:
-        """Return the request of a text; `is_told`: whether pieces of it are asked for."""
-        return self._work(args, lambda: _texts(args, is_told, partial(generation_of, self.session)))
-
-    def _choice_work(
-        self, choices: LabelSet[Any], args: GenerationRequest
-    ) -> Work[str | ChoiceResult[Any]]:
-        def take() -> Callable[[Any], Iterator[str | ChoiceResult[Any]]]:
-            begin = time.perf_counter()
-            return _texts(
-                args, None, lambda end: choice_of(choices, args, end, time.perf_counter() - begin)
-            )
-
-        return self._work(args, take)
-
-    def _fill_work(self, args: FillRequest, is_told: bool = True) -> Work[SpanFill | FillResult]:
-        """Return the request of a skeleton; `is_told`: whether single spans are asked for."""
-
-        def take(step: SpanFill | FillResult) -> Iterator[SpanFill | FillResult]:
-            if is_told or isinstance(step, FillResult):
-                yield step
-
-        return self._work(args, lambda: take)
-
-    def _shape_work(
-        self, request: ShapeRequest, is_told: bool = True
-    ) -> Work[FieldFill | ShapedResult[Any]]:
-        """Return the request of a shape; `is_told`: whether single fields are asked for."""
-
-        def steps(tries: Tries) -> Generator[FieldFill | ShapedResult[Any], None, None]:
-            while True:
-                try:
-                    take = Reading(tries.request.shape, is_told).take
-                    with closing(self._drive(tries.run)) as running:
-                        for step in running:
-                            yield from take(step)
-                    return
-                except InvalidAnswerError:
-                    if not tries.again():
-                        raise
-
-        n_tokens, slot_id = _size_of(request.args)
-        make = partial(Tries, request, self._begin)
-        return Work(make, steps, n_tokens=n_tokens, slot_id=slot_id)
-
-    def _tool_work(self, request: ToolRequest) -> Work[ToolCalls | TextAnswer]:
-        n_tokens, slot_id = _size_of(request.args)
-        make = partial(ToolRun, request, self._begin, self._drive)
-        return Work(make, ToolRun.steps, n_tokens=n_tokens, slot_id=slot_id)
-
-    def _work(
-        self,
-        args: GenerationRequest | FillRequest,
-        begin: Callable[[], Callable[[Any], Iterator[R]]],
-    ) -> Work[R]:
-        """Return a request; each run of it begins what makes its steps of the runner's."""
-
-        def steps(run: Any) -> Generator[R, None, None]:
-            take = begin()
-            with closing(self._drive(run)) as running:
-                for step in running:
-                    yield from take(step)
-
-        n_tokens, slot_id = _size_of(args)
-        return Work(partial(self._begin, args), steps, n_tokens=n_tokens, slot_id=slot_id)
-
-    def _begin(self, args: GenerationRequest | FillRequest) -> FillRun | GenerationRun:
-        """Return a run of a request."""
-        if isinstance(args, FillRequest):
-            return FillRun(self.binding, self.session.ctx, args)
-        return GenerationRun(self.binding, self.session.ctx, args, self.session.warn_once)
-
-    def _drive(self, run: FillRun | GenerationRun) -> Generator[Any, None, None]:
-        """Yield the steps of a run, the last of which is its result."""
-        with closing(run.steps()) as steps:
-            yield from steps
-        yield run.result()
 
     def _run(
         self, work: Work[Any], wait: bool | float, tell: Callable[[Any], Any] | None = None
     ) -> Any:
-        """Return the result of a request, and tell of the steps before it."""
+        """Return the result of a request, and call `tell` with each step before it."""
         with closing(self.session.steps(work, wait)) as steps:
             for step in steps:
-                if not isinstance(step, TOLD):
+                if not isinstance(step, STEPS):
                     return step
                 if tell is not None:
                     tell(step)
         raise AssertionError("the last step is the result")
 
-    def _job(self, work: Work[Any], tell: Callable[[Any], Any] | None = None) -> _Job[Any]:
-        return _Job(lambda: self._run(work, True, tell), work.cancel)
+    def _job(self, work: Work[Any], tell: Callable[[Any], Any] | None = None) -> RunJob[Any]:
+        return RunJob(lambda: self._run(work, True, tell), work.cancel)
 
     def _decision_job(
         self,
@@ -1628,35 +1356,3 @@ class Model:
             progress=progress,
             return_exceptions=return_exceptions,
         )
-
-
-def _texts(
-    args: GenerationRequest, is_told: bool | None, read: Callable[[RunResult], R]
-) -> Callable[[Any], Iterator[str | R]]:
-    """Return what makes pieces of text and a result of the runner's steps.
-
-    Pieces are left out where nobody asked for them; without `is_told`, a callback asks for them.
-    """
-    are_told = args.on_text is not None if is_told is None else is_told
-
-    def take(step: StreamStep | RunResult) -> Iterator[str | R]:
-        if isinstance(step, RunResult):
-            yield read(step)
-        elif are_told and step.text:
-            yield step.text
-
-    return take
-
-
-def _size_of(args: GenerationRequest | FillRequest) -> tuple[int, int]:
-    """Return the tokens of a request's prompt, and the slot that it names."""
-    generation = args.generation if isinstance(args, FillRequest) else args
-    return len(generation.prompt_tokens), generation.slot_id
-
-
-class _Job(Generic[R]):
-    """A request that is ready to run, and how another thread ends it."""
-
-    def __init__(self, run: Callable[[], R], cancel: Callable[[], None]) -> None:
-        self.run = run
-        self.cancel = cancel

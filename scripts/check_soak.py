@@ -33,6 +33,7 @@ from pathlib import Path
 from check_cycles import cycles
 from held import Held, growth
 
+from eliza_ffi import Gbnf, Sampling, Speculation
 from eliza_ffi.chat.prompt import Prompt
 from eliza_ffi.elizaos import SyncStreamingRunner, generate_args
 from eliza_ffi.errors import GenerationCancelled, InvalidArgumentError
@@ -249,16 +250,20 @@ class Soak:
         if way == 0:
             self.model.generate(CHAT, 8)
         elif way == 1:
-            self.model.generate(CHAT, 8, temperature=0.9, top_k=20, dry_multiplier=0.3, min_p=0.05)
+            self.model.generate(
+                CHAT,
+                8,
+                sampling=Sampling(temperature=0.9, top_k=20, min_p=0.05, dry_multiplier=0.3),
+            )
         elif way == 2:
-            self.model.generate("one two one two one two", 8, draft_max=4)
+            self.model.generate("one two one two one two", 8, speculation=Speculation(max_tokens=4))
         else:
             self.model.generate(CHAT, 8, logprobs=2, stop=["Eliza"])
         return 0
 
     def generate_by_grammar(self, draw: random.Random) -> int:
         """Write a text under a grammar."""
-        self.model.generate(CHAT, 8, grammar=draw.choice(GRAMMARS))
+        self.model.generate(CHAT, 8, shape=Gbnf(draw.choice(GRAMMARS)))
         return 0
 
     def fill(self, draw: random.Random) -> int:
@@ -285,7 +290,7 @@ class Soak:
         texts = self.model.stream(CHAT, 50)
         for _, _ in zip(range(draw.randrange(3)), texts, strict=False):
             pass
-        texts.close()  # type: ignore[attr-defined]
+        texts.close()
         return 0
 
     def save(self, draw: random.Random) -> int:
@@ -307,7 +312,7 @@ class Soak:
             lambda: self.model.choose("a", ["b", "b"]),
             lambda: self.model.choose([], ACTIONS),
             lambda: self.model.choose([2**30], ACTIONS),
-            lambda: self.model.generate("a", 4, grammar='root ::= "a'),
+            lambda: self.model.generate("a", 4, shape=Gbnf('root ::= "a')),
             lambda: self.model.generate("a", 4, top_p=-1.0, min_p=2.0),
         ]
         try:

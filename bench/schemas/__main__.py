@@ -108,7 +108,7 @@ def _cells(name: str, model: Model, schemas: dict[str, Any], rounds: int) -> lis
             cell["problems"] |= missing
             if OUR_MASKS in cell["methods"]:
                 masks = model.session.guidance().json_schema(schema)
-                result = model.generate(prompt, MOST_TOKENS, masks=masks)
+                result = model.generate(prompt, MOST_TOKENS, shape=masks)
                 cell |= mask_costs(masks, result.tokens, rounds)
             cells.append(cell)
             print(f"{name}, {schema_name}", file=sys.stderr)

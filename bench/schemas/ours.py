@@ -59,9 +59,9 @@ class GuidedAnswers:
         begin = clock()
         masks = self._guidance.json_schema(anew)
         compiled = clock()
-        result = model.generate(prompt, self._setting.most, masks=masks)
+        result = model.generate(prompt, self._setting.most, shape=masks)
         end = clock()
-        model.generate(prompt, 1, masks=masks)
+        model.generate(prompt, 1, shape=masks)
         first = clock()
         if result.finish_reason != "end" or result.stats is None:
             return None

@@ -86,7 +86,7 @@ def model_options(arguments: argparse.Namespace, n_slots: int | None = None) -> 
         "n_ctx": arguments.n_ctx or None,
         "n_slots": n_slots,
         "n_threads": arguments.threads or None,
-        "n_gpu_layers": arguments.gpu_layers,
+        "gpu_layers": arguments.gpu_layers,
         "seed": arguments.seed,
         "options": {name: value for name, value in options.items() if value is not None} or None,
     }
@@ -116,8 +116,8 @@ def add_chat_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def read_question(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Return what to ask the model, as its argument ``prompt`` or ``messages``."""
+def read_question(arguments: argparse.Namespace) -> Any:
+    """Return the prompt: a text, or the messages of a conversation."""
     if arguments.system is not None:
         if not arguments.chat:
             raise UsageError("--system goes with --chat")
@@ -125,12 +125,12 @@ def read_question(arguments: argparse.Namespace) -> dict[str, Any]:
     if arguments.messages is not None:
         if arguments.chat or arguments.prompt is not None or arguments.prompt_file is not None:
             raise UsageError("--messages holds all that is asked: give no prompt and no --chat")
-        return {"messages": read_messages(arguments.messages)}
+        return read_messages(arguments.messages)
     prompt = read_prompt(arguments)
     if not arguments.chat:
-        return {"prompt": prompt}
+        return prompt
     turns = {"system": arguments.system, "user": prompt}
-    return {"messages": [{"role": r, "content": c} for r, c in turns.items() if c is not None]}
+    return [{"role": r, "content": c} for r, c in turns.items() if c is not None]
 
 
 def read_prompt(arguments: argparse.Namespace) -> str:

@@ -71,7 +71,7 @@ async def decide(model: Model, case: Case) -> DemoRow:
     """Run one case."""
     streamed: list[str] = []
     choice = await AsyncModel.of(model).choose(
-        case.prompt + case.opening, case.choices, on_text_chunk=streamed.append
+        case.prompt + case.opening, case.choices, on_text=streamed.append
     )
     # Taken as it was streamed, so that an output that is none of the choices is seen as one.
     output = "".join(streamed)

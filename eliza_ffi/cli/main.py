@@ -22,6 +22,8 @@ from ..choices.label_set import ChoiceResult
 from ..errors import ElizaError
 from ..model import Model
 from ..sampling import PRESETS, Sampling
+from ..session.options import Speculation
+from ..structured import Gbnf
 from ..terminal import printable
 from .calibrate import add_calibrate_arguments, run_calibrate
 from .console import (
@@ -280,12 +282,11 @@ def run_choose(arguments: argparse.Namespace) -> int:
 
 
 async def _choose(
-    model: Model, question: dict[str, Any], choices: list[str], arguments: argparse.Namespace
+    model: Model, question: Any, choices: list[str], arguments: argparse.Namespace
 ) -> ChoiceResult[Any]:
     return await AsyncModel.of(model).choose(
-        question.get("prompt"),
+        question,
         choices,
-        messages=question.get("messages"),
         mode=arguments.mode,
         temperature=1.0 if arguments.temperature is None else arguments.temperature,
         probabilities=arguments.probabilities,
@@ -312,14 +313,16 @@ def run_generate(arguments: argparse.Namespace) -> int:
 
 
 async def _generate(
-    model: Model, question: dict[str, Any], grammar: str | None, arguments: argparse.Namespace
+    model: Model, question: Any, grammar: str | None, arguments: argparse.Namespace
 ) -> None:
+    speculation = None
+    if arguments.draft_max:
+        speculation = Speculation(arguments.draft_max, drafter=arguments.drafter)
     stream = AsyncModel.of(model).stream(
-        **question,
+        question,
         max_tokens=arguments.max_tokens,
-        grammar=grammar,
-        draft_max=arguments.draft_max,
-        drafter=arguments.drafter,
+        shape=None if grammar is None else Gbnf(grammar),
+        speculation=speculation,
         **_sampling(arguments),
     )
     async with aclosing(stream) as pieces:
@@ -335,21 +338,20 @@ def _sampling(arguments: argparse.Namespace) -> dict[str, Any]:
     given = {name: getattr(arguments, name) for name in names}
     given = {name: value for name, value in given.items() if value is not None}
     if arguments.preset is None:
-        return given
+        return {"sampling": Sampling(**given)} if given else {}
     return {"sampling": Sampling.preset(arguments.preset, **given)}
 
 
 def run_tokenize(arguments: argparse.Namespace) -> int:
     """Print the tokens of a text."""
     question = read_question(arguments)
-    if "messages" in question and (arguments.add_special or arguments.parse_special):
+    if not isinstance(question, str) and (arguments.add_special or arguments.parse_special):
         raise UsageError("a chat template decides on special tokens: give no option about them")
     with open_model(arguments) as model:
-        if "messages" in question:
-            tokens = model.chat_tokens(question["messages"])
+        if not isinstance(question, str):
+            tokens = model.chat_tokens(question)
         else:
-            text = question["prompt"]
-            tokens = model.tokenize(text, arguments.add_special, arguments.parse_special)
+            tokens = model.tokenize(question, arguments.add_special, arguments.parse_special)
         if arguments.json:
             pieces = [model.detokenize([token], unparse_special=True) for token in tokens]
             print(json.dumps({"tokens": tokens, "pieces": pieces}, ensure_ascii=False))

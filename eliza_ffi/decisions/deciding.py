@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..checks import check_flag, check_number
-from ..session.requests import StreamSettings, check_keywords
+from ..session.requests import check_keywords
 from ..session.scoring import ScoreResult
 from .answers import Decision, DecisionUsage, answer_of, collect, expand
 from .asking import How, WritePrompt, asking_of
@@ -90,7 +90,7 @@ def settings_for(
         If one is out of range, or the calibration is for another model, other questions or another
         way to ask them.
     """
-    check_keywords("decide", stream, StreamSettings.__annotations__.keys(), OWN_KEYWORDS)
+    check_keywords("decide", stream, {"cache"}, OWN_KEYWORDS)
     check_flag("option_mass", option_mass)
     abstain_below = check_number("abstain_below", abstain_below, 0, 1)
     calibration = as_calibration(calibration)

@@ -9,8 +9,9 @@ from typing import Any
 from ..checks import check_kind
 from ..choices.label_set import ChoiceResult, LabelSet
 from ..errors import InvalidArgumentError
-from ..model import AnyPrompt, Model
+from ..model import Model
 from ..session.filling import FillResult, SpanFill
+from ..session.options import AnyPrompt
 from ..session.requests import choice_of, choice_request, fill_request, generate_request
 from .actions import Action
 from .arguments import FfiStreamingGenerateArgs, FfiStreamingResult, FillArgs

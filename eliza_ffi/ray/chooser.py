@@ -13,7 +13,7 @@ from ..chat.prompt import Prompt
 from ..checks import check_text
 from ..choices.label_set import LabelSet, as_label_set
 from ..errors import InvalidArgumentError
-from ..session.requests import ChoiceMode, Tokenization
+from ..session.options import ChoiceMode, Tokenization
 from ..tables.columns import ERROR
 from ..tables.parquet import arrow_array, arrow_type, load_pyarrow
 from .batch import arrow_table, cells_of, or_error, or_raised, with_columns

@@ -42,7 +42,7 @@ def actor_resources() -> dict[str, int]:
     Returns
     -------
     dict
-        ``n_threads`` and ``n_gpu_layers`` as arguments of :class:`~eliza_ffi.Model`; empty outside
+        ``n_threads`` and ``gpu_layers`` as arguments of :class:`~eliza_ffi.Model`; empty outside
         an actor. An actor with a fraction of a CPU, or none, computes with one thread.
     """
     ray = load_ray()
@@ -51,7 +51,7 @@ def actor_resources() -> dict[str, int]:
     given = ray.get_runtime_context().get_assigned_resources()
     return {
         "n_threads": max(int(given.get("CPU", 0.0)), 1),
-        "n_gpu_layers": -1 if given.get("GPU") else 0,
+        "gpu_layers": -1 if given.get("GPU") else 0,
     }
 
 

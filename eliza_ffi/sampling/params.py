@@ -103,6 +103,7 @@ _ALLOWED: dict[str, Allowed] = {
     "reasoning_start": _text(1, "a text of at least one character, in UTF-8 without NUL"),
     "reasoning_end": _text(1, "a text of at least one character, in UTF-8 without NUL"),
     "reasoning_message": _text(0, "a text in UTF-8 without NUL"),
+    "disable_thinking": (lambda value: isinstance(value, bool), "True or False"),
 }
 
 
@@ -209,6 +210,8 @@ class Sampling:
         What opens a block and what closes it; special tokens may be spelled out.
     reasoning_message : str
         What stands before `reasoning_end` where the budget has run out.
+    disable_thinking : bool
+        Never sample ``<think>``.
 
     Raises
     ------
@@ -249,6 +252,7 @@ class Sampling:
     reasoning_start: str = "<think>"
     reasoning_end: str = "</think>"
     reasoning_message: str = ""
+    disable_thinking: bool = False
 
     def __post_init__(self) -> None:
         for name, (is_allowed, allowed) in _ALLOWED.items():
@@ -293,6 +297,7 @@ class Sampling:
 
     def _wire(self) -> dict[str, Any]:
         wire = {field.name: getattr(self, field.name) for field in fields(self)}
+        del wire["disable_thinking"]  # which is a setting of the stream
         wire["logit_bias"] = [
             [token, "-inf" if bias == -math.inf else bias] for token, bias in self.logit_bias
         ]

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator, 
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from queue import SimpleQueue
-from typing import Any, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from ..checks import check_callback, check_flag, check_several
 from ..choices.label_set import LabelSet, as_label_set
@@ -18,7 +18,8 @@ from .threads import tell
 
 __all__ = [
     "Job",
-    "choices_for",
+    "RunJob",
+    "labels_for",
     "length_of",
     "one_or_several",
     "run_in_order",
@@ -27,6 +28,7 @@ __all__ = [
 ]
 
 Item = TypeVar("Item")
+R = TypeVar("R")
 Result = TypeVar("Result", covariant=True)
 
 Progress = Callable[[int, "int | None"], Any]
@@ -41,6 +43,14 @@ class Job(Protocol[Result]):
 
     def cancel(self) -> None:
         """End it from another thread."""
+
+
+class RunJob(Generic[R]):
+    """A request that is ready to run, and how another thread ends it."""
+
+    def __init__(self, run: Callable[[], R], cancel: Callable[[], None]) -> None:
+        self.run = run
+        self.cancel = cancel
 
 
 def length_of(items: Iterable[Any]) -> int | None:
@@ -58,7 +68,7 @@ def one_or_several(choices: Any) -> LabelSet[Any] | Iterable[Any]:
     return as_label_set(list(choices)) if first is None or isinstance(first, str) else choices
 
 
-def choices_for(prompts: Iterable[Item], choices: Any) -> Iterator[tuple[Item, Any]]:
+def labels_for(prompts: Iterable[Item], choices: Any) -> Iterator[tuple[Item, Any]]:
     """Yield each prompt with its choices, in any form that can be chosen from.
 
     Parameters

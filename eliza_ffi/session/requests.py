@@ -6,9 +6,9 @@ import json
 import math
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
 
@@ -19,9 +19,7 @@ from ..checks import (
     check_kind,
     check_number,
     check_one_of,
-    check_path,
     check_several,
-    check_text,
     check_whole,
     did_you_mean,
     wrong,
@@ -47,26 +45,27 @@ from ..library.protocol import (
 )
 from ..sampling.params import Sampling
 from ..structured.masks import Masks
-from ..structured.shape import Lark, Regex, Shape, is_shape, shape_of
+from ..structured.shape import Gbnf, Shape, is_shape, shape_of
 from ..structured.skeleton import Skeleton, SpanOverride, SpanSamplerPlan
 from .filling import ON_LIMIT, Fillable, FillRequest
+from .options import (
+    AnyPrompt,
+    CacheOptions,
+    ChoiceSettings,
+    FillSettings,
+    OnLimit,
+    Speculation,
+    TextSettings,
+)
 from .request import Constraint, GenerationRequest, RunResult, TextChoices
 
 if TYPE_CHECKING:
     from .session import Session
 
 __all__ = [
-    "ChoiceMode",
-    "ChoiceSettings",
-    "FillSettings",
     "GenerationResult",
-    "OnLimit",
     "ShapeRequest",
-    "StreamSettings",
-    "Strings",
-    "TextSettings",
     "TokenLogprob",
-    "Tokenization",
     "Tries",
     "check_keywords",
     "check_prompts",
@@ -77,106 +76,14 @@ __all__ = [
     "generate_request",
     "generation_of",
     "lora_option",
-    "prompt_of",
     "prompt_tokens",
     "shape_request",
 ]
 
-ChoiceMode = Literal["greedy", "sample", "best"]
-Tokenization = Literal["own", "any"]
-OnLimit = Literal["error", "close"]
-
-Strings: TypeAlias = "Sequence[str] | Set[str] | Iterator[str]"
-"""Choices by text. Not `Iterable`, which an enum's class is, too."""
-
-PROMPT = "a string, a Prompt or token ids"
+PROMPT = "a string, a Prompt, token ids or a list of messages"
 """Everything that can be a prompt, for errors."""
 
 MODES = {"greedy": TRIE_ARGMAX, "sample": TRIE_SAMPLE, "best": TRIE_BEST_LEAF}
-
-
-class StreamSettings(TypedDict, total=False):
-    """Of any stream; see :class:`~eliza_ffi.session.request.GenerationRequest`."""
-
-    slot_id: int
-    prompt_cache_key: str | None
-    disable_thinking: bool
-    n_gpu_layers: int
-    cache_type_k: str | None
-    cache_type_v: str | None
-
-
-class SamplingSettings(TypedDict, total=False):
-    """Of the sampling; see :class:`~eliza_ffi.sampling.Sampling`."""
-
-    samplers: str
-    dynatemp_range: float
-    dynatemp_exponent: float
-    min_p: float
-    typical_p: float
-    top_n_sigma: float
-    xtc_probability: float
-    xtc_threshold: float
-    repeat_last_n: int
-    frequency_penalty: float
-    presence_penalty: float
-    dry_multiplier: float
-    dry_base: float
-    dry_allowed_length: int
-    dry_penalty_last_n: int
-    dry_sequence_breakers: tuple[str, ...]
-    mirostat: int
-    mirostat_tau: float
-    mirostat_eta: float
-    adaptive_target: float
-    adaptive_decay: float
-    logit_bias: Sequence[tuple[int, float]]
-    draw: str
-    seed: int | None
-    reasoning_budget: int
-    reasoning_start: str
-    reasoning_end: str
-    reasoning_message: str
-
-
-class TextSettings(StreamSettings, SamplingSettings, total=False):
-    """Further settings of a text."""
-
-    stop: str | Sequence[str] | None
-    logprobs: int | None
-    schema: Any
-    regex: str | None
-    lark: str | None
-    masks: Masks | None
-
-    draft_min: int
-
-
-class ChoiceSettings(StreamSettings, SamplingSettings, total=False):
-    """Further settings of a choice."""
-
-    max_tokens: int
-    top_p: float
-    top_k: int
-    repeat_penalty: float
-    sampling: Sampling | None
-    heal_prompt: bool
-    on_refused_choices: str
-    on_text_chunk: Callable[[str], Any] | None
-
-
-class FillSettings(StreamSettings, total=False):
-    """Further settings of a structured answer."""
-
-    sampler_plan: SpanSamplerPlan | Mapping[str, Any] | None
-    max_tokens: int
-    on_limit: OnLimit
-    retries: int
-    logprobs: bool
-    heal_prompt: bool
-    temperature: float
-    top_k: int
-    top_p: float
 
 
 @dataclass(frozen=True)
@@ -249,8 +156,8 @@ def check_keywords(
     for name in given:
         if name not in known:
             hint = did_you_mean(name, known | own)
-            if "skeleton" in own and name in SHAPE_WORDS:
-                hint = "pass a skeleton or a shape as the second argument, skeleton"
+            if "shape" in own and name in SHAPE_WORDS:
+                hint = "pass it as the second argument, shape"
             raise TypeError(f"{method}() has no keyword {name!r}" + (f"; {hint}" if hint else ""))
 
 
@@ -286,45 +193,36 @@ def lora_option(adapters: Iterable[tuple[str | os.PathLike[str], float]]) -> str
     return json.dumps(listed) if listed else None
 
 
-def prompt_of(item: str | Prompt | Tokens | Messages) -> dict[str, Any]:
-    """Return one of several prompts as the argument that it is: a prompt, or a conversation."""
-    if not (isinstance(item, str | Prompt) or _is_listed(item)):
-        hint = "a conversation is a list of messages" if isinstance(item, Mapping) else ""
-        raise wrong("each of prompts", f"{PROMPT}, or a conversation", item, hint)
-    first = item[0] if isinstance(item, Sequence) and item else None
-    return {"prompt": None, "messages": item} if isinstance(first, Mapping) else {"prompt": item}
-
-
-def prompt_tokens(
-    session: Session, prompt: str | Prompt | Tokens | None, messages: Messages | None
-) -> Tokens:
-    """Return the tokens to begin with.
+def prompt_tokens(session: Session, prompt: AnyPrompt) -> Tokens:
+    """Return the tokens of a prompt.
 
     Raises
     ------
     InvalidArgumentError
-        If there is neither a prompt nor a conversation, or both, or nothing in it.
+        If it is no prompt, or there is nothing in it.
     """
-    if messages is not None and prompt is None:
-        prompt = session.chat().tokens(messages)
-    elif prompt is None or messages is not None:
-        given = "neither" if messages is None else "both"
-        raise InvalidArgumentError(f"give either a prompt or messages, not {given}")
     if isinstance(prompt, str | Prompt):
-        prompt = session.prompt_tokens(prompt)
-    tokens = token_array(checked_tokens(prompt))
-    if len(tokens) == 0:
+        tokens: Tokens = session.prompt_tokens(prompt)
+    elif _is_conversation(prompt):
+        tokens = session.chat().tokens(prompt)
+    else:
+        tokens = checked_tokens(prompt)
+    found = token_array(tokens)
+    if len(found) == 0:
         raise InvalidArgumentError("the prompt is empty: there is nothing to go on from")
-    return tokens
+    return found
+
+
+def _is_conversation(prompt: Any) -> TypeGuard[Messages]:
+    return _is_listed(prompt) and len(prompt) > 0 and isinstance(prompt[0], Mapping)
 
 
 def checked_tokens(prompt: Any) -> Tokens:
     """Check that a prompt which is no text can be tokens, and say what to do if it is not."""
     if not _is_listed(prompt):
-        raise wrong("prompt", PROMPT, prompt)
+        hint = "a conversation is a list of messages" if isinstance(prompt, Mapping) else ""
+        raise wrong("prompt", PROMPT, prompt, hint)
     first = prompt[0] if isinstance(prompt, Sequence) and len(prompt) else 0
-    if isinstance(first, Mapping):
-        raise wrong("prompt", PROMPT, prompt, "pass a conversation as messages=")
     if isinstance(first, str | Prompt):
         hint = "for several prompts use the method whose name ends in _many"
         raise wrong("prompt", PROMPT, prompt, hint)
@@ -339,70 +237,68 @@ def _is_listed(value: Any) -> bool:
 
 def generate_request(
     session: Session,
-    prompt: str | Prompt | Tokens | None = None,
+    prompt: AnyPrompt,
     *,
-    method: str = "generate_args",
+    method: str = "generate",
+    shape: Any = None,
+    speculation: Speculation | None = None,
+    stop: str | Sequence[str] | None = None,
     **given: Any,
 ) -> GenerationRequest:
-    """Return the request of a text; parameters as :meth:`~eliza_ffi.model.Model.generate_args`."""
+    """Return the request of a text; parameters as :meth:`~eliza_ffi.model.Model.generate`."""
     check_keywords(method, given, TEXT_KEYWORDS)
-    if given.get("logprobs") is not None and method == "stream":
-        raise InvalidArgumentError("stream() yields text alone: generate() tells logprobs")
-    return _request(session, prompt, **given)
+    if speculation is not None:
+        check_kind("speculation", speculation, Speculation, "a Speculation or None")
+        _check_speculates(session)
+        given.update(speculation.settings())
+    if isinstance(shape, Gbnf):
+        given["grammar"] = shape.grammar
+    elif shape is not None:
+        given["constraint"] = _masks_of(session, shape)
+    return _request(session, prompt, stop=_stop_texts(stop), **given)
 
 
 def _request(
     session: Session,
-    prompt: str | Prompt | Tokens | None,
+    prompt: AnyPrompt,
     *,
-    messages: Messages | None = None,
-    draft_max: int = 0,
-    drafter: str | os.PathLike[str] | None = None,
     sampling: Sampling | None = None,
-    grammar: str | None = None,
-    stop: str | Sequence[str] | None = None,
-    logprobs: int | None = None,
-    schema: Any = None,
-    regex: str | None = None,
-    lark: str | None = None,
-    masks: Masks | None = None,
-    constraint: Constraint | None = None,
+    cache: CacheOptions | None = None,
+    min_p: float = 0.0,
+    seed: int | None = None,
     **more: Any,
 ) -> GenerationRequest:
     _ = session.ctx  # is it open, and ours?
     _check_ranges(more)
-    draft_max = check_whole("draft_max", draft_max, 0)
     if sampling is not None:
         check_kind("sampling", sampling, Sampling, "a Sampling or None")
-    sampling = _all_sampling(sampling, more)
-    more["gpu_layers"] = more.pop("n_gpu_layers", session.n_gpu_layers)
-    for own, name in RENAMED.items():
-        if own in more:
-            more[name] = more.pop(own)
-    if draft_max > 0:
-        _check_speculates(session)
-        more.setdefault("draft_min", 1)
-    elif drafter is not None:
-        raise InvalidArgumentError("a drafter guesses draft_max tokens at a time: give that, too")
-    if drafter is not None:
-        more["drafter"] = check_path("drafter", drafter)
-    if grammar is not None:
-        more["grammar"] = check_text("grammar", grammar)
-    tokens = prompt_tokens(session, prompt, messages)
-    masks = _masks(session, schema=schema, regex=regex, lark=lark, masks=masks)
+    if cache is not None:
+        check_kind("cache", cache, CacheOptions, "a CacheOptions or None")
+        more.update(cache.settings())
+    named = {"min_p": min_p} if min_p else {}
+    if seed is not None:
+        named["seed"] = seed
+    sampling = _all_sampling(sampling, {**more, **named})
     return GenerationRequest(
-        prompt_tokens=tokens,
-        constraint=masks if constraint is None else constraint,
-        draft_max=draft_max,
+        prompt_tokens=prompt_tokens(session, prompt),
+        gpu_layers=session.gpu_layers,
         sampling=sampling,
-        stop=_stop_texts(stop),
-        logprobs=logprobs,
+        disable_thinking=sampling is not None and sampling.disable_thinking,
         **more,
     )
 
 
-RENAMED = {"prompt_cache_key": "cache_key", "on_text_chunk": "on_text"}
-"""Names of settings that a request calls otherwise."""
+def _masks_of(session: Session, shape: Any) -> Masks:
+    if hasattr(shape, "start") and hasattr(shape, "n_words") and not isinstance(shape, type):
+        masks: Masks = shape
+        return masks
+    if not is_shape(shape):
+        raise wrong("shape", SHAPE, shape)
+    return shape_of(shape).masks(session.guidance())
+
+
+SHAPE = "a JSON Schema as a mapping, a class, a Regex, a Lark, a Gbnf or masks"
+"""Everything that can be the shape of a text, for errors."""
 
 
 def _stop_texts(stop: Any) -> tuple[str, ...]:
@@ -413,58 +309,44 @@ def _stop_texts(stop: Any) -> tuple[str, ...]:
     return tuple(check_several("stop", stop, "a string, a list of strings or None"))
 
 
-def _masks(session: Session, *, masks: Masks | None, **languages: Any) -> Masks | None:
-    """Return the masks of a text, of which the language may be given in one of several ways."""
-    given = [name for name, each in languages.items() if each is not None]
-    if len(given) + (masks is not None) > 1:
-        both = [*given, "masks"] if masks is not None else given
-        raise InvalidArgumentError(f"give either {' or '.join(both)}, not both")
-    if not given:
-        return masks
-    name, language = given[0], languages[given[0]]
-    if name == "schema":
-        if not is_shape(language):
-            raise wrong("schema", "a JSON Schema as a mapping, or a class", language)
-        shape = shape_of(language)
-    else:
-        check_text(name, language)
-        shape = shape_of(Regex(language) if name == "regex" else Lark(language))
-    return shape.masks(session.guidance())
-
-
 def choice_request(
     session: Session,
-    prompt: str | Prompt | Tokens | None,
-    choices: LabelSet[Any],
+    prompt: AnyPrompt,
+    labels: LabelSet[Any],
     *,
-    messages: Messages | None = None,
     mode: str = "greedy",
     temperature: float = 1.0,
     probabilities: bool = False,
     tokenization: str = "own",
-    method: str = "choice_args",
+    heal_prompt: bool = False,
+    method: str = "choose",
     **more: Any,
 ) -> GenerationRequest:
     """Return the request of a choice; parameters as :meth:`~eliza_ffi.model.Model.choose`."""
     check_one_of("mode", mode, MODES)
     check_one_of("tokenization", tokenization, ("own", "any"))
     check_flag("probabilities", probabilities)
+    check_flag("heal_prompt", heal_prompt)
     if not session.binding.trie_modes() & STOP_AT_LEAF:
         raise NotSupportedError(f"{session.binding.library.path} has no token-trie sampler")
     check_keywords(method, more, CHOICE_KEYWORDS)
     if more.get("sampling") is None:
         more["temperature"] = temperature
     _ = session.ctx  # is it open, and ours?
-    more["choice_mode"] = MODES[mode] | STOP_AT_LEAF
-    more["score_choices"] = probabilities
-    heal_prompt = more.pop("heal_prompt", False)
+    constraint: Constraint
     if tokenization == "any":
-        _check_text_choices(session, choices, mode, probabilities)
-        more["constraint"] = TextChoices(choices.texts, heal_prompt)
+        _check_text_choices(session, labels, mode, probabilities)
+        constraint = TextChoices(labels.texts, heal_prompt)
     else:
-        check_flag("heal_prompt", heal_prompt)
-        more["constraint"] = session.choices.tokens_of(choices)
-    return _request(session, prompt, messages=messages, **more)
+        constraint = session.choices.tokens_of(labels)
+    return _request(
+        session,
+        prompt,
+        constraint=constraint,
+        choice_mode=MODES[mode] | STOP_AT_LEAF,
+        score_choices=probabilities,
+        **more,
+    )
 
 
 MOST_TOKENS = 1024
@@ -473,25 +355,24 @@ MOST_TOKENS = 1024
 
 def fill_request(
     session: Session,
-    prompt: str | Prompt | Tokens | None,
-    skeleton: Any,
+    prompt: AnyPrompt,
+    shape: Any,
     *,
-    messages: Messages | None = None,
     sampler_plan: SpanSamplerPlan | Mapping[str, Any] | None = None,
     max_tokens: int = MOST_TOKENS,
     on_limit: OnLimit = "error",
     retries: int = 0,
     logprobs: bool = False,
     heal_prompt: bool = False,
-    method: str = "fill_args",
+    method: str = "fill",
     **more: Any,
 ) -> FillRequest:
-    """Return the request of a skeleton; parameters as :meth:`~eliza_ffi.model.Model.fill_args`."""
+    """Return the request of a skeleton; parameters as :meth:`~eliza_ffi.model.Model.fill`."""
     check_keywords(method, more, FILL_KEYWORDS, FILL_OWN)
-    if isinstance(skeleton, Mapping) and skeleton:
-        skeleton = Skeleton.from_dict(skeleton)
-    if not hasattr(skeleton, "script"):
-        raise wrong("skeleton", FILLABLE, skeleton)
+    if isinstance(shape, Mapping) and shape:
+        shape = Skeleton.from_dict(shape)
+    if not hasattr(shape, "script"):
+        raise wrong("shape", FILLABLE, shape)
     if sampler_plan is None:
         sampler_plan = SpanSamplerPlan()
     elif not isinstance(sampler_plan, SpanSamplerPlan):
@@ -499,8 +380,8 @@ def fill_request(
     if check_whole("retries", retries, 0):
         raise InvalidArgumentError("retries is for shapes: every answer of a skeleton is valid")
     return FillRequest(
-        skeleton=skeleton,
-        generation=_request(session, prompt, messages=messages, **more),
+        skeleton=shape,
+        generation=_request(session, prompt, **more),
         sampler_plan=sampler_plan,
         max_tokens=max_tokens,
         on_limit=on_limit,
@@ -608,7 +489,7 @@ def _sampling_plan(skeleton: Fillable, args: GenerationRequest) -> SpanSamplerPl
 
 def shape_request(
     session: Session,
-    prompt: str | Prompt | Tokens | None,
+    prompt: AnyPrompt,
     given: Any,
     *,
     on_limit: OnLimit = "error",
@@ -642,7 +523,7 @@ def shape_request(
     masks = shape.masks(session.guidance())
     close = masks.close if on_limit == "close" else None
     shape = replace(shape, relaxed=masks.relaxed, close=close)
-    return ShapeRequest(shape, _request(session, prompt, masks=masks, **more), retries)
+    return ShapeRequest(shape, _request(session, prompt, constraint=masks, **more), retries)
 
 
 PLAIN_SAMPLING: Mapping[str, Any] = {
@@ -653,24 +534,13 @@ PLAIN_SAMPLING: Mapping[str, Any] = {
 }
 """What a stream is opened with, and what each is where it is off."""
 
-SAMPLING_NAMES = frozenset(field.name for field in fields(Sampling)) - PLAIN_SAMPLING.keys()
+TEXT_KEYWORDS = frozenset((*TextSettings.__annotations__, "max_tokens"))
+CHOICE_KEYWORDS = frozenset(ChoiceSettings.__annotations__)
+FILL_KEYWORDS = frozenset((*FillSettings.__annotations__, "on_span"))
+FILL_OWN = frozenset(("shape",))
 
-TEXT_KEYWORDS = frozenset((*StreamSettings.__annotations__, *TextSettings.__annotations__))
-TEXT_KEYWORDS |= PLAIN_SAMPLING.keys() | SAMPLING_NAMES
-TEXT_KEYWORDS |= {"max_tokens", "sampling", "messages", "draft_max", "drafter", "grammar"}
-TEXT_KEYWORDS |= {"on_text_chunk"}
-
-# A choice's own parameters come along for who misspells one.
-CHOICE_KEYWORDS = TEXT_KEYWORDS - {"stop", "logprobs", "schema", "regex", "lark", "masks"}
-CHOICE_KEYWORDS |= {"heal_prompt", "on_refused_choices", "mode", "probabilities", "tokenization"}
-
-# What a fill's own parameters are comes along for who misspells one.
-FILL_KEYWORDS = frozenset((*StreamSettings.__annotations__, *FillSettings.__annotations__))
-FILL_KEYWORDS |= {"messages", "on_span"}
-FILL_OWN = frozenset(("skeleton",))
-
-SHAPE_WORDS = ("shape", "schema", "regex", "lark")
-"""Keywords that users try for `skeleton`."""
+SHAPE_WORDS = ("skeleton", "schema", "regex", "lark")
+"""Keywords that users try for `shape`."""
 
 
 def generation_of(session: Session, result: RunResult) -> GenerationResult:
@@ -797,19 +667,13 @@ def _probabilities(
     return dict(zip(choices.keys, probabilities, strict=True))
 
 
-def _all_sampling(sampling: Sampling | None, more: dict[str, Any]) -> Sampling | None:
-    """Return what is asked for beside the settings that a stream is opened with.
-
-    Takes settings by name out of `more`.
-    """
-    named = {name: more.pop(name) for name in SAMPLING_NAMES & more.keys()}
+def _all_sampling(sampling: Sampling | None, given: Mapping[str, Any]) -> Sampling | None:
+    """Return all settings of the sampling; None if a stream's configuration has them all."""
+    plain = {name: given[name] for name in PLAIN_SAMPLING if name in given}
+    named = {name: given[name] for name in ("min_p", "seed") if name in given}
     if sampling is None:
-        plain = {name: more[name] for name in PLAIN_SAMPLING if name in more}
         return Sampling(**plain, **named) if named else None
-    twice = [
-        *named,
-        *(name for name, off in PLAIN_SAMPLING.items() if more.get(name, off) != off),
-    ]
+    twice = [*named, *(name for name, value in plain.items() if value != PLAIN_SAMPLING[name])]
     if twice:
         raise InvalidArgumentError(
             f"{twice[0]} is given twice: set it in sampling, or leave sampling out"

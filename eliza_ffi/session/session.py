@@ -63,7 +63,7 @@ class Session:
 
     Parameters
     ----------
-    path, library, n_gpu_layers, progress
+    path, library, gpu_layers, progress
         As :class:`~eliza_ffi.model.Model`.
     settings
         Options of the context by name; those that are None are left alone.
@@ -73,7 +73,7 @@ class Session:
     path : str
         The model's file, or its bundle.
     binding : CffiBinding
-    n_gpu_layers : int
+    gpu_layers : int
     model_id : str
         What payloads call the model; empty where it has no name.
     choices : ChoiceCache
@@ -91,7 +91,7 @@ class Session:
         path: str | os.PathLike[str] | None,
         *,
         library: str | os.PathLike[str] | Library | None,
-        n_gpu_layers: int,
+        gpu_layers: int,
         settings: Mapping[str, object],
         progress: Callable[[str, float], None] | None,
     ) -> None:
@@ -105,7 +105,7 @@ class Session:
         if not isinstance(library, Library):
             library = Library(library, bundle=self.path)
         self.binding = CffiBinding(library)
-        self.n_gpu_layers = n_gpu_layers
+        self.gpu_layers = gpu_layers
         self.workers = Threads(MOST_SLOTS, "eliza-ffi-request")
         self.helpers = Threads(N_HELPERS, "eliza-ffi-prepare")
         self.model_id = str(settings.get("model_id") or "")
@@ -131,7 +131,7 @@ class Session:
         )
         has_options = self.binding.supports("set_option")
         try:
-            wanted = {"n_gpu_layers": None if n_gpu_layers == -1 else n_gpu_layers, **settings}
+            wanted = {"n_gpu_layers": None if gpu_layers == -1 else gpu_layers, **settings}
             for key, value in wanted.items():
                 if value is not None:
                     self.binding.set_option(self._ctx, key, str(value))

@@ -24,7 +24,7 @@ from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, fields, replace
 from os.path import commonprefix
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,12 +51,12 @@ from ..structured.masks import one_token_mask
 from ..structured.shape import Shape
 from ..structured.token_texts import TokenTexts
 from ..structured.validation import schema_validator
+from .options import CacheOptions
 from .reading import Reading
 from .request import GenerationRequest, RunResult
 from .requests import (
     MOST_TOKENS,
     GenerationResult,
-    StreamSettings,
     check_keywords,
     generate_request,
     generation_of,
@@ -80,16 +80,17 @@ MOST_CALLS = 16
 """In one turn, unless `max_calls` says otherwise."""
 
 
-class ToolSettings(StreamSettings, total=False):
+class ToolSettings(TypedDict, total=False):
     """Further settings of tool calls."""
 
     temperature: float
     top_k: int
     top_p: float
     seed: int | None
+    cache: CacheOptions | None
 
 
-SETTINGS = frozenset((*StreamSettings.__annotations__, *ToolSettings.__annotations__))
+SETTINGS = frozenset(ToolSettings.__annotations__)
 
 RENDERED_WITH = ("add_generation_prompt", "messages", "tools")
 """Variables of chat templates that every request passes."""

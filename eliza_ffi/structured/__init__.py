@@ -7,7 +7,7 @@ from .guidance import Guidance, GuidanceMasks, GuidanceSource
 from .json_reader import JsonReader
 from .masks import Masks, MaskSource, one_token_mask
 from .sampler_plan import SpanOverride, SpanSamplerPlan, SpanSampling
-from .shape import Lark, Regex, Shape, is_shape, shape_of
+from .shape import Gbnf, Lark, Regex, Shape, is_shape, shape_of
 from .shaped_result import FieldFill, ShapedResult
 from .skeleton import Skeleton
 from .spans import KINDS, Scalar, SkeletonSpan
@@ -18,6 +18,7 @@ __all__ = [
     "AnswerWriter",
     "FieldFill",
     "FillResult",
+    "Gbnf",
     "Guidance",
     "GuidanceMasks",
     "GuidanceSource",

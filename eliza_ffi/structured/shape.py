@@ -16,7 +16,7 @@ from .limits import checked_schema
 from .skeleton import Skeleton
 from .validation import schema_validator
 
-__all__ = ["Lark", "Regex", "Shape", "is_shape", "shape_of"]
+__all__ = ["Gbnf", "Lark", "Regex", "Shape", "is_shape", "shape_of"]
 
 T = TypeVar("T")
 
@@ -44,6 +44,22 @@ class Lark:
     ----------
     grammar : str
         Its first rule is ``start``.
+    """
+
+    grammar: str
+
+    def __post_init__(self) -> None:
+        check_text("grammar", self.grammar)
+
+
+@dataclass(frozen=True)
+class Gbnf:
+    """Texts of a grammar in GBNF, llama.cpp's notation. Only :meth:`Model.generate` takes it.
+
+    Attributes
+    ----------
+    grammar : str
+        Its start rule is ``root``.
     """
 
     grammar: str

@@ -60,7 +60,7 @@ class Subject:
         with Model(
             path,
             library=self.library,
-            n_gpu_layers=self.n_gpu_layers,
+            gpu_layers=self.n_gpu_layers,
             options={"backend_sampling": backend_sampling, **dict(self.options)},
         ) as model:
             # Streams are opened without the model's queue, more of them than there are slots.

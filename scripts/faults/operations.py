@@ -12,11 +12,13 @@ from typing import Any
 
 import numpy as np
 
+from eliza_ffi import Gbnf, Sampling, Speculation
+from eliza_ffi.choices import ChoiceResult
 from eliza_ffi.decisions import Choice as Question
 from eliza_ffi.decisions import Predicate, Score
 from eliza_ffi.library.loading import Library
 from eliza_ffi.library.protocol import StreamConfig
-from eliza_ffi.model import ChoiceResult, Model
+from eliza_ffi.model import Model
 from eliza_ffi.session.lifecycle import open_stream
 
 __all__ = ["OPERATIONS", "Operation", "Scene"]
@@ -174,15 +176,17 @@ def _generate_sampled(scene: Scene) -> Any:
     return scene.model.generate(
         CHAT,
         8,
-        temperature=0.8,
-        top_k=20,
-        min_p=0.05,
-        typical_p=0.9,
-        repeat_penalty=1.1,
-        dry_multiplier=0.5,
-        xtc_probability=0.1,
-        top_n_sigma=2.0,
-        seed=3,
+        sampling=Sampling(
+            temperature=0.8,
+            top_k=20,
+            min_p=0.05,
+            seed=3,
+            typical_p=0.9,
+            repeat_penalty=1.1,
+            dry_multiplier=0.5,
+            xtc_probability=0.1,
+            top_n_sigma=2.0,
+        ),
     ).text
 
 
@@ -202,11 +206,13 @@ def _generate_masked(scene: Scene) -> Any:
 
 
 def _generate_grammar(scene: Scene) -> Any:
-    return scene.model.generate(CHAT, 8, grammar=GRAMMAR).text
+    return scene.model.generate(CHAT, 8, shape=Gbnf(GRAMMAR)).text
 
 
 def _generate_guessing(scene: Scene) -> Any:
-    return scene.model.generate("one two one two one two one", 8, draft_max=4).text
+    return scene.model.generate(
+        "one two one two one two one", 8, speculation=Speculation(max_tokens=4)
+    ).text
 
 
 def _generate_logprobs(scene: Scene) -> Any:

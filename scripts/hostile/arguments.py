@@ -12,6 +12,7 @@ from typing import Any
 
 from make_test_models import cached_model
 
+from eliza_ffi import Gbnf, Sampling
 from eliza_ffi.errors import error_from_status
 from eliza_ffi.library.protocol import StreamConfig
 
@@ -223,7 +224,7 @@ def _many_automata(stage: Stage) -> str:
 def _many_grammars(stage: Stage) -> str:
     for number in range(500):
         words = " | ".join(f'"word{number}x{i}"' for i in range(100))
-        stage.model.generate(PROMPT, 1, grammar=f"root ::= {words}")
+        stage.model.generate(PROMPT, 1, shape=Gbnf(f"root ::= {words}"))
     return "500 grammars"
 
 
@@ -249,7 +250,9 @@ def _bias_everything(stage: Stage) -> str:
         biases = [(token, 0.25) for token in range(n)]
         model.generate(PROMPT, 1)
         times = {
-            "a setting": _timed(lambda: model.generate(PROMPT, 2, logit_bias=biases)),
+            "a setting": _timed(
+                lambda: model.generate(PROMPT, 2, sampling=Sampling(logit_bias=tuple(biases)))
+            ),
             "an option": _timed(
                 lambda: model.binding.set_option(
                     model.session.ctx, "logit_bias", json.dumps(biases)
@@ -297,7 +300,9 @@ def _nul_choices(stage: Stage) -> str:
 def _many_breakers(stage: Stage) -> str:
     breakers = tuple(f"{i:039d}" for i in range(20_000))
     return stage.model.generate(
-        CHAT, 4, dry_multiplier=0.5, dry_sequence_breakers=breakers, temperature=0.5
+        CHAT,
+        4,
+        sampling=Sampling(temperature=0.5, dry_multiplier=0.5, dry_sequence_breakers=breakers),
     ).text
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from eliza_ffi import Gbnf, Sampling
 from eliza_ffi.errors import ElizaError, GenerationCancelled
 from eliza_ffi.library.protocol import StreamConfig
 
@@ -70,7 +71,7 @@ PATTERNS = {
 
 
 def _one_token(grammar: str, stage: Stage) -> str:
-    return stage.model.generate(PROMPT, 1, grammar=grammar).text
+    return stage.model.generate(PROMPT, 1, shape=Gbnf(grammar)).text
 
 
 def _with_budget(steps: int, stage: Stage) -> str:
@@ -131,7 +132,7 @@ def _triggered(kind: str, value: str, stage: Stage) -> str:
 def _write(stage: Stage, n: int, **more: Any) -> str:
     model = stage.model
     (letter,) = model.tokenize("a")
-    return model.generate(CHAT, n, logit_bias=[(letter, 100.0)], **more).text
+    return model.generate(CHAT, n, **more, sampling=Sampling(logit_bias=((letter, 100.0),))).text
 
 
 def _cost_of_words(stage: Stage) -> str:

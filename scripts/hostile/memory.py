@@ -12,6 +12,7 @@ from pathlib import Path
 
 from make_test_models import cached_model
 
+from eliza_ffi import Gbnf, Speculation
 from eliza_ffi.errors import ElizaError
 from eliza_ffi.model import Model
 
@@ -45,7 +46,7 @@ def _choose_texts(_: Stage, model: Model) -> str:
 
 
 def _generate(_: Stage, model: Model) -> str:
-    return model.generate(CHAT, 4, grammar=GRAMMAR, draft_max=2).text
+    return model.generate(CHAT, 4, shape=Gbnf(GRAMMAR), speculation=Speculation(max_tokens=2)).text
 
 
 def _save(stage: Stage, model: Model) -> str:

@@ -29,6 +29,7 @@ from bench.model.together import (
     write_together,
 )
 from bench.parts.modes import CHOICE_MODES, STRATEGIES, Method
+from eliza_ffi import Gbnf
 from eliza_ffi.choices.token_tree import TokenTreeDescriptor, TokenTreeLeaf, TokenTreePayload
 from eliza_ffi.cli.demo_prompts import SHOULD_RESPOND_CHOICES, planner_prompt, should_respond_prompt
 from eliza_ffi.elizaos.rtkt import encode_descriptor
@@ -194,7 +195,7 @@ def test_a_leaf_that_spells_nothing_is_refused(tiny_model: Model) -> None:
     "text", ['say "hi"', "a\\b", "two\nlines\tand\r", "Grüße 你好 🙂", "a]b|c#d", "bell\x07"]
 )
 def test_any_text_can_be_told_to_the_grammar(tiny_model: Model, text: str) -> None:
-    out = tiny_model.generate("x", max_tokens=64, grammar=gbnf_of([text]))
+    out = tiny_model.generate("x", max_tokens=64, shape=Gbnf(gbnf_of([text])))
     assert out.text == text
 
 

@@ -732,26 +732,26 @@ def test_the_embedded_models_format_is_its_template(tiny_model: Model) -> None:
 
 def test_messages_stand_wherever_a_prompt_does(tiny_model: Model) -> None:
     tokens = tiny_model.chat_tokens(TALK)
-    generation = tiny_model.generate(messages=TALK, max_tokens=5)
+    generation = tiny_model.generate(TALK, max_tokens=5)
     assert generation.prompt_tokens == len(tokens)
     assert generation.tokens == tiny_model.generate(tokens, max_tokens=5).tokens
-    assert "".join(tiny_model.stream(messages=TALK, max_tokens=5)) == generation.text
-    choice = tiny_model.choose(messages=TALK, choices=["yes", "no"], probabilities=True)
+    assert "".join(tiny_model.stream(TALK, max_tokens=5)) == generation.text
+    choice = tiny_model.choose(TALK, ["yes", "no"], probabilities=True)
     assert choice.probability == tiny_model.choose(tokens, ["yes", "no"]).probability
-    args = choice_args(tiny_model, None, as_label_set(["yes", "no"]), messages=TALK)
+    args = choice_args(tiny_model, None, as_label_set(["yes", "no"]), prompt=TALK)
     result = asyncio.run(runner_of(tiny_model).generate_with_usage(args))
     assert result.text == choice.value
 
 
 def test_a_prompt_or_messages_but_one(tiny_model: Model) -> None:
     with pytest.raises(InvalidArgumentError, match="not both"):
-        tiny_model.generate("x", messages=TALK)
+        tiny_model.generate("x", prompt=TALK)
     with pytest.raises(InvalidArgumentError, match="not neither"):
         tiny_model.generate()
     with pytest.raises(
         InvalidArgumentError, match="choices must be a list of strings, .* got None"
     ):
-        tiny_model.choose(messages=TALK)  # type: ignore[call-overload]
+        tiny_model.choose(TALK)  # type: ignore[call-overload]
 
 
 def test_a_real_model_without_a_template_says_so(
@@ -762,7 +762,7 @@ def test_a_real_model_without_a_template_says_so(
         Model(path, library=library, n_ctx=64, n_threads=1) as model,
         pytest.raises(ChatTemplateError, match="has no chat template"),
     ):
-        model.choose(messages=TALK, choices=["a", "b"])
+        model.choose(TALK, ["a", "b"])
 
 
 # ---- the command line --------------------------------------------------------------------------
@@ -792,11 +792,11 @@ def test_a_conversation_comes_from_a_file(
     file = tmp_path / "talk.json"
     file.write_text(json.dumps(TALK), encoding="utf-8")
     assert run("generate", "--messages", str(file), "--max-tokens", "5") == 0
-    text = tiny_model.generate(messages=TALK, max_tokens=5).text
+    text = tiny_model.generate(TALK, max_tokens=5).text
     assert capsys.readouterr().out == text + "\n"
     choices = ["--choice", "yes", "--choice", "no"]
     assert run("choose", "--messages", str(file), *choices) == 0
-    chosen = tiny_model.choose(messages=TALK, choices=["yes", "no"]).value
+    chosen = tiny_model.choose(TALK, ["yes", "no"]).value
     assert capsys.readouterr().out == chosen + "\n"
 
 

@@ -318,7 +318,7 @@ def test_tokens_and_conversations_are_still_told_apart(tiny_model: Model) -> Non
     prompts: list[Any] = ["x", Prompt().text("x"), tokens, np.array(tokens), talk]
     found = [generation.tokens for generation in tiny_model.generate_many(prompts, 3)]
     assert found[0] == found[1] == found[2] == found[3]
-    assert found[4] == tiny_model.generate(messages=talk, max_tokens=3).tokens
+    assert found[4] == tiny_model.generate(talk, max_tokens=3).tokens
 
 
 def test_the_examples_of_the_page_run(

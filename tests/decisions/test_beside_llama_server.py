@@ -18,6 +18,7 @@ from label_scores import answered, made_of
 from write_decision_models import DEFINITIONS, cached_decision_model
 
 from bench.together.llama_server import HOST, find_llama_server, serving
+from eliza_ffi import CacheOptions
 from eliza_ffi.decisions.answers import choice_confidence, score_confidence
 from eliza_ffi.decisions.models.systemone import SystemoneQuestion
 from eliza_ffi.library.loading import Library
@@ -153,7 +154,7 @@ def test_decide_answers_as_llama_server(pair: Pair, state: Any) -> None:
     """The whole way: the questions go through the model together."""
     asked = {name: question for name, question in QUESTIONS.items() if name != "only one"}
     theirs = pair.served(state, asked)["answers"]
-    decision = pair.model.decide(state, asked, cache_type_k="f32", cache_type_v="f32")
+    decision = pair.model.decide(state, asked, cache=CacheOptions(type_k="f32", type_v="f32"))
     for name, answer in theirs.items():
         if answer["type"] == "noul":
             assert decision[name].probability == pytest.approx(answer["noul"], abs=1e-4)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from elder_library import TEXT, ElderCalls, build_elder_library
 
-from eliza_ffi import cli
+from eliza_ffi import Gbnf, cli
 from eliza_ffi.choices.label_set import string_choices
 from eliza_ffi.choices.token_tree import TokenTreePayload
 from eliza_ffi.cli.demo_prompts import should_respond_prompt
@@ -284,7 +284,7 @@ def test_the_elder_engine_obeys_the_grammar_where_choices_were_asked_for_and_war
         elder_model,
         PROMPT,
         max_tokens=20,
-        grammar='root ::= "no trie " ("here" | "there")',
+        shape=Gbnf('root ::= "no trie " ("here" | "there")'),
         token_tree_payload=choices.payload(elder_model.tokenize, elder_model.detokenize),
     )
     with caplog.at_level(logging.WARNING, "eliza_ffi"):

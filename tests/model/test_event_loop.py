@@ -75,13 +75,13 @@ CALLS: dict[str, Call] = {
     "embed": lambda m: m.embed(["a text", "another text"]),
     "end_of_turn": lambda m: m.end_of_turn(LONG, "<|im_end|>"),
     "generate": lambda m: m.generate(LONG, 1),
-    "generate, messages": lambda m: m.generate(messages=TALK, max_tokens=1),
-    "generate, schema": lambda m: m.generate("x", 4, schema=SCHEMA),
+    "generate, messages": lambda m: m.generate(TALK, max_tokens=1),
+    "generate, schema": lambda m: m.generate("x", 4, shape=SCHEMA),
     "generate, logprobs": lambda m: m.generate("x", 4, logprobs=8),
     "stream": lambda m: read(m.stream(LONG, 1)),
-    "stream, schema": lambda m: read(m.stream("x", 4, schema=SCHEMA)),
+    "stream, schema": lambda m: read(m.stream("x", 4, shape=SCHEMA)),
     "generate_many": lambda m: m.generate_many([LONG, TALK], 1, return_exceptions=True),
-    "generate_many, schema": lambda m: m.generate_many(["x", "y"], 4, schema=SCHEMA),
+    "generate_many, schema": lambda m: m.generate_many(["x", "y"], 4, shape=SCHEMA),
     "choose": lambda m: m.choose(LONG, ["yes", "no"]),
     "choose, labels": lambda m: m.choose("x", LABELS),
     "choose_many": lambda m: m.choose_many([LONG, "x"], LABELS, return_exceptions=True),
@@ -198,7 +198,7 @@ def test_the_event_loop_is_not_held_up_by_long_requests(model: Model) -> None:
         beating = asyncio.ensure_future(beat())
         requests = (
             face.prompt_tokens(LONG * 5),
-            face.generate("x", 4, schema=SCHEMA),
+            face.generate("x", 4, shape=SCHEMA),
             face.chat_tokens(TALK),
             face.decide(TALK, QUESTIONS),
         )
@@ -347,12 +347,12 @@ def test_asynchronous_callbacks_are_awaited(model: Model) -> None:
 
     async def story() -> None:
         face = AsyncModel.of(model)
-        await face.generate("x", 4, on_text_chunk=into("generate"))
-        await face.choose("x", ["yes", "no"], on_text_chunk=into("choose"))
+        await face.generate("x", 4, on_text=into("generate"))
+        await face.choose("x", ["yes", "no"], on_text=into("choose"))
         await face.fill("x", SKELETON, on_span=into("fill"))
         await face.fill("x", Ticket, on_span=into("fill, class"))
         await face.fill("x", ActionSkeleton(ACTIONS), on_span=into("plan"))
-        await face.generate_many(["x"], 4, on_text_chunk=into("chunk"), progress=into("texts"))
+        await face.generate_many(["x"], 4, on_text=into("chunk"), progress=into("texts"))
         await face.choose_many(["x"], ["yes", "no"], progress=into("choices"))
         await face.decide_many(["x"], QUESTIONS, progress=into("decisions"))
         await face.fill_many(["x"], SKELETON, progress=into("fills"))

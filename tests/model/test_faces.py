@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import eliza_ffi
-from eliza_ffi import AsyncModel, BusyError, Model
+from eliza_ffi import AsyncModel, BusyError, CacheOptions, Model
 from eliza_ffi.decisions import Decision
 from eliza_ffi.elizaos import ActionSkeleton, generate_args, runner_of
 from eliza_ffi.errors import ElizaError, InvalidArgumentError
@@ -195,15 +195,16 @@ def test_the_wait_for_a_named_slot_ends_in_time_and_keeps_nobody_else_out(model:
     face = AsyncModel.of(model)
 
     async def story() -> None:
-        async with aclosing(face.stream("x", 5, slot_id=0)) as stream:
+        async with aclosing(face.stream("x", 5, cache=CacheOptions(slot=0))) as stream:
             await anext(stream)
             for wait, said in ((False, "another request "), (0.02, "after 0.02 s")):
                 with pytest.raises(BusyError, match=f"slot 0 is in use by .*{said}"):
-                    await face.choose("x", ["a", "b"], slot_id=0, wait=wait)
+                    await face.choose("x", ["a", "b"], wait=wait, cache=CacheOptions(slot=0))
                 with pytest.raises(BusyError, match=f"slot 0 is in use by .*{said}"):
-                    model.fill("x", SKELETON, slot_id=0, wait=wait)
+                    model.fill("x", SKELETON, wait=wait, cache=CacheOptions(slot=0))
             pinned = [
-                asyncio.ensure_future(face.choose(f"{i}", ["a", "b"], slot_id=0)) for i in range(12)
+                asyncio.ensure_future(face.choose(f"{i}", ["a", "b"], cache=CacheOptions(slot=0)))
+                for i in range(12)
             ]
             while model.session.turns.n_waiting < len(pinned):
                 await asyncio.sleep(0.001)
@@ -225,7 +226,7 @@ def test_the_wait_for_a_named_slot_ends_in_time_and_keeps_nobody_else_out(model:
         (lambda m: m.choose("x", ["a"], probs=True), r"choose\(\) has no keyword 'probs'"),
         (lambda m: m.stream("x", max_token=3), r"did you mean 'max_tokens'"),
         (lambda m: m.fill("x", SKELETON, sampling=None), r"fill\(\) has no keyword 'sampling'"),
-        (lambda m: m.fill("x", SKELETON, on_text_chunk=print), r"fill\(\) has no keyword"),
+        (lambda m: m.fill("x", SKELETON, on_text=print), r"fill\(\) has no keyword"),
         (
             lambda m: m.choose_many(["x"], ["a"], mod="best"),
             r"choose_many\(\) has no keyword",
@@ -261,7 +262,10 @@ def test_settings_of_the_sampling_may_be_given_by_name(model: Model) -> None:
     params = Sampling(temperature=1.5, seed=3, min_p=0.001)
     assert model.generate("x", 12, sampling=params).text == by_name
     banned = model.generate("x", 1).tokens[0]
-    assert model.generate("x", 1, logit_bias=[(banned, float("-inf"))]).tokens[0] != banned
+    assert (
+        model.generate("x", 1, sampling=Sampling(logit_bias=[(banned, float("-inf"))])).tokens[0]
+        != banned
+    )
 
 
 class Side(enum.Enum):
@@ -280,7 +284,7 @@ def test_a_choice_tells_what_it_took(model: Model) -> None:
 
 def test_prompts_of_many_choices_may_be_conversations(tiny_model: Model) -> None:
     messages = [{"role": "user", "content": "hello"}]
-    alone = tiny_model.choose(messages=messages, choices=["yes", "no"])
+    alone = tiny_model.choose(messages, ["yes", "no"])
     (found,) = tiny_model.choose_many([messages], ["yes", "no"])
     assert found.value == alone.value
 

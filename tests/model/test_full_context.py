@@ -194,15 +194,13 @@ def test_what_has_been_given_out_is_not_given_out_again(model: Model) -> None:
     heard: list[Any] = []
 
     def choose() -> Any:
-        return model.choose(SHORT, LONG_LABELS, on_text_chunk=heard.append)
+        return model.choose(SHORT, LONG_LABELS, on_text=heard.append)
 
     alone = choose().text
     assert "".join(heard) == alone
     for call in (
         choose,
-        lambda: asyncio.run(
-            AsyncModel.of(model).choose(SHORT, LONG_LABELS, on_text_chunk=heard.append)
-        ),
+        lambda: asyncio.run(AsyncModel.of(model).choose(SHORT, LONG_LABELS, on_text=heard.append)),
     ):
         heard.clear()
         with pytest.raises(ContextFullError):

@@ -259,7 +259,7 @@ def test_a_misspelt_keyword_names_the_right_one(
             "a Sampling has no field 'temprature'; did you mean 'temperature'?",
         ),
         (
-            lambda model: model.generate("x", samplers="top_k;temprature"),
+            lambda model: model.generate("x", sampling=Sampling(samplers="top_k;temprature")),
             "did you mean 'temperature'?",
         ),
     ],

@@ -14,7 +14,7 @@ import gguf
 import numpy as np
 import pytest
 
-from eliza_ffi import AsyncModel, Model
+from eliza_ffi import AsyncModel, CacheOptions, Model
 from eliza_ffi.errors import InvalidArgumentError, ModelError, NativeFault
 from eliza_ffi.library import Library
 
@@ -94,7 +94,7 @@ def merged(
 
 def told(model: Model) -> Any:
     """Return the log-probabilities of a greedy text, token by token."""
-    found = model.generate(PROMPT, 12, logprobs=3, cache_type_k="f32", cache_type_v="f32")
+    found = model.generate(PROMPT, 12, logprobs=3, cache=CacheOptions(type_k="f32", type_v="f32"))
     assert found.logprobs is not None
     return found.tokens, [
         [entry.logprob, *(e.logprob for e in entry.top)] for entry in found.logprobs

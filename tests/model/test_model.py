@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 
 import eliza_ffi
+from eliza_ffi import Gbnf
 from eliza_ffi._resources import default_model_path
 from eliza_ffi.choices.label_set import string_choices, tokenize_choice
 from eliza_ffi.choices.token_tree import TokenTreePayload
@@ -79,7 +80,7 @@ def test_special_tokens_are_added_and_read_only_when_asked(model: Model) -> None
 
 def test_generation_stops_at_max_tokens_and_streams_the_same_text(model: Model) -> None:
     chunks: list[str] = []
-    generation = model.generate("Once upon", max_tokens=8, on_text_chunk=chunks.append)
+    generation = model.generate("Once upon", max_tokens=8, on_text=chunks.append)
     assert len(generation.tokens) == 8
     assert generation.finish_reason == "length"
     assert generation.prompt_tokens == len(model.tokenize("Once upon", add_special=True))
@@ -111,11 +112,11 @@ def test_a_seed_makes_sampling_repeatable_and_another_changes_it(
 
 
 def test_a_grammar_is_obeyed(model: Model) -> None:
-    generation = model.generate("x", max_tokens=20, grammar='root ::= ("ab" | "cd") "!"')
+    generation = model.generate("x", max_tokens=20, shape=Gbnf('root ::= ("ab" | "cd") "!"'))
     assert generation.text in ("ab!", "cd!")
     assert generation.finish_reason == "end"
     with pytest.raises(InvalidArgumentError, match="grammar"):
-        model.generate("x", grammar="root ::= (")
+        model.generate("x", shape=Gbnf("root ::= ("))
 
 
 @pytest.fixture

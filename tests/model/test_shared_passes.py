@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 import pytest
 
+from eliza_ffi import CacheOptions
 from eliza_ffi.async_model import AsyncModel
 from eliza_ffi.elizaos import generate_args, runner_of
 from eliza_ffi.errors import BusyError, InvalidArgumentError, error_from_status
@@ -233,7 +234,7 @@ def test_a_slot_that_does_not_become_free_in_time_is_named(
 
 def test_the_wait_for_a_named_slot_is_the_callers(new_model: Callable[..., Model]) -> None:
     with new_model(n_slots=2) as model, ThreadPoolExecutor(1) as threads:
-        stream = model.stream(PROMPTS[0], 0, slot_id=1)
+        stream = model.stream(PROMPTS[0], 0, cache=CacheOptions(slot=1))
         next(stream)
         begin = time.monotonic()
         for wait in (False, 0.1):
@@ -259,7 +260,7 @@ def test_a_named_slot_may_hold_the_stream_of_a_caller_that_named_none(
         begin = time.monotonic()
         for slot in range(3):
             try:
-                model.generate(PROMPTS[2], 2, slot_id=slot, wait=0.1)
+                model.generate(PROMPTS[2], 2, wait=0.1, cache=CacheOptions(slot=slot))
                 free.append(slot)
             except BusyError as busy:
                 assert f"slot {slot} is in use by another" in str(busy)
@@ -279,12 +280,13 @@ def test_requests_for_one_slot_leave_the_others_to_other_requests(
 ) -> None:
     with new_model(n_slots=4) as model:
         face = AsyncModel.of(model)
-        stream = model.stream(PROMPTS[0], 0, slot_id=0)
+        stream = model.stream(PROMPTS[0], 0, cache=CacheOptions(slot=0))
         next(stream)
 
         async def story() -> list[Any]:
             waiting = [
-                asyncio.ensure_future(face.generate(prompt, 2, slot_id=0)) for prompt in PROMPTS[:8]
+                asyncio.ensure_future(face.generate(prompt, 2, cache=CacheOptions(slot=0)))
+                for prompt in PROMPTS[:8]
             ]
             await asyncio.sleep(0.1)
             others = [face.generate(prompt, 2, wait=20) for prompt in PROMPTS[8:]]

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from elder_fake import PULL, Fakes
 
-from eliza_ffi import cli
+from eliza_ffi import Gbnf, Speculation, cli
 from eliza_ffi.elizaos import (
     FfiStreamingGenerateArgs,
     SyncStreamingRunner,
@@ -87,7 +87,9 @@ def test_guesses_change_no_token(
 ) -> None:
     settings = {**SETTINGS[name], **FULL_PRECISION}
     alone = model.generate(PROMPT, 40, **settings)
-    with_guesses = model.generate(PROMPT, 40, draft_max=draft_max, drafter=drafter, **settings)
+    with_guesses = model.generate(
+        PROMPT, 40, **settings, speculation=Speculation(max_tokens=draft_max, drafter=drafter)
+    )
     assert with_guesses.tokens == alone.tokens
     assert with_guesses.text == alone.text
     assert with_guesses.finish_reason == alone.finish_reason == "length"
@@ -97,8 +99,12 @@ def test_guesses_change_no_token(
 def test_right_guesses_save_passes_and_wrong_ones_are_dropped(
     model: Model, model_path: Path, stranger: Path
 ) -> None:
-    right = model.generate(PROMPT, 40, draft_max=4, drafter=model_path, **FULL_PRECISION).stats
-    wrong = model.generate(PROMPT, 40, draft_max=4, drafter=stranger, **FULL_PRECISION).stats
+    right = model.generate(
+        PROMPT, 40, **FULL_PRECISION, speculation=Speculation(max_tokens=4, drafter=model_path)
+    ).stats
+    wrong = model.generate(
+        PROMPT, 40, **FULL_PRECISION, speculation=Speculation(max_tokens=4, drafter=stranger)
+    ).stats
     assert right is not None
     assert wrong is not None
     assert right.tokens_drafted == right.tokens_accepted > 25
@@ -109,8 +115,10 @@ def test_right_guesses_save_passes_and_wrong_ones_are_dropped(
 
 def test_what_repeats_is_guessed_without_a_model(tiny_model: Model) -> None:
     grammar = 'root ::= ("one two three four ")+'
-    alone = tiny_model.generate("Count: ", 60, grammar=grammar)
-    with_guesses = tiny_model.generate("Count: ", 60, grammar=grammar, draft_max=6)
+    alone = tiny_model.generate("Count: ", 60, shape=Gbnf(grammar))
+    with_guesses = tiny_model.generate(
+        "Count: ", 60, shape=Gbnf(grammar), speculation=Speculation(max_tokens=6)
+    )
     assert alone.stats is not None
     assert with_guesses.stats is not None
     assert with_guesses.text == alone.text
@@ -121,7 +129,7 @@ def test_what_repeats_is_guessed_without_a_model(tiny_model: Model) -> None:
 def test_choices_are_made_and_guesses_go_on_behind_them(model: Model, model_path: Path) -> None:
     choices = ["REPLY", "SEND_EMAIL", "SEND_MESSAGE"]
     alone = model.choose(PROMPT, choices, **FULL_PRECISION)
-    with_guesses = model.choose(PROMPT, choices, draft_max=4, drafter=model_path, **FULL_PRECISION)
+    with_guesses = model.choose(PROMPT, choices, **FULL_PRECISION)
     assert with_guesses.value == alone.value
     assert with_guesses.logprob == pytest.approx(alone.logprob, abs=1e-4)
 
@@ -133,7 +141,11 @@ def test_choices_are_made_and_guesses_go_on_behind_them(model: Model, model_path
 def args(model: Model, model_path: Path) -> FfiStreamingGenerateArgs:
     """Return what asks for drafts longer than one pull has room for."""
     return generate_args(
-        model, PROMPT, max_tokens=100, draft_max=80, drafter=model_path, **FULL_PRECISION
+        model,
+        PROMPT,
+        max_tokens=100,
+        **FULL_PRECISION,
+        speculation=Speculation(max_tokens=80, drafter=model_path),
     )
 
 
@@ -253,21 +265,21 @@ def test_what_is_wrong_with_a_drafter_is_said(
     model: Model, random_model_path: Callable[..., Path], tmp_path: Path
 ) -> None:
     with pytest.raises(InvalidArgumentError, match="give that, too"):
-        model.generate(PROMPT, drafter="d.gguf")
+        model.generate(PROMPT, speculation=Speculation(drafter="d.gguf"))
     with pytest.raises(InvalidArgumentError, match="draft_max is above 256"):
-        model.generate(PROMPT, draft_max=257)
+        model.generate(PROMPT, speculation=Speculation(max_tokens=257))
     with pytest.raises(
         InvalidArgumentError, match="draft_max must be a whole number of 0 or more, got -1"
     ):
-        model.generate(PROMPT, draft_max=-1)
+        model.generate(PROMPT, speculation=Speculation(max_tokens=-1))
     with pytest.raises(InvalidArgumentError, match="draft_min is above draft_max"):
-        model.generate(PROMPT, draft_max=2, draft_min=3)
+        model.generate(PROMPT, speculation=Speculation(max_tokens=2, min_tokens=3))
     missing = tmp_path / "missing.gguf"
     with pytest.raises((ModelError, InvalidArgumentError), match=str(missing)):
-        model.generate(PROMPT, draft_max=4, drafter=missing)
+        model.generate(PROMPT, speculation=Speculation(max_tokens=4, drafter=missing))
     other = random_model_path("llama-bpe", n_embd=64, n_layers=2, seed=1)
     with pytest.raises((ModelError, InvalidArgumentError), match=str(other)):
-        model.generate(PROMPT, draft_max=4, drafter=other)
+        model.generate(PROMPT, speculation=Speculation(max_tokens=4, drafter=other))
     assert model.generate(PROMPT, 3).tokens, "the model is as it was"
 
 
@@ -276,7 +288,7 @@ def test_a_library_that_does_not_speculate_says_so(tmp_path: Path) -> None:
     with Model("any", library=fake.path) as model:
         assert model.generate([1]).text
         with pytest.raises(NotSupportedError, match="no speculative decoding: leave draft_max"):
-            model.generate([1], draft_max=4)
+            model.generate([1], speculation=Speculation(max_tokens=4))
 
 
 # ---- the command -------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eliza_ffi import AsyncModel, Model
+from eliza_ffi import AsyncModel, Model, Sampling
 from eliza_ffi.errors import InvalidArgumentError
 from eliza_ffi.library import Library
 from eliza_ffi.session.stop_texts import StopTexts
@@ -71,12 +71,7 @@ def test_a_generation_ends_where_a_stop_comes(tiny_model: Model, free_text: str)
         stop = free_text[begin : begin + 3]
         chunks.clear()
         found = tiny_model.generate(
-            PROMPT,
-            40,
-            temperature=1.5,
-            seed=3,
-            stop=["never this", stop],
-            on_text_chunk=chunks.append,
+            PROMPT, 40, temperature=1.5, seed=3, stop=["never this", stop], on_text=chunks.append
         )
         assert found.text == free_text[: free_text.index(stop)]
         assert found.finish_reason == "stop"
@@ -124,7 +119,9 @@ def test_the_texts_of_tokens_join_to_the_text(
     with Model(path, library=library, n_threads=1, n_ctx=256) as model:
         hello = model.tokenize(" hello world")
         bias = [(token, 100.0) for token in hello]
-        found = model.generate("x:", 6, logprobs=0, logit_bias=bias, temperature=1.0, seed=1)
+        found = model.generate(
+            "x:", 6, logprobs=0, sampling=Sampling(temperature=1.0, seed=1, logit_bias=bias)
+        )
         assert found.logprobs is not None and " hello" in found.text
         assert "".join(entry.text for entry in found.logprobs) == found.text
 

@@ -21,6 +21,7 @@ from bench.masking.engines import LlGuidance, LlGuidanceMatcher
 from bench.masking.native import NativeVocabulary
 from bench.masking.vocabularies import TokenBytes
 from bench.model import gbnf_of
+from eliza_ffi import Gbnf
 from eliza_ffi._resources import default_model_path
 from eliza_ffi.library.loading import Library
 from eliza_ffi.model import Model
@@ -139,7 +140,7 @@ def test_greedy_tokens_are_those_of_llama_cpps_grammar(
     with Model(path, library=library, n_threads=1) as model:
         for _ in range(n_cases):
             texts, prompt = random_choices(dice), random_prompt(dice, len(vocabulary.texts))
-            guided = model.generate(prompt, 200, grammar=gbnf_of(texts))
+            guided = model.generate(prompt, 200, shape=Gbnf(gbnf_of(texts)))
             chosen = model.choose(prompt, texts, tokenization="any")
             assert chosen.value in texts
             assert chosen.text == chosen.value

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from numpy_sampler import Chain, gumbel_argmax
 from sampling_strategies import assert_draws_follow, softmax64
 
-from eliza_ffi import cli
+from eliza_ffi import Speculation, cli
 from eliza_ffi.choices.token_tree import TokenTreeDescriptor, TokenTreeLeaf, TokenTreePayload
 from eliza_ffi.errors import ElizaError
 from eliza_ffi.library.loading import Library
@@ -472,7 +472,10 @@ def test_a_budget_goes_with_every_other_setting(reasoning: Reasoning, library: L
     assert "</plan>" in runs[0].text
     assert runs[1].tokens == runs[0].tokens
     with_guesses = reasoning.model.generate(
-        "Say hello. <plan>", 20, sampling=sampling, draft_max=4, drafter=reasoning.model.path
+        "Say hello. <plan>",
+        20,
+        sampling=sampling,
+        speculation=Speculation(max_tokens=4, drafter=reasoning.model.path),
     )
     assert "</plan>" in with_guesses.text
 

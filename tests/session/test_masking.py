@@ -13,6 +13,7 @@ import pytest
 from numpy.typing import NDArray
 from recording_binding import RecordingBinding
 
+from eliza_ffi import CacheOptions
 from eliza_ffi.async_model import AsyncModel
 from eliza_ffi.elizaos import FfiStreamingGenerateArgs
 from eliza_ffi.errors import (
@@ -24,7 +25,7 @@ from eliza_ffi.errors import (
 )
 from eliza_ffi.library.loading import Library
 from eliza_ffi.model import Model
-from eliza_ffi.session import GenerationRun
+from eliza_ffi.session import GenerationRequest, GenerationRun
 from eliza_ffi.structured import one_token_mask
 
 N_VOCAB = 2048
@@ -74,7 +75,7 @@ class Script:
 def test_tokens_are_those_of_the_masks_and_forced_ones_run_no_pass(tiny_model: Model) -> None:
     forced = [[token] for token in tiny_model.tokenize("yes and no and maybe")]
     masks = Script([[100, 101], *forced, [100, 101]])
-    result = tiny_model.generate("Hello", masks=masks, max_tokens=0)
+    result = tiny_model.generate("Hello", shape=masks, max_tokens=0)
     assert list(result.tokens) == masks.accepted
     assert result.text.find("yes and no and maybe") > 0
     assert result.finish_reason == "end"
@@ -87,8 +88,8 @@ def test_tokens_are_those_of_the_masks_and_forced_ones_run_no_pass(tiny_model: M
 
 def test_forced_tokens_are_those_that_masks_alone_give(tiny_model: Model) -> None:
     legal = [[5, 6, 7], [40], [41], [5, 6], [42], [60, 61, 62]]
-    told = tiny_model.generate("Hello", masks=Script(legal), temperature=0.0)
-    untold = tiny_model.generate("Hello", masks=Script(legal, forces=False), temperature=0.0)
+    told = tiny_model.generate("Hello", shape=Script(legal), temperature=0.0)
+    untold = tiny_model.generate("Hello", shape=Script(legal, forces=False), temperature=0.0)
     assert told.tokens == untold.tokens
 
 
@@ -97,7 +98,7 @@ def test_greedy_tokens_are_the_likeliest_of_the_allowed(tiny_model: Model) -> No
     assert plain.logprobs is not None
     likeliest = [each.token for each in plain.logprobs[0].top]
     for allowed in (likeliest[3:9], likeliest[500:510], likeliest[:1] + likeliest[-5:]):
-        result = tiny_model.generate("Hello", masks=Script([sorted(allowed)]))
+        result = tiny_model.generate("Hello", shape=Script([sorted(allowed)]))
         assert result.tokens == (allowed[0],)
 
 
@@ -105,7 +106,7 @@ def test_masks_are_computed_on_a_thread_of_their_own_while_the_model_computes(
     tiny_model: Model,
 ) -> None:
     masks = Script([[5, 6]] * 4)
-    tiny_model.generate("Hello", masks=masks)
+    tiny_model.generate("Hello", shape=masks)
     assert masks.threads
     assert threading.get_ident() not in masks.threads
     assert not [each for each in threading.enumerate() if "eliza-ffi-mask" in each.name]
@@ -113,35 +114,35 @@ def test_masks_are_computed_on_a_thread_of_their_own_while_the_model_computes(
 
 def test_max_tokens_and_stop_texts_end_as_everywhere(tiny_model: Model) -> None:
     letters = [tiny_model.tokenize(letter)[0] for letter in "abcd"]
-    cut = tiny_model.generate("Hello", 2, masks=Script([[letter] for letter in letters]))
+    cut = tiny_model.generate("Hello", 2, shape=Script([[letter] for letter in letters]))
     assert (cut.text, cut.finish_reason) == ("ab", "length")
-    whole = tiny_model.generate("Hello", 4, masks=Script([[letter] for letter in letters]))
+    whole = tiny_model.generate("Hello", 4, shape=Script([[letter] for letter in letters]))
     assert (whole.text, whole.finish_reason) == ("abcd", "end")
-    stopped = tiny_model.generate("Hello", masks=Script([[letter] for letter in letters]), stop="c")
+    stopped = tiny_model.generate("Hello", shape=Script([[letter] for letter in letters]), stop="c")
     assert (stopped.text, stopped.finish_reason) == ("ab", "stop")
-    pieces = list(tiny_model.stream("Hello", masks=Script([[letter] for letter in letters])))
+    pieces = list(tiny_model.stream("Hello", shape=Script([[letter] for letter in letters])))
     assert pieces == ["a", "b", "c", "d"]
 
 
 def test_an_allowed_token_that_ends_the_text_ends_it(tiny_model: Model) -> None:
     end = tiny_model.token_texts().ends[0]
     (a,) = tiny_model.tokenize("a")
-    result = tiny_model.generate("Hello", masks=Script([[a], [end], [a]], forces=False))
+    result = tiny_model.generate("Hello", shape=Script([[a], [end], [a]], forces=False))
     assert (result.text, result.finish_reason) == ("a", "end")
 
 
 def test_a_full_context_says_so(library: Library) -> None:
     with Model(library=library, n_ctx=256, n_threads=1) as model:
-        result = model.generate("Hello", 0, masks=Script([[5, 6]] * 400))
+        result = model.generate("Hello", 0, shape=Script([[5, 6]] * 400))
         assert result.finish_reason == "context_full"
         assert 0 < len(result.tokens) < 256
         # What is forced runs no pass; the decision behind it does.
-        forced = model.generate("Hello", 0, masks=Script([*[[5]] * 400, [5, 6]]))
+        forced = model.generate("Hello", 0, shape=Script([*[[5]] * 400, [5, 6]]))
         assert forced.finish_reason == "context_full"
 
 
 def test_log_probabilities_are_told(tiny_model: Model) -> None:
-    result = tiny_model.generate("Hello", masks=Script([[5, 6], [7]]), logprobs=2)
+    result = tiny_model.generate("Hello", shape=Script([[5, 6], [7]]), logprobs=2)
     assert result.logprobs is not None
     assert [each.token for each in result.logprobs] == list(result.tokens)
     assert all(each.logprob < 0 for each in result.logprobs)
@@ -152,20 +153,16 @@ def test_what_goes_wrong_in_a_mask_is_raised_and_the_slot_is_free_again(tiny_mod
         raise NativeFault("no mask today")
 
     with pytest.raises(NativeFault, match="no mask today"):
-        tiny_model.generate("Hello", masks=Script([[5, 6]], on_mask=fail), slot_id=0)
+        tiny_model.generate("Hello", shape=Script([[5]], on_mask=fail), cache=CacheOptions(slot=0))
     with pytest.raises(InvalidArgumentError, match="allows no token"):
-        tiny_model.generate("Hello", masks=Script([[]]), slot_id=0)
-    assert tiny_model.generate("Hello", masks=Script([[5, 6]]), slot_id=0).tokens
+        tiny_model.generate("Hello", shape=Script([[]]), cache=CacheOptions(slot=0))
+    assert tiny_model.generate("Hello", shape=Script([[5, 6]]), cache=CacheOptions(slot=0)).tokens
 
 
-def test_masks_stand_alone(tiny_model: Model) -> None:
+def test_masks_stand_alone() -> None:
     masks = Script([[5, 6]])
     with pytest.raises(InvalidArgumentError, match="give either masks or a grammar"):
-        tiny_model.generate("Hello", masks=masks, grammar='root ::= "a"')
-    with pytest.raises(InvalidArgumentError, match="give either regex or masks"):
-        tiny_model.generate("Hello", masks=masks, regex="a")
-    with pytest.raises(TypeError, match="masks"):
-        tiny_model.choose("Hello", ["a"], masks=masks)  # type: ignore[call-overload]
+        GenerationRequest([1], constraint=masks, grammar='root ::= "a"')
 
 
 def test_a_library_without_masks_is_told_of() -> None:
@@ -189,12 +186,12 @@ def test_a_cancel_ends_it_while_a_mask_is_computed(tiny_model: Model) -> None:
 
 def test_the_asynchronous_face_gives_the_same(tiny_model: Model) -> None:
     legal = [[5, 6, 7], [40], [5, 6], [60, 61, 62]]
-    expected = tiny_model.generate("Hello", masks=Script(legal))
+    expected = tiny_model.generate("Hello", shape=Script(legal))
 
     async def ask() -> tuple[Any, list[str]]:
         model = AsyncModel.of(tiny_model)
-        whole = await model.generate("Hello", masks=Script(legal))
-        return whole, [text async for text in model.stream("Hello", masks=Script(legal))]
+        whole = await model.generate("Hello", shape=Script(legal))
+        return whole, [text async for text in model.stream("Hello", shape=Script(legal))]
 
     whole, pieces = asyncio.run(ask())
     assert whole.tokens == expected.tokens
@@ -206,16 +203,16 @@ def test_a_prompt_that_fills_the_context_is_refused(library: Library) -> None:
         Model(library=library, n_ctx=256, n_threads=1) as model,
         pytest.raises(ContextFullError),
     ):
-        model.generate([5] * 300, masks=Script([[5, 6]]))
+        model.generate([5] * 300, shape=Script([[5, 6]]))
 
 
 def test_many_threads_share_the_passes(tiny_model: Model) -> None:
     legal = [[5, 6, 7], [40], [5, 6], [60, 61, 62]]
-    expected = tiny_model.generate("Hello", masks=Script(legal)).tokens
+    expected = tiny_model.generate("Hello", shape=Script(legal)).tokens
     found: list[tuple[int, ...]] = []
     threads = [
         threading.Thread(
-            target=lambda: found.append(tiny_model.generate("Hello", masks=Script(legal)).tokens)
+            target=lambda: found.append(tiny_model.generate("Hello", shape=Script(legal)).tokens)
         )
         for _ in range(12)
     ]

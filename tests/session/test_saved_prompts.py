@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from elder_fake import PULL, Fakes
 
+from eliza_ffi import CacheOptions
 from eliza_ffi.errors import (
     BusyError,
     ContextFullError,
@@ -73,8 +74,8 @@ def test_a_prompt_that_begins_like_a_restored_one_is_decoded_from_there(
         assert answer.stats is not None
         assert answer.stats.prompt_tokens_reused >= saved - 1
     with new_model() as model:
-        model.restore(str(tmp_path / "Grüße.slot"), prompt_cache_key="room")
-        again = model.choose(SYSTEM + QUESTION, CHOICES, prompt_cache_key="room")
+        model.restore(str(tmp_path / "Grüße.slot"), cache=CacheOptions(key="room"))
+        again = model.choose(SYSTEM + QUESTION, CHOICES, cache=CacheOptions(key="room"))
         assert again.value == choice.value
         assert again.logprob == pytest.approx(choice.logprob, abs=1e-4)
 
@@ -89,8 +90,8 @@ def test_a_conversation_is_saved_with_what_was_generated_and_goes_on(
         whole = model.generate(prompt, 24).tokens
         assert model.save(file, [*prompt, *first]) == len(prompt) + 12
     with new_model() as model:
-        assert model.restore(file, slot_id=3) == len(prompt) + 12
-        rest = model.generate([*prompt, *first], 12, slot_id=3)
+        assert model.restore(file, cache=CacheOptions(slot=3)) == len(prompt) + 12
+        rest = model.generate([*prompt, *first], 12, cache=CacheOptions(slot=3))
         assert (*first, *rest.tokens) == whole
         assert rest.stats is not None
         assert rest.stats.prompt_tokens_reused >= len(prompt) + 11
@@ -98,7 +99,7 @@ def test_a_conversation_is_saved_with_what_was_generated_and_goes_on(
 
 def test_messages_are_saved_in_the_chat_template(tiny_model: Model, tmp_path: Path) -> None:
     messages = [{"role": "user", "content": "Hello there, how are you today?"}]
-    saved = tiny_model.save(tmp_path / "chat.slot", messages=messages)
+    saved = tiny_model.save(tmp_path / "chat.slot", prompt=messages)
     assert saved == len(tiny_model.chat_tokens(messages))
     assert tiny_model.restore(tmp_path / "chat.slot") == saved
 
@@ -210,7 +211,7 @@ def test_a_failure_leaves_no_slot_taken_and_no_file_behind(
                 model.restore(nowhere)
         with pytest.raises(InvalidArgumentError, match="the prompt is empty"):
             model.save(tmp_path / "empty.slot", [])
-        assert model.generate(QUESTION, 3, slot_id=1).tokens
+        assert model.generate(QUESTION, 3, cache=CacheOptions(slot=1)).tokens
     assert list(tmp_path.iterdir()) == []
 
 
@@ -230,9 +231,9 @@ def test_a_slot_in_use_is_not_restored_into(new_model: Callable[..., Model], fil
     with new_model(options={"slot_wait_ms": "0"}) as model:
         stream = model.binding.open(model.session.ctx, StreamConfig(slot_id=2))
         with pytest.raises(BusyError, match="slot 2 is in use by another open stream"):
-            model.restore(file, slot_id=2)
+            model.restore(file, cache=CacheOptions(slot=2))
         model.binding.close(stream)
-        assert model.restore(file, slot_id=2) > 0
+        assert model.restore(file, cache=CacheOptions(slot=2)) > 0
 
 
 def test_a_library_without_files_of_slots_says_so(tmp_path: Path) -> None:

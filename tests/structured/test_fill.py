@@ -15,13 +15,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from gbnf_reader import Gbnf
+from gbnf_reader import Gbnf as GbnfReader
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from skeleton_strategies import Field, actions, has_shape, shaped_skeletons
 
 from bench.masking.vocabularies import TokenBytes
+from eliza_ffi import Gbnf
 from eliza_ffi.async_model import AsyncModel
 from eliza_ffi.cli.demo_prompts import planner_prompt
 from eliza_ffi.elizaos import ActionSkeleton, generate_args
@@ -130,7 +131,7 @@ def test_any_skeleton_filled_parses_to_its_shape(
     )
     assert has_shape(fields, result.value)
     assert skeleton.matches(result.text)
-    assert Gbnf(skeleton.to_gbnf()).accepts(result.text)
+    assert GbnfReader(skeleton.to_gbnf()).accepts(result.text)
     assert spelled(any_model, result.tokens) == result.text
     assert [span.tokens for span in result.spans] == tokens_inside(any_model, result)
     assert all(not logprobs or span.logprob is not None for span in result.spans)
@@ -222,7 +223,7 @@ def test_a_value_has_the_tokens_that_llama_cpps_grammar_leads_to(
     # Nothing known comes first, which a grammar cuts into tokens as the model likes.
     skeleton = Skeleton.from_dict({"spans": [value, {"kind": "literal", "value": "]"}]})
     most = 12
-    guided = any_model.generate(prompt, most, grammar=skeleton.to_gbnf())
+    guided = any_model.generate(prompt, most, shape=Gbnf(skeleton.to_gbnf()))
     filled = any_model.fill(prompt, skeleton, max_tokens=most, on_limit="close")
     assert filled.tokens[:most] == guided.tokens
     assert filled.truncated or filled.tokens == guided.tokens
@@ -301,7 +302,7 @@ def test_what_a_pattern_leaves_no_choice_about_is_cut_as_the_tokenizer_cuts_it(
     pattern = "|".join(map(regex_literal, texts))
     skeleton = Skeleton((SkeletonSpan("pattern", pattern=pattern),))
     result = any_model.fill(prompt, skeleton)
-    slow = any_model.generate(prompt, masks=KnownTexts(any_model, texts))
+    slow = any_model.generate(prompt, shape=KnownTexts(any_model, texts))
     assert result.text == slow.text
     assert result.tokens == tuple(slow.tokens)
     assert result.forward_passes < len(result.tokens)
@@ -394,7 +395,7 @@ def test_the_embedded_model_plans(tiny_model: Model) -> None:
 def test_messages_take_the_place_of_a_prompt(tiny_model: Model) -> None:
     pytest.importorskip("jinja2")
     messages = [{"role": "user", "content": "hello"}]
-    result = tiny_model.fill(messages=messages, skeleton=REPLY)
+    result = tiny_model.fill(messages, REPLY)
     tokens = tiny_model.chat_tokens(messages)
     assert result.text == tiny_model.fill(tokens, REPLY).text
     assert result.text == tiny_model.fill(tokens, REPLY.to_dict()).text
@@ -528,7 +529,7 @@ def test_what_is_no_skeleton_is_refused(tiny_model: Model) -> None:
     with pytest.raises(InvalidArgumentError, match="no actions"):
         tiny_model.fill("x", ActionSkeleton([]))
     with pytest.raises(InvalidArgumentError, match="prompt or messages"):
-        tiny_model.fill(skeleton=REPLY)
+        tiny_model.fill(shape=REPLY)
 
 
 def test_a_cancelled_task_ends_the_filling(

@@ -16,6 +16,7 @@ from typing import Annotated, Any, Literal
 import jsonschema
 import pytest
 
+from eliza_ffi import CacheOptions
 from eliza_ffi.async_model import AsyncModel
 from eliza_ffi.errors import (
     ContextFullError,
@@ -164,7 +165,7 @@ def by_masks(model: Model, shape: Any, temperature: float) -> str:
     """Return an answer of llguidance's, also where a skeleton could give one."""
     shape = shape_of(shape)
     masks = shape.masks(model.session.guidance())
-    result = model.generate("Hello", 500, masks=masks, temperature=temperature)
+    result = model.generate("Hello", 500, shape=masks, temperature=temperature)
     assert result.finish_reason == "end", result
     return result.text
 
@@ -243,7 +244,7 @@ def test_fields_are_told_before_the_answer_is_whole(tiny_model: Model, masks_alo
     assert first.partial.model_fields_set == {"label"}
     assert not hasattr(first.partial, "left")
     steps.close()  # type: ignore[attr-defined]
-    assert tiny_model.fill("Hello", bool, slot_id=0).complete
+    assert tiny_model.fill("Hello", bool, cache=CacheOptions(slot=0)).complete
 
 
 def test_a_callback_hears_of_fields(tiny_model: Model) -> None:
@@ -276,12 +277,12 @@ def test_many_prompts_and_the_asynchronous_face_answer_alike(tiny_model: Model) 
 
 
 def test_texts_can_be_generated_and_streamed_in_a_shape(tiny_model: Model) -> None:
-    whole = tiny_model.generate("Hello", schema=Pet)
+    whole = tiny_model.generate("Hello", shape=Pet)
     assert Pet.model_validate_json(whole.text)
-    assert "".join(tiny_model.stream("Hello", schema=Pet)) == whole.text
-    assert re.fullmatch("[a-f]{3}", tiny_model.generate("Hello", regex="[a-f]{3}").text)
-    assert tiny_model.generate("Hello", lark='start: "abc"').text == "abc"
-    (many,) = tiny_model.generate_many(["Hello"], schema={"enum": ["a", "b"]})
+    assert "".join(tiny_model.stream("Hello", shape=Pet)) == whole.text
+    assert re.fullmatch("[a-f]{3}", tiny_model.generate("Hello", shape=Regex("[a-f]{3}")).text)
+    assert tiny_model.generate("Hello", shape=Lark('start: "abc"')).text == "abc"
+    (many,) = tiny_model.generate_many(["Hello"], shape={"enum": ["a", "b"]})
     assert many.text in ('"a"', '"b"')
 
 
@@ -322,12 +323,10 @@ def test_what_is_no_shape_is_refused(tiny_model: Model) -> None:
         tiny_model.fill("x", {"type": "strin"})
     with pytest.raises(InvalidArgumentError, match="no schema of"):
         tiny_model.fill("x", a_class_without_schema())
-    with pytest.raises(InvalidArgumentError, match="schema must be a JSON Schema .* got 'text'"):
-        tiny_model.generate("x", schema="text")
+    with pytest.raises(InvalidArgumentError, match="shape must be a JSON Schema .* got 'text'"):
+        tiny_model.generate("x", shape="text")
     with pytest.raises(InvalidArgumentError, match="sampler_plan is for skeletons"):
         tiny_model.fill("x", Lark('start: "a"'), sampler_plan={"x": 1})
-    with pytest.raises(InvalidArgumentError, match="give either regex or lark"):
-        tiny_model.generate("x", regex="a", lark="b")
     with pytest.raises(TypeError, match="temperatur"):
         tiny_model.fill("x", Pet, temperatur=1)  # type: ignore[call-overload]
 

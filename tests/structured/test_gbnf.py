@@ -6,11 +6,12 @@ import random
 from typing import Any
 
 import pytest
-from gbnf_reader import Gbnf
+from gbnf_reader import Gbnf as GbnfReader
 from hypothesis import given
 from hypothesis import strategies as st
 from skeleton_strategies import Field, actions, shaped_skeletons
 
+from eliza_ffi import Gbnf
 from eliza_ffi.elizaos.planning import ActionSkeleton, ParametersSkeleton
 from eliza_ffi.model import Model
 from eliza_ffi.structured import gbnf
@@ -27,7 +28,7 @@ def test_a_text_of_the_grammar_matches_the_skeleton(
 ) -> None:
     # That the grammar has all that filling writes is tested where skeletons are filled.
     skeleton = shaped[1]
-    text = Gbnf(skeleton.to_gbnf()).make_up(random.Random(seed))
+    text = GbnfReader(skeleton.to_gbnf()).make_up(random.Random(seed))
     assert skeleton.matches(text)
 
 
@@ -37,7 +38,7 @@ def test_a_text_of_the_planners_grammar_is_an_answer(
     listed: list[dict[str, Any]], seed: int
 ) -> None:
     for skeleton in (ActionSkeleton(listed), ParametersSkeleton(listed[0])):
-        text = Gbnf(skeleton.to_gbnf()).make_up(random.Random(seed))
+        text = GbnfReader(skeleton.to_gbnf()).make_up(random.Random(seed))
         assert skeleton.matches(text)
         assert skeleton.accepts(skeleton.parse(text))
 
@@ -57,7 +58,7 @@ def test_a_text_of_the_planners_grammar_is_an_answer(
 )
 def test_the_limits_of_a_value_are_those_of_matching(text: str, legal: bool) -> None:
     skeleton = Skeleton.from_dict({"spans": [{"kind": "free-json"}]})
-    assert Gbnf(skeleton.to_gbnf()).accepts(text) == legal
+    assert GbnfReader(skeleton.to_gbnf()).accepts(text) == legal
     assert skeleton.matches(text) == legal
 
 
@@ -69,7 +70,7 @@ def test_the_rules_of_an_automaton_accept_what_it_does(text: str) -> None:
     for dfa in automata:
         rules = gbnf.dfa_rules(dfa, "p")
         grammar = "root ::= p-0\n" + "".join(f"{name} ::= {body}\n" for name, body in rules.items())
-        assert Gbnf(grammar).accepts(text) == dfa.accepts(text.encode())
+        assert GbnfReader(grammar).accepts(text) == dfa.accepts(text.encode())
 
 
 def test_a_users_rules_keep_apart_from_ours() -> None:
@@ -83,7 +84,7 @@ def test_a_users_rules_keep_apart_from_ours() -> None:
         {"kind": "literal", "value": "]"},
     ]
     theirs = 'root ::= "r" json-string\njson-string ::= [0-9]+ ("a"\n | "root ::= b")? # "x'
-    grammar = Gbnf(Skeleton.from_dict({"spans": spans}, theirs).to_gbnf())
+    grammar = GbnfReader(Skeleton.from_dict({"spans": spans}, theirs).to_gbnf())
     assert grammar.accepts('[12a,"q",r3]')
     assert grammar.accepts('[1root ::= b,"",r3]')
     assert not grammar.accepts('["1","q",r3]')
@@ -103,10 +104,10 @@ SHAPES = (
 def test_llama_cpp_reads_the_grammar_as_we_do(tiny_model: Model, shape: dict[str, Any]) -> None:
     spans = [{"kind": "literal", "value": "<"}, shape, {"kind": "literal", "value": ">"}]
     skeleton = Skeleton.from_dict({"spans": spans})
-    grammar = Gbnf(skeleton.to_gbnf())
+    grammar = GbnfReader(skeleton.to_gbnf())
     finished = 0
     for prompt in ("x", '{"a":', "1.5, 2.5,", "hello", "ä"):
-        made = tiny_model.generate(prompt, 60, grammar=skeleton.to_gbnf(), temperature=2.0)
+        made = tiny_model.generate(prompt, 60, shape=Gbnf(skeleton.to_gbnf()), temperature=2.0)
         if made.finish_reason == "end":
             assert skeleton.matches(made.text)
             assert grammar.accepts(made.text)

@@ -37,7 +37,7 @@ def test_the_example_of_xgrammar_answers_validly(tiny_model: Model, temperature:
     }
     masks = names["XGrammarMasks"](tiny_model.token_texts(), json.dumps(schema))
     for _ in range(3):  # any number of texts can be begun
-        result = tiny_model.generate("Hello", masks=masks, temperature=temperature)
+        result = tiny_model.generate("Hello", shape=masks, temperature=temperature)
         assert result.finish_reason == "end", result
         value = json.loads(result.text)
         assert value["kind"] in ("cat", "dog")

@@ -1,0 +1,172 @@
+"""Options of requests: the KV slot, speculation, and the keywords that several methods share."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict
+
+from ..chat.prompt import Prompt
+from ..chat.template import Messages
+from ..checks import check_path, check_text, check_whole
+from ..library.protocol import Tokens
+from ..sampling.params import Sampling
+
+if TYPE_CHECKING:
+    from ..structured.sampler_plan import SpanSamplerPlan
+
+__all__ = [
+    "AnyPrompt",
+    "CacheOptions",
+    "ChoiceMode",
+    "ChoiceSettings",
+    "FillSettings",
+    "OnLimit",
+    "Speculation",
+    "Strings",
+    "TextSettings",
+    "Tokenization",
+]
+
+AnyPrompt: TypeAlias = "str | Prompt | Tokens | Messages"
+"""A text, a `Prompt`, token ids, or the messages of a conversation."""
+
+ChoiceMode = Literal["greedy", "sample", "best"]
+Tokenization = Literal["own", "any"]
+OnLimit = Literal["error", "close"]
+
+Strings: TypeAlias = "Sequence[str] | Set[str] | Iterator[str]"
+"""Labels. Not `Iterable`, because the class of an enum is one."""
+
+MOST_DRAFTED = 256
+
+
+@dataclass(frozen=True)
+class CacheOptions:
+    """The KV slot of a request, and the types of its KV cache.
+
+    Attributes
+    ----------
+    slot : int
+        The slot; -1 = the one whose tokens agree most with the prompt, among the free slots.
+        Requests for the same slot wait for one another.
+    key : str or None
+        The name of a slot, if `slot` is -1. Requests with the same name share a slot.
+    type_k, type_v : str or None
+        Types of the KV cache, such as ``"q8_0"``; None = f16.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If a field has a wrong type or value.
+    """
+
+    slot: int = -1
+    key: str | None = None
+    type_k: str | None = None
+    type_v: str | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "slot", check_whole("slot", self.slot, -1))
+        for name in ("key", "type_k", "type_v"):
+            if getattr(self, name) is not None:
+                check_text(name, getattr(self, name))
+
+    def settings(self) -> dict[str, Any]:
+        """Return the fields of a :class:`~eliza_ffi.session.GenerationRequest`."""
+        return {
+            "slot_id": self.slot,
+            "cache_key": self.key,
+            "cache_type_k": self.type_k,
+            "cache_type_v": self.type_v,
+        }
+
+
+@dataclass(frozen=True)
+class Speculation:
+    """Speculative decoding: several tokens are guessed and checked in one forward pass.
+
+    The tokens of the answer are the same as without speculation.
+
+    Attributes
+    ----------
+    max_tokens : int
+        The most tokens of a guess, 1 to 256.
+    min_tokens : int
+        Shorter guesses are not checked.
+    drafter : str, os.PathLike or None
+        The file of a small model with the same vocabulary, or of an MTP head of the model. None =
+        the model's own head; if it has none, the text that followed the same few tokens before.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If a field has a wrong type or value.
+    """
+
+    max_tokens: int = 16
+    min_tokens: int = 1
+    drafter: str | os.PathLike[str] | None = None
+
+    def __post_init__(self) -> None:
+        most = check_whole("max_tokens", self.max_tokens, 1, MOST_DRAFTED)
+        object.__setattr__(self, "max_tokens", most)
+        object.__setattr__(self, "min_tokens", check_whole("min_tokens", self.min_tokens, 1, most))
+        if self.drafter is not None:
+            object.__setattr__(self, "drafter", check_path("drafter", self.drafter))
+
+    def settings(self) -> dict[str, Any]:
+        """Return the fields of a :class:`~eliza_ffi.session.GenerationRequest`."""
+        return {
+            "draft_max": self.max_tokens,
+            "draft_min": self.min_tokens,
+            "drafter": self.drafter,
+        }
+
+
+class TextSettings(TypedDict, total=False):
+    """Keywords of :meth:`~eliza_ffi.Model.generate`."""
+
+    temperature: float
+    top_p: float
+    top_k: int
+    min_p: float
+    seed: int | None
+    stop: str | Sequence[str] | None
+    logprobs: int | None
+    shape: Any
+    sampling: Sampling | None
+    speculation: Speculation | None
+    cache: CacheOptions | None
+    on_text: Callable[[str], Any] | None
+
+
+class ChoiceSettings(TypedDict, total=False):
+    """Keywords of :meth:`~eliza_ffi.Model.choose`."""
+
+    mode: ChoiceMode
+    temperature: float
+    probabilities: bool
+    tokenization: Tokenization
+    heal_prompt: bool
+    max_tokens: int
+    sampling: Sampling | None
+    seed: int | None
+    cache: CacheOptions | None
+    on_text: Callable[[str], Any] | None
+
+
+class FillSettings(TypedDict, total=False):
+    """Keywords of :meth:`~eliza_ffi.Model.fill`."""
+
+    max_tokens: int
+    on_limit: OnLimit
+    retries: int
+    temperature: float
+    top_k: int
+    top_p: float
+    logprobs: bool
+    heal_prompt: bool
+    sampler_plan: SpanSamplerPlan | Mapping[str, Any] | None
+    cache: CacheOptions | None
