@@ -16,7 +16,6 @@ __all__ = [
     "MOBILE_CONFIG_SIZE",
     "OLDEST_ABI_VERSION",
     "PREFIX",
-    "PULL_SYMBOLS",
     "REQUIRED_SYMBOLS",
     "SINCE",
     "SUPPLEMENT",
@@ -40,19 +39,13 @@ REQUIRED_SYMBOLS = (
     "eliza_inference_free_string",
     "eliza_inference_llm_stream_open",
     "eliza_inference_llm_stream_prefill",
+    "eliza_inference_llm_stream_next",
+    "eliza_inference_llm_stream_cancel",
     "eliza_inference_llm_stream_close",
 )
-"""Without these nothing works; of ``next`` and ``generate``, one is needed too."""
-
-PULL_SYMBOLS = ("eliza_inference_llm_stream_next", "eliza_inference_llm_stream_generate")
-"""The two ways to read a stream; either will do."""
+"""The functions that every accepted version has and that the package cannot do without."""
 
 SINCE = {
-    "eliza_inference_set_verifier_callback": 2,
-    "eliza_inference_llm_stream_next": 4,
-    "eliza_inference_llm_stream_cancel": 4,
-    "eliza_inference_llm_stream_save_slot": 4,
-    "eliza_inference_llm_stream_restore_slot": 4,
     "eliza_inference_llm_mtp_supported": 8,
     "eliza_inference_llm_kv_quant_supported": 8,
     "eliza_inference_tokenize": 9,
@@ -60,7 +53,11 @@ SINCE = {
     "eliza_inference_embed": 9,
     "eliza_inference_llm_eot_score": 11,
 }
-"""The version that brought a function; the others came between versions, or are additions."""
+"""The version that added a function, where that is after version 4.
+
+Functions that are not listed are as old as version 4, were added between versions, or are this
+project's own.
+"""
 
 KV_TYPES_SINCE = 8
 """The configuration had 64 bytes before; n_gpu_layers and the KV cache types made it 80."""

@@ -38,9 +38,9 @@ class InferenceCapabilities:
     abi_version : str
         Empty if there is no library.
     pull, push : bool
-        Whether it has ``next``, and whether it has ``generate``. Either is enough for everything.
+        Whether it has ``next``, as every library has, and whether it has ``generate``.
     cancel : bool
-        Whether a forward pass can be stopped. Without it, a generation ends at its next token.
+        Whether a forward pass can be stopped, as in every library.
     token_trie : bool
         Whether choices can be constrained by a token trie.
     trie_modes : tuple of str

@@ -10,15 +10,11 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any
 
-from .abi import symbols_of
-from .cffi_values import CallbackState, CffiStream, config_struct
+from .cffi_values import CffiStream, config_struct
 from .loading import Library
-from .protocol import StreamConfig, StreamStep
+from .protocol import StreamConfig
 
-__all__ = ["Dialect", "Push"]
-
-Push = Callable[[CffiStream, int, CallbackState], None]
-"""Runs the library's ``generate`` for so many tokens."""
+__all__ = ["Dialect"]
 
 ANY_TURN: AbstractContextManager[None] = nullcontext()
 
@@ -44,10 +40,6 @@ class Dialect:
 
     def __init__(self, library: Library) -> None:
         self.library = library
-
-    def supports(self, name: str) -> bool:
-        """Return whether the method of this name works."""
-        return any(self.library.has(symbol) for symbol in symbols_of(name))
 
     # ---- contexts ---------------------------------------------------------------------------
 
@@ -78,33 +70,17 @@ class Dialect:
         """Return a stream that is still to be opened."""
         return CffiStream(ctx)
 
-    def opened(self, stream: CffiStream, config: StreamConfig, push: Push) -> None:
-        """Note a stream that was opened; `push` is for those who cannot pull."""
+    def opened(self, stream: CffiStream) -> None:
+        """Note a stream that was opened."""
 
     def close(self, stream: CffiStream) -> None:
         """Free a stream; a second time does nothing."""
         stream.free()
 
     def turn(self, stream: CffiStream, doing: str) -> AbstractContextManager[None]:
-        """Hold the stream during a call that may come between two pulls."""
-        return ANY_TURN
-
-    def turn_at_rest(self, stream: CffiStream, doing: str) -> AbstractContextManager[None]:
-        """Hold the stream during a call that nothing may be under way beside."""
-        return ANY_TURN
-
-    def prefilled(self, stream: CffiStream) -> None:
-        """Note that a prompt was decoded."""
-
-    def next(self, stream: CffiStream, pull: Callable[[CffiStream], StreamStep]) -> StreamStep:
-        """Return the next step; `pull` asks the library for it."""
-        return pull(stream)
-
-    def pushing(self, stream: CffiStream) -> AbstractContextManager[None]:
-        """Hold the stream during a ``generate`` of the caller's own."""
+        """Hold the stream during one call."""
         return ANY_TURN
 
     def cancel(self, stream: CffiStream) -> None:
         """Stop the call that is running on the stream."""
-        self.library.need("eliza_inference_llm_stream_cancel")
         self.library.lib.eliza_inference_llm_stream_cancel(stream.pointer)

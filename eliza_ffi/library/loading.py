@@ -29,7 +29,6 @@ from .abi import (
     ABI_VERSION,
     OLDEST_ABI_VERSION,
     PREFIX,
-    PULL_SYMBOLS,
     REQUIRED_SYMBOLS,
     SINCE,
     SUPPLEMENT,
@@ -42,7 +41,6 @@ __all__ = [
     "LIBRARY_VARIABLE",
     "OLDEST_ABI_VERSION",
     "PREFIX",
-    "PULL_SYMBOLS",
     "REQUIRED_SYMBOLS",
     "Library",
     "cdef_from_header",
@@ -301,11 +299,11 @@ class Library:
 
     def _check_required_symbols(self) -> None:
         missing = [name for name in REQUIRED_SYMBOLS if name not in self._present]
-        if not any(name in self._present for name in PULL_SYMBOLS):
-            missing.append(" or ".join(PULL_SYMBOLS))
         if missing:
             raise LibraryLoadError(
-                f"{self.path} is not a usable libelizainference: it lacks {', '.join(missing)}"
+                f"{self.path} is not a usable libelizainference: expected the functions that every "
+                f"library of ABI version {OLDEST_ABI_VERSION} to {ABI_VERSION} has, "
+                f"but it lacks {', '.join(missing)}"
             )
 
     def _checked_abi_version(self) -> str:

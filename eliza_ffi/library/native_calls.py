@@ -8,7 +8,7 @@ from typing import Any
 
 from ..checks import check_callable, check_kind, check_text
 from ..errors import ElizaError, error_from_status, kind_of_status
-from .abi import PREFIX
+from .abi import PREFIX, symbols_of
 from .cffi_values import CallbackState, CffiStream
 from .elder.dialect import dialect_of
 from .loading import Library
@@ -47,18 +47,17 @@ class NativeCalls:
     def supports(self, name: str) -> bool:
         """Return whether the method of this name works with this library.
 
-        That is so where it has ``eliza_inference_[llm_[stream_]]<name>``, and for ``next`` and
-        ``cancel`` also where ``generate`` stands in for them.
+        It does if the library has ``eliza_inference_[llm_[stream_]]<name>``.
         """
-        return self._dialect.supports(check_text("name", name))
+        return any(self.library.has(symbol) for symbol in symbols_of(check_text("name", name)))
 
     def _need(self, name: str) -> None:
         self.library.need(PREFIX + name)
 
     def _turn(self, stream: CffiStream, doing: str) -> AbstractContextManager[None]:
-        """Hold the stream during a call that it must be at rest for."""
+        """Hold the stream during one call."""
         self._check_stream(stream)
-        return self._dialect.turn_at_rest(stream, doing)
+        return self._dialect.turn(stream, doing)
 
     def _check_stream(self, stream: Any) -> None:
         check_kind("stream", stream, CffiStream, "a stream, as open() returns it")

@@ -61,7 +61,7 @@ class StateCalls(NativeCalls):
         self._need("llm_stream_stats")
         self._check_stream(stream)
         doing = "read the stream's counts"
-        with self._dialect.turn(stream, doing):
+        with self._turn(stream, doing):
             status, struct = self._call_stats(stream)
         if status < 0:
             raise self._stream_error(stream, status, doing)

@@ -46,7 +46,7 @@ class StreamCalls(NativeCalls):
                     f"{self.library.path} was built without text generation: {said or 'no stream'}"
                 )
             raise kind(f"cannot open a stream: {said or 'the library gave no reason'}")
-        self._dialect.opened(stream, config, self._push)
+        self._dialect.opened(stream)
         try:
             self._reraise_from_callbacks(ctx)
         except BaseException:
@@ -72,7 +72,6 @@ class StreamCalls(NativeCalls):
             self._reraise_from_callbacks(stream.ctx)
             if status < 0:
                 raise self._stream_error(stream, status, doing)
-            self._dialect.prefilled(stream)
 
     def set_token_mask(self, stream: CffiStream, mask: NDArray[np.uint32] | None) -> None:
         """Allow only some tokens as the next one; None allows all again.
@@ -107,7 +106,8 @@ class StreamCalls(NativeCalls):
 
     def next(self, stream: CffiStream) -> StreamStep:
         """Pull the next step."""
-        return self._dialect.next(stream, self._pull)
+        with self._dialect.turn(stream, "generate"):
+            return self._pull(stream)
 
     def _pull(self, stream: CffiStream) -> StreamStep:
         status = self._call_next(stream)
@@ -132,21 +132,19 @@ class StreamCalls(NativeCalls):
         check_callable("on_token", on_token)
         check_whole("max_tokens", max_tokens, 0)
         state = CallbackState(on_token)
-        with self._dialect.pushing(stream):
-            self._push(stream, max_tokens or self._dialect.no_limit, state)
+        limit = max_tokens or self._dialect.no_limit
+        handle = self._ffi.new_handle(state)
+        with self._turn(stream, "generate"):
+            status = self._lib.eliza_inference_llm_stream_generate(
+                stream.pointer, limit, token_callback(), handle, stream.error
+            )
+            state.reraise()
+            self._reraise_from_callbacks(stream.ctx)
+            if status < 0:
+                raise self._stream_error(stream, status, "generate")
         tail = state.decoder.decode(b"", True)
         if tail:
             on_token(-1, tail)
-
-    def _push(self, stream: CffiStream, limit: int, state: CallbackState) -> None:
-        handle = self._ffi.new_handle(state)
-        status = self._lib.eliza_inference_llm_stream_generate(
-            stream.pointer, limit, token_callback(), handle, stream.error
-        )
-        state.reraise()
-        self._reraise_from_callbacks(stream.ctx)
-        if status < 0:
-            raise self._stream_error(stream, status, "generate")
 
     def cancel(self, stream: CffiStream) -> None:
         """Stop the call that is running on the stream; safe from any thread."""

@@ -141,7 +141,7 @@ class Lifecycle:
         # Under the lock, so that the stream cannot be closed between the check and the call.
         with self._lock:
             self._is_cancelled = True
-            if self._stream is not None and self._binding.supports("cancel"):
+            if self._stream is not None:
                 self._binding.cancel(self._stream)
 
     def check(self) -> None:

@@ -6,7 +6,7 @@ import struct
 from pathlib import Path
 
 import pytest
-from elder_fake import BYTES, PULL, PUSH, TEXT, TRIE, Fakes, functions_of_version
+from elder_fake import BYTES, STREAM, TEXT, TRIE, Fakes, functions_of_version
 
 from eliza_ffi._resources import default_model_path
 from eliza_ffi.elizaos import FfiStreamingGenerateArgs, SyncStreamingRunner
@@ -27,11 +27,8 @@ def context_size_of(config: bytes) -> int:
     return int(struct.unpack_from("<i", config, 80)[0])
 
 
-@pytest.mark.parametrize("functions", [PULL, PUSH])
-def test_a_generation_by_the_names_of_the_phone(
-    functions: frozenset[str], fakes: Fakes, tmp_path: Path
-) -> None:
-    fake = fakes(functions | {"llm_stream_save_slot", "llm_stream_restore_slot"}, 12)
+def test_a_generation_by_the_names_of_the_phone(fakes: Fakes, tmp_path: Path) -> None:
+    fake = fakes(STREAM | {"llm_stream_save_slot", "llm_stream_restore_slot"}, 12)
     binding = AospStreamingLlmBinding(Library(fake.path), context_size=4096)
     assert binding.llm_stream_supported()
     ctx = binding.create("any")
@@ -52,7 +49,7 @@ def test_a_generation_by_the_names_of_the_phone(
 
 
 def test_a_stream_may_have_a_context_size_of_its_own(fakes: Fakes) -> None:
-    fake = fakes(PULL, 9)
+    fake = fakes(STREAM, 9)
     binding = AospStreamingLlmBinding(Library(fake.path), context_size=4096)
     ctx = binding.create("any")
     for size, given in ((512, 512), (None, 4096), (0, 0)):
@@ -65,7 +62,7 @@ def test_a_stream_may_have_a_context_size_of_its_own(fakes: Fakes) -> None:
 
 
 def test_a_context_size_that_the_library_would_not_read_is_refused(fakes: Fakes) -> None:
-    binding = AospStreamingLlmBinding(Library(fakes(PULL, 8).path), context_size=4096)
+    binding = AospStreamingLlmBinding(Library(fakes(STREAM, 8).path), context_size=4096)
     ctx = binding.create("any")
     with pytest.raises(NotSupportedError, match=r"\(ABI version 8\) does not read a context size"):
         binding.open(ctx, StreamConfig())
@@ -102,9 +99,8 @@ def test_the_probes_are_the_librarys_and_no_where_it_has_none(fakes: Fakes) -> N
     assert not stub.llm_stream_supported()
 
 
-@pytest.mark.parametrize("functions", [PULL, PUSH])
-def test_the_runners_run_on_it(functions: frozenset[str], fakes: Fakes) -> None:
-    fake = fakes(functions, 10)
+def test_the_runners_run_on_it(fakes: Fakes) -> None:
+    fake = fakes(STREAM, 10)
     binding = AospStreamingLlmBinding(Library(fake.path), context_size=1024)
     ctx = binding.create("any")
     result = SyncStreamingRunner(binding, ctx).generate_with_usage(FfiStreamingGenerateArgs([1]))

@@ -6,9 +6,8 @@ import dataclasses
 import json
 
 import pytest
-from elder_fake import PULL, PUSH, TRIE, Fakes, functions_of_version
+from elder_fake import GENERATE, STREAM, TRIE, Fakes, functions_of_version
 
-import eliza_ffi
 from eliza_ffi import cli
 from eliza_ffi._resources import default_model_path
 from eliza_ffi.errors import LibraryNotFoundError
@@ -24,8 +23,8 @@ def fakes(tmp_path_factory: pytest.TempPathFactory) -> Fakes:
 
 
 def test_where_there_is_no_library_nothing_can_be_done() -> None:
-    nothing = eliza_ffi.detect_capabilities(None)
-    assert nothing == eliza_ffi.InferenceCapabilities()
+    nothing = detect_capabilities(None)
+    assert nothing == InferenceCapabilities()
     assert not any(value for value in nothing.to_dict().values() if value != "none")
     assert nothing.to_mobile() == {
         "streamingLlm": False,
@@ -70,21 +69,22 @@ def test_each_version_can_what_it_brought(fakes: Fakes) -> None:
 
 
 def test_pushes_tries_and_speech_are_seen(fakes: Fakes) -> None:
-    can = detect_capabilities(Library(fakes(PUSH | TRIE | {"tts_stream_supported"}).path))
-    assert (can.pull, can.push, can.token_trie, can.omnivoice_streaming) == (False, *[True] * 3)
+    functions = STREAM | GENERATE | TRIE | {"tts_stream_supported"}
+    can = detect_capabilities(Library(fakes(functions).path))
+    assert (can.pull, can.push, can.token_trie, can.omnivoice_streaming) == (True,) * 4
     assert can.trie_modes == ("argmax", "sample", "stop-at-leaf")
-    half = detect_capabilities(fakes(PULL | TRIE - {"clear_token_trie"}).path)
+    half = detect_capabilities(fakes(STREAM | TRIE - {"clear_token_trie"}).path)
     assert not half.token_trie
 
 
 def test_a_build_without_text_does_not_stream(fakes: Fakes) -> None:
-    can = detect_capabilities(CffiBinding(Library(fakes(PULL, 12, "STUB").path)))
+    can = detect_capabilities(CffiBinding(Library(fakes(STREAM, 12, "STUB").path)))
     assert not can.streaming_llm
     assert can.to_mobile()["streamingLlm"] is False
 
 
 def test_capabilities_are_frozen_and_go_through_json(fakes: Fakes) -> None:
-    can = detect_capabilities(fakes(PUSH | TRIE).path)
+    can = detect_capabilities(fakes(STREAM | GENERATE | TRIE).path)
     with pytest.raises(dataclasses.FrozenInstanceError):
         can.pull = True  # type: ignore[misc]
     facts = json.loads(json.dumps(can.to_dict()))
@@ -105,8 +105,9 @@ def test_doctor_shows_them(
     shown = json.loads(capsys.readouterr().out)["capabilities"]
     assert shown["fill"] is True
     assert shown["max_context_tokens"] == 2048
-    assert cli.main(["doctor", "--model", "any", "--library", str(fakes(PUSH).path)]) == 1
+    fake = fakes(STREAM | GENERATE)
+    assert cli.main(["doctor", "--model", "any", "--library", str(fake.path)]) == 1
     out = capsys.readouterr().out
-    assert "capabilities     yes: streaming llm, push, cancel\n" in out
-    assert "no: mtp supported, omnivoice streaming, pull, " in out
+    assert "capabilities     yes: streaming llm, pull, push, cancel\n" in out
+    assert "no: mtp supported, omnivoice streaming, text choices, " in out
     assert "config size: 88\n" in out

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from elder_fake import BYTES, PULL, PUSH, REQUIRED, TEXT, TRIE, Fake, Fakes, functions_of_version
+from elder_fake import BYTES, REQUIRED, STREAM, TEXT, TRIE, Fake, Fakes, functions_of_version
 
 from eliza_ffi.choices.token_tree import TokenTreePayload
 from eliza_ffi.elizaos import FfiStreamingGenerateArgs, SyncStreamingRunner
@@ -78,7 +78,6 @@ CALLS: dict[str, Callable[[CffiBinding, Any, Any], Any]] = {
     "set_verifier_callback": lambda b, ctx, s: b.set_verifier_callback(ctx, None),
     "llm_stream_save_slot": lambda b, ctx, s: b.save_slot(s, "/dev/null"),
     "llm_stream_restore_slot": lambda b, ctx, s: b.restore_slot(s, "/dev/null"),
-    "llm_stream_cancel": lambda b, ctx, s: b.cancel(s),
     "tokenize": lambda b, ctx, s: b.tokenize(ctx, "text"),
     "detokenize": lambda b, ctx, s: b.detokenize(ctx, [65]),
     "embed": lambda b, ctx, s: b.embed(ctx, "text"),
@@ -115,7 +114,7 @@ CALLS: dict[str, Callable[[CffiBinding, Any, Any], Any]] = {
 def test_a_function_that_is_missing_is_named_with_the_version_it_came_with(
     name: str, version: int, fakes: Fakes
 ) -> None:
-    fake = fakes(functions_of_version(version) - {"llm_stream_cancel"}, version)
+    fake = fakes(functions_of_version(version), version)
     binding, ctx, stream = opened(fake)
     if binding.library.has(PREFIX + name):
         CALLS[name](binding, ctx, stream) if name != "llm_stream_restore_slot" else None
@@ -141,11 +140,11 @@ def test_a_library_without_a_function_that_it_must_have_is_refused_by_its_name(
     name: str, fakes: Fakes
 ) -> None:
     with pytest.raises(LibraryLoadError, match=f"it lacks {PREFIX}{name}$"):
-        Library(fakes(PULL - {name}).path)
+        Library(fakes(STREAM - {name}).path)
 
 
 def test_a_build_without_text_says_so_when_a_stream_is_opened(fakes: Fakes) -> None:
-    binding, ctx = bound(fakes(PULL, 12, "STUB"))
+    binding, ctx = bound(fakes(STREAM, 12, "STUB"))
     with pytest.raises(NotSupportedError, match="without text generation: a build for speech"):
         binding.open(ctx, StreamConfig())
     binding.destroy(ctx)
@@ -158,7 +157,7 @@ def test_a_build_without_text_says_so_when_a_stream_is_opened(fakes: Fakes) -> N
 def test_every_version_reads_the_configuration_it_knows_and_no_byte_of_something_else(
     version: int, size: int, fakes: Fakes
 ) -> None:
-    fake = fakes(PULL, version)
+    fake = fakes(STREAM, version)
     config = {"max_tokens": 7, "temperature": 0.5, "top_p": 0.9, "top_k": 40, "slot_id": 3}
     binding, ctx, _ = opened(fake, repeat_penalty=1.25, disable_thinking=True, **config)
     assert len(fake.config) == size
@@ -170,23 +169,22 @@ def test_every_version_reads_the_configuration_it_knows_and_no_byte_of_something
 
 
 def test_kv_types_that_a_library_would_not_read_are_refused(fakes: Fakes) -> None:
-    binding, ctx = bound(fakes(PULL, 7))
+    binding, ctx = bound(fakes(STREAM, 7))
     with pytest.raises(NotSupportedError, match=r"version 7\) does not read cache_type_k 'q8_0', "):
         binding.open(ctx, StreamConfig(cache_type_k="q8_0"))
     binding.open(ctx, StreamConfig(cache_type_k="f16"))
     binding.destroy(ctx)
-    binding, ctx, _ = opened(fakes(PULL, 8), cache_type_v="q8_0")
+    binding, ctx, _ = opened(fakes(STREAM, 8), cache_type_v="q8_0")
     binding.destroy(ctx)
 
 
 # ---- the trie ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("functions", [PULL, PUSH])
 def test_a_refused_trie_raises_or_falls_back_as_the_caller_wants(
-    functions: frozenset[str], fakes: Fakes, caplog: pytest.LogCaptureFixture
+    fakes: Fakes, caplog: pytest.LogCaptureFixture
 ) -> None:
-    fake = fakes(functions | TRIE)
+    fake = fakes(STREAM | TRIE)
     binding, ctx = bound(fake)
     runner = SyncStreamingRunner(binding, ctx)
     strict = FfiStreamingGenerateArgs([1], token_tree_payload=payload("REFUSE"))
@@ -210,7 +208,7 @@ def test_a_refused_trie_raises_or_falls_back_as_the_caller_wants(
 def test_a_trie_that_cannot_be_cleared_is_not_set(
     fakes: Fakes, caplog: pytest.LogCaptureFixture
 ) -> None:
-    fake = fakes(PULL | TRIE - {"clear_token_trie"})
+    fake = fakes(STREAM | TRIE - {"clear_token_trie"})
     binding, ctx = bound(fake)
     args = FfiStreamingGenerateArgs([1], token_tree_payload=payload("A"))
     with caplog.at_level(logging.WARNING, "eliza_ffi"):
@@ -223,11 +221,8 @@ def test_a_trie_that_cannot_be_cleared_is_not_set(
 # ---- slots, embeddings, end of turn, drafts ----------------------------------------------------
 
 
-@pytest.mark.parametrize("functions", [ALL, PUSH | ALL - {"llm_stream_next"}])
-def test_a_slot_is_saved_and_restored_between_two_pulls(
-    functions: frozenset[str], fakes: Fakes, tmp_path: Path
-) -> None:
-    fake = fakes(functions, 12)
+def test_a_slot_is_saved_and_restored_between_two_pulls(fakes: Fakes, tmp_path: Path) -> None:
+    fake = fakes(ALL, 12)
     binding, ctx, stream = opened(fake)
     assert binding.supports("save_slot") and binding.supports("restore_slot")
     assert [binding.next(stream).tokens[0] for _ in range(5)] == list(BYTES[:5])

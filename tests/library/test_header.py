@@ -10,7 +10,6 @@ import pycparser  # type: ignore[import-untyped]
 from eliza_ffi import _resources
 from eliza_ffi.library.binding import StreamConfig, StreamStats
 from eliza_ffi.library.loading import (
-    PULL_SYMBOLS,
     REQUIRED_SYMBOLS,
     cdef_from_header,
     declared_functions,
@@ -55,7 +54,7 @@ def test_cdef_drops_what_only_cplusplus_sees_and_keeps_what_follows() -> None:
 
 
 def test_required_symbols_are_declared() -> None:
-    assert set(REQUIRED_SYMBOLS) | set(PULL_SYMBOLS) <= set(declared_functions(HEADER))
+    assert set(REQUIRED_SYMBOLS) <= set(declared_functions(HEADER))
 
 
 def test_the_config_struct_has_the_layout_that_callers_write() -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from elder_fake import PULL, Fakes
+from elder_fake import STREAM, Fakes
 
 from eliza_ffi import Gbnf, Speculation, cli
 from eliza_ffi.elizaos import (
@@ -284,7 +284,7 @@ def test_what_is_wrong_with_a_drafter_is_said(
 
 
 def test_a_library_that_does_not_speculate_says_so(tmp_path: Path) -> None:
-    fake = Fakes(tmp_path)(PULL, 12)
+    fake = Fakes(tmp_path)(STREAM, 12)
     with Model("any", library=fake.path) as model:
         assert model.generate([1]).text
         with pytest.raises(NotSupportedError, match="no speculative decoding: leave draft_max"):

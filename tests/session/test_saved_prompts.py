@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from elder_fake import PULL, Fakes
+from elder_fake import STREAM, Fakes
 
 from eliza_ffi import CacheOptions
 from eliza_ffi.errors import (
@@ -237,7 +237,7 @@ def test_a_slot_in_use_is_not_restored_into(new_model: Callable[..., Model], fil
 
 
 def test_a_library_without_files_of_slots_says_so(tmp_path: Path) -> None:
-    fake = Fakes(tmp_path)(PULL, 12)
+    fake = Fakes(tmp_path)(STREAM, 12)
     with Model("any", library=fake.path) as model:
         with pytest.raises(NotSupportedError, match="llm_stream_save_slot"):
             model.save(tmp_path / "x.slot", [1])

@@ -32,9 +32,6 @@ enum manner {
     MANNER_REFUSE = 2,     /* prefill fails */
     MANNER_FAIL = 3,       /* the fourth token fails */
     MANNER_ENDLESS = 4,    /* the third token takes until it is cancelled */
-    MANNER_GATED = 5,      /* the third token takes until the test opens the gate */
-    MANNER_ONE_SHOT = 6,   /* generate starts from the beginning each time: no going on */
-    MANNER_NO_ROOM = 7,    /* the context is full at the fourth token */
 };
 
 typedef struct { int is_alive, n_streams; void (*verify)(const void *, void *); void * user; } context;
@@ -55,7 +52,7 @@ static char log_text[1 << 16];
 static char harm[256];
 static unsigned char config_read[88];
 static int config_size, last_limit;
-static atomic_int n_sampled, n_stuck, is_gate_open;
+static atomic_int n_sampled, n_stuck;
 
 static void note(char * where, size_t size, const char * what) {
     pthread_mutex_lock(&lock);
@@ -69,10 +66,9 @@ HOOK const char * fake_calls(void) { return log_text; }
 HOOK const char * fake_harm(void) { return harm; }
 HOOK int fake_sampled(void) { return n_sampled; }
 HOOK int fake_stuck(void) { return n_stuck; }
-HOOK void fake_open_gate(void) { is_gate_open = 1; }
 HOOK int fake_limit(void) { return last_limit; }
 HOOK int fake_config(unsigned char * out) { memcpy(out, config_read, sizeof config_read); return config_size; }
-HOOK void fake_forget(void) { log_text[0] = harm[0] = 0; n_sampled = n_stuck = is_gate_open = 0; }
+HOOK void fake_forget(void) { log_text[0] = harm[0] = 0; n_sampled = n_stuck = 0; }
 
 static void fail(char ** err, const char * why) { if (err) *err = strdup(why); }
 
@@ -143,11 +139,6 @@ static int sample(stream * s, int32_t * token, char ** err) {
     if (s->is_cancelled) { s->is_cancelled = 0; return -7; }
     if (s->position >= s->last || s->position >= 3 * TEXT_LENGTH) return 0;
     if (s->position == 3 && s->manner == MANNER_FAIL) { fail(err, "the disk is on fire"); return -4; }
-    if (s->position == 3 && s->manner == MANNER_NO_ROOM) { fail(err, "context full"); return -4; }
-    if (s->position == 2 && s->manner == MANNER_GATED) {
-        n_stuck++;
-        while (!is_gate_open) usleep(500);
-    }
     if (s->position == 2 && s->manner == MANNER_ENDLESS) {
         n_stuck++;
         while (!s->is_cancelled) usleep(500);
@@ -184,7 +175,6 @@ EXPORT(llm_stream_generate) int eliza_inference_llm_stream_generate(stream * s, 
         int (*on_token)(int32_t, const char *, void *), void * user, char ** err) {
     enter(s, "generate");
     last_limit = max_tokens;
-    if (s->manner == MANNER_ONE_SHOT) s->position = 0;
     for (int i = 0; i < max_tokens; i++) { /* 0 is none, as in a loop somebody wrote without thinking */
         int32_t token;
         const int result = sample(s, &token, err);

@@ -20,8 +20,8 @@ SOURCE = Path(__file__).with_name("elder_fake.c")
 FUNCTIONS = frozenset(re.findall(r"^EXPORT\((\w+)\)", SOURCE.read_text(), flags=re.MULTILINE))
 
 REQUIRED = frozenset(symbol.removeprefix(PREFIX) for symbol in REQUIRED_SYMBOLS)
-PULL = REQUIRED | {"llm_stream_supported", "llm_stream_next", "llm_stream_cancel"}
-PUSH = REQUIRED | {"llm_stream_supported", "llm_stream_generate", "llm_stream_cancel"}
+STREAM = REQUIRED | {"llm_stream_supported"}
+GENERATE = frozenset(("llm_stream_generate",))
 TRIE = frozenset(("token_trie_supported", "set_token_trie", "clear_token_trie"))
 
 # What the engine writes in all, one byte a token.
@@ -29,17 +29,18 @@ TEXT = "Grüße " * 3
 BYTES = tuple(TEXT.encode())
 
 # How the engine behaves, by the first token of the prompt.
-PLAIN, REFUSE, FAIL, ENDLESS, GATED, ONE_SHOT, NO_ROOM = range(1, 8)
+PLAIN, REFUSE, FAIL, ENDLESS = range(1, 5)
 
 
 def functions_of_version(version: int) -> frozenset[str]:
     """Return what a library of elizaOS's exports in that version, as far as it is of the text."""
-    came = {symbol.removeprefix(PREFIX) for symbol, since in SINCE.items() if since <= version}
+    came = {"set_verifier_callback", "llm_stream_save_slot", "llm_stream_restore_slot"}
+    came |= {symbol.removeprefix(PREFIX) for symbol, since in SINCE.items() if since <= version}
     if version >= 9:
         came |= {"tokenize_supported", "embed_supported", "vision_supported"}
     if version >= 11:
         came |= {"llm_eot_supported"}
-    return PULL | came | {"free_tokens"}
+    return STREAM | came | {"free_tokens"}
 
 
 @functools.cache
@@ -78,14 +79,10 @@ class Fake:
         self._ffi.cdef(
             "const char * fake_calls(void); const char * fake_harm(void); int fake_sampled(void);"
             "int fake_stuck(void); int fake_limit(void); int fake_config(unsigned char *);"
-            "void fake_forget(void); void fake_open_gate(void);"
+            "void fake_forget(void);"
         )
         self._lib: Any = self._ffi.dlopen(str(path))
         self._lib.fake_forget()
-
-    def open_gate(self) -> None:
-        """Let the third token of a gated stream be computed."""
-        self._lib.fake_open_gate()
 
     @property
     def calls(self) -> list[str]:
@@ -104,7 +101,7 @@ class Fake:
 
     @property
     def stuck(self) -> int:
-        """Tokens that were begun and take until they are cancelled, or the gate is opened."""
+        """Tokens that were begun and take until they are cancelled."""
         return int(self._lib.fake_stuck())
 
     @property

@@ -1,7 +1,7 @@
 """How to speak to libraries that are older than ours, or not ours at all.
 
-They may crash on a closed handle and on two calls at once in one stream, read less of the
-configuration than ours, and have no ``next``.
+They may crash on a closed handle and on two calls at once in one stream, and they may read less of
+the configuration than ours.
 """
 
 from __future__ import annotations
@@ -12,12 +12,11 @@ from functools import partial
 from typing import Any
 
 from ..abi import PREFIX
-from ..cffi_values import CallbackState, CffiStream
-from ..dialect import Dialect, Push
+from ..cffi_values import CffiStream
+from ..dialect import Dialect
 from ..loading import Library
-from ..protocol import StreamConfig, StreamStep, TokenCallback
+from ..protocol import StreamConfig
 from .config import check_config, config_buffer
-from .pull import NO_LIMIT, PushedPull
 from .streams import ElderContexts, ElderStream
 
 __all__ = ["ElderDialect", "dialect_of"]
@@ -26,18 +25,13 @@ __all__ = ["ElderDialect", "dialect_of"]
 class ElderDialect(Dialect):
     """Of a library that trusts its callers: what they must not do is refused before it."""
 
-    no_limit = NO_LIMIT
+    no_limit = 2**31 - 1  # some libraries take 0 for "no token"
 
     def __init__(self, library: Library) -> None:
         super().__init__(library)
         self._contexts = ElderContexts()
         # Before it could report a refusal, set_token_trie returned nothing: its result is noise.
         self.reports_refused_tries = library.has(f"{PREFIX}token_trie_supported")
-        self._pushes_only = not library.has(f"{PREFIX}llm_stream_next")
-
-    def supports(self, name: str) -> bool:
-        """Return whether the method of this name works; pulls are made of pushes."""
-        return (self._pushes_only and name in ("next", "cancel")) or super().supports(name)
 
     # ---- contexts ---------------------------------------------------------------------------
 
@@ -65,17 +59,9 @@ class ElderDialect(Dialect):
         self.check(ctx, "open a stream")
         return ElderStream(ctx)
 
-    def opened(self, stream: CffiStream, config: StreamConfig, push: Push) -> None:
-        """Note a stream that was opened, and how its tokens are pulled."""
-        stream = _elder(stream)
-        if self._pushes_only:
-            stream.pushed = PushedPull(
-                partial(_push_to_pull, stream, push),
-                partial(stream.interrupt, self.library),
-                partial(stream.decoder.decode, b"", True),
-                config.max_tokens,
-            )
-        self._contexts.opened(stream)
+    def opened(self, stream: CffiStream) -> None:
+        """Note a stream that was opened."""
+        self._contexts.opened(_elder(stream))
 
     def close(self, stream: CffiStream) -> None:
         """Free a stream once what runs on it was interrupted; a second time does nothing."""
@@ -84,53 +70,23 @@ class ElderDialect(Dialect):
         self._contexts.closed(stream)
 
     def turn(self, stream: CffiStream, doing: str) -> AbstractContextManager[None]:
-        """Hold the stream during a call that may come between two pulls."""
+        """Hold the stream during one call."""
         return _elder(stream).turn(doing)
-
-    def turn_at_rest(self, stream: CffiStream, doing: str) -> AbstractContextManager[None]:
-        """Hold the stream during a call that nothing may be under way beside."""
-        return _elder(stream).turn_at_rest(doing)
-
-    def prefilled(self, stream: CffiStream) -> None:
-        """Have pulls go on behind the prompt."""
-        if (pushed := _elder(stream).pushed) is not None:
-            pushed.begin()
-
-    def next(self, stream: CffiStream, pull: Callable[[CffiStream], StreamStep]) -> StreamStep:
-        """Return the next step, pulled or pushed."""
-        stream = _elder(stream)
-        with stream.turn("generate"):
-            return pull(stream) if stream.pushed is None else stream.pushed.next()
-
-    def pushing(self, stream: CffiStream) -> AbstractContextManager[None]:
-        """Hold the stream during a ``generate`` of the caller's own."""
-        return _elder(stream).pushing("generate")
 
     def cancel(self, stream: CffiStream) -> None:
         """Stop the call that is running on the stream, if it is open."""
-        stream = _elder(stream)
-        if stream.pointer and stream.pushed is not None and not stream.is_pushing:
-            stream.pushed.cancel()
-        elif stream.pointer:
+        if stream.pointer:
             super().cancel(stream)
 
 
 def dialect_of(library: Library) -> Dialect:
     """Return how to speak to a library."""
-    is_whole = not library.is_elder and library.has(f"{PREFIX}llm_stream_next")
-    return Dialect(library) if is_whole else ElderDialect(library)
+    return ElderDialect(library) if library.is_elder else Dialect(library)
 
 
 def _elder(stream: CffiStream) -> ElderStream:
     assert isinstance(stream, ElderStream)  # new_stream made it
     return stream
-
-
-def _push_to_pull(stream: ElderStream, push: Push, limit: int, on_token: TokenCallback) -> None:
-    state = CallbackState(on_token)
-    # The stream's own: a character may be cut in two by a call that was halted.
-    state.decoder = stream.decoder
-    push(stream, limit, state)
 
 
 def _destroy(library: Library, contexts: ElderContexts, ctx: Any) -> None:

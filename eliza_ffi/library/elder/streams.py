@@ -8,36 +8,24 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from typing import Any
 
 from ...errors import InvalidArgumentError
 from ..cffi_values import CffiStream
 from ..loading import Library
-from .pull import PushedPull
 
 __all__ = ["ElderContexts", "ElderStream"]
 
 
 class ElderStream(CffiStream):
-    """An open stream of a library that does not check its calls.
+    """An open stream of a library that does not check its calls."""
 
-    Attributes
-    ----------
-    pushed : PushedPull or None
-        How tokens are pulled where the library cannot.
-    is_pushing : bool
-        Whether a ``generate`` of the caller's own is running, rather than one of `pushed`.
-    """
-
-    __slots__ = ("_caller", "_turn", "is_pushing", "pushed")
+    __slots__ = ("_caller", "_turn")
 
     def __init__(self, ctx: Any) -> None:
         super().__init__(ctx)
-        self.pushed: PushedPull | None = None
-        self.is_pushing = False
         self._turn = threading.Lock()
         self._caller: int | None = None
 
@@ -61,47 +49,14 @@ class ElderStream(CffiStream):
             self._caller = None
             self._turn.release()
 
-    @contextmanager
-    def turn_at_rest(self, doing: str) -> Iterator[None]:
-        """The same for a call that a ``generate`` between two pulls would be in the way of."""
-        with self.turn(doing):
-            if self.pushed is not None:
-                self.pushed.halt()
-            yield
-
-    @contextmanager
-    def pushing(self, doing: str) -> Iterator[None]:
-        """The same for a ``generate`` of the caller's own."""
-        with self.turn_at_rest(doing):
-            self.is_pushing = True
-            try:
-                yield
-            finally:
-                self.is_pushing = False
-
-    def interrupt(self, library: Library) -> None:
-        """Have a call return soon, if the library can do that; its next token stops it anyway."""
-        if library.has("eliza_inference_llm_stream_cancel"):
-            library.lib.eliza_inference_llm_stream_cancel(self.pointer)
-
     def close(self, library: Library) -> None:
-        """Free the stream; a second time does nothing."""
-        with self.last_turn(partial(self.interrupt, library)):
-            self.free()
-
-    @contextmanager
-    def last_turn(self, interrupt: Callable[[], None]) -> Iterator[None]:
-        """Hold the stream to close it: what ran on another thread was interrupted and is over."""
+        """Free the stream, once a call on another thread was interrupted and has returned."""
         if self._caller == threading.get_ident():
             raise InvalidArgumentError("cannot close a stream from inside its own callback")
         if self._turn.locked() and self.pointer:
-            interrupt()
-        if self.pushed is not None:
-            self.pushed.halt()
+            library.lib.eliza_inference_llm_stream_cancel(self.pointer)
         with self._turn:
-            if self.pushed is not None:
-                self.pushed.halt()  # a pull may have come in between
-            yield
+            self.free()
 
 
 class ElderContexts:

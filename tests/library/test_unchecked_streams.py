@@ -1,0 +1,316 @@
+"""Streams of libraries that do not check their calls.
+
+The fake libraries record each call that would have crashed such a library.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from elder_fake import (
+    BYTES,
+    ENDLESS,
+    FAIL,
+    GENERATE,
+    PLAIN,
+    REFUSE,
+    STREAM,
+    TEXT,
+    TRIE,
+    Fake,
+    Fakes,
+)
+
+from eliza_ffi.elizaos import FfiStreamingGenerateArgs, FfiStreamingRunner, SyncStreamingRunner
+from eliza_ffi.errors import GenerationCancelled, InvalidArgumentError, NativeFault
+from eliza_ffi.library.binding import CffiBinding, StreamConfig
+from eliza_ffi.library.loading import Library
+
+LARGEST_INT32 = 2**31 - 1
+
+
+class Session:
+    """A stream of a fake library that has been prefilled."""
+
+    def __init__(self, fake: Fake, manner: int = PLAIN, max_tokens: int = 0) -> None:
+        self.fake = fake
+        self.binding = CffiBinding(Library(fake.path))
+        self.ctx = self.binding.create("any")
+        self.stream: Any = self.binding.open(self.ctx, StreamConfig(max_tokens=max_tokens))
+        self.binding.prefill(self.stream, [manner])
+
+    def pull(self) -> int:
+        """Return the next token."""
+        (token,) = self.binding.next(self.stream).tokens
+        return token
+
+    def wait_until_computing(self) -> None:
+        """Return when the library computes the token that takes until it is cancelled."""
+        while not self.fake.stuck:
+            time.sleep(0.0005)
+
+    def pull_all(self) -> tuple[list[int], str]:
+        """Return the remaining tokens and their text."""
+        tokens: list[int] = []
+        text = ""
+        while True:
+            step = self.binding.next(self.stream)
+            tokens += step.tokens
+            text += step.text
+            if step.done:
+                return tokens, text
+
+    def generate(self, max_tokens: int = 0) -> tuple[list[int], str]:
+        """Return the tokens and the text that the library pushes."""
+        tokens: list[int] = []
+        pieces: list[str] = []
+
+        def on_token(token: int, text: str) -> bool:
+            tokens.extend([token] if token >= 0 else [])
+            pieces.append(text)
+            return False
+
+        self.binding.generate(self.stream, max_tokens, on_token)
+        return tokens, "".join(pieces)
+
+    def end(self) -> None:
+        """Destroy the context and check that no call would have crashed the library."""
+        self.binding.destroy(self.ctx)
+        assert self.fake.harm == ""
+
+
+@pytest.fixture(scope="module")
+def fakes(tmp_path_factory: pytest.TempPathFactory) -> Fakes:
+    return Fakes(tmp_path_factory.mktemp("fakes"))
+
+
+@pytest.fixture
+def fake(fakes: Fakes) -> Fake:
+    return fakes(STREAM | GENERATE | TRIE)
+
+
+@pytest.fixture
+def session(fake: Fake) -> Iterator[Session]:
+    session = Session(fake)
+    yield session
+    session.end()
+
+
+# ---- tokens ------------------------------------------------------------------------------------
+
+
+def test_all_tokens_and_their_text_can_be_pulled(session: Session) -> None:
+    assert session.pull_all() == (list(BYTES), TEXT)
+    assert session.binding.next(session.stream).done, "the end stays the end"
+
+
+def test_all_tokens_and_their_text_can_be_pushed(session: Session) -> None:
+    assert session.generate() == (list(BYTES), TEXT)
+
+
+def test_pulls_resume_after_pushed_tokens(session: Session) -> None:
+    assert session.generate(6) == (list(BYTES[:6]), TEXT[:4])
+    assert session.pull_all()[0] == list(BYTES[6:])
+
+
+@pytest.mark.parametrize(("max_tokens", "limit"), [(0, LARGEST_INT32), (5, 5)])
+def test_a_generate_without_limit_gets_the_largest_limit(
+    max_tokens: int, limit: int, session: Session
+) -> None:
+    """Some libraries read a limit of 0 as "no token"."""
+    tokens, _ = session.generate(max_tokens)
+    assert tokens == list(BYTES[: max_tokens or None])
+    assert session.fake.limit == limit
+
+
+def test_a_pull_that_ends_inside_a_character_says_so(fake: Fake) -> None:
+    session = Session(fake, max_tokens=3)
+    assert session.pull_all() == (list(BYTES[:3]), "Gr\ufffd")
+    session.end()
+
+
+# ---- failures ----------------------------------------------------------------------------------
+
+
+def test_a_failure_comes_after_the_tokens_before_it(fake: Fake) -> None:
+    session = Session(fake, FAIL)
+    assert [session.pull() for _ in range(3)] == list(BYTES[:3])
+    with pytest.raises(NativeFault, match="cannot generate: the disk is on fire"):
+        session.pull()
+    session.end()
+
+
+def test_a_failure_of_generate_has_the_librarys_text(fake: Fake) -> None:
+    session = Session(fake, FAIL)
+    with pytest.raises(NativeFault, match="cannot generate: the disk is on fire"):
+        session.generate()
+    session.end()
+
+
+def test_a_stream_can_be_prefilled_after_a_rejected_prefill(session: Session) -> None:
+    with pytest.raises(InvalidArgumentError, match="token 2 is not for prompts"):
+        session.binding.prefill(session.stream, [REFUSE])
+    session.binding.prefill(session.stream, [PLAIN])
+    assert session.pull_all()[1] == TEXT
+
+
+# ---- cancel ------------------------------------------------------------------------------------
+
+
+def test_a_cancel_stops_the_running_pull_and_no_token_is_lost(fake: Fake) -> None:
+    session = Session(fake, ENDLESS)
+    tokens = [session.pull(), session.pull()]
+    with ThreadPoolExecutor() as threads:
+        pull = threads.submit(session.pull)
+        session.wait_until_computing()
+        session.binding.cancel(session.stream)
+        with pytest.raises(GenerationCancelled):
+            pull.result(10)
+    assert tokens + session.pull_all()[0] == list(BYTES)
+    session.end()
+
+
+def test_a_cancel_from_a_token_callback_stops_generate(session: Session) -> None:
+    def on_token(token: int, text: str) -> bool:
+        session.binding.cancel(session.stream)
+        return False
+
+    with pytest.raises(GenerationCancelled):
+        session.binding.generate(session.stream, 0, on_token)
+    assert session.fake.sampled == 1
+
+
+# ---- misuse ------------------------------------------------------------------------------------
+
+
+def test_a_second_call_on_a_busy_stream_is_rejected(fake: Fake) -> None:
+    session = Session(fake, ENDLESS)
+    tokens = [session.pull(), session.pull()]
+    with ThreadPoolExecutor() as threads:
+        first = threads.submit(session.pull)
+        session.wait_until_computing()
+        for doing in ("next", "prefill", "set_token_trie"):
+            arguments = {"prefill": ([1],), "set_token_trie": ("{}", 0)}.get(doing, ())
+            with pytest.raises(InvalidArgumentError, match="another call is running on this"):
+                getattr(session.binding, doing)(session.stream, *arguments)
+        session.binding.cancel(session.stream)
+        with pytest.raises(GenerationCancelled):
+            first.result(10)
+    assert tokens + session.pull_all()[0] == list(BYTES)
+    session.end()
+
+
+def test_a_callback_cannot_call_its_own_stream(session: Session) -> None:
+    refused: list[str] = []
+
+    def on_token(token: int, text: str) -> bool:
+        for call in (
+            lambda: session.binding.generate(session.stream, 0, on_token),
+            lambda: session.binding.next(session.stream),
+            lambda: session.binding.close(session.stream),
+        ):
+            with pytest.raises(InvalidArgumentError) as caught:
+                call()
+            refused.append(str(caught.value))
+        return False
+
+    session.binding.generate(session.stream, 2, on_token)
+    assert refused == 2 * [
+        "cannot generate: another call is running on this stream",
+        "cannot generate: another call is running on this stream",
+        "cannot close a stream from inside its own callback",
+    ]
+    assert session.pull_all()[0] == list(BYTES[2:])
+
+
+def test_a_stream_resumes_after_an_exception_in_a_token_callback(session: Session) -> None:
+    def complain(token: int, text: str) -> bool:
+        raise KeyError(token)
+
+    with pytest.raises(KeyError, match=str(BYTES[0])):
+        session.binding.generate(session.stream, 0, complain)
+    assert session.pull() == BYTES[1]
+
+
+# ---- the end -----------------------------------------------------------------------------------
+
+
+def test_a_closed_stream_is_rejected_and_can_be_closed_again(session: Session) -> None:
+    session.pull()
+    session.binding.close(session.stream)
+    session.binding.close(session.stream)
+    assert session.fake.calls == ["open", "prefill", "next", "close"]
+    with pytest.raises(InvalidArgumentError, match="cannot generate: the stream is closed"):
+        session.pull()
+    with pytest.raises(InvalidArgumentError, match="cannot prefill 1 tokens: the stream is closed"):
+        session.binding.prefill(session.stream, [1])
+    session.binding.cancel(session.stream)
+
+
+@pytest.mark.parametrize("way", [Session.pull_all, Session.generate])
+def test_closing_from_another_thread_ends_the_running_call(way: Any, fake: Fake) -> None:
+    session = Session(fake, ENDLESS)
+    with ThreadPoolExecutor() as threads:
+        running = threads.submit(way, session)
+        session.wait_until_computing()
+        session.binding.close(session.stream)
+        with pytest.raises(GenerationCancelled):
+            running.result(10)
+    session.end()
+
+
+def test_a_context_closes_its_streams_first_and_is_destroyed_once(session: Session) -> None:
+    other = session.binding.open(session.ctx, StreamConfig())
+    session.pull()
+    session.binding.destroy(session.ctx)
+    session.binding.destroy(session.ctx)
+    assert session.fake.calls[-3:] == ["close", "close", "destroy"]
+    session.binding.close(other)
+    with pytest.raises(InvalidArgumentError, match="cannot open a stream: the context is destroy"):
+        session.binding.open(session.ctx, StreamConfig())
+
+
+# ---- the runners -------------------------------------------------------------------------------
+
+
+def test_concurrent_generations_each_return_their_own_text(session: Session) -> None:
+    runner = FfiStreamingRunner(session.binding, session.ctx)
+
+    async def all_of_them() -> list[str]:
+        args = FfiStreamingGenerateArgs([PLAIN])
+        results = await asyncio.gather(*(runner.generate_with_usage(args) for _ in range(12)))
+        return [result.text for result in results]
+
+    assert asyncio.run(all_of_them()) == [TEXT] * 12
+
+
+def test_a_cancelled_task_stops_a_pass_and_closes_in_order(session: Session) -> None:
+    runner = FfiStreamingRunner(session.binding, session.ctx)
+
+    async def cancel() -> None:
+        task = asyncio.create_task(runner.generate_with_usage(FfiStreamingGenerateArgs([ENDLESS])))
+        while not session.fake.stuck:
+            await asyncio.sleep(0.001)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(cancel())
+    assert session.fake.calls[-4:] == ["next", "next", "cancel", "close"]
+
+
+def test_an_exception_in_the_text_callback_closes_in_order_and_comes_out(
+    session: Session,
+) -> None:
+    def complain(text: str) -> None:
+        raise KeyError(text)
+
+    args = FfiStreamingGenerateArgs([PLAIN], on_text_chunk=complain)
+    with pytest.raises(KeyError, match="G"):
+        SyncStreamingRunner(session.binding, session.ctx).generate_with_usage(args)
+    assert session.fake.calls[-4:] == ["open", "prefill", "next", "close"]
