@@ -19,7 +19,7 @@ from eliza_ffi.errors import LibraryNotFoundError
 from eliza_ffi.library.loading import LIBRARY_VARIABLE, Library, library_file_name
 from eliza_ffi.model import Model
 
-NATIVE_FIXTURES = frozenset(("library", "hooks_path", "elder_engine"))
+NATIVE_FIXTURES = frozenset(("library", "hooks_path", "older_engine"))
 
 # Native calls take as long as the machine lets them.
 settings.register_profile("eliza-ffi", deadline=None, max_examples=60)
@@ -90,7 +90,7 @@ def hooks_path(library: Library) -> Path:
 
 
 @pytest.fixture(scope="session")
-def elder_engine(library: Library) -> Library:
+def older_engine(library: Library) -> Library:
     """Return the same engine linked again, without the functions that other libraries lack."""
     return Library(_built(Path("elder") / library_file_name()))
 

@@ -90,23 +90,23 @@ def test_importing_a_model_does_not_import_jinja2() -> None:
     assert "jinja2" not in modules
 
 
-def test_what_elder_libraries_need_stands_behind_one_door() -> None:
+def test_what_older_libraries_need_stands_behind_one_door() -> None:
     """The calls pick a dialect, and ask nowhere else which library they speak to."""
     importing = {
         file.name
         for file in (PACKAGE / "library").glob("*.py")
-        if "from .elder" in file.read_text(encoding="utf-8")
+        if "from .older" in file.read_text(encoding="utf-8")
     }
     assert importing == {"native_calls.py"}
     asking = [
         str(file.relative_to(PACKAGE))
         for file in PACKAGE.rglob("*.py")
-        if "is_elder" in file.read_text(encoding="utf-8")
+        if "is_older" in file.read_text(encoding="utf-8")
     ]
     assert sorted(asking) == [
         "library/capabilities.py",  # which says so
-        "library/elder/dialect.py",
         "library/loading.py",
+        "library/older/dialect.py",
     ]
 
 

@@ -195,7 +195,7 @@ def _context_size(library: Library) -> str:
 
 
 def _config_size(library: Library) -> int:
-    if not library.is_elder:
+    if not library.is_older:
         return int(library.ffi.sizeof("eliza_llm_stream_config_t"))
     if library.version < KV_TYPES_SINCE:
         return 64

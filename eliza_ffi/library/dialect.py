@@ -1,6 +1,6 @@
 """How to speak to a library of this name. Ours checks what it is handed, so little is to be done.
 
-What other libraries need is :mod:`eliza_ffi.library.elder`'s dialect; the calls know this one only.
+What other libraries need is :mod:`eliza_ffi.library.older`'s dialect; the calls know this one only.
 """
 
 from __future__ import annotations

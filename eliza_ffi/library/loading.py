@@ -262,7 +262,7 @@ class Library:
         self.missing_symbols = tuple(name for name in declared if name not in self._present)
         self._check_required_symbols()
         self.abi_version = self._checked_abi_version()
-        if not self.is_elder:
+        if not self.is_older:
             forward_log_lines(self.ffi, self.lib)
 
     def has(self, symbol: str) -> bool:
@@ -289,7 +289,7 @@ class Library:
         return int(self.abi_version)
 
     @property
-    def is_elder(self) -> bool:
+    def is_older(self) -> bool:
         """Whether this is another library of that name, which does not check its handles.
 
         Such a library may crash on a closed handle and on two calls at once in one stream; this

@@ -10,9 +10,9 @@ from ..checks import check_callable, check_kind, check_text
 from ..errors import ElizaError, error_from_status, kind_of_status
 from .abi import PREFIX, symbols_of
 from .cffi_values import CallbackState, CffiStream
-from .elder.dialect import dialect_of
 from .loading import Library
 from .log_lines import raise_interrupt
+from .older.dialect import dialect_of
 
 __all__ = ["ERR_INVALID_ARG", "NativeCalls"]
 

@@ -6,7 +6,7 @@ import struct
 from pathlib import Path
 
 import pytest
-from elder_fake import BYTES, STREAM, TEXT, TRIE, Fakes, functions_of_version
+from older_fake import BYTES, STREAM, TEXT, TRIE, Fakes, functions_of_version
 
 from eliza_ffi._resources import default_model_path
 from eliza_ffi.elizaos import FfiStreamingGenerateArgs, SyncStreamingRunner

@@ -6,7 +6,7 @@ import dataclasses
 import json
 
 import pytest
-from elder_fake import GENERATE, STREAM, TRIE, Fakes, functions_of_version
+from older_fake import GENERATE, STREAM, TRIE, Fakes, functions_of_version
 
 from eliza_ffi import cli
 from eliza_ffi._resources import default_model_path

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from elder_fake import (
+from older_fake import (
     BYTES,
     ENDLESS,
     FAIL,

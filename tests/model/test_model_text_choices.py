@@ -89,9 +89,9 @@ def test_a_payload_and_texts_exclude_each_other() -> None:
         )
 
 
-def test_a_library_without_them_says_so(elder_engine: Library, tiny_model: Model) -> None:
-    with Model(tiny_model.path, library=elder_engine) as elder, pytest.raises(NotSupportedError):
-        elder.choose("Hi! ", ["a", "b"], tokenization="any")
+def test_a_library_without_them_says_so(older_engine: Library, tiny_model: Model) -> None:
+    with Model(tiny_model.path, library=older_engine) as older, pytest.raises(NotSupportedError):
+        older.choose("Hi! ", ["a", "b"], tokenization="any")
 
 
 def test_the_command_line_takes_them(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

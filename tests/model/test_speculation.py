@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from elder_fake import STREAM, Fakes
+from older_fake import STREAM, Fakes
 
 from eliza_ffi import Gbnf, Speculation, cli
 from eliza_ffi.elizaos import (

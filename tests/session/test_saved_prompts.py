@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from elder_fake import STREAM, Fakes
+from older_fake import STREAM, Fakes
 
 from eliza_ffi import CacheOptions
 from eliza_ffi.errors import (

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from elder_library import TEXT, ElderCalls, build_elder_library
+from older_library import TEXT, OlderCalls, build_older_library
 
 from eliza_ffi import Gbnf, cli
 from eliza_ffi.choices.label_set import string_choices
@@ -43,18 +43,18 @@ BYTES = tuple(TEXT.encode())
 
 @pytest.fixture(scope="session")
 def libraries(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    folder = tmp_path_factory.mktemp("elder")
+    folder = tmp_path_factory.mktemp("older")
     return {
-        "next": build_elder_library(folder / "next", "WITH_NEXT"),
-        "generate": build_elder_library(folder / "generate", "WITH_NEXT", "WITH_GENERATE"),
-        "stats": build_elder_library(folder / "stats", "WITH_NEXT", "WITH_STATS"),
-        "void trie": build_elder_library(folder / "void", "WITH_NEXT", "WITH_VOID_TRIE"),
-        "version 3": build_elder_library(folder / "three", "WITH_NEXT", abi_version="3"),
-        "version 4": build_elder_library(folder / "four", "WITH_NEXT", abi_version="4"),
-        "version 13": build_elder_library(folder / "thirteen", "WITH_NEXT", abi_version="13"),
-        "no version": build_elder_library(folder / "none", "WITH_NEXT", abi_version="new"),
-        "no open": build_elder_library(folder / "open", "WITH_NEXT", "WITHOUT_OPEN"),
-        "push only": build_elder_library(folder / "push", "WITH_GENERATE"),
+        "next": build_older_library(folder / "next", "WITH_NEXT"),
+        "generate": build_older_library(folder / "generate", "WITH_NEXT", "WITH_GENERATE"),
+        "stats": build_older_library(folder / "stats", "WITH_NEXT", "WITH_STATS"),
+        "void trie": build_older_library(folder / "void", "WITH_NEXT", "WITH_VOID_TRIE"),
+        "version 3": build_older_library(folder / "three", "WITH_NEXT", abi_version="3"),
+        "version 4": build_older_library(folder / "four", "WITH_NEXT", abi_version="4"),
+        "version 13": build_older_library(folder / "thirteen", "WITH_NEXT", abi_version="13"),
+        "no version": build_older_library(folder / "none", "WITH_NEXT", abi_version="new"),
+        "no open": build_older_library(folder / "open", "WITH_NEXT", "WITHOUT_OPEN"),
+        "push only": build_older_library(folder / "push", "WITH_GENERATE"),
     }
 
 
@@ -63,7 +63,7 @@ def test_without_the_trie_symbols_the_runner_warns_once_and_goes_on(
 ) -> None:
     binding = CffiBinding(Library(libraries["next"]))
     ctx = binding.create("any")
-    calls = ElderCalls(libraries["next"])
+    calls = OlderCalls(libraries["next"])
     runner = FfiStreamingRunner(binding, ctx)
     with caplog.at_level(logging.WARNING, "eliza_ffi"):
         for _ in range(3):
@@ -115,7 +115,7 @@ def test_what_an_older_library_does_not_count_is_0(libraries: dict[str, Path]) -
 def test_a_trie_setter_that_returns_nothing_is_not_misread(libraries: dict[str, Path]) -> None:
     binding = CffiBinding(Library(libraries["void trie"]))
     ctx = binding.create("any")
-    calls = ElderCalls(libraries["void trie"])
+    calls = OlderCalls(libraries["void trie"])
     result = SyncStreamingRunner(binding, ctx).generate_with_usage(ARGS)
     assert result.text == TEXT
     assert calls()[:3] == ["open", "prefill", "set"]
@@ -127,7 +127,7 @@ def test_a_trie_setter_that_returns_nothing_is_not_misread(libraries: dict[str, 
 def test_an_abandoned_stream_is_closed(libraries: dict[str, Path]) -> None:
     binding = CffiBinding(Library(libraries["next"]))
     ctx = binding.create("any")
-    calls = ElderCalls(libraries["next"])
+    calls = OlderCalls(libraries["next"])
     steps = SyncStreamingRunner(binding, ctx).generate_stream(FfiStreamingGenerateArgs([1]))
     assert next(steps).text == "G"
     steps.close()
@@ -140,7 +140,7 @@ def test_an_exception_in_the_text_callback_ends_the_generation_and_comes_out(
 ) -> None:
     binding = CffiBinding(Library(libraries["next"]))
     ctx = binding.create("any")
-    calls = ElderCalls(libraries["next"])
+    calls = OlderCalls(libraries["next"])
 
     def complain(text: str) -> None:
         raise KeyError(text)
@@ -175,7 +175,7 @@ def test_an_error_text_of_the_library_reaches_the_exception(libraries: dict[str,
     with pytest.raises(ModelError, match=r"cannot open the model missing\.gguf: no model there"):
         binding.create("missing.gguf")
     ctx = binding.create("any")
-    calls = ElderCalls(libraries["next"])
+    calls = OlderCalls(libraries["next"])
     with pytest.raises(
         InvalidArgumentError, match=r"cannot prefill 2 tokens: token 0 is not for prompts"
     ):
@@ -218,7 +218,7 @@ def test_missing_symbols_are_reported_in_the_headers_order(libraries: dict[str, 
     assert not set(library.missing_symbols) & {"eliza_inference_create"}
 
 
-def test_what_an_elder_library_lacks_is_named_when_it_is_asked_for(
+def test_what_an_older_library_lacks_is_named_when_it_is_asked_for(
     libraries: dict[str, Path],
 ) -> None:
     binding = CffiBinding(Library(libraries["next"]))
@@ -231,7 +231,7 @@ def test_what_an_elder_library_lacks_is_named_when_it_is_asked_for(
     binding.destroy(ctx)
 
 
-def test_the_friendly_model_generates_on_an_elder_library_but_does_not_choose(
+def test_the_friendly_model_generates_on_an_older_library_but_does_not_choose(
     libraries: dict[str, Path],
 ) -> None:
     with Model("any", library=libraries["next"]) as model:
@@ -242,7 +242,7 @@ def test_the_friendly_model_generates_on_an_elder_library_but_does_not_choose(
         Model("any", library=libraries["next"], n_ctx=128)
 
 
-def test_doctor_lists_what_an_elder_library_lacks(
+def test_doctor_lists_what_an_older_library_lacks(
     libraries: dict[str, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert cli.main(["doctor", "--model", "any", "--library", str(libraries["next"])]) == 1
@@ -258,38 +258,38 @@ PROMPT = should_respond_prompt("could you look something up for me?", "dm")
 
 
 @pytest.fixture(scope="module")
-def elder_model(elder_engine: Library) -> Iterator[Model]:
-    with Model(library=elder_engine) as model:
+def older_model(older_engine: Library) -> Iterator[Model]:
+    with Model(library=older_engine) as model:
         yield model
 
 
-def test_the_elder_engine_has_no_function_of_the_trie_and_every_one_of_streams(
-    elder_engine: Library,
+def test_the_older_engine_has_no_function_of_the_trie_and_every_one_of_streams(
+    older_engine: Library,
 ) -> None:
     _, declared = header_ffi()
-    missing = set(elder_engine.missing_symbols)
+    missing = set(older_engine.missing_symbols)
     assert {name for name in declared if "token_trie" in name} <= missing
     in_every_version = ("next", "generate", "cancel", "reset", "reset_keep", "supported")
     assert not {f"eliza_inference_llm_stream_{name}" for name in in_every_version} & missing
     assert not {name for name in declared if "tokenize" in name} & missing
-    assert elder_engine.is_elder
+    assert older_engine.is_older
 
 
 @pytest.mark.parametrize("is_async", [True, False])
-def test_the_elder_engine_obeys_the_grammar_where_choices_were_asked_for_and_warns_once(
-    is_async: bool, elder_model: Model, caplog: pytest.LogCaptureFixture
+def test_the_older_engine_obeys_the_grammar_where_choices_were_asked_for_and_warns_once(
+    is_async: bool, older_model: Model, caplog: pytest.LogCaptureFixture
 ) -> None:
     choices = string_choices(["RESPOND", "IGNORE"])
     args = generate_args(
-        elder_model,
+        older_model,
         PROMPT,
         max_tokens=20,
         shape=Gbnf('root ::= "no trie " ("here" | "there")'),
-        token_tree_payload=choices.payload(elder_model.tokenize, elder_model.detokenize),
+        token_tree_payload=choices.payload(older_model.tokenize, older_model.detokenize),
     )
     with caplog.at_level(logging.WARNING, "eliza_ffi"):
         runner = (FfiStreamingRunner if is_async else SyncStreamingRunner)(
-            elder_model.binding, elder_model.session.ctx
+            older_model.binding, older_model.session.ctx
         )
         for _ in range(2):
             outcome = runner.generate_with_usage(args)
@@ -301,15 +301,15 @@ def test_the_elder_engine_obeys_the_grammar_where_choices_were_asked_for_and_war
     ]
 
 
-def test_the_elder_engine_does_not_choose(elder_model: Model) -> None:
+def test_the_older_engine_does_not_choose(older_model: Model) -> None:
     with pytest.raises(NotSupportedError, match=r"elder.* has no token-trie sampler"):
-        elder_model.choose(PROMPT, ["RESPOND", "IGNORE"])
+        older_model.choose(PROMPT, ["RESPOND", "IGNORE"])
 
 
-def test_the_elder_engine_generates_the_same_tokens(elder_model: Model, tiny_model: Model) -> None:
+def test_the_older_engine_generates_the_same_tokens(older_model: Model, tiny_model: Model) -> None:
     for prompt in (PROMPT, "Once upon a time"):
         ours = tiny_model.generate(prompt, max_tokens=24)
-        elders = elder_model.generate(prompt, max_tokens=24)
-        assert elders.tokens == ours.tokens
-        assert elders.tokens
-        assert elders.finish_reason == ours.finish_reason
+        theirs = older_model.generate(prompt, max_tokens=24)
+        assert theirs.tokens == ours.tokens
+        assert theirs.tokens
+        assert theirs.finish_reason == ours.finish_reason

@@ -16,10 +16,10 @@ from ...errors import InvalidArgumentError
 from ..cffi_values import CffiStream
 from ..loading import Library
 
-__all__ = ["ElderContexts", "ElderStream"]
+__all__ = ["UncheckedContexts", "UncheckedStream"]
 
 
-class ElderStream(CffiStream):
+class UncheckedStream(CffiStream):
     """An open stream of a library that does not check its calls."""
 
     __slots__ = ("_caller", "_turn")
@@ -59,11 +59,11 @@ class ElderStream(CffiStream):
             self.free()
 
 
-class ElderContexts:
+class UncheckedContexts:
     """The contexts of a library that are alive, and the streams that are open on them."""
 
     def __init__(self) -> None:
-        self._streams: dict[Any, weakref.WeakSet[ElderStream]] = {}
+        self._streams: dict[Any, weakref.WeakSet[UncheckedStream]] = {}
         self._lock = threading.Lock()
 
     def add(self, ctx: Any) -> None:
@@ -71,7 +71,7 @@ class ElderContexts:
         with self._lock:
             self._streams[ctx] = weakref.WeakSet()
 
-    def remove(self, ctx: Any) -> list[ElderStream] | None:
+    def remove(self, ctx: Any) -> list[UncheckedStream] | None:
         """Forget a context; returns the streams to close before it, or None if it is not alive."""
         with self._lock:
             streams = self._streams.pop(ctx, None)
@@ -82,12 +82,12 @@ class ElderContexts:
         if ctx not in self._streams:
             raise InvalidArgumentError(f"cannot {doing}: the context is destroyed")
 
-    def opened(self, stream: ElderStream) -> None:
+    def opened(self, stream: UncheckedStream) -> None:
         """Note a stream that was opened."""
         with self._lock:
             self._streams[stream.ctx].add(stream)
 
-    def closed(self, stream: ElderStream) -> None:
+    def closed(self, stream: UncheckedStream) -> None:
         """Forget it again."""
         with self._lock:
             if stream.ctx in self._streams:

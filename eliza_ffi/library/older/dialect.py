@@ -17,19 +17,19 @@ from ..dialect import Dialect
 from ..loading import Library
 from ..protocol import StreamConfig
 from .config import check_config, config_buffer
-from .streams import ElderContexts, ElderStream
+from .streams import UncheckedContexts, UncheckedStream
 
-__all__ = ["ElderDialect", "dialect_of"]
+__all__ = ["OlderDialect", "dialect_of"]
 
 
-class ElderDialect(Dialect):
+class OlderDialect(Dialect):
     """Of a library that trusts its callers: what they must not do is refused before it."""
 
     no_limit = 2**31 - 1  # some libraries take 0 for "no token"
 
     def __init__(self, library: Library) -> None:
         super().__init__(library)
-        self._contexts = ElderContexts()
+        self._contexts = UncheckedContexts()
         # Before it could report a refusal, set_token_trie returned nothing: its result is noise.
         self.reports_refused_tries = library.has(f"{PREFIX}token_trie_supported")
 
@@ -57,21 +57,21 @@ class ElderDialect(Dialect):
     def new_stream(self, ctx: Any) -> CffiStream:
         """Return a stream that knows whose turn it is."""
         self.check(ctx, "open a stream")
-        return ElderStream(ctx)
+        return UncheckedStream(ctx)
 
     def opened(self, stream: CffiStream) -> None:
         """Note a stream that was opened."""
-        self._contexts.opened(_elder(stream))
+        self._contexts.opened(_older(stream))
 
     def close(self, stream: CffiStream) -> None:
         """Free a stream once what runs on it was interrupted; a second time does nothing."""
-        stream = _elder(stream)
+        stream = _older(stream)
         stream.close(self.library)
         self._contexts.closed(stream)
 
     def turn(self, stream: CffiStream, doing: str) -> AbstractContextManager[None]:
         """Hold the stream during one call."""
-        return _elder(stream).turn(doing)
+        return _older(stream).turn(doing)
 
     def cancel(self, stream: CffiStream) -> None:
         """Stop the call that is running on the stream, if it is open."""
@@ -81,15 +81,15 @@ class ElderDialect(Dialect):
 
 def dialect_of(library: Library) -> Dialect:
     """Return how to speak to a library."""
-    return ElderDialect(library) if library.is_elder else Dialect(library)
+    return OlderDialect(library) if library.is_older else Dialect(library)
 
 
-def _elder(stream: CffiStream) -> ElderStream:
-    assert isinstance(stream, ElderStream)  # new_stream made it
+def _older(stream: CffiStream) -> UncheckedStream:
+    assert isinstance(stream, UncheckedStream)  # new_stream made it
     return stream
 
 
-def _destroy(library: Library, contexts: ElderContexts, ctx: Any) -> None:
+def _destroy(library: Library, contexts: UncheckedContexts, ctx: Any) -> None:
     streams = contexts.remove(ctx)
     if streams is None:
         return

@@ -30,8 +30,8 @@ static void called(const char * name) { strcat(strcat(calls, *calls ? " " : ""),
 
 static const char text[] = "Gr\xC3\xBC\xC3\x9F" "e";
 
-EXPORT const char * elder_calls(void) { return calls; }
-EXPORT void elder_forget(void) { calls[0] = 0; }
+EXPORT const char * older_calls(void) { return calls; }
+EXPORT void older_forget(void) { calls[0] = 0; }
 
 EXPORT const char * eliza_inference_abi_version(void) { return ABI_VERSION; }
 EXPORT void eliza_inference_free_string(char * string) { free(string); }
@@ -150,13 +150,13 @@ NOISE = "static int minus_two(void) { return -2; }\n#define errno_like_noise() m
 TEXT = "Grüße"
 
 
-def build_elder_library(folder: Path, *defines: str, abi_version: str = "11") -> Path:
+def build_older_library(folder: Path, *defines: str, abi_version: str = "11") -> Path:
     """Compile a libelizainference.so into a folder of its own and return its path."""
     compiler = shutil.which("cc")
     if compiler is None:
         pytest.fail("these tests build a library: they need a C compiler called cc")
     folder.mkdir(parents=True)
-    source = folder / "elder.c"
+    source = folder / "older.c"
     source.write_text(NOISE + SOURCE, encoding="utf-8")
     library = folder / "libelizainference.so"
     subprocess.run(
@@ -172,18 +172,18 @@ def build_elder_library(folder: Path, *defines: str, abi_version: str = "11") ->
     return library
 
 
-class ElderCalls:
-    """Reads what an elder library has written down."""
+class OlderCalls:
+    """Reads what an older library has written down."""
 
     def __init__(self, library: Path) -> None:
         self._ffi: Any = cffi.FFI()
-        self._ffi.cdef("const char * elder_calls(void); void elder_forget(void);")
+        self._ffi.cdef("const char * older_calls(void); void older_forget(void);")
         self._lib: Any = self._ffi.dlopen(str(library))
         self.forget()
 
     def forget(self) -> None:
         """Begin with an empty page."""
-        self._lib.elder_forget()
+        self._lib.older_forget()
 
     def __call__(self) -> list[str]:
-        return str(self._ffi.string(self._lib.elder_calls()), "utf-8").split()
+        return str(self._ffi.string(self._lib.older_calls()), "utf-8").split()

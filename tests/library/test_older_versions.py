@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from elder_fake import BYTES, REQUIRED, STREAM, TEXT, TRIE, Fake, Fakes, functions_of_version
+from older_fake import BYTES, REQUIRED, STREAM, TEXT, TRIE, Fake, Fakes, functions_of_version
 
 from eliza_ffi.choices.token_tree import TokenTreePayload
 from eliza_ffi.elizaos import FfiStreamingGenerateArgs, SyncStreamingRunner

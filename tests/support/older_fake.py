@@ -1,4 +1,4 @@
-"""Builds libraries out of ``elder_fake.c`` that export just the functions a test asks for."""
+"""Builds libraries out of ``older_fake.c`` that export just the functions a test asks for."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import pytest
 from eliza_ffi.library.abi import SINCE
 from eliza_ffi.library.loading import PREFIX, REQUIRED_SYMBOLS, library_file_name
 
-SOURCE = Path(__file__).with_name("elder_fake.c")
+SOURCE = Path(__file__).with_name("older_fake.c")
 FUNCTIONS = frozenset(re.findall(r"^EXPORT\((\w+)\)", SOURCE.read_text(), flags=re.MULTILINE))
 
 REQUIRED = frozenset(symbol.removeprefix(PREFIX) for symbol in REQUIRED_SYMBOLS)
