@@ -2,7 +2,7 @@
 
 This is the raw layer: it checks that arguments fit their C types and turns statuses into
 exceptions. cffi lets go of the GIL during every call. The methods are in classes by what they are
-about; what other versions of the library need besides is in the modules named older.
+about. :mod:`eliza_ffi.library.older` has what older versions of the library need besides.
 """
 
 from __future__ import annotations

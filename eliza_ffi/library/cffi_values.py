@@ -6,6 +6,7 @@ import codecs
 import functools
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import fields
 from typing import Any
 
@@ -37,6 +38,8 @@ __all__ = [
 
 TOKENS_PER_PULL = 32
 TEXT_CAP = 4096
+
+_ANY_TURN: AbstractContextManager[None] = nullcontext()
 
 _STRING_FIELDS = frozenset(
     ("prompt_cache_key", "mtp_drafter_path", "gbnf_grammar", "cache_type_k", "cache_type_v")
@@ -117,8 +120,12 @@ class CffiStream:
             own(self.pointer, None)  # there is nothing to free
         return bool(self.pointer)
 
-    def free(self) -> None:
-        """Free the handle; a second time does nothing."""
+    def turn(self, doing: str) -> AbstractContextManager[None]:
+        """Hold the stream during one call. Here nothing is held: the library checks its calls."""
+        return _ANY_TURN
+
+    def close(self) -> None:
+        """Free the handle; a second call does nothing."""
         ffi, _ = header_ffi()
         if self._owner:
             ffi.release(self._owner[0])

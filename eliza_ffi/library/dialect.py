@@ -1,12 +1,11 @@
-"""How to speak to a library of this name. Ours checks what it is handed, so little is to be done.
+"""How to call a library. This project's library checks its arguments, so little is left to do.
 
-What other libraries need is :mod:`eliza_ffi.library.older`'s dialect; the calls know this one only.
+:mod:`eliza_ffi.library.older` derives the dialect of older libraries from this one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any
 
@@ -16,11 +15,9 @@ from .protocol import StreamConfig
 
 __all__ = ["Dialect"]
 
-ANY_TURN: AbstractContextManager[None] = nullcontext()
-
 
 class Dialect:
-    """Of this project's library, which recognises closed handles and second calls by itself.
+    """The dialect of this project's library, which rejects closed handles and concurrent calls.
 
     Parameters
     ----------
@@ -30,9 +27,9 @@ class Dialect:
     Attributes
     ----------
     no_limit : int
-        What ``generate`` is told where any number of tokens may come.
+        The limit of ``generate`` that stands for any number of tokens.
     reports_refused_tries : bool
-        Whether what ``set_token_trie`` returns is a status.
+        Whether the result of ``set_token_trie`` is a status.
     """
 
     no_limit = 0
@@ -41,46 +38,26 @@ class Dialect:
     def __init__(self, library: Library) -> None:
         self.library = library
 
-    # ---- contexts ---------------------------------------------------------------------------
-
     def created(self, ctx: Any) -> None:
-        """Note a new context."""
+        """Record a new context."""
 
     def check(self, ctx: Any, doing: str) -> None:
-        """Raise InvalidArgumentError if the context is not alive and the library would not."""
+        """Raise InvalidArgumentError for a destroyed context that the library would accept."""
 
     def destroyer(self, ctx: Any) -> Callable[[], None]:
-        """Return what frees a context; a second time it does nothing."""
+        """Return a function that frees a context; calling it again does nothing."""
         return partial(self.library.lib.eliza_inference_destroy, ctx)
 
-    # ---- streams ----------------------------------------------------------------------------
-
     def config(self, config: StreamConfig, context_size: int) -> tuple[Any, Any]:
-        """Return a pointer to the C struct of a configuration, and what must outlive its use.
+        """Return a pointer to the C struct, and the objects that must live as long as it is used.
 
         Raises
         ------
         NotSupportedError
-            If the library would not even read one of the settings.
+            If the library's version does not read one of the settings.
         """
-        struct, strings = config_struct(config)
-        return struct, strings
+        return config_struct(config)
 
     def new_stream(self, ctx: Any) -> CffiStream:
-        """Return a stream that is still to be opened."""
+        """Return a stream that is to be opened next."""
         return CffiStream(ctx)
-
-    def opened(self, stream: CffiStream) -> None:
-        """Note a stream that was opened."""
-
-    def close(self, stream: CffiStream) -> None:
-        """Free a stream; a second time does nothing."""
-        stream.free()
-
-    def turn(self, stream: CffiStream, doing: str) -> AbstractContextManager[None]:
-        """Hold the stream during one call."""
-        return ANY_TURN
-
-    def cancel(self, stream: CffiStream) -> None:
-        """Stop the call that is running on the stream."""
-        self.library.lib.eliza_inference_llm_stream_cancel(stream.pointer)

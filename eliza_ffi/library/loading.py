@@ -290,10 +290,10 @@ class Library:
 
     @property
     def is_older(self) -> bool:
-        """Whether this is another library of that name, which does not check its handles.
+        """Whether this is an older version, or another library of the same name.
 
-        Such a library may crash on a closed handle and on two calls at once in one stream; this
-        project's answers with an error, whose text it has a function for.
+        Such a library may crash on a closed handle, or when two calls run on one stream at once.
+        This project's library returns an error, and has ``last_error`` for the error's text.
         """
         return "eliza_inference_last_error" not in self._present
 

@@ -57,7 +57,7 @@ class NativeCalls:
     def _turn(self, stream: CffiStream, doing: str) -> AbstractContextManager[None]:
         """Hold the stream during one call."""
         self._check_stream(stream)
-        return self._dialect.turn(stream, doing)
+        return stream.turn(doing)
 
     def _check_stream(self, stream: Any) -> None:
         check_kind("stream", stream, CffiStream, "a stream, as open() returns it")

@@ -46,7 +46,6 @@ class StreamCalls(NativeCalls):
                     f"{self.library.path} was built without text generation: {said or 'no stream'}"
                 )
             raise kind(f"cannot open a stream: {said or 'the library gave no reason'}")
-        self._dialect.opened(stream)
         try:
             self._reraise_from_callbacks(ctx)
         except BaseException:
@@ -57,7 +56,7 @@ class StreamCalls(NativeCalls):
     def close(self, stream: CffiStream) -> None:
         """Free the stream's slot; closing twice is harmless."""
         self._check_stream(stream)
-        self._dialect.close(stream)
+        stream.close()
 
     # ---- generate ---------------------------------------------------------------------------
 
@@ -106,7 +105,7 @@ class StreamCalls(NativeCalls):
 
     def next(self, stream: CffiStream) -> StreamStep:
         """Pull the next step."""
-        with self._dialect.turn(stream, "generate"):
+        with stream.turn("generate"):
             return self._pull(stream)
 
     def _pull(self, stream: CffiStream) -> StreamStep:
@@ -149,7 +148,8 @@ class StreamCalls(NativeCalls):
     def cancel(self, stream: CffiStream) -> None:
         """Stop the call that is running on the stream; safe from any thread."""
         self._check_stream(stream)
-        self._dialect.cancel(stream)
+        if stream.pointer:
+            self._lib.eliza_inference_llm_stream_cancel(stream.pointer)
 
     def _call_next(self, stream: CffiStream) -> int:
         return int(

@@ -149,7 +149,7 @@ class Session:
             value = settings.get(name)
             return default if value is None else int(str(value))
 
-        # Who knows how many an older library has.
+        # An older library does not tell how many it has.
         n_slots = setting("n_slots", DEFAULT_SLOTS) if has_options else 64
         self.turns = Turns(n_slots, setting("slot_wait_ms", DEFAULT_WAIT_MS) / 1000)
         # Not this session's own methods, as above.

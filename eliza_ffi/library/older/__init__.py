@@ -1,3 +1,3 @@
-"""What libraries of this name need that are older than ours, or not ours at all."""
+"""What older versions of the library, and other libraries of its name, need from this package."""
 
 from __future__ import annotations

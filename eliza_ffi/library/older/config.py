@@ -1,4 +1,4 @@
-"""The configuration of a stream, laid out so that every version of the library can read it."""
+"""The configuration of a stream, in a layout that every version of the library can read."""
 
 from __future__ import annotations
 
@@ -15,46 +15,48 @@ from ..cffi_values import config_struct
 from ..loading import Library, header_ffi
 from ..protocol import StreamConfig
 
-__all__ = ["check_config", "config_buffer"]
+__all__ = ["older_config"]
 
 LARGEST_INT32 = 2**31 - 1
 
 
-def config_buffer(config: StreamConfig, context_size: int = 0) -> tuple[Any, Any]:
-    """Return a pointer to the C struct and what must live as long as it is used.
+def older_config(library: Library, config: StreamConfig, context_size: int = 0) -> tuple[Any, Any]:
+    """Return a pointer to the C struct, and the objects that must live as long as it is used.
 
-    The struct is 88 bytes. Those who know 64 or 80 of them read no further; those who know all of
-    them would otherwise take what lies behind the struct for the context's size.
+    The struct has 88 bytes. A library that knows 64 or 80 of them ignores the rest. A library that
+    knows all 88 always finds its context size there, not the bytes of something else.
 
     Parameters
     ----------
+    library
     config
         The first 80 bytes.
     context_size
         In tokens, at byte 80; 0 = the library's default.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If `context_size` is negative or does not fit 32 bits.
+    NotSupportedError
+        If the library's version does not read one of the settings.
     """
     if not 0 <= context_size <= LARGEST_INT32:
         raise InvalidArgumentError(
             f"the context size must be 0 to {LARGEST_INT32} tokens, not {context_size}"
         )
-    ffi, _ = header_ffi()
-    struct, strings = config_struct(config)
-    size = ffi.sizeof("eliza_llm_stream_config_t")
-    # As 64-bit words, which is how the struct must be aligned.
-    words = ffi.new("uint64_t[]", MOBILE_CONFIG_SIZE // 8)
-    ffi.memmove(words, struct, size)
-    ffi.cast("int32_t *", words)[CONTEXT_SIZE_OFFSET // 4] = context_size
-    return ffi.cast("eliza_llm_stream_config_t *", words), (words, strings)
-
-
-def check_config(library: Library, config: StreamConfig, context_size: int = 0) -> None:
-    """Raise NotSupportedError for a setting that the library would not even read."""
     for name in ("cache_type_k", "cache_type_v"):
         value = getattr(config, name)
         if value not in (None, "", "f16"):
             _check_version(library, f"{name} {value!r}", KV_TYPES_SINCE)
     if context_size:
         _check_version(library, "a context size for each stream", CONTEXT_SIZE_SINCE)
+    ffi, _ = header_ffi()
+    struct, strings = config_struct(config)
+    words = ffi.new("uint64_t[]", MOBILE_CONFIG_SIZE // 8)  # 64-bit words align the struct
+    ffi.memmove(words, struct, ffi.sizeof("eliza_llm_stream_config_t"))
+    ffi.cast("int32_t *", words)[CONTEXT_SIZE_OFFSET // 4] = context_size
+    return ffi.cast("eliza_llm_stream_config_t *", words), (words, strings)
 
 
 def _check_version(library: Library, what: str, since: int) -> None:
