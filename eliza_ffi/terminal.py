@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["bar", "fact_table", "headline", "printable", "terminal_width", "text_table", "wrap"]
 
 NARROWEST = 20
-"""The fewest columns that a terminal is assumed to have."""
+"""The fewest columns of a terminal and of a table. Two wrapped cells fit side by side."""
 
 NARROWEST_CELL = 8
 """Columns that a cell keeps when it is wrapped."""
@@ -32,10 +32,6 @@ UNLIMITED = 100_000
 JOINERS = "\u200c\u200d"
 TAGS = range(0xE0020, 0xE0080)
 """Characters behind a black flag that make it the flag of England or Texas."""
-
-
-NARROWEST = 20
-"""Columns of the narrowest terminal that tables are laid out for."""
 
 
 def printable(text: str) -> str:
@@ -72,14 +68,14 @@ def text_table(
     left
         How many columns are aligned left, from the first. The others are aligned right.
     width
-        Columns of the terminal. In a wider table the `names` are wrapped; if that is not enough,
-        each row is written as a list of names and values. None = there is no limit.
+        Columns of the terminal, at least 20. In a wider table the `names` are wrapped; if that is
+        not enough, each row is written as a list of names and values. None = there is no limit.
     names
         How many columns may be wrapped, from the first; None = those that are aligned left.
     """
     names = left if names is None else names
     cells = [[printable(" ".join(cell.splitlines())) for cell in row] for row in rows]
-    console = _console(width)
+    console = _console(max(width, NARROWEST) if width else None)
     if console is None:
         return _aligned(cells, left)
     from rich.cells import cell_len
@@ -158,7 +154,8 @@ def _console(width: int | None) -> Console | None:
     except ImportError:
         return None
     return Console(
-        width=max(width, NARROWEST) if width else UNLIMITED,
+        # rich drops characters that are wider than a line, and a character may take two columns.
+        width=max(width, 2) if width else UNLIMITED,
         # Without colours rich would still write in bold.
         color_system=None if os.environ.get("NO_COLOR") else "auto",
         force_jupyter=False,

@@ -52,6 +52,11 @@ def test_a_wide_table_wraps_its_names_or_lists_each_row(width: int) -> None:
     assert (shown.count("accuracy") == 2) == (width < 60)
 
 
+@pytest.mark.parametrize("width", [1, 2, 19])
+def test_tables_have_at_least_20_columns(width: int) -> None:
+    assert text_table([HEAD, *ROWS], 2, width) == text_table([HEAD, *ROWS], 2, 20)
+
+
 def test_a_cell_cannot_break_a_table_or_mark_it_up() -> None:
     table = text_table([["a\nb", "1"], ["\x1b[2J", "2"], ["[bold]x[/] :smile:", "3"]])
     assert table.splitlines() == [
@@ -74,6 +79,10 @@ def test_wrapped_lines_fit_the_width_and_keep_every_character(text: str) -> None
     shown = wrap(text, 12)
     assert all(cell_len(line) <= 12 for line in shown.splitlines())
     assert "".join(shown.split()) == "".join(text.split())
+
+
+def test_lines_of_one_column_keep_wide_characters() -> None:
+    assert wrap("日本", 1) == "日\n本"
 
 
 def test_bars_have_the_length_of_their_share(monkeypatch: pytest.MonkeyPatch) -> None:
