@@ -103,7 +103,9 @@ class ParquetTable:
     def _values(self, batch: Any) -> list[tuple[dict[str, Any], str | None]]:
         """Return a batch's rows, each with what Python cannot hold of it."""
         try:
-            return [(fields, None) for fields in batch.to_pylist()]
+            columns = [_in_microseconds(self._arrow, column) for column in batch.columns]
+            whole = self._arrow.RecordBatch.from_arrays(columns, names=batch.schema.names)
+            return [(fields, None) for fields in whole.to_pylist()]
         except self._of_one_cell:
             return [self._values_of_row(batch, place) for place in range(len(batch))]
 
@@ -112,25 +114,30 @@ class ParquetTable:
         error = None
         for name, column in zip(batch.schema.names, batch.columns, strict=True):
             try:
-                fields[name] = self._value(column[place])
+                fields[name] = self._value(column.slice(place, 1))
             except self._of_one_cell as found:
                 error = error or f"column {name!r} cannot be read: {found}"
         return fields, error
 
     def _value(self, cell: Any) -> Any:
+        """Return the value of an array of one cell."""
         types, kind = self._arrow.types, cell.type
         try:
-            return cell.as_py()
+            cell_in_microseconds = _in_microseconds(self._arrow, cell)
+        except self._arrow.ArrowInvalid:
+            if types.is_timestamp(kind) or types.is_time64(kind):
+                return cell.cast(self._arrow.string())[0].as_py().replace(" ", "T", 1)
+            if types.is_duration(kind):
+                raise ValueError(
+                    f"Nanosecond duration {cell[0].value} is not a whole number of microseconds"
+                ) from None
+            raise
+        try:
+            return cell_in_microseconds[0].as_py()
         except UnicodeDecodeError:
             if not (types.is_string(kind) or types.is_large_string(kind)):
                 raise
-            return cell.as_buffer().to_pybytes().decode("utf-8", "surrogateescape")
-        except ValueError:
-            is_time = types.is_timestamp(kind) or types.is_time64(kind)
-            if not is_time or kind.unit != "ns":
-                raise
-            # Python's times count microseconds.
-            return cell.cast(self._arrow.string()).as_py().replace(" ", "T", 1)
+            return cell[0].as_buffer().to_pybytes().decode("utf-8", "surrogateescape")
 
     def _file(self) -> Any:
         if not self.path.is_file():
@@ -147,6 +154,36 @@ class ParquetTable:
         while groups and file.metadata.row_group(groups[0]).num_rows <= after:
             after -= file.metadata.row_group(groups.pop(0)).num_rows
         return groups, after
+
+
+def _in_microseconds(pa: Any, column: Any) -> Any:
+    """Return a column whose times and durations count microseconds, as Python's do.
+
+    pyarrow reads nanoseconds as pandas objects if pandas is installed. Otherwise it rejects or
+    truncates them.
+
+    Raises
+    ------
+    pyarrow.ArrowInvalid
+        If a value is not a whole number of microseconds.
+    """
+    kind = _microsecond_type(pa, column.type)
+    return column if kind == column.type else column.cast(kind)
+
+
+def _microsecond_type(pa: Any, kind: Any) -> Any:
+    types = pa.types
+    if types.is_timestamp(kind) and kind.unit == "ns":
+        return pa.timestamp("us", kind.tz)
+    if types.is_duration(kind) and kind.unit == "ns":
+        return pa.duration("us")
+    if types.is_time64(kind):
+        return pa.time64("us")
+    if types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(_microsecond_type(pa, kind.value_type)))
+    if types.is_struct(kind):
+        return pa.struct([each.with_type(_microsecond_type(pa, each.type)) for each in kind])
+    return kind
 
 
 def write_parquet(

@@ -1371,6 +1371,34 @@ def test_odd_cells_of_other_types_are_named_or_read_as_csv_has_them(tmp_path: Pa
 
 
 @needs_pyarrow
+def test_nanoseconds_are_read_as_python_times_with_or_without_pandas(tmp_path: Path) -> None:
+    moment = datetime.datetime(1970, 1, 1, microsecond=2)
+    kinds = {"when": pa.timestamp("ns"), "span": pa.duration("ns"), "time": pa.time64("ns")}
+    columns = {name: pa.array([2000, None], kind) for name, kind in kinds.items()}
+    columns["list"] = pa.array([[2000, None], None], pa.list_(pa.timestamp("ns")))
+    columns["struct"] = pa.array([{"at": 2000}, None], pa.struct([("at", pa.timestamp("ns"))]))
+    values = {
+        "when": moment,
+        "span": datetime.timedelta(microseconds=2),
+        "time": moment.time(),
+        "list": [moment, None],
+        "struct": {"at": moment},
+    }
+    path = tmp_path / "in.parquet"
+    pq.write_table(pa.table(columns), path)
+    first, second = open_table(path).rows()
+    assert first.fields == values
+    assert type(first.fields["when"]) is type(first.fields["list"][0]) is datetime.datetime
+    assert type(first.fields["span"]) is datetime.timedelta
+    assert set(second.fields.values()) == {None}
+    pq.write_table(pa.table({"time": pa.array([1, 2000], pa.time64("ns"))}), path)
+    assert [row.fields["time"] for row in open_table(path).rows()] == [
+        "00:00:00.000000001",
+        moment.time(),
+    ]
+
+
+@needs_pyarrow
 def test_columns_that_are_only_copied_spoil_no_row(tmp_path: Path) -> None:
     table = write_odd_parquet(tmp_path / "in.parquet")
     output = tmp_path / "out.parquet"
