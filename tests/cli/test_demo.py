@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 from rich.cells import cell_len
 
-from eliza_ffi import cli
-from eliza_ffi.choices.label_set import string_choices
+from eliza_ffi import AsyncModel, cli
 from eliza_ffi.cli import demo
 from eliza_ffi.cli.demo import DemoRow, decide, demo_table, summarize
 from eliza_ffi.cli.demo_cases import TASKS, Case, cases_of
@@ -143,8 +142,11 @@ def test_validity_is_judged_by_what_was_streamed(
         other = asyncio.run(decide(model, replace(case, choices=("OTHER",))))
         assert other.valid
         assert other.output == "OTHER"
+        choose = AsyncModel.choose
         monkeypatch.setattr(
-            "eliza_ffi.cli.demo.string_choices", lambda texts: string_choices(["ELSE"])
+            AsyncModel,
+            "choose",
+            lambda self, prompt, choices, **more: choose(self, prompt, ["ELSE"], **more),
         )
         row = asyncio.run(decide(model, case))
     assert row.output == "ELSE"

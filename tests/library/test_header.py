@@ -22,6 +22,7 @@ HEADER = _resources.header_path().read_text(encoding="utf-8")
 def test_the_functions_found_are_those_a_c_parser_finds() -> None:
     prelude = (
         "typedef int int32_t; typedef unsigned uint32_t; typedef long int64_t;"
+        " typedef unsigned long uint64_t;"
         " typedef unsigned char uint8_t;"
         " typedef unsigned long size_t;\n"
     )

@@ -96,7 +96,7 @@ CALLS: dict[str, Call] = {
     "fill, schema": lambda m: m.fill("x", SCHEMA),
     "fill_stream": lambda m: read(m.fill_stream("x", SCHEMA)),
     "fill_many": lambda m: m.fill_many([LONG, "x"], Ticket, return_exceptions=True),
-    "plan": lambda m: m.fill(LONG, ActionSkeleton(ACTIONS)),
+    "fill, actions": lambda m: m.fill(LONG, ActionSkeleton(ACTIONS)),
     "call_tool": lambda m: m.call_tool([{"role": "user", "content": LONG}], TOOLS),
     "call_tool, short": lambda m: m.call_tool(HELLO, TOOLS, "required"),
     "call_tools": lambda m: m.call_tools(HELLO, TOOLS, max_calls=2, max_tokens=4),

@@ -236,14 +236,13 @@ def test_rows_can_be_asked_about_again_after_some_were_given_up(
 def test_nodes_with_different_models_are_not_mixed(
     models: list[ManyDecider], start: Start, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    names = iter(["1-abc", "1-abd"])
+    names = iter(["1-abc", "1-abd", "1-abc"])
     monkeypatch.setattr(decider_module, "fingerprint_of", lambda model: next(names))
     write_table(tmp_path, bodies(1200))
     with pytest.raises(ElizaError, match="has another model than the other nodes"):
         run(start(2)[1], tmp_path)
-    written = (tmp_path / "out.jsonl").read_bytes()
-    assert run_here(tmp_path).startswith(written)
-    assert len(written.splitlines()) < 1200
+    assert n_decided(tmp_path / "out.jsonl") < 1200
+    assert run(start(1)[1], tmp_path) == run_here(tmp_path)
 
 
 def test_a_resume_with_another_model_is_refused(
