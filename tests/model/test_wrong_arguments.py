@@ -238,9 +238,9 @@ def of_choices(model: Model) -> Iterator[Subject]:
     yield of(choices.estimate_trie_bytes, node=node)
     yield of(choices.is_unique_continuation, node=node)
     yield of(choices.step, node=node, token=1)
-    yield of(choices.decode_rtkt, data=choices.encode_rtkt("path", [[1]]))
-    yield of(choices.encode_descriptor, descriptor=descriptor)
-    yield of(choices.encode_rtkt, path="path", leaves=[[1]])
+    yield of(elizaos.decode_rtkt, data=elizaos.encode_rtkt("path", [[1]]))
+    yield of(elizaos.encode_descriptor, descriptor=descriptor)
+    yield of(elizaos.encode_rtkt, path="path", leaves=[[1]])
     yield of(choices.tokenize_choice, choice="a", **both)
 
 
@@ -330,7 +330,6 @@ def of_answers(model: Model) -> Iterator[Subject]:
     yield of(structured.one_token_mask, token=1, n_words=3)
     yield of(structured.Guidance, vocabulary=model.token_texts)
     yield of(guidance.json_schema, schema={"type": "string"})
-    yield of(guidance.schema_text, text='{"type": "string"}')
     yield of(guidance.regex, pattern="a")
     yield of(guidance.lark, grammar='start: "a"')
     yield of(letters.close, tokens=model.tokenize("a"))
@@ -528,6 +527,7 @@ LEFT_OUT = {
         *("session.Reading.take", "structured.ShapedResult.of"),
         *("structured.AnswerWriter.take_tokens", "structured.AnswerWriter.write"),
         *("structured.AnswerWriter.write_value", "elizaos.Parameter.placed"),
+        "structured.Guidance.schema_text",
         "chat.ChatTokenizer.turn",
     },
     "takes seconds": {"decisions.DecisionReport.save_plots"},
