@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ..checks import check_whole
 from ..library.binding import CffiBinding
 from ..library.cffi_values import CffiStream
 from ..library.loading import Library
@@ -37,7 +38,7 @@ class AospStreamingLlmBinding(CffiBinding):
 
     def __init__(self, library: Library, context_size: int = 0) -> None:
         super().__init__(library)
-        self.context_size = context_size
+        self.context_size = check_whole("context_size", context_size, 0)
         self._sizes: dict[Any, int] = {}
 
     def open(self, ctx: Any, config: StreamConfig) -> CffiStream:
@@ -46,8 +47,8 @@ class AospStreamingLlmBinding(CffiBinding):
 
     def destroy(self, ctx: Any) -> None:
         """Free a context and close its streams."""
-        self._sizes.pop(ctx, None)
         super().destroy(ctx)
+        self._sizes.pop(ctx, None)
 
     def llm_stream_supported(self) -> bool:
         """Return whether the library generates text."""
@@ -66,7 +67,10 @@ class AospStreamingLlmBinding(CffiBinding):
         self, ctx: Any, config: StreamConfig, context_size: int | None = None
     ) -> CffiStream:
         """Open a stream; `context_size` in place of the binding's own."""
-        size = self.context_size if context_size is None else context_size
+        size = self.context_size
+        if context_size is not None:
+            size = check_whole("context_size", context_size, 0)
+        self._check_ctx(ctx)
         if size and self.supports("set_option"):
             if self._sizes.get(ctx) != size:
                 self.set_option(ctx, "n_ctx", str(size))

@@ -56,8 +56,10 @@ def test_a_stream_may_have_a_context_size_of_its_own(fakes: Fakes) -> None:
         binding.llm_stream_open(ctx, StreamConfig(), size)
         assert context_size_of(fake.config) == given
     for size in (-1, 2**31):
-        with pytest.raises(InvalidArgumentError, match=f"2147483647 tokens, not {size}"):
+        with pytest.raises(InvalidArgumentError, match=rf"context_size must be .*, got {size}$"):
             binding.llm_stream_open(ctx, StreamConfig(), size)
+    with pytest.raises(InvalidArgumentError, match=r"context_size must be .*, got 'x'$"):
+        AospStreamingLlmBinding(Library(fake.path), context_size="x")  # type: ignore[arg-type]
     binding.destroy(ctx)
 
 

@@ -422,8 +422,8 @@ def of_library(model: Model) -> Iterator[Subject]:
 
         return of(method, call, **given)
 
-    def on_context(name: str, /) -> Subject:
-        """Return a method of the binding that destroys a context."""
+    def on_context(name: str, /, binding: Any = binding) -> Subject:
+        """Return a method of a binding that destroys a context."""
         method = getattr(binding, name)
 
         def call(ctx: Any = None) -> None:
@@ -467,6 +467,20 @@ def of_library(model: Model) -> Iterator[Subject]:
     yield of(binding.embed, ctx=ctx, text="a")
     yield of(binding.eot_score, ctx=ctx, tokens=[1], target=1)
     yield of(binding.prepare_choices, ctx=ctx, texts=["a"])
+    yield of(model.session.tokenize, text="a")
+    yield of(model.session.detokenize, tokens=[1])
+    yield of(model.session.prompt_tokens, prompt="a")
+    yield of(model.session.at_once, asked=None)
+    yield of(model.session.decisions_at_once, asked=None)
+    phone = elizaos.AospStreamingLlmBinding(binding.library)
+    yield of(elizaos.AospStreamingLlmBinding, library=binding.library)
+    for opened in (phone.open, phone.llm_stream_open):
+        yield of(
+            opened,
+            lambda opened=opened, **given: phone.close(opened(**given)),
+            ctx=ctx,
+            config=native.StreamConfig(),
+        )
     yield of(binding.prepare_token_trie, ctx=ctx, payload=payload, n=1)
     yield of(
         binding.open,
@@ -476,6 +490,7 @@ def of_library(model: Model) -> Iterator[Subject]:
     )
     yield from map(with_callback, ("set_progress_callback", "set_verifier_callback"))
     yield from map(on_context, ("destroy", "destroyer", "forget_callbacks"))
+    yield on_context("destroy", phone)
     for name in ("close", "cancel", "stats", "describe_chain", "clear_token_trie"):
         yield on_stream(name)
     yield on_stream("token_trie_leaf")
@@ -506,6 +521,7 @@ LEFT_OUT = {
         *("library.SpanResult", "library.StreamStats", "library.StreamStep", "library.TrieLeaf"),
         *("library.VerifierEvent", "structured.GuidanceMasks", "structured.GuidanceSource"),
         *("structured.TokenTexts", "session.GenerationResult", "session.RunResult"),
+        "session.TokenLogprob",
         *(
             "elizaos.FfiStreamingResult",
             "elizaos.Usage",
@@ -528,6 +544,8 @@ LEFT_OUT = {
         *("structured.AnswerWriter.take_tokens", "structured.AnswerWriter.write"),
         *("structured.AnswerWriter.write_value", "elizaos.Parameter.placed"),
         "structured.Guidance.schema_text",
+        *("session.Session", "session.Session.call_format", "session.Session.result"),
+        *("session.Session.steps", "session.Session.steps_async", "session.Session.warn_once"),
         "chat.ChatTokenizer.turn",
     },
     "takes seconds": {"decisions.DecisionReport.save_plots"},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...errors import InvalidArgumentError, NotSupportedError
+from ...errors import NotSupportedError
 from ..abi import (
     CONTEXT_SIZE_OFFSET,
     CONTEXT_SIZE_SINCE,
@@ -16,8 +16,6 @@ from ..loading import Library, header_ffi
 from ..protocol import StreamConfig
 
 __all__ = ["older_config"]
-
-LARGEST_INT32 = 2**31 - 1
 
 
 def older_config(library: Library, config: StreamConfig, context_size: int = 0) -> tuple[Any, Any]:
@@ -36,15 +34,9 @@ def older_config(library: Library, config: StreamConfig, context_size: int = 0) 
 
     Raises
     ------
-    InvalidArgumentError
-        If `context_size` is negative or does not fit 32 bits.
     NotSupportedError
         If the library's version does not read one of the settings.
     """
-    if not 0 <= context_size <= LARGEST_INT32:
-        raise InvalidArgumentError(
-            f"the context size must be 0 to {LARGEST_INT32} tokens, not {context_size}"
-        )
     for name in ("cache_type_k", "cache_type_v"):
         value = getattr(config, name)
         if value not in (None, "", "f16"):
