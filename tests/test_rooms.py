@@ -117,5 +117,4 @@ def test_two_classes_never_share_a_name() -> None:
             if isinstance(node, ast.ClassDef):
                 named.setdefault(node.name, []).append(str(file.relative_to(PACKAGE)))
     twice = {name: files for name, files in named.items() if len(files) > 1}
-    # The field calls the question a choice, and what `choose` returns has been one for longer.
     assert twice == {}

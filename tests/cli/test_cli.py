@@ -343,7 +343,7 @@ def test_doctor_does_not_find_a_chat_template_well_that_cannot_be_rendered(
     def broken_template(facts: dict[str, Any]) -> ChatTemplate:
         return template_of_model({**facts, "chat_template": broken})
 
-    monkeypatch.setattr("eliza_ffi.session.template_of_model", broken_template)
+    monkeypatch.setattr("eliza_ffi.session.session.template_of_model", broken_template)
     assert cli.main(command) == 1
     out = capsys.readouterr().out
     assert "the chat template" in out and "all is well" not in out
