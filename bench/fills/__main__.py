@@ -28,7 +28,7 @@ from ..parts.pages import add_output_arguments, publish
 from ..parts.workload import MODELS, Subject
 from ..schemas.samples import SAMPLES
 from ..together.llama_server import find_llama_server, serving
-from .processes import Answered, ServerFiller, Version, Worker, worker
+from .processes import Answered, ServerFiller, Version, worker
 
 OURS, SERVER = "eliza-ffi", "llama-server"
 OLDER_FILL, OLDER_MASKS = "older, own compiler", "older, llguidance"
@@ -156,18 +156,17 @@ def first(subject: Subject, older: Version | None, n_rounds: int) -> dict[str, A
 def _ways(
     open_ones: ExitStack, subject: Subject, older: Version | None, *names: str
 ) -> dict[str, Way]:
-    """Start what some ways need; those of an older version are left out if there is none."""
+    """Start some ways, each in a process of its own, and leave out an older version's without one.
 
-    def started(version: Version) -> Worker:
-        return open_ones.enter_context(worker(version, subject.path(), N_CTX, 1))
-
+    What comes first in a process whose threads have slept takes longer than what comes next.
+    """
+    versions = {OURS: Version(), OLDER_FILL: older, OLDER_MASKS: older}
     ways: dict[str, Way] = {}
-    if OURS in names:
-        ways[OURS] = partial(started(Version()).fill, "fill")
-    if older is not None and not {OURS}.issuperset(names):
-        other = started(older)
-        by_name = {OLDER_FILL: "fill", OLDER_MASKS: "masks"}
-        ways |= {name: partial(other.fill, by_name[name]) for name in OLDER if name in names}
+    for name in names:
+        version = versions[name]
+        if version is not None:
+            started = open_ones.enter_context(worker(version, subject.path(), N_CTX, 1))
+            ways[name] = partial(started.fill, "masks" if name == OLDER_MASKS else "fill")
     return ways
 
 

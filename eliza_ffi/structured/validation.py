@@ -26,6 +26,9 @@ __all__ = ["schema_validator"]
 MOST_REFERENCES = 50_000
 """How often a ``$ref`` is followed to validate one value: a few of them may multiply."""
 
+TEXT_END = 256
+"""The token behind those of the bytes. It ends a text."""
+
 _of_thread = threading.local()
 _REFERENCES = frozenset(("$dynamicRef", "$recursiveRef", "$ref"))
 _DECIMAL = re.compile(r"Decimal\('([^']*)'\)")
@@ -166,8 +169,8 @@ def _matches(pattern: str, text: str) -> bool:
     """Return whether a pattern is found in a text, in llguidance's dialect."""
     matcher = _pattern_matcher(pattern).deep_copy()
     # DEL is the one character that JSON need not escape and llguidance does.
-    tokens = list(json_text(text).replace("\x7f", "\\u007f").encode())
-    return matcher.try_consume_tokens(tokens) == len(tokens) and bool(matcher.is_accepting())
+    tokens = [*json_text(text).replace("\x7f", "\\u007f").encode(), TEXT_END]
+    return bool(matcher.validate_tokens(tokens) == len(tokens))
 
 
 @functools.lru_cache(maxsize=256)
@@ -189,9 +192,9 @@ def _byte_tokenizer() -> Any:
 
     class Bytes:
         tokens = (*(bytes([byte]) for byte in range(256)), b"<end>")
-        special_token_ids = (256,)
+        special_token_ids = (TEXT_END,)
         bos_token_id = None
-        eos_token_id = 256
+        eos_token_id = TEXT_END
 
         def __call__(self, text: bytes | str) -> list[int]:
             return list(text.encode() if isinstance(text, str) else text)
