@@ -1,1 +1,1 @@
-"""Structured answers beside an older version of this package, and beside llama-server."""
+"""Compare structured answers with those of an older version and of llama-server."""
