@@ -25,8 +25,8 @@ TEST(BusyMachineGuard, AllowsAllThreadsWhileTheMachineIsIdle) {
     BusyMachineGuard guard;
     for (int pass = 0; pass < 100; ++pass) {
         EXPECT_EQ(guard.limit(8), 8);
-        guard.look_at_pass(2000, 100);       // a moment now and then happens anywhere
-        guard.look_at_pass(5000000, 50000);  // also a longer one, in a pass that is long
+        guard.note_pass(2000, 100);       // a moment now and then happens anywhere
+        guard.note_pass(5000000, 50000);  // also a longer one, in a pass that is long
     }
 }
 
@@ -37,14 +37,14 @@ TEST(BusyMachineGuard, GoesDownToOneThreadLongerEachTimeAndComesBack) {
         while (guard.limit(8) == 1) ++n;
         return n;
     };
-    guard.look_at_pass(20000, 9000);
-    guard.look_at_pass(20000, 9000);
+    guard.note_pass(20000, 9000);
+    guard.note_pass(20000, 9000);
     EXPECT_EQ(passes_on_one(), 16);
-    guard.look_at_pass(20000, 9000);
+    guard.note_pass(20000, 9000);
     EXPECT_EQ(passes_on_one(), 32);
-    for (int pass = 0; pass < 16; ++pass) guard.look_at_pass(2000, 0);
-    guard.look_at_pass(20000, 9000);
-    guard.look_at_pass(20000, 9000);
+    for (int pass = 0; pass < 16; ++pass) guard.note_pass(2000, 0);
+    guard.note_pass(20000, 9000);
+    guard.note_pass(20000, 9000);
     EXPECT_EQ(passes_on_one(), 16);
 }
 
@@ -52,8 +52,8 @@ TEST(BusyMachineGuard, ForgivesOnePassThatLostItsCores) {
     BusyMachineGuard guard;
     for (int pass = 0; pass < 100; ++pass) {
         EXPECT_EQ(guard.limit(8), 8);
-        guard.look_at_pass(20000, 9000);
-        guard.look_at_pass(20000, 0);
+        guard.note_pass(20000, 9000);
+        guard.note_pass(20000, 0);
     }
 }
 

@@ -27,10 +27,10 @@ protected:
 TEST_F(KvCacheTest, ASlotFindsTheBeginningThatAnotherHolds) {
     decode_text();
     Slot & other = free_slot();
-    EXPECT_EQ(cache.match(other, text.data(), text.size() - 1), text.size() - 1);
+    EXPECT_EQ(cache.take_prefix(other, text.data(), text.size() - 1), text.size() - 1);
     EXPECT_EQ(other.cached, std::vector<llama_token>(text.begin(), text.end() - 1));
     const std::vector<llama_token> different(text.size(), text[1]);
-    EXPECT_EQ(cache.match(other, different.data(), different.size()), 0u);
+    EXPECT_EQ(cache.take_prefix(other, different.data(), different.size()), 0u);
 }
 
 TEST_F(KvCacheTest, RoomIsMadeOfWhatNobodyWants) {

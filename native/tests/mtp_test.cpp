@@ -166,7 +166,7 @@ TEST_P(Mtp, DraftsDoNotDependOnHowTheTokensCame) {
         CancelFlag cancelled;
         Sequence sequence(decoder, {}, cancelled);
         sequence.set_on_pass(
-            [&](const llama_token * text, size_t begin, size_t end) { drafter->look_at_pass(text, begin, end); });
+            [&](const llama_token * text, size_t begin, size_t end) { drafter->decode_pass(text, begin, end); });
         for (size_t i = 0; i + 1 < tokens.size(); i += piece) {
             sequence.append(tokens.data() + i, std::min(piece, tokens.size() - 1 - i));
             if (i > 0 && n_wrong > 0) {

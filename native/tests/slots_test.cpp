@@ -54,12 +54,12 @@ TEST(Slots, RoomIsMadeWhereTokensAreWantedByNobodyLeastRecentlyUsedFirst) {
         slot->cached = {1, 2, 3};
         slot->n_wanted = 3;
     }
-    EXPECT_EQ(slots.least_wanted(), nullptr);  // all three belong to open streams
+    EXPECT_EQ(slots.least_recently_used(), nullptr);  // all three belong to open streams
     slots.release(c);
     slots.release(a);
-    EXPECT_EQ(slots.least_wanted(), &c);
+    EXPECT_EQ(slots.least_recently_used(), &c);
     c.cached.clear();
-    EXPECT_EQ(slots.least_wanted(), &a);
+    EXPECT_EQ(slots.least_recently_used(), &a);
 }
 
 TEST(Slots, OneThatIsTakenOrNotThereIsAnError) {

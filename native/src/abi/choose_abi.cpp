@@ -23,8 +23,8 @@ eliza_choose_options_t read_options(const eliza_choose_options_t * given) {
                                std::to_string(sizeof options));
     }
     options = *given;
-    const bool is_mode = options.mode == ELIZA_TRIE_ARGMAX || options.mode == ELIZA_TRIE_SAMPLE ||
-                         options.mode == ELIZA_TRIE_BEST_LEAF;
+    const bool is_mode =
+        options.mode == ELIZA_TRIE_ARGMAX || options.mode == ELIZA_TRIE_SAMPLE || options.mode == ELIZA_TRIE_BEST_LEAF;
     if (!is_mode) {
         throw invalid_argument("options.mode is " + std::to_string(options.mode) + ", expected an eliza_trie_mode");
     }
@@ -80,7 +80,8 @@ eliza_choice_t choose(Stream & stream, const std::vector<llama_token> & prompt, 
     result.prompt_tokens = static_cast<int32_t>(prompt.size());
     result.prompt_tokens_cached = static_cast<int32_t>(stats.prompt_tokens_reused);
     result.logprob = leaf->logprob;
-    std::transform(logprobs.begin(), logprobs.end(), probabilities_out, [](double logprob) { return std::exp(logprob); });
+    std::transform(logprobs.begin(), logprobs.end(), probabilities_out,
+                   [](double logprob) { return std::exp(logprob); });
     return result;
 }
 

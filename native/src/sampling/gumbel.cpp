@@ -92,12 +92,8 @@ float gumbel_uniform(uint32_t position, uint32_t seed_offset, uint32_t token) {
     return std::min(std::max(uniform, least), 1.0f - least);
 }
 
-}  // namespace eliza
-
-llama_sampler * llama_sampler_init_gumbel(uint32_t seed_offset) {
-    try {
-        return llama_sampler_init(&eliza::gumbel_interface, new eliza::GumbelSampler{seed_offset});
-    } catch (const std::exception &) {
-        return nullptr;
-    }
+llama_sampler * new_gumbel_sampler(uint32_t seed_offset) {
+    return llama_sampler_init(&gumbel_interface, new GumbelSampler{seed_offset});
 }
+
+}  // namespace eliza

@@ -18,4 +18,7 @@ namespace eliza {
 // The uniform number of one token, in [1e-7, 1 - 1e-7].
 float gumbel_uniform(uint32_t position, uint32_t seed_offset, uint32_t token);
 
+// A sampler that draws by it. The caller frees the sampler.
+llama_sampler * new_gumbel_sampler(uint32_t seed_offset);
+
 }  // namespace eliza

@@ -311,7 +311,7 @@ void SamplerChain::add_selection(const llama_vocab * vocab, const SamplingParams
             return llama_sampler_init_adaptive_p(params.adaptive_target, params.adaptive_decay, seed);
         });
     } else if (params.draw == Draw::gumbel) {
-        add_drawing("gumbel", {}, false, [](uint32_t seed) { return llama_sampler_init_gumbel(drawn_seed(seed)); });
+        add_drawing("gumbel", {}, false, [](uint32_t seed) { return new_gumbel_sampler(drawn_seed(seed)); });
     } else {
         add_drawing("dist", {}, false, [](uint32_t seed) { return llama_sampler_init_dist(seed); });
     }

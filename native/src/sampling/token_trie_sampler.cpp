@@ -1,10 +1,9 @@
 // The token trie as a llama_sampler. See eliza/eliza_token_trie_sampler.h for what it promises.
 
-#include "eliza/eliza_token_trie_sampler.h"
+#include "sampling/token_trie_sampler.h"
 
 #include <algorithm>
 #include <cmath>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -13,7 +12,6 @@
 #include "llama.h"
 #include "sampling/device_mask.h"
 #include "sampling/device_tensors.h"
-#include "token_trie/rtkt.h"
 
 namespace eliza {
 namespace {
@@ -138,37 +136,11 @@ llama_sampler * sampler_clone(const llama_sampler * sampler) {
 }
 
 }  // namespace
+
+llama_sampler * new_token_trie_sampler(std::shared_ptr<const CachedTrie> trie, int mode, int32_t n_vocab) {
+    return llama_sampler_init(
+        &token_trie_interface,
+        new TokenTrieSampler(TokenTrieConstraint(std::move(trie), Constraint::default_span_limit), mode, n_vocab));
+}
+
 }  // namespace eliza
-
-using namespace eliza;
-
-namespace {
-
-// NULL for whatever is wrong: that is all this interface can say.
-llama_sampler * make_sampler(std::string_view payload, int32_t n_vocab, int mode) noexcept {
-    try {
-        auto trie = TrieCache::shared().get(payload, n_vocab);
-        return llama_sampler_init(
-            &token_trie_interface,
-            new TokenTrieSampler(TokenTrieConstraint(std::move(trie), Constraint::default_span_limit), mode, n_vocab));
-    } catch (const std::exception &) {
-        return nullptr;
-    }
-}
-
-}  // namespace
-
-llama_sampler * llama_sampler_init_token_trie(const llama_vocab * vocab, const char * trie_descriptor_json, int mode) {
-    if (trie_descriptor_json == nullptr || (mode != ELIZA_TRIE_ARGMAX && mode != ELIZA_TRIE_SAMPLE)) {
-        return nullptr;
-    }
-    return make_sampler(trie_descriptor_json, vocab != nullptr ? llama_vocab_n_tokens(vocab) : 0, mode);
-}
-
-llama_sampler * eliza_llama_sampler_init_token_tree(int32_t n_vocab, const uint8_t * bytes, size_t size) {
-    const std::string_view payload(reinterpret_cast<const char *>(bytes), bytes != nullptr ? size : 0);
-    if (n_vocab < 0 || !is_rtkt(payload)) {
-        return nullptr;
-    }
-    return make_sampler(payload, n_vocab, ELIZA_TRIE_ARGMAX);
-}

@@ -52,7 +52,7 @@ std::string KvCache::describe() const {
            ELIZA_LLAMA_CPP_COMMIT;
 }
 
-size_t KvCache::match(Slot & slot, const llama_token * text, size_t most) {
+size_t KvCache::take_prefix(Slot & slot, const llama_token * text, size_t most) {
     const size_t own = truncate(slot, length_shared(slot.cached, text, most));
     if (own == most || model_.is_recurrent()) {
         return own;  // what is recurrent is a state, not cells: a part of it cannot be shared
@@ -67,7 +67,7 @@ size_t KvCache::match(Slot & slot, const llama_token * text, size_t most) {
         }
     }
     if (unpark(slot, text, most, longest)) {
-        return match(slot, text, most);
+        return take_prefix(slot, text, most);
     }
     if (donor != nullptr) {
         // The cells are shared, not copied.
@@ -104,7 +104,7 @@ bool KvCache::holds_window_of(const Slot & slot, size_t n) const {
 }
 
 bool KvCache::make_room() {
-    Slot * slot = slots_.least_wanted();
+    Slot * slot = slots_.least_recently_used();
     if (slot == nullptr) {
         return false;
     }
@@ -144,7 +144,7 @@ bool KvCache::park(Slot & slot) {
     truncate(slot, 0);
     count_parked();
     while (n_parked() > llama_n_ctx(context_)) {
-        slots_.least_wanted_parked()->parked = {};
+        slots_.least_recently_used_parked()->parked = {};
         count_parked();
     }
     return true;

@@ -44,7 +44,7 @@ public:
 
     // Brings the slot to hold the longest beginning of the text that any slot holds or has parked, of `most` tokens
     // at the most, and nothing else. Returns its length.
-    size_t match(Slot & slot, const llama_token * text, size_t most);
+    size_t take_prefix(Slot & slot, const llama_token * text, size_t most);
 
     // Drops what the slot holds from position n on. Returns how much is left, which is n or, where the model
     // cannot step back so far, 0.

@@ -83,11 +83,11 @@ void SlotTable::close() {
     released_.notify_all();
 }
 
-Slot * SlotTable::least_wanted() {
+Slot * SlotTable::least_recently_used() {
     return least_recently_used([](const Slot & slot) { return slot.cached.size() > slot.n_wanted; });
 }
 
-Slot * SlotTable::least_wanted_parked() {
+Slot * SlotTable::least_recently_used_parked() {
     return least_recently_used([](const Slot & slot) { return !slot.parked.tokens.empty(); });
 }
 

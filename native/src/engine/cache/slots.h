@@ -69,10 +69,10 @@ public:
     void close();
 
     // The slot that holds tokens nobody wants, least recently used; nullptr if there is none.
-    Slot * least_wanted();
+    Slot * least_recently_used();
 
     // The same of those whose text is parked.
-    Slot * least_wanted_parked();
+    Slot * least_recently_used_parked();
 
     std::deque<Slot> & all() { return slots_; }
     int32_t size() const { return static_cast<int32_t>(slots_.size()); }

@@ -17,7 +17,7 @@ Draft::Draft(const DraftConfig & config, Sequence & sequence, const Options & op
     drafter_ = Drafter::make(config, decoder_, options);
     if (drafter_->looks_at_passes()) {
         sequence_.set_on_pass(
-            [this](const llama_token * text, size_t begin, size_t end) { drafter_->look_at_pass(text, begin, end); });
+            [this](const llama_token * text, size_t begin, size_t end) { drafter_->decode_pass(text, begin, end); });
     }
 }
 

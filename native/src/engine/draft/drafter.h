@@ -32,7 +32,7 @@ public:
     // True where it wants to be told of passes, which then run alone: the decoder has just run the tokens of the
     // stream's text from `begin` to `end`.
     virtual bool looks_at_passes() const { return false; }
-    virtual void look_at_pass(const llama_token * /*text*/, size_t /*begin*/, size_t /*end*/) {}
+    virtual void decode_pass(const llama_token * /*text*/, size_t /*begin*/, size_t /*end*/) {}
 
     // True where it drafts on the decoder's threads: then no pass may run meanwhile.
     virtual bool uses_decoder() const { return true; }

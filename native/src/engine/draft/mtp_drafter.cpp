@@ -72,7 +72,7 @@ bool MtpDrafter::step_back_to(const llama_token * text, size_t n) {
     return llama_memory_seq_rm(llama_get_memory(context_.get()), sequence, static_cast<llama_pos>(n), -1);
 }
 
-void MtpDrafter::look_at_pass(const llama_token * text, size_t begin, size_t end) {
+void MtpDrafter::decode_pass(const llama_token * text, size_t begin, size_t end) {
     // Behind a text that it has not seen, such as one that another slot has decoded, the head goes on with
     // what it does see.
     if (!step_back_to(text, begin)) {

@@ -17,7 +17,7 @@ public:
     MtpDrafter(const DraftConfig & config, std::shared_ptr<Model> head, Decoder & decoder);
 
     bool looks_at_passes() const override { return true; }
-    void look_at_pass(const llama_token * text, size_t begin, size_t end) override;
+    void decode_pass(const llama_token * text, size_t begin, size_t end) override;
     std::vector<llama_token> draft(const std::vector<llama_token> & tokens, int32_t most) override;
 
 private:

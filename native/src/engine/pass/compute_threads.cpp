@@ -65,8 +65,8 @@ void ComputeThreads::Turn::watch() {
 ComputeThreads::Turn::~Turn() {
     if (start_us_ > 0 && !OwnThreads::ran_since(own_threads_)) {
         const int64_t waited = microseconds_without_core(threads_.ids_) - without_core_us_;
-        threads_.busy_guard_.look_at_pass(llama_time_us() - start_us_,
-                                          waited / static_cast<int64_t>(threads_.ids_.size() + 1));
+        threads_.busy_guard_.note_pass(llama_time_us() - start_us_,
+                                       waited / static_cast<int64_t>(threads_.ids_.size() + 1));
     }
     threads_.leave();
 }

@@ -11,9 +11,9 @@ namespace eliza {
 
 // Who waits for a pass, or to be alone with the context.
 struct PassQueue::Waiter {
-    Waiter(SharedPass::Ticket * wanted, CancelFlag & cancelled_flag) : ticket(wanted), cancelled(cancelled_flag) {}
+    Waiter(PassScheduler::Ticket * wanted, CancelFlag & cancelled_flag) : ticket(wanted), cancelled(cancelled_flag) {}
 
-    SharedPass::Ticket * const ticket;  // nullptr: wants to be alone
+    PassScheduler::Ticket * const ticket;  // nullptr: wants to be alone
     CancelFlag & cancelled;
     std::condition_variable wake;
     std::list<Waiter *>::iterator place;  // in the queue
@@ -33,7 +33,7 @@ PassQueue::PassQueue(PassRunner & runner, KvCache & cache, bool share, int32_t m
 // ---- Waiting --------------------------------------------------------------------------------------
 
 void PassQueue::run(PassRequest & request) {
-    SharedPass::Ticket ticket(request);
+    PassScheduler::Ticket ticket(request);
     Waiter me(&ticket, request.cancelled);
     const int64_t start = llama_time_us();
     std::unique_lock<std::mutex> lock(mutex_);
@@ -179,7 +179,7 @@ void PassQueue::stop_if_cancelled() {
         return;
     }
     size_t n_tokens = 0, n_cancelled = 0, n_members_left = 0;
-    for (const SharedPass::Member & member : *running_) {
+    for (const PassScheduler::Member & member : *running_) {
         const bool is_cancelled = member.ticket->request.cancelled.is_set();
         n_tokens += member.n_tokens();
         n_cancelled += is_cancelled ? member.n_tokens() : 0;
@@ -197,10 +197,10 @@ void PassQueue::lead(std::unique_lock<std::mutex> & lock, Waiter & me) {
     wait_for_companions(lock);
     const int64_t start = llama_time_us();
     std::vector<Waiter *> held;
-    std::vector<SharedPass::Member> members;
+    std::vector<PassScheduler::Member> members;
     try {
         held = hold_candidates();
-        std::vector<SharedPass::Ticket *> tickets;
+        std::vector<PassScheduler::Ticket *> tickets;
         for (const Waiter * waiter : held) {
             tickets.push_back(waiter->ticket);
         }
@@ -225,7 +225,7 @@ void PassQueue::lead(std::unique_lock<std::mutex> & lock, Waiter & me) {
     running_ = nullptr;
     last_pass_us_ = llama_time_us() - start;
     for (Waiter * waiter : held) {
-        const auto member = std::find_if(members.begin(), members.end(), [&](const SharedPass::Member & each) {
+        const auto member = std::find_if(members.begin(), members.end(), [&](const PassScheduler::Member & each) {
             return each.ticket == waiter->ticket;
         });
         if (member != members.end()) {
@@ -236,8 +236,8 @@ void PassQueue::lead(std::unique_lock<std::mutex> & lock, Waiter & me) {
     is_led_ = false;
 }
 
-void PassQueue::note_outcome(Waiter & waiter, SharedPass::Member::Outcome outcome) {
-    using Outcome = SharedPass::Member::Outcome;
+void PassQueue::note_outcome(Waiter & waiter, PassScheduler::Member::Outcome outcome) {
+    using Outcome = PassScheduler::Member::Outcome;
     waiter.served_us += last_pass_us_;
     if (outcome == Outcome::done) {
         waiter.is_done = true;

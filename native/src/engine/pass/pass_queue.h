@@ -19,7 +19,7 @@
 #include "engine/pass/cancel_flag.h"
 #include "engine/pass/pass_request.h"
 #include "engine/pass/pass_runner.h"
-#include "engine/pass/shared_pass.h"
+#include "engine/pass/pass_scheduler.h"
 
 namespace eliza {
 
@@ -45,8 +45,8 @@ public:
     // The stream in this slot is closed: nobody need wait for it to come back.
     void leave(const Slot & slot);
 
-    // How many passes there were; see SharedPass.
-    const SharedPass & pass() const { return pass_; }
+    // How many passes there were; see PassScheduler.
+    const PassScheduler & pass() const { return pass_; }
 
 private:
     struct Waiter;
@@ -61,18 +61,18 @@ private:
     void lead(std::unique_lock<std::mutex> & lock, Waiter & me);
     void wait_for_companions(std::unique_lock<std::mutex> & lock);
     std::vector<Waiter *> hold_candidates();
-    void note_outcome(Waiter & waiter, SharedPass::Member::Outcome outcome);
+    void note_outcome(Waiter & waiter, PassScheduler::Member::Outcome outcome);
     void let_go(Waiter & waiter);
 
     PassRunner & runner_;
-    SharedPass pass_;  // of whoever leads
+    PassScheduler pass_;  // of whoever leads
     const bool share_;
 
     std::mutex mutex_;  // guards what follows
     std::list<Waiter *> waiting_;
     bool is_led_ = false;
-    const std::vector<SharedPass::Member> * running_ = nullptr;  // in the pass that runs now
-    CancelFlag * running_alone_ = nullptr;                       // the flag of whoever uses the context alone
+    const std::vector<PassScheduler::Member> * running_ = nullptr;  // in the pass that runs now
+    CancelFlag * running_alone_ = nullptr;                          // the flag of whoever uses the context alone
     std::vector<bool> expected_;  // by slot: was done in the last pass, and may be back at once
     int32_t n_expected_ = 0;
     std::condition_variable companion_came_;

@@ -144,7 +144,7 @@ PassRunner::Result PassRunner::run(Batch & batch, const Wanted & wanted) {
     return static_cast<Result>(result);
 }
 
-LogitsRow PassRunner::row(size_t n, int32_t place_in_batch) {
+LogitsRow PassRunner::take_row(size_t n, int32_t place_in_batch) {
     if (row_kind_ == RowKind::hidden) {
         return LogitsRow(head_, head_.rows()[n]);
     }

@@ -48,7 +48,7 @@ public:
 
     // The row of the last pass that belongs to a token of its batch: the n-th that wanted one. Valid until the
     // next pass.
-    LogitsRow row(size_t n, int32_t place_in_batch);
+    LogitsRow take_row(size_t n, int32_t place_in_batch);
 
     // Of a row of the last pass, what was copied to where tokens are chosen.
     size_t bytes_of_row() const;

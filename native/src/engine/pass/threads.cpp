@@ -72,7 +72,7 @@ int32_t BusyMachineGuard::limit(int32_t n_threads) {
     return n_threads;
 }
 
-void BusyMachineGuard::look_at_pass(int64_t microseconds, int64_t without_core) {
+void BusyMachineGuard::note_pass(int64_t microseconds, int64_t without_core) {
     // Where each has a third of its core taken, several threads that wait for one another are no faster than one: where
     // as many programs compute as there are cores, it is a half. One pass may meet the system's own work on an idle
     // machine; two in a row do not.

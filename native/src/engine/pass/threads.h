@@ -44,7 +44,7 @@ public:
     int32_t limit(int32_t n_threads);
 
     // A pass took this long on more than one thread, each of which was that long without a core, on average.
-    void look_at_pass(int64_t microseconds, int64_t without_core);
+    void note_pass(int64_t microseconds, int64_t without_core);
 
 private:
     static constexpr int32_t first_pause = 16;

@@ -1,4 +1,4 @@
-// One forward pass for several requests: who goes into it, with which tokens, and what each gets of it.
+// Schedules requests into forward passes: which go together, with which tokens, and what each gets of a pass.
 //
 // Used by one thread at a time: whoever leads (engine/pass/pass_queue.h).
 #pragma once
@@ -17,14 +17,14 @@
 
 namespace eliza {
 
-class SharedPass {
+class PassScheduler {
 public:
     // A pass has room for max_rows rows of logits, or those of one request. How a prompt is cut into passes goes by the
     // time that earlier ones took, or by nothing but n_batch.
-    SharedPass(PassRunner & runner, KvCache & cache, int32_t max_rows, bool goes_by_time)
+    PassScheduler(PassRunner & runner, KvCache & cache, int32_t max_rows, bool goes_by_time)
         : runner_(runner), cache_(cache), max_rows_(max_rows), goes_by_time_(goes_by_time) {}
-    SharedPass(const SharedPass &) = delete;
-    SharedPass & operator=(const SharedPass &) = delete;
+    PassScheduler(const PassScheduler &) = delete;
+    PassScheduler & operator=(const PassScheduler &) = delete;
 
     // A request on its way through one pass or more.
     struct Ticket {

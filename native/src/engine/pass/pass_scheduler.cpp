@@ -1,4 +1,4 @@
-#include "engine/pass/shared_pass.h"
+#include "engine/pass/pass_scheduler.h"
 
 #include <algorithm>
 #include <numeric>
@@ -11,7 +11,7 @@ namespace eliza {
 
 // Finds what the cache holds of the text, for each pass anew: others may have decoded the same. It holds keys and
 // values, not logits: tokens whose rows are wanted are decoded in any case.
-void SharedPass::prepare(Ticket & ticket) {
+void PassScheduler::prepare(Ticket & ticket) {
     PassRequest & request = ticket.request;
     if (ticket.is_head()) {
         return;
@@ -20,7 +20,7 @@ void SharedPass::prepare(Ticket & ticket) {
     const size_t n_held = request.slot.cached.size();
     const size_t n_before = ticket.is_prepared ? n_held : std::min(request.n_known, n_held);
     const size_t n =
-        n_before < most ? cache_.match(request.slot, request.text, most) : cache_.truncate(request.slot, most);
+        n_before < most ? cache_.take_prefix(request.slot, request.text, most) : cache_.truncate(request.slot, most);
     if (const size_t known = std::max(n_before, request.appended_from); n > known) {
         request.counts.tokens_reused += static_cast<int64_t>(n - known);
     }
@@ -33,7 +33,7 @@ void SharedPass::prepare(Ticket & ticket) {
 
 // True where a good part of what the ticket wants is decoded for another one in this pass: after it, the cache holds
 // that for both.
-bool SharedPass::is_better_held_back(const Ticket & ticket, const std::vector<Member> & members) const {
+bool PassScheduler::is_better_held_back(const Ticket & ticket, const std::vector<Member> & members) const {
     constexpr size_t worth_a_pass = 32;  // tokens
     if (runner_.model().is_recurrent() || ticket.is_head()) {
         return false;
@@ -52,7 +52,7 @@ bool SharedPass::is_better_held_back(const Ticket & ticket, const std::vector<Me
 
 // How many tokens the next pass may have. Where somebody wants to be told how far a prompt is, about as many as take
 // half a second.
-size_t SharedPass::room(const std::vector<Ticket *> & waiting) const {
+size_t PassScheduler::room(const std::vector<Ticket *> & waiting) const {
     const auto n_batch = static_cast<size_t>(runner_.n_batch());
     const bool is_watched = std::any_of(waiting.begin(), waiting.end(),
                                         [](const Ticket * ticket) { return ticket->request.progress != nullptr; });
@@ -68,7 +68,7 @@ size_t SharedPass::room(const std::vector<Ticket *> & waiting) const {
 
 // What the pieces of watched prompts are to be, by the last two passes of different lengths: what a pass costs whatever
 // its length, reading the weights, say, must not become most of it.
-void SharedPass::learn_piece(size_t n_tokens, double microseconds) {
+void PassScheduler::learn_piece(size_t n_tokens, double microseconds) {
     constexpr double goal = 400e3;
     const size_t n_before = std::exchange(n_last_, n_tokens);
     const double us_before = std::exchange(us_last_, microseconds);
@@ -89,7 +89,7 @@ void SharedPass::learn_piece(size_t n_tokens, double microseconds) {
 
 // Whoever has waited longest, if there is room for all of it; then all that need no more than their share of a batch;
 // then the others in their order, as far as there is room. Of a text longer than a batch, half a batch goes at least.
-std::vector<SharedPass::Member> SharedPass::select(const std::vector<Ticket *> & waiting) {
+std::vector<PassScheduler::Member> PassScheduler::select(const std::vector<Ticket *> & waiting) {
     std::vector<Member> members;
     if (waiting.empty()) {
         return members;
@@ -160,14 +160,14 @@ std::vector<SharedPass::Member> SharedPass::select(const std::vector<Ticket *> &
     return members;
 }
 
-void SharedPass::run(std::vector<Member> & members) {
+void PassScheduler::run(std::vector<Member> & members) {
     cache_.count_pass(std::accumulate(members.begin(), members.end(), size_t(0),
                                       [](size_t n, const Member & member) { return n + member.n_tokens(); }));
     compute_heads(members);
     decode(members);
 }
 
-void SharedPass::compute_heads(std::vector<Member> & members) {
+void PassScheduler::compute_heads(std::vector<Member> & members) {
     std::vector<Member *> heads;
     std::vector<const HiddenState *> hidden;
     std::vector<std::vector<float> *> logits;
@@ -193,7 +193,7 @@ void SharedPass::compute_heads(std::vector<Member> & members) {
     }
 }
 
-void SharedPass::decode(std::vector<Member> & all) {
+void PassScheduler::decode(std::vector<Member> & all) {
     std::vector<Member *> members;
     for (Member & member : all) {
         if (!member.ticket->is_head()) {
@@ -251,7 +251,7 @@ void SharedPass::decode(std::vector<Member> & all) {
     }
 }
 
-void SharedPass::put_into(Batch & batch, Member & member) {
+void PassScheduler::put_into(Batch & batch, Member & member) {
     PassRequest & request = member.ticket->request;
     Slot & slot = request.slot;
     member.first_in_batch = batch.n_tokens();
@@ -279,7 +279,7 @@ void SharedPass::put_into(Batch & batch, Member & member) {
 }
 
 // The head is left out, or logits gathered, only where that does for all.
-PassRunner::Wanted SharedPass::wanted_by(const std::vector<Member *> & members) const {
+PassRunner::Wanted PassScheduler::wanted_by(const std::vector<Member *> & members) const {
     PassRunner::Wanted wanted;
     bool any_whole = false, any_row = false, all_gather = true;
     for (const Member * member : members) {
@@ -303,7 +303,7 @@ PassRunner::Wanted SharedPass::wanted_by(const std::vector<Member *> & members) 
     return wanted;
 }
 
-void SharedPass::hand_out(Member & member, size_t n_members, int64_t microseconds) {
+void PassScheduler::hand_out(Member & member, size_t n_members, int64_t microseconds) {
     PassRequest & request = member.ticket->request;
     PassCounts & counts = request.counts;
     ++counts.passes;
@@ -324,7 +324,7 @@ void SharedPass::hand_out(Member & member, size_t n_members, int64_t microsecond
         size_t row = member.first_row;
         const auto n_text = static_cast<int32_t>(member.n);
         for (int32_t place = -static_cast<int32_t>(request.n_rows); place < 0; ++place) {
-            request.on_row(place, runner_.row(row++, member.first_in_batch + n_text + place));
+            request.on_row(place, runner_.take_row(row++, member.first_in_batch + n_text + place));
         }
         if (request.tree == nullptr) {
             return;
@@ -332,7 +332,7 @@ void SharedPass::hand_out(Member & member, size_t n_members, int64_t microsecond
         const std::vector<TreeBatch::Node> & nodes = request.tree->nodes;
         for (int32_t place = 0; place < static_cast<int32_t>(nodes.size()); ++place) {
             if (nodes[static_cast<size_t>(place)].wants_logits) {
-                request.on_row(place, runner_.row(row++, member.first_in_batch + n_text + place));
+                request.on_row(place, runner_.take_row(row++, member.first_in_batch + n_text + place));
             }
         }
         if (const int32_t place = request.kept(); place >= 0) {
@@ -351,7 +351,7 @@ void SharedPass::hand_out(Member & member, size_t n_members, int64_t microsecond
 }
 
 // The slot is as it was before the pass. What llama.cpp had finished of a pass that it began is dropped.
-void SharedPass::take_back(Member & member, bool was_begun) {
+void PassScheduler::take_back(Member & member, bool was_begun) {
     Slot & slot = member.ticket->request.slot;
     member.fork.reset();
     if (was_begun) {
@@ -362,7 +362,7 @@ void SharedPass::take_back(Member & member, bool was_begun) {
     }
 }
 
-ContextFull SharedPass::context_full(const Member & member) const {
+ContextFull PassScheduler::context_full(const Member & member) const {
     return ContextFull("no room for " + std::to_string(member.n_tokens()) + " more tokens after " +
                        std::to_string(member.begin) + " (option n_ctx is " +
                        std::to_string(llama_n_ctx(runner_.context())) + ", shared by all open streams)");

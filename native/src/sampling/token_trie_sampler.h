@@ -1,0 +1,16 @@
+// A llama.cpp sampler that allows the leaves of a trie.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "token_trie/trie_cache.h"
+
+struct llama_sampler;
+
+namespace eliza {
+
+// `n_vocab` is 0 where it is not known. `mode` is ELIZA_TRIE_ARGMAX or ELIZA_TRIE_SAMPLE. The caller frees the sampler.
+llama_sampler * new_token_trie_sampler(std::shared_ptr<const CachedTrie> trie, int mode, int32_t n_vocab);
+
+}  // namespace eliza
