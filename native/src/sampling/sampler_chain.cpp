@@ -1,4 +1,5 @@
 #include "sampling/sampler_chain.h"
+#include "sampling/gumbel.h"
 
 #include <algorithm>
 #include <cmath>
