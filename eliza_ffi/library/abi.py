@@ -1,7 +1,7 @@
-"""What is known of the C ABI besides its header: the versions, what must be there, what came when.
+"""Facts about the C ABI that its header does not state: its versions and when functions were added.
 
-Libraries of the name libelizainference exist in several versions. What a version has is found by
-looking each function up; this page says what to make of one that is missing.
+There are several versions of libelizainference. The package looks up each function by name, and
+this module says what a missing function means.
 """
 
 from __future__ import annotations
@@ -24,13 +24,16 @@ __all__ = [
 ]
 
 ABI_VERSION = 12
-"""The newest version of the ABI that is spoken, our library's."""
+"""The newest ABI version that the package accepts: the version of this project's library."""
 
 OLDEST_ABI_VERSION = 4
-"""The oldest one. Before, ``disable_thinking`` lay where the grammar does now."""
+"""The oldest ABI version that the package accepts.
+
+In earlier configurations, ``disable_thinking`` is where the grammar is now.
+"""
 
 PREFIX = "eliza_inference_"
-"""What the names of the library's functions begin with."""
+"""The prefix of the names of the library's functions."""
 
 REQUIRED_SYMBOLS = (
     "eliza_inference_abi_version",
@@ -60,22 +63,25 @@ project's own.
 """
 
 KV_TYPES_SINCE = 8
-"""The configuration had 64 bytes before; n_gpu_layers and the KV cache types made it 80."""
+"""This version added n_gpu_layers and the KV cache types to the configuration.
+
+It grew from 64 to 80 bytes.
+"""
 
 CONTEXT_SIZE_SINCE = 9
 CONTEXT_SIZE_OFFSET = 80
 MOBILE_CONFIG_SIZE = 88
-"""Later libraries read an int32 context size behind the 80 bytes; 0 = their own default."""
+"""Version 9 and later read an int32 context size after the 80 bytes; 0 = the library's default."""
 
 SUPPLEMENT = {
     "eliza_inference_tts_stream_supported": "int {}(void);",
     "eliza_inference_vision_supported": "int {}(void);",
 }
-"""Functions of other headers that this package calls where a library has them, with prototypes."""
+"""Prototypes of functions from other headers, which the package calls if a library has them."""
 
 
 def supplement_to(cdef: str) -> str:
-    """Return the declarations of :data:`SUPPLEMENT` that are not among these."""
+    """Return the declarations of :data:`SUPPLEMENT` that `cdef` lacks."""
     return "\n".join(
         prototype.format(name)
         for name, prototype in SUPPLEMENT.items()
@@ -84,5 +90,5 @@ def supplement_to(cdef: str) -> str:
 
 
 def symbols_of(name: str) -> tuple[str, ...]:
-    """Return what a function of this short name may be called in a library."""
+    """Return the names that a function with this short name may have in a library."""
     return f"{PREFIX}llm_stream_{name}", f"{PREFIX}llm_{name}", PREFIX + name

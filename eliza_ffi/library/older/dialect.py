@@ -30,7 +30,7 @@ class OlderDialect(Dialect):
 
     def __init__(self, library: Library) -> None:
         super().__init__(library)
-        # elizaOS's first header declared set_token_trie without a result.
+        # elizaOS's header declares set_token_trie without a result.
         self.reports_refused_tries = library.has(f"{PREFIX}token_trie_supported")
         self._streams: dict[Any, weakref.WeakSet[UncheckedStream]] = {}  # of each living context
         # Reentrant, because the garbage collector may destroy a context while the lock is held.
