@@ -10,7 +10,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from older_fake import BYTES, REQUIRED, STREAM, TEXT, TRIE, Fake, Fakes, functions_of_version
+from older_fake import (
+    BYTES,
+    GENERATE,
+    REQUIRED,
+    STREAM,
+    TEXT,
+    TRIE,
+    Fake,
+    Fakes,
+    functions_of_version,
+)
 
 from eliza_ffi.choices.token_tree import TokenTreePayload
 from eliza_ffi.elizaos import FfiStreamingGenerateArgs, SyncStreamingRunner
@@ -130,13 +140,28 @@ def test_a_function_that_is_missing_is_named_with_the_version_it_came_with(
 
 
 @pytest.mark.parametrize("version", [3, 13])
-def test_a_version_too_old_or_too_new_is_refused_by_its_number(version: int, fakes: Fakes) -> None:
+def test_a_version_too_old_or_too_new_is_rejected_by_number(version: int, fakes: Fakes) -> None:
     with pytest.raises(AbiMismatchError, match=f"ABI version '{version}'; .* accepts 4 to 12"):
         Library(fakes(ALL, version).path)
 
 
+def test_a_version_that_is_not_a_number_is_rejected(fakes: Fakes) -> None:
+    with pytest.raises(AbiMismatchError, match="ABI version 'new'; .* accepts 4 to 12"):
+        Library(fakes(ALL, 12, 'VERSION_TEXT="new"').path)
+
+
+def test_a_library_that_can_only_push_tokens_is_rejected(fakes: Fakes) -> None:
+    path = fakes((STREAM | GENERATE) - {"llm_stream_next"}).path
+    with pytest.raises(LibraryLoadError) as caught:
+        Library(path)
+    assert str(caught.value) == (
+        f"{path} is not a usable libelizainference: expected the functions that every library of "
+        "ABI version 4 to 12 has, but it lacks eliza_inference_llm_stream_next"
+    )
+
+
 @pytest.mark.parametrize("name", sorted(REQUIRED))
-def test_a_library_without_a_function_that_it_must_have_is_refused_by_its_name(
+def test_a_library_without_a_required_function_is_rejected_by_its_name(
     name: str, fakes: Fakes
 ) -> None:
     with pytest.raises(LibraryLoadError, match=f"it lacks {PREFIX}{name}$"):

@@ -83,7 +83,10 @@ static int leave(stream * s, int result) { atomic_fetch_sub(&s->calls, 1); retur
 
 #define STRING(x) #x
 #define QUOTED(x) STRING(x)
-EXPORT(abi_version) const char * eliza_inference_abi_version(void) { return QUOTED(ABI_VERSION); }
+#ifndef VERSION_TEXT
+#define VERSION_TEXT QUOTED(ABI_VERSION)
+#endif
+EXPORT(abi_version) const char * eliza_inference_abi_version(void) { return VERSION_TEXT; }
 EXPORT(free_string) void eliza_inference_free_string(char * string) { free(string); }
 EXPORT(free_tokens) void eliza_inference_free_tokens(int * tokens) { free(tokens); }
 
@@ -206,6 +209,14 @@ EXPORT(clear_token_trie) void eliza_inference_clear_token_trie(stream * s) {
     enter(s, "clear");
     s->has_trie = 0;
     leave(s, 0);
+}
+
+/* Shorter than the struct of today's header, as in an earlier version of this project's library. */
+EXPORT(llm_stream_stats) int eliza_inference_llm_stream_stats(stream * s, int64_t * out, size_t size) {
+    enter(s, "stats");
+    memset(out, 0, size < sizeof(int64_t[18]) ? size : sizeof(int64_t[18]));
+    out[0] = 7; /* prompt_tokens */
+    return leave(s, 0);
 }
 
 /* ---- What later versions brought -------------------------------------------------------------- */
