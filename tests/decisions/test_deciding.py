@@ -516,7 +516,7 @@ def forget(monkeypatch: pytest.MonkeyPatch, model: Model, *names: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "missing", [["score_endings"], ["score_endings", "prepare_choices"]], ids=["younger", "elder"]
+    "missing", [["score_endings"], ["score_endings", "prepare_choices"]], ids=["newer", "older"]
 )
 def test_a_library_that_scores_no_endings_scores_them_one_by_one(
     model: Model, monkeypatch: pytest.MonkeyPatch, missing: list[str]

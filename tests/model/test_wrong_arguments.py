@@ -534,6 +534,7 @@ LEFT_OUT = {
     },
     "called by the package alone, with what it has made": {
         *("library.CffiStream.open", "elizaos.FfiStreamingRunner", "elizaos.SyncStreamingRunner"),
+        "library.CffiStream.turn",
         *(
             "elizaos.FfiStreamingGenerateArgs.of",
             "elizaos.FillArgs.of",
