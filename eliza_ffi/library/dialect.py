@@ -27,7 +27,7 @@ class Dialect:
     Attributes
     ----------
     no_limit : int
-        The limit of ``generate`` that stands for any number of tokens.
+        The ``max_tokens`` of a ``generate`` without limit.
     reports_refused_tries : bool
         Whether the result of ``set_token_trie`` is a status.
     """
@@ -49,7 +49,7 @@ class Dialect:
         return partial(self.library.lib.eliza_inference_destroy, ctx)
 
     def config(self, config: StreamConfig, context_size: int) -> tuple[Any, Any]:
-        """Return a pointer to the C struct, and the objects that must live as long as it is used.
+        """Return a pointer to the C struct, and the objects that it points into.
 
         Raises
         ------
@@ -59,5 +59,5 @@ class Dialect:
         return config_struct(config)
 
     def new_stream(self, ctx: Any) -> CffiStream:
-        """Return a stream that is to be opened next."""
+        """Return a stream with no handle yet."""
         return CffiStream(ctx)

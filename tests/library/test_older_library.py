@@ -27,7 +27,7 @@ from eliza_ffi.library.binding import CffiBinding, StreamConfig
 from eliza_ffi.library.loading import Library, header_ffi
 from eliza_ffi.model import Model
 
-# Its set_token_trie reports a status of -2, which a library without the probe must not mean.
+# The fake returns -2 for this payload. Without the probe, -2 may be the noise of a void function.
 REFUSED_PAYLOAD = TokenTreePayload.from_json(
     '{"modelId":"m","descriptors":[{"path":"p","leaves":[{"name":"REFUSE","tokens":[65]}]}]}'
 )

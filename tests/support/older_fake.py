@@ -1,4 +1,4 @@
-"""Builds libraries out of ``older_fake.c`` that export just the functions a test asks for."""
+"""Builds libraries from ``older_fake.c`` that export only the functions a test names."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ PLAIN, REFUSE, FAIL, ENDLESS = range(1, 5)
 
 
 def functions_of_version(version: int) -> frozenset[str]:
-    """Return what a library of elizaOS's exports in that version, as far as it is of the text."""
+    """Return the text functions that elizaOS's library of this version exports."""
     came = {"set_verifier_callback", "llm_stream_save_slot", "llm_stream_restore_slot"}
     came |= {symbol.removeprefix(PREFIX) for symbol, since in SINCE.items() if since <= version}
     if version >= 9:
@@ -71,7 +71,7 @@ def build_fake(
 
 
 class Fake:
-    """A library that was built, and what it has taken note of."""
+    """A library that was built, and its record of the calls."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -91,7 +91,7 @@ class Fake:
 
     @property
     def harm(self) -> str:
-        """What would have crashed a library that trusts its callers."""
+        """Calls that would have crashed a library that does not check them."""
         return str(self._ffi.string(self._lib.fake_harm()), "utf-8")
 
     @property
@@ -101,7 +101,7 @@ class Fake:
 
     @property
     def stuck(self) -> int:
-        """Tokens that were begun and take until they are cancelled."""
+        """Tokens that take until their call is cancelled, and have begun."""
         return int(self._lib.fake_stuck())
 
     @property

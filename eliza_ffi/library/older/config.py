@@ -19,7 +19,7 @@ __all__ = ["older_config"]
 
 
 def older_config(library: Library, config: StreamConfig, context_size: int = 0) -> tuple[Any, Any]:
-    """Return a pointer to the C struct, and the objects that must live as long as it is used.
+    """Return a pointer to the C struct, and the objects that it points into.
 
     The struct has 88 bytes. A library that knows 64 or 80 of them ignores the rest. A library that
     knows all 88 always finds its context size there, not the bytes of something else.

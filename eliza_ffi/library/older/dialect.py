@@ -64,7 +64,7 @@ class OlderDialect(Dialect):
         return older_config(self.library, config, context_size)
 
     def new_stream(self, ctx: Any) -> UncheckedStream:
-        """Return a stream that checks its calls, to be opened next."""
+        """Return a stream that checks its calls, with no handle yet."""
         stream = UncheckedStream(ctx, self.library)
         with self._lock:
             self.check(ctx, "open a stream")
