@@ -59,10 +59,10 @@ def seconds(act: Callable[[], object]) -> float:
 
 def measure(model: Model, count: int) -> dict[str, Any]:
     """Measure one number of names."""
-    chooser, python, microseconds = [], [], []
+    ours, python, microseconds = [], [], []
     for seed in range(ROUNDS):
         choices = string_choices(names(count, seed))
-        chooser.append(seconds(partial(model.prepare_labels, choices)))
+        ours.append(seconds(partial(model.prepare_labels, choices)))
         if count <= MOST_FROM_PYTHON:
             prepare = partial(choices.payload, model.tokenize, model.detokenize)
             python.append(seconds(prepare))
@@ -75,7 +75,7 @@ def measure(model: Model, count: int) -> dict[str, Any]:
             model.binding.clear_token_trie(stream)
     return {
         "names": count,
-        "chooser_ms": 1e3 * median(chooser),
+        "labels_ms": 1e3 * median(ours),
         "python_ms": 1e3 * median(python) if python else None,
         "set_us": median(microseconds),
     }
@@ -100,14 +100,14 @@ def markdown(results: dict[str, Any]) -> str:
     rows = [
         [
             f"{cell['names']:,}",
-            number(cell["chooser_ms"]),
+            number(cell["labels_ms"]),
             "" if cell["python_ms"] is None else number(cell["python_ms"]),
-            "" if cell["python_ms"] is None else number(cell["python_ms"] / cell["chooser_ms"]),
+            "" if cell["python_ms"] is None else number(cell["python_ms"] / cell["labels_ms"]),
             number(cell["set_us"]),
         ]
         for cell in cells
     ]
-    head = ["names", "chooser, ms", "from Python, ms", "times", "setting them, µs"]
+    head = ["names", "prepare_labels, ms", "from Python, ms", "times", "setting them, µs"]
     line = f"{machine_line(results['machine'])} A vocabulary of {results['n_vocab']:,} tokens."
     return f"{line}{disturbed}\n\n{markdown_table(head, rows)}\n"
 

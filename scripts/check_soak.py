@@ -130,7 +130,7 @@ class Soak:
         self._left = 0
         self._ends_at = 0.0
         self._n_rounds = 0
-        self._chooser = self.model.prepare_labels([*ACTIONS, *(f"TOOL_{n}" for n in range(200))])
+        self._labels = self.model.prepare_labels([*ACTIONS, *(f"TOOL_{n}" for n in range(200))])
         self._expected = {prompt: self.model.choose(prompt, ACTIONS) for prompt in PROMPTS}
 
     def run(self, n_choices: int, seconds: float = float("inf")) -> tuple[Held, Held]:
@@ -227,7 +227,7 @@ class Soak:
         prompt = draw.choice(PROMPTS)
         way = draw.randrange(5)
         if way == 0:
-            self.model.choose(prompt, self._chooser)
+            self.model.choose(prompt, self._labels)
         elif way == 1:
             self.model.choose(prompt, ACTIONS, mode="sample", temperature=1.5)
         elif way == 2:

@@ -55,7 +55,7 @@ def answer(model: Model, case: Case, prompt: Tokens, mode: str, max_tokens: int)
     case
     prompt
     mode
-        One of :data:`~eliza_ffi.measuring.methods.MODES`.
+        One of :data:`~bench.parts.modes.MODES`.
     max_tokens
         Of the answer; filled, of each free value.
     """

@@ -56,7 +56,9 @@ class PreparedLabels(LabelSet[T]):
             If `cache` is not that of its model.
         """
         if self._made_by() is not cache:
-            raise InvalidArgumentError("the chooser is for another model, which made it")
+            raise InvalidArgumentError(
+                "the choices were prepared for another model; prepare them with this model"
+            )
         return self._tokens
 
     def __repr__(self) -> str:
@@ -89,7 +91,7 @@ class ChoiceCache:
         Raises
         ------
         InvalidArgumentError
-            If the tokenizer cannot spell one of them, or they are another model's chooser.
+            If the tokenizer cannot spell one of them, or another model prepared them.
         """
         if isinstance(choices, PreparedLabels):
             return choices.tokens_for(self)
@@ -112,7 +114,7 @@ class ChoiceCache:
         return isinstance(choices, PreparedLabels) or choices.texts in self._of_texts
 
     def clear(self) -> None:
-        """Forget all of them; choosers keep theirs."""
+        """Forget all of them. Prepared labels keep theirs."""
         with self._lock:
             self._of_texts.clear()
 

@@ -143,7 +143,7 @@ def build_parser() -> argparse.ArgumentParser:
         choices=("greedy", "sample", "best"),
         default="greedy",
         help="how the answer is made: the likeliest token at each step, sampling, or the answer "
-        "that is likeliest as a whole (argmax)",
+        "that is likeliest as a whole (greedy)",
     )
     choose.add_argument("--temperature", type=float, help="of the sampling: with --mode sample (1)")
     choose.add_argument(

@@ -70,7 +70,8 @@ def _check_constraint(name: str, value: Any) -> Constraint:
     if isinstance(value, PreparedChoices | TokenTreePayload | TextChoices):
         return value
     if isinstance(value, type) or not hasattr(value, "start") or not hasattr(value, "n_words"):
-        raise wrong(name, "labels or masks with n_words and start(), as eliza_ffi.Masks", value)
+        expected = "labels or masks with n_words and start(), as eliza_ffi.structured.Masks"
+        raise wrong(name, expected, value)
     masks: Masks = value
     return masks
 

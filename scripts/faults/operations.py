@@ -149,8 +149,8 @@ def _choose_text(scene: Scene) -> Any:
 
 
 def _choose_prepared(scene: Scene) -> Any:
-    chooser = scene.model.prepare_labels([*ACTIONS, *(f"TOOL_{i}" for i in range(100))])
-    return _told(scene.model.choose(PROMPT, chooser))
+    labels = scene.model.prepare_labels([*ACTIONS, *(f"TOOL_{i}" for i in range(100))])
+    return _told(scene.model.choose(PROMPT, labels))
 
 
 def _choose_together(scene: Scene) -> Any:

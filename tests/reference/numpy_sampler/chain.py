@@ -43,7 +43,7 @@ class Chain:
         Tokens of the vocabulary.
     breakers
         The sequence breakers of `params` as tokens, see
-        :func:`~eliza_ffi.sampling.breaker_sequences`. Needed with DRY, unless there are none.
+        :func:`~.dry.breaker_sequences`. Needed with DRY, unless there are none.
     infill
         Needed with the sampler of this name.
 

@@ -26,7 +26,7 @@ class Action(enum.Enum):
     IGNORE = 2
 
 
-def test_a_chooser_gives_what_its_choices_give(tiny_model: Model) -> None:
+def test_prepared_labels_give_what_the_labels_give(tiny_model: Model) -> None:
     for choices in (Action, bool, {"yes": 1, "no": 0}, ["STOP", "REPLY", "RESPOND"], {"A", "B"}):
         for mode in ("greedy", "best"):
             plain = tiny_model.choose(PROMPT, choices, mode=mode, probabilities=True)
@@ -42,11 +42,11 @@ def test_a_chooser_gives_what_its_choices_give(tiny_model: Model) -> None:
 
 
 def test_a_large_set_is_chosen_from(tiny_model: Model) -> None:
-    chooser = tiny_model.prepare_labels([f"CHOICE_{i}" for i in range(5000)])
-    assert repr(chooser) == "PreparedLabels(5000 choices)"
-    found = tiny_model.choose(PROMPT, chooser)
-    assert chooser.texts[found.index] == found.value == found.text
-    many = tiny_model.choose_many([PROMPT, PROMPT], chooser)
+    labels = tiny_model.prepare_labels([f"CHOICE_{i}" for i in range(5000)])
+    assert repr(labels) == "PreparedLabels(5000 choices)"
+    found = tiny_model.choose(PROMPT, labels)
+    assert labels.texts[found.index] == found.value == found.text
+    many = tiny_model.choose_many([PROMPT, PROMPT], labels)
     assert [one.value for one in many] == [found.value] * 2
 
 
@@ -71,16 +71,16 @@ def test_bad_choices_are_refused_by_name(tiny_model: Model) -> None:
         tiny_model.prepare_labels(["a", "a"])
 
 
-def test_a_chooser_of_another_model_is_refused(
+def test_labels_prepared_by_another_model_are_rejected(
     tiny_model: Model, library: Library, random_model_path: Callable[..., Path]
 ) -> None:
-    chooser = tiny_model.prepare_labels(["a", "b"])
+    labels = tiny_model.prepare_labels(["a", "b"])
     path = random_model_path("llama-spm", n_embd=64, n_layers=2, seed=1)
     with (
         Model(path, library=library, n_threads=1) as other,
         pytest.raises(InvalidArgumentError, match="another model"),
     ):
-        other.choose("x", chooser)
+        other.choose("x", labels)
 
 
 def test_the_sets_that_were_asked_for_last_are_kept() -> None:
@@ -93,8 +93,8 @@ def test_the_sets_that_were_asked_for_last_are_kept() -> None:
     cache = ChoiceCache(prepare)
     first = cache.tokens_of(string_choices(["a", "b"]))
     assert cache.tokens_of(string_choices(["a", "b"])) is first
-    chooser = PreparedLabels(string_choices(["a"]), cache)
-    assert cache.tokens_of(chooser) is cache.tokens_of(chooser)
+    labels = PreparedLabels(string_choices(["a"]), cache)
+    assert cache.tokens_of(labels) is cache.tokens_of(labels)
     del made[1:]
     for i in range(SETS_KEPT):
         cache.tokens_of(string_choices([f"c{i}"]))
@@ -121,15 +121,15 @@ def test_both_faces_prepare_choices(tiny_model: Model) -> None:
     assert asyncio.run(ask()) == tiny_model.choose(PROMPT, ["STOP", "REPLY"]).value
 
 
-def test_a_chooser_keeps_no_model_alive(library: Library) -> None:
+def test_prepared_labels_keep_no_model_alive(library: Library) -> None:
     model = Model(library=library, n_threads=1)
-    chooser = model.prepare_labels(["a", "b"])
+    labels = model.prepare_labels(["a", "b"])
     gone = weakref.ref(model)
     model.close()
     del model
     gc.collect()
     assert gone() is None
-    assert chooser.texts == ("a", "b")
+    assert labels.texts == ("a", "b")
 
 
 def test_a_model_that_is_closed_prepares_nothing_and_keeps_nothing(library: Library) -> None:
@@ -145,14 +145,14 @@ def test_a_model_that_is_closed_prepares_nothing_and_keeps_nothing(library: Libr
 
 def test_choices_are_known_when_the_model_was_unloaded_in_between(library: Library) -> None:
     with Model(library=library, n_threads=1) as model:
-        chooser = model.prepare_labels(["STOP", "REPLY"])
+        labels = model.prepare_labels(["STOP", "REPLY"])
         first = model.choose(PROMPT, ["STOP", "REPLY"])
         ffi, error = model.binding.library.ffi, model.binding.library.ffi.new("char **")
         evict = model.binding.library.lib.eliza_inference_mmap_evict
         assert evict(model.session.ctx, b"text", error) == 0
         assert error[0] == ffi.NULL
         assert model.choose(PROMPT, ["STOP", "REPLY"]).value == first.value
-        assert model.choose(PROMPT, chooser).value == first.value
+        assert model.choose(PROMPT, labels).value == first.value
 
 
 @pytest.mark.slow
