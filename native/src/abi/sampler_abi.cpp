@@ -4,6 +4,7 @@
 #include <exception>
 #include <string_view>
 
+#include "eliza/eliza_gumbel_sampler.h"
 #include "eliza/eliza_inference.h"
 #include "eliza/eliza_token_trie_sampler.h"
 #include "llama.h"
