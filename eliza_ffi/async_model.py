@@ -202,7 +202,7 @@ class AsyncModel:
             self._model._embed, text, pooling, check, cancel=is_cancelled.set
         )
 
-    async def end_of_turn(self, prompt: AnyPrompt, end: str | int) -> EotScore:
+    async def end_of_turn(self, prompt: str | Prompt | Tokens, end: str | int) -> EotScore:
         """As :meth:`Model.end_of_turn <eliza_ffi.model.Model.end_of_turn>`."""
         return cast(EotScore, await self._result(self._jobs.end_of_turn, prompt, end, wait=True))
 

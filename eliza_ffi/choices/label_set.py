@@ -165,7 +165,7 @@ class LabelSet(Generic[T]):
         values = tuple(check_several("values", values, "a list"))
         texts = tuple(check_several("texts", texts, "a list of strings"))
         if not texts:
-            raise InvalidArgumentError("there is nothing to choose from: no choices were given")
+            raise InvalidArgumentError("there is nothing to choose from: no labels were given")
         if len(values) != len(texts):
             raise InvalidArgumentError(
                 f"values must be as many as texts, {len(texts)}, got {len(values)}"
@@ -173,10 +173,10 @@ class LabelSet(Generic[T]):
         seen: dict[str, int] = {}
         for i, text in enumerate(texts):
             if not isinstance(text, str) or not text:
-                raise wrong(f"choices[{i}]", "a non-empty string", text)
+                raise wrong(f"labels[{i}]", "a non-empty string", text)
             if text in seen:
                 raise InvalidArgumentError(
-                    f"choices[{i}] is {text!r}, the same as choices[{seen[text]}]"
+                    f"labels[{i}] is {text!r}, the same as labels[{seen[text]}]"
                 )
             seen[text] = i
         self.values = values
@@ -228,7 +228,7 @@ def _text_of_member(member: enum.Enum) -> str:
 
 def string_choices(texts: Iterable[str]) -> LabelSet[str]:
     """Return the choices of some strings."""
-    listed = list(check_several("choices", texts, EXPECTED))
+    listed = list(check_several("labels", texts, EXPECTED))
     return LabelSet(listed, listed)
 
 

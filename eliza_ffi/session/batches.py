@@ -62,7 +62,7 @@ def one_or_several(choices: Any) -> LabelSet[Any] | Iterable[Any]:
     """Return choices for all prompts as a set, and sets for one prompt each as they are."""
     if isinstance(choices, str | type | Mapping | LabelSet) or not isinstance(choices, Iterable):
         return as_label_set(choices)
-    listed = iter(check_several("choices", choices, "choices, or choices for each prompt"))
+    listed = iter(check_several("labels", choices, "labels, or labels for each prompt"))
     first = next(listed, None)
     choices = itertools.chain([] if first is None else [first], listed)
     return as_label_set(list(choices)) if first is None or isinstance(first, str) else choices
@@ -90,7 +90,9 @@ def labels_for(prompts: Iterable[Item], choices: Any) -> Iterator[tuple[Item, An
     missing = object()
     for i, (item, own) in enumerate(itertools.zip_longest(prompts, choices, fillvalue=missing)):
         if item is missing or own is missing:
-            short, long = ("prompts", "choices") if item is missing else ("choices", "prompts")
+            short, long = (
+                ("prompts", "label sets") if item is missing else ("label sets", "prompts")
+            )
             raise InvalidArgumentError(f"there are {i} {short} and more {long} than that")
         yield item, own  # type: ignore[misc]
 

@@ -697,7 +697,9 @@ def _check_ranges(more: Mapping[str, Any]) -> None:
 def _check_speculates(session: Session) -> None:
     library = session.binding.library
     if not library.probe(f"{PREFIX}llm_mtp_supported"):
-        raise NotSupportedError(f"{library.path} has no speculative decoding: leave draft_max at 0")
+        raise NotSupportedError(
+            f"{library.path} has no speculative decoding: leave speculation out"
+        )
 
 
 def _check_text_choices(session: Session, choices: LabelSet[Any], mode: str, scored: bool) -> None:
@@ -711,5 +713,5 @@ def _check_text_choices(session: Session, choices: LabelSet[Any], mode: str, sco
     for i, text in enumerate(choices.texts):
         if "\0" in text:
             raise InvalidArgumentError(
-                f'choices[{i}] has a NUL character, which tokenization="any" cannot spell'
+                f'labels[{i}] has a NUL character, which tokenization="any" cannot spell'
             )

@@ -738,20 +738,9 @@ def test_messages_stand_wherever_a_prompt_does(tiny_model: Model) -> None:
     assert "".join(tiny_model.stream(TALK, max_tokens=5)) == generation.text
     choice = tiny_model.choose(TALK, ["yes", "no"], probabilities=True)
     assert choice.probability == tiny_model.choose(tokens, ["yes", "no"]).probability
-    args = choice_args(tiny_model, None, as_label_set(["yes", "no"]), prompt=TALK)
+    args = choice_args(tiny_model, TALK, as_label_set(["yes", "no"]))
     result = asyncio.run(runner_of(tiny_model).generate_with_usage(args))
     assert result.text == choice.value
-
-
-def test_a_prompt_or_messages_but_one(tiny_model: Model) -> None:
-    with pytest.raises(InvalidArgumentError, match="not both"):
-        tiny_model.generate("x", prompt=TALK)
-    with pytest.raises(InvalidArgumentError, match="not neither"):
-        tiny_model.generate()
-    with pytest.raises(
-        InvalidArgumentError, match="choices must be a list of strings, .* got None"
-    ):
-        tiny_model.choose(TALK)  # type: ignore[call-overload]
 
 
 def test_a_real_model_without_a_template_says_so(

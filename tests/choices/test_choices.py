@@ -45,14 +45,14 @@ def test_whatever_can_be_listed_can_be_chosen_from(
 @pytest.mark.parametrize(
     ("choices", "said"),
     [
-        (None, "choices must be a list of strings, an enum class, .*, got None"),
-        ("RESPOND", "choices must be a list of strings, .*, got 'RESPOND'"),
-        (b"RESPOND", "choices must be a list of strings, .*, got bytes"),
-        (7, "choices must be a list of strings, .*, got 7"),
+        (None, "labels must be a list of strings, an enum class, .*, got None"),
+        ("RESPOND", "labels must be a list of strings, .*, got 'RESPOND'"),
+        (b"RESPOND", "labels must be a list of strings, .*, got bytes"),
+        (7, "labels must be a list of strings, .*, got 7"),
         ([], "there is nothing to choose from"),
         ({}, "there is nothing to choose from"),
-        (["a", ""], "choices\\[1\\] must be a non-empty string"),
-        (["a", "a"], "choices\\[1\\] is 'a', the same as choices\\[0\\]"),
+        (["a", ""], "labels\\[1\\] must be a non-empty string"),
+        (["a", "a"], "labels\\[1\\] is 'a', the same as labels\\[0\\]"),
         (Literal[None], "a Literal with None in it"),
     ],
 )

@@ -65,9 +65,9 @@ def test_what_the_library_prepares_is_what_python_would(
 
 
 def test_bad_choices_are_refused_by_name(tiny_model: Model) -> None:
-    with pytest.raises(InvalidArgumentError, match="no choices were given"):
+    with pytest.raises(InvalidArgumentError, match="no labels were given"):
         tiny_model.prepare_labels([])
-    with pytest.raises(InvalidArgumentError, match="choices\\[1\\]"):
+    with pytest.raises(InvalidArgumentError, match="labels\\[1\\]"):
         tiny_model.prepare_labels(["a", "a"])
 
 

@@ -69,8 +69,8 @@ def said(call: Callable[[], Any], kind: type[Exception] = InvalidArgumentError) 
     ("name", "arguments"),
     [
         ("generate", {}),
-        ("choose", {"choices": ["a", "b"]}),
-        ("fill", {"skeleton": SKELETON}),
+        ("choose", {"labels": ["a", "b"]}),
+        ("fill", {"shape": SKELETON}),
         ("decide", {"questions": QUESTIONS}),
     ],
 )
@@ -91,7 +91,7 @@ def test_a_bare_string_is_not_several_prompts(
 
 def test_one_conversation_is_not_several(face: Face) -> None:
     assert said(lambda: face.choose_many(CONVERSATION, ["a", "b"])) == (
-        "each of prompts must be a string, a Prompt or token ids, or a conversation, got a dict; "
+        "prompt must be a string, a Prompt, token ids or a list of messages, got a dict; "
         "a conversation is a list of messages"
     )
 
@@ -128,15 +128,14 @@ def test_a_column_of_inputs_is_not_one_input(face: Face) -> None:
     [
         (5, "got 5"),
         (b"hello", "got bytes"),
-        ({"role": "user"}, "got a dict"),
+        ({"role": "user"}, "got a dict; a conversation is a list of messages"),
         (Order("a pen"), "got an Order"),
         (Order, "got the class Order"),
-        (CONVERSATION, "got a list; pass a conversation as messages="),
         (["a", "b"], "got a list; for several prompts use the method whose name ends in _many"),
     ],
 )
 def test_a_wrong_prompt_is_named_in_the_error(face: Face, prompt: Any, expected: str) -> None:
-    message = f"prompt must be a string, a Prompt or token ids, {expected}"
+    message = f"prompt must be a string, a Prompt, token ids or a list of messages, {expected}"
     assert said(lambda: face.choose(prompt, ["a", "b"])) == message
     assert said(lambda: face.generate(prompt)) == message
     assert said(lambda: face.fill(prompt, SKELETON)) == message
@@ -144,7 +143,7 @@ def test_a_wrong_prompt_is_named_in_the_error(face: Face, prompt: Any, expected:
 
 def test_one_string_is_not_several_choices(face: Face) -> None:
     assert said(lambda: face.choose("hello", "RESPOND")) == (
-        "choices must be a list of strings, an enum class, a mapping from labels to values, bool "
+        "labels must be a list of strings, an enum class, a mapping from labels to values, bool "
         "or a Literal, got 'RESPOND'"
     )
 
@@ -160,20 +159,19 @@ def test_too_many_options_are_pointed_to_choose() -> None:
 
 
 def test_a_keyword_for_the_shape_is_pointed_to_the_argument(face: Face) -> None:
-    hint = "pass a skeleton or a shape as the second argument, skeleton"
-    for name in ("shape", "schema"):
-        given: dict[str, Any] = {name: Order}
-        assert said(lambda given=given: face.fill("x", **given), TypeError) == (
-            f"fill() has no keyword {name!r}; {hint}"
+    for name in ("skeleton", "schema"):
+        given: dict[str, Any] = {name: SKELETON}
+        assert said(lambda given=given: face.fill("x", Order, **given), TypeError) == (
+            f"fill() has no keyword {name!r}; pass it as the second argument, shape"
         )
 
 
 @pytest.mark.parametrize(
-    ("skeleton", "found"), [({}, "an empty dict"), (None, "None"), ([], "an empty list")]
+    ("shape", "found"), [({}, "an empty dict"), (None, "None"), ([], "an empty list")]
 )
-def test_a_wrong_skeleton_is_named_in_the_error(face: Face, skeleton: Any, found: str) -> None:
-    assert said(lambda: face.fill("x", skeleton)) == (
-        "skeleton must be a Skeleton, its JSON form with spans, a JSON Schema with keywords, "
+def test_a_wrong_shape_is_named_in_the_error(face: Face, shape: Any, found: str) -> None:
+    assert said(lambda: face.fill("x", shape)) == (
+        "shape must be a Skeleton, its JSON form with spans, a JSON Schema with keywords, "
         f"a class, Regex or Lark, got {found}"
     )
 
@@ -204,8 +202,14 @@ def test_tool_definitions_given_to_plan_are_rejected(face: Face) -> None:
 @pytest.mark.parametrize(
     ("call", "expected"),
     [
-        (lambda model: model.generate("x", max_token=5), "generate() has no keyword 'max_token'"),
-        (lambda model: model.decide("x", QUESTIONS, calibraton=None), "no keyword 'calibraton'"),
+        (
+            lambda model: model.choose_many(["x"], ["a"], probabilites=True),
+            "choose_many() has no keyword 'probabilites'",
+        ),
+        (
+            lambda model: model.generate_many(["x"], temperatur=5),
+            "generate_many() has no keyword 'temperatur'",
+        ),
         (lambda model: model.fill("x", SKELETON, max_token=5), "fill() has no keyword 'max_token'"),
     ],
 )
@@ -214,7 +218,7 @@ def test_a_misspelt_keyword_names_the_right_one(
 ) -> None:
     message = said(lambda: call(tiny_model), TypeError)
     assert expected in message
-    assert re.search("did you mean '(max_tokens|calibration)'\\?$", message)
+    assert re.search("did you mean '(max_tokens|probabilities|temperature)'\\?$", message)
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 import eliza_ffi
-from eliza_ffi import Gbnf
+from eliza_ffi import CacheOptions, Gbnf
 from eliza_ffi._resources import default_model_path
 from eliza_ffi.choices.label_set import string_choices, tokenize_choice
 from eliza_ffi.choices.token_tree import TokenTreePayload
@@ -259,10 +259,10 @@ def test_a_model_without_a_path_is_the_embedded_one(library: Library, tiny_model
     ("choices", "said"),
     [
         ([], "nothing to choose from"),
-        (["A", ""], r"choices\[1\] must be a non-empty string, got ''"),
-        (["A", 7], r"choices\[1\] must be a non-empty string, got 7"),
-        (["A", "B", "A"], r"choices\[2\] is 'A', the same as choices\[0\]"),
-        ("RESPOND", "choices must be a list of strings, .*, got 'RESPOND'"),
+        (["A", ""], r"labels\[1\] must be a non-empty string, got ''"),
+        (["A", 7], r"labels\[1\] must be a non-empty string, got 7"),
+        (["A", "B", "A"], r"labels\[2\] is 'A', the same as labels\[0\]"),
+        ("RESPOND", "labels must be a list of strings, .*, got 'RESPOND'"),
     ],
 )
 def test_bad_choices_are_refused_by_name(model: Model, choices: list[str], said: str) -> None:
@@ -371,7 +371,7 @@ def test_a_bundle_directory_is_a_model_too(
         ({"n_slots": 65}, "n_slots"),
         ({"n_threads": 100000}, "n_threads"),
         ({"seed": 2**40}, "seed"),
-        ({"n_gpu_layers": -7}, "n_gpu_layers"),
+        ({"gpu_layers": -7}, "gpu_layers"),
         ({"options": {"no_such": "1"}}, "no_such"),
     ],
 )
@@ -408,11 +408,11 @@ def test_token_ids_that_cannot_be_are_refused_by_place(
 @pytest.mark.parametrize(
     ("field", "value", "said"),
     [
-        ("slot_id", 99, "slot_id 99"),
+        ("cache", CacheOptions(slot=99), "slot_id 99"),
         ("top_k", 2**40, "top_k must be .* to 2147483647, got 1099511627776"),
         ("temperature", "hot", "temperature must be a number .*, got 'hot'"),
-        ("cache_type_k", "q7", 'cache_type_k: "q7"'),
-        ("grammar", 'root ::= "\0"', "gbnf_grammar contains a NUL"),
+        ("cache", CacheOptions(type_k="q7"), 'cache_type_k: "q7"'),
+        ("shape", Gbnf('root ::= "\0"'), "gbnf_grammar contains a NUL"),
     ],
 )
 def test_a_bad_setting_of_a_generation_is_refused_by_name(
@@ -621,15 +621,15 @@ def test_progress_begins_soon_and_does_not_change_the_answer(
     path = random_model_path("llama-spm", n_embd=64, n_layers=2, seed=1, tensor_type="f32")
     prompt = list(range(40, 440))
     told: list[float] = []
-    types = {"cache_type_k": "f32", "cache_type_v": "f32"}
+    types = CacheOptions(type_k="f32", type_v="f32")
 
     def progress(stage: str, fraction: float) -> None:
         if stage == "prefill":
             told.append(fraction)
 
     with Model(path, library=library, n_threads=1, n_ctx=512, progress=progress) as watched:
-        text = watched.generate(prompt, 8, **types).tokens
+        text = watched.generate(prompt, 8, cache=types).tokens
     with Model(path, library=library, n_threads=1, n_ctx=512) as unwatched:
-        assert unwatched.generate(prompt, 8, **types).tokens == text
+        assert unwatched.generate(prompt, 8, cache=types).tokens == text
     assert told[0] <= 32 / len(prompt) and told[-1] == 1.0
     assert told == sorted(told)

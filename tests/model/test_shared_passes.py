@@ -26,7 +26,7 @@ T = TypeVar("T")
 ACTIONS = ["REPLY", "SEND_EMAIL", "SEND_MESSAGE", "SEARCH_WEB", "CREATE_NOTE"]
 PROMPTS = [f"Request {i}: do what has to be done. Next action: " for i in range(16)]
 
-FULL_PRECISION = {"cache_type_k": "f32", "cache_type_v": "f32"}
+FULL_PRECISION = CacheOptions(type_k="f32", type_v="f32")
 """With weights in f32, passes of other shapes differ too little to change a token."""
 
 
@@ -73,7 +73,7 @@ def test_sixteen_threads_choose_on_eight_slots_as_one_after_another(
     new_model: Callable[..., Model], alone: Model
 ) -> None:
     def choose(model: Model, prompt: str) -> Any:
-        return model.choose(prompt, ACTIONS, **FULL_PRECISION)
+        return model.choose(prompt, ACTIONS, cache=FULL_PRECISION)
 
     expected = [choose(alone, prompt) for prompt in PROMPTS]
     with new_model(n_slots=8) as model:
@@ -87,7 +87,7 @@ def test_streams_that_share_passes_write_what_each_writes_alone(
     new_model: Callable[..., Model], alone: Model
 ) -> None:
     def write(model: Model, prompt: str) -> Any:
-        return model.generate(prompt, 40, **FULL_PRECISION)
+        return model.generate(prompt, 40, cache=FULL_PRECISION)
 
     expected = [write(alone, prompt).tokens for prompt in PROMPTS[:8]]
     with new_model(n_slots=8) as model:
@@ -238,11 +238,13 @@ def test_the_wait_for_a_named_slot_is_the_callers(new_model: Callable[..., Model
         next(stream)
         begin = time.monotonic()
         for wait in (False, 0.1):
-            asked = threads.submit(model.generate, PROMPTS[1], 2, slot_id=1, wait=wait)
+            asked = threads.submit(
+                model.generate, PROMPTS[1], 2, cache=CacheOptions(slot=1), wait=wait
+            )
             with pytest.raises(BusyError, match="slot 1 is in use by another"):
                 asked.result(60)
         assert time.monotonic() - begin < 5
-        asked = threads.submit(model.generate, PROMPTS[1], 2, slot_id=1)
+        asked = threads.submit(model.generate, PROMPTS[1], 2, cache=CacheOptions(slot=1))
         with pytest.raises(FutureTimeoutError):
             asked.result(0.1)
         stream.close()  # type: ignore[attr-defined]
@@ -266,7 +268,7 @@ def test_a_named_slot_may_hold_the_stream_of_a_caller_that_named_none(
                 assert f"slot {slot} is in use by another" in str(busy)
         assert len(free) == 1 and time.monotonic() - begin < 10
         (taken, _) = sorted({0, 1, 2} - set(free))
-        asked = threads.submit(model.generate, PROMPTS[2], 2, slot_id=taken)
+        asked = threads.submit(model.generate, PROMPTS[2], 2, cache=CacheOptions(slot=taken))
         with pytest.raises(FutureTimeoutError):
             asked.result(0.1)
         assert model.generate(PROMPTS[3], 2, wait=False).tokens  # it occupies no place

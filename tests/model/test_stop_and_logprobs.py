@@ -93,7 +93,7 @@ def test_stops_are_texts(tiny_model: Model) -> None:
         with pytest.raises(InvalidArgumentError, match="stop must be non-empty"):
             tiny_model.generate(PROMPT, 4, stop=bad)  # type: ignore[arg-type]
     for method in (tiny_model.choose, tiny_model.choose_many):
-        with pytest.raises(TypeError, match="no keyword 'stop'"):
+        with pytest.raises(TypeError, match="keyword.* 'stop'"):
             method([PROMPT], ["A", "B"], stop="x")  # type: ignore[operator]
 
 
@@ -149,7 +149,5 @@ def test_numbers_that_cannot_be_told_are_refused(tiny_model: Model) -> None:
             InvalidArgumentError, match="logprobs must be a whole number from 0 to 1024"
         ):
             tiny_model.generate(PROMPT, 2, logprobs=bad)  # type: ignore[arg-type]
-    with pytest.raises(InvalidArgumentError, match="text alone"):
-        tiny_model.stream(PROMPT, 2, logprobs=1)
-    with pytest.raises(TypeError, match="no keyword 'logprobs'"):
+    with pytest.raises(TypeError, match="keyword argument 'logprobs'"):
         tiny_model.choose(PROMPT, ["A", "B"], logprobs=1)  # type: ignore[call-overload]

@@ -30,7 +30,7 @@ from eliza_ffi.elizaos import choice_args, runner_of
 from eliza_ffi.errors import ElizaError
 from eliza_ffi.library.loading import Library
 from eliza_ffi.sampling import Sampling, parse_order
-from eliza_ffi.session import requests, tool_calls
+from eliza_ffi.session import options, tool_calls
 
 PACKAGE = str(Path(eliza_ffi.__file__).parent)
 PROMPT = "message: hello\naction: "
@@ -90,7 +90,7 @@ WRONG: dict[str, Callable[[], Any]] = {
 
 CALLED = {
     *("tokenize", "detokenize", "prepare", "vocabulary", "progress", "on_skip", "on_span"),
-    *("on_text_chunk", "on_token", "callback", "prompt"),
+    *("on_text", "on_text_chunk", "on_token", "callback", "prompt"),
 }
 """Parameters that take a function, so that a class or a function is right."""
 
@@ -100,10 +100,9 @@ OPENED = {"path", "drafter", "calibration", "library", "bundle", "lora"}
 SETTINGS: dict[str, Any] = {
     f"Unpack[{kind.__name__}]": kind
     for kind in (
-        requests.ChoiceSettings,
-        requests.FillSettings,
-        requests.StreamSettings,
-        requests.TextSettings,
+        options.ChoiceSettings,
+        options.FillSettings,
+        options.TextSettings,
         tool_calls.ToolSettings,
     )
 }
@@ -180,15 +179,15 @@ def of_model(model: Model) -> Iterator[Subject]:
         yield of(face.generate, prompt="a", max_tokens=1)
         yield of(face.stream, prompt="a", max_tokens=1)
         yield of(face.generate_many, prompts=["a"], max_tokens=1)
-        yield of(face.choose, prompt="a", choices=["GO", "STAY"])
-        yield of(face.prepare_labels, choices=["GO", "STAY"])
-        yield of(face.choose_many, prompts=["a"], choices=["GO", "STAY"])
+        yield of(face.choose, prompt="a", labels=["GO", "STAY"])
+        yield of(face.prepare_labels, labels=["GO", "STAY"])
+        yield of(face.choose_many, prompts=["a"], labels=["GO", "STAY"])
         yield of(face.decide, input="a", questions=QUESTIONS)
         yield of(face.decide_many, inputs=["a"], questions=QUESTIONS)
         yield of(face.decision_prompts, input="a", questions=QUESTIONS)
-        yield of(face.fill, prompt="a", skeleton=SKELETON)
-        yield of(face.fill_stream, prompt="a", skeleton=SKELETON)
-        yield of(face.fill_many, prompts=["a"], skeleton=SKELETON)
+        yield of(face.fill, prompt="a", shape=SKELETON)
+        yield of(face.fill_stream, prompt="a", shape=SKELETON)
+        yield of(face.fill_many, prompts=["a"], shape=SKELETON)
         yield of(face.call_tool, messages=CONVERSATION, tools=TOOLS, max_tokens=40)
         yield of(face.call_tools, messages=CONVERSATION, tools=TOOLS, max_tokens=40)
         yield of(face.save, path="saved again", prompt="a")
@@ -622,8 +621,6 @@ def escaped(
 ) -> str | None:
     """Return a description of an error that should not escape, or None."""
     arguments = {**subject.given, parameter: value}
-    if parameter == "messages" and "prompt" in arguments:
-        arguments["prompt"] = None
     try:
         run(loop, subject, arguments)
     except ElizaError as error:

@@ -29,6 +29,7 @@ from eliza_ffi.session import GenerationRequest, GenerationRun
 from eliza_ffi.structured import one_token_mask
 
 N_VOCAB = 2048
+SLOT = CacheOptions(slot=0)
 
 
 @dataclass
@@ -153,10 +154,10 @@ def test_what_goes_wrong_in_a_mask_is_raised_and_the_slot_is_free_again(tiny_mod
         raise NativeFault("no mask today")
 
     with pytest.raises(NativeFault, match="no mask today"):
-        tiny_model.generate("Hello", shape=Script([[5]], on_mask=fail), cache=CacheOptions(slot=0))
+        tiny_model.generate("Hello", shape=Script([[5, 6]], on_mask=fail), cache=SLOT)
     with pytest.raises(InvalidArgumentError, match="allows no token"):
-        tiny_model.generate("Hello", shape=Script([[]]), cache=CacheOptions(slot=0))
-    assert tiny_model.generate("Hello", shape=Script([[5, 6]]), cache=CacheOptions(slot=0)).tokens
+        tiny_model.generate("Hello", shape=Script([[]]), cache=SLOT)
+    assert tiny_model.generate("Hello", shape=Script([[5, 6]]), cache=SLOT).tokens
 
 
 def test_masks_stand_alone() -> None:

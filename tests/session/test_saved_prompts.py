@@ -107,17 +107,17 @@ def test_messages_are_saved_in_the_chat_template(tiny_model: Model, tmp_path: Pa
 def test_a_quantized_cache_is_saved_and_restored_as_such(
     new_model: Callable[..., Model], tmp_path: Path
 ) -> None:
-    kinds = {"cache_type_k": "q8_0", "cache_type_v": "q8_0"}
+    kinds = CacheOptions(type_k="q8_0", type_v="q8_0")
     with new_model() as model:
         model.save(tmp_path / "f16.slot", SYSTEM)
-        saved = model.save(tmp_path / "q8.slot", SYSTEM, **kinds)
-        expected = model.generate(SYSTEM + QUESTION, 12, **kinds).tokens
+        saved = model.save(tmp_path / "q8.slot", SYSTEM, cache=kinds)
+        expected = model.generate(SYSTEM + QUESTION, 12, cache=kinds).tokens
     assert (tmp_path / "q8.slot").stat().st_size < 0.7 * (tmp_path / "f16.slot").stat().st_size
     with new_model() as model:
         with pytest.raises(ElizaError, match="cannot restore the slot"):
             model.restore(tmp_path / "q8.slot")
-        assert model.restore(tmp_path / "q8.slot", **kinds) == saved
-        assert model.generate(SYSTEM + QUESTION, 12, **kinds).tokens == expected
+        assert model.restore(tmp_path / "q8.slot", cache=kinds) == saved
+        assert model.generate(SYSTEM + QUESTION, 12, cache=kinds).tokens == expected
 
 
 # ---- through a stream --------------------------------------------------------------------------

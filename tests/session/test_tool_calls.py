@@ -21,6 +21,7 @@ from eliza_ffi.chat.tool_messages import tool_messages
 from eliza_ffi.chat.tools import read_tools
 from eliza_ffi.errors import FillError, InvalidAnswerError, InvalidArgumentError
 from eliza_ffi.library import Library
+from eliza_ffi.session.jobs import _run_steps
 from eliza_ffi.session.tool_calls import ToolRun, tool_request
 
 Message = dict[str, Any]
@@ -102,7 +103,7 @@ def one(answer: ToolCall | TextAnswer) -> ToolCall:
 def written(model: Model, choice: str, **more: Any) -> tuple[ToolCalls, str]:
     """Return the calls, and their text as the model reads it."""
     request = tool_request(model.session, QUESTION, TOOLS, choice, **more)
-    run = ToolRun(request, model._begin, model._drive)
+    run = ToolRun(request, model._jobs._begin, _run_steps)
     (calls,) = run.steps()
     assert isinstance(calls, ToolCalls)
     return calls, model.detokenize(run._tokens[len(request.args.prompt_tokens) :], True)
@@ -125,7 +126,7 @@ def test_the_probability_of_a_name_is_the_product_of_its_tokens(model: Model) ->
     As in `choose`, a token counts among the tokens that some name allows in its place.
     """
     request = tool_request(model.session, QUESTION, [WEATHER, GET], "required")
-    run = ToolRun(request, model._begin, model._drive)
+    run = ToolRun(request, model._jobs._begin, _run_steps)
     weather, get = (run._start(each, 0, "").tokens for each in request.tools)
     n = next(i for i in range(len(get)) if weather[i] != get[i])
     prompt = [*request.args.prompt_tokens, *get[:n]]
