@@ -285,19 +285,22 @@ class Sampling:
 
     def to_options(self) -> dict[str, str]:
         """Return the settings as options of the library; no seed if there is none."""
-        options = self._wire()
+        options = {**self._wire(), "disable_thinking": int(self.disable_thinking)}
         return {
             name: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
             for name, value in options.items()
         }
 
     def to_json(self) -> str:
-        """Return the settings as one JSON object; no seed if there is none."""
+        """Return the settings as one JSON object; no seed if there is none.
+
+        `disable_thinking` is not among them: it is a field of a stream's configuration.
+        """
         return json.dumps(self._wire(), ensure_ascii=False)
 
     def _wire(self) -> dict[str, Any]:
         wire = {field.name: getattr(self, field.name) for field in fields(self)}
-        del wire["disable_thinking"]  # which is a setting of the stream
+        del wire["disable_thinking"]
         wire["logit_bias"] = [
             [token, "-inf" if bias == -math.inf else bias] for token, bias in self.logit_bias
         ]

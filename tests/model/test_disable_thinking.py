@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -35,9 +36,12 @@ def test_thinking_that_is_off_is_never_sampled(
 ) -> None:
     path, think = thinking_file
     eager = Sampling(temperature=temperature, seed=1, logit_bias=((think, 50.0),))
+    quiet = replace(eager, disable_thinking=True)
     for off in (False, True):
         options = {"disable_thinking": "1"} if off else {}
         with Model(path, library=library, options=options) as model:
             assert list(model.tokenize(THINK.decode(), parse_special=True)) == [think]
             text = model.generate("Say hello. ", max_tokens=12, sampling=eager).text
-        assert (THINK.decode() in text) is not off
+            assert (THINK.decode() in text) is not off
+            text = model.generate("Say hello. ", max_tokens=12, sampling=quiet).text
+            assert THINK.decode() not in text

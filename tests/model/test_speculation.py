@@ -205,7 +205,7 @@ def test_pushed_tokens_are_those_that_are_pulled(model: Model, model_path: Path)
     pushed: list[int] = []
     with opened(model, draft_max=7, max_tokens=30, mtp_drafter_path=str(model_path)) as stream:
         model.binding.generate(stream, 0, lambda token, text: pushed.append(token))  # type: ignore[arg-type, func-returns-value]
-    alone = model.generate(PROMPT, 30, **FULL_PRECISION)
+    alone = model.generate(PROMPT, 30, cache=FULL_PRECISION)
     assert tuple(token for token in pushed if token >= 0) == alone.tokens
 
 

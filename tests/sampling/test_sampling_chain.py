@@ -153,6 +153,8 @@ def test_options_and_json_name_every_setting() -> None:
     options = params.to_options()
     assert set(options) == {field.name for field in fields(params)}
     assert options["temperature"] == "0.7"
+    assert options["disable_thinking"] == "0"
+    assert Sampling(disable_thinking=True).to_options()["disable_thinking"] == "1"
     assert options["samplers"] == DEFAULT_ORDER
     assert options["draw"] == "cdf"
     assert json.loads(options["logit_bias"]) == [[3, "-inf"], [4, 1.5]]
