@@ -12,7 +12,7 @@ import inspect
 import math
 import os
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -315,6 +315,7 @@ def of_answers(model: Model) -> Iterator[Subject]:
     yield of(structured.SkeletonSpan.from_dict, data={"kind": "boolean"})
     yield of(span.texts, in_string=False)
     yield of(structured.Regex, pattern="a")
+    yield of(structured.Gbnf, grammar='root ::= "a"')
     yield of(structured.Lark, grammar='start: "a"')
     yield of(structured.is_shape, given={"type": "string"})
     yield of(structured.shape_of, given={"type": "string"})
@@ -386,6 +387,8 @@ def of_runner(model: Model) -> Iterator[Subject]:
     yield of(elizaos.FillArgs, skeleton=skeleton, generation=args)
     yield of(session.GenerationRequest, prompt_tokens=[1])
     yield of(session.TextChoices, texts=["a"])
+    yield of(session.CacheOptions)
+    yield of(session.Speculation)
     yield of(session.FillRequest, skeleton=skeleton, generation=args.to_request())
     for each in (elizaos.SyncStreamingRunner(**where), runner_of(model)):
         yield of(each.generation, args=args)
@@ -421,7 +424,7 @@ def of_library(model: Model) -> Iterator[Subject]:
 
         return of(method, call, **given)
 
-    def on_context(name: str, /, binding: Any = binding) -> Subject:
+    def on_context(name: str, /, binding: native.CffiBinding = binding) -> Subject:
         """Return a method of a binding that destroys a context."""
         method = getattr(binding, name)
 
@@ -509,6 +512,12 @@ def of_library(model: Model) -> Iterator[Subject]:
     yield on_stream("score_endings", endings=[([1], prepared)], joint=False, option_mass=False)
 
 
+OF_SESSION = {
+    *(".at_once", ".call_format", ".decisions_at_once", ".detokenize", ".prompt_tokens"),
+    *(".result", ".steps", ".steps_async", ".tokenize", ".warn_once"),
+}
+"""Methods of a session that take arguments; the model's methods check them."""
+
 LEFT_OUT = {
     "results, which the package makes": {
         *("choices.ChoiceResult", "elizaos.RtktTree", "choices.TokenTrieNode"),
@@ -529,7 +538,7 @@ LEFT_OUT = {
             "structured.ShapedResult",
         ),
         *("structured.FillResult", "structured.SpanFill"),
-        *("session.TextAnswer", "session.ToolCall", "session.ToolCalls"),
+        *("session.TextAnswer", "session.TokenLogprob", "session.ToolCall", "session.ToolCalls"),
     },
     "called by the package alone, with what it has made": {
         *("library.CffiStream.open", "elizaos.FfiStreamingRunner", "elizaos.SyncStreamingRunner"),
@@ -540,6 +549,8 @@ LEFT_OUT = {
             "elizaos.FfiStreamingResult.of",
         ),
         *("session.FillRun", "session.GenerationRun", "elizaos.SyncStreamingRunner.run"),
+        *(f"session.Session{name}" for name in ("", *OF_SESSION)),
+        *("session.AsyncTextStream", "session.TextStream", "structured.Guidance.schema_text"),
         *("session.Reading.take", "structured.ShapedResult.of"),
         *("structured.AnswerWriter.take_tokens", "structured.AnswerWriter.write"),
         *("structured.AnswerWriter.write_value", "elizaos.Parameter.placed"),
@@ -602,7 +613,7 @@ def loop() -> Iterator[asyncio.AbstractEventLoop]:
 def run(loop: asyncio.AbstractEventLoop, subject: Subject, arguments: dict[str, Any]) -> None:
     """Call a function, and read or await its result."""
     found = subject.call(**arguments)
-    if inspect.isasyncgen(found):
+    if isinstance(found, AsyncIterator):
 
         async def read() -> None:
             async for _ in found:
@@ -611,7 +622,7 @@ def run(loop: asyncio.AbstractEventLoop, subject: Subject, arguments: dict[str, 
         loop.run_until_complete(read())
     elif inspect.isawaitable(found):
         loop.run_until_complete(found)
-    elif inspect.isgenerator(found):
+    elif isinstance(found, Iterator):
         for _ in found:
             pass
 
