@@ -41,6 +41,7 @@ __all__ = [
     "check_whole",
     "did_you_mean",
     "found",
+    "short_repr",
     "wrong",
 ]
 
@@ -56,7 +57,7 @@ MISSPELT = 0.8
 """Names that are this similar are taken for misspellings; 1 = the same name."""
 
 LONGEST = 60
-"""The most characters of a value that an error shows."""
+"""The most characters of a value that an error or a result shows."""
 
 
 def wrong(name: str, expected: str, value: object, hint: str = "") -> InvalidArgumentError:
@@ -83,17 +84,22 @@ def found(value: object) -> str:
         return f"the class {value.__name__}"
     kind = type(value).__name__
     if value is None or isinstance(value, str | bool | int | float):
-        try:
-            text = repr(value)
-        except ValueError:  # Python writes no number of more than 4,300 digits
-            return "a number of thousands of digits"
-        return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
+        return short_repr(value)
     if isinstance(value, bytes):
         return "bytes"
     if isinstance(value, list | tuple | set | dict) and not value:
         return f"an empty {kind}"
     article = "an" if kind[:1].lower() in "aeio" or kind == "ndarray" else "a"
     return f"{article} {kind}"
+
+
+def short_repr(value: object) -> str:
+    """Return the representation of a value on one line, cut after 60 characters."""
+    try:
+        text = repr(value).replace("\n", " ")
+    except ValueError:  # Python writes no number of more than 4,300 digits
+        return "a number of thousands of digits"
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
 
 
 def check_text(name: str, value: Any) -> str:

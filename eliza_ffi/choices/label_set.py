@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeVar, get_args, get_origin
 
-from ..checks import check_callable, check_several, check_text, wrong
+from ..checks import check_callable, check_several, check_text, short_repr, wrong
 from ..errors import InvalidArgumentError
 from ..library.protocol import StreamStats
 from .token_tree import TokenTreePayload, build_token_tree_descriptor
@@ -101,7 +101,7 @@ class ChoiceResult(Generic[T]):
         return self.probabilities
 
     def __repr__(self) -> str:
-        return f"ChoiceResult({self.value!r}, probability {self.probability:.3g})"
+        return f"ChoiceResult({short_repr(self.value)}, probability {self.probability:.3g})"
 
 
 def tokenize_choice(

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
-from ..checks import check_number, check_several
+from ..checks import check_number, check_several, short_repr
 from ..errors import InvalidArgumentError
 from .questions import Choice, Labels, Predicate, Question, Score, Value
 
@@ -44,6 +45,10 @@ class _Answer:
     option_mass: float | None = None
     abstained: bool = False
 
+    def _described(self, value: object, probability: str) -> str:
+        end = ", abstained" if self.abstained else ""
+        return f"{type(self).__name__}({short_repr(value)}, {probability}{end})"
+
 
 @dataclass(frozen=True, kw_only=True)
 class PredicateAnswer(_Answer):
@@ -71,6 +76,9 @@ class PredicateAnswer(_Answer):
     def distribution(self) -> tuple[float, ...]:
         """The probabilities of true and of false."""
         return self.probability, 1.0 - self.probability
+
+    def __repr__(self) -> str:
+        return self._described(self.value, f"probability of true {self.probability:.3g}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,6 +129,9 @@ class ChoiceAnswer(_Answer):
         """Return all options with their probabilities, the likeliest first."""
         return sorted(self.options, key=lambda option: option[1], reverse=True)
 
+    def __repr__(self) -> str:
+        return self._described(self.value, f"probability {self.probability:.3g}")
+
 
 @dataclass(frozen=True, kw_only=True)
 class ScoreAnswer(_Answer):
@@ -164,6 +175,10 @@ class ScoreAnswer(_Answer):
         """The probabilities of the levels, the lowest first."""
         return tuple(probability for _, probability in self.levels)
 
+    def __repr__(self) -> str:
+        likeliest = f"{short_repr(self.label)} with probability {self.probability:.3g}"
+        return self._described(self.value, likeliest)
+
 
 @dataclass(frozen=True, kw_only=True)
 class LabelsAnswer:
@@ -200,6 +215,9 @@ class LabelsAnswer:
         """The least of its labels' confidences."""
         return min(answer.confidence for _, answer in self.answers)
 
+    def __repr__(self) -> str:
+        return f"LabelsAnswer({short_repr(self.value)} of {len(self.answers)} labels)"
+
 
 Answer: TypeAlias = "PredicateAnswer | ChoiceAnswer | ScoreAnswer | LabelsAnswer"
 """An answer of any kind."""
@@ -231,7 +249,8 @@ class DecisionUsage:
 class Decision(Mapping[str, Any]):
     """The answers to the questions about one input: a mapping from names to answers.
 
-    A question without a name is found by its place, ``"0"`` for the first.
+    A question without a name has its position as its name, ``"0"`` for the first. Every answer can
+    also be found by its position: ``decision[0]`` is the answer to the first question.
 
     Attributes
     ----------
@@ -252,14 +271,37 @@ class Decision(Mapping[str, Any]):
         named = {name_of(answer.name, i): answer for i, answer in enumerate(self.answers)}
         object.__setattr__(self, "_by_name", named)
 
-    def __getitem__(self, name: str) -> Answer:
-        return self._by_name[name]
+    def __getitem__(self, name: str | int) -> Answer:
+        try:
+            return self.answers[name] if isinstance(name, int) else self._by_name[name]
+        except IndexError:  # a mapping raises KeyError
+            raise KeyError(name) from None
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._by_name)
 
     def __len__(self) -> int:
         return len(self._by_name)
+
+    def __repr__(self) -> str:
+        values = {name: answer.value for name, answer in self.items()}
+        return f"Decision({short_repr(values)}, {len(self)} answers)"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the answers as ``/v1/decisions`` writes them, and what the decision took.
+
+        Returns
+        -------
+        dict
+            JSON data: ``answers`` in the order of the questions, ``calibrated`` and ``usage``.
+        """
+        from .wire import decision_to  # which imports this module
+
+        return decision_to(self)
+
+    def to_json(self) -> str:
+        """Return :meth:`to_dict` as a JSON text on one line."""
+        return json.dumps(self.to_dict(), ensure_ascii=False)
 
 
 def name_of(name: str | None, place: int) -> str:

@@ -29,6 +29,7 @@ from .requests import (
     GenerationResult,
     ShapeRequest,
     Tries,
+    checked_cache,
     checked_tokens,
     choice_of,
     choice_request,
@@ -191,7 +192,7 @@ class Jobs:
 
     def restore(self, path: str | os.PathLike[str], cache: CacheOptions | None) -> Work[int]:
         """Return the request that reads such a file; as :meth:`~eliza_ffi.Model.restore`."""
-        options = CacheOptions() if cache is None else cache
+        options = checked_cache(cache) or CacheOptions()
         config = StreamConfig(
             slot_id=options.slot,
             prompt_cache_key=options.key,

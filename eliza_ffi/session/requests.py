@@ -22,6 +22,7 @@ from ..checks import (
     check_several,
     check_whole,
     did_you_mean,
+    short_repr,
     wrong,
 )
 from ..choices.label_set import ANCHOR, ChoiceResult, LabelSet
@@ -69,6 +70,7 @@ __all__ = [
     "Tries",
     "check_keywords",
     "check_prompts",
+    "checked_cache",
     "checked_tokens",
     "choice_of",
     "choice_request",
@@ -135,7 +137,8 @@ class GenerationResult:
     logprobs: tuple[TokenLogprob, ...] | None = None
 
     def __repr__(self) -> str:
-        return f"GenerationResult({self.text!r}, {len(self.tokens)} tokens, {self.finish_reason})"
+        size = f"{len(self.tokens)} tokens"
+        return f"{type(self).__name__}({short_repr(self.text)}, {size}, {self.finish_reason})"
 
 
 def check_keywords(
@@ -235,6 +238,13 @@ def _is_listed(value: Any) -> bool:
     return is_sequence or (hasattr(value, "__array__") and np.ndim(value) == 1)
 
 
+def checked_cache(cache: CacheOptions | None) -> CacheOptions | None:
+    """Check options of the cache, which may be left out."""
+    if cache is not None:
+        check_kind("cache", cache, CacheOptions, "a CacheOptions or None")
+    return cache
+
+
 def generate_request(
     session: Session,
     prompt: AnyPrompt,
@@ -272,8 +282,8 @@ def _request(
     _check_ranges(more)
     if sampling is not None:
         check_kind("sampling", sampling, Sampling, "a Sampling or None")
+    cache = checked_cache(cache)
     if cache is not None:
-        check_kind("cache", cache, CacheOptions, "a CacheOptions or None")
         more.update(cache.settings())
     named = {"min_p": min_p} if min_p else {}
     if seed is not None:

@@ -41,6 +41,7 @@ from ..checks import (
     check_text,
     check_whole,
     did_you_mean,
+    short_repr,
     wrong,
 )
 from ..choices.token_tree import TokenTreeDescriptor, TokenTreeLeaf, TokenTreePayload
@@ -122,6 +123,10 @@ class ToolCall:
     probability: float
     probabilities: Mapping[str | None, float]
     id: str
+
+    def __repr__(self) -> str:
+        arguments = short_repr(self.arguments)
+        return f"ToolCall({self.name!r}, {arguments}, probability {self.probability:.3g})"
 
     def to_message(self) -> dict[str, Any]:
         """Return the message of the assistant that makes this call, as OpenAI's APIs have it."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any
 
+from ..checks import short_repr
 from ..errors import InvalidArgumentError, NativeFault
 from ..library.protocol import SpanResult, StreamStats
 from .placed_span import PlacedSpan
@@ -51,6 +52,11 @@ class SpanFill:
     tokens: tuple[int, ...]
     truncated: bool
 
+    def __repr__(self) -> str:
+        name = self.index if self.key is None else self.key
+        end = ", truncated" if self.truncated else ""
+        return f"SpanFill({name!r}, {self.kind}, {short_repr(self.value)}{end})"
+
 
 @dataclass(frozen=True)
 class FillResult:
@@ -93,6 +99,13 @@ class FillResult:
     def fields(self) -> dict[str, Any]:
         """The values of the spans that have a key."""
         return {span.key: span.value for span in self.spans if span.key is not None}
+
+    def __repr__(self) -> str:
+        return self._described(self.text)
+
+    def _described(self, content: object) -> str:
+        end = ", truncated" if self.truncated else "" if self.complete else ", incomplete"
+        return f"{type(self).__name__}({short_repr(content)}, {len(self.tokens)} tokens{end})"
 
 
 class AnswerWriter:

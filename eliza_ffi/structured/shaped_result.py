@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from typing import Any, Generic, TypeVar
 
+from ..checks import short_repr
 from .fill_result import FillResult
 from .json_reader import Path
 
@@ -31,7 +32,7 @@ class FieldFill:
 
     path: Path
     value: Any
-    read_partial: Callable[[], Any] = field(repr=False, compare=False)
+    read_partial: Callable[[], Any] = field(compare=False)
 
     @functools.cached_property
     def partial(self) -> Any:
@@ -41,6 +42,9 @@ class FieldFill:
         It is made at the first access. All partial answers share their finished parts.
         """
         return self.read_partial()
+
+    def __repr__(self) -> str:
+        return f"FieldFill({self.path!r}, {short_repr(self.value)})"
 
     def __getstate__(self) -> dict[str, Any]:
         return {"path": self.path, "value": self.value, "partial": self.partial}
@@ -77,3 +81,6 @@ class ShapedResult(FillResult, Generic[T]):
     def truncated(self) -> bool:
         """Whether the answer was brought to its end because of `max_tokens`."""
         return self.is_closed or super().truncated
+
+    def __repr__(self) -> str:
+        return self._described(self.value)

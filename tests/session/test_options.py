@@ -1,0 +1,151 @@
+"""The options of requests: wrong values are rejected by name, right ones reach the library."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eliza_ffi import CacheOptions, Model, Regex, Sampling, Speculation
+from eliza_ffi.errors import InvalidArgumentError
+from eliza_ffi.library import StreamConfig
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "said"),
+    [
+        ("slot", -2, "slot must be a whole number of -1 or more, got -2"),
+        ("slot", 1.5, "slot must be a whole number of -1 or more, got 1.5"),
+        ("slot", True, "slot must be a whole number of -1 or more, got True"),
+        ("slot", None, "slot must be a whole number of -1 or more, got None"),
+        ("key", 7, "key must be a string, got 7"),
+        ("key", b"room", "key must be a string, got bytes"),
+        ("type_k", 16, "type_k must be a string, got 16"),
+        ("type_v", ["f16"], "type_v must be a string, got a list"),
+    ],
+)
+def test_wrong_cache_options_are_rejected_by_name(field: str, value: Any, said: str) -> None:
+    with pytest.raises(InvalidArgumentError) as caught:
+        CacheOptions(**{field: value})
+    assert str(caught.value) == said
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"max_tokens": 0}, "max_tokens must be a whole number from 1 to 256, got 0"),
+        ({"max_tokens": 257}, "max_tokens must be a whole number from 1 to 256, got 257"),
+        ({"max_tokens": -1}, "max_tokens must be a whole number from 1 to 256, got -1"),
+        ({"max_tokens": "4"}, "max_tokens must be a whole number from 1 to 256, got '4'"),
+        ({"min_tokens": 0}, "min_tokens must be a whole number from 1 to 16, got 0"),
+        (
+            {"max_tokens": 2, "min_tokens": 3},
+            "min_tokens must be a whole number from 1 to 2, got 3",
+        ),
+        ({"drafter": 5}, "drafter must be a path, a string or os.PathLike, got 5"),
+    ],
+)
+def test_wrong_speculation_is_rejected_by_name(settings: dict[str, Any], said: str) -> None:
+    with pytest.raises(InvalidArgumentError) as caught:
+        Speculation(**settings)
+    assert str(caught.value) == said
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("cache", 0, "cache must be a CacheOptions or None, got 0"),
+        ("cache", {"slot": 1}, "cache must be a CacheOptions or None, got a dict"),
+        ("speculation", 4, "speculation must be a Speculation or None, got 4"),
+        ("speculation", CacheOptions(), "a Speculation or None, got a CacheOptions"),
+        ("sampling", {"temperature": 1}, "sampling must be a Sampling or None, got a dict"),
+    ],
+)
+def test_other_values_than_option_objects_are_rejected(
+    tiny_model: Model, name: str, value: Any, said: str
+) -> None:
+    given: dict[str, Any] = {name: value}
+    for call in (
+        lambda: tiny_model.generate("x", 1, **given),
+        lambda: tiny_model.stream("x", 1, **given),
+        lambda: tiny_model.generate_many(["x"], 1, **given),
+    ):
+        with pytest.raises(InvalidArgumentError) as caught:
+            call()
+        assert str(caught.value).endswith(said)
+
+
+def test_the_cache_of_every_method_must_be_an_option_object(
+    tiny_model: Model, tmp_path: Path
+) -> None:
+    given: dict[str, Any] = {"cache": {"slot": 1}}
+    messages = [{"role": "user", "content": "hello"}]
+    tools = [{"type": "function", "function": {"name": "go"}}]
+    skeleton = {"spans": [{"kind": "boolean", "key": "urgent"}]}
+    question = {"a": {"type": "predicate", "instructions": "Is it?"}}
+    file = tmp_path / "prompt.slot"
+    tiny_model.save(file, "x")
+    for call in (
+        lambda: tiny_model.choose("x", ["a", "b"], **given),
+        lambda: tiny_model.choose_many(["x"], ["a", "b"], **given),
+        lambda: tiny_model.decide("x", question, **given),
+        lambda: tiny_model.decide_many(["x"], question, **given),
+        lambda: tiny_model.fill("x", skeleton, **given),
+        lambda: tiny_model.fill("x", {"type": "string"}, **given),
+        lambda: tiny_model.fill_many(["x"], skeleton, **given),
+        lambda: tiny_model.fill_stream("x", skeleton, **given),
+        lambda: tiny_model.call_tool(messages, tools, **given),
+        lambda: tiny_model.call_tools(messages, tools, **given),
+        lambda: tiny_model.save(tmp_path / "other.slot", "x", **given),
+        lambda: tiny_model.restore(file, **given),
+    ):
+        with pytest.raises(
+            InvalidArgumentError, match="cache must be a CacheOptions or None, got a dict"
+        ):
+            call()
+
+
+def test_options_can_be_compared_and_used_as_keys() -> None:
+    assert CacheOptions(slot=1) == CacheOptions(1) != CacheOptions()
+    assert len({Speculation(), Speculation(16, 1), Speculation(8)}) == 2
+
+
+def test_every_field_reaches_the_library(
+    tiny_model: Model, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    opened: list[StreamConfig] = []
+    open_stream = tiny_model.binding.open
+
+    def recording(ctx: Any, config: StreamConfig) -> Any:
+        opened.append(config)
+        return open_stream(ctx, config)
+
+    monkeypatch.setattr(tiny_model.binding, "open", recording)
+    cache = CacheOptions(slot=3, key="room", type_k="q8_0", type_v="f16")
+    file = tmp_path / "prompt.slot"
+    tiny_model.generate("x", 1, cache=cache)
+    list(tiny_model.stream("x", 1, cache=cache))
+    tiny_model.choose("x", ["a", "b"], cache=cache)
+    tiny_model.fill("x", {"spans": [{"kind": "boolean", "key": "urgent"}]}, cache=cache)
+    tiny_model.fill("x", Regex("[a-c]"), cache=cache)
+    tiny_model.decide("x", {"a": {"type": "predicate", "instructions": "Is it?"}}, cache=cache)
+    tiny_model.save(file, "x", cache=cache)
+    tiny_model.restore(file, cache=cache)
+    assert len(opened) == 8
+    for config in opened:
+        found = config.slot_id, config.prompt_cache_key, config.cache_type_k, config.cache_type_v
+        assert found == (3, "room", "q8_0", "f16")
+    tiny_model.generate("x", 1, speculation=Speculation(5, 2))
+    assert (opened[-1].draft_max, opened[-1].draft_min) == (5, 2)
+    tiny_model.generate("x", 1)
+    assert (opened[-1].draft_max, opened[-1].slot_id) == (0, -1)
+
+
+def test_speculation_and_sampling_work_together(tiny_model: Model) -> None:
+    penalized = Sampling(temperature=0.0, repeat_penalty=1.2)
+    alone = tiny_model.generate("one two one two one", 20, sampling=penalized)
+    guessed = tiny_model.generate(
+        "one two one two one", 20, sampling=penalized, speculation=Speculation(max_tokens=4)
+    )
+    assert guessed.tokens == alone.tokens

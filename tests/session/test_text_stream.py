@@ -1,0 +1,158 @@
+"""Texts piece by piece, and their results."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from eliza_ffi import (
+    AsyncModel,
+    AsyncTextStream,
+    GenerationResult,
+    Model,
+    Regex,
+    Sampling,
+    TextStream,
+)
+from eliza_ffi.errors import ElizaError, InvalidArgumentError
+
+PROMPT = "The weather is "
+
+SETTINGS: dict[str, dict[str, Any]] = {
+    "greedy": {},
+    "sampled": {"temperature": 1.5, "seed": 3},
+    "all settings": {"sampling": Sampling(temperature=1.0, seed=5, repeat_penalty=1.2)},
+    "stopped": {"temperature": 1.5, "seed": 3, "stop": ["e"]},
+    "with log-probabilities": {"logprobs": 2},
+    "with a shape": {"shape": Regex("[a-f]{2,9}")},
+}
+
+
+@pytest.fixture(autouse=True)
+def the_prompt_is_in_the_cache(tiny_model: Model) -> None:
+    """Passes of other sizes round differently, which can change a sampled token."""
+    tiny_model.generate(PROMPT, 1)
+
+
+def facts(result: GenerationResult) -> tuple[Any, ...]:
+    """Return what does not depend on the cache or the clock."""
+    tokens = None if result.logprobs is None else [each.token for each in result.logprobs]
+    return result.text, result.tokens, result.finish_reason, result.prompt_tokens, tokens
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_the_result_of_a_stream_is_that_of_generate(tiny_model: Model, name: str) -> None:
+    expected = tiny_model.generate(PROMPT, 20, **SETTINGS[name])
+    stream = tiny_model.stream(PROMPT, 20, **SETTINGS[name])
+    assert isinstance(stream, TextStream)
+    assert "".join(stream) == expected.text
+    assert facts(stream.result) == facts(expected)
+    assert stream.result.stats is not None and expected.stats is not None
+    assert stream.result.stats.generated_tokens == expected.stats.generated_tokens
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_so_is_that_of_an_asynchronous_stream(tiny_model: Model, name: str) -> None:
+    async def story() -> tuple[str, GenerationResult]:
+        stream = AsyncModel.of(tiny_model).stream(PROMPT, 20, **SETTINGS[name])
+        assert isinstance(stream, AsyncTextStream)
+        text = "".join([piece async for piece in stream])
+        return text, stream.result
+
+    expected = tiny_model.generate(PROMPT, 20, **SETTINGS[name])
+    text, result = asyncio.run(story())
+    assert text == expected.text
+    assert facts(result) == facts(expected)
+
+
+def test_a_stream_has_no_result_before_its_end(tiny_model: Model) -> None:
+    stream = tiny_model.stream(PROMPT, 20)
+    with pytest.raises(InvalidArgumentError, match="no result yet: read it to its end first"):
+        _ = stream.result
+    next(stream)
+    with pytest.raises(InvalidArgumentError, match="no result yet"):
+        _ = stream.result
+    stream.close()
+    with pytest.raises(InvalidArgumentError, match="no result"):
+        _ = stream.result
+    assert list(stream) == []
+
+
+def test_an_asynchronous_stream_has_no_result_before_its_end(tiny_model: Model) -> None:
+    async def story() -> None:
+        stream = AsyncModel.of(tiny_model).stream(PROMPT, 20)
+        with pytest.raises(InvalidArgumentError, match="no result yet"):
+            _ = stream.result
+        await anext(stream)
+        with pytest.raises(InvalidArgumentError, match="no result yet"):
+            _ = stream.result
+        await stream.aclose()
+        with pytest.raises(InvalidArgumentError, match="no result"):
+            _ = stream.result
+        assert [piece async for piece in stream] == []
+
+    asyncio.run(story())
+
+
+def test_a_stream_that_has_ended_stays_ended(tiny_model: Model) -> None:
+    stream = tiny_model.stream(PROMPT, 5)
+    list(stream)
+    result = stream.result
+    assert list(stream) == []
+    assert stream.result is result
+    stream.close()
+    assert stream.result is result
+
+
+def test_the_slot_is_free_as_soon_as_the_text_has_ended(tiny_model: Model) -> None:
+    stream = tiny_model.stream(PROMPT, 5)
+    for _ in stream:
+        pass
+    assert tiny_model.session.turns.n_inside == 0
+
+
+def test_leaving_a_stream_in_a_with_statement_frees_its_slot(tiny_model: Model) -> None:
+    with tiny_model.stream(PROMPT, 20) as stream:
+        next(stream)
+        assert tiny_model.session.turns.n_inside == 1
+    assert tiny_model.session.turns.n_inside == 0
+
+    async def story() -> None:
+        async with AsyncModel.of(tiny_model).stream(PROMPT, 20) as stream:
+            await anext(stream)
+            assert tiny_model.session.turns.n_inside == 1
+        assert tiny_model.session.turns.n_inside == 0
+
+    asyncio.run(story())
+
+
+def test_an_error_of_a_stream_leaves_no_result(
+    tiny_model: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = tiny_model.stream(PROMPT, 20)
+    next(stream)
+
+    def fail(*_: Any) -> Any:
+        raise ElizaError("no step today")
+
+    monkeypatch.setattr(tiny_model.binding, "next", fail)
+    with pytest.raises(ElizaError, match="no step today"):
+        list(stream)
+    with pytest.raises(InvalidArgumentError, match="no result"):
+        _ = stream.result
+    assert tiny_model.session.turns.n_inside == 0
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        lambda stream: "".join(stream),
+        lambda stream: "".join(iter(stream)),
+        lambda stream: "".join(piece for piece in stream),
+    ],
+)
+def test_a_stream_is_an_iterator(tiny_model: Model, run: Callable[[TextStream], str]) -> None:
+    assert run(tiny_model.stream(PROMPT, 5)) == tiny_model.generate(PROMPT, 5).text
