@@ -285,7 +285,7 @@ def _request(
     cache = checked_cache(cache)
     if cache is not None:
         more.update(cache.settings())
-    named = {"min_p": min_p} if min_p else {}
+    named: dict[str, Any] = {"min_p": min_p} if check_number("min_p", min_p, 0, 1) else {}
     if seed is not None:
         named["seed"] = seed
     sampling = _all_sampling(sampling, {**more, **named})

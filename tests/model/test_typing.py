@@ -17,14 +17,15 @@ ROOT = Path(eliza_ffi.__file__).parent.parent
 
 RIGHT = """
 import enum
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any, assert_type
 from pydantic import BaseModel
 from dataclasses import dataclass
 from eliza_ffi.elizaos import ActionSkeleton
-from eliza_ffi import AsyncModel, ChoiceResult, FillResult, GenerationResult
-from eliza_ffi import Model, PreparedLabels, Prompt, Skeleton
-from eliza_ffi.decisions import Asked, Decision, Labels, Predicate, Score
+from eliza_ffi import AsyncModel, AsyncTextStream, CacheOptions, ChoiceResult, FillResult
+from eliza_ffi import Gbnf, GenerationResult, Lark, Model, PreparedLabels, Prompt, Sampling
+from eliza_ffi import Skeleton, Speculation, TextAnswer, TextStream, ToolCall, ToolCalls
+from eliza_ffi.decisions import Answer, Asked, Decision, Labels, Predicate, Score
 from eliza_ffi.structured import FieldFill, Regex, ShapedResult
 
 class Person(BaseModel):
@@ -37,6 +38,8 @@ class Point:
 class Reply(enum.Enum):
     YES = "yes"
 
+slot = CacheOptions(slot=1, key=None)
+
 def ask(model: Model, talk: list[dict[str, str]], values: dict[str, float]) -> None:
     assert_type(model.choose("x", ["a", "b"]), ChoiceResult[str])
     assert_type(model.choose("x", {"a", "b"}), ChoiceResult[str])
@@ -45,21 +48,38 @@ def ask(model: Model, talk: list[dict[str, str]], values: dict[str, float]) -> N
     assert_type(model.choose("x", bool), ChoiceResult[bool])
     assert_type(model.choose(Prompt().text("x"), ["a"]), ChoiceResult[str])
     assert_type(model.choose("x", values), ChoiceResult[float])
-    assert_type(model.choose(messages=talk, choices=Reply), ChoiceResult[Reply])
-    assert_type(model.choose(messages=talk, choices=["a"], mode="best"), ChoiceResult[str])
-    assert_type(model.choose("x", ["a"], slot_id=1, seed=3, wait=False).value, str)
+    assert_type(model.choose(talk, Reply), ChoiceResult[Reply])
+    assert_type(model.choose(talk, labels=["a"], mode="best"), ChoiceResult[str])
+    assert_type(model.choose(prompt=talk, labels=["a"]), ChoiceResult[str])
+    assert_type(model.choose("x", ["a"], cache=slot, seed=3, wait=False).value, str)
+    assert_type(model.choose("x", ["a"], tokenization="any", on_text=print).value, str)
     assert_type(model.generate("x", 5, min_p=0.1, seed=7), GenerationResult)
     assert_type(model.fill("x", {"spans": []}, max_tokens=3), ShapedResult[Any])
     assert_type(model.fill("x", Skeleton.from_dict({}), max_tokens=3), FillResult)
     assert_type(model.fill("x", Person).value, Person)
-    assert_type(model.fill(messages=talk, skeleton=Point).value, Point)
+    assert_type(model.fill(talk, shape=Point).value, Point)
     assert_type(model.fill("x", Regex("a+")).value, str)
     assert_type(model.fill("x", {"type": "string"}).relaxed, tuple[str, ...])
     assert_type(model.fill_stream("x", Person), Iterator[FieldFill | ShapedResult[Person]])
     assert_type(model.fill_many(["x"], Person), list[FillResult])
-    assert_type(model.generate("x", schema=Person, stop="a"), GenerationResult)
+    assert_type(model.generate("x", shape=Person, stop="a"), GenerationResult)
+    assert_type(model.generate(talk, shape=Gbnf('root ::= "a"')), GenerationResult)
+    assert_type(model.generate([1, 2], shape=Lark('start: "a"')), GenerationResult)
+    assert_type(model.generate("x", sampling=Sampling(temperature=1.0)), GenerationResult)
+    assert_type(model.generate("x", speculation=Speculation(8), cache=slot), GenerationResult)
+    assert_type(model.generate_many([talk, "x", [1]], 3, cache=slot), list[GenerationResult])
+    assert_type(model.choose_many([talk, "x"], ["a"], cache=slot), list[ChoiceResult[Any]])
+    assert_type(model.fill_many([talk], Person, cache=slot, retries=2), list[FillResult])
+    assert_type(model.save("file", talk, cache=slot, wait=1.5), int)
+    assert_type(model.restore("file", cache=CacheOptions(type_k="q8_0", type_v="q8_0")), int)
+    assert_type(model.call_tool(talk, [], cache=slot), ToolCall | TextAnswer)
+    assert_type(model.call_tools(talk, [], "required"), ToolCalls)
     assert_type(model.choose_many(["x"], ["a"]), list[ChoiceResult[Any]])
-    assert_type(model.stream("x"), Iterator[str])
+    with model.stream("x", shape=Regex("a+"), logprobs=2) as pieces:
+        assert_type(pieces, TextStream)
+        assert_type(next(pieces), str)
+        assert_type(pieces.result, GenerationResult)
+    any_pieces: Iterator[str] = model.stream(talk, cache=slot)
     assert_type(model.prepare_labels(Reply), PreparedLabels[Reply])
     assert_type(model.prepare_labels(bool), PreparedLabels[bool])
     assert_type(model.prepare_labels(values), PreparedLabels[float])
@@ -68,9 +88,14 @@ def ask(model: Model, talk: list[dict[str, str]], values: dict[str, float]) -> N
     assert_type(model.generate("x", stop=["a"], logprobs=2), GenerationResult)
     questions = [Predicate("angry?"), Score("how?", ["low", "high"]), Labels("which?", {"a": None})]
     assert_type(model.decide("x", questions, labels="letters", scoring="mean"), Decision)
-    assert_type(model.decide(talk, {"a": Predicate("angry?")}, prompt=write, slot_id=1), Decision)
+    assert_type(model.decide(talk, {"a": Predicate("angry?")}, prompt=write, cache=slot), Decision)
     assert_type(model.decide_many(["x", {"a": 1}], questions, orders=2), list[Decision])
     assert_type(model.decision_prompts("x", questions), list[str])
+    decision = model.decide("x", questions)
+    assert_type(decision[0], Answer)
+    assert_type(decision["angry"], Answer)
+    assert_type(decision.to_json(), str)
+    assert_type(decision.to_dict(), dict[str, Any])
 
 def write(given: str, asked: Asked) -> Prompt:
     return Prompt().text(given + asked.text)
@@ -88,12 +113,40 @@ async def ask_async(model: AsyncModel) -> None:
         assert_type(field, FieldFill | ShapedResult[Person])
     async for text in model.stream("x"):
         assert_type(text, str)
+    async with model.stream([{"role": "user", "content": "x"}], cache=slot) as pieces:
+        assert_type(pieces, AsyncTextStream)
+        assert_type(pieces.result, GenerationResult)
+    any_pieces: AsyncIterator[str] = model.stream("x")
+    assert_type(await model.generate("x", speculation=Speculation()), GenerationResult)
+    assert_type(await model.save("file", "x", cache=slot), int)
 """
 
 WRONG = {
     'model.generate("x", temperatur=1.0)': "temperatur",
     'model.choose("x", ["a"], mode="beast")': "overload",
     'model.generate("x", gbnf_grammar="")': "gbnf_grammar",
+    'model.generate("x", cache=1)': "cache",
+    'model.generate("x", cache={"slot": 1})': "cache",
+    'model.generate("x", slot_id=1)': "slot_id",
+    'model.generate("x", speculation=4)': "speculation",
+    'model.generate("x", schema={})': "schema",
+    "model.generate(messages=[])": "messages",
+    'model.generate("x", on_text_chunk=print)': "on_text_chunk",
+    'model.generate({"role": "user"})': "Argument 1",
+    'model.stream("x", on_text=print)': "on_text",
+    'model.stream("x").result.txt': "txt",
+    'model.generate_many(["x"], slot_id=1)': "slot_id",
+    'model.choose("x", choices=["a"])': "overload",
+    'model.choose("x", ["a"], speculation=None)': "overload",
+    'model.fill("x", skeleton={})': "overload",
+    'model.fill("x", {}, speculation=None)': "overload",
+    'model.save("file", "x", slot_id=1)': "slot_id",
+    'model.restore("file", cache_type_k="f32")': "cache_type_k",
+    'model.decide("x", [], slot_id=1)': "slot_id",
+    'CacheOptions(slot="1")': "slot",
+    'Speculation(max_tokens="4")': "max_tokens",
+    "Gbnf(1)": "Gbnf",
+    "Model(n_gpu_layers=0)": "n_gpu_layers",
     'model.fill("x", {}, sampling=None)': "overload",
     'model.fill("x", "text")': "overload",
     'model.choose_many(["x"], ["a"], probs=True)': "probs",
@@ -113,18 +166,19 @@ def check(program: str, folder: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_every_way_to_choose_has_its_type(tmp_path: Path) -> None:
+def test_every_right_call_has_its_type(tmp_path: Path) -> None:
     pytest.importorskip("mypy")
     pytest.importorskip("pydantic")
     done = check(RIGHT, tmp_path)
     assert done.returncode == 0, done.stdout
 
 
-def test_what_is_misspelled_is_an_error_before_it_runs(tmp_path: Path) -> None:
+def test_wrong_calls_are_errors_before_they_run(tmp_path: Path) -> None:
     pytest.importorskip("mypy")
     lines = "".join(f"    {call}\n" for call in WRONG)
     done = check(
-        f"from eliza_ffi import Model\n\ndef ask(model: Model) -> None:\n{lines}", tmp_path
+        f"from eliza_ffi import CacheOptions, Gbnf, Model, Speculation\n\ndef ask(model: Model) -> None:\n{lines}",
+        tmp_path,
     )
     for number, said in enumerate(WRONG.values(), start=4):
         assert any(f":{number}:" in line and said in line for line in done.stdout.splitlines()), (

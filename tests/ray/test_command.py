@@ -90,7 +90,7 @@ def test_options_of_the_model_go_to_the_workers(
         "n_threads": 3,
         "n_slots": 5,
         "n_ctx": 512,
-        "n_gpu_layers": 0,
+        "gpu_layers": 0,
         "options": {"device": "none", "batching": "off"},
     }
     assert all(asked["orders"] == 2 and asked["option_mass"] for _, asked in model.asked)

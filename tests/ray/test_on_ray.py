@@ -158,7 +158,7 @@ def test_actors_have_as_many_threads_as_cpus_of_rays(cluster: Any) -> None:
     for cpus in (1, 2):
         actor = cluster.remote(Told).options(num_cpus=cpus).remote()
         given = cluster.get(actor.ask.remote())
-        assert given == {"n_threads": cpus, "n_gpu_layers": 0}
+        assert given == {"n_threads": cpus, "gpu_layers": 0}
         cluster.kill(actor)
 
 
