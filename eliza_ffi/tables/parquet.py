@@ -103,9 +103,11 @@ class ParquetTable:
     def _values(self, batch: Any) -> list[tuple[dict[str, Any], str | None]]:
         """Return a batch's rows, each with what Python cannot hold of it."""
         try:
-            columns = [_in_microseconds(self._arrow, column) for column in batch.columns]
-            whole = self._arrow.RecordBatch.from_arrays(columns, names=batch.schema.names)
-            return [(fields, None) for fields in whole.to_pylist()]
+            read = batch
+            for place, name in enumerate(batch.schema.names):
+                column = _in_microseconds(self._arrow, batch.column(place))
+                read = read.set_column(place, name, column)
+            return [(fields, None) for fields in read.to_pylist()]
         except self._of_one_cell:
             return [self._values_of_row(batch, place) for place in range(len(batch))]
 
