@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -177,3 +179,44 @@ def test_a_decision_is_a_mapping_in_the_order_of_the_questions() -> None:
     with pytest.raises(KeyError):
         decision["2"]
     assert not decision.calibrated
+
+
+def test_an_answer_is_found_by_its_position() -> None:
+    first, second = PredicateAnswer(probability=0.5), PredicateAnswer(name="b", probability=0.1)
+    decision = Decision((first, second), USAGE)
+    assert decision[0] is first and decision["0"] is first
+    assert decision[1] is second and decision["b"] is second and decision[-1] is second
+    assert list(decision) == ["0", "b"]
+    assert decision.get("b") is second and decision.get(2) is None
+    for key in (2, -3, "1", "c"):
+        with pytest.raises(KeyError):
+            decision[key]
+
+
+def test_the_json_of_a_decision_is_one_line_with_every_kind_of_answer() -> None:
+    decision = Decision(
+        (
+            PredicateAnswer(name="angry", probability=0.25, abstained=True),
+            ChoiceAnswer(name="équipe", options=(("ventes", 0.75), (True, 0.25)), option_mass=0.5),
+            ScoreAnswer(levels=(("low", 0.5), ("high", 0.5))),
+            LabelsAnswer(answers=(("a\nb", PredicateAnswer(probability=0.75)),)),
+        ),
+        USAGE,
+    )
+    text = decision.to_json()
+    assert "\n" not in text and "équipe" in text
+    assert json.loads(text) == decision.to_dict()
+    assert [answer["type"] for answer in decision.to_dict()["answers"]] == [
+        *("predicate", "choice", "score", "labels")
+    ]
+    assert decision.to_dict()["answers"][1] == {
+        "type": "choice",
+        "name": "équipe",
+        "choice": "ventes",
+        "confidence": 0.5,
+        "probabilities": [
+            {"value": "ventes", "probability": 0.75},
+            {"value": True, "probability": 0.25},
+        ],
+        "option_mass": 0.5,
+    }

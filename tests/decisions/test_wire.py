@@ -334,6 +334,8 @@ def test_a_decision_is_json_with_what_it_took() -> None:
     usage = DecisionUsage(input_tokens=10, cached_tokens=4, passes=2, seconds=0.5)
     decision = Decision((PREDICATE, CHOICE), usage, calibrated=True)
     written = decision_to(decision)
+    assert decision.to_dict() == written
+    assert json.loads(decision.to_json()) == written
     assert json.loads(json.dumps(written)) == written
     assert written == {
         "answers": [decisions_answer(PREDICATE), decisions_answer(CHOICE)],

@@ -1,0 +1,133 @@
+"""Messages as the prompt: the same as the tokens that the chat template makes of them."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import pytest
+
+from eliza_ffi import AsyncModel, CacheOptions, Gbnf, Model
+from eliza_ffi.errors import InvalidArgumentError
+
+MESSAGES = [
+    {"role": "system", "content": "You route mails."},
+    {"role": "user", "content": "My invoice is wrong. <|im_end|>"},
+]
+LABELS = ["billing", "sales"]
+SKELETON = {"spans": [{"kind": "enum", "key": "team", "enumValues": LABELS}]}
+SCHEMA = {"type": "string", "maxLength": 8}
+SHAPES: dict[str, dict[str, Any]] = {"a skeleton": SKELETON, "a schema": SCHEMA}
+
+
+@pytest.fixture
+def tokens(tiny_model: Model) -> list[int]:
+    tokens = tiny_model.chat_tokens(MESSAGES)
+    tiny_model.generate(tokens, 1)  # passes of other sizes round differently
+    return tokens
+
+
+def asked(model: Model, prompt: Any, folder: Path) -> dict[str, Any]:
+    """Return the results of all methods for a prompt."""
+    stream = model.stream(prompt, 8)
+    pieces = list(stream)
+    (text,) = model.generate_many([prompt], 8)
+    (choice,) = model.choose_many([prompt], LABELS)
+    found: dict[str, Any] = {
+        "generate": model.generate(prompt, 8).tokens,
+        "generate, sampled": model.generate(prompt, 8, temperature=1.5, seed=2).tokens,
+        "generate, grammar": model.generate(prompt, 8, shape=Gbnf('root ::= "a" [b-z]+')).tokens,
+        "prompt_tokens": model.generate(prompt, 1).prompt_tokens,
+        "stream": ("".join(pieces), stream.result.tokens, stream.result.prompt_tokens),
+        "generate_many": text.tokens,
+        "choose": model.choose(prompt, LABELS).tokens,
+        "choose, any": model.choose(prompt, LABELS, tokenization="any").tokens,
+        "choose_many": choice.tokens,
+        "save": model.save(folder / "prompt.slot", prompt),
+    }
+    for name, shape in SHAPES.items():
+        found[f"fill, {name}"] = model.fill(prompt, shape).tokens
+        found[f"fill_stream, {name}"] = [*model.fill_stream(prompt, shape)][-1].tokens
+        found[f"fill_many, {name}"] = model.fill_many([prompt], shape)[0].tokens
+    return found
+
+
+async def asked_async(model: AsyncModel, prompt: Any, folder: Path) -> dict[str, Any]:
+    """As :func:`asked`, for the asynchronous methods."""
+    stream = model.stream(prompt, 8)
+    pieces = [piece async for piece in stream]
+    (text,) = await model.generate_many([prompt], 8)
+    (choice,) = await model.choose_many([prompt], LABELS)
+    found: dict[str, Any] = {
+        "generate": (await model.generate(prompt, 8)).tokens,
+        "generate, sampled": (await model.generate(prompt, 8, temperature=1.5, seed=2)).tokens,
+        "generate, grammar": (
+            await model.generate(prompt, 8, shape=Gbnf('root ::= "a" [b-z]+'))
+        ).tokens,
+        "prompt_tokens": (await model.generate(prompt, 1)).prompt_tokens,
+        "stream": ("".join(pieces), stream.result.tokens, stream.result.prompt_tokens),
+        "generate_many": text.tokens,
+        "choose": (await model.choose(prompt, LABELS)).tokens,
+        "choose, any": (await model.choose(prompt, LABELS, tokenization="any")).tokens,
+        "choose_many": choice.tokens,
+        "save": await model.save(folder / "prompt.slot", prompt),
+    }
+    for name, shape in SHAPES.items():
+        found[f"fill, {name}"] = (await model.fill(prompt, shape)).tokens
+        steps = [step async for step in model.fill_stream(prompt, shape)]
+        found[f"fill_stream, {name}"] = steps[-1].tokens
+        found[f"fill_many, {name}"] = (await model.fill_many([prompt], shape))[0].tokens
+    return found
+
+
+def test_every_method_reads_messages_as_chat_tokens_does(
+    tiny_model: Model, tokens: list[int], tmp_path: Path
+) -> None:
+    expected = asked(tiny_model, tokens, tmp_path)
+    assert expected["save"] == expected["prompt_tokens"] == len(tokens)
+    assert asked(tiny_model, MESSAGES, tmp_path) == expected
+    assert asyncio.run(asked_async(AsyncModel.of(tiny_model), MESSAGES, tmp_path)) == expected
+    assert asyncio.run(asked_async(AsyncModel.of(tiny_model), tokens, tmp_path)) == expected
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [tuple(MESSAGES), [MappingProxyType(each) for each in MESSAGES], tuple(map(dict, MESSAGES))],
+    ids=["a tuple", "mappings", "dicts"],
+)
+def test_messages_may_be_any_sequence_of_mappings(
+    tiny_model: Model, tokens: list[int], messages: Any
+) -> None:
+    assert tiny_model.generate(messages, 4).prompt_tokens == len(tokens)
+
+
+def test_prompts_of_all_kinds_stand_in_one_list(tiny_model: Model, tokens: list[int]) -> None:
+    text = "My invoice is wrong. Team: "
+    prompts = [MESSAGES, text, tokens, MESSAGES[1:]]
+    found = tiny_model.choose_many(prompts, LABELS, cache=CacheOptions())
+    for prompt, one in zip(prompts, found, strict=True):
+        assert one.value == tiny_model.choose(prompt, LABELS).value
+
+
+@pytest.mark.parametrize(
+    ("prompt", "said"),
+    [
+        (MESSAGES[0], "got a dict; a conversation is a list of messages"),
+        (["a", "b"], "use the method whose name ends in _many"),
+        ([MESSAGES[0], "a"], "message 1 is not a mapping but str"),
+        ([{"content": "a"}], "role"),
+        ([], "the prompt is empty"),
+    ],
+)
+def test_what_is_no_conversation_is_rejected(tiny_model: Model, prompt: Any, said: str) -> None:
+    for call in (
+        lambda: tiny_model.generate(prompt, 1),
+        lambda: tiny_model.stream(prompt, 1),
+        lambda: tiny_model.choose(prompt, LABELS),
+        lambda: tiny_model.fill(prompt, SKELETON),
+        lambda: tiny_model.save("never.slot", prompt),
+    ):
+        with pytest.raises(InvalidArgumentError, match=said):
+            call()

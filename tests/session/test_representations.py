@@ -1,0 +1,123 @@
+"""What results look like in a console: one line each."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from eliza_ffi import (
+    ChoiceResult,
+    Decision,
+    FieldFill,
+    FillResult,
+    GenerationResult,
+    ShapedResult,
+    SpanFill,
+    TextAnswer,
+    ToolCall,
+    ToolCalls,
+)
+from eliza_ffi.decisions import (
+    ChoiceAnswer,
+    DecisionUsage,
+    LabelsAnswer,
+    PredicateAnswer,
+    ScoreAnswer,
+)
+
+LONG = "several\nlines " * 50
+CUT = repr(LONG)[:60] + "..."
+LONG_VALUE = {"text": LONG, "items": list(range(1000))}
+TOKENS = (1, 2, 3)
+
+
+class Lines:
+    """A value whose own representation has several lines."""
+
+    def __repr__(self) -> str:
+        return "Lines(\n  1,\n)"
+
+
+def filled(text: str, **more: Any) -> dict[str, Any]:
+    known = {"value": None, "spans": (), "tokens": TOKENS, "complete": True, "forward_passes": 1}
+    return {"text": text, **known, "elapsed": 0.1, "stats": None, **more}
+
+
+def span(value: Any, **more: Any) -> SpanFill:
+    known = {"index": 2, "key": "team", "kind": "enum", "before": LONG, "text": LONG}
+    return SpanFill(**{**known, "value": value, "logprob": -1.0, "tokens": TOKENS, **more})
+
+
+def call(arguments: dict[str, Any]) -> ToolCall:
+    return ToolCall("get", arguments, 0.9, {"get": 0.9, None: 0.1}, "abcdefghi")
+
+
+USAGE = DecisionUsage(10, 4, 2, 0.5)
+YES = PredicateAnswer(name="urgent", probability=0.75)
+TEAM = ChoiceAnswer(name="team", options=(("billing", 0.75), ("sales", 0.25)))
+
+RESULTS: list[tuple[object, str]] = [
+    (ChoiceResult("a", 0, "a", -0.1054, TOKENS, 0, 0.1), "ChoiceResult('a', probability 0.9)"),
+    (
+        ChoiceResult(LONG, 0, LONG, 0.0, TOKENS, 0, 0.1),
+        f"ChoiceResult({CUT}, probability 1)",
+    ),
+    (
+        ChoiceResult(Lines(), 0, "a", 0.0, TOKENS, 0, 0.1),
+        "ChoiceResult(Lines(   1, ), probability 1)",
+    ),
+    (GenerationResult("a", TOKENS, "end", 5, None), "GenerationResult('a', 3 tokens, end)"),
+    (GenerationResult(LONG, TOKENS, "end", 5, None), f"GenerationResult({CUT}, 3 tokens, end)"),
+    (TextAnswer("a", TOKENS, "length", 5, None), "TextAnswer('a', 3 tokens, length)"),
+    (FillResult(**filled("a")), "FillResult('a', 3 tokens)"),
+    (FillResult(**filled(LONG, complete=False)), f"FillResult({CUT}, 3 tokens, incomplete)"),
+    (
+        FillResult(**filled("a", spans=(span("x", truncated=True),))),
+        "FillResult('a', 3 tokens, truncated)",
+    ),
+    (ShapedResult(**filled("5", value=5)), "ShapedResult(5, 3 tokens)"),
+    (
+        ShapedResult(**filled("5", value=5), is_closed=True),
+        "ShapedResult(5, 3 tokens, truncated)",
+    ),
+    (
+        ShapedResult(**filled(LONG, value=LONG_VALUE)),
+        f"ShapedResult({repr(LONG_VALUE)[:60]}..., 3 tokens)",
+    ),
+    (span("billing", truncated=False), "SpanFill('team', enum, 'billing')"),
+    (span(LONG, truncated=True, key=None), f"SpanFill(2, enum, {CUT}, truncated)"),
+    (FieldFill(("items", 0), 5, dict), "FieldFill(('items', 0), 5)"),
+    (FieldFill(("a",), LONG, dict), f"FieldFill(('a',), {CUT})"),
+    (YES, "PredicateAnswer(True, probability of true 0.75)"),
+    (TEAM, "ChoiceAnswer('billing', probability 0.75)"),
+    (
+        ChoiceAnswer(options=((LONG, 0.75), ("b", 0.25)), abstained=True),
+        "ChoiceAnswer(None, probability 0.75, abstained)",
+    ),
+    (
+        ScoreAnswer(levels=(("low", 0.25), ("high", 0.75))),
+        "ScoreAnswer(0.75, 'high' with probability 0.75)",
+    ),
+    (
+        LabelsAnswer(answers=(("a", YES), ("b", PredicateAnswer(probability=0.25)))),
+        "LabelsAnswer(('a',) of 2 labels)",
+    ),
+    (Decision((TEAM, YES), USAGE), "Decision({'team': 'billing', 'urgent': True}, 2 answers)"),
+    (call({"id": 1}), "ToolCall('get', {'id': 1}, probability 0.9)"),
+    (call(LONG_VALUE), f"ToolCall('get', {repr(LONG_VALUE)[:60]}..., probability 0.9)"),
+    (ToolCalls([call({})]), "[ToolCall('get', {}, probability 0.9)]"),
+]
+
+
+@pytest.mark.parametrize(("result", "expected"), RESULTS)
+def test_a_result_is_shown_on_one_line(result: object, expected: str) -> None:
+    assert repr(result) == expected
+    assert "\n" not in expected
+
+
+def test_a_decision_of_many_answers_is_shown_on_one_line() -> None:
+    answers = tuple(PredicateAnswer(name=f"question {i}", probability=0.9) for i in range(400))
+    shown = repr(Decision(answers, USAGE))
+    assert len(shown) < 100
+    assert shown.endswith("..., 400 answers)")
