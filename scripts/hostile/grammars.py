@@ -124,7 +124,7 @@ def _triggered(kind: str, value: str, stage: Stage) -> str:
     """Wait for a trigger through a long text of one letter, which the model is made to write."""
     stage.set_option("grammar_triggers", json.dumps([{"type": kind, "value": value}]))
     try:
-        return _write(stage, N_WRITTEN, grammar='root ::= "a"')
+        return _write(stage, N_WRITTEN, shape=Gbnf('root ::= "a"'))
     finally:
         stage.set_option("grammar_triggers", "")
 
@@ -142,7 +142,7 @@ def _cost_of_words(stage: Stage) -> str:
     for _ in range(5):
         plain = _timed(partial(_write, stage, 800))
         stage.set_option("grammar_triggers", json.dumps([{"type": "word", "value": "never"}]))
-        waiting = _timed(partial(_write, stage, 800, grammar='root ::= "a"'))
+        waiting = _timed(partial(_write, stage, 800, shape=Gbnf('root ::= "a"')))
         stage.set_option("grammar_triggers", "")
         ratios.append(waiting / plain)
     ratio = statistics.median(ratios)
