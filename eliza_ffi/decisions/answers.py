@@ -176,8 +176,8 @@ class ScoreAnswer(_Answer):
         return tuple(probability for _, probability in self.levels)
 
     def __repr__(self) -> str:
-        likeliest = f"{short_repr(self.label)} with probability {self.probability:.3g}"
-        return self._described(self.value, likeliest)
+        level = f"{short_repr(self.label)} with probability {self.probability:.3g}"
+        return self._described(self.value, level)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -37,13 +37,13 @@ QUESTIONS = {
 }
 
 ONLY_ASYNC = {"of", "open", "session"}
-"""Names without a counterpart. A model's session is an attribute, which its class does not have."""
+"""Names without a counterpart. A model's session is an attribute of the object, not of the class."""
 
 NOT_AWAITED = {"close", "fill_stream", "stream"}
-"""Methods of both models that are no coroutines: two return iterators."""
+"""Methods of both models that are not coroutines: two return iterators."""
 
 OF_ANOTHER_KIND = {"chat_template"}
-"""A property that takes long, and is therefore a method to be awaited."""
+"""A property of Model that takes long is a method of AsyncModel."""
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Messages as the prompt: the same as the tokens that the chat template makes of them."""
+"""Messages as the prompt give the same results as the tokens of `chat_tokens`."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def model(library: Library) -> Iterator[Model]:
 @pytest.fixture
 def tokens(model: Model) -> list[int]:
     tokens = model.chat_tokens(MESSAGES)
-    model.generate(tokens, 1)  # a prompt that is decoded anew is rounded differently
+    model.generate(tokens, 1)  # decoding a prompt again may round differently
     return tokens
 
 
@@ -133,7 +133,7 @@ def test_prompts_of_all_kinds_stand_in_one_list(model: Model, tokens: list[int])
         ([], "the prompt is empty"),
     ],
 )
-def test_what_is_no_conversation_is_rejected(model: Model, prompt: Any, said: str) -> None:
+def test_malformed_conversations_are_rejected(model: Model, prompt: Any, said: str) -> None:
     for call in (
         lambda: model.generate(prompt, 1),
         lambda: model.stream(prompt, 1),

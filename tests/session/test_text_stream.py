@@ -1,4 +1,4 @@
-"""Texts piece by piece, and their results."""
+"""Generated text in pieces, and the result of a stream."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ def model(library: Library) -> Iterator[Model]:
 
 @pytest.fixture(autouse=True)
 def the_prompt_is_in_the_cache(model: Model) -> None:
-    """A prompt that is decoded anew is rounded differently from one in the cache."""
+    """A prompt that is decoded again may be rounded differently from one in the cache."""
     model.generate(PROMPT, 1)
 
 
 def facts(result: GenerationResult) -> tuple[Any, ...]:
-    """Return what does not depend on the cache or the clock."""
+    """Return the fields that depend on neither the cache nor the clock."""
     tokens = None if result.logprobs is None else [each.token for each in result.logprobs]
     return result.text, result.tokens, result.finish_reason, result.prompt_tokens, tokens
 
@@ -66,7 +66,7 @@ def test_the_result_of_a_stream_is_that_of_generate(model: Model, name: str) -> 
 
 
 @pytest.mark.parametrize("name", SETTINGS)
-def test_so_is_that_of_an_asynchronous_stream(model: Model, name: str) -> None:
+def test_the_result_of_an_asynchronous_stream_is_that_of_generate(model: Model, name: str) -> None:
     async def story() -> tuple[str, GenerationResult]:
         stream = AsyncModel.of(model).stream(PROMPT, 20, **SETTINGS[name])
         assert isinstance(stream, AsyncTextStream)
