@@ -37,7 +37,7 @@ QUESTIONS = {
 }
 
 ONLY_ASYNC = {"of", "open", "session"}
-"""Names without a counterpart. A model's session is an attribute of the object, not of the class."""
+"""Names without a counterpart. The session of a Model is an attribute of the object."""
 
 NOT_AWAITED = {"close", "fill_stream", "stream"}
 """Methods of both models that are not coroutines: two return iterators."""
