@@ -228,7 +228,6 @@ class AsyncModel:
         wait: bool | float = True,
     ) -> GenerationResult:
         """As :meth:`Model.generate <eliza_ffi.model.Model.generate>`."""
-        check_callback("on_text", on_text)
         found = await self._result(
             self._jobs.text,
             prompt,
@@ -394,7 +393,6 @@ class AsyncModel:
         wait: bool | float = True,
     ) -> ChoiceResult[Any]:
         """As :meth:`Model.choose <eliza_ffi.model.Model.choose>`."""
-        check_callback("on_text", on_text)
         found = await self._result(
             self._jobs.choice,
             prompt,

@@ -393,7 +393,6 @@ class Model:
         BusyError
             If there was no slot in time.
         """
-        check_callback("on_text", on_text)
         work = self._jobs.text(
             prompt,
             method="generate",
@@ -616,7 +615,6 @@ class Model:
         BusyError, ChatTemplateError
             As :meth:`generate`.
         """
-        check_callback("on_text", on_text)
         work = self._jobs.choice(
             prompt,
             labels,

@@ -8,7 +8,6 @@ from typing import Any
 
 from ..checks import check_kind
 from ..choices.label_set import ChoiceResult, LabelSet
-from ..errors import InvalidArgumentError
 from ..model import Model
 from ..session.filling import FillResult, SpanFill
 from ..session.options import AnyPrompt
@@ -117,8 +116,4 @@ def plan(
         If an action is malformed; otherwise as :meth:`Model.fill <eliza_ffi.model.Model.fill>`.
     """
     check_kind("model", model, Model, "a Model")
-    skeleton = ActionSkeleton(actions)
-    result = model.fill(prompt, skeleton, on_span=on_span, wait=wait, **settings)
-    if not isinstance(result, FillResult):
-        raise InvalidArgumentError("the answer of a skeleton is a FillResult")
-    return result
+    return model.fill(prompt, ActionSkeleton(actions), on_span=on_span, wait=wait, **settings)
