@@ -105,9 +105,9 @@ TEST_F(ChooseTest, GivesTheSameWithPreparedLabels) {
     const eliza_choice_t first = choice;
     const ChoicesHandle prepared = prepare();
     ASSERT_NE(prepared, nullptr) << error.text();
-    ASSERT_EQ(eliza_inference_choose_prepared(context.get(), prompt, prepared.get(), nullptr, &choice, nullptr,
-                                              error.out()),
-              0)
+    ASSERT_EQ(
+        eliza_inference_choose_prepared(context.get(), prompt, prepared.get(), nullptr, &choice, nullptr, error.out()),
+        0)
         << error.text();
     EXPECT_EQ(choice.label, first.label);
     EXPECT_NEAR(choice.logprob, first.logprob, 1e-4);
@@ -142,8 +142,7 @@ TEST_F(ChooseTest, GivesTheSameFromManyThreads) {
 
 TEST_F(ChooseTest, NamesWhatIsWrong) {
     const auto call = [&](const char * text, const char * const * given, uint64_t n) {
-        return refusal(
-            eliza_inference_choose(context.get(), text, given, n, nullptr, &choice, nullptr, error.out()));
+        return refusal(eliza_inference_choose(context.get(), text, given, n, nullptr, &choice, nullptr, error.out()));
     };
     EXPECT_EQ(call(nullptr, labels.data(), 5), "prompt is NULL");
     EXPECT_EQ(call(prompt, nullptr, 5), "there are no labels");
@@ -170,8 +169,8 @@ TEST_F(ChooseTest, NamesWhatIsWrong) {
 }
 
 TEST_F(ChooseTest, LeavesTheSlotFreeAfterAFailure) {
-    const ContextHandle small = create({{"n_threads", "1"}, {"n_ctx", "32"}, {"n_slots", "1"}, {"slot_wait_ms", "0"}},
-                                       f32_model_path());
+    const ContextHandle small =
+        create({{"n_threads", "1"}, {"n_ctx", "32"}, {"n_slots", "1"}, {"slot_wait_ms", "0"}}, f32_model_path());
     const std::string longer(4000, 'x');
     for (int i = 0; i < 3; ++i) {
         EXPECT_EQ(eliza_inference_choose(small.get(), longer.c_str(), labels.data(), labels.size(), nullptr, &choice,
