@@ -15,7 +15,7 @@
 static bool is_forked_child = false;
 
 // LeakSanitizer asks this at exit. A forked child leaves its parent's objects alone.
-extern "C" int __lsan_is_turned_off();
+extern "C" __attribute__((visibility("default"))) int __lsan_is_turned_off();
 extern "C" int __lsan_is_turned_off() { return is_forked_child ? 1 : 0; }
 
 namespace eliza::test {
