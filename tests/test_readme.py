@@ -10,7 +10,15 @@ from pathlib import Path
 
 import pytest
 from checkout import ROOT
-from pages import commands_of, links_of, programs_of
+from pages import (
+    blocks_of,
+    commands_of,
+    differences,
+    links_of,
+    output_shown_by,
+    programs_of,
+    run_block,
+)
 
 from eliza_ffi import cli
 from eliza_ffi._resources import default_model_path
@@ -45,6 +53,21 @@ def test_the_python_examples_run(
     monkeypatch.setenv(LIBRARY_VARIABLE, str(library.path))
     exec(compile(program, "README.md", "exec"), {"__name__": "__main__"})
     assert capsys.readouterr().out
+
+
+def test_the_readmes_program_prints_the_output_shown(
+    library: Library,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv(LIBRARY_VARIABLE, str(library.path))
+    blocks = blocks_of(README)
+    place = next(i for i, block in enumerate(blocks) if block.language == "python")
+    shown = output_shown_by(blocks, place)
+    assert shown
+    namespace = {"__name__": "__main__"}
+    for wanted, came in run_block(blocks[place], shown, namespace, lambda: capsys.readouterr().out):
+        assert differences(wanted, came) == []
 
 
 @pytest.mark.slow
