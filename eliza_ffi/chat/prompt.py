@@ -16,7 +16,6 @@ tokens (``<think>``, ``<tool_call>``) are read in any text.
 
 from __future__ import annotations
 
-import functools
 import string
 from dataclasses import dataclass
 from typing import Any
@@ -129,6 +128,9 @@ class PromptTokenizer:
         check_callable("detokenize", detokenize)
         self._tokenize = tokenize
         self._vocabulary = Vocabulary(tokenize, detokenize)
+        # Not a functools.cached_property: before Python 3.12 that has one lock for all instances. A
+        # process that is forked while another thread holds the lock would wait for it forever.
+        self._known_ends: tuple[list[int], list[int]] | None = None
 
     def tokens(self, prompt: str | Prompt) -> list[int]:
         """Return the tokens of a prompt, begun (and ended) as the model wants its texts.
@@ -146,7 +148,9 @@ class PromptTokenizer:
         if isinstance(prompt, str):
             prompt = Prompt().template(prompt)
         _check_parts(prompt)
-        begin, end = self._ends
+        if self._known_ends is None:
+            self._known_ends = self._ends()
+        begin, end = self._known_ends
         tokens = self._body(prompt)
         if tokens[: len(begin)] != begin:  # the template may write BOS itself
             tokens = begin + tokens
@@ -179,9 +183,8 @@ class PromptTokenizer:
             tokens += read + control
         return tokens
 
-    @functools.cached_property
     def _ends(self) -> tuple[list[int], list[int]]:
-        """The tokens that the model begins and ends a text with."""
+        """Return the tokens that the model begins and ends a text with."""
         bare, whole = self._tokenize("x", False, False), self._tokenize("x", True, False)
         for i in range(len(whole) - len(bare) + 1):
             if whole[i : i + len(bare)] == bare:

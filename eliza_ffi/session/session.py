@@ -113,6 +113,7 @@ class Session:
         self._call_formats: dict[str, CallFormat] = {}
         self._guidance: Guidance | None = None
         self._has_warned = False
+        self._on_cpu: bool | None = None
         self._process = os.getpid()
         # Wherever the process goes to, its file is looked at again.
         self._ctx = self.binding.create(str(Path(self.path).absolute()))
@@ -185,16 +186,17 @@ class Session:
         and attend to what all of them have in the KV cache: two keep it busy. A device takes as
         many as there are slots.
         """
-        if asked is None and self._is_on_cpu:
+        if asked is None and self._is_on_cpu():
             return min(self.turns.n, DECISIONS_ON_CPU)
         return self.at_once(asked)
 
-    @functools.cached_property
     def _is_on_cpu(self) -> bool:
-        if not self.binding.supports("describe"):
-            return False
-        placement = self.describe().get("model", {}).get("placement", [])
-        return bool(placement) and all(each["device"] == "CPU" for each in placement)
+        # Not a functools.cached_property; see PromptTokenizer for the reason.
+        if self._on_cpu is None:
+            facts = self.describe() if self.binding.supports("describe") else {}
+            placement = facts.get("model", {}).get("placement", [])
+            self._on_cpu = bool(placement) and all(each["device"] == "CPU" for each in placement)
+        return self._on_cpu
 
     def warn_once(self, reason: str) -> None:
         """Log a warning, the first time that there is one."""

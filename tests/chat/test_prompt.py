@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
+import signal
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, ClassVar
@@ -329,3 +332,30 @@ def test_the_examples_of_the_page_run(
     for program in re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL):
         exec(compile(program, "prompts.md", "exec"), {"__name__": "__main__"})
         assert capsys.readouterr().out
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
+def test_a_forked_process_reads_prompts_while_its_parent_does() -> None:
+    begun, may_end = threading.Event(), threading.Event()
+
+    def slowly(text: str, *_: bool) -> list[int]:
+        begun.set()
+        may_end.wait(20)
+        return [*text.encode()]
+
+    def tokenizer(tokenize: Any) -> PromptTokenizer:
+        return PromptTokenizer(tokenize, lambda tokens, *_: bytes(tokens).decode())
+
+    thread = threading.Thread(target=tokenizer(slowly).tokens, args=("hello",))
+    thread.start()
+    try:
+        assert begun.wait(20)
+        child = os.fork()
+        if child == 0:
+            signal.alarm(5)  # which ends a child that hangs
+            read = tokenizer(lambda text, *_: [*text.encode()]).tokens("hello")
+            os._exit(0 if bytes(read) == b"hello" else 1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    finally:
+        may_end.set()
+        thread.join()
