@@ -58,37 +58,37 @@ def length_of(items: Iterable[Any]) -> int | None:
     return len(items) if isinstance(items, Sized) else None
 
 
-def one_or_several(choices: Any) -> LabelSet[Any] | Iterable[Any]:
-    """Return choices for all prompts as a set, and sets for one prompt each as they are."""
-    if isinstance(choices, str | type | Mapping | LabelSet) or not isinstance(choices, Iterable):
-        return as_label_set(choices)
-    listed = iter(check_several("labels", choices, "labels, or labels for each prompt"))
+def one_or_several(labels: Any) -> LabelSet[Any] | Iterable[Any]:
+    """Return one label set for all prompts, or the iterable with one set for each prompt."""
+    if isinstance(labels, str | type | Mapping | LabelSet) or not isinstance(labels, Iterable):
+        return as_label_set(labels)
+    listed = iter(check_several("labels", labels, "labels, or labels for each prompt"))
     first = next(listed, None)
-    choices = itertools.chain([] if first is None else [first], listed)
-    return as_label_set(list(choices)) if first is None or isinstance(first, str) else choices
+    labels = itertools.chain([] if first is None else [first], listed)
+    return as_label_set(list(labels)) if first is None or isinstance(first, str) else labels
 
 
-def labels_for(prompts: Iterable[Item], choices: Any) -> Iterator[tuple[Item, Any]]:
-    """Yield each prompt with its choices, in any form that can be chosen from.
+def labels_for(prompts: Iterable[Item], labels: Any) -> Iterator[tuple[Item, Any]]:
+    """Yield each prompt with its labels.
 
     Parameters
     ----------
     prompts
-    choices
-        One set for all, in any form that can be chosen from, or an iterable with one for each.
+    labels
+        One set for all prompts, in any form that ``choose`` takes, or one set for each prompt.
 
     Raises
     ------
     InvalidArgumentError
-        If there are more of the one than of the other.
+        If the numbers of prompts and of label sets differ.
     """
-    choices = one_or_several(choices)
-    if isinstance(choices, LabelSet):
+    labels = one_or_several(labels)
+    if isinstance(labels, LabelSet):
         for prompt in prompts:
-            yield prompt, choices
+            yield prompt, labels
         return
     missing = object()
-    for i, (item, own) in enumerate(itertools.zip_longest(prompts, choices, fillvalue=missing)):
+    for i, (item, own) in enumerate(itertools.zip_longest(prompts, labels, fillvalue=missing)):
         if item is missing or own is missing:
             short, long = (
                 ("prompts", "label sets") if item is missing else ("label sets", "prompts")
