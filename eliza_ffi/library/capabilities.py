@@ -159,7 +159,7 @@ def detect_capabilities(
         text_choices=binding.supports("set_text_choices"),
         prepared_choices=binding.supports("set_choices"),
         endings=_has(library, "llm_stream_score_endings", "llm_score_endings_supported"),
-        token_masks=_has(library, "llm_stream_set_token_mask", "llm_token_mask_supported"),
+        token_masks=_has(library, "llm_stream_set_forced_tokens", "llm_token_mask_supported"),
         fill=_has(library, "llm_stream_fill", "llm_fill_supported"),
         sampling=binding.supports("set_sampling"),
         stats=binding.supports("stats"),

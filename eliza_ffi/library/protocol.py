@@ -331,6 +331,9 @@ class LlmStreamingBinding(Protocol):
     def set_token_mask(self, stream: Any, mask: NDArray[np.uint32] | None) -> None:
         """Allow only some tokens as the next one, a bit each; None allows all again."""
 
+    def set_forced_tokens(self, stream: Any, tokens: Tokens) -> None:
+        """Make these tokens the next ones; they need no forward pass each."""
+
     def decode(self, stream: Any) -> None:
         """Run the pass that the next token needs, if it needs one."""
 

@@ -94,6 +94,18 @@ class StreamCalls(NativeCalls):
             if status < 0:
                 raise self._stream_error(stream, status, "set a token mask")
 
+    def set_forced_tokens(self, stream: CffiStream, tokens: Tokens) -> None:
+        """Make these tokens the next ones; they need no forward pass each."""
+        self._need("llm_stream_set_forced_tokens")
+        ids = token_array(tokens)
+        doing = f"set {len(ids)} forced tokens"
+        with self._turn(stream, doing):
+            status = self._lib.eliza_inference_llm_stream_set_forced_tokens(
+                stream.pointer, self._ffi.from_buffer("int32_t[]", ids), len(ids), stream.error
+            )
+            if status < 0:
+                raise self._stream_error(stream, status, doing)
+
     def decode(self, stream: CffiStream) -> None:
         """Run the pass that the next token needs, if it needs one."""
         self._need("llm_stream_decode")

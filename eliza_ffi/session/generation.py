@@ -68,8 +68,8 @@ class GenerationRun:
     ) -> None:
         check_kind("args", args, GenerationRequest, "a GenerationRequest")
         masks = args.masks
-        if masks is not None and not binding.supports("set_token_mask"):
-            raise NotSupportedError("this library takes no masks: it has no set_token_mask")
+        if masks is not None and not binding.supports("set_forced_tokens"):
+            raise NotSupportedError("this library takes no masks: it has no set_forced_tokens")
         self._binding = binding
         self._lifecycle = Lifecycle(binding, ctx, "generation")
         check = self._lifecycle.check

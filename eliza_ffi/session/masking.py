@@ -1,9 +1,11 @@
-"""Generating under masks: the pass on one thread, and on another which tokens may come next."""
+"""Generate text in which a token mask restricts every token."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -11,27 +13,31 @@ from numpy.typing import NDArray
 
 from ..errors import InvalidArgumentError
 from ..library.protocol import LlmStreamingBinding, StreamStep
-from ..structured.masks import Masks, MaskSource, one_token_mask
+from ..structured.masks import Masks, MaskSource
 
 __all__ = ["MaskedSteps"]
 
+QUICK_MASK = 250e-6
+"""Seconds. A longer computation is worth another thread: during the pass the mask is not known, so
+the pass cannot compute exactly the logits that the mask needs."""
+
 
 class MaskedSteps:
-    """The steps of a generation of which every token is masked.
+    """The steps of a generation whose tokens are all restricted by masks.
 
     Parameters
     ----------
     binding
         The library.
     masks
-        What may be written.
+        What the text may be.
     check
-        Raises where the generation was cancelled.
+        Raises an error if the generation was cancelled.
 
     Attributes
     ----------
     has_ended : bool
-        Whether what was written is whole and nothing may follow.
+        Whether the text is complete, so that no token may follow.
     """
 
     def __init__(
@@ -43,29 +49,31 @@ class MaskedSteps:
         self.has_ended = False
 
     def steps(self, stream: Any) -> Iterator[StreamStep]:
-        """Yield the steps; the last is `done`.
+        """Yield the steps. The last one is `done`.
 
         Raises
         ------
         InvalidArgumentError
-            If a mask allows nothing.
+            If a mask allows no token.
         ContextFullError, GenerationCancelled, NativeFault
             As the library raises them.
         """
         source = self._masks.start()
-        with ThreadPoolExecutor(1, thread_name_prefix="eliza-ffi-mask") as beside:
+        with closing(_MaskComputer(source, lambda: self._binding.decode(stream))) as computer:
             while not self._has_ended(source):
-                # Each forced token is chosen by a mask of its own, which takes no pass.
-                for forced in source.forced() or (None,):
+                self._check()
+                forced = source.forced()
+                if forced:
+                    self._binding.set_forced_tokens(stream, forced)
+                else:
+                    self._binding.set_token_mask(stream, computer.mask())
+                n_left = len(forced) or 1
+                while n_left > 0:
                     self._check()
-                    if forced is None:
-                        mask = self._mask(stream, source, beside)
-                    else:
-                        mask = one_token_mask(forced, self._masks.n_words)
-                    self._binding.set_token_mask(stream, mask)
                     step = self._binding.next(stream)
-                    for chosen in step.tokens:
-                        source.accept(chosen)
+                    n_left -= len(step.tokens)
+                    for token in step.tokens:
+                        source.accept(token)
                     if step.done:
                         self._has_ended(source)
                         yield step
@@ -73,17 +81,46 @@ class MaskedSteps:
                     yield step
             yield StreamStep((), "", True)
 
-    def _mask(self, stream: Any, source: MaskSource, beside: Executor) -> NDArray[np.uint32]:
-        computing = beside.submit(source.mask)
-        try:
-            self._binding.decode(stream)
-        finally:
-            computing.exception()  # nothing else may be asked of the source meanwhile
-        mask = computing.result()
+    def _has_ended(self, source: MaskSource) -> bool:
+        self.has_ended = bool(source.has_ended)
+        return self.has_ended
+
+
+class _MaskComputer:
+    """Computes quick masks at once, and slow ones on a thread while the model computes.
+
+    A mask is expected to take as long as the one before it.
+    """
+
+    def __init__(self, source: MaskSource, decode: Callable[[], None]) -> None:
+        self._source = source
+        self._decode = decode
+        self._seconds = 0.0  # that the last mask took
+        self._thread: ThreadPoolExecutor | None = None
+
+    def mask(self) -> NDArray[np.uint32]:
+        is_quick = self._seconds <= QUICK_MASK
+        mask = self._compute() if is_quick else self._compute_during_the_pass()
         if not mask.any():
             raise InvalidArgumentError("the mask allows no token")
         return mask
 
-    def _has_ended(self, source: MaskSource) -> bool:
-        self.has_ended = bool(source.has_ended)
-        return self.has_ended
+    def _compute(self) -> NDArray[np.uint32]:
+        start = perf_counter()
+        mask = self._source.mask()
+        self._seconds = perf_counter() - start
+        return mask
+
+    def _compute_during_the_pass(self) -> NDArray[np.uint32]:
+        if self._thread is None:
+            self._thread = ThreadPoolExecutor(1, thread_name_prefix="eliza-ffi-mask")
+        computing = self._thread.submit(self._compute)
+        try:
+            self._decode()
+        finally:
+            computing.exception()  # the source must not be used before it has finished
+        return computing.result()
+
+    def close(self) -> None:
+        if self._thread is not None:
+            self._thread.shutdown()

@@ -324,7 +324,7 @@ class Session:
             If llguidance is not installed, or the library takes no masks.
         """
         _ = self.ctx
-        if not self.binding.supports("set_token_mask"):
+        if not self.binding.supports("set_forced_tokens"):
             raise NotSupportedError(f"{self.binding.library.path} takes no masks of tokens")
         if self._guidance is None:
             self._guidance = Guidance(self._vocabulary)

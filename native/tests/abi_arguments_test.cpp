@@ -144,6 +144,7 @@ const Function table[] = {
     ARGUMENTS(eliza_inference_llm_stream_next),
     ARGUMENTS(eliza_inference_llm_token_mask_supported),
     ARGUMENTS(eliza_inference_llm_stream_set_token_mask),
+    ARGUMENTS(eliza_inference_llm_stream_set_forced_tokens),
     ARGUMENTS(eliza_inference_llm_stream_decode),
     ARGUMENTS(eliza_inference_llm_stream_generate),
     ARGUMENTS(eliza_inference_llm_stream_set_sampling),

@@ -126,6 +126,112 @@ TEST_F(TokenMasks, TheOnlyTokenTakesNoPass) {
     EXPECT_EQ(stats(stream).forward_passes, passes + 5);
 }
 
+class ForcedTokens : public TokenMasks {
+protected:
+    int force(const StreamHandle & s, const Tokens & tokens, const std::string & expected_error = "") {
+        ErrorText error;
+        const int status =
+            eliza_inference_llm_stream_set_forced_tokens(s.get(), tokens.data(), tokens.size(), error.out());
+        if (expected_error.empty()) {
+            EXPECT_EQ(status, ELIZA_OK) << error.text();
+        } else {
+            EXPECT_NE(error.text().find(expected_error), std::string::npos) << error.text();
+        }
+        return status;
+    }
+};
+
+TEST_F(ForcedTokens, OneCallReturnsAllOfThemWithoutAPass) {
+    const StreamHandle known = open(context), by_masks = open(context);
+    const Tokens forced = tokenize(context, "All is well with");
+    prefill(stream, prompt);
+    prefill(by_masks, prompt);
+    prefill(known, prompt);
+    prefill(known, forced);
+    const int64_t passes = stats(stream).forward_passes;
+
+    force(stream, forced);
+    const Output output = pull(stream, 1);
+
+    EXPECT_EQ(output.tokens, forced);
+    EXPECT_EQ(output.text, "All is well with");
+    EXPECT_EQ(stats(stream).forward_passes, passes);
+    for (const int32_t token : forced) {
+        set_mask(by_masks, Tokens{token});
+        pull(by_masks, 1);
+    }
+    EXPECT_EQ(stats(stream).tokens_forced, stats(by_masks).tokens_forced);
+    EXPECT_EQ(stats(stream).forward_passes_saved, stats(by_masks).forward_passes_saved);
+    EXPECT_EQ(stats(stream).tokens_sampled, 0);
+    const Tokens following = pull(known, 5).tokens;
+    EXPECT_EQ(pull(stream, 5).tokens, following);
+    EXPECT_EQ(pull(by_masks, 5).tokens, following);
+}
+
+TEST_F(ForcedTokens, TheReferenceStrategyRunsTheirPasses) {
+    const ContextHandle own =
+        create({{"n_ctx", "512"}, {"n_threads", "1"}, {"seed", "7"}, {"strategy", "token-by-token"}});
+    const StreamHandle slow = open(own);
+    const Tokens forced = tokenize(own, "All is well with");
+    prefill(slow, prompt);
+    const int64_t passes = stats(slow).forward_passes;
+    force(slow, forced);
+    EXPECT_EQ(pull(slow, forced.size()).tokens, forced);
+    EXPECT_EQ(stats(slow).forward_passes, passes + static_cast<int64_t>(forced.size()) - 1);
+}
+
+TEST_F(ForcedTokens, MaxTokensAndEndTokensEndTheRun) {
+    eliza_llm_stream_config_t cfg = config();
+    cfg.max_tokens = 2;
+    const StreamHandle limited = open(context, cfg);
+    const Tokens forced = tokenize(context, "All is well with");
+    prefill(limited, prompt);
+    force(limited, forced);
+    const Output cut = pull(limited);
+    EXPECT_EQ(cut.tokens, Tokens(forced.begin(), forced.begin() + 2));
+    EXPECT_EQ(stats(limited).finish_reason, ELIZA_FINISH_LENGTH);
+
+    Tokens ending = {forced[0], tokenize(context, "<|im_end|>", false, true).front(), forced[1]};
+    prefill(stream, prompt);
+    force(stream, ending);
+    const Output ended = pull(stream);
+    EXPECT_EQ(ended.status, 1);
+    EXPECT_EQ(ended.tokens, Tokens{forced[0]});
+    EXPECT_EQ(stats(stream).finish_reason, ELIZA_FINISH_END);
+}
+
+TEST_F(ForcedTokens, AMaskOrANewConversationRemovesThem) {
+    const StreamHandle plain = open(context);
+    prefill(plain, prompt);
+    const Tokens expected = pull(plain, 4).tokens;
+    const Tokens other = {expected[0] == 300 ? 301 : 300};
+    const auto start = [&] {
+        ASSERT_EQ(eliza_inference_llm_stream_reset(stream.get()), 0);
+        prefill(stream, prompt);
+        force(stream, other);
+    };
+    start();
+    force(stream, {});
+    EXPECT_EQ(pull(stream, 4).tokens, expected);
+    start();
+    set_mask(stream, Tokens{expected[0]});
+    EXPECT_EQ(pull(stream, 4).tokens, expected);
+    start();
+    ASSERT_EQ(eliza_inference_llm_stream_reset(stream.get()), 0);
+    prefill(stream, prompt);
+    EXPECT_EQ(pull(stream, 4).tokens, expected);
+}
+
+TEST_F(ForcedTokens, InvalidOnesAreRejectedAndChangeNothing) {
+    const Tokens forced = tokenize(context, "All is well");
+    prefill(stream, prompt);
+    force(stream, forced);
+    force(stream, {forced[0], n_vocab}, "tokens[1]: " + std::to_string(n_vocab));
+    EXPECT_EQ(pull(stream, 1).tokens, forced);
+    set_trie(stream, payload_of(context, action_names), ELIZA_TRIE_ARGMAX);
+    force(stream, forced, "a span of choices is active");
+}
+
 TEST_F(TokenMasks, AreForgottenByWhateverChangesTheConversation) {
     const StreamHandle free_of_masks = open(context);
     prefill(stream, prompt);
@@ -183,9 +289,10 @@ TEST_F(TokenMasks, WhatIsRefusedLeavesTheStreamAsItWas) {
     prefill(stream, prompt);
     set_mask(stream, legal);
     const size_t n_words = (static_cast<size_t>(n_vocab) + 31) / 32;
-    set_mask(stream, Bits(n_words), "allows no token");
-    set_mask(stream, Bits(n_words - 1, 1), "words, but " + std::to_string(n_vocab) + " tokens need");
-    set_mask(stream, Bits(n_words + 1, 1), "words, but " + std::to_string(n_vocab) + " tokens need");
+    set_mask(stream, Bits(n_words), "expected at least one allowed token, got none");
+    const std::string expected_words = "expected " + std::to_string(n_words) + " words of 32 bits";
+    set_mask(stream, Bits(n_words - 1, 1), expected_words);
+    set_mask(stream, Bits(n_words + 1, 1), expected_words);
     ErrorText error;
     EXPECT_EQ(eliza_inference_llm_stream_set_token_mask(stream.get(), nullptr, n_words, error.out()),
               ELIZA_ERR_INVALID_ARG);
@@ -198,7 +305,7 @@ TEST(LegalTokens, ATokenBeyondTheVocabularyIsNamed) {
         LegalTokens(all.data(), all.size(), 100);
         FAIL() << "nothing was refused";
     } catch (const Error & error) {
-        EXPECT_STREQ(error.what(), "the token mask allows token 100 of a vocabulary of 100");
+        EXPECT_STREQ(error.what(), "token mask: token 100 is beyond the vocabulary of 100 tokens");
     }
     EXPECT_EQ(LegalTokens(all.data(), all.size(), 128).tokens().size, 128u);
 }

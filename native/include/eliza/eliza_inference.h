@@ -522,6 +522,13 @@ ELIZA_API int eliza_inference_llm_token_mask_supported(void); /* 1 */
 ELIZA_API int eliza_inference_llm_stream_set_token_mask(EliLlmStream * stream, const uint32_t * bits, size_t n_words,
                                                         char ** err);
 
+/* Makes these n tokens the next ones, without choosing among others. They need no forward pass each, and one
+ * call of eliza_inference_llm_stream_next() returns as many of them as its buffers hold. An end-of-generation
+ * token among them ends the generation. Replaces a token mask; the same calls remove the tokens, and the same
+ * streams reject them. An empty list removes the tokens that have not been returned yet. */
+ELIZA_API int eliza_inference_llm_stream_set_forced_tokens(EliLlmStream * stream, const int32_t * tokens, size_t n,
+                                                           char ** err);
+
 /* Runs the forward pass that the next token needs, if it needs one, so that its mask can be computed on
  * another thread meanwhile; it need not be known yet. */
 ELIZA_API int eliza_inference_llm_stream_decode(EliLlmStream * stream, char ** err);

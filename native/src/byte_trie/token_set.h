@@ -13,6 +13,13 @@ class TokenSet {
 public:
     explicit TokenSet(size_t n_vocab) : n_vocab_(n_vocab), words_((n_vocab + 64) / 64) {}
 
+    // From (n_vocab + 31) / 32 words of 32 bits: bit t % 32 of word t / 32 stands for token t.
+    TokenSet(const uint32_t * bits, size_t n_words, size_t n_vocab) : TokenSet(n_vocab) {
+        for (size_t i = 0; i < n_words; ++i) {
+            words_[i / 2] |= uint64_t(bits[i]) << (32 * (i % 2));
+        }
+    }
+
     // `token` may be n_vocab, which stands for no token: its bit exists, to be removed before the rest
     // is read.
     void add(size_t token) { words_[token / 64] |= uint64_t(1) << (token % 64); }

@@ -5,28 +5,32 @@
 #include "error.h"
 
 namespace eliza {
+namespace {
 
-LegalTokens::LegalTokens(const uint32_t * bits, size_t n_words, int32_t n_vocab) : set_(static_cast<size_t>(n_vocab)) {
-    constexpr size_t word_bits = 32;
-    const auto n = static_cast<size_t>(n_vocab);
-    const size_t n_needed = (n + word_bits - 1) / word_bits;
+constexpr size_t word_bits = 32;
+
+// Returns the size of the vocabulary. Throws Error if the words are not a mask for it.
+size_t checked_vocabulary(const uint32_t * bits, size_t n_words, size_t n_vocab) {
+    const size_t n_needed = (n_vocab + word_bits - 1) / word_bits;
     if (n_words != n_needed) {
-        throw invalid_argument("a token mask of " + std::to_string(n_words) + " words, but " + std::to_string(n) +
-                               " tokens need " + std::to_string(n_needed) + " of 32 bits");
+        throw invalid_argument("token mask: expected " + std::to_string(n_needed) + " words of 32 bits for " +
+                               std::to_string(n_vocab) + " tokens, got " + std::to_string(n_words));
     }
-    for (size_t i = 0; i < n_words; ++i) {
-        for (uint32_t word = bits[i]; word != 0; word &= word - 1) {
-            const size_t token = i * word_bits + static_cast<size_t>(__builtin_ctz(word));
-            if (token >= n) {
-                throw invalid_argument("the token mask allows token " + std::to_string(token) + " of a vocabulary of " +
-                                       std::to_string(n));
-            }
-            set_.add(token);
-            tokens_.push_back(static_cast<Token>(token));
-        }
+    const size_t n_last = n_vocab % word_bits;
+    if (const uint32_t beyond = n_last == 0 ? 0 : bits[n_words - 1] >> n_last; beyond != 0) {
+        throw invalid_argument("token mask: token " +
+                               std::to_string(n_vocab + static_cast<size_t>(__builtin_ctz(beyond))) +
+                               " is beyond the vocabulary of " + std::to_string(n_vocab) + " tokens");
     }
-    if (tokens_.empty()) {
-        throw invalid_argument("the token mask allows no token");
+    return n_vocab;
+}
+
+}  // namespace
+
+LegalTokens::LegalTokens(const uint32_t * bits, size_t n_words, int32_t n_vocab)
+    : set_(bits, n_words, checked_vocabulary(bits, n_words, static_cast<size_t>(n_vocab))), size_(set_.count()) {
+    if (size_ == 0) {
+        throw invalid_argument("token mask: expected at least one allowed token, got none");
     }
 }
 

@@ -1,4 +1,4 @@
-// Which tokens may come next, told by the caller one bit each.
+// The tokens that may come next, given by the caller as one bit each.
 #pragma once
 
 #include <cstddef>
@@ -11,18 +11,27 @@ namespace eliza {
 
 class LegalTokens {
 public:
-    // Bit t % 32 of word t / 32 stands for token t. Throws Error unless there is a word for every 32 tokens, one bit
-    // is set and none is beyond the vocabulary.
+    // Bit t % 32 of word t / 32 stands for token t. Throws Error if the number of words is not (n_vocab + 31) / 32, if
+    // no bit is set, or if a bit beyond the vocabulary is set.
     LegalTokens(const uint32_t * bits, size_t n_words, int32_t n_vocab);
 
     bool allows(Token token) const { return set_.contains(static_cast<size_t>(token)); }
 
-    // The legal tokens, ascending; never empty.
-    TokenSpan tokens() const { return {tokens_.data(), static_cast<uint32_t>(tokens_.size())}; }
+    // The number of allowed tokens, at least 1.
+    size_t size() const { return size_; }
+
+    // The allowed tokens in ascending order. The first call lists them, which takes time for large sets.
+    TokenSpan tokens() const {
+        if (tokens_.empty()) {
+            tokens_ = set_.tokens();
+        }
+        return {tokens_.data(), static_cast<uint32_t>(tokens_.size())};
+    }
 
 private:
     TokenSet set_;
-    std::vector<Token> tokens_;
+    size_t size_;
+    mutable std::vector<Token> tokens_;
 };
 
 }  // namespace eliza

@@ -84,7 +84,7 @@ void Stream::prefill(const llama_token * tokens, size_t n) {
         throw;
     }
     choice_.prompt_changed();
-    mask_.reset();
+    clear_token_mask();
     settle_known_text(n_before);
     for (size_t i = 0; i < n; ++i) {
         selector_.accept_prompt(tokens[i]);
@@ -145,7 +145,7 @@ bool Stream::generate(int64_t max_tokens, const std::function<bool(const Step &)
 }
 
 Stream::Step Stream::finish(eliza_finish_reason reason) {
-    mask_.reset();
+    clear_token_mask();
     finish_reason_ = reason;
     return {std::nullopt, utf8_.finish(), true};
 }
@@ -178,11 +178,12 @@ Stream::Step Stream::compute_step() {
         }
     }
     if (!token) {
-        token = mask_ ? choose_from_mask() : choose_freely();
+        const bool is_free = forced_.empty() && !mask_;
+        token = !forced_.empty() ? next_forced() : mask_ ? choose_from_mask() : choose_freely();
         if (llama_vocab_is_eog(decoder_->model().vocab(), *token)) {
             return finish(ELIZA_FINISH_END);
         }
-        stats_.tokens_sampled += mask_ ? 0 : 1;
+        stats_.tokens_sampled += is_free ? 1 : 0;
     }
     const std::string bytes = decoder_->model().piece(*token);
     commit(*token);
@@ -218,30 +219,53 @@ llama_token Stream::choose_freely() {
     return token;
 }
 
-llama_token Stream::choose_from_mask() {
-    const TokenSpan legal = mask_->tokens();
-    if (legal.size == 1 && options_.strategy != Strategy::token_by_token && !logprobs_.is_on()) {
-        return choice_.take_without_pass(legal[0]);
+// Whole rows, if the next token will need them.
+Rows Stream::rows_to_decode() const {
+    return options_.restricts_head() && !needs_whole_rows_ && !logprobs_.is_on() ? Rows::some : Rows::whole;
+}
+
+llama_token Stream::next_forced() {
+    const llama_token token = forced_.front();
+    if (skips_forced_passes()) {
+        choice_.take_without_pass(token);
+    } else {
+        const float * row = sequence_.logits();
+        if (logprobs_.is_on()) {
+            logprobs_.look_at(row, decoder_->model().n_vocab(), token);
+        }
+        ++stats_.tokens_forced;
     }
-    const bool whole = legal.size > TokenSelector::few_tokens || logprobs_.is_on();
-    const LogitsRow row = choice_.row(whole, legal);
-    choice_.take_drawn();  // that was from among all tokens
+    forced_.pop_front();
+    choice_.take_drawn();  // it was drawn from all tokens
+    return token;
+}
+
+llama_token Stream::choose_from_mask() {
+    const bool is_large = mask_->size() > TokenSelector::few_tokens;
+    if (mask_->size() == 1 && skips_forced_passes()) {
+        return choice_.take_without_pass(mask_->tokens()[0]);
+    }
+    needs_whole_rows_ = is_large;
+    const bool whole = is_large || logprobs_.is_on();
+    const TokenSpan few = is_large ? TokenSpan{nullptr, 0} : mask_->tokens();
+    const LogitsRow row = choice_.row(whole, few);
+    choice_.take_drawn();  // it was drawn from all tokens
     llama_token token = LLAMA_TOKEN_NULL;
     {
         const Stopwatch stopwatch(stats_.select_ns);
-        if (legal.size > TokenSelector::few_tokens) {
+        if (is_large) {
             token = selector_.select_in_mask(row.whole(), *mask_);
         } else {
-            std::vector<float> logits(legal.size);
-            row.gather(legal, logits.data());
-            token = selector_.select_of_legal(logits.data(), legal);
+            std::vector<float> logits(few.size);
+            row.gather(few, logits.data());
+            token = selector_.select_of_legal(logits.data(), few);
         }
     }
     if (logprobs_.is_on()) {
         logprobs_.look_at(row.whole(), decoder_->model().n_vocab(), token);
     }
-    ++(legal.size == 1 ? stats_.tokens_forced : stats_.decisions);
-    stats_.candidates_seen += legal.size == 1 ? 0 : static_cast<int64_t>(legal.size);
+    ++(mask_->size() == 1 ? stats_.tokens_forced : stats_.decisions);
+    stats_.candidates_seen += mask_->size() == 1 ? 0 : static_cast<int64_t>(mask_->size());
     return token;
 }
 
@@ -282,7 +306,7 @@ void Stream::set_text_choices(std::string_view json, int mode) {
 }
 
 void Stream::begin_span(Span span) {
-    mask_.reset();
+    clear_token_mask();
     settle_known_text(sequence_.tokens().size());
     choice_.begin(std::move(span));
     draft_.drop();
@@ -297,17 +321,31 @@ void Stream::clear_token_trie() {
     }
 }
 
-void Stream::set_token_mask(const uint32_t * bits, size_t n_words) {
+// Throws Error if the caller may not restrict the next token by `what`.
+void Stream::require_free_choice(const char * what) const {
     if (choice_.is_active()) {
-        throw invalid_argument("a span of choices is active: clear it before setting a token mask");
+        throw invalid_argument(std::string("a span of choices is active: clear it before setting ") + what);
     }
     if (selector_.has_grammar()) {
-        throw invalid_argument("the stream has a grammar: it takes no token mask");
+        throw invalid_argument(std::string("the stream has a grammar and does not accept ") + what);
     }
     if (waiting_step_ && waiting_step_->token) {
-        throw invalid_argument("a generated token waits to be taken before setting a token mask");
+        throw invalid_argument(std::string("a generated token has not been taken yet: take it before setting ") + what);
     }
+}
+
+void Stream::set_token_mask(const uint32_t * bits, size_t n_words) {
+    require_free_choice("a token mask");
     mask_ = LegalTokens(bits, n_words, decoder_->model().n_vocab());
+    forced_.clear();
+    draft_.drop();
+}
+
+void Stream::set_forced_tokens(const llama_token * tokens, size_t n) {
+    require_free_choice("forced tokens");
+    decoder_->model().check_tokens(tokens, n);
+    forced_.assign(tokens, tokens + n);
+    mask_.reset();
     draft_.drop();
 }
 
@@ -315,7 +353,7 @@ void Stream::decode() {
     cancelled_.throw_if_set();
     require_prompt();
     if (!waiting_step_ && finish_reason_ == ELIZA_FINISH_NONE && sequence_.has_undecoded()) {
-        noting_a_full_context([&] { sequence_.decode(options_.restricts_head() ? Rows::some : Rows::whole); });
+        noting_a_full_context([&] { sequence_.decode(rows_to_decode()); });
     }
 }
 
@@ -364,7 +402,7 @@ void Stream::fill(const SpanSpec & spec, FillResult & result) {
     }
     go_on();
     draft_.drop();
-    mask_.reset();
+    clear_token_mask();
     noting_a_full_context([&] { answer_.fill(spec, sampling_, result); });
 }
 
@@ -385,7 +423,7 @@ void Stream::begin_anew() {
     }
     n_told_ = sequence_.tokens().size();
     choice_.forget();
-    mask_.reset();
+    clear_token_mask();
     answer_.begin_behind_prompt(/*anew=*/true);
     draft_.drop();
     logprobs_.forget();

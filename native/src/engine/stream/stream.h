@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -57,9 +58,11 @@ public:
     // (0 = no limit) or the generation ends. Returns false when on_step stopped it.
     bool generate(int64_t max_tokens, const std::function<bool(const Step &)> & on_step);
 
-    // True while the next step takes no pass: what it is chosen from was decoded with a draft.
+    // True if the next step needs no forward pass: its token is forced, or its logits were computed with a draft.
     bool next_is_ready() const {
-        return draft_.is_on() && !choice_.is_active() && !sequence_.has_undecoded() && sequence_.came_ahead();
+        const bool from_draft =
+            draft_.is_on() && !choice_.is_active() && !sequence_.has_undecoded() && sequence_.came_ahead();
+        return (!forced_.empty() && skips_forced_passes()) || from_draft;
     }
 
     // The same as peek(), but what goes wrong is left for peek(): then nullptr.
@@ -83,11 +86,20 @@ public:
     void set_text_choices(std::string_view json, int mode);
     void clear_token_trie();
 
-    // One of these tokens comes next, as LegalTokens takes them; whatever else changes the conversation forgets them.
+    // Restrict the next token to these, in the format of LegalTokens. Any other change of the conversation removes the
+    // mask.
     void set_token_mask(const uint32_t * bits, size_t n_words);
-    void clear_token_mask() { mask_.reset(); }
 
-    // Runs the pass that the next token needs, if it needs one.
+    // The next n tokens are these. Any other change of the conversation removes them.
+    void set_forced_tokens(const llama_token * tokens, size_t n);
+
+    // Removes the mask and the forced tokens.
+    void clear_token_mask() {
+        mask_.reset();
+        forced_.clear();
+    }
+
+    // Runs the forward pass that the next token needs, if it needs one.
     void decode();
 
     // Samples otherwise from now on: `json` as parse_sampling() takes it, from the settings so far.
@@ -125,6 +137,11 @@ private:
     void go_on();
     llama_token choose_freely();
     llama_token choose_from_mask();
+    llama_token next_forced();
+    // The reference strategy and log-probabilities need the logits of forced tokens.
+    bool skips_forced_passes() const { return options_.strategy != Strategy::token_by_token && !logprobs_.is_on(); }
+    Rows rows_to_decode() const;
+    void require_free_choice(const char * what) const;
     void commit(llama_token token);
     void settle_known_text(size_t end);
     template <typename Use>
@@ -146,6 +163,8 @@ private:
     Utf8Assembler utf8_;
     Choice choice_;
     std::optional<LegalTokens> mask_;  // of the next token
+    std::deque<llama_token> forced_;   // the next tokens
+    bool needs_whole_rows_ = false;    // the last mask did: the next one probably does
     Answer answer_;
     Draft draft_;
     TokenLogprobs logprobs_;
