@@ -20,7 +20,8 @@ def answer(model: Any, way: str, prompt: list[int], schema: Any, most: int) -> t
     if way == "fill":
         filled = model.fill(prompt, schema, max_tokens=most)
         return len(filled.tokens), filled.forward_passes
-    written = model.generate(prompt, most, shape=schema)
+    keyword = "shape" if hasattr(model, "call_tool") else "schema"  # its name in older versions
+    written = model.generate(prompt, most, **{keyword: schema})
     if written.finish_reason != "end":
         raise RuntimeError(f"the answer has not ended: {written.finish_reason}")
     return len(written.tokens), written.stats.passes_after_prompt
