@@ -239,7 +239,7 @@ bench: bench-ready ## measure everything that the docs show (an hour and a half)
 	@$(BIN)/python -m bench.prepared --docs docs/performance.md
 	@$(BIN)/python -m bench.decisions --docs docs/performance.md
 	@$(BIN)/python -m bench.fills --docs docs/performance.md
-	@$(BIN)/python -m bench.masks --docs docs/toktrie.md
+	@$(BIN)/python -m bench.masks --docs docs/develop/toktrie.md
 	@$(BIN)/python -m bench.sampling --docs docs/sampling.md
 	@$(MAKE) --no-print-directory bench-streams BENCH_ARGS=
 	@$(BIN)/python -m bench.guessing --docs docs/drop-in.md

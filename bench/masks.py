@@ -5,9 +5,9 @@ same tokens for all; warm and cold masks apart. Also what the vocabulary's trie 
 to hold, and what a node of it costs in a walk. Writes JSON, Markdown and a plot into
 ``bench/results``.
 
-    $ python -m bench.masks --docs docs/toktrie.md
+    $ python -m bench.masks --docs docs/develop/toktrie.md
     $ python -m bench.masks --quick                       # under 40 seconds
-    $ python -m bench.masks --render bench/results/masks.json --docs docs/toktrie.md
+    $ python -m bench.masks --render bench/results/masks.json --docs docs/develop/toktrie.md
 
 Needs the ``bench`` extra and a build with the test hooks; a library that is not installed is left
 out.
