@@ -1,4 +1,4 @@
-"""Structured answers: shapes, token masks, and skeletons of known text with blanks."""
+"""Structured answers: shapes, token masks, and skeletons (fixed text with values to fill in)."""
 
 from __future__ import annotations
 

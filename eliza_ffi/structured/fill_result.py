@@ -1,4 +1,4 @@
-"""What filling a skeleton comes to, and how it is put together while it is written."""
+"""The result of filling a skeleton, and the object that collects it span by span."""
 
 from __future__ import annotations
 
@@ -17,29 +17,31 @@ __all__ = ["AnswerWriter", "FillResult", "SpanFill"]
 
 @dataclass(frozen=True)
 class SpanFill:
-    """A span that has been filled.
+    """A filled span.
 
     Attributes
     ----------
     index : int
-        Its place in the skeleton, from 0.
+        The index of the span in the skeleton, from 0.
     key : str or None
     kind : str
     before : str
-        The known text between the value before and this one.
+        The fixed text between the previous value and this one.
     text : str
-        The value as it is written.
+        The text of the value in the answer.
     value : Any
-        What the text stands for. Of a pattern or rule that is not JSON, the text.
+        The value that the text spells. If a pattern or rule matched text that is not JSON, this is
+        the text itself.
     logprob : float or None
-        Natural logarithm of the value's probability among the legal values, token by token. None
-        for free values, unless asked for. That of a free value which optional parameters may
-        follow includes what follows.
+        Natural logarithm of the value's probability among the allowed values, computed token by
+        token. None for free values unless log-probabilities were requested. If optional parameters
+        may follow a free value, the log-probability covers the text after the value too.
     tokens : tuple of int
-        The tokens that begin inside the value. One that begins in the text before it, as with a
-        quote and what follows, belongs to that text. Empty where the library does not tell.
+        The tokens that begin inside the value. A token that begins in the fixed text before it,
+        such as a quote together with the first letters, is not included. Empty if the library does
+        not report tokens.
     truncated : bool
-        Whether the value was brought to its end because of `max_tokens`.
+        Whether `max_tokens` was reached and the value was closed early.
     """
 
     index: int
@@ -67,17 +69,17 @@ class FillResult:
     text : str
         The whole answer.
     value : Any
-        Its value; None if it is not JSON as a whole, or not complete.
+        The value of the answer as JSON. None if the answer is not JSON or not complete.
     spans : tuple of SpanFill
-        In the order they were written; literals are not among them.
+        The filled spans in the order in which they were written, without literals.
     tokens : tuple of int
-        Of the whole answer.
+        The tokens of the whole answer.
     complete : bool
         False in the `partial` result of an error.
     forward_passes : int
-        Passes through the model beyond those of the prompt; -1 if the library does not count.
+        Forward passes after the prompt; -1 if the library does not count them.
     elapsed : float
-        Seconds from the prompt's tokens to the answer, prefill included.
+        Seconds from the tokenized prompt to the finished answer, prefill included.
     stats : StreamStats or None
     """
 
@@ -92,12 +94,12 @@ class FillResult:
 
     @property
     def truncated(self) -> bool:
-        """Whether any value was brought to its end because of `max_tokens`."""
+        """Whether `max_tokens` was reached and a value was closed early."""
         return any(span.truncated for span in self.spans)
 
     @property
     def fields(self) -> dict[str, Any]:
-        """The values of the spans that have a key."""
+        """The values of the spans that have a key, by key."""
         return {span.key: span.value for span in self.spans if span.key is not None}
 
     def __repr__(self) -> str:
@@ -109,13 +111,14 @@ class FillResult:
 
 
 class AnswerWriter:
-    """An answer as it is written.
+    """Collects the text, the tokens and the spans of an answer while it is written.
 
     Attributes
     ----------
     text : str
     tokens : tuple of int
-        What the library has written so far. Known text that it still holds back is not in it.
+        The tokens that the library has written so far. Fixed text that the library still holds
+        back is not included.
     """
 
     def __init__(self) -> None:
@@ -126,44 +129,45 @@ class AnswerWriter:
         self._filled: list[tuple[SpanFill, int]] = []
         self._end_of_last = 0
 
-    def write(self, known: str) -> None:
-        """Add a known text."""
-        self.text += known
+    def write(self, fixed: str) -> None:
+        """Append fixed text."""
+        self.text += fixed
 
     def take_tokens(self, tokens: tuple[int, ...], token_bytes: tuple[int, ...]) -> None:
-        """Take all tokens since the prompt, in place of those taken before.
+        """Replace the tokens of the answer.
 
         Parameters
         ----------
         tokens
+            All tokens since the prompt.
         token_bytes
-            How many bytes each of them spells; empty where the library does not tell.
+            The number of bytes that each token spells. Empty if the library does not report it.
         """
         self.tokens = tokens
         self._token_bytes = token_bytes
 
     def align(self) -> None:
-        """Find where the tokens begin, now that they end where the text does.
+        """Compute the byte at which the first token begins. The last token must end with the text.
 
-        Behind a healed prompt that may be inside the answer, whose first bytes then end the token
-        that took the place of the prompt's last one; or in front of it, where that token became
-        shorter.
+        Prompt healing may replace the prompt's last token. If the new token is longer, it also
+        spells the first bytes of the answer, and the first token begins inside the answer. If the
+        new token is shorter, the first token begins before the answer.
         """
         if self._token_bytes:
             self._first_token_at = len(self.text.encode()) - sum(self._token_bytes)
 
     def write_value(self, placed: PlacedSpan, text: str, result: SpanResult) -> None:
-        """Add the value of a span.
+        """Append the value of a span.
 
         Raises
         ------
         NativeFault
-            If the text is not a value that the span may have.
+            If the span does not allow this text.
         """
         data = text.encode("utf-8", "surrogatepass")
         try:
             if len(data) not in placed.ends(data, 0):
-                raise InvalidArgumentError("not a legal value")
+                raise InvalidArgumentError("the span does not allow it")
             value = placed.value(text)
         except InvalidArgumentError as error:
             raise NativeFault(
@@ -186,7 +190,7 @@ class AnswerWriter:
 
     @property
     def is_truncated(self) -> bool:
-        """Whether a limit has ended the last value."""
+        """Whether the last value is truncated."""
         return bool(self._filled) and self._filled[-1][0].truncated
 
     def spans(self) -> tuple[SpanFill, ...]:
@@ -195,12 +199,12 @@ class AnswerWriter:
         return tuple(self._with_tokens(filled, start, starts) for filled, start in self._filled)
 
     def last_span(self) -> SpanFill:
-        """Return the span filled last."""
+        """Return the most recently filled span."""
         filled, start = self._filled[-1]
         return self._with_tokens(filled, start, self._token_starts())
 
     def _token_starts(self) -> list[int]:
-        """Return at which byte each token begins, and at last where the last one ends."""
+        """Return the byte offset at which each token begins, and the end of the last token."""
         return list(accumulate(self._token_bytes, initial=self._first_token_at))
 
     def _with_tokens(self, filled: SpanFill, start: int, token_starts: list[int]) -> SpanFill:

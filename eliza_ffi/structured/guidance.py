@@ -1,4 +1,4 @@
-"""Masks by llguidance: JSON Schema, regular expressions and grammars in Lark's form."""
+"""Compute token masks with llguidance, for JSON Schemas, regular expressions and Lark grammars."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ from .token_texts import TokenTexts
 __all__ = ["Guidance", "GuidanceMasks", "GuidanceSource"]
 
 MOST_KEPT = 64
-"""Languages that a model keeps compiled, the last ones used."""
+"""The most compiled constraints in a model's cache. The least recently used one is dropped."""
 
 LONGEST_ENDING = 256
-"""Tokens after which the search for an ending gives up."""
+"""The search for a short ending stops after this many tokens."""
 
 CLOSING = (b"}", b"]", b",", b"0", b"n", b"t", b"f", b'"', b"{", b"[")
-"""What ends an answer outside of strings, the best first."""
+"""The bytes to try when closing an answer outside strings, in order of preference."""
 
 CLOSING_IN_STRING = (b'"',)
 
 
 class GuidanceSource:
-    """Where one text stands.
+    """Computes the token masks of one text.
 
     Parameters
     ----------
     matcher
-        llguidance's, which nobody else uses.
+        llguidance's matcher. This object must be its only user.
     vocabulary
     numbers
-        Keeps the numbers of JSON short; None if the text is not JSON.
+        Limits the digits of JSON numbers; None if the text is not JSON.
     """
 
     def __init__(
@@ -53,42 +53,42 @@ class GuidanceSource:
 
     @property
     def has_ended(self) -> bool:
-        """Whether nothing may follow."""
+        """Whether the text must end here."""
         ended = bool(self._matcher.is_stopped())
-        if ended:  # which is also what it says of itself when it has failed
+        if ended:  # a matcher that failed is stopped, too
             self._check()
         return ended
 
     @property
     def may_end(self) -> bool:
-        """Whether the text is whole as it is."""
+        """Whether the text may end here."""
         return bool(self._matcher.is_accepting())
 
     def forced(self) -> list[int]:
-        """Return the tokens that must come next, as the model's tokenizer spells them."""
+        """Return the tokens that must follow, as the model's tokenizer splits the text."""
         if not self._matcher.compute_ff_bytes():
             self._check()
-            return []  # which is found out faster than that no tokens come of it
+            return []  # no bytes are forced, and checking bytes is faster than computing tokens
         tokens: list[int] = self._matcher.compute_ff_tokens()
         return tokens
 
     def mask(self) -> NDArray[np.uint32]:
-        """Return which tokens may come next, a bit each. Others run Python meanwhile."""
+        """Return the mask of allowed tokens, one bit each. Releases the GIL meanwhile."""
         mask = np.zeros(self._vocabulary.n_words, np.uint32)
         self._matcher.unsafe_compute_mask_ptr(mask.ctypes.data, mask.nbytes)
         self._check()
         return mask if self._numbers is None else self._numbers.restricted(mask)
 
     def accept(self, token: int) -> None:
-        """Take note of the token that has come."""
+        """Append a token to the text."""
         try:
             is_expected = self._matcher.consume_token(token)
-        except (OverflowError, TypeError):  # not looked at before: this is done per token
+        except (OverflowError, TypeError):  # checked only on failure: this runs for every token
             check_whole("token", token, 0)
             raise
         if not is_expected:
             self._check()
-            raise NativeFault(f"llguidance did not expect token {token}")
+            raise NativeFault(f"llguidance rejected token {token}")
         if self._numbers is not None:
             self._numbers.push(self._vocabulary.texts[token])
 
@@ -97,9 +97,10 @@ class GuidanceSource:
             raise NativeFault(f"llguidance failed: {self._matcher.get_error()}")
 
     def ending(self) -> list[int] | None:
-        """Write a short ending of the text, and return its tokens; None if none is found.
+        """Append a short ending to the text, and return its tokens; None if none was found.
 
-        At each step the token is taken that is most likely to close what is open.
+        At each step, append the forced tokens, or otherwise the first allowed token in the order of
+        `CLOSING`, which prefers tokens that close open objects and arrays.
         """
         tokens: list[int] = []
         while not self.may_end:
@@ -123,17 +124,18 @@ class GuidanceSource:
 
 
 class GuidanceMasks:
-    """A language that llguidance has compiled.
+    """A constraint that llguidance has compiled.
 
     Parameters
     ----------
     matcher
-        llguidance's, at the beginning of a text; it is only copied.
+        llguidance's matcher at the beginning of a text. It is copied for each text and never
+        advanced.
     vocabulary
     numbers
-        Makes what keeps the numbers of one text short; None if the language is not JSON.
+        Returns a new digit limit for one text; None if the answers are not JSON.
     relaxed
-        What of a schema the masks do not enforce.
+        The parts of a schema that the masks do not enforce.
     """
 
     def __init__(
@@ -150,22 +152,22 @@ class GuidanceMasks:
         self.relaxed = relaxed
 
     def start(self) -> GuidanceSource:
-        """Return where a text begins."""
+        """Return the mask source of a new text."""
         numbers = None if self._numbers is None else self._numbers()
         return GuidanceSource(self._matcher.deep_copy(), self._vocabulary, numbers)
 
     def close(self, tokens: Sequence[int]) -> tuple[tuple[int, ...], str] | None:
-        """Return the tokens and the text of an answer that is brought to a short ending.
+        """Complete a truncated answer, and return its tokens and its text.
 
         Parameters
         ----------
         tokens
-            What has been written of the answer.
+            The tokens of the truncated answer.
 
         Returns
         -------
         tuple or None
-            None if no ending was found in a few hundred tokens.
+            None if no ending was found within 256 tokens.
         """
         source, tokens = self.start(), tuple(check_several("tokens", tokens, "token ids"))
         for token in tokens:
@@ -173,18 +175,18 @@ class GuidanceMasks:
         ending = source.ending()
         if ending is None:
             return None
-        whole = (*tokens, *ending)
-        text = b"".join(self._vocabulary.texts[token] for token in whole)
-        return whole, text.decode("utf-8", "replace")
+        complete = (*tokens, *ending)
+        text = b"".join(self._vocabulary.texts[token] for token in complete)
+        return complete, text.decode("utf-8", "replace")
 
 
 class Guidance:
-    """llguidance over one model's vocabulary; any thread may use it.
+    """Compiles constraints with llguidance for one model's vocabulary. Thread-safe.
 
     Parameters
     ----------
     vocabulary
-        Returns the vocabulary; called once, when the first language is compiled.
+        Returns the vocabulary. It is called whenever a constraint is compiled.
     """
 
     def __init__(self, vocabulary: Callable[[], TokenTexts]) -> None:
@@ -196,42 +198,41 @@ class Guidance:
         self._lock = threading.Lock()
 
     def json_schema(self, schema: Mapping[str, Any] | bool) -> GuidanceMasks:
-        """Return the masks of JSON that is valid against a schema.
+        """Compile a JSON Schema.
 
-        What llguidance cannot enforce is named by the masks' `relaxed`. Whole numbers have at most
-        18 digits, other numbers 17 and two more in the exponent, unless the schema itself has a
-        longer number.
+        The masks' `relaxed` lists the parts of the schema that llguidance cannot enforce. Integers
+        have at most 18 digits. Other numbers have at most 17 digits, and 2 more in the exponent. If
+        the schema itself contains a longer number, the limit is higher.
 
         Raises
         ------
         InvalidArgumentError
-            As :func:`eliza_ffi.structured.schema.schema_grammar` does.
+            See :func:`eliza_ffi.structured.schema.schema_grammar`.
         """
         return self.schema_text(checked_schema(schema))
 
     def schema_text(self, text: str) -> GuidanceMasks:
-        """As :meth:`json_schema`, of a schema that :func:`.limits.checked_schema` has returned."""
+        """Compile a JSON Schema, given as the text that :func:`.limits.checked_schema` returned."""
         made = grammar_of_text(text)
         key = "schema", made.grammar
         return self._masks(key, made.grammar, (made.most_digits, (b"",)), made.relaxed)
 
     def regex(self, pattern: str) -> GuidanceMasks:
-        """Return the masks of texts that match a regular expression as a whole.
+        """Compile a regular expression that must match the whole text.
 
-        Classes such as ``\\d`` hold ASCII characters alone.
+        Classes such as ``\\d`` contain only ASCII characters.
 
         Raises
         ------
         InvalidArgumentError
-            If llguidance does not take it.
+            If llguidance rejects the expression.
         """
         from llguidance import LLMatcher, regex_to_lark
 
         kind = "regular expression"
         checked_text(kind, pattern)
         try:
-            # Classes such as \d hold ASCII characters alone.
-            ascii_only = regex_to_lark(pattern, "dws")
+            ascii_only = regex_to_lark(pattern, "dws")  # \d, \w and \s are ASCII only
         except ValueError as error:
             raise _rejected(kind, str(error)) from error
         return self._masks((kind, pattern), LLMatcher.grammar_from_lark(f"start: /{ascii_only}/"))
@@ -239,20 +240,21 @@ class Guidance:
     def lark(
         self, grammar: str, *, json_after: Sequence[str] = (), most_digits: int = MOST_DIGITS
     ) -> GuidanceMasks:
-        """Return the masks of a grammar in Lark's form, whose first rule is ``start``.
+        """Compile a Lark grammar. Its start rule is ``start``.
 
         Parameters
         ----------
         grammar
         json_after
-            The fixed texts before JSON values of the grammar. Their numbers are kept short.
+            The fixed texts that precede JSON values in the grammar. The digits of numbers in these
+            values are limited.
         most_digits
-            How many digits these numbers may have.
+            The most digits that these numbers may have.
 
         Raises
         ------
         InvalidArgumentError
-            If llguidance does not take it.
+            If llguidance rejects the grammar.
         """
         from llguidance import LLMatcher
 
@@ -294,7 +296,7 @@ class Guidance:
             self._tokenizer = _tokenizer_of(vocabulary)
         try:
             matcher = LLMatcher(self._tokenizer, grammar, log_level=0)
-        except ValueError as error:  # what is nested too deep, for one
+        except ValueError as error:  # for example, if the grammar is nested too deeply
             raise _rejected(kind, str(error)) from error
         if matcher.is_error():
             raise _rejected(kind, matcher.get_error())
@@ -310,10 +312,10 @@ class Guidance:
 
 
 def _tokenizer_of(vocabulary: TokenTexts) -> Any:
-    """Return llguidance's view of a vocabulary.
+    """Return llguidance's tokenizer for a vocabulary.
 
-    The slices make masks inside of JSON strings up to ten times faster. In llguidance 1.9 they are
-    the same as its slices for other languages.
+    The slices make masks inside JSON strings up to ten times faster to compute. In llguidance 1.9
+    they are also the slices for constraints other than JSON.
     """
     from llguidance import LLTokenizer, TokenizerWrapper
 
@@ -327,22 +329,22 @@ def _tokenizer_of(vocabulary: TokenTexts) -> Any:
 
 
 def _check_begins(kind: str, masks: GuidanceMasks) -> None:
-    """Raise if no text can begin, as in a language that contains itself without end."""
+    """Raise if no text can begin, as with a grammar whose rules only refer to themselves."""
     try:
         source = masks.start()
         source.mask()
         source.forced()
     except NativeFault as error:
         said = str(error).partition("<state>")[0].strip()
-        raise InvalidArgumentError(f"no text of the {kind} can begin: {said}") from None
+        raise InvalidArgumentError(f"{kind}: no text can begin: {said}") from None
 
 
 def _rejected(kind: str, said: str) -> InvalidArgumentError:
-    return InvalidArgumentError(f"llguidance does not take the {kind}: {said.strip()}")
+    return InvalidArgumentError(f"llguidance rejected the {kind}: {said.strip()}")
 
 
 class _Wrapped:
-    """A vocabulary as llguidance asks for it."""
+    """A vocabulary with the attributes that llguidance requires of a tokenizer."""
 
     def __init__(self, vocabulary: TokenTexts) -> None:
         self.tokens = list(vocabulary.texts)
@@ -353,8 +355,8 @@ class _Wrapped:
 
     def __call__(self, text: str) -> list[int]:
         if not isinstance(text, str):
-            raise TypeError("texts only")  # llguidance then asks for texts
+            raise TypeError("expected a str")  # llguidance tries bytes first, then str
         try:
             return self._speller.tokenize(text)
         except ElizaError:
-            return []  # a generation that runs while its model is closed ends without this
+            return []  # the model was closed meanwhile, which ends the generation anyway

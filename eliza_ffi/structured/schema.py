@@ -1,7 +1,8 @@
-"""JSON Schemas as grammars of llguidance: strictly where it can, else with some keywords relaxed.
+"""Compile JSON Schemas to llguidance grammars, strictly if possible.
 
-llguidance rejects a schema that has a keyword it does not know. Such a schema is compiled a second
-time in llguidance's lenient mode, which leaves the keyword to whoever validates the finished value.
+llguidance rejects a schema with an unsupported keyword. Such a schema is compiled a second time in
+llguidance's lenient mode, which ignores the keyword. The finished value is validated against the
+original schema, so the keyword is still checked.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ from .number_limit import longest_number
 __all__ = ["COMPACT", "SchemaGrammar", "grammar_of_text", "schema_grammar"]
 
 COMPACT = {"whitespace_flexible": False, "item_separator": ",", "key_separator": ":"}
-"""JSON without white space, so that most of the fixed text is forced. A schema's own ``x-guidance``
-takes precedence."""
+"""Write JSON without white space, so that most of the fixed text is forced. The options in a schema's
+own ``x-guidance`` take precedence."""
 
 MOST_TRIALS = 200
-"""How many parts of a schema are compiled by themselves to find the place of an error."""
+"""The most parts of a schema that are compiled separately to find the location of an error."""
 
 _IN_ONE = (
     *("additionalItems", "additionalProperties", "contains", "else", "if", "items", "not"),
@@ -41,16 +42,17 @@ _UNKNOWN_FORMAT = re.compile(r"Unknown format: (.*)", re.DOTALL)
 
 @dataclass(frozen=True)
 class SchemaGrammar:
-    """A schema that llguidance compiles.
+    """A schema as a grammar that llguidance compiles.
 
     Attributes
     ----------
     grammar : str
-        In llguidance's own form.
+        The grammar in llguidance's own format.
     relaxed : tuple of str
-        What the grammar does not enforce: each entry is a JSON pointer and the reason.
+        The parts of the schema that the grammar does not enforce, each as a JSON pointer and a
+        reason.
     most_digits : int
-        How many digits a number may have, which the grammar does not enforce either.
+        The most digits that a number may have. The grammar does not enforce this limit either.
     """
 
     grammar: str
@@ -59,20 +61,20 @@ class SchemaGrammar:
 
 
 def schema_grammar(schema: Mapping[str, Any] | bool) -> SchemaGrammar:
-    """Return the grammar of JSON that is valid against a schema.
+    """Compile a JSON Schema.
 
     Raises
     ------
     InvalidArgumentError
-        If it is no JSON Schema, is above one of the limits of :mod:`.limits`, or has a keyword that
-        llguidance supports in no mode. The message names the keyword and its place.
+        If this is not a JSON Schema, exceeds a limit of :mod:`.limits`, or has a keyword that
+        llguidance supports in neither mode. The message names the keyword and its location.
     """
     return grammar_of_text(checked_schema(schema))
 
 
 @functools.lru_cache(maxsize=128)
 def grammar_of_text(text: str) -> SchemaGrammar:
-    """As :func:`schema_grammar`, of a schema that :func:`.limits.checked_schema` has returned."""
+    """Compile a JSON Schema, given as the text that :func:`.limits.checked_schema` returned."""
     schema = json.loads(text)
     if schema is True:
         schema = {}
@@ -105,8 +107,7 @@ def _tried(schema: Any, lenient: bool = False) -> _Trial:
 
     options = {**COMPACT, "lenient": True} if lenient else COMPACT
     try:
-        # A text, because a dict may not have whole numbers above 64 bits. The schema's own options
-        # take precedence over these.
+        # Passed as text, because llguidance rejects a dict with integers above 64 bits.
         text = json.dumps(schema, ensure_ascii=False)
         grammar = LLMatcher.grammar_from_json_schema(text, options)  # type: ignore[arg-type]
         is_error, said = LLMatcher.validate_grammar_with_warnings(grammar)
@@ -117,9 +118,9 @@ def _tried(schema: Any, lenient: bool = False) -> _Trial:
 
 
 def _parts(schema: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the schema and those inside it that a value may be held against, with their places.
+    """Yield the schema and all subschemas that may apply to a value, with their JSON pointers.
 
-    Definitions come where a ``$ref`` names them, once each.
+    A definition is yielded once, where the first ``$ref`` names it.
     """
     pending: list[tuple[str, Any]] = [("", schema)]
     seen: set[str] = set()
@@ -138,7 +139,7 @@ def _inner(root: dict[str, Any], place: str, part: dict[str, Any]) -> Iterator[t
             found = _target(root, value)
             if found is not None:
                 yield value[1:], found
-            else:  # it has a name: any definition may be meant
+            else:  # not a plain JSON pointer: the reference may mean any definition
                 for name in _DEFINITIONS:
                     yield from _named(f"/{name}", root.get(name))
         elif key in _IN_LIST and isinstance(value, list):
@@ -155,7 +156,7 @@ def _named(place: str, parts: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _target(root: dict[str, Any], reference: str) -> Any:
-    """Return what a reference inside the schema points to; None if it is no such pointer."""
+    """Return the target of a JSON pointer within the schema, or None if there is no target."""
     if not reference.startswith("#") or "%" in reference:
         return None
     found: Any = root
@@ -171,7 +172,7 @@ def _target(root: dict[str, Any], reference: str) -> Any:
 
 
 def _relaxed(schema: dict[str, Any], warnings: tuple[str, ...]) -> tuple[str, ...]:
-    """Return llguidance's warnings, each with the places that it is about."""
+    """Return llguidance's warnings, one entry for each place that a warning is about."""
     parts = list(_parts(schema)) if warnings else []
     found: dict[str, None] = {}
     for warning in warnings:
@@ -211,9 +212,9 @@ def _with_definitions(root: dict[str, Any], part: dict[str, Any]) -> dict[str, A
 
 
 def _place_of_error(schema: dict[str, Any], error: str) -> str:
-    """Return what to say of a schema that llguidance does not take, with the keyword's place.
+    """Return the error message for a schema that llguidance rejects, with the keyword's location.
 
-    The place is found by compiling the parts of the schema by themselves.
+    The location is found by compiling parts of the schema separately.
     """
     reason, _, uri = error.partition("\n  while processing ")
     place, part = "", schema
@@ -227,8 +228,8 @@ def _place_of_error(schema: dict[str, Any], error: str) -> str:
         n_trials += 1
         if n_trials > MOST_TRIALS:
             return False
-        told = _tried(_with_definitions(schema, trial), lenient=True).error
-        return told.partition("\n  while processing ")[0] == reason
+        message = _tried(_with_definitions(schema, trial), lenient=True).error
+        return message.partition("\n  while processing ")[0] == reason
 
     seen = {place}
     is_smaller = True
@@ -239,7 +240,7 @@ def _place_of_error(schema: dict[str, Any], error: str) -> str:
                 seen.add(inner_place)
                 place, part, is_smaller = inner_place, inner, True
                 break
-    # Last the type, without which most other keywords say nothing.
+    # Try the type last, because most other keywords have no effect without it.
     for name in sorted(part, key=lambda name: name == "type"):
         without = {key: value for key, value in part.items() if key != name}
         if name not in ("$schema", *_DEFINITIONS) and not fails(without):

@@ -1,4 +1,4 @@
-"""What users give for the shape of an answer, as what can be asked of a model."""
+"""Convert the shapes that users pass (schema, class, regex, grammar) to constraints."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Regex:
-    """Answers that match a regular expression as a whole; their value is their text.
+    """A regular expression that the whole answer must match. The value is the answer's text.
 
     Attributes
     ----------
@@ -38,12 +38,12 @@ class Regex:
 
 @dataclass(frozen=True)
 class Lark:
-    """Answers of a grammar in Lark's form, as llguidance reads it; their value is their text.
+    """A grammar in llguidance's dialect of Lark. The value is the answer's text.
 
     Attributes
     ----------
     grammar : str
-        Its first rule is ``start``.
+        The start rule is ``start``.
     """
 
     grammar: str
@@ -54,12 +54,12 @@ class Lark:
 
 @dataclass(frozen=True)
 class Gbnf:
-    """Texts of a grammar in GBNF, llama.cpp's notation. Only :meth:`Model.generate` takes it.
+    """A grammar in GBNF, llama.cpp's notation. Only :meth:`Model.generate` accepts it.
 
     Attributes
     ----------
     grammar : str
-        Its start rule is ``root``.
+        The start rule is ``root``.
     """
 
     grammar: str
@@ -70,24 +70,26 @@ class Gbnf:
 
 @dataclass(frozen=True, eq=False)
 class Shape(Generic[T]):
-    """What an answer shall be.
+    """The constraint on an answer, and how to read the answer's value.
 
     Attributes
     ----------
     skeleton : Skeleton or None
-        Of a closed schema; it allows the same answers as the masks.
+        The equivalent skeleton if the schema is closed (see :mod:`.closed`), otherwise None.
     masks : callable
-        From llguidance over a model's vocabulary to the masks of the shape.
+        Takes a :class:`.Guidance`, and returns the token masks of the shape.
     value : callable
-        From a whole answer to its value; raises ValueError where it is not valid.
+        Takes the text of a complete answer, and returns its value. Raises ValueError if the answer
+        is not valid.
     json_of : Any
-        The class or annotation that answers are the JSON of; `Any` if there is none. None if
-        answers are not JSON.
+        The class or annotation that the answer's JSON is read as, `Any` for plain JSON data, or
+        None if answers are not JSON.
     relaxed : tuple of str
-        What of the schema nothing but `value` enforces.
+        The parts of the schema that the masks do not enforce. `value` still checks them.
     close : callable or None
-        From the tokens of an answer that is cut to those and the text of a whole one, or None; not
-        given if an answer that is cut is an error.
+        Completes a truncated answer. It takes the answer's tokens, and returns the tokens and the
+        text of the complete answer, or None if it found no short ending. If `close` is None, a
+        truncated answer is an error.
     """
 
     skeleton: Skeleton | None
@@ -99,27 +101,27 @@ class Shape(Generic[T]):
 
 
 def is_shape(given: Any) -> bool:
-    """Whether this is a shape rather than a skeleton, or its JSON form, which has ``spans``."""
+    """Return whether this is a shape. Skeletons, and mappings with a ``spans`` key, are not."""
     if isinstance(given, Mapping):
         return bool(given) and "spans" not in given
     return isinstance(given, Regex | Lark | type) or get_origin(given) is not None
 
 
 def shape_of(given: Any) -> Shape[Any]:
-    """Return what a user has given as a shape.
+    """Return the shape for a user's argument.
 
     Parameters
     ----------
     given
-        A JSON Schema as a mapping, a class (one of pydantic's, a dataclass, a typed dictionary) or
-        another annotation, a :class:`Regex` or a :class:`Lark`.
+        A JSON Schema as a mapping, a class (a pydantic model, a dataclass or a typed dictionary),
+        another type annotation, a :class:`Regex` or a :class:`Lark`.
 
     Raises
     ------
     InvalidArgumentError
-        If it is nothing of these, or has no JSON Schema.
+        If the argument is none of these, or pydantic has no JSON Schema for the class.
     NotSupportedError
-        If it is a class, and pydantic is not installed.
+        If the argument is a class and pydantic is not installed.
     """
     if isinstance(given, Regex):
         pattern = given.pattern

@@ -1,4 +1,4 @@
-"""The results of a shape: a field that has been written, and the whole answer."""
+"""The results of filling a shape: each finished field, and the whole answer."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class FieldFill:
-    """A field, or an item of an array, that has been written.
+    """A finished field of an object, or a finished item of an array.
 
     Attributes
     ----------
     path : tuple of str or int
-        Where it is: keys and places, from the outside in.
+        The keys and array indices that lead to the field, outermost first.
     value : Any
-        Its value, as JSON data.
+        The field's value, as JSON data.
     read_partial : callable
-        Reads `partial`.
+        Computes `partial`.
     """
 
     path: Path
@@ -38,8 +38,8 @@ class FieldFill:
     def partial(self) -> Any:
         """The answer up to this field.
 
-        For a pydantic model, an object with the finished fields and no others; otherwise JSON data.
-        It is made at the first access. All partial answers share their finished parts.
+        For a pydantic model, this is an instance that has only the finished fields; otherwise it
+        is JSON data. It is created on first access. All partial answers share their finished parts.
         """
         return self.read_partial()
 
@@ -52,17 +52,18 @@ class FieldFill:
 
 @dataclass(frozen=True)
 class ShapedResult(FillResult, Generic[T]):
-    """A whole answer of a shape.
+    """The complete answer for a shape.
 
     Attributes
     ----------
     value : T
-        What was asked for: JSON data of a schema, an object of a class, otherwise the text.
+        JSON data for a schema, an instance for a class, and the text for a regular expression or
+        a grammar.
     relaxed : tuple of str
-        What of the schema was not enforced while the answer was written, each with its JSON
-        pointer. The value is valid all the same.
+        The parts of the schema that were not enforced while the answer was written, each with its
+        JSON pointer. The value was validated afterwards, so it is valid against them too.
     is_closed : bool
-        Whether `max_tokens` cut the answer, which was then brought to its end.
+        Whether the answer reached `max_tokens` and was completed with a short ending.
     """
 
     value: T
@@ -73,13 +74,13 @@ class ShapedResult(FillResult, Generic[T]):
     def of(
         cls, result: FillResult, relaxed: tuple[str, ...] = (), is_closed: bool = False
     ) -> ShapedResult[Any]:
-        """Return a result as that of a shape."""
-        known = {field.name: getattr(result, field.name) for field in fields(result)}
-        return ShapedResult(**known, relaxed=relaxed, is_closed=is_closed)
+        """Convert a plain fill result to the result of a shape."""
+        copied = {field.name: getattr(result, field.name) for field in fields(result)}
+        return ShapedResult(**copied, relaxed=relaxed, is_closed=is_closed)
 
     @property
     def truncated(self) -> bool:
-        """Whether the answer was brought to its end because of `max_tokens`."""
+        """Whether `max_tokens` was reached and the answer was closed early."""
         return self.is_closed or super().truncated
 
     def __repr__(self) -> str:

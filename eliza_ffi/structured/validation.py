@@ -1,9 +1,9 @@
-"""Validating finished values against the JSON Schema that was asked for.
+"""Validate finished values against the user's JSON Schema.
 
-Numbers are compared as decimals, as they are written: 1.15 is a multiple of 0.01. Patterns are
-matched by llguidance, which takes no longer for a hostile pattern. References that multiply end in
-an error. Nothing is ever fetched: a
-``$ref`` to another document than the standard's own is an error.
+Numbers are compared as exact decimals, so 1.15 is a multiple of 0.01. llguidance matches the
+patterns, because a hostile pattern cannot make it slow. A value for which too many references must
+be followed is rejected. Nothing is fetched: a ``$ref`` to any document other
+than the standard's own is an error.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from .schema import COMPACT
 __all__ = ["schema_validator"]
 
 MOST_REFERENCES = 50_000
-"""How often a ``$ref`` is followed to validate one value: a few of them may multiply."""
+"""The most ``$ref`` that are followed to validate one value. A few nested references can multiply."""
 
 TEXT_END = 256
-"""The token behind those of the bytes. It ends a text."""
+"""The token that ends a text. Tokens 0 to 255 are the bytes."""
 
 _of_thread = threading.local()
 _REFERENCES = frozenset(("$dynamicRef", "$recursiveRef", "$ref"))
@@ -35,18 +35,18 @@ _DECIMAL = re.compile(r"Decimal\('([^']*)'\)")
 
 
 def schema_validator(schema_text: str) -> Callable[[str], Any]:
-    """Return what reads an answer: from a JSON text to its value.
+    """Return a function that reads a JSON text and validates its value.
 
     Parameters
     ----------
     schema_text
-        The schema as JSON. Its ``$schema`` says which draft it is of; without one it is 2020-12.
+        The schema as JSON. Its ``$schema`` names the draft; the default is 2020-12.
 
     Returns
     -------
     callable
-        It raises InvalidArgumentError, which is a ValueError, if the text is not JSON, or its value
-        is not valid.
+        It takes the JSON text and returns the value. It raises InvalidArgumentError, which is a
+        ValueError, if the text is not JSON or the value is not valid.
     """
 
     def value(text: str) -> Any:
@@ -60,7 +60,7 @@ def schema_validator(schema_text: str) -> Callable[[str], Any]:
 
 
 def _problem(schema_text: str, text: str) -> str | None:
-    """Return what is wrong with a value, and where; None if it is valid."""
+    """Return a description of what is wrong with a value and where, or None if it is valid."""
     from jsonschema.exceptions import SchemaError, UnknownType, best_match
     from referencing.exceptions import Unresolvable
 
@@ -69,15 +69,15 @@ def _problem(schema_text: str, text: str) -> str | None:
         _of_thread.n_followed = 0
         error = best_match(validator.iter_errors(_exact(text)))
     except (re.error, RecursionError, SchemaError, TypeError, UnknownType, ValueError) as failure:
-        return f"it cannot be validated: {failure}"
+        return f"cannot validate the answer: {failure}"
     except Unresolvable as failure:
-        return f"it cannot be validated: {failure} is not part of the schema"
+        return f"cannot validate the answer: {failure} is not part of the schema"
     if error is None:
         return None
     place = "".join(f"/{part}" for part in error.absolute_path)
     keyword = "".join(f"/{part}" for part in error.absolute_schema_path)
     message = _DECIMAL.sub(r"\1", error.message)
-    return f"at #{place}: {message:.500} (#{keyword} of the schema)"
+    return f"at #{place}: {message:.500} (schema keyword #{keyword})"
 
 
 @functools.lru_cache(maxsize=128)
@@ -92,11 +92,11 @@ def _validator(schema_text: str) -> Any:
 
 @functools.cache
 def _exact_draft(draft: Any) -> Any:
-    """Return a draft's class of validators with the keywords of this module."""
+    """Return a draft's validator class, with this module's versions of some keywords."""
     import jsonschema
 
     checker = draft.TYPE_CHECKER
-    if checker.is_type(1.0, "integer"):  # as it is since draft 6
+    if checker.is_type(1.0, "integer"):  # since draft 6, 1.0 is an integer
         checker = checker.redefine("integer", _is_integer)
     keywords: dict[str, Callable[..., Iterator[Any]]] = {
         "additionalProperties": _additional_properties,
@@ -110,12 +110,12 @@ def _exact_draft(draft: Any) -> Any:
 
 
 def _counted(follow: Callable[..., Any]) -> Callable[..., Iterator[Any]]:
-    """Return the keyword of a reference, which ends a validation that follows too many."""
+    """Wrap a reference keyword, so that it raises once too many references were followed."""
 
     def check(validator: Any, reference: Any, value: Any, schema: Any) -> Iterator[Any]:
         _of_thread.n_followed += 1
         if _of_thread.n_followed > MOST_REFERENCES:
-            raise ValueError(f"more than {MOST_REFERENCES} references have to be followed")
+            raise ValueError(f"expected at most {MOST_REFERENCES} references to follow, got more")
         yield from follow(validator, reference, value, schema) or ()
 
     return check
@@ -166,9 +166,9 @@ def _additional_properties(validator: Any, rest: Any, value: Any, schema: Any) -
 
 
 def _matches(pattern: str, text: str) -> bool:
-    """Return whether a pattern is found in a text, in llguidance's dialect."""
+    """Return whether a pattern matches anywhere in a text, in llguidance's dialect."""
     matcher = _pattern_matcher(pattern).deep_copy()
-    # DEL is the one character that JSON need not escape and llguidance does.
+    # DEL is the only character that llguidance escapes although JSON does not require it.
     tokens = [*json_text(text).replace("\x7f", "\\u007f").encode(), TEXT_END]
     return bool(matcher.validate_tokens(tokens) == len(tokens))
 
@@ -187,7 +187,7 @@ def _pattern_matcher(pattern: str) -> Any:
 
 @functools.cache
 def _byte_tokenizer() -> Any:
-    """Return a tokenizer of which each byte is a token."""
+    """Return a tokenizer with one token for each byte."""
     from llguidance import LLTokenizer, TokenizerWrapper
 
     class Bytes:

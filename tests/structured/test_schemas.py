@@ -166,7 +166,7 @@ def test_references_that_multiply_end_in_an_error() -> None:
         f"d{i}": {"allOf": [{"$ref": f"#/$defs/d{i + 1}"}] * 2} for i in range(25)
     }
     schema = {"$ref": "#/$defs/d0", "$defs": {**defs, "d25": STRING}}
-    with pytest.raises(InvalidArgumentError, match="references have to be followed"):
+    with pytest.raises(InvalidArgumentError, match="expected at most 50000 references"):
         schema_validator(json.dumps(schema))('"a"')
 
 
