@@ -1,4 +1,4 @@
-"""Classes as shapes, by pydantic: its models, dataclasses, typed dictionaries, any annotation."""
+"""Convert classes and type annotations to JSON Schemas with pydantic."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ __all__ = ["ClassShape", "class_shape"]
 
 @dataclass(frozen=True)
 class ClassShape:
-    """A class as what its values are written and read by.
+    """The JSON Schema of a class, and the function that reads its values.
 
     Attributes
     ----------
     schema_text : str
-        Its JSON Schema, as JSON. Objects have no properties but those that the schema names.
+        The JSON Schema, as JSON. Objects allow only the properties that the schema names.
     value : callable
-        From a JSON text to the value; raises ValueError where it is not valid.
+        Takes a JSON text, and returns the value. Raises ValueError if the JSON is not valid.
     """
 
     schema_text: str
@@ -38,12 +38,12 @@ def class_shape(given: Any) -> ClassShape:
     NotSupportedError
         If pydantic is not installed.
     InvalidArgumentError
-        If pydantic has no JSON Schema for it, or the schema is above a limit of
+        If pydantic has no JSON Schema for the class, or the schema exceeds a limit of
         :mod:`eliza_ffi.structured.limits`.
     """
     try:
         return _kept_shape(given)
-    except TypeError:  # an annotation that has no hash
+    except TypeError:  # the annotation is not hashable
         return _shape(given)
 
 
@@ -58,31 +58,33 @@ def _shape(given: Any) -> ClassShape:
     except ImportError:
         name = getattr(given, "__name__", repr(given))
         raise NotSupportedError(
-            f"{name} becomes a schema by pydantic, which is not installed: "
-            f"pip install 'eliza-ffi[schema]'"
+            f"cannot create a JSON Schema for {name}: pydantic is not installed; "
+            f"run: pip install 'eliza-ffi[schema]'"
         ) from None
     try:
         adapter = pydantic.TypeAdapter(given)
         schema = adapter.json_schema()
     except (pydantic.errors.PydanticUserError, pydantic.PydanticSchemaGenerationError) as error:
-        raise InvalidArgumentError(f"pydantic makes no schema of {given!r:.80}: {error}") from None
+        raise InvalidArgumentError(
+            f"pydantic cannot create a JSON Schema for {given!r:.80}: {error}"
+        ) from None
     return ClassShape(checked_schema(_closed(schema)), adapter.validate_json)
 
 
 def _closed(schema: Any) -> Any:
-    """Return a schema that says of objects with properties that there are no others.
+    """Return the schema with ``additionalProperties: false`` wherever an object has properties.
 
-    pydantic leaves it open where a class ignores them: none are of use.
+    pydantic does not set it if the class ignores extra properties. An answer should not have any.
     """
     if isinstance(schema, list):
         return [_closed(each) for each in schema]
     if not isinstance(schema, dict):
         return schema
-    # Not what is data: a default may look like a schema.
+    # These keywords hold data, which may look like a schema but must not be changed.
     data = ("default", "examples", "enum", "const", "required")
     closed = {key: each if key in data else _closed(each) for key, each in schema.items()}
     if "discriminator" in closed and "oneOf" in closed:
-        closed["anyOf"] = closed.pop("oneOf")  # no value is of two of them
+        closed["anyOf"] = closed.pop("oneOf")  # the discriminator lets only one of them match
     if closed.get("type") == "object" and isinstance(closed.get("properties"), dict):
         closed.setdefault("additionalProperties", False)
     return closed

@@ -1,7 +1,8 @@
-"""Closed schemas as skeletons: all of the answer is fixed but its choices.
+"""Convert closed JSON Schemas to skeletons.
 
-Such an answer takes at most one forward pass for each choice. The skeleton allows the same answers
-as the token masks of the schema, and a schema that is not closed for certain is left to the masks.
+In an answer for a closed schema everything is fixed text except enums, constants and booleans, so
+that it takes at most one forward pass for each choice. The skeleton allows the same answers as the
+token masks of the schema. A schema that is not certain to be closed is handled by token masks.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ MOST_FIELDS = 1000
 DEEPEST = 32
 
 LARGEST_INTEGER = 2**53
-"""Above, and with a fraction, a number is spelled in several ways."""
+"""Larger integers, and numbers with a fraction, have several spellings."""
 
 _ANNOTATIONS = frozenset(
     (
@@ -30,11 +31,10 @@ _ANNOTATIONS = frozenset(
 
 
 def closed_skeleton(schema: Mapping[str, Any]) -> Skeleton | None:
-    """Return the skeleton of a schema; None if the schema is not closed.
+    """Return the skeleton of a closed schema, or None if the schema is not closed.
 
-    A schema is closed if it is an object whose properties are all required, without others, and
-    each property is an enum, a constant, a boolean, null or again such an object; or one of these
-    by itself.
+    An enum, a constant, a boolean and null are closed schemas. An object is closed if it allows no
+    additional properties, all of its properties are required, and each property is closed.
     """
     try:
         spans = list(_spans(schema, schema, "", 0))
@@ -56,16 +56,16 @@ def _spans(root: Mapping[str, Any], part: Any, key: str, depth: int) -> Iterator
         return
     fields = part.get("properties", {})
     _check_closed(part, fields)
-    known = "{"
+    opening = "{"
     for name, inner in fields.items():
-        yield SkeletonSpan("literal", value=f"{known}{_spelled(name)}:")
+        yield SkeletonSpan("literal", value=f"{opening}{_spelled(name)}:")
         yield from _spans(root, inner, f"{key}.{name}" if key else name, depth + 1)
-        known = ","
+        opening = ","
     yield SkeletonSpan("literal", value="}" if fields else "{}")
 
 
 def _resolved(root: Mapping[str, Any], part: Any) -> Mapping[str, Any]:
-    """Return a schema, or the definition that it stands for."""
+    """Return the schema itself, or the definition that its ``$ref`` points to."""
     for _ in range(DEEPEST):
         if not isinstance(part, Mapping):
             raise _NotClosedError
@@ -128,7 +128,7 @@ def _type_of(value: Scalar) -> str:
 
 
 def _spelled(value: Any) -> str:
-    """Return the one way in which a value may be written."""
+    """Return the only spelling of a value; raise if it has several spellings."""
     if isinstance(value, str):
         if any(char < " " or char == "\x7f" or "\ud800" <= char <= "\udfff" for char in value):
             raise _NotClosedError
@@ -140,15 +140,15 @@ def _spelled(value: Any) -> str:
 
 
 def _merged(spans: list[SkeletonSpan]) -> Iterator[SkeletonSpan]:
-    """Join literals that stand side by side."""
-    known = ""
+    """Join adjacent literals."""
+    fixed = ""
     for span in spans:
         if span.kind == "literal":
-            known += span.value or ""
+            fixed += span.value or ""
             continue
-        if known:
-            yield SkeletonSpan("literal", value=known)
-            known = ""
+        if fixed:
+            yield SkeletonSpan("literal", value=fixed)
+            fixed = ""
         yield span
-    if known:
-        yield SkeletonSpan("literal", value=known)
+    if fixed:
+        yield SkeletonSpan("literal", value=fixed)

@@ -1,7 +1,7 @@
-"""What the free values of a skeleton may be: where one may end, and the limits there are.
+"""Recognize the free values of a skeleton: patterns, limits, and where a value may end.
 
-The same limits as the native recognizers have, so that a text which these functions accept is one
-that could have been written.
+The limits are those of the native recognizers, so any text that these functions accept could have
+been written by the library.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ __all__ = [
 ]
 
 JSON_DEPTH = 16
-"""The most arrays and objects within each other that a ``free-json`` value has."""
+"""The deepest nesting of arrays and objects in a ``free-json`` value."""
 
 NUMBER_PATTERN = r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[Ee][+-]?[0-9]+)?"
 INTEGER_PATTERN = r"-?(?:0|[1-9][0-9]*)"
 
 MOST_SPACES = 20
-"""The most white space in a row inside a ``free-json`` value; there is none around it."""
+"""The most consecutive white-space characters inside a ``free-json`` value. None surround it."""
 
 STRING_BODY_PATTERN = (
     r'(?:[^"\\\x00-\x1F]|\\["\\\/bfnrt]|\\u(?:[0-9A-CEFa-cef][0-9A-Fa-f]|[Dd][0-7])[0-9A-Fa-f]{2}'
@@ -38,7 +38,7 @@ STRING_PATTERN = f'"{STRING_BODY_PATTERN}"'
 
 
 def value_ends(data: bytes, start: int, depth: int) -> Iterator[int]:
-    """Yield where a JSON value of at most `depth` arrays and objects within each other may end."""
+    """Yield the offsets at which a JSON value with at most `depth` levels of nesting may end."""
     first = data[start : start + 1]
     if first in (b"{", b"["):
         if depth > 0:
@@ -53,7 +53,7 @@ def value_ends(data: bytes, start: int, depth: int) -> Iterator[int]:
 
 
 def _container_ends(data: bytes, start: int, depth: int) -> Iterator[int]:
-    """Yield the end of an array or object, of which there is one at most."""
+    """Yield the offset at which an array or object ends: at most one offset."""
     is_object = data[start : start + 1] == b"{"
     close = b"}" if is_object else b"]"
     position = _after_spaces(data, start + 1)
@@ -69,7 +69,7 @@ def _container_ends(data: bytes, start: int, depth: int) -> Iterator[int]:
             if not data.startswith(b":", position):
                 return
             position = _after_spaces(data, position + 1)
-        # Of a number's possible ends only the last can be before a comma or a closing bracket.
+        # A number has several possible ends. Only the last can precede a comma or a bracket.
         ends = list(value_ends(data, position, depth - 1))
         if not ends:
             return
@@ -90,7 +90,7 @@ def _after_spaces(data: bytes, position: int) -> int:
 
 
 def dfa_ends(dfa: Dfa, data: bytes, start: int) -> Iterator[int]:
-    """Yield where a text that an automaton accepts may end, in bytes."""
+    """Yield the offsets at which a string that the automaton accepts may end, in bytes."""
     state = 0
     for position in range(start, len(data) + 1):
         if dfa.accepting[state]:

@@ -1,8 +1,8 @@
-"""Skeletons as grammars in GBNF, llama.cpp's notation, and what is needed of a user's grammar.
+"""Write skeletons as grammars in GBNF (llama.cpp's notation), and rename rules in users' grammars.
 
-The grammar of a skeleton accepts exactly the answers that filling it can give, so that the two can
-be compared. GBNF reads characters, automata read bytes: :func:`dfa_rules` joins the bytes of a
-character.
+The grammar of a skeleton accepts exactly the answers that filling the skeleton can give, so that
+tests can compare the two. A GBNF grammar reads characters and an automaton reads bytes;
+:func:`dfa_rules` combines the bytes of each character.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from .placed_span import PlacedSpan
 
 __all__ = ["Builder", "dfa_rules", "quoted", "rule_names", "with_root"]
 
-# What a grammar is made of; the first three can hold anything that looks like the others.
+# The lexical elements of a grammar. Strings, classes and comments come first, because they can
+# contain text that looks like the other elements.
 _PIECE = re.compile(
     r'(?P<text>"(?:\\.|[^"\\])*")|(?P<class>\[(?:\\.|[^\]\\])*\])|(?P<comment>#[^\n]*)'
     r"|(?P<name>[A-Za-z0-9-]+)(?P<defines>\s*::=)?|(?P<other>.)",
@@ -41,13 +42,13 @@ _SHARED = {
 
 
 class Builder:
-    """Collects the rules of one grammar."""
+    """Builds one grammar, rule by rule."""
 
     def __init__(self) -> None:
         self._rules: dict[str, str] = {}
 
     def grammar(self, root: str) -> str:
-        """Return the grammar whose start rule is this expression."""
+        """Return the grammar with this expression as its start rule."""
         rules = {"root": root or '""', **self._rules}
         return "".join(f"{name} ::= {body}\n" for name, body in rules.items())
 
@@ -57,7 +58,7 @@ class Builder:
         return name
 
     def span(self, placed: PlacedSpan) -> str:
-        """Return an expression for the value of a span, "" for a literal."""
+        """Return an expression for the value of a span, or "" for a literal."""
         if placed.is_literal:
             return ""
         if placed.texts is not None:
@@ -110,7 +111,7 @@ class Builder:
 
 
 def quoted(text: str) -> str:
-    """Return an expression for one text, "" for the empty one."""
+    """Return an expression that matches one text, or "" for an empty text."""
     named = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t"}
     body = "".join(
         named.get(char) or (f"\\x{ord(char):02X}" if ord(char) < 0x20 else char) for char in text
@@ -119,7 +120,7 @@ def quoted(text: str) -> str:
 
 
 def alternatives(texts: Iterable[str]) -> str:
-    """Return an expression for one of some texts."""
+    """Return an expression that matches any of the given texts."""
     return "(" + " | ".join(quoted(text) or '""' for text in texts) + ")"
 
 
@@ -129,7 +130,7 @@ def rule_names(grammar: str) -> frozenset[str]:
 
 
 def with_root(grammar: str, rule: str) -> str:
-    """Return the grammar with another of its rules as the start rule, ``root``."""
+    """Return the grammar with `rule` as its start rule. An existing ``root`` is renamed."""
     names = rule_names(grammar)
     if rule == "root":
         return grammar
@@ -140,14 +141,14 @@ def with_root(grammar: str, rule: str) -> str:
 
 
 def dfa_rules(dfa: Dfa, name: str) -> dict[str, str]:
-    """Return rules that accept what an automaton does; ``<name>-0`` is the first.
+    """Return rules that accept the same strings as an automaton. The start rule is ``<name>-0``.
 
-    The automaton must accept whole characters only.
+    The automaton must not accept incomplete UTF-8 characters.
     """
 
     @functools.cache
     def following(state: int, n_bytes: int) -> tuple[tuple[int, int, int], ...]:
-        """Return the ranges of what the last `n_bytes` bytes of a character add, and targets."""
+        """Return what the last `n_bytes` bytes add to a code point: ranges, and target states."""
         found: list[tuple[int, int, int]] = []
         for byte in range(0x80, 0xC0):
             target = int(dfa.transitions[state, dfa.classes[byte]])
@@ -164,7 +165,7 @@ def dfa_rules(dfa: Dfa, name: str) -> dict[str, str]:
 
     rules: dict[str, str] = {}
     found = [0]
-    for state in found:  # which grows
+    for state in found:  # grows during the loop
         ranges: list[tuple[int, int, int]] = []
         for byte in (*range(0x80), *range(0xC2, 0xF5)):
             target = int(dfa.transitions[state, dfa.classes[byte]])
@@ -188,7 +189,7 @@ def dfa_rules(dfa: Dfa, name: str) -> dict[str, str]:
 
 
 def _merged(ranges: Iterable[tuple[int, int, int]]) -> tuple[tuple[int, int, int], ...]:
-    """Join ranges that lie side by side and have one target."""
+    """Join adjacent ranges that have the same target."""
     merged: list[tuple[int, int, int]] = []
     for first, last, target in sorted(ranges):
         if merged and merged[-1][1] + 1 == first and merged[-1][2] == target:
@@ -218,7 +219,7 @@ def _renamed(grammar: str, names: Mapping[str, str]) -> str:
 
 
 def _rules_of(grammar: str) -> list[tuple[str, str]]:
-    """Return each rule's name and body, without comments."""
+    """Return the name and the body of each rule, without comments."""
     rules: list[tuple[str, list[str]]] = []
     for match in _PIECE.finditer(grammar):
         if match["defines"]:

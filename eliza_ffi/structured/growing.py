@@ -1,4 +1,4 @@
-"""The finished parts of an answer during generation, as JSON data or as objects of a class."""
+"""Partial answers during generation, as JSON data or as instances of a class."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ __all__ = ["Growing", "Snapshot"]
 
 
 class Growing:
-    """An unfinished answer: its open objects and arrays, with their finished parts.
+    """An unfinished answer: its open objects and arrays with their finished parts.
 
-    A part is read once, when it is finished, and all snapshots share it. Taking a snapshot costs
-    time in proportion to the answer's depth, not to its length.
+    A part is validated once, when it is finished, and all snapshots share it. The time for a
+    snapshot is proportional to the answer's depth, not to its length.
 
     Parameters
     ----------
     given
-        The class or annotation of the whole; `Any` of JSON data.
+        The class or annotation of the whole answer; `Any` for JSON data.
     """
 
     def __init__(self, given: Any) -> None:
         self._given = given
-        self._open: list[_Open] = []  # from the outside in
+        self._open: list[_Open] = []  # outermost first
 
     def add(self, path: Path, value: Any) -> Snapshot:
         """Add a finished part, and return a snapshot.
@@ -35,9 +35,9 @@ class Growing:
         Parameters
         ----------
         path
-            The place of the part. Parts come in the order in which they end.
+            The path of the part. Parts must be added in the order in which they end.
         value
-            The part as JSON data, which does not change any more.
+            The part as JSON data. It must not change afterwards.
         """
         del self._open[len(path) :]  # the part itself, if it was an object or array
         for depth in range(len(self._open), len(path)):
@@ -48,14 +48,14 @@ class Growing:
 
 
 class Snapshot:
-    """An unfinished answer at one moment. Calling the snapshot makes the value of that moment.
+    """An unfinished answer at one moment. Calling the snapshot returns its value at this moment.
 
     Parameters
     ----------
     parts
-        The open objects and arrays from the outside in, each with its number of parts.
+        The open objects and arrays, outermost first, each with its number of finished parts.
     keys
-        The place of the next one in each of them.
+        The key or index at which each of them contains the next.
     """
 
     def __init__(self, parts: tuple[tuple[_Open, int], ...], keys: Path) -> None:
@@ -79,10 +79,10 @@ class _Open(Protocol):
         """Return the class or annotation of a part."""
 
     def add(self, key: str | int, value: Any) -> None:
-        """Add a part, given as JSON data. An invalid part is left out."""
+        """Add a part, given as JSON data. Invalid parts are dropped."""
 
     def value(self, n: int, inner: tuple[str | int, Any] | None = None) -> Any:
-        """Return its value with the first `n` parts, and `inner`, an open part."""
+        """Return the value with the first `n` parts, and with `inner`, a part still open."""
 
 
 class _Array:
@@ -94,7 +94,7 @@ class _Array:
         return self._item
 
     def add(self, key: str | int, value: Any) -> None:
-        if key == len(self.parts):  # items after an invalid one are left out
+        if key == len(self.parts):  # items after an invalid item are dropped
             with suppress(ValueError):
                 self.parts.append(_read(self._item, value))
 
@@ -118,7 +118,7 @@ class _Object:
 
 
 class _Model:
-    """An open object of a pydantic model. Its value has the finished fields and no others."""
+    """An open object of a pydantic model. Its value has only the finished fields."""
 
     def __init__(self, model: Any) -> None:
         self.parts: list[tuple[str, Any]] = []
@@ -143,13 +143,13 @@ class _Model:
             values[self._fields[str(inner[0])][0]] = inner[1]
         made = self._model.model_construct(set(values), **values)
         for name in self._model.model_fields:
-            if name not in values:  # the model may still write it
+            if name not in values:  # remove the default: the field may still be written
                 made.__dict__.pop(name, None)
         return made
 
 
 def _begun(given: Any, key: str | int) -> _Open:
-    """Return a new open value of an annotation; `key` is the place of its first part."""
+    """Return a new open object or array; `key` is the key or index of its first part."""
     while get_origin(given) is Annotated:
         given = get_args(given)[0]
     if isinstance(key, int):
@@ -159,17 +159,17 @@ def _begun(given: Any, key: str | int) -> _Open:
 
 
 def _read(given: Any, data: Any) -> Any:
-    """Return a value of a class or annotation; raise ValueError if it is invalid."""
+    """Validate JSON data as a class or annotation; raise ValueError if it is invalid."""
     if given is Any:
         return copied(data)
     try:
         return _kept_adapter(given).validate_python(data)
-    except TypeError:  # the annotation cannot be hashed
+    except TypeError:  # the annotation is not hashable
         return _adapter(given).validate_python(data)
 
 
 def _model_of(given: Any) -> Any:
-    """Return the one pydantic model of an annotation such as ``Person | None``, if there is one."""
+    """Return the pydantic model in an annotation such as ``Person | None``, if it has just one."""
     if given is Any:
         return None
     base = importlib.import_module("pydantic").BaseModel

@@ -336,7 +336,7 @@ def _check_begins(kind: str, masks: GuidanceMasks) -> None:
         source.forced()
     except NativeFault as error:
         said = str(error).partition("<state>")[0].strip()
-        raise InvalidArgumentError(f"{kind}: no text can begin: {said}") from None
+        raise InvalidArgumentError(f"no text can match the {kind}: {said}") from None
 
 
 def _rejected(kind: str, said: str) -> InvalidArgumentError:

@@ -1,4 +1,4 @@
-"""JSON read while it is written: what is certain so far, and what has just become so."""
+"""Incremental JSON reader: reports each value as soon as it is complete."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .json_text import read_json
 __all__ = ["JsonReader", "Path", "copied"]
 
 Path: TypeAlias = "tuple[str | int, ...]"
-"""Keys of objects and places in arrays, from the outside in."""
+"""The keys and array indices that lead to a value, outermost first."""
 
 _SCALAR = re.compile(
     r'"[^"\\]*(?:\\.[^"\\]*)*"|-?[0-9][0-9.eE+-]*(?=[^0-9.eE+-])|true|false|null', re.DOTALL
@@ -25,19 +25,19 @@ _BEGINNINGS = frozenset('"-0123456789tfn')
 
 
 class JsonReader:
-    """A JSON text as it comes, each character of which is read a fixed number of times.
+    """Reads a JSON text piece by piece, in time proportional to its length.
 
-    A string is known when its quote has come, a number when it is seen to go no further. Objects
-    and arrays hold what is known of them.
+    A string is complete at its closing quote. A number is complete when a character follows that
+    cannot be part of it. Open objects and arrays contain their complete parts.
 
     Attributes
     ----------
     value : Any
-        What is certain; None as long as `has_value` is false.
+        The complete parts of the text's value; None while `has_value` is false.
     has_value : bool
+        Whether the text's value is complete, or is an object or array that has begun.
     open_path : tuple of str or int
-        Where the innermost object or array is that has begun and not ended; of no use when
-        `is_open` is false.
+        The path of the innermost open object or array; meaningless if `is_open` is false.
 
     Examples
     --------
@@ -54,26 +54,26 @@ class JsonReader:
         self.value: Any = None
         self.has_value = False
         self._text = ""
-        self._at = 0  # what is before this place in the text has been read
-        self._string: list[str] = []  # the pieces of a string that has not ended
-        self._is_escaped = False  # whether these end with a backslash that escapes what follows
+        self._at = 0  # everything before this index has been read
+        self._string: list[str] = []  # the pieces of an unfinished string
+        self._is_escaped = False  # whether the pieces end with the backslash of an escape
         self._open: list[tuple[dict[str, Any] | list[Any], Path]] = []
         self._key: str | None = None
 
     @property
     def is_open(self) -> bool:
-        """Whether an object or array has begun and not ended."""
+        """Whether an object or array is open."""
         return bool(self._open)
 
     @property
     def open_path(self) -> Path:
-        """Where the innermost of these is."""
+        """The path of the innermost open object or array."""
         return self._open[-1][1] if self._open else ()
 
     def push(self, text: str) -> Iterator[tuple[Path, Any]]:
-        """Take some more text, and yield what becomes known, with its place, in order.
+        """Add text, and yield the values that become complete with their paths, in order.
 
-        It is read no further than what has been yielded: what is certain is then as of that.
+        The text is read only as far as the last yielded value, so that `value` matches it.
 
         Raises
         ------
@@ -87,7 +87,7 @@ class JsonReader:
         self._skip_space()
         while self._at < len(self._text):
             n_read, found = self._step()
-            if n_read == 0:  # the rest may go on
+            if n_read == 0:  # the last scalar may be incomplete
                 return
             self._at += n_read
             self._skip_space()
@@ -95,7 +95,7 @@ class JsonReader:
                 yield found
 
     def finish(self) -> Iterator[tuple[Path, Any]]:
-        """Take note that nothing follows: a number at the very end is known now."""
+        """End the text, and yield a number at its end, which is complete now."""
         if _NUMBER.fullmatch(self._text, self._at):
             yield from self.push(" ")
 
@@ -103,7 +103,7 @@ class JsonReader:
         self._at = _end(_SPACE, self._text, self._at)
 
     def _end_of_string(self, text: str) -> str:
-        """Add to a string that has not ended; return it with what follows, empty if it goes on."""
+        """Add to an unfinished string. Return all of it once it ends, with the text after it."""
         if not text:
             return ""
         end = _end(_IN_STRING, text, 1 if self._is_escaped else 0)
@@ -116,25 +116,34 @@ class JsonReader:
         return whole
 
     def _step(self) -> tuple[int, tuple[Path, Any] | None]:
-        """Read one sign or scalar: its length, 0 where it may go on, and what is known by it."""
+        """Read one punctuation character or scalar.
+
+        Returns
+        -------
+        tuple
+            The length read, 0 if the scalar may be incomplete; and the value that is now complete
+            with its path, or None.
+        """
         text, at = self._text, self._at
-        sign = text[at]
-        if sign in "{[":
-            inside: dict[str, Any] | list[Any] = {} if sign == "{" else []
+        first = text[at]
+        if first in "{[":
+            inside: dict[str, Any] | list[Any] = {} if first == "{" else []
             self._open.append((inside, self._place(inside)))
             return 1, None
-        if sign in "}]":
+        if first in "}]":
             if not self._open:
-                raise InvalidArgumentError(f"not JSON: {text[at : at + 20]!r} ends nothing")
+                raise InvalidArgumentError(
+                    f"not JSON: no array or object is open before {text[at : at + 20]!r}"
+                )
             ended, path = self._open.pop()
             return 1, (path, ended)
-        if sign in ",:":
+        if first in ",:":
             return 1, None
         scalar = _SCALAR.match(text, at)
         if scalar is None:
-            if sign not in _BEGINNINGS:
+            if first not in _BEGINNINGS:
                 raise InvalidArgumentError(f"not JSON: {text[at : at + 20]!r}")
-            if sign == '"':
+            if first == '"':
                 self._string = [text[at:]]
                 self._is_escaped = _end(_IN_STRING, text, at + 1) < len(text)
                 self._text, self._at = "", 0
@@ -143,13 +152,13 @@ class JsonReader:
         length = scalar.end() - at
         if self._open and isinstance(self._open[-1][0], dict) and self._key is None:
             if not isinstance(value, str):
-                raise InvalidArgumentError(f"not JSON: {value!r} is no key of an object")
+                raise InvalidArgumentError(f"not JSON: expected a string as a key, got {value!r}")
             self._key = value
             return length, None
         return length, (self._place(value), value)
 
     def _place(self, value: Any) -> Path:
-        """Put a value where it belongs, and return where that is."""
+        """Store a value at its place, and return its path."""
         if not self._open:
             self.value, self.has_value = value, True
             return ()
@@ -165,13 +174,13 @@ class JsonReader:
 
 
 def _end(pattern: re.Pattern[str], text: str, at: int) -> int:
-    """Return where a pattern that also matches nothing ends."""
+    """Return the end of a match; for patterns that also match an empty text."""
     found = pattern.match(text, at)
     return at if found is None else found.end()
 
 
 def copied(data: Any) -> Any:
-    """Return JSON data that does not change when more of it comes."""
+    """Return a deep copy of JSON data."""
     if isinstance(data, dict):
         return {key: copied(each) for key, each in data.items()}
     return [copied(each) for each in data] if isinstance(data, list) else data

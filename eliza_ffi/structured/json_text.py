@@ -1,4 +1,4 @@
-"""JSON as text: writing values, reading them back, and whether a text stops inside a string."""
+"""Write and read JSON, and find out whether a partial JSON text ends inside a string."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ __all__ = [
 ]
 
 LONGEST_INTEGER = 4000
-"""Digits above which a whole number is read as a float, as JavaScript does with all: Python's own
-``int`` refuses more than 4,300."""
+"""The most characters of an integer that is read as an ``int``. Longer ones are read as floats, because
+Python's ``int`` rejects text of more than 4,300 digits. JavaScript reads every number as a float."""
 
 
 def json_text(value: Any) -> str:
-    """Return a value as JSON without white space, other than ASCII characters as they are.
+    """Return a value as JSON without white space. Non-ASCII characters are not escaped.
 
     Raises
     ------
     InvalidArgumentError
-        If JSON cannot hold it, or if it has a lone surrogate, which is no character.
+        If JSON cannot represent the value, or the value contains a lone surrogate.
     """
     try:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
@@ -41,21 +41,21 @@ def json_text(value: Any) -> str:
 
 
 def string_body(text: str) -> str:
-    """Return a text as it stands between the quotes of a JSON string."""
+    """Return a text as a JSON string without the quotes."""
     return json_text(text)[1:-1]
 
 
 def string_from_body(body: str) -> str:
-    """Return what :func:`string_body` was given.
+    """Return the text of a JSON string without quotes: the inverse of :func:`string_body`.
 
     Raises
     ------
     InvalidArgumentError
-        If this is not the inside of one JSON string.
+        If `body` is not the inside of a single JSON string.
     """
     value = read_json(f'"{body}"')
     if not isinstance(value, str):
-        raise InvalidArgumentError(f"not the inside of a JSON string: {body!r}")
+        raise InvalidArgumentError(f"expected the inside of a JSON string, got {body!r}")
     return value
 
 
@@ -65,11 +65,11 @@ def read_json(text: str) -> Any:
     Raises
     ------
     InvalidArgumentError
-        If it is not JSON; unlike in Python's reader, NaN and infinities are not.
+        If the text is not JSON. Unlike in Python's reader, NaN and infinities are rejected.
     """
     check_kind("text", text, (str, bytes), "a string")
     try:
-        return json.loads(text, parse_int=_integer, parse_constant=_refuse_constant)
+        return json.loads(text, parse_int=_integer, parse_constant=_reject_constant)
     except (ValueError, RecursionError) as error:
         raise InvalidArgumentError(f"not JSON: {error}") from None
 
@@ -80,7 +80,7 @@ def check_unicode(text: str, what: str) -> None:
     Raises
     ------
     InvalidArgumentError
-        If it has a lone surrogate; the message names `what` it is.
+        If the text contains a lone surrogate. The message begins with `what`.
     """
     try:
         text.encode("utf-8")
@@ -93,21 +93,22 @@ def check_unicode(text: str, what: str) -> None:
 
 @dataclass(frozen=True)
 class JsonPosition:
-    """Where a JSON text stops.
+    """The state at the end of a partial JSON text.
 
     Attributes
     ----------
     in_string : bool
-        Inside a string: the next character is part of it, or the quote that ends it.
+        Whether the text ends inside a string, so that the next character is part of the string or
+        its closing quote.
     escape : str
-        An escape that has begun and not ended, such as ``"\\\\u00"``; mostly empty.
+        The incomplete escape sequence at the end, such as ``"\\\\u00"``, or empty.
     """
 
     in_string: bool = False
     escape: str = ""
 
     def after(self, text: str) -> JsonPosition:
-        """Return the position after some more text."""
+        """Return the state after more text."""
         in_string, escape = self.in_string, self.escape
         for char in text:
             if escape:
@@ -125,5 +126,5 @@ def _integer(digits: str) -> int | float:
     return int(digits) if len(digits) <= LONGEST_INTEGER else float(digits)
 
 
-def _refuse_constant(name: str) -> Any:
+def _reject_constant(name: str) -> Any:
     raise ValueError(f"{name} is not a JSON value")

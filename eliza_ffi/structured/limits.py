@@ -1,7 +1,7 @@
-"""What llguidance is given at most: once it compiles, nothing stops it.
+"""Size limits for llguidance's input, because its compilation cannot be interrupted.
 
-Its time grows with the bytes of a language, with the values of choices, and with the square of the
-fields of an object. At these limits it takes about two seconds.
+Compile time grows with the length of the grammar or schema, with the number of enum values, and
+with the square of the number of fields of an object. At these limits it is about two seconds.
 """
 
 from __future__ import annotations
@@ -25,28 +25,34 @@ __all__ = [
 ]
 
 MOST_SCHEMA_BYTES = 2**20
-"""The most bytes of a schema, as JSON in UTF-8."""
+"""The longest schema, in bytes of JSON in UTF-8."""
 
 MOST_BYTES = 2**18
-"""The most bytes of a regular expression or a Lark grammar, in UTF-8."""
+"""The longest regular expression or Lark grammar, in bytes of UTF-8."""
 
 MOST_VALUES = 2**15
-"""The most values in all ``enum`` and ``const`` of a schema together, those inside others too."""
+"""The most values in all ``enum`` and ``const`` of a schema together, nested values included."""
 
 MOST_FIELDS = 2**12
 """The most ``properties``, and the most ``patternProperties``, of one object."""
 
 DEEPEST = 100
-"""The deepest that arrays and objects of a schema's JSON may stand in each other."""
+"""The deepest nesting of arrays and objects in a schema's JSON."""
 
 
 def checked_text(kind: str, text: Any) -> str:
-    """Return the text of a language.
+    """Check a regular expression or a grammar, and return it.
+
+    Parameters
+    ----------
+    kind
+        The word for it in messages, such as ``"Lark grammar"``.
+    text
 
     Raises
     ------
     InvalidArgumentError
-        If it is none, is no Unicode, or has too many bytes.
+        If it is not a string, contains a lone surrogate, or is too long.
     """
     if not isinstance(text, str):
         raise wrong(f"a {kind}", "a string", text)
@@ -55,12 +61,12 @@ def checked_text(kind: str, text: Any) -> str:
 
 
 def checked_schema(schema: Any) -> str:
-    """Return a schema as JSON.
+    """Check a schema, and return it as JSON.
 
     Raises
     ------
     InvalidArgumentError
-        If it is not JSON, or above a limit. The message names that, and the place.
+        If the schema is not JSON or exceeds a limit. The message names the limit and the location.
     """
     _Walk().check(schema)
     try:
@@ -72,14 +78,14 @@ def checked_schema(schema: Any) -> str:
 
 
 class _Walk:
-    """A walk through the parts of a schema, whatever they mean."""
+    """Visits every part of a schema's JSON and checks the limits."""
 
     def __init__(self) -> None:
         self._path: list[object] = []
         self._n_values = 0
 
     def check(self, schema: Any) -> None:
-        """Check each part; the walk is no recursion, so that any depth comes to its error."""
+        """Check each part. Iterative, so that deep schemas raise this module's error."""
         self._check_part(schema, False)
         pending = [_inner(schema, False)]
         while pending:
@@ -99,19 +105,17 @@ class _Walk:
         self._n_values += is_value
         if self._n_values > MOST_VALUES:
             raise self._error(
-                f"enum and const have more than {MOST_VALUES} values in all, and llguidance is "
-                f"given so many at most"
+                f"expected at most {MOST_VALUES} values in all enum and const together, got more"
             )
         if isinstance(part, str) and not _is_unicode(part):
-            raise self._error("a lone surrogate is no character")
+            raise self._error("the string has a lone surrogate, which is not a character")
         if not isinstance(part, Mapping):
             return
         for name in ("properties", "patternProperties"):
             fields = part.get(name)
             if isinstance(fields, Mapping) and len(fields) > MOST_FIELDS:
                 raise self._error(
-                    f"{name} has {len(fields)} fields, and llguidance is given {MOST_FIELDS} at "
-                    f"most"
+                    f"{name}: expected at most {MOST_FIELDS} fields, got {len(fields)}"
                 )
 
     def _error(self, text: str) -> InvalidArgumentError:
@@ -124,11 +128,13 @@ class _Walk:
 
 
 def _inner(part: Any, is_value: bool) -> Iterator[tuple[object, Any, bool]]:
-    """Yield what is inside a part: its name there, itself, and whether it is one of a choice."""
+    """Yield the inner parts: name, value, and whether it counts as a value of enum or const."""
     if isinstance(part, Mapping):
         for name, each in part.items():
             if not isinstance(name, str) or not _is_unicode(name):
-                raise InvalidArgumentError(f"the schema is not JSON: a key is {name!r:.80}")
+                raise InvalidArgumentError(
+                    f"the schema is not JSON: expected strings as keys, got {name!r:.80}"
+                )
             if name == "enum" and isinstance(each, list | tuple) and not is_value:
                 yield from ((("enum", i), value, True) for i, value in enumerate(each))
             else:
@@ -139,7 +145,7 @@ def _inner(part: Any, is_value: bool) -> Iterator[tuple[object, Any, bool]]:
 
 
 def pointer_part(name: object) -> str:
-    """Return a name as it stands in a JSON pointer."""
+    """Escape a name for a JSON pointer."""
     return str(name).replace("~", "~0").replace("/", "~1")
 
 
@@ -149,9 +155,9 @@ def _is_unicode(text: str) -> bool:
 
 def _check_bytes(what: str, text: str, most: int) -> None:
     if len(text) <= most and not _is_unicode(text):
-        raise InvalidArgumentError(f"{what} has a lone surrogate, which is no character")
+        raise InvalidArgumentError(f"{what} has a lone surrogate, which is not a character")
     n_bytes = len(text) if len(text) > most else len(text.encode())
     if n_bytes > most:
         raise InvalidArgumentError(
-            f"{what} has more bytes than {most}, and llguidance is given so many at most"
+            f"{what} is too long: expected at most {most} bytes in UTF-8, got more"
         )

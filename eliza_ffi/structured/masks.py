@@ -1,4 +1,4 @@
-"""What a generation under masks asks of whoever computes them."""
+"""Interfaces of objects that compute token masks during a generation."""
 
 from __future__ import annotations
 
@@ -14,49 +14,49 @@ __all__ = ["MaskSource", "Masks", "one_token_mask"]
 
 
 MOST_WORDS = 2**26
-"""Of a mask: there are no more than 2**31 tokens."""
+"""The most words of a mask. There are at most 2**31 tokens, and a word has 32 bits."""
 
 
 class MaskSource(Protocol):
-    """Where one text stands, and what may follow.
+    """Computes the allowed tokens at each position of one text.
 
-    `mask` is called on a thread of its own while the model computes; the others are called when
-    it has returned.
+    `mask` is called on a separate thread while the model computes. The other methods are called
+    only after `mask` has returned.
     """
 
     @property
     def has_ended(self) -> bool:
-        """Whether nothing may follow: the generation ends without a token for it."""
+        """Whether the text must end here. The generation then ends without an end token."""
 
     def forced(self) -> Sequence[int]:
-        """Return tokens that must come next, one after the other; none where that is not known.
+        """Return the next tokens if they are forced, in order; empty if not known.
 
-        They take no forward pass each.
+        Forced tokens do not take one forward pass each.
         """
 
     def mask(self) -> NDArray[np.uint32]:
-        """Return which tokens may come next.
+        """Return the mask of the tokens that are allowed next.
 
         Returns
         -------
         array of uint32, shape [(n_vocab + 31) // 32]
-            Bit ``t % 32`` of word ``t // 32`` stands for token t. Where the text may end, the bits
-            of tokens that end a generation are set, too.
+            Bit ``t % 32`` of word ``t // 32`` is set if token t is allowed. If the text may end
+            here, the bits of the tokens that end a generation are set, too.
         """
 
     def accept(self, token: int) -> None:
-        """Take note of the token that has come."""
+        """Append the chosen token to the text."""
 
 
 class Masks(Protocol):
-    """A language of answers, of which any number of texts can be begun."""
+    """A constraint on answers. Each answer gets its own mask source."""
 
     @property
     def n_words(self) -> int:
-        """How many words of 32 bits a mask has: ``(n_vocab + 31) // 32``."""
+        """The number of 32-bit words in a mask: ``(n_vocab + 31) // 32``."""
 
     def start(self) -> MaskSource:
-        """Return where a text begins."""
+        """Return the mask source of a new text."""
 
 
 def one_token_mask(token: int, n_words: int) -> NDArray[np.uint32]:
@@ -64,7 +64,7 @@ def one_token_mask(token: int, n_words: int) -> NDArray[np.uint32]:
     try:
         mask = np.zeros(n_words, np.uint32)
         mask[token // 32] = np.uint32(1 << token % 32)
-    except (IndexError, TypeError, ValueError):  # not looked at before: this is done per token
+    except (IndexError, TypeError, ValueError):  # checked only on failure: runs for every token
         check_whole("n_words", n_words, 1, MOST_WORDS)
         check_whole("token", token, 0, 32 * n_words - 1)
         raise

@@ -1,7 +1,7 @@
-"""How many digits a number of a JSON answer may have.
+"""Limit the number of digits in the numbers of a JSON answer.
 
-A small model that has begun to repeat a digit writes hundreds of them, and JSON Schema has no
-keyword against that.
+A small model that starts to repeat a digit may write hundreds of digits, and JSON Schema has no
+keyword that prevents it.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from .token_texts import TokenTexts
 __all__ = ["NumberLimit", "NumberTokens", "longest_number"]
 
 MOST_DIGITS = 18
-"""Digits of a whole number: any such number fits into 64 bits. The decimal point counts as one, so
-that a number with a fraction has at most 17."""
+"""The most digits of an integer, so that it fits into 64 bits. The decimal point counts as a digit, so
+a number with a fraction has at most 17 digits."""
 
 MOST_EXPONENT_DIGITS = 2
 
@@ -30,7 +30,7 @@ _NUMBERS = ("const", "enum", "exclusiveMaximum", "exclusiveMinimum", "maximum", 
 
 
 def longest_number(schema: Any) -> int:
-    """Return how many digits numbers may have: the default, or as many as one of the schema has."""
+    """Return the digit limit for a schema: the default, or more if its own numbers are longer."""
     most, pending = MOST_DIGITS, [(schema, False)]
     while pending:
         part, counts = pending.pop()
@@ -39,18 +39,13 @@ def longest_number(schema: Any) -> int:
         elif isinstance(part, list):
             pending += [(each, counts) for each in part]
         elif counts and isinstance(part, int | float) and abs(part) >= 10**MOST_DIGITS:
-            # One more than the bound itself has: a power of ten may be exclusive.
+            # One digit more than in the bound itself: the bound may be an exclusive power of ten.
             most = max(most, len(str(int(min(abs(part), 1e308)))) + 1)
     return most
 
 
 class NumberTokens:
-    """Which tokens of a vocabulary begin with a run of digits, by the length of the run.
-
-    Parameters
-    ----------
-    vocabulary
-    """
+    """Masks of the tokens that begin with at most n digits, for each n."""
 
     LONGEST = 16
 
@@ -60,13 +55,13 @@ class NumberTokens:
 
     @functools.cached_property
     def _others(self) -> list[NDArray[np.uint32]]:
-        """For each length, the mask of all tokens whose run is not longer; shape ``[n_words]``."""
+        """For each n, the mask of all tokens that begin with at most n digits; shape ``[n_words]``."""
         lengths = np.zeros(32 * self._n_words, np.int64)
         for token, text in enumerate(self._texts):
             if text and (text[0] in _DIGITS or text[0] == ord(".")):
                 run = _RUN.match(text)
                 n = run.end() if run is not None else 0
-                # A point is followed by one digit at least.
+                # A decimal point needs at least one more digit.
                 lengths[token] = n + (text[n - 1] == ord("."))
         return [
             np.packbits(lengths <= most, bitorder="little").view(np.uint32)
@@ -74,31 +69,31 @@ class NumberTokens:
         ]
 
     def keep_short(self, mask: NDArray[np.uint32], room: int) -> NDArray[np.uint32]:
-        """Return a mask without the tokens that begin with more than `room` digits."""
+        """Remove the tokens that begin with more than `room` digits, unless no token would remain."""
         if room >= self.LONGEST:
             return mask
         kept: NDArray[np.uint32] = mask & self._others[max(room, 0)]
-        return kept if kept.any() else mask  # the schema wants more
+        return kept if kept.any() else mask  # the schema requires more digits
 
 
 class NumberLimit:
-    """Follows one text, and keeps the numbers of its JSON values from growing without end.
+    """Tracks one text, and limits the digits of the numbers in its JSON values.
 
     Parameters
     ----------
     tokens
-        Of the vocabulary.
+        The digit masks of the vocabulary.
     most
-        Digits that a number may have.
+        The most digits of a number.
     after
-        The texts after which a JSON value begins; by default the whole text is JSON.
+        The texts after which a JSON value begins. By default the whole text is JSON.
     """
 
     def __init__(self, tokens: NumberTokens, most: int, after: Sequence[bytes] = (b"",)) -> None:
         self._tokens = tokens
         self._most = most
         self._after = tuple(after)
-        self._seen = b""  # the end of the text outside of JSON values
+        self._seen = b""  # the most recent text outside JSON values
         self._begin() if b"" in self._after else self._end()
 
     def _begin(self) -> None:
@@ -113,11 +108,11 @@ class NumberLimit:
 
     @property
     def in_string(self) -> bool:
-        """Whether the text stops inside a string."""
+        """Whether the text ends inside a JSON string."""
         return self._in_string
 
     def push(self, text: bytes) -> None:
-        """Take note of more text."""
+        """Append text."""
         for byte in text:
             if self._is_json:
                 self._push(byte)
@@ -145,7 +140,7 @@ class NumberLimit:
             self._end()
 
     def restricted(self, mask: NDArray[np.uint32]) -> NDArray[np.uint32]:
-        """Return a mask without the tokens that would make a number too long."""
+        """Remove the tokens that would make a number too long from a mask."""
         if self._in_exponent:
             return self._tokens.keep_short(mask, MOST_EXPONENT_DIGITS - self._n_digits)
         if self._n_digits == 0:

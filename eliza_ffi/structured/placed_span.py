@@ -1,8 +1,8 @@
-"""A span where it stands in an answer, and how the library is asked to write its value.
+"""A span at its position in an answer, and the request that makes the library write its value.
 
-A value's spelling depends on where it stands. Literals may leave a JSON string open, as in
-``{"action":"``; then the value is the inside of that string and the next literal begins with the
-quote that ends it. Otherwise a value brings its own quotes.
+The spelling of a value depends on its position. A literal may leave a JSON string open, as in
+``{"action":"``. Then the value is the inside of this string, and the next literal begins with the
+closing quote. Otherwise the value includes its own quotes.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _NUMBER_CHARACTERS = frozenset("0123456789+-.eE")
 
 @dataclass(frozen=True)
 class Filled:
-    """What came of a span: the text of its value, and the known or chosen text behind it."""
+    """The text written for a span: its value, and the fixed or chosen text that follows it."""
 
     text: str
     follow: str = ""
@@ -58,23 +58,23 @@ class Filled:
 
 @dataclass(frozen=True)
 class PlacedSpan:
-    """A span and what is known of its surroundings.
+    """A span with the text around it.
 
     Attributes
     ----------
     index : int
-        Its place in the skeleton, from 0.
+        The index of the span in the skeleton, from 0.
     span : SkeletonSpan
     in_string : bool
-        Whether the text before it leaves a JSON string open.
+        Whether the preceding text leaves a JSON string open.
     before : str
-        Text that comes first, as it is, and has not been given with an earlier span.
+        The fixed text before the value, unless it is the `after` of an earlier span.
     after : str
-        Text that follows, as it is.
+        The fixed text after the value.
     follow : tuple of str
-        In place of `after`: texts one of which follows, as the model likes.
+        Alternatives for the text after the value, instead of `after`. The model chooses one.
     grammar : str or None
-        Where the span has a rule, a grammar whose rule ``root`` it is.
+        For a span with a rule, a grammar with this rule as its start rule ``root``.
     """
 
     index: int
@@ -91,14 +91,14 @@ class PlacedSpan:
 
     @functools.cached_property
     def texts(self) -> tuple[str, ...] | None:
-        """All texts of the value, or None if they are not listed."""
+        """All spellings of the value, or None if the span is not a boolean or an enum."""
         return self.span.texts(self.in_string)
 
     @functools.cached_property
     def ends_itself(self) -> bool:
-        """Whether a value shows by its text alone that it has ended."""
+        """Whether the end of the value can be recognized without the text that follows."""
         if self.texts is not None:
-            # As texts sort, one is right in front of those that go on from it.
+            # In sorted order, a text comes directly before the texts that it is a prefix of.
             return not any(b.startswith(a) for a, b in pairwise(sorted(self.texts)))
         return self.span.kind == "free-string" and self.span.rule is None and not self.in_string
 
@@ -107,16 +107,18 @@ class PlacedSpan:
         return self.span.kind in ("number", "integer") and self.span.rule is None
 
     def request(self) -> dict[str, Any]:
-        """Return what to ask of the library for the value, as its ``llm_stream_fill`` has it."""
+        """Return the request for the value, in the form of the library's ``llm_stream_fill``."""
         if self.is_literal:
             return {}
         if self.texts is not None:
             if len(set(self.texts)) < len(self.texts):
-                raise InvalidArgumentError(f"two of its values are spelled the same: {self.texts}")
+                raise InvalidArgumentError(
+                    f"enum_values: expected different spellings, got {self.texts}"
+                )
             if "" in self.texts:
                 raise InvalidArgumentError(
-                    "an empty value inside a JSON string leaves nothing to choose: end the literal "
-                    "before it in front of the quote, so that the values bring their own"
+                    "an empty value inside a JSON string is not supported; end the preceding "
+                    "literal before the quote, so that the values include their own quotes"
                 )
             return {"choices": list(self.texts)}
         if self.span.rule is not None:
@@ -136,9 +138,10 @@ class PlacedSpan:
         return self.dfa().to_dict()
 
     def request_with_follow(self) -> dict[str, Any]:
-        """Return the request for a value together with one of the texts that may follow.
+        """Return the request for the value together with one of the texts in `follow`.
 
-        These may share a token with the value's end, and show where a number ends.
+        The two are requested together because the following text may share a token with the end of
+        the value, and because a number ends only where other text follows.
         """
         if self.texts is not None:
             return {"choices": [text + follow for text in self.texts for follow in self.follow]}
@@ -147,7 +150,7 @@ class PlacedSpan:
         return {"dfa": _pattern_form(f"{value}(?:{follow})", False)}
 
     def value(self, text: str) -> Any:
-        """Return the value that a text stands for."""
+        """Return the value that a text spells."""
         if self.span.kind == "enum" and self.texts is not None and self.span.enum_values:
             return self.span.enum_values[self.texts.index(text)]
         is_free = self.span.rule is not None or self.span.kind == "pattern"
@@ -159,9 +162,9 @@ class PlacedSpan:
         return read_json(text)
 
     def ends(self, data: bytes, start: int) -> Iterator[int]:
-        """Yield where a value that begins at `start` may end, in bytes.
+        """Yield the offsets at which a value that begins at `start` may end, in bytes.
 
-        Of a span with a rule only that it may be any text: rules are not read here.
+        Grammar rules are not checked: the value of a span with a rule may end anywhere.
         """
         if self.is_literal:
             yield start
@@ -174,50 +177,50 @@ class PlacedSpan:
         elif self.span.kind == "free-json":
             yield from value_ends(data, start, JSON_DEPTH)
         elif self.span.kind == "free-string" and self.in_string:
-            # The quotes around it are the literals'.
+            # The quotes belong to the literals, and the automaton requires them.
             for end in dfa_ends(json_string(), b'"' + data[start:] + b'"', 0):
                 yield start + end - 2
         else:
             yield from dfa_ends(self.dfa(), data, start)
 
     def check_follower(self, following: str | None) -> None:
-        """Check that what follows lets the value's end be seen.
+        """Check that the end of the value can be recognized by the text that follows.
 
         Parameters
         ----------
         following
-            The literal that follows, ``""`` at the end of the skeleton, None where another value
-            follows at once.
+            The following literal; ``""`` at the end of the skeleton; None if another value follows
+            directly.
 
         Raises
         ------
         InvalidArgumentError
-            If it does not.
+            If the end could not be recognized, or the value is not allowed at this position.
         """
         name = f"a {self.span.kind} span"
         if self.in_string and self.span.rule is None:
             if self.span.kind == "free-json":
                 raise InvalidArgumentError(
-                    "a free-json span cannot stand inside a JSON string: "
-                    "the literal before it has opened one"
+                    "a free-json span is not allowed inside a JSON string, "
+                    "and the preceding literal has opened a string"
                 )
             if self.span.kind == "free-string" and not (following or "").startswith('"'):
                 raise InvalidArgumentError(
-                    f"{name} inside a JSON string goes on to the quote that ends it: "
-                    f"the next literal must begin with that"
+                    f"{name} inside a JSON string must be followed by a literal that begins "
+                    f"with the closing quote"
                 )
         if following is None and not self.ends_itself:
             raise InvalidArgumentError(
-                f"{name} is followed by another at once: a literal must show where it ends"
+                f"{name} must be followed by a literal that marks its end, got another value"
             )
         is_like_number = self.span.kind == "free-json" or self.is_number
         if following and is_like_number and following[0] in _NUMBER_CHARACTERS:
             raise InvalidArgumentError(
-                f"{name} is followed by {following[0]!r}, with which a number could go on"
+                f"{name} must not be followed by {following[0]!r}, which could be part of a number"
             )
 
     def dfa(self) -> Dfa:
-        """Return the automaton of a value that has one: of a number, pattern or quoted string."""
+        """Return the automaton of a number, a pattern or a quoted string."""
         if self.span.pattern is not None:
             return pattern_dfa(self.span.pattern, self.in_string)
         if self.span.dfa is not None:
@@ -228,22 +231,22 @@ class PlacedSpan:
 
 
 Script = Generator[PlacedSpan, Filled, None]
-"""The spans of an answer one after the other, each sent what came of it: a later span may depend on
-an earlier one."""
+"""A generator of the spans of an answer, in order. The caller sends it the text written for each
+span, because a later span may depend on an earlier one."""
 
 
 def regex_literal(text: str) -> str:
-    """Return a regular expression for one text."""
+    """Return a regular expression that matches exactly this text."""
     return "".join(f"\\{char}" if char in r".^$*+?{}[]|()\/" else char for char in text)
 
 
 def without_escapes(dfa: Dfa) -> Dfa:
-    """Return the automaton of those texts that stand in a JSON string as they are.
+    """Restrict an automaton to text that needs no escaping inside a JSON string.
 
     Raises
     ------
     InvalidArgumentError
-        If there are none.
+        If it accepts no such text.
     """
     transitions = dfa.transitions[:, dfa.classes].copy()
     transitions[:, _NEED_ESCAPE] = DEAD
@@ -252,12 +255,12 @@ def without_escapes(dfa: Dfa) -> Dfa:
 
 @functools.lru_cache(maxsize=128)
 def pattern_dfa(pattern: str, in_string: bool) -> Dfa:
-    """Return the automaton of a pattern, in a JSON string without what needs an escape.
+    """Return the automaton of a pattern. Inside a JSON string it excludes text that needs escaping.
 
     Raises
     ------
     InvalidArgumentError
-        If the pattern has an error, or nothing that it matches may stand there.
+        If the pattern has an error, or all text that it matches is excluded.
     """
     dfa = compile_regex(pattern)
     if not in_string:
@@ -266,8 +269,8 @@ def pattern_dfa(pattern: str, in_string: bool) -> Dfa:
         return without_escapes(dfa)
     except InvalidArgumentError as error:
         raise InvalidArgumentError(
-            f"the pattern {pattern!r} matches no text that stands in a JSON string without "
-            f"escapes: {error}"
+            f"the pattern {pattern!r} matches no text that can be inside a JSON string without "
+            f"escaping: {error}"
         ) from None
 
 

@@ -1,4 +1,4 @@
-"""How each span's tokens are sampled: elizaOS's ``SpanSamplerPlan``."""
+"""Sampling settings for the spans of a skeleton: elizaOS's ``SpanSamplerPlan``."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from ..errors import InvalidArgumentError
 __all__ = ["SpanOverride", "SpanSamplerPlan", "SpanSampling"]
 
 ARGMAX_KINDS = frozenset(("enum", "number", "integer", "boolean"))
-"""What is looked up rather than written: always the most likely, unless overridden."""
+"""The kinds of span that take the most probable token at each step unless overridden."""
 
 
 @dataclass(frozen=True)
 class SpanSampling:
-    """How tokens are sampled.
+    """Sampling settings for the tokens of a span.
 
     Attributes
     ----------
     temperature : float
-        0 = always the most likely token.
+        0 = always the most probable token.
     top_k : int
         0 = off.
     top_p : float
@@ -40,7 +40,7 @@ class SpanSampling:
     Raises
     ------
     InvalidArgumentError
-        If one of them is out of range.
+        If a setting is out of range.
     """
 
     temperature: float = 0.0
@@ -59,23 +59,23 @@ class SpanSampling:
             object.__setattr__(self, name, value)
 
     def request(self) -> dict[str, float | int]:
-        """Return the part of a request to the library."""
+        """Return the settings as part of a request to the library."""
         return {"temperature": self.temperature, "top_k": self.top_k, "top_p": self.top_p}
 
 
 @dataclass(frozen=True)
 class SpanOverride:
-    """How one span is sampled, whatever its kind.
+    """Sampling settings for one span of any kind.
 
     Attributes
     ----------
     span_index : int
-        The span's place in the skeleton as it was given, from 0.
+        The index of the span in the skeleton as given by the caller, from 0.
     temperature : float
     top_k : int or None
-        None = as the call has it.
+        None = the call's setting.
     top_p : float or None
-        None = as the call has it.
+        None = the call's setting.
     """
 
     span_index: int
@@ -85,10 +85,10 @@ class SpanOverride:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "span_index", check_whole("spanIndex", self.span_index, 0))
-        self.over(SpanSampling())  # which checks the rest
+        self.over(SpanSampling())  # checks the other fields
 
     def over(self, call: SpanSampling) -> SpanSampling:
-        """Return the sampling that this makes of the call's."""
+        """Return the call's settings with this override applied."""
         check_kind("call", call, SpanSampling, "a SpanSampling")
         return SpanSampling(
             temperature=self.temperature,
@@ -99,22 +99,22 @@ class SpanOverride:
 
 @dataclass(frozen=True)
 class SpanSamplerPlan:
-    """How the spans of a skeleton are sampled.
+    """Sampling settings for the spans of a skeleton.
 
     Without an override, spans of kind ``enum``, ``number``, ``integer`` and ``boolean`` take the
-    most likely token at each step, and the others follow the call.
+    most probable token at each step. The other spans use the settings of the call.
 
     Attributes
     ----------
     overrides : tuple of SpanOverride
-        One for a span at most. A literal has nothing to sample: its override changes nothing.
+        At most one for each span. An override for a literal has no effect.
     strict : bool
-        Spans of those four kinds take the most likely token whatever an override says.
+        Whether spans of these four kinds ignore their overrides.
 
     Raises
     ------
     InvalidArgumentError
-        If two overrides are for one span.
+        If two overrides are for the same span.
     """
 
     overrides: tuple[SpanOverride, ...] = ()
@@ -132,7 +132,7 @@ class SpanSamplerPlan:
 
     @classmethod
     def from_dict(cls, data: Any) -> SpanSamplerPlan:
-        """Return the plan of elizaOS's JSON form, in either spelling of its field names."""
+        """Create a plan from elizaOS's JSON form. Field names may be camelCase or snake_case."""
         fields = _fields(data, "a sampler plan", {"overrides": "overrides", "strict": "strict"})
         overrides = fields.get("overrides", ())
         check_kind("overrides", overrides, (list, tuple), "a list")
@@ -153,23 +153,23 @@ class SpanSamplerPlan:
         return {"overrides": overrides, "strict": self.strict}
 
     def check(self, n_spans: int) -> None:
-        """Check that the overrides are for spans that a skeleton of `n_spans` spans has.
+        """Check that all overrides are for spans of a skeleton with `n_spans` spans.
 
         Raises
         ------
         InvalidArgumentError
-            If one is not.
+            If an override's index is `n_spans` or more.
         """
         check_whole("n_spans", n_spans, 0)
         for each in self.overrides:
             if each.span_index >= n_spans:
                 raise InvalidArgumentError(
-                    f"an override is for span {each.span_index}, but the skeleton has {n_spans} "
-                    f"spans: spanIndex must be below that"
+                    f"spanIndex must be below {n_spans}, the number of spans in the skeleton, "
+                    f"got {each.span_index}"
                 )
 
     def sampling(self, index: int, kind: str, call: SpanSampling) -> SpanSampling:
-        """Return how a span is sampled; `call` is the sampling of the spans that follow it."""
+        """Return the settings for a span; `call` has the settings of the call."""
         check_whole("index", index, 0)
         is_argmax = check_text("kind", kind) in ARGMAX_KINDS
         if is_argmax and self.strict:

@@ -21,8 +21,8 @@ from .number_limit import longest_number
 __all__ = ["COMPACT", "SchemaGrammar", "grammar_of_text", "schema_grammar"]
 
 COMPACT = {"whitespace_flexible": False, "item_separator": ",", "key_separator": ":"}
-"""Write JSON without white space, so that most of the fixed text is forced. The options in a schema's
-own ``x-guidance`` take precedence."""
+"""Options for JSON without white space, so that most of the fixed text is forced. A schema's own
+``x-guidance`` takes precedence."""
 
 MOST_TRIALS = 200
 """The most parts of a schema that are compiled separately to find the location of an error."""

@@ -1,7 +1,7 @@
-"""A known answer with blanks: elizaOS's ``ResponseSkeleton``.
+"""Skeletons: answers of fixed text with values to fill in (elizaOS's ``ResponseSkeleton``).
 
-A skeleton is a row of spans. Literals are known and cost nothing; the model writes the others, each
-held to its kind.
+A skeleton is a sequence of spans. Literal spans are fixed text and need no forward pass. The model
+writes the other spans, and each is constrained to its kind.
 
 >>> skeleton = Skeleton.from_dict({"spans": [
 ...     {"kind": "literal", "value": '{"action":'},
@@ -46,21 +46,21 @@ MOST_SPANS = 10_000
 
 @dataclass(frozen=True)
 class Skeleton:
-    """The spans of an answer.
+    """The sequence of spans that make up an answer.
 
     Attributes
     ----------
     spans : tuple of SkeletonSpan
     id : str or None
-        A name that the caller gave it; not used here.
+        A name chosen by the caller. It is kept but not used.
     grammar : str or None
-        The rules that spans name, in GBNF.
+        A GBNF grammar with the rules that spans name.
 
     Raises
     ------
     InvalidArgumentError
-        If there are no spans, a rule is missing, or it cannot be seen where a value ends. The
-        message begins with the span it is about.
+        If there are no spans, a span names an undefined rule, or the end of a value could not be
+        recognized. If the error is in one span, the message begins with this span.
     """
 
     spans: tuple[SkeletonSpan, ...]
@@ -75,10 +75,10 @@ class Skeleton:
             if text is not None:
                 check_text(text, name)
         if not self.spans:
-            raise InvalidArgumentError("the skeleton has no spans")
+            raise InvalidArgumentError("spans: expected at least one span, got none")
         if len(self.spans) > MOST_SPANS:
             raise InvalidArgumentError(
-                f"the skeleton has {len(self.spans)} spans, more than {MOST_SPANS}"
+                f"spans: expected at most {MOST_SPANS} spans, got {len(self.spans)}"
             )
         for placed in self.placed:
             try:
@@ -88,7 +88,7 @@ class Skeleton:
 
     @classmethod
     def from_dict(cls, data: Any, grammar: str | None = None) -> Skeleton:
-        """Return the skeleton of elizaOS's JSON form.
+        """Create a skeleton from elizaOS's JSON form.
 
         Parameters
         ----------
@@ -96,12 +96,13 @@ class Skeleton:
             ``{"spans": [{"kind": ..., "key": ..., "value": ..., "enumValues": ..., "rule": ...},
             ...], "id": ...}``.
         grammar
-            The GBNF that goes with it; elizaOS hands it over beside the skeleton.
+            The GBNF grammar for the spans' rules. elizaOS passes it separately from the skeleton.
 
         Raises
         ------
         InvalidArgumentError
-            If it is no skeleton; the message begins with the span that is wrong.
+            If the data is not a valid skeleton. If the error is in one span, the message begins
+            with this span.
         """
         check_kind("a skeleton", data, Mapping, "an object")
         check_known("a skeleton", data, ("spans", "id", "grammar"))
@@ -118,7 +119,7 @@ class Skeleton:
         return cls(tuple(spans), data.get("id"), grammar or data.get("grammar"))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return elizaOS's JSON form, with ``grammar`` where there is one."""
+        """Return elizaOS's JSON form, including ``grammar`` if the skeleton has one."""
         form: dict[str, Any] = {"spans": [span.to_dict() for span in self.spans]}
         if self.id is not None:
             form["id"] = self.id
@@ -128,53 +129,54 @@ class Skeleton:
 
     @property
     def n_spans(self) -> int:
-        """How many spans there are."""
+        """The number of spans."""
         return len(self.spans)
 
     @functools.cached_property
     def placed(self) -> tuple[PlacedSpan, ...]:
-        """The spans that are to be written, with the literals around them.
+        """The spans that the model writes, each with the fixed text around it.
 
-        Enums of one value have become literals. A literal is `after` of the value in front of it;
-        what comes before the first value is that one's `before`. A skeleton of literals alone is
-        one literal.
+        An enum with a single value is fixed text, like a literal. Fixed text belongs to the `after`
+        of the preceding value, and the text before the first value to the `before` of this value. A
+        skeleton that has only fixed text becomes a single literal.
         """
-        known: list[str] = [""]
+        fixed: list[str] = [""]
         values: list[PlacedSpan] = []
         position = JsonPosition()
         for i, span in enumerate(self.spans):
             text = span.value if span.kind == "literal" else _only_text(span, position.in_string)
             if text is not None:
-                known[-1] += text
+                fixed[-1] += text
                 position = position.after(text)
                 continue
             if position.escape:
                 raise InvalidArgumentError(
-                    f"spans[{i}]: the literal before it ends inside an escape, {position.escape!r}"
+                    f"spans[{i}]: the preceding literal ends inside an escape sequence, "
+                    f"{position.escape!r}"
                 )
             grammar = None if span.rule is None else self._grammar_of(i, span.rule)
             values.append(PlacedSpan(i, span, position.in_string, grammar=grammar))
-            known.append("")
+            fixed.append("")
         if not values:
-            return (PlacedSpan(0, SkeletonSpan("literal", value=known[0]), before=known[0]),)
+            return (PlacedSpan(0, SkeletonSpan("literal", value=fixed[0]), before=fixed[0]),)
         placed = []
         for i, value in enumerate(values):
-            following = known[i + 1]
+            following = fixed[i + 1]
             is_last = i == len(values) - 1
             try:
                 value.check_follower(following if following or is_last else None)
             except InvalidArgumentError as error:
                 raise InvalidArgumentError(f"spans[{value.index}]: {error}") from None
-            placed.append(replace(value, before=known[0] if i == 0 else "", after=following))
+            placed.append(replace(value, before=fixed[0] if i == 0 else "", after=following))
         return tuple(placed)
 
     def script(self) -> Script:
-        """Return the spans one after the other, as filling them asks for them."""
+        """Yield the spans in the order in which they are filled."""
         for placed in self.placed:
-            _ = yield placed  # it is sent what came of the span, which changes nothing here
+            _ = yield placed  # the caller sends the filled value, which no later span depends on
 
     def parse(self, text: str) -> Any:
-        """Return the value of an answer.
+        """Parse a complete answer as JSON, and return its value.
 
         Raises
         ------
@@ -184,9 +186,9 @@ class Skeleton:
         return read_json(text)
 
     def matches(self, text: str) -> bool:
-        """Return whether filling this skeleton could give this answer.
+        """Return whether filling this skeleton could produce this answer.
 
-        A span with a rule is taken to be able to give any text: rules are not read here.
+        Grammar rules are not checked: a span with a rule matches any text.
         """
         data = check_string("text", text).encode("utf-8", "surrogatepass")
         first = self.placed[0].before.encode()
@@ -204,7 +206,7 @@ class Skeleton:
         return len(data) in ends
 
     def to_gbnf(self) -> str:
-        """Return a grammar of exactly the answers that filling this skeleton can give."""
+        """Return a GBNF grammar that accepts exactly the answers that this skeleton allows."""
         builder = gbnf.Builder()
         parts = [gbnf.quoted(self.placed[0].before)]
         for placed in self.placed:
@@ -214,17 +216,17 @@ class Skeleton:
     def _grammar_of(self, index: int, rule: str) -> str:
         if self.grammar is None:
             raise InvalidArgumentError(
-                f"spans[{index}] names the rule {rule!r}, but the skeleton has no grammar"
+                f"spans[{index}]: the rule {rule!r} is not defined: the skeleton has no grammar"
             )
         if rule not in gbnf.rule_names(self.grammar):
             raise InvalidArgumentError(
-                f"spans[{index}] names the rule {rule!r}, which the skeleton's grammar does not "
-                f"define"
+                f"spans[{index}]: the skeleton's grammar does not define the rule {rule!r}"
             )
         return gbnf.with_root(self.grammar, rule)
 
 
 def _only_text(span: SkeletonSpan, in_string: bool) -> str | None:
+    """Return the spelling of a value that has exactly one, otherwise None."""
     texts: Iterable[str] | None = span.texts(in_string)
     if texts is None:
         return None

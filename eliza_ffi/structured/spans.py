@@ -1,4 +1,4 @@
-"""Spans of a skeleton, in elizaOS's form: what may be written where."""
+"""The spans of a skeleton, and their JSON form in elizaOS."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .json_text import check_unicode, json_text, string_body
 __all__ = ["KINDS", "Scalar", "SkeletonSpan", "check_text"]
 
 Scalar = str | int | float | bool | None
-"""A JSON value without parts."""
+"""A JSON value that is not an array or object."""
 
 KINDS = (
     "literal",
@@ -28,7 +28,7 @@ KINDS = (
     "free-json",
     "pattern",
 )
-"""What may stand in a span."""
+"""The kinds of span."""
 
 _FIELDS = {
     "kind": "kind",
@@ -46,35 +46,35 @@ _DFA_KINDS = ("pattern", "number", "integer")
 
 @dataclass(frozen=True)
 class SkeletonSpan:
-    """A span of an answer.
+    """A part of an answer: fixed text, or a value that the model writes.
 
     Attributes
     ----------
     kind : str
-        ``"literal"`` (`value` as it is), ``"enum"`` (one of `enum_values`), ``"number"``,
-        ``"boolean"``, ``"free-string"`` (a JSON string), ``"free-json"`` (any JSON value); and
-        beyond elizaOS ``"integer"`` and ``"pattern"``.
+        ``"literal"`` (the text `value`), ``"enum"`` (one of `enum_values`), ``"number"``,
+        ``"boolean"``, ``"free-string"`` (a JSON string), ``"free-json"`` (any JSON value), and two
+        kinds that elizaOS does not have: ``"integer"`` and ``"pattern"``.
     key : str or None
-        The name of the field, which comes back with its value.
+        The name of the field. The result contains the value under this name.
     value : str or None
         The text of a literal.
     enum_values : tuple of str, int, float, bool or None
-        What an enum may be: distinct. A string is spelled as a JSON string, the others as JSON
-        spells them.
+        The allowed values of an enum, without duplicates. They are written as JSON.
     rule : str or None
-        A rule of the skeleton's grammar that takes the place of the kind's own.
+        The name of a rule in the skeleton's grammar. The value must match this rule instead of the
+        kind.
     pattern : str or None
-        A regular expression (see :mod:`.automata.regex_syntax`) for the whole text of a
-        ``"pattern"``, which is taken as it is: in a JSON string no character is then written that
-        would need an escape.
+        A regular expression (see :mod:`.automata.regex_syntax`) that the whole text of a
+        ``"pattern"`` must match. The text is written without escaping, so that inside a JSON string
+        it cannot contain any character that needs an escape.
     dfa : Dfa or None
-        In place of a pattern, the automaton of its texts; of a ``"number"`` or ``"integer"``, that
-        of those which it may be.
+        An automaton of the allowed text. For a ``"pattern"`` it replaces `pattern`; for a
+        ``"number"`` or ``"integer"`` it restricts the allowed numbers.
 
     Raises
     ------
     InvalidArgumentError
-        If a field is missing or has no meaning for the kind.
+        If a required field is missing, or a field is not allowed for this kind.
     """
 
     kind: str
@@ -96,28 +96,31 @@ class SkeletonSpan:
         for name, kind in (("value", "literal"), ("enum_values", "enum"), ("pattern", "pattern")):
             given = getattr(self, name) is not None
             if given and self.kind != kind:
-                raise InvalidArgumentError(f"{name} is of a span of kind {kind}, not {self.kind}")
+                raise InvalidArgumentError(
+                    f"{name} is only allowed in a span of kind {kind}, got kind {self.kind}"
+                )
             given = given or (name == "pattern" and self.dfa is not None)
             if not given and self.kind == kind and (self.rule is None or kind == "literal"):
                 raise InvalidArgumentError(f"a span of kind {kind} needs {name}")
         if self.dfa is not None:
             self._check_dfa()
         if self.kind == "literal" and self.rule is not None:
-            raise InvalidArgumentError("a literal is known: it has no rule")
+            raise InvalidArgumentError("rule is not allowed in a span of kind literal")
 
     def _check_dfa(self) -> None:
         check_kind("dfa", self.dfa, Dfa, "an automaton")
         if self.kind not in _DFA_KINDS:
             raise InvalidArgumentError(
-                f"dfa is of a span of kind {', '.join(_DFA_KINDS)}, not {self.kind}"
+                f"dfa is only allowed in a span of kind {', '.join(_DFA_KINDS)}, "
+                f"got kind {self.kind}"
             )
         for name in ("pattern", "rule"):
             if getattr(self, name) is not None:
-                raise InvalidArgumentError(f"dfa and {name} say twice what the value may be")
+                raise InvalidArgumentError(f"expected only one of dfa and {name}, got both")
 
     @classmethod
     def from_dict(cls, data: Any) -> SkeletonSpan:
-        """Return the span of elizaOS's JSON form; ``enum_values`` is taken for ``enumValues``."""
+        """Create a span from elizaOS's JSON form. ``enum_values`` is an alias of ``enumValues``."""
         check_kind("a span", data, Mapping, "an object")
         check_known("a span", data, _FIELDS)
         given: dict[str, Any] = {
@@ -148,7 +151,7 @@ class SkeletonSpan:
         return {name: value for name, value in fields.items() if value is not None}
 
     def texts(self, in_string: bool) -> tuple[str, ...] | None:
-        """Return all texts that the value may be spelled as, or None if they are not listed."""
+        """Return all spellings of the value, or None if the span is not a boolean or an enum."""
         check_flag("in_string", in_string)
         if self.rule is not None:
             return None
@@ -166,7 +169,7 @@ class SkeletonSpan:
 def _checked_values(values: tuple[Scalar, ...]) -> tuple[Scalar, ...]:
     values = tuple(check_several("enum_values", values, "a list of values"))
     if not values:
-        raise InvalidArgumentError("enum_values is empty: there is nothing to choose from")
+        raise InvalidArgumentError("enum_values must not be empty: there is nothing to choose from")
     seen: dict[str, int] = {}
     for i, value in enumerate(values):
         if value is not None and not isinstance(value, str | int | float | bool):
@@ -177,14 +180,14 @@ def _checked_values(values: tuple[Scalar, ...]) -> tuple[Scalar, ...]:
             raise InvalidArgumentError(f"enum_values[{i}]: {error}") from None
         if text in seen:
             raise InvalidArgumentError(
-                f"enum_values[{i}] is {text}, the same as enum_values[{seen[text]}]"
+                f"enum_values[{i}] is {text}, a duplicate of enum_values[{seen[text]}]"
             )
         seen[text] = i
     return values
 
 
 def _read_dfa(data: Any) -> Dfa:
-    """Return the automaton of its JSON form, if all its texts are text."""
+    """Read an automaton from its JSON form, and check that it accepts only UTF-8."""
     if not isinstance(data, Mapping) or set(data) != {"classes", "transitions", "accepting"}:
         raise wrong("dfa", "an object of classes, transitions and accepting", data)
     try:
@@ -195,19 +198,20 @@ def _read_dfa(data: Any) -> Dfa:
     except (IndexError, OverflowError, TypeError, ValueError) as error:
         raise InvalidArgumentError(f"dfa: {error}") from None
     dfa.validate()
-    # Byte by byte an automaton may accept what is not UTF-8.
+    # An automaton works on bytes, so it could accept byte strings that are not UTF-8.
     if intersection(dfa, any_text()) != dfa.minimized():
         raise InvalidArgumentError("dfa accepts bytes that are not UTF-8")
     return dfa
 
 
 def check_text(text: object, name: str) -> None:
-    """Check that a part of a skeleton is a text; of some, that it has no NUL, either.
+    """Check that a text in a skeleton is a valid string.
 
     Raises
     ------
     InvalidArgumentError
-        If it is not.
+        If it is not a string, has a lone surrogate, or has a NUL character and `name` is one of
+        ``value``, ``rule`` and ``grammar``.
     """
     if not isinstance(text, str):
         raise wrong(name, "a string", text)

@@ -1,4 +1,4 @@
-"""What every token of a vocabulary spells, as libraries that compute masks need to know it."""
+"""The bytes that each token of a vocabulary spells, for libraries that compute token masks."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ __all__ = ["TokenSpeller", "TokenTexts"]
 
 
 class TokenSpeller:
-    """A model's tokenizer, which other libraries may hold for longer than the model is open.
+    """A model's tokenizer that other libraries may keep after the model is closed.
 
     Parameters
     ----------
     tokenize
-        From a text to its tokens; control tokens are not read.
+        Returns the tokens of a text. It must not recognize control tokens in the text.
     """
 
     def __init__(self, tokenize: Callable[[str], list[int]]) -> None:
@@ -29,22 +29,22 @@ class TokenSpeller:
         self._anchor: list[int] | None = None
 
     def close(self) -> None:
-        """Ask the model nothing any more. Waits for a call that is running."""
+        """Stop using the model. Waits until a running call has returned."""
         with self._lock:
             self._is_closed = True
 
     def tokenize(self, text: str) -> list[int]:
-        """Return the tokens of a text that goes on from another.
+        """Return the tokens of a text that continues another text.
 
-        Some tokenizers put a space in front of what a text begins with: it is read behind a line
-        break, which is then taken off.
+        Some tokenizers insert a space at the beginning of a text. To avoid this space, the text is
+        tokenized after a line break, and the line break's tokens are removed.
         """
         check_text("text", text)
         if self._anchor is None:
             self._anchor = self._read("\n")
-        behind = self._read("\n" + text)
-        if behind[: len(self._anchor)] == self._anchor:
-            return behind[len(self._anchor) :]
+        tokens = self._read("\n" + text)
+        if tokens[: len(self._anchor)] == self._anchor:
+            return tokens[len(self._anchor) :]
         return self._read(text)
 
     def _read(self, text: str) -> list[int]:
@@ -61,11 +61,11 @@ class TokenTexts:
     Attributes
     ----------
     texts : tuple of bytes
-        What each token spells; of a control token, its name.
+        The bytes that each token spells. For a control token, its name.
     control : tuple of int
-        The control tokens, which are no part of a text, ascending.
+        The control tokens, which are never part of a text, in ascending order.
     ends : tuple of int
-        Those that end a generation; the model's EOS is the first.
+        The tokens that end a generation, with the model's EOS first.
     speller : TokenSpeller
     """
 
@@ -83,14 +83,16 @@ class TokenTexts:
         eos: str,
         speller: TokenSpeller,
     ) -> TokenTexts:
-        """Return a vocabulary.
+        """Create a vocabulary from the model's lists.
 
         Parameters
         ----------
-        texts, control, ends
-            As the attributes, in any order; a text may be empty.
+        texts
+            As the attribute. Tokens with empty bytes become control tokens.
+        control, ends
+            As the attributes, in any order.
         eos
-            The name of the model's token that ends a text.
+            The name of the model's EOS token.
         speller
         """
         check_kind("speller", speller, TokenSpeller, "a TokenSpeller")
@@ -104,7 +106,7 @@ class TokenTexts:
             for name, each in (("control", control), ("ends", ends))
         }
         unused = [token for token in tokens if not named[token]]
-        for token in unused:  # never to be chosen, and other libraries want a name
+        for token in unused:  # never allowed in a text, but other libraries require a name
             named[token] = b"<unused %d>" % token
         name = check_text("eos", eos).encode("utf-8", "surrogatepass")
         first = sorted(known["ends"], key=lambda token: named[token] != name)
@@ -112,7 +114,7 @@ class TokenTexts:
 
     @functools.cached_property
     def token_of(self) -> dict[bytes, int]:
-        """The token of each single byte that has one."""
+        """The tokens that spell a single byte, by this byte."""
         control = set(self.control)
         found: dict[bytes, int] = {}
         for token, text in enumerate(self.texts):
@@ -122,10 +124,10 @@ class TokenTexts:
 
     @property
     def n_vocab(self) -> int:
-        """How many tokens there are."""
+        """The number of tokens."""
         return len(self.texts)
 
     @property
     def n_words(self) -> int:
-        """How many words of 32 bits a mask has."""
+        """The number of 32-bit words in a token mask."""
         return (self.n_vocab + 31) // 32

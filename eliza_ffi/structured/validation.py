@@ -24,7 +24,7 @@ from .schema import COMPACT
 __all__ = ["schema_validator"]
 
 MOST_REFERENCES = 50_000
-"""The most ``$ref`` that are followed to validate one value. A few nested references can multiply."""
+"""The most ``$ref`` followed to validate one value. A few nested references can multiply."""
 
 TEXT_END = 256
 """The token that ends a text. Tokens 0 to 255 are the bytes."""

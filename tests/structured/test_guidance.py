@@ -147,9 +147,9 @@ def test_all_languages_share_one_tokenizer(
         ("json_schema", {"type": "strin"}, "unsupported JSON schema at #/type: .*strin"),
         ("json_schema", False, "false allows no value"),
         ("json_schema", {"const": {1, 2}}, "not JSON"),
-        ("regex", "(", "does not take the regular expression"),
+        ("regex", "(", "rejected the regular expression"),
         ("regex", 5, "must be a string, got 5"),
-        ("lark", "start: (", "does not take the Lark grammar"),
+        ("lark", "start: (", "rejected the Lark grammar"),
     ],
 )
 def test_what_llguidance_does_not_take_is_refused(

@@ -74,7 +74,7 @@ HOSTILE: dict[str, tuple[Any, str | None]] = {
         {"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}},
         None,
     ),
-    "a huge enum": (lambda: {"enum": list(range(10**6))}, "more than 32768 values"),
+    "a huge enum": (lambda: {"enum": list(range(10**6))}, "expected at most 32768 values"),
     "a huge enum in an array": (
         {"items": {"enum": [f"value {i}" for i in range(20_000)]}},
         None,
@@ -113,7 +113,10 @@ HOSTILE: dict[str, tuple[Any, str | None]] = {
     ),
     "a long pointer": ({"$ref": "#/" + "a/" * 100_000}, r"at #/\$ref: "),
     "an index of many digits": ({"$ref": "#/a/" + "9" * 5000, "a": [1]}, r"at #/\$ref: "),
-    "many fields": (fields(20_000, lambda i: STRING), "properties has 20000 fields"),
+    "many fields": (
+        fields(20_000, lambda i: STRING),
+        "properties: expected at most 4096 fields, got 20000",
+    ),
     "deep then": (
         lambda: nested(100_000, "then", beside={"if": {"minimum": 1}}),
         "nested deeper than 100",

@@ -38,29 +38,29 @@ def fields(n: int) -> dict[str, Any]:
 HOSTILE_SCHEMAS: dict[str, tuple[Any, str]] = {
     "a million values": (
         lambda: {"properties": {"a/b": {"enum": list(range(10**6))}}},
-        f"at #/properties/a~1b/enum/{MOST_VALUES}: .* more than {MOST_VALUES} values",
+        f"at #/properties/a~1b/enum/{MOST_VALUES}: expected at most {MOST_VALUES} values",
     ),
     "as many in several enums": (
         {"anyOf": [{"enum": list(range(20_000))}, {"enum": list(range(20_000, 40_000))}]},
-        f"at #/anyOf/1/enum/.*: .* more than {MOST_VALUES} values",
+        f"at #/anyOf/1/enum/.*: expected at most {MOST_VALUES} values",
     ),
     "as many inside others": (
         {"enum": [{"a": [i]} for i in range(20_000)]},
-        f"at #/enum/.*: .* more than {MOST_VALUES} values",
+        f"at #/enum/.*: expected at most {MOST_VALUES} values",
     ),
     "a constant of many": (
         lambda: {"const": list(range(10**6))},
-        f"at #/const/.*: .* more than {MOST_VALUES} values",
+        f"at #/const/.*: expected at most {MOST_VALUES} values",
     ),
     "many fields": (
         {"items": {"properties": fields(MOST_FIELDS + 1)}},
-        f"at #/items: properties has {MOST_FIELDS + 1} fields, .* {MOST_FIELDS} at most",
+        f"at #/items: properties: expected at most {MOST_FIELDS} fields, got {MOST_FIELDS + 1}",
     ),
     "many patterns of names": (
         {"patternProperties": fields(MOST_FIELDS + 1)},
-        f"at #: patternProperties has {MOST_FIELDS + 1} fields",
+        f"at #: patternProperties: expected at most {MOST_FIELDS} fields, got",
     ),
-    "a long text": ({"const": "x" * 2**20}, f"more bytes than {MOST_SCHEMA_BYTES}"),
+    "a long text": ({"const": "x" * 2**20}, f"at most {MOST_SCHEMA_BYTES} bytes"),
     "deep items": (
         lambda: nested(100_000, lambda inner: {"items": inner}),
         f"at #/items/items/.*: the schema is nested deeper than {DEEPEST} levels",
@@ -69,10 +69,16 @@ HOSTILE_SCHEMAS: dict[str, tuple[Any, str]] = {
         lambda: {"enum": [nested(100_000, lambda inner: [inner])]},
         f"at #/enum/0/0/0.*: the schema is nested deeper than {DEEPEST} levels",
     ),
-    "what contains itself": ({"$ref": "#"}, "no text of the schema can begin"),
+    "what contains itself": ({"$ref": "#"}, "no text can match the schema"),
     "a lone surrogate": ({"properties": {"a": {"const": "\ud800"}}}, "at #/properties/a/const: "),
-    "a lone surrogate as a name": ({"properties": {"\udfff": {}}}, "not JSON: a key is"),
-    "a name that is no text": ({"properties": {1: {}}}, "not JSON: a key is 1"),
+    "a lone surrogate as a name": (
+        {"properties": {"\udfff": {}}},
+        "not JSON: expected strings as keys",
+    ),
+    "a name that is no text": (
+        {"properties": {1: {}}},
+        "not JSON: expected strings as keys, got 1",
+    ),
     "no JSON": ({"const": {1, 2}}, "not JSON"),
     "alternatives times alternatives": (
         {"allOf": [{"anyOf": [{"minimum": i}, {"minimum": -i}]} for i in range(40)]},
@@ -96,18 +102,18 @@ def test_a_schema_is_refused_before_it_takes_long(tiny_model: Model, name: str) 
 @pytest.mark.parametrize(
     ("language", "given", "reason"),
     [
-        ("regex", "a" * (MOST_BYTES + 1), f"more bytes than {MOST_BYTES}"),
-        ("regex", "é" * (MOST_BYTES // 2 + 1), f"more bytes than {MOST_BYTES}"),
-        ("regex", "(" * 2000 + "a" + ")" * 2000, "does not take the regular expression"),
+        ("regex", "a" * (MOST_BYTES + 1), f"at most {MOST_BYTES} bytes"),
+        ("regex", "é" * (MOST_BYTES // 2 + 1), f"at most {MOST_BYTES} bytes"),
+        ("regex", "(" * 2000 + "a" + ")" * 2000, "rejected the regular expression"),
         ("regex", "a\ud800", "the regular expression has a lone surrogate"),
         ("regex", b"a", "a regular expression must be a string, got bytes"),
-        ("regex", "a{3,2}", "does not take the regular expression"),
-        ("lark", 'start: "a"\n' * 10**5, f"more bytes than {MOST_BYTES}"),
+        ("regex", "a{3,2}", "rejected the regular expression"),
+        ("lark", 'start: "a"\n' * 10**5, f"at most {MOST_BYTES} bytes"),
         ("lark", "start: " + "(" * 5000 + '"a"' + ")" * 5000, "too deeply nested"),
         ("lark", 'start: "\ud800"', "the Lark grammar has a lone surrogate"),
-        ("lark", 'start: "a\0"', "does not take the Lark grammar"),
-        ("lark", "start: start", "no text of the Lark grammar can begin"),
-        ("lark", "", "does not take the Lark grammar"),
+        ("lark", 'start: "a\0"', "rejected the Lark grammar"),
+        ("lark", "start: start", "no text can match the Lark grammar"),
+        ("lark", "", "rejected the Lark grammar"),
     ],
 )
 def test_other_languages_are_refused_before_they_take_long(
