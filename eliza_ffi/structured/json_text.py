@@ -20,8 +20,8 @@ __all__ = [
 ]
 
 LONGEST_INTEGER = 4000
-"""The most characters of an integer that is read as an ``int``. Longer ones are read as floats, because
-Python's ``int`` rejects text of more than 4,300 digits. JavaScript reads every number as a float."""
+"""The most characters of an integer that is read as an ``int``. Longer integers are read as floats,
+because Python's ``int`` rejects more than 4,300 digits. JavaScript reads all numbers as floats."""
 
 
 def json_text(value: Any) -> str:

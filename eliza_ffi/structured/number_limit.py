@@ -19,8 +19,8 @@ from .token_texts import TokenTexts
 __all__ = ["NumberLimit", "NumberTokens", "longest_number"]
 
 MOST_DIGITS = 18
-"""The most digits of an integer, so that it fits into 64 bits. The decimal point counts as a digit, so
-a number with a fraction has at most 17 digits."""
+"""The most digits of an integer, so that it fits into 64 bits. The decimal point counts as a digit,
+so a number with a fraction has at most 17 digits."""
 
 MOST_EXPONENT_DIGITS = 2
 
@@ -55,7 +55,7 @@ class NumberTokens:
 
     @functools.cached_property
     def _others(self) -> list[NDArray[np.uint32]]:
-        """For each n, the mask of all tokens that begin with at most n digits; shape ``[n_words]``."""
+        """The mask for each n from 0 to `LONGEST`; shape ``[n_words]``."""
         lengths = np.zeros(32 * self._n_words, np.int64)
         for token, text in enumerate(self._texts):
             if text and (text[0] in _DIGITS or text[0] == ord(".")):
@@ -69,7 +69,7 @@ class NumberTokens:
         ]
 
     def keep_short(self, mask: NDArray[np.uint32], room: int) -> NDArray[np.uint32]:
-        """Remove the tokens that begin with more than `room` digits, unless no token would remain."""
+        """Remove tokens that begin with more than `room` digits, unless no token would remain."""
         if room >= self.LONGEST:
             return mask
         kept: NDArray[np.uint32] = mask & self._others[max(room, 0)]

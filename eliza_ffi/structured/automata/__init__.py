@@ -1,4 +1,4 @@
-"""Which texts may stand in a free span: deterministic automata, and what they are made from.
+"""Deterministic finite automata that define the allowed text of a free span.
 
 >>> from eliza_ffi.structured.automata import compile_regex
 >>> compile_regex("[0-9]+").accepts(b"42")

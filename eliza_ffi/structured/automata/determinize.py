@@ -1,4 +1,4 @@
-"""Making automata deterministic, within limits of states and of time."""
+"""Convert nondeterministic automata to deterministic ones, within limits of size and time."""
 
 from __future__ import annotations
 
@@ -15,21 +15,28 @@ from .tables import DEAD, Tables
 __all__ = ["MOST_WORK", "determinized"]
 
 MOST_WORK = 2**23
-"""The most steps that making an automaton deterministic may take: some seconds.
+"""The default limit on the steps of a conversion: some seconds.
 
-The number of states alone is no limit on the time: a state of the deterministic automaton stands
-for a set of states of the other, and these can be large.
+A limit on the number of states does not limit the time, because each state of the deterministic
+automaton is a set of states of the nondeterministic one, and these sets can be large.
 """
 
 
 def determinized(nfa: Nfa, max_states: int, max_work: int | None = None) -> Tables:
-    """Make a state of every set of states that some text leads to (Rabin and Scott, 1959).
+    """Convert an automaton by the subset construction (Rabin and Scott, 1959).
+
+    Parameters
+    ----------
+    nfa
+    max_states
+        The most states of the result.
+    max_work
+        The most steps; by default `MOST_WORK`.
 
     Raises
     ------
     InvalidArgumentError
-        If no text is accepted, or there are more than `max_states` such sets, or it takes more
-        than `max_work` steps, or `MOST_WORK`, to find them.
+        If the automaton accepts no string, or a limit is exceeded.
     """
     edges, classes = _edges_over_classes(nfa)
     n_classes = int(classes[-1]) + 1
@@ -39,7 +46,7 @@ def determinized(nfa: Nfa, max_states: int, max_work: int | None = None) -> Tabl
     numbers = {first: 0}
     number_of_targets: dict[frozenset[int], int] = {}
     table = array("i")
-    for subset in subsets:  # which grows
+    for subset in subsets:  # grows during the loop
         reached: dict[int, set[int]] = {}
         budget.spend(n_classes)
         for state in subset:
@@ -60,18 +67,18 @@ def determinized(nfa: Nfa, max_states: int, max_work: int | None = None) -> Tabl
         table.extend(row)
         if len(subsets) > max_states:
             raise InvalidArgumentError(
-                f"making the automaton deterministic needs more than {max_states} states"
+                f"the deterministic automaton needs more than {max_states} states"
             )
     accepting = np.array([Nfa.END in subset for subset in subsets])
     if not accepting.any():
-        raise InvalidArgumentError("the automaton accepts no text")
+        raise InvalidArgumentError("the automaton accepts no string")
     return Tables(classes, np.array(table, dtype=np.int32).reshape(-1, n_classes), accepting)
 
 
 def _edges_over_classes(
     nfa: Nfa,
 ) -> tuple[list[list[tuple[range, int]]], npt.NDArray[np.uint8]]:
-    """Cut the bytes where a range begins or ends; return the edges over what lies between."""
+    """Divide the bytes into classes at the ends of all ranges; return the edges over classes."""
     cuts = {0}
     for ranges in nfa.ranges:
         for first, last, _ in ranges:
@@ -86,10 +93,10 @@ def _edges_over_classes(
 
 
 def _without_jumps(nfa: Nfa, states: Iterable[int], budget: _Budget) -> frozenset[int]:
-    """Follow all jumps; return the states that read a byte or end the text."""
+    """Follow all jumps; return the states that read a byte or accept."""
     seen = set(states)
     found = list(seen)
-    for state in found:  # which grows
+    for state in found:  # grows during the loop
         budget.spend(1 + len(nfa.jumps[state]))
         for target in nfa.jumps[state]:
             if target not in seen:
@@ -99,7 +106,7 @@ def _without_jumps(nfa: Nfa, states: Iterable[int], budget: _Budget) -> frozense
 
 
 class _Budget:
-    """Steps that are left."""
+    """Counts down the remaining steps."""
 
     def __init__(self, steps: int) -> None:
         self._all = steps

@@ -1,15 +1,15 @@
-"""Deterministic finite automata over bytes: which texts may stand in a free span.
+"""Deterministic finite automata over bytes, which define the allowed text of a free span.
 
-An automaton reads the UTF-8 bytes of a text. A byte has a *class*, and the class leads from one
-state to the next::
+An automaton reads the UTF-8 bytes of a text. Each byte belongs to a *class*, and the class selects
+the transition to the next state::
 
     state = 0
     for byte in text:
-        state = transitions[state, classes[byte]]     # -1: no text goes on like this
+        state = transitions[state, classes[byte]]     # -1: no accepted string begins like this
     accepted = state != -1 and accepting[state]
 
-Classes are bytes that no state tells apart: most automata have a dozen, so that the table is
-small and the native library reads it from the cache.
+Bytes that lead to the same next state from every state share a class. Most automata have about a
+dozen classes, so the table is small enough for the processor's cache.
 
 >>> from eliza_ffi.structured.automata import json_number
 >>> number = json_number()
@@ -42,10 +42,10 @@ _DANGLING = "no accepting state can be reached from it"
 
 @dataclass(frozen=True, eq=False)
 class Dfa:
-    """A deterministic automaton over bytes. It begins in state 0.
+    """A deterministic automaton over bytes. The start state is 0.
 
-    Two automata are equal if their tables are. Those that :meth:`minimized` returns are equal
-    exactly if they accept the same texts.
+    Two automata compare equal if their tables are equal. Minimized automata (see
+    :meth:`minimized`) are equal if and only if they accept the same strings.
 
     Attributes
     ----------
@@ -54,14 +54,17 @@ class Dfa:
     transitions : int32[n_states, n_classes]
         The next state, or -1 where there is none.
     accepting : bool[n_states]
-        Whether the text may end here.
+        Whether a string may end in this state.
 
     Raises
     ------
     InvalidArgumentError
-        If an array has another shape or kind, a class or state is out of range, no state is
-        accepting, or there are more than 65,535 states or 256 classes. The arrays are copied and
-        cannot be written to.
+        If an array has the wrong shape or type, a class or state is out of range, no state is
+        accepting, or there are more than 65,535 states or 256 classes.
+
+    Notes
+    -----
+    The arrays are copied, and the copies are read-only.
     """
 
     classes: npt.NDArray[np.uint8]
@@ -75,26 +78,26 @@ class Dfa:
 
     @classmethod
     def from_nfa(cls, nfa: Nfa, max_states: int = MOST_STATES, max_work: int | None = None) -> Dfa:
-        """Return the smallest automaton that accepts the same texts.
+        """Return the smallest deterministic automaton that accepts the same strings.
 
         Parameters
         ----------
         nfa
-            Any automaton that accepts at least one text.
+            An automaton that accepts at least one string.
         max_states
-            The most states that may be needed, 1 to 65,535, counted before equivalent ones are
-            merged.
+            The most states before equivalent states are merged, 1 to 65,535.
         max_work
-            The most steps that making it deterministic may take: 2**23 if None, some seconds.
+            The most steps for making the automaton deterministic. None = 2**23, some seconds.
 
         Raises
         ------
         InvalidArgumentError
-            If no text is accepted, more states are needed, or making it deterministic takes more
-            than `max_work` steps.
+            If the automaton accepts no string, or a limit is exceeded.
         """
         if not 1 <= max_states <= MOST_STATES:
-            raise InvalidArgumentError(f"max_states is {max_states}, outside 1 to {MOST_STATES}")
+            raise InvalidArgumentError(
+                f"max_states must be from 1 to {MOST_STATES}, got {max_states}"
+            )
         return cls(*determinized(nfa, max_states, max_work)).minimized()
 
     @property
@@ -106,19 +109,19 @@ class Dfa:
         return int(self.transitions.shape[1])
 
     def walk(self, data: bytes, state: int = 0) -> int:
-        """Return the state after some bytes, or -1 where no text goes on like this.
+        """Return the state after some bytes, or -1 if no accepted string continues with them.
 
         Parameters
         ----------
         data
-            Need not be whole characters.
+            The bytes; they may end inside a character.
         state
-            Where to begin; -1 stays -1.
+            The state to begin in. From -1 the result is always -1.
 
         Raises
         ------
         InvalidArgumentError
-            If there is no such state.
+            If the state does not exist.
         """
         if state != DEAD:
             self._check_state(state)
@@ -129,19 +132,19 @@ class Dfa:
         return state
 
     def accepts(self, data: bytes) -> bool:
-        """Return whether these bytes are a whole text."""
+        """Return whether the automaton accepts these bytes."""
         state = self.walk(data)
         return state != DEAD and bool(self.accepting[state])
 
     def shortest_completion(self, state: int) -> bytes:
-        """Return the fewest bytes that lead from a state to an accepting one.
+        """Return the shortest bytes that lead from a state to an accepting state.
 
-        Where several are as short, the first as bytes sort. Empty if the state is accepting.
+        If several are equally short, return the first in byte order. Empty if the state accepts.
 
         Raises
         ------
         InvalidArgumentError
-            If there is no such state, or nothing leads from it to an accepting one.
+            If the state does not exist, or no accepting state can be reached from it.
         """
         self._check_state(state)
         left = self._distance_to_accepting[state]
@@ -150,7 +153,7 @@ class Dfa:
         completion = bytearray()
         for closer in range(int(left) - 1, -1, -1):
             targets = self.transitions[state, self.classes]
-            # -1 would read the last state's distance.
+            # Without the first test, target -1 would index the last state's distance.
             leads_on = (targets != DEAD) & (self._distance_to_accepting[targets] == closer)
             byte = int(np.argmax(leads_on))
             completion.append(byte)
@@ -158,68 +161,68 @@ class Dfa:
         return bytes(completion)
 
     def validate(self) -> None:
-        """Check that every state is of use, as the native library wants it.
+        """Check that there are no useless states, as the native library requires.
 
         Raises
         ------
         InvalidArgumentError
-            If a state cannot be reached from state 0, or leads to no accepting state. The message
-            names the first.
+            If a state cannot be reached from state 0, or no accepting state can be reached from it.
+            The message names the first such state.
         """
         for distance, problem in (
-            (self._distance_from_start, "unreachable: no text leads to it"),
+            (self._distance_from_start, "unreachable from state 0"),
             (self._distance_to_accepting, f"dangling: {_DANGLING}"),
         ):
             useless = np.flatnonzero(distance < 0)
             if useless.size:
                 raise InvalidArgumentError(
-                    f"state {useless[0]} of {self.n_states} is {problem}; trimmed() drops "
-                    f"{useless.size} such states"
+                    f"state {useless[0]} of {self.n_states} is {problem}; remove "
+                    f"{useless.size} such states with trimmed()"
                 )
 
     def trimmed(self) -> Dfa:
-        """Return the automaton without unreachable and dangling states; the order stays.
+        """Return the automaton without unreachable and dangling states, in the same order.
 
         Raises
         ------
         InvalidArgumentError
-            If no text is accepted.
+            If the automaton accepts no string.
         """
         kept = (self._distance_from_start >= 0) & (self._distance_to_accepting >= 0)
         if not kept[0]:
             raise InvalidArgumentError(
-                "the automaton accepts no text: no accepting state can be reached from state 0"
+                "the automaton accepts no string: no accepting state can be reached from state 0"
             )
         if kept.all():
             return self
         return Dfa(*renumbered(self._tables, np.where(kept, kept.cumsum() - 1, DEAD)))
 
     def minimized(self) -> Dfa:
-        """Return the one automaton of fewest states and classes that accepts the same texts.
+        """Return the automaton with the fewest states and classes that accepts the same strings.
 
-        Its states are numbered as a breadth-first search finds them, its classes by their least
-        byte, so that automata of the same texts become equal.
+        States are numbered in breadth-first order and classes by their lowest byte, so that
+        automata that accept the same strings become equal.
 
         Raises
         ------
         InvalidArgumentError
-            If no text is accepted.
+            If the automaton accepts no string.
         """
         return Dfa(*minimal_tables(self.trimmed()._tables))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what the native library reads as the ``"dfa"`` of a span, ready for JSON.
+        """Return the automaton as JSON data, as the native library reads a span's ``"dfa"``.
 
         Returns
         -------
         dict
-            ``classes``: 256 numbers; ``transitions``: a list for each state, with the next state
-            or -1 for each class; ``accepting``: the numbers of the accepting states, ascending.
+            ``classes``: 256 numbers. ``transitions``: for each state, a list with the next state
+            or -1 for each class. ``accepting``: the accepting states in ascending order.
 
         Raises
         ------
         InvalidArgumentError
-            As :meth:`validate`.
+            See :meth:`validate`.
         """
         self.validate()
         return {
@@ -245,7 +248,9 @@ class Dfa:
 
     def _check_state(self, state: int) -> None:
         if not 0 <= state < self.n_states:
-            raise InvalidArgumentError(f"there is no state {state}: there are {self.n_states}")
+            raise InvalidArgumentError(
+                f"expected a state from 0 to {self.n_states - 1}, got {state}"
+            )
 
     @property
     def _tables(self) -> Tables:

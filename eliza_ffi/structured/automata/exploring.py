@@ -1,4 +1,4 @@
-"""Automata from functions: states are whatever a function makes of them, found one by one."""
+"""Build automata from a transition function, by exploring the reachable states."""
 
 from __future__ import annotations
 
@@ -24,31 +24,31 @@ def explored(
     classes: npt.NDArray[np.uint8],
     max_states: int = MOST_STATES,
 ) -> Dfa | None:
-    """Return the smallest automaton of what a function accepts, or None if that is nothing.
+    """Return the smallest automaton with these transitions, or None if it accepts no string.
 
     Parameters
     ----------
     start
-        The first state.
+        The start state.
     step
-        Returns the state behind a state and a class of bytes, None where no text goes on like this.
+        Takes a state and a class of bytes, and returns the next state. None if there is none.
     is_accepting
-        Returns whether a text may end in a state.
+        Returns whether a string may end in a state.
     classes : uint8[256]
         The class of each byte.
     max_states
-        The most states that may be found.
+        The most reachable states.
 
     Raises
     ------
     InvalidArgumentError
-        If there are more.
+        If more than `max_states` states can be reached.
     """
     n_classes = int(classes.max()) + 1
     numbers: dict[State, int] = {start: 0}
     found = [start]
     rows: list[list[int]] = []
-    for state in found:  # which grows
+    for state in found:  # grows during the loop
         row = [DEAD] * n_classes
         for of_class in range(n_classes):
             following = step(state, of_class)
@@ -68,17 +68,17 @@ def explored(
 
 
 def intersection(first: Dfa, second: Dfa, max_states: int = MOST_STATES) -> Dfa | None:
-    """Return the smallest automaton of the texts that both accept, or None if there are none.
+    """Return the smallest automaton of the strings that both accept, or None if there are none.
 
     Raises
     ------
     InvalidArgumentError
-        If more than `max_states` pairs of their states are needed.
+        If more than `max_states` pairs of states can be reached.
     """
     pairs = first.classes.astype(np.int64) * second.n_classes + second.classes
-    _, least_byte, classes = np.unique(pairs, return_index=True, return_inverse=True)
-    first_rows = first.transitions[:, first.classes[least_byte]].tolist()
-    second_rows = second.transitions[:, second.classes[least_byte]].tolist()
+    _, lowest_byte, classes = np.unique(pairs, return_index=True, return_inverse=True)
+    first_rows = first.transitions[:, first.classes[lowest_byte]].tolist()
+    second_rows = second.transitions[:, second.classes[lowest_byte]].tolist()
 
     def step(state: tuple[int, int], of_class: int) -> tuple[int, int] | None:
         a = first_rows[state[0]][of_class]

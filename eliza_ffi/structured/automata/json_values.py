@@ -1,4 +1,4 @@
-"""The automata of JSON's strings and numbers, and of any text."""
+"""Automata for JSON strings and numbers, and for any UTF-8 text."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["any_text", "json_integer", "json_number", "json_string"]
 
 @functools.cache
 def any_text() -> Dfa:
-    """Return the automaton of all texts: of all that is UTF-8."""
+    """Return the automaton of all UTF-8 text."""
     return compile_regex(r"(?:.|\n)*")
 
 
@@ -20,9 +20,8 @@ def any_text() -> Dfa:
 def json_string() -> Dfa:
     r"""Return the automaton of a JSON string (RFC 8259, section 7) with its quotes.
 
-    Narrower than the grammar in one thing: the text always decodes to valid Unicode. An escaped
-    high surrogate is followed by an escaped low one, a low one stands nowhere else, and the bytes
-    are UTF-8.
+    Unlike the RFC's grammar, it accepts only strings that decode to valid Unicode: the bytes are
+    UTF-8, and escaped surrogates form pairs of a high and a low one.
     """
     unescaped = r'[^"\\\x00-\x1F]'
     short = r'\\["\\/bfnrt]'
@@ -39,5 +38,5 @@ def json_number() -> Dfa:
 
 @functools.cache
 def json_integer() -> Dfa:
-    """Return the automaton of a JSON number without a fraction and an exponent."""
+    """Return the automaton of a JSON number without fraction and exponent."""
     return compile_regex(r"-?(?:0|[1-9]\d*)")

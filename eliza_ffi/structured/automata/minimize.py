@@ -1,4 +1,4 @@
-"""Making automata small: states that accept the same become one, and so do like bytes."""
+"""Minimize automata: merge equivalent states and equivalent bytes."""
 
 from __future__ import annotations
 
@@ -12,29 +12,30 @@ __all__ = ["minimal_tables", "renumbered"]
 
 
 def minimal_tables(tables: Tables) -> Tables:
-    """Return the tables of the fewest states and classes for the same texts.
+    """Return the tables with the fewest states and classes that accept the same strings.
 
-    States are numbered as a breadth-first search finds them, classes by their least byte.
+    States are numbered in breadth-first order and classes by their lowest byte.
 
     Parameters
     ----------
     tables
-        Of which every state is reached and leads to an accepting one.
+        Every state must be reachable from state 0, and lead to an accepting state.
     """
-    # Fewer columns make the partition faster; merged states make columns equal in turn.
+    # Merge classes first, because fewer columns make the next step faster; and again afterwards,
+    # because merged states may make columns equal.
     tables = _with_merged_classes(tables)
     tables = _with_merged_classes(renumbered(tables, _equivalence(tables)))
     return renumbered(tables, _breadth_first_numbers(tables.transitions))
 
 
 def renumbered(tables: Tables, numbers: npt.NDArray[np.int64]) -> Tables:
-    """Number states anew, without gaps; those of one number become one, those of -1 are dropped.
+    """Renumber states. States with equal numbers are merged, and states numbered -1 are removed.
 
     Parameters
     ----------
     tables
     numbers
-        Shape [n_states].
+        The new number of each state, without gaps. Shape [n_states].
     """
     kept = np.flatnonzero(numbers != DEAD)
     _, first = np.unique(numbers[kept], return_index=True)
@@ -44,25 +45,25 @@ def renumbered(tables: Tables, numbers: npt.NDArray[np.int64]) -> Tables:
 
 
 def _with_merged_classes(tables: Tables) -> Tables:
-    """Make classes of equal columns one, numbered by their least byte; drop those of no byte."""
+    """Merge classes with equal columns, number them by their lowest byte, and drop empty ones."""
     columns = [column.tobytes() for column in tables.transitions.T]
     numbers: dict[bytes, int] = {}
     merged = [numbers.setdefault(columns[of_class], len(numbers)) for of_class in tables.classes]
-    _, least_byte = np.unique(merged, return_index=True)
-    transitions = tables.transitions[:, tables.classes[least_byte]]
+    _, lowest_byte = np.unique(merged, return_index=True)
+    transitions = tables.transitions[:, tables.classes[lowest_byte]]
     return Tables(np.array(merged, dtype=np.uint8), transitions, tables.accepting)
 
 
 def _equivalence(tables: Tables) -> npt.NDArray[np.int64]:
-    """Return a number for each state, the same for those that accept the same texts from there on.
+    """Return the equivalence class of each state, numbered by its first state (state 0 stays 0).
 
-    They are numbered as their first states are, so that state 0 stays 0.
+    Two states are equivalent if the same strings lead from them to an accepting state.
 
-    A block of states is split by where their bytes lead, as in Moore's algorithm. As in Hopcroft's,
-    the largest part keeps its number, and only states that lead into the others are looked at
-    again: a state is at most log2(n) times in a smaller part. Moore's alone needs as many rounds
-    over all states as the longest repetition. (Jacobs and Wissmann, "Fast Coalgebraic Bisimilarity
-    Minimization", POPL 2023.)
+    As in Moore's algorithm, a block of states is split by the blocks that their transitions lead
+    to. As in Hopcroft's algorithm, the largest part keeps its number, and only the states that lead
+    into the other parts are examined again. A state is in a smaller part at most log2(n) times.
+    Moore's algorithm alone would need as many rounds over all states as the longest repetition
+    has. See Jacobs and Wissmann, "Fast Coalgebraic Bisimilarity Minimization", POPL 2023.
     """
     n_states = len(tables.accepting)
     rows = tables.transitions.tolist()
@@ -70,7 +71,7 @@ def _equivalence(tables: Tables) -> npt.NDArray[np.int64]:
     predecessors = grouped(targets, sources, n_states)
     block = [*tables.accepting.astype(int).tolist(), DEAD]  # -1 leads to the last entry
     members = [{state for state in range(n_states) if block[state] == b} for b in (0, 1)]
-    # The states of a block that are not in doubt all lead into the same blocks.
+    # All other states of a block have transitions into the same blocks as one another.
     doubted = {b: set(members[b]) for b in (0, 1) if members[b]}
 
     def leads_to(state: int) -> tuple[int, ...]:
@@ -109,7 +110,7 @@ def _breadth_first_numbers(transitions: npt.NDArray[np.int32]) -> npt.NDArray[np
     numbers = np.full(len(transitions), DEAD, dtype=np.int64)
     numbers[0] = 0
     found = [0]
-    for state in found:  # which grows
+    for state in found:  # grows during the loop
         for target in transitions[state].tolist():
             if target != DEAD and numbers[target] == DEAD:
                 numbers[target] = len(found)

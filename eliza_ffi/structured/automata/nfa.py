@@ -1,4 +1,4 @@
-"""Nondeterministic finite automata over bytes: what expressions are put together as."""
+"""Nondeterministic finite automata over bytes, the first step in compiling an expression."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ __all__ = ["Nfa"]
 class Nfa:
     """A nondeterministic automaton over bytes, under construction.
 
-    It begins in :attr:`START`; a text that can lead to :attr:`END` is accepted. A *jump* leads from
-    one state to another without reading a byte.
+    It accepts the strings that can lead from :attr:`START` to :attr:`END`. A *jump* is a transition
+    that reads no byte.
     """
 
     START = 0
@@ -27,20 +27,22 @@ class Nfa:
         return len(self.jumps) - 1
 
     def add_range(self, state: int, first: int, last: int, target: int) -> None:
-        """Let the bytes from first to last, both included, lead from a state to a target.
+        """Add a transition for the bytes from `first` to `last`, both included.
 
         Raises
         ------
         InvalidArgumentError
-            If a state does not exist or these are not bytes in ascending order.
+            If a state does not exist, or `first` and `last` are not bytes in ascending order.
         """
         if not 0 <= first <= last <= 255:
-            raise InvalidArgumentError(f"{first} to {last} is not a range of bytes")
+            raise InvalidArgumentError(
+                f"expected a range of bytes within 0 to 255, got {first} to {last}"
+            )
         self._check_states(state, target)
         self.ranges[state].append((first, last, target))
 
     def add_jump(self, state: int, target: int) -> None:
-        """Let a state lead to a target without a byte.
+        """Add a transition that reads no byte.
 
         Raises
         ------
@@ -54,5 +56,5 @@ class Nfa:
         for state in states:
             if not 0 <= state < len(self.jumps):
                 raise InvalidArgumentError(
-                    f"there is no state {state}: there are {len(self.jumps)}"
+                    f"expected a state from 0 to {len(self.jumps) - 1}, got {state}"
                 )

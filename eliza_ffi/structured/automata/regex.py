@@ -1,4 +1,4 @@
-"""Regular expressions as automata over bytes, matched against the whole text."""
+"""Compile regular expressions to automata over bytes, which match the whole text."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ def compile_regex(pattern: str, max_states: int = MOST_STATES) -> Dfa:
     Parameters
     ----------
     pattern
-        What the whole text must match.
+        The expression that the whole text must match.
     max_states
-        The most states that may be needed, 1 to 65,535, counted before equivalent ones are merged.
+        The most states before equivalent states are merged, 1 to 65,535.
 
     Returns
     -------
     Dfa
-        The smallest one. It reads the UTF-8 of the texts.
+        The smallest automaton that accepts the UTF-8 bytes of matching text.
 
     Raises
     ------
     InvalidArgumentError
-        If the pattern has an error or a construct that is not supported, has more than 262,144
-        characters, or more parts than that with its repetitions written out, nests more than 50
-        groups, or repeats something more than 65,535 times: the message names the construct and
-        its position, from 0, in characters. If it needs more states than allowed, or more than
-        2**23 steps to become deterministic, which take one or two seconds.
+        If the pattern is malformed, has an unsupported construct, has more than 262,144 characters
+        (or more parts than that once its repetitions are expanded), nests more than 50 groups, or
+        has a repetition of more than 65,535. The message names the construct and its position, in
+        characters from 0. Also if the automaton needs more than `max_states` states, or more than
+        2**23 steps (one or two seconds) to become deterministic.
 
     Examples
     --------
@@ -52,9 +52,11 @@ def compile_regex(pattern: str, max_states: int = MOST_STATES) -> Dfa:
     (True, False)
     """
     if not isinstance(pattern, str):
-        raise InvalidArgumentError(f"a pattern must be a str, not {type(pattern).__name__}")
+        raise InvalidArgumentError(f"pattern must be a string, got {type(pattern).__name__}")
     if len(pattern) > MOST_PARTS:
-        raise pattern_error(pattern, MOST_PARTS, f"the limit is {MOST_PARTS} characters")
+        raise pattern_error(
+            pattern, MOST_PARTS, f"expected at most {MOST_PARTS} characters, got {len(pattern)}"
+        )
     root = parse(pattern)
     check_size(root, pattern)
     nfa = Nfa()
@@ -68,7 +70,7 @@ def compile_regex(pattern: str, max_states: int = MOST_STATES) -> Dfa:
 
 
 def _add(nfa: Nfa, node: Node, start: int, end: int) -> None:
-    """Let every text of the node lead from start to end (Thompson, 1968)."""
+    """Add the node as transitions from `start` to `end` (Thompson, 1968)."""
     if isinstance(node, Characters):
         _add_characters(nfa, node, start, end)
     elif isinstance(node, Alternation):
@@ -85,7 +87,8 @@ def _add(nfa: Nfa, node: Node, start: int, end: int) -> None:
 
 
 def _add_characters(nfa: Nfa, node: Characters, start: int, end: int) -> None:
-    # Characters that end in the same ranges of bytes share the states there: most end in 80 to BF.
+    # Characters whose last bytes have the same ranges share the states for these bytes. Most
+    # multi-byte characters end in 80 to BF.
     state_before: dict[ByteRanges, int] = {(): end}
     for sequence in node.sequences:
         for at in range(len(sequence) - 1, 0, -1):
@@ -99,23 +102,23 @@ def _add_characters(nfa: Nfa, node: Characters, start: int, end: int) -> None:
 def _add_repetition(nfa: Nfa, node: Repetition, start: int, end: int) -> None:
     if node.most is None:
         for _ in range(node.least - 1):
-            start = _add_behind(nfa, node.part, start)
+            start = _appended(nfa, node.part, start)
         begin = nfa.new_state()
         nfa.add_jump(start, begin)
-        again = _add_behind(nfa, node.part, begin)
+        again = _appended(nfa, node.part, begin)
         nfa.add_jump(again, begin)
         nfa.add_jump(again if node.least else begin, end)
         return
     for _ in range(node.least):
-        start = _add_behind(nfa, node.part, start)
+        start = _appended(nfa, node.part, start)
     for _ in range(node.most - node.least):
-        # To the end at once, not to the next that may be left out: sets of states stay small.
+        # Jump directly to the end, not to the next optional copy: this keeps sets of states small.
         nfa.add_jump(start, end)
-        start = _add_behind(nfa, node.part, start)
+        start = _appended(nfa, node.part, start)
     nfa.add_jump(start, end)
 
 
-def _add_behind(nfa: Nfa, node: Node, start: int) -> int:
+def _appended(nfa: Nfa, node: Node, start: int) -> int:
     end = nfa.new_state()
     _add(nfa, node, start, end)
     return end

@@ -1,4 +1,4 @@
-"""The characters of a regular expression: escapes, and classes in brackets."""
+"""Parse escapes and character classes of regular expressions."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ _NUMBERED = re.compile(
     r"\\(?:x([0-9A-Fa-f]{2})|u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})|u\{([0-9A-Fa-f]{1,8})\})"
 )
 _LOW_SURROGATE = re.compile(r"\\u([Dd][C-Fc-f][0-9A-Fa-f]{2})")
-_REFUSED_ESCAPES = {
+_UNSUPPORTED_ESCAPES = {
     "b": r"the word boundary \b is not supported",
     "B": r"the word boundary \B is not supported",
-    "A": r"the anchor \A is not supported; the whole text is matched anyhow",
-    "Z": r"the anchor \Z is not supported; the whole text is matched anyhow",
-    "z": r"the anchor \z is not supported; the whole text is matched anyhow",
+    "A": r"the anchor \A is not supported; leave it out: the whole text is matched anyway",
+    "Z": r"the anchor \Z is not supported; leave it out: the whole text is matched anyway",
+    "z": r"the anchor \z is not supported; leave it out: the whole text is matched anyway",
     "G": r"the anchor \G is not supported",
     "k": r"the backreference \k is not regular",
     "g": r"the backreference \g is not regular",
@@ -49,29 +49,29 @@ _REFUSED_ESCAPES = {
 
 
 def characters(cursor: Cursor, ranges: CodePoints, at: int) -> Characters:
-    """Return the node of a set of characters that stands at a position."""
+    """Return the node for a set of characters at a position of the pattern."""
     sequences = utf8_of(ranges)
     if not sequences:
-        but = " but surrogates, which no UTF-8 has" if ranges else ""
-        raise cursor.error(at, f"this matches no character{but}")
+        reason = ": UTF-8 cannot encode surrogates" if ranges else ""
+        raise cursor.error(at, f"this matches no character{reason}")
     return Characters(sequences)
 
 
 def read_escape(cursor: Cursor) -> Characters:
-    """Read an escape outside a class, from its backslash."""
+    """Read an escape outside a class, beginning at its backslash."""
     at = cursor.at
     return characters(cursor, _escaped(cursor), at)
 
 
 def read_class(cursor: Cursor) -> Characters:
-    """Read a character class, from its [ to its ]."""
+    """Read a character class, from [ to ]."""
     at = cursor.at
     cursor.at += 1
     negated = cursor.skip("^")
     if cursor.next() == "]":
         raise cursor.error(
             cursor.at,
-            "] first in a class is read differently by Python and ECMAScript; write \\]",
+            "Python and ECMAScript disagree about ] as the first character of a class; write \\]",
         )
     ranges: list[tuple[int, int]] = []
     while not cursor.skip("]"):
@@ -94,9 +94,11 @@ def _class_part(cursor: Cursor, class_at: int) -> CodePoints:
     last = _class_character(cursor, class_at)
     shown = shortened(cursor.pattern[at : cursor.at])
     if not (_is_one(first) and _is_one(last)):
-        raise cursor.error(at, f"the range {shown} has a set at an end; write \\- for the dash")
+        raise cursor.error(
+            at, f"a range cannot begin or end with a set, as in {shown}; write \\- for the dash"
+        )
     if last < first:
-        raise cursor.error(at, f"the range {shown} ends before it begins")
+        raise cursor.error(at, f"the range {shown} is in descending order")
     return ((first[0][0], last[0][0]),)
 
 
@@ -108,7 +110,7 @@ def _class_character(cursor: Cursor, class_at: int) -> CodePoints:
         return _escaped(cursor, in_class=True)
     if cursor.starts("[:"):
         raise cursor.error(
-            cursor.at, "the POSIX class [:...:] is not supported; \\[ is the character"
+            cursor.at, "the POSIX class [:...:] is not supported; write \\[ for the character"
         )
     cursor.at += 1
     return one(ord(character))
@@ -118,7 +120,7 @@ def _escaped(cursor: Cursor, in_class: bool = False) -> CodePoints:
     at = cursor.at
     letter = cursor.pattern[at + 1 : at + 2]
     if not letter:
-        raise cursor.error(at, "there is nothing behind the last \\")
+        raise cursor.error(at, "expected a character after the last \\, got the end of the pattern")
     if letter in "xuU":
         return one(_numbered(cursor))
     cursor.at += 2
@@ -128,14 +130,14 @@ def _escaped(cursor: Cursor, in_class: bool = False) -> CodePoints:
         return one(0x08)
     if letter == "0" and not cursor.next().isdecimal():
         return one(0x00)
-    if letter in _REFUSED_ESCAPES:
-        raise cursor.error(at, _REFUSED_ESCAPES[letter])
+    if letter in _UNSUPPORTED_ESCAPES:
+        raise cursor.error(at, _UNSUPPORTED_ESCAPES[letter])
     if letter in "0123456789":
         if letter == "0" or in_class:
             raise cursor.error(at, f"the octal escape \\{letter} is not supported; write \\xHH")
         raise cursor.error(at, f"the backreference \\{letter} is not regular")
     if letter.isascii() and letter.isalpha():
-        raise cursor.error(at, f"the escape \\{letter} is not known")
+        raise cursor.error(at, f"the escape \\{letter} is unknown")
     return one(ord(letter))
 
 
@@ -144,8 +146,8 @@ def _numbered(cursor: Cursor) -> int:
     at = cursor.at
     found = cursor.match(_NUMBERED)
     if found is None:
-        forms = "\\xHH, \\uHHHH, \\UHHHHHHHH and \\u{H...}"
-        raise cursor.error(at, f"this \\{cursor.pattern[at + 1]} is none of {forms}")
+        forms = "\\xHH, \\uHHHH, \\UHHHHHHHH or \\u{H...}"
+        raise cursor.error(at, f"expected one of {forms}")
     cursor.at = found.end()
     code_point = int(found[found.lastindex or 0], 16)
     low = cursor.match(_LOW_SURROGATE)
@@ -153,5 +155,5 @@ def _numbered(cursor: Cursor) -> int:
         cursor.at = low.end()
         return 0x10000 + ((code_point - 0xD800) << 10) + (int(low[1], 16) - 0xDC00)
     if code_point > LAST_CODE_POINT:
-        raise cursor.error(at, f"{found[0]} is beyond U+10FFFF, the last character")
+        raise cursor.error(at, f"{found[0]} is above U+10FFFF, the last character")
     return code_point

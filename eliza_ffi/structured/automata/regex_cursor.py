@@ -1,4 +1,4 @@
-"""A place in a regular expression, and errors that name it."""
+"""A reading position in a regular expression, and errors that name the position."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ __all__ = ["Cursor", "pattern_error", "shortened", "shown"]
 
 
 class Cursor:
-    """A pattern and how far it is read.
+    """A pattern and the current reading position.
 
     Attributes
     ----------
     pattern : str
     at : int
-        The next character.
+        The index of the next character.
     """
 
     def __init__(self, pattern: str) -> None:
@@ -24,21 +24,21 @@ class Cursor:
         self.at = 0
 
     def next(self) -> str:
-        """Return the next character, empty at the end."""
+        """Return the next character, or an empty string at the end."""
         return self.pattern[self.at : self.at + 1]
 
     def starts(self, text: str) -> bool:
-        """Return whether a text comes next."""
+        """Return whether the rest of the pattern starts with a text."""
         return self.pattern.startswith(text, self.at)
 
     def skip(self, character: str) -> bool:
-        """Read a character if it is the next; return whether it was."""
+        """Skip a character if it is next, and return whether it was."""
         found = self.starts(character)
         self.at += found
         return found
 
     def match(self, expression: re.Pattern[str]) -> re.Match[str] | None:
-        """Match what comes next, without reading it."""
+        """Match an expression at the current position, without moving the position."""
         return expression.match(self.pattern, self.at)
 
     def error(self, position: int, what: str) -> InvalidArgumentError:

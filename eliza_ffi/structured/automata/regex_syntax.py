@@ -1,33 +1,33 @@
-r"""The syntax of regular expressions.
+r"""The syntax of regular expressions, and its parser.
 
-It is what Python and ECMAScript share and mean alike, as far as it is regular:
+The syntax is the regular part of what Python and ECMAScript have in common, with the same meaning:
 
 ===================================  =============================================================
-``a`` ``é`` ``😀``                   the character; outside these rows, any character but ``\ ( ) [
-                                     * + ? | ^ $ .`` stands for itself
+``a`` ``é`` ``😀``                   the character itself, as for all characters except
+                                     ``\ ( ) [ * + ? | ^ $ .``
 ``.``                                any character but a line feed
-``[a-z_]`` ``[^0-9]``                a character of a class, or any outside it; ``]`` and ``\`` are
-                                     escaped
+``[a-z_]`` ``[^0-9]``                a character in the class, or not in the class; ``]`` and ``\``
+                                     must be escaped
 ``\d`` ``\w`` ``\s``                 ``[0-9]``, ``[A-Za-z0-9_]``, ``[ \t\n\r\f\v]``: ASCII only
-``\D`` ``\W`` ``\S``                 any character outside those, such as ``é`` for ``\W``
+``\D`` ``\W`` ``\S``                 any character not in these classes, such as ``é`` for ``\W``
 ``\n \r \t \f \v \0``                line feed, carriage return, tab, form feed, vertical tab, NUL
-``\xHH`` ``\uHHHH``                  the character of that number; two ``\u`` that make a surrogate
-``\UHHHHHHHH`` ``\u{H...}``          pair are one character
-``\.`` ``\*`` ``\/`` ...             the punctuation itself
+``\xHH`` ``\uHHHH``                  the character with this code point; two ``\u`` that form a
+``\UHHHHHHHH`` ``\u{H...}``          surrogate pair are one character
+``\.`` ``\*`` ``\/`` ...             the punctuation character itself
 ``x*`` ``x+`` ``x?``                 any number, at least one, at most one
-``x{m}`` ``x{m,}`` ``x{m,n}``        m, m or more, m to n. A ``?`` behind these changes nothing: a
-                                     set of texts has no greed
-``xy`` ``x|y``                       one behind the other, either
+``x{m}`` ``x{m,}`` ``x{m,n}``        m, m or more, m to n. A ``?`` after a quantifier has no effect,
+                                     because greed does not change what is matched as a whole
+``xy`` ``x|y``                       concatenation, alternatives
 ``(x)`` ``(?:x)`` ``(?P<n>x)``       groups; nothing is captured
 ``(?<n>x)``
-``^x$``                              accepted around the pattern and its alternatives, and change
-                                     nothing: the whole text is matched anyhow
+``^x$``                              allowed around the pattern and its alternatives; no effect,
+                                     because the whole text is matched anyway
 ===================================  =============================================================
 
-Whatever else these languages have is an error that names it and its place: what is not regular
-(backreferences, lookaround), what they read differently (``{,n}``, ``[]a]``, ``\a``), and flags,
-word boundaries and Unicode properties. A character is a Unicode scalar value; surrogates alone
-match nothing, since no UTF-8 has them.
+All other syntax is rejected with an error that names it and its position: constructs that are not
+regular (backreferences) or not supported (lookaround, flags, word boundaries, Unicode properties),
+and constructs that the two languages read differently (``{,n}``, ``[]a]``, ``\a``). A character is
+a Unicode scalar value. Lone surrogates match nothing, because UTF-8 cannot encode them.
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ from .utf8_ranges import one
 __all__ = ["MOST_NESTED_GROUPS", "MOST_REPETITIONS", "parse"]
 
 MOST_NESTED_GROUPS = 50
-"""The parser calls itself a few times for a group, and Python allows 1,000 calls."""
+"""The deepest nesting of groups. The parser recurses for each, and Python allows 1,000 calls."""
 
 MOST_REPETITIONS = MOST_STATES
-"""An automaton counts with its states."""
+"""The highest repetition count. An automaton needs at least one state for each repetition."""
 
 _COUNT = re.compile(r"\{([0-9]+)(?:(,)([0-9]*))?\}")
 _COUNT_WITHOUT_LEAST = re.compile(r"\{,[0-9]*\}")
 _GROUP_START = re.compile(r"\((?:\?:|\?P?<[^\W\d]\w*>)?")
-_REFUSED_GROUPS = {
+_UNSUPPORTED_GROUPS = {
     "(?=": "the lookahead (?=...) is not supported",
     "(?!": "the negative lookahead (?!...) is not supported",
     "(?<=": "the lookbehind (?<=...) is not supported",
@@ -67,18 +67,18 @@ _REFUSED_GROUPS = {
 
 
 def parse(pattern: str) -> Node:
-    """Read a pattern.
+    """Parse a pattern into its syntax tree.
 
     Raises
     ------
     InvalidArgumentError
-        If it has an error or a construct that is not supported. The message names its position.
+        If the pattern is malformed or has an unsupported construct. The message names the position.
     """
     return _Parser(pattern).parse()
 
 
 class _Parser:
-    """Reads a pattern by recursive descent."""
+    """A recursive-descent parser."""
 
     def __init__(self, pattern: str) -> None:
         self._cursor = Cursor(pattern)
@@ -87,7 +87,7 @@ class _Parser:
     def parse(self) -> Node:
         root = self._alternatives()
         if self._cursor.at < len(self._cursor.pattern):
-            raise self._cursor.error(self._cursor.at, "this ) closes no group")
+            raise self._cursor.error(self._cursor.at, "this ) has no matching (")
         return root
 
     def _alternatives(self) -> Node:
@@ -113,7 +113,7 @@ class _Parser:
             raise self._cursor.error(
                 self._cursor.at - 1,
                 f"the anchor {anchor} is supported only where the pattern or one of its "
-                f"outermost alternatives {does}; \\{anchor} is the character",
+                f"outermost alternatives {does}; write \\{anchor} for the character",
             )
 
     def _quantified(self) -> Node:
@@ -151,13 +151,15 @@ class _Parser:
         else:
             most = self._repetitions(count, 3) if count[3] else None
         if most is not None and most < least:
-            raise self._cursor.error(self._cursor.at, f"{count[0]} has its greater number first")
+            raise self._cursor.error(
+                self._cursor.at, f"{count[0]}: the first number is greater than the second"
+            )
         self._cursor.at = count.end()
         return least, most
 
     def _repetitions(self, count: re.Match[str], group: int) -> int:
         digits = count[group].lstrip("0") or "0"
-        # Python refuses to read numbers of some thousand digits.
+        # Check the length first, because int() raises on thousands of digits.
         if len(digits) > len(str(MOST_REPETITIONS)) or int(digits) > MOST_REPETITIONS:
             raise self._cursor.error(
                 self._cursor.at,
@@ -176,19 +178,19 @@ class _Parser:
             return read_escape(self._cursor)
         if self._cursor.match(_COUNT_WITHOUT_LEAST):
             raise self._cursor.error(
-                at, "{, is read differently by Python and ECMAScript; write {0, or \\{,"
+                at, "Python and ECMAScript disagree about {,; write {0, or \\{,"
             )
         if character in "*+?" or self._cursor.match(_COUNT):
-            raise self._cursor.error(at, f"there is nothing in front of {character} to repeat")
+            raise self._cursor.error(at, f"expected something to repeat before {character}")
         self._cursor.at += 1
         any_or_one = NOT_LINE_FEED if character == "." else one(ord(character))
         return characters(self._cursor, any_or_one, at)
 
     def _group(self) -> Node:
         at = self._cursor.at
-        for start, refused in _REFUSED_GROUPS.items():
+        for start, reason in _UNSUPPORTED_GROUPS.items():
             if self._cursor.starts(start):
-                raise self._cursor.error(at, refused)
+                raise self._cursor.error(at, reason)
         start_match = self._cursor.match(_GROUP_START)
         assert start_match is not None  # every group starts with a parenthesis
         if start_match[0] == "(" and self._cursor.starts("(?"):

@@ -1,4 +1,4 @@
-"""What a regular expression consists of, and how large it may be."""
+"""The syntax tree of a regular expression, and the limit on its size."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ __all__ = [
 ]
 
 MOST_PARTS = 2**18
-"""The most characters of a pattern, and parts of it with its counted repetitions written out."""
+"""The most characters of a pattern, and the most parts once its repetitions are expanded."""
 
 
 @dataclass(frozen=True)
 class Characters:
-    """Any one of these."""
+    """A set of characters, of which one matches."""
 
     sequences: tuple[ByteRanges, ...]
 
@@ -50,24 +50,30 @@ Node = Characters | Sequence | Alternation | Repetition
 
 
 def check_size(root: Node, pattern: str) -> None:
-    """Refuse a pattern that is too large written out, before it is written out."""
+    """Reject a pattern that is too large once its repetitions are expanded.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If it has more than `MOST_PARTS` parts.
+    """
 
     def size(node: Node) -> int:
         if isinstance(node, Characters):
             return sum(map(len, node.sequences))
         if isinstance(node, Repetition):
             copies = max(node.least, 1) if node.most is None else node.most
-            written_out = 1 + copies * size(node.part)
-            if written_out > MOST_PARTS:
+            expanded = 1 + copies * size(node.part)
+            if expanded > MOST_PARTS:
                 raise pattern_error(
                     pattern,
                     node.position,
-                    f"written out, this repetition has {written_out} parts; "
-                    f"the limit is {MOST_PARTS}",
+                    f"expected at most {MOST_PARTS} parts, got {expanded} after expanding this "
+                    f"repetition",
                 )
-            return written_out
+            return expanded
         return 1 + sum(map(size, node.parts))
 
     parts = size(root)
     if parts > MOST_PARTS:
-        raise pattern_error(pattern, 0, f"the pattern has {parts} parts; the limit is {MOST_PARTS}")
+        raise pattern_error(pattern, 0, f"expected at most {MOST_PARTS} parts, got {parts}")

@@ -1,4 +1,4 @@
-"""The tables of a deterministic automaton, as the native library takes them."""
+"""The tables of a deterministic automaton, in the native library's format, and their checks."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from ...errors import InvalidArgumentError
 __all__ = ["DEAD", "MOST_CLASSES", "MOST_STATES", "Tables", "checked_tables"]
 
 DEAD = -1
-"""The next state where there is none."""
+"""The entry of the transition table where there is no next state."""
 
 MOST_STATES = 65_535
-"""The most states an automaton may have: the native library numbers them in 16 bits."""
+"""The most states of an automaton. The native library stores state numbers in 16 bits."""
 
 MOST_CLASSES = 256
-"""No two bytes need share a class; more classes than bytes would have no bytes."""
+"""The most classes: one for each byte value."""
 
 
 class Tables(NamedTuple):
-    """What :class:`~eliza_ffi.structured.automata.dfa.Dfa` consists of.
+    """The tables of a :class:`~eliza_ffi.structured.automata.dfa.Dfa`.
 
     Attributes
     ----------
@@ -31,7 +31,7 @@ class Tables(NamedTuple):
     transitions : int32[n_states, n_classes]
         The next state, or `DEAD`.
     accepting : bool[n_states]
-        Whether the text may end here.
+        Whether a string may end in this state.
     """
 
     classes: npt.NDArray[np.uint8]
@@ -40,13 +40,13 @@ class Tables(NamedTuple):
 
 
 def checked_tables(classes: Any, transitions: Any, accepting: Any) -> Tables:
-    """Return copies that cannot be written to.
+    """Check the tables, and return read-only copies.
 
     Raises
     ------
     InvalidArgumentError
-        If an array has another shape or kind, a class or state is out of range, no state is
-        accepting, or there are more than `MOST_STATES` or `MOST_CLASSES`.
+        If an array has the wrong shape or type, a class or state is out of range, no state is
+        accepting, or there are more than `MOST_STATES` states or `MOST_CLASSES` classes.
     """
     checked = (
         _checked_array("classes", classes, "iu", "256 whole numbers", 1),
@@ -74,7 +74,7 @@ def _checked_array(
         raise InvalidArgumentError(f"{name} must be {described}: {error}") from None
     if checked.ndim != n_dims or checked.dtype.kind not in kinds:
         raise InvalidArgumentError(
-            f"{name} must be {described}, not {checked.dtype}{list(checked.shape)}"
+            f"{name} must be {described}, got {checked.dtype}{list(checked.shape)}"
         )
     return checked
 
@@ -84,26 +84,35 @@ def _check_ranges(
 ) -> None:
     n_states, n_classes = transitions.shape
     if not 1 <= n_states <= MOST_STATES:
-        raise InvalidArgumentError(f"there are {n_states} states, outside 1 to {MOST_STATES}")
+        raise InvalidArgumentError(
+            f"transitions: expected 1 to {MOST_STATES} states, got {n_states}"
+        )
     if not 1 <= n_classes <= MOST_CLASSES:
-        raise InvalidArgumentError(f"there are {n_classes} classes, outside 1 to {MOST_CLASSES}")
+        raise InvalidArgumentError(
+            f"transitions: expected 1 to {MOST_CLASSES} classes, got {n_classes}"
+        )
     if len(classes) != 256:
-        raise InvalidArgumentError(f"classes has {len(classes)} numbers, not one for each byte")
+        raise InvalidArgumentError(
+            f"classes: expected 256 numbers, one for each byte, got {len(classes)}"
+        )
     if len(accepting) != n_states:
         raise InvalidArgumentError(
-            f"accepting is for {len(accepting)} states, but transitions for {n_states}"
+            f"accepting: expected an entry for each of the {n_states} states, got {len(accepting)}"
         )
     wrong = np.flatnonzero((classes < 0) | (classes >= n_classes))
     if wrong.size:
         raise InvalidArgumentError(
-            f"byte 0x{wrong[0]:02X} has class {classes[wrong[0]]}, outside 0 to {n_classes - 1}"
+            f"classes: expected classes from 0 to {n_classes - 1}, got {classes[wrong[0]]} for "
+            f"byte 0x{wrong[0]:02X}"
         )
     wrong_moves = np.argwhere((transitions < DEAD) | (transitions >= n_states))
     if wrong_moves.size:
         state, of_class = wrong_moves[0]
         raise InvalidArgumentError(
-            f"state {state} leads to state {transitions[state, of_class]} on class {of_class}, "
-            f"outside -1 to {n_states - 1}"
+            f"transitions: expected states from -1 to {n_states - 1}, got "
+            f"{transitions[state, of_class]} for state {state} and class {of_class}"
         )
     if not accepting.any():
-        raise InvalidArgumentError(f"none of the {n_states} states is accepting")
+        raise InvalidArgumentError(
+            f"accepting: expected at least one accepting state, got none of {n_states}"
+        )

@@ -1,4 +1,4 @@
-"""Sets of characters, and the bytes of UTF-8 that spell them."""
+"""Sets of characters, and their UTF-8 encoding as byte ranges."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ __all__ = [
 LAST_CODE_POINT = 0x10FFFF
 
 CodePoints = tuple[tuple[int, int], ...]
-"""Ranges from the first to the last code point, both included; ascending and apart."""
+"""Ranges of code points, first and last included, in ascending order and without overlap."""
 
 ByteRanges = tuple[tuple[int, int], ...]
-"""For each byte of some characters, its least and greatest value."""
+"""A set of characters of equal length in UTF-8: the lowest and highest value of each byte."""
 
 _SURROGATES = (0xD800, 0xDFFF)
 
@@ -32,21 +32,22 @@ def one(code_point: int) -> CodePoints:
 
 
 def utf8_sequences(first: int, last: int) -> Iterator[ByteRanges]:
-    """Cut a range of code points into runs whose UTF-8 is a range of bytes at each place.
+    """Split a range of code points into runs that are one byte range at each position in UTF-8.
 
     Parameters
     ----------
     first, last
-        Both included, without surrogates between them.
+        The code points, both included. The range must not contain surrogates.
 
     Yields
     ------
     tuple of (int, int)
-        For each byte of the characters of one run, its least and greatest value. Ascending.
+        For each byte of a run's characters, its lowest and highest value. Runs are in ascending
+        order.
 
     Notes
     -----
-    As Ken Thompson did for grep and Russ Cox describes in "Regular Expression Matching in the
+    Ken Thompson's method for grep, described by Russ Cox in "Regular Expression Matching in the
     Wild" (2010).
     """
     runs = [(first, last)]
@@ -60,13 +61,13 @@ def utf8_sequences(first: int, last: int) -> Iterator[ByteRanges]:
 
 
 def _utf8_cut(first: int, last: int) -> int | None:
-    """Return the code point to cut behind, or None where the range is one run."""
-    for longest in (0x7F, 0x7FF, 0xFFFF):  # the last code points of one, two and three bytes
+    """Return the code point after which to split the range, or None if it is a single run."""
+    for longest in (0x7F, 0x7FF, 0xFFFF):  # the last code points with 1, 2 and 3 bytes
         if first <= longest < last:
             return longest
     if last <= 0x7F:
         return None
-    for low_bits in (0x3F, 0xFFF, 0x3FFFF):  # of one, two and three continuation bytes
+    for low_bits in (0x3F, 0xFFF, 0x3FFFF):  # the bits in 1, 2 and 3 continuation bytes
         if first & ~low_bits != last & ~low_bits:
             if first & low_bits:
                 return first | low_bits
@@ -76,7 +77,7 @@ def _utf8_cut(first: int, last: int) -> int | None:
 
 
 def union(ranges: Iterable[tuple[int, int]]) -> CodePoints:
-    """Return the characters of any of the ranges, which may overlap."""
+    """Return the union of ranges, which may overlap."""
     merged: list[tuple[int, int]] = []
     for first, last in sorted(ranges):
         if merged and first <= merged[-1][1] + 1:
@@ -87,7 +88,7 @@ def union(ranges: Iterable[tuple[int, int]]) -> CodePoints:
 
 
 def complement(ranges: CodePoints) -> CodePoints:
-    """Return all other characters, surrogates among them."""
+    """Return all other code points, surrogates included."""
     gaps = []
     begin = 0
     for first, last in ranges:
@@ -100,6 +101,6 @@ def complement(ranges: CodePoints) -> CodePoints:
 
 
 def utf8_of(ranges: CodePoints) -> tuple[ByteRanges, ...]:
-    """Return the UTF-8 of a set of characters; surrogates have none."""
+    """Return the UTF-8 encoding of a set of characters, without surrogates."""
     scalar_values = complement(union([*complement(ranges), _SURROGATES]))
     return tuple(run for first, last in scalar_values for run in utf8_sequences(first, last))
