@@ -1,4 +1,4 @@
-"""Automata over bytes: what they refuse to be, what they accept, how small they get."""
+"""Automata over bytes: invalid tables, accepted strings, minimization."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def automaton(transitions: Any, accepting: Any, classes: Any = ONE_CLASS) -> Dfa
     return Dfa(classes, transitions, accepting)
 
 
-# Few states and bytes: unreachable, dangling and equivalent states are many.
+# Few states and classes, so that unreachable, dangling and equivalent states are frequent.
 @st.composite
 def automata(draw: st.DrawFn) -> Dfa:
     n_states = draw(st.integers(1, 7))
@@ -45,7 +45,7 @@ def automata(draw: st.DrawFn) -> Dfa:
     )
 
 
-def accepts_some_text(dfa: Dfa) -> bool:
+def accepts_some_string(dfa: Dfa) -> bool:
     try:
         dfa.trimmed()
     except InvalidArgumentError:
@@ -53,19 +53,18 @@ def accepts_some_text(dfa: Dfa) -> bool:
     return True
 
 
-useful_automata = automata().filter(accepts_some_text)
+useful_automata = automata().filter(accepts_some_string)
 
 
 def first_difference(one: Dfa, other: Dfa) -> bytes | None:
-    """The shortest text that only one of them accepts: a search over pairs of states."""
-    bytes_that_differ = range(256)
+    """Return the shortest string that only one accepts, by a search over pairs of states."""
     found = deque([(0, 0, b"")])
     seen = {(0, 0)}
     while found:
         a, b, text = found.popleft()
         if (a >= 0 and bool(one.accepting[a])) != (b >= 0 and bool(other.accepting[b])):
             return text
-        for byte in bytes_that_differ:
+        for byte in range(256):
             pair = (
                 -1 if a < 0 else int(one.transitions[a, one.classes[byte]]),
                 -1 if b < 0 else int(other.transitions[b, other.classes[byte]]),
@@ -77,10 +76,13 @@ def first_difference(one: Dfa, other: Dfa) -> bytes | None:
 
 
 def equivalent_states(dfa: Dfa) -> list[tuple[int, int]]:
-    """The pairs that no text tells apart, by filling the table of those that some text does."""
+    """Return the pairs of equivalent states, by the table-filling algorithm."""
     n = dfa.n_states
     accepting = [*dfa.accepting.tolist(), False]
-    rows = [*dfa.transitions.tolist(), [-1] * dfa.n_classes]  # the last, or -1, is the dead state
+    rows = [
+        *dfa.transitions.tolist(),
+        [-1] * dfa.n_classes,
+    ]  # the last row, index -1, is the dead state
     apart = {(a, b) for a in range(n + 1) for b in range(n + 1) if accepting[a] != accepting[b]}
     grows = True
     while grows:
@@ -111,7 +113,7 @@ def breadth_first_completion(dfa: Dfa, state: int) -> bytes | None:
     return None
 
 
-# What is refused
+# Invalid tables
 
 
 @pytest.mark.parametrize(
@@ -157,7 +159,7 @@ def breadth_first_completion(dfa: Dfa, state: int) -> bytes | None:
         ),
     ],
 )
-def test_a_wrong_table_is_refused_by_name(
+def test_the_error_for_a_wrong_table_names_it(
     classes: Any, transitions: Any, accepting: Any, message: str
 ) -> None:
     with pytest.raises(InvalidArgumentError, match=message):
@@ -165,7 +167,7 @@ def test_a_wrong_table_is_refused_by_name(
 
 
 @pytest.mark.slow
-def test_the_most_states_are_accepted() -> None:
+def test_the_maximum_number_of_states_is_accepted() -> None:
     n = MOST_STATES
     following = np.append(np.arange(1, n), -1)[:, None]
     chain = Dfa(ONE_CLASS, following, np.arange(n) == n - 1)
@@ -181,7 +183,7 @@ def test_256_classes_are_accepted() -> None:
     assert dfa.minimized().n_classes == 2
 
 
-def test_the_tables_are_copies_that_cannot_be_written_to() -> None:
+def test_the_tables_are_read_only_copies() -> None:
     transitions = np.array([[0]])
     dfa = automaton(transitions, [True])
     transitions[0, 0] = -1
@@ -192,7 +194,7 @@ def test_the_tables_are_copies_that_cannot_be_written_to() -> None:
     assert (dfa.classes.dtype, dfa.transitions.dtype) == (np.uint8, np.int32)
 
 
-def test_an_unreachable_state_is_not_handed_to_the_library() -> None:
+def test_an_unreachable_state_is_rejected_before_the_library() -> None:
     dfa = automaton([[0], [0], [2]], [True, True, True])
     message = "state 1 of 3 is unreachable from state 0; remove 2 such states with trimmed"
     with pytest.raises(InvalidArgumentError, match=message):
@@ -200,7 +202,7 @@ def test_an_unreachable_state_is_not_handed_to_the_library() -> None:
     assert dfa.trimmed().to_dict()["transitions"] == [[0]]
 
 
-def test_a_dangling_state_is_not_handed_to_the_library() -> None:
+def test_a_dangling_state_is_rejected_before_the_library() -> None:
     dfa = automaton([[1, 2], [1, 1], [-1, -1]], [False, False, True], A_AND_OTHERS)
     with pytest.raises(InvalidArgumentError, match="state 1 of 3 is dangling: no accepting state "):
         dfa.to_dict()
@@ -208,31 +210,31 @@ def test_a_dangling_state_is_not_handed_to_the_library() -> None:
 
 
 @pytest.mark.parametrize("reduced", [Dfa.trimmed, Dfa.minimized])
-def test_an_automaton_of_no_text_cannot_be_reduced(reduced: Any) -> None:
+def test_an_automaton_that_accepts_nothing_cannot_be_reduced(reduced: Any) -> None:
     with pytest.raises(InvalidArgumentError, match="the automaton accepts no string"):
         reduced(automaton([[0], [1]], [False, True]))
 
 
 @pytest.mark.parametrize("state", [-1, 1])
-def test_there_is_no_such_state(state: int) -> None:
+def test_a_completion_needs_an_existing_state(state: int) -> None:
     with pytest.raises(InvalidArgumentError, match=f"expected a state from 0 to 0, got {state}"):
         automaton([[0]], [True]).shortest_completion(state)
 
 
-def test_walking_begins_at_a_state_there_is() -> None:
+def test_a_walk_needs_an_existing_state() -> None:
     with pytest.raises(InvalidArgumentError, match="expected a state from 0 to 0, got 1"):
         automaton([[0]], [True]).walk(b"", state=1)
 
 
-def test_nothing_completes_a_dangling_state() -> None:
+def test_a_dangling_state_has_no_completion() -> None:
     with pytest.raises(InvalidArgumentError, match="state 1 is dangling: no accepting state can"):
         automaton([[1], [-1]], [True, False]).shortest_completion(1)
 
 
-# What it does
+# Valid automata
 
 
-def test_a_walk_may_be_cut_anywhere() -> None:
+def test_a_walk_can_be_split_anywhere() -> None:
     dfa = json_string()
     text = '"é\\ud83d\\ude00"'.encode()
     for cut in range(len(text) + 1):
@@ -241,7 +243,7 @@ def test_a_walk_may_be_cut_anywhere() -> None:
     assert dfa.walk(b"x", -1) == -1
 
 
-def test_the_dictionary_is_what_the_library_reads() -> None:
+def test_the_dictionary_has_the_librarys_format() -> None:
     dfa = Dfa(A_AND_OTHERS, [[-1, 1], [-1, 1]], [False, True])
     read = json.loads(json.dumps(dfa.to_dict()))
     assert read == {
@@ -252,20 +254,20 @@ def test_the_dictionary_is_what_the_library_reads() -> None:
     assert Dfa(read["classes"], read["transitions"], [False, True]) == dfa
 
 
-def test_equal_tables_are_equal() -> None:
+def test_automata_with_equal_tables_are_equal() -> None:
     assert automaton([[0]], [True]) == automaton([[0]], [True])
     assert len({automaton([[0]], [True]), automaton([[0]], [True])}) == 1
     assert automaton([[0]], [True]) != automaton([[-1]], [True])
     assert automaton([[0]], [True]) != "an automaton"
 
 
-def test_it_shows_its_size() -> None:
+def test_the_representation_shows_the_size() -> None:
     assert repr(automaton([[0]], [True])) == "Dfa(1 states, 1 classes)"
 
 
 @pytest.mark.slow
 @given(useful_automata)
-def test_the_trimmed_accepts_the_same_and_is_valid(dfa: Dfa) -> None:
+def test_trimming_keeps_the_accepted_strings_and_is_valid(dfa: Dfa) -> None:
     trimmed = dfa.trimmed()
     trimmed.validate()
     assert first_difference(dfa, trimmed) is None
@@ -273,7 +275,7 @@ def test_the_trimmed_accepts_the_same_and_is_valid(dfa: Dfa) -> None:
 
 @pytest.mark.slow
 @given(useful_automata)
-def test_the_minimized_accepts_the_same_and_is_minimal(dfa: Dfa) -> None:
+def test_minimizing_keeps_the_accepted_strings_and_is_minimal(dfa: Dfa) -> None:
     minimized = dfa.minimized()
     minimized.validate()
     assert first_difference(dfa, minimized) is None
@@ -284,13 +286,13 @@ def test_the_minimized_accepts_the_same_and_is_minimal(dfa: Dfa) -> None:
 
 @pytest.mark.slow
 @given(useful_automata, useful_automata)
-def test_the_minimized_are_equal_exactly_if_they_accept_the_same(one: Dfa, other: Dfa) -> None:
+def test_minimized_automata_are_equal_if_and_only_if_equivalent(one: Dfa, other: Dfa) -> None:
     assert (one.minimized() == other.minimized()) == (first_difference(one, other) is None)
 
 
 @pytest.mark.slow
 @given(useful_automata, st.randoms())
-def test_the_minimized_does_not_depend_on_the_numbering(dfa: Dfa, random: Any) -> None:
+def test_the_order_of_states_does_not_change_the_minimized_automaton(dfa: Dfa, random: Any) -> None:
     new = np.array([0, *random.sample(range(1, dfa.n_states), dfa.n_states - 1)])
     old = np.argsort(new)
     shuffled = Dfa(dfa.classes, np.append(new, -1)[dfa.transitions[old]], dfa.accepting[old])
@@ -298,7 +300,7 @@ def test_the_minimized_does_not_depend_on_the_numbering(dfa: Dfa, random: Any) -
 
 
 @given(automata())
-def test_the_shortest_completion_is_what_a_breadth_first_search_finds(dfa: Dfa) -> None:
+def test_the_shortest_completion_matches_breadth_first_search(dfa: Dfa) -> None:
     for state in range(dfa.n_states):
         expected = breadth_first_completion(dfa, state)
         if expected is None:
@@ -309,7 +311,7 @@ def test_the_shortest_completion_is_what_a_breadth_first_search_finds(dfa: Dfa) 
             assert dfa.accepting[dfa.walk(expected, state)]
 
 
-# From a nondeterministic automaton
+# Conversion of nondeterministic automata
 
 
 def accepts_by_sets(nfa: Nfa, text: bytes) -> bool:
@@ -349,18 +351,18 @@ def nondeterministic(draw: st.DrawFn) -> Nfa:
 
 @pytest.mark.slow
 @given(nondeterministic(), st.lists(st.lists(st.sampled_from(b"\0ab\xff"), max_size=6)))
-def test_the_deterministic_accepts_what_the_nondeterministic_does(
-    nfa: Nfa, texts: list[list[int]]
+def test_conversion_to_deterministic_keeps_the_accepted_strings(
+    nfa: Nfa, strings: list[list[int]]
 ) -> None:
     try:
         dfa = Dfa.from_nfa(nfa)
     except InvalidArgumentError as error:
         assert "accepts no string" in str(error)
-        assert not any(accepts_by_sets(nfa, bytes(text)) for text in texts)
+        assert not any(accepts_by_sets(nfa, bytes(string)) for string in strings)
         return
     assert dfa == dfa.minimized()
-    for text in texts:
-        assert dfa.accepts(bytes(text)) == accepts_by_sets(nfa, bytes(text))
+    for string in strings:
+        assert dfa.accepts(bytes(string)) == accepts_by_sets(nfa, bytes(string))
 
 
 def third_from_the_end_is_an_a() -> Nfa:
@@ -373,7 +375,7 @@ def third_from_the_end_is_an_a() -> Nfa:
     return nfa
 
 
-def test_states_are_limited_as_asked() -> None:
+def test_more_than_max_states_are_rejected() -> None:
     assert Dfa.from_nfa(third_from_the_end_is_an_a(), max_states=8).n_states == 8
     with pytest.raises(
         InvalidArgumentError, match="deterministic automaton needs more than 7 states"
@@ -388,20 +390,20 @@ def test_steps_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("max_states", [0, 65_536])
-def test_the_limit_has_limits(max_states: int) -> None:
+def test_max_states_is_checked(max_states: int) -> None:
     with pytest.raises(InvalidArgumentError, match=f"from 1 to 65535, got {max_states}"):
         Dfa.from_nfa(third_from_the_end_is_an_a(), max_states=max_states)
 
 
 @pytest.mark.parametrize(("first", "last"), [(-1, 0), (2, 1), (0, 256)])
-def test_only_ranges_of_bytes_are_edges(first: int, last: int) -> None:
+def test_a_range_that_is_not_bytes_is_rejected(first: int, last: int) -> None:
     with pytest.raises(
         InvalidArgumentError, match=f"expected a range of bytes .* got {first} to {last}"
     ):
         Nfa().add_range(Nfa.START, first, last, Nfa.END)
 
 
-def test_edges_lead_between_states_there_are() -> None:
+def test_a_transition_to_a_missing_state_is_rejected() -> None:
     with pytest.raises(InvalidArgumentError, match="expected a state from 0 to 1, got 2"):
         Nfa().add_jump(Nfa.START, 2)
 
@@ -410,16 +412,16 @@ def test_edges_lead_between_states_there_are() -> None:
 
 
 def is_json(text: bytes, kind: type) -> bool:
-    """Whether this is one JSON value of a kind and nothing else, valid Unicode when decoded."""
+    """Return whether this is a single JSON value of a kind that decodes to valid Unicode."""
 
-    def refuse(constant: str) -> None:
+    def reject(constant: str) -> None:
         raise ValueError(constant)
 
     try:
         decoded = text.decode("utf-8")
-        value = json.loads(decoded, parse_constant=refuse)  # NaN and Infinity are Python's own
+        value = json.loads(decoded, parse_constant=reject)  # NaN and Infinity are not JSON
         if isinstance(value, str):
-            value.encode("utf-8")  # lone surrogates can be escaped in Python's JSON
+            value.encode("utf-8")  # Python's JSON reader accepts escaped lone surrogates
     except ValueError:
         return False
     return type(value) is kind and decoded == decoded.strip()
@@ -437,7 +439,7 @@ def is_json(text: bytes, kind: type) -> bool:
         '"\U0010ffff\ud7ff\ue000\uffff"'.encode(),
     ],
 )
-def test_json_strings(text: bytes) -> None:
+def test_a_json_string_is_accepted(text: bytes) -> None:
     assert json_string().accepts(text)
     assert is_json(text, str)
 
@@ -478,7 +480,7 @@ def test_json_strings(text: bytes) -> None:
         b'"\xff"',
     ],
 )
-def test_not_json_strings(text: bytes) -> None:
+def test_a_malformed_json_string_is_rejected(text: bytes) -> None:
     assert not json_string().accepts(text)
     assert not is_json(text, str)
 
@@ -494,28 +496,28 @@ string_pieces = st.one_of(
 
 @given(st.lists(string_pieces, max_size=8).map(b"".join))
 @example(b"")
-def test_json_strings_are_those_of_python(inside: bytes) -> None:
+def test_the_json_strings_are_those_of_pythons_json(inside: bytes) -> None:
     for text in (b'"' + inside + b'"', inside):
         assert json_string().accepts(text) == is_json(text, str)
 
 
 @given(st.text(), st.booleans())
-def test_json_strings_of_any_text(text: str, ascii_only: bool) -> None:
+def test_any_text_as_a_json_string_is_accepted(text: str, ascii_only: bool) -> None:
     assert json_string().accepts(json.dumps(text, ensure_ascii=ascii_only).encode())
 
 
 @given(st.text(alphabet="-+.eE0190 aN\n", max_size=8) | st.binary(max_size=3).map(repr))
 @example("NaN")
 @example("-Infinity")
-@example("\u0661")  # a digit of other scripts
-def test_json_numbers_are_those_of_python(text: str) -> None:
+@example("\u0661")  # a digit in another script
+def test_the_json_numbers_are_those_of_pythons_json(text: str) -> None:
     data = text.encode()
     assert json_integer().accepts(data) == is_json(data, int)
     assert json_number().accepts(data) == (is_json(data, int) or is_json(data, float))
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False), st.integers())
-def test_json_numbers_of_any_number(real: float, whole: int) -> None:
+def test_any_number_as_json_is_accepted(real: float, whole: int) -> None:
     assert json_number().accepts(json.dumps(real).encode())
     assert json_number().accepts(json.dumps(whole).encode())
     assert json_integer().accepts(json.dumps(whole).encode())
@@ -525,14 +527,14 @@ def test_json_numbers_of_any_number(real: float, whole: int) -> None:
     ("begun", "completed"),
     [(b"", b'""'), (b'"\\ud83d', b'\\uDC00"'), (b'"\xf0', b'\x90\x80\x80"'), (b'""', b"")],
 )
-def test_a_begun_json_string_is_completed(begun: bytes, completed: bytes) -> None:
+def test_a_partial_json_string_is_completed(begun: bytes, completed: bytes) -> None:
     dfa = json_string()
     assert dfa.shortest_completion(dfa.walk(begun)) == completed
     assert is_json(begun + completed, str)
 
 
 @pytest.mark.parametrize("made", [json_string, json_number, json_integer])
-def test_the_json_automata_are_made_once_and_are_minimal(made: Any) -> None:
+def test_the_json_automata_are_cached_and_minimal(made: Any) -> None:
     assert made() is made()
     made().validate()
     assert made() == made().minimized()

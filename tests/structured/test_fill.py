@@ -1,4 +1,4 @@
-"""Filling skeletons with real models, most of them of random weights."""
+"""Filling skeletons with real models, most of which have random weights."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ BOOLEANS = ("true", "false")
 
 
 def an_object(**fields: dict[str, Any]) -> Skeleton:
-    """Return a skeleton of an object whose fields are these spans."""
-    spans, known = [], "{"
+    """Return the skeleton of an object with these spans as fields."""
+    spans, opening = [], "{"
     for name, span in fields.items():
-        spans.append({"kind": "literal", "value": f'{known}"{name}":'})
+        spans.append({"kind": "literal", "value": f'{opening}"{name}":'})
         spans.append({"key": name, **span})
-        known = ","
+        opening = ","
     return Skeleton.from_dict({"spans": [*spans, {"kind": "literal", "value": "}"}]})
 
 
@@ -64,7 +64,7 @@ def vocabulary(request: pytest.FixtureRequest) -> str:
 def any_model(
     vocabulary: str, library: Library, random_model_path: Callable[..., Path]
 ) -> Iterator[Model]:
-    """Return models whose vocabularies are cut in different ways."""
+    """Return a model for each kind of tokenizer."""
     path = None
     if vocabulary != "tiny":
         path = random_model_path(vocabulary, n_embd=64, n_layers=2, seed=1)
@@ -74,7 +74,7 @@ def any_model(
 
 @functools.cache
 def texts_of_tokens(path: str) -> tuple[bytes, ...]:
-    """Return what each token spells: read from the file, where no detokenizer cleans anything."""
+    """Return the bytes of each token, read from the file because detokenizers may drop spaces."""
     return TokenBytes.from_file(Path(path)).texts
 
 
@@ -84,7 +84,7 @@ def spelled(model: Model, tokens: Iterable[int]) -> str:
 
 
 def tokens_inside(model: Model, result: FillResult, first_at: int = 0) -> list[tuple[int, ...]]:
-    """Return, span by span, the tokens that begin inside it: the long way."""
+    """Return the tokens that begin inside each span (reference implementation)."""
     texts = texts_of_tokens(model.path)
     begins = [first_at]
     for token in result.tokens:
@@ -113,7 +113,7 @@ def tokens_inside(model: Model, result: FillResult, first_at: int = 0) -> list[t
     max_tokens=st.integers(1, 16),
     logprobs=st.booleans(),
 )
-def test_any_skeleton_filled_parses_to_its_shape(
+def test_every_filled_skeleton_has_its_shape(
     any_model: Model,
     shaped: tuple[tuple[Field, ...], Skeleton],
     temperature: float,
@@ -145,7 +145,7 @@ def test_any_skeleton_filled_parses_to_its_shape(
     temperature=st.sampled_from([0.0, 1.0, 5.0]),
     max_tokens=st.integers(1, 16),
 )
-def test_any_plan_is_an_action_with_its_parameters(
+def test_every_plan_is_a_valid_action_with_parameters(
     any_model: Model, listed: list[dict[str, Any]], temperature: float, max_tokens: int
 ) -> None:
     result = any_model.fill(
@@ -161,9 +161,9 @@ def test_any_plan_is_an_action_with_its_parameters(
     assert spelled(any_model, result.tokens) == result.text
 
 
-def test_known_text_is_cut_as_the_tokenizer_cuts_it(any_model: Model) -> None:
-    # Behind a line break, no token reaches over the edge of the prompt.
-    for value in ({"some": [1, "known text"], "x": None}, "Grüße, 日本"):
+def test_fixed_text_gets_the_tokenizers_tokens(any_model: Model) -> None:
+    # After a line break, no token spans the end of the prompt and the beginning of the answer.
+    for value in ({"some": [1, "fixed text"], "x": None}, "Grüße, 日本"):
         text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
         result = any_model.fill("Answer:\n", Skeleton((SkeletonSpan("literal", value=text),)))
         assert result.text == text
@@ -172,7 +172,7 @@ def test_known_text_is_cut_as_the_tokenizer_cuts_it(any_model: Model) -> None:
         assert result.forward_passes == 0
 
 
-def test_tokens_spell_their_spans_where_detokenizing_cleans_spaces_away(
+def test_tokens_spell_their_spans_even_if_detokenizing_drops_spaces(
     any_model: Model, vocabulary: str
 ) -> None:
     spaced = ["yes , it 's", "no ! They 're ?"]
@@ -185,7 +185,7 @@ def test_tokens_spell_their_spans_where_detokenizing_cleans_spaces_away(
         {"kind": "boolean"},
     ]
     skeleton = Skeleton.from_dict({"spans": spans}, f'root ::= "{spaced[0]}" | "{spaced[1]}"')
-    # Behind a line break, no token reaches over the edge of the prompt.
+    # After a line break, no token spans the end of the prompt and the beginning of the answer.
     result = any_model.fill("Answer:\n", skeleton)
     assert result.text in [f"{a}\n{b} , {c}" for a in spaced for b in spaced for c in BOOLEANS]
     cleaned = any_model.detokenize(result.tokens) != result.text
@@ -193,11 +193,11 @@ def test_tokens_spell_their_spans_where_detokenizing_cleans_spaces_away(
     inside = tokens_inside(any_model, result)
     assert [span.tokens for span in result.spans] == inside
     first = result.spans[0]
-    # Its last token may have the line break, too.
+    # The span's last token may include the line break.
     assert spelled(any_model, first.tokens).removesuffix("\n") == first.text
 
 
-def test_a_choice_is_cut_together_with_what_surrounds_it(any_model: Model) -> None:
+def test_a_choice_is_tokenized_together_with_the_text_around_it(any_model: Model) -> None:
     skeleton = an_object(action={"kind": "enum", "enumValues": ["REPLY", "SEND_EMAIL"]})
     result = any_model.fill("Answer:\n", skeleton)
     prompt = any_model.tokenize("Answer:\n", add_special=True)
@@ -217,10 +217,10 @@ def test_a_choice_is_cut_together_with_what_surrounds_it(any_model: Model) -> No
     ids=lambda value: str(value["kind"]),
 )
 @pytest.mark.parametrize("prompt", ['[1, 2, {"text": "', "hello world, 1.5 and ", "日本\n"])
-def test_a_value_has_the_tokens_that_llama_cpps_grammar_leads_to(
+def test_a_value_has_the_tokens_of_llama_cpps_grammar_sampler(
     any_model: Model, value: dict[str, Any], prompt: str
 ) -> None:
-    # Nothing known comes first, which a grammar cuts into tokens as the model likes.
+    # No fixed text comes first, because under a grammar the model chooses how to tokenize it.
     skeleton = Skeleton.from_dict({"spans": [value, {"kind": "literal", "value": "]"}]})
     most = 12
     guided = any_model.generate(prompt, most, shape=Gbnf(skeleton.to_gbnf()))
@@ -229,11 +229,11 @@ def test_a_value_has_the_tokens_that_llama_cpps_grammar_leads_to(
     assert filled.truncated or filled.tokens == guided.tokens
 
 
-class KnownTexts:
-    """Some texts as masks: the slow way to where an automaton leaves nothing to choose.
+class MasksOfStrings:
+    """Token masks for a list of strings: the slow reference implementation of forced tokens.
 
-    What all that may still be written have in common is cut as the tokenizer cuts it; but its last
-    token may be the beginning of a longer one, and is chosen.
+    The common prefix of all strings that are still possible is forced, with the tokenizer's tokens.
+    Its last token is not forced, because a longer token may begin with it.
     """
 
     def __init__(self, model: Model, texts: Iterable[str]) -> None:
@@ -242,7 +242,7 @@ class KnownTexts:
         self._model = model
         self._left = [text.encode() for text in texts]
 
-    def start(self) -> KnownTexts:
+    def start(self) -> MasksOfStrings:
         return self
 
     @property
@@ -270,7 +270,7 @@ class KnownTexts:
         self._left = [left[len(text) :] for left in self._left if left.startswith(text)]
 
     def _cut(self, text: str) -> list[int]:
-        for anchor in ("", "\n"):  # SentencePiece puts a space in front of a text
+        for anchor in ("", "\n"):  # SentencePiece inserts a space at the beginning of a text
             tokens = self._model.tokenize(anchor + text)
             inside = tokens[len(self._model.tokenize(anchor)) :] if anchor else tokens
             if b"".join(self.spelled[token] for token in inside) == text.encode():
@@ -290,19 +290,19 @@ SHAPES = [
     "texts",
     [
         SHAPES,
-        ["all of this is known"],
+        ["all of this is fixed"],
         ["the caf\u00e9 is open", "the caf\u00e8 is closed", "there"],
     ],
     ids=["objects", "one text", "half a character"],
 )
 @pytest.mark.parametrize("prompt", ["A shape: ", "hello world, 1.5 and\n"])
-def test_what_a_pattern_leaves_no_choice_about_is_cut_as_the_tokenizer_cuts_it(
+def test_text_forced_by_a_pattern_gets_the_tokenizers_tokens(
     any_model: Model, texts: list[str], prompt: str
 ) -> None:
     pattern = "|".join(map(regex_literal, texts))
     skeleton = Skeleton((SkeletonSpan("pattern", pattern=pattern),))
     result = any_model.fill(prompt, skeleton)
-    slow = any_model.generate(prompt, shape=KnownTexts(any_model, texts))
+    slow = any_model.generate(prompt, shape=MasksOfStrings(any_model, texts))
     assert result.text == slow.text
     assert result.tokens == tuple(slow.tokens)
     assert result.forward_passes < len(result.tokens)
@@ -310,7 +310,7 @@ def test_what_a_pattern_leaves_no_choice_about_is_cut_as_the_tokenizer_cuts_it(
         assert result.forward_passes == 0
 
 
-def test_every_strategy_comes_to_the_same_tokens(any_model: Model) -> None:
+def test_all_strategies_write_the_same_tokens(any_model: Model) -> None:
     actions = [
         {"name": "SEND_EMAIL", "parameters": [{"name": "to"}, {"name": "n", "type": "number"}]},
         {"name": "SEND_MESSAGE", "parameters": [{"name": "a", "enum": ["x y", "x z"]}]},
@@ -330,7 +330,7 @@ def test_every_strategy_comes_to_the_same_tokens(any_model: Model) -> None:
     assert len(made) == 1
 
 
-def test_a_fill_is_repeatable_and_a_sampled_one_is_not_always_the_same(any_model: Model) -> None:
+def test_fills_with_a_seed_are_repeatable(any_model: Model) -> None:
     skeleton = an_object(a={"kind": "free-string"}, n={"kind": "number"})
 
     def fill(**more: Any) -> str:
@@ -338,7 +338,7 @@ def test_a_fill_is_repeatable_and_a_sampled_one_is_not_always_the_same(any_model
 
     assert len({fill() for _ in range(3)}) == 1
     sampled = {fill(temperature=5.0) for _ in range(6)}
-    assert len(sampled) == 1  # a seed is set: each generation draws the same
+    assert len(sampled) == 1  # the model has a seed, so each generation draws the same
 
 
 def test_a_healed_prompt_shares_a_token_with_the_answer(tiny_model: Model) -> None:
@@ -355,7 +355,7 @@ def test_a_healed_prompt_shares_a_token_with_the_answer(tiny_model: Model) -> No
 
 
 @pytest.mark.parametrize("prompt", ['{"a', "Answer: hello wor", "日本\n\n", 'x = "', "[1, 2"])
-def test_tokens_behind_a_healed_prompt_spell_the_end_of_prompt_and_answer(
+def test_tokens_after_a_healed_prompt_spell_its_end_and_the_answer(
     any_model: Model, prompt: str
 ) -> None:
     skeleton = Skeleton.from_dict(
@@ -368,7 +368,7 @@ def test_tokens_behind_a_healed_prompt_spell_the_end_of_prompt_and_answer(
     assert [span.tokens for span in result.spans] == tokens_inside(any_model, result, first_at)
 
 
-def test_the_logprob_of_a_choice_is_that_of_choosing_it(any_model: Model) -> None:
+def test_the_logprob_of_the_most_probable_of_two_is_above_one_half(any_model: Model) -> None:
     skeleton = Skeleton((SkeletonSpan("enum", enum_values=("A", "B")),))
     result = any_model.fill("x", skeleton)
     (span,) = result.spans
@@ -376,10 +376,10 @@ def test_the_logprob_of_a_choice_is_that_of_choosing_it(any_model: Model) -> Non
     assert math.log(0.5) <= span.logprob <= 0.0
 
 
-# ---- what the embedded model knows -------------------------------------------------------------
+# ---- the embedded model ------------------------------------------------------------------------
 
 
-def test_the_embedded_model_plans(tiny_model: Model) -> None:
+def test_the_embedded_model_chooses_the_right_action(tiny_model: Model) -> None:
     listed = [
         {"name": "SEND_EMAIL", "description": "Send an email.", "parameters": [{"name": "to"}]},
         {"name": "SEARCH_WEB", "description": "Search the web.", "parameters": [{"name": "query"}]},
@@ -392,7 +392,7 @@ def test_the_embedded_model_plans(tiny_model: Model) -> None:
     assert result.elapsed > 0.0
 
 
-def test_messages_take_the_place_of_a_prompt(tiny_model: Model) -> None:
+def test_messages_can_be_passed_instead_of_a_prompt(tiny_model: Model) -> None:
     pytest.importorskip("jinja2")
     messages = [{"role": "user", "content": "hello"}]
     result = tiny_model.fill(messages, REPLY)
@@ -401,7 +401,7 @@ def test_messages_take_the_place_of_a_prompt(tiny_model: Model) -> None:
     assert result.text == tiny_model.fill(tokens, REPLY.to_dict()).text
 
 
-def test_events_come_as_spans_are_filled(tiny_model: Model) -> None:
+def test_each_filled_span_is_reported(tiny_model: Model) -> None:
     seen: list[str | None] = []
     skeleton = REPLY
     result = tiny_model.fill("hello", skeleton, on_span=lambda span: seen.append(span.key))
@@ -416,10 +416,10 @@ def test_events_come_as_spans_are_filled(tiny_model: Model) -> None:
     assert last.text == result.text
 
 
-def test_a_truncated_value_is_brought_to_its_end(library: Library) -> None:
+def test_a_truncated_value_is_closed(library: Library) -> None:
     skeleton = an_object(a={"kind": "free-string"}, b={"kind": "free-json"})
     n_truncated = 0
-    for seed in range(20):  # one token may be a whole value
+    for seed in range(20):  # with some seeds a single token is a complete value
         with Model(library=library, n_ctx=64, n_slots=1, n_threads=1, seed=seed) as model:
             result = model.fill("x", skeleton, max_tokens=1, on_limit="close", temperature=9.0)
         assert set(result.value) == {"a", "b"}
@@ -428,14 +428,14 @@ def test_a_truncated_value_is_brought_to_its_end(library: Library) -> None:
     assert n_truncated > 10
 
 
-def test_a_value_that_no_token_can_end_is_truncated(tiny_model: Model) -> None:
+def test_a_value_that_cannot_end_at_the_limit_is_truncated(tiny_model: Model) -> None:
     skeleton = Skeleton.from_dict({"spans": [{"kind": "pattern", "pattern": "[0-9]{40}"}]})
     result = tiny_model.fill("x", skeleton, max_tokens=1, on_limit="close")
     assert result.truncated
     assert len(result.text) == 40
 
 
-def test_a_rule_is_followed(tiny_model: Model) -> None:
+def test_a_value_matches_its_grammar_rule(tiny_model: Model) -> None:
     spans = [
         {"kind": "literal", "value": '{"n":'},
         {"kind": "number", "key": "n", "rule": "digits"},
@@ -447,7 +447,7 @@ def test_a_rule_is_followed(tiny_model: Model) -> None:
 
 
 @pytest.mark.parametrize("kind", ["number", "integer", "boolean", "free-string", "free-json"])
-def test_a_value_may_be_all_there_is(any_model: Model, kind: str) -> None:
+def test_a_skeleton_can_be_a_single_value(any_model: Model, kind: str) -> None:
     skeleton = Skeleton.from_dict({"spans": [{"kind": kind}]})
     result = any_model.fill("1, 2, ", skeleton, max_tokens=12, on_limit="close")
     assert skeleton.matches(result.text)
@@ -457,7 +457,7 @@ def test_a_value_may_be_all_there_is(any_model: Model, kind: str) -> None:
 # ---- bad input -------------------------------------------------------------------------------
 
 
-def test_a_context_that_fills_up_leaves_what_was_written(
+def test_a_full_context_is_an_error_with_the_partial_answer(
     library: Library, random_model_path: Callable[..., Path]
 ) -> None:
     path = random_model_path("llama-spm", n_embd=64, n_layers=2, seed=1)
@@ -474,7 +474,7 @@ def test_a_context_that_fills_up_leaves_what_was_written(
         assert not partial.complete
         with pytest.raises(ContextFullError):
             model.fill([1, *[9] * 300], skeleton)
-        # The model goes on to be of use.
+        # The model still works.
         assert model.fill("x", {"spans": [{"kind": "boolean"}]}).complete
 
 
@@ -498,7 +498,7 @@ def test_a_context_that_fills_up_leaves_what_was_written(
         {"json": "string", "max_tokens": -1},
     ],
 )
-def test_a_request_that_is_refused_leaves_the_stream_of_use(
+def test_a_rejected_request_leaves_the_stream_usable(
     tiny_model: Model, wrong: dict[str, Any]
 ) -> None:
     binding = tiny_model.binding
@@ -522,15 +522,15 @@ def test_values_with_a_nul_are_escaped(any_model: Model) -> None:
     assert "\\u0000" in result.text
 
 
-def test_what_is_no_skeleton_is_refused(tiny_model: Model) -> None:
-    for wrong, said in ((None, "None"), ("REPLY", "'REPLY'"), ({}, "an empty dict")):
-        with pytest.raises(InvalidArgumentError, match=f"shape must be a .* got {said}$"):
+def test_values_that_are_not_skeletons_are_rejected(tiny_model: Model) -> None:
+    for wrong, shown in ((None, "None"), ("REPLY", "'REPLY'"), ({}, "an empty dict")):
+        with pytest.raises(InvalidArgumentError, match=f"shape must be a .* got {shown}$"):
             tiny_model.fill("x", wrong)  # type: ignore[arg-type]
     with pytest.raises(InvalidArgumentError, match="no actions"):
         tiny_model.fill("x", ActionSkeleton([]))
 
 
-def test_a_cancelled_task_ends_the_filling(
+def test_cancelling_a_task_stops_the_fill(
     tiny_model: Model, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     digits = {"spans": [{"kind": "pattern", "pattern": "[0-9]{1200}"}]}

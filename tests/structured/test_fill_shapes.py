@@ -1,4 +1,4 @@
-"""Answers of every shape are valid, by masks and by skeletons, however they are sampled."""
+"""Answers for every kind of shape are valid, with masks and with skeletons."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ TEXTS: list[Any] = [
 def model(
     request: pytest.FixtureRequest, library: Library, random_model_path: Callable[..., Path]
 ) -> Iterator[Model]:
-    """Return the embedded model, and one that writes noise."""
+    """Return the embedded model, and a model with random weights."""
     name = request.param
     path = None if name == "eliza-tiny" else random_model_path(name, n_embd=64, n_layers=1)
     with Model(path, library=library, n_threads=1, seed=7) as opened:
@@ -156,13 +156,13 @@ def model(
 
 
 @pytest.fixture
-def masks_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Take it that no schema is closed."""
+def masks_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Treat no schema as closed, so that all answers are written with masks."""
     monkeypatch.setattr("eliza_ffi.structured.shape._closed_skeleton", lambda text: None)
 
 
 def by_masks(model: Model, shape: Any, temperature: float) -> str:
-    """Return an answer of llguidance's, also where a skeleton could give one."""
+    """Return an answer written with llguidance's masks, even if there is a skeleton."""
     shape = shape_of(shape)
     masks = shape.masks(model.session.guidance())
     result = model.generate("Hello", 500, shape=masks, temperature=temperature)
@@ -172,7 +172,9 @@ def by_masks(model: Model, shape: Any, temperature: float) -> str:
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 @pytest.mark.parametrize("given", CLASSES, ids=repr)
-def test_answers_are_values_of_their_class(model: Model, given: Any, temperature: float) -> None:
+def test_answers_are_valid_values_of_their_class(
+    model: Model, given: Any, temperature: float
+) -> None:
     adapter = pydantic.TypeAdapter(given)
     result = model.fill("Hello", given, temperature=temperature)
     assert result.value == adapter.validate_json(result.text)
@@ -208,22 +210,20 @@ def test_answers_match_their_expression_or_grammar(
 
 
 @pytest.mark.parametrize("given", [*CLASSES, Tree], ids=repr)
-def test_masks_alone_give_the_same_kinds_of_values(
-    tiny_model: Model, masks_alone: None, given: Any
+def test_values_written_with_masks_only_are_valid(
+    tiny_model: Model, masks_only: None, given: Any
 ) -> None:
     result = tiny_model.fill("Hello", given, temperature=1.0)
     assert result.spans == ()
     assert result.value == pydantic.TypeAdapter(given).validate_json(result.text)
 
 
-def test_fields_are_told_as_they_are_filled_and_the_object_as_far_as_it_is_certain(
-    model: Model,
-) -> None:
-    told = list(model.fill_stream("Hello", Person))
-    result = told.pop()
+def test_each_finished_field_is_reported_with_the_partial_object(model: Model) -> None:
+    steps = list(model.fill_stream("Hello", Person))
+    result = steps.pop()
     assert isinstance(result, ShapedResult)
-    assert all(isinstance(each, FieldFill) for each in told)
-    top = [each for each in told if isinstance(each, FieldFill) and len(each.path) == 1]
+    assert all(isinstance(each, FieldFill) for each in steps)
+    top = [each for each in steps if isinstance(each, FieldFill) and len(each.path) == 1]
     assert [each.path[0] for each in top] == ["fullName", "age", "pet", "pets", "color"]
     fields = list(Person.model_fields)
     for i, each in enumerate(top):
@@ -236,7 +236,9 @@ def test_fields_are_told_as_they_are_filled_and_the_object_as_far_as_it_is_certa
     assert top[-1].partial == result.value
 
 
-def test_fields_are_told_before_the_answer_is_whole(tiny_model: Model, masks_alone: None) -> None:
+def test_fields_are_reported_before_the_answer_is_complete(
+    tiny_model: Model, masks_only: None
+) -> None:
     steps = tiny_model.fill_stream("Hello", Tree, temperature=1.0)
     first = next(steps)
     assert isinstance(first, FieldFill)
@@ -247,13 +249,13 @@ def test_fields_are_told_before_the_answer_is_whole(tiny_model: Model, masks_alo
     assert tiny_model.fill("Hello", bool, cache=CacheOptions(slot=0)).complete
 
 
-def test_a_callback_hears_of_fields(tiny_model: Model) -> None:
-    heard: list[FieldFill] = []
-    tiny_model.fill("Hello", Pet, on_span=heard.append)
-    assert [each.path for each in heard][:1] == [("name",)]
+def test_fields_are_passed_to_the_callback(tiny_model: Model) -> None:
+    reported: list[FieldFill] = []
+    tiny_model.fill("Hello", Pet, on_span=reported.append)
+    assert [each.path for each in reported][:1] == [("name",)]
 
 
-def test_many_prompts_and_the_asynchronous_face_answer_alike(tiny_model: Model) -> None:
+def test_fill_many_and_the_async_model_give_the_same_answers(tiny_model: Model) -> None:
     expected = tiny_model.fill("Hello", Pet).value
     grammar = Lark('start: "say " ("hello" | "there")')
     said = tiny_model.fill("Hello", grammar).value
@@ -276,7 +278,7 @@ def test_many_prompts_and_the_asynchronous_face_answer_alike(tiny_model: Model) 
     assert asyncio.run(ask()) == [expected, said, said, expected]
 
 
-def test_texts_can_be_generated_and_streamed_in_a_shape(tiny_model: Model) -> None:
+def test_text_can_be_generated_and_streamed_with_a_shape(tiny_model: Model) -> None:
     whole = tiny_model.generate("Hello", shape=Pet)
     assert Pet.model_validate_json(whole.text)
     assert "".join(tiny_model.stream("Hello", shape=Pet)) == whole.text
@@ -286,7 +288,7 @@ def test_texts_can_be_generated_and_streamed_in_a_shape(tiny_model: Model) -> No
     assert many.text in ('"a"', '"b"')
 
 
-def test_an_answer_that_is_cut_is_an_error_that_has_what_was_written(tiny_model: Model) -> None:
+def test_a_truncated_answer_is_an_error_with_the_partial_answer(tiny_model: Model) -> None:
     endless = Lark("start: /[a-z ]+/ END\nEND: /[^a-z ]{900}/")
     with pytest.raises(FillError, match="12 tokens and has not ended") as cut:
         tiny_model.fill("Hello", endless, max_tokens=12)
@@ -294,7 +296,7 @@ def test_an_answer_that_is_cut_is_an_error_that_has_what_was_written(tiny_model:
     assert not cut.value.partial.complete
 
 
-def test_a_full_context_is_an_error_that_has_what_was_written(library: Library) -> None:
+def test_a_full_context_is_an_error_with_the_partial_answer(library: Library) -> None:
     endless = Lark("start: /[a-z ]+/ END\nEND: /[^a-z ]{900}/")
     with Model(library=library, n_ctx=256, n_threads=1) as model:
         with pytest.raises(FillError, match="context is full") as full:
@@ -303,22 +305,22 @@ def test_a_full_context_is_an_error_that_has_what_was_written(library: Library) 
         assert full.value.partial.text
 
 
-def test_an_answer_that_its_class_refuses_is_an_error(tiny_model: Model) -> None:
+def test_an_answer_that_its_class_rejects_is_an_error(tiny_model: Model) -> None:
     class Never(pydantic.BaseModel):
         kind: Literal["a", "b"]
 
         @pydantic.field_validator("kind")
         @classmethod
-        def refuse(cls, kind: str) -> str:
+        def reject(cls, kind: str) -> str:
             raise ValueError("never good")
 
-    with pytest.raises(FillError, match="never good") as refused:
+    with pytest.raises(FillError, match="never good") as rejected:
         tiny_model.fill("Hello", Never)
-    assert isinstance(refused.value.__cause__, pydantic.ValidationError)
-    assert json.loads(refused.value.partial.text)["kind"] in ("a", "b")
+    assert isinstance(rejected.value.__cause__, pydantic.ValidationError)
+    assert json.loads(rejected.value.partial.text)["kind"] in ("a", "b")
 
 
-def test_what_is_no_shape_is_refused(tiny_model: Model) -> None:
+def test_values_that_are_not_shapes_are_rejected(tiny_model: Model) -> None:
     with pytest.raises(InvalidArgumentError, match="unsupported JSON schema at #/type"):
         tiny_model.fill("x", {"type": "strin"})
     with pytest.raises(InvalidArgumentError, match="cannot create a JSON Schema for"):
@@ -332,7 +334,7 @@ def test_what_is_no_shape_is_refused(tiny_model: Model) -> None:
 
 
 def a_class_without_schema() -> Any:
-    """Return a class that no schema describes."""
+    """Return a class for which pydantic has no JSON Schema."""
     return type("Lock", (), {})
 
 
@@ -352,14 +354,14 @@ def test_without_pydantic_the_error_names_the_extra(
         tiny_model.fill("x", Unseen)
 
 
-def test_a_model_that_is_closed_meanwhile_ends_the_answer(library: Library) -> None:
+def test_closing_the_model_ends_a_running_fill(library: Library) -> None:
     model = Model(library=library, n_threads=1)
     steps = model.fill_stream("Hello", Lark("start: /[a-z ]+/ END\nEND: /[^a-z ]{900}/"))
-    heard = threading.Event()
+    started = threading.Event()
     ended: list[BaseException] = []
 
     def fill() -> None:
-        heard.set()
+        started.set()
         try:
             list(steps)
         except ElizaError as error:
@@ -367,7 +369,7 @@ def test_a_model_that_is_closed_meanwhile_ends_the_answer(library: Library) -> N
 
     thread = threading.Thread(target=fill)
     thread.start()
-    heard.wait()
+    started.wait()
     time.sleep(0.05)
     model.close()
     thread.join(timeout=60)
@@ -375,7 +377,7 @@ def test_a_model_that_is_closed_meanwhile_ends_the_answer(library: Library) -> N
     assert len(ended) == 1
 
 
-def test_threads_fill_one_shape_at_once(tiny_model: Model, masks_alone: None) -> None:
+def test_threads_can_fill_the_same_shape_concurrently(tiny_model: Model, masks_only: None) -> None:
     expected = tiny_model.fill("Hello", Person).value
     found: list[Person] = []
     threads = [

@@ -1,4 +1,4 @@
-"""The grammars of skeletons accept exactly what filling can write."""
+"""The grammar of a skeleton accepts exactly the answers that filling can write."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ seeds = st.integers(0, 10**6)
 
 @pytest.mark.slow
 @given(shaped_skeletons(), seeds)
-def test_a_text_of_the_grammar_matches_the_skeleton(
+def test_text_generated_from_the_grammar_matches_the_skeleton(
     shaped: tuple[tuple[Field, ...], Skeleton], seed: int
 ) -> None:
-    # That the grammar has all that filling writes is tested where skeletons are filled.
+    # The other direction is tested in test_fill.py: the grammar accepts every filled answer.
     skeleton = shaped[1]
     text = GbnfReader(skeleton.to_gbnf()).make_up(random.Random(seed))
     assert skeleton.matches(text)
@@ -34,7 +34,7 @@ def test_a_text_of_the_grammar_matches_the_skeleton(
 
 @pytest.mark.slow
 @given(actions(), seeds)
-def test_a_text_of_the_planners_grammar_is_an_answer(
+def test_text_generated_from_a_plans_grammar_is_a_valid_plan(
     listed: list[dict[str, Any]], seed: int
 ) -> None:
     for skeleton in (ActionSkeleton(listed), ParametersSkeleton(listed[0])):
@@ -44,7 +44,7 @@ def test_a_text_of_the_planners_grammar_is_an_answer(
 
 
 @pytest.mark.parametrize(
-    ("text", "legal"),
+    ("text", "is_allowed"),
     [
         ('"a\\u00e4\\ud83d\\ude00"', True),
         ('"\\ud83d"', False),
@@ -56,15 +56,15 @@ def test_a_text_of_the_planners_grammar_is_an_answer(
         ("[" * 17 + "]" * 17, False),
     ],
 )
-def test_the_limits_of_a_value_are_those_of_matching(text: str, legal: bool) -> None:
+def test_grammar_and_matching_have_the_same_limits(text: str, is_allowed: bool) -> None:
     skeleton = Skeleton.from_dict({"spans": [{"kind": "free-json"}]})
-    assert GbnfReader(skeleton.to_gbnf()).accepts(text) == legal
-    assert skeleton.matches(text) == legal
+    assert GbnfReader(skeleton.to_gbnf()).accepts(text) == is_allowed
+    assert skeleton.matches(text) == is_allowed
 
 
 @pytest.mark.slow
 @given(st.text(st.sampled_from("aé€日😀0-9.e\n\x7f]^"), max_size=6))
-def test_the_rules_of_an_automaton_accept_what_it_does(text: str) -> None:
+def test_the_rules_of_an_automaton_accept_the_same_strings(text: str) -> None:
     patterns = ["[^a]*", "(?:é|日)+[€-😀]?", r"[\]^-]a*|\n\x7F", "."]
     automata = [*map(compile_regex, patterns), json_number()]
     for dfa in automata:
@@ -73,7 +73,7 @@ def test_the_rules_of_an_automaton_accept_what_it_does(text: str) -> None:
         assert GbnfReader(grammar).accepts(text) == dfa.accepts(text.encode())
 
 
-def test_a_users_rules_keep_apart_from_ours() -> None:
+def test_a_users_rules_do_not_clash_with_built_in_rules() -> None:
     spans = [
         {"kind": "literal", "value": "["},
         {"kind": "free-json", "rule": "json-string"},
@@ -101,7 +101,9 @@ SHAPES = (
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: str(shape["kind"]))
-def test_llama_cpp_reads_the_grammar_as_we_do(tiny_model: Model, shape: dict[str, Any]) -> None:
+def test_llama_cpp_accepts_the_grammar_and_writes_matching_text(
+    tiny_model: Model, shape: dict[str, Any]
+) -> None:
     spans = [{"kind": "literal", "value": "<"}, shape, {"kind": "literal", "value": ">"}]
     skeleton = Skeleton.from_dict({"spans": spans})
     grammar = GbnfReader(skeleton.to_gbnf())
@@ -112,4 +114,4 @@ def test_llama_cpp_reads_the_grammar_as_we_do(tiny_model: Model, shape: dict[str
             assert skeleton.matches(made.text)
             assert grammar.accepts(made.text)
             finished += 1
-    assert finished > 0 or shape["kind"] not in ("enum", "pattern")  # which are short
+    assert finished > 0 or shape["kind"] not in ("enum", "pattern")  # these are short

@@ -1,4 +1,4 @@
-"""Masks by llguidance, over a model's own vocabulary."""
+"""Token masks computed by llguidance for a model's vocabulary."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def allowed(mask: np.ndarray[Any, Any]) -> list[int]:
     return np.flatnonzero(np.unpackbits(mask.view(np.uint8), bitorder="little")).tolist()
 
 
-def matcher_of_its_own(model: Model, grammar: str) -> Any:
-    """Return llguidance's matcher over the vocabulary as the model's file has it."""
+def reference_matcher(model: Model, grammar: str) -> Any:
+    """Return a matcher created with llguidance's own API, for the vocabulary in the model's file."""
     vocabulary = TokenBytes.from_file(default_model_path())
 
     class Tokenizer:
@@ -57,7 +57,7 @@ def matcher_of_its_own(model: Model, grammar: str) -> Any:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("language", ["schema", "regex", "lark"])
-def test_masks_and_forced_tokens_are_llguidances_own_at_every_step(
+def test_masks_and_forced_tokens_equal_llguidances_at_every_step(
     tiny_model: Model, language: str
 ) -> None:
     guidance, make = tiny_model.session.guidance(), llguidance.LLMatcher
@@ -72,7 +72,7 @@ def test_masks_and_forced_tokens_are_llguidances_own_at_every_step(
         masks, grammar = guidance.lark(text), make.grammar_from_lark(text)
     dice, n_steps, n_forced = random.Random(5), 0, 0
     for _ in range(30):
-        source, other = masks.start(), matcher_of_its_own(tiny_model, grammar)
+        source, other = masks.start(), reference_matcher(tiny_model, grammar)
         while not source.has_ended and n_steps < 5000:
             assert source.forced() == other.compute_ff_tokens()
             n_forced += len(source.forced())
@@ -88,9 +88,7 @@ def test_masks_and_forced_tokens_are_llguidances_own_at_every_step(
     assert n_forced > 0 or language == "regex"
 
 
-def test_texts_that_were_begun_from_the_same_masks_know_nothing_of_each_other(
-    tiny_model: Model,
-) -> None:
+def test_texts_with_the_same_masks_are_independent(tiny_model: Model) -> None:
     masks = tiny_model.session.guidance().regex("ab|cd")
     first, second = masks.start(), masks.start()
     (a,) = tiny_model.tokenize("a")
@@ -100,7 +98,7 @@ def test_texts_that_were_begun_from_the_same_masks_know_nothing_of_each_other(
     assert c not in allowed(first.mask())
 
 
-def test_classes_of_expressions_hold_ascii_alone(tiny_model: Model) -> None:
+def test_regex_classes_contain_only_ascii_characters(tiny_model: Model) -> None:
     texts = tiny_model.token_texts().texts
     source = tiny_model.session.guidance().regex(r"\d/\w").start()
     assert {texts[token] for token in allowed(source.mask())} <= {b"%d" % i for i in range(10)}
@@ -117,13 +115,13 @@ def test_a_token_that_is_not_allowed_is_an_error(tiny_model: Model) -> None:
         source.accept(b)
 
 
-def test_a_language_is_compiled_once(tiny_model: Model) -> None:
+def test_compiled_constraints_are_cached(tiny_model: Model) -> None:
     guidance = tiny_model.session.guidance()
     assert guidance.json_schema(SCHEMA) is guidance.json_schema(dict(SCHEMA))
     assert guidance.regex("x+") is not guidance.lark('start: "x"')
 
 
-def test_all_languages_share_one_tokenizer(
+def test_all_constraints_share_one_tokenizer(
     tiny_model: Model, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made: list[Any] = []
@@ -142,7 +140,7 @@ def test_all_languages_share_one_tokenizer(
 
 
 @pytest.mark.parametrize(
-    ("language", "given", "said"),
+    ("language", "given", "message"),
     [
         ("json_schema", {"type": "strin"}, "unsupported JSON schema at #/type: .*strin"),
         ("json_schema", False, "false allows no value"),
@@ -152,15 +150,15 @@ def test_all_languages_share_one_tokenizer(
         ("lark", "start: (", "rejected the Lark grammar"),
     ],
 )
-def test_what_llguidance_does_not_take_is_refused(
-    tiny_model: Model, language: str, given: Any, said: str
+def test_invalid_constraints_are_rejected(
+    tiny_model: Model, language: str, given: Any, message: str
 ) -> None:
-    with pytest.raises(InvalidArgumentError, match=said):
+    with pytest.raises(InvalidArgumentError, match=message):
         getattr(tiny_model.session.guidance(), language)(given)
 
 
-def test_other_python_runs_while_a_mask_is_computed(tiny_model: Model) -> None:
-    """A mask of a JSON string goes through the whole vocabulary, again and again."""
+def test_other_threads_run_while_a_mask_is_computed(tiny_model: Model) -> None:
+    """Inside a JSON string, computing a mask takes long: almost all tokens are allowed."""
     source = tiny_model.session.guidance().json_schema({"type": "string"}).start()
     source.accept(tiny_model.tokenize('"')[0])
     stop, counted = threading.Event(), [0]
@@ -181,6 +179,6 @@ def test_other_python_runs_while_a_mask_is_computed(tiny_model: Model) -> None:
     assert counted[0] > 0
 
 
-def test_the_mask_of_one_token_has_its_bit_alone() -> None:
+def test_one_token_mask_sets_only_this_tokens_bit() -> None:
     for token in (0, 31, 32, 63, 70):
         assert allowed(one_token_mask(token, 3)) == [token]

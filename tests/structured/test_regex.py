@@ -1,4 +1,4 @@
-"""Regular expressions as automata: what they match, as Python says, and what is refused."""
+"""Regular expressions as automata: compared with Python's matching, and rejected syntax."""
 
 from __future__ import annotations
 
@@ -93,7 +93,9 @@ def matches(pattern: str, text: str) -> bool:
         (PHONE, ["+14155550123", "(415) 555-0123", "415-555-0123"], ["+0123", "(415)555-0123"]),
     ],
 )
-def test_what_is_matched(pattern: str, accepted: list[str], rejected: list[str]) -> None:
+def test_a_pattern_matches_the_expected_texts(
+    pattern: str, accepted: list[str], rejected: list[str]
+) -> None:
     automaton = compile_regex(pattern)
     assert [text for text in accepted if not automaton.accepts(text.encode())] == []
     assert [text for text in rejected if automaton.accepts(text.encode())] == []
@@ -178,7 +180,7 @@ def test_what_is_matched(pattern: str, accepted: list[str], rejected: list[str])
         ("(){65535}" * 5, 0, "expected at most 262144 parts, got 327681"),
     ],
 )
-def test_what_is_not_supported_is_named_with_its_place(
+def test_the_error_for_unsupported_syntax_names_it_and_its_position(
     pattern: str, position: int, message: str
 ) -> None:
     with pytest.raises(InvalidArgumentError) as caught:
@@ -190,30 +192,30 @@ def test_what_is_not_supported_is_named_with_its_place(
     assert len(text) < 400
 
 
-def test_a_pattern_is_a_str() -> None:
+def test_a_pattern_must_be_a_string() -> None:
     with pytest.raises(InvalidArgumentError, match="pattern must be a string, got bytes"):
         compile_regex(b"a")  # type: ignore[arg-type]
 
 
-def test_states_are_limited_as_asked() -> None:
+def test_more_than_max_states_are_rejected() -> None:
     assert compile_regex("a{9}", max_states=10).n_states == 10
     message = "'a\\{10\\}': the deterministic automaton needs more than 10 states"
     with pytest.raises(InvalidArgumentError, match=message):
         compile_regex("a{10}", max_states=10)
 
 
-def test_an_exponential_pattern_is_refused() -> None:
+def test_an_exponential_pattern_is_rejected() -> None:
     with pytest.raises(InvalidArgumentError, match="needs more than 1000 states"):
         compile_regex("(a|b)*a(a|b){100}", max_states=1000)
 
 
 @pytest.mark.slow
-def test_a_pattern_of_large_sets_of_states_is_refused() -> None:
+def test_a_pattern_with_large_sets_of_states_is_rejected() -> None:
     with pytest.raises(InvalidArgumentError, match="takes more than 8388608 steps"):
         compile_regex("(?:a?){8000}")
 
 
-def test_fifty_groups_may_be_nested_and_repeated() -> None:
+def test_fifty_nested_repeated_groups_are_accepted() -> None:
     assert compile_regex("(?:a" * 50 + ")+" * 50).n_states == 51
 
 
@@ -227,7 +229,7 @@ def test_the_documentation_lists_the_limits() -> None:
         assert f"{limit:,}" in documentation
 
 
-# As Python matches
+# Comparison with Python
 
 ALPHABET = "ab-_0 \né漢😀\ud7ff\ue000\U0010ffff"
 CLASS_CHARACTERS = ["a", "b", "0", "_", "é", "漢", "😀", r"\-", r"\]", r"\n", r"\u00e8", r"\x61"]
@@ -250,7 +252,7 @@ counts = {
 }
 quantifiers = st.sampled_from([(sign, times) for sign in counts for times in counts[sign]])
 
-# A pattern, and a text that it matches.
+# A pattern and a text that it matches.
 Example = tuple[str, str]
 
 
@@ -262,7 +264,7 @@ def atoms(draw: st.DrawFn) -> Example:
     return pattern, draw(st.sampled_from(matched))
 
 
-def one_behind_the_other(examples: list[Example]) -> Example:
+def concatenated(examples: list[Example]) -> Example:
     return "".join(pattern for pattern, _ in examples), "".join(text for _, text in examples)
 
 
@@ -279,7 +281,7 @@ def repeated(example: Example, quantifier: tuple[str, int], lazy: str) -> Exampl
 
 def larger(examples: st.SearchStrategy[Example]) -> st.SearchStrategy[Example]:
     return st.one_of(
-        st.lists(examples, max_size=4).map(one_behind_the_other),
+        st.lists(examples, max_size=4).map(concatenated),
         st.builds(either, st.lists(examples, min_size=1, max_size=4), st.integers(0, 3)),
         st.builds(repeated, examples, quantifiers, st.sampled_from(["", "?"])),
         examples.map(lambda example: (f"({example[0]}|)", example[1])),
@@ -295,7 +297,7 @@ texts = st.text(alphabet=ALPHABET, max_size=6)
 @given(patterns, st.lists(texts, max_size=20))
 @example("(?:a|ab)(?:c|bcd)(?:d*)", ["abcd", "abd", "ac"])
 @example("(?:(?:a?)*b?){2}", ["", "ab", "aabb", "bab", "baba"])
-def test_the_texts_matched_are_those_of_python(pattern: str, texts: list[str]) -> None:
+def test_the_same_texts_match_as_in_python(pattern: str, texts: list[str]) -> None:
     automaton = compile_regex(pattern)
     python = re.compile(pattern, re.ASCII)
     for text in texts:
@@ -304,15 +306,15 @@ def test_the_texts_matched_are_those_of_python(pattern: str, texts: list[str]) -
 
 @pytest.mark.slow
 @given(patterns, st.data())
-def test_what_the_automaton_writes_is_matched_by_python(pattern: str, data: st.DataObject) -> None:
+def test_text_written_by_the_automaton_matches_in_python(pattern: str, data: st.DataObject) -> None:
     automaton = compile_regex(pattern)
     written = bytearray()
     state = 0
     for _ in range(data.draw(st.integers(0, 8))):
-        going_on = np.flatnonzero(automaton.transitions[state, automaton.classes] >= 0).tolist()
-        if not going_on:
+        possible = np.flatnonzero(automaton.transitions[state, automaton.classes] >= 0).tolist()
+        if not possible:
             break
-        written.append(data.draw(st.sampled_from(going_on)))
+        written.append(data.draw(st.sampled_from(possible)))
         state = automaton.walk(written[-1:], state)
     written += automaton.shortest_completion(state)
     assert re.fullmatch(pattern, written.decode(), re.ASCII)
@@ -320,7 +322,7 @@ def test_what_the_automaton_writes_is_matched_by_python(pattern: str, data: st.D
 
 @pytest.mark.slow
 @given(matching)
-def test_a_text_made_with_its_pattern_is_accepted(example: Example) -> None:
+def test_a_text_generated_with_its_pattern_is_accepted(example: Example) -> None:
     pattern, text = example
     assert re.fullmatch(pattern, text, re.ASCII)
     assert compile_regex(pattern).accepts(text.encode())
@@ -347,12 +349,12 @@ def test_the_automaton_is_minimal_and_valid(pattern: str) -> None:
         (r"[\u0000-\uffff]|[\U00010000-\U0010ffff]", r"[\w\W]"),
     ],
 )
-def test_patterns_of_the_same_texts_give_equal_automata(one: str, other: str) -> None:
+def test_equivalent_patterns_give_equal_automata(one: str, other: str) -> None:
     assert compile_regex(one) == compile_regex(other)
     assert hash(compile_regex(one)) == hash(compile_regex(other))
 
 
-def test_all_short_texts_are_matched_as_python_does() -> None:
+def test_all_short_texts_match_as_in_python() -> None:
     pattern = "(?:a(?:b|é)*|[^a]{2,3}|b?)a?"
     automaton = compile_regex(pattern)
     for size in range(6):
@@ -367,7 +369,7 @@ def test_all_short_texts_are_matched_as_python_does() -> None:
 @example(b"\xc0\x80")
 @example(b"\xed\xa0\x80")
 @example(b"\xf4\x90\x80\x80")
-def test_any_character_is_utf8_and_nothing_else(data: bytes) -> None:
+def test_bytes_match_any_character_exactly_if_they_are_utf8(data: bytes) -> None:
     try:
         data.decode("utf-8")
         is_utf8 = True
@@ -377,7 +379,7 @@ def test_any_character_is_utf8_and_nothing_else(data: bytes) -> None:
 
 
 @pytest.mark.slow
-def test_every_character_is_any_character() -> None:
+def test_every_unicode_character_matches() -> None:
     automaton = compile_regex(r"[\s\S]*")
     first_invalid, last_invalid = 0xD800, 0xDFFF
     text = "".join(map(chr, [*range(first_invalid), *range(last_invalid + 1, 0x110000)]))
@@ -393,7 +395,7 @@ def test_every_character_is_any_character() -> None:
 @example(0x7F, 1)
 @example(0x7FE, 2)
 @example(0xFFFE, 3)
-def test_sequences_spell_the_range_in_order_and_nothing_else(first: int, length: int) -> None:
+def test_sequences_spell_exactly_the_range_in_order(first: int, length: int) -> None:
     last = min(first + length, 0x10FFFF)
     assume(last < 0xD800 or first > 0xDFFF)
     spelt = [
@@ -404,18 +406,18 @@ def test_sequences_spell_the_range_in_order_and_nothing_else(first: int, length:
     assert spelt == [chr(code_point).encode() for code_point in range(first, last + 1)]
 
 
-def test_the_whole_of_unicode_is_few_sequences() -> None:
+def test_all_of_unicode_is_nine_sequences() -> None:
     assert len([*utf8_sequences(0, 0xD7FF), *utf8_sequences(0xE000, 0x10FFFF)]) == 9
 
 
-def test_a_compiled_pattern_is_an_automaton_for_the_library() -> None:
+def test_a_compiled_pattern_converts_to_the_librarys_format() -> None:
     compiled = compile_regex("[ab]+").to_dict()
     assert compiled["transitions"] == [[-1, 1], [-1, 1]]
     assert compiled["accepting"] == [1]
     assert [byte for byte in range(256) if compiled["classes"][byte]] == [0x61, 0x62]
 
 
-def test_the_examples_of_the_documentation_hold() -> None:
+def test_the_docstring_examples_are_correct() -> None:
     for module in (automata, dfa, regex):
         failed, attempted = doctest.testmod(module)
         assert attempted
