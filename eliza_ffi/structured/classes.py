@@ -84,7 +84,7 @@ def _closed(schema: Any) -> Any:
     data = ("default", "examples", "enum", "const", "required")
     closed = {key: each if key in data else _closed(each) for key, each in schema.items()}
     if "discriminator" in closed and "oneOf" in closed:
-        closed["anyOf"] = closed.pop("oneOf")  # the discriminator lets only one of them match
+        closed["anyOf"] = closed.pop("oneOf")  # the discriminator allows at most one alternative
     if closed.get("type") == "object" and isinstance(closed.get("properties"), dict):
         closed.setdefault("additionalProperties", False)
     return closed

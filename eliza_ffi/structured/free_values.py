@@ -1,7 +1,7 @@
 """Recognize the free values of a skeleton: patterns, limits, and where a value may end.
 
-The limits are those of the native recognizers, so any text that these functions accept could have
-been written by the library.
+The native recognizers have the same limits, so any text that these functions accept could have been
+written by the library.
 """
 
 from __future__ import annotations

@@ -111,7 +111,7 @@ class Builder:
 
 
 def quoted(text: str) -> str:
-    """Return an expression that matches one text, or "" for an empty text."""
+    """Return an expression that matches exactly one string, or "" for the empty string."""
     named = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t"}
     body = "".join(
         named.get(char) or (f"\\x{ord(char):02X}" if ord(char) < 0x20 else char) for char in text
@@ -120,7 +120,7 @@ def quoted(text: str) -> str:
 
 
 def alternatives(texts: Iterable[str]) -> str:
-    """Return an expression that matches any of the given texts."""
+    """Return an expression that matches any of the given strings."""
     return "(" + " | ".join(quoted(text) or '""' for text in texts) + ")"
 
 
@@ -148,7 +148,7 @@ def dfa_rules(dfa: Dfa, name: str) -> dict[str, str]:
 
     @functools.cache
     def following(state: int, n_bytes: int) -> tuple[tuple[int, int, int], ...]:
-        """Return what the last `n_bytes` bytes add to a code point: ranges, and target states."""
+        """Return code-point ranges for the last `n_bytes` bytes, each with its target state."""
         found: list[tuple[int, int, int]] = []
         for byte in range(0x80, 0xC0):
             target = int(dfa.transitions[state, dfa.classes[byte]])

@@ -129,8 +129,7 @@ class GuidanceMasks:
     Parameters
     ----------
     matcher
-        llguidance's matcher at the beginning of a text. It is copied for each text and never
-        advanced.
+        llguidance's matcher in its initial state. It is copied for each text and never advanced.
     vocabulary
     numbers
         Returns a new digit limit for one text; None if the answers are not JSON.
@@ -246,7 +245,7 @@ class Guidance:
         ----------
         grammar
         json_after
-            The fixed texts that precede JSON values in the grammar. The digits of numbers in these
+            The fixed strings that precede JSON values in the grammar. The digits of numbers in these
             values are limited.
         most_digits
             The most digits that these numbers may have.
@@ -320,7 +319,7 @@ def _tokenizer_of(vocabulary: TokenTexts) -> Any:
     from llguidance import LLTokenizer, TokenizerWrapper
 
     if not vocabulary.ends:
-        raise NotSupportedError("the model has no token that ends a text")
+        raise NotSupportedError("the model has no end-of-text token")
     return LLTokenizer(
         TokenizerWrapper(_Wrapped(vocabulary)),
         eos_token=list(vocabulary.ends),

@@ -41,7 +41,7 @@ def json_text(value: Any) -> str:
 
 
 def string_body(text: str) -> str:
-    """Return a text as a JSON string without the quotes."""
+    """Return a string as JSON, without the quotes."""
     return json_text(text)[1:-1]
 
 
@@ -75,12 +75,12 @@ def read_json(text: str) -> Any:
 
 
 def check_unicode(text: str, what: str) -> None:
-    """Check that a text can be written as UTF-8.
+    """Check that a string can be encoded as UTF-8.
 
     Raises
     ------
     InvalidArgumentError
-        If the text contains a lone surrogate. The message begins with `what`.
+        If the string contains a lone surrogate. The message begins with `what`.
     """
     try:
         text.encode("utf-8")

@@ -86,7 +86,7 @@ class NumberLimit:
     most
         The most digits of a number.
     after
-        The texts after which a JSON value begins. By default the whole text is JSON.
+        The strings after which a JSON value begins. By default the whole text is JSON.
     """
 
     def __init__(self, tokens: NumberTokens, most: int, after: Sequence[bytes] = (b"",)) -> None:

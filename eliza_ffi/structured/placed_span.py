@@ -98,7 +98,7 @@ class PlacedSpan:
     def ends_itself(self) -> bool:
         """Whether the end of the value can be recognized without the text that follows."""
         if self.texts is not None:
-            # In sorted order, a text comes directly before the texts that it is a prefix of.
+            # In sorted order, a prefix comes directly before the strings that it begins.
             return not any(b.startswith(a) for a, b in pairwise(sorted(self.texts)))
         return self.span.kind == "free-string" and self.span.rule is None and not self.in_string
 
@@ -138,7 +138,7 @@ class PlacedSpan:
         return self.dfa().to_dict()
 
     def request_with_follow(self) -> dict[str, Any]:
-        """Return the request for the value together with one of the texts in `follow`.
+        """Return the request for the value together with an alternative from `follow`.
 
         The two are requested together because the following text may share a token with the end of
         the value, and because a number ends only where other text follows.
@@ -150,7 +150,7 @@ class PlacedSpan:
         return {"dfa": _pattern_form(f"{value}(?:{follow})", False)}
 
     def value(self, text: str) -> Any:
-        """Return the value that a text spells."""
+        """Return the value that this text spells."""
         if self.span.kind == "enum" and self.texts is not None and self.span.enum_values:
             return self.span.enum_values[self.texts.index(text)]
         is_free = self.span.rule is not None or self.span.kind == "pattern"

@@ -65,8 +65,8 @@ class SkeletonSpan:
         kind.
     pattern : str or None
         A regular expression (see :mod:`.automata.regex_syntax`) that the whole text of a
-        ``"pattern"`` must match. The text is written without escaping, so that inside a JSON string
-        it cannot contain any character that needs an escape.
+        ``"pattern"`` must match. The text is written without escaping, so inside a JSON string it
+        cannot contain any character that needs an escape.
     dfa : Dfa or None
         An automaton of the allowed text. For a ``"pattern"`` it replaces `pattern`; for a
         ``"number"`` or ``"integer"`` it restricts the allowed numbers.
@@ -205,7 +205,7 @@ def _read_dfa(data: Any) -> Dfa:
 
 
 def check_text(text: object, name: str) -> None:
-    """Check that a text in a skeleton is a valid string.
+    """Check a string in a skeleton.
 
     Raises
     ------

@@ -19,7 +19,7 @@ class TokenSpeller:
     Parameters
     ----------
     tokenize
-        Returns the tokens of a text. It must not recognize control tokens in the text.
+        Returns the tokens of a string. It must not recognize control tokens in the string.
     """
 
     def __init__(self, tokenize: Callable[[str], list[int]]) -> None:
@@ -34,10 +34,10 @@ class TokenSpeller:
             self._is_closed = True
 
     def tokenize(self, text: str) -> list[int]:
-        """Return the tokens of a text that continues another text.
+        """Return the tokens of `text` as a continuation of preceding text.
 
-        Some tokenizers insert a space at the beginning of a text. To avoid this space, the text is
-        tokenized after a line break, and the line break's tokens are removed.
+        Some tokenizers insert a space at the beginning of their input. To avoid this space, `text`
+        is tokenized after a line break, and the line break's tokens are removed.
         """
         check_text("text", text)
         if self._anchor is None:
@@ -63,7 +63,7 @@ class TokenTexts:
     texts : tuple of bytes
         The bytes that each token spells. For a control token, its name.
     control : tuple of int
-        The control tokens, which are never part of a text, in ascending order.
+        The control tokens, which never stand for text, in ascending order.
     ends : tuple of int
         The tokens that end a generation, with the model's EOS first.
     speller : TokenSpeller
@@ -106,7 +106,7 @@ class TokenTexts:
             for name, each in (("control", control), ("ends", ends))
         }
         unused = [token for token in tokens if not named[token]]
-        for token in unused:  # never allowed in a text, but other libraries require a name
+        for token in unused:  # never allowed in an answer, but other libraries require a name
             named[token] = b"<unused %d>" % token
         name = check_text("eos", eos).encode("utf-8", "surrogatepass")
         first = sorted(known["ends"], key=lambda token: named[token] != name)

@@ -1,8 +1,8 @@
 """Validate finished values against the user's JSON Schema.
 
 Numbers are compared as exact decimals, so 1.15 is a multiple of 0.01. llguidance matches the
-patterns, because a hostile pattern cannot make it slow. A value for which too many references must
-be followed is rejected. Nothing is fetched: a ``$ref`` to any document other
+patterns, because a hostile pattern cannot make it slow. A value is rejected if
+validating it follows too many references. Documents are never fetched: a ``$ref`` to any document other
 than the standard's own is an error.
 """
 
@@ -27,7 +27,7 @@ MOST_REFERENCES = 50_000
 """The most ``$ref`` followed to validate one value. A few nested references can multiply."""
 
 TEXT_END = 256
-"""The token that ends a text. Tokens 0 to 255 are the bytes."""
+"""The end-of-text token. Tokens 0 to 255 are the bytes."""
 
 _of_thread = threading.local()
 _REFERENCES = frozenset(("$dynamicRef", "$recursiveRef", "$ref"))
@@ -60,7 +60,7 @@ def schema_validator(schema_text: str) -> Callable[[str], Any]:
 
 
 def _problem(schema_text: str, text: str) -> str | None:
-    """Return a description of what is wrong with a value and where, or None if it is valid."""
+    """Return a description of the first problem with a value, or None if it is valid."""
     from jsonschema.exceptions import SchemaError, UnknownType, best_match
     from referencing.exceptions import Unresolvable
 
@@ -166,7 +166,7 @@ def _additional_properties(validator: Any, rest: Any, value: Any, schema: Any) -
 
 
 def _matches(pattern: str, text: str) -> bool:
-    """Return whether a pattern matches anywhere in a text, in llguidance's dialect."""
+    """Return whether a pattern matches anywhere in a string, in llguidance's dialect."""
     matcher = _pattern_matcher(pattern).deep_copy()
     # DEL is the only character that llguidance escapes although JSON does not require it.
     tokens = [*json_text(text).replace("\x7f", "\\u007f").encode(), TEXT_END]

@@ -496,7 +496,7 @@ string_pieces = st.one_of(
 
 @given(st.lists(string_pieces, max_size=8).map(b"".join))
 @example(b"")
-def test_the_json_strings_are_those_of_pythons_json(inside: bytes) -> None:
+def test_json_strings_are_accepted_as_by_pythons_json(inside: bytes) -> None:
     for text in (b'"' + inside + b'"', inside):
         assert json_string().accepts(text) == is_json(text, str)
 
@@ -510,7 +510,7 @@ def test_any_text_as_a_json_string_is_accepted(text: str, ascii_only: bool) -> N
 @example("NaN")
 @example("-Infinity")
 @example("\u0661")  # a digit in another script
-def test_the_json_numbers_are_those_of_pythons_json(text: str) -> None:
+def test_json_numbers_are_accepted_as_by_pythons_json(text: str) -> None:
     data = text.encode()
     assert json_integer().accepts(data) == is_json(data, int)
     assert json_number().accepts(data) == (is_json(data, int) or is_json(data, float))

@@ -1,4 +1,4 @@
-"""Filling skeletons with real models, most of which have random weights."""
+"""Filling skeletons with real models, mostly with random weights."""
 
 from __future__ import annotations
 
@@ -270,7 +270,7 @@ class MasksOfStrings:
         self._left = [left[len(text) :] for left in self._left if left.startswith(text)]
 
     def _cut(self, text: str) -> list[int]:
-        for anchor in ("", "\n"):  # SentencePiece inserts a space at the beginning of a text
+        for anchor in ("", "\n"):  # SentencePiece inserts a space at the beginning
             tokens = self._model.tokenize(anchor + text)
             inside = tokens[len(self._model.tokenize(anchor)) :] if anchor else tokens
             if b"".join(self.spelled[token] for token in inside) == text.encode():
@@ -368,7 +368,7 @@ def test_tokens_after_a_healed_prompt_spell_its_end_and_the_answer(
     assert [span.tokens for span in result.spans] == tokens_inside(any_model, result, first_at)
 
 
-def test_the_logprob_of_the_most_probable_of_two_is_above_one_half(any_model: Model) -> None:
+def test_the_logprob_of_the_chosen_of_two_labels_is_at_least_log_half(any_model: Model) -> None:
     skeleton = Skeleton((SkeletonSpan("enum", enum_values=("A", "B")),))
     result = any_model.fill("x", skeleton)
     (span,) = result.spans

@@ -334,7 +334,7 @@ def test_values_that_are_not_shapes_are_rejected(tiny_model: Model) -> None:
 
 
 def a_class_without_schema() -> Any:
-    """Return a class for which pydantic has no JSON Schema."""
+    """Return a class that pydantic cannot convert to a JSON Schema."""
     return type("Lock", (), {})
 
 

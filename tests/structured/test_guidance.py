@@ -35,7 +35,7 @@ def allowed(mask: np.ndarray[Any, Any]) -> list[int]:
 
 
 def reference_matcher(model: Model, grammar: str) -> Any:
-    """Return a matcher created with llguidance's own API, for the vocabulary in the model's file."""
+    """Return a matcher created directly with llguidance, for the vocabulary in the file."""
     vocabulary = TokenBytes.from_file(default_model_path())
 
     class Tokenizer:
@@ -88,7 +88,7 @@ def test_masks_and_forced_tokens_equal_llguidances_at_every_step(
     assert n_forced > 0 or language == "regex"
 
 
-def test_texts_with_the_same_masks_are_independent(tiny_model: Model) -> None:
+def test_mask_sources_of_the_same_masks_are_independent(tiny_model: Model) -> None:
     masks = tiny_model.session.guidance().regex("ab|cd")
     first, second = masks.start(), masks.start()
     (a,) = tiny_model.tokenize("a")
@@ -158,7 +158,7 @@ def test_invalid_constraints_are_rejected(
 
 
 def test_other_threads_run_while_a_mask_is_computed(tiny_model: Model) -> None:
-    """Inside a JSON string, computing a mask takes long: almost all tokens are allowed."""
+    """Each mask inside a JSON string takes long, because it examines the whole vocabulary."""
     source = tiny_model.session.guidance().json_schema({"type": "string"}).start()
     source.accept(tiny_model.tokenize('"')[0])
     stop, counted = threading.Event(), [0]

@@ -1,4 +1,4 @@
-"""JSON read while it comes: nothing is said before it is certain, and all of it in the end."""
+"""Incremental JSON reading: values are reported once they are certain, and none is missed."""
 
 from __future__ import annotations
 
@@ -26,24 +26,24 @@ VALUES = st.recursive(
 
 
 def pieces(text: str, seed: int) -> list[str]:
-    """Cut a text at random places."""
-    dice, cut, at = random.Random(seed), [], 0
+    """Split a string at random places."""
+    dice, split, at = random.Random(seed), [], 0
     while at < len(text):
         end = at + dice.randint(1, 6)
-        cut.append(text[at:end])
+        split.append(text[at:end])
         at = end
-    return cut
+    return split
 
 
 def parts(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[tuple[Any, ...], Any]]:
-    """Return every value inside a value with its place, those inside others first."""
+    """Return every value inside a value with its path, inner values first."""
     inside: Any = value.items() if isinstance(value, dict) else ()
     inside = enumerate(value) if isinstance(value, list) else inside
     return [*(part for key, each in inside for part in parts(each, (*path, key))), (path, value)]
 
 
 @given(VALUES, st.integers(0, 99), st.booleans(), st.sampled_from([None, 2]))
-def test_every_value_is_told_once_and_the_whole_in_the_end(
+def test_every_value_is_reported_once_and_the_complete_value_last(
     value: Any, seed: int, ascii_only: bool, indent: int | None
 ) -> None:
     text = json.dumps(value, ensure_ascii=ascii_only, indent=indent)
@@ -61,24 +61,23 @@ def test_every_value_is_told_once_and_the_whole_in_the_end(
 
 @pytest.mark.slow
 @given(VALUES, VALUES, st.data())
-def test_what_is_told_of_a_beginning_is_true_of_every_text_that_begins_so(
+def test_the_value_of_a_partial_text_agrees_with_the_complete_text(
     first: Any, second: Any, data: st.DataObject
 ) -> None:
-    """Both texts begin alike; what is said after that beginning holds for both."""
-    one = json.dumps({"a": [first, 1], "b": second})
-    at = data.draw(st.integers(0, len(one)))
+    text = json.dumps({"a": [first, 1], "b": second})
+    at = data.draw(st.integers(0, len(text)))
     reader = JsonReader()
-    for _ in reader.push(one[:at]):
+    for _ in reader.push(text[:at]):
         pass
 
-    def agrees(certain: Any, whole: Any) -> bool:
-        if isinstance(certain, dict):
-            return all(agrees(each, whole[key]) for key, each in certain.items())
-        if isinstance(certain, list):
-            return all(agrees(*pair) for pair in zip(certain, whole, strict=False))
-        return bool(certain == whole)
+    def agrees(partial: Any, complete: Any) -> bool:
+        if isinstance(partial, dict):
+            return all(agrees(each, complete[key]) for key, each in partial.items())
+        if isinstance(partial, list):
+            return all(agrees(*pair) for pair in zip(partial, complete, strict=False))
+        return bool(partial == complete)
 
-    assert not reader.has_value or agrees(reader.value, json.loads(one))
+    assert not reader.has_value or agrees(reader.value, json.loads(text))
 
 
 @pytest.mark.parametrize(
@@ -100,13 +99,13 @@ def test_what_is_told_of_a_beginning_is_true_of_every_text_that_begins_so(
         ("12", None),
     ],
 )
-def test_only_what_is_certain_is_told(text: str, certain: Any) -> None:
+def test_the_value_contains_only_complete_parts(text: str, certain: Any) -> None:
     reader = JsonReader()
     assert list(reader.push(text)) is not None
     assert reader.value == certain
 
 
-def test_where_it_is_open_is_told() -> None:
+def test_open_path_is_the_innermost_open_container() -> None:
     reader = JsonReader()
     list(reader.push('{"a":[1,{"b":'))
     assert reader.is_open
@@ -116,6 +115,6 @@ def test_where_it_is_open_is_told() -> None:
 
 
 @pytest.mark.parametrize("text", ["}", "x", "{1:2}", '{"a":1}}', "\x01"])
-def test_what_is_no_json_is_refused(text: str) -> None:
+def test_invalid_json_is_rejected(text: str) -> None:
     with pytest.raises(InvalidArgumentError, match="not JSON"):
         list(JsonReader().push(text))

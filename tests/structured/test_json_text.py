@@ -1,4 +1,4 @@
-"""JSON as text."""
+"""Writing and reading JSON, and the state at the end of a partial text."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ json_values = st.recursive(
 
 
 @given(json_values)
-def test_a_value_comes_back_from_its_text_unless_json_cannot_hold_it(value: Any) -> None:
+def test_every_json_value_survives_writing_and_reading(value: Any) -> None:
     try:
         text = json_text(value)
     except InvalidArgumentError:
@@ -37,7 +37,7 @@ def test_a_value_comes_back_from_its_text_unless_json_cannot_hold_it(value: Any)
 
 
 @given(st.text())
-def test_the_body_of_a_string_comes_back_and_has_no_open_end(text: str) -> None:
+def test_a_string_survives_writing_and_reading_without_quotes(text: str) -> None:
     body = string_body(text)
     assert string_from_body(body) == text
     assert JsonPosition(in_string=True).after(body) == JsonPosition(in_string=True)
@@ -46,28 +46,28 @@ def test_the_body_of_a_string_comes_back_and_has_no_open_end(text: str) -> None:
 @pytest.mark.parametrize(
     "text", ["", "{", "nul", "NaN", "[Infinity]", '"\n"', "1 2", '"a' + "[" * 9]
 )
-def test_what_is_not_json_is_refused(text: str) -> None:
+def test_invalid_json_is_rejected(text: str) -> None:
     with pytest.raises(InvalidArgumentError, match="not JSON"):
         read_json(text)
 
 
-def test_nesting_that_python_cannot_follow_is_refused() -> None:
+def test_nesting_too_deep_for_python_is_rejected() -> None:
     with pytest.raises(InvalidArgumentError, match="not JSON"):
         read_json("[" * 200_000)
 
 
-def test_a_number_longer_than_python_reads_is_a_float() -> None:
+def test_an_integer_too_long_for_python_is_read_as_a_float() -> None:
     assert read_json("1" * 5000) == math.inf
     assert read_json("1" * 400) == int("1" * 400)
 
 
 @pytest.mark.parametrize("value", ["\ud800", {"a": ["\udfff x"]}])
-def test_a_lone_surrogate_is_named(value: Any) -> None:
+def test_the_error_for_a_lone_surrogate_shows_it(value: Any) -> None:
     with pytest.raises(InvalidArgumentError, match=r"lone surrogate, U\+D"):
         json_text(value)
 
 
-def test_a_value_that_holds_itself_is_refused() -> None:
+def test_a_value_that_contains_itself_is_rejected() -> None:
     value: list[Any] = []
     value.append(value)
     with pytest.raises(InvalidArgumentError, match="not a JSON value"):
@@ -88,7 +88,7 @@ def test_a_value_that_holds_itself_is_refused() -> None:
         ("\\", False, ""),
     ],
 )
-def test_the_position_knows_strings_and_escapes(text: str, in_string: bool, escape: str) -> None:
+def test_the_position_tracks_strings_and_escapes(text: str, in_string: bool, escape: str) -> None:
     assert JsonPosition().after(text) == JsonPosition(in_string, escape)
     by_character = JsonPosition()
     for char in text:

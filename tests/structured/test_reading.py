@@ -1,4 +1,4 @@
-"""Reading an answer takes work in proportion to its length."""
+"""Reading an answer while it is written, in time proportional to its length."""
 
 from __future__ import annotations
 
@@ -75,28 +75,28 @@ def n_calls(work: Callable[[], Any]) -> int:
     return count
 
 
-def look(given: Any, text: str) -> None:
+def read_partials(given: Any, text: str) -> None:
     fields, _ = read(given, text)
     assert all(field.partial is not None for field in fields)
 
 
 @pytest.mark.parametrize("given", [Order, ANY_ORDER])
-@pytest.mark.parametrize("work", [read, look])
-def test_four_times_the_items_take_four_times_the_work(
+@pytest.mark.parametrize("work", [read, read_partials])
+def test_reading_takes_time_proportional_to_the_length(
     given: Any, work: Callable[[Any, str], Any]
 ) -> None:
-    """Also if every partial answer is looked at."""
+    """This is true even if every partial answer is accessed."""
     few, many = answer(50), answer(200)
-    work(given, answer(1))  # what is kept for later is not counted
+    work(given, answer(1))  # fills the caches, so that the calls for this are not counted
     assert n_calls(lambda: work(given, many)) < 5 * n_calls(lambda: work(given, few))
 
 
-def test_each_part_of_a_class_is_read_once() -> None:
+def test_each_part_is_validated_once_for_the_partial_answers() -> None:
     CHECKED.clear()
     fields, value = read(Checked, json.dumps({"names": [f"name {i}" for i in range(100)]}))
     assert [len(field.partial.names) for field in fields] == [*range(1, 101), 100]
     assert fields[-1].partial == value
-    assert len(CHECKED) == 3 * 100  # each as a name, in the list, and in the answer
+    assert len(CHECKED) == 3 * 100  # as an item, as part of the list, and as part of the answer
 
 
 def test_changing_a_partial_answer_does_not_change_another() -> None:
@@ -106,7 +106,7 @@ def test_changing_a_partial_answer_does_not_change_another() -> None:
     assert fields[-1].partial == value == json.loads(answer(3))
 
 
-def test_a_partial_answer_has_the_valid_parts() -> None:
+def test_a_partial_answer_contains_only_valid_parts() -> None:
     class Short(pydantic.BaseModel):
         words: list[Annotated[str, pydantic.StringConstraints(max_length=3)]]
         size: int
@@ -121,7 +121,7 @@ def test_a_partial_answer_has_the_valid_parts() -> None:
     assert not hasattr(fields[-1].partial, "words")
 
 
-def test_no_character_is_scanned_more_than_a_few_times(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_character_is_scanned_fewer_than_four_times(monkeypatch: pytest.MonkeyPatch) -> None:
     scanned = 0
 
     class Counting:
@@ -146,7 +146,7 @@ def test_no_character_is_scanned_more_than_a_few_times(monkeypatch: pytest.Monke
         assert scanned < 4 * len(text)
 
 
-def test_partial_answers_are_as_of_their_field_whenever_they_are_read() -> None:
+def test_a_partial_answer_ends_at_its_field_even_if_read_later() -> None:
     fields, value = read(Order, answer(3))
     names = [each for each in fields if each.path[-1] == "name"]
     for i, each in enumerate(names):

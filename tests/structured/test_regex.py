@@ -93,7 +93,7 @@ def matches(pattern: str, text: str) -> bool:
         (PHONE, ["+14155550123", "(415) 555-0123", "415-555-0123"], ["+0123", "(415)555-0123"]),
     ],
 )
-def test_a_pattern_matches_the_expected_texts(
+def test_a_pattern_matches_the_expected_strings(
     pattern: str, accepted: list[str], rejected: list[str]
 ) -> None:
     automaton = compile_regex(pattern)
@@ -252,7 +252,7 @@ counts = {
 }
 quantifiers = st.sampled_from([(sign, times) for sign in counts for times in counts[sign]])
 
-# A pattern and a text that it matches.
+# A pattern and a string that it matches.
 Example = tuple[str, str]
 
 
@@ -297,7 +297,7 @@ texts = st.text(alphabet=ALPHABET, max_size=6)
 @given(patterns, st.lists(texts, max_size=20))
 @example("(?:a|ab)(?:c|bcd)(?:d*)", ["abcd", "abd", "ac"])
 @example("(?:(?:a?)*b?){2}", ["", "ab", "aabb", "bab", "baba"])
-def test_the_same_texts_match_as_in_python(pattern: str, texts: list[str]) -> None:
+def test_the_same_strings_match_as_in_python(pattern: str, texts: list[str]) -> None:
     automaton = compile_regex(pattern)
     python = re.compile(pattern, re.ASCII)
     for text in texts:
@@ -322,7 +322,7 @@ def test_text_written_by_the_automaton_matches_in_python(pattern: str, data: st.
 
 @pytest.mark.slow
 @given(matching)
-def test_a_text_generated_with_its_pattern_is_accepted(example: Example) -> None:
+def test_a_string_generated_with_its_pattern_is_accepted(example: Example) -> None:
     pattern, text = example
     assert re.fullmatch(pattern, text, re.ASCII)
     assert compile_regex(pattern).accepts(text.encode())
@@ -354,7 +354,7 @@ def test_equivalent_patterns_give_equal_automata(one: str, other: str) -> None:
     assert hash(compile_regex(one)) == hash(compile_regex(other))
 
 
-def test_all_short_texts_match_as_in_python() -> None:
+def test_all_short_strings_match_as_in_python() -> None:
     pattern = "(?:a(?:b|é)*|[^a]{2,3}|b?)a?"
     automaton = compile_regex(pattern)
     for size in range(6):

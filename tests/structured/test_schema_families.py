@@ -1,7 +1,7 @@
-"""Schemas as programs have them, by family: whatever is written for them and returned is valid.
+"""Realistic schemas in several families: all returned values are valid.
 
-They are written for this, in the manner of function calls, of configurations on public hosts, of
-resources of a cluster, of events and of articles.
+The schemas were written for this test. They imitate schemas of function calls, of public
+configuration files, of cluster resources, of events and of articles.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ FILLS = 5
 
 
 def an(required: list[str] | None = None, /, **properties: Any) -> dict[str, Any]:
-    """Return an object, of which all fields are required unless some are named."""
+    """Return an object schema. All fields are required unless `required` is given."""
     names = list(properties) if required is None else required
     return {"type": "object", "properties": properties, "required": names}
 
@@ -113,7 +113,7 @@ MIDDLE: dict[str, Any] = {
         "definitions": {"thing": an(id=INTEGER)},
         "allOf": [ref("thing"), an(name=STRING), {"properties": {"id": {"minimum": 1}}}],
     },
-    "either a file or a text": {
+    "either a file or text": {
         **an([], file=STRING, text=STRING, mode={"enum": ["a", "w"]}),
         "oneOf": [{"required": ["file"]}, {"required": ["text"]}],
     },
@@ -127,7 +127,7 @@ MIDDLE: dict[str, Any] = {
         **an(["name"], name=STRING, credit=INTEGER, address=STRING),
         "dependencies": {"credit": ["address"]},
     },
-    "the one needs the other to be": {
+    "a field that adds requirements": {
         **an([], a=BOOLEAN, b=INTEGER),
         "dependencies": {"a": {"properties": {"c": STRING}, "required": ["c"]}},
     },
@@ -155,7 +155,7 @@ MIDDLE: dict[str, Any] = {
     ),
     "a list or one": {"anyOf": [{"$ref": "#/definitions/it"}, some({"$ref": "#/definitions/it"})]}
     | {"definitions": {"it": closed(an(id=INTEGER))}},
-    "what is not regular is left out": an(
+    "a pattern with look-around": an(
         ["id"], id=INTEGER, code={"type": "string", "pattern": "^(?!x)[a-z]+$"}
     ),
 }
@@ -209,7 +209,7 @@ HARD: dict[str, Any] = {
             },
         ],
     },
-    "scopes of what is evaluated": {
+    "unevaluatedProperties across scopes": {
         "allOf": [an(a=INTEGER)],
         "anyOf": [an(b=STRING), an(c=BOOLEAN)],
         "unevaluatedProperties": False,
@@ -313,12 +313,12 @@ SCHEMAS = {
     }.items()
     for name, schema in schemas.items()
 }
-UNSUPPORTED = {"middle: what is not regular is left out"}
+UNSUPPORTED = {"middle: a pattern with look-around"}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(SCHEMAS.keys() - UNSUPPORTED))
-def test_whatever_is_returned_is_valid(tiny_model: Model, name: str) -> None:
+def test_all_returned_values_are_valid(tiny_model: Model, name: str) -> None:
     schema = SCHEMAS[name]
     reader = jsonschema.validators.validator_for(schema, default=jsonschema.Draft202012Validator)
     reader.check_schema(schema)
@@ -334,11 +334,11 @@ def test_whatever_is_returned_is_valid(tiny_model: Model, name: str) -> None:
         except InvalidArgumentError:
             assert masks.relaxed
             continue
-        if name != "small: a price":  # which jsonschema judges by binary fractions
+        if name != "small: a price":  # jsonschema computes multipleOf in binary fractions
             assert [error.message for error in reader(schema).iter_errors(value)] == [], text
 
 
 @pytest.mark.parametrize("name", sorted(UNSUPPORTED))
-def test_what_is_unsupported_is_named_with_its_place(name: str) -> None:
+def test_the_error_for_an_unsupported_keyword_names_its_location(name: str) -> None:
     with pytest.raises(InvalidArgumentError, match="at #/properties/code/pattern: .*look-around"):
         schema_grammar(SCHEMAS[name])

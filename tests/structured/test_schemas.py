@@ -1,4 +1,4 @@
-"""JSON Schemas: what is enforced while the answer is written, and what is checked afterwards."""
+"""JSON Schemas: enforcement while the answer is written, and validation afterwards."""
 
 from __future__ import annotations
 
@@ -61,13 +61,13 @@ RELAXED: list[tuple[Any, tuple[str, ...]]] = [
 
 
 @pytest.mark.parametrize(("schema", "places"), RELAXED, ids=str)
-def test_each_relaxation_is_named_with_its_place(schema: Any, places: tuple[str, ...]) -> None:
+def test_each_relaxation_names_its_location(schema: Any, places: tuple[str, ...]) -> None:
     relaxed = schema_grammar(schema).relaxed
     assert sorted(each.partition(":")[0] for each in relaxed) == sorted(places)
 
 
 @pytest.mark.parametrize(
-    ("schema", "said"),
+    ("schema", "message"),
     [
         ({"type": "strin"}, "at #/type: Invalid type: strin"),
         (an(a=an(b={"pattern": "(?=a)"})), "at #/properties/a/properties/b/pattern: .*look-around"),
@@ -79,12 +79,12 @@ def test_each_relaxation_is_named_with_its_place(schema: Any, places: tuple[str,
         ({"enum": []}, "at #/enum: Unsatisfiable"),
     ],
 )
-def test_an_unsupported_schema_names_the_keyword_and_its_place(schema: Any, said: str) -> None:
-    with pytest.raises(InvalidArgumentError, match=said):
+def test_the_error_for_an_unsupported_keyword_names_its_location(schema: Any, message: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=message):
         schema_grammar(schema)
 
 
-def test_a_result_says_what_was_not_enforced(tiny_model: Model) -> None:
+def test_a_result_lists_its_relaxations(tiny_model: Model) -> None:
     schema = an(a={"type": "string", "format": "nope", "maxLength": 3})
     result = tiny_model.fill("x", schema)
     assert result.relaxed == ("#/properties/a/format: the format 'nope' is unknown",)
@@ -94,10 +94,10 @@ def test_a_result_says_what_was_not_enforced(tiny_model: Model) -> None:
 @pytest.mark.slow
 @settings(deadline=None)
 @given(schemas(), st.integers(0, 10**6))
-def test_what_the_masks_enforce_is_valid_without_relaxations(
+def test_answers_under_masks_are_valid_without_relaxations(
     tiny_model: Model, schema: Any, seed: int
 ) -> None:
-    """And nothing that is relaxed is returned unless the validator agrees."""
+    """If there are relaxations, every value that the validator accepts is valid."""
     try:
         masks = tiny_model.session.guidance().json_schema(schema)
     except InvalidArgumentError:
@@ -119,7 +119,7 @@ def test_what_the_masks_enforce_is_valid_without_relaxations(
 
 
 def _without_multiples(schema: Any) -> Any:
-    """Return a schema without the keyword that jsonschema judges by binary fractions."""
+    """Return a schema without ``multipleOf``, which jsonschema computes in binary fractions."""
     if isinstance(schema, list):
         return [_without_multiples(each) for each in schema]
     if not isinstance(schema, dict):
@@ -161,7 +161,7 @@ def test_values_are_validated_exactly(schema: Any, text: str, is_valid: bool) ->
             validate(text)
 
 
-def test_references_that_multiply_end_in_an_error() -> None:
+def test_references_that_multiply_are_rejected() -> None:
     defs: dict[str, Any] = {
         f"d{i}": {"allOf": [{"$ref": f"#/$defs/d{i + 1}"}] * 2} for i in range(25)
     }
@@ -182,7 +182,7 @@ NEVER = {"type": "boolean", "not": {"type": "boolean"}}
 EITHER = {"type": "object", "properties": {"a": {"enum": [1, 2]}}, "required": ["a"]}
 
 
-def test_an_invalid_value_is_an_error_with_text_and_reason(tiny_model: Model) -> None:
+def test_the_error_for_an_invalid_value_has_its_text_and_the_reason(tiny_model: Model) -> None:
     with pytest.raises(InvalidAnswerError, match="should not be valid under") as caught:
         tiny_model.fill("x", NEVER)
     assert isinstance(caught.value, FillError)
@@ -207,7 +207,7 @@ tried: list[int] = []
 
 
 @pytest.mark.parametrize("face", ["fill", "fill_many", "asynchronous"])
-def test_an_invalid_answer_is_tried_again_with_sampling(tiny_model: Model, face: str) -> None:
+def test_an_invalid_answer_is_retried(tiny_model: Model, face: str) -> None:
     tried.clear()
     if face == "fill":
         value = tiny_model.fill("x", Dice, retries=50, temperature=5.0).value
@@ -222,7 +222,7 @@ def test_an_invalid_answer_is_tried_again_with_sampling(tiny_model: Model, face:
     assert value.number == tried[-1]
 
 
-def test_tries_end_with_the_last_error(tiny_model: Model) -> None:
+def test_after_the_last_retry_the_error_is_raised(tiny_model: Model) -> None:
     class Never(pydantic.BaseModel):
         @pydantic.model_validator(mode="after")
         def count(self) -> Never:
@@ -259,12 +259,12 @@ class Visit:
 
 @pytest.fixture(scope="module")
 def drawing_model(library: Library) -> Iterator[Model]:
-    """Return a model without a seed, which draws other tokens each time."""
+    """Return a model without a seed, so that each call draws different tokens."""
     with Model(library=library, n_threads=1) as model:
         yield model
 
 
-def test_the_model_decides_on_optional_fields(drawing_model: Model) -> None:
+def test_the_model_decides_whether_to_write_optional_fields(drawing_model: Model) -> None:
     texts = {drawing_model.fill("x", Order, temperature=3.0).text for _ in range(60)}
     with_cups = [text for text in texts if "cups" in text]
     assert with_cups
@@ -274,7 +274,7 @@ def test_the_model_decides_on_optional_fields(drawing_model: Model) -> None:
 
 
 @pytest.mark.parametrize("given", [Order, Visit])
-def test_a_field_that_was_not_written_takes_its_default(given: Any) -> None:
+def test_an_omitted_field_gets_its_default(given: Any) -> None:
     value = shape_of(given).value('{"drink":"tea"}' if given is Order else '{"name":"a"}')
     assert value == (Order(drink="tea") if given is Order else Visit("a"))
 
@@ -325,8 +325,8 @@ def _all_texts(schema: Any) -> list[str]:
     if "properties" in schema:
         texts, comma = ["{"], ""
         for name, each in schema["properties"].items():
-            known = f"{comma}{_spell(name)}:"
-            texts = [before + known + text for before in texts for text in _all_texts(each)]
+            fixed = f"{comma}{_spell(name)}:"
+            texts = [before + fixed + text for before in texts for text in _all_texts(each)]
             comma = ","
         return [text + "}" for text in texts]
     if "enum" in schema or "const" in schema:
@@ -380,7 +380,7 @@ def test_a_closed_schema_and_its_masks_allow_the_same_answers(
     ],
     ids=str,
 )
-def test_what_is_not_closed_for_certain_is_left_to_the_masks(schema: Any) -> None:
+def test_a_schema_that_may_be_open_has_no_skeleton(schema: Any) -> None:
     assert closed_skeleton(schema) is None
 
 
@@ -394,7 +394,7 @@ def test_a_closed_schema_takes_at_most_one_pass_for_each_choice(tiny_model: Mode
     assert result.value["kind"] in ("bug", "wish")
 
 
-def test_choices_of_closed_schemas_are_sampled_as_all_other_tokens(drawing_model: Model) -> None:
+def test_a_temperature_also_applies_to_the_labels_of_closed_schemas(drawing_model: Model) -> None:
     schema = {"enum": ["red", "green", "blue", "black"]}
     assert len({drawing_model.fill("x", schema, temperature=5.0).value for _ in range(40)}) > 1
     assert len({drawing_model.fill("x", schema).value for _ in range(3)}) == 1
@@ -403,7 +403,7 @@ def test_choices_of_closed_schemas_are_sampled_as_all_other_tokens(drawing_model
 # ---- Limits --------------------------------------------------------------------------------------
 
 
-def test_numbers_do_not_grow_without_end(tiny_model: Model) -> None:
+def test_numbers_have_at_most_18_digits(tiny_model: Model) -> None:
     texts, guidance = tiny_model.token_texts().texts, tiny_model.session.guidance()
     for schema in ({"type": "integer"}, {"type": "number"}, {"type": "number", "maximum": 1}, {}):
         masks = guidance.json_schema(schema)
@@ -425,7 +425,7 @@ def test_numbers_do_not_grow_without_end(tiny_model: Model) -> None:
         assert len(text.replace(b".", b"").replace(b"-", b"")) <= 18
 
 
-def test_a_longer_number_of_the_schema_is_allowed(tiny_model: Model) -> None:
+def test_a_longer_number_in_the_schema_is_allowed(tiny_model: Model) -> None:
     ids = [2**62, 2**62 + 2**61, 5]  # 19 digits
     for each in ids:
         masks = tiny_model.session.guidance().json_schema({"enum": ids})
@@ -456,7 +456,7 @@ def fills(tiny_model: Model) -> dict[str, Callable[..., Any]]:
 
 
 @pytest.mark.parametrize("engine", ["masks", "skeleton", "closed"])
-def test_max_tokens_is_the_length_of_the_whole_answer(tiny_model: Model, engine: str) -> None:
+def test_max_tokens_limits_the_whole_answer(tiny_model: Model, engine: str) -> None:
     fill = fills(tiny_model)[engine]
     with pytest.raises(FillError, match="has not ended") as caught:
         fill(max_tokens=3)
@@ -480,7 +480,7 @@ def test_an_answer_without_a_short_ending_is_an_error(tiny_model: Model) -> None
         tiny_model.fill("x", OPEN, on_limit="stop")  # type: ignore[call-overload]
 
 
-def test_a_text_and_an_answer_of_one_shape_are_the_same(tiny_model: Model) -> None:
+def test_generate_and_fill_write_the_same_text_for_a_shape(tiny_model: Model) -> None:
     short = an([], a={"type": "string", "maxLength": 9}, b={"type": "integer"})
     for shape in (short, Regex("[a-f]{2,9}"), Lark('start: "a" /[b-z]{3}/')):
         text = tiny_model.generate("x", 1024, shape=shape).text

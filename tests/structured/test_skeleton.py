@@ -1,4 +1,4 @@
-"""Skeletons: their JSON form, where values stand, and what is refused."""
+"""Skeletons: JSON form, positions of values, matching, sampler plans, and errors."""
 
 from __future__ import annotations
 
@@ -47,18 +47,18 @@ def skeleton(*spans: dict[str, Any], grammar: str | None = None) -> Skeleton:
 # ---- the JSON form -----------------------------------------------------------------------------
 
 
-def test_a_skeleton_comes_back_from_its_json_form() -> None:
+def test_a_skeleton_survives_its_json_form() -> None:
     assert Skeleton.from_dict(RESPONSE).to_dict() == RESPONSE
 
 
 @given(shaped_skeletons())
-def test_any_skeleton_comes_back_from_its_json_form(
+def test_any_skeleton_survives_its_json_form(
     shaped: tuple[tuple[Field, ...], Skeleton],
 ) -> None:
     assert Skeleton.from_dict(shaped[1].to_dict()) == shaped[1]
 
 
-def test_a_span_with_an_automaton_comes_back_and_is_held_to_it() -> None:
+def test_a_span_with_an_automaton_survives_and_is_enforced() -> None:
     form = {"spans": [{"kind": "integer", "dfa": DIGIT}, literal(";"), {**QUOTED, "dfa": DIGIT}]}
     made = Skeleton.from_dict(form)
     assert made.to_dict() == form
@@ -70,7 +70,7 @@ def test_a_span_with_an_automaton_comes_back_and_is_held_to_it() -> None:
     assert not inside.matches('"""')
 
 
-def test_both_spellings_of_enum_values_are_read() -> None:
+def test_both_spellings_of_enum_values_are_accepted() -> None:
     a = SkeletonSpan.from_dict({"kind": "enum", "enumValues": ["a", 1]})
     b = SkeletonSpan.from_dict({"kind": "enum", "enum_values": ["a", 1], "key": None})
     assert a == b
@@ -126,15 +126,15 @@ def test_both_spellings_of_enum_values_are_read() -> None:
         ({"spans": [{"kind": "pattern", "dfa": ANY_BYTE}]}, "bytes that are not UTF-8"),
     ],
 )
-def test_a_malformed_skeleton_is_refused_with_its_place(form: Any, reason: str) -> None:
+def test_the_error_for_a_malformed_skeleton_names_the_place(form: Any, reason: str) -> None:
     with pytest.raises(InvalidArgumentError, match=reason):
         Skeleton.from_dict(form)
 
 
-# ---- where values stand ------------------------------------------------------------------------
+# ---- positions of values -----------------------------------------------------------------------
 
 
-def test_quotes_are_whose_the_literals_say() -> None:
+def test_values_include_quotes_unless_a_literal_opens_the_string() -> None:
     inside, contexts, *_, reply = Skeleton.from_dict(RESPONSE).placed
     assert inside.in_string
     assert inside.request() == {"choices": ["RESPOND", "IGNORE"]}
@@ -144,7 +144,7 @@ def test_quotes_are_whose_the_literals_say() -> None:
     assert outside.placed[0].request() == {"choices": ['"x"', '"y"']}
 
 
-def test_literals_are_given_once_and_join() -> None:
+def test_adjacent_literals_are_joined() -> None:
     row = skeleton(
         literal("["),
         literal("["),
@@ -159,7 +159,7 @@ def test_literals_are_given_once_and_join() -> None:
     assert [each.index for each in row.placed] == [2, 5]
 
 
-def test_an_enum_of_one_value_is_a_literal() -> None:
+def test_an_enum_with_one_value_is_a_literal() -> None:
     row = skeleton(
         literal('{"a":'),
         {"kind": "enum", "enumValues": ['x"y']},
@@ -213,12 +213,12 @@ def test_an_enum_of_one_value_is_a_literal() -> None:
         ),
     ],
 )
-def test_a_value_whose_end_cannot_be_seen_is_refused(spans: list[Any], reason: str) -> None:
+def test_a_misplaced_value_is_rejected(spans: list[Any], reason: str) -> None:
     with pytest.raises(InvalidArgumentError, match=reason):
         skeleton(*spans)
 
 
-def test_values_that_show_their_end_may_follow_each_other() -> None:
+def test_values_with_a_recognizable_end_can_be_adjacent() -> None:
     row = skeleton({"kind": "free-string"}, {"kind": "boolean"}, {"kind": "number"})
     assert row.matches('"a"true-1.5')
     assert not row.matches('"a"true')
@@ -227,7 +227,7 @@ def test_values_that_show_their_end_may_follow_each_other() -> None:
 # ---- rules -------------------------------------------------------------------------------------
 
 
-def test_a_rule_is_taken_from_the_grammar() -> None:
+def test_the_named_rule_becomes_the_start_rule() -> None:
     span = {"kind": "free-json", "rule": "digit"}
     placed = skeleton(span, grammar='root ::= "root" digit\ndigit ::= [0-9] # root').placed[0]
     assert placed.request() == {
@@ -236,7 +236,7 @@ def test_a_rule_is_taken_from_the_grammar() -> None:
 
 
 @pytest.mark.parametrize("grammar", [None, 'root ::= "digit ::="'])
-def test_a_missing_rule_is_named(grammar: str | None) -> None:
+def test_the_error_for_a_missing_rule_names_it(grammar: str | None) -> None:
     with pytest.raises(InvalidArgumentError, match=r"spans\[1\]: .*the rule 'digit'"):
         skeleton(literal("x"), {"kind": "number", "rule": "digit"}, grammar=grammar)
 
@@ -258,7 +258,9 @@ def test_a_missing_rule_is_named(grammar: str | None) -> None:
         ("", False),
     ],
 )
-def test_a_text_matches_exactly_if_it_could_be_filled(text: str, matches: bool) -> None:
+def test_matching_accepts_exactly_the_text_that_filling_could_write(
+    text: str, matches: bool
+) -> None:
     assert Skeleton.from_dict(RESPONSE).matches(text) == matches
 
 
@@ -279,14 +281,14 @@ def test_a_text_matches_exactly_if_it_could_be_filled(text: str, matches: bool) 
         ("[1", False),
     ],
 )
-def test_any_value_is_json_up_to_its_limits(text: str, matches: bool) -> None:
+def test_free_json_is_any_json_within_the_limits(text: str, matches: bool) -> None:
     assert skeleton({"kind": "free-json"}).matches(text) == matches
 
 
 # ---- the sampler plan --------------------------------------------------------------------------
 
 
-def test_what_is_looked_up_takes_the_most_likely_and_the_rest_follows_the_call() -> None:
+def test_only_free_values_use_the_calls_sampling() -> None:
     call = SpanSampling(0.7, 40, 0.9)
     plan = SpanSamplerPlan()
     for kind in ("enum", "number", "integer", "boolean"):
@@ -334,6 +336,6 @@ def test_an_override_wins_unless_the_plan_is_strict() -> None:
         ({"overrides": [{"spanIndex": 0, "temperature": 1}] * 2}, "two overrides are for span 0"),
     ],
 )
-def test_a_malformed_plan_is_refused(form: Any, reason: str) -> None:
+def test_a_malformed_plan_is_rejected(form: Any, reason: str) -> None:
     with pytest.raises(InvalidArgumentError, match=reason):
         SpanSamplerPlan.from_dict(form)

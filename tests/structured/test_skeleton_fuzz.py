@@ -1,4 +1,4 @@
-"""Whatever is handed in as a skeleton, schema, plan or action is read or refused, never a crash."""
+"""Random skeletons, schemas, plans and actions are accepted or rejected, and never crash."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ values = st.recursive(
 
 
 def objects(names: str, **fixed: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
-    """Return objects of these fields, some of them missing, with any values."""
+    """Return objects with some of these fields, and any values."""
     return st.fixed_dictionaries(fixed, optional=dict.fromkeys(names.split(), values))
 
 
@@ -59,7 +59,7 @@ actions = objects("description", name=values, parameters=st.lists(parameters, ma
 overrides = objects("spanIndex temperature topK topP other")
 
 
-def is_read_or_refused(read: Callable[[], Any]) -> None:
+def check_accepted_or_rejected(read: Callable[[], Any]) -> None:
     try:
         read()
     except InvalidArgumentError as error:
@@ -68,24 +68,26 @@ def is_read_or_refused(read: Callable[[], Any]) -> None:
 
 @pytest.mark.slow
 @given(schemas)
-def test_any_schema(schema: Any) -> None:
-    is_read_or_refused(lambda: schema_grammar(schema))
+def test_a_random_schema_is_accepted_or_rejected(schema: Any) -> None:
+    check_accepted_or_rejected(lambda: schema_grammar(schema))
     if isinstance(schema, dict):
-        is_read_or_refused(lambda: shape_of(schema))
+        check_accepted_or_rejected(lambda: shape_of(schema))
 
 
 @given(st.lists(spans, max_size=4) | values, values, values)
-def test_any_spans(listed: Any, name: Any, grammar: Any) -> None:
+def test_random_spans_are_accepted_or_rejected(listed: Any, name: Any, grammar: Any) -> None:
     form = {"spans": listed, "id": name, "grammar": grammar}
-    is_read_or_refused(lambda: Skeleton.from_dict(form).to_gbnf())
+    check_accepted_or_rejected(lambda: Skeleton.from_dict(form).to_gbnf())
 
 
 @pytest.mark.slow
 @given(st.lists(actions, max_size=3))
-def test_any_actions(listed: Any) -> None:
-    is_read_or_refused(lambda: ActionSkeleton(listed).to_gbnf())
+def test_random_actions_are_accepted_or_rejected(listed: Any) -> None:
+    check_accepted_or_rejected(lambda: ActionSkeleton(listed).to_gbnf())
 
 
 @given(st.lists(overrides, max_size=3) | values, values)
-def test_any_sampler_plan(listed: Any, strict: Any) -> None:
-    is_read_or_refused(lambda: SpanSamplerPlan.from_dict({"overrides": listed, "strict": strict}))
+def test_a_random_sampler_plan_is_accepted_or_rejected(listed: Any, strict: Any) -> None:
+    check_accepted_or_rejected(
+        lambda: SpanSamplerPlan.from_dict({"overrides": listed, "strict": strict})
+    )

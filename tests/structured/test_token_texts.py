@@ -1,4 +1,4 @@
-"""Every token's text is the vocabulary's own, whatever the tokenizer does to texts."""
+"""The bytes of each token are the vocabulary's, even if the tokenizer changes its input."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from eliza_ffi.structured import TokenSpeller, TokenTexts
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["llama-spm", "llama-bpe", "gpt-2"])
-def test_texts_are_those_of_the_file(
+def test_the_bytes_of_tokens_match_the_model_file(
     library: Library, random_model_path: Callable[..., Path], name: str
 ) -> None:
     expected = TokenBytes.read(name)
@@ -35,14 +35,14 @@ def test_texts_are_those_of_the_file(
     assert read.n_words == (len(expected.texts) + 31) // 32
 
 
-def test_control_tokens_are_named_and_those_that_end_a_turn_are_known(tiny_model: Model) -> None:
+def test_the_end_tokens_of_the_embedded_model_are_known(tiny_model: Model) -> None:
     read = tiny_model.token_texts()
     named = {read.texts[token] for token in read.ends}
     assert named == {b"<|endoftext|>", b"<|im_end|>"}
     assert tiny_model.token_texts() is read
 
 
-def test_a_text_is_read_as_one_that_goes_on(
+def test_text_is_tokenized_as_a_continuation(
     library: Library, random_model_path: Callable[..., Path]
 ) -> None:
     with Model(random_model_path("llama-spm", n_embd=64, n_layers=1), library=library) as model:
@@ -52,16 +52,16 @@ def test_a_text_is_read_as_one_that_goes_on(
             assert b"".join(read.texts[token] for token in tokens) == text.encode()
 
 
-def test_a_closed_model_is_asked_nothing() -> None:
-    asked: list[str] = []
-    speller = TokenSpeller(lambda text: asked.append(text) or [1])  # type: ignore[func-returns-value]
+def test_a_closed_model_is_not_called() -> None:
+    calls: list[str] = []
+    speller = TokenSpeller(lambda text: calls.append(text) or [1])  # type: ignore[func-returns-value]
     speller.close()
     with pytest.raises(ElizaError, match="closed"):
         speller.tokenize("a")
-    assert asked == []
+    assert calls == []
 
 
-def test_tokens_without_a_text_are_named_and_never_chosen() -> None:
+def test_tokens_without_text_get_a_name_and_become_control_tokens() -> None:
     texts = (b"x", b"", b"</s>", b"<end>")
     read = TokenTexts.of(texts, (2, 3), (2, 3), "<end>", TokenSpeller(lambda text: [0]))
     assert read.texts == (b"x", b"<unused 1>", b"</s>", b"<end>")

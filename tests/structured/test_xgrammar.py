@@ -1,4 +1,4 @@
-"""Another library's masks through the same door: the example of ``docs/schemas.md``."""
+"""Masks from another library, XGrammar: the example in ``docs/schemas.md``."""
 
 from __future__ import annotations
 
@@ -17,14 +17,16 @@ PAGE = ROOT / "docs" / "schemas.md"
 
 
 def example_of(page: Path, imports: str) -> str:
-    """Return the page's example that begins with this import."""
+    """Return the example on a page that begins with this import."""
     blocks = page.read_text(encoding="utf-8").split("```python\n")[1:]
     (found,) = [block.split("```")[0] for block in blocks if block.startswith(imports)]
     return found
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
-def test_the_example_of_xgrammar_answers_validly(tiny_model: Model, temperature: float) -> None:
+def test_answers_with_the_documented_xgrammar_example_are_valid(
+    tiny_model: Model, temperature: float
+) -> None:
     source = example_of(PAGE, "import xgrammar")
     assert len([line for line in source.splitlines() if line.strip()]) <= 30
     names: dict[str, Any] = {}
@@ -36,7 +38,7 @@ def test_the_example_of_xgrammar_answers_validly(tiny_model: Model, temperature:
         "additionalProperties": False,
     }
     masks = names["XGrammarMasks"](tiny_model.token_texts(), json.dumps(schema))
-    for _ in range(3):  # any number of texts can be begun
+    for _ in range(3):  # the same masks can be used for several answers
         result = tiny_model.generate("Hello", shape=masks, temperature=temperature)
         assert result.finish_reason == "end", result
         value = json.loads(result.text)

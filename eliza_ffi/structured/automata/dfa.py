@@ -1,10 +1,10 @@
 """Deterministic finite automata over bytes, which define the allowed text of a free span.
 
-An automaton reads the UTF-8 bytes of a text. Each byte belongs to a *class*, and the class selects
+An automaton reads the UTF-8 bytes of a string. Each byte belongs to a *class*, and the class selects
 the transition to the next state::
 
     state = 0
-    for byte in text:
+    for byte in string:
         state = transitions[state, classes[byte]]     # -1: no accepted string begins like this
     accepted = state != -1 and accepting[state]
 
@@ -161,7 +161,7 @@ class Dfa:
         return bytes(completion)
 
     def validate(self) -> None:
-        """Check that there are no useless states, as the native library requires.
+        """Check that every state is useful, as the native library requires.
 
         Raises
         ------

@@ -28,7 +28,7 @@ class Cursor:
         return self.pattern[self.at : self.at + 1]
 
     def starts(self, text: str) -> bool:
-        """Return whether the rest of the pattern starts with a text."""
+        """Return whether the rest of the pattern starts with this string."""
         return self.pattern.startswith(text, self.at)
 
     def skip(self, character: str) -> bool:

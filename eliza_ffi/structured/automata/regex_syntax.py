@@ -1,6 +1,7 @@
 r"""The syntax of regular expressions, and its parser.
 
-The syntax is the regular part of what Python and ECMAScript have in common, with the same meaning:
+The syntax is the regular part of the syntax that Python and ECMAScript share, with one meaning in
+both:
 
 ===================================  =============================================================
 ``a`` ``é`` ``😀``                   the character itself, as for all characters except
@@ -18,7 +19,7 @@ The syntax is the regular part of what Python and ECMAScript have in common, wit
 ``x{m}`` ``x{m,}`` ``x{m,n}``        m, m or more, m to n. A ``?`` after a quantifier has no effect,
                                      because greed does not change what is matched as a whole
 ``xy`` ``x|y``                       concatenation, alternatives
-``(x)`` ``(?:x)`` ``(?P<n>x)``       groups; nothing is captured
+``(x)`` ``(?:x)`` ``(?P<n>x)``       groups, without capturing
 ``(?<n>x)``
 ``^x$``                              allowed around the pattern and its alternatives; no effect,
                                      because the whole text is matched anyway

@@ -23,7 +23,7 @@ MOST_PARTS = 2**18
 
 @dataclass(frozen=True)
 class Characters:
-    """A set of characters, of which one matches."""
+    """A set of characters that match at one position."""
 
     sequences: tuple[ByteRanges, ...]
 

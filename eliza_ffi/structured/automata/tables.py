@@ -12,7 +12,7 @@ from ...errors import InvalidArgumentError
 __all__ = ["DEAD", "MOST_CLASSES", "MOST_STATES", "Tables", "checked_tables"]
 
 DEAD = -1
-"""The entry of the transition table where there is no next state."""
+"""The entry of the transition table for "no next state"."""
 
 MOST_STATES = 65_535
 """The most states of an automaton. The native library stores state numbers in 16 bits."""
