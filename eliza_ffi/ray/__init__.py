@@ -1,4 +1,4 @@
-"""Decide and choose on a Ray cluster; needs the extra ``ray``.
+"""Decide and choose on a Ray cluster. Requires the extra ``ray``.
 
 >>> from eliza_ffi.ray import decide_dataset
 >>> ds = ray.data.read_parquet("s3://mails/")  # doctest: +SKIP

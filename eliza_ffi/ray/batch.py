@@ -1,4 +1,4 @@
-"""Batches of rows: columns of a Ray dataset, and errors that belong to a single row."""
+"""Batches of rows of a Ray dataset: their columns, and errors of single rows."""
 
 from __future__ import annotations
 

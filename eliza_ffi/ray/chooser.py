@@ -35,15 +35,15 @@ class ChooserActor:
         The prompt, with ``{COLUMN}`` for the value of a column, as in :meth:`Prompt.format`. The
         values of a row are always plain text, even if they spell a control token. The answer
         follows the prompt directly.
-    choices
+    labels
         The labels for every row, in any form that :meth:`~eliza_ffi.Model.choose` accepts. The
-        output has a label as the text that the model writes.
-    choices_column
-        Instead of `choices`: a column with the labels of each row, as a list or as JSON.
+        output contains the text that the model writes for a label.
+    labels_column
+        Instead of `labels`: a column with the labels of each row, as a list or as JSON.
     messages_column
         Instead of `prompt`: a column with conversations.
     name
-        The name of the column, and the prefix of the other ones.
+        The name of the label's column, and the prefix of the other added columns except ``error``.
     model, model_options
         See :class:`DeciderActor`.
     mode, temperature, tokenization
@@ -54,17 +54,17 @@ class ChooserActor:
     Raises
     ------
     InvalidArgumentError
-        If the choices or the settings are wrong for every row.
+        If the labels or the settings are invalid for all rows.
     ModelError
-        If the node has no such model.
+        If the model does not exist on the node.
     """
 
     def __init__(
         self,
         prompt: str | None = None,
-        choices: Any = None,
+        labels: Any = None,
         *,
-        choices_column: str | None = None,
+        labels_column: str | None = None,
         messages_column: str | None = None,
         name: str = "choice",
         model: str | os.PathLike[str] | None = None,
@@ -74,15 +74,15 @@ class ChooserActor:
         tokenization: Tokenization = "own",
         probabilities: bool = False,
     ) -> None:
-        if (choices is None) == (choices_column is None):
-            raise InvalidArgumentError("give either choices or choices_column")
+        if (labels is None) == (labels_column is None):
+            raise InvalidArgumentError("pass exactly one of labels and labels_column")
         if (prompt is None) == (messages_column is None):
-            raise InvalidArgumentError("give either a prompt or messages_column")
+            raise InvalidArgumentError("pass exactly one of prompt and messages_column")
         self._prompt = prompt
         fields_of("" if prompt is None else prompt)
         self._messages_column = messages_column
-        self._choices = None if choices is None else as_label_set(choices)
-        self._choices_column = choices_column
+        self._labels = None if labels is None else as_label_set(labels)
+        self._labels_column = labels_column
         self._name = name
         self._settings: dict[str, Any] = {
             "mode": mode,
@@ -91,22 +91,22 @@ class ChooserActor:
             "probabilities": probabilities,
         }
         self._model = open_worker_model(model, model_options)
-        if self._choices is not None:
-            # What is wrong with them would be wrong in every row.
-            self._model.choose("a test", self._choices, **self._settings)
+        if self._labels is not None:
+            # Wrong labels or settings would fail in every row, so fail before the first one.
+            self._model.choose("a test", self._labels, **self._settings)
 
     def __call__(self, batch: Any) -> Any:
-        """Return the batch with the columns of its labels, as a ``pyarrow.Table``."""
+        """Return the batch with the added columns, as a ``pyarrow.Table``."""
         table = arrow_table(batch)
-        choices = self._choice_sets(table)
-        chosen = self._chosen(self._prompts(table), choices)
-        rows = [self._cells(each, of) for each, of in zip(chosen, choices, strict=True)]
+        labels = self._label_sets(table)
+        chosen = self._chosen(self._prompts(table), labels)
+        rows = [self._cells(each, own) for each, own in zip(chosen, labels, strict=True)]
         pa = load_pyarrow()
-        ours = {
+        added = {
             name: arrow_array(pa, arrow_type(pa, kind), [cells[name] for cells in rows])
             for name, kind in self._types.items()
         }
-        return with_columns(table, ours)
+        return with_columns(table, added)
 
     def _prompts(self, table: Any) -> list[Any]:
         if self._prompt is None:
@@ -117,23 +117,23 @@ class ChooserActor:
         rows = [{name: cells[i] for name, cells in columns.items()} for i in range(table.num_rows)]
         return [or_error(_filled, self._prompt, row) for row in rows]
 
-    def _choice_sets(self, table: Any) -> list[Any]:
-        if self._choices is not None:
-            return [self._choices] * table.num_rows
-        assert self._choices_column is not None
-        return [or_error(_own_choices, cell) for cell in cells_of(table, self._choices_column)]
+    def _label_sets(self, table: Any) -> list[Any]:
+        if self._labels is not None:
+            return [self._labels] * table.num_rows
+        assert self._labels_column is not None
+        return [or_error(_label_set_in, cell) for cell in cells_of(table, self._labels_column)]
 
-    def _chosen(self, prompts: Sequence[Any], choices: Sequence[Any]) -> list[Any]:
-        """Choose for each prompt; return an error for a row that fails."""
+    def _chosen(self, prompts: Sequence[Any], labels: Sequence[Any]) -> list[Any]:
+        """Return the chosen label for each prompt, or the error of this row."""
         chosen = [
             next((each for each in pair if isinstance(each, Exception)), None)
-            for pair in zip(prompts, choices, strict=True)
+            for pair in zip(prompts, labels, strict=True)
         ]
         good = [i for i, error in enumerate(chosen) if error is None]
         if good:
             found = self._model.choose_many(
                 [prompts[i] for i in good],
-                [choices[i] for i in good],
+                [labels[i] for i in good],
                 return_exceptions=True,
                 **self._settings,
             )
@@ -141,17 +141,17 @@ class ChooserActor:
                 chosen[i] = or_raised(each)
         return chosen
 
-    def _cells(self, chosen: Any, choices: Any) -> dict[str, Any]:
+    def _cells(self, chosen: Any, labels: Any) -> dict[str, Any]:
         cells: dict[str, Any] = dict.fromkeys(self._types)
         if isinstance(chosen, Exception):
             return cells | {ERROR: str(chosen)}
-        cells[self._name] = choices.texts[chosen.index]
+        cells[self._name] = labels.texts[chosen.index]
         probability = chosen.probability
         cells[f"{self._name}_probability"] = None if math.isnan(probability) else probability
         if chosen.probabilities is not None:
             cells[f"{self._name}_confidence"] = chosen.confidence
-            of_texts = zip(choices.texts, chosen.probabilities.values(), strict=True)
-            cells[f"{self._name}_probabilities"] = json.dumps(dict(of_texts), ensure_ascii=False)
+            by_text = zip(labels.texts, chosen.probabilities.values(), strict=True)
+            cells[f"{self._name}_probabilities"] = json.dumps(dict(by_text), ensure_ascii=False)
         return cells
 
     @property
@@ -168,7 +168,7 @@ def fields_of(prompt: str) -> list[str]:
     try:
         parsed = list(string.Formatter().parse(prompt))
     except ValueError as error:
-        raise InvalidArgumentError(f"the prompt cannot be filled in: {error}") from error
+        raise InvalidArgumentError(f"prompt: expected a valid format string: {error}") from error
     return list(dict.fromkeys(name for _, name, _, _ in parsed if name is not None))
 
 
@@ -185,10 +185,11 @@ def _messages(cell: Any, column: str) -> Any:
     return cell
 
 
-def _own_choices(cell: Any) -> LabelSet[Any]:
+def _label_set_in(cell: Any) -> LabelSet[Any]:
+    """Return the labels in a cell, a list or JSON."""
     if isinstance(cell, str):
         try:
             cell = json.loads(cell)
         except (ValueError, RecursionError) as error:
-            raise InvalidArgumentError(f"choices are not JSON: {error}") from None
+            raise InvalidArgumentError(f"labels are not JSON: {error}") from None
     return as_label_set(cell)

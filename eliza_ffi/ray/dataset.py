@@ -1,4 +1,4 @@
-"""Decide and choose about Ray datasets with one call."""
+"""Decide and choose for the rows of a Ray dataset with one call."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["choose_dataset", "decide_dataset"]
 
 BATCH_ROWS = 256
-"""Rows per batch: many for each slot of the model, and few to repeat if an actor ends."""
+"""Rows per batch: several for each slot of the model, and few to repeat if an actor dies."""
 
 
 def decide_dataset(
@@ -51,11 +51,11 @@ def decide_dataset(
     column, questions
         See :class:`DeciderActor`.
     workers
-        The number of actors, each with the model in memory; or the smallest and the largest number.
+        The number of actors, each with the model in memory; or the minimum and maximum number.
     cpus
-        CPUs that each actor reserves; also its threads.
+        CPUs that each actor reserves. The actor uses one thread per CPU.
     gpus
-        GPUs that each actor reserves, or a fraction of one.
+        GPUs that each actor reserves; may be a fraction.
     batch_size
         Rows per batch.
     model, calibration
@@ -67,7 +67,7 @@ def decide_dataset(
     Raises
     ------
     InvalidArgumentError
-        If a question is malformed, or the dataset is known to lack the column.
+        If a question is malformed, or the dataset's schema is known and lacks a column.
     NotSupportedError
         If Ray is not installed.
     """
@@ -82,7 +82,7 @@ def decide_dataset(
 def choose_dataset(
     ds: Dataset,
     prompt: str | None = None,
-    choices: Any = None,
+    labels: Any = None,
     *,
     workers: int | tuple[int, int] = 1,
     cpus: float = 1.0,
@@ -97,13 +97,13 @@ def choose_dataset(
     ----------
     ds, workers, cpus, gpus, batch_size, model
         See :func:`decide_dataset`, which also lists the errors.
-    prompt, choices, **more
+    prompt, labels, **more
         See :class:`ChooserActor`.
     """
-    if choices is not None:
-        choices = as_label_set(choices)
-    settings = {"prompt": prompt, "choices": choices, **more}
-    wanted = [*fields_of(prompt or ""), more.get("choices_column"), more.get("messages_column")]
+    if labels is not None:
+        labels = as_label_set(labels)
+    settings = {"prompt": prompt, "labels": labels, **more}
+    wanted = [*fields_of(prompt or ""), more.get("labels_column"), more.get("messages_column")]
     return _mapped(ds, ChooserActor, settings, wanted, model, workers, cpus, gpus, batch_size)
 
 
@@ -123,7 +123,9 @@ def _mapped(
 
     least, most = (workers, workers) if isinstance(workers, int) else workers
     if not 1 <= least <= most:
-        raise InvalidArgumentError(f"workers must be 1 or more, the least first, not {workers}")
+        raise InvalidArgumentError(
+            f"workers must be 1 or more, or (minimum, maximum), got {workers}"
+        )
     schema = ds.schema(fetch_if_missing=False)
     if schema is not None:
         check_columns(schema.names, [name for name in wanted if name is not None])

@@ -1,4 +1,4 @@
-"""Decide about the rows of a Ray dataset."""
+"""Decide for the rows of a Ray dataset."""
 
 from __future__ import annotations
 
@@ -43,16 +43,16 @@ class DeciderActor:
     The constructor loads the model once per actor, with as many threads as the actor has CPUs, and
     with all layers on the GPU if the actor has one. A batch keeps its columns. After them come the
     columns of the answers, as in a table's output: for each question ``NAME``,
-    ``NAME_probability``, ``NAME_label`` (scores only), ``NAME_confidence`` and the optional ones,
-    then ``error``. With `questions_column`, the columns are ``answers``, a list with a struct for
-    each question, and ``error``.
+    ``NAME_probability``, ``NAME_label`` (scores only), ``NAME_confidence`` and the optional
+    columns, then ``error``. With `questions_column`, the added columns are ``answers``, a list with
+    a struct for each question, and ``error``.
 
     A row that cannot be answered has an ``error`` and no answers. Any other failure is raised.
 
     Parameters
     ----------
     column
-        The column with the inputs: texts, conversations or other JSON.
+        The column with the inputs: strings, conversations or other JSON.
     questions
         The questions about every row, in any form that :meth:`~eliza_ffi.Model.decide` accepts.
     questions_column
@@ -76,9 +76,9 @@ class DeciderActor:
     Raises
     ------
     InvalidArgumentError
-        If the questions or the settings are wrong for every row.
+        If the questions or the settings are invalid for all rows.
     ModelError
-        If the node has no such model.
+        If the model does not exist on the node.
 
     Examples
     --------
@@ -111,9 +111,9 @@ class DeciderActor:
         min_confidence: float | None = None,
     ) -> None:
         if (questions is None) == (questions_column is None):
-            raise InvalidArgumentError("give either questions or questions_column")
+            raise InvalidArgumentError("pass exactly one of questions and questions_column")
         if questions is None and min_confidence is not None:
-            raise InvalidArgumentError("min_confidence goes with the same questions for all rows")
+            raise InvalidArgumentError("min_confidence requires questions, not questions_column")
         check_flag("probabilities", probabilities)
         check_flag("option_mass", option_mass)
         self._column = column
@@ -136,7 +136,7 @@ class DeciderActor:
         )
         self._model = open_worker_model(model, model_options)
         if self._questions:
-            # What is wrong with the questions or the calibration would be wrong in every row.
+            # Wrong questions or settings would fail in every row, so fail before the first one.
             self._model.decide(TEST_INPUT, self._questions, **self._settings)
 
     @property
@@ -152,7 +152,7 @@ class DeciderActor:
         Raises
         ------
         ElizaError
-            If something fails that does not belong to a single input.
+            If a failure does not concern a single input.
         """
         good = [each for each in inputs if not isinstance(each, Exception)]
         found = iter(
@@ -161,7 +161,7 @@ class DeciderActor:
         return [each if isinstance(each, Exception) else or_raised(next(found)) for each in inputs]
 
     def __call__(self, batch: Any) -> Any:
-        """Return the batch with the columns of its answers, as a ``pyarrow.Table``."""
+        """Return the batch with the added columns, as a ``pyarrow.Table``."""
         table = arrow_table(batch)
         cells = cells_of(table, self._column)
         inputs = [or_error(_input_in, cell, self._column) for cell in cells]
@@ -175,12 +175,12 @@ class DeciderActor:
             self._columns.cells(row, *_decision_and_error(asked)) for asked in self.decide(inputs)
         ]
         pa = load_pyarrow()
-        ours = {
+        added = {
             name: arrow_array(pa, arrow_type(pa, kind), [cells[name] for cells in rows])
             for name, kind in self._columns.types.items()
             if name != ROW
         }
-        return with_columns(table, ours)
+        return with_columns(table, added)
 
     def _with_own_answers(self, table: Any, inputs: Sequence[Any], column: str) -> Any:
         questions = [or_error(_questions_in, cell) for cell in cells_of(table, column)]
@@ -213,7 +213,7 @@ def decide_each(
     Raises
     ------
     ElizaError
-        If something fails that does not belong to a single row.
+        If a failure does not concern a single row.
     """
 
     def start(row: tuple[Any, Any]) -> ScoreJob[Decision]:
@@ -254,7 +254,7 @@ def _questions_in(cell: Any) -> tuple[Question, ...]:
 
 
 def _without_none(value: Any) -> Any:
-    """Remove fields that are None: in a column of structs, each row has the fields of all rows."""
+    """Remove fields that are None, because in a struct column each row has all rows' fields."""
     if isinstance(value, Mapping):
         return {key: _without_none(each) for key, each in value.items() if each is not None}
     return [_without_none(each) for each in value] if isinstance(value, list) else value

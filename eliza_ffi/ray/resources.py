@@ -37,13 +37,13 @@ def node_name() -> str:
 
 
 def actor_resources() -> dict[str, int]:
-    """Return the threads and GPU layers that match the resources of the running Ray actor.
+    """Return the number of threads and GPU layers for the resources of the running Ray actor.
 
     Returns
     -------
     dict
         ``n_threads`` and ``gpu_layers`` as arguments of :class:`~eliza_ffi.Model`; empty outside
-        an actor. An actor with a fraction of a CPU, or none, computes with one thread.
+        an actor. An actor with less than one CPU uses one thread.
     """
     ray = load_ray()
     if not ray.is_initialized() or ray.get_runtime_context().get_actor_id() is None:
@@ -63,14 +63,14 @@ def open_worker_model(
     Parameters
     ----------
     path
-        A path that is the same on every node; None = the embedded model.
+        The path of the model, the same on every node; None = the embedded model.
     options
         More arguments of :class:`~eliza_ffi.Model`; they override the assigned resources.
 
     Raises
     ------
     ModelError, LibraryNotFoundError, LibraryLoadError
-        If the model cannot be opened; the text names the node.
+        If the model cannot be opened. The message names the node.
     """
     if options is not None:
         check_kind("model_options", options, Mapping, "a mapping")
@@ -79,7 +79,7 @@ def open_worker_model(
         return Model(path, **settings)
     except ModelError as error:
         raise ModelError(
-            f"node {node_name()}: {error}; every node needs the model's file, at the same path"
+            f"node {node_name()}: {error}; every node needs the model's file at the same path"
         ) from None
     except (LibraryNotFoundError, LibraryLoadError) as error:
         raise type(error)(f"node {node_name()}: {error}") from None

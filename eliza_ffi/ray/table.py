@@ -1,9 +1,9 @@
 """Decide the rows of a table on a Ray cluster.
 
-Ray places the workers, restarts a worker that ends, and runs its task again. This module cuts the
-rows into batches and puts the answers into the order of the table. It uses actors of Ray Core: a
-Ray Data source is read by Ray's own processes or has to exist as a whole, but the rows of a table
-come one by one from an iterator in this process.
+Ray schedules the workers, restarts a worker that dies, and runs its task again. This module groups
+the rows into batches and puts the answers into the order of the table. It uses actors of Ray Core
+instead of Ray Data. A Ray Data source must be in memory as a whole or be read by Ray's own
+processes, but the rows of a table come one by one from an iterator in this process.
 """
 
 from __future__ import annotations
@@ -31,32 +31,32 @@ from .resources import load_ray, node_name
 __all__ = ["BATCH_ROWS", "LOCAL", "TableWorkers"]
 
 LOCAL = "local"
-"""The address that starts a Ray on this machine for the duration of the job."""
+"""The address that starts Ray on this machine for the duration of the job."""
 
 BATCH_ROWS = 64
-"""Rows per task: several for each slot of the model, and few to repeat if a worker ends."""
+"""Rows per task: several for each slot of the model, and few to repeat if a worker dies."""
 
 BATCHES_AHEAD = 4
-"""Batches per worker that may be sent out before the oldest one has come back."""
+"""The most batches per worker that are sent out before the oldest one has returned."""
 
 MOST_TRIES = 3
-"""How often Ray runs a task whose worker ends."""
+"""The number of times that Ray tries a task whose worker dies."""
 
 LOCAL_STORE_BYTES = 2**27
-"""Shared memory of a local Ray."""
+"""The size of the object store of a local Ray, in bytes."""
 
 TIMEOUT_SECONDS = 10.0
-"""For connecting; also the delay after which missing workers are reported."""
+"""The time limit for connecting, and the delay after which missing workers are reported."""
 
 Waiting = Callable[[int, int], Any]
-"""Called with the number of workers that have opened the model, and the number of all workers."""
+"""Called with the number of workers that have opened the model and the total number of workers."""
 
 
 class TableWorker:
     """An actor that answers the same questions about batches of inputs.
 
-    The constructor only stores its arguments, because Ray hides an error of a constructor in a long
-    text. An error of a method reaches the driver as the exception itself.
+    The constructor only stores its arguments, because Ray buries a constructor's error in a long
+    message. A method's error reaches the driver as the original exception.
 
     Parameters
     ----------
@@ -89,9 +89,10 @@ class TableWorker:
         Parameters
         ----------
         fingerprint
-            Of the model that the job uses. A restarted worker may be on another node.
+            The fingerprint of the job's model. It is checked because a restarted worker may be on
+            another node.
         inputs
-            Exceptions among them are returned as they are.
+            Inputs, or exceptions, which are returned unchanged.
         """
         if self._decider is None:  # Ray has restarted the worker
             self.open()
@@ -107,14 +108,14 @@ class TableWorker:
 class TableWorkers:
     """Workers on a Ray cluster that answer questions about the rows of a table.
 
-    The workers exist within a ``with`` block, each with the model in memory. If a worker ends, Ray
-    starts it again and repeats its batch. A batch returns all of its answers or none, so that no
-    row is lost or repeated.
+    The workers exist within a ``with`` block, each with the model in memory. If a worker dies, Ray
+    restarts it and repeats its batch. A batch returns all of its answers or none, so that no row is
+    lost or repeated.
 
     Parameters
     ----------
     address
-        A cluster's address, as ``ray.init`` takes it, or ``"local"``. If this process is already
+        A cluster's address for ``ray.init``, or ``"local"``. If this process is already
         connected to a cluster, that cluster is used.
     n_workers
         The number of workers. The job starts as soon as one of them has opened the model.
@@ -125,7 +126,7 @@ class TableWorkers:
     settings
         Further arguments of :class:`DeciderActor`, such as `labels` and `calibration`.
     model
-        A path that is the same on every node; None = the embedded model.
+        The path of the model, the same on every node; None = the embedded model.
     model_options
         More arguments of :class:`~eliza_ffi.Model`. Each worker reserves ``n_threads`` CPUs of Ray
         (default 1), and a GPU or a fraction of one if the cluster has GPUs and ``gpu_layers`` is
@@ -136,18 +137,18 @@ class TableWorkers:
     Attributes
     ----------
     fingerprint : str
-        The model's fingerprint; known within the block.
+        The model's fingerprint, available within the block.
     n_ready : int
-        Workers that have opened the model.
+        The number of workers that have opened the model.
 
     Raises
     ------
     NotSupportedError
         If Ray is not installed.
     ElizaError
-        If there is no cluster at the address, or a worker ends three times over the same task.
+        If there is no cluster at the address, or a worker dies in all three tries of a task.
     ModelError, InvalidArgumentError
-        What a worker raises when it opens the model or asks the first question.
+        If a worker cannot open the model, or the questions or settings are invalid.
     """
 
     def __init__(
@@ -165,7 +166,7 @@ class TableWorkers:
         if n_workers < 1:
             raise InvalidArgumentError(f"expected 1 or more workers, got {n_workers}")
         if address == LOCAL:
-            # A local Ray listens on every address and runs the code it is sent, so it needs a
+            # A local Ray listens on all addresses and runs any code that it receives, so it needs a
             # token. Ray reads this variable when it is imported.
             os.environ.setdefault("RAY_AUTH_MODE", "token")
         self._ray = load_ray()
@@ -208,14 +209,14 @@ class TableWorkers:
         self._end()
 
     def decide_rows(self, rows: Iterable[TableRow]) -> Generator[DecidedRow, None, None]:
-        """Decide rows and yield them in their order.
+        """Decide rows, and yield them in order.
 
-        Rows are read only as the workers need them.
+        Rows are read only when a worker needs them.
 
         Raises
         ------
         ElizaError
-            If a worker fails for a reason that is not a single row's own.
+            If a worker fails for a reason that does not concern a single row.
         """
         unread = iter(rows)
         idle = list(self._ready)
@@ -281,7 +282,7 @@ class TableWorkers:
         except errors.RayTaskError as error:
             raise error.cause from None
         except errors.RayError as error:
-            reason = str(error).strip().splitlines()[-1]  # the lines above may be a traceback
+            reason = str(error).strip().splitlines()[-1]  # the other lines may be a traceback
             if "No module named 'eliza_ffi" in reason:
                 reason += f"; install eliza-ffi {__version__} on every node"
             raise ElizaError(
@@ -295,7 +296,7 @@ class TableWorkers:
         quiet = {"log_to_driver": False, "logging_level": logging.ERROR}
         try:
             if self._address == LOCAL:
-                # Ray would report every start to its developers.
+                # Otherwise Ray reports each start to its developers.
                 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
                 n_cpus = self._n_workers * self._n_cpus
                 self._ray.init(
@@ -307,7 +308,7 @@ class TableWorkers:
                 )
             else:
                 self._ray.init(address=self._address, **quiet)
-        except Exception as error:  # Ray raises exceptions of many kinds, even a bare Exception
+        except Exception as error:  # Ray raises many types, even a bare Exception
             raise ElizaError(f"cannot connect to Ray at {self._address}: {error}") from error
         self._is_connected_here = True
 
@@ -327,18 +328,18 @@ class TableWorkers:
 
     def _end(self) -> None:
         if self._is_connected_here:
-            self._ray.shutdown()  # which ends the workers, too
+            self._ray.shutdown()  # this also ends the workers
             self._is_connected_here = False
         else:
             for worker in [*self._ready, *self._opening.values()]:
-                with suppress(Exception):  # the cluster may be gone, and the workers with it
+                with suppress(Exception):  # the cluster and the workers may be gone already
                     self._ray.kill(worker)
         self._ready.clear()
         self._opening.clear()
 
 
 def _check_reachable(address: str) -> None:
-    """Raise ElizaError if nothing listens at HOST:PORT: Ray itself would try for minutes."""
+    """Raise ElizaError if no process listens at HOST:PORT. Ray itself would retry for minutes."""
     host, colon, port = address.rpartition(":")
     if not colon or "/" in host or not port.isdigit():
         return

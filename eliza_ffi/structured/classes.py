@@ -58,8 +58,8 @@ def _shape(given: Any) -> ClassShape:
     except ImportError:
         name = getattr(given, "__name__", repr(given))
         raise NotSupportedError(
-            f"cannot create a JSON Schema for {name}: pydantic is not installed; "
-            f"run: pip install 'eliza-ffi[schema]'"
+            f"cannot create a JSON Schema for {name}: pydantic is not installed: "
+            f"pip install 'eliza-ffi[schema]'"
         ) from None
     try:
         adapter = pydantic.TypeAdapter(given)

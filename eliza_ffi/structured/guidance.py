@@ -245,8 +245,8 @@ class Guidance:
         ----------
         grammar
         json_after
-            The fixed strings that precede JSON values in the grammar. The digits of numbers in these
-            values are limited.
+            The fixed strings that precede JSON values in the grammar. The numbers in these
+            values have a limited number of digits.
         most_digits
             The most digits that these numbers may have.
 

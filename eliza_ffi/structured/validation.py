@@ -1,9 +1,9 @@
 """Validate finished values against the user's JSON Schema.
 
 Numbers are compared as exact decimals, so 1.15 is a multiple of 0.01. llguidance matches the
-patterns, because a hostile pattern cannot make it slow. A value is rejected if
-validating it follows too many references. Documents are never fetched: a ``$ref`` to any document other
-than the standard's own is an error.
+patterns, because a hostile pattern cannot make it slow. A value is rejected if validating it
+follows too many references. Documents are never fetched: a ``$ref`` to any document other than the
+standard's own is an error.
 """
 
 from __future__ import annotations

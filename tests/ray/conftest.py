@@ -1,4 +1,4 @@
-"""A Ray of the tests' own, with two CPUs."""
+"""A Ray cluster for the tests, with two CPUs."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from eliza_ffi.library.loading import Library
 
 @pytest.fixture(scope="session")
 def cluster(library: Library) -> Iterator[Any]:
-    """Return ``ray``, connected."""
+    """Return the module ``ray``, connected to a local cluster."""
     reason = "Ray is not installed: pip install 'eliza-ffi[ray]'"
     ray = pytest.importorskip("ray", reason=reason)
     pytest.importorskip("ray.data", reason=reason)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
-        # Actors import what the tests import, wherever these were started.
+        # Actors must find the modules of the tests, whatever the working directory is.
         folders = os.pathsep.join([str(ROOT), str(ROOT / "tests" / "support")])
         patch.setenv("PYTHONPATH", folders, prepend=os.pathsep)
         ray.init(

@@ -1,4 +1,4 @@
-"""``decide --ray``: what the command hands on, and what it refuses."""
+"""``decide --ray``: its output, the arguments for the workers, and wrong command lines."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TABLE = ("in.csv", "--column", "body", "--output", "out.csv")
 
 
 class Remote(FakeDecider):
-    """A model of a worker."""
+    """A fake model in a worker."""
 
     def decide_many(self, inputs: list[Any], questions: Any, **settings: Any) -> list[Any]:
         del settings["return_exceptions"]
@@ -37,7 +37,7 @@ def table(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def opened(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[tuple[Any, Any, Remote]]:
-    """What workers have opened: the path, the options, the model."""
+    """Return a list of the models opened by workers: path, options and model."""
     found: list[tuple[Any, Any, Remote]] = []
 
     def open_model(path: Any, options: Any) -> Remote:
@@ -58,7 +58,7 @@ def ray(monkeypatch: pytest.MonkeyPatch) -> FakeRay:
     return ray
 
 
-def test_the_output_on_ray_is_the_one_here(
+def test_the_output_on_ray_equals_the_local_output(
     opened: list[tuple[Any, Any, Remote]],
     ray: FakeRay,
     table: Path,
@@ -76,7 +76,7 @@ def test_the_output_on_ray_is_the_one_here(
     assert [each["num_cpus"] for each in ray.asked_for] == [1, 1]
 
 
-def test_options_of_the_model_go_to_the_workers(
+def test_model_options_are_passed_to_the_workers(
     opened: list[tuple[Any, Any, Remote]], ray: FakeRay, table: Path, tmp_path: Path
 ) -> None:
     command = ["decide", str(table), "--column", "body", *QUESTION, "--output"]
@@ -98,7 +98,7 @@ def test_options_of_the_model_go_to_the_workers(
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ([*TABLE, "--ray", "local"], "--ray needs --workers"),
         ([*TABLE, "--ray", "local", "--workers", "0"], "--ray needs --workers"),
@@ -107,9 +107,9 @@ def test_options_of_the_model_go_to_the_workers(
         (["--input", "x", "--workers", "2"], "--workers goes with a table"),
     ],
 )
-def test_a_wrong_command_line_is_exit_code_2(
+def test_a_wrong_command_line_exits_with_code_2(
     options: list[str],
-    said: str,
+    message: str,
     opened: list[tuple[Any, Any, Remote]],
     table: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -117,4 +117,4 @@ def test_a_wrong_command_line_is_exit_code_2(
 ) -> None:
     monkeypatch.chdir(table.parent)
     assert cli.main(["decide", *options, *QUESTION]) == 2
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""The classes that Ray Data makes actors of, called as it calls them, without a Ray."""
+"""The actor classes for Ray Data, called as Ray Data calls them, without Ray."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def no_ray(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def alone(library: object) -> Any:
-    """Return the embedded model with one slot, as the classes here have it."""
+    """Return the embedded model with the options of the actors in this file."""
     with Model(**OPTIONS) as model:  # type: ignore[arg-type]
         yield model
 
@@ -57,7 +57,7 @@ def batch(**more: list[Any]) -> Any:
     return pa.table({"id": list(range(len(BODIES))), "body": BODIES, **more})
 
 
-def test_answers_stand_behind_the_columns_that_there_were(alone: Model) -> None:
+def test_answer_columns_follow_the_columns_of_the_batch(alone: Model) -> None:
     found = DeciderActor("body", QUESTIONS, model_options=OPTIONS)(batch())
     assert found.column_names == [
         *("id", "body"),
@@ -83,7 +83,7 @@ def test_answers_stand_behind_the_columns_that_there_were(alone: Model) -> None:
         assert row["team"] is row["urgent_probability"] is row["about"] is None
 
 
-def test_types_are_the_same_whatever_is_in_a_batch(alone: Model) -> None:
+def test_column_types_do_not_depend_on_the_batch(alone: Model) -> None:
     decider = DeciderActor("body", QUESTIONS, model_options=OPTIONS, probabilities=True)
     schemas = {decider(batch().slice(start, 1)).schema for start in range(4)}
     assert len(schemas) == 1
@@ -94,7 +94,7 @@ def test_types_are_the_same_whatever_is_in_a_batch(alone: Model) -> None:
     assert schema.field("error").type == pa.string()
 
 
-def test_columns_that_are_called_like_ours_are_called_otherwise(library: object) -> None:
+def test_input_columns_named_like_answers_get_a_prefix(library: object) -> None:
     decider = DeciderActor("body", QUESTIONS[1], model_options=OPTIONS, min_confidence=2.0)
     found = decider(batch(urgent=["a"] * 5, input_urgent=["b"] * 5))
     assert found.column_names == [
@@ -105,7 +105,7 @@ def test_columns_that_are_called_like_ours_are_called_otherwise(library: object)
     assert found.column("review").to_pylist() == [True, None, None, True, None]
 
 
-def test_each_row_may_have_questions_of_its_own(alone: Model) -> None:
+def test_each_row_can_have_its_own_questions(alone: Model) -> None:
     own = [
         json.dumps({"team": {"type": "choice", "instructions": "Which?", "choices": ["a", "b"]}}),
         json.dumps({"type": "predicate", "instructions": "Is it?"}),
@@ -143,7 +143,7 @@ def test_each_row_may_have_questions_of_its_own(alone: Model) -> None:
 def test_a_cancelled_batch_leaves_the_model_open(
     library: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Rows that are running are cancelled one by one, not by closing the actor's model."""
+    """Cancelling ends each running row and does not close the actor's model."""
     running = threading.Event()
     model = Model(n_slots=2, n_threads=1)
     steps = model.session.steps
@@ -166,7 +166,7 @@ def test_a_cancelled_batch_leaves_the_model_open(
     assert decision["urgent"].value in (True, False)
 
 
-def test_questions_may_be_structs_whose_fields_other_rows_have(library: object) -> None:
+def test_questions_can_be_structs_with_fields_of_other_rows(library: object) -> None:
     own = [
         {"type": "choice", "instructions": "Which?", "choices": ["a", "b"]},
         {"type": "predicate", "instructions": "Is it?", "choices": None},
@@ -178,12 +178,12 @@ def test_questions_may_be_structs_whose_fields_other_rows_have(library: object) 
     assert found[1]["answers"][0]["answer"] in ("true", "false")
 
 
-def test_wrong_options_of_the_model_are_named(library: object) -> None:
+def test_wrong_model_options_are_rejected_by_name(library: object) -> None:
     with pytest.raises(InvalidArgumentError, match="model_options must be a mapping, got a list"):
         DeciderActor("body", QUESTIONS, model_options=[1])  # type: ignore[arg-type]
 
 
-def test_a_list_of_strings_in_a_cell_is_one_input(library: object) -> None:
+def test_a_list_of_strings_in_a_cell_is_a_single_input(library: object) -> None:
     question = json.dumps({"type": "predicate", "name": "late", "instructions": "Is it late?"})
     table = pa.table({"body": [["Where is it?", "It is late."]], "q": [f"[{question}]"]})
     (row,) = DeciderActor("body", questions_column="q", model_options=OPTIONS)(table).to_pylist()
@@ -191,7 +191,7 @@ def test_a_list_of_strings_in_a_cell_is_one_input(library: object) -> None:
     assert row["answers"][0]["name"] == "late"
 
 
-def test_a_column_may_hold_conversations(library: object) -> None:
+def test_a_column_can_contain_conversations(library: object) -> None:
     table = pa.table({"body": [[{"role": "user", "content": "hello"}], None]})
     found = DeciderActor("body", QUESTIONS[1], model_options=OPTIONS)(table).to_pylist()
     assert found[0]["urgent"] in (True, False)
@@ -199,36 +199,36 @@ def test_a_column_may_hold_conversations(library: object) -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "message"),
     [
-        ({}, "either questions or questions_column"),
-        ({"questions": QUESTIONS, "questions_column": "q"}, "either questions or"),
-        ({"questions_column": "q", "min_confidence": 0.5}, "min_confidence goes with the same"),
+        ({}, "exactly one of questions and questions_column"),
+        ({"questions": QUESTIONS, "questions_column": "q"}, "exactly one of"),
+        ({"questions_column": "q", "min_confidence": 0.5}, "min_confidence requires questions"),
         ({"questions": {"type": "choice", "instructions": "x", "choices": ["a"]}}, "2 to 255"),
         ({"questions": QUESTIONS, "abstain_below": 2.0}, "abstain_below must be a number from 0"),
         ({"questions": QUESTIONS, "probabilities": "yes"}, "probabilities must be True or False"),
         ({"questions": QUESTIONS, "option_mass": "yes"}, "option_mass must be True or False"),
     ],
 )
-def test_what_is_wrong_for_every_row_is_said_before_the_first(
-    settings: dict[str, Any], said: str, library: object
+def test_settings_wrong_for_all_rows_raise_in_the_constructor(
+    settings: dict[str, Any], message: str, library: object
 ) -> None:
-    with pytest.raises(InvalidArgumentError, match=said):
+    with pytest.raises(InvalidArgumentError, match=message):
         DeciderActor("body", model_options=OPTIONS, **settings)
 
 
-def test_a_column_that_is_missing_is_named(library: object) -> None:
+def test_the_error_for_a_missing_column_names_it(library: object) -> None:
     with pytest.raises(InvalidArgumentError, match="no column 'text'; its columns are 'id'"):
         DeciderActor("text", QUESTIONS, model_options=OPTIONS)(batch())
 
 
-# ---- choices -----------------------------------------------------------------------------------
+# ---- labels ------------------------------------------------------------------------------------
 
 TEAMS = ["billing", "sales"]
 PROMPT = "Mail: {body}\nTeam: "
 
 
-def test_a_choice_stands_behind_the_columns_that_there_were(alone: Model) -> None:
+def test_label_columns_follow_the_columns_of_the_batch(alone: Model) -> None:
     found = ChooserActor(PROMPT, TEAMS, model_options=OPTIONS, probabilities=True)(batch())
     assert found.column_names == [
         *("id", "body", "choice", "choice_probability", "choice_confidence"),
@@ -246,9 +246,9 @@ def test_a_choice_stands_behind_the_columns_that_there_were(alone: Model) -> Non
     assert rows[1]["choice"] is None
 
 
-def test_each_row_may_have_choices_of_its_own(library: object) -> None:
+def test_each_row_can_have_its_own_labels(library: object) -> None:
     own = ['["yes", "no"]', None, "[", '["a", "a"]', '["a"]']
-    chooser = ChooserActor("{id}: ", choices_column="may", name="picked", model_options=OPTIONS)
+    chooser = ChooserActor("{id}: ", labels_column="may", name="picked", model_options=OPTIONS)
     found = chooser(batch(may=own)).to_pylist()
     assert found[0]["picked"] in ("yes", "no")
     assert found[0]["picked_probability"] > 0
@@ -261,7 +261,7 @@ def test_each_row_may_have_choices_of_its_own(library: object) -> None:
     assert chooser(none).column("error").to_pylist() != [None]
 
 
-def test_a_rows_text_spells_no_control_token(alone: Model) -> None:
+def test_control_tokens_in_a_cell_are_plain_text(alone: Model) -> None:
     table = pa.table({"body": ["<|im_end|>"]})
     turn = "<|im_start|>user\n{body}<|im_end|>\n"
     found = ChooserActor(turn, TEAMS, model_options=OPTIONS)(table).to_pylist()
@@ -269,29 +269,29 @@ def test_a_rows_text_spells_no_control_token(alone: Model) -> None:
     assert found[0]["choice_probability"] != pytest.approx(trusted, abs=1e-6)
 
 
-def test_choices_may_be_about_conversations(library: object) -> None:
+def test_prompts_can_be_conversations(library: object) -> None:
     pytest.importorskip("jinja2")
     table = pa.table({"m": [[{"role": "user", "content": "hello"}], None]})
-    chooser = ChooserActor(choices=TEAMS, messages_column="m", model_options=OPTIONS)
+    chooser = ChooserActor(labels=TEAMS, messages_column="m", model_options=OPTIONS)
     found = chooser(table).to_pylist()
     assert found[0]["choice"] in TEAMS
     assert found[1]["error"] == "no conversation in column 'm'"
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "message"),
     [
-        ({"prompt": "x"}, "either choices or choices_column"),
-        ({"choices": TEAMS}, "either a prompt or messages_column"),
-        ({"prompt": "{", "choices": TEAMS}, "the prompt cannot be filled in"),
-        ({"prompt": 5, "choices": TEAMS}, "prompt must be a string, got 5"),
-        ({"prompt": "x", "choices": ["a", "a"]}, "the same as"),
+        ({"prompt": "x"}, "exactly one of labels and labels_column"),
+        ({"labels": TEAMS}, "exactly one of prompt and messages_column"),
+        ({"prompt": "{", "labels": TEAMS}, "prompt: expected a valid format string"),
+        ({"prompt": 5, "labels": TEAMS}, "prompt must be a string, got 5"),
+        ({"prompt": "x", "labels": ["a", "a"]}, "the same as"),
     ],
 )
-def test_a_wrong_way_to_choose_is_said_before_the_first_row(
-    settings: dict[str, Any], said: str, library: object
+def test_wrong_labels_and_settings_raise_in_the_constructor(
+    settings: dict[str, Any], message: str, library: object
 ) -> None:
-    with pytest.raises(InvalidArgumentError, match=said):
+    with pytest.raises(InvalidArgumentError, match=message):
         ChooserActor(model_options=OPTIONS, **settings)
 
 
@@ -299,7 +299,7 @@ def test_a_wrong_way_to_choose_is_said_before_the_first_row(
 
 
 class FakeDataset:
-    """Keeps what it was mapped with."""
+    """A dataset whose ``map_batches`` returns its arguments."""
 
     def schema(self, fetch_if_missing: bool = True) -> Any:
         assert not fetch_if_missing
@@ -310,7 +310,7 @@ class FakeDataset:
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "message"),
     [
         ({"column": "text", "questions": QUESTIONS}, "no column 'text'; its columns are 'body'"),
         ({"column": "body", "questions_column": "q"}, "no column 'q'"),
@@ -319,17 +319,17 @@ class FakeDataset:
         ({"column": "body", "questions": QUESTIONS, "workers": (3, 2)}, "workers must be"),
     ],
 )
-def test_what_is_wrong_is_said_where_the_dataset_is_made(
-    settings: dict[str, Any], said: str, monkeypatch: pytest.MonkeyPatch
+def test_wrong_arguments_of_decide_dataset_raise_at_once(
+    settings: dict[str, Any], message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data = type(sys)("ray.data")
     data.ActorPoolStrategy = dict  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "ray.data", data)
-    with pytest.raises(InvalidArgumentError, match=said):
+    with pytest.raises(InvalidArgumentError, match=message):
         decide_dataset(FakeDataset(), **settings)  # type: ignore[arg-type]
 
 
-def test_a_dataset_is_mapped_by_actors_with_what_they_are_asked(
+def test_choose_dataset_passes_its_arguments_to_map_batches(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     data = type(sys)("ray.data")
@@ -352,4 +352,4 @@ def test_a_dataset_is_mapped_by_actors_with_what_they_are_asked(
     assert (settings["num_cpus"], settings["num_gpus"], settings["batch_size"]) == (4, 0.5, 64)
     given = settings["fn_constructor_kwargs"]
     assert given["model"].startswith("/")
-    assert (given["name"], given["choices"].texts) == ("team", ("billing", "sales"))
+    assert (given["name"], given["labels"].texts) == ("team", ("billing", "sales"))

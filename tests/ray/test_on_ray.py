@@ -1,4 +1,4 @@
-"""On a Ray of two workers: the same answers as here, whoever is killed, each row once."""
+"""On a real Ray with two workers: local answers, each row once, even if workers are killed."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ pytestmark = pytest.mark.slow
 QUESTION = Predicate("Is it urgent?", "urgent")
 
 ALONE = {"n_slots": 1, "n_threads": 1}
-"""One row at a time, on one thread: then nothing but the row decides how its answer is rounded."""
+"""One row at a time on one thread, so that the rounding of an answer depends only on its row."""
 
 COMMAND = ("--column", "body", "--predicate", "Is it urgent?", "--name", "urgent")
 ALONE_HERE = ("--n-slots", "1", "--threads", "1")
@@ -46,7 +46,7 @@ def items(n: int) -> list[dict[str, Any]]:
 
 
 def local_answers(rows: Sequence[dict[str, Any]]) -> dict[int, tuple[Any, Any, Any]]:
-    """Return what one model here answers, by the rows' ids."""
+    """Return the answers of a local model, by the rows' ids."""
     asked = [row for row in rows if row["body"] is not None]
     with Model(**ALONE) as model:  # type: ignore[arg-type]
         model.decide("a test", QUESTION)
@@ -62,7 +62,7 @@ def local_answers(rows: Sequence[dict[str, Any]]) -> dict[int, tuple[Any, Any, A
 
 def answers_of(rows: Sequence[dict[str, Any]]) -> dict[int, tuple[Any, Any, Any]]:
     found = {row["id"]: (row["urgent"], row["urgent_probability"], row["error"]) for row in rows}
-    assert len(found) == len(rows), "a row is there twice"
+    assert len(found) == len(rows), "an id occurs twice"
     return found
 
 
@@ -81,16 +81,14 @@ def decide_here(table: Path, output: Path) -> bytes:
 # ---- Ray Data ----------------------------------------------------------------------------------
 
 
-def test_5000_rows_of_a_dataset_are_answered_as_here(cluster: Any) -> None:
+def test_5000_rows_of_a_dataset_get_the_local_answers(cluster: Any) -> None:
     rows = items(5000)
     ds = cluster.data.from_items(rows, override_num_blocks=16)
     decided = decide_dataset(ds, "body", QUESTION, workers=2, model_options=ALONE, batch_size=100)
     assert answers_of(decided.take_all()) == local_answers(rows)
 
 
-def test_a_dataset_is_whole_where_an_actor_was_killed_in_the_middle(
-    cluster: Any, tmp_path: Path
-) -> None:
+def test_no_row_is_lost_or_repeated_if_an_actor_is_killed(cluster: Any, tmp_path: Path) -> None:
     rows = items(400)
     marker = tmp_path / "killed"
     ds = cluster.data.from_items(rows, override_num_blocks=16)
@@ -113,7 +111,7 @@ def test_a_dataset_is_whole_where_an_actor_was_killed_in_the_middle(
 
 
 @pytest.mark.parametrize("batch_format", ["numpy", "pandas", "pyarrow"])
-def test_batches_may_come_in_any_format(cluster: Any, batch_format: str) -> None:
+def test_batches_in_all_formats_are_accepted(cluster: Any, batch_format: str) -> None:
     rows = items(60)
     decided = cluster.data.from_items(rows).map_batches(
         DeciderActor,
@@ -125,20 +123,22 @@ def test_batches_may_come_in_any_format(cluster: Any, batch_format: str) -> None
     assert answers_of(decided.take_all()) == local_answers(rows)
 
 
-def test_a_dataset_of_choices_is_that_of_the_model_here(cluster: Any) -> None:
+def test_choose_dataset_chooses_the_local_labels(cluster: Any) -> None:
     rows = [row for row in items(60) if row["body"] is not None]
-    prompt, choices = "Mail: {body}\nTeam: ", ["billing", "sales"]
-    ds = choose_dataset(cluster.data.from_items(rows), prompt, choices, model_options=ALONE)
+    prompt, labels = "Mail: {body}\nTeam: ", ["billing", "sales"]
+    ds = choose_dataset(cluster.data.from_items(rows), prompt, labels, model_options=ALONE)
     with Model(**ALONE) as model:  # type: ignore[arg-type]
-        model.choose("a test", choices)
-        wanted = {row["id"]: model.choose(prompt.format(**row), choices) for row in rows}
+        model.choose("a test", labels)
+        wanted = {row["id"]: model.choose(prompt.format(**row), labels) for row in rows}
     found = {row["id"]: row for row in ds.take_all()}
     assert {i: row["choice"] for i, row in found.items()} == {
         i: choice.value for i, choice in wanted.items()
     }
 
 
-def test_a_dataset_says_which_node_has_no_model(cluster: Any, tmp_path: Path) -> None:
+def test_the_error_of_a_dataset_names_the_node_without_the_model(
+    cluster: Any, tmp_path: Path
+) -> None:
     ds = cluster.data.from_items(items(10))
     decided = decide_dataset(ds, "body", QUESTION, model=tmp_path / "no.gguf")
     with pytest.raises(cluster.exceptions.RayActorError) as raised:
@@ -148,16 +148,16 @@ def test_a_dataset_says_which_node_has_no_model(cluster: Any, tmp_path: Path) ->
     assert f"no such file or directory: {tmp_path / 'no.gguf'}; every node needs" in last
 
 
-def test_actors_have_as_many_threads_as_cpus_of_rays(cluster: Any) -> None:
+def test_actors_have_one_thread_per_assigned_cpu(cluster: Any) -> None:
     from eliza_ffi.ray.resources import actor_resources
 
-    class Told:
-        def ask(self) -> Any:
+    class Reporter:
+        def resources(self) -> Any:
             return actor_resources()
 
     for cpus in (1, 2):
-        actor = cluster.remote(Told).options(num_cpus=cpus).remote()
-        given = cluster.get(actor.ask.remote())
+        actor = cluster.remote(Reporter).options(num_cpus=cpus).remote()
+        given = cluster.get(actor.resources.remote())
         assert given == {"n_threads": cpus, "gpu_layers": 0}
         cluster.kill(actor)
 
@@ -165,7 +165,7 @@ def test_actors_have_as_many_threads_as_cpus_of_rays(cluster: Any) -> None:
 # ---- tables ------------------------------------------------------------------------------------
 
 
-def test_a_table_goes_on_here_where_it_was_left_on_ray(
+def test_a_job_begun_on_ray_can_be_resumed_locally_and_back(
     cluster: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     table = write_table(tmp_path / "in.csv", 400)
@@ -185,10 +185,10 @@ def test_a_table_goes_on_here_where_it_was_left_on_ray(
 
 
 def killed_worker(folder: Path) -> type[table_module.TableWorker]:
-    """Return a class of workers that kill their own processes, and leave a file for each.
+    """Return a class of workers that kill their own processes. Each leaves a file.
 
     One process is killed while it opens the model, and two with their second batches. The class is
-    local, so that Ray sends it to the workers as it is.
+    local, so that Ray sends its code to the workers.
     """
 
     def kill_in(method: str, times: int) -> None:
@@ -212,7 +212,7 @@ def killed_worker(folder: Path) -> type[table_module.TableWorker]:
     return KilledWorker
 
 
-def test_a_table_is_whole_after_workers_are_killed(
+def test_a_table_is_complete_even_if_workers_are_killed(
     cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     killed = tmp_path / "killed"
@@ -228,7 +228,7 @@ def test_a_table_is_whole_after_workers_are_killed(
     assert (tmp_path / "out.csv").read_bytes() == decide_here(table, tmp_path / "here.csv")
 
 
-def test_rows_that_kill_every_worker_end_the_job(
+def test_a_batch_that_kills_every_worker_ends_the_job(
     cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Doomed(table_module.TableWorker):
@@ -246,20 +246,20 @@ def test_rows_that_kill_every_worker_end_the_job(
         list(workers.decide_rows(rows))
 
 
-def test_a_table_says_which_node_has_no_model(
+def test_the_error_of_a_table_names_the_node_without_the_model(
     cluster: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     table = write_table(tmp_path / "in.csv", 10)
     command = ["decide", str(table), *COMMAND, "--output", str(tmp_path / "out.csv")]
     command += ["--ray", "local", "--workers", "2", "--model", str(tmp_path / "no.gguf")]
     assert cli.main(command) == 1
-    said = capsys.readouterr().err.splitlines()[-1]  # it may have been told that it takes long
-    assert said.startswith("eliza-ffi: node ")
-    assert "no.gguf; every node needs the model's file" in said
+    error = capsys.readouterr().err.splitlines()[-1]  # a progress message may come first
+    assert error.startswith("eliza-ffi: node ")
+    assert "no.gguf; every node needs the model's file" in error
     assert not (tmp_path / "out.csv").exists()
 
 
-def test_a_workers_refusal_is_the_exception_that_it_is_here(cluster: Any, tmp_path: Path) -> None:
+def test_an_error_in_a_worker_is_raised_as_the_same_exception(cluster: Any, tmp_path: Path) -> None:
     with (
         pytest.raises(ModelError),
         TableWorkers("local", 1, "body", [Choice("x", ["a", "b"])], {}, model=str(tmp_path)),
@@ -267,7 +267,7 @@ def test_a_workers_refusal_is_the_exception_that_it_is_here(cluster: Any, tmp_pa
         pass
 
 
-def test_a_driver_that_is_interrupted_goes_on_with_a_ray_of_its_own(
+def test_an_interrupted_command_can_be_resumed_on_a_new_ray(
     cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = write_table(tmp_path / "in.csv", 600)
@@ -284,8 +284,8 @@ def test_a_driver_that_is_interrupted_goes_on_with_a_ray_of_its_own(
         assert time.monotonic() < deadline, "no rows were written"
         time.sleep(0.1)
     running.send_signal(signal.SIGINT)
-    _, said = running.communicate(timeout=120)
-    assert (running.returncode, "interrupted; what was decided is kept" in said) == (130, True)
+    _, errors = running.communicate(timeout=120)
+    assert (running.returncode, "interrupted; what was decided is kept" in errors) == (130, True)
     assert 50 <= n_decided(output) < 600
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr

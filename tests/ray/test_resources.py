@@ -1,4 +1,4 @@
-"""The resources that Ray gives an actor, and the model that is opened with them."""
+"""The resources that Ray assigns to an actor, and the model opened with them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.slow
         ({"GPU": 0.5}, 1, -1),
     ],
 )
-def test_an_actor_computes_with_the_resources_that_ray_gave_it(
+def test_an_actor_uses_the_resources_that_ray_assigned(
     given: dict[str, float], n_threads: int, gpu_layers: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ray = FakeRay(is_initialized=True)
@@ -35,18 +35,18 @@ def test_an_actor_computes_with_the_resources_that_ray_gave_it(
     assert node_name().endswith("(10.0.0.7)")
 
 
-def test_outside_a_cluster_the_model_uses_its_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_outside_an_actor_the_model_uses_its_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", FakeRay())
     assert actor_resources() == {}
 
 
-def test_the_extra_is_named_where_ray_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_for_a_missing_ray_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(NotSupportedError, match=r"pip install 'eliza-ffi\[ray\]'"):
         load_ray()
 
 
-def test_a_model_that_is_missing_names_the_node(
+def test_the_error_for_a_missing_model_names_the_node(
     monkeypatch: pytest.MonkeyPatch, library: object, tmp_path: Path
 ) -> None:
     monkeypatch.setitem(sys.modules, "ray", FakeRay(is_initialized=True))
@@ -54,7 +54,7 @@ def test_a_model_that_is_missing_names_the_node(
         open_worker_model(tmp_path / "no.gguf")
 
 
-def test_a_library_that_is_missing_names_the_node(
+def test_the_error_for_a_missing_library_names_the_node(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setitem(sys.modules, "ray", FakeRay(is_initialized=True))
@@ -63,7 +63,9 @@ def test_a_library_that_is_missing_names_the_node(
         open_worker_model(None)
 
 
-def test_options_go_before_what_ray_gave(monkeypatch: pytest.MonkeyPatch, library: object) -> None:
+def test_model_options_override_assigned_resources(
+    monkeypatch: pytest.MonkeyPatch, library: object
+) -> None:
     monkeypatch.setitem(sys.modules, "ray", FakeRay(is_initialized=True))
     with open_worker_model(None, {"n_threads": 1, "n_slots": 3}) as model:
         assert model.describe()["passes"]["n_slots"] == 3

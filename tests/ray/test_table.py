@@ -1,4 +1,4 @@
-"""Tables on a Ray cluster: batches out, answers back in order, and the errors of a cluster."""
+"""Tables on a Ray cluster: batches sent, answers returned in order, and errors of a cluster."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ CLUSTER = {"CPU": 16.0, "GPU": 2.0}
 
 
 class ManyDecider(FakeDecider):
-    """Also answers about many inputs; one of them breaks the library."""
+    """Also answers many inputs. The input ``breaks`` is a failure of the library."""
 
     def decide_many(
         self, inputs: Sequence[Any], questions: Any, *, return_exceptions: bool, **settings: Any
@@ -57,7 +57,7 @@ class ManyDecider(FakeDecider):
 
 @pytest.fixture
 def models(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[ManyDecider]:
-    """The models that workers open, in that order."""
+    """Return a list of the models that workers open, in order."""
     opened: list[ManyDecider] = []
 
     def open_model(path: str | None, options: Any) -> ManyDecider:
@@ -114,7 +114,7 @@ def run_here(folder: Path) -> bytes:
     return (folder / "here.jsonl").read_bytes()
 
 
-def test_the_output_is_that_of_one_model_here(
+def test_the_output_equals_that_of_a_local_model(
     models: list[ManyDecider], start: Start, tmp_path: Path
 ) -> None:
     write_table(tmp_path, bodies(1200))
@@ -126,7 +126,7 @@ def test_the_output_is_that_of_one_model_here(
     assert sum(len(model.asked) > 1 for model in models) > 1
 
 
-def test_rows_are_read_only_as_workers_need_them(
+def test_only_a_few_batches_are_read_ahead(
     models: list[ManyDecider], start: Start, tmp_path: Path
 ) -> None:
     n_read = 0
@@ -146,25 +146,25 @@ def test_rows_are_read_only_as_workers_need_them(
         decided.close()
 
 
-def test_rows_whose_worker_always_ends_are_named(
+def test_the_error_names_the_rows_whose_workers_die(
     models: list[ManyDecider], start: Start, tmp_path: Path
 ) -> None:
     write_table(tmp_path, bodies(400))
     ray, workers = start(1, FakeRay(is_lost=lambda method: method == "decide"))
-    said = "Ray could not complete rows 1 to 64 in 3 tries: the actor died"
-    with pytest.raises(ElizaError, match=f"^{said}$"):
+    message = "Ray could not complete rows 1 to 64 in 3 tries: the actor died"
+    with pytest.raises(ElizaError, match=f"^{message}$"):
         run(workers, tmp_path)
     assert ray.n_shutdowns == 1
     options = ray.asked_for[0]
     assert (options["max_restarts"], options["max_task_retries"]) == (-1, 2)
 
 
-def test_workers_that_end_while_opening_the_model_end_the_job(
+def test_a_job_ends_if_workers_die_while_opening_the_model(
     models: list[ManyDecider], start: Start
 ) -> None:
     ray, workers = start(2, FakeRay(is_lost=lambda method: method == "open"))
-    said = "Ray could not complete opening the model in 3 tries: the actor died"
-    with pytest.raises(ElizaError, match=f"^{said}$"):
+    message = "Ray could not complete opening the model in 3 tries: the actor died"
+    with pytest.raises(ElizaError, match=f"^{message}$"):
         workers.__enter__()
     assert ray.n_shutdowns == 1
 
@@ -172,7 +172,7 @@ def test_workers_that_end_while_opening_the_model_end_the_job(
 def test_a_restarted_worker_opens_the_model_again(
     models: list[ManyDecider], start: Start, tmp_path: Path
 ) -> None:
-    """Ray makes the actor anew and calls only the method whose task was lost."""
+    """Ray creates the actor again, and calls only the method whose task was lost."""
     settings = {"column": "body", "questions": QUESTIONS}
     worker = table_module.TableWorker(__version__, settings)
     assert [type(each) for each in worker.decide("1-abc", ["x", "too long"])] == [
@@ -185,7 +185,7 @@ def test_a_restarted_worker_opens_the_model_again(
         table_module.TableWorker(__version__, {**settings, "model": None}).decide("1-abd", ["x"])
 
 
-def test_a_model_that_is_missing_ends_it_before_the_first_row(
+def test_a_missing_model_is_reported_before_the_first_row(
     models: list[ManyDecider], start: Start, tmp_path: Path
 ) -> None:
     ray, workers = start(2, model=str(tmp_path / "no.gguf"))
@@ -194,7 +194,7 @@ def test_a_model_that_is_missing_ends_it_before_the_first_row(
     assert ray.n_shutdowns == 1
 
 
-def test_a_failure_that_is_no_rows_own_ends_the_run(
+def test_a_library_failure_ends_the_job(
     models: list[ManyDecider], start: Start, tmp_path: Path
 ) -> None:
     write_table(tmp_path, [*bodies(100), "breaks", *bodies(50)])
@@ -205,7 +205,7 @@ def test_a_failure_that_is_no_rows_own_ends_the_run(
     assert n_decided(tmp_path / "out.jsonl") == BATCH_ROWS
 
 
-def test_a_run_goes_on_where_another_was_broken_off(
+def test_a_job_resumes_after_an_interrupt(
     models: list[ManyDecider], start: Start, tmp_path: Path
 ) -> None:
     write_table(tmp_path, bodies(200))
@@ -220,7 +220,7 @@ def test_a_run_goes_on_where_another_was_broken_off(
     assert run(start(2)[1], tmp_path) == run_here(tmp_path)
 
 
-def test_rows_can_be_asked_about_again_after_some_were_given_up(
+def test_workers_can_be_reused_after_an_unfinished_iteration(
     models: list[ManyDecider], start: Start, tmp_path: Path
 ) -> None:
     write_table(tmp_path, bodies(200))
@@ -245,7 +245,7 @@ def test_nodes_with_different_models_are_not_mixed(
     assert run(start(1)[1], tmp_path) == run_here(tmp_path)
 
 
-def test_a_resume_with_another_model_is_refused(
+def test_resuming_with_another_model_is_rejected(
     models: list[ManyDecider], start: Start, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     write_table(tmp_path, bodies(200))
@@ -265,7 +265,7 @@ def test_a_resume_with_another_model_is_refused(
     assert (tmp_path / "out.jsonl").read_bytes() == written
 
 
-def test_nodes_with_another_version_are_refused(
+def test_nodes_with_another_version_are_rejected(
     models: list[ManyDecider], start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, workers = start(1)
@@ -275,7 +275,7 @@ def test_nodes_with_another_version_are_refused(
 
 
 def at_version(version: str, get: Callable[..., Any]) -> Callable[..., Any]:
-    """Run what ``ray.get`` runs on a node with another version of the package."""
+    """Wrap ``ray.get``, so that its tasks run with another version of the package."""
 
     def called(*arguments: Any) -> Any:
         with pytest.MonkeyPatch.context() as patch:
@@ -303,16 +303,16 @@ def test_workers_reserve_cpus_and_gpus_of_the_cluster(
         ] * n_workers
 
 
-def test_a_connection_that_is_there_is_used_and_left_alone(
+def test_an_existing_connection_is_used_and_kept_open(
     models: list[ManyDecider], start: Start
 ) -> None:
     ray, workers = start(2, FakeRay(is_initialized=True))
     with workers:
-        assert workers.n_ready == 1  # the others open theirs while rows are decided
+        assert workers.n_ready == 1  # the other worker opens its model while rows are decided
     assert (ray.inits, ray.n_shutdowns, ray.n_killed) == ([], 0, 2)
 
 
-def test_a_ray_of_ones_own_tells_nobody(
+def test_a_local_ray_sends_no_usage_reports(
     models: list[ManyDecider], start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("RAY_USAGE_STATS_ENABLED", raising=False)
@@ -325,24 +325,22 @@ def test_a_ray_of_ones_own_tells_nobody(
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:1", "nowhere", "locked", "slow"])
-def test_an_address_where_nobody_is_says_so_at_once(
-    address: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unreachable_address_is_an_error(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", FakeRay())
     with pytest.raises(ElizaError, match=f"cannot connect to Ray at {address}"):
         TableWorkers(address, 1, "body", QUESTIONS, {}).__enter__()
 
 
-def test_it_is_told_once_that_workers_are_waited_for(
+def test_waiting_for_workers_is_reported_once(
     models: list[ManyDecider], start: Start, tmp_path: Path
 ) -> None:
     write_table(tmp_path, bodies(50))
-    told: list[tuple[int, int]] = []
-    _, workers = start(3, waiting=lambda *counts: told.append(counts))
+    reports: list[tuple[int, int]] = []
+    _, workers = start(3, waiting=lambda *counts: reports.append(counts))
     assert run(workers, tmp_path) == run_here(tmp_path)
-    assert told == [(0, 3)]
+    assert reports == [(0, 3)]
 
 
-def test_there_must_be_a_worker(start: Start) -> None:
+def test_the_number_of_workers_must_be_positive(start: Start) -> None:
     with pytest.raises(InvalidArgumentError, match="expected 1 or more workers, got 0"):
         start(0)

@@ -1,7 +1,7 @@
 """Deterministic finite automata over bytes, which define the allowed text of a free span.
 
-An automaton reads the UTF-8 bytes of a string. Each byte belongs to a *class*, and the class selects
-the transition to the next state::
+An automaton reads the UTF-8 bytes of a string. Each byte belongs to a *class*, and the class
+selects the transition to the next state::
 
     state = 0
     for byte in string:
