@@ -147,7 +147,7 @@ class DeciderActor:
     def decide(self, inputs: Sequence[Any]) -> list[Outcome]:
         """Return a decision for each input, or the error of this input.
 
-        Exceptions among the inputs are returned as they are.
+        Exceptions among the inputs are returned unchanged.
 
         Raises
         ------

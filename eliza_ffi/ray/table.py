@@ -118,7 +118,7 @@ class TableWorkers:
         A cluster's address for ``ray.init``, or ``"local"``. If this process is already
         connected to a cluster, that cluster is used.
     n_workers
-        The number of workers. The job starts as soon as one of them has opened the model.
+        The number of workers. The job starts when the first of them has opened the model.
     column
         The column with the inputs.
     questions
@@ -146,7 +146,7 @@ class TableWorkers:
     NotSupportedError
         If Ray is not installed.
     ElizaError
-        If there is no cluster at the address, or a worker dies in all three tries of a task.
+        If no cluster can be reached at the address, or a worker dies in all three tries of a task.
     ModelError, InvalidArgumentError
         If a worker cannot open the model, or the questions or settings are invalid.
     """

@@ -99,8 +99,8 @@ class GuidanceSource:
     def ending(self) -> list[int] | None:
         """Append a short ending to the text, and return its tokens; None if none was found.
 
-        At each step, append the forced tokens, or otherwise the first allowed token in the order of
-        `CLOSING`, which prefers tokens that close open objects and arrays.
+        At each step, append the forced tokens. If there are none, append the first allowed token of
+        `CLOSING` (of `CLOSING_IN_STRING` inside a string), or else any allowed token.
         """
         tokens: list[int] = []
         while not self.may_end:
@@ -166,7 +166,7 @@ class GuidanceMasks:
         Returns
         -------
         tuple or None
-            None if no ending was found within 256 tokens.
+            None if no ending was found in about 256 tokens.
         """
         source, tokens = self.start(), tuple(check_several("tokens", tokens, "token ids"))
         for token in tokens:

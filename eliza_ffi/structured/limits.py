@@ -85,7 +85,7 @@ class _Walk:
         self._n_values = 0
 
     def check(self, schema: Any) -> None:
-        """Check each part. Iterative, so that deep schemas raise this module's error."""
+        """Check each part. This is not recursive, so that a deep schema cannot exceed the stack."""
         self._check_part(schema, False)
         pending = [_inner(schema, False)]
         while pending:

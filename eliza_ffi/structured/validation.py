@@ -60,7 +60,7 @@ def schema_validator(schema_text: str) -> Callable[[str], Any]:
 
 
 def _problem(schema_text: str, text: str) -> str | None:
-    """Return a description of the first problem with a value, or None if it is valid."""
+    """Return a description of the main problem with a value, or None if it is valid."""
     from jsonschema.exceptions import SchemaError, UnknownType, best_match
     from referencing.exceptions import Unresolvable
 

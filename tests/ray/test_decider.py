@@ -201,8 +201,8 @@ def test_a_column_can_contain_conversations(library: object) -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({}, "exactly one of questions and questions_column"),
-        ({"questions": QUESTIONS, "questions_column": "q"}, "exactly one of"),
+        ({}, "one of questions and questions_column"),
+        ({"questions": QUESTIONS, "questions_column": "q"}, "and questions_column"),
         ({"questions_column": "q", "min_confidence": 0.5}, "min_confidence requires questions"),
         ({"questions": {"type": "choice", "instructions": "x", "choices": ["a"]}}, "2 to 255"),
         ({"questions": QUESTIONS, "abstain_below": 2.0}, "abstain_below must be a number from 0"),
@@ -282,7 +282,7 @@ def test_prompts_can_be_conversations(library: object) -> None:
     ("settings", "message"),
     [
         ({"prompt": "x"}, "exactly one of labels and labels_column"),
-        ({"labels": TEAMS}, "exactly one of prompt and messages_column"),
+        ({"labels": TEAMS}, "prompt and messages_column"),
         ({"prompt": "{", "labels": TEAMS}, "prompt: expected a valid format string"),
         ({"prompt": 5, "labels": TEAMS}, "prompt must be a string, got 5"),
         ({"prompt": "x", "labels": ["a", "a"]}, "the same as"),

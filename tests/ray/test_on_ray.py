@@ -1,4 +1,4 @@
-"""On a real Ray with two workers: local answers, each row once, even if workers are killed."""
+"""With a real Ray and two workers: the answers of a local model, even if workers are killed."""
 
 from __future__ import annotations
 

@@ -114,7 +114,7 @@ def run_here(folder: Path) -> bytes:
     return (folder / "here.jsonl").read_bytes()
 
 
-def test_the_output_equals_that_of_a_local_model(
+def test_the_output_equals_the_output_of_a_local_model(
     models: list[ManyDecider], start: Start, tmp_path: Path
 ) -> None:
     write_table(tmp_path, bodies(1200))

@@ -350,7 +350,7 @@ def test_without_pydantic_the_error_names_the_extra(
     class Unseen:
         x: bool
 
-    with pytest.raises(NotSupportedError, match=r"Unseen .* pip install 'eliza-ffi\[schema\]'"):
+    with pytest.raises(NotSupportedError, match=r"Unseen: .* pip install 'eliza-ffi\[schema\]'"):
         tiny_model.fill("x", Unseen)
 
 

@@ -71,7 +71,8 @@ def _equivalence(tables: Tables) -> npt.NDArray[np.int64]:
     predecessors = grouped(targets, sources, n_states)
     block = [*tables.accepting.astype(int).tolist(), DEAD]  # -1 leads to the last entry
     members = [{state for state in range(n_states) if block[state] == b} for b in (0, 1)]
-    # All other states of a block have transitions into the same blocks as one another.
+    # For each block, the states to examine again. All other states of a block lead into the same
+    # blocks.
     doubted = {b: set(members[b]) for b in (0, 1) if members[b]}
 
     def leads_to(state: int) -> tuple[int, ...]:

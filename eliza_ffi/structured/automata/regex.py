@@ -41,8 +41,8 @@ def compile_regex(pattern: str, max_states: int = MOST_STATES) -> Dfa:
     InvalidArgumentError
         If the pattern is malformed, has an unsupported construct, has more than 262,144 characters
         (or more parts than that once its repetitions are expanded), nests more than 50 groups, or
-        has a repetition of more than 65,535. The message names the construct and its position, in
-        characters from 0. Also if the automaton needs more than `max_states` states, or more than
+        repeats something more than 65,535 times. The message names the construct and its position,
+        in characters from 0. Also if the automaton needs more than `max_states` states, or more than
         2**23 steps (one or two seconds) to become deterministic.
 
     Examples
@@ -87,8 +87,8 @@ def _add(nfa: Nfa, node: Node, start: int, end: int) -> None:
 
 
 def _add_characters(nfa: Nfa, node: Characters, start: int, end: int) -> None:
-    # Characters whose last bytes have the same ranges share the states for these bytes. Most
-    # multi-byte characters end in 80 to BF.
+    # Characters whose last bytes have the same ranges share the states for these bytes. For
+    # most multi-byte characters, the last range is 80 to BF.
     state_before: dict[ByteRanges, int] = {(): end}
     for sequence in node.sequences:
         for at in range(len(sequence) - 1, 0, -1):
