@@ -1,4 +1,4 @@
-"""Prompts, conversations and tool calls, in which a user's words are never control tokens."""
+"""Prompts, conversations and tool calls. Text from users never becomes a control token."""
 
 from __future__ import annotations
 

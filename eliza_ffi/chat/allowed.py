@@ -1,8 +1,9 @@
-"""What a chat template may use: functions, filters, tests, and methods of texts and mappings.
+"""The functions, filters, tests and methods that a chat template may use.
 
-All of them are written, or wrapped, so that none takes long or makes much in one go. What makes a
-text says first how long it will be, or makes it of pieces and stops; what compares or sorts values
-has measured them; what goes through items counts each.
+Each of them is written or wrapped so that one call can neither take long nor create a large value.
+A function that creates a text checks its length first, or builds it from pieces and stops at the
+limit. A function that compares or sorts values measures them first. A function that iterates over
+items charges the budget for each item.
 """
 
 from __future__ import annotations
@@ -33,12 +34,12 @@ from .budget import (
     Lazy,
     LimitReached,
     TemplateList,
-    compared,
-    each,
-    fits,
-    made,
-    measured,
-    short,
+    charge_comparison,
+    charge_new,
+    check_short,
+    check_size,
+    counted,
+    measure,
     spend,
 )
 from .namespace import OpenNamespace
@@ -51,19 +52,19 @@ __all__ = [
     "MAPPING_METHODS",
     "STR_METHODS",
     "TESTS",
-    "Refused",
+    "Rejected",
+    "apply_operator",
+    "charge_literal",
+    "charge_search",
     "check_number",
-    "computed",
-    "joined",
-    "listed",
-    "searched",
-    "sliced",
+    "join_texts",
+    "slice_value",
     "text",
 ]
 
 MAX_BITS = 10_000
-ESCAPED, JSON, REPR = 5, 6, 10  # characters that one may become in HTML, in JSON, in Python
-RECASED = 12  # bytes that Python uses to change the case of a character
+ESCAPED, JSON, REPR = 5, 6, 10  # most characters for one character in HTML, in JSON, in `repr`
+RECASED = 12  # bytes that Python needs to change the case of one character
 
 NUMBERS = (int, float)  # a bool is an int
 SEQUENCES = (str, list, tuple)
@@ -72,7 +73,7 @@ LINE_END = regex("\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
 FIELD = regex(r"(.?[<>=^])?[-+ ]?#?0?\d{0,3}[,_]?(\.\d{1,3})?[a-zA-Z%]?", DOTALL)
 
 
-class Refused(Exception):  # noqa: N818 - what it does
+class Rejected(Exception):  # noqa: N818 - an outcome
     """The template called ``raise_exception``; the text is the template's own."""
 
 
@@ -85,81 +86,85 @@ def text(value: Any) -> str:
         return value
     if isinstance(value, str | Undefined) or type(value) in SCALARS:
         return str(value)
-    fits(REPR * measured(value))
-    return str(made(str(value)))
+    check_size(REPR * measure(value))
+    return str(charge_new(str(value)))
 
 
-def joined(pieces: Iterable[str], separator: str = "") -> str:
-    """Return texts as one."""
+def join_texts(pieces: Iterable[str], separator: str = "") -> str:
+    """Join texts; the result is charged to the budget."""
     size, parts = 0, []
     for piece in pieces:
         size += len(piece) + len(separator)
-        fits(size)
+        check_size(size)
         parts.append(piece)
-    return str(made(separator.join(parts)))
+    return str(charge_new(separator.join(parts)))
 
 
 def replace(value: str, old: str, new: str, count: int = -1) -> str:
     found = value.count(old)
     found = min(found, count) if count >= 0 else found
-    fits(len(value) + found * (len(new) - len(old)))
-    return str(made(value.replace(old, new, count)))
+    check_size(len(value) + found * (len(new) - len(old)))
+    return str(charge_new(value.replace(old, new, count)))
 
 
 def split(value: str, sep: str | None = None, maxsplit: int = -1) -> list[str]:
-    return parts(value, value.split(sep, maxsplit if 0 <= maxsplit < MAX_ITEMS else MAX_ITEMS))
+    return charge_pieces(
+        value, value.split(sep, maxsplit if 0 <= maxsplit < MAX_ITEMS else MAX_ITEMS)
+    )
 
 
 def rsplit(value: str, sep: str | None = None, maxsplit: int = -1) -> list[str]:
-    # From the right, Python compares up to every character with every other.
-    fits(len(value) * len(sep or ""), 10 * MAX_TEXT, "comparisons to split a text")
-    return parts(value, value.rsplit(sep, maxsplit if 0 <= maxsplit < MAX_ITEMS else MAX_ITEMS))
+    # Python's `rsplit` may compare every character of the text with every one of the separator.
+    check_size(len(value) * len(sep or ""), 10 * MAX_TEXT, "comparisons to split a text")
+    return charge_pieces(
+        value, value.rsplit(sep, maxsplit if 0 <= maxsplit < MAX_ITEMS else MAX_ITEMS)
+    )
 
 
 def splitlines(value: str) -> list[str]:
     lines = LINE_END.split(value, MAX_ITEMS)
-    return parts(value, lines if lines[-1] else lines[:-1])
+    return charge_pieces(value, lines if lines[-1] else lines[:-1])
 
 
-def parts(value: str, found: list[str]) -> list[str]:
+def charge_pieces(value: str, found: list[str]) -> list[str]:
     spend(sys.getsizeof(value) + STEP * len(found))
-    return list(made(found))
+    return list(charge_new(found))
 
 
 def indent(value: Any, width: Any = 4, first: bool = False, blank: bool = False) -> str:
     if not isinstance(width, str):
-        fits(width)
+        check_size(width)
         width = " " * width
     pieces = []
     for i, line in enumerate(splitlines(text(value) + "\n")):
         pieces += ["\n"] if i else []
         pieces += [width, line] if (line or blank if i else first) else [line]
-    return joined(pieces)
+    return join_texts(pieces)
 
 
-def recased(change: Callable[[str], str]) -> Callable[[str], str]:
+def bounded_case_change(change: Callable[[str], str]) -> Callable[[str], str]:
     def bounded_change(value: str) -> str:
-        fits(len(value))
+        check_size(len(value))
         spend(len(value) * (1 if value.isascii() else RECASED))
-        return str(made(change(value)))
+        return str(charge_new(change(value)))
 
     return bounded_change
 
 
-def stripped(strip: Callable[[str, str | None], str]) -> Callable[..., str]:
-    return lambda value, chars=None: str(made(strip(value, short(chars))))
+def bounded_strip(strip: Callable[[str, str | None], str]) -> Callable[..., str]:
+    return lambda value, chars=None: str(charge_new(strip(value, check_short(chars))))
 
 
-def found(find: Callable[..., Any]) -> Callable[..., Any]:
+def bounded_search(find: Callable[..., Any]) -> Callable[..., Any]:
     def bounded_find(value: str, what: Any, *ends: int) -> Any:
         spend(len(value) >> 4)
-        return find(value, compared(what), *ends)
+        return find(value, charge_comparison(what), *ends)
 
     return bounded_find
 
 
 def format_fields(pattern: str, *args: Any, **kwargs: Any) -> str:
-    """Do what ``str.format`` does, but without conversions, attributes and items."""
+    """Format like ``str.format``, without conversions, attributes and items."""
 
     def pieces() -> Iterator[str]:
         numbers = itertools.count()
@@ -169,12 +174,12 @@ def format_fields(pattern: str, *args: Any, **kwargs: Any) -> str:
                 continue
             spend()
             if conversion or not FIELD.fullmatch(spec or ""):
-                raise LimitReached("it formats fields that are wide or not simple")
-            name = short(name) or str(next(numbers))
+                raise LimitReached("it formats a field that is too wide or not supported")
+            name = check_short(name) or str(next(numbers))
             value = args[int(name)] if name.isdecimal() else kwargs[name]
             yield format(value if isinstance(value, NUMBERS) else text(value), spec or "")
 
-    return joined(pieces())
+    return join_texts(pieces())
 
 
 def to_json(
@@ -184,25 +189,28 @@ def to_json(
     separators: tuple[str, str] | None = None,
     sort_keys: bool = False,
 ) -> str:
-    """Write JSON for a model to read: nothing is escaped for HTML or ASCII."""
+    """Return a value as JSON for a model: without escapes for HTML and, by default, for ASCII."""
     space = indent if isinstance(indent, int) else len(indent or "")
-    fits(max(space, *map(len, separators or ("", ""))), 16, "characters of space in JSON")
+    longest = max(space, *map(len, separators or ("", "")))
+    check_size(longest, 16, "characters of indentation or of a separator in JSON")
     if isinstance(value, Lazy):
-        value = made(list(value))
-    size = measured(value)
-    fits(size * JSON * (2 if ensure_ascii else 1) + size // ITEM * (max(space, 0) * MAX_DEPTH + 32))
+        value = charge_new(list(value))
+    size = measure(value)
+    check_size(
+        size * JSON * (2 if ensure_ascii else 1) + size // ITEM * (max(space, 0) * MAX_DEPTH + 32)
+    )
     options: dict[str, Any] = {"indent": indent, "separators": separators, "sort_keys": sort_keys}
-    return str(made(json.dumps(value, ensure_ascii=ensure_ascii, **options)))
+    return str(charge_new(json.dumps(value, ensure_ascii=ensure_ascii, **options)))
 
 
 def strftime_now(format: str) -> str:
-    """Return the local time as the template wants it written."""
-    return datetime.now().strftime(short(format))
+    """Return the local time in a format of `datetime.strftime`."""
+    return datetime.now().strftime(check_short(format))
 
 
 def raise_exception(message: Any) -> NoReturn:
-    """Do what templates call to refuse messages."""
-    raise Refused(text(message)[:1000])
+    """Reject the messages; templates call this function."""
+    raise Rejected(text(message)[:1000])
 
 
 # ---- lists and mappings ------------------------------------------------------------------------
@@ -211,24 +219,24 @@ def raise_exception(message: Any) -> NoReturn:
 def to_range(*ends: int) -> range:
     values = range(*ends)
     if values[MAX_ITEMS:]:
-        raise LimitReached(f"it wants a range of more than {MAX_ITEMS:,} numbers")
+        raise LimitReached(f"it needs a range of more than {MAX_ITEMS:,} numbers")
     return values
 
 
 def to_dict(*given: Any, **more: Any) -> dict[Any, Any]:
     pairs = [value.items() if isinstance(value, Mapping) else value for value in given]
-    values = {compared(key): value for key, value in each(itertools.chain(*pairs))}
-    return dict(listed({**values, **more}))
+    values = {charge_comparison(key): value for key, value in counted(itertools.chain(*pairs))}
+    return dict(charge_literal({**values, **more}))
 
 
-def listed(value: Any) -> Any:
-    """Count a list or a mapping that the template writes, with what may be new in it."""
+def charge_literal(value: Any) -> Any:
+    """Charge a list, tuple or mapping that is written in the template, and its items."""
     spend(sys.getsizeof(value) + STEP * len(value))
     return TemplateList(value) if type(value) is list else value
 
 
 def append(values: TemplateList, value: Any) -> None:
-    fits(len(values) + 1, MAX_ITEMS, "items in a list")
+    check_size(len(values) + 1, MAX_ITEMS, "items in a list")
     spend(ITEM)
     values.append(value)
 
@@ -238,114 +246,116 @@ def pop(values: TemplateList, index: int = -1) -> Any:
     return values.pop(index)
 
 
-def sliced(value: Any, *ends: int | None) -> Any:
-    """Return the items of a value from one to another."""
+def slice_value(value: Any, *ends: int | None) -> Any:
+    """Return a slice of a value."""
     cut = value[slice(*ends)]
-    return made(cut) if isinstance(cut, str | list | tuple) else cut
+    return charge_new(cut) if isinstance(cut, str | list | tuple) else cut
 
 
-def searched(value: Any) -> Any:
-    """Count what is to the right of ``in``."""
+def charge_search(value: Any) -> Any:
+    """Charge the right operand of ``in``, and return it."""
     if isinstance(value, Mapping | Undefined):
         return value
-    return map(compared, value) if isinstance(value, Iterator) else compared(value)
+    return (
+        map(charge_comparison, value) if isinstance(value, Iterator) else charge_comparison(value)
+    )
 
 
-def computed(sign: str, operation: Callable[[Any, Any], Any], left: Any, right: Any) -> Any:
-    """Do what an operator of two values does."""
+def apply_operator(sign: str, operation: Callable[[Any, Any], Any], left: Any, right: Any) -> Any:
+    """Apply a binary operator."""
     if type(left) is type(right) is str and sign == "+":
-        fits(len(left) + len(right))
-        return made(left + right)
+        check_size(len(left) + len(right))
+        return charge_new(left + right)
     if sign == "*" and isinstance(right, SEQUENCES):
         left, right = right, left
     if sign in ("+", "*") and isinstance(left, SEQUENCES):
         size = len(left) + len(right) if sign == "+" else len(left) * max(right, 0)
         if hasattr(left, "__html__") or hasattr(right, "__html__"):
-            size *= ESCAPED  # "safe" texts escape what is added to them
-        fits(size, MAX_TEXT if isinstance(left, str) else MAX_ITEMS, "characters or items")
-        return made(operation(left, right))
-    return calculated(sign, operation, left, right)
+            size *= ESCAPED  # a "safe" text escapes a text that is added to it
+        check_size(size, MAX_TEXT if isinstance(left, str) else MAX_ITEMS, "characters or items")
+        return charge_new(operation(left, right))
+    return calculate(sign, operation, left, right)
 
 
-def calculated(sign: str, operation: Callable[[Any, Any], Any], left: Any, right: Any) -> Any:
+def calculate(sign: str, operation: Callable[[Any, Any], Any], left: Any, right: Any) -> Any:
     spend()
     for value in (left, right):
         check_number(value)
         if not isinstance(value, int | float | Undefined):
-            raise TypeError(f"templates cannot calculate {sign} with {type(value).__name__}")
+            raise TypeError(f"templates cannot apply {sign} to {type(value).__name__}")
     if sign == "**" and isinstance(left, int) and isinstance(right, int):
-        fits(left.bit_length() * abs(right), MAX_BITS, "bits in a number")
+        check_size(left.bit_length() * abs(right), MAX_BITS, "bits in a number")
     return operation(left, right)
 
 
 def check_number(value: Any) -> None:
-    """Refuse an integer that is too large."""
+    """Raise :class:`LimitReached` if an integer is too large."""
     if isinstance(value, int):
-        fits(value.bit_length(), MAX_BITS, "bits in a number")
+        check_size(value.bit_length(), MAX_BITS, "bits in a number")
 
 
 def remainder(left: Any, right: Any) -> Any:
-    return calculated("%", operator.mod, left, right)
+    return calculate("%", operator.mod, left, right)
 
 
 def to_number(convert: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda value, *args, **kwargs: convert(short(value), *args, **kwargs)
+    return lambda value, *args, **kwargs: convert(check_short(value), *args, **kwargs)
 
 
-def ordered(choose: Callable[..., Any]) -> Callable[..., Any]:
-    """Bound a filter that compares items, or one attribute of each."""
+def bounded_ordering(choose: Callable[..., Any]) -> Callable[..., Any]:
+    """Bound the time of a filter that compares items, or attributes of items."""
 
     @pass_environment
     def bounded_choose(environment: Any, value: Any, *args: Any, **kwargs: Any) -> Any:
-        items = list(each(value))
-        size = measured(*items)
-        attributes = sum(str(short(arg)).count(",") + 1 for arg in (*args, *kwargs.values()))
+        items = list(counted(value))
+        size = measure(*items)
+        attributes = sum(str(check_short(arg)).count(",") + 1 for arg in (*args, *kwargs.values()))
         spend(size * len(items).bit_length() * (attributes + 1))
         chosen = choose(environment, items, *args, **kwargs)
         if isinstance(chosen, list):
-            return made(chosen)
+            return charge_new(chosen)
         return Lazy(value, chosen) if isinstance(chosen, Iterator) else chosen
 
     return bounded_choose
 
 
 def dictsort(value: Mapping[Any, Any], *args: Any, **kwargs: Any) -> Any:
-    size = measured(value)
+    size = measure(value)
     spend(size * len(value).bit_length())
-    return made(filters.do_dictsort(value, *args, **kwargs))
+    return charge_new(filters.do_dictsort(value, *args, **kwargs))
 
 
 @pass_environment
 def first(environment: Any, value: Any) -> Any:
-    return next(each(value), environment.undefined("there is no first item"))
+    return next(counted(value), environment.undefined("there is no first item"))
 
 
 @pass_environment
 def last(environment: Any, value: Any) -> Any:
-    return next(each(reversed(value)), environment.undefined("there is no last item"))
+    return next(counted(reversed(value)), environment.undefined("there is no last item"))
 
 
 def reverse(value: Any) -> Any:
     if isinstance(value, str):
-        return made(value[::-1])
-    return Lazy(value, reversed(value if isinstance(value, Sequence) else list(each(value))))
+        return charge_new(value[::-1])
+    return Lazy(value, reversed(value if isinstance(value, Sequence) else list(counted(value))))
 
 
 @pass_environment
 def join(environment: Any, value: Any, d: Any = "", attribute: Any = None) -> str:
-    items = each(value)
+    items = counted(value)
     if attribute is not None:
-        items = map(filters.make_attrgetter(environment, short(attribute)), items)
-    return joined(map(text, items), text(d))
+        items = map(filters.make_attrgetter(environment, check_short(attribute)), items)
+    return join_texts(map(text, items), text(d))
 
 
 @pass_context
 def apply(context: Context, value: Any, *args: Any, **kwargs: Any) -> Lazy:
-    """Do what Jinja2's filter ``map`` does."""
+    """Apply Jinja2's filter ``map``."""
 
     def items() -> Iterator[Any]:
-        short(args[0] if args else kwargs.get("attribute"))
-        yield from map(filters.prepare_map(context, args, dict(kwargs)), each(value))
+        check_short(args[0] if args else kwargs.get("attribute"))
+        yield from map(filters.prepare_map(context, args, dict(kwargs)), counted(value))
 
     return Lazy(value, items() if value else ())
 
@@ -355,22 +365,22 @@ def select(wanted: bool, by_attribute: bool) -> Callable[..., Lazy]:
     def bounded_select(context: Context, value: Any, *args: Any, **kwargs: Any) -> Lazy:
         def items() -> Iterator[Any]:
             for arg in args[: 1 + by_attribute]:
-                short(arg)
+                check_short(arg)
             is_wanted = filters.prepare_select_or_reject(
                 context, args, kwargs, operator.truth if wanted else operator.not_, by_attribute
             )
-            yield from filter(is_wanted, each(value))
+            yield from filter(is_wanted, counted(value))
 
         return Lazy(value, items() if value else ())
 
     return bounded_select
 
 
-def compares(compare: Any) -> Callable[[Any, Any], Any]:
-    return lambda left, right: compare(compared(left), compared(right))
+def bounded_comparison(compare: Any) -> Callable[[Any, Any], Any]:
+    return lambda left, right: compare(charge_comparison(left), charge_comparison(right))
 
 
-# ---- the list ----------------------------------------------------------------------------------
+# ---- the allowed names --------------------------------------------------------------------------
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "dict": to_dict,
@@ -379,34 +389,34 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "range": to_range,
     "strftime_now": strftime_now,
 }
-"""Functions that templates call by name."""
+"""Functions, by their names."""
 
 STR_METHODS: dict[str, Callable[..., Any]] = {
-    "capitalize": recased(str.capitalize),
-    "count": found(str.count),
-    "endswith": found(str.endswith),
-    "find": found(str.find),
+    "capitalize": bounded_case_change(str.capitalize),
+    "count": bounded_search(str.count),
+    "endswith": bounded_search(str.endswith),
+    "find": bounded_search(str.find),
     "format": format_fields,
-    "join": lambda value, items: joined(each(items), value),
-    "lower": recased(str.lower),
-    "lstrip": stripped(str.lstrip),
+    "join": lambda value, items: join_texts(counted(items), value),
+    "lower": bounded_case_change(str.lower),
+    "lstrip": bounded_strip(str.lstrip),
     "replace": replace,
     "rsplit": rsplit,
-    "rstrip": stripped(str.rstrip),
+    "rstrip": bounded_strip(str.rstrip),
     "split": split,
     "splitlines": splitlines,
-    "startswith": found(str.startswith),
-    "strip": stripped(str.strip),
-    "title": recased(str.title),
-    "upper": recased(str.upper),
+    "startswith": bounded_search(str.startswith),
+    "strip": bounded_strip(str.strip),
+    "title": bounded_case_change(str.title),
+    "upper": bounded_case_change(str.upper),
 }
 """Methods of texts."""
 
 LIST_METHODS: dict[str, Callable[..., Any]] = {"append": append, "pop": pop}
-"""Methods of lists if the template made the list."""
+"""Methods of lists that the template created."""
 
 MAPPING_METHODS: dict[str, Callable[..., Any]] = {
-    "get": lambda value, key, default=None: value.get(compared(key), default),
+    "get": lambda value, key, default=None: value.get(charge_comparison(key), default),
     "items": lambda value: value.items(),
     "keys": lambda value: value.keys(),
     "values": lambda value: value.values(),
@@ -418,7 +428,7 @@ CHANGING = frozenset(("append", "clear", "extend", "insert", "pop", "popitem", "
 
 
 def of_text(method: str) -> Callable[..., Any]:
-    """Return a method of texts as a filter."""
+    """Return the filter that applies a method of texts."""
     function = STR_METHODS[method]
     return lambda value, *args, **kwargs: function(text(value), *args, **kwargs)
 
@@ -438,11 +448,11 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "join": join,
     "last": last,
     "length": len,
-    "list": lambda value: made(list(each(value))),
+    "list": lambda value: charge_new(list(counted(value))),
     "lower": of_text("lower"),
     "map": apply,
-    "max": ordered(filters.do_max),
-    "min": ordered(filters.do_min),
+    "max": bounded_ordering(filters.do_max),
+    "min": bounded_ordering(filters.do_min),
     "reject": select(False, by_attribute=False),
     "rejectattr": select(False, by_attribute=True),
     "replace": lambda value, old, new, count=None: replace(
@@ -452,12 +462,12 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "safe": lambda value: filters.do_mark_safe(text(value)),
     "select": select(True, by_attribute=False),
     "selectattr": select(True, by_attribute=True),
-    "sort": ordered(filters.do_sort),
+    "sort": bounded_ordering(filters.do_sort),
     "string": text,
-    "title": lambda value: made(filters.do_title(short(text(value)))),
+    "title": lambda value: charge_new(filters.do_title(check_short(text(value)))),
     "tojson": to_json,
     "trim": of_text("strip"),
-    "unique": ordered(filters.sync_do_unique),
+    "unique": bounded_ordering(filters.sync_do_unique),
     "upper": of_text("upper"),
 }
 """Filters, by their names."""
@@ -469,10 +479,10 @@ true undefined
 COMPARISONS = "== eq equalto != ne < lt lessthan <= le > gt greaterthan >= ge"
 TESTS: dict[str, Any] = {
     **{name: TESTS_OF_JINJA2[name] for name in KINDS.split()},
-    **{name: compares(TESTS_OF_JINJA2[name]) for name in COMPARISONS.split()},
+    **{name: bounded_comparison(TESTS_OF_JINJA2[name]) for name in COMPARISONS.split()},
     "divisibleby": lambda value, by: remainder(value, by) == 0,
     "even": lambda value: remainder(value, 2) == 0,
-    "in": lambda value, values: compared(value) in searched(values),
+    "in": lambda value, values: charge_comparison(value) in charge_search(values),
     "odd": lambda value: remainder(value, 2) == 1,
 }
 """Tests, by their names."""

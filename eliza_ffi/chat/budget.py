@@ -1,8 +1,9 @@
-"""What a chat template may still do: a budget of time and memory, and how values are counted.
+"""The budget of time and memory for rendering a chat template, and functions that charge it.
 
-A step costs 100 units and a value that is made as many more as it has bytes. The clock is looked at
-every forty steps, so what takes long must cost more than a step: it is measured before it is done,
-and refused if it is too large.
+The budget is counted in units. A step costs 100 units, and a new value costs 100 units plus one
+unit for each of its bytes. The clock is checked only every 4,000 units. An operation that can take
+longer than a step is therefore measured before it starts. It is charged by its size, and rejected
+if it is too large.
 """
 
 from __future__ import annotations
@@ -27,61 +28,68 @@ __all__ = [
     "LimitReached",
     "TemplateList",
     "bounded",
-    "compared",
-    "each",
-    "fits",
-    "made",
-    "measured",
+    "charge_comparison",
+    "charge_new",
+    "check_short",
+    "check_size",
+    "counted",
+    "measure",
     "remaining",
-    "short",
     "spend",
 ]
 
-MAX_SECONDS, SECONDS_PER_MESSAGE = 1.0, 0.005  # some templates look at all before each
+# More time for more messages, because some templates read all messages again for each message.
+MAX_SECONDS, SECONDS_PER_MESSAGE = 1.0, 0.005
 MAX_UNITS = 100_000_000
 
 STEP = 100
-"""The units that a step costs."""
+"""The units that one step costs."""
 
 MAX_TEXT = 10_000_000
-"""The most characters of a text that a template makes."""
+"""The maximum length of a text that a template creates, in characters."""
 
 MAX_ITEMS = 100_000
-"""The most items of a list or a mapping that a template makes."""
+"""The maximum number of items of a list or mapping that a template creates."""
 
 MAX_DEPTH = 50
-"""How deep values may be in each other, and calls."""
+"""The maximum nesting depth of values, and of calls."""
 
 SCALARS = frozenset((bool, float, int, type(None)))
-"""Types whose values are small, and have no items."""
+"""Types whose values are small and contain no other values."""
 
-MAX_SHORT = 100  # characters of what nobody needs long: names, numbers, widths
-LOOK = 40 * STEP  # units between two looks at the clock
-ITEM = 20  # characters that an item takes when it is written, beside its own
+MAX_SHORT = 100  # characters of names, numbers, formats and other short arguments
+CLOCK_INTERVAL = 40 * STEP  # units between two checks of the clock
+ITEM = 20  # characters added for each item when a value is written out, such as quotes and commas
 
 
 class LimitReached(Exception):  # noqa: N818 - an outcome
-    """The template would do more than it may."""
+    """The template exceeds a limit."""
 
 
 class Budget:
-    """What a template may still do."""
+    """The units and the time that a template has left.
 
-    __slots__ = ("calls", "left", "look", "seconds", "until")
+    Parameters
+    ----------
+    messages
+        The number of messages to render; each adds 5 ms.
+    """
+
+    __slots__ = ("calls", "left", "next_check", "seconds", "until")
 
     def __init__(self, messages: int) -> None:
         self.calls = 0
-        self.left = self.look = MAX_UNITS
+        self.left = self.next_check = MAX_UNITS
         self.seconds = MAX_SECONDS + SECONDS_PER_MESSAGE * messages
         self.until = time.thread_time() + self.seconds
 
-    def look_at_clock(self) -> None:
-        """Raise if nothing is left."""
+    def check(self) -> None:
+        """Raise :class:`LimitReached` if no units or no time is left."""
         if self.left < 0:
             raise LimitReached("it takes too many steps or too much memory")
         if time.thread_time() > self.until:
             raise LimitReached(f"it takes longer than {self.seconds:g} seconds")
-        self.look = max(0, self.left - LOOK)
+        self.next_check = max(0, self.left - CLOCK_INTERVAL)
 
 
 _budget: ContextVar[Budget] = ContextVar("_budget")
@@ -89,7 +97,7 @@ _budget: ContextVar[Budget] = ContextVar("_budget")
 
 @contextmanager
 def bounded(messages: int = 0) -> Iterator[None]:
-    """Give what is rendered inside a budget of its own, for so many messages."""
+    """Give the rendering inside this context its own budget, for this number of messages."""
     token = _budget.set(Budget(messages))
     try:
         yield
@@ -98,42 +106,42 @@ def bounded(messages: int = 0) -> Iterator[None]:
 
 
 def remaining() -> Budget:
-    """Return the budget of what is being rendered."""
+    """Return the budget of the current rendering."""
     return _budget.get()
 
 
 def spend(units: int = 0) -> None:
-    """Count a step, and so many units more."""
+    """Charge one step and `units` more."""
     budget = _budget.get()
     budget.left -= STEP + units
-    if budget.left < budget.look:
-        budget.look_at_clock()
+    if budget.left < budget.next_check:
+        budget.check()
 
 
-def fits(size: int, limit: int = MAX_TEXT, what: str = "characters in a text") -> None:
-    """Refuse what would be too large, before it is made."""
+def check_size(size: int, limit: int = MAX_TEXT, what: str = "characters in a text") -> None:
+    """Raise :class:`LimitReached` if a value that is about to be created is too large."""
     if size > limit:
-        raise LimitReached(f"it wants more than {limit:,} {what}")
+        raise LimitReached(f"it needs more than {limit:,} {what}")
 
 
 class TemplateList(list[Any]):
-    """A list that the template made and may change."""
+    """A list that the template created and may change."""
 
     __qualname__ = "list"  # for error messages
 
 
-def made(value: Any) -> Any:
-    """Count a new value by its memory, and return it; a list becomes a :class:`TemplateList`."""
+def charge_new(value: Any) -> Any:
+    """Charge the memory of a new value and return the value; lists become `TemplateList`s."""
     if isinstance(value, str):
-        fits(len(value))
+        check_size(len(value))
     else:
-        fits(len(value), MAX_ITEMS, "items in a list")
+        check_size(len(value), MAX_ITEMS, "items in a list")
     spend(sys.getsizeof(value))
     return TemplateList(value) if type(value) is list else value
 
 
-def measured(*values: Any) -> int:
-    """Count values, and return about how many characters they have when all is written out."""
+def measure(*values: Any) -> int:
+    """Return the approximate length of values written out, in characters, and charge it."""
     size, level = 0, list(values)
     for _ in range(MAX_DEPTH):
         below: list[Any] = []
@@ -148,7 +156,7 @@ def measured(*values: Any) -> int:
                 below.append(values_of(item))
             elif isinstance(item, Collection):
                 below += item
-            fits(size + ITEM * len(below))
+            check_size(size + ITEM * len(below))
         if not below:
             spend(size)
             return size
@@ -156,39 +164,39 @@ def measured(*values: Any) -> int:
     raise LimitReached(f"it nests values deeper than {MAX_DEPTH}")
 
 
-def compared(value: Any) -> Any:
-    """Count a value that is about to be compared or hashed."""
+def charge_comparison(value: Any) -> Any:
+    """Charge a value that is about to be compared or hashed, and return it."""
     if isinstance(value, str):
         spend(len(value) >> 4)
     elif type(value) not in SCALARS:
-        measured(value)
+        measure(value)
     return value
 
 
-def short(value: Any) -> Any:
-    """Let a text pass that is short, and whatever is no text."""
+def check_short(value: Any) -> Any:
+    """Return a value; raise :class:`LimitReached` if it is a text of over 100 characters."""
     if isinstance(value, str):
-        fits(len(value), MAX_SHORT, "characters where few will do")
+        check_size(len(value), MAX_SHORT, "characters in a name or argument")
     return value
 
 
-def each(values: Iterable[Any]) -> Iterator[Any]:
-    """Yield items, and count them."""
+def counted(values: Iterable[Any]) -> Iterator[Any]:
+    """Yield items, and charge a step for each."""
     for value in values:
         spend()
         yield value
 
 
 class Lazy(Iterator[Any]):
-    """Items that a filter makes when they are asked for."""
+    """The items of a lazy filter, computed on demand."""
 
-    # Python crashes on iterators over iterators over ..., some ten thousand deep.
+    # The depth is limited because Python crashes on iterators nested some ten thousand deep.
     __slots__ = ("_depth", "_items")
 
     def __init__(self, source: Any, items: Iterable[Any]) -> None:
         self._depth: int = source._depth + 1 if isinstance(source, Lazy) else 1
-        self._items = each(items)
-        fits(self._depth, MAX_DEPTH, "filters of what filters make")
+        self._items = counted(items)
+        check_size(self._depth, MAX_DEPTH, "nested lazy filters")
         spend(10 * STEP)
 
     def __next__(self) -> Any:

@@ -1,4 +1,4 @@
-"""What ``namespace()`` makes in a chat template."""
+"""The objects that ``namespace()`` creates in a chat template."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ __all__ = ["OpenNamespace", "values_of"]
 
 
 class OpenNamespace(Namespace):
-    """A namespace whose values the sandbox can list, to measure them.
+    """A namespace whose values the sandbox can read, to measure them.
 
-    Jinja2's own class keeps them in a private attribute. This class keeps its own dictionary. It
-    relies on two rules only: a compiled template may assign to any instance of ``Namespace``, and
-    it assigns with ``namespace[name] = value``.
+    Jinja2's own class stores its values in a private attribute. This class stores them in its own
+    dictionary. It relies only on two facts: a compiled template can assign to any instance of
+    ``Namespace``, and it does so with ``namespace[name] = value``.
     """
 
     def __init__(self, values: dict[str, Any]) -> None:

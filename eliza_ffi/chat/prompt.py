@@ -1,17 +1,18 @@
-"""Prompts that know which of their texts a program wrote and which it was given.
+"""Prompts that distinguish template text, written by a program, from plain text, such as a user's.
 
-In a string, ``<|im_end|>`` that a program wrote and ``<|im_end|>`` that a user typed look alike,
-and both are read as the control token. A :class:`Prompt` keeps them apart:
+In a string, ``<|im_end|>`` written by a program and ``<|im_end|>`` typed by a user look alike, and
+the tokenizer reads both as the control token. A :class:`Prompt` separates them with one rule:
 
-    A control token is read only where it stands in template text, whole.
+    A control token is recognized only if all of its characters are template text.
 
-To find those, the prompt is tokenized with a mark, a private-use character, in place of each plain
-text. The prompt is then cut at the control tokens that were found, and what is between them, plain
-text and template text joined, is tokenized with control tokens unparsed. That is how tokenizers go
-about a string, too: where no plain text spells a control token, the tokens are those of the string.
+To find these control tokens, the tokenizer reads the prompt with a marker, a private-use character,
+in place of each plain text. The prompt is then split at the control tokens. The text between two
+control tokens, plain text and template text joined, is tokenized with control tokens unparsed.
+Tokenizers treat a string the same way. A prompt whose plain text spells no control token therefore
+has the same tokens as the equivalent string.
 
-As in conversations, a vocabulary's tokens that are special to a model and not marked as control
-tokens (``<think>``, ``<tool_call>``) are read in any text.
+Some vocabularies have tokens that are special to the model but not marked as control tokens, such
+as ``<think>`` and ``<tool_call>``. These are recognized in any text, as in conversations.
 """
 
 from __future__ import annotations
@@ -29,15 +30,15 @@ __all__ = ["Prompt", "PromptTokenizer"]
 
 @dataclass(frozen=True)
 class Prompt:
-    """A prompt whose template text may write control tokens, and whose plain text cannot.
+    """A prompt of template text, which may contain control tokens, and plain text, which cannot.
 
-    It stands wherever a string prompt does, and gets BOS as that does. Its methods return a longer
-    prompt and leave the one that they are called on as it is.
+    Pass it wherever a string prompt is accepted. BOS is added as for a string. A prompt does not
+    change: its methods return a new, longer prompt.
 
     Attributes
     ----------
     parts : tuple of (str, bool)
-        The texts in order, each with whether it is template text.
+        The texts in order; the bool is True for template text.
 
     Examples
     --------
@@ -55,29 +56,29 @@ class Prompt:
     parts: tuple[tuple[str, bool], ...] = ()
 
     def template(self, text: str) -> Prompt:
-        """Return this prompt with text of the program's own behind it: control tokens are read."""
+        """Return this prompt with template text appended; its control tokens are recognized."""
         return self._with(text, True)
 
     def text(self, text: str) -> Prompt:
-        """Return this prompt with plain text behind it, such as a user's: it is only ever text."""
+        """Return this prompt with plain text appended; it never becomes a control token."""
         return self._with(text, False)
 
     @classmethod
     def format(cls, template: str, /, **fields: Any) -> Prompt:
-        """Return a template with its fields filled in, as `str.format` does: fields are plain text.
+        """Return a prompt from a template string; the values of its fields become plain text.
 
         Parameters
         ----------
         template
-            Template text with ``{name}`` for each field; ``{{`` and ``}}`` are braces.
+            Template text with ``{name}`` for each field. Write ``{{`` and ``}}`` for braces.
         **fields
-            What stands for the fields, put into words as by `str.format`. A :class:`Prompt` is put
-            in as it is, with its own template text.
+            The values of the fields, converted to text as by `str.format`. The parts of a
+            :class:`Prompt` are inserted unchanged, so its template text stays template text.
 
         Raises
         ------
         InvalidArgumentError
-            If the template is malformed or names a field that is not given.
+            If the template is malformed, or if it names a field that was not passed.
         """
         check_text("template", template)
         formatter = string.Formatter()
@@ -96,31 +97,30 @@ class Prompt:
                 prompt = prompt.text(formatter.format_field(value, spec))
         except (LookupError, AttributeError) as error:
             raise InvalidArgumentError(
-                f"the template's field {name!r} is not among those that were given by name"
+                f"template: expected a keyword argument for every field, got none for {name!r}"
             ) from error
         except (TypeError, ValueError) as error:
             raise InvalidArgumentError(
-                f"the template cannot be filled in: {error}; {{{{ and }}}} stand for braces"
+                f"the template cannot be formatted: {error}; write {{{{ and }}}} for braces"
             ) from error
         return prompt
 
     def __add__(self, other: Prompt) -> Prompt:
-        # Not a string: nobody would know who wrote it.
+        # Strings are rejected: they may be template text or plain text.
         return Prompt(self.parts + other.parts) if isinstance(other, Prompt) else NotImplemented
 
     def _with(self, text: str, is_template: bool) -> Prompt:
-        if not isinstance(text, str):
-            raise InvalidArgumentError(f"a part of a prompt is a text, not {type(text).__name__}")
+        check_text("text", text)
         return Prompt((*self.parts, (text, is_template))) if text else self
 
 
 class PromptTokenizer:
-    """Turns prompts into tokens.
+    """Converts prompts to tokens.
 
     Parameters
     ----------
     tokenize, detokenize
-        As :class:`~eliza_ffi.chat.ChatTokenizer`.
+        As in :class:`~eliza_ffi.chat.ChatTokenizer`.
     """
 
     def __init__(self, tokenize: Tokenize, detokenize: Detokenize) -> None:
@@ -128,22 +128,24 @@ class PromptTokenizer:
         check_callable("detokenize", detokenize)
         self._tokenize = tokenize
         self._vocabulary = Vocabulary(tokenize, detokenize)
-        # Not a functools.cached_property: before Python 3.12 that has one lock for all instances. A
-        # process that is forked while another thread holds the lock would wait for it forever.
+        # Not a functools.cached_property: before Python 3.12, all instances share its lock. A
+        # process that is forked while another thread holds this lock would wait for it forever.
         self._known_ends: tuple[list[int], list[int]] | None = None
 
     def tokens(self, prompt: str | Prompt) -> list[int]:
-        """Return the tokens of a prompt, begun (and ended) as the model wants its texts.
+        """Return the tokens of a prompt, with BOS (and EOS) if the model's tokenizer adds them.
+
+        BOS is not repeated if the prompt's template text already begins with it.
 
         Parameters
         ----------
         prompt
-            A string is template text as a whole.
+            All of a string is template text.
 
         Raises
         ------
         InvalidArgumentError
-            If plain text spells a control token that the tokenizer makes even of plain text.
+            If plain text contains a control token that the tokenizer recognizes even in plain text.
         """
         if isinstance(prompt, str):
             prompt = Prompt().template(prompt)
@@ -163,12 +165,16 @@ class PromptTokenizer:
         present = {char for text, _ in prompt.parts for char in text}
         mark = next((char for char in map(chr, PRIVATE_USE) if char not in present), None)
         if mark is None:
-            raise InvalidArgumentError("the prompt has too many private-use characters")
+            raise InvalidArgumentError(
+                "the prompt contains all private-use characters from U+F0000 to U+FFFFD; "
+                "expected at least one to be unused"
+            )
         marked = "".join(
             text if is_template else _marked(text, mark) for text, is_template in prompt.parts
         )
         hidden = iter([core for text in plain_texts if (core := text.strip(ASCII_SPACE))])
-        unknown = set(self._vocabulary.read(mark))  # what a vocabulary without bytes makes of it
+        # A vocabulary without byte tokens reads the marker as the unknown token.
+        unknown = set(self._vocabulary.read(mark))
         written = [token for token in self._vocabulary.read(marked) if token not in unknown]
         tokens: list[int] = []
         for piece, control in self._vocabulary.pieces(marked, written):
@@ -177,29 +183,34 @@ class PromptTokenizer:
             read = self._tokenize(plain, False, False) if plain else []
             if strange := self._vocabulary.controls([t for t in read if t not in unknown]):
                 raise InvalidArgumentError(
-                    f"plain text of the prompt spells {next(iter(strange.values()))!r}, which this "
-                    "tokenizer cannot read as anything but the control token: take it out"
+                    f"plain text of the prompt contains {next(iter(strange.values()))!r}, which "
+                    "this tokenizer always reads as a control token: remove it"
                 )
             tokens += read + control
         return tokens
 
     def _ends(self) -> tuple[list[int], list[int]]:
-        """Return the tokens that the model begins and ends a text with."""
+        """Return the tokens that the tokenizer adds before and after every text."""
         bare, whole = self._tokenize("x", False, False), self._tokenize("x", True, False)
         for i in range(len(whole) - len(bare) + 1):
             if whole[i : i + len(bare)] == bare:
                 return whole[:i], whole[i + len(bare) :]
-        raise InvalidArgumentError("the tokenizer reads a text otherwise when it adds BOS to it")
+        raise InvalidArgumentError(
+            "expected the tokenizer to give the same tokens for 'x' with and without BOS, "
+            f"got {bare} and {whole}"
+        )
 
 
 def _check_parts(prompt: Any) -> None:
     parts = check_kind("prompt", prompt, Prompt, "a string or a Prompt").parts
     for part in check_kind("the parts of a prompt", parts, tuple, "a tuple"):
         if not (isinstance(part, tuple) and len(part) == 2 and isinstance(part[0], str)):
-            raise wrong("a part of a prompt", "a text and whether it is template text", part)
+            raise wrong(
+                "each part of a prompt", "a string and a bool (True for template text)", part
+            )
 
 
 def _marked(text: str, mark: str) -> str:
-    """Return a mark for a text, with the white space around it, which control tokens may take."""
+    """Replace a text by a marker, but keep its outer white space: control tokens may include it."""
     core = text.strip(ASCII_SPACE)
     return text.replace(core, mark) if core else text

@@ -1,19 +1,22 @@
-"""Running a chat template that came with a model from a stranger.
+"""A sandbox for chat templates from untrusted model files.
 
-A template is a program in Jinja2's language. Jinja2's sandbox keeps it away from Python's insides
-and from changing what it is given. This keeps it from running for ever and from filling the memory,
-by a list of what it may use: the syntax in ``NODES`` here; functions, filters, tests and methods in
-:mod:`.allowed`. All else is refused: when the template is compiled where its name is known,
-otherwise when it is reached.
+A template is a program in Jinja2's language. Jinja2's sandbox prevents it from reaching Python's
+internals and from changing its arguments. This module also prevents it from running forever and
+from filling the memory. It does so with two allow-lists: ``NODES`` here for syntax, and
+:mod:`.allowed` for functions, filters, tests and methods. Everything else is rejected, at compile
+time if its name appears in the template, and otherwise when the template reaches it.
 
-Nothing on the list takes long in one go. Texts that a template makes have at most 10 million
-characters, its lists and mappings 100,000 items, its numbers 10,000 bits; what is to be compared,
-sorted or written as JSON is first measured as if it were written out. And between any two
-operations there is the budget in :mod:`.budget`: a rendering has one second of its thread's time
-and 5 ms more for every message, and 100 million units. A step takes 100 of them, a value that is
-made as many as it has bytes. Compiling runs nothing of the template: the template's size bounds it.
+No single allowed operation takes long. A text that the template creates has at most 10 million
+characters, a list or mapping at most 100,000 items, and a number at most 10,000 bits. Values are
+measured before they are compared, sorted or written as JSON.
 
-This module needs Jinja2, which the package does not: import it only to make an environment.
+The budget in :mod:`.budget` limits all operations together. A rendering has 1 second of CPU time of
+its thread, plus 5 ms for each message, and 100 million units. A step costs 100 units, and a new
+value costs as many units more as it has bytes. Compilation executes no part of the template, so the
+template's size limits its time.
+
+This module needs Jinja2, which is an optional dependency of the package. Import the module only to
+create an environment.
 """
 
 from __future__ import annotations
@@ -41,13 +44,13 @@ from .allowed import (
     MAPPING_METHODS,
     STR_METHODS,
     TESTS,
-    Refused,
+    Rejected,
+    apply_operator,
+    charge_literal,
+    charge_search,
     check_number,
-    computed,
-    joined,
-    listed,
-    searched,
-    sliced,
+    join_texts,
+    slice_value,
     text,
     to_json,
 )
@@ -56,10 +59,10 @@ from .budget import (
     LimitReached,
     TemplateList,
     bounded,
-    compared,
-    fits,
+    charge_comparison,
+    check_short,
+    check_size,
     remaining,
-    short,
     spend,
 )
 from .namespace import OpenNamespace, values_of
@@ -67,7 +70,7 @@ from .namespace import OpenNamespace, values_of
 __all__ = [
     "BoundedEnvironment",
     "LimitReached",
-    "Refused",
+    "Rejected",
     "bounded",
     "names_needed",
     "string_constants",
@@ -75,8 +78,8 @@ __all__ = [
 ]
 
 MAX_TOKENS = 15_000
-MAX_NESTING = 100  # of what a template is written with
-MAX_LOOPS = 10  # in each other
+MAX_NESTING = 100  # levels of nested syntax
+MAX_LOOPS = 10  # levels of nested loops
 
 STATEMENTS = """
 Template Output TemplateData If For Break Continue Macro Assign AssignBlock FilterBlock With
@@ -89,7 +92,8 @@ Compare Operand Add Sub Mul Div FloorDiv Mod Pow And Or Not Neg Pos
 LOOP = frozenset(("index", "index0", "first", "last", "length", "previtem", "nextitem", "revindex"))
 NODES = frozenset((STATEMENTS + EXPRESSIONS).split())
 
-# Syntax that must be counted becomes filters. A template cannot write a name with a space.
+# Syntax that must be charged to the budget is rewritten as a filter. The names of these filters
+# contain a space, so a template cannot use them itself.
 COMPARED, CONCAT, LISTED, SEARCHED, SLICED, STEPPED = (
     " compared",
     " concat",
@@ -101,32 +105,32 @@ COMPARED, CONCAT, LISTED, SEARCHED, SLICED, STEPPED = (
 
 
 def concat(values: list[Any]) -> str:
-    return joined(map(text, values))
+    return join_texts(map(text, values))
 
 
-def stepped(value: Any) -> Any:
+def charge_step(value: Any) -> Any:
     spend()
     return value
 
 
 SYNTAX: dict[str, Callable[..., Any]] = {
-    COMPARED: compared,
+    COMPARED: charge_comparison,
     CONCAT: concat,
-    LISTED: listed,
-    SEARCHED: searched,
-    SLICED: sliced,
-    STEPPED: stepped,
+    LISTED: charge_literal,
+    SEARCHED: charge_search,
+    SLICED: slice_value,
+    STEPPED: charge_step,
 }
 
 
-@pass_context  # which also tells Jinja2 not to call it while compiling
-def written(context: Context, value: Any) -> str:
+@pass_context  # also keeps Jinja2 from calling this function at compile time
+def to_output(context: Context, value: Any) -> str:
     spend()
     return value if type(value) is str else text(value)
 
 
 class Function:
-    """What a template may call: a function of ours, or a method of a text or a mapping."""
+    """A function that a template may call, or a method of a text, list or mapping."""
 
     __slots__ = ("_call",)
 
@@ -138,11 +142,11 @@ class Function:
 
 
 class MissingArgument(Undefined):
-    """An undefined argument of a macro. As in llama.cpp, its attributes are undefined, too.
+    """An undefined argument of a macro. As in llama.cpp, its attributes are undefined as well.
 
-    Command R+ describes the parameters of tools with a macro that calls itself with ``x.y`` and
-    looks at ``x.y.type``, whether or not there is a ``y``. Elsewhere, this is an error: it may be a
-    misspelt name.
+    Command R+'s template describes the parameters of tools with a macro that calls itself with
+    ``x.y`` and then reads ``x.y.type``, even if ``x`` has no ``y``. Outside macros, an attribute of
+    an undefined value is an error, because its name may be misspelt.
     """
 
     __slots__ = ()
@@ -155,14 +159,14 @@ class MissingArgument(Undefined):
 
 
 def argument(value: Any) -> Any:
-    """Return an argument of a macro."""
+    """Return an argument of a macro; an undefined one becomes a :class:`MissingArgument`."""
     if type(value) is Undefined and value._undefined_exception is UndefinedError:
         return MissingArgument(obj=value._undefined_obj, name=value._undefined_name)
     return value
 
 
 class BoundedEnvironment(ImmutableSandboxedEnvironment):
-    """The environment that templates are written for, Hugging Face's, with bounds."""
+    """Hugging Face's environment, for which chat templates are written, with limits."""
 
     intercepted_binops = frozenset(("+", "-", "*", "/", "//", "%", "**"))
 
@@ -170,12 +174,12 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
         super().__init__(
             trim_blocks=True,
             lstrip_blocks=True,
-            extensions=[LoopControlExtension, Words],
-            finalize=written,
+            extensions=[LoopControlExtension, TemplateTags],
+            finalize=to_output,
             cache_size=0,
-            optimized=False,  # compiling is to compute nothing
+            optimized=False,  # the compiler must not evaluate constant expressions
         )
-        self.concat = joined  # type: ignore[method-assign]
+        self.concat = join_texts  # type: ignore[method-assign]
         self.filters = {**FILTERS, **SYNTAX}
         self.tests = dict(TESTS)
         self.globals = {name: Function(function) for name, function in FUNCTIONS.items()}
@@ -184,17 +188,18 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
         try:
             template = super()._parse(source, name, filename)
         except RecursionError:
-            raise LimitReached("it nests too deep") from None
+            raise LimitReached("it nests syntax too deep") from None
         level: list[nodes.Node] = [template]
         for _ in range(MAX_NESTING):
             level = [child for node in level for child in node.iter_child_nodes()]
-        fits(len(level), 0, f"parts that are nested {MAX_NESTING} deep")
+        if level:
+            raise LimitReached(f"it nests syntax deeper than {MAX_NESTING} levels")
         allowed: nodes.Template = AllowList().visit(template)
         allowed.set_environment(self)
         return allowed
 
     def getattr(self, obj: Any, attribute: str) -> Any:
-        kind = type(obj)  # the first three are quick, and what Jinja2 would find
+        kind = type(obj)  # three fast paths, with the same result as Jinja2's lookup
         if kind is dict and attribute in obj and not hasattr(dict, attribute):
             return obj[attribute]
         if kind is OpenNamespace and not attribute.startswith("_"):
@@ -217,14 +222,14 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
 
     def getitem(self, obj: Any, argument: Any) -> Any:
         try:
-            return obj[compared(argument)]
+            return obj[charge_comparison(argument)]
         except (AttributeError, LookupError, TypeError):
             if isinstance(argument, str):
-                return self.getattr(obj, short(argument))
-        return self.undefined(obj=obj, name=short(text(argument)))
+                return self.getattr(obj, check_short(argument))
+        return self.undefined(obj=obj, name=check_short(text(argument)))
 
     def call(
-        __self,  # noqa: N805 - the names leave room for a template's keywords
+        __self,  # noqa: N805 - a template may use any other name as a keyword
         __context: Context,
         __obj: Any,
         *args: Any,
@@ -232,14 +237,14 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
     ) -> Any:
         spend()
         if isinstance(__obj, Function | Undefined):
-            for name in ("_block_vars", "_loop_vars"):  # Jinja2's own
+            for name in ("_block_vars", "_loop_vars"):  # added by Jinja2
                 kwargs.pop(name, None)
             return __obj(*args, **kwargs)
         if not isinstance(__obj, Macro):
             name = getattr(__obj, "__qualname__", type(__obj).__name__)
             raise SecurityError(f"templates may not call {name}")
         budget = remaining()
-        fits(budget.calls, MAX_DEPTH, "calls in calls")
+        check_size(budget.calls, MAX_DEPTH, "nested calls")
         budget.calls += 1
         try:
             args = tuple(map(argument, args))
@@ -249,13 +254,13 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
             budget.calls -= 1
 
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
-        return computed(operator, self.binop_table[operator], left, right)
+        return apply_operator(operator, self.binop_table[operator], left, right)
 
 
 class AllowList(NodeTransformer):
-    """Refuses syntax and names that are not on the list, and rewrites what must be counted."""
+    """Rejects syntax and names that are not allowed, and rewrites syntax that must be charged."""
 
-    # Methods have the names that Jinja2 calls them by.
+    # Jinja2 calls these methods by the names of its node classes.
     # ruff: noqa: N802
 
     def __init__(self) -> None:
@@ -263,7 +268,7 @@ class AllowList(NodeTransformer):
 
     def visit(self, node: nodes.Node, *args: Any, **kwargs: Any) -> Any:
         if type(node).__name__ not in NODES:
-            _refuse(node, f"the tag {type(node).__name__.lower()!r}")
+            _reject(node, f"the tag {type(node).__name__.lower()!r}")
         return super().visit(node, *args, **kwargs)
 
     def visit_Output(self, node: nodes.Output) -> nodes.Node:
@@ -281,43 +286,43 @@ class AllowList(NodeTransformer):
 
     def visit_For(self, node: nodes.For) -> nodes.Node:
         if node.recursive:
-            _refuse(node, "recursive loops")
+            _reject(node, "recursive loops")
         self._loops += 1
-        fits(self._loops, MAX_LOOPS, "loops in loops")
+        check_size(self._loops, MAX_LOOPS, "nested loops")
         self.generic_visit(node)
         self._loops -= 1
         node.body.insert(0, nodes.ExprStmt(_filter(nodes.Const(True), STEPPED), lineno=node.lineno))
-        if node.test is not None:  # items that fail it do not reach the body
+        if node.test is not None:  # items that fail the test never reach the body
             node.test = nodes.And(_filter(nodes.Const(True), STEPPED), node.test)
         return node
 
     def visit_Macro(self, node: nodes.Macro) -> nodes.Node:
         if self._loops:
-            _refuse(node, "macros in loops")
+            _reject(node, "macros in loops")
         return self.generic_visit(node)
 
-    # A name that nobody knows is left to Jinja2: it may be in a branch that is never taken.
+    # Unknown names are left to Jinja2: they may be in a branch that is never executed.
 
     def visit_Filter(self, node: nodes.Filter) -> nodes.Node:
         if node.name in filters.FILTERS and node.name not in FILTERS:
-            _refuse(node, f"the filter {node.name!r}")
+            _reject(node, f"the filter {node.name!r}")
         return self._visit_arguments(node)
 
     def visit_Test(self, node: nodes.Test) -> nodes.Node:
         if node.name in TESTS_OF_JINJA2 and node.name not in TESTS:
-            _refuse(node, f"the test {node.name!r}")
+            _reject(node, f"the test {node.name!r}")
         return self._visit_arguments(node)
 
     def visit_Call(self, node: nodes.Call) -> nodes.Node:
         name = node.node.attr if isinstance(node.node, nodes.Getattr) else ""
         known = any(hasattr(kind, name) for kind in (str, list, dict))
         if known and not any(name in names for names in (STR_METHODS, MAPPING_METHODS, CHANGING)):
-            _refuse(node, f"the method {name!r}")
+            _reject(node, f"the method {name!r}")
         return self._visit_arguments(node)
 
     def _visit_arguments(self, node: Any) -> nodes.Node:
         if node.dyn_args is not None or node.dyn_kwargs is not None:
-            _refuse(node, "* and ** in arguments")
+            _reject(node, "* and ** in arguments")
         return self.generic_visit(node)
 
     def visit_Getitem(self, node: nodes.Getitem) -> nodes.Node:
@@ -361,12 +366,12 @@ class AllowList(NodeTransformer):
 
 
 def _is_small(node: nodes.Expr) -> bool:
-    """Say whether anything is quickly told from what an expression gives."""
+    """Return whether comparing any value with the result of an expression is fast."""
     return isinstance(node, nodes.Const | nodes.Compare | nodes.Not | nodes.Test)
 
 
 def _is_fixed(node: nodes.Expr) -> bool:
-    """Say whether an expression is a constant, or a list of them."""
+    """Return whether an expression is a constant other than a number, or a list of them."""
     if isinstance(node, nodes.List | nodes.Tuple):
         return all(map(_is_fixed, node.items))
     return isinstance(node, nodes.Const) and not isinstance(node.value, int | float)
@@ -376,21 +381,21 @@ def _filter(node: Any, name: str, *args: nodes.Expr) -> nodes.Filter:
     return nodes.Filter(node, name, list(args), [], None, None, lineno=node.lineno)
 
 
-def _refuse(node: nodes.Node, what: str) -> NoReturn:
+def _reject(node: nodes.Node, what: str) -> NoReturn:
     raise TemplateAssertionError(f"templates may not use {what}", node.lineno)
 
 
-class Words(Extension):
-    """Bounds the words of a template, and knows one more.
+class TemplateTags(Extension):
+    """Limits the number of tokens in a template's source, and adds the tag ``generation``.
 
-    ``{% generation %}...{% endgeneration %}`` marks for training what an assistant wrote.
+    ``{% generation %}...{% endgeneration %}`` marks the assistant's text, for training.
     """
 
     tags = frozenset(("generation",))  # type: ignore[assignment]
 
     def filter_stream(self, stream: TokenStream) -> Iterator[Token]:
         for count, token in enumerate(stream):
-            fits(count, MAX_TOKENS, "words in a template")
+            check_size(count, MAX_TOKENS, "tokens of template source")
             yield token
 
     def parse(self, parser: Parser) -> list[nodes.Node]:
@@ -399,11 +404,11 @@ class Words(Extension):
 
 
 def names_needed(environment: BoundedEnvironment, source: str) -> set[str]:
-    """Return the names of variables that a template uses and does not always set itself."""
+    """Return the names of variables that a template reads and may not have set itself."""
     return meta.find_undeclared_variables(Parser(environment, source).parse())
 
 
 def string_constants(environment: BoundedEnvironment, source: str) -> set[str]:
-    """Return the strings that a template's expressions are written with."""
+    """Return the string constants in a template's expressions."""
     constants = Parser(environment, source).parse().find_all(nodes.Const)
     return {node.value for node in constants if isinstance(node.value, str)}

@@ -1,7 +1,7 @@
-"""A conversation as a prompt, in the format that a model was trained on.
+"""Render a conversation as a prompt, in the format that the model was trained on.
 
-A GGUF file carries the format as a template in Jinja2's language. That is a program, of whoever
-made the file, so it runs in a sandbox; :mod:`eliza_ffi.chat.sandbox` says what is bounded.
+A GGUF file contains this format as a Jinja2 template. The template is a program by the author of
+the file, so it runs in a sandbox. :mod:`eliza_ffi.chat.sandbox` describes its limits.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from datetime import datetime
 from types import ModuleType
 from typing import Any, TypeAlias
 
-from ..checks import check_flag, check_kind, check_text
+from ..checks import check_flag, check_kind, check_text, wrong
 from ..errors import (
     ChatTemplateError,
     InvalidArgumentError,
@@ -24,28 +24,28 @@ from .forms import MessageForms
 __all__ = ["ChatTemplate", "Messages", "template_of_model"]
 
 Messages: TypeAlias = Sequence[Mapping[str, Any]]
-"""A conversation, oldest first: see :meth:`ChatTemplate.render`."""
+"""A conversation, oldest message first; see :meth:`ChatTemplate.render`."""
 
 MAX_SOURCE = 200_000
 
 
 class ChatTemplate:
-    """A chat template, ready to render.
+    """A compiled chat template.
 
     Parameters
     ----------
     source
-        The template in Jinja2's language; at most 200,000 characters.
+        The template, in Jinja2's language; at most 200,000 characters.
     bos_token, eos_token
-        The texts of the tokens that begin and end a text, which templates write by these names.
+        The texts of the model's BOS and EOS tokens. Templates use them as variables.
     add_bos
-        Whether the model wants every text to begin with `bos_token`; rendering does not add it,
-        tokenizing does where the template has not.
+        Whether the model expects every text to begin with `bos_token`. :meth:`render` does not add
+        it; :class:`~eliza_ffi.chat.ChatTokenizer` does if the template has not.
 
     Raises
     ------
     ChatTemplateError
-        If the template is not a valid one.
+        If the template is not valid or is too long.
     NotSupportedError
         If Jinja2 is not installed.
     """
@@ -62,11 +62,14 @@ class ChatTemplate:
         self.add_bos = add_bos
         self._sandbox = _import_sandbox()
         if len(source) > MAX_SOURCE:
-            raise ChatTemplateError(f"the chat template is longer than {MAX_SOURCE:,} characters")
+            raise ChatTemplateError(
+                f"the chat template is too long: expected at most {MAX_SOURCE:,} characters, "
+                f"got {len(source):,}"
+            )
         try:
             self._template = _environment().from_string(source)
-        except Exception as error:  # of the parser, of Python's compiler, or of the sandbox
-            raise ChatTemplateError(f"the chat template is not valid: {_said(error)}") from error
+        except Exception as error:  # from the parser, Python's compiler or the sandbox
+            raise ChatTemplateError(f"the chat template is not valid: {_summary(error)}") from error
 
     def render(
         self,
@@ -76,62 +79,64 @@ class ChatTemplate:
         tools: Sequence[Any] | None = None,
         **extra: Any,
     ) -> str:
-        """Return a conversation as the model reads it.
+        """Return a conversation as the text of a prompt.
 
         Parameters
         ----------
         messages
-            The conversation, oldest first, of at least one message. Each is a mapping with a
-            ``role`` and a ``content``: a text, None beside ``tool_calls``, or a sequence of parts
-            ``{"type": "text", "text": ...}``. A template that knows no parts gets their texts,
-            joined by line breaks; one that knows only parts gets a text as one part.
+            The conversation, oldest message first; at least one message. Each is a mapping with a
+            ``role`` and a ``content``. The content is a string, a sequence of parts
+            ``{"type": "text", "text": ...}``, or None if the message has ``tool_calls``. If the
+            template does not support parts, it gets their texts joined by line breaks. If it
+            supports only parts, it gets a string as one part.
         add_generation_prompt
-            End where the assistant's turn begins.
+            Whether to end the text with the beginning of the assistant's turn.
         tools
-            Descriptions of tools, for templates that know them.
+            Definitions of tools, for templates that support tools.
         **extra
-            What else the template asks for, such as ``enable_thinking`` or ``documents``.
+            Other variables of the template, such as ``enable_thinking`` or ``documents``.
 
         Raises
         ------
         InvalidArgumentError
-            If the messages are not as above.
+            If the messages do not have this form.
         ChatTemplateError
-            If the template fails, does too much, or refuses the messages, as many do whose roles
-            do not alternate; the text says what the template said.
+            If the template fails, exceeds a limit of the sandbox, or rejects the messages. Many
+            templates reject roles that do not alternate. The error contains the template's own
+            message.
 
         Notes
         -----
-        The text has control tokens and contents alike in plain characters, so that a content can
-        spell a control token. :meth:`~eliza_ffi.model.Model.chat_tokens` tells them apart.
+        In the returned text, a control token that the template writes and the same characters in a
+        content look alike. Use :meth:`~eliza_ffi.model.Model.chat_tokens` to tell them apart.
         """
         check_messages(messages)
         for name in ("bos_token", "eos_token", "messages"):
             if name in extra:
-                raise InvalidArgumentError(f"{name} is not the template's to be given")
+                raise InvalidArgumentError(
+                    f"{name} cannot be passed as a template variable: ChatTemplate sets it"
+                )
         try:
             with self._sandbox.bounded(len(messages)):
                 tools = self._forms.no_tools if tools is None else tools
                 given = {"add_generation_prompt": add_generation_prompt, "tools": tools, **extra}
                 return self._run(self._forms.fit(messages), **given)
-        except self._sandbox.Refused as error:
-            raise ChatTemplateError(f"the chat template refuses the messages: {error}") from error
+        except self._sandbox.Rejected as error:
+            raise ChatTemplateError(f"the chat template rejects the messages: {error}") from error
         except self._sandbox.LimitReached as error:
             raise ChatTemplateError(f"the chat template was stopped: {error}") from error
-        except Exception as error:  # it is a program: anything can go wrong in it
-            raise ChatTemplateError(f"the chat template failed: {_said(error)}") from error
+        except Exception as error:  # the template is a program and can raise anything
+            raise ChatTemplateError(f"the chat template failed: {_summary(error)}") from error
 
     def fit(self, messages: Messages) -> list[dict[str, Any]]:
-        """Return messages in the forms that the template can write.
-
-        :meth:`render` does this first.
+        """Return messages in the forms that the template supports; :meth:`render` does this itself.
 
         Raises
         ------
         InvalidArgumentError
-            If the messages are not as :meth:`render` expects them.
+            If the messages do not have the form that :meth:`render` expects.
         ChatTemplateError
-            If the template does too much.
+            If the template exceeds a limit of the sandbox.
         """
         check_messages(messages)
         try:
@@ -142,7 +147,7 @@ class ChatTemplate:
 
     @functools.cached_property
     def looked_for(self) -> frozenset[str]:
-        """The texts that the template's expressions are written with: it may look for them."""
+        """The string constants in the template; it may search the messages for them."""
         return frozenset(self._sandbox.string_constants(_environment(), self.source))
 
     @functools.cached_property
@@ -150,12 +155,12 @@ class ChatTemplate:
         return MessageForms(self._try)
 
     def _try(self, messages: Sequence[Mapping[str, Any]], *, tools: Any) -> str:
-        """Render messages as they are; return an empty string if the template fails."""
+        """Render unchanged messages; return an empty string if the template fails."""
         try:
             return self._run(messages, add_generation_prompt=True, tools=tools)
         except self._sandbox.LimitReached:
             raise
-        except Exception:  # the template may know only another form of messages
+        except Exception:  # the template may support only another form of messages
             return ""
 
     def _run(self, messages: Sequence[Mapping[str, Any]], **given: Any) -> str:
@@ -182,16 +187,22 @@ class ChatTemplate:
 
 
 def template_of_model(facts: Mapping[str, Any]) -> ChatTemplate:
-    """Return a model's template, from what the library says about the model.
+    """Return a model's chat template.
+
+    Parameters
+    ----------
+    facts
+        The library's description of the model.
 
     Raises
     ------
     NoChatTemplateError
-        If there is none.
+        If the model has no chat template.
     ChatTemplateError
-        If it is not valid.
+        If the template is not valid.
     NotSupportedError
-        If the library does not tell it, or Jinja2 is not installed.
+        If the library is an older version that cannot return the template, or if Jinja2 is not
+        installed.
     """
     source = check_kind("facts", facts, Mapping, "a mapping").get("chat_template")
     if source:
@@ -202,21 +213,21 @@ def template_of_model(facts: Mapping[str, Any]) -> ChatTemplate:
             add_bos=bool(facts.get("add_bos")),
         )
     if facts.get("has_chat_template"):
-        raise NotSupportedError("the library does not tell the model's chat template: it is older")
+        raise NotSupportedError(
+            "the model has a chat template, but this older version of the library cannot return it"
+        )
     raise NoChatTemplateError(
         f"the model {facts.get('path', '')} has no chat template: "
-        "write the prompt as the model expects it and pass it as prompt="
+        "write the prompt in the format that the model expects and pass it as prompt="
     )
 
 
 def check_messages(messages: Messages) -> Messages:
-    """Return the messages if they are what :meth:`ChatTemplate.render` takes; raise otherwise."""
+    """Return the messages if they have the form that :meth:`ChatTemplate.render` expects."""
     if isinstance(messages, str | bytes | Mapping) or not isinstance(messages, Sequence):
-        raise InvalidArgumentError(
-            f"messages must be a sequence of mappings, not {type(messages).__name__}"
-        )
+        raise wrong("messages", "a sequence of mappings", messages)
     if not messages:
-        raise InvalidArgumentError("there are no messages")
+        raise InvalidArgumentError("expected at least one message, got none")
     for i, message in enumerate(messages):
         _check_message(message, f"message {i}")
     return messages
@@ -224,26 +235,23 @@ def check_messages(messages: Messages) -> Messages:
 
 def _check_message(message: Any, name: str) -> None:
     if not isinstance(message, Mapping):
-        raise InvalidArgumentError(f"{name} is not a mapping but {type(message).__name__}")
+        raise wrong(name, "a mapping", message)
     role, content = message.get("role"), message.get("content")
     if not isinstance(role, str) or not role:
-        raise InvalidArgumentError(f"{name} has no role: it must be a text, not {role!r}")
+        raise wrong(f"the role of {name}", "a non-empty string", role)
     if content is None and message.get("tool_calls"):
         return
     if isinstance(content, Sequence) and not isinstance(content, str | bytes):
         for part in content:
             _check_part(part, name)
     elif not isinstance(content, str):
-        kind = type(content).__name__
-        raise InvalidArgumentError(f"the content of {name} must be a text or parts, not {kind}")
+        raise wrong(f"the content of {name}", "a string or a list of parts", content)
 
 
 def _check_part(part: Any, name: str) -> None:
     kind = part.get("type") if isinstance(part, Mapping) else None
     if kind != "text" or not isinstance(part.get("text"), str):
-        raise InvalidArgumentError(
-            f'the content of {name} has a part that is not {{"type": "text", "text": "..."}}'
-        )
+        raise wrong(f"each part of the content of {name}", '{"type": "text", "text": "..."}', part)
 
 
 def _import_sandbox() -> ModuleType:
@@ -251,7 +259,7 @@ def _import_sandbox() -> ModuleType:
         from . import sandbox
     except ImportError as error:
         raise NotSupportedError(
-            "messages need Jinja2 3.1.6 or newer: pip install 'jinja2>=3.1.6'"
+            "chat messages need Jinja2 3.1.6 or newer: pip install 'jinja2>=3.1.6'"
         ) from error
     return sandbox
 
@@ -261,7 +269,7 @@ def _environment() -> Any:
     return _import_sandbox().BoundedEnvironment()
 
 
-def _said(error: Exception) -> str:
-    """Return what an exception of the template says, on one line of bearable length."""
+def _summary(error: Exception) -> str:
+    """Return the type and text of an exception on one line of at most 300 characters."""
     text = " ".join(f"{type(error).__name__}: {error}"[:1000].split())
     return text if len(text) <= 300 else text[:297] + "..."

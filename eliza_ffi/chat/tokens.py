@@ -1,30 +1,33 @@
-"""The tokens of a conversation, with control tokens where the template wrote them and nowhere else.
+"""Tokenize a conversation, with control tokens only where the chat template wrote them.
 
-Rendered, a conversation is one text in which ``<|im_end|>`` from the template and ``<|im_end|>`` in
-something a user said look alike. Read with special tokens parsed, a user could end their turn and
-speak as the system. The rule here:
+A rendered conversation is one text. In this text, ``<|im_end|>`` from the template and
+``<|im_end|>`` from a user look alike. If all of the text were read with special tokens parsed, a
+user could end their turn and continue as the system. This module follows one rule:
 
-    A control token is read only where the template wrote the token's first character.
+    A control token is recognized only if the template wrote its first character.
 
-To see who wrote it, the conversation is rendered a second time with marks, private-use characters,
-in place of the first characters of control tokens (mostly ``<``) in all that the caller passed.
-Whatever the template does with a content, trimming, cutting or joining it, the marks show where it
-went. If, put back, they give the text of the first rendering, both went the same way, and the text
-is tokenized in pieces: control tokens by their ids, all between them as plain text. Where nothing
-is forged, the tokens are those of the whole text.
+To find out who wrote a character, the conversation is rendered a second time. For this rendering,
+each character with which a control token of the text begins, usually ``<``, is replaced in all
+messages and variables by a private-use character, its marker. The template may trim, cut or join
+contents; the markers show where their characters end up. The markers are then replaced by the
+original characters. If the result equals the first rendering, the template treated both versions
+alike. The text is then tokenized in pieces: control tokens become their ids, and all text between
+them is plain text. If no content spells a control token, the tokens are those of the whole text.
 
-A template may look for something in contents, mostly ``</think>``, and must find it: characters
-that stand in a string of the template's own stay, unless a control token could begin with them.
+A template may search contents for a string, usually ``</think>``, and must still find it. Contents
+therefore keep the characters of every string constant of the template, unless a control token could
+begin within this constant.
 
 Limits:
 
-- A template that looks for control tokens themselves, or at single characters, may write something
-  else for the replaced contents. Contents that spell a control token are then an error. Others are
-  read whole, and a control token that such a template puts together from pieces is not noticed.
-- Some vocabularies have tokens that are special to the model but not marked as control tokens
-  (``<think>``, ``<tool_call>``). Tokenizers read these in any text, here as everywhere.
-- Roles count as contents, except that templates may compose control tokens around them
-  (``<|user|>``).
+- A template that searches for control tokens, or examines single characters, may render the marked
+  contents differently. In this case, contents that spell a control token are an error. Other
+  conversations are tokenized as one text, and a control token that the template assembles from
+  several pieces of content is not detected.
+- Some vocabularies have tokens that are special to the model but not marked as control tokens, such
+  as ``<think>`` and ``<tool_call>``. Tokenizers recognize these in any text.
+- Roles are treated like contents, but a template may build a control token around a role, such as
+  ``<|user|>``.
 """
 
 from __future__ import annotations
@@ -41,15 +44,17 @@ __all__ = ["ChatTokenizer"]
 
 
 class ChatTokenizer:
-    """Turns conversations into tokens.
+    """Converts conversations to tokens.
 
     Parameters
     ----------
     template
+        The model's chat template.
     tokenize
-        From a text, whether to add special tokens and whether to read them, to tokens.
+        A function ``(text, add_special, parse_special)`` that returns the tokens of a text.
     detokenize
-        From tokens to text, with a keyword ``unparse_special`` for spelling special tokens out.
+        A function that returns the text of tokens. With the keyword argument
+        ``unparse_special=True``, it spells special tokens out.
     """
 
     def __init__(self, template: ChatTemplate, tokenize: Tokenize, detokenize: Detokenize) -> None:
@@ -64,19 +69,18 @@ class ChatTokenizer:
 
         Parameters
         ----------
-        messages
-        **more
-            As :meth:`ChatTemplate.render`.
+        messages, **more
+            As in :meth:`ChatTemplate.render`.
 
         Raises
         ------
         InvalidArgumentError
-            If the messages are not as they must be, or spell a control token where it cannot be
-            told from the template's.
+            If the messages do not have the expected form, or if they spell a control token that
+            cannot be distinguished from the template's own.
         ChatTemplateError
-            If the template fails or refuses the messages.
+            If the template fails or rejects the messages.
         """
-        messages = self.template.fit(messages)  # JSON among them is read before it is marked
+        messages = self.template.fit(messages)  # parses JSON arguments, before they are marked
         given = [messages, more]
         text = self.template.render(messages, **more)
         tokens = self._vocabulary.read(self._bos(text) + text)
@@ -88,7 +92,7 @@ class ChatTokenizer:
         guarded = self.template.render(guarded_messages, **guarded_more)
         if guard.uncover(guarded) == text:
             bos = self._bos(guarded)
-            if bos != self._bos(text):  # the text begins with a content that spells it
+            if bos != self._bos(text):  # the text begins with a content that spells BOS
                 tokens = self._vocabulary.read(bos + text)
             return self._apart(tokens, bos + guarded, guard)
         if forged := self._spelled(given):
@@ -96,29 +100,29 @@ class ChatTokenizer:
         return tokens
 
     def turn(self, **more: Any) -> tuple[str, str] | None:
-        """Return what the template writes before and behind the words of a user who speaks alone.
+        """Return the template text before and after the content of a single user message.
 
-        Both are template text, as it is now: a template may write the date. None where it does
-        something else with the words than write them once.
+        The texts are only valid now, because a template may write the current date. The result is
+        None if the template does not write the content exactly once and unchanged.
 
         Parameters
         ----------
         **more
-            As :meth:`ChatTemplate.render`.
+            As in :meth:`ChatTemplate.render`.
 
         Raises
         ------
         ChatTemplateError
-            If the template fails or refuses a lone message of a user.
+            If the template fails or rejects a single user message.
         """
         mark = next(mark for mark in map(chr, PRIVATE_USE) if mark not in self.template.source)
-        words = f"{mark}Some words, 1 2 <b>{mark}"  # that show it if they are changed
+        words = f"{mark}Some words, 1 2 <b>{mark}"  # changed by any trimming or escaping
         text = self.template.render([{"role": "user", "content": words}], **more)
         head, *tail = (self._bos(text) + text).split(words)
         return (head, tail[0]) if len(tail) == 1 and mark not in head + tail[0] else None
 
     def _apart(self, tokens: list[int], guarded: str, guard: _Guard) -> list[int]:
-        """Return the tokens of a guarded text; `tokens` are those of the text without marks."""
+        """Return the tokens of a text with markers; `tokens` are those without markers."""
         vocabulary = self._vocabulary
         written = vocabulary.read(guarded)
         if vocabulary.in_order(written) == vocabulary.in_order(tokens):
@@ -129,42 +133,42 @@ class ChatTokenizer:
             apart += control
         strange = vocabulary.controls(written).keys() - vocabulary.controls(tokens).keys()
         if strange or vocabulary.in_order(apart) != vocabulary.in_order(written):
-            # Control tokens overlap, or the tokenizer makes one even of plain text.
+            # Control tokens overlap, or the tokenizer recognizes one even in plain text.
             raise _indistinct(next(iter(vocabulary.controls(tokens).values())))
         return apart
 
     def _spelled(self, value: Any) -> str:
-        """Return a control token that a text somewhere in a value spells, or an empty text."""
+        """Return a control token that a text within a value spells, or an empty string."""
         for text in _texts(value):
             if spelled := self._vocabulary.controls(self._vocabulary.read(text)):
                 return next(iter(spelled.values()))
         return ""
 
     def _bos(self, text: str) -> str:
-        """Return what to put in front of a text so that it begins as the model wants."""
+        """Return BOS if the model expects it and `text` lacks it; an empty string otherwise."""
         bos = self.template.bos_token
         return bos if self.template.add_bos and not text.startswith(bos) else ""
 
 
 def _indistinct(forged: str) -> InvalidArgumentError:
     return InvalidArgumentError(
-        f"the messages spell the control token {forged!r}, and the chat template uses them so that "
-        "it cannot be told from the template's own: take it out of them, or, to have it read as "
-        "the token, pass Model.chat_template.render(messages) as the prompt"
+        f"the messages spell the control token {forged!r}, and with this chat template it cannot "
+        "be distinguished from the template's own control tokens: remove it from the messages; if "
+        "it is meant as a control token, pass Model.chat_template.render(messages) as the prompt"
     )
 
 
 class _Guard:
-    """Marks characters of the messages, so that they can be found in what the template wrote.
+    """Replaces characters of the messages by markers, to find them in the rendered text.
 
     Parameters
     ----------
     controls
-        The control tokens that the rendered text has.
+        The control tokens in the rendered text.
     looked_for
-        Texts that the template may look for.
+        Strings that the template may search for.
     text
-        The rendered text, whose characters cannot be marks.
+        The rendered text. Its characters are not used as markers.
     """
 
     def __init__(self, controls: set[str], looked_for: frozenset[str], text: str) -> None:
@@ -173,7 +177,10 @@ class _Guard:
         free = (char for char in map(chr, PRIVATE_USE) if char not in present)
         self._marks = dict(zip(first, free, strict=False))
         if len(self._marks) < len(first):
-            raise InvalidArgumentError("the messages have too many private-use characters")
+            raise InvalidArgumentError(
+                "the messages contain too many private-use characters from U+F0000 to U+FFFFD; "
+                f"expected at least {len(first)} to be unused, got {len(self._marks)}"
+            )
         self._covering = str.maketrans(self._marks)
         self._uncovering = str.maketrans({mark: char for char, mark in self._marks.items()})
         self._controls = controls
@@ -181,7 +188,7 @@ class _Guard:
         self.used = False
 
     def cover(self, value: Any) -> Any:
-        """Return a copy of what a template is given, marked in all its texts."""
+        """Return a copy of messages or variables with markers in all texts."""
         if isinstance(value, str):
             return self._cover_text(value)
         if isinstance(value, Mapping):
@@ -191,11 +198,11 @@ class _Guard:
         return value
 
     def uncover(self, text: str) -> str:
-        """Return a text without marks."""
+        """Return a text with its markers replaced by the original characters."""
         return text.translate(self._uncovering)
 
     def _cover_key(self, key: Any) -> Any:
-        # Templates ask for items by name.
+        # Templates read items by their names, so names stay.
         return key if isinstance(key, str) and key.isidentifier() else self.cover(key)
 
     def _cover_text(self, text: str) -> str:
@@ -208,7 +215,7 @@ class _Guard:
         return text.translate(self._covering)
 
     def _may_stay(self, looked_for: str) -> bool:
-        """Say whether a text has marked characters and none begins a control token."""
+        """Return whether a text has characters to mark, none of which can begin a control token."""
         ends = [looked_for[i:] for i, char in enumerate(looked_for) if char in self._marks]
         return bool(ends) and not any(
             end.startswith(control) or control.startswith(end)

@@ -1,4 +1,4 @@
-"""What is asked of a tokenizer where control tokens and plain text must be told apart."""
+"""Find control tokens in tokens, and split a text at them."""
 
 from __future__ import annotations
 
@@ -10,19 +10,14 @@ PRIVATE_USE = range(0xF0000, 0xFFFFE)
 ASCII_SPACE = " \t\n\v\f\r"
 
 Tokenize = Callable[[str, bool, bool], list[int]]
-"""From a text, whether to add special tokens and whether to read them, to tokens."""
+"""Returns the tokens of ``(text, add_special, parse_special)``."""
 
 Detokenize = Callable[..., str]
-"""From tokens to text, with a keyword ``unparse_special`` for spelling special tokens out."""
+"""Returns the text of tokens; with ``unparse_special=True``, special tokens are spelled out."""
 
 
 class Vocabulary:
-    """A tokenizer, and which of its tokens are control tokens.
-
-    Parameters
-    ----------
-    tokenize, detokenize
-    """
+    """A tokenizer and its control tokens."""
 
     def __init__(self, tokenize: Tokenize, detokenize: Detokenize) -> None:
         self._tokenize = tokenize
@@ -31,22 +26,23 @@ class Vocabulary:
         self._taking_space: dict[int, tuple[bool, bool]] = {}
 
     def read(self, text: str) -> list[int]:
-        """Return the tokens of a text whose control tokens are spelled out."""
+        """Return the tokens of a text; control tokens that it spells out are recognized."""
         return self._tokenize(text, False, True)
 
     def controls(self, tokens: Sequence[int]) -> dict[int, str]:
-        """Return the control tokens among some tokens, with their texts."""
+        """Return the control tokens among `tokens`, with their texts."""
         return {token: text for token in set(tokens) if (text := self._control(token))}
 
     def in_order(self, tokens: Sequence[int]) -> list[int]:
-        """Return the control tokens as they come."""
+        """Return the control tokens among `tokens`, in their order."""
         return [token for token in tokens if self._control(token)]
 
     def pieces(self, text: str, tokens: Sequence[int]) -> Iterator[tuple[str, list[int]]]:
-        """Cut a text at its control tokens: yield what stands before each, and the token.
+        """Split a text at its control tokens: yield each plain piece and the token after it.
 
-        No plain piece has a control token's text in it, so each is where it is first found. Some
-        tokens take the white space beside them with them, as those of the phi-3 family do.
+        The last piece comes with an empty list. No plain piece contains the text of a control
+        token, so the first occurrence of this text is the token. Some control tokens include the
+        white space next to them, as in the phi-3 family; the pieces lack this white space.
         """
         takes_right = False
         for token in self.in_order(tokens):
@@ -57,15 +53,15 @@ class Vocabulary:
         yield text.lstrip(ASCII_SPACE) if takes_right else text, []
 
     def _takes_space(self, token: int) -> tuple[bool, bool]:
-        """Say whether a control token takes white space before it, and behind it."""
+        """Return whether a control token includes white space before it, and after it."""
         if token not in self._taking_space:
             control = self._control(token)
-            before, behind = self.read(f" {control}"), self.read(f"{control} ")
-            self._taking_space[token] = (before == [token], behind == [token])
+            before, after = self.read(f" {control}"), self.read(f"{control} ")
+            self._taking_space[token] = (before == [token], after == [token])
         return self._taking_space[token]
 
     def _control(self, token: int) -> str:
-        """Return the text of a control token, and an empty one for others."""
+        """Return the text of a control token, or an empty string for any other token."""
         if token not in self._known:
             plain = self._detokenize([token], unparse_special=False)
             spelled = self._detokenize([token], unparse_special=True)

@@ -88,7 +88,7 @@ def test_the_format_is_found_in_every_template_that_writes_calls() -> None:
 
 @pytest.mark.slow
 def test_a_template_that_rejects_a_question_says_so() -> None:
-    with pytest.raises(ChatTemplateError, match="refuses the messages"):
+    with pytest.raises(ChatTemplateError, match="rejects the messages"):
         find_call_format(real_templates()[REJECTS_TEXT])
 
 

@@ -227,20 +227,20 @@ def test_prompts_are_put_together_and_never_with_strings() -> None:
     assert hash(whole) == hash(whole + Prompt())
     with pytest.raises(TypeError, match="unsupported operand"):
         system + "who wrote this?"  # type: ignore[operator]
-    with pytest.raises(InvalidArgumentError, match="a part of a prompt is a text, not list"):
+    with pytest.raises(InvalidArgumentError, match="text must be a string, got a list"):
         Prompt().text(["x"])  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
     ("template", "said"),
     [
-        ("{message}", "field 'message' is not among those that were given by name"),
-        ("{}", "field '' is not among"),
-        ("{0}", "field '0' is not among"),
-        ("{x.y}", "field 'x.y' is not among"),
-        ("{x", r"cannot be filled in: .*; \{\{ and \}\} stand for braces"),
-        ('{"action":"', "cannot be filled in"),
-        ("{x:d}", "cannot be filled in: Unknown format code"),
+        ("{message}", "expected a keyword argument for every field, got none for 'message'"),
+        ("{}", "got none for ''"),
+        ("{0}", "got none for '0'"),
+        ("{x.y}", "got none for 'x.y'"),
+        ("{x", r"cannot be formatted: .*; write \{\{ and \}\} for braces"),
+        ('{"action":"', "cannot be formatted"),
+        ("{x:d}", "cannot be formatted: Unknown format code"),
     ],
 )
 def test_a_template_that_cannot_be_filled_in_says_why(template: str, said: str) -> None:
@@ -301,7 +301,7 @@ def test_unknown_characters_are_no_control_tokens() -> None:
 def test_a_tokenizer_that_reads_plain_text_as_control_tokens_is_found_out() -> None:
     words = Words(merges=True)
     prompt = Prompt().template("x").text("<end>")
-    with pytest.raises(InvalidArgumentError, match="spells '<end>', which this tokenizer cannot"):
+    with pytest.raises(InvalidArgumentError, match="contains '<end>', which this tokenizer always reads"):
         PromptTokenizer(words.tokenize, words.detokenize).tokens(prompt)
 
 

@@ -98,5 +98,5 @@ def test_every_real_template_writes_all_of_a_conversation(talk: str) -> None:
             left_out[name] = missing
     assert len(real_templates()) > 70
     assert refused.keys() == {key for key in REFUSED if key[1] == talk}
-    assert all("refuses the messages" in said for said in refused.values())
+    assert all("rejects the messages" in said for said in refused.values())
     assert left_out.keys() == LEFT_OUT.get(talk, set())

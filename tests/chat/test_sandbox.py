@@ -29,7 +29,7 @@ from eliza_ffi.chat.allowed import (
     MAPPING_METHODS,
     STR_METHODS,
     TESTS,
-    Refused,
+    Rejected,
 )
 from eliza_ffi.chat.budget import MAX_UNITS, bounded, remaining
 from eliza_ffi.chat.template import ChatTemplate
@@ -350,18 +350,18 @@ def test_a_template_that_is_hard_to_compile_is_refused_or_compiled_at_once(
     render_in_a_child: Render, source: str
 ) -> None:
     said = render_in_a_child(source)
-    assert re.match(f"{STOPPED}|rendered|the chat template is (not valid|longer)", said)
+    assert re.match(f"{STOPPED}|rendered|the chat template is (not valid|too long)", said)
 
 
 # What a template is told, and not what failed by chance.
 STOPPED = (
-    "the chat template was stopped: it (wants (a range of )?more than |takes |nests |formats )"
-    "|the chat template is not valid: LimitReached: it (wants|nests)"
+    "the chat template was stopped: it (needs (a range of )?more than |takes |nests |formats )"
+    "|the chat template is not valid: LimitReached: it (needs|nests)"
     "|the chat template is not valid: (ValueError: Exceeds the limit|TemplateAssertionError: )"
     "|the chat template failed: UndefinedError: '(cycler|joiner|lipsum)' is undefined"
-    "|the chat template failed: (TypeError: templates cannot calculate|ValueError: too many values)"
+    "|the chat template failed: (TypeError: templates cannot apply|ValueError: too many values)"
     "|the chat template failed: ValueError: Exceeds the limit"
-    "|the chat template refuses the messages: x{1000}$"
+    "|the chat template rejects the messages: x{1000}$"
 )
 
 
@@ -669,6 +669,6 @@ def test_a_long_conversation_leaves_much_of_the_budget() -> None:
         with bounded(len(talk)):
             try:
                 template._run(talk, add_generation_prompt=True)
-            except (Refused, jinja2.TemplateError):
+            except (Rejected, jinja2.TemplateError):
                 continue
             assert remaining().left > MAX_UNITS / 4, name

@@ -230,8 +230,8 @@ def test_bytes_that_are_no_utf8_are_an_error_that_names_their_place(
     ("content", "said"),
     [
         ('{"role": "user"}', "messages must be a sequence of mappings"),
-        ("[]", "there are no messages"),
-        ('["hello"]', "message 0 is not a mapping"),
+        ("[]", "expected at least one message, got none"),
+        ('["hello"]', "message 0 must be a mapping"),
         ('[{"role": "user"}]', "the content of message 0"),
     ],
 )

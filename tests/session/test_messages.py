@@ -128,7 +128,7 @@ def test_prompts_of_all_kinds_stand_in_one_list(model: Model, tokens: list[int])
     [
         (MESSAGES[0], "got a dict; a conversation is a list of messages"),
         (["a", "b"], "use the method whose name ends in _many"),
-        ([MESSAGES[0], "a"], "message 1 is not a mapping but str"),
+        ([MESSAGES[0], "a"], "message 1 must be a mapping, got 'a'"),
         ([{"content": "a"}], "role"),
         ([], "the prompt is empty"),
     ],
