@@ -1,7 +1,7 @@
 """The functions, filters, tests and methods that a chat template may use.
 
 Each of them is written or wrapped so that one call can neither take long nor create a large value.
-A function that creates a text checks its length first, or builds it from pieces and stops at the
+A function that creates a string checks the length first, or builds it from pieces and stops at the
 limit. A function that compares or sorts values measures them first. A function that iterates over
 items charges the budget for each item.
 """
@@ -63,7 +63,7 @@ __all__ = [
 ]
 
 MAX_BITS = 10_000
-ESCAPED, JSON, REPR = 5, 6, 10  # most characters for one character in HTML, in JSON, in `repr`
+ESCAPED, JSON, REPR = 5, 6, 10  # characters for one character, at most, in HTML, JSON and `repr`
 RECASED = 12  # bytes that Python needs to change the case of one character
 
 NUMBERS = (int, float)  # a bool is an int
@@ -77,11 +77,11 @@ class Rejected(Exception):  # noqa: N818 - an outcome
     """The template called ``raise_exception``; the text is the template's own."""
 
 
-# ---- texts -------------------------------------------------------------------------------------
+# ---- strings -----------------------------------------------------------------------------------
 
 
 def text(value: Any) -> str:
-    """Return a value as text, as ``str`` does."""
+    """Return ``str(value)``, and charge it to the budget."""
     if type(value) is str:
         return value
     if isinstance(value, str | Undefined) or type(value) in SCALARS:
@@ -91,7 +91,7 @@ def text(value: Any) -> str:
 
 
 def join_texts(pieces: Iterable[str], separator: str = "") -> str:
-    """Join texts; the result is charged to the budget."""
+    """Join strings, and charge the result to the budget."""
     size, parts = 0, []
     for piece in pieces:
         size += len(piece) + len(separator)
@@ -114,8 +114,8 @@ def split(value: str, sep: str | None = None, maxsplit: int = -1) -> list[str]:
 
 
 def rsplit(value: str, sep: str | None = None, maxsplit: int = -1) -> list[str]:
-    # Python's `rsplit` may compare every character of the text with every one of the separator.
-    check_size(len(value) * len(sep or ""), 10 * MAX_TEXT, "comparisons to split a text")
+    # Python's `rsplit` may compare every character with every character of the separator.
+    check_size(len(value) * len(sep or ""), 10 * MAX_TEXT, "comparisons to split a string")
     return charge_pieces(
         value, value.rsplit(sep, maxsplit if 0 <= maxsplit < MAX_ITEMS else MAX_ITEMS)
     )
@@ -271,7 +271,7 @@ def apply_operator(sign: str, operation: Callable[[Any, Any], Any], left: Any, r
     if sign in ("+", "*") and isinstance(left, SEQUENCES):
         size = len(left) + len(right) if sign == "+" else len(left) * max(right, 0)
         if hasattr(left, "__html__") or hasattr(right, "__html__"):
-            size *= ESCAPED  # a "safe" text escapes a text that is added to it
+            size *= ESCAPED  # a "safe" string escapes any string that is added to it
         check_size(size, MAX_TEXT if isinstance(left, str) else MAX_ITEMS, "characters or items")
         return charge_new(operation(left, right))
     return calculate(sign, operation, left, right)
@@ -410,7 +410,7 @@ STR_METHODS: dict[str, Callable[..., Any]] = {
     "title": bounded_case_change(str.title),
     "upper": bounded_case_change(str.upper),
 }
-"""Methods of texts."""
+"""Methods of strings."""
 
 LIST_METHODS: dict[str, Callable[..., Any]] = {"append": append, "pop": pop}
 """Methods of lists that the template created."""
@@ -428,7 +428,7 @@ CHANGING = frozenset(("append", "clear", "extend", "insert", "pop", "popitem", "
 
 
 def of_text(method: str) -> Callable[..., Any]:
-    """Return the filter that applies a method of texts."""
+    """Return the filter that applies a method of strings."""
     function = STR_METHODS[method]
     return lambda value, *args, **kwargs: function(text(value), *args, **kwargs)
 

@@ -46,7 +46,7 @@ STEP = 100
 """The units that one step costs."""
 
 MAX_TEXT = 10_000_000
-"""The maximum length of a text that a template creates, in characters."""
+"""The maximum length of a string that a template creates, in characters."""
 
 MAX_ITEMS = 100_000
 """The maximum number of items of a list or mapping that a template creates."""
@@ -118,7 +118,7 @@ def spend(units: int = 0) -> None:
         budget.check()
 
 
-def check_size(size: int, limit: int = MAX_TEXT, what: str = "characters in a text") -> None:
+def check_size(size: int, limit: int = MAX_TEXT, what: str = "characters in a string") -> None:
     """Raise :class:`LimitReached` if a value that is about to be created is too large."""
     if size > limit:
         raise LimitReached(f"it needs more than {limit:,} {what}")
@@ -174,7 +174,7 @@ def charge_comparison(value: Any) -> Any:
 
 
 def check_short(value: Any) -> Any:
-    """Return a value; raise :class:`LimitReached` if it is a text of over 100 characters."""
+    """Return a value; raise :class:`LimitReached` if it is a string of over 100 characters."""
     if isinstance(value, str):
         check_size(len(value), MAX_SHORT, "characters in a name or argument")
     return value

@@ -1,10 +1,10 @@
-"""Finding in a chat template how the model writes tool calls.
+"""Find out from a chat template how the model writes tool calls.
 
 The template renders short conversations in which the assistant calls tools. The names and arguments
 of these calls occur nowhere else, so in the output they mark the holes of the format, and the rest
 is fixed text. Conversations with no, one and two arguments, and with one and two calls, show
-whether fixed text belongs to an argument, to a call, or to the turn. In the end the format is
-checked: it must write further calls exactly as the template does.
+whether fixed text belongs to an argument, to a call, or to the turn. Finally, the format is
+checked: it must write other calls exactly as the template does.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ from .tool_messages import GENERIC
 
 __all__ = ["find_call_format"]
 
-MAX_SECONDS = 5.0  # for all renderings; each has a limit of its own
-MAX_WORDS = 20_000  # characters of the assistant's turn, because comparisons take quadratic time
+MAX_SECONDS = 5.0  # for all renderings together; each one has its own limit as well
+MAX_WORDS = 20_000  # characters of the assistant's turn; comparing turns takes quadratic time
 MAX_START = 1_000  # characters of a call before its name
 
 QUESTION, THOUGHT = "eliza question", "Eliza thought"
@@ -50,7 +50,7 @@ ANSWER = {"content": "Eliza answer"}
 REASONING = ("reasoning_content", "reasoning", "thinking")  # the names of thoughts in messages
 
 KEYS = ("eliza_kb", "eliza_ka")  # not in alphabetical order
-STRINGS = ("elizavaluev", "elizavaluew")  # letters only, which no format has to quote
+STRINGS = ("elizavaluev", "elizavaluew")  # letters only: no format needs to quote them
 ONE = Call("eliza_tool_x", {KEYS[0]: STRINGS[0]}, "elizaId01")
 TWO = Call("eliza_tool_y", {KEYS[1]: STRINGS[1]}, "elizaId02")
 PROPERTIES = {key: {"type": "string", "description": "Words."} for key in KEYS}
@@ -63,7 +63,7 @@ TOOLS = [
     for call in (ONE, TWO)
 ]
 
-# Two values of each type: one alone does not show which characters belong to the value.
+# Two values of each type: a single one does not show which characters belong to the value.
 SAMPLES: dict[str, tuple[Any, Any]] = {
     "string": (STRINGS[0], ' "<eliza é">\n\n &{}'),
     "quoted": (f"{STRINGS[0]} <&>\n'\"", f"<&>\n'\"{STRINGS[1]}"),
@@ -73,7 +73,7 @@ SAMPLES: dict[str, tuple[Any, Any]] = {
     "array": (["eliza '\"é", 2, None, {"a": True}], [True, []]),
     "object": ({"eliza_c": "'\"é", "eliza_b": [False, None, 7]}, {"eliza_d": {"e": {}}}),
 }
-# For formats that quote some strings, and for nested values while some types are still unknown.
+# For formats that quote only some strings, and for nested values while some types are unknown.
 SIMPLE_SAMPLES: dict[str, tuple[Any, Any]] = {
     "string": STRINGS,
     "array": ([STRINGS[0], 7], [True]),
@@ -94,7 +94,7 @@ def find_call_format(template: ChatTemplate, **extra: Any) -> CallFormat:
     template
         The model's chat template.
     **extra
-        The variables with which conversations will be rendered, such as ``enable_thinking``.
+        Further variables of the template, such as ``enable_thinking``.
 
     Returns
     -------
@@ -104,7 +104,7 @@ def find_call_format(template: ChatTemplate, **extra: Any) -> CallFormat:
     Raises
     ------
     ChatTemplateError
-        If the template rejects a question and an answer.
+        If the template rejects a conversation of one question and one answer.
     """
     finder = _Finder(template, extra)
     with contextlib.suppress(_NotFound, ChatTemplateError):
@@ -169,7 +169,7 @@ class _Finder:
     # ---- rendering -----------------------------------------------------------------------------
 
     def render(self, *turns: Mapping[str, Any], prompt: bool = False) -> str:
-        """Return a question and further turns, by default the assistant's, as they are written."""
+        """Render a question and further turns; the default role of a turn is the assistant."""
         if time.thread_time() > self.until:
             raise ChatTemplateError(
                 f"the chat template takes more than {MAX_SECONDS:g} seconds to write short messages"
@@ -215,19 +215,19 @@ class _Finder:
         thought = self.thought(ANSWER, ANSWER["content"])
         same = _overlap(opening, before)
         if thought and not thought[0]:
-            cut = opening  # it begins thoughts
+            cut = opening  # the generation prompt begins thoughts
         elif same:  # the turn begins as the generation prompt does
             before, text_start = before.removeprefix(same), text_start.removeprefix(same)
-        elif "</" in opening and before.startswith(text_start):  # each has its own empty thoughts
+        elif "</" in opening and before.startswith(text_start):  # both contain empty thoughts
             before, text_start = before.removeprefix(text_start), ""
         else:
-            cut = opening  # it may begin thoughts
+            cut = opening  # the generation prompt may begin thoughts
         if before.startswith(text_start):
             before, lead, text_start = before.removeprefix(text_start), text_start, ""
         return replace(format, cut=cut, lead=lead, text_start=text_start), before
 
     def thought(self, turn: Mapping[str, Any], words: str) -> tuple[str, str] | None:
-        """Return the fixed text before thoughts, from the generation prompt on, and after them.
+        """Return the fixed text from the generation prompt to the thoughts, and after the thoughts.
 
         The fixed text after thoughts ends before `words`. The result is None if the template writes
         no thoughts after this generation prompt.
@@ -261,7 +261,7 @@ class _Finder:
         return replace(format, arguments=arguments, items=items)
 
     def index_continues(self, format: CallFormat) -> bool:
-        """Say whether the number of a call depends on the calls in earlier turns."""
+        """Return whether the number of a call depends on the calls in earlier turns."""
         if Hole.INDEX not in format.call:
             return False
         result = {"role": "tool", "name": ONE.name, "tool_call_id": ONE.id, "content": THOUGHT}
@@ -374,7 +374,7 @@ def _whole_tags(text: str) -> str:
 
 
 def _from_whole_tag(text: str) -> bool:
-    """Say whether `text` begins outside of tags."""
+    """Return whether `text` begins outside of tags."""
     ends, starts = text.find(">"), text.find("<")
     return not 0 <= ends < starts
 
@@ -509,7 +509,7 @@ def _find_member(
     keys: Sequence[str],
     known: Sequence[Member],
 ) -> Member | None:
-    """Find how a value is written, from what the template writes for each of two values."""
+    """Find how a value is written, given the template's output for two values."""
     for name, write in writers.items():
         try:
             one, two = map(write, values)
@@ -523,7 +523,7 @@ def _find_member(
                 pieces = [*_split(opening, marks), Hole.VALUE, *_split(closing, marks)]
                 members.append(Member(_joined(pieces), name))
         if members:
-            # "null" may occur several times: the value is where other values are.
+            # "null" may occur several times. Prefer the place where values of other types occur.
             alike = [each for each in members if each.pieces in [one.pieces for one in known]]
             return (alike or members)[-1]
     return None

@@ -1,4 +1,4 @@
-"""How a model writes tool calls: as fixed text with holes.
+"""The format in which a model writes tool calls: fixed text with holes.
 
 A call is a sequence of pieces. A piece is fixed text or a :class:`Hole`, such as the name of the
 tool. The arguments are one JSON object (:class:`Json`), or each argument is written in its own way
@@ -86,7 +86,7 @@ class Json:
 
 @dataclass(frozen=True)
 class Member:
-    """How an argument is written whose value has one JSON type, or such an item of an array.
+    """How an argument, or an item of an array, of one JSON type is written.
 
     Attributes
     ----------
@@ -134,7 +134,8 @@ class Members:
     sort : bool
         Whether the members are sorted by their keys in lower case.
     quoted_characters : str
-        Strings with one of these characters are written as ``"quoted"``, for example in CDATA.
+        Strings that contain any of these characters are written as ``"quoted"``, for example in
+        CDATA.
     """
 
     of_type: Mapping[str, Member]
@@ -176,8 +177,8 @@ class CallFormat:
 
     A turn of the assistant without thoughts consists of the generation prompt without `cut`, then
     `lead`, and then either ``render_call(format, calls)`` or `text_start` and an answer in words.
-    So the model has decided for a call when it has written `call_start`. If `text_start` is empty,
-    an answer in words may begin with anything else.
+    Once the model has written `call_start`, it has decided to call a tool. If `text_start` is
+    empty, an answer in words begins with any other text.
 
     Attributes
     ----------
@@ -207,9 +208,9 @@ class CallFormat:
         How thoughts are written; None if the template does not write them, or if the generation
         prompt ends them.
     lists_tools : bool
-        Whether the template tells the model which tools there are.
+        Whether the template lists the available tools for the model.
     generic : bool
-        Whether the template writes no calls, and this is the generic format.
+        Whether this is the generic format, for templates that do not write calls.
     """
 
     cut: str = ""
@@ -242,7 +243,8 @@ class CallFormat:
         if isinstance(self.arguments, Json):
             return None
         of_type = self.arguments.of_type
-        member = of_type.get("quoted", of_type["string"])  # what ends a raw string is quoted
+        # If the format quotes strings, it quotes those that contain the end of a raw string.
+        member = of_type.get("quoted", of_type["string"])
         return member.closing("{key}") if member.value == "raw" else None
 
 
@@ -275,25 +277,25 @@ def render_call(format: CallFormat, calls: Sequence[Call], earlier_calls: int = 
     calls
         At least one call.
     earlier_calls
-        How many calls earlier turns of the conversation have.
+        The number of calls in earlier turns of the conversation.
 
     Raises
     ------
     InvalidArgumentError
-        If there are no calls, or several and the format has one in a turn; if a call has no id and
-        the format writes one; if the format cannot write a value.
+        If there are no calls; if there are several calls and the format allows only one in a turn;
+        if the format writes ids and a call has no id; if the format cannot write a value.
     """
     if not calls or (len(calls) > 1 and not format.parallel):
         expected = "at least one call" if format.parallel else "one call"
         raise InvalidArgumentError(
-            f"the model's format needs {expected} in a turn, got {len(calls)}"
+            f"the model's format of tool calls needs {expected} in a turn, got {len(calls)}"
         )
     first = format.first_index + (earlier_calls if format.index_continues else 0)
     written = []
     for index, call in enumerate(calls, first):
         if Hole.ID in format.call and not call.id:
             raise InvalidArgumentError(
-                f"the model's format needs an id for each call, and that of {call.name!r} has none"
+                f"the model's format needs an id for each call, got none for {call.name!r}"
             )
         holes = {
             Hole.NAME: call.name,
@@ -341,9 +343,9 @@ def write_members(
 
 
 WRITERS: dict[str, Callable[[Any], str]] = {"raw": str, "json": Json().write, "python": str}
-"""How values are written, except as members."""
+"""The functions that write values, except as members."""
 
 
 def fill_pieces(pieces: Pieces, holes: Mapping[Hole, str]) -> str:
-    """Return the text of pieces, with texts in the holes."""
+    """Return pieces as text, with the holes filled in."""
     return "".join(piece if isinstance(piece, str) else holes[piece] for piece in pieces)

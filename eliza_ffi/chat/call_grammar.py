@@ -54,9 +54,9 @@ class CallGrammar:
     ----------
     lark : str
     json_after : tuple of str
-        The fixed texts before JSON values.
+        The fixed strings that precede JSON values.
     most_digits : int
-        How many digits a number in these values may have, which the grammar does not enforce.
+        The maximum number of digits of a number in these values. The grammar does not enforce it.
     """
 
     lark: str
@@ -86,7 +86,7 @@ def call_grammar(
         If llguidance does not support the schema, or if the format cannot write a required
         argument.
     """
-    made = schema_grammar(schema)  # its errors name the place in the schema
+    made = schema_grammar(schema)  # raises errors that name the place in the schema
     rules = _Rules(format, schema, split)
     if isinstance(format.arguments, Json):
         compiled = json.loads(made.grammar)["grammars"][0]["json_schema"]
@@ -100,7 +100,7 @@ def call_grammar(
 
 
 def first_texts(format: CallFormat, schema: Mapping[str, Any], after: str) -> list[str]:
-    """Return the fixed texts with which arguments, or the text after them, may begin."""
+    """Return the possible beginnings, as fixed text, of the arguments or of the text after them."""
     members = format.arguments
     if isinstance(members, Json):
         return ["{"]
@@ -117,14 +117,14 @@ def first_texts(format: CallFormat, schema: Mapping[str, Any], after: str) -> li
 
 
 class _Rules:
-    """Rules and terminals of a grammar, each written once.
+    """The rules and terminals of a grammar, without repetitions.
 
     Attributes
     ----------
     bodies : dict
         The right side of each rule and terminal by its name.
     json_after : dict
-        Its keys are the fixed texts before JSON values.
+        Its keys are the fixed strings that precede JSON values.
     """
 
     def __init__(self, format: CallFormat, root: Mapping[str, Any], split: Split) -> None:
@@ -137,12 +137,12 @@ class _Rules:
         self._items = format.items
 
     def fixed(self, text: str) -> str:
-        """Return fixed text as it stands in a rule."""
+        """Return the notation of fixed text in a rule."""
         parts = self._split(text) if text else ()
         return _row(*(_quoted(part) if isinstance(part, str) else f"<[{part}]>" for part in parts))
 
     def json(self, schema: Mapping[str, Any], style: Json | None = None) -> str:
-        """Return the rule of a JSON value; without a style, as `json.dumps` writes it."""
+        """Return the rule of a JSON value; the default style is that of `json.dumps`."""
         compact = style is not None and style.compact
         options = {
             "whitespace_flexible": False,
@@ -158,7 +158,7 @@ class _Rules:
         return self._rule(("json", text), lambda: f"%json {text}")
 
     def object(self, members: Members, schema: Any) -> str:
-        """Return the members of an object, the optional ones left out or not."""
+        """Return the rule of an object's members; optional members may be left out."""
         names, required = properties_of(schema, self._root)
         if members.sort:
             names = sorted(names, key=str.lower)
@@ -194,7 +194,7 @@ class _Rules:
         """Return members in their order; optional members may be left out."""
         if not between:
             return _row(*(rule if required else f"{rule}?" for rule, required in members))
-        first, following = "", ""  # the remaining members: as the first ones, and after others
+        first, following = "", ""  # the remaining members at the start, and after another member
         for rule, required in reversed(members):
             taken = _row(rule, following)
             later = _row(between, taken)
@@ -205,7 +205,7 @@ class _Rules:
         return first
 
     def _member(self, members: Members, key: str | None, schema: Any) -> str | None:
-        """Return the rule of an argument, or of an item; None if the format cannot write it."""
+        """Return the rule of an argument or item; None if the format cannot write it."""
         name = ("member", members is self._items, key, json.dumps(schema, sort_keys=True))
         if name not in self._names and not self._kinds(members, schema):
             return None
@@ -235,8 +235,10 @@ class _Rules:
         if member.value == "json" and before:
             self.json_after[before] = None
         if member.value == "raw" and kind == "quoted":
-            # The fixed text of other strings comes first, because terminals are as long as
-            # possible: a string without quotes could not begin as the quote does.
+            # The lexer takes the longest terminal. The quote is therefore part of the terminal, so
+            # that this terminal begins at the same place as that of a string without quotes. If the
+            # quote were fixed text, a string without quotes could not begin with the same
+            # character.
             shared = commonprefix([before, members.of_type["string"].until_value(key)])
             quote = before.removeprefix(shared)
             return _row(self.fixed(shared), self._raw(schema, "", closing, quote))
@@ -265,7 +267,7 @@ class _Rules:
         least, most = limits.get("minLength", 0), limits.get("maxLength", "")
         one = "[^" + "".join(map(_escaped, avoided)) + "]" if avoided else "(?s:.)"
         text = f"{one}{{{least},{most}}}" if least or most != "" else f"{one}*"
-        if is_plain:  # as one terminal, because terminals are as long as possible
+        if is_plain:  # one terminal, because the lexer takes the longest match
             body = f"/{begin}{text}{end}/ & ~/{ANY}{end}(?s:.+)/"
             return self._terminal(body)
         return _row(self._terminal(f"/{begin}{text}/ & ~/{ANY}{end}{ANY}/"), self.fixed(closing))
@@ -304,7 +306,7 @@ class _Rules:
         return f"({_row(item, others)})" + ("?" if least == 0 else "")
 
     def _python(self, kind: str, schema: Any) -> str:
-        """Return a value as Python's `str` writes it; strings are inside of others."""
+        """Return the rule of a value as Python's `str` writes it, with quotes around strings."""
         if kind == "null":
             return '"None"'
         if kind == "boolean":
@@ -342,10 +344,10 @@ def _quoted(text: str) -> str:
 
 
 def _escaped(char: str) -> str:
-    """Return a character as it stands in a regular expression."""
+    """Return a character escaped for a regular expression."""
     return char if char.isalnum() and char.isascii() else f"\\x{{{ord(char):x}}}"
 
 
 def _may_be(schema: Mapping[str, Any], kind: str) -> bool:
-    """Say whether a schema without references and alternatives may allow a type."""
+    """Return whether a schema without references and alternatives may allow a type."""
     return kind in schema.get("type", kind)

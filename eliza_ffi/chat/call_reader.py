@@ -1,4 +1,4 @@
-"""Reading tool calls that are written in a model's format."""
+"""Read tool calls that are written in a model's format."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def parse_call(format: CallFormat, text: str, tools: Sequence[Tool]) -> list[Cal
     text
         The calls, from the first to the last character that belongs to the format.
     tools
-        The tools. If a value such as ``42`` may be a string or a number, their schemas decide; if
-        a schema allows both, it is a number.
+        The tools. A value such as ``42`` may be a string or a number; the schema of the tool
+        decides. If the schema allows both, the value is a number.
 
     Raises
     ------
@@ -59,7 +59,7 @@ def parse_call(format: CallFormat, text: str, tools: Sequence[Tool]) -> list[Cal
 
 
 class _Mismatch(Exception):  # noqa: N818 - an outcome
-    """Other characters were expected at a place."""
+    """The text differs from the format at a place."""
 
 
 class _CallReader:
@@ -68,7 +68,7 @@ class _CallReader:
     Parameters
     ----------
     format, text
-        As :func:`parse_call`.
+        As in :func:`parse_call`.
     tools
         The tools by their names.
     """
@@ -109,7 +109,7 @@ class _CallReader:
         return Call(read[Hole.NAME], read[Hole.ARGUMENTS], read.get(Hole.ID))
 
     def name(self, names: Sequence[str], after: str) -> str:
-        for name in sorted(names, key=len, reverse=True):  # one may begin with another
+        for name in sorted(names, key=len, reverse=True):  # a name may begin with another name
             if self.text.startswith(name + after, self.place):
                 self.fixed(name)
                 return name
@@ -146,7 +146,7 @@ class _CallReader:
         return names if keyed else items
 
     def another(self, members: Members, between: str, after: str) -> bool:
-        """Say whether another member follows; the longest fixed text at the place decides."""
+        """Return whether another member follows; the longest fixed text at the place decides."""
         starts = [between + member.opening for member in members.of_type.values()]
         lengths = [len(start) for start in starts if self.text.startswith(start, self.place)]
         ends = self.text.startswith(after, self.place)
@@ -177,7 +177,7 @@ class _CallReader:
     def value(
         self, members: Members, kinds: Sequence[str], key: str, schema: Any, after: str
     ) -> Any:
-        """Read a value as one of `kinds`; types that the schema allows are tried first."""
+        """Read a value of any of `kinds`; types that the schema allows are tried first."""
         allowed = types_allowed(schema, self.root)
         start, mismatch = self.place, _Mismatch(self.place, "a value")
         for kind in sorted(kinds, key=lambda kind: (kind not in allowed, ORDER.index(kind))):
@@ -199,7 +199,7 @@ class _CallReader:
         raise mismatch
 
     def scalar(self, kind: str, writing: str, stops: Sequence[str]) -> Any:
-        """Read a value that ends before one of `stops`, at the first place where it is valid."""
+        """Read a value that ends before any of `stops`, at the first place where it is valid."""
         start = self.place
         for end in range(start, len(self.text) + 1):
             if not any(self.text.startswith(stop, end) for stop in stops):
@@ -216,7 +216,7 @@ class _CallReader:
         self.place = start
         self.fail(f"a value of the type {kind} and {stops[0]!r}")
 
-    # ---- texts ---------------------------------------------------------------------------------
+    # ---- fixed text ----------------------------------------------------------------------------
 
     def fixed(self, text: str) -> None:
         """Read fixed text."""

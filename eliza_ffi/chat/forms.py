@@ -1,9 +1,9 @@
-"""Rewriting messages into the forms that a chat template can write.
+"""Rewrite messages into the forms that a chat template supports.
 
 Chat templates disagree about the form of messages. Some need contents as strings, others as lists
 of parts. In a message with tool calls, some need an empty content, others no content. Some need the
-arguments of a call as a mapping, others as JSON. Each question is answered once for a template: it
-renders a short conversation, and the answer is whether the conversation's words are in the output.
+arguments of a call as a mapping, others as JSON. Each of these questions is answered once for a
+template, by rendering a short conversation and checking whether its words are in the output.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ TOOL = {
 
 
 class MessageForms:
-    """Rewrites messages into the forms that a template can write.
+    """Rewrites messages into the forms that a template supports.
 
     Parameters
     ----------
@@ -44,7 +44,7 @@ class MessageForms:
         self._write = write
 
     def fit(self, messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-        """Return messages in the forms that the template can write."""
+        """Return messages in the forms that the template supports."""
         fitted = [dict(message) for message in messages]
         for message in fitted:
             if message["role"] == "developer" and not self._knows_role("developer"):
@@ -57,7 +57,7 @@ class MessageForms:
 
     @functools.cached_property
     def no_tools(self) -> list[Any] | None:
-        """The value of ``tools`` without tools: an empty list if the template fails with None."""
+        """The value of ``tools`` if there are none: None, or an empty list if None fails."""
         talks = ([_user(MARK)], [_user(_parts(MARK))])
         forms: tuple[list[Any] | None, ...] = (None, [])
         for nothing in forms:
@@ -82,10 +82,10 @@ class MessageForms:
 
     @functools.cached_property
     def _content_form(self) -> str:
-        """The contents that the template can write: ``"text"``, ``"parts"`` or ``"any"``."""
+        """The contents that the template supports: ``"text"``, ``"parts"`` or ``"any"``."""
         as_text = MARK in self._write([_user(MARK)], tools=self.no_tools)
         written = self._write([_user(_parts(MARK))], tools=self.no_tools)
-        # A template that expects a string writes a list of parts as Python does.
+        # A template that expects a string writes a list of parts in Python's notation.
         as_parts = MARK in written and "'text':" not in written
         if as_text == as_parts:
             return "any"
@@ -106,8 +106,7 @@ class MessageForms:
     def _call_forms(self) -> tuple[str | None, str]:
         """The content of messages that only call tools, and the form of arguments.
 
-        The form is ``"mapping"`` or ``"json"``, or ``"any"`` if the template writes the same for
-        both.
+        The form is ``"mapping"`` or ``"json"``, or ``"any"`` if the template writes both alike.
         """
         mapping = {"eliza_key": MARK}
         text = json.dumps(mapping)
@@ -176,7 +175,7 @@ def _fit_call(call: Any, form: str) -> Any:
 
 
 def _mapping_of(text: str) -> Any:
-    """Return the mapping that a JSON object describes; return any other string as it is."""
+    """Return the mapping that a JSON object describes; return any other string unchanged."""
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):

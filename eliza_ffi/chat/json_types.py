@@ -1,4 +1,4 @@
-"""JSON types of values, and which of them a JSON Schema allows at a place."""
+"""Find the JSON type of a value, and the types that a JSON Schema allows."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ __all__ = [
 ]
 
 JSON_TYPES = ("object", "array", "null", "boolean", "number", "string")
-"""All types; integers are numbers."""
+"""All JSON types; integers are numbers."""
 
-MAX_DEPTH = 20  # of references to references
+MAX_DEPTH = 20  # levels of references and alternatives
 
 
 def json_type(value: Any) -> str:
@@ -30,7 +30,7 @@ def json_type(value: Any) -> str:
     Raises
     ------
     InvalidArgumentError
-        If it is not a JSON value.
+        If the value is not a JSON value.
     """
     if value is None:
         return "null"
@@ -52,7 +52,7 @@ def types_allowed(schema: Any, root: Any) -> set[str]:
     schema
         The schema of a value.
     root
-        The schema that its references refer to.
+        The schema in which references are resolved.
     """
     allowed: set[str] = set()
     for each in alternatives(schema, root):
@@ -95,7 +95,7 @@ def items_schema(schema: Any, index: int, root: Any) -> Any:
 
 
 def values_of(schema: Any, root: Any) -> list[Any] | None:
-    """Return the values of ``enum`` and ``const``; None if a schema allows others."""
+    """Return the values of ``enum`` and ``const``; None if the schema allows other values."""
     values: list[Any] = []
     for each in alternatives(schema, root):
         if "enum" in each:
@@ -108,7 +108,7 @@ def values_of(schema: Any, root: Any) -> list[Any] | None:
 
 
 def properties_of(schema: Any, root: Any) -> tuple[list[str], set[str]]:
-    """Return the names of an object's properties, and those that every alternative requires."""
+    """Return the names of an object's properties, and the names that every alternative requires."""
     names: dict[str, None] = {}
     required: set[str] | None = None
     for each in alternatives(schema, root):
@@ -121,17 +121,17 @@ def properties_of(schema: Any, root: Any) -> tuple[list[str], set[str]]:
 def alternatives(
     schema: Any, root: Any, depth: int = 0, seen: set[str] | None = None
 ) -> Iterator[Mapping[str, Any]]:
-    """Yield the schemas without references and alternatives that a schema consists of.
+    """Resolve references and alternatives: yield the simple schemas that a schema consists of.
 
     Parameters
     ----------
     schema, root
-        As :func:`types_allowed`.
+        As in :func:`types_allowed`.
     depth
         How many schemas contain this one.
     seen
-        The references that have been followed. Each is followed once, because references may
-        multiply.
+        The references that have been followed. Each is followed only once, because the number of
+        references may grow exponentially.
     """
     seen = set() if seen is None else seen
     if not isinstance(schema, Mapping) or depth > MAX_DEPTH:

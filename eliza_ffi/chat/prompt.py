@@ -38,7 +38,7 @@ class Prompt:
     Attributes
     ----------
     parts : tuple of (str, bool)
-        The texts in order; the bool is True for template text.
+        The strings in order; the bool is True for template text.
 
     Examples
     --------
@@ -211,6 +211,6 @@ def _check_parts(prompt: Any) -> None:
 
 
 def _marked(text: str, mark: str) -> str:
-    """Replace a text by a marker, but keep its outer white space: control tokens may include it."""
+    """Replace plain text by a marker, except outer white space: control tokens may include it."""
     core = text.strip(ASCII_SPACE)
     return text.replace(core, mark) if core else text

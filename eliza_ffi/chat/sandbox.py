@@ -6,7 +6,7 @@ from filling the memory. It does so with two allow-lists: ``NODES`` here for syn
 :mod:`.allowed` for functions, filters, tests and methods. Everything else is rejected, at compile
 time if its name appears in the template, and otherwise when the template reaches it.
 
-No single allowed operation takes long. A text that the template creates has at most 10 million
+No single allowed operation takes long. A string that the template creates has at most 10 million
 characters, a list or mapping at most 100,000 items, and a number at most 10,000 bits. Values are
 measured before they are compared, sorted or written as JSON.
 
@@ -130,7 +130,7 @@ def to_output(context: Context, value: Any) -> str:
 
 
 class Function:
-    """A function that a template may call, or a method of a text, list or mapping."""
+    """A function that a template may call, or a method of a string, list or mapping."""
 
     __slots__ = ("_call",)
 
@@ -166,7 +166,7 @@ def argument(value: Any) -> Any:
 
 
 class BoundedEnvironment(ImmutableSandboxedEnvironment):
-    """Hugging Face's environment, for which chat templates are written, with limits."""
+    """Hugging Face's environment for chat templates, with limits."""
 
     intercepted_binops = frozenset(("+", "-", "*", "/", "//", "%", "**"))
 

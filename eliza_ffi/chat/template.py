@@ -37,7 +37,7 @@ class ChatTemplate:
     source
         The template, in Jinja2's language; at most 200,000 characters.
     bos_token, eos_token
-        The texts of the model's BOS and EOS tokens. Templates use them as variables.
+        The strings of the model's BOS and EOS tokens. Templates use them as variables.
     add_bos
         Whether the model expects every text to begin with `bos_token`. :meth:`render` does not add
         it; :class:`~eliza_ffi.chat.ChatTokenizer` does if the template has not.
@@ -87,7 +87,7 @@ class ChatTemplate:
             The conversation, oldest message first; at least one message. Each is a mapping with a
             ``role`` and a ``content``. The content is a string, a sequence of parts
             ``{"type": "text", "text": ...}``, or None if the message has ``tool_calls``. If the
-            template does not support parts, it gets their texts joined by line breaks. If it
+            template does not support parts, it gets their strings joined by line breaks. If it
             supports only parts, it gets a string as one part.
         add_generation_prompt
             Whether to end the text with the beginning of the assistant's turn.

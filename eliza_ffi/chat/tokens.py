@@ -7,12 +7,12 @@ user could end their turn and continue as the system. This module follows one ru
     A control token is recognized only if the template wrote its first character.
 
 To find out who wrote a character, the conversation is rendered a second time. For this rendering,
-each character with which a control token of the text begins, usually ``<``, is replaced in all
-messages and variables by a private-use character, its marker. The template may trim, cut or join
-contents; the markers show where their characters end up. The markers are then replaced by the
-original characters. If the result equals the first rendering, the template treated both versions
-alike. The text is then tokenized in pieces: control tokens become their ids, and all text between
-them is plain text. If no content spells a control token, the tokens are those of the whole text.
+the first characters of the text's control tokens, usually ``<``, are replaced in all messages and
+variables by private-use characters, the markers. The template may trim, cut or join contents; the
+markers show where their characters end up. The markers are then replaced by the original
+characters. If the result equals the first rendering, the template treated both versions alike. The
+text is then tokenized in pieces: control tokens become their ids, and all text between them is
+plain text. If no content spells a control token, tokenizing the whole text gives the same tokens.
 
 A template may search contents for a string, usually ``</think>``, and must still find it. Contents
 therefore keep the characters of every string constant of the template, unless a control token could
@@ -51,7 +51,7 @@ class ChatTokenizer:
     template
         The model's chat template.
     tokenize
-        A function ``(text, add_special, parse_special)`` that returns the tokens of a text.
+        A function ``(text, add_special, parse_special)`` that returns the tokens of `text`.
     detokenize
         A function that returns the text of tokens. With the keyword argument
         ``unparse_special=True``, it spells special tokens out.
@@ -102,8 +102,8 @@ class ChatTokenizer:
     def turn(self, **more: Any) -> tuple[str, str] | None:
         """Return the template text before and after the content of a single user message.
 
-        The texts are only valid now, because a template may write the current date. The result is
-        None if the template does not write the content exactly once and unchanged.
+        Do not keep the result: it may contain the current date. It is None if the
+        template does not write the content exactly once and unchanged.
 
         Parameters
         ----------
@@ -122,7 +122,7 @@ class ChatTokenizer:
         return (head, tail[0]) if len(tail) == 1 and mark not in head + tail[0] else None
 
     def _apart(self, tokens: list[int], guarded: str, guard: _Guard) -> list[int]:
-        """Return the tokens of a text with markers; `tokens` are those without markers."""
+        """Return the tokens of the text `guarded`; `tokens` are its tokens without markers."""
         vocabulary = self._vocabulary
         written = vocabulary.read(guarded)
         if vocabulary.in_order(written) == vocabulary.in_order(tokens):
@@ -138,7 +138,7 @@ class ChatTokenizer:
         return apart
 
     def _spelled(self, value: Any) -> str:
-        """Return a control token that a text within a value spells, or an empty string."""
+        """Return a control token that a string within a value spells, or an empty string."""
         for text in _texts(value):
             if spelled := self._vocabulary.controls(self._vocabulary.read(text)):
                 return next(iter(spelled.values()))
@@ -188,7 +188,7 @@ class _Guard:
         self.used = False
 
     def cover(self, value: Any) -> Any:
-        """Return a copy of messages or variables with markers in all texts."""
+        """Return a copy of messages or variables with markers in all strings."""
         if isinstance(value, str):
             return self._cover_text(value)
         if isinstance(value, Mapping):
@@ -198,7 +198,7 @@ class _Guard:
         return value
 
     def uncover(self, text: str) -> str:
-        """Return a text with its markers replaced by the original characters."""
+        """Return `text` with its markers replaced by the original characters."""
         return text.translate(self._uncovering)
 
     def _cover_key(self, key: Any) -> Any:
@@ -215,7 +215,7 @@ class _Guard:
         return text.translate(self._covering)
 
     def _may_stay(self, looked_for: str) -> bool:
-        """Return whether a text has characters to mark, none of which can begin a control token."""
+        """Return whether a string has characters to mark, and none can begin a control token."""
         ends = [looked_for[i:] for i, char in enumerate(looked_for) if char in self._marks]
         return bool(ends) and not any(
             end.startswith(control) or control.startswith(end)

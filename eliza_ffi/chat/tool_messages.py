@@ -1,4 +1,4 @@
-"""Conversations with tools for every chat template, also for templates without tools."""
+"""Prepare conversations with tools for any chat template, even one that does not support tools."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ GENERIC = CallFormat(
     lists_tools=False,
     generic=True,
 )
-"""The format for templates that write no calls: one JSON object on each line."""
+"""The format for templates that do not write calls: one JSON object on each line."""
 
 EXAMPLE = Call("tool_name", {"argument_name": "value"}, "aB3dE6gH9")
 
@@ -28,11 +28,11 @@ EXAMPLE = Call("tool_name", {"argument_name": "value"}, "aB3dE6gH9")
 def tool_messages(
     format: CallFormat, messages: Sequence[Mapping[str, Any]], tools: Sequence[Tool]
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]] | None]:
-    """Return the ``messages`` and ``tools`` to render a conversation with tools from.
+    """Return the ``messages`` and ``tools`` to pass to the template for a conversation with tools.
 
     If the template does not list the tools, the system message lists them and shows how to write a
-    call. If the template writes no calls, the calls become contents of the assistant, and their
-    results become contents of the user.
+    call. If the template does not write calls, the calls are written into the assistant's contents,
+    and their results into the user's contents.
 
     Raises
     ------
@@ -51,7 +51,7 @@ def tool_messages(
 
 
 def _instructions(format: CallFormat, tools: Sequence[Tool]) -> str:
-    """Return the words that list the tools and show how to call one."""
+    """Return instructions that list the tools and show how to call one."""
     lines = ["You can call tools. Each of these lines describes one:"]
     lines += [json.dumps(tool.definition["function"], ensure_ascii=False) for tool in tools]
     lines += ["To call a tool, write a call like this and nothing else:"]
@@ -63,7 +63,7 @@ def _instructions(format: CallFormat, tools: Sequence[Tool]) -> str:
 
 
 def _in_words(format: CallFormat, messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return a conversation whose calls and results are contents."""
+    """Return a conversation with its calls and results written into contents."""
     told: list[dict[str, Any]] = []
     names: dict[Any, str] = {}
     for message in messages:
@@ -84,12 +84,12 @@ def _in_words(format: CallFormat, messages: Sequence[dict[str, Any]]) -> list[di
 
 
 def read_call(call: Any) -> Call:
-    """Return a call of a message in OpenAI's shape; its arguments may be JSON or a mapping.
+    """Read a tool call of a message in OpenAI's form; its arguments may be JSON or a mapping.
 
     Raises
     ------
     InvalidArgumentError
-        If it has no name or no arguments.
+        If the call has no name or no arguments.
     """
     function = call.get("function") if isinstance(call, Mapping) else None
     name, arguments = (

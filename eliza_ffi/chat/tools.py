@@ -1,4 +1,4 @@
-"""Tool definitions, as programs write them for OpenAI's APIs."""
+"""Read tool definitions in the form of OpenAI's APIs."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class Tool:
     name : str
         1 to 128 letters, digits, ``_``, ``-`` and ``.``.
     description : str
-        What the function does.
+        A description of the function, for the model.
     parameters : mapping
         A JSON Schema of type ``object``.
     strict : bool or None
-        OpenAI's ``strict``, None if it was not given.
+        OpenAI's ``strict``; None if the definition does not set it.
     """
 
     name: str
@@ -38,7 +38,7 @@ class Tool:
 
     @property
     def definition(self) -> dict[str, Any]:
-        """The definition as chat templates expect it: that of OpenAI's chat completions."""
+        """The definition as chat templates expect it, in the form of chat completions."""
         function: dict[str, Any] = {
             "name": self.name,
             "description": self.description,
@@ -55,14 +55,14 @@ def read_tools(tools: Sequence[Mapping[str, Any]]) -> tuple[Tool, ...]:
     Parameters
     ----------
     tools
-        Definitions of functions in the shape of chat completions (``{"type": "function",
+        Definitions of functions in the form of chat completions (``{"type": "function",
         "function": {"name": ..., ...}}``) or of responses (``{"type": "function", "name": ...,
         ...}``).
 
     Raises
     ------
     InvalidArgumentError
-        If there are no tools, or one of them is not a valid definition, or two have one name.
+        If the list is empty, if a definition is not valid, or if two tools have the same name.
     """
     if isinstance(tools, str | bytes | Mapping) or not isinstance(tools, Sequence):
         raise InvalidArgumentError(
@@ -124,7 +124,7 @@ def _read_name(name: Any, i: int) -> str:
 
 
 def _read_parameters(parameters: Any, name: str) -> dict[str, Any]:
-    """Return the schema of a tool's parameters; without a schema, the tool takes none."""
+    """Return the schema of a tool's parameters; a tool without a schema has no parameters."""
     if parameters is None:
         parameters = {}
     if not isinstance(parameters, Mapping):

@@ -1,4 +1,4 @@
-"""Find control tokens in tokens, and split a text at them."""
+"""Find the control tokens of a vocabulary, and split text at them."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class Vocabulary:
         self._taking_space: dict[int, tuple[bool, bool]] = {}
 
     def read(self, text: str) -> list[int]:
-        """Return the tokens of a text; control tokens that it spells out are recognized."""
+        """Return the tokens of `text`; control tokens that it spells out are recognized."""
         return self._tokenize(text, False, True)
 
     def controls(self, tokens: Sequence[int]) -> dict[int, str]:
-        """Return the control tokens among `tokens`, with their texts."""
+        """Return the control tokens among `tokens`, with the text of each."""
         return {token: text for token in set(tokens) if (text := self._control(token))}
 
     def in_order(self, tokens: Sequence[int]) -> list[int]:
@@ -38,7 +38,7 @@ class Vocabulary:
         return [token for token in tokens if self._control(token)]
 
     def pieces(self, text: str, tokens: Sequence[int]) -> Iterator[tuple[str, list[int]]]:
-        """Split a text at its control tokens: yield each plain piece and the token after it.
+        """Split `text` at its control tokens: yield each plain piece and the token after it.
 
         The last piece comes with an empty list. No plain piece contains the text of a control
         token, so the first occurrence of this text is the token. Some control tokens include the

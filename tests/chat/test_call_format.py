@@ -593,7 +593,7 @@ def test_a_text_in_another_format_is_rejected_with_its_place(
         (
             replace(GENERIC, call=(Hole.ID,)),
             [Call("f", {})],
-            "an id for each call, and that of 'f'",
+            "needs an id for each call, got none for 'f'",
         ),
         (replace(TAGGED, arguments=Members({})), [Call("f", {"x": None})], "the type null: 'x'"),
         (GENERIC, [Call("f", {"x": {1}})], "not JSON serializable"),

@@ -330,7 +330,10 @@ def test_messages_are_left_as_they_were() -> None:
         (["hello"], "message 0 must be a mapping, got 'hello'"),
         ([{"content": "x"}], "the role of message 0 must be a non-empty string, got None"),
         ([user("x"), {"role": 3, "content": "x"}], "the role of message 1 must be"),
-        ([{"role": "", "content": "x"}], "the role of message 0 must be a non-empty string, got ''"),
+        (
+            [{"role": "", "content": "x"}],
+            "the role of message 0 must be a non-empty string, got ''",
+        ),
         ([{"role": "user"}], "content of message 0"),
         ([user(None)], "content of message 0"),
         ([user(b"x")], "content of message 0"),

@@ -301,7 +301,9 @@ def test_unknown_characters_are_no_control_tokens() -> None:
 def test_a_tokenizer_that_reads_plain_text_as_control_tokens_is_found_out() -> None:
     words = Words(merges=True)
     prompt = Prompt().template("x").text("<end>")
-    with pytest.raises(InvalidArgumentError, match="contains '<end>', which this tokenizer always reads"):
+    with pytest.raises(
+        InvalidArgumentError, match="contains '<end>', which this tokenizer always reads"
+    ):
         PromptTokenizer(words.tokenize, words.detokenize).tokens(prompt)
 
 
