@@ -1,4 +1,4 @@
-"""Choices: sets of them as token sequences, and the payloads that carry them to the library."""
+"""Label sets, their token sequences, and the payloads that pass them to the library."""
 
 from __future__ import annotations
 

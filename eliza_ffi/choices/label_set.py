@@ -1,4 +1,4 @@
-"""What can be chosen from, what stands for it in tokens, and what was chosen."""
+"""Label sets, the tokens of a label, and the result of a choice."""
 
 from __future__ import annotations
 
@@ -18,38 +18,41 @@ __all__ = ["ChoiceResult", "LabelSet", "as_label_set", "tokenize_choice"]
 T = TypeVar("T")
 
 EXPECTED = "a list of strings, an enum class, a mapping from labels to values, bool or a Literal"
-"""Everything that can be chosen from, for errors."""
+"""The accepted kinds of label sets, for error messages."""
 
 ANCHOR = "\n"
-"""A text in front of a choice that no tokenizer merges with what follows."""
+"""A prefix that no tokenizer merges with the label after it."""
 
 
 @dataclass(frozen=True)
 class ChoiceResult(Generic[T]):
-    """What the model chose.
+    """The label that the model chose, and its probability.
 
     Attributes
     ----------
     value : T
-        A string, an enum's member, a bool, or what the label stands for.
+        The value of the chosen label: a string, an enum member, a bool, or the value that the
+        mapping gives the label.
     index : int
-        Its place among the choices as they were given, from 0.
+        The position of the label in the given order, from 0.
     text : str
-        What was generated.
+        The label as the model generated it.
     logprob : float
-        Natural logarithm of the choice's probability among the choices; nan if the library
-        cannot say.
+        The natural logarithm of the label's probability among all labels; nan if the library does
+        not report it.
     tokens : tuple of int
+        The tokens of the label.
     forward_passes : int
-        Passes through the model beyond those of the prompt; -1 if the library does not count.
+        The number of forward passes after the prompt's; -1 if the library does not count
+        them.
     elapsed : float
-        Seconds from the prompt's tokens to the choice, prefill included.
+        Seconds from the tokenized prompt to the result, prefill included.
     probabilities : mapping from T to float, or None
-        The probability of every value, in the order they were given; None unless asked for. Where
-        values cannot be keys, or two are equal, their labels are.
+        The probability of every value, in the given order; None without ``probabilities=True``. The
+        keys are the labels if the values cannot be keys or if two values are equal.
     stats : StreamStats or None
-        What it took: passes, microseconds, tokens found in the KV cache; None where the library
-        does not count.
+        Forward passes, microseconds and tokens reused from the KV cache; None if the library does
+        not count them.
     """
 
     value: T
@@ -64,31 +67,32 @@ class ChoiceResult(Generic[T]):
 
     @property
     def probability(self) -> float:
-        """The choice's probability among the choices, 0 to 1."""
+        """The label's probability among all labels, 0 to 1."""
         return math.exp(self.logprob)
 
     @property
     def confidence(self) -> float:
-        """How far the likeliest choice is above chance, 0 (all are as likely) to 1.
+        """How far the highest probability is above chance: 0 (all labels equally likely) to 1.
 
-        With n choices (p - 1/n) / (1 - 1/n), p being the highest probability; 1 for a single one.
+        For n labels with the highest probability p, the value is (p - 1/n) / (1 - 1/n). For a
+        single label, it is 1.
 
         Raises
         ------
         InvalidArgumentError
-            If probabilities were not asked for.
+            If the result has no `probabilities`.
         """
         highest = max(self._all_probabilities().values())
         chance = 1 / len(self._all_probabilities())
         return 1.0 if chance == 1.0 else max(0.0, (highest - chance) / (1.0 - chance))
 
     def ranked(self) -> list[tuple[T, float]]:
-        """Return all values with their probabilities, the likeliest first.
+        """Return all values with their probabilities, in descending order of probability.
 
         Raises
         ------
         InvalidArgumentError
-            If probabilities were not asked for.
+            If the result has no `probabilities`.
         """
         items = self._all_probabilities().items()
         return sorted(items, key=lambda item: item[1], reverse=True)
@@ -96,7 +100,7 @@ class ChoiceResult(Generic[T]):
     def _all_probabilities(self) -> Mapping[T, float]:
         if self.probabilities is None:
             raise InvalidArgumentError(
-                "the probabilities are not known: choose with probabilities=True"
+                "the result has no probabilities: call choose() with probabilities=True"
             )
         return self.probabilities
 
@@ -109,56 +113,57 @@ def tokenize_choice(
     tokenize: Callable[[str], Sequence[int]],
     detokenize: Callable[[Sequence[int]], str],
 ) -> tuple[int, ...]:
-    """Return the tokens of a choice as they stand in the middle of a text.
+    """Return the tokens of a label that follows other text.
 
-    Most tokenizers give them for the choice alone. SentencePiece models put a space in front of
-    whatever a text begins with, which would make the choice ``" RESPOND"``; for those the choice is
-    tokenized behind a line break, whose tokens are then taken off again.
+    Most tokenizers return these tokens for the label alone. SentencePiece tokenizers put a space
+    before the first word of their input, so ``"RESPOND"`` would become ``" RESPOND"``. For these
+    tokenizers, the label is tokenized after a line break, and the tokens of the line break are
+    removed from the result.
 
     Parameters
     ----------
     choice
-        A non-empty text.
+        The label, a non-empty string.
     tokenize, detokenize
-        The model's own, without special tokens.
+        The model's tokenizer and detokenizer, without special tokens.
 
     Raises
     ------
     InvalidArgumentError
-        If no tokens spell exactly the choice.
+        If no tokens spell the label exactly.
     """
     check_text("choice", choice)
     check_callable("tokenize", tokenize)
     check_callable("detokenize", detokenize)
     anchor = list(tokenize(ANCHOR))
-    behind_anchor = list(tokenize(ANCHOR + choice))
+    after_anchor = list(tokenize(ANCHOR + choice))
     candidates = [list(tokenize(choice))]
-    if behind_anchor[: len(anchor)] == anchor:
-        candidates.append(behind_anchor[len(anchor) :])
+    if after_anchor[: len(anchor)] == anchor:
+        candidates.append(after_anchor[len(anchor) :])
     for tokens in candidates:
-        # Alone, a leading space is dropped by detokenize as well: only behind the anchor it shows.
+        # `detokenize` drops a leading space as well, so the space is visible only after the anchor.
         if tokens and detokenize(anchor + tokens) == ANCHOR + choice:
             return tuple(tokens)
     raise InvalidArgumentError(
-        f"the model's tokenizer cannot spell the choice {choice!r} exactly; "
-        f"the nearest it has is {detokenize(candidates[0])!r}"
+        f"the model's tokenizer cannot spell the label {choice!r} exactly; "
+        f"the closest spelling is {detokenize(candidates[0])!r}"
     )
 
 
 class LabelSet(Generic[T]):
-    """The choices of one decision.
+    """The labels to choose from, and the value of each label.
 
     Parameters
     ----------
     values
-        What is given back, in the caller's order.
+        The values that results contain, in the caller's order.
     texts
-        What the model spells, one for each value.
+        The labels that the model generates, one for each value.
 
     Raises
     ------
     InvalidArgumentError
-        If there are none, one is empty, or two are the same.
+        If there are no labels, if a label is empty, or if two labels are the same.
     """
 
     def __init__(self, values: Sequence[T], texts: Sequence[str]) -> None:
@@ -168,7 +173,7 @@ class LabelSet(Generic[T]):
             raise InvalidArgumentError("there is nothing to choose from: no labels were given")
         if len(values) != len(texts):
             raise InvalidArgumentError(
-                f"values must be as many as texts, {len(texts)}, got {len(values)}"
+                f"expected one value for each of the {len(texts)} texts, got {len(values)} values"
             )
         seen: dict[str, int] = {}
         for i, text in enumerate(texts):
@@ -184,15 +189,15 @@ class LabelSet(Generic[T]):
         self._place_of = seen
 
     def place_of(self, text: str) -> int | None:
-        """Return the place of a text among the choices, from 0; None if it is none of them."""
+        """Return the position of a label, from 0; None if `text` is not a label of this set."""
         return self._place_of.get(check_text("text", text))
 
     @property
     def keys(self) -> tuple[Any, ...]:
-        """What tells the choices apart: the values, or their texts where values cannot."""
+        """The values if they are hashable and distinct; the labels otherwise."""
         try:
             return self.values if len(set(self.values)) == len(self.values) else self.texts
-        except TypeError:  # one cannot be hashed
+        except TypeError:  # a value is not hashable
             return self.texts
 
     def payload(
@@ -202,7 +207,7 @@ class LabelSet(Generic[T]):
         model_id: str = "",
         path: str = "choice",
     ) -> TokenTreePayload:
-        """Return the payload that constrains a generation to these choices."""
+        """Return the payload that constrains a generation to these labels."""
         check_callable("tokenize", tokenize)
         check_callable("detokenize", detokenize)
         descriptor = build_token_tree_descriptor(
@@ -215,8 +220,9 @@ E_ = TypeVar("E_", bound=enum.Enum)
 
 
 def enum_choices(members: type[E_]) -> LabelSet[E_]:
-    """Return the choices of an enum: a member is spelled by its value if that is a string, else
-    by its name.
+    """Return the label set of an enum.
+
+    The label of a member is its value if the value is a string, and its name otherwise.
     """
     listed = list(members)
     return LabelSet(listed, [_text_of_member(member) for member in listed])
@@ -227,23 +233,23 @@ def _text_of_member(member: enum.Enum) -> str:
 
 
 def string_choices(texts: Iterable[str]) -> LabelSet[str]:
-    """Return the choices of some strings."""
+    """Return the label set of strings."""
     listed = list(check_several("labels", texts, EXPECTED))
     return LabelSet(listed, listed)
 
 
 def mapped_choices(of_label: Mapping[str, T]) -> LabelSet[T]:
-    """Return the choices of labels that stand for values."""
+    """Return the label set of a mapping from labels to values."""
     return LabelSet(list(of_label.values()), list(of_label))
 
 
 def bool_choices() -> LabelSet[bool]:
-    """Return the choice between ``true`` and ``false``."""
+    """Return the labels ``true`` and ``false``."""
     return LabelSet([True, False], ["true", "false"])
 
 
 def literal_choices(literal: Any) -> LabelSet[Any]:
-    """Return the choices of a ``Literal[...]``: its strings, its enum members, or both bools."""
+    """Return the label set of a ``Literal[...]`` of strings, ints, bools and enum members."""
     values = get_args(literal)
     texts = [_text_of_literal(value) for value in values]
     return LabelSet(values, texts)
@@ -256,22 +262,24 @@ def _text_of_literal(value: Any) -> str:
         return "true" if value else "false"
     if isinstance(value, str | int):
         return str(value)
-    raise InvalidArgumentError(f"a Literal with {value!r} in it cannot be chosen from")
+    raise InvalidArgumentError(
+        f"a Literal must consist of strings, ints, bools and enum members, got {value!r}"
+    )
 
 
 def as_label_set(choices: Any) -> LabelSet[Any]:
-    """Return the choices of whatever may be given as choices.
+    """Convert any accepted kind of label set to a `LabelSet`.
 
     Parameters
     ----------
     choices
-        Distinct non-empty strings; an enum class; a mapping from labels to values; ``bool``; a
-        ``Literal[...]``; a `LabelSet`.
+        Distinct non-empty strings, an enum class, a mapping from labels to values, ``bool``, a
+        ``Literal[...]``, or a `LabelSet`.
 
     Raises
     ------
     InvalidArgumentError
-        If it is none of these, or there is nothing in it.
+        If `choices` is of another kind, or has no labels.
     """
     if isinstance(choices, LabelSet):
         return choices

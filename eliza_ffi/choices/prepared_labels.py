@@ -1,4 +1,4 @@
-"""Choices as a model's tokens: prepared by hand, or kept while the same ones keep coming."""
+"""Tokenized label sets: prepared explicitly, or cached for repeated calls."""
 
 from __future__ import annotations
 
@@ -19,23 +19,24 @@ T = TypeVar("T")
 
 SETS_KEPT = 128
 CHOICES_KEPT = 1_000_000
-"""At most so many sets, and so many choices in them together."""
+"""The maximum number of cached label sets, and of labels in all of them together."""
 
 ChoiceTokens: TypeAlias = "PreparedChoices | TokenTreePayload"
-"""In the library, or on the way to one that cannot keep them."""
+"""Tokenized labels: stored in the library, or a payload for libraries that cannot store them."""
 
 
 class PreparedLabels(LabelSet[T]):
-    """A label set in one model's tokens, which can be chosen from without further preparation.
+    """A label set that has already been tokenized for one model.
 
-    :meth:`~eliza_ffi.model.Model.prepare_labels` makes it. As long as it lives, the library keeps
-    about 40 bytes for each token of each label.
+    :meth:`~eliza_ffi.model.Model.prepare_labels` creates it. During its lifetime, the library uses
+    about 40 bytes of memory for each token of each label.
 
     Parameters
     ----------
     choices
+        The labels.
     cache
-        Of the model.
+        The model's cache.
     """
 
     def __init__(self, choices: LabelSet[T], cache: ChoiceCache) -> None:
@@ -48,12 +49,12 @@ class PreparedLabels(LabelSet[T]):
         self._made_by = weakref.ref(cache)
 
     def tokens_for(self, cache: ChoiceCache) -> ChoiceTokens:
-        """Return its tokens.
+        """Return the tokenized labels.
 
         Raises
         ------
         InvalidArgumentError
-            If `cache` is not that of its model.
+            If `cache` does not belong to the model that prepared the labels.
         """
         if self._made_by() is not cache:
             raise InvalidArgumentError(
@@ -62,21 +63,21 @@ class PreparedLabels(LabelSet[T]):
         return self._tokens
 
     def __repr__(self) -> str:
-        return f"PreparedLabels({len(self.texts)} choices)"
+        return f"PreparedLabels({len(self.texts)} labels)"
 
 
 class ChoiceCache:
-    """The tokens of the choices that one model was asked for last; any thread may ask for some.
+    """The most recently used label sets of one model, tokenized. The cache is thread-safe.
 
     Parameters
     ----------
     prepare
-        Cuts choices into tokens.
+        A function that tokenizes a label set.
 
     Attributes
     ----------
     prepare : callable
-        The same, without keeping them here.
+        The function, which does not use the cache.
     """
 
     def __init__(self, prepare: Callable[[LabelSet[Any]], ChoiceTokens]) -> None:
@@ -86,12 +87,12 @@ class ChoiceCache:
         self._lock = threading.Lock()
 
     def tokens_of(self, choices: LabelSet[Any]) -> ChoiceTokens:
-        """Return the tokens of some choices.
+        """Return the tokens of a label set, from the cache if possible.
 
         Raises
         ------
         InvalidArgumentError
-            If the tokenizer cannot spell one of them, or another model prepared them.
+            If the tokenizer cannot spell a label, or if another model prepared the labels.
         """
         if isinstance(choices, PreparedLabels):
             return choices.tokens_for(self)
@@ -99,7 +100,9 @@ class ChoiceCache:
         with self._lock:
             tokens = self._of_texts.pop(texts, None)
             if tokens is not None:
-                self._of_texts[texts] = tokens  # the least recently used comes first
+                self._of_texts[texts] = (
+                    tokens  # moves it to the end; the least recently used set comes first
+                )
                 return tokens
         tokens = self.prepare(choices)
         with self._lock:
@@ -109,12 +112,12 @@ class ChoiceCache:
         return tokens
 
     def has(self, choices: LabelSet[Any]) -> bool:
-        """Return whether the tokens of some choices are there already."""
+        """Return whether the tokens of a label set are cached."""
         check_kind("choices", choices, LabelSet, "a LabelSet")
         return isinstance(choices, PreparedLabels) or choices.texts in self._of_texts
 
     def clear(self) -> None:
-        """Forget all of them. Prepared labels keep theirs."""
+        """Empty the cache. `PreparedLabels` keep their tokens."""
         with self._lock:
             self._of_texts.clear()
 

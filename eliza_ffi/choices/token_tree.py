@@ -1,7 +1,7 @@
-"""Choices as token sequences: the trie over them and the payload that carries them to the library.
+"""Labels as token sequences: a trie, and the payload that passes the labels to the library.
 
-The pure-Python twin of the native trie. It is the readable definition of what the native one does,
-and what that one is tested against.
+The trie here is the reference implementation of the native trie, in pure Python. It defines the
+native trie's behaviour in readable form, and the native trie is tested against it.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ __all__ = [
 LARGEST_TOKEN = 2**31 - 1
 
 BYTES_PER_NODE = 16
-"""What a node costs in the native trie: token, first child, number of children, leaf; 4 each."""
+"""The size of a native trie node: token, first child, number of children, leaf; 4 bytes each."""
 
 
 @dataclass(frozen=True)
 class TokenTreeLeaf:
-    """One choice: its name and the tokens that spell it.
+    """One label: its name and its tokens.
 
     Raises
     ------
@@ -57,14 +57,14 @@ class TokenTreeLeaf:
 
 @dataclass(frozen=True)
 class TokenTreeDescriptor:
-    """The choices of one constrained span, such as the values of one field.
+    """The labels of one constrained span, for example the values of one field.
 
     Attributes
     ----------
     path : str
-        Which span: ``"action"``, ``"parameters.status"``, ...
+        The name of the span, such as ``"action"`` or ``"parameters.status"``.
     leaves : tuple of TokenTreeLeaf
-        In order of their names.
+        The labels, in the order of their names.
     """
 
     path: str
@@ -78,14 +78,14 @@ class TokenTreeDescriptor:
 
 @dataclass(frozen=True)
 class TokenTreePayload:
-    """What is handed to the library: descriptors for one model's vocabulary.
+    """The input of the library: descriptors in the tokens of one model's vocabulary.
 
     Attributes
     ----------
     model_id : str
-        The model whose tokenizer made the tokens.
+        The model of the tokenizer.
     descriptors : tuple of TokenTreeDescriptor
-        The library takes the union of their leaves.
+        The descriptors. The library uses the union of their leaves.
     """
 
     model_id: str
@@ -99,18 +99,20 @@ class TokenTreePayload:
         object.__setattr__(self, "descriptors", descriptors)
 
     def select(self, path: str) -> TokenTreePayload:
-        """Return the payload with only the descriptors of one path.
+        """Return a payload with only the descriptors of one path.
 
         Raises
         ------
         TokenTrieError
-            If there is none; the message names the paths there are.
+            If the payload has no such descriptor; the message lists the paths that it has.
         """
         check_text("path", path)
         chosen = tuple(descriptor for descriptor in self.descriptors if descriptor.path == path)
         if not chosen:
             paths = ", ".join(repr(descriptor.path) for descriptor in self.descriptors) or "none"
-            raise TokenTrieError(f"the payload has no descriptor of path {path!r}; it has {paths}")
+            raise TokenTrieError(
+                f"the payload has no descriptor with path {path!r}; its paths are {paths}"
+            )
         return TokenTreePayload(self.model_id, chosen)
 
     def leaves(self) -> Iterator[TokenTreeLeaf]:
@@ -119,7 +121,7 @@ class TokenTreePayload:
             yield from descriptor.leaves
 
     def to_json(self) -> str:
-        """Return the wire format, byte for byte what ``JSON.stringify`` writes for it."""
+        """Return the payload as JSON, with the same bytes as JavaScript's ``JSON.stringify``."""
         return self._json
 
     @functools.cached_property
@@ -138,12 +140,13 @@ class TokenTreePayload:
 
     @classmethod
     def from_json(cls, text: str | bytes) -> TokenTreePayload:
-        """Read the wire format; keys it does not know are ignored.
+        """Read a payload from JSON; unknown keys are ignored.
 
         Raises
         ------
         TokenTrieError
-            If it is not JSON or not a payload; the message names the descriptor, leaf and token.
+            If the text is not JSON or not a payload. The message names the descriptor, leaf and
+            token.
         """
         check_kind("text", text, (str, bytes, bytearray), "a string or bytes")
         try:
@@ -161,14 +164,15 @@ class TokenTreePayload:
 
 @dataclass
 class TokenTrieNode:
-    """A prefix of one or more choices.
+    """A node of the trie; it represents a prefix of one or more labels.
 
     Attributes
     ----------
     children : dict of int to TokenTrieNode
-        By next token.
+        The child for each possible next token.
     leaf : TokenTreeLeaf or None
-        The choice that is complete here. Of several with the same tokens, the first.
+        The label that is complete at this node; the first one if several labels have the same
+        tokens.
     """
 
     children: dict[int, TokenTrieNode] = field(default_factory=dict)
@@ -176,17 +180,17 @@ class TokenTrieNode:
 
     @property
     def is_terminal(self) -> bool:
-        """Whether a choice is complete here."""
+        """Whether a label is complete at this node."""
         return self.leaf is not None
 
     @property
     def allowed(self) -> list[int]:
-        """The legal next tokens, ascending."""
+        """The allowed next tokens, ascending."""
         return sorted(self.children)
 
 
 def build_token_trie(leaves: Iterable[TokenTreeLeaf]) -> TokenTrieNode:
-    """Build the trie of some leaves and return its root."""
+    """Build a trie from leaves and return its root."""
     root = TokenTrieNode()
     for leaf in check_each("leaves", leaves, TokenTreeLeaf, "a TokenTreeLeaf"):
         node = root
@@ -198,51 +202,53 @@ def build_token_trie(leaves: Iterable[TokenTreeLeaf]) -> TokenTrieNode:
 
 
 def step(node: TokenTrieNode, token: int) -> TokenTrieNode | None:
-    """Walk to the child for a token; None if the token is not legal here."""
+    """Return the child for a token; None if the token is not allowed here."""
     return _node(node).children.get(check_whole("token", token))
 
 
 def is_unique_continuation(node: TokenTrieNode) -> bool:
-    """Return whether only one way leads on: a single child and no choice complete here."""
+    """Return whether the node has exactly one child and no label is complete at it."""
     return len(_node(node).children) == 1 and not node.is_terminal
 
 
 def count_terminals(node: TokenTrieNode) -> int:
-    """Return how many distinct choices are complete at or below a node."""
+    """Return the number of distinct token sequences that end at or below a node."""
     return sum(1 for below in _walk(node) if below.is_terminal)
 
 
 def estimate_trie_bytes(node: TokenTrieNode) -> int:
-    """Return about how many bytes the native trie of this tree takes, names not counted."""
+    """Return the approximate size of the equivalent native trie in bytes, without names."""
     return BYTES_PER_NODE * sum(1 for _ in _walk(node))
 
 
 def build_token_tree_descriptor(
     path: str, names: Iterable[str], tokenize: Callable[[str], Sequence[int]]
 ) -> TokenTreeDescriptor:
-    """Tokenize the names of a span and order them, so that the same set gives the same bytes.
+    """Tokenize the names of a span and sort them, so that equal sets give equal bytes.
 
     Parameters
     ----------
     path
-        Which span the names belong to.
+        The path of the span.
     names
-        The choices; duplicates collapse.
+        The labels; duplicates are removed.
     tokenize
-        Gives the tokens of a name as they follow the prompt, without special tokens.
+        A function that returns the tokens of a name after a prompt, without special tokens.
 
     Raises
     ------
     InvalidArgumentError
-        If there are no names, one is empty, or one has no tokens.
+        If there are no names, if a name is empty, or if a name has no tokens.
     """
     check_text("path", path)
     check_callable("tokenize", tokenize)
     names = check_each("names", names, str, "a string")
-    # By UTF-16 code units, as JavaScript sorts: both sides must write the same bytes.
+    # In the order of UTF-16 code units, as in JavaScript: both languages must write the same bytes.
     ordered = sorted(set(names), key=lambda name: name.encode("utf-16-be", "surrogatepass"))
     if not ordered:
-        raise InvalidArgumentError(f"the descriptor of path {path!r} has no names")
+        raise InvalidArgumentError(
+            f"names: expected at least one for the descriptor of path {path!r}, got none"
+        )
     leaves = [TokenTreeLeaf(name, tuple(tokenize(name)) if name else ()) for name in ordered]
     return TokenTreeDescriptor(path, tuple(leaves))
 
@@ -260,16 +266,16 @@ def _walk(root: TokenTrieNode) -> Iterator[TokenTrieNode]:
 
 
 def _leaf_problem(name: Any, tokens: Any) -> tuple[str, str] | None:
-    """Return where in a leaf something is wrong and what, or None."""
+    """Return the wrong field of a leaf and a description of the problem, or None."""
     if not isinstance(name, str) or not name:
-        return "name", f" must be a non-empty string, not {found(name)}"
+        return "name", f" must be a non-empty string, got {found(name)}"
     if not isinstance(tokens, list | tuple) or not tokens:
-        return "tokens", f" must be a non-empty list of token ids, not {found(tokens)}"
+        return "tokens", f" must be a non-empty list of token ids, got {found(tokens)}"
     for i, token in enumerate(tokens):
         if not isinstance(token, int) or isinstance(token, bool):
-            return f"tokens[{i}]", f" must be a whole number, not {token!r}"
+            return f"tokens[{i}]", f" must be a whole number, got {token!r}"
         if not 0 <= token <= LARGEST_TOKEN:
-            return f"tokens[{i}]", f" is {token}, outside 0 to {LARGEST_TOKEN}"
+            return f"tokens[{i}]", f" must be 0 to {LARGEST_TOKEN}, got {token}"
     return None
 
 
@@ -291,5 +297,5 @@ def _read_descriptor(raw: Any, where: str) -> TokenTreeDescriptor:
 def _expect(value: Any, kind: type[Any], where: str) -> Any:
     if not isinstance(value, kind):
         wanted = {"dict": "an object", "list": "a list", "str": "a string"}[kind.__name__]
-        raise TokenTrieError(f"{where} must be {wanted}, not {json.dumps(value)[:60]}")
+        raise TokenTrieError(f"{where} must be {wanted}, got {json.dumps(value)[:60]}")
     return value

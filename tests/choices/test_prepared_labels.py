@@ -43,7 +43,7 @@ def test_prepared_labels_give_what_the_labels_give(tiny_model: Model) -> None:
 
 def test_a_large_set_is_chosen_from(tiny_model: Model) -> None:
     labels = tiny_model.prepare_labels([f"CHOICE_{i}" for i in range(5000)])
-    assert repr(labels) == "PreparedLabels(5000 choices)"
+    assert repr(labels) == "PreparedLabels(5000 labels)"
     found = tiny_model.choose(PROMPT, labels)
     assert labels.texts[found.index] == found.value == found.text
     many = tiny_model.choose_many([PROMPT, PROMPT], labels)

@@ -110,13 +110,21 @@ def test_names_sort_by_utf16_code_units_as_in_javascript() -> None:
 @pytest.mark.parametrize(
     ("names", "tokenize", "said"),
     [
-        ([], lambda name: [1], "'action' has no names"),
+        (
+            [],
+            lambda name: [1],
+            "expected at least one for the descriptor of path 'action', got none",
+        ),
         (["A", ""], lambda name: [1], "leaf '': name must be a non-empty string"),
         (["A"], lambda name: [], "leaf 'A': tokens must be a non-empty list"),
-        (["A"], lambda name: [1, 2.5], r"leaf 'A': tokens\[1\] must be a whole number, not 2.5"),
-        (["A"], lambda name: [True], r"leaf 'A': tokens\[0\] must be a whole number, not True"),
-        (["A"], lambda name: [3, -1], r"leaf 'A': tokens\[1\] is -1, outside 0 to 2147483647"),
-        (["A"], lambda name: [2**31], r"leaf 'A': tokens\[0\] is 2147483648, outside"),
+        (["A"], lambda name: [1, 2.5], r"leaf 'A': tokens\[1\] must be a whole number, got 2.5"),
+        (["A"], lambda name: [True], r"leaf 'A': tokens\[0\] must be a whole number, got True"),
+        (["A"], lambda name: [3, -1], r"leaf 'A': tokens\[1\] must be 0 to 2147483647, got -1"),
+        (
+            ["A"],
+            lambda name: [2**31],
+            r"leaf 'A': tokens\[0\] must be 0 to 2147483647, got 2147483648",
+        ),
     ],
 )
 def test_a_bad_descriptor_is_refused_by_name(names: object, tokenize: object, said: str) -> None:
@@ -132,10 +140,10 @@ def descriptors(*leaves: object) -> str:
     ("text", "said"),
     [
         ("{", "the payload is not JSON"),
-        ("[]", "the payload must be an object, not \\[\\]"),
-        ("{}", "modelId must be a string, not null"),
-        ('{"modelId":"m"}', "descriptors must be a list, not null"),
-        ('{"modelId":"m","descriptors":[7]}', r"descriptors\[0\] must be an object, not 7"),
+        ("[]", "the payload must be an object, got \\[\\]"),
+        ("{}", "modelId must be a string, got null"),
+        ('{"modelId":"m"}', "descriptors must be a list, got null"),
+        ('{"modelId":"m","descriptors":[7]}', r"descriptors\[0\] must be an object, got 7"),
         ('{"modelId":"m","descriptors":[{"path":1}]}', r"descriptors\[0\].path must be a string"),
         ('{"modelId":"m","descriptors":[{}]}', r"descriptors\[0\].leaves must be a list"),
         (descriptors("x"), r"descriptors\[0\].leaves\[0\] must be an object"),
@@ -146,7 +154,7 @@ def descriptors(*leaves: object) -> str:
         ),
         (
             descriptors({"name": "A", "tokens": [1, "2"]}),
-            r"descriptors\[0\].leaves\[0\].tokens\[1\] must be a whole number, not '2'",
+            r"descriptors\[0\].leaves\[0\].tokens\[1\] must be a whole number, got '2'",
         ),
     ],
 )
@@ -161,5 +169,7 @@ def test_select_keeps_one_path_and_names_the_others_when_it_is_unknown() -> None
         (TokenTreeDescriptor("action", (leaf("A", 1),)), TokenTreeDescriptor("x", (leaf("B", 2),))),
     )
     assert [item.name for item in both.select("x").leaves()] == ["B"]
-    with pytest.raises(TokenTrieError, match="no descriptor of path 'y'; it has 'action', 'x'"):
+    with pytest.raises(
+        TokenTrieError, match="no descriptor with path 'y'; its paths are 'action', 'x'"
+    ):
         both.select("y")

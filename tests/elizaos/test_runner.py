@@ -151,7 +151,7 @@ def test_only_the_descriptor_of_the_path_is_sent(run: Run) -> None:
 @both_runners
 def test_an_unknown_path_is_an_error_before_anything_is_opened(run: Run) -> None:
     binding = RecordingBinding()
-    with pytest.raises(TokenTrieError, match="'actions'; it has 'action', 'status'"):
+    with pytest.raises(TokenTrieError, match="'actions'; its paths are 'action', 'status'"):
         run(binding, args_with(token_tree_path="actions"))
     assert binding.calls == []
 

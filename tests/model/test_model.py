@@ -321,7 +321,7 @@ def test_a_choice_the_tokenizer_cannot_spell_is_an_error_that_names_it() -> None
     def detokenize(tokens: object) -> str:
         return "\nRESPOND "
 
-    with pytest.raises(InvalidArgumentError, match=r"cannot spell the choice 'RESPOND'.*RESPOND "):
+    with pytest.raises(InvalidArgumentError, match=r"cannot spell the label 'RESPOND'.*RESPOND "):
         tokenize_choice("RESPOND", lambda text: [1, 2], detokenize)
 
 
