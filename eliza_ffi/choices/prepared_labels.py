@@ -100,9 +100,7 @@ class ChoiceCache:
         with self._lock:
             tokens = self._of_texts.pop(texts, None)
             if tokens is not None:
-                self._of_texts[texts] = (
-                    tokens  # moves it to the end; the least recently used set comes first
-                )
+                self._of_texts[texts] = tokens  # at the end: the least recently used set is first
                 return tokens
         tokens = self.prepare(choices)
         with self._lock:

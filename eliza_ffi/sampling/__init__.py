@@ -1,7 +1,4 @@
-"""Sampling settings: which tokens may be drawn, and how.
-
-:class:`Sampling` and :data:`PRESETS` configure native streams.
-"""
+"""Sampling settings: the samplers that a token is drawn with, their order, and presets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The order of a chain: sampler names separated by semicolons, as llama.cpp's ``--samplers``."""
+"""The order of samplers: names separated by semicolons, as in llama.cpp's ``--samplers``."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ SAMPLER_NAMES = (
     "infill",
     "adaptive_p",
 )
-"""What an order may name."""
+"""The names of all samplers."""
 
 DEFAULT_ORDER = "penalties;dry;top_n_sigma;top_k;typ_p;top_p;min_p;xtc;temperature"
-"""llama.cpp's."""
+"""llama.cpp's default order."""
 
 BOOK_ORDER = "penalties;temperature;top_k;min_p;top_p"
-"""The order of the CPU sampler in akunu's book, for a chain of llama.cpp's samplers."""
+"""The order of the CPU sampler in akunu's book, with llama.cpp's samplers."""
 
 
 def parse_order(text: str) -> tuple[str, ...]:
-    """Return the names of an order string; the empty string has none.
+    """Split an order string into sampler names; an empty string gives no names.
 
     Raises
     ------
     InvalidArgumentError
-        If a name is unknown or stands twice, or something comes after ``adaptive_p``, which draws
-        the token.
+        If a name is unknown or occurs twice, or if a sampler follows ``adaptive_p``, which draws
+        the token and must be the last one.
     """
     check_text("samplers", text)
     names = tuple(text.split(";")) if text else ()
@@ -44,13 +44,13 @@ def parse_order(text: str) -> tuple[str, ...]:
         if name not in SAMPLER_NAMES:
             hint = did_you_mean(name, SAMPLER_NAMES)
             raise InvalidArgumentError(
-                f"samplers: {name!r} is not one of {', '.join(SAMPLER_NAMES)}"
+                f"samplers: expected names from {', '.join(SAMPLER_NAMES)}, got {name!r}"
                 + (f"; {hint}" if hint else "")
             )
         if name in names[:i]:
-            raise InvalidArgumentError(f"samplers: {name!r} stands twice in {text!r}")
+            raise InvalidArgumentError(f"samplers: {name!r} occurs twice in {text!r}")
         if "adaptive_p" in names[:i]:
             raise InvalidArgumentError(
-                f"samplers: adaptive_p draws the token, so {name!r} cannot come after it"
+                f"samplers: {name!r} cannot follow adaptive_p, which draws the token"
             )
     return names

@@ -1,4 +1,4 @@
-"""How tokens are sampled: every setting, checked, and the presets."""
+"""The sampling settings, their checks, and the presets."""
 
 from __future__ import annotations
 
@@ -15,18 +15,19 @@ from .order import DEFAULT_ORDER, parse_order
 __all__ = ["LEAST_TEMPERATURE", "MAX_BREAKER_BYTES", "PRESETS", "Sampling"]
 
 MAX_BREAKER_BYTES = 40
-"""Of a sequence breaker of DRY; llama.cpp reads no more."""
+"""The maximum length of a DRY sequence breaker; llama.cpp ignores further bytes."""
 
 LEAST_TEMPERATURE = 1e-6
-"""Below, sampling is greedy: logits divided by less could overflow."""
+"""Temperatures below this value mean greedy sampling, because dividing logits could overflow."""
 
+# The samplers that can be combined with Mirostat.
 BESIDE_MIROSTAT = ("penalties", "dry", "temperature")
 
 LARGEST = 1e6
 LEAST_PENALTY = 1e-6
 MAX_INT = 2**31 - 1
 MAX_LAST_N = 2**24
-MAX_SEED = 2**32 - 2  # the one above asks llama.cpp for a random one
+MAX_SEED = 2**32 - 2  # llama.cpp takes 2**32 - 1 as a request for a random seed
 
 Allowed = tuple[Callable[[Any], bool], str]
 
@@ -59,7 +60,7 @@ def _text(least: int, allowed: str) -> Allowed:
 
 
 def _is_plain(text: str) -> bool:
-    """Return whether C can read a text: it has an encoding, and no NUL ends it early."""
+    """Return whether a string can be passed to C: it can be encoded and has no NUL character."""
     try:
         return b"\0" not in text.encode()
     except UnicodeEncodeError:
@@ -100,21 +101,21 @@ _ALLOWED: dict[str, Allowed] = {
         "None or a whole number of 0 to 4294967294",
     ),
     "reasoning_budget": _whole(-1, MAX_INT, "-1 (no limit) to 2147483647 tokens"),
-    "reasoning_start": _text(1, "a text of at least one character, in UTF-8 without NUL"),
-    "reasoning_end": _text(1, "a text of at least one character, in UTF-8 without NUL"),
-    "reasoning_message": _text(0, "a text in UTF-8 without NUL"),
+    "reasoning_start": _text(1, "a string of at least one character, in UTF-8 without NUL"),
+    "reasoning_end": _text(1, "a string of at least one character, in UTF-8 without NUL"),
+    "reasoning_message": _text(0, "a string in UTF-8 without NUL"),
     "disable_thinking": (lambda value: isinstance(value, bool), "True or False"),
 }
 
 
 def _breakers(texts: Any) -> tuple[str, ...]:
-    allowed = f"texts of 1 to {MAX_BREAKER_BYTES} bytes in UTF-8 without NUL"
+    allowed = f"strings of 1 to {MAX_BREAKER_BYTES} bytes in UTF-8 without NUL"
     if isinstance(texts, str) or not isinstance(texts, Sequence):
         raise wrong("dry_sequence_breakers", allowed, texts)
     for i, text in enumerate(texts):
         if not isinstance(text, str) or not _is_breaker(text):
             raise InvalidArgumentError(
-                f"dry_sequence_breakers must be {allowed}; [{i}] is {text!r:.80}"
+                f"dry_sequence_breakers must be {allowed}, got {text!r:.80} at [{i}]"
             )
     return tuple(texts)
 
@@ -130,10 +131,10 @@ def _biases(pairs: Any) -> tuple[tuple[int, float], ...]:
         if not isinstance(pair, Sequence) or len(pair) != 2 or not _is_bias(*pair):
             raise InvalidArgumentError(
                 "logit_bias must be (token, bias) pairs, the token 0 to 2147483647 and the bias "
-                f"-inf or -1000000 to 1000000; [{i}] is {pair!r:.80}"
+                f"-inf or -1000000 to 1000000, got {pair!r:.80} at [{i}]"
             )
         if pair[0] in biases:
-            raise InvalidArgumentError(f"logit_bias: token {pair[0]} stands twice")
+            raise InvalidArgumentError(f"logit_bias: token {pair[0]} occurs twice")
         biases[pair[0]] = pair[1]
     return tuple(biases.items())
 
@@ -149,74 +150,83 @@ def _freeze(params: Sampling, name: str, value: Any) -> None:
 
 @dataclass(frozen=True)
 class Sampling:
-    """How tokens are sampled. By default: greedily, with everything off, in llama.cpp's order.
+    """The settings for sampling tokens. By default, sampling is greedy and every sampler is off.
 
     Attributes
     ----------
     samplers : str
-        The order of the samplers, names separated by semicolons; those that are off do nothing. See
-        :data:`~eliza_ffi.sampling.order.SAMPLER_NAMES`. A setting that is not off needs its
-        sampler.
+        The order of the samplers: names from :data:`~eliza_ffi.sampling.order.SAMPLER_NAMES`,
+        separated by semicolons. A sampler that is off has no effect. A setting that is not off
+        needs its sampler in this list. Default: llama.cpp's order.
     temperature : float
-        0 = greedy: the most likely token after bias, penalties and DRY, whatever else is set. 1 =
-        off.
+        The divisor of the logits; 1 = off. 0 = greedy: the most likely token after logit bias,
+        penalties and DRY, regardless of all other settings.
     dynatemp_range, dynatemp_exponent : float
-        The temperature follows the entropy within this distance; 0 = off.
+        Dynamic temperature: the temperature depends on the entropy and varies by at most
+        `dynatemp_range` in both directions; 0 = off. `dynatemp_exponent` is the exponent of the
+        normalized entropy.
     top_k : int
-        0 = off.
+        Keep this number of the most likely tokens; 0 = off.
     top_p, typical_p : float
-        Above 0; 1 = off.
-    min_p, top_n_sigma : float
-        0 = off.
+        The cumulative probability to keep, for nucleus and for locally typical sampling; above 0;
+        1 = off.
+    min_p : float
+        The minimum probability of a token, relative to the most likely token; 0 = off.
+    top_n_sigma : float
+        Keep tokens whose logits are within this number of standard deviations of the maximum; 0 =
+        off.
     xtc_probability, xtc_threshold : float
-        0 = off; a threshold above 0.5, too.
+        With probability `xtc_probability`, remove all tokens of at least the probability
+        `xtc_threshold`, except the least
+        likely of them. A probability of 0, or a threshold above 0.5, = off.
     repeat_last_n : int
-        Tokens the penalties look back on; 0 = off.
+        The number of previous tokens that the penalties consider; 0 = off.
     repeat_penalty : float
         Above 0; 1 = off.
     frequency_penalty, presence_penalty : float
-        0 = off; below 0 they are rewards.
+        0 = off; negative values favour repetition.
     dry_multiplier : float
-        0 = off.
+        The factor of the DRY penalty; 0 = off.
     dry_base : float
-        1 or more.
+        The base of the DRY penalty, which grows exponentially with the length of a repetition; 1 or
+        more.
     dry_allowed_length : int
-        Repetitions of fewer tokens cost nothing.
+        Repetitions of fewer tokens are not penalized.
     dry_penalty_last_n : int
-        Tokens DRY looks back on; 0 = off.
+        The number of previous tokens that DRY considers; 0 = off.
     dry_sequence_breakers : tuple of str
-        Texts that repetitions do not reach back over, of at most 40 bytes in UTF-8.
+        Strings at which DRY stops looking back for repetitions, of at most 40 bytes in UTF-8 each.
     mirostat : int
-        1 or 2 = that version instead of all truncation; 0 = off.
+        1 or 2 = use this version of Mirostat in place of all truncation samplers; 0 = off.
     mirostat_tau, mirostat_eta : float
-        Its target surprise in bits, and its learning rate.
+        Mirostat's target surprise in bits, and its learning rate.
     adaptive_target : float
-        The probability that `adaptive_p` aims at; below 0 = off.
+        The probability of drawn tokens that ``adaptive_p`` aims at; negative = off.
     adaptive_decay : float
-        0 to 0.99.
+        The decay of ``adaptive_p``'s average of past probabilities, 0 to 0.99.
     logit_bias : tuple of (int, float)
-        Tokens, each once, and what is added to their logits; ``-inf`` bans one.
+        Tokens and the values added to their logits; each token at most once. ``-inf`` bans a token.
     draw : {"cdf", "gumbel"}
-        By the cumulative distribution function and a generator of random numbers, or by
-        Gumbel-max, a hash of seed, position and token.
+        How a token is drawn: ``"cdf"`` inverts the cumulative distribution function with a random
+        number generator; ``"gumbel"`` is Gumbel-max with a hash of seed, position and token.
     seed : int or None
-        0 to 4294967294; None = the stream's own, which unless set is drawn at random.
+        0 to 4294967294. None = the stream's own seed, which is random unless it has been set.
     reasoning_budget : int
-        Tokens that may come inside a block of reasoning, which the prompt may have opened. When
-        they are spent, `reasoning_message` and `reasoning_end` are written, whatever the model
-        would say. 0 ends a block at once; -1 = no limit. Choices come first while they are active,
-        and their tokens count.
+        The maximum number of tokens inside a reasoning block, which may begin in the prompt. When
+        the budget is used up, `reasoning_message` and `reasoning_end` are written in place of the
+        model's tokens. 0 ends a block immediately; -1 = no limit. An active set of labels takes
+        precedence, and the tokens of its labels count.
     reasoning_start, reasoning_end : str
-        What opens a block and what closes it; special tokens may be spelled out.
+        The strings that open and close a reasoning block; they may spell special tokens.
     reasoning_message : str
-        What stands before `reasoning_end` where the budget has run out.
+        A string written before `reasoning_end` when the budget is used up.
     disable_thinking : bool
-        Never sample ``<think>``.
+        Whether to never sample ``<think>``.
 
     Raises
     ------
     InvalidArgumentError
-        If one of them is out of range or does not go with the others; the text says what is
+        If a setting is out of range or conflicts with another one; the message says what is
         allowed.
     """
 
@@ -265,14 +275,14 @@ class Sampling:
 
     @classmethod
     def preset(cls, name: str, **changes: Any) -> Sampling:
-        """Return a preset, with some settings changed.
+        """Return the settings of a preset, with changes.
 
         Parameters
         ----------
         name
             A key of :data:`PRESETS`.
         **changes
-            Settings by name.
+            The settings to change, by name.
         """
         preset = PRESETS[check_one_of("preset", name, PRESETS)]
         check_known("a Sampling", changes, _NAMES)
@@ -284,7 +294,7 @@ class Sampling:
         return self.temperature < LEAST_TEMPERATURE
 
     def to_options(self) -> dict[str, str]:
-        """Return the settings as options of the library; no seed if there is none."""
+        """Return the settings as options of the library, without `seed` if it is None."""
         options = {**self._wire(), "disable_thinking": int(self.disable_thinking)}
         return {
             name: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
@@ -292,9 +302,9 @@ class Sampling:
         }
 
     def to_json(self) -> str:
-        """Return the settings as one JSON object; no seed if there is none.
+        """Return the settings as one JSON object, without `seed` if it is None.
 
-        `disable_thinking` is not among them: it is a field of a stream's configuration.
+        `disable_thinking` is left out: it is a field of the stream's configuration.
         """
         return json.dumps(self._wire(), ensure_ascii=False)
 
@@ -314,20 +324,25 @@ class Sampling:
         for sampler, setting in self.active().items():
             if mirostat and sampler not in BESIDE_MIROSTAT:
                 raise InvalidArgumentError(
-                    f"{mirostat} takes the place of all truncation: leave {setting} off"
+                    f"{mirostat} replaces all truncation samplers: "
+                    f"it cannot be combined with {setting}"
                 )
             if sampler not in order:
                 raise InvalidArgumentError(
-                    f"{setting} needs {sampler!r} in samplers={self.samplers!r}"
+                    f"{setting} needs the sampler {sampler!r}, got samplers={self.samplers!r}"
                 )
         if mirostat and ("infill" in order or self.dynatemp_range > 0):
-            raise InvalidArgumentError(f"{mirostat} goes with neither infill nor dynatemp_range")
+            raise InvalidArgumentError(
+                f"{mirostat} cannot be combined with infill or dynatemp_range"
+            )
         drawing = mirostat or self.active().get("adaptive_p")
         if drawing and self.draw == "gumbel":
-            raise InvalidArgumentError(f"{drawing} draws the token itself: leave draw at cdf")
+            raise InvalidArgumentError(
+                f"{drawing} draws the token itself: it cannot be combined with draw='gumbel'"
+            )
 
     def active(self) -> dict[str, str]:
-        """Return the samplers that have something to do, each with a setting that says so."""
+        """Return the samplers that are on, each with a setting that turns it on."""
         is_on = {
             "penalties": {
                 "repeat_penalty": self.repeat_penalty != 1,
@@ -364,4 +379,4 @@ PRESETS = {
     "very-creative": Sampling(temperature=1.2, top_p=0.95),
     "code": Sampling(temperature=0.2, top_k=40, top_p=0.95, min_p=0.1),
 }
-"""The settings that akunu's book recommends, by name."""
+"""The presets recommended in akunu's book, by name."""

@@ -54,10 +54,10 @@ def test_any_order_is_parsed_as_it_stands(names: list[str], n: int) -> None:
 @pytest.mark.parametrize(
     ("order", "words"),
     [
-        ("top_k;nucleus", f"'nucleus' is not one of {', '.join(SAMPLER_NAMES)}"),
-        ("top_k;", "'' is not one of"),
-        ("top_k;top_p;top_k", "'top_k' stands twice"),
-        ("adaptive_p;temperature", "'temperature' cannot come after it"),
+        ("top_k;nucleus", f"expected names from {', '.join(SAMPLER_NAMES)}, got 'nucleus'"),
+        ("top_k;", "got ''"),
+        ("top_k;top_p;top_k", "'top_k' occurs twice"),
+        ("adaptive_p;temperature", "'temperature' cannot follow adaptive_p"),
     ],
 )
 def test_orders_that_make_no_sense_say_what_is_allowed(order: str, words: str) -> None:
@@ -91,15 +91,15 @@ def test_the_two_orders_are_valid() -> None:
         ({"repeat_last_n": -1}, "repeat_last_n must be"),
         ({"frequency_penalty": math.inf}, "frequency_penalty must be"),
         ({"dry_base": 0.9}, "dry_base must be 1 to 1000000"),
-        ({"dry_sequence_breakers": "\n"}, "dry_sequence_breakers must be texts"),
-        ({"dry_sequence_breakers": ["a", ""]}, "[1] is ''"),
+        ({"dry_sequence_breakers": "\n"}, "dry_sequence_breakers must be strings"),
+        ({"dry_sequence_breakers": ["a", ""]}, "got '' at [1]"),
         ({"dry_sequence_breakers": ["ä" * 21]}, "1 to 40 bytes"),
         ({"dry_sequence_breakers": ["\ud800"]}, "UTF-8"),
         ({"mirostat": 3}, "mirostat must be 0 (off), 1 or 2, got 3"),
         ({"adaptive_decay": 1.0}, "adaptive_decay must be 0 to 0.99"),
-        ({"logit_bias": [(1, 2.0), (1, 3.0)]}, "token 1 stands twice"),
+        ({"logit_bias": [(1, 2.0), (1, 3.0)]}, "token 1 occurs twice"),
         ({"logit_bias": [(1, math.inf)]}, "-inf or -1000000 to 1000000"),
-        ({"logit_bias": [1]}, "[0] is 1"),
+        ({"logit_bias": [1]}, "got 1 at [0]"),
         ({"logit_bias": 5}, "(token, bias) pairs"),
         ({"draw": "normal"}, "draw must be cdf or gumbel, got 'normal'"),
         ({"seed": 2**32 - 1}, "seed must be None or a whole number of 0 to 4294967294"),
@@ -107,9 +107,9 @@ def test_the_two_orders_are_valid() -> None:
         ({"reasoning_budget": -2}, "reasoning_budget must be -1 (no limit) to 2147483647 tokens"),
         ({"reasoning_budget": 2**31}, "reasoning_budget must be"),
         ({"reasoning_budget": 1.0}, "reasoning_budget must be"),
-        ({"reasoning_start": ""}, "reasoning_start must be a text of at least one character"),
-        ({"reasoning_end": 5}, "reasoning_end must be a text"),
-        ({"reasoning_message": "a\0b"}, "reasoning_message must be a text in UTF-8 without NUL"),
+        ({"reasoning_start": ""}, "reasoning_start must be a string of at least one character"),
+        ({"reasoning_end": 5}, "reasoning_end must be a string"),
+        ({"reasoning_message": "a\0b"}, "reasoning_message must be a string in UTF-8 without NUL"),
         ({"reasoning_message": "\ud800"}, "reasoning_message must be"),
     ],
 )
@@ -130,13 +130,19 @@ def test_a_chain_of_logits_has_no_reasoning_budget() -> None:
     [
         (
             {"top_k": 5, "samplers": "temperature"},
-            "top_k=5 needs 'top_k' in samplers='temperature'",
+            "top_k=5 needs the sampler 'top_k', got samplers='temperature'",
         ),
-        ({"temperature": 0.7, "samplers": ""}, "temperature=0.7 needs 'temperature'"),
-        ({"adaptive_target": 0.5, **SAMPLED}, "adaptive_target=0.5 needs 'adaptive_p'"),
-        ({"mirostat": 1, "top_p": 0.5}, "mirostat=1 takes the place of all truncation"),
+        ({"temperature": 0.7, "samplers": ""}, "temperature=0.7 needs the sampler 'temperature'"),
+        ({"adaptive_target": 0.5, **SAMPLED}, "adaptive_target=0.5 needs the sampler 'adaptive_p'"),
+        (
+            {"mirostat": 1, "top_p": 0.5},
+            "replaces all truncation samplers: it cannot be combined with top_p=0.5",
+        ),
         ({"mirostat": 2, "draw": "gumbel"}, "mirostat=2 draws the token itself"),
-        ({"mirostat": 2, "samplers": "infill"}, "neither infill nor dynatemp_range"),
+        (
+            {"mirostat": 2, "samplers": "infill"},
+            "cannot be combined with infill or dynatemp_range",
+        ),
     ],
 )
 def test_settings_that_would_be_ignored_are_errors(changes: dict[str, Any], words: str) -> None:

@@ -482,7 +482,7 @@ def test_a_budget_goes_with_every_other_setting(reasoning: Reasoning, library: L
 
 @pytest.mark.parametrize("tag", ["reasoning_start", "reasoning_end"])
 def test_a_tag_without_tokens_is_refused_on_both_sides(sampled: Sampled, tag: str) -> None:
-    with pytest.raises(ElizaError, match=f"{tag} must be a text of at least one character"):
+    with pytest.raises(ElizaError, match=f"{tag} must be a string of at least one character"):
         Sampling(**{tag: ""})
     with sampled.stream() as stream, pytest.raises(ElizaError, match="has no tokens"):
         settings = {"reasoning_budget": 5, tag: ""}
