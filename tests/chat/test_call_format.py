@@ -87,7 +87,7 @@ def test_the_format_is_found_in_every_template_that_writes_calls() -> None:
 
 
 @pytest.mark.slow
-def test_a_template_that_rejects_a_question_says_so() -> None:
+def test_a_template_that_rejects_every_question_raises_an_error() -> None:
     with pytest.raises(ChatTemplateError, match="rejects the messages"):
         find_call_format(real_templates()[REJECTS_TEXT])
 
@@ -155,7 +155,7 @@ def member_is_expressible(
 @pytest.mark.slow
 @settings(max_examples=40)
 @given(MANY_ARGUMENTS)
-def test_calls_are_written_as_the_template_writes_them_and_read_again(
+def test_rendered_calls_match_the_template_and_parse_back(
     many: list[dict[str, Any]],
 ) -> None:
     for name, format in native().items():
@@ -207,7 +207,7 @@ def around(name: str) -> tuple[str, str]:
 
 
 @pytest.mark.slow
-def test_a_string_with_the_forbidden_text_is_not_read_again() -> None:
+def test_a_string_with_the_forbidden_text_does_not_parse_back() -> None:
     found = {}
     for name, format in native().items():
         if format.forbidden is None:
@@ -237,7 +237,7 @@ WRITES_AFTER_TURNS = {
 
 
 @pytest.mark.slow
-def test_turns_follow_the_generation_prompt_as_the_format_says() -> None:
+def test_turns_follow_the_generation_prompt_as_the_format_describes() -> None:
     tools = [tool.definition for tool in EXAMPLE_TOOLS]
     call = Call("tool_", {"some_key": "some value"}, IDS[0])
     for name, format in formats().items():
@@ -279,12 +279,12 @@ KNOWN_THOUGHTS = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", KNOWN_THOUGHTS)
-def test_thoughts_are_where_the_template_writes_them(name: str) -> None:
+def test_the_format_of_thoughts_is_found(name: str) -> None:
     assert formats()[name].thoughts == KNOWN_THOUGHTS[name]
 
 
 @pytest.mark.slow
-def test_the_variables_of_a_conversation_change_its_format() -> None:
+def test_template_variables_change_the_call_format() -> None:
     template = real_templates()["Qwen-Qwen3-0.6B"]
     thinking, not_thinking = (
         find_call_format(template, enable_thinking=enabled) for enabled in (True, False)
@@ -295,7 +295,7 @@ def test_the_variables_of_a_conversation_change_its_format() -> None:
 
 
 @pytest.mark.slow
-def test_ids_of_nine_characters_suit_every_template() -> None:
+def test_every_template_accepts_ids_of_nine_characters() -> None:
     with_ids = {name for name, format in formats().items() if Hole.ID in format.call}
     assert with_ids == {
         "Mistral-Small-3.2-24B-Instruct-2506",
@@ -369,7 +369,7 @@ def test_ids_and_numbers_of_calls_are_found() -> None:
     assert parse_call(format, render_call(format, two), tools_for(two)) == two
 
 
-def test_numbers_that_count_the_calls_of_all_turns_are_found() -> None:
+def test_call_numbers_that_continue_across_turns_are_found() -> None:
     count = "{% set ns = namespace(n=0) %}"
     call = "[{{ ns.n }}|" + f"{NAME}|{AS_JSON}]" + "{% set ns.n = ns.n + 1 %}"
     template = ChatTemplate(count + made(each_call(call)).source)
@@ -378,7 +378,7 @@ def test_numbers_that_count_the_calls_of_all_turns_are_found() -> None:
     assert render_call(format, [Call("f", {})], earlier_calls=3) == "[3|f|{}]"
 
 
-def test_a_template_that_rejects_two_calls_has_one_in_a_turn() -> None:
+def test_a_template_that_rejects_two_calls_allows_one_per_turn() -> None:
     refuse = "{% if m.tool_calls | length > 1 %}{{ raise_exception('one!') }}{% endif %}"
     format = find_call_format(made(refuse + each_call(f"({NAME} {AS_JSON})")))
     assert not format.parallel and format.call == ("(", Hole.NAME, " ", Hole.ARGUMENTS, ")")
@@ -386,7 +386,7 @@ def test_a_template_that_rejects_two_calls_has_one_in_a_turn() -> None:
         render_call(format, [Call("f", {}), Call("g", {})])
 
 
-def test_strings_that_are_quoted_if_need_be_are_found() -> None:
+def test_strings_quoted_only_when_necessary_are_found() -> None:
     value = "{{ '\"' ~ v ~ '\"' if v is string and ('<' in v or ' ' in v) else v }}"
     call = f"<call>{NAME}({EACH_ARGUMENT})</call>".replace("ARGUMENT", f"[{{{{ k }}}}={value}]")
     format = find_call_format(made(each_call(call)))
@@ -435,7 +435,7 @@ def test_what_follows_the_generation_prompt_is_found(
     assert found.text_start == "" and found.call_start == "<call>"
 
 
-def test_a_text_that_begins_otherwise_than_a_call_is_found() -> None:
+def test_fixed_text_before_an_answer_in_words_is_found() -> None:
     text = "{% if not m.tool_calls and m.role == 'assistant' %}to=user {% endif %}"
     format = find_call_format(made(each_call(f"to={NAME} {AS_JSON}"), text))
     assert format.text_start == "to=user " and format.call_start == "to="
@@ -456,13 +456,13 @@ def test_a_text_that_begins_otherwise_than_a_call_is_found() -> None:
         "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}",
     ],
 )
-def test_a_template_without_calls_that_can_be_read_again_gets_the_generic_format(
+def test_a_template_without_readable_calls_gets_the_generic_format(
     calls: str,
 ) -> None:
     assert find_call_format(made(calls)) == GENERIC
 
 
-def test_a_template_that_takes_long_for_short_messages_is_stopped(
+def test_a_template_that_is_slow_for_short_messages_is_stopped(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(call_finder, "MAX_SECONDS", 0.0)
@@ -473,14 +473,14 @@ def test_a_template_that_takes_long_for_short_messages_is_stopped(
 
 
 @pytest.mark.parametrize("text", ["x<1", "9"])
-def test_a_template_that_writes_much_in_a_turn_gets_no_call_format(text: str) -> None:
+def test_a_template_with_very_long_turns_gets_no_native_format(text: str) -> None:
     much = "{% if m.tool_calls %}{{ '" + text + "' * 900000 }}{% endif %}"
     assert find_call_format(made(much + CALL)) == GENERIC
     with pytest.raises(ChatTemplateError, match="in which no tool call can be placed"):
         find_call_format(made(CALL, "{{ '" + text + "' * 900000 }}"))
 
 
-def test_the_generic_format_keeps_what_the_turns_begin_with() -> None:
+def test_the_generic_format_keeps_the_beginning_of_turns() -> None:
     format = find_call_format(made("", WRITES_THOUGHTS, "<think>"))
     assert format.generic and format.cut == "<think>"
     assert format.thoughts == Thoughts("", "</think>", "</think>")
@@ -544,15 +544,13 @@ def test_the_schema_decides_whether_a_text_is_a_string_or_a_number(schema: Any, 
         (" x\n", " x\n"),
     ],
 )
-def test_without_a_schema_a_value_is_a_string_only_if_it_is_nothing_else(
-    written: str, value: Any
-) -> None:
+def test_without_a_schema_only_text_that_is_not_json_is_a_string(written: str, value: Any) -> None:
     text = f"<calls><f><p=x>{written}</p></></calls>"
     (call,) = parse_call(TAGGED, text, [ANY])
     assert call.arguments == {"x": value} and type(call.arguments["x"]) is type(value)
 
 
-def test_names_that_begin_with_each_other_are_told_apart() -> None:
+def test_a_tool_name_may_be_a_prefix_of_another() -> None:
     tools = [Tool(name, "", {}) for name in ("get", "get_all", "get_all_now")]
     for name in ("get_all", "get_all_now", "get"):
         text = render_call(TAGGED, [Call(name, {})])
@@ -578,7 +576,7 @@ def test_names_that_begin_with_each_other_are_told_apart() -> None:
         (replace(GENERIC, parallel=False), '{"name": "f", "arguments": {}}\n', "expected ''"),
     ],
 )
-def test_a_text_in_another_format_is_rejected_with_its_place(
+def test_errors_in_the_text_of_a_call_name_the_position(
     format: CallFormat, text: str, said: str
 ) -> None:
     with pytest.raises(InvalidArgumentError) as raised:
@@ -638,11 +636,11 @@ LOOP: list[Message] = [
 ]
 
 
-def test_a_template_with_tools_gets_the_conversation_as_it_is() -> None:
+def test_a_template_with_tools_gets_the_conversation_unchanged() -> None:
     assert tool_messages(TAGGED, LOOP, [WEATHER]) == (LOOP, [WEATHER.definition])
 
 
-def test_a_template_that_lists_no_tools_gets_them_in_the_system_message() -> None:
+def test_tools_go_into_the_system_message_if_the_template_lists_none() -> None:
     format = replace(TAGGED, lists_tools=False)
     (system, *others), tools = tool_messages(format, LOOP, [WEATHER])
     assert system["content"].startswith("Be brief.\n\nYou can call tools.")
@@ -651,7 +649,7 @@ def test_a_template_that_lists_no_tools_gets_them_in_the_system_message() -> Non
     assert others == LOOP[1:] and tools == [WEATHER.definition]
 
 
-def test_a_template_without_calls_gets_them_as_contents() -> None:
+def test_calls_become_contents_if_the_template_writes_none() -> None:
     messages, tools = tool_messages(GENERIC, LOOP, [WEATHER])
     assert tools is None
     assert [message["role"] for message in messages] == ["system", "user", "assistant", "user"]
@@ -666,7 +664,7 @@ def test_a_template_without_calls_gets_them_as_contents() -> None:
     )
 
 
-def test_the_messages_of_a_conversation_are_left_as_they_were() -> None:
+def test_tool_messages_does_not_modify_its_arguments() -> None:
     before = json.dumps(LOOP)
     tool_messages(GENERIC, LOOP, [WEATHER])
     assert json.dumps(LOOP) == before
@@ -680,7 +678,7 @@ def test_a_message_with_a_broken_call_is_rejected(call: Any) -> None:
 
 
 @pytest.mark.slow
-def test_every_template_writes_tools_a_call_and_its_result() -> None:
+def test_every_template_can_render_tools_a_call_and_its_result() -> None:
     call = {**LOOP[2], "tool_calls": LOOP[2]["tool_calls"][:1]}
     for name, format in formats().items():
         messages, tools = tool_messages(format, [QUESTION, call, LOOP[3]], [WEATHER])

@@ -98,14 +98,16 @@ def allows(model: Model, format: CallFormat, schema: dict[str, Any], arguments: 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
-def test_a_grammar_allows_what_the_template_writes(tiny_model: Model, name: str) -> None:
+def test_the_grammar_allows_calls_as_the_template_writes_them(tiny_model: Model, name: str) -> None:
     for arguments in VALID:
         assert allows(tiny_model, format_of(name), SCHEMA, arguments), arguments
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
-def test_a_grammar_forbids_what_the_schema_forbids(tiny_model: Model, name: str) -> None:
+def test_the_grammar_forbids_arguments_that_violate_the_schema(
+    tiny_model: Model, name: str
+) -> None:
     for arguments in INVALID:
         assert not allows(tiny_model, format_of(name), SCHEMA, arguments), arguments
 
@@ -132,7 +134,7 @@ def test_an_argument_may_have_several_types(tiny_model: Model) -> None:
         assert not allows(tiny_model, TAGGED, schema, {"x": value})
 
 
-def test_numbers_in_a_call_are_kept_short(tiny_model: Model) -> None:
+def test_numbers_in_a_call_have_a_limited_number_of_digits(tiny_model: Model) -> None:
     schema = {
         "type": "object",
         "properties": {"x": {"type": "object", "properties": {"n": {"type": "integer"}}}},
@@ -143,13 +145,13 @@ def test_numbers_in_a_call_are_kept_short(tiny_model: Model) -> None:
         assert not allows(tiny_model, format, schema, {"x": {"n": 10**18}})
 
 
-def test_references_that_multiply_are_followed_once() -> None:
+def test_each_schema_reference_is_followed_only_once() -> None:
     many = {f"x{i}": {"anyOf": [{"$ref": f"#/$defs/x{i + 1}"}] * 9} for i in range(9)}
     root = {"$defs": {**many, "x9": {"type": "boolean"}}}
     assert list(alternatives({"$ref": "#/$defs/x0"}, root)) == [{"type": "boolean"}]
 
 
-def test_a_required_argument_that_the_format_cannot_write_is_named() -> None:
+def test_an_unsupported_required_argument_is_named_in_the_error() -> None:
     members = Members({"string": Member(("<p=", Hole.KEY, ">", Hole.VALUE, "</p>"), "raw")})
     format = replace(TAGGED, arguments=members)
     schema = {"type": "object", "properties": {"x": {"type": "null"}}}

@@ -124,11 +124,11 @@ MISTRAL = """\
     ],
     ids=["chatml", "llama-3", "gemma", "mistral"],
 )
-def test_well_known_formats_are_written_to_the_letter(source: str, expected: str) -> None:
+def test_well_known_formats_are_rendered_exactly(source: str, expected: str) -> None:
     assert ChatTemplate(source, "<s>", "</s>").render(TALK) == expected
 
 
-def test_the_assistants_turn_can_be_left_closed() -> None:
+def test_the_generation_prompt_can_be_left_out() -> None:
     text = ChatTemplate(CHATML).render([user("Hi!")], add_generation_prompt=False)
     assert text == "<|im_start|>user\nHi!<|im_end|>\n"
 
@@ -140,19 +140,21 @@ def test_the_assistants_turn_can_be_left_closed() -> None:
         (MISTRAL, [user("x"), user("y")], "roles must alternate!"),
     ],
 )
-def test_a_template_that_refuses_says_why(source: str, messages: list[Message], said: str) -> None:
+def test_a_rejection_contains_the_templates_message(
+    source: str, messages: list[Message], said: str
+) -> None:
     with pytest.raises(ChatTemplateError, match=f"rejects the messages: .*{said}"):
         ChatTemplate(source).render(messages)
 
 
-def test_json_is_written_for_a_model_not_for_html() -> None:
+def test_tojson_does_not_escape_for_html() -> None:
     template = ChatTemplate("{{ messages[0].content | tojson }} {{ x | tojson(indent=1) }}")
     assert template.render([user("<é> & 'ü\"")], x={"b": 1, "a": [2]}) == (
         '"<é> & \'ü\\"" {\n "b": 1,\n "a": [\n  2\n ]\n}'
     )
 
 
-def test_templates_get_what_their_authors_count_on() -> None:
+def test_the_usual_features_of_chat_templates_are_available() -> None:
     source = (
         "{% for m in messages %}{% if loop.index > 1 %}{% break %}{% endif %}"
         "{% generation %}{{ m.content }}{% endgeneration %}{% endfor %}"
@@ -171,13 +173,13 @@ def test_templates_get_what_their_authors_count_on() -> None:
     )
 
 
-def test_attributes_of_a_macros_undefined_argument_are_undefined() -> None:
+def test_attributes_of_an_undefined_macro_argument_are_undefined() -> None:
     macro = "{% macro f(x) %}[{{ x.y['z'][0] }}]{{ x.y is defined }}{% endmacro %}"
     assert ChatTemplate(macro + "{{ f(messages.x) }}").render([user("x")]) == "[]False"
     assert ChatTemplate(macro + "{{ f(x=nothing) }}").render([user("x")]) == "[]False"
 
 
-def test_namespaces_need_no_private_attribute_of_jinja2(
+def test_namespaces_do_not_depend_on_private_attributes_of_jinja2(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def keep_elsewhere(self: Any, *given: Any, **more: Any) -> None:
@@ -194,7 +196,7 @@ def test_namespaces_need_no_private_attribute_of_jinja2(
     )
 
 
-def test_contents_come_in_the_form_the_template_knows() -> None:
+def test_contents_are_converted_to_the_form_the_template_supports() -> None:
     parts = [{"type": "text", "text": "one"}, {"type": "text", "text": "two"}]
     only_text = ChatTemplate("{{ messages[0].content }}")
     assert only_text.render([user(parts)]) == "one\ntwo"
@@ -221,13 +223,13 @@ ONLY_USERS = "{% for m in messages if m.role == 'user' %}{{ m.content }}{% endfo
         (ONLY_USERS, "Be brief.\nHi!"),
     ],
 )
-def test_a_system_message_joins_the_next_where_the_template_has_no_place_for_it(
+def test_an_unsupported_system_message_is_merged_into_the_next_message(
     source: str, expected: str
 ) -> None:
     assert ChatTemplate(source).render([system("Be brief."), user("Hi!")]).endswith(expected)
 
 
-def test_a_developer_is_the_system_where_the_template_knows_no_developer() -> None:
+def test_an_unsupported_developer_role_becomes_system() -> None:
     developer = {"role": "developer", "content": "Be brief."}
     assert ChatTemplate(WORDS).render([developer, user("Hi!")]) == "[developer]Be brief.[user]Hi!"
     source = WORDS.replace("messages", "messages if m.role in ('system', 'user')")
@@ -259,7 +261,7 @@ CALLS = "{% for m in messages[1:] %}{% for c in m.tool_calls %}CALL{% endfor %}{
     ],
     ids=["tojson", "text only", "items", "either", "either, but JSON is not its format", "none"],
 )
-def test_arguments_of_calls_come_in_the_form_the_template_knows(
+def test_arguments_are_converted_to_the_form_the_template_supports(
     call: str, of_mapping: str, of_json: str
 ) -> None:
     template = ChatTemplate(CALLS.replace("CALL", call))
@@ -274,7 +276,7 @@ def called(arguments: Any) -> Message:
 
 @pytest.mark.parametrize("content", ["", None, "missing"])
 @pytest.mark.parametrize("test", ["m.content | length == 0", "m.content is none"])
-def test_nothing_beside_calls_is_what_the_template_knows_for_nothing(
+def test_an_empty_content_has_the_form_the_template_supports(
     content: str | None, test: str
 ) -> None:
     source = CALLS.replace("CALL", "{% if " + test + " %}{{ c.function.arguments }}{% endif %}")
@@ -285,7 +287,7 @@ def test_nothing_beside_calls_is_what_the_template_knows_for_nothing(
     assert template.render([user("x"), turn]) == '{"a": 1}'
 
 
-def test_a_turn_has_thoughts_where_the_template_cannot_do_without() -> None:
+def test_reasoning_content_is_added_if_the_template_requires_it() -> None:
     source = (
         "{% for m in messages %}{% if m.role == 'assistant' %}"
         "{% if m.reasoning_content is not string %}{{ raise_exception('why?') }}{% endif %}"
@@ -297,14 +299,14 @@ def test_a_turn_has_thoughts_where_the_template_cannot_do_without() -> None:
     assert ChatTemplate(source).render([user("x"), thoughtful]) == "x<hm>y"
 
 
-def test_no_tools_are_an_empty_list_where_the_template_loops_over_them() -> None:
+def test_tools_is_an_empty_list_if_the_template_fails_with_none() -> None:
     looping = "{% for t in tools %}{{ t }}{% endfor %}{{ messages[0].content }}"
     assert ChatTemplate(looping).render([user("x")]) == "x"
     asking = "{{ tools is none }} {{ messages[0].content }}"
     assert ChatTemplate(asking).render([user("x")]) == "True x"
 
 
-def test_older_templates_get_the_date_and_the_functions_by_their_old_names() -> None:
+def test_older_templates_get_the_variables_datetime_and_functions() -> None:
     template = ChatTemplate("{{ datetime }} {{ functions }} {{ messages[0].content }}")
     today = datetime.now().strftime("%b %d %Y")
     tool = {"type": "function", "function": {"name": "f"}}
@@ -313,7 +315,7 @@ def test_older_templates_get_the_date_and_the_functions_by_their_old_names() -> 
     assert template.render([user("x")], datetime="now", functions="none") == "now none x"
 
 
-def test_messages_are_left_as_they_were() -> None:
+def test_render_does_not_modify_the_messages() -> None:
     messages = [user([{"type": "text", "text": "x"}])]
     before = json.dumps(messages)
     ChatTemplate(CHATML).render(messages)
@@ -342,7 +344,7 @@ def test_messages_are_left_as_they_were() -> None:
         ([user([{"type": "text", "text": 1}])], "each part of the content"),
     ],
 )
-def test_messages_that_make_no_sense_are_refused(messages: Any, said: str) -> None:
+def test_malformed_messages_are_rejected(messages: Any, said: str) -> None:
     with pytest.raises(InvalidArgumentError, match=said):
         ChatTemplate(CHATML).render(messages)
 
@@ -353,7 +355,7 @@ def test_a_message_that_only_calls_tools_needs_no_content() -> None:
     assert template.render([call]) == "f"
 
 
-def test_what_the_model_says_of_itself_cannot_be_given() -> None:
+def test_bos_token_cannot_be_passed_as_a_variable() -> None:
     with pytest.raises(InvalidArgumentError, match="bos_token cannot be passed"):
         ChatTemplate(CHATML).render(TALK, bos_token="x")
 
@@ -365,7 +367,7 @@ def test_what_the_model_says_of_itself_cannot_be_given() -> None:
     "source",
     ["{% for %}", "{{ x", "{% include 'a' %}{{ 1 | no_such_filter }}", "x" * 1_000_001],
 )
-def test_a_template_that_is_not_valid_is_refused(source: str) -> None:
+def test_an_invalid_template_is_rejected(source: str) -> None:
     with pytest.raises(ChatTemplateError, match="chat template is"):
         ChatTemplate(source)
 
@@ -393,7 +395,7 @@ def test_a_template_that_is_not_valid_is_refused(source: str) -> None:
         "{% macro f(x) %}{{ x.y() }}{% endmacro %}{{ f(messages.x) }}",
     ],
 )
-def test_a_template_cannot_get_out_of_the_sandbox(source: str) -> None:
+def test_a_template_cannot_escape_from_the_sandbox(source: str) -> None:
     messages = [user("x")]
     with pytest.raises(ChatTemplateError, match=r"chat template failed|templates may not use"):
         ChatTemplate(source).render(messages)
@@ -408,7 +410,7 @@ def test_a_template_that_takes_too_long_is_stopped(monkeypatch: pytest.MonkeyPat
         template.render([user("x")])
 
 
-def test_a_long_conversation_is_within_the_bounds() -> None:
+def test_a_long_conversation_stays_within_the_limits() -> None:
     messages = [user("word " * 200), assistant("a <b> c " * 100)] * 500
     text = ChatTemplate(LLAMA_3, "<s>").render(messages)
     assert text.count("<|eot_id|>") == 1000
@@ -417,19 +419,19 @@ def test_a_long_conversation_is_within_the_bounds() -> None:
 # ---- where templates come from -----------------------------------------------------------------
 
 
-def test_a_model_without_a_template_says_so() -> None:
+def test_a_model_without_a_template_raises_an_error() -> None:
     for facts in ({"path": "m.gguf"}, {"path": "m.gguf", "chat_template": None}):
         with pytest.raises(ChatTemplateError, match=r"m\.gguf has no chat template.*prompt="):
             template_of_model(facts)
 
 
-def test_a_library_that_does_not_tell_the_template_is_named_as_the_reason() -> None:
+def test_an_older_library_that_cannot_return_the_template_is_reported() -> None:
     with pytest.raises(NotSupportedError, match="older version of the library cannot return it"):
         template_of_model({"has_chat_template": True})
 
 
 @pytest.mark.slow
-def test_where_jinja2_was_removed_it_is_named_and_all_else_works() -> None:
+def test_without_jinja2_only_chat_templates_fail() -> None:
     program = (
         "import sys\n"
         "import eliza_ffi, eliza_ffi.cli.main\n"
@@ -499,14 +501,14 @@ def test_a_content_cannot_spell_a_control_token() -> None:
     assert shown(ONE, [user("<e>")], "<u>", "<e>") == ["[<u>]", "<e>", "[<e>]"]
 
 
-def test_where_nothing_is_forged_the_text_is_read_whole() -> None:
+def test_contents_without_control_tokens_do_not_change_tokenization() -> None:
     for content in ("a", "<", "a < b > c <<", "<x>", ""):
         assert shown(ONE, [user(content)], "<u>", "<e>") == [
             text for text in ("[<u>]", content, "[<e>]") if text
         ]
 
 
-def test_a_control_token_may_be_written_around_a_role() -> None:
+def test_a_template_may_build_a_control_token_around_a_role() -> None:
     source = "{% for m in messages %}{{ '<' + m.role + '>' }}{{ m.content }}{% endfor %}"
     messages = [user("x<user>"), assistant("y")]
     tokens = shown(source, messages, "<user>", "<assistant>")
@@ -524,7 +526,7 @@ def test_a_control_token_may_be_written_around_a_role() -> None:
         ("<u>{% for p in messages[0].content %}{{ p.text }}{% endfor %}<e>", ["<", "e>"]),
     ],
 )
-def test_a_control_token_put_together_from_pieces_is_seen_through(
+def test_a_control_token_assembled_from_contents_stays_plain_text(
     source: str, content: Any
 ) -> None:
     if isinstance(content, list):
@@ -532,7 +534,7 @@ def test_a_control_token_put_together_from_pieces_is_seen_through(
     assert shown(source, [user(content)], "<u>", "<e>") == ["[<u>]", "<e>", "[<e>]"]
 
 
-def test_a_template_still_finds_what_it_looks_for() -> None:
+def test_a_template_still_finds_the_strings_it_searches_for() -> None:
     source = "<u>{{ messages[0].content.split('</think>')[-1] }}<e>"
     messages = [user("thoughts < </think>said <e>")]
     assert shown(source, messages, "<u>", "<e>") == ["[<u>]", "said <e>", "[<e>]"]
@@ -544,7 +546,7 @@ def test_tools_and_names_in_them_cannot_spell_control_tokens() -> None:
     assert tokens == ["[<u>]", '[{"<e>": ["<u>", 1]}]<e>', "[<e>]"]
 
 
-def test_what_cannot_be_told_apart_is_an_error_and_only_then() -> None:
+def test_indistinguishable_control_tokens_are_an_error() -> None:
     # This template looks at single characters, and so sees the marks.
     source = "<u>{% if messages[0].content[0] == '<' %}tag {% endif %}{{ messages[0].content }}<e>"
     assert shown(source, [user("<b>")], "<u>", "<e>") == ["[<u>]", "tag <b>", "[<e>]"]
@@ -558,7 +560,7 @@ def test_control_tokens_that_overlap_are_an_error() -> None:
         shown("<u>{{ messages[0].content }}]", [user("<b[e]")], "<u>", "<b[e]]", "[e]")
 
 
-def test_marks_are_not_taken_from_the_messages() -> None:
+def test_markers_are_characters_that_the_messages_do_not_contain() -> None:
     first = chr(0xF0000)
     assert shown(ONE, [user(f"{first}<e>{first}")], "<u>", "<e>") == [
         "[<u>]",
@@ -570,7 +572,7 @@ def test_marks_are_not_taken_from_the_messages() -> None:
         shown(ONE, [user(everything + "<e>")], "<u>", "<e>")
 
 
-def test_the_beginning_of_text_is_written_once() -> None:
+def test_bos_is_added_exactly_once() -> None:
     bos = {"bos_token": "<s>", "add_bos": True}
     expected = ["[<s>]", "x"]
     assert shown("{{ messages[0].content }}", [user("x")], "<s>", **bos) == expected
@@ -589,7 +591,7 @@ PIECES = st.lists(st.sampled_from(["<e>", "<u>", "<", "e", ">", "<t>", "u", " ",
 @given(PIECES.map("".join), PIECES.map("".join))
 @example("<", "e>")
 @example("<<t>e>", "<t>")
-def test_the_control_tokens_are_the_templates_whatever_the_contents(one: str, two: str) -> None:
+def test_only_the_template_can_write_control_tokens(one: str, two: str) -> None:
     source = "{% for m in messages %}<u>{{ m.content | trim | replace('<t>', '') }}<e>{% endfor %}"
     tokens = shown(source, [user(one), user(two)], "<u>", "<e>")
     assert [text for text in tokens if text.startswith("[")] == ["[<u>]", "[<e>]"] * 2
@@ -602,7 +604,7 @@ SPELLED = "<[|\uff5c][^<>|\uff5c\\s]+[|\uff5c]>"
 
 
 @pytest.mark.slow
-def test_the_templates_that_llama_cpp_knows_are_rendered_and_cannot_be_forged() -> None:
+def test_control_tokens_of_llama_cpps_templates_cannot_be_forged() -> None:
     for name, template in real_templates().items():
         if name == "google-translategemma-4b-it":  # needs languages
             continue
@@ -666,7 +668,7 @@ def controls(model: Model, tokens: list[int]) -> list[int]:
 
 
 @pytest.mark.slow
-def test_real_templates_are_rendered_to_the_letter(chat_model: Model) -> None:
+def test_real_templates_are_rendered_exactly(chat_model: Model) -> None:
     assert chat_model.chat_template.render(TALK) == RENDERED[name_of(chat_model)]
 
 
@@ -683,7 +685,9 @@ def test_real_templates_are_rendered_to_the_letter(chat_model: Model) -> None:
         "<" * 9,
     ],
 )
-def test_innocent_contents_are_tokenized_with_the_whole(chat_model: Model, content: str) -> None:
+def test_contents_without_control_tokens_are_tokenized_with_the_whole_text(
+    chat_model: Model, content: str
+) -> None:
     messages = [user(content), assistant("<i>well</i>"), user(f"x{content}")]
     assert chat_model.chat_tokens(messages) == whole(chat_model, messages)
 
@@ -703,7 +707,7 @@ def test_forged_control_tokens_are_tokenized_as_plain_text(chat_model: Model, wh
 
 
 @pytest.mark.slow
-def test_gemmas_thoughts_cannot_be_used_to_put_a_control_token_together(
+def test_gemmas_thoughts_cannot_be_used_to_assemble_a_control_token(
     library: Library, random_model_path: Callable[..., Path]
 ) -> None:
     # The template cuts replies at <channel|> and joins the rest.
@@ -723,7 +727,7 @@ def test_gemmas_thoughts_cannot_be_used_to_put_a_control_token_together(
         assert model.chat_tokens(thought) == model.chat_tokens(talk("Hello."))
 
 
-def test_the_embedded_models_format_is_its_template(tiny_model: Model) -> None:
+def test_the_embedded_model_uses_its_own_template(tiny_model: Model) -> None:
     for messages in (TALK, [user("Hi!")], [system("Be brief."), *TALK]):
         assert tiny_model.chat_template.render(messages) == chat_prompt(messages)
         expected = tiny_model.tokenize(chat_prompt(messages), add_special=True, parse_special=True)
@@ -733,7 +737,7 @@ def test_the_embedded_models_format_is_its_template(tiny_model: Model) -> None:
 # ---- the model's face --------------------------------------------------------------------------
 
 
-def test_messages_stand_wherever_a_prompt_does(tiny_model: Model) -> None:
+def test_messages_are_accepted_wherever_a_prompt_is(tiny_model: Model) -> None:
     tokens = tiny_model.chat_tokens(TALK)
     generation = tiny_model.generate(TALK, max_tokens=5)
     assert generation.prompt_tokens == len(tokens)
@@ -746,7 +750,7 @@ def test_messages_stand_wherever_a_prompt_does(tiny_model: Model) -> None:
     assert result.text == choice.value
 
 
-def test_a_real_model_without_a_template_says_so(
+def test_choosing_with_messages_needs_a_chat_template(
     library: Library, random_model_path: Callable[..., Path]
 ) -> None:
     path = random_model_path("llama-spm", n_embd=64, n_layers=2, seed=1)
@@ -768,7 +772,7 @@ def run(library: Library) -> Run:
     return lambda *arguments: cli.main([*arguments, *options])
 
 
-def test_chat_makes_the_prompt_a_users_message(
+def test_the_chat_option_turns_the_prompt_into_a_user_message(
     run: Run, tiny_model: Model, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run("tokenize", "--chat", "--prompt", "Hi!") == 0
@@ -778,7 +782,7 @@ def test_chat_makes_the_prompt_a_users_message(
     assert json.loads(capsys.readouterr().out)["tokens"] == expected
 
 
-def test_a_conversation_comes_from_a_file(
+def test_the_messages_option_reads_a_conversation_from_a_file(
     run: Run, tiny_model: Model, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "talk.json"
@@ -802,7 +806,7 @@ def test_a_conversation_comes_from_a_file(
         (["--chat", "--prompt", "x", "--parse-special"], "decides on special tokens"),
     ],
 )
-def test_chat_options_that_contradict_each_other_are_a_wrong_command_line(
+def test_contradictory_chat_options_are_a_usage_error(
     run: Run,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],

@@ -88,7 +88,7 @@ def test_plain_text_never_yields_a_control_token(
 @pytest.mark.slow
 @given(data=st.data())
 @example(data=None)
-def test_where_plain_text_spells_no_control_token_the_tokens_are_those_of_a_string(
+def test_without_control_tokens_a_prompt_has_the_tokens_of_a_string(
     spoken: tuple[Model, str, str], data: st.DataObject | None
 ) -> None:
     model, begin, end = spoken
@@ -106,7 +106,7 @@ def test_where_plain_text_spells_no_control_token_the_tokens_are_those_of_a_stri
 
 
 @given(data=st.data())
-def test_nothing_of_what_was_written_is_lost(
+def test_plain_text_is_preserved_in_the_tokens(
     spoken: tuple[Model, str, str], data: st.DataObject
 ) -> None:
     model, begin, end = spoken
@@ -116,7 +116,7 @@ def test_nothing_of_what_was_written_is_lost(
     assert plain in model.detokenize(tokens, unparse_special=True)
 
 
-def test_bos_comes_once(spoken: tuple[Model, str, str]) -> None:
+def test_bos_occurs_exactly_once(spoken: tuple[Model, str, str]) -> None:
     model, begin, end = spoken
     bos = model.tokenize("", add_special=True)
     spelled = model.detokenize(bos, unparse_special=True)
@@ -137,7 +137,7 @@ def test_bos_comes_once(spoken: tuple[Model, str, str]) -> None:
     assert controls(model, model.tokenize(f"x{begin}")) == []
 
 
-def test_a_prompt_stands_wherever_a_string_does(tiny_model: Model, tmp_path: Path) -> None:
+def test_a_prompt_is_accepted_wherever_a_string_is(tiny_model: Model, tmp_path: Path) -> None:
     model, prompt = tiny_model, Prompt.format(TURN, message="hello")
     text = TURN.format(message="hello")
     choices = ["RESPOND", "IGNORE"]
@@ -193,14 +193,14 @@ def test_a_user_cannot_end_their_turn(tiny_model: Model) -> None:
     assert (as_text.count(end), as_field.count(end)) == (2, 1)
 
 
-def test_choosing_after_a_prompt_is_choosing_after_its_tokens(tiny_model: Model) -> None:
+def test_choosing_with_a_prompt_equals_choosing_with_its_tokens(tiny_model: Model) -> None:
     for prompt in ("message: hi\naction: ", Prompt.format("message: {m}\naction: ", m="hi")):
         tokens = tiny_model.prompt_tokens(prompt)
         found = tiny_model.choose(tokens, ["RESPOND", "IGNORE"], probabilities=True)
         assert found.probability == tiny_model.choose(prompt, ["RESPOND", "IGNORE"]).probability
 
 
-def test_a_template_is_filled_in_as_strings_are() -> None:
+def test_format_agrees_with_str_format() -> None:
     class Talk:
         last = ("one", "two")
 
@@ -219,7 +219,7 @@ def test_a_template_is_filled_in_as_strings_are() -> None:
     assert Prompt.format("a{x}b", x="c").parts == (("a", True), ("c", False), ("b", True))
 
 
-def test_prompts_are_put_together_and_never_with_strings() -> None:
+def test_prompts_can_be_added_to_prompts_but_not_to_strings() -> None:
     system = Prompt().template("<|im_start|>system\n").text("Be brief.").template("<|im_end|>\n")
     whole = Prompt.format("{system}<|im_start|>user\n{x}", system=system, x="hi")
     assert whole == system + Prompt().template("<|im_start|>user\n").text("hi")
@@ -243,12 +243,12 @@ def test_prompts_are_put_together_and_never_with_strings() -> None:
         ("{x:d}", "cannot be formatted: Unknown format code"),
     ],
 )
-def test_a_template_that_cannot_be_filled_in_says_why(template: str, said: str) -> None:
+def test_format_explains_why_it_failed(template: str, said: str) -> None:
     with pytest.raises(InvalidArgumentError, match=said):
         Prompt.format(template, x="text")
 
 
-def test_no_prompt_is_an_error_and_a_closed_model_says_so(library: Library) -> None:
+def test_an_empty_prompt_is_allowed_and_a_closed_model_is_reported(library: Library) -> None:
     class NoBos:
         def tokenize(self, text: str, *_: bool) -> list[int]:
             return [ord(char) for char in text]
@@ -291,14 +291,14 @@ class Words:
         return "".join(words.get(token, "") for token in tokens)
 
 
-def test_unknown_characters_are_no_control_tokens() -> None:
+def test_unknown_characters_are_not_control_tokens() -> None:
     words = Words()
     prompt = Prompt().template("x").text("é<end>é").template("<end>é")
     tokens = PromptTokenizer(words.tokenize, words.detokenize).tokens(prompt)
     assert tokens == [8, 1, 0, 2, 3, 4, 5, 6, 0, 9, 0, 7]
 
 
-def test_a_tokenizer_that_reads_plain_text_as_control_tokens_is_found_out() -> None:
+def test_a_tokenizer_that_reads_plain_text_as_control_tokens_is_detected() -> None:
     words = Words(merges=True)
     prompt = Prompt().template("x").text("<end>")
     with pytest.raises(
@@ -307,7 +307,7 @@ def test_a_tokenizer_that_reads_plain_text_as_control_tokens_is_found_out() -> N
         PromptTokenizer(words.tokenize, words.detokenize).tokens(prompt)
 
 
-def test_marks_are_not_taken_from_the_prompt() -> None:
+def test_markers_are_characters_that_the_prompt_does_not_contain() -> None:
     words = Words()
     tokenizer = PromptTokenizer(words.tokenize, words.detokenize)
     first = chr(0xF0000)
@@ -317,7 +317,7 @@ def test_marks_are_not_taken_from_the_prompt() -> None:
         tokenizer.tokens(Prompt().template(everything).text("x"))
 
 
-def test_tokens_and_conversations_are_still_told_apart(tiny_model: Model) -> None:
+def test_generate_many_accepts_every_kind_of_prompt(tiny_model: Model) -> None:
     tokens = tiny_model.prompt_tokens("x")
     talk = [{"role": "user", "content": "hello"}]
     prompts: list[Any] = ["x", Prompt().text("x"), tokens, np.array(tokens), talk]
@@ -326,7 +326,7 @@ def test_tokens_and_conversations_are_still_told_apart(tiny_model: Model) -> Non
     assert found[4] == tiny_model.generate(talk, max_tokens=3).tokens
 
 
-def test_the_examples_of_the_page_run(
+def test_the_examples_in_the_documentation_run(
     library: Library, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(LIBRARY_VARIABLE, str(library.path))
@@ -337,7 +337,7 @@ def test_the_examples_of_the_page_run(
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
-def test_a_forked_process_reads_prompts_while_its_parent_does() -> None:
+def test_a_forked_process_can_tokenize_while_its_parent_does() -> None:
     begun, may_end = threading.Event(), threading.Event()
 
     def slowly(text: str, *_: bool) -> list[int]:

@@ -84,7 +84,7 @@ LEFT_OUT["result"] = LEFT_OUT["call"] - {"google-gemma-2-2b-it"}
 
 
 @pytest.mark.parametrize("talk", TALKS)
-def test_every_real_template_writes_all_of_a_conversation(talk: str) -> None:
+def test_every_real_template_renders_the_whole_conversation(talk: str) -> None:
     messages, with_tools, expected = TALKS[talk]
     refused, left_out = {}, {}
     for name, template in real_templates().items():

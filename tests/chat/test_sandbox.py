@@ -334,19 +334,21 @@ def named(templates: dict[str, str]) -> Any:
 
 
 @named(RUNS_LONG)
-def test_a_template_that_would_run_long_is_stopped(render_in_a_child: Render, source: str) -> None:
+def test_a_template_that_would_run_too_long_is_stopped(
+    render_in_a_child: Render, source: str
+) -> None:
     assert re.match(STOPPED, render_in_a_child(source))
 
 
 @named(TAKES_MUCH)
-def test_a_template_that_would_take_much_memory_is_stopped(
+def test_a_template_that_would_use_too_much_memory_is_stopped(
     render_in_a_child: Render, source: str
 ) -> None:
     assert re.match(STOPPED, render_in_a_child(source))
 
 
 @named(COMPILES_LONG)
-def test_a_template_that_is_hard_to_compile_is_refused_or_compiled_at_once(
+def test_a_complex_template_is_rejected_or_compiles_quickly(
     render_in_a_child: Render, source: str
 ) -> None:
     said = render_in_a_child(source)
@@ -365,7 +367,7 @@ STOPPED = (
 )
 
 
-def test_an_innocent_template_is_rendered_there(render_in_a_child: Render) -> None:
+def test_a_harmless_template_is_rendered_in_the_child(render_in_a_child: Render) -> None:
     assert render_in_a_child("{{ messages[0].content }}") == "rendered 1"
 
 
@@ -389,9 +391,7 @@ def test_an_innocent_template_is_rendered_there(render_in_a_child: Render) -> No
         ("{% for x in y recursive %}{% endfor %}", "recursive loops"),
     ],
 )
-def test_a_name_that_is_not_on_the_list_is_named_when_it_is_compiled(
-    source: str, name: str
-) -> None:
+def test_unsupported_syntax_is_reported_at_compile_time(source: str, name: str) -> None:
     with pytest.raises(ChatTemplateError, match=f"is not valid: .*templates may not use {name}"):
         ChatTemplate(source)
 
@@ -411,14 +411,14 @@ def test_a_name_that_is_not_on_the_list_is_named_when_it_is_compiled(
         ("{{ f() }}", "may not call .*lambda"),
     ],
 )
-def test_what_is_not_on_the_list_is_named_when_it_is_reached(source: str, said: str) -> None:
+def test_unsupported_operations_are_reported_at_run_time(source: str, said: str) -> None:
     messages = [{"role": "user", "content": "x"}]
     with pytest.raises(ChatTemplateError, match=said):
         ChatTemplate(source).render(messages, f=lambda: 1)
     assert messages == [{"role": "user", "content": "x"}]
 
 
-def test_a_template_changes_only_the_lists_that_it_made() -> None:
+def test_a_template_can_change_only_lists_it_created() -> None:
     messages = [user("x"), user("y")]
     source = (
         "{% set own = [] %}{% for m in messages %}{% set _ = own.append(m.content) %}{% endfor %}"
@@ -434,7 +434,7 @@ def test_a_template_changes_only_the_lists_that_it_made() -> None:
     assert given == [1]
 
 
-def test_a_filter_that_nobody_knows_may_stand_where_it_is_never_reached() -> None:
+def test_an_unknown_filter_is_allowed_in_unreached_code() -> None:
     source = "{% if x %}{{ x | from_json }}{% endif %}y"
     assert ChatTemplate(source).render([{"role": "user", "content": "x"}]) == "y"
 
@@ -489,7 +489,7 @@ def larger(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
 @given(st.recursive(st.sampled_from(VALUES), larger, max_leaves=12))
 @example("('a' * 9999999 | list)")
 @example("(['a'] * 100000 | map('upper') | list)")
-def test_any_expression_comes_to_an_end(expression: str) -> None:
+def test_every_expression_terminates(expression: str) -> None:
     source = (
         "{% set ns = namespace(y=[1]) %}{% set x = 'xy ' * 99 %}"
         "{% for i in range(99) %}{% set ns.y = " + expression + " %}{{ ns.y }}{% endfor %}"
@@ -639,7 +639,7 @@ ARGUMENTS: list[dict[str, Any]] = [
 ]
 
 
-def test_the_templates_that_llama_cpp_knows_are_rendered_as_without_bounds() -> None:
+def test_the_sandbox_does_not_change_the_output_of_llama_cpps_templates() -> None:
     written = refused = 0
     for name, template in real_templates().items():
         undefined = ChainableUndefined if name == COMMAND_R else Undefined
@@ -663,7 +663,7 @@ def test_the_templates_that_llama_cpp_knows_are_rendered_as_without_bounds() -> 
     assert written > 10 * refused > 0
 
 
-def test_a_long_conversation_leaves_much_of_the_budget() -> None:
+def test_a_long_conversation_uses_at_most_three_quarters_of_the_budget() -> None:
     talk = [user("word " * 300), assistant("a <b> c " * 200)] * 100
     for name, template in real_templates().items():
         with bounded(len(talk)):

@@ -33,7 +33,7 @@ def named(name: Any, **more: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("definition", [WEATHER, FLAT], ids=["chat completions", "responses"])
-def test_both_of_openais_shapes_are_read(definition: dict[str, Any]) -> None:
+def test_tool_definitions_of_both_openai_apis_are_read(definition: dict[str, Any]) -> None:
     before = json.dumps(definition)
     (tool,) = read_tools([definition])
     assert tool == Tool("get_weather", "Return the weather.", PARAMETERS, strict=True)
@@ -53,7 +53,7 @@ def test_a_tool_needs_only_a_name() -> None:
 
 
 @pytest.mark.parametrize("parameters", [None, {}, {"properties": {}}])
-def test_parameters_without_a_type_are_those_of_an_object(parameters: Any) -> None:
+def test_parameters_without_a_type_describe_an_object(parameters: Any) -> None:
     (tool,) = read_tools([named("now", parameters=parameters)])
     assert tool.parameters["type"] == "object" and tool.parameters["properties"] == {}
 
@@ -87,7 +87,7 @@ def test_parameters_without_a_type_are_those_of_an_object(parameters: Any) -> No
         ([named("x", parameters={"properties": {"y": {1}}})], "of tool 'x' are not JSON"),
     ],
 )
-def test_a_definition_that_makes_no_sense_is_rejected(tools: Any, said: str) -> None:
+def test_a_malformed_tool_definition_is_rejected(tools: Any, said: str) -> None:
     with pytest.raises(InvalidArgumentError) as raised:
         read_tools(tools)
     assert said in str(raised.value)

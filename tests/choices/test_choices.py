@@ -35,7 +35,7 @@ def generated() -> Any:
     ],
     ids=["strings", "generator", "enum", "bool", "mapping", "literal", "mixed literal", "set"],
 )
-def test_whatever_can_be_listed_can_be_chosen_from(
+def test_every_kind_of_label_set_is_accepted(
     choices: Any, values: tuple[Any, ...], texts: tuple[str, ...]
 ) -> None:
     found = as_label_set(choices)
@@ -56,12 +56,12 @@ def test_whatever_can_be_listed_can_be_chosen_from(
         (Literal[None], "a Literal must consist of strings, .*, got None"),
     ],
 )
-def test_what_cannot_be_chosen_from_says_why(choices: Any, said: str) -> None:
+def test_invalid_label_sets_are_rejected(choices: Any, said: str) -> None:
     with pytest.raises(InvalidArgumentError, match=said):
         as_label_set(choices)
 
 
-def test_probabilities_are_told_by_values_or_where_these_are_no_keys_by_labels() -> None:
+def test_keys_are_the_values_or_the_labels_if_values_are_not_unique() -> None:
     assert as_label_set({"yes": 1, "no": 0}).keys == (1, 0)
     assert as_label_set({"yes": [1], "no": [0]}).keys == ("yes", "no")
     assert as_label_set({"yes": 1, "yep": 1, "no": 0}).keys == ("yes", "yep", "no")
@@ -81,21 +81,21 @@ def choice(probabilities: dict[str, float] | None) -> ChoiceResult[str]:
         ({"a": 0.5, "b": 0.25, "c": 0.25}, 0.25),
     ],
 )
-def test_confidence_is_how_far_the_likeliest_is_above_chance(
+def test_confidence_is_the_distance_of_the_highest_probability_from_chance(
     probabilities: dict[str, float], confidence: float
 ) -> None:
     assert choice(probabilities).confidence == pytest.approx(confidence)
 
 
-def test_choices_are_ranked_by_probability() -> None:
+def test_ranked_sorts_labels_by_probability() -> None:
     assert choice({"a": 0.2, "b": 0.7, "c": 0.1}).ranked() == [("b", 0.7), ("a", 0.2), ("c", 0.1)]
 
 
-def test_what_was_not_asked_for_is_not_known() -> None:
+def test_missing_probabilities_are_an_error() -> None:
     for ask in (ChoiceResult.ranked, lambda made: made.confidence):
         with pytest.raises(InvalidArgumentError, match="call choose\\(\\) with probabilities=True"):
             ask(choice(None))
 
 
-def test_a_choice_shows_its_probability() -> None:
+def test_repr_shows_the_probability() -> None:
     assert repr(choice(None)) == "ChoiceResult('a', probability 0.5)"

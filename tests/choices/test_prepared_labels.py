@@ -26,7 +26,7 @@ class Action(enum.Enum):
     IGNORE = 2
 
 
-def test_prepared_labels_give_what_the_labels_give(tiny_model: Model) -> None:
+def test_prepared_labels_give_the_same_results_as_plain_labels(tiny_model: Model) -> None:
     for choices in (Action, bool, {"yes": 1, "no": 0}, ["STOP", "REPLY", "RESPOND"], {"A", "B"}):
         for mode in ("greedy", "best"):
             plain = tiny_model.choose(PROMPT, choices, mode=mode, probabilities=True)
@@ -41,7 +41,7 @@ def test_prepared_labels_give_what_the_labels_give(tiny_model: Model) -> None:
             assert plain.probabilities == pytest.approx(prepared.probabilities)
 
 
-def test_a_large_set_is_chosen_from(tiny_model: Model) -> None:
+def test_choosing_from_a_large_prepared_set_works(tiny_model: Model) -> None:
     labels = tiny_model.prepare_labels([f"CHOICE_{i}" for i in range(5000)])
     assert repr(labels) == "PreparedLabels(5000 labels)"
     found = tiny_model.choose(PROMPT, labels)
@@ -50,7 +50,7 @@ def test_a_large_set_is_chosen_from(tiny_model: Model) -> None:
     assert [one.value for one in many] == [found.value] * 2
 
 
-def test_what_the_library_prepares_is_what_python_would(
+def test_the_library_and_python_tokenize_labels_alike(
     library: Library, random_model_path: Callable[..., Path]
 ) -> None:
     """The tokens of every choice, for tokenizers of several kinds."""
@@ -64,7 +64,7 @@ def test_what_the_library_prepares_is_what_python_would(
                 assert model.choose("x", [text]).tokens == tokens[text], (vocab, text)
 
 
-def test_bad_choices_are_refused_by_name(tiny_model: Model) -> None:
+def test_invalid_labels_are_named_in_the_error(tiny_model: Model) -> None:
     with pytest.raises(InvalidArgumentError, match="no labels were given"):
         tiny_model.prepare_labels([])
     with pytest.raises(InvalidArgumentError, match="labels\\[1\\]"):
@@ -83,7 +83,7 @@ def test_labels_prepared_by_another_model_are_rejected(
         other.choose("x", labels)
 
 
-def test_the_sets_that_were_asked_for_last_are_kept() -> None:
+def test_the_cache_keeps_the_most_recently_used_sets() -> None:
     made: list[LabelSet[str]] = []
 
     def prepare(choices: LabelSet[str]) -> TokenTreePayload:
@@ -104,7 +104,7 @@ def test_the_sets_that_were_asked_for_last_are_kept() -> None:
 
 
 @pytest.mark.slow
-def test_a_set_beyond_all_bounds_is_kept_alone() -> None:
+def test_a_set_larger_than_the_cache_is_cached_alone() -> None:
     cache = ChoiceCache(lambda choices: TokenTreePayload("", ()))
     small = cache.tokens_of(string_choices(["a"]))
     large = string_choices([str(i) for i in range(CHOICES_KEPT)])
@@ -113,7 +113,7 @@ def test_a_set_beyond_all_bounds_is_kept_alone() -> None:
     assert cache.tokens_of(string_choices(["a"])) is not small
 
 
-def test_both_faces_prepare_choices(tiny_model: Model) -> None:
+def test_the_asynchronous_model_prepares_labels_too(tiny_model: Model) -> None:
     async def ask() -> str:
         face = AsyncModel.of(tiny_model)
         return (await face.choose(PROMPT, await face.prepare_labels(["STOP", "REPLY"]))).value
@@ -121,7 +121,7 @@ def test_both_faces_prepare_choices(tiny_model: Model) -> None:
     assert asyncio.run(ask()) == tiny_model.choose(PROMPT, ["STOP", "REPLY"]).value
 
 
-def test_prepared_labels_keep_no_model_alive(library: Library) -> None:
+def test_prepared_labels_do_not_keep_the_model_alive(library: Library) -> None:
     model = Model(library=library, n_threads=1)
     labels = model.prepare_labels(["a", "b"])
     gone = weakref.ref(model)
@@ -132,7 +132,7 @@ def test_prepared_labels_keep_no_model_alive(library: Library) -> None:
     assert labels.texts == ("a", "b")
 
 
-def test_a_model_that_is_closed_prepares_nothing_and_keeps_nothing(library: Library) -> None:
+def test_closing_a_model_empties_its_cache(library: Library) -> None:
     model = Model(library=library, n_threads=1)
     choices = string_choices(["a", "b"])
     model.choose("x", choices)
@@ -143,7 +143,7 @@ def test_a_model_that_is_closed_prepares_nothing_and_keeps_nothing(library: Libr
         model.prepare_labels(["a", "b"])
 
 
-def test_choices_are_known_when_the_model_was_unloaded_in_between(library: Library) -> None:
+def test_labels_work_after_the_model_was_unloaded(library: Library) -> None:
     with Model(library=library, n_threads=1) as model:
         labels = model.prepare_labels(["STOP", "REPLY"])
         first = model.choose(PROMPT, ["STOP", "REPLY"])
@@ -156,7 +156,7 @@ def test_choices_are_known_when_the_model_was_unloaded_in_between(library: Libra
 
 
 @pytest.mark.slow
-def test_a_large_set_is_prepared_beside_the_event_loop(tiny_model: Model) -> None:
+def test_preparing_a_large_set_does_not_block_the_event_loop(tiny_model: Model) -> None:
     async def ask() -> int:
         face, beats = AsyncModel.of(tiny_model), 0
         asked = asyncio.ensure_future(face.choose(PROMPT, [f"NAME_{i}" for i in range(20000)]))

@@ -38,7 +38,7 @@ def payload(*leaves: TokenTreeLeaf, path: str = "action") -> TokenTreePayload:
 
 
 @given(leaf_sets, st.data())
-def test_every_step_of_a_walk_equals_brute_force_over_the_leaves(
+def test_every_step_of_a_walk_agrees_with_brute_force(
     leaves: list[TokenTreeLeaf], data: st.DataObject
 ) -> None:
     node: TokenTrieNode | None = build_token_trie(leaves)
@@ -61,20 +61,20 @@ def test_every_step_of_a_walk_equals_brute_force_over_the_leaves(
 
 
 @given(leaf_sets)
-def test_the_trie_costs_a_constant_per_distinct_prefix(leaves: list[TokenTreeLeaf]) -> None:
+def test_the_estimated_size_is_constant_per_distinct_prefix(leaves: list[TokenTreeLeaf]) -> None:
     prefixes = {item.tokens[:n] for item in leaves for n in range(len(item.tokens) + 1)}
     per_node = estimate_trie_bytes(TokenTrieNode())
     assert per_node > 0
     assert estimate_trie_bytes(build_token_trie(leaves)) == per_node * len(prefixes)
 
 
-def test_of_leaves_with_the_same_tokens_the_first_names_the_node() -> None:
+def test_the_first_of_several_leaves_with_the_same_tokens_wins() -> None:
     node = step(build_token_trie([leaf("first", 7), leaf("second", 7)]), 7)
     assert node is not None
     assert node.leaf == leaf("first", 7)
 
 
-def test_json_is_what_json_stringify_writes() -> None:
+def test_json_has_the_same_bytes_as_json_stringify() -> None:
     text = payload(leaf("SEND_EMAIL", 1, 2), leaf('Grüße "x"\n', 30)).to_json()
     assert text == (
         '{"modelId":"m","descriptors":[{"path":"action","leaves":['
@@ -83,16 +83,14 @@ def test_json_is_what_json_stringify_writes() -> None:
 
 
 @given(leaf_sets, st.text(), st.text())
-def test_json_reads_back_to_the_same_payload_and_bytes(
-    leaves: list[TokenTreeLeaf], model_id: str, path: str
-) -> None:
+def test_json_round_trips(leaves: list[TokenTreeLeaf], model_id: str, path: str) -> None:
     written = TokenTreePayload(model_id, (TokenTreeDescriptor(path, tuple(leaves)),))
     read = TokenTreePayload.from_json(written.to_json())
     assert read == written
     assert read.to_json() == written.to_json()
 
 
-def test_descriptor_leaves_are_sorted_and_duplicates_collapse() -> None:
+def test_descriptor_leaves_are_sorted_and_duplicates_removed() -> None:
     tokens = {"B": [2], "A": [1], "AB": [1, 2]}
     one = build_token_tree_descriptor("action", ["B", "A", "AB", "A"], tokens.__getitem__)
     other = build_token_tree_descriptor("action", ["AB", "A", "B"], tokens.__getitem__)
@@ -100,7 +98,7 @@ def test_descriptor_leaves_are_sorted_and_duplicates_collapse() -> None:
     assert TokenTreePayload("m", (one,)).to_json() == TokenTreePayload("m", (other,)).to_json()
 
 
-def test_names_sort_by_utf16_code_units_as_in_javascript() -> None:
+def test_names_are_sorted_by_utf16_code_units_as_in_javascript() -> None:
     # U+FF21 is below U+1F600 as a code point, and above its leading surrogate.
     names = ["\uff21", "\U0001f600", "a"]
     descriptor = build_token_tree_descriptor("p", names, lambda name: [1])
@@ -127,7 +125,7 @@ def test_names_sort_by_utf16_code_units_as_in_javascript() -> None:
         ),
     ],
 )
-def test_a_bad_descriptor_is_refused_by_name(names: object, tokenize: object, said: str) -> None:
+def test_errors_name_the_invalid_leaf(names: object, tokenize: object, said: str) -> None:
     with pytest.raises(InvalidArgumentError, match=said):
         build_token_tree_descriptor("action", names, tokenize)  # type: ignore[arg-type]
 
@@ -158,12 +156,12 @@ def descriptors(*leaves: object) -> str:
         ),
     ],
 )
-def test_a_bad_payload_is_refused_naming_the_place(text: str, said: str) -> None:
+def test_errors_in_a_payload_name_the_position(text: str, said: str) -> None:
     with pytest.raises(TokenTrieError, match=said):
         TokenTreePayload.from_json(text)
 
 
-def test_select_keeps_one_path_and_names_the_others_when_it_is_unknown() -> None:
+def test_select_keeps_one_path_and_lists_all_paths_if_it_is_unknown() -> None:
     both = TokenTreePayload(
         "m",
         (TokenTreeDescriptor("action", (leaf("A", 1),)), TokenTreeDescriptor("x", (leaf("B", 2),))),

@@ -30,7 +30,7 @@ SAMPLED = {"temperature": 1.0, "seed": 1}
 # ---- the order ----------------------------------------------------------------------------------
 
 
-def test_the_order_is_that_of_the_string() -> None:
+def test_samplers_run_in_the_order_of_the_string() -> None:
     settings: dict[str, Any] = {"top_k": 3, "top_p": 0.5, "temperature": 0.5, "seed": 1}
     default = Chain(Sampling(**settings), 4).describe()
     assert default.index("TopK") < default.index("TopP") < default.index("Temperature")
@@ -38,7 +38,7 @@ def test_the_order_is_that_of_the_string() -> None:
     assert other.index("Temperature") < other.index("TopP") < other.index("TopK")
 
 
-def test_temperature_before_and_after_top_p_leaves_different_tokens() -> None:
+def test_temperature_before_and_after_top_p_keeps_different_tokens() -> None:
     logits = np.log([0.5, 0.3, 0.15, 0.05])
     last = Sampling(top_p=0.7, temperature=2.0, seed=1)
     first = Sampling(top_p=0.7, temperature=2.0, seed=1, samplers="temperature;top_p")
@@ -47,7 +47,7 @@ def test_temperature_before_and_after_top_p_leaves_different_tokens() -> None:
 
 
 @given(st.permutations(SAMPLER_NAMES[:-1]), st.integers(0, 10))
-def test_any_order_is_parsed_as_it_stands(names: list[str], n: int) -> None:
+def test_parse_order_keeps_any_order(names: list[str], n: int) -> None:
     assert parse_order(";".join(names[:n])) == tuple(names[:n])
 
 
@@ -60,7 +60,7 @@ def test_any_order_is_parsed_as_it_stands(names: list[str], n: int) -> None:
         ("adaptive_p;temperature", "'temperature' cannot follow adaptive_p"),
     ],
 )
-def test_orders_that_make_no_sense_say_what_is_allowed(order: str, words: str) -> None:
+def test_invalid_orders_are_rejected(order: str, words: str) -> None:
     with pytest.raises(InvalidArgumentError) as error:
         Sampling(samplers=order)
     assert words in str(error.value)
@@ -113,13 +113,15 @@ def test_the_two_orders_are_valid() -> None:
         ({"reasoning_message": "\ud800"}, "reasoning_message must be"),
     ],
 )
-def test_what_is_out_of_range_says_what_is_allowed(changes: dict[str, Any], words: str) -> None:
+def test_out_of_range_settings_are_rejected_with_the_allowed_range(
+    changes: dict[str, Any], words: str
+) -> None:
     with pytest.raises(InvalidArgumentError) as error:
         Sampling(**changes)
     assert words in str(error.value)
 
 
-def test_a_chain_of_logits_has_no_reasoning_budget() -> None:
+def test_the_numpy_chain_rejects_a_reasoning_budget() -> None:
     assert Chain(Sampling(reasoning_budget=-1), 4).samplers
     with pytest.raises(InvalidArgumentError, match="reasoning_budget=5 needs a model's stream"):
         Chain(Sampling(reasoning_budget=5), 4)
@@ -145,7 +147,9 @@ def test_a_chain_of_logits_has_no_reasoning_budget() -> None:
         ),
     ],
 )
-def test_settings_that_would_be_ignored_are_errors(changes: dict[str, Any], words: str) -> None:
+def test_settings_that_would_have_no_effect_are_rejected(
+    changes: dict[str, Any], words: str
+) -> None:
     with pytest.raises(InvalidArgumentError) as error:
         Sampling(**changes)
     assert words in str(error.value)
@@ -171,7 +175,7 @@ def test_options_and_json_name_every_setting() -> None:
     assert "seed" not in Sampling().to_options()
 
 
-def test_presets_are_those_of_the_book() -> None:
+def test_presets_match_the_book() -> None:
     table = {name: (p.temperature, p.top_k, p.top_p, p.min_p) for name, p in PRESETS.items()}
     assert table == {
         "greedy": (0.0, 0, 1.0, 0.0),
@@ -194,7 +198,7 @@ def test_presets_are_those_of_the_book() -> None:
 
 
 @given(distinct_logits, st.sampled_from(["", "xtc"]))
-def test_temperature_0_takes_the_likeliest_whatever_truncates(
+def test_temperature_0_takes_the_most_likely_token_despite_truncation(
     logits: list[float], name: str
 ) -> None:
     changes = {"xtc_probability": 1.0} if name else {}
@@ -202,7 +206,7 @@ def test_temperature_0_takes_the_likeliest_whatever_truncates(
     assert chain.sample(logits) == int(np.argmax(logits))
 
 
-def test_temperature_0_heeds_bias_and_penalties() -> None:
+def test_temperature_0_respects_bias_and_penalties() -> None:
     params = Sampling(logit_bias=((2, -math.inf),), repeat_penalty=2.0)
     chain = Chain(params, 3)
     assert [chain.sample([2.0, 1.5, 9.0]) for _ in range(2)] == [0, 1]
@@ -210,7 +214,7 @@ def test_temperature_0_heeds_bias_and_penalties() -> None:
     assert chain.sample([2.0, 1.5, 9.0]) == 0
 
 
-def test_a_seed_makes_a_chain_reproducible_and_reset_begins_anew() -> None:
+def test_a_seed_makes_a_chain_reproducible_and_reset_restarts_it() -> None:
     logits = np.zeros(500)
     params = Sampling(temperature=1.0, xtc_probability=0.5, xtc_threshold=0.0, seed=9)
     chains = Chain(params, 500), Chain(params, 500)
@@ -221,7 +225,7 @@ def test_a_seed_makes_a_chain_reproducible_and_reset_begins_anew() -> None:
 
 
 @pytest.mark.parametrize("draw", ["cdf", "gumbel"])
-def test_inside_a_span_draws_follow_the_renormalised_softmax_of_the_legal_tokens(
+def test_draws_among_allowed_tokens_follow_their_renormalised_softmax(
     draw: str,
 ) -> None:
     logits = np.random.default_rng(1).normal(size=50).astype(np.float32)
@@ -233,7 +237,7 @@ def test_inside_a_span_draws_follow_the_renormalised_softmax_of_the_legal_tokens
     assert_draws_follow(draws, expected)
 
 
-def test_gumbel_gives_the_same_token_at_the_same_place_whatever_came_before() -> None:
+def test_gumbel_draws_do_not_depend_on_earlier_draws() -> None:
     logits = np.random.default_rng(2).normal(size=80)
     chain = Chain(Sampling(temperature=1.0, draw="gumbel", seed=5), 80)
     stepwise = [chain.sample(logits, position=position) for position in range(20)]
@@ -241,7 +245,7 @@ def test_gumbel_gives_the_same_token_at_the_same_place_whatever_came_before() ->
     assert stepwise == batched[::-1]
 
 
-def test_mirostat_and_adaptive_p_draw_in_place_of_the_distribution() -> None:
+def test_mirostat_and_adaptive_p_draw_the_token_themselves() -> None:
     for changes, name in (
         ({"mirostat": 1}, "Mirostat("),
         ({"mirostat": 2}, "MirostatV2("),
@@ -253,7 +257,7 @@ def test_mirostat_and_adaptive_p_draw_in_place_of_the_distribution() -> None:
         assert chain.sample([1.0, 2.0, 3.0, 4.0, 5.0]) < 5
 
 
-def test_infill_and_dry_ask_for_what_they_need() -> None:
+def test_infill_and_dry_require_their_vocabulary_arguments() -> None:
     infill = Sampling(samplers="infill", **SAMPLED)  # type: ignore[arg-type]
     with pytest.raises(InvalidArgumentError, match="pass infill="):
         Chain(infill, 2)
@@ -263,7 +267,7 @@ def test_infill_and_dry_ask_for_what_they_need() -> None:
         Chain(Sampling(dry_multiplier=1.0), 2)
 
 
-def test_a_vocabulary_bounds_the_bias() -> None:
+def test_a_bias_for_a_token_outside_the_vocabulary_is_rejected() -> None:
     with pytest.raises(InvalidArgumentError, match="has 3 tokens"):
         Chain(Sampling(logit_bias=((3, 1.0),)), 3)
 

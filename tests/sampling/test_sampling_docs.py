@@ -52,7 +52,7 @@ def names_of_sampling_tests() -> set[str]:
 
 
 @pytest.mark.slow
-def test_every_stage_of_the_tables_has_a_function_and_tests() -> None:
+def test_every_row_of_the_stage_tables_names_a_function_and_tests() -> None:
     there_are = names_of_sampling_tests()
     assert len(STAGES) > 45
     for stage, function, tests in STAGES:
@@ -63,7 +63,7 @@ def test_every_stage_of_the_tables_has_a_function_and_tests() -> None:
         assert set(named) <= there_are, stage
 
 
-def test_every_sampler_has_a_row() -> None:
+def test_every_sampler_has_a_table_row() -> None:
     stages = " ".join(stage for stage, _, _ in STAGES)
     assert [name for name in sampling.SAMPLER_NAMES if f"`{name}`" not in stages] == []
     numbers = {stage[0] for stage, _, _ in STAGES if stage[1:2] == "."}
@@ -71,7 +71,7 @@ def test_every_sampler_has_a_row() -> None:
 
 
 @pytest.mark.parametrize("name", sampling.PRESETS)
-def test_the_table_of_presets_is_that_of_the_code(name: str) -> None:
+def test_the_table_of_presets_matches_the_code(name: str) -> None:
     (row,) = re.findall(rf"^\| `{name}` \|(.*)\|$", PAGE, flags=re.MULTILINE)
     preset = sampling.PRESETS[name]
     off = {"temperature": None, "top_k": 0, "top_p": 1.0, "min_p": 0.0}
@@ -80,7 +80,7 @@ def test_the_table_of_presets_is_that_of_the_code(name: str) -> None:
         assert cell.strip() == "off" if value == is_off else float(cell) == value
 
 
-def test_the_vectors_of_the_table_are_worked_out_again() -> None:
+def test_the_documented_test_vectors_are_correct() -> None:
     vectors = re.findall(
         r"^\| (\d+) \| (\d+) \| (\d+) \| (\d+) \| 0x(\w{8}) \|[^|]*\| 0x(\w{8}) \| (\S+) \|$",
         PAGE,

@@ -45,7 +45,7 @@ def pcg_by_hand(state: int) -> int:
 
 
 @pytest.mark.parametrize(("position", "seed_offset", "token", "hashed", "bits"), VECTORS)
-def test_the_vectors_of_the_docs(
+def test_the_hash_matches_the_documented_test_vectors(
     position: int, seed_offset: int, token: int, hashed: int, bits: int
 ) -> None:
     state = (element_seed(position, seed_offset) + token) % WORD
@@ -55,18 +55,18 @@ def test_the_vectors_of_the_docs(
 
 
 @given(seeds)
-def test_the_hash_is_that_of_whole_numbers(state: int) -> None:
+def test_the_hash_agrees_with_integer_arithmetic(state: int) -> None:
     assert int(pcg_hash(state)) == pcg_by_hand(state)
 
 
 @pytest.mark.slow
-def test_the_hash_gives_no_word_twice() -> None:
+def test_the_hash_has_no_collisions_in_a_sample() -> None:
     words = pcg_hash(np.arange(2**20, dtype=np.uint32) * np.uint32(4001))
     assert len(np.unique(words)) == len(words)
 
 
 @given(positions, seeds, st.lists(st.integers(0, 2**18), min_size=1, max_size=20))
-def test_uniforms_are_the_rounded_hash_held_between_the_limits(
+def test_uniforms_are_the_rounded_hash_clamped_to_the_limits(
     position: int, seed: int, tokens: list[int]
 ) -> None:
     uniform = gumbel_uniform(position, seed, tokens)
@@ -86,7 +86,7 @@ def test_the_limits_are_the_nearest_single_precision_numbers() -> None:
 
 
 @given(tied_logits, positions, seeds)
-def test_the_draw_is_the_argmax_of_logit_plus_noise(
+def test_gumbel_draws_the_argmax_of_logit_plus_noise(
     logits: list[float], position: int, seed: int
 ) -> None:
     scores = [
@@ -97,7 +97,7 @@ def test_the_draw_is_the_argmax_of_logit_plus_noise(
 
 
 @given(tied_logits, positions, seeds, st.sampled_from([0.25, 0.5, 2.0, 4.0]))
-def test_noise_times_the_temperature_is_logits_over_the_temperature(
+def test_scaling_the_noise_equals_dividing_the_logits_by_the_temperature(
     logits: list[float], position: int, seed: int, temperature: float
 ) -> None:
     # Powers of 2, so that neither way rounds.
@@ -113,7 +113,7 @@ def test_a_temperature_of_0_is_the_argmax(logits: list[float], position: int, se
 
 
 @given(tied_logits, positions, seeds, st.data())
-def test_the_draw_of_a_legal_token_does_not_depend_on_which_illegal_ones_exist(
+def test_the_draw_does_not_depend_on_disallowed_tokens(
     logits: list[float], position: int, seed: int, data: st.DataObject
 ) -> None:
     finite = [token for token, logit in enumerate(logits) if logit > -np.inf]
@@ -126,7 +126,7 @@ def test_the_draw_of_a_legal_token_does_not_depend_on_which_illegal_ones_exist(
     assert free == alone or free not in legal
 
 
-def test_order_and_history_do_not_matter() -> None:
+def test_gumbel_draws_do_not_depend_on_order_or_history() -> None:
     logits = np.random.default_rng(1).normal(size=100).astype(np.float32)
     forward = [gumbel_argmax(logits, position, 42) for position in range(30)]
     backward = [gumbel_argmax(logits, position, 42) for position in reversed(range(30))]
@@ -138,7 +138,7 @@ def test_order_and_history_do_not_matter() -> None:
     assert len(set(forward)) > 10
 
 
-def test_of_equal_scores_the_lowest_id_wins() -> None:
+def test_the_lowest_token_id_wins_a_tie() -> None:
     inf = np.inf
     collision = first_collision()
     assert gumbel_argmax([0.0, 0.0], 0, 0, tokens=collision) == min(collision)
@@ -167,7 +167,7 @@ def test_draws_over_seeds_at_one_position_follow_the_softmax() -> None:
     assert_draws_follow(draws, softmax64(logits))
 
 
-def test_draws_of_a_legal_subset_follow_its_renormalised_softmax() -> None:
+def test_draws_from_a_subset_follow_its_renormalised_softmax() -> None:
     logits = np.random.default_rng(5).normal(size=200).astype(np.float32)
     legal = np.array([3, 17, 64, 100, 199])
     draws = [gumbel_argmax(logits[legal], position, 1, tokens=legal) for position in range(6000)]
@@ -189,18 +189,18 @@ def test_neighbouring_seeds_share_noise_one_position_apart() -> None:
 
 
 @given(positions, seeds)
-def test_one_token_is_always_drawn(position: int, seed: int) -> None:
+def test_gumbel_always_draws_a_single_token(position: int, seed: int) -> None:
     assume(position + seed < WORD)
     assert gumbel_argmax([-50.0], position, seed) == 0
 
 
 @pytest.mark.parametrize(("position", "seed"), [(-1, 0), (0, -1), (0, WORD)])
-def test_positions_and_seeds_out_of_range_are_errors(position: int, seed: int) -> None:
+def test_positions_and_seeds_out_of_range_are_rejected(position: int, seed: int) -> None:
     with pytest.raises(InvalidArgumentError, match="32 bits"):
         gumbel_argmax([0.0], position, seed)
 
 
-def test_tokens_must_go_with_the_logits() -> None:
+def test_tokens_and_logits_must_match_in_length() -> None:
     with pytest.raises(InvalidArgumentError, match="2 tokens do not go with 1"):
         gumbel_argmax([0.0], 0, 0, tokens=[1, 2])
     with pytest.raises(InvalidArgumentError, match="NaN"):

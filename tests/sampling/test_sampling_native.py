@@ -37,7 +37,7 @@ from eliza_ffi.sampling import BOOK_ORDER, SAMPLER_NAMES, Sampling
 @pytest.mark.parametrize("name", SETTINGS)
 @given(logits=distinct, seed=st.integers(0, 2**32 - 2), data=st.data())
 @with_fixtures
-def test_every_native_sampler_is_its_twin(
+def test_every_native_sampler_matches_its_reference(
     native: NativeChain, name: str, logits: list[float], seed: int, data: st.DataObject
 ) -> None:
     changes = {"temperature": 1.0, "dry_sequence_breakers": (), **data.draw(SETTINGS[name])}
@@ -61,7 +61,7 @@ def test_every_native_sampler_is_its_twin(
     data=st.data(),
 )
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=300)
-def test_random_chains_are_their_twins(
+def test_random_native_chains_match_their_reference(
     native: NativeChain,
     logits: list[float],
     seed: int,
@@ -83,14 +83,14 @@ def test_random_chains_are_their_twins(
         )
 
 
-def test_a_logit_that_top_n_sigma_may_leave_out_or_not_is_on_an_edge() -> None:
+def test_is_on_an_edge_detects_borderline_logits_of_top_n_sigma() -> None:
     logits = [-0.0099, -0.0000333]  # two are one standard deviation from their mean each
     for sigma, is_near in ((2.0, True), (1.9, False), (2.1, False)):
         params = Sampling(temperature=1.0, top_n_sigma=sigma, seed=0)
         assert is_on_an_edge(params, logits, [0, 1]) == is_near
 
 
-def test_typical_behind_top_n_sigma_ignores_what_that_left_out(native: NativeChain) -> None:
+def test_typical_ignores_tokens_removed_by_top_n_sigma(native: NativeChain) -> None:
     logits = [0.0, 2.0, 0.5, 3.0, 1.0, -20.0, 1.5]
     params = Sampling(temperature=1.0, top_n_sigma=0.5, typical_p=0.5, seed=1)
     ids = list(range(len(logits)))
@@ -107,7 +107,7 @@ def test_typical_behind_top_n_sigma_ignores_what_that_left_out(native: NativeCha
     min_p=hundredths(0, 0.9),
 )
 @with_fixtures
-def test_in_the_books_order_the_native_chain_draws_from_the_books_distribution(
+def test_in_the_books_order_the_native_chain_has_the_books_distribution(
     native: NativeChain, logits: list[float], temperature: float, top_k: int, min_p: float
 ) -> None:
     # Not top-p: the book's counts what top-k and min-p dropped, llama.cpp's does not.
@@ -126,7 +126,7 @@ def test_in_the_books_order_the_native_chain_draws_from_the_books_distribution(
 @pytest.mark.slow
 @given(logits=tied_logits, seed=st.integers(0, 2**32 - 2), name=st.sampled_from(["", "gumbel"]))
 @with_fixtures
-def test_ties_and_minus_infinity_are_drawn_alike(
+def test_native_and_reference_agree_on_ties_and_minus_infinity(
     native: NativeChain, logits: list[float], seed: int, name: str
 ) -> None:
     params = Sampling(temperature=1.0, seed=seed, draw=name or "cdf")
@@ -137,7 +137,7 @@ def test_ties_and_minus_infinity_are_drawn_alike(
 @pytest.mark.slow
 @given(logits=tied_logits, k=st.integers(1, 45))
 @with_fixtures
-def test_among_equals_as_many_are_left_with_the_same_logits(
+def test_native_and_reference_top_k_keep_the_same_logits_among_ties(
     native: NativeChain, logits: list[float], k: int
 ) -> None:
     params = Sampling(temperature=1.0, top_k=k, seed=1)
@@ -152,7 +152,7 @@ def test_among_equals_as_many_are_left_with_the_same_logits(
 
 
 @pytest.mark.slow
-def test_the_whole_vocabulary_is_drawn_from_alike(native: NativeChain) -> None:
+def test_native_and_reference_agree_on_the_whole_vocabulary(native: NativeChain) -> None:
     rng = random.Random(1)
     logits = np.random.default_rng(2).normal(scale=3, size=N_VOCAB).astype(np.float32).tolist()
     ids = list(range(N_VOCAB))
@@ -173,7 +173,7 @@ def test_the_whole_vocabulary_is_drawn_from_alike(native: NativeChain) -> None:
 
 @given(st.integers(0, 2**32 - 1), st.integers(0, 2**32 - 1), st.integers(0, 2**18))
 @with_fixtures
-def test_the_uniforms_of_gumbel_agree_bit_for_bit(
+def test_native_and_reference_gumbel_uniforms_are_bit_identical(
     native: NativeChain, position: int, seed: int, token: int
 ) -> None:
     assert native.uniform(position, seed, token) == float(
@@ -191,7 +191,7 @@ def test_the_uniforms_of_gumbel_agree_bit_for_bit(
     data=st.data(),
 )
 @with_fixtures
-def test_chains_treat_infinite_logits_as_their_twins_do(
+def test_native_and_reference_chains_agree_on_infinite_logits(
     native: NativeChain,
     logits: list[float],
     infinite: dict[int, float],
@@ -217,7 +217,7 @@ def test_chains_treat_infinite_logits_as_their_twins_do(
 
 
 @pytest.mark.parametrize("changes", [{"logit_bias": ((0, -np.inf),)}, {"top_n_sigma": 0.5}])
-def test_xtc_with_threshold_0_never_leaves_banned_tokens_alone(
+def test_native_xtc_with_threshold_0_never_leaves_only_banned_tokens(
     native: NativeChain, changes: dict[str, Any]
 ) -> None:
     params = Sampling(temperature=1.0, xtc_probability=1.0, xtc_threshold=0.0, seed=1, **changes)
@@ -228,7 +228,7 @@ def test_xtc_with_threshold_0_never_leaves_banned_tokens_alone(
 @pytest.mark.parametrize(
     "changes", [{}, {"temperature": 1.0}, {"temperature": 1.0, "draw": "gumbel"}]
 )
-def test_tokens_that_are_infinitely_likely_share_all_probability(
+def test_tokens_with_infinite_logits_share_all_probability(
     native: NativeChain, changes: dict[str, Any]
 ) -> None:
     logits = [1.0, np.inf, 2.0, np.inf, -np.inf]
@@ -240,7 +240,7 @@ def test_tokens_that_are_infinitely_likely_share_all_probability(
 
 
 @pytest.mark.parametrize("changes", [{}, {"temperature": 1.0}, {"mirostat": 2, "temperature": 1.0}])
-def test_both_sides_refuse_to_draw_where_a_bias_bans_everything(
+def test_native_and_reference_reject_a_bias_that_bans_everything(
     native: NativeChain, changes: dict[str, Any]
 ) -> None:
     params = Sampling(**changes, logit_bias=((0, -np.inf), (1, -np.inf)), seed=1)
@@ -250,7 +250,7 @@ def test_both_sides_refuse_to_draw_where_a_bias_bans_everything(
         twin_of(params, [1.0, 2.0], [0, 1])
 
 
-def test_both_sides_refuse_logits_that_say_nothing(native: NativeChain) -> None:
+def test_native_and_reference_reject_unusable_logits(native: NativeChain) -> None:
     params = Sampling(temperature=1.0, seed=1)
     for logits in ([np.nan, 1.0], [-np.inf, -np.inf]):
         with pytest.raises(InvalidArgumentError):
@@ -259,7 +259,7 @@ def test_both_sides_refuse_logits_that_say_nothing(native: NativeChain) -> None:
             twin_of(params, logits, [0, 1])
 
 
-def test_one_token_is_drawn_by_every_chain(native: NativeChain) -> None:
+def test_every_chain_draws_a_single_token(native: NativeChain) -> None:
     order = ";".join(name for name in SAMPLER_NAMES if name not in ("infill", "adaptive_p"))
     chains: tuple[dict[str, Any], ...] = (
         {"top_p": 0.1, "min_p": 0.5, "typical_p": 0.2, "top_n_sigma": 1.0, "xtc_probability": 1.0},

@@ -30,7 +30,7 @@ def ranked(logits: list[float]) -> stage.Ranked:
 # ---- 1: F16 to F32 ------------------------------------------------------------------------------
 
 
-def test_widening_is_exact_for_every_half_there_is() -> None:
+def test_widening_is_exact_for_all_half_precision_numbers() -> None:
     bits = np.arange(2**16, dtype=np.uint16)
     widened = stage.widen_f16(bits)
     by_definition = np.array(
@@ -41,7 +41,7 @@ def test_widening_is_exact_for_every_half_there_is() -> None:
     np.testing.assert_array_equal(stage.widen_f16(bits.view(np.float16)), widened)
 
 
-def test_widening_refuses_what_is_not_half_precision() -> None:
+def test_widening_rejects_other_types() -> None:
     with pytest.raises(InvalidArgumentError, match="float32"):
         stage.widen_f16(np.zeros(3, dtype=np.float32))
 
@@ -51,7 +51,7 @@ def test_widening_refuses_what_is_not_half_precision() -> None:
 
 @pytest.mark.slow
 @given(tied_logits, st.lists(st.integers(-2, 45), max_size=12), st.sampled_from([0.5, 1.0, 1.25]))
-def test_repetition_penalty_divides_above_zero_and_multiplies_below_once_per_occurrence(
+def test_the_repetition_penalty_is_applied_once_per_occurrence(
     logits: list[float], previous: list[int], penalty: float
 ) -> None:
     expected = [np.float32(logit) for logit in logits]
@@ -83,7 +83,7 @@ def test_temperature_multiplies_by_the_rounded_reciprocal(
 
 
 @pytest.mark.parametrize("temperature", [0.0, -1.0, float("nan")])
-def test_no_logits_are_divided_by_a_temperature_of_0(temperature: float) -> None:
+def test_scaling_rejects_temperatures_that_are_not_positive(temperature: float) -> None:
     with pytest.raises(InvalidArgumentError, match="above 0"):
         stage.scale_temperature([1.0], temperature)
 
@@ -92,18 +92,18 @@ def test_no_logits_are_divided_by_a_temperature_of_0(temperature: float) -> None
 
 
 @given(tied_logits)
-def test_softmax_is_the_definition_to_single_precision(logits: list[float]) -> None:
+def test_softmax_matches_its_definition_in_single_precision(logits: list[float]) -> None:
     np.testing.assert_allclose(stage.softmax(logits), softmax64(logits), rtol=1e-5, atol=1e-37)
 
 
 @given(distinct_logits, st.sampled_from([-1e30, -1e4, 1e4, 1e30]))
-def test_softmax_neither_overflows_nor_vanishes(logits: list[float], shift: float) -> None:
+def test_softmax_neither_overflows_nor_underflows(logits: list[float], shift: float) -> None:
     probs = stage.softmax(np.asarray(logits, dtype=np.float32) + np.float32(shift))
     assert np.isfinite(probs).all()
     assert probs.sum() == pytest.approx(1, abs=1e-5)
 
 
-def test_infinite_logits_take_the_limit_of_the_softmax() -> None:
+def test_softmax_of_infinite_logits_is_the_limit() -> None:
     inf = np.inf
     np.testing.assert_array_equal(stage.softmax([1.0, -inf]), [1, 0])
     np.testing.assert_array_equal(stage.softmax([1.0, inf, 3.0, inf]), [0, 0.5, 0, 0.5])
@@ -118,7 +118,7 @@ def test_infinite_logits_take_the_limit_of_the_softmax() -> None:
         ([[1.0]], r"shape \[n\]"),
     ],
 )
-def test_logits_that_say_nothing_are_errors(logits: list[float], words: str) -> None:
+def test_unusable_logits_are_rejected(logits: list[float], words: str) -> None:
     for function in (stage.softmax, stage.argmax, distribution):
         with pytest.raises(InvalidArgumentError, match=words):
             function(logits)
@@ -128,9 +128,7 @@ def test_logits_that_say_nothing_are_errors(logits: list[float], words: str) -> 
 
 
 @given(tied_logits, st.integers(-1, 45), st.sampled_from([None, 4, 256]))
-def test_top_k_is_the_beginning_of_a_stable_sort(
-    logits: list[float], k: int, cap: int | None
-) -> None:
+def test_top_k_is_a_prefix_of_a_stable_sort(logits: list[float], k: int, cap: int | None) -> None:
     probs = stage.softmax(logits)
     n = len(logits)
     kept = k if 0 < k < n else min(n, n if cap is None else cap)
@@ -140,7 +138,7 @@ def test_top_k_is_the_beginning_of_a_stable_sort(
     np.testing.assert_array_equal(top.probs, probs[by_probability])
 
 
-def test_without_a_k_the_cap_of_256_applies_and_can_be_lifted() -> None:
+def test_without_top_k_a_cap_of_256_applies_that_can_be_lifted() -> None:
     probs = stage.softmax(np.linspace(0, 1, 1000))
     assert len(stage.top_k(probs, 0)) == 256
     assert len(stage.top_k(probs, 0, cap=None)) == 1000
@@ -151,7 +149,7 @@ def test_without_a_k_the_cap_of_256_applies_and_can_be_lifted() -> None:
 
 
 @given(tied_logits, shares)
-def test_min_p_keeps_what_has_a_share_of_the_largest(logits: list[float], p: float) -> None:
+def test_min_p_keeps_tokens_above_a_fraction_of_the_largest(logits: list[float], p: float) -> None:
     before = ranked(logits)
     least = before.probs[0] * np.float32(p)
     expected = [i for i, prob in enumerate(before.probs) if i == 0 or prob >= least]
@@ -162,7 +160,7 @@ def test_min_p_keeps_what_has_a_share_of_the_largest(logits: list[float], p: flo
 
 
 @given(tied_logits, shares)
-def test_top_p_is_the_shortest_beginning_that_reaches_p(logits: list[float], p: float) -> None:
+def test_top_p_is_the_shortest_prefix_that_reaches_p(logits: list[float], p: float) -> None:
     before = ranked(logits)
     expected, total = 0, np.float32(0)
     for prob in before.probs:
@@ -173,7 +171,7 @@ def test_top_p_is_the_shortest_beginning_that_reaches_p(logits: list[float], p: 
     assert stage.top_p(before, p).ids.tolist() == before.ids[:expected].tolist()
 
 
-def test_top_p_keeps_the_five_tokens_of_the_books_example() -> None:
+def test_top_p_keeps_five_tokens_in_the_books_example() -> None:
     probs = np.array([0.4, 0.3, 0.15, 0.08, 0.04, 0.02, 0.01], dtype=np.float32)
     assert len(stage.top_p(stage.top_k(probs, 0), 0.95)) == 5
 
@@ -182,7 +180,7 @@ def test_top_p_keeps_the_five_tokens_of_the_books_example() -> None:
 
 
 @given(tied_logits, st.integers(1, 40))
-def test_renormalised_probabilities_sum_to_1_in_the_same_proportions(
+def test_renormalised_probabilities_sum_to_1_and_keep_their_ratios(
     logits: list[float], k: int
 ) -> None:
     before = stage.top_k(stage.softmax(logits), k)
@@ -194,7 +192,7 @@ def test_renormalised_probabilities_sum_to_1_in_the_same_proportions(
 
 
 @given(tied_logits, st.floats(0, 1, exclude_max=True, width=32))
-def test_the_draw_is_the_first_whose_cumulative_probability_reaches_r(
+def test_the_first_token_whose_cumulative_probability_reaches_r_is_drawn(
     logits: list[float], r: float
 ) -> None:
     candidates = stage.renormalize(ranked(logits))
@@ -208,7 +206,7 @@ def test_the_draw_is_the_first_whose_cumulative_probability_reaches_r(
     assert stage.draw(candidates, r) == expected
 
 
-def test_the_draw_falls_back_on_the_last_candidate_where_rounding_leaves_a_gap() -> None:
+def test_the_last_candidate_is_drawn_if_rounding_leaves_a_gap() -> None:
     short = stage.Ranked(np.array([4, 7], np.int32), np.array([0.5, 0.4], np.float32))
     assert stage.draw(short, 0.99) == 7
 
@@ -216,7 +214,7 @@ def test_the_draw_falls_back_on_the_last_candidate_where_rounding_leaves_a_gap()
 # ---- put together -------------------------------------------------------------------------------
 
 
-def test_temperature_0_returns_the_argmax_after_the_penalty_and_draws_no_number() -> None:
+def test_temperature_0_returns_the_penalized_argmax_without_a_random_number() -> None:
     rng = np.random.default_rng(1)
     before = rng.bit_generator.state
     raw = np.array([1.0, 3.0, 2.75], dtype=np.float16)
@@ -226,7 +224,7 @@ def test_temperature_0_returns_the_argmax_after_the_penalty_and_draws_no_number(
     assert rng.bit_generator.state == before
 
 
-def test_the_single_precision_entry_leaves_the_logits_alone_at_temperature_1() -> None:
+def test_sample_logits_does_not_change_logits_at_temperature_1() -> None:
     # Logits whose product with a reciprocal would be rounded: the distribution must be untouched.
     logits = np.random.default_rng(2).normal(size=50).astype(np.float32)
     at_1 = distribution(logits, 1.0, cap=None)
@@ -235,7 +233,7 @@ def test_the_single_precision_entry_leaves_the_logits_alone_at_temperature_1() -
     assert not np.array_equal(distribution(logits, 1 - 2**-24, cap=None).probs, at_1.probs)
 
 
-def test_both_entries_draw_the_same_token_from_the_same_numbers() -> None:
+def test_sample_logits_and_sample_logits_f16_draw_the_same_tokens() -> None:
     raw = np.random.default_rng(3).normal(size=300).astype(np.float16)
     for seed in range(50):
         settings = {"temperature": 0.8, "top_k": 40, "top_p": 0.95, "min_p": 0.05}
@@ -266,14 +264,14 @@ def test_the_pipeline_draws_with_the_probabilities_it_computes(
     assert_draws_follow(draws, expected)
 
 
-def test_a_vocabulary_of_one_token_gives_that_token() -> None:
+def test_a_vocabulary_of_one_token_always_gives_this_token() -> None:
     rng = np.random.default_rng(6)
     for temperature in (0.0, 1.0, 2.0):
         assert sample_logits([-3.0], rng, temperature, top_k=4, top_p=0.1, min_p=0.5) == 0
 
 
 @given(tied_logits, st.integers(1, 40))
-def test_largest_first_agrees_with_a_full_stable_sort(logits: list[float], k: int) -> None:
+def test_largest_first_matches_a_stable_sort(logits: list[float], k: int) -> None:
     values = np.array(logits, dtype=np.float32)
     k = min(k, len(values))
     full = np.argsort(-values, kind="stable")[:k]

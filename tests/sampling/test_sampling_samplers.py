@@ -60,12 +60,12 @@ def not_near(values: np.ndarray, threshold: float) -> None:  # type: ignore[type
 
 
 @given(distinct_logits, st.integers(0, 45))
-def test_top_k_leaves_the_k_largest(logits: list[float], k: int) -> None:
+def test_top_k_keeps_the_k_largest_logits(logits: list[float], k: int) -> None:
     assert left(TopK(k), logits) == set(ranked(logits)[: k or None])
 
 
 @given(distinct_logits, shares)
-def test_top_p_leaves_the_shortest_beginning_that_reaches_p(logits: list[float], p: float) -> None:
+def test_top_p_keeps_the_shortest_prefix_that_reaches_p(logits: list[float], p: float) -> None:
     order = ranked(logits)
     cumulative = np.cumsum(softmax64(logits)[order])
     not_near(cumulative, p)
@@ -73,7 +73,9 @@ def test_top_p_leaves_the_shortest_beginning_that_reaches_p(logits: list[float],
 
 
 @given(distinct_logits, shares)
-def test_min_p_leaves_what_has_a_share_of_the_likeliest(logits: list[float], p: float) -> None:
+def test_min_p_keeps_tokens_above_a_fraction_of_the_most_likely(
+    logits: list[float], p: float
+) -> None:
     probs = softmax64(logits)
     not_near(probs / probs.max(), p)
     assert left(MinP(p), logits) == set(np.flatnonzero(probs >= p * probs.max()).tolist())
@@ -81,7 +83,7 @@ def test_min_p_leaves_what_has_a_share_of_the_likeliest(logits: list[float], p: 
 
 @pytest.mark.slow
 @given(distinct_logits, shares)
-def test_typical_leaves_the_tokens_of_the_most_expected_surprise(
+def test_typical_keeps_tokens_whose_surprise_is_closest_to_the_entropy(
     logits: list[float], p: float
 ) -> None:
     probs = softmax64(logits)
@@ -95,7 +97,7 @@ def test_typical_leaves_the_tokens_of_the_most_expected_surprise(
     assert left(TypicalP(p), logits) == set(order[:n].tolist())
 
 
-def test_typical_is_not_confused_by_tokens_of_probability_0() -> None:
+def test_typical_ignores_tokens_of_probability_0() -> None:
     logits = [2.0, 1.0, 0.5, 0.0]
     masked = [*logits, -np.inf, -200.0]
     assert left(TypicalP(0.6), masked) == left(TypicalP(0.6), logits)
@@ -103,7 +105,7 @@ def test_typical_is_not_confused_by_tokens_of_probability_0() -> None:
 
 @pytest.mark.slow
 @given(distinct_logits, st.integers(1, 30).map(lambda n: n / 10))
-def test_top_n_sigma_leaves_what_is_within_n_deviations_of_the_largest(
+def test_top_n_sigma_keeps_logits_within_n_deviations_of_the_largest(
     logits: list[float], n: float
 ) -> None:
     assume(len(logits) > 1)
@@ -115,7 +117,7 @@ def test_top_n_sigma_leaves_what_is_within_n_deviations_of_the_largest(
 
 
 @given(distinct_logits, st.integers(0, 50).map(lambda n: n / 100))
-def test_xtc_drops_all_top_choices_but_the_least_likely(
+def test_xtc_removes_all_top_tokens_except_the_least_likely(
     logits: list[float], threshold: float
 ) -> None:
     probs = softmax64(logits)
@@ -125,7 +127,7 @@ def test_xtc_drops_all_top_choices_but_the_least_likely(
     assert left(Xtc(1.0, threshold, seed=1), logits) == expected
 
 
-def test_xtc_never_leaves_banned_tokens_alone() -> None:
+def test_xtc_never_leaves_only_banned_tokens() -> None:
     assert left(Xtc(1.0, 0.0, seed=1), [1.0, -np.inf, 0.0, -np.inf]) == {2}
 
 
@@ -169,7 +171,7 @@ def test_penalties_follow_their_formula(
 
 
 @given(distinct_logits)
-def test_a_bias_is_added_and_minus_infinity_bans(logits: list[float]) -> None:
+def test_a_bias_is_added_and_minus_infinity_bans_a_token(logits: list[float]) -> None:
     assume(len(logits) > 1)
     candidates = Candidates.of(logits)
     LogitBias({0: -math.inf, 1: 1.5, 99: 3.0}).apply(candidates)
@@ -192,7 +194,7 @@ def z_algorithm(latest_first: list[int]) -> list[int]:
 
 
 @given(histories, st.integers(1, 3), st.lists(st.integers(0, 5), max_size=2))
-def test_dry_penalises_tokens_that_go_on_with_a_repetition(
+def test_dry_penalises_tokens_that_extend_a_repetition(
     history: list[int], allowed: int, breakers: list[int]
 ) -> None:
     sampler = Dry(0.5, 2.0, allowed, 100, [(breaker,) for breaker in breakers])
@@ -229,7 +231,7 @@ def test_dry_follows_llama_cpps_example() -> None:
     assert candidates.logits.tolist() == [0.0, -1.0, -4.0, -2.0]
 
 
-def test_dry_does_not_reach_back_over_a_breaker_of_several_tokens() -> None:
+def test_dry_stops_at_a_breaker_of_several_tokens() -> None:
     def penalised(breakers: list[tuple[int, ...]]) -> list[float]:
         sampler = Dry(1.0, 2.0, 1, breakers=breakers)
         for token in (1, 8, 9, 2, 3, 4, 1, 8, 9, 2, 3):
@@ -252,7 +254,7 @@ def test_dry_penalties_do_not_overflow() -> None:
     assert np.isfinite(candidates.logits).all()
 
 
-def test_breakers_begin_in_every_token_that_has_or_ends_with_them() -> None:
+def test_breakers_may_begin_inside_a_token() -> None:
     pieces = [b"a", b"b", b"ab", b"xa", b"xabx", b"c", b"aa"]
 
     def tokenize(text: bytes) -> list[int]:
@@ -266,7 +268,7 @@ def test_breakers_begin_in_every_token_that_has_or_ends_with_them() -> None:
 
 
 @given(distinct_logits, st.floats(0.1, 5))
-def test_temperature_divides(logits: list[float], temperature: float) -> None:
+def test_temperature_divides_the_logits(logits: list[float], temperature: float) -> None:
     candidates = Candidates.of(logits)
     Temperature(temperature).apply(candidates)
     expected = np.asarray(logits, dtype=np.float32) / np.float32(temperature)
@@ -274,7 +276,7 @@ def test_temperature_divides(logits: list[float], temperature: float) -> None:
 
 
 @given(distinct_logits)
-def test_temperature_0_leaves_the_largest_alone(logits: list[float]) -> None:
+def test_temperature_0_keeps_only_the_largest_logit(logits: list[float]) -> None:
     assert left(Temperature(0.0), logits) == {int(np.argmax(logits))}
 
 
@@ -305,7 +307,7 @@ def test_the_generator_is_the_mersenne_twister_of_the_cpp_standard() -> None:
     assert random.word() == 3499211612
 
 
-def test_a_seed_gives_the_same_draws_again_and_none_gives_others() -> None:
+def test_draws_are_reproducible_with_a_seed_and_random_without() -> None:
     logits = np.zeros(1000)
     draws = []
     for sampler in (Dist(3), Dist(3), Dist(None), Dist(None)):
@@ -323,7 +325,9 @@ def test_a_seed_gives_the_same_draws_again_and_none_gives_others() -> None:
 @pytest.mark.parametrize(
     "truncate", [None, TopK(4), TopP(0.8), MinP(0.1), TypicalP(0.7), TopNSigma(1.5), Xtc(1.0, 0.1)]
 )
-def test_both_draws_follow_the_softmax_of_what_is_left(name: str, truncate: Sampler | None) -> None:
+def test_both_draws_follow_the_softmax_of_the_remaining_tokens(
+    name: str, truncate: Sampler | None
+) -> None:
     logits = np.random.default_rng(8).normal(size=12).astype(np.float32)
     last: Sampler = Dist(11) if name == "dist" else Gumbel(11)
     expected = np.zeros(12)
@@ -340,14 +344,14 @@ def test_both_draws_follow_the_softmax_of_what_is_left(name: str, truncate: Samp
 
 
 @given(distinct_logits)
-def test_greedy_takes_the_largest(logits: list[float]) -> None:
+def test_greedy_takes_the_largest_logit(logits: list[float]) -> None:
     candidates = Candidates.of(logits)
     Greedy().apply(candidates)
     assert candidates.token == int(np.argmax(logits))
 
 
 @pytest.mark.parametrize("version", [Mirostat, MirostatV2])
-def test_mirostat_holds_the_surprise_at_its_target(version: type[MirostatV2]) -> None:
+def test_mirostat_keeps_the_surprise_at_its_target(version: type[MirostatV2]) -> None:
     logits = -np.log(np.arange(1, 2001)) * 1.1  # Zipf's law
     sampler = version(3.0, 0.1, 1, 2000) if version is Mirostat else version(3.0, 0.1, 1)
     surprises = []
@@ -362,14 +366,14 @@ def test_mirostat_holds_the_surprise_at_its_target(version: type[MirostatV2]) ->
 
 
 @pytest.mark.parametrize("sampler", [Mirostat(5, 0.1, 1, 8), MirostatV2(5, 0.1, 1)])
-def test_mirostat_draws_from_one_token_and_from_equal_ones(sampler: MirostatV2) -> None:
+def test_mirostat_handles_one_token_and_equal_logits(sampler: MirostatV2) -> None:
     for logits in ([1.0], [0.0] * 8):
         candidates = Candidates.of(logits)
         sampler.apply(candidates)
         assert candidates.token < len(logits)
 
 
-def test_adaptive_p_prefers_the_token_nearest_to_its_target() -> None:
+def test_adaptive_p_prefers_the_token_closest_to_its_target() -> None:
     logits = np.log([0.6, 0.3, 0.1])
     for target, favourite in ((0.6, 0), (0.3, 1), (0.1, 2)):
         sampler = AdaptiveP(target, 0.0, seed=2)
@@ -381,7 +385,7 @@ def test_adaptive_p_prefers_the_token_nearest_to_its_target() -> None:
         assert Counter(draws).most_common(1)[0][0] == favourite
 
 
-def test_adaptive_p_makes_up_for_what_was_accepted() -> None:
+def test_adaptive_p_compensates_for_accepted_tokens() -> None:
     sampler = AdaptiveP(0.4, 0.5, seed=3)
     before = Candidates.of(np.log([0.5, 0.5]))
     sampler.apply(before)
@@ -396,7 +400,7 @@ def test_adaptive_p_makes_up_for_what_was_accepted() -> None:
     assert candidates.logits[0] == pytest.approx(5.0, abs=1e-4)
 
 
-def test_adaptive_p_below_0_draws_as_it_is() -> None:
+def test_adaptive_p_with_a_negative_target_does_not_change_probabilities() -> None:
     logits = np.log([0.2, 0.8])
     sampler = AdaptiveP(-1.0, seed=4)
     draws = []
@@ -421,7 +425,7 @@ WORDS = InfillVocabulary([b"", b"hel", b"hello", b"world", b"x"], frozenset({0})
         ([0.001, 0.22, 0.01, 0.75, 0.019], [0, 3]),  # below a third of what is left
     ],
 )
-def test_infill_ends_or_keeps_what_is_sure(probs: list[float], expected: list[int]) -> None:
+def test_infill_keeps_the_end_or_the_likely_tokens(probs: list[float], expected: list[int]) -> None:
     candidates = Candidates.of(np.log(probs))
     Infill(WORDS).apply(candidates)
     assert sorted(candidates.ids.tolist()) == expected
@@ -429,7 +433,7 @@ def test_infill_ends_or_keeps_what_is_sure(probs: list[float], expected: list[in
 
 
 @pytest.mark.parametrize("candidates", [[*range(99), 99], [*range(99)]])
-def test_infill_ends_the_turn_where_no_text_is_likely_enough(candidates: list[int]) -> None:
+def test_infill_ends_the_turn_if_no_token_is_likely_enough(candidates: list[int]) -> None:
     vocabulary = InfillVocabulary([b"%d" % i for i in range(10, 110)], frozenset({99}), 99)
     left = Candidates.of([0.0 if token < 99 else -30.0 for token in candidates], candidates)
     Infill(vocabulary).apply(left)
@@ -439,7 +443,7 @@ def test_infill_ends_the_turn_where_no_text_is_likely_enough(candidates: list[in
 # ---- candidates ---------------------------------------------------------------------------------
 
 
-def test_candidates_refuse_what_says_nothing() -> None:
+def test_candidates_reject_unusable_logits() -> None:
     with pytest.raises(InvalidArgumentError, match=r"logits\[0\] is NaN"):
         Candidates.of([np.nan])
     with pytest.raises(InvalidArgumentError, match="2 ids do not go with 1 logits"):
@@ -452,7 +456,7 @@ def test_candidates_refuse_what_says_nothing() -> None:
         Dist(1).apply(banned)
 
 
-def test_infinitely_likely_candidates_leave_no_others() -> None:
+def test_infinite_logits_leave_no_probability_for_others() -> None:
     candidates = Candidates.of([1.0, np.inf, np.inf])
     candidates.softmax(sort=False)
     assert candidates.probs.tolist() == [0, 0.5, 0.5]

@@ -133,7 +133,7 @@ SAMPLERS: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("name", SAMPLERS)
-def test_every_sampler_is_turned_on_by_name_as_an_option_and_as_a_setting(
+def test_every_sampler_can_be_turned_on_by_option_and_by_setting(
     sampled: Sampled, name: str
 ) -> None:
     changes, chain = SAMPLERS[name]
@@ -146,7 +146,7 @@ def test_every_sampler_is_turned_on_by_name_as_an_option_and_as_a_setting(
     assert sampled.chain(params) == chain
 
 
-def test_all_at_once_stand_in_the_order_of_the_string(sampled: Sampled) -> None:
+def test_all_samplers_together_keep_the_order_of_the_string(sampled: Sampled) -> None:
     on = Sampling(
         temperature=0.8, repeat_penalty=1.1, dry_multiplier=0.8, top_n_sigma=2.0, top_k=40,
         typical_p=0.9, top_p=0.9, min_p=0.1, xtc_probability=0.5,
@@ -160,7 +160,7 @@ def test_all_at_once_stand_in_the_order_of_the_string(sampled: Sampled) -> None:
 
 
 @pytest.mark.parametrize("preset", PRESETS)
-def test_a_preset_is_the_same_by_name_and_by_its_settings(sampled: Sampled, preset: str) -> None:
+def test_a_preset_by_name_equals_its_settings(sampled: Sampled, preset: str) -> None:
     sampled.set_options({"preset": preset})
     by_name = sampled.chain()
     sampled.set_options({})
@@ -211,7 +211,7 @@ def test_a_preset_is_the_same_by_name_and_by_its_settings(sampled: Sampled, pres
         ("topk", "5", "known are n_gpu_layers"),
     ],
 )
-def test_an_option_that_is_refused_says_what_is_allowed_and_changes_nothing(
+def test_a_rejected_option_names_the_allowed_values_and_changes_nothing(
     sampled: Sampled, key: str, value: str, allowed: str
 ) -> None:
     sampled.set_options({"temperature": "0.8"})
@@ -250,7 +250,7 @@ def legal(sampled: Sampled, logits_after: Callable[..., NDArray[Any]]) -> list[i
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SETTINGS)
 @pytest.mark.parametrize("draw", DRAWS)
-def test_draws_in_a_span_follow_the_renormalised_softmax_of_the_legal_tokens(
+def test_draws_in_a_span_follow_the_softmax_of_the_allowed_tokens(
     sampled: Sampled,
     logits_after: Callable[..., NDArray[Any]],
     legal: list[int],
@@ -276,7 +276,7 @@ def test_draws_in_a_span_follow_the_renormalised_softmax_of_the_legal_tokens(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("draw", DRAWS)
-def test_leaves_of_several_tokens_are_drawn_with_the_product_of_their_shares(
+def test_leaves_are_drawn_with_the_product_of_their_token_probabilities(
     sampled: Sampled, logits_after: Callable[..., NDArray[Any]], legal: list[int], draw: str
 ) -> None:
     a, b, c = legal[0], legal[1], legal[2]
@@ -297,7 +297,7 @@ def test_leaves_of_several_tokens_are_drawn_with_the_product_of_their_shares(
     assert_draws_follow(draws, shares)
 
 
-def test_gumbel_in_a_span_draws_what_its_twin_draws(
+def test_gumbel_in_a_span_matches_its_reference(
     sampled: Sampled, logits_after: Callable[..., NDArray[Any]], legal: list[int]
 ) -> None:
     of_legal = logits_after(sampled.prompt)[legal]
@@ -309,7 +309,7 @@ def test_gumbel_in_a_span_draws_what_its_twin_draws(
 
 
 @pytest.mark.slow
-def test_with_gumbel_a_legal_token_is_drawn_whichever_illegal_ones_exist(
+def test_gumbel_draws_of_allowed_tokens_ignore_disallowed_tokens(
     sampled: Sampled, legal: list[int]
 ) -> None:
     leaves = [(token,) for token in legal]
@@ -382,9 +382,7 @@ def reasoning(library: Library) -> Iterator[Reasoning]:
 
 
 @pytest.mark.parametrize("budget", [0, 1, 5])
-def test_reasoning_is_ended_when_its_budget_is_spent_and_the_text_goes_on(
-    reasoning: Reasoning, budget: int
-) -> None:
+def test_reasoning_ends_when_its_budget_is_used_up(reasoning: Reasoning, budget: int) -> None:
     prompt = "Say hello. <plan>"
     sampling = Sampling(reasoning_budget=budget, reasoning_message=" enough", **TAGS)
     end = reasoning.model.tokenize(" enough</plan>")
@@ -395,20 +393,20 @@ def test_reasoning_is_ended_when_its_budget_is_spent_and_the_text_goes_on(
 
 
 @pytest.mark.parametrize("prompt", ["Say hello. ", "<plan> a </plan> Say hello. "])
-def test_only_what_stands_in_an_open_block_counts(reasoning: Reasoning, prompt: str) -> None:
+def test_only_tokens_in_an_open_reasoning_block_count(reasoning: Reasoning, prompt: str) -> None:
     sampling = Sampling(reasoning_budget=2, **TAGS)
     assert reasoning.pull(sampling, prompt, 12) == reasoning.pull(OFF, prompt, 12)
     assert "</plan>" in reasoning.text(sampling, "<plan> a", 12)
     assert "</plan>" not in reasoning.text(OFF, "<plan> a", 12)
 
 
-def test_without_a_limit_nothing_is_added(reasoning: Reasoning) -> None:
+def test_without_a_reasoning_budget_the_tokens_do_not_change(reasoning: Reasoning) -> None:
     assert "reasoning_budget" not in ";".join(Sampling(**TAGS).active())
     prompt = "Say hello. <plan>"
     assert reasoning.pull(Sampling(**TAGS), prompt, 12) == reasoning.pull(OFF, prompt, 12)
 
 
-def test_choices_come_first_use_the_budget_and_are_as_they_would_have_been(
+def test_labels_take_precedence_over_the_reasoning_budget(
     reasoning: Reasoning,
 ) -> None:
     prompt = "Say hello. <plan>"
@@ -421,7 +419,7 @@ def test_choices_come_first_use_the_budget_and_are_as_they_would_have_been(
     assert tokens[: len(choice) + len(end)] == choice + end
 
 
-def test_a_lazy_grammar_does_not_look_into_a_block_and_constrains_behind_it(
+def test_a_lazy_grammar_ignores_triggers_inside_a_reasoning_block(
     library: Library,
 ) -> None:
     triggers = json.dumps([{"type": "word", "value": "go:"}])
@@ -448,7 +446,9 @@ def test_a_lazy_grammar_does_not_look_into_a_block_and_constrains_behind_it(
         assert " go:</plan>" in all_three
 
 
-def test_a_budget_goes_with_every_other_setting(reasoning: Reasoning, library: Library) -> None:
+def test_a_reasoning_budget_works_with_other_settings(
+    reasoning: Reasoning, library: Library
+) -> None:
     ends = [
         reasoning.model.tokenize(e, parse_special=True) for e in ("<|endoftext|>", "<|im_end|>")
     ]
@@ -481,7 +481,9 @@ def test_a_budget_goes_with_every_other_setting(reasoning: Reasoning, library: L
 
 
 @pytest.mark.parametrize("tag", ["reasoning_start", "reasoning_end"])
-def test_a_tag_without_tokens_is_refused_on_both_sides(sampled: Sampled, tag: str) -> None:
+def test_empty_reasoning_tags_are_rejected_by_python_and_library(
+    sampled: Sampled, tag: str
+) -> None:
     with pytest.raises(ElizaError, match=f"{tag} must be a string of at least one character"):
         Sampling(**{tag: ""})
     with sampled.stream() as stream, pytest.raises(ElizaError, match="has no tokens"):
@@ -490,7 +492,7 @@ def test_a_tag_without_tokens_is_refused_on_both_sides(sampled: Sampled, tag: st
 
 
 @pytest.mark.parametrize("setting", ["auto", "on", "off"])
-def test_where_logits_are_copied_from_changes_no_choice(library: Library, setting: str) -> None:
+def test_backend_sampling_does_not_change_the_chosen_label(library: Library, setting: str) -> None:
     with Model(library=library, n_threads=1, options={"backend_sampling": setting}) as model:
         choice = model.choose("The best tool is ", ACTIONS)
     with Model(library=library, n_threads=1) as model:
@@ -499,7 +501,7 @@ def test_where_logits_are_copied_from_changes_no_choice(library: Library, settin
     assert choice.logprob == pytest.approx(expected.logprob, abs=0.02)
 
 
-def test_a_setting_of_backend_sampling_that_is_none_is_refused(library: Library) -> None:
+def test_an_invalid_backend_sampling_setting_is_rejected(library: Library) -> None:
     with pytest.raises(ElizaError, match="auto, on or off"):
         Model(library=library, options={"backend_sampling": "maybe"})
 
@@ -512,7 +514,7 @@ def generate(*arguments: str) -> list[str]:
 
 
 @pytest.mark.parametrize("preset", PRESETS)
-def test_a_preset_and_a_seed_give_the_same_text_whatever_the_run_and_the_threads(
+def test_text_depends_only_on_preset_and_seed(
     library: Library, capsys: pytest.CaptureFixture[str], preset: str
 ) -> None:
     texts = []
@@ -525,7 +527,7 @@ def test_a_preset_and_a_seed_give_the_same_text_whatever_the_run_and_the_threads
 
 
 @pytest.mark.slow
-def test_another_process_gives_the_same_text_and_another_seed_does_not(library: Library) -> None:
+def test_text_is_the_same_in_another_process_and_differs_by_seed(library: Library) -> None:
     def text(seed: str) -> str:
         options = ["--preset", "creative", "--seed", seed, "--library", str(library.path)]
         command = [sys.executable, "-m", "eliza_ffi", *generate(*options)]

@@ -48,7 +48,7 @@ def infill(vocabulary_model: Model) -> InfillVocabulary:
 @pytest.mark.slow
 @given(logits=distinct, seed=st.integers(0, 2**32 - 2), end=st.booleans(), data=st.data())
 @with_fixtures
-def test_native_infill_is_its_twin(
+def test_native_infill_matches_its_reference(
     native: NativeChain,
     infill: InfillVocabulary,
     logits: list[float],
@@ -88,7 +88,7 @@ def breakers(vocabulary_model: Model) -> list[tuple[int, ...]]:
 @pytest.mark.slow
 @given(logits=distinct, data=st.data())
 @with_fixtures
-def test_native_dry_breaks_repetitions_where_its_twin_does(
+def test_native_dry_matches_its_reference_at_breakers(
     native: NativeChain,
     vocabulary_model: Model,
     breakers: list[tuple[int, ...]],
