@@ -1,4 +1,4 @@
-"""How models write tool calls: found in their templates, written as they do, and read again."""
+"""Find the formats of tool calls in chat templates, render calls, and parse them."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ WITHOUT_CALLS = {
     "llama-cpp-rwkv-world",
     "microsoft-Phi-3.5-mini-instruct",
 }
-"""Templates that leave calls out."""
+"""Templates that do not write calls."""
 
 INDENTS, LINE_ENDS = "CohereForAI-c4ai-command-r-plus-tool_use", re.compile("[\x85\u2028\u2029]")
-"""It indents JSON by Jinja2's filter, which breaks strings at these characters."""
+"""A template that indents JSON with Jinja2's filter, which breaks strings at these characters."""
 
 REJECTS_TEXT = "google-translategemma-4b-it"
 
@@ -69,7 +69,7 @@ def native() -> dict[str, CallFormat]:
 
 
 def called(calls: Sequence[Call]) -> Message:
-    """Return the turn of an assistant that makes calls."""
+    """Return an assistant turn with the given calls."""
     written = [
         {"id": c.id, "type": "function", "function": {"name": c.name, "arguments": c.arguments}}
         for c in calls
@@ -93,7 +93,7 @@ def test_a_template_that_rejects_every_question_raises_an_error() -> None:
 
 
 def schema_of(value: Any) -> dict[str, Any]:
-    """Return a schema that allows values of the type of a value."""
+    """Return a schema that allows values of the same type as `value`."""
     if isinstance(value, dict):
         properties = {key: schema_of(item) for key, item in value.items()}
         return {"type": "object", "properties": properties}
@@ -104,7 +104,7 @@ def schema_of(value: Any) -> dict[str, Any]:
 
 
 def tools_for(calls: Sequence[Call]) -> tuple[Tool, ...]:
-    """Return a tool for each call, whose schema says of which type each argument is."""
+    """Return a tool for each call, with a schema for the types of its arguments."""
     return tuple(Tool(call.name, "A tool.", schema_of(call.arguments)) for call in calls)
 
 
@@ -130,7 +130,7 @@ MANY_ARGUMENTS = st.lists(st.dictionaries(KEYS, VALUES, max_size=4), min_size=1,
 
 
 def expressible(format: CallFormat, value: Any, key: str = "", written: str = "members") -> bool:
-    """Say whether a value can be written so that it can be read again."""
+    """Return whether a value can be rendered so that it parses back."""
     if isinstance(format.arguments, Json):
         return True
     if isinstance(value, dict | list) and written == "members":
@@ -195,7 +195,7 @@ def writable(format: CallFormat, arguments: dict[str, Any]) -> bool:
 
 @functools.cache
 def around(name: str) -> tuple[str, str]:
-    """Return what a template writes before and after the calls of a turn."""
+    """Return the template's text before and after the calls of a turn."""
     example = Call("tool_", {"some_key": "some value"}, IDS[0])
     tools = [tool.definition for tool in EXAMPLE_TOOLS]
     text = real_templates()[name].render(
@@ -227,13 +227,13 @@ CLOSED_THOUGHTS = {
     "deepseek-ai-DeepSeek-R1-Distill-Qwen-32B",
     "deepseek-ai-DeepSeek-V3.2",
 }
-"""Their generation prompts end with empty thoughts, which are not in the turns of before."""
+"""Templates whose generation prompt ends with empty thoughts that rendered turns do not contain."""
 
 WRITES_AFTER_TURNS = {
     "CohereForAI-c4ai-command-r-plus-tool_use",
     "CohereForAI-c4ai-command-r7b-12-2024-tool_use",
 }
-"""They write more after the assistant's last turn, or begin another one."""
+"""Templates that write more text after the last assistant turn, or begin another turn."""
 
 
 @pytest.mark.slow
@@ -245,20 +245,20 @@ def test_turns_follow_the_generation_prompt_as_the_format_describes() -> None:
             continue
         template = real_templates()[name]
 
-        def said(turn: Message, template: ChatTemplate = template) -> str:
+        def render(turn: Message, template: ChatTemplate = template) -> str:
             return template.render([QUESTION, turn], tools=tools, add_generation_prompt=False)
 
         prompt = template.render([QUESTION], tools=tools)
         assert prompt.endswith(format.cut), name
         start = prompt.removesuffix(format.cut) + format.lead
         answer = {"role": "assistant", "content": "Answer."}
-        assert said(answer).startswith(f"{start}{format.text_start}Answer."), name
+        assert render(answer).startswith(f"{start}{format.text_start}Answer."), name
         if not format.generic:
-            assert said(called([call])).startswith(start + render_call(format, [call])), name
+            assert render(called([call])).startswith(start + render_call(format, [call])), name
         if format.thoughts and not format.generic:
             start = f"{prompt}{format.thoughts.start}Hm.{format.thoughts.before_calls}"
             for key in ("reasoning_content", "reasoning", "thinking"):
-                text = said({**called([call]), key: "Hm."})
+                text = render({**called([call]), key: "Hm."})
                 if "Hm." in text:
                     break
             assert text.startswith(start + render_call(format, [call])), name
@@ -307,7 +307,7 @@ def test_every_template_accepts_ids_of_nine_characters() -> None:
         template.render([QUESTION, called([Call("f", {}, "call_123")])])
 
 
-# ---- templates made for a test -----------------------------------------------------------------
+# ---- templates written for these tests ----------------------------------------------------------
 
 TURN = """\
 {% for m in messages %}<|im_start|>{{ m.role }}
@@ -319,7 +319,7 @@ PROMPT{% endif %}{% if tools %}{% endif %}
 
 
 def made(calls: str, thoughts: str = "", prompt: str = "") -> ChatTemplate:
-    """Return a template that writes the calls of a message, the variable `m`, in some way."""
+    """Return a template that writes the calls of the message `m` as `calls` specifies."""
     source = "{{ tools | tojson if tools else '' }}" + TURN.replace("CALLS", calls)
     source = source.replace("{{ THOUGHTS }}", thoughts).replace("PROMPT", prompt)
     return ChatTemplate(source)
@@ -379,8 +379,8 @@ def test_call_numbers_that_continue_across_turns_are_found() -> None:
 
 
 def test_a_template_that_rejects_two_calls_allows_one_per_turn() -> None:
-    refuse = "{% if m.tool_calls | length > 1 %}{{ raise_exception('one!') }}{% endif %}"
-    format = find_call_format(made(refuse + each_call(f"({NAME} {AS_JSON})")))
+    reject = "{% if m.tool_calls | length > 1 %}{{ raise_exception('one!') }}{% endif %}"
+    format = find_call_format(made(reject + each_call(f"({NAME} {AS_JSON})")))
     assert not format.parallel and format.call == ("(", Hole.NAME, " ", Hole.ARGUMENTS, ")")
     with pytest.raises(InvalidArgumentError, match="needs one call in a turn, got 2"):
         render_call(format, [Call("f", {}), Call("g", {})])
@@ -519,14 +519,14 @@ def tool(**properties: Any) -> Tool:
         ({"allOf": [{"$ref": "#/$defs/city"}]}, "42"),
         ({"enum": ["42", "43"]}, "42"),
         ({"const": "42"}, "42"),
-        ({"type": "boolean"}, 42),  # not what the schema allows, but what was written
+        ({"type": "boolean"}, 42),  # the schema does not allow a number, but it is the only reading
         ({}, 42),
         (True, 42),
         ({"$ref": "#/none"}, 42),
         ({"$ref": "https://example.com/"}, 42),
     ],
 )
-def test_the_schema_decides_whether_a_text_is_a_string_or_a_number(schema: Any, value: Any) -> None:
+def test_the_schema_decides_between_string_and_number(schema: Any, value: Any) -> None:
     text = "<calls><f><p=x>42</p></></calls>"
     assert parse_call(TAGGED, text, [tool(x=schema)]) == [Call("f", {"x": value})]
 
@@ -558,7 +558,7 @@ def test_a_tool_name_may_be_a_prefix_of_another() -> None:
 
 
 @pytest.mark.parametrize(
-    ("format", "text", "said"),
+    ("format", "text", "message"),
     [
         (TAGGED, "", "at character 0: expected '<calls>', got 'the end'"),
         (TAGGED, "<calls><g>", "at character 8: expected 'f', got 'g>'"),
@@ -577,15 +577,15 @@ def test_a_tool_name_may_be_a_prefix_of_another() -> None:
     ],
 )
 def test_errors_in_the_text_of_a_call_name_the_position(
-    format: CallFormat, text: str, said: str
+    format: CallFormat, text: str, message: str
 ) -> None:
     with pytest.raises(InvalidArgumentError) as raised:
         parse_call(format, text, [ANY])
-    assert said in str(raised.value)
+    assert message in str(raised.value)
 
 
 @pytest.mark.parametrize(
-    ("format", "calls", "said"),
+    ("format", "calls", "message"),
     [
         (GENERIC, [], "needs at least one call in a turn, got 0"),
         (
@@ -599,9 +599,9 @@ def test_errors_in_the_text_of_a_call_name_the_position(
     ],
 )
 def test_calls_that_the_format_cannot_write_are_rejected(
-    format: CallFormat, calls: list[Call], said: str
+    format: CallFormat, calls: list[Call], message: str
 ) -> None:
-    with pytest.raises((InvalidArgumentError, TypeError), match=said):
+    with pytest.raises((InvalidArgumentError, TypeError), match=message):
         render_call(format, calls)
 
 

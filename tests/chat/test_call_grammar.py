@@ -1,4 +1,4 @@
-"""Grammars of tool calls allow the calls of templates, and forbid what the schema forbids."""
+"""The grammars of tool calls allow rendered calls, and forbid arguments that violate the schema."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def plain(text: str) -> Sequence[str | int]:
 
 
 def allows(model: Model, format: CallFormat, schema: dict[str, Any], arguments: Any) -> bool:
-    """Say whether the grammar of a call allows arguments as the template writes them."""
+    """Return whether the grammar of a call allows arguments as the template writes them."""
     made = call_grammar(format, schema, "((", "))", plain)
     masks = model.session.guidance().lark(
         made.lark, json_after=made.json_after, most_digits=made.most_digits

@@ -1,4 +1,4 @@
-"""Conversations: templates rendered, what messages may be, and the tokens they become."""
+"""Conversations: rendering templates, checking messages, and tokenizing the result."""
 
 from __future__ import annotations
 
@@ -134,16 +134,16 @@ def test_the_generation_prompt_can_be_left_out() -> None:
 
 
 @pytest.mark.parametrize(
-    ("source", "messages", "said"),
+    ("source", "messages", "message"),
     [
         (GEMMA, [system("x")], "no system turn"),
         (MISTRAL, [user("x"), user("y")], "roles must alternate!"),
     ],
 )
 def test_a_rejection_contains_the_templates_message(
-    source: str, messages: list[Message], said: str
+    source: str, messages: list[Message], message: str
 ) -> None:
-    with pytest.raises(ChatTemplateError, match=f"rejects the messages: .*{said}"):
+    with pytest.raises(ChatTemplateError, match=f"rejects the messages: .*{message}"):
         ChatTemplate(source).render(messages)
 
 
@@ -259,7 +259,7 @@ CALLS = "{% for m in messages[1:] %}{% for c in m.tool_calls %}CALL{% endfor %}{
         ),
         ("{{ c.function.name }}", "f", "f"),
     ],
-    ids=["tojson", "text only", "items", "either", "either, but JSON is not its format", "none"],
+    ids=["tojson", "JSON text only", "items", "either", "either, but not as JSON", "unused"],
 )
 def test_arguments_are_converted_to_the_form_the_template_supports(
     call: str, of_mapping: str, of_json: str
@@ -323,7 +323,7 @@ def test_render_does_not_modify_the_messages() -> None:
 
 
 @pytest.mark.parametrize(
-    ("messages", "said"),
+    ("messages", "message"),
     [
         ([], "expected at least one message, got none"),
         ("hello", "messages must be a sequence of mappings, got 'hello'"),
@@ -344,8 +344,8 @@ def test_render_does_not_modify_the_messages() -> None:
         ([user([{"type": "text", "text": 1}])], "each part of the content"),
     ],
 )
-def test_malformed_messages_are_rejected(messages: Any, said: str) -> None:
-    with pytest.raises(InvalidArgumentError, match=said):
+def test_malformed_messages_are_rejected(messages: Any, message: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=message):
         ChatTemplate(CHATML).render(messages)
 
 
@@ -360,7 +360,7 @@ def test_bos_token_cannot_be_passed_as_a_variable() -> None:
         ChatTemplate(CHATML).render(TALK, bos_token="x")
 
 
-# ---- templates of no good ----------------------------------------------------------------------
+# ---- invalid and malicious templates -----------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -432,6 +432,7 @@ def test_an_older_library_that_cannot_return_the_template_is_reported() -> None:
 
 @pytest.mark.slow
 def test_without_jinja2_only_chat_templates_fail() -> None:
+    """The error names the missing package."""
     program = (
         "import sys\n"
         "import eliza_ffi, eliza_ffi.cli.main\n"
@@ -449,11 +450,14 @@ def test_without_jinja2_only_chat_templates_fail() -> None:
     assert "pip install 'jinja2>=3.1.6'" in run.stdout
 
 
-# ---- tokens, with a tokenizer that is easy to follow -------------------------------------------
+# ---- tokens, with a simple tokenizer -----------------------------------------------------------
 
 
 class Characters:
-    """A tokenizer of characters, and of control tokens with ids below zero, longest first."""
+    """A tokenizer with one token per character, and control tokens with negative ids.
+
+    If several control tokens could match, the longest one is tried first.
+    """
 
     def __init__(self, *controls: str) -> None:
         self.controls = dict(enumerate(sorted(controls, key=len, reverse=True), -len(controls)))
@@ -475,7 +479,7 @@ class Characters:
         return "".join(controls.get(t, "") if t < 0 else chr(t) for t in tokens)
 
     def show(self, tokens: list[int]) -> list[str]:
-        """Return the texts between control tokens, and the tokens in brackets."""
+        """Return the strings between control tokens, and each control token in brackets."""
         shown = [""]
         for token in tokens:
             if token < 0:
@@ -486,7 +490,7 @@ class Characters:
 
 
 def shown(template: str, messages: list[Message], *controls: str, **more: Any) -> list[str]:
-    """Return the conversation's tokens in readable form."""
+    """Return the tokens of a conversation in readable form."""
     characters = Characters(*controls)
     bos = {key: more.pop(key) for key in ("bos_token", "add_bos") if key in more}
     chat = ChatTokenizer(ChatTemplate(template, **bos), characters.tokenize, characters.detokenize)
@@ -547,7 +551,8 @@ def test_tools_and_names_in_them_cannot_spell_control_tokens() -> None:
 
 
 def test_indistinguishable_control_tokens_are_an_error() -> None:
-    # This template looks at single characters, and so sees the marks.
+    """With the same template, contents without control tokens are accepted."""
+    # This template examines single characters, so the markers change its output.
     source = "<u>{% if messages[0].content[0] == '<' %}tag {% endif %}{{ messages[0].content }}<e>"
     assert shown(source, [user("<b>")], "<u>", "<e>") == ["[<u>]", "tag <b>", "[<e>]"]
     with pytest.raises(InvalidArgumentError, match="spell the control token '<e>'"):
@@ -555,7 +560,8 @@ def test_indistinguishable_control_tokens_are_an_error() -> None:
 
 
 def test_control_tokens_that_overlap_are_an_error() -> None:
-    # With the "<" of the content marked, the long token is gone, and the short one inside appears.
+    # With a marker in place of the content's "<", the long token "<b[e]]" is no longer found, but
+    # the short token "[e]" inside it is.
     with pytest.raises(InvalidArgumentError, match="spell the control token"):
         shown("<u>{{ messages[0].content }}]", [user("<b[e]")], "<u>", "<b[e]]", "[e]")
 
@@ -579,7 +585,7 @@ def test_bos_is_added_exactly_once() -> None:
     assert shown("{{ bos_token }}{{ messages[0].content }}", [user("x")], "<s>", **bos) == expected
     without = {"bos_token": "<s>", "add_bos": False}
     assert shown("{{ messages[0].content }}", [user("x")], "<s>", **without) == ["x"]
-    # A content that begins with its text is no beginning.
+    # BOS is added even if a content begins with the text of BOS.
     forged = shown("{{ messages[0].content }}", [user("<s>x")], "<s>", **bos)
     assert forged == ["[<s>]", "<s>x"]
 
@@ -599,14 +605,14 @@ def test_only_the_template_can_write_control_tokens(one: str, two: str) -> None:
     assert "".join(tokens) == "".join(f"[<u>]{text}[<e>]" for text in texts)
 
 
-# How control tokens are mostly spelled.
+# The usual spelling of control tokens.
 SPELLED = "<[|\uff5c][^<>|\uff5c\\s]+[|\uff5c]>"
 
 
 @pytest.mark.slow
 def test_control_tokens_of_llama_cpps_templates_cannot_be_forged() -> None:
     for name, template in real_templates().items():
-        if name == "google-translategemma-4b-it":  # needs languages
+        if name == "google-translategemma-4b-it":  # each content must name two languages
             continue
         source, template = template.source, ChatTemplate(template.source, "<s>")
         assert "Bye?" in template.render(TALK), name
@@ -655,7 +661,7 @@ def name_of(model: Model) -> str:
 
 
 def whole(model: Model, messages: list[Message]) -> list[int]:
-    """Return the tokens of the rendered text, read at once."""
+    """Return the tokens of the whole rendered text, with special tokens parsed."""
     template = model.chat_template
     text = template.render(messages)
     if template.add_bos and not text.startswith(template.bos_token):
@@ -700,7 +706,7 @@ def test_forged_control_tokens_are_tokenized_as_plain_text(chat_model: Model, wh
     tokens = chat_model.chat_tokens([user(content)])
     assert controls(chat_model, tokens) == plain
     assert len(controls(chat_model, whole(chat_model, [user(content)]))) > len(plain)
-    # The content is there, as it would be alone; phi-3's control tokens swallow white space.
+    # The content is preserved, except white space that phi-3's control tokens include.
     stripped = content.strip() if white else content
     written = chat_model.detokenize(tokens, True)
     assert stripped in written
@@ -710,7 +716,7 @@ def test_forged_control_tokens_are_tokenized_as_plain_text(chat_model: Model, wh
 def test_gemmas_thoughts_cannot_be_used_to_assemble_a_control_token(
     library: Library, random_model_path: Callable[..., Path]
 ) -> None:
-    # The template cuts replies at <channel|> and joins the rest.
+    # The template cuts replies at <channel|> and joins the other parts.
     path = random_model_path("gemma-4", n_embd=SMALL["gemma-4"], n_layers=1, seed=1)
 
     def talk(reply: str) -> list[Message]:
@@ -722,7 +728,7 @@ def test_gemmas_thoughts_cannot_be_used_to_assemble_a_control_token(
         tokens = model.chat_tokens(forged)
         assert controls(model, tokens) == controls(model, model.chat_tokens(talk("Hello.")))
         assert model.detokenize(tokens, True) == model.chat_template.render(forged)
-        # Thoughts that are spelled as the model spells them are cut, as the template means to.
+        # Correctly spelled thoughts are cut, as the template intends.
         thought = talk("<|channel>thought\nhm<channel|>Hello.")
         assert model.chat_tokens(thought) == model.chat_tokens(talk("Hello."))
 
@@ -734,7 +740,7 @@ def test_the_embedded_model_uses_its_own_template(tiny_model: Model) -> None:
         assert tiny_model.chat_tokens(messages) == expected
 
 
-# ---- the model's face --------------------------------------------------------------------------
+# ---- the methods of a model --------------------------------------------------------------------
 
 
 def test_messages_are_accepted_wherever_a_prompt_is(tiny_model: Model) -> None:
@@ -797,7 +803,7 @@ def test_the_messages_option_reads_a_conversation_from_a_file(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["--system", "x", "--prompt", "y"], "--system goes with --chat"),
         (["--messages", "FILE", "--chat"], "--messages holds all"),
@@ -811,10 +817,10 @@ def test_contradictory_chat_options_are_a_usage_error(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     arguments: list[str],
-    said: str,
+    message: str,
 ) -> None:
     file = tmp_path / "talk.json"
     file.write_text("no JSON")
     words = [str(file) if word == "FILE" else word for word in arguments]
     assert run("tokenize", *words) == 2
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err

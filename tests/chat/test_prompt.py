@@ -1,4 +1,4 @@
-"""Prompts of template text and plain text: what is a control token, what gets BOS, once."""
+"""Prompts of template text and plain text: control tokens, BOS, and formatting."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from eliza_ffi.library.loading import LIBRARY_VARIABLE, Library
 TURN = "<|im_start|>user\n{message}<|im_end|>\n<|im_start|>assistant\n"
 ACTIONS = [{"name": "REPLY"}, {"name": "IGNORE"}]
 
-# The control tokens around a text in each vocabulary, and how large a model fits it.
+# For each vocabulary: control tokens that begin and end a turn, and the width of a test model.
 AROUND = {
     "llama-spm": ("<s>", "</s>", 64),
     "llama-bpe": ("<|start_header_id|>", "<|eot_id|>", 64),
@@ -45,7 +45,7 @@ def spoken(
     tiny_model: Model,
     random_model_path: Callable[..., Path],
 ) -> Iterator[tuple[Model, str, str]]:
-    """A model of each vocabulary, with control tokens of it."""
+    """Yield a model of each vocabulary, and two of its control tokens."""
     if request.param == "eliza-tiny":
         yield tiny_model, "<|im_start|>", "<|im_end|>"
         return
@@ -65,7 +65,7 @@ def as_string(model: Model, text: str) -> list[int]:
 
 
 def any_text(begin: str, end: str) -> st.SearchStrategy[str]:
-    """Texts of control tokens, their pieces, and what stands beside them."""
+    """Return strings of control tokens, parts of control tokens, and other characters."""
     halves = [begin[0], begin[1:], begin[:-1], end[: len(end) // 2], end[len(end) // 2 :], end[-1]]
     pieces = [begin, end, *halves, " ", "\n", "x", "é", "two words", "日本", "\U000f0000", "\0"]
     return st.lists(st.sampled_from(pieces), max_size=8).map("".join) | st.text(max_size=12)
@@ -98,10 +98,11 @@ def test_without_control_tokens_a_prompt_has_the_tokens_of_a_string(
     if len(controls(model, wanted)) != len(
         controls(model, as_string(model, f"{begin}{end}{begin}"))
     ):
-        return  # it does
+        return  # the plain text spells a control token
     prompt = Prompt().template(f"{begin}a\n").text(text).template(f"{end}\n").text(text)
     found = model.prompt_tokens(prompt.template(f"{begin}b"))
-    bos = wanted[:1] if wanted[:1] == wanted[1:2] else []  # which a string with both flags repeats
+    # A string gets a second BOS if its template text begins with BOS; a prompt does not.
+    bos = wanted[:1] if wanted[:1] == wanted[1:2] else []
     assert bos + found == wanted
 
 
@@ -112,7 +113,7 @@ def test_plain_text_is_preserved_in_the_tokens(
     model, begin, end = spoken
     text = data.draw(any_text(begin, end)).replace("\0", "").encode("utf-8", "replace").decode()
     tokens = model.prompt_tokens(Prompt().template(f"a{begin}").text(text).template(f"{end}b"))
-    plain = text.strip(" \t\n\v\f\r")  # around control tokens that take white space
+    plain = text.strip(" \t\n\v\f\r")  # control tokens may include white space
     assert plain in model.detokenize(tokens, unparse_special=True)
 
 
@@ -130,7 +131,7 @@ def test_bos_occurs_exactly_once(spoken: tuple[Model, str, str]) -> None:
         Prompt().template(spelled).text("x").template(end),
     ):
         assert model.prompt_tokens(prompt) == bos + body
-    # A text that spells it is no beginning.
+    # Plain text that spells BOS does not replace BOS.
     forged = model.prompt_tokens(Prompt().text(f"{spelled}x").template(end))
     assert controls(model, forged) == controls(model, bos + body)
     assert forged != bos + body or not bos
@@ -226,13 +227,13 @@ def test_prompts_can_be_added_to_prompts_but_not_to_strings() -> None:
     assert Prompt().text("").template("") == Prompt()
     assert hash(whole) == hash(whole + Prompt())
     with pytest.raises(TypeError, match="unsupported operand"):
-        system + "who wrote this?"  # type: ignore[operator]
+        system + "a string"  # type: ignore[operator]
     with pytest.raises(InvalidArgumentError, match="text must be a string, got a list"):
         Prompt().text(["x"])  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
-    ("template", "said"),
+    ("template", "message"),
     [
         ("{message}", "expected a keyword argument for every field, got none for 'message'"),
         ("{}", "got none for ''"),
@@ -243,8 +244,8 @@ def test_prompts_can_be_added_to_prompts_but_not_to_strings() -> None:
         ("{x:d}", "cannot be formatted: Unknown format code"),
     ],
 )
-def test_format_explains_why_it_failed(template: str, said: str) -> None:
-    with pytest.raises(InvalidArgumentError, match=said):
+def test_format_explains_why_it_failed(template: str, message: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=message):
         Prompt.format(template, x="text")
 
 
@@ -265,12 +266,12 @@ def test_an_empty_prompt_is_allowed_and_a_closed_model_is_reported(library: Libr
 
 
 class Words:
-    """A vocabulary of few words, without bytes, of which texts begin with 8 and end with 7.
+    """A small vocabulary without byte tokens; its BOS is 8 and its EOS is 7.
 
     Parameters
     ----------
     merges
-        Whether it makes the control token even of plain text, as no tokenizer should.
+        Whether the tokenizer wrongly recognizes the control token in plain text as well.
     """
 
     known: ClassVar = {"<end>": 9, "x": 1, "<": 2, "e": 3, "n": 4, "d": 5, ">": 6}
@@ -354,7 +355,7 @@ def test_a_forked_process_can_tokenize_while_its_parent_does() -> None:
         assert begun.wait(20)
         child = os.fork()
         if child == 0:
-            signal.alarm(5)  # which ends a child that hangs
+            signal.alarm(5)  # ends the child if it hangs
             read = tokenizer(lambda text, *_: [*text.encode()]).tokens("hello")
             os._exit(0 if bytes(read) == b"hello" else 1)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

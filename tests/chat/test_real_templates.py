@@ -1,4 +1,4 @@
-"""The 73 chat templates in llama.cpp's source: which conversations they write."""
+"""Render conversations with the 73 chat templates in llama.cpp's source."""
 
 from __future__ import annotations
 
@@ -48,31 +48,31 @@ TALKS: dict[str, tuple[list[Message], bool, list[str]]] = {
     "call": (CALLED, True, [QUESTION, "get_weather", "Milan"]),
     "result": (ANSWERED, True, [QUESTION, "get_weather", "Milan", RESULT]),
 }
-"""A conversation, whether there are tools, and the texts that the model has to read."""
+"""Each: the messages, whether tools are passed, and the strings that the rendering must contain."""
 
-TRANSLATES = "it translates, and each content has to name two languages"
-ALTERNATES = "it knows no tools, and user and assistant have to take turns"
-REFUSED = {
+TRANSLATES = "a translation model: each content must name two languages"
+ALTERNATES = "does not support tools, and the roles user and assistant must alternate"
+REJECTED = {
     **{("google-translategemma-4b-it", talk): TRANSLATES for talk in TALKS},
     ("google-gemma-2-2b-it", "result"): ALTERNATES,
 }
-"""The conversations that a template refuses, and why."""
+"""The conversations that a template rejects, and why."""
 
-KNOWS_NO_TOOLS = {
+WITHOUT_TOOLS = {
     "google-gemma-2-2b-it",
     "llama-cpp-rwkv-world",
     "microsoft-Phi-3.5-mini-instruct",
 }
 LEFT_OUT = {
     "tools": {
-        *KNOWS_NO_TOOLS,
-        "HuggingFaceTB-SmolLM3-3B",  # it lists `xml_tools` or `python_tools`
+        *WITHOUT_TOOLS,
+        "HuggingFaceTB-SmolLM3-3B",  # lists `xml_tools` or `python_tools`, not `tools`
         "deepseek-ai-DeepSeek-R1-Distill-Llama-8B",
         "deepseek-ai-DeepSeek-R1-Distill-Qwen-32B",
         "deepseek-ai-DeepSeek-V3.1",
     },
     "call": {
-        *KNOWS_NO_TOOLS,
+        *WITHOUT_TOOLS,
         "HuggingFaceTB-SmolLM3-3B",
         "LFM2-8B-A1B",
         "LFM2.5-Instruct",
@@ -80,23 +80,23 @@ LEFT_OUT = {
     },
 }
 LEFT_OUT["result"] = LEFT_OUT["call"] - {"google-gemma-2-2b-it"}
-"""The templates that leave tools, or calls and their results, out of what they write."""
+"""The templates whose output lacks tools, or calls and their results."""
 
 
 @pytest.mark.parametrize("talk", TALKS)
 def test_every_real_template_renders_the_whole_conversation(talk: str) -> None:
     messages, with_tools, expected = TALKS[talk]
-    refused, left_out = {}, {}
+    rejected, left_out = {}, {}
     for name, template in real_templates().items():
         given = {"tools": [TOOL] if with_tools else None, "add_generation_prompt": talk != "call"}
         try:
             text = template.render(messages, **given)
         except ChatTemplateError as error:
-            refused[name, talk] = str(error)
+            rejected[name, talk] = str(error)
             continue
         if missing := [part for part in expected if part not in text]:
             left_out[name] = missing
     assert len(real_templates()) > 70
-    assert refused.keys() == {key for key in REFUSED if key[1] == talk}
-    assert all("rejects the messages" in said for said in refused.values())
+    assert rejected.keys() == {key for key in REJECTED if key[1] == talk}
+    assert all("rejects the messages" in message for message in rejected.values())
     assert left_out.keys() == LEFT_OUT.get(talk, set())

@@ -1,4 +1,4 @@
-"""Chat templates of strangers: none takes long or much memory, and real ones are not hindered."""
+"""The sandbox stops hostile chat templates and does not change the output of real ones."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ Message = dict[str, Any]
 
 # ---- hostile templates -------------------------------------------------------------------------
 
-BIG = "{% set big = 'x' * 9999000 %}"  # nearly the longest text that may be
+BIG = "{% set big = 'x' * 9999000 %}"  # close to the maximum length of a string
 WIDE = "{% set wide = '\N{CJK UNIFIED IDEOGRAPH-4E2D}' * 9000000 %}"
 
 
 def doing(expression: str, start: str = "''", turns: int = 99_999) -> str:
-    """Return a template that computes `expression` from ns.x, again and again."""
+    """Return a template that repeatedly replaces ``ns.x`` by `expression`."""
     return (
         "{% set ns = namespace(x=" + start + ") %}{% for i in range(" + str(turns) + ") %}"
         "{% set ns.x = " + expression + " %}{% endfor %}{{ ns.x | length }}"
@@ -55,7 +55,7 @@ def doing(expression: str, start: str = "''", turns: int = 99_999) -> str:
 
 
 def holding(expression: str, before: str = "") -> str:
-    """Return a template that keeps many values of `expression`."""
+    """Return a template that stores many values of `expression` in a list."""
     return (
         before + "{% set ns = namespace(x=[]) %}{% for i in range(300) %}"
         "{% set ns.x = ns.x + [" + expression + "] %}{% endfor %}"
@@ -63,7 +63,7 @@ def holding(expression: str, before: str = "") -> str:
 
 
 def many(statement: str) -> str:
-    """Return a template that runs a statement as often as it can."""
+    """Return a template that runs a statement as often as possible."""
     inner = "{% for j in range(99999) %}" + statement + "{% endfor %}"
     return "{% for i in range(99999) %}" + inner + "{% endfor %}"
 
@@ -85,7 +85,7 @@ RUNS_LONG = {
     "macros": "{% macro f(n) %}{% if n %}{{ f(n - 1) }}{{ f(n - 1) }}{% endif %}{% endmacro %}"
     "{{ f(45) }}",
     "macro that calls itself": "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}",
-    "in texts": BIG + many("{{ ('y' * 90) in big }}"),
+    "in strings": BIG + many("{{ ('y' * 90) in big }}"),
     "count": BIG + many("{{ big.count('x' * 50) }}"),
     "find from the right": BIG + "{{ big.rsplit('xy' * 4000000) }}",
     "find from the right, short": BIG + many("{{ big.rsplit('x' ~ 'y' ~ 'x' * 80) }}"),
@@ -97,17 +97,17 @@ RUNS_LONG = {
     + "{% set other = big[1:] ~ 'y' %}{{ other in ([big] * 99999) | select }}",
     "compare many times": BIG + "{% set other = big[1:] ~ 'y' %}" + many("{{ big == other }}"),
     "compare with a constant": "{{ '" + "x" * 99_999 + "y' in ['x' * 100000] * 99999 }}",
-    "compare what is shared": SHARED + "{% set a = ns.x %}" + SHARED + "{{ a == ns.x }}",
+    "compare shared values": SHARED + "{% set a = ns.x %}" + SHARED + "{{ a == ns.x }}",
     "compare in tests": SHARED + "{% set a = ns.x %}" + SHARED + "{{ a is eq ns.x }}",
-    "search what is shared": SHARED + "{% set a = ns.x %}" + SHARED + "{{ a is in [ns.x] }}",
-    "hash what is shared": SHARED_TUPLE + "{{ {ns.x: 1} }}",
+    "search shared values": SHARED + "{% set a = ns.x %}" + SHARED + "{{ a is in [ns.x] }}",
+    "hash shared values": SHARED_TUPLE + "{{ {ns.x: 1} }}",
     "hash a key": SHARED_TUPLE + "{{ messages[0][ns.x] }}",
     "hash a key in get": SHARED_TUPLE + "{{ messages[0].get(ns.x) }}",
     "hash a key in dict": SHARED_TUPLE + "{{ dict([(ns.x, 1)]) }}",
     "hash in": SHARED_TUPLE + "{{ ns.x in messages[0] }}",
     "hash in unique": SHARED_TUPLE + "{{ [ns.x] | unique | list }}",
-    "write what is shared": SHARED + "{{ ns.x }}",
-    "write JSON of what is shared": SHARED + "{{ ns.x | tojson }}",
+    "write shared values": SHARED + "{{ ns.x }}",
+    "write JSON of shared values": SHARED + "{{ ns.x | tojson }}",
     "write a namespace": SHARED + "{{ ns }}",
     "write views": SHARED + "{{ {'x': ns.x}.items() }}",
     "write deep values": DEEP + "{{ ns.x }}",
@@ -115,13 +115,13 @@ RUNS_LONG = {
     "hash deep values": DEEP_TUPLE + "{{ {ns.x: 1} }}",
     "compare deep values": DEEP + "{% set a = ns.x %}" + DEEP + "{{ a == ns.x }}",
     "sort": "{{ range(99999) | list | sort | sort | sort | length }}",
-    "sort equal texts": "{{ (['x' * 9000000] * 9999) | sort }}",
+    "sort equal strings": "{{ (['x' * 9000000] * 9999) | sort }}",
     "sort by long parts": "{{ ([['x' * 90000 ~ 1]] * 90000) | sort(attribute='0,0,0,0') }}",
-    "sort what is shared": SHARED + "{{ [ns.x, ns.x] | sort }}",
+    "sort shared values": SHARED + "{{ [ns.x, ns.x] | sort }}",
     "dictsort": SHARED + "{{ {'a': ns.x, 'b': ns.x} | dictsort(by='value') }}",
     "max": SHARED + "{{ [ns.x, ns.x] | max }}",
     "lazy": many("{{ range(99999) | map('string') | select('eq', 5) | list }}"),
-    "lazy filters of each other": doing("ns.x | map('string')", "[1]"),
+    "nested lazy filters": doing("ns.x | map('string')", "[1]"),
     "lazy filters of lists": doing("[ns.x] | map('list')", "[1]") + "{{ ns.x | list }}",
     "reversed": doing("ns.x | reverse", "[1]"),
     "attributes": "{{ [1] | map(attribute='a.' * 4000000) | list }}",
@@ -130,14 +130,14 @@ RUNS_LONG = {
     "divisions": many("{{ (3 ** 5000) // 7 % (7 ** 2000) }}"),
     "a number in hexadecimal": "{{ 0x" + "f" * 150_000 + " }}",
     "a number in decimal": "{{ " + "9" * 150_000 + " }}",
-    "a number from a text": "{{ ('9' * 5000000) | int }}",
+    "a number from a string": "{{ ('9' * 5000000) | int }}",
     "a number of another base": "{{ ('f' * 9000000) | int(0, 16) }}",
-    "a number from a long text": "{{ ('9' * 9000000) | float }}",
+    "a number from a long string": "{{ ('9' * 9000000) | float }}",
     "range": "{{ range(10 ** 18) | list }}",
     "range of huge numbers": "{{ range(2 ** 9000) }}",
     "loop.length": "{% for x in range(99999) | map('string') %}{{ loop.length }}{% endfor %}" * 40,
     "splits": BIG + many("{{ big.split('y') | length }}"),
-    "a raised text": BIG + "{{ raise_exception(big) }}",
+    "a long raised message": BIG + "{{ raise_exception(big) }}",
     "an error of a long name": "{% set x = '\\U000e0001' * 9000000 %}{{ messages[x].y.z }}",
     "an error of a long argument": "{% set x = '\\U000e0001' * 9000000 %}{{ [1] | map(x) | list }}",
 }
@@ -152,7 +152,7 @@ TAKES_MUCH = {
     "str.format": "{{ ('{0:😀>999}' * 150000).format('') }}",
     "str.format, wide": "{{ '{:>9999999999}'.format(1) }}",
     "str.format, twice": "{{ '{:>{}}'.format(1, 9999999999) }}",
-    "str.format of a large text": BIG + "{{ '{0}{0}{0}'.format(big) }}",
+    "str.format of a large string": BIG + "{{ '{0}{0}{0}'.format(big) }}",
     "str.format of a number": "{{ '{:.999999999f}'.format(1.5) }}",
     "str.format of names": "{{ ('{' ~ 'x' * 9000000 ~ '}').format(1) }}",
     "format_map": "{{ '{x}'.format_map({'x': 1}) }}",
@@ -170,19 +170,19 @@ TAKES_MUCH = {
     "lipsum": "{{ lipsum(n=1000000) }}",
     "cycler": "{{ cycler(1, 2) }}",
     "joiner": "{{ joiner('x') }}",
-    "* of texts": "{{ 'x' * 10 ** 10 }}",
+    "* of strings": "{{ 'x' * 10 ** 10 }}",
     "* of lists": "{{ [[]] * 10 ** 9 }}",
     "* of tuples": "{{ 10 ** 9 * (1, 2) }}",
     "* of *": "{{ ([[[0] * 99999] * 99999] * 99999) | tojson }}",
     "**": "{{ 10 ** (10 ** 10) }}",
     "~": doing("ns.x ~ ns.x", "'x'", 80),
     "+": doing("ns.x + ns.x", "'x'", 80),
-    "+ of safe texts": doing("(ns.x | safe) + '<' * 5000000", "'x'", 80),
+    "+ of safe strings": doing("(ns.x | safe) + '<' * 5000000", "'x'", 80),
     "+ of lists": doing("ns.x + ns.x", "[1]", 80),
     "join": "{{ range(99999) | list | join('y' * 999999) }}",
-    "join of what is lazy": "{{ range(99999) | select | join('y' * 999999) }}",
+    "join of lazy items": "{{ range(99999) | select | join('y' * 999999) }}",
     "str.join": "{{ ('y' * 999999).join(['a'] * 99999) }}",
-    "str.join of what is lazy": "{{ ('y' * 999999).join((['a'] * 99999) | map('upper')) }}",
+    "str.join of lazy items": "{{ ('y' * 999999).join((['a'] * 99999) | map('upper')) }}",
     "replace": "{{ ('x' * 999999).replace('x', 'y' * 999999) }}",
     "replace nothing": "{{ ('x' * 999999) | replace('', 'y' * 999999) }}",
     "replace by name": "{{ ('x' * 999999) | replace(new='y' * 999999, old='x') }}",
@@ -201,9 +201,9 @@ TAKES_MUCH = {
     + "{{ ([ns.x] * 9999) | tojson(indent=16) }}",
     "tojson, with separators": "{{ ([1] * 99999) | tojson(separators=('x' * 99999, '')) }}",
     "repr": holding("('\\U000e0001' * 900000) | list | string"),
-    "repr of one text": "{{ ['\\U000e0001' * 9000000] }}",
+    "repr of one string": "{{ ['\\U000e0001' * 9000000] }}",
     "unpacked arguments": WIDE + "{{ dict(*wide) }}",
-    "unpacked texts": WIDE + "{% set a, b = wide %}",
+    "unpacked strings": WIDE + "{% set a, b = wide %}",
     "literals": many("{% set ns.x = ns.x + [[" + "[], " * 3000 + "]] %}").replace(
         "{% for i", "{% set ns = namespace(x=[]) %}{% for i", 1
     ),
@@ -221,9 +221,9 @@ TAKES_MUCH = {
     "long keyword names": "{{ dict(**{'\\U000e0001' * 9000000: 1}) }}",
     "pieces of output": "{% set x %}" + many("{{ a }}b" * 2000) + "{% endset %}",
     "append": "{% set x = [] %}" + many("{{ x.append(1) }}"),
-    "append of long texts": "{% set x = [] %}" + many("{{ x.append('x' * 99999) }}"),
+    "append of long strings": "{% set x = [] %}" + many("{{ x.append('x' * 99999) }}"),
     "append to itself": "{% set x = [1] %}{{ x.append(x) }}{{ x }}",
-    "append in each other": NESTED.replace("VALUE", "[]").replace(
+    "nested append": NESTED.replace("VALUE", "[]").replace(
         "%}{% endfor", "%}{{ ns.x.append(ns.x) }}{% endfor"
     )
     + "{{ ns.x | tojson }}",
@@ -234,18 +234,18 @@ TAKES_MUCH = {
 
 COMPILES_LONG = {
     "parentheses": "{{ " + "(" * 60_000 + "1" + ")" * 60_000 + " }}",
-    "lists in lists": "{{ " + "[" * 3_000 + "]" * 3_000 + " }}",
+    "nested lists": "{{ " + "[" * 3_000 + "]" * 3_000 + " }}",
     "not not": "{{ " + "not " * 15_000 + "x }}",
     "minus minus": "{{ " + "- " * 15_000 + "1 }}",
     "sums": "{{ " + "x + " * 7_000 + "x }}",
     "concatenations": "{{ " + "x ~ " * 7_000 + "x }}",
-    "attributes of attributes": "{{ x" + ".y" * 7_000 + " }}",
-    "filters of filters": "{{ x" + " | trim" * 7_000 + " }}",
-    "conditions in conditions": "{{ " + "1 if x else " * 3_000 + "1 }}",
-    "calls of calls": "{{ x" + "()" * 5_000 + " }}",
-    "ifs in ifs": "{% if x %}" * 2_500 + "{% endif %}" * 2_500,
-    "loops in loops": "{% for x in y %}" * 40 + "{{ x }}" * 500 + "{% endfor %}" * 40,
-    "many loops in loops": ("{% for x in y %}" * 10 + "{{ x }}" + "{% endfor %}" * 10) * 150,
+    "chained attributes": "{{ x" + ".y" * 7_000 + " }}",
+    "chained filters": "{{ x" + " | trim" * 7_000 + " }}",
+    "nested conditions": "{{ " + "1 if x else " * 3_000 + "1 }}",
+    "chained calls": "{{ x" + "()" * 5_000 + " }}",
+    "nested ifs": "{% if x %}" * 2_500 + "{% endif %}" * 2_500,
+    "nested loops": "{% for x in y %}" * 40 + "{{ x }}" * 500 + "{% endfor %}" * 40,
+    "many nested loops": ("{% for x in y %}" * 10 + "{{ x }}" + "{% endfor %}" * 10) * 150,
     "many ifs": "{% if x %}{% set a = 1 %}{% endif %}" * 1_400,
     "many names": "".join(
         f"{{% if x{i} %}}{{% set a{i} = 1 %}}{{% endif %}}" for i in range(1_300)
@@ -253,12 +253,12 @@ COMPILES_LONG = {
     "many macros": "".join(
         f"{{% macro m{i}(a, b) %}}{{{{ a }}}}{{% endmacro %}}" for i in range(900)
     ),
-    "macros in macros": "{% macro m() %}" * 45 + "{{ x }}" * 900 + "{% endmacro %}" * 45,
+    "nested macros": "{% macro m() %}" * 45 + "{{ x }}" * 900 + "{% endmacro %}" * 45,
     "elifs": "{% if x %}" + "{% elif x %}{% set a = 1 %}" * 1_700 + "{% endif %}",
     "many outputs": "{{ x }}" * 20_000,
     "comments": "{##}" * 50_000,
-    "comment that does not end": "{#" * 99_999,
-    "text that does not end": "{{ '" + "\\'" * 90_000,
+    "unterminated comment": "{#" * 99_999,
+    "unterminated string": "{{ '" + "\\'" * 90_000,
     "raw": "{% raw %}{% endraw %}" * 9_000,
     "braces": "{" * 199_999,
     "lines": "\n" * 199_999,
@@ -273,16 +273,16 @@ COMPILES_LONG = {
     "too long": "x" * 200_001,
 }
 
-# A child that renders each template in a child of its own, whose memory is its own, too.
+# A child process that renders each template in its own child process, to measure its memory.
 PROGRAM = """
 import json, os, resource, sys, time
 from eliza_ffi.chat import budget
 from eliza_ffi.chat.template import ChatTemplate
 from eliza_ffi.errors import ChatTemplateError
 
-budget.MAX_SECONDS = 0.1  # shorter than it is, for the test's speed
+budget.MAX_SECONDS = 0.1  # shorter than usual, to keep the test fast
 messages = [{"role": "user", "content": "x"}]
-ChatTemplate("{{ messages[0].content }}").render(messages)  # what is imported is imported
+ChatTemplate("{{ messages[0].content }}").render(messages)  # import everything now
 
 def grown():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * UNIT
@@ -296,11 +296,11 @@ for line in sys.stdin:
     resource.setrlimit(resource.RLIMIT_CPU, (10, 10))
     before, start = grown(), time.process_time()
     try:
-        said = f"rendered {len(ChatTemplate(json.loads(line)).render(messages))}"
+        outcome = f"rendered {len(ChatTemplate(json.loads(line)).render(messages))}"
     except ChatTemplateError as error:
-        said = str(error)
+        outcome = str(error)
     seconds = time.process_time() - start
-    print(json.dumps([grown() - before, seconds, said]), flush=True)
+    print(json.dumps([grown() - before, seconds, outcome]), flush=True)
     os._exit(0)
 """.replace("UNIT", "1" if sys.platform == "darwin" else "1024")
 
@@ -312,7 +312,7 @@ Render = Callable[[str], str]
 
 @pytest.fixture(scope="module")
 def render_in_a_child() -> Iterator[Render]:
-    """Yield what renders a template in a process of its own, within limits, and says what came."""
+    """Yield a function that renders a template in its own process and returns the outcome."""
     with subprocess.Popen(
         [sys.executable, "-c", PROGRAM], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as child:
@@ -321,10 +321,10 @@ def render_in_a_child() -> Iterator[Render]:
         def render(source: str) -> str:
             child.stdin.write(json.dumps(source) + "\n")
             child.stdin.flush()
-            grown, seconds, said = json.loads(child.stdout.readline())
+            grown, seconds, outcome = json.loads(child.stdout.readline())
             assert grown < MOST_BYTES
             assert seconds < MOST_SECONDS
-            return str(said)
+            return str(outcome)
 
         yield render
 
@@ -351,11 +351,11 @@ def test_a_template_that_would_use_too_much_memory_is_stopped(
 def test_a_complex_template_is_rejected_or_compiles_quickly(
     render_in_a_child: Render, source: str
 ) -> None:
-    said = render_in_a_child(source)
-    assert re.match(f"{STOPPED}|rendered|the chat template is (not valid|too long)", said)
+    outcome = render_in_a_child(source)
+    assert re.match(f"{STOPPED}|rendered|the chat template is (not valid|too long)", outcome)
 
 
-# What a template is told, and not what failed by chance.
+# The errors of limits and of the allow-lists, and not accidental errors.
 STOPPED = (
     "the chat template was stopped: it (needs (a range of )?more than |takes |nests |formats )"
     "|the chat template is not valid: LimitReached: it (needs|nests)"
@@ -371,7 +371,7 @@ def test_a_harmless_template_is_rendered_in_the_child(render_in_a_child: Render)
     assert render_in_a_child("{{ messages[0].content }}") == "rendered 1"
 
 
-# ---- what is not on the list -------------------------------------------------------------------
+# ---- unsupported names and operations ----------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -397,7 +397,7 @@ def test_unsupported_syntax_is_reported_at_compile_time(source: str, name: str) 
 
 
 @pytest.mark.parametrize(
-    ("source", "said"),
+    ("source", "message"),
     [
         ("{{ 'x'['ljust'](9) }}", "may not call str.ljust"),
         ("{% set f = 'x'.ljust %}{{ f(9) }}", "may not call str.ljust"),
@@ -411,9 +411,9 @@ def test_unsupported_syntax_is_reported_at_compile_time(source: str, name: str) 
         ("{{ f() }}", "may not call .*lambda"),
     ],
 )
-def test_unsupported_operations_are_reported_at_run_time(source: str, said: str) -> None:
+def test_unsupported_operations_are_reported_at_run_time(source: str, message: str) -> None:
     messages = [{"role": "user", "content": "x"}]
-    with pytest.raises(ChatTemplateError, match=said):
+    with pytest.raises(ChatTemplateError, match=message):
         ChatTemplate(source).render(messages, f=lambda: 1)
     assert messages == [{"role": "user", "content": "x"}]
 
@@ -439,7 +439,7 @@ def test_an_unknown_filter_is_allowed_in_unreached_code() -> None:
     assert ChatTemplate(source).render([{"role": "user", "content": "x"}]) == "y"
 
 
-# ---- programs by chance ------------------------------------------------------------------------
+# ---- random programs ---------------------------------------------------------------------------
 
 NUMBERS = ("0", "1", "-1", "2", "7", "99", "9999", "100000", "10000000", "2.5")
 VALUES = (
@@ -502,9 +502,9 @@ def test_every_expression_terminates(expression: str) -> None:
     except jinja2.TemplateError:
         pass
     except Exception as error:
-        said = str(error)
+        outcome = str(error)
         assert not isinstance(error, MemoryError | RecursionError | SystemError), expression
-        assert "object at 0x" not in said and len(said) < 2000, expression
+        assert "object at 0x" not in outcome and len(outcome) < 2000, expression
     assert time.process_time() - start < MOST_SECONDS
 
 
@@ -512,7 +512,7 @@ def test_every_expression_terminates(expression: str) -> None:
 
 
 class GenerationResult(Extension):
-    """The tag that Hugging Face's templates have."""
+    """The tag ``generation`` of Hugging Face's templates."""
 
     tags = frozenset(("generation",))  # type: ignore[assignment]
 
@@ -522,13 +522,13 @@ class GenerationResult(Extension):
 
 
 COMMAND_R = "CohereForAI-c4ai-command-r-plus-tool_use"
-"""Its macros need undefined arguments whose attributes are undefined."""
+"""A template whose macros read attributes of undefined arguments."""
 
 
 def without_bounds(source: str, undefined: type[Undefined]) -> jinja2.Template:
-    """Return a template as it runs in Jinja2, without bounds and free to change lists."""
+    """Return a template for plain Jinja2, without limits and with permission to change lists."""
 
-    def refuse(message: str) -> None:
+    def reject(message: str) -> None:
         raise jinja2.TemplateError(message)
 
     def to_json(value: Any, ensure_ascii: bool = False, indent: int | None = None) -> str:
@@ -541,7 +541,7 @@ def without_bounds(source: str, undefined: type[Undefined]) -> jinja2.Template:
         undefined=undefined,
     )
     environment.filters["tojson"] = to_json
-    environment.globals["raise_exception"] = refuse
+    environment.globals["raise_exception"] = reject
     environment.globals["strftime_now"] = lambda format: datetime.now().strftime(format)
     return environment.from_string(source)
 
@@ -640,7 +640,7 @@ ARGUMENTS: list[dict[str, Any]] = [
 
 
 def test_the_sandbox_does_not_change_the_output_of_llama_cpps_templates() -> None:
-    written = refused = 0
+    written = rejected = 0
     for name, template in real_templates().items():
         undefined = ChainableUndefined if name == COMMAND_R else Undefined
         unbounded = without_bounds(template.source, undefined)
@@ -659,8 +659,8 @@ def test_the_sandbox_does_not_change_the_output_of_llama_cpps_templates() -> Non
                 expected = None
             assert text == expected, (name, talk, [*arguments])
             written += text is not None
-            refused += text is None
-    assert written > 10 * refused > 0
+            rejected += text is None
+    assert written > 10 * rejected > 0
 
 
 def test_a_long_conversation_uses_at_most_three_quarters_of_the_budget() -> None:

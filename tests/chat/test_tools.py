@@ -1,4 +1,4 @@
-"""Tool definitions in the shapes of OpenAI's two APIs."""
+"""Read tool definitions in the forms of OpenAI's two APIs."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_parameters_without_a_type_describe_an_object(parameters: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("tools", "said"),
+    ("tools", "message"),
     [
         ({}, "tools must be a list of tool definitions, got dict"),
         ("x", "tools must be a list of tool definitions, got str"),
@@ -87,7 +87,7 @@ def test_parameters_without_a_type_describe_an_object(parameters: Any) -> None:
         ([named("x", parameters={"properties": {"y": {1}}})], "of tool 'x' are not JSON"),
     ],
 )
-def test_a_malformed_tool_definition_is_rejected(tools: Any, said: str) -> None:
+def test_a_malformed_tool_definition_is_rejected(tools: Any, message: str) -> None:
     with pytest.raises(InvalidArgumentError) as raised:
         read_tools(tools)
-    assert said in str(raised.value)
+    assert message in str(raised.value)

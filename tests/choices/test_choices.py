@@ -1,4 +1,4 @@
-"""What can be chosen from, and what a choice tells."""
+"""Label sets and the results of choices."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_every_kind_of_label_set_is_accepted(
 
 
 @pytest.mark.parametrize(
-    ("choices", "said"),
+    ("choices", "message"),
     [
         (None, "labels must be a list of strings, an enum class, .*, got None"),
         ("RESPOND", "labels must be a list of strings, .*, got 'RESPOND'"),
@@ -56,12 +56,13 @@ def test_every_kind_of_label_set_is_accepted(
         (Literal[None], "a Literal must consist of strings, .*, got None"),
     ],
 )
-def test_invalid_label_sets_are_rejected(choices: Any, said: str) -> None:
-    with pytest.raises(InvalidArgumentError, match=said):
+def test_invalid_label_sets_are_rejected(choices: Any, message: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=message):
         as_label_set(choices)
 
 
 def test_keys_are_the_values_or_the_labels_if_values_are_not_unique() -> None:
+    """The labels are also the keys if a value is not hashable."""
     assert as_label_set({"yes": 1, "no": 0}).keys == (1, 0)
     assert as_label_set({"yes": [1], "no": [0]}).keys == ("yes", "no")
     assert as_label_set({"yes": 1, "yep": 1, "no": 0}).keys == ("yes", "yep", "no")

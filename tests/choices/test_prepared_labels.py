@@ -1,4 +1,4 @@
-"""Choices that are prepared once, by hand or by asking again."""
+"""Label sets that are tokenized once, explicitly or by the cache."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_choosing_from_a_large_prepared_set_works(tiny_model: Model) -> None:
 def test_the_library_and_python_tokenize_labels_alike(
     library: Library, random_model_path: Callable[..., Path]
 ) -> None:
-    """The tokens of every choice, for tokenizers of several kinds."""
+    """The tokens of every label agree for several kinds of tokenizers."""
     texts = [" leading", "trailing ", "Ünïcödé 中文 😀", "a  b", "\ttab\nline", "don't", "REPLY"]
     for vocab in ("llama-spm", "llama-bpe"):
         path = random_model_path(vocab, n_embd=64, n_layers=2, seed=1)
@@ -100,7 +100,7 @@ def test_the_cache_keeps_the_most_recently_used_sets() -> None:
         cache.tokens_of(string_choices([f"c{i}"]))
     assert len(made) == 1 + SETS_KEPT
     cache.tokens_of(string_choices(["a", "b"]))
-    assert len(made) == 2 + SETS_KEPT, "the least recently used has gone"
+    assert len(made) == 2 + SETS_KEPT, "the least recently used set is removed"
 
 
 @pytest.mark.slow
@@ -133,6 +133,7 @@ def test_prepared_labels_do_not_keep_the_model_alive(library: Library) -> None:
 
 
 def test_closing_a_model_empties_its_cache(library: Library) -> None:
+    """A closed model does not prepare labels either."""
     model = Model(library=library, n_threads=1)
     choices = string_choices(["a", "b"])
     model.choose("x", choices)

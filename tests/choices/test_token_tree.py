@@ -1,4 +1,4 @@
-"""The pure-Python trie and the wire format."""
+"""The reference trie in Python, and the JSON format of payloads."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ from eliza_ffi.choices.token_tree import (
 )
 from eliza_ffi.errors import InvalidArgumentError, TokenTrieError
 
-# Few tokens and short leaves: shared prefixes, leaves inside leaves and duplicates are many.
+# Few tokens and short leaves make shared prefixes, leaves that begin with others, and duplicates
+# frequent.
 token_lists = st.lists(st.integers(0, 4), min_size=1, max_size=5).map(tuple)
 leaf_sets = st.lists(token_lists, min_size=1, max_size=12).map(
     lambda lists: [TokenTreeLeaf(f"leaf{i}", tokens) for i, tokens in enumerate(lists)]
@@ -99,14 +100,14 @@ def test_descriptor_leaves_are_sorted_and_duplicates_removed() -> None:
 
 
 def test_names_are_sorted_by_utf16_code_units_as_in_javascript() -> None:
-    # U+FF21 is below U+1F600 as a code point, and above its leading surrogate.
+    # U+FF21 is a smaller code point than U+1F600, but larger than its leading surrogate.
     names = ["\uff21", "\U0001f600", "a"]
     descriptor = build_token_tree_descriptor("p", names, lambda name: [1])
     assert [item.name for item in descriptor.leaves] == ["a", "\U0001f600", "\uff21"]
 
 
 @pytest.mark.parametrize(
-    ("names", "tokenize", "said"),
+    ("names", "tokenize", "message"),
     [
         (
             [],
@@ -125,8 +126,8 @@ def test_names_are_sorted_by_utf16_code_units_as_in_javascript() -> None:
         ),
     ],
 )
-def test_errors_name_the_invalid_leaf(names: object, tokenize: object, said: str) -> None:
-    with pytest.raises(InvalidArgumentError, match=said):
+def test_errors_name_the_invalid_leaf(names: object, tokenize: object, message: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=message):
         build_token_tree_descriptor("action", names, tokenize)  # type: ignore[arg-type]
 
 
@@ -135,7 +136,7 @@ def descriptors(*leaves: object) -> str:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("{", "the payload is not JSON"),
         ("[]", "the payload must be an object, got \\[\\]"),
@@ -156,8 +157,8 @@ def descriptors(*leaves: object) -> str:
         ),
     ],
 )
-def test_errors_in_a_payload_name_the_position(text: str, said: str) -> None:
-    with pytest.raises(TokenTrieError, match=said):
+def test_errors_in_a_payload_name_the_position(text: str, message: str) -> None:
+    with pytest.raises(TokenTrieError, match=message):
         TokenTreePayload.from_json(text)
 
 

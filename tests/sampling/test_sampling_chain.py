@@ -1,4 +1,4 @@
-"""The chain: order, presets and parameters."""
+"""The settings and the chain of samplers in numpy: order, presets and parameters."""
 
 from __future__ import annotations
 
@@ -229,11 +229,11 @@ def test_draws_among_allowed_tokens_follow_their_renormalised_softmax(
     draw: str,
 ) -> None:
     logits = np.random.default_rng(1).normal(size=50).astype(np.float32)
-    legal = [4, 8, 15, 16, 23, 42]
+    allowed_ids = [4, 8, 15, 16, 23, 42]
     chain = Chain(Sampling(temperature=0.8, draw=draw, seed=5), 50)
-    draws = [chain.sample(logits[legal], legal, position) for position in range(4000)]
+    draws = [chain.sample(logits[allowed_ids], allowed_ids, position) for position in range(4000)]
     expected = np.zeros(50)
-    expected[legal] = softmax64(logits[legal] / 0.8)
+    expected[allowed_ids] = softmax64(logits[allowed_ids] / 0.8)
     assert_draws_follow(draws, expected)
 
 

@@ -1,4 +1,4 @@
-"""docs/sampling.md: its examples print what they say, and its tables name what there is."""
+"""Check the examples and tables in docs/sampling.md."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ STAGES = [
 
 
 @pytest.mark.parametrize("example", EXAMPLES)
-def test_examples_print_what_the_page_says(example: str) -> None:
+def test_examples_print_the_documented_output(example: str) -> None:
     said = re.findall(r"^# (.*?)(?:  +.*)?$", example, flags=re.MULTILINE)
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
@@ -35,7 +35,7 @@ def test_examples_print_what_the_page_says(example: str) -> None:
 
 
 def find(path: str) -> Any:
-    """Return what a dotted path names in eliza_ffi.sampling or in its reference."""
+    """Return the object with a dotted name in eliza_ffi.sampling or in numpy_sampler."""
     first, *rest = path.split(".")
     found = getattr(sampling, first, None) or getattr(numpy_sampler, first)
     for name in rest:
@@ -44,7 +44,7 @@ def find(path: str) -> Any:
 
 
 def names_of_sampling_tests() -> set[str]:
-    """Return the names of the tests at the top of the files beside this one."""
+    """Return the names of all top-level tests in the files of this folder."""
     files = Path(__file__).parent.glob("test_sampling_*.py")
     parsed = [ast.parse(file.read_text(encoding="utf-8")) for file in files]
     functions = [node for tree in parsed for node in tree.body if isinstance(node, ast.FunctionDef)]
@@ -53,14 +53,14 @@ def names_of_sampling_tests() -> set[str]:
 
 @pytest.mark.slow
 def test_every_row_of_the_stage_tables_names_a_function_and_tests() -> None:
-    there_are = names_of_sampling_tests()
+    existing = names_of_sampling_tests()
     assert len(STAGES) > 45
     for stage, function, tests in STAGES:
         (path,) = re.findall(r"`([\w.]+)`", function)
         assert find(path) is not None, stage
         named = re.findall(r"`(\w+)`", tests)
         assert named, stage
-        assert set(named) <= there_are, stage
+        assert set(named) <= existing, stage
 
 
 def test_every_sampler_has_a_table_row() -> None:

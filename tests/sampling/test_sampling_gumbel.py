@@ -1,4 +1,4 @@
-"""Gumbel-max: the hash by hand, the distribution by statistics."""
+"""Gumbel-max: the hash against integer arithmetic, the distribution by a statistical test."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from eliza_ffi.errors import InvalidArgumentError
 
 WORD = 2**32
 
-# position, seed_offset, token, hash, bits of u: the table of docs/sampling.md.
+# position, seed_offset, token, hash, bits of the uniform number; from docs/sampling.md.
 VECTORS = [
     (0, 0, 0, 0x07BB2FE2, 0x3CF765FC),
     (0, 0, 1, 0xA8BEEA3C, 0x3F28BEEA),
@@ -100,7 +100,7 @@ def test_gumbel_draws_the_argmax_of_logit_plus_noise(
 def test_scaling_the_noise_equals_dividing_the_logits_by_the_temperature(
     logits: list[float], position: int, seed: int, temperature: float
 ) -> None:
-    # Powers of 2, so that neither way rounds.
+    # The temperatures are powers of 2, so neither computation rounds.
     divided = [logit / temperature for logit in logits]
     assert gumbel_argmax(logits, position, seed, temperature) == gumbel_argmax(
         divided, position, seed
@@ -117,13 +117,13 @@ def test_the_draw_does_not_depend_on_disallowed_tokens(
     logits: list[float], position: int, seed: int, data: st.DataObject
 ) -> None:
     finite = [token for token, logit in enumerate(logits) if logit > -np.inf]
-    legal = data.draw(st.lists(st.sampled_from(finite), min_size=1, unique=True))
-    alone = gumbel_argmax(np.take(logits, legal), position, seed, tokens=legal)
-    masked = [logit if token in legal else -np.inf for token, logit in enumerate(logits)]
+    allowed_ids = data.draw(st.lists(st.sampled_from(finite), min_size=1, unique=True))
+    alone = gumbel_argmax(np.take(logits, allowed_ids), position, seed, tokens=allowed_ids)
+    masked = [logit if token in allowed_ids else -np.inf for token, logit in enumerate(logits)]
     assert gumbel_argmax(masked, position, seed) == alone
-    # Nor on their logits: where the free draw is legal, it is the same.
+    # It does not depend on their logits either: an unconstrained draw that is allowed is the same.
     free = gumbel_argmax(logits, position, seed)
-    assert free == alone or free not in legal
+    assert free == alone or free not in allowed_ids
 
 
 def test_gumbel_draws_do_not_depend_on_order_or_history() -> None:
@@ -147,7 +147,7 @@ def test_the_lowest_token_id_wins_a_tie() -> None:
 
 
 def first_collision() -> list[int]:
-    """Return two tokens whose uniforms at position 0 of seed 0 are the same 24 bits."""
+    """Return two tokens with the same uniform number, of 24 bits, at position 0 with seed 0."""
     uniform = gumbel_uniform(0, 0, np.arange(2**14))
     order = np.argsort(uniform, kind="stable")
     same = np.flatnonzero(np.diff(uniform[order]) == 0)
@@ -169,15 +169,18 @@ def test_draws_over_seeds_at_one_position_follow_the_softmax() -> None:
 
 def test_draws_from_a_subset_follow_its_renormalised_softmax() -> None:
     logits = np.random.default_rng(5).normal(size=200).astype(np.float32)
-    legal = np.array([3, 17, 64, 100, 199])
-    draws = [gumbel_argmax(logits[legal], position, 1, tokens=legal) for position in range(6000)]
+    allowed_ids = np.array([3, 17, 64, 100, 199])
+    draws = [
+        gumbel_argmax(logits[allowed_ids], position, 1, tokens=allowed_ids)
+        for position in range(6000)
+    ]
     expected = np.zeros(200)
-    expected[legal] = softmax64(logits[legal])
+    expected[allowed_ids] = softmax64(logits[allowed_ids])
     assert_draws_follow(draws, expected)
 
 
 def test_tokens_below_the_range_of_the_noise_are_never_drawn() -> None:
-    # The noise of one token exceeds that of another by 18.72 at the most.
+    # The noise of two tokens differs by at most 18.72.
     width = float(np.subtract(*gumbel_noise([MOST_UNIFORM, LEAST_UNIFORM])))
     assert width == pytest.approx(18.72, abs=0.01)
     assert math.exp(-width) == pytest.approx(7.4e-9, rel=0.01)

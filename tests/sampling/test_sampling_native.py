@@ -1,7 +1,8 @@
-"""The native chain against its twin in numpy: the same candidates, logits and drawn token.
+"""Compare the native chain with its reference in numpy: candidates, logits and the drawn token.
 
-Both are single precision. Where the C library's ``expf`` or a fused multiply-add rounds the other
-way, a logit on the very edge of a truncation may fall on either side; such examples are left out.
+Both compute in single precision. The C library's ``expf`` or a fused multiply-add may round
+differently. A logit on the edge of a truncation may then be kept by one implementation and removed
+by the other. Such examples are left out.
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ def test_random_native_chains_match_their_reference(
 
 
 def test_is_on_an_edge_detects_borderline_logits_of_top_n_sigma() -> None:
-    logits = [-0.0099, -0.0000333]  # two are one standard deviation from their mean each
+    logits = [-0.0099, -0.0000333]  # of two values, each is one standard deviation from the mean
     for sigma, is_near in ((2.0, True), (1.9, False), (2.1, False)):
         params = Sampling(temperature=1.0, top_n_sigma=sigma, seed=0)
         assert is_on_an_edge(params, logits, [0, 1]) == is_near
@@ -110,7 +111,8 @@ def test_typical_ignores_tokens_removed_by_top_n_sigma(native: NativeChain) -> N
 def test_in_the_books_order_the_native_chain_has_the_books_distribution(
     native: NativeChain, logits: list[float], temperature: float, top_k: int, min_p: float
 ) -> None:
-    # Not top-p: the book's counts what top-k and min-p dropped, llama.cpp's does not.
+    # Without top-p: the book's top-p counts tokens removed by top-k and min-p, llama.cpp's does
+    # not.
     params = Sampling(
         temperature=temperature, top_k=top_k, min_p=min_p, samplers=BOOK_ORDER, seed=1
     )
@@ -148,7 +150,7 @@ def test_native_and_reference_top_k_keep_the_same_logits_among_ties(
     )
 
 
-# ---- the whole vocabulary, and what says nothing -------------------------------------------------
+# ---- the whole vocabulary, and unusable logits ---------------------------------------------------
 
 
 @pytest.mark.slow
@@ -208,7 +210,7 @@ def test_native_and_reference_chains_agree_on_infinite_logits(
     assume(max(logits) > -np.inf)
     accepted = data.draw(st.lists(st.integers(0, 5), max_size=10))
     ids = list(range(len(logits)))
-    # Equals, as infinite ones are, may stand in any order behind a sort; so may what is drawn.
+    # A sort may put equal logits, such as infinite ones, in any order, so the draw may differ.
     assume(logits.count(np.inf) < 2)
     if not is_on_an_edge(params, logits, ids, accepted):
         assert_same(

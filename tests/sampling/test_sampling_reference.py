@@ -1,4 +1,4 @@
-"""Each of the nine stages against the straightforward definition, and the two pipelines."""
+"""Compare the nine stages with simple definitions, and test the two pipelines."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from sampling_strategies import (
 
 from eliza_ffi.errors import InvalidArgumentError
 
-shares = st.integers(0, 100).map(lambda n: n / 100)
+fractions = st.integers(0, 100).map(lambda n: n / 100)
 
 
 def ranked(logits: list[float]) -> stage.Ranked:
@@ -54,6 +54,7 @@ def test_widening_rejects_other_types() -> None:
 def test_the_repetition_penalty_is_applied_once_per_occurrence(
     logits: list[float], previous: list[int], penalty: float
 ) -> None:
+    """It divides positive logits and multiplies all others."""
     expected = [np.float32(logit) for logit in logits]
     for token in previous:
         if 0 <= token < len(expected):
@@ -142,13 +143,13 @@ def test_without_top_k_a_cap_of_256_applies_that_can_be_lifted() -> None:
     probs = stage.softmax(np.linspace(0, 1, 1000))
     assert len(stage.top_k(probs, 0)) == 256
     assert len(stage.top_k(probs, 0, cap=None)) == 1000
-    assert len(stage.top_k(probs, 999)) == 999  # asked for, so not capped
+    assert len(stage.top_k(probs, 999)) == 999  # explicit, so the cap does not apply
 
 
 # ---- 6: min-p -----------------------------------------------------------------------------------
 
 
-@given(tied_logits, shares)
+@given(tied_logits, fractions)
 def test_min_p_keeps_tokens_above_a_fraction_of_the_largest(logits: list[float], p: float) -> None:
     before = ranked(logits)
     least = before.probs[0] * np.float32(p)
@@ -159,7 +160,7 @@ def test_min_p_keeps_tokens_above_a_fraction_of_the_largest(logits: list[float],
 # ---- 7: top-p -----------------------------------------------------------------------------------
 
 
-@given(tied_logits, shares)
+@given(tied_logits, fractions)
 def test_top_p_is_the_shortest_prefix_that_reaches_p(logits: list[float], p: float) -> None:
     before = ranked(logits)
     expected, total = 0, np.float32(0)
@@ -211,7 +212,7 @@ def test_the_last_candidate_is_drawn_if_rounding_leaves_a_gap() -> None:
     assert stage.draw(short, 0.99) == 7
 
 
-# ---- put together -------------------------------------------------------------------------------
+# ---- pipelines ----------------------------------------------------------------------------------
 
 
 def test_temperature_0_returns_the_penalized_argmax_without_a_random_number() -> None:
@@ -225,11 +226,12 @@ def test_temperature_0_returns_the_penalized_argmax_without_a_random_number() ->
 
 
 def test_sample_logits_does_not_change_logits_at_temperature_1() -> None:
-    # Logits whose product with a reciprocal would be rounded: the distribution must be untouched.
+    # Multiplying these logits by a reciprocal would round them; at temperature 1, they must not
+    # change.
     logits = np.random.default_rng(2).normal(size=50).astype(np.float32)
     at_1 = distribution(logits, 1.0, cap=None)
     np.testing.assert_array_equal(at_1.probs, stage.renormalize(ranked(logits.tolist())).probs)
-    # 1 - 2**-24 rounds the logits, if not by much.
+    # A temperature of 1 - 2**-24 changes the logits slightly.
     assert not np.array_equal(distribution(logits, 1 - 2**-24, cap=None).probs, at_1.probs)
 
 

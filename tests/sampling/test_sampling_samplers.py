@@ -1,4 +1,4 @@
-"""llama.cpp's samplers in numpy against straightforward definitions."""
+"""Compare the numpy versions of llama.cpp's samplers with simple definitions."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ from sampling_strategies import assert_draws_follow, distinct_logits, histories,
 
 from eliza_ffi.errors import InvalidArgumentError
 
-shares = st.integers(1, 99).map(lambda n: n / 100)
+fractions = st.integers(1, 99).map(lambda n: n / 100)
 
 
-def left(sampler: Sampler, logits: list[float]) -> set[int]:
-    """Return the tokens that a sampler leaves with a logit above ``-inf``."""
+def kept(sampler: Sampler, logits: list[float]) -> set[int]:
+    """Return the tokens that a sampler keeps with a logit above ``-inf``."""
     candidates = Candidates.of(logits)
     sampler.apply(candidates)
     return {int(i) for i in candidates.ids[candidates.logits > -np.inf]}
@@ -52,7 +52,7 @@ def ranked(logits: list[float]) -> list[int]:
 
 
 def not_near(values: np.ndarray, threshold: float) -> None:  # type: ignore[type-arg]
-    """Pass over examples where single precision may decide the other way."""
+    """Skip examples in which single precision may decide differently."""
     assume((np.abs(np.asarray(values) - threshold) > 1e-5).all())
 
 
@@ -61,28 +61,28 @@ def not_near(values: np.ndarray, threshold: float) -> None:  # type: ignore[type
 
 @given(distinct_logits, st.integers(0, 45))
 def test_top_k_keeps_the_k_largest_logits(logits: list[float], k: int) -> None:
-    assert left(TopK(k), logits) == set(ranked(logits)[: k or None])
+    assert kept(TopK(k), logits) == set(ranked(logits)[: k or None])
 
 
-@given(distinct_logits, shares)
+@given(distinct_logits, fractions)
 def test_top_p_keeps_the_shortest_prefix_that_reaches_p(logits: list[float], p: float) -> None:
     order = ranked(logits)
     cumulative = np.cumsum(softmax64(logits)[order])
     not_near(cumulative, p)
-    assert left(TopP(p), logits) == set(order[: int(np.argmax(cumulative >= p)) + 1])
+    assert kept(TopP(p), logits) == set(order[: int(np.argmax(cumulative >= p)) + 1])
 
 
-@given(distinct_logits, shares)
+@given(distinct_logits, fractions)
 def test_min_p_keeps_tokens_above_a_fraction_of_the_most_likely(
     logits: list[float], p: float
 ) -> None:
     probs = softmax64(logits)
     not_near(probs / probs.max(), p)
-    assert left(MinP(p), logits) == set(np.flatnonzero(probs >= p * probs.max()).tolist())
+    assert kept(MinP(p), logits) == set(np.flatnonzero(probs >= p * probs.max()).tolist())
 
 
 @pytest.mark.slow
-@given(distinct_logits, shares)
+@given(distinct_logits, fractions)
 def test_typical_keeps_tokens_whose_surprise_is_closest_to_the_entropy(
     logits: list[float], p: float
 ) -> None:
@@ -94,13 +94,13 @@ def test_typical_keeps_tokens_whose_surprise_is_closest_to_the_entropy(
     not_near(cumulative, p)
     reached = cumulative > p
     n = int(reached.argmax()) + 1 if reached.any() else len(logits)
-    assert left(TypicalP(p), logits) == set(order[:n].tolist())
+    assert kept(TypicalP(p), logits) == set(order[:n].tolist())
 
 
 def test_typical_ignores_tokens_of_probability_0() -> None:
     logits = [2.0, 1.0, 0.5, 0.0]
     masked = [*logits, -np.inf, -200.0]
-    assert left(TypicalP(0.6), masked) == left(TypicalP(0.6), logits)
+    assert kept(TypicalP(0.6), masked) == kept(TypicalP(0.6), logits)
 
 
 @pytest.mark.slow
@@ -112,8 +112,8 @@ def test_top_n_sigma_keeps_logits_within_n_deviations_of_the_largest(
     least = max(logits) - n * float(np.std(logits))
     assume(min(abs(logit - least) for logit in logits) > 1e-4)
     expected = {i for i, logit in enumerate(logits) if logit >= least}
-    assert left(TopNSigma(n), logits) == expected
-    assert left(TopNSigma(n), [*logits, -np.inf]) == expected  # not part of the deviation
+    assert kept(TopNSigma(n), logits) == expected
+    assert kept(TopNSigma(n), [*logits, -np.inf]) == expected  # not part of the standard deviation
 
 
 @given(distinct_logits, st.integers(0, 50).map(lambda n: n / 100))
@@ -124,16 +124,16 @@ def test_xtc_removes_all_top_tokens_except_the_least_likely(
     not_near(probs, threshold)
     top = [i for i in ranked(logits) if probs[i] >= threshold]
     expected = set(range(len(logits))) - set(top[:-1])
-    assert left(Xtc(1.0, threshold, seed=1), logits) == expected
+    assert kept(Xtc(1.0, threshold, seed=1), logits) == expected
 
 
 def test_xtc_never_leaves_only_banned_tokens() -> None:
-    assert left(Xtc(1.0, 0.0, seed=1), [1.0, -np.inf, 0.0, -np.inf]) == {2}
+    assert kept(Xtc(1.0, 0.0, seed=1), [1.0, -np.inf, 0.0, -np.inf]) == {2}
 
 
 def test_xtc_acts_as_often_as_its_probability_says() -> None:
     sampler = Xtc(0.3, 0.1, seed=5)
-    acted = [len(left(sampler, [1.0, 1.0, 1.0])) < 3 for _ in range(3000)]
+    acted = [len(kept(sampler, [1.0, 1.0, 1.0])) < 3 for _ in range(3000)]
     assert_draws_follow([int(a) for a in acted], [0.7, 0.3])
 
 
@@ -180,7 +180,7 @@ def test_a_bias_is_added_and_minus_infinity_bans_a_token(logits: list[float]) ->
 
 
 def z_algorithm(latest_first: list[int]) -> list[int]:
-    """Return, for each k, how many of the latest tokens also end k tokens before."""
+    """Return, for each k, the length of the longest suffix that also ends k tokens earlier."""
     n = len(latest_first)
     z, left_edge, right_edge = [0] * n, 0, 0
     for k in range(1, n):
@@ -221,7 +221,7 @@ def test_dry_penalises_tokens_that_extend_a_repetition(
 
 
 def test_dry_follows_llama_cpps_example() -> None:
-    # "a b c c b c y a b c": c would go on with a repetition of 3, y with one of 2, b with one of 1.
+    # "a b c c b c y a b c": c would extend a repetition of 3 tokens, y of 2 tokens, b of 1 token.
     a, b, c, y = range(4)
     sampler = Dry(1.0, 2.0, allowed_length=1)
     for token in (a, b, c, c, b, c, y, a, b, c):
@@ -277,7 +277,7 @@ def test_temperature_divides_the_logits(logits: list[float], temperature: float)
 
 @given(distinct_logits)
 def test_temperature_0_keeps_only_the_largest_logit(logits: list[float]) -> None:
-    assert left(Temperature(0.0), logits) == {int(np.argmax(logits))}
+    assert kept(Temperature(0.0), logits) == {int(np.argmax(logits))}
 
 
 @given(distinct_logits, st.sampled_from([0.3, 0.5, 2.0]), st.sampled_from([0.5, 1.0, 2.0]))
@@ -289,7 +289,7 @@ def test_dynamic_temperature_follows_the_entropy(
     entropy = -(probs[probs > 0] * np.log(probs[probs > 0])).sum() / np.log(len(logits))
     low, high = max(0.0, 1.0 - distance), 1.0 + distance
     expected = low + (high - low) * entropy**exponent
-    assume(entropy > 0.05 and expected > 0.05)  # else single precision has few digits of it
+    assume(entropy > 0.05 and expected > 0.05)  # otherwise single precision has too few digits
     candidates = Candidates.of(logits)
     Temperature(1.0, distance, exponent).apply(candidates)
     np.testing.assert_allclose(
@@ -381,7 +381,7 @@ def test_adaptive_p_prefers_the_token_closest_to_its_target() -> None:
         for _ in range(300):
             candidates = Candidates.of(logits)
             sampler.apply(candidates)
-            draws.append(candidates.token)  # not accepted: the mean stays at the target
+            draws.append(candidates.token)  # not accepted, so the mean stays at the target
         assert Counter(draws).most_common(1)[0][0] == favourite
 
 
@@ -390,7 +390,7 @@ def test_adaptive_p_compensates_for_accepted_tokens() -> None:
     before = Candidates.of(np.log([0.5, 0.5]))
     sampler.apply(before)
     sampler.accept(before.token)
-    # The mean went from 0.4 to (0.5 + 0.5 * 0.8) / (1 + 0.5 * 2) = 0.45: the target is now 0.35.
+    # The mean rose from 0.4 to (0.5 + 0.5 * 0.8) / (1 + 0.5 * 2) = 0.45, so the target is now 0.35.
     candidates = Candidates.of(np.log([0.35, 0.65]))
     sampler.apply(candidates)
     assert candidates.logits[0] == pytest.approx(5.0, abs=1e-4)
@@ -419,10 +419,10 @@ WORDS = InfillVocabulary([b"", b"hel", b"hello", b"world", b"x"], frozenset({0})
 @pytest.mark.parametrize(
     ("probs", "expected"),
     [
-        ([0.5, 0.2, 0.1, 0.1, 0.1], [0]),  # ends are likely: only those are left
+        ([0.5, 0.2, 0.1, 0.1, 0.1], [0]),  # the end is likely: only it is kept
         ([0.001, 0.3, 0.25, 0.439, 0.01], [0, 1, 3]),  # "hello" is merged into "hel"
-        ([0.001, 0.25, 0.3, 0.439, 0.01], [0, 2, 3]),  # and the other way round
-        ([0.001, 0.22, 0.01, 0.75, 0.019], [0, 3]),  # below a third of what is left
+        ([0.001, 0.25, 0.3, 0.439, 0.01], [0, 2, 3]),  # "hel" is merged into "hello"
+        ([0.001, 0.22, 0.01, 0.75, 0.019], [0, 3]),  # tokens below a third of the rest are removed
     ],
 )
 def test_infill_keeps_the_end_or_the_likely_tokens(probs: list[float], expected: list[int]) -> None:

@@ -1,4 +1,4 @@
-"""Sampling through the library: settings by name, draws inside spans, and reproducibility."""
+"""Sampling through the library: settings, draws inside spans, reasoning, and reproducibility."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ DRAWS = ("cdf", "gumbel")
 
 
 class Sampled:
-    """A model, and the streams that tests sample from."""
+    """A model, and methods that open streams and sample from them."""
 
     def __init__(self, model: Model) -> None:
         self.binding = model.binding
@@ -40,7 +40,7 @@ class Sampled:
         self.prompt = model.tokenize("Which tool helps best? Answer: ", add_special=True)
 
     def set_options(self, options: dict[str, str]) -> None:
-        """Set options of the streams to come, and all others of sampling to their defaults."""
+        """Set options for new streams, and reset all other sampling options to their defaults."""
         for key, value in {**OFF.to_options(), **options}.items():
             self.binding.set_option(self.ctx, key, value)
 
@@ -55,14 +55,14 @@ class Sampled:
             self.binding.close(stream)
 
     def chain(self, sampling: Sampling | None = None) -> str:
-        """Return the names of the samplers of a stream."""
+        """Return the names of a stream's samplers, separated by semicolons."""
         with self.stream(sampling) as stream:
             return ";".join(self.binding.describe_chain(stream))
 
     def draw(
         self, sampling: Sampling, leaves: Sequence[tuple[int, ...]] | None = None
     ) -> tuple[int, ...]:
-        """Sample behind the prompt: one of the leaves, or any token of the vocabulary."""
+        """Sample after the prompt: one of the leaves, or any token if there are no leaves."""
         with self.stream(sampling) as stream:
             self.binding.prefill(stream, self.prompt)
             if leaves is None:
@@ -87,7 +87,7 @@ def sampled(library: Library) -> Iterator[Sampled]:
 
 @pytest.fixture(scope="module")
 def logits_after(hooks_path: Path, sampled: Sampled) -> Callable[[Sequence[int]], NDArray[Any]]:
-    """Return a function from tokens to the logits plain llama.cpp gives behind them."""
+    """Return a function that computes the logits after some tokens with plain llama.cpp."""
     from eliza_ffi._resources import default_model_path
 
     ffi: Any = cffi.FFI()
@@ -108,7 +108,7 @@ def logits_after(hooks_path: Path, sampled: Sampled) -> Callable[[Sequence[int]]
 
 # ---- settings by name ----------------------------------------------------------------------------
 
-# Every sampler of llama.cpp: what turns it on, and the chain that comes of it.
+# For every sampler of llama.cpp: settings that turn it on, and the resulting chain.
 SAMPLERS: dict[str, tuple[dict[str, Any], str]] = {
     "repeat penalty": ({"repeat_penalty": 1.1}, "penalties;dist"),
     "frequency penalty": ({"frequency_penalty": 0.5}, "penalties;dist"),
@@ -240,11 +240,11 @@ SETTINGS: dict[str, dict[str, Any]] = {
 
 
 @pytest.fixture(scope="module")
-def legal(sampled: Sampled, logits_after: Callable[..., NDArray[Any]]) -> list[int]:
-    """Return eight tokens of different likelihood, ascending."""
+def allowed_ids(sampled: Sampled, logits_after: Callable[..., NDArray[Any]]) -> list[int]:
+    """Return eight tokens of different probabilities, in ascending order of their ids."""
     logits = logits_after(sampled.prompt)
-    likeliest = np.argsort(-logits)
-    return sorted(likeliest[[0, 1, 2, 4, 6, 9, 13, 20]].tolist())
+    most_likely = np.argsort(-logits)
+    return sorted(most_likely[[0, 1, 2, 4, 6, 9, 13, 20]].tolist())
 
 
 @pytest.mark.slow
@@ -253,21 +253,21 @@ def legal(sampled: Sampled, logits_after: Callable[..., NDArray[Any]]) -> list[i
 def test_draws_in_a_span_follow_the_softmax_of_the_allowed_tokens(
     sampled: Sampled,
     logits_after: Callable[..., NDArray[Any]],
-    legal: list[int],
+    allowed_ids: list[int],
     draw: str,
     name: str,
 ) -> None:
     settings = SETTINGS[name]
-    of_legal = logits_after(sampled.prompt)[legal]
-    left = Chain(Sampling(**settings, seed=1), sampled.n_vocab).apply(of_legal, legal)
+    of_allowed = logits_after(sampled.prompt)[allowed_ids]
+    left = Chain(Sampling(**settings, seed=1), sampled.n_vocab).apply(of_allowed, allowed_ids)
     expected = np.zeros(sampled.n_vocab)
     left.softmax(sort=False)
     expected[left.ids] = left.probs
-    if "top_k" not in settings and "top_p" not in settings:  # by the definition, too
+    if "top_k" not in settings and "top_p" not in settings:  # compare with the definition as well
         np.testing.assert_allclose(
-            expected[legal], softmax64(of_legal / settings["temperature"]), rtol=1e-4
+            expected[allowed_ids], softmax64(of_allowed / settings["temperature"]), rtol=1e-4
         )
-    leaves = [(token,) for token in legal]
+    leaves = [(token,) for token in allowed_ids]
     draws = [
         sampled.draw(Sampling(**settings, draw=draw, seed=seed), leaves)[0] for seed in range(2000)
     ]
@@ -277,49 +277,49 @@ def test_draws_in_a_span_follow_the_softmax_of_the_allowed_tokens(
 @pytest.mark.slow
 @pytest.mark.parametrize("draw", DRAWS)
 def test_leaves_are_drawn_with_the_product_of_their_token_probabilities(
-    sampled: Sampled, logits_after: Callable[..., NDArray[Any]], legal: list[int], draw: str
+    sampled: Sampled, logits_after: Callable[..., NDArray[Any]], allowed_ids: list[int], draw: str
 ) -> None:
-    a, b, c = legal[0], legal[1], legal[2]
+    a, b, c = allowed_ids[0], allowed_ids[1], allowed_ids[2]
     leaves = [(a, a), (a, b), (a, c), (b, a), (b, c), (c,)]
     first = dict(zip((a, b, c), softmax64(logits_after(sampled.prompt)[[a, b, c]]), strict=True))
-    shares = []
+    probabilities = []
     for leaf in leaves:
-        share = first[leaf[0]]
+        probability = first[leaf[0]]
         if len(leaf) == 2:
             siblings = [other[1] for other in leaves if other[0] == leaf[0] and len(other) == 2]
-            behind = softmax64(logits_after([*sampled.prompt, leaf[0]])[siblings])
-            share *= behind[siblings.index(leaf[1])]
-        shares.append(share)
+            after = softmax64(logits_after([*sampled.prompt, leaf[0]])[siblings])
+            probability *= after[siblings.index(leaf[1])]
+        probabilities.append(probability)
     draws = [
         leaves.index(sampled.draw(Sampling(temperature=1.0, draw=draw, seed=seed), leaves))
         for seed in range(1500)
     ]
-    assert_draws_follow(draws, shares)
+    assert_draws_follow(draws, probabilities)
 
 
 def test_gumbel_in_a_span_matches_its_reference(
-    sampled: Sampled, logits_after: Callable[..., NDArray[Any]], legal: list[int]
+    sampled: Sampled, logits_after: Callable[..., NDArray[Any]], allowed_ids: list[int]
 ) -> None:
-    of_legal = logits_after(sampled.prompt)[legal]
-    leaves = [(token,) for token in legal]
+    of_allowed = logits_after(sampled.prompt)[allowed_ids]
+    leaves = [(token,) for token in allowed_ids]
     for seed in range(300):
         sampling = Sampling(temperature=0.9, draw="gumbel", seed=seed)
-        twin = gumbel_argmax(of_legal, len(sampled.prompt), seed, 0.9, tokens=legal)
-        assert sampled.draw(sampling, leaves) == (twin,)
+        reference = gumbel_argmax(of_allowed, len(sampled.prompt), seed, 0.9, tokens=allowed_ids)
+        assert sampled.draw(sampling, leaves) == (reference,)
 
 
 @pytest.mark.slow
 def test_gumbel_draws_of_allowed_tokens_ignore_disallowed_tokens(
-    sampled: Sampled, legal: list[int]
+    sampled: Sampled, allowed_ids: list[int]
 ) -> None:
-    leaves = [(token,) for token in legal]
-    kept = {"among more legal ones": 0, "among the whole vocabulary": 0}
+    leaves = [(token,) for token in allowed_ids]
+    kept = {"among more allowed tokens": 0, "among the whole vocabulary": 0}
     for seed in range(300):
         dice = np.random.default_rng(seed)
         sampling = Sampling(temperature=1.3, draw="gumbel", seed=seed)
         few = [leaf for leaf in leaves if dice.integers(2)] or leaves[:1]
         among_few = sampled.draw(sampling, few)
-        # What wins among more wins among fewer, whichever they are.
+        # A token that wins among more tokens also wins among any subset that contains it.
         for which, more in zip(kept, (leaves, None), strict=True):
             winner = sampled.draw(sampling, more)
             if winner in few:
@@ -328,16 +328,16 @@ def test_gumbel_draws_of_allowed_tokens_ignore_disallowed_tokens(
     assert min(kept.values()) > 30
 
 
-# ---- a budget for reasoning ----------------------------------------------------------------------
+# ---- reasoning budget ----------------------------------------------------------------------------
 
 TAGS = {"reasoning_start": "<plan>", "reasoning_end": "</plan>"}
-"""Of several tokens each in the embedded model's vocabulary."""
+"""Tags that consist of several tokens each in the embedded model's vocabulary."""
 
 ACTIONS = ("REPLY", "SEND_EMAIL", "SEND_MESSAGE")
 
 
 class Reasoning:
-    """Streams whose prompt has opened a block of reasoning, or not."""
+    """Pulls tokens from new streams, for prompts with and without an open reasoning block."""
 
     def __init__(self, model: Model) -> None:
         self.model = model
@@ -352,7 +352,7 @@ class Reasoning:
         grammar: str | None = None,
         choices: Sequence[str] = (),
     ) -> list[int]:
-        """Return the first tokens that come, at most `n`; choices are made first."""
+        """Pull at least `n` tokens, or fewer if generation ends; labels, if any, come first."""
         stream = self.binding.open(self.model.session.ctx, StreamConfig(gbnf_grammar=grammar))
         try:
             self.binding.set_sampling(stream, sampling.to_json())
@@ -383,6 +383,7 @@ def reasoning(library: Library) -> Iterator[Reasoning]:
 
 @pytest.mark.parametrize("budget", [0, 1, 5])
 def test_reasoning_ends_when_its_budget_is_used_up(reasoning: Reasoning, budget: int) -> None:
+    """The tokens before the end are the same as without a budget."""
     prompt = "Say hello. <plan>"
     sampling = Sampling(reasoning_budget=budget, reasoning_message=" enough", **TAGS)
     end = reasoning.model.tokenize(" enough</plan>")
@@ -409,6 +410,7 @@ def test_without_a_reasoning_budget_the_tokens_do_not_change(reasoning: Reasonin
 def test_labels_take_precedence_over_the_reasoning_budget(
     reasoning: Reasoning,
 ) -> None:
+    """The label's tokens count towards the budget, and the label is the same as without a budget."""
     prompt = "Say hello. <plan>"
     sampling = Sampling(reasoning_budget=1, **TAGS)
     end = reasoning.model.tokenize("</plan>")
@@ -433,11 +435,13 @@ def test_a_lazy_grammar_ignores_triggers_inside_a_reasoning_block(
             )
             return reasoning.text(sampling, "Say hello. <plan>", 40, grammar=grammar)
 
-        # The trigger stands in the block: what follows the block is free, and so more than digits.
+        # The trigger occurs inside the block, so the text after the block is unconstrained and
+        # longer than two digits.
         inside = text(" go:", "</plan>")
         assert "go:</plan>" in inside
         assert len(inside.partition("</plan>")[2]) > 2
-        # All three at once: the choices are made, then the block is ended, then the text is free.
+        # Labels, budget and grammar together: first a label is chosen, then the block is closed,
+        # then the text is unconstrained.
         sampling = Sampling(reasoning_budget=2, reasoning_message=" go:", **TAGS)
         all_three = reasoning.text(
             sampling, "Say hello. <plan>", 40, grammar=grammar, choices=ACTIONS
@@ -464,7 +468,7 @@ def test_a_reasoning_budget_works_with_other_settings(
     chain = reasoning.binding.describe_chain(stream)
     reasoning.binding.close(stream)
     assert chain == ("reasoning_budget", "logit_bias", "top_p", "dist")
-    # Each by a model of its own: what a cache holds of a prompt moves logits by a rounding.
+    # Each run uses a new model, because a prompt in the cache changes the rounding of logits.
     runs = []
     for _ in range(2):
         with Model(library=library, n_threads=1) as model:
@@ -517,6 +521,7 @@ def generate(*arguments: str) -> list[str]:
 def test_text_depends_only_on_preset_and_seed(
     library: Library, capsys: pytest.CaptureFixture[str], preset: str
 ) -> None:
+    """The text does not depend on the run or the number of threads."""
     texts = []
     for threads in ("1", "2", "1"):
         options = ["--seed", "7", "--threads", threads, "--library", str(library.path)]

@@ -1,4 +1,4 @@
-"""Samplers that know the texts of tokens, infill and DRY's breakers: native and in numpy."""
+"""Compare native samplers that use the strings of tokens, infill and DRY, with the reference."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from eliza_ffi.library.loading import Library
 from eliza_ffi.model import Model
 from eliza_ffi.sampling import Sampling
 
-END = 2  # </s>, the one token of the vocabulary that ends a generation
+END = 2  # </s>, the only token of the vocabulary that ends a generation
 
 
 @pytest.fixture(scope="module")
@@ -56,13 +56,13 @@ def test_native_infill_matches_its_reference(
     end: bool,
     data: st.DataObject,
 ) -> None:
-    # Tokens many of which begin with another: "h", "he", "hel", ...
+    # Many of these tokens begin with another of them: "h", "he", "hel", ...
     alike = [i for i, piece in enumerate(infill.pieces) if piece.startswith(b"he") or piece == b"h"]
     some = st.lists(st.sampled_from(alike), min_size=1, max_size=12, unique=True)
     ids = [*data.draw(some), *([END] if end else [])][: len(logits)]
-    # Few and likely ones: below a fifth each, all that is left is the end.
+    # Few and likely tokens: if each is below a fifth, only the end token remains.
     few = [logit / data.draw(st.sampled_from([1, 4, 20])) for logit in logits[: len(ids)]]
-    # Of equally likely ones, either may be merged into the other.
+    # Of two equally likely tokens, either one may be merged into the other.
     is_a_tie = bool(np.any(np.diff(np.sort(few)) < 1e-5))
     params = Sampling(temperature=1.0, samplers="infill", seed=seed)
     if not is_a_tie and not is_on_an_edge(params, few, ids, infill=infill):
