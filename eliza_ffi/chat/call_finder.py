@@ -218,7 +218,7 @@ class _Finder:
             cut = opening  # the generation prompt begins thoughts
         elif same:  # the turn begins as the generation prompt does
             before, text_start = before.removeprefix(same), text_start.removeprefix(same)
-        elif "</" in opening and before.startswith(text_start):  # both contain empty thoughts
+        elif "</" in opening and before.startswith(text_start):  # both have empty thoughts
             before, text_start = before.removeprefix(text_start), ""
         else:
             cut = opening  # the generation prompt may begin thoughts

@@ -86,7 +86,7 @@ class Json:
 
 @dataclass(frozen=True)
 class Member:
-    """How an argument, or an item of an array, of one JSON type is written.
+    """How an argument or array item of one JSON type is written.
 
     Attributes
     ----------

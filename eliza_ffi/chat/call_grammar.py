@@ -117,7 +117,7 @@ def first_texts(format: CallFormat, schema: Mapping[str, Any], after: str) -> li
 
 
 class _Rules:
-    """The rules and terminals of a grammar, without repetitions.
+    """The rules and terminals of a grammar; equal ones are defined only once.
 
     Attributes
     ----------
@@ -306,7 +306,7 @@ class _Rules:
         return f"({_row(item, others)})" + ("?" if least == 0 else "")
 
     def _python(self, kind: str, schema: Any) -> str:
-        """Return the rule of a value as Python's `str` writes it, with quotes around strings."""
+        """Return the rule of a value inside another value, in the notation of Python's `str`."""
         if kind == "null":
             return '"None"'
         if kind == "boolean":

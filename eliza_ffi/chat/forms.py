@@ -57,7 +57,7 @@ class MessageForms:
 
     @functools.cached_property
     def no_tools(self) -> list[Any] | None:
-        """The value of ``tools`` if there are none: None, or an empty list if None fails."""
+        """The value of ``tools`` without tools: None, or [] if the template fails with None."""
         talks = ([_user(MARK)], [_user(_parts(MARK))])
         forms: tuple[list[Any] | None, ...] = (None, [])
         for nothing in forms:

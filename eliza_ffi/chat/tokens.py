@@ -102,8 +102,8 @@ class ChatTokenizer:
     def turn(self, **more: Any) -> tuple[str, str] | None:
         """Return the template text before and after the content of a single user message.
 
-        Do not keep the result: it may contain the current date. It is None if the
-        template does not write the content exactly once and unchanged.
+        Do not keep the result: it may contain the current date. It is None if the template does not
+        write the content exactly once and unchanged.
 
         Parameters
         ----------
@@ -116,13 +116,16 @@ class ChatTokenizer:
             If the template fails or rejects a single user message.
         """
         mark = next(mark for mark in map(chr, PRIVATE_USE) if mark not in self.template.source)
-        words = f"{mark}Some words, 1 2 <b>{mark}"  # changed by any trimming or escaping
+        words = f"{mark}Some words, 1 2 <b>{mark}"  # escaping, for example, would change them
         text = self.template.render([{"role": "user", "content": words}], **more)
         head, *tail = (self._bos(text) + text).split(words)
         return (head, tail[0]) if len(tail) == 1 and mark not in head + tail[0] else None
 
     def _apart(self, tokens: list[int], guarded: str, guard: _Guard) -> list[int]:
-        """Return the tokens of the text `guarded`; `tokens` are its tokens without markers."""
+        """Return the tokens of a conversation, with control tokens only from the template.
+
+        `guarded` is the text with markers; `tokens` are the tokens of the text without markers.
+        """
         vocabulary = self._vocabulary
         written = vocabulary.read(guarded)
         if vocabulary.in_order(written) == vocabulary.in_order(tokens):

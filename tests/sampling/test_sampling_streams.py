@@ -410,7 +410,7 @@ def test_without_a_reasoning_budget_the_tokens_do_not_change(reasoning: Reasonin
 def test_labels_take_precedence_over_the_reasoning_budget(
     reasoning: Reasoning,
 ) -> None:
-    """The label's tokens count towards the budget, and the label is the same as without a budget."""
+    """The label is the same as without a budget, and its tokens count towards the budget."""
     prompt = "Say hello. <plan>"
     sampling = Sampling(reasoning_budget=1, **TAGS)
     end = reasoning.model.tokenize("</plan>")
