@@ -306,7 +306,7 @@ class _Rules:
         return f"({_row(item, others)})" + ("?" if least == 0 else "")
 
     def _python(self, kind: str, schema: Any) -> str:
-        """Return the rule of a value inside another value, in the notation of Python's `str`."""
+        """Return the rule of a value as Python's `str` writes it; its strings are all nested."""
         if kind == "null":
             return '"None"'
         if kind == "boolean":

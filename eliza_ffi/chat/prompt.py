@@ -32,8 +32,8 @@ __all__ = ["Prompt", "PromptTokenizer"]
 class Prompt:
     """A prompt of template text, which may contain control tokens, and plain text, which cannot.
 
-    Pass it wherever a string prompt is accepted. BOS is added as for a string. A prompt does not
-    change: its methods return a new, longer prompt.
+    Pass it wherever a string prompt is accepted. BOS is added as for a string. Prompts are
+    immutable: their methods return a new, longer prompt.
 
     Attributes
     ----------

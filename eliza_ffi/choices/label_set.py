@@ -43,8 +43,7 @@ class ChoiceResult(Generic[T]):
     tokens : tuple of int
         The tokens of the label.
     forward_passes : int
-        The number of forward passes after the prompt's; -1 if the library does not count
-        them.
+        The number of forward passes after the prompt's; -1 if the library does not count them.
     elapsed : float
         Seconds from the tokenized prompt to the result, prefill included.
     probabilities : mapping from T to float, or None

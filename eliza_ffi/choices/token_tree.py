@@ -83,7 +83,7 @@ class TokenTreePayload:
     Attributes
     ----------
     model_id : str
-        The model of the tokenizer.
+        The model whose tokenizer produced the tokens.
     descriptors : tuple of TokenTreeDescriptor
         The descriptors. The library uses the union of their leaves.
     """
