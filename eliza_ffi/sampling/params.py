@@ -176,9 +176,9 @@ class Sampling:
         Keep tokens whose logits are within this number of standard deviations of the maximum; 0 =
         off.
     xtc_probability, xtc_threshold : float
-        With probability `xtc_probability`, remove all tokens of at least the probability
-        `xtc_threshold`, except the least
-        likely of them. A probability of 0, or a threshold above 0.5, = off.
+        With probability `xtc_probability`, remove all tokens that are at least as likely as
+        `xtc_threshold`, except the least likely of them. A probability of 0, or a threshold above
+        0.5, = off.
     repeat_last_n : int
         The number of previous tokens that the penalties consider; 0 = off.
     repeat_penalty : float
