@@ -17,7 +17,6 @@ from ..decisions.deciding import settings_for
 from ..decisions.fingerprint import fingerprint_of
 from ..decisions.prompts import as_one_input
 from ..decisions.questions import Question
-from ..decisions.wire import decision_to
 from ..errors import InvalidArgumentError
 from ..model import Model
 from ..tables import TableJob, TableResult, decide_rows
@@ -141,7 +140,7 @@ def run_decide(arguments: argparse.Namespace) -> int:
             return 0
         decision = model.decide(given, questions, **settings)
     if arguments.json:
-        print(json.dumps({**decision_to(decision), "model": model.path}, ensure_ascii=False))
+        print(json.dumps({**decision.to_dict(), "model": model.path}, ensure_ascii=False))
     else:
         print(decision_text(questions, decision, max(terminal_width() or 80, 40)))
     return 0

@@ -25,20 +25,15 @@ from .answers import (
     PredicateAnswer,
     ScoreAnswer,
     choice_confidence,
+    decisions_answer,
     score_confidence,
+    systemone_answer,
 )
 from .asking import WritePrompt
 from .calibration import METHODS, Calibration, CalibrationMethod, QuestionCalibration
 from .prompts import Asked, ShownOption, ask, input_text
 from .questions import Choice, Labels, Level, Option, Predicate, Question, Score
-from .wire import (
-    as_questions,
-    decision_to,
-    decisions_answer,
-    question_from,
-    question_to,
-    systemone_answer,
-)
+from .wire import as_questions, question_from, question_to
 
 if TYPE_CHECKING:
     from .fitting import calibrate
@@ -73,7 +68,6 @@ __all__ = [
     "ask",
     "calibrate",
     "choice_confidence",
-    "decision_to",
     "decisions_answer",
     "evaluate",
     "input_text",

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
-from ..checks import check_number, check_several, short_repr
+from ..checks import check_kind, check_number, check_several, short_repr
 from ..errors import InvalidArgumentError
+from .prompts import value_text
 from .questions import Choice, Labels, Predicate, Question, Score, Value
 
 __all__ = [
@@ -22,7 +23,9 @@ __all__ = [
     "ScoreAnswer",
     "answer_of",
     "choice_confidence",
+    "decisions_answer",
     "score_confidence",
+    "systemone_answer",
 ]
 
 
@@ -222,6 +225,8 @@ class LabelsAnswer:
 Answer: TypeAlias = "PredicateAnswer | ChoiceAnswer | ScoreAnswer | LabelsAnswer"
 """An answer of any kind."""
 
+_ANSWERS = (PredicateAnswer, ChoiceAnswer, ScoreAnswer, LabelsAnswer)
+
 
 @dataclass(frozen=True)
 class DecisionUsage:
@@ -295,9 +300,16 @@ class Decision(Mapping[str, Any]):
         dict
             JSON data: ``answers`` in the order of the questions, ``calibrated`` and ``usage``.
         """
-        from .wire import decision_to  # which imports this module
-
-        return decision_to(self)
+        return {
+            "answers": [decisions_answer(answer) for answer in self.answers],
+            "calibrated": self.calibrated,
+            "usage": {
+                "input_tokens": self.usage.input_tokens,
+                "input_tokens_details": {"cached_tokens": self.usage.cached_tokens},
+                "passes": self.usage.passes,
+                "seconds": self.usage.seconds,
+            },
+        }
 
     def to_json(self) -> str:
         """Return :meth:`to_dict` as a JSON text on one line."""
@@ -392,3 +404,84 @@ def collect(
         if isinstance(answer, PredicateAnswer)
     )
     return LabelsAnswer(name=question.name, answers=found)
+
+
+def decisions_answer(answer: Answer) -> dict[str, Any]:
+    """Return an answer as ``/v1/decisions`` writes it; one to labels is our own addition."""
+    check_kind("answer", answer, _ANSWERS, "an answer of a Decision")
+    if isinstance(answer, PredicateAnswer):
+        said: dict[str, Any] = {
+            "type": "predicate",
+            "name": answer.name,
+            "probability": answer.probability,
+        }
+    elif isinstance(answer, ChoiceAnswer):
+        said = {
+            "type": "choice",
+            "name": answer.name,
+            "choice": answer.choice,
+            "confidence": answer.confidence,
+            "probabilities": [{"value": value, "probability": p} for value, p in answer.options],
+        }
+    elif isinstance(answer, ScoreAnswer):
+        said = {
+            "type": "score",
+            "name": answer.name,
+            "score": answer.score,
+            "confidence": answer.confidence,
+            "probabilities": [
+                {"value": i, "label": label, "probability": p}
+                for i, (label, p) in enumerate(answer.levels)
+            ],
+        }
+    else:
+        return {
+            "type": "labels",
+            "name": answer.name,
+            "labels": list(answer.value),
+            "probabilities": [
+                {"value": value, "probability": each.probability} for value, each in answer.answers
+            ],
+        }
+    return said | _extras(answer)
+
+
+def systemone_answer(answer: Answer) -> dict[str, Any]:
+    """Return an answer as ``/v1/systemone`` writes it.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If it is one to labels, which that format has not.
+    """
+    check_kind("answer", answer, _ANSWERS, "an answer of a Decision")
+    if isinstance(answer, LabelsAnswer):
+        raise InvalidArgumentError("systemone has no answers to labels: ask a noul for each")
+    if isinstance(answer, PredicateAnswer):
+        said: dict[str, Any] = {"type": "noul", "noul": answer.probability}
+    elif isinstance(answer, ChoiceAnswer):
+        texts = [value for value, _ in answer.options if isinstance(value, str)]
+        said = {
+            "type": "choice",
+            "choice": value_text(answer.choice, texts),
+            "probabilities": {value_text(value, texts): p for value, p in answer.options},
+            "confidence": answer.confidence,
+        }
+    else:
+        said = {
+            "type": "score",
+            "score": answer.score,
+            "legend": {str(i): label for i, (label, _) in enumerate(answer.levels)},
+            "probabilities": {str(i): p for i, (_, p) in enumerate(answer.levels)},
+            "confidence": answer.confidence,
+        }
+    return said | _extras(answer)
+
+
+def _extras(answer: PredicateAnswer | ChoiceAnswer | ScoreAnswer) -> dict[str, Any]:
+    said: dict[str, Any] = {}
+    if answer.option_mass is not None:
+        said["option_mass"] = answer.option_mass
+    if answer.abstained:
+        said["abstained"] = True
+    return said

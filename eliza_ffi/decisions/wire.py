@@ -1,4 +1,4 @@
-"""Questions and answers in the two wire formats: ``/v1/decisions`` and ``/v1/systemone``."""
+"""Questions in the two wire formats: ``/v1/decisions`` and ``/v1/systemone``."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from typing import Any
 
 from ..checks import check_kind, check_known, check_one_of, check_several, found
 from ..errors import InvalidArgumentError
-from .answers import Answer, ChoiceAnswer, Decision, LabelsAnswer, PredicateAnswer, ScoreAnswer
-from .prompts import value_text
 from .questions import (
     MAX_QUESTIONS,
     Choice,
@@ -23,17 +21,9 @@ from .questions import (
     text_of,
 )
 
-__all__ = [
-    "as_questions",
-    "decision_to",
-    "decisions_answer",
-    "question_from",
-    "question_to",
-    "systemone_answer",
-]
+__all__ = ["as_questions", "question_from", "question_to"]
 
 _QUESTIONS = (Predicate, Choice, Score, Labels)
-_ANSWERS = (PredicateAnswer, ChoiceAnswer, ScoreAnswer, LabelsAnswer)
 _FIELDS = {
     "predicate": {"name", "instructions", "if_true", "if_false"},
     "noul": {"name", "instructions", "criteria"},
@@ -118,102 +108,6 @@ def question_to(question: Question) -> dict[str, Any]:
     else:
         said = {"type": "labels", **said, "labels": [_option(each) for each in question.labels]}
     return {key: value for key, value in said.items() if value is not None}
-
-
-def decisions_answer(answer: Answer) -> dict[str, Any]:
-    """Return an answer as ``/v1/decisions`` writes it; one to labels is our own addition."""
-    check_kind("answer", answer, _ANSWERS, "an answer of a Decision")
-    if isinstance(answer, PredicateAnswer):
-        said: dict[str, Any] = {
-            "type": "predicate",
-            "name": answer.name,
-            "probability": answer.probability,
-        }
-    elif isinstance(answer, ChoiceAnswer):
-        said = {
-            "type": "choice",
-            "name": answer.name,
-            "choice": answer.choice,
-            "confidence": answer.confidence,
-            "probabilities": [{"value": value, "probability": p} for value, p in answer.options],
-        }
-    elif isinstance(answer, ScoreAnswer):
-        said = {
-            "type": "score",
-            "name": answer.name,
-            "score": answer.score,
-            "confidence": answer.confidence,
-            "probabilities": [
-                {"value": i, "label": label, "probability": p}
-                for i, (label, p) in enumerate(answer.levels)
-            ],
-        }
-    else:
-        return {
-            "type": "labels",
-            "name": answer.name,
-            "labels": list(answer.value),
-            "probabilities": [
-                {"value": value, "probability": each.probability} for value, each in answer.answers
-            ],
-        }
-    return said | _extras(answer)
-
-
-def systemone_answer(answer: Answer) -> dict[str, Any]:
-    """Return an answer as ``/v1/systemone`` writes it.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If it is one to labels, which that format has not.
-    """
-    check_kind("answer", answer, _ANSWERS, "an answer of a Decision")
-    if isinstance(answer, LabelsAnswer):
-        raise InvalidArgumentError("systemone has no answers to labels: ask a noul for each")
-    if isinstance(answer, PredicateAnswer):
-        said: dict[str, Any] = {"type": "noul", "noul": answer.probability}
-    elif isinstance(answer, ChoiceAnswer):
-        texts = [value for value, _ in answer.options if isinstance(value, str)]
-        said = {
-            "type": "choice",
-            "choice": value_text(answer.choice, texts),
-            "probabilities": {value_text(value, texts): p for value, p in answer.options},
-            "confidence": answer.confidence,
-        }
-    else:
-        said = {
-            "type": "score",
-            "score": answer.score,
-            "legend": {str(i): label for i, (label, _) in enumerate(answer.levels)},
-            "probabilities": {str(i): p for i, (_, p) in enumerate(answer.levels)},
-            "confidence": answer.confidence,
-        }
-    return said | _extras(answer)
-
-
-def decision_to(decision: Decision) -> dict[str, Any]:
-    """Return a decision as JSON: its answers as ``/v1/decisions`` writes them, and what it took."""
-    usage = check_kind("decision", decision, Decision, "a Decision").usage
-    return {
-        "answers": [decisions_answer(answer) for answer in decision.answers],
-        "calibrated": decision.calibrated,
-        "usage": {
-            "input_tokens": usage.input_tokens,
-            "input_tokens_details": {"cached_tokens": usage.cached_tokens},
-            "passes": usage.passes,
-            "seconds": usage.seconds,
-        },
-    }
-
-
-def _extras(answer: PredicateAnswer | ChoiceAnswer | ScoreAnswer) -> dict[str, Any]:
-    said: dict[str, Any] = {}
-    if answer.option_mass is not None:
-        said["option_mass"] = answer.option_mass
-    if answer.abstained:
-        said["abstained"] = True
-    return said
 
 
 def _question(given: Any, name: str | None, place: str | None) -> Question:

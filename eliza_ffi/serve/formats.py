@@ -1,4 +1,4 @@
-"""Requests and answers in the two wire formats, around :mod:`eliza_ffi.decisions.wire`."""
+"""Requests and responses in the two wire formats, ``/v1/decisions`` and ``/v1/systemone``."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..decisions.answers import Decision, name_of
+from ..decisions.answers import Decision, decisions_answer, name_of, systemone_answer
 from ..decisions.prompts import as_one_input, input_text
 from ..decisions.questions import Question
-from ..decisions.wire import as_questions, decisions_answer, systemone_answer
+from ..decisions.wire import as_questions
 from ..errors import InvalidArgumentError
 from .fields import UnfitField, check_fields
 from .refusals import Refusal

@@ -16,6 +16,8 @@ from eliza_ffi.decisions.answers import (
     LabelsAnswer,
     PredicateAnswer,
     ScoreAnswer,
+    decisions_answer,
+    systemone_answer,
 )
 from eliza_ffi.decisions.questions import (
     Choice,
@@ -26,14 +28,7 @@ from eliza_ffi.decisions.questions import (
     Question,
     Score,
 )
-from eliza_ffi.decisions.wire import (
-    as_questions,
-    decision_to,
-    decisions_answer,
-    question_from,
-    question_to,
-    systemone_answer,
-)
+from eliza_ffi.decisions.wire import as_questions, question_from, question_to
 from eliza_ffi.errors import InvalidArgumentError
 
 # ---- what questions may be, as OpenAI's and as llama-server's clients write them ---------------
@@ -333,8 +328,7 @@ def test_what_was_asked_for_besides_is_added() -> None:
 def test_a_decision_is_json_with_what_it_took() -> None:
     usage = DecisionUsage(input_tokens=10, cached_tokens=4, passes=2, seconds=0.5)
     decision = Decision((PREDICATE, CHOICE), usage, calibrated=True)
-    written = decision_to(decision)
-    assert decision.to_dict() == written
+    written = decision.to_dict()
     assert json.loads(decision.to_json()) == written
     assert json.loads(json.dumps(written)) == written
     assert written == {

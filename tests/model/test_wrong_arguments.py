@@ -264,7 +264,6 @@ def of_decisions(model: Model) -> Iterator[Subject]:
     yield of(decisions.question_to, question=question)
     yield of(decisions.choice_confidence, probabilities=[0.5, 0.5])
     yield of(decisions.score_confidence, probabilities=[0.5, 0.5])
-    yield of(decisions.decision_to, decision=decision)
     yield of(decisions.decisions_answer, answer=decision["action"])
     yield of(decisions.systemone_answer, answer=decision["action"])
     yield of(decisions.calibrate, model=model, questions=[question], examples=examples)
