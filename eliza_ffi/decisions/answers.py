@@ -1,4 +1,4 @@
-"""Answers to typed questions, and the decision that holds them."""
+"""Answers to questions, decisions, and their JSON in the two wire formats."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
-from ..checks import check_kind, check_number, check_several, short_repr
+from ..checks import check_kind, check_number, check_several, short_repr, wrong
 from ..errors import InvalidArgumentError
 from .prompts import value_text
 from .questions import Choice, Labels, Predicate, Question, Score, Value
@@ -31,17 +31,18 @@ __all__ = [
 
 @dataclass(frozen=True, kw_only=True)
 class _Answer:
-    """What all answers to one question have.
+    """Hold the fields of every answer except :class:`LabelsAnswer`.
 
     Attributes
     ----------
     name : str or None
-        The question's.
+        The name of the question.
     option_mass : float or None
-        The share of the model's own probability of the next token that fell on the options: low
-        where the prompt does not fit. None unless asked for.
+        The probability, over the whole vocabulary, that the next token begins an option. A low
+        value means that the model expects a different kind of text after this prompt. None unless
+        requested.
     abstained : bool
-        Whether the likeliest answer is less likely than `abstain_below` asked for.
+        Whether the most probable option is less probable than `abstain_below`.
     """
 
     name: str | None = None
@@ -55,29 +56,29 @@ class _Answer:
 
 @dataclass(frozen=True, kw_only=True)
 class PredicateAnswer(_Answer):
-    """The answer to a :class:`~eliza_ffi.decisions.Predicate`.
+    """Hold the answer to a :class:`~eliza_ffi.decisions.Predicate`.
 
     Attributes
     ----------
     probability : float
-        That it is true.
+        The probability that the statement is true.
     """
 
     probability: float
 
     @property
     def value(self) -> bool | None:
-        """Whether it is true; None where the model abstained."""
+        """Whether the probability is at least 0.5; None if the model abstained."""
         return None if self.abstained else self.probability >= 0.5
 
     @property
     def confidence(self) -> float:
-        """How far the likelier answer is above chance, 0 to 1."""
+        """How far the more probable answer is above chance, from 0 to 1."""
         return abs(2.0 * self.probability - 1.0)
 
     @property
     def distribution(self) -> tuple[float, ...]:
-        """The probabilities of true and of false."""
+        """The probabilities of true and of false, in this order."""
         return self.probability, 1.0 - self.probability
 
     def __repr__(self) -> str:
@@ -86,36 +87,34 @@ class PredicateAnswer(_Answer):
 
 @dataclass(frozen=True, kw_only=True)
 class ChoiceAnswer(_Answer):
-    """The answer to a :class:`~eliza_ffi.decisions.Choice`.
+    """Hold the answer to a :class:`~eliza_ffi.decisions.Choice`.
 
     Attributes
     ----------
-    choice : str or bool
-        The likeliest option; of several, the one given first.
     options : tuple of (str or bool, float)
-        All options with their probabilities, in the order they were given.
+        All options with their probabilities, in the order of the question.
     """
 
     options: tuple[tuple[Value, float], ...]
 
     @property
     def choice(self) -> Value:
-        """The likeliest option; of several, the one given first."""
+        """The most probable option; in a tie, the first one of the question."""
         return max(self.options, key=lambda option: option[1])[0]
 
     @property
     def value(self) -> Value | None:
-        """The choice; None where the model abstained."""
+        """The choice; None if the model abstained."""
         return None if self.abstained else self.choice
 
     @property
     def probabilities(self) -> Mapping[Value, float]:
-        """The probability of every option."""
+        """The probability of each option."""
         return MappingProxyType(dict(self.options))
 
     @property
     def probability(self) -> float:
-        """The choice's probability."""
+        """The probability of the choice."""
         return max(self.distribution)
 
     @property
@@ -125,11 +124,11 @@ class ChoiceAnswer(_Answer):
 
     @property
     def distribution(self) -> tuple[float, ...]:
-        """The probabilities in the order the options were given."""
+        """The probabilities, in the order of the question."""
         return tuple(probability for _, probability in self.options)
 
     def ranked(self) -> list[tuple[Value, float]]:
-        """Return all options with their probabilities, the likeliest first."""
+        """Return all options with their probabilities, most probable first."""
         return sorted(self.options, key=lambda option: option[1], reverse=True)
 
     def __repr__(self) -> str:
@@ -138,34 +137,34 @@ class ChoiceAnswer(_Answer):
 
 @dataclass(frozen=True, kw_only=True)
 class ScoreAnswer(_Answer):
-    """The answer to a :class:`~eliza_ffi.decisions.Score`.
+    """Hold the answer to a :class:`~eliza_ffi.decisions.Score`.
 
     Attributes
     ----------
     levels : tuple of (str, float)
-        The labels of the levels with their probabilities, the lowest first.
+        The labels of the levels with their probabilities, lowest level first.
     """
 
     levels: tuple[tuple[str, float], ...]
 
     @property
     def score(self) -> float:
-        """The expected level: 0 for the lowest, with fractions."""
+        """The expected level, a fraction. The lowest level counts as 0."""
         return sum(i * p for i, p in enumerate(self.distribution))
 
     @property
     def value(self) -> float | None:
-        """The score; None where the model abstained."""
+        """The score; None if the model abstained."""
         return None if self.abstained else self.score
 
     @property
     def label(self) -> str:
-        """The label of the likeliest level; of several, the lowest."""
+        """The label of the most probable level; in a tie, the lowest one."""
         return max(self.levels, key=lambda level: level[1])[0]
 
     @property
     def probability(self) -> float:
-        """The likeliest level's."""
+        """The probability of the most probable level."""
         return max(self.distribution)
 
     @property
@@ -175,7 +174,7 @@ class ScoreAnswer(_Answer):
 
     @property
     def distribution(self) -> tuple[float, ...]:
-        """The probabilities of the levels, the lowest first."""
+        """The probabilities of the levels, lowest level first."""
         return tuple(probability for _, probability in self.levels)
 
     def __repr__(self) -> str:
@@ -185,14 +184,14 @@ class ScoreAnswer(_Answer):
 
 @dataclass(frozen=True, kw_only=True)
 class LabelsAnswer:
-    """The answer to :class:`~eliza_ffi.decisions.Labels`.
+    """Hold the answer to :class:`~eliza_ffi.decisions.Labels`.
 
     Attributes
     ----------
     name : str or None
-        The question's.
+        The name of the question.
     answers : tuple of (str or bool, PredicateAnswer)
-        For each label whether it fits.
+        Each label, with the answer whether it fits.
     """
 
     name: str | None = None
@@ -200,22 +199,22 @@ class LabelsAnswer:
 
     @property
     def value(self) -> tuple[Value, ...]:
-        """The labels that fit: more likely than not, and no abstention."""
+        """The labels with a probability of at least 0.5, without those the model abstained on."""
         return tuple(label for label, answer in self.answers if answer.value)
 
     @property
     def probabilities(self) -> Mapping[Value, float]:
-        """That a label fits, for each by itself: they do not sum to 1."""
+        """The probability that each label fits. They do not sum to 1."""
         return MappingProxyType({label: answer.probability for label, answer in self.answers})
 
     @property
     def abstained(self) -> bool:
-        """Whether the model abstained on a label."""
+        """Whether the model abstained on at least one label."""
         return any(answer.abstained for _, answer in self.answers)
 
     @property
     def confidence(self) -> float:
-        """The least of its labels' confidences."""
+        """The lowest confidence of all labels."""
         return min(answer.confidence for _, answer in self.answers)
 
     def __repr__(self) -> str:
@@ -230,18 +229,18 @@ _ANSWERS = (PredicateAnswer, ChoiceAnswer, ScoreAnswer, LabelsAnswer)
 
 @dataclass(frozen=True)
 class DecisionUsage:
-    """What a decision took.
+    """Report the cost of a decision.
 
     Attributes
     ----------
     input_tokens : int
-        Of all prompts: the input once, and each question.
+        The tokens of all prompts, with their common beginning counted once.
     cached_tokens : int
-        Of those, found in the KV cache.
+        How many of these tokens were found in the KV cache.
     passes : int
-        Forward passes; -1 where the library does not count.
+        The number of forward passes; -1 if the library does not count them.
     seconds : float
-        From the call to the answers.
+        The time from the call to the answers.
     """
 
     input_tokens: int
@@ -252,19 +251,20 @@ class DecisionUsage:
 
 @dataclass(frozen=True, eq=False)
 class Decision(Mapping[str, Any]):
-    """The answers to the questions about one input: a mapping from names to answers.
+    """Map the names of the questions about one input to their answers.
 
-    A question without a name has its position as its name, ``"0"`` for the first. Every answer can
-    also be found by its position: ``decision[0]`` is the answer to the first question.
+    The name of an unnamed question is its position, ``"0"`` for the first one. You can also look up
+    any answer by its position: ``decision[0]`` is the answer to the first question.
 
     Attributes
     ----------
     answers : tuple of Answer
-        In the order of the questions.
+        The answers, in the order of the questions.
     usage : DecisionUsage
+        The cost of the decision.
     calibrated : bool
-        Whether the probabilities went through a calibration that was fitted on examples. Others are
-        the model's own, and mostly too sure.
+        Whether a calibration was applied to the probabilities. Without one they are the model's
+        own probabilities, which are usually overconfident.
     """
 
     answers: tuple[Answer, ...]
@@ -279,7 +279,7 @@ class Decision(Mapping[str, Any]):
     def __getitem__(self, name: str | int) -> Answer:
         try:
             return self.answers[name] if isinstance(name, int) else self._by_name[name]
-        except IndexError:  # a mapping raises KeyError
+        except IndexError:  # what a mapping must raise
             raise KeyError(name) from None
 
     def __iter__(self) -> Iterator[str]:
@@ -293,12 +293,12 @@ class Decision(Mapping[str, Any]):
         return f"Decision({short_repr(values)}, {len(self)} answers)"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the answers as ``/v1/decisions`` writes them, and what the decision took.
+        """Convert the decision to JSON data, with its answers in the format of ``/v1/decisions``.
 
         Returns
         -------
         dict
-            JSON data: ``answers`` in the order of the questions, ``calibrated`` and ``usage``.
+            ``answers``, in the order of the questions, ``calibrated`` and ``usage``.
         """
         return {
             "answers": [decisions_answer(answer) for answer in self.answers],
@@ -312,12 +312,12 @@ class Decision(Mapping[str, Any]):
         }
 
     def to_json(self) -> str:
-        """Return :meth:`to_dict` as a JSON text on one line."""
+        """Return :meth:`to_dict` as one line of JSON text."""
         return json.dumps(self.to_dict(), ensure_ascii=False)
 
 
 def name_of(name: str | None, place: int) -> str:
-    """Return what an answer is found by."""
+    """Return the key of an answer in a decision: its name, or its place as a string."""
     return str(place) if name is None else name
 
 
@@ -327,16 +327,17 @@ def answer_of(
     option_mass: float | None = None,
     abstain_below: float = 0.0,
 ) -> PredicateAnswer | ChoiceAnswer | ScoreAnswer:
-    """Return the answer that probabilities of a question's options come to.
+    """Make the answer to a question from the probabilities of its options.
 
     Parameters
     ----------
     question
     probabilities
-        One for each option: true and false; the choices, and that none fits; the levels.
+        One for each option. The options are true and false, or the choices followed by the option
+        of `none`, or the levels.
     option_mass
     abstain_below
-        The model abstains where the likeliest option's probability is lower.
+        The model abstains if the probability of the most probable option is below this.
     """
     p = [float(each) for each in probabilities]
     rest: dict[str, Any] = {
@@ -354,9 +355,10 @@ def answer_of(
 
 
 def choice_confidence(probabilities: Sequence[float]) -> float:
-    """Return how far the likeliest of n options is above chance: (p - 1/n) / (1 - 1/n), at least 0.
+    """Return how far the most probable of n options is above chance, from 0 to 1.
 
-    As published for ``/v1/systemone``; 1 for a single option.
+    The formula is the one published for ``/v1/systemone``: (p - 1/n) / (1 - 1/n), but at least 0.
+    The confidence of a single option is 1.
     """
     probabilities = _checked(probabilities)
     chance = 1.0 / len(probabilities)
@@ -364,15 +366,16 @@ def choice_confidence(probabilities: Sequence[float]) -> float:
 
 
 def score_confidence(probabilities: Sequence[float]) -> float:
-    """Return how close a scale's probability lies around its likeliest level, 0 to 1.
+    """Return how closely the probability is gathered around the most probable level, 0 to 1.
 
-    As published for ``/v1/systemone``: 1 - d/d_u, at least 0, where d is the mean distance to the
-    likeliest level and d_u that of a uniform distribution to the middle of the scale.
+    The formula is the one published for ``/v1/systemone``: 1 - d/d_u, but at least 0. Here d is the
+    mean distance to the most probable level, and d_u is the mean distance of a uniform distribution
+    to the middle of the scale.
     """
     probabilities = _checked(probabilities)
     n = len(probabilities)
     if n < 2:
-        raise InvalidArgumentError(f"a scale has 2 levels or more, not {n}")
+        raise InvalidArgumentError(f"probabilities: expected 2 or more levels, got {n}")
     mode = max(range(n), key=lambda i: probabilities[i])
     distance = sum(p * abs(i - mode) for i, p in enumerate(probabilities))
     uniform = sum(abs(i - (n - 1) / 2) for i in range(n)) / n
@@ -383,40 +386,43 @@ def _checked(probabilities: Sequence[float]) -> list[float]:
     listed = check_several("probabilities", probabilities, "a list of numbers")
     checked = [check_number("each of probabilities", each) for each in listed]
     if not checked:
-        raise InvalidArgumentError("probabilities must be one or more, got none")
+        raise wrong("probabilities", "a non-empty list of numbers", checked)
     return checked
 
 
 def expand(question: Question) -> tuple[Predicate | Choice | Score, ...]:
-    """Return the questions with one answer each that a question comes to."""
+    """Split a question into questions that have one answer each."""
     return question.predicates if isinstance(question, Labels) else (question,)
 
 
 def collect(
     question: Question, answers: Sequence[PredicateAnswer | ChoiceAnswer | ScoreAnswer]
 ) -> Answer:
-    """Return a question's answer out of those to what :func:`expand` made of it."""
+    """Combine the answers to the parts of a question, which :func:`expand` returned."""
     if not isinstance(question, Labels):
         return answers[0]
-    found = tuple(
+    labelled = tuple(
         (label.value, answer)
         for label, answer in zip(question.labels, answers, strict=True)
         if isinstance(answer, PredicateAnswer)
     )
-    return LabelsAnswer(name=question.name, answers=found)
+    return LabelsAnswer(name=question.name, answers=labelled)
 
 
 def decisions_answer(answer: Answer) -> dict[str, Any]:
-    """Return an answer as ``/v1/decisions`` writes it; one to labels is our own addition."""
+    """Convert an answer to JSON data in the format of ``/v1/decisions``.
+
+    OpenAI's format has no answers of type ``labels``; they are an addition.
+    """
     check_kind("answer", answer, _ANSWERS, "an answer of a Decision")
     if isinstance(answer, PredicateAnswer):
-        said: dict[str, Any] = {
+        fields: dict[str, Any] = {
             "type": "predicate",
             "name": answer.name,
             "probability": answer.probability,
         }
     elif isinstance(answer, ChoiceAnswer):
-        said = {
+        fields = {
             "type": "choice",
             "name": answer.name,
             "choice": answer.choice,
@@ -424,7 +430,7 @@ def decisions_answer(answer: Answer) -> dict[str, Any]:
             "probabilities": [{"value": value, "probability": p} for value, p in answer.options],
         }
     elif isinstance(answer, ScoreAnswer):
-        said = {
+        fields = {
             "type": "score",
             "name": answer.name,
             "score": answer.score,
@@ -443,45 +449,47 @@ def decisions_answer(answer: Answer) -> dict[str, Any]:
                 {"value": value, "probability": each.probability} for value, each in answer.answers
             ],
         }
-    return said | _extras(answer)
+    return fields | _extras(answer)
 
 
 def systemone_answer(answer: Answer) -> dict[str, Any]:
-    """Return an answer as ``/v1/systemone`` writes it.
+    """Convert an answer to JSON data in the format of ``/v1/systemone``.
 
     Raises
     ------
     InvalidArgumentError
-        If it is one to labels, which that format has not.
+        If it is a :class:`LabelsAnswer`, which that format does not have.
     """
     check_kind("answer", answer, _ANSWERS, "an answer of a Decision")
     if isinstance(answer, LabelsAnswer):
-        raise InvalidArgumentError("systemone has no answers to labels: ask a noul for each")
+        raise InvalidArgumentError(
+            "/v1/systemone does not support labels; ask a noul for each label"
+        )
     if isinstance(answer, PredicateAnswer):
-        said: dict[str, Any] = {"type": "noul", "noul": answer.probability}
+        fields: dict[str, Any] = {"type": "noul", "noul": answer.probability}
     elif isinstance(answer, ChoiceAnswer):
         texts = [value for value, _ in answer.options if isinstance(value, str)]
-        said = {
+        fields = {
             "type": "choice",
             "choice": value_text(answer.choice, texts),
             "probabilities": {value_text(value, texts): p for value, p in answer.options},
             "confidence": answer.confidence,
         }
     else:
-        said = {
+        fields = {
             "type": "score",
             "score": answer.score,
             "legend": {str(i): label for i, (label, _) in enumerate(answer.levels)},
             "probabilities": {str(i): p for i, (_, p) in enumerate(answer.levels)},
             "confidence": answer.confidence,
         }
-    return said | _extras(answer)
+    return fields | _extras(answer)
 
 
 def _extras(answer: PredicateAnswer | ChoiceAnswer | ScoreAnswer) -> dict[str, Any]:
-    said: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     if answer.option_mass is not None:
-        said["option_mass"] = answer.option_mass
+        fields["option_mass"] = answer.option_mass
     if answer.abstained:
-        said["abstained"] = True
-    return said
+        fields["abstained"] = True
+    return fields

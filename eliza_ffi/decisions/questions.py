@@ -1,7 +1,8 @@
-"""Questions with typed answers: is it true, which of these, how much.
+"""Questions with typed answers: is it true, which of these, how much, which labels.
 
-The three kinds and their fields are those that OpenAI's ``/v1/decisions`` takes. A question is
-asked about an input; it knows nothing of models, prompts or tokens.
+:class:`Predicate`, :class:`Choice` and :class:`Score` and their fields are those of OpenAI's
+``/v1/decisions``. :class:`Labels` is an addition. A question is asked about an input and is
+independent of models, prompts and tokens.
 """
 
 from __future__ import annotations
@@ -36,21 +37,22 @@ MAX_OPTIONS = 255
 MAX_LEVELS = 10
 
 NOT_TEXT = ("input_image", "image_url", "input_audio", "input_file")
-"""Parts of messages and instructions that are refused."""
+"""Types of message and instruction parts that are rejected because they are not text."""
 
 Value: TypeAlias = "str | bool"
-"""What an option stands for; ``True`` and ``"true"`` are two values."""
+"""The value of an option. ``True`` and ``"true"`` are two different values."""
 
 
 @dataclass(frozen=True)
 class Option:
-    """One of the answers to a choice.
+    """Describe one option of a choice, or one label of :class:`Labels`.
 
     Attributes
     ----------
     value : str or bool
+        The value that the answer contains if the model picks this option.
     description : str or None
-        What it means, shown to the model.
+        The meaning of the option. The model sees it.
     """
 
     value: Value
@@ -63,13 +65,14 @@ class Option:
 
 @dataclass(frozen=True)
 class Level:
-    """One of the levels of a score.
+    """Describe one level of a score.
 
     Attributes
     ----------
     label : str
+        The name of the level.
     description : str or None
-        What it means, shown to the model.
+        The meaning of the level. The model sees it.
     """
 
     label: str
@@ -82,20 +85,20 @@ class Level:
 
 @dataclass(frozen=True)
 class Predicate:
-    """Is a statement about the input true?
+    """Ask whether a statement about the input is true.
 
     Attributes
     ----------
     instructions : str
-        The statement, or a question with yes or no for an answer. JSON, or a list of parts
-        ``{"text": ...}``, becomes text.
+        The statement, or a yes-or-no question. A list of parts ``{"text": ...}`` or other JSON is
+        converted to text.
     name : str or None
-        What its answer is found by.
+        The key of the answer in the decision.
     if_true, if_false : str or None
-        When it counts as true, and when not.
+        When the statement counts as true, and when it counts as false. The model sees both.
     source : mapping or None
-        The question as ``/v1/systemone`` was given it, with its JSON as it is: for models that were
-        made for decisions.
+        The original question in the format of ``/v1/systemone``. Decision models receive its JSON
+        unchanged.
     """
 
     instructions: str
@@ -112,21 +115,23 @@ class Predicate:
 
 @dataclass(frozen=True)
 class Choice:
-    """Which option fits?
+    """Ask which option fits the input best.
 
     Attributes
     ----------
     instructions : str
-        As of :class:`Predicate`.
+        The question, as in :class:`Predicate`.
     choices : tuple of Option
-        2 to 255, no two of one value. They may be given as values, as :class:`Option`, as pairs of
-        value and description, or as a mapping from values to descriptions.
+        2 to 255 options with different values; `none` counts as one of the 255. Pass values,
+        :class:`Option` objects, pairs of a value and a description, or a mapping from values to
+        descriptions.
     name : str or None
-        What its answer is found by.
+        The key of the answer in the decision.
     none : str or None
-        The text of one more option, that none of these fits. Its value is that text.
+        The text of an additional last option, which says that none of the others fits. Its value is
+        the same text.
     source : mapping or None
-        As of :class:`Predicate`.
+        As in :class:`Predicate`.
     """
 
     instructions: str
@@ -148,7 +153,7 @@ class Choice:
         _check_asked(self)
         _check_text(f"{_called(self)}: none", none)
         if none is not None and not none.strip():
-            raise InvalidArgumentError(f"{_called(self)}: none must not be empty")
+            raise wrong(f"{_called(self)}: none", "a non-empty string or None", none)
         values = [_identity(option.value) for option in self.options]
         if not len(self.choices) >= 2 or len(values) > MAX_OPTIONS:
             hint = "; for larger sets use Model.choose" if len(values) > MAX_OPTIONS else ""
@@ -159,25 +164,25 @@ class Choice:
 
     @property
     def options(self) -> tuple[Option, ...]:
-        """All options, that none fits included."""
+        """All options, including the one of `none`."""
         return self.choices if self.none is None else (*self.choices, Option(self.none))
 
 
 @dataclass(frozen=True)
 class Score:
-    """Where on a scale?
+    """Ask for a position on a scale.
 
     Attributes
     ----------
     instructions : str
-        As of :class:`Predicate`.
+        The question, as in :class:`Predicate`.
     levels : tuple of Level
-        2 to 10, the lowest first, no two of one label. They may be given as labels, as
-        :class:`Level`, as pairs of label and description, or as a mapping from one to the other.
+        2 to 10 levels with different labels, lowest first. Pass labels, :class:`Level` objects,
+        pairs of a label and a description, or a mapping from labels to descriptions.
     name : str or None
-        What its answer is found by.
+        The key of the answer in the decision.
     source : mapping or None
-        As of :class:`Predicate`.
+        As in :class:`Predicate`.
     """
 
     instructions: str
@@ -205,16 +210,16 @@ class Score:
 
 @dataclass(frozen=True)
 class Labels:
-    """Which of these labels fit, each by itself: as many predicates as there are labels.
+    """Ask which labels fit the input. Each label is asked as a predicate of its own.
 
     Attributes
     ----------
     instructions : str
-        What is asked of each label, such as ``"Is the message about this?"``.
+        The question for every label, such as ``"Is the message about this?"``.
     labels : tuple of Option
-        1 to 255, given as a choice's options are.
+        1 to 255 labels, in the same forms as the options of :class:`Choice`.
     name : str or None
-        What its answer is found by.
+        The key of the answer in the decision.
     """
 
     instructions: str
@@ -239,7 +244,7 @@ class Labels:
 
     @property
     def predicates(self) -> tuple[Predicate, ...]:
-        """The question that is asked of each label."""
+        """One predicate for each label: the instructions followed by the label."""
         return tuple(
             Predicate(f"{self.instructions}\n{_described(label)}") for label in self.labels
         )
@@ -250,36 +255,36 @@ Question: TypeAlias = "Predicate | Choice | Score | Labels"
 
 
 def text_of(value: Any, what: str = "the value") -> str:
-    """Return what an input or an instruction says: a text as it is, anything else as JSON.
+    """Return a string unchanged, and any other value as JSON text.
 
     Parameters
     ----------
     value
     what
-        What it is, for an error's text.
+        The name of the value in error messages.
 
     Raises
     ------
     InvalidArgumentError
-        If it is neither a text nor JSON.
+        If the value is neither a string nor JSON.
     """
     if isinstance(value, str):
         return value
     try:
         return json.dumps(value, ensure_ascii=False, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidArgumentError(f"{what} is neither a text nor JSON: {error}") from error
+        raise InvalidArgumentError(f"{what} is neither a string nor JSON: {error}") from error
 
 
 def refuse_not_text(part: Any, whose: str) -> None:
-    """Refuse one of the wire formats' parts that are no text, and nothing that is other JSON."""
+    """Reject parts of the types in :data:`NOT_TEXT`. Any other JSON is accepted."""
     kind = part.get("type") if isinstance(part, Mapping) else None
     if isinstance(kind, str) and kind in NOT_TEXT:
         raise InvalidArgumentError(f"{whose} a part of type {kind!r}: only text is read")
 
 
 def _parts_text(value: Any) -> str:
-    """Return the text of instructions, which may be a text, parts of one, or JSON."""
+    """Return the text of instructions, which may be a string, a list of parts, or other JSON."""
     if isinstance(value, Sequence) and not isinstance(value, str | bytes) and value:
         texts = [part.get("text") if isinstance(part, Mapping) else None for part in value]
         if all(isinstance(text, str) for text in texts):
@@ -308,7 +313,7 @@ def _listed(given: Any, kind: type[Any], what: str) -> list[Any]:
 
 
 def _check_asked(question: Any) -> None:
-    """Check what every question has, and bring its instructions into text."""
+    """Check the fields that all questions have, and convert the instructions to text."""
     if question.name is not None and (not isinstance(question.name, str) or not question.name):
         raise wrong("the name of a question", "a non-empty string", question.name)
     given = question.instructions
@@ -317,16 +322,16 @@ def _check_asked(question: Any) -> None:
     _set(question, instructions=_parts_text(given))
     if getattr(question, "source", None) is not None:
         check_kind("source", question.source, Mapping, "a mapping or None")
-        _set(question, source=copy.deepcopy(question.source))  # not the caller's own
+        _set(question, source=copy.deepcopy(question.source))  # the caller may change theirs
     if not question.instructions.strip():
-        raise InvalidArgumentError(f"{_called(question)}: there are no instructions")
+        raise InvalidArgumentError(f"{_called(question)}: the instructions are empty")
 
 
 def _check_unique(question: Any, values: Sequence[Any], identities: Sequence[Any]) -> None:
     seen = set()
     for value, identity in zip(values, identities, strict=True):
         if identity in seen:
-            raise InvalidArgumentError(f"{_called(question)}: {value!r} is there twice")
+            raise InvalidArgumentError(f"{_called(question)}: {value!r} is given twice")
         seen.add(identity)
 
 
@@ -337,20 +342,19 @@ def _identity(value: Value) -> tuple[type[Any], Value]:
 def _check_label(value: Any, what: str, *, allow_bool: bool) -> None:
     if isinstance(value, bool) and allow_bool:
         return
-    allowed = "a text or a bool" if allow_bool else "a text"
     if not isinstance(value, str):
-        raise InvalidArgumentError(f"the {what} must be {allowed}, not {type(value).__name__}")
+        raise wrong(f"the {what}", "a string or a bool" if allow_bool else "a string", value)
     if not value.strip():
-        raise InvalidArgumentError(f"the {what} must not be empty")
+        raise wrong(f"the {what}", "a non-empty string", value)
     try:
         value.encode()
     except UnicodeEncodeError as error:
-        raise InvalidArgumentError(f"the {what} {value!r} is no Unicode text: {error}") from None
+        raise InvalidArgumentError(f"the {what} {value!r} is not valid Unicode: {error}") from None
 
 
 def _check_text(what: str, text: Any) -> None:
     if text is not None and not isinstance(text, str):
-        raise InvalidArgumentError(f"{what} must be a text or None, not {type(text).__name__}")
+        raise wrong(what, "a string or None", text)
 
 
 def _called(question: Any) -> str:

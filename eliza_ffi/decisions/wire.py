@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from ..checks import check_kind, check_known, check_one_of, check_several, found
+from ..checks import check_kind, check_known, check_one_of, check_several, found, wrong
 from ..errors import InvalidArgumentError
 from .questions import (
     MAX_QUESTIONS,
@@ -34,19 +34,21 @@ _FIELDS = {
 
 
 def as_questions(given: Any) -> tuple[Question, ...]:
-    """Return questions given in any form, each with a name of its own or none.
+    """Read one or more questions in any supported form.
 
     Parameters
     ----------
     given
-        A question; several; or a mapping from names to questions. A question is an object, or a
-        mapping in either wire format.
+        A question, a list of questions, or a mapping from names to questions. Each question is an
+        object such as :class:`~eliza_ffi.decisions.Choice`, or a mapping in one of the two wire
+        formats.
 
     Raises
     ------
     InvalidArgumentError
-        If one is malformed, two have the same name, or there are none or more than 400, counting
-        each label of :class:`~eliza_ffi.decisions.Labels`.
+        If a question is malformed, if two questions have the same name, or if there are no
+        questions or more than 400. Each label of :class:`~eliza_ffi.decisions.Labels` counts as
+        one question.
     """
     if isinstance(given, _QUESTIONS) or (isinstance(given, Mapping) and _is_question(given)):
         given = [given]
@@ -71,56 +73,54 @@ def as_questions(given: Any) -> tuple[Question, ...]:
 
 
 def question_from(given: Any, name: str | None = None) -> Question:
-    """Return a question given as an object or as a mapping of either wire format.
+    """Read a question: an object, or a mapping in one of the two wire formats.
 
     Parameters
     ----------
     given
     name
-        What it is called; None = what it says itself.
+        A name that replaces the question's own name. None keeps its own name.
 
     Raises
     ------
     InvalidArgumentError
-        If it is malformed; the text names the question and the field.
+        If the question is malformed. The message names the question and the field.
     """
     return _question(given, name, None)
 
 
 def question_to(question: Question) -> dict[str, Any]:
-    """Return a question as JSON, such that :func:`question_from` gives it back.
+    """Convert a question to JSON data that :func:`question_from` can read.
 
-    Its `source` is left out: what other models are asked does not depend on it.
+    The result does not contain `source`, which only decision models use.
     """
     check_kind("question", question, _QUESTIONS, "a Predicate, Choice, Score or Labels")
-    said: dict[str, Any] = {"instructions": question.instructions}
+    fields: dict[str, Any] = {"instructions": question.instructions}
     if question.name is not None:
-        said = {"name": question.name, **said}
+        fields = {"name": question.name, **fields}
     if isinstance(question, Predicate):
-        said |= {"if_true": question.if_true, "if_false": question.if_false}
-        said = {"type": "predicate", **said}
+        fields |= {"if_true": question.if_true, "if_false": question.if_false}
+        fields = {"type": "predicate", **fields}
     elif isinstance(question, Choice):
-        said |= {"choices": [_option(each) for each in question.choices], "none": question.none}
-        said = {"type": "choice", **said}
+        fields |= {"choices": [_option(each) for each in question.choices], "none": question.none}
+        fields = {"type": "choice", **fields}
     elif isinstance(question, Score):
         levels = [_described("label", level.label, level.description) for level in question.levels]
-        said = {"type": "score", **said, "levels": levels}
+        fields = {"type": "score", **fields, "levels": levels}
     else:
-        said = {"type": "labels", **said, "labels": [_option(each) for each in question.labels]}
-    return {key: value for key, value in said.items() if value is not None}
+        fields = {"type": "labels", **fields, "labels": [_option(each) for each in question.labels]}
+    return {key: value for key, value in fields.items() if value is not None}
 
 
 def _question(given: Any, name: str | None, place: str | None) -> Question:
-    """Return a question; one without a name is called by its place in errors."""
+    """Read a question. Errors call a question without a name by its place."""
     if isinstance(given, _QUESTIONS):
         return given if name is None else _renamed(given, name)
     if name is None and isinstance(given, Mapping):
         name = given.get("name")
     called = _called(place if name is None else name)
     if not isinstance(given, Mapping):
-        raise InvalidArgumentError(
-            f"{called} must be a question or a mapping, not {type(given).__name__}"
-        )
+        raise wrong(called, "a question or a mapping", given)
     kind = check_one_of(f"{called}: type", given.get("type"), _FIELDS)
     check_known(f"{called}: {kind}", given, _FIELDS[kind] | {"type"})
     if given.get("instructions") is None:
@@ -128,9 +128,9 @@ def _question(given: Any, name: str | None, place: str | None) -> Question:
     try:
         return _READERS[kind](given, name)
     except InvalidArgumentError as error:
-        # What a question says of itself begins with its name, or the lack of it.
-        said = str(error).removeprefix(f"{_called(name)}: ")
-        raise InvalidArgumentError(f"{called}: {said}") from error
+        # The question's own error may begin with "the question" or "the question 'name'".
+        reason = str(error).removeprefix(f"{_called(name)}: ")
+        raise InvalidArgumentError(f"{called}: {reason}") from error
 
 
 def _is_question(given: Mapping[Any, Any]) -> bool:
@@ -154,7 +154,9 @@ def _noul(given: Mapping[str, Any], name: Any) -> Predicate:
     if criteria is None:
         criteria = {}
     if not isinstance(criteria, Mapping) or criteria.keys() - {"true", "false"}:
-        raise InvalidArgumentError("criteria of a noul must be an object with true and false")
+        raise InvalidArgumentError(
+            "criteria of a noul must be an object with no keys except true and false"
+        )
     described = {key: _text(value) for key, value in criteria.items()}
     return Predicate(
         given["instructions"],
@@ -168,7 +170,9 @@ def _noul(given: Mapping[str, Any], name: Any) -> Predicate:
 def _choice(given: Mapping[str, Any], name: Any) -> Choice:
     listed = _one_of(given, "choices")
     if "criteria" in given and not isinstance(listed, Mapping):
-        raise InvalidArgumentError("criteria of a choice must be an object, an option for each key")
+        raise InvalidArgumentError(
+            "criteria of a choice must be an object with a key for each option"
+        )
     if isinstance(listed, Mapping):
         options: Any = {value: _text(description) for value, description in listed.items()}
     else:
@@ -180,8 +184,8 @@ def _choice(given: Mapping[str, Any], name: Any) -> Choice:
 def _score(given: Mapping[str, Any], name: Any) -> Score:
     listed = _one_of(given, "levels")
     if isinstance(listed, Mapping):
-        raise InvalidArgumentError("the levels of a score must be a list, the lowest first")
-    if "criteria" in given:  # whatever JSON they are
+        raise InvalidArgumentError("the levels of a score must be a list, lowest first")
+    if "criteria" in given:  # in this format a level may be any JSON
         listed = [text_of(level) for level in listed]
     levels = [_read(item, "label", Level) for item in listed]
     return Score(given["instructions"], levels, name, given if "criteria" in given else None)
@@ -190,7 +194,7 @@ def _score(given: Mapping[str, Any], name: Any) -> Score:
 def _labels(given: Mapping[str, Any], name: Any) -> Labels:
     listed = given.get("labels")
     if isinstance(listed, str) or not isinstance(listed, Iterable):
-        raise InvalidArgumentError("labels must be a list")
+        raise wrong("labels", "a list of labels or a mapping from labels to descriptions", listed)
     if isinstance(listed, Mapping):
         return Labels(given["instructions"], listed, name)
     return Labels(given["instructions"], [_read(item, "value", Option) for item in listed], name)
@@ -206,9 +210,10 @@ _READERS: dict[str, Callable[[Mapping[str, Any], Any], Question]] = {
 
 
 def _one_of(given: Mapping[str, Any], name: str) -> Any:
-    """Return what is under a name of the one format or under ``criteria``, the other's."""
+    """Return the field `name` of ``/v1/decisions`` or ``criteria`` of ``/v1/systemone``."""
     if (name in given) == ("criteria" in given):
-        raise InvalidArgumentError(f"there must be either {name} or criteria")
+        count = "both" if name in given else "neither"
+        raise InvalidArgumentError(f"expected either {name} or criteria, got {count}")
     listed = given[name] if name in given else given["criteria"]
     return (
         listed if isinstance(listed, Mapping) else check_several(name, listed, f"a list of {name}")
@@ -221,7 +226,7 @@ def _read(item: Any, key: str, kind: Any) -> Any:
     what = f"{'an option' if key == 'value' else 'a level'} {dict(item)!r:.80}"
     check_known(what, item, (key, "description"))
     if key not in item:
-        raise InvalidArgumentError(f"{what} needs {key!r}")
+        raise InvalidArgumentError(f"{what}: the field {key!r} is missing")
     return kind(item[key], _text(item.get("description")))
 
 

@@ -61,7 +61,7 @@ def test_a_score_is_as_sure_as_its_levels_lie_together(
 
 
 def test_a_scale_has_two_levels_or_more() -> None:
-    with pytest.raises(InvalidArgumentError, match="2 levels or more, not 1"):
+    with pytest.raises(InvalidArgumentError, match="expected 2 or more levels, got 1"):
         score_confidence([1.0])
 
 

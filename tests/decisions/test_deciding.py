@@ -426,7 +426,7 @@ def test_who_does_not_wait_takes_a_slot_whatever_else_is_decided(model: Model) -
 
 def test_an_input_that_fails_ends_the_batch_or_stands_in_its_place(tiny_model: Model) -> None:
     inputs = ["fine", b"bytes", "fine, too"]
-    with pytest.raises(InvalidArgumentError, match="neither a text nor JSON"):
+    with pytest.raises(InvalidArgumentError, match="neither a string nor JSON"):
         tiny_model.decide_many(inputs, ANGRY)
     found = tiny_model.decide_many(inputs, ANGRY, return_exceptions=True)
     assert [isinstance(one, Decision) for one in found] == [True, False, True]

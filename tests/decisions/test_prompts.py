@@ -192,7 +192,7 @@ def test_json_that_speaks_of_files_is_an_input() -> None:
 
 @pytest.mark.parametrize("given", [b"bytes", {"a": {1, 2}}, float("inf"), object()])
 def test_what_is_neither_a_text_nor_json_is_no_input(given: Any) -> None:
-    with pytest.raises(InvalidArgumentError, match="neither a text nor JSON"):
+    with pytest.raises(InvalidArgumentError, match="neither a string nor JSON"):
         input_text(given)
 
 

@@ -53,7 +53,7 @@ def test_a_description_that_is_json_becomes_text() -> None:
 def test_a_bool_and_its_name_are_two_options() -> None:
     choice = Choice("Which?", [True, "true", False, "false"])
     assert [option.value for option in choice.options] == [True, "true", False, "false"]
-    with pytest.raises(InvalidArgumentError, match="True is there twice"):
+    with pytest.raises(InvalidArgumentError, match="True is given twice"):
         Choice("Which?", [True, "true", True])
 
 
@@ -61,7 +61,7 @@ def test_that_none_fits_is_one_more_option_and_its_value_is_its_text() -> None:
     choice = Choice("Which?", ["a", "b"], none="neither")
     assert choice.options == (Option("a"), Option("b"), Option("neither"))
     assert choice.choices == (Option("a"), Option("b"))
-    with pytest.raises(InvalidArgumentError, match="'neither' is there twice"):
+    with pytest.raises(InvalidArgumentError, match="'neither' is given twice"):
         Choice("Which?", ["a", "neither"], none="neither")
 
 
@@ -116,25 +116,31 @@ def test_as_many_options_and_levels_as_allowed_and_no_more() -> None:
 @pytest.mark.parametrize(
     ("make", "said"),
     [
-        (lambda: Predicate("", "q"), "'q': there are no instructions"),
-        (lambda: Predicate(" \n", "q"), "'q': there are no instructions"),
-        (lambda: Predicate({"x"}), "neither a text nor JSON"),  # type: ignore[arg-type]
+        (lambda: Predicate("", "q"), "'q': the instructions are empty"),
+        (lambda: Predicate(" \n", "q"), "'q': the instructions are empty"),
+        (lambda: Predicate({"x"}), "neither a string nor JSON"),  # type: ignore[arg-type]
         (lambda: Predicate("x", ""), "the name of a question must be a non-empty string, got ''"),
         (lambda: Predicate("x", 3), "the name of a question must be a non-empty string, got 3"),  # type: ignore[arg-type]
-        (lambda: Predicate("x", "q", if_true=1), "'q': if_true must be a text or None, not int"),  # type: ignore[arg-type]
-        (lambda: Predicate("x", if_false=[]), "question: if_false must be .* not list"),  # type: ignore[arg-type]
+        (lambda: Predicate("x", "q", if_true=1), "'q': if_true must be a string or None, got 1"),  # type: ignore[arg-type]
+        (lambda: Predicate("x", if_false=[]), "question: if_false must be .* got an empty list"),  # type: ignore[arg-type]
         (lambda: Choice("x", "abc"), "choices must be a list of choices, .*, got 'abc'"),
         (lambda: Choice("x", 5), "choices must be a list of choices, .*, got 5"),  # type: ignore[arg-type]
-        (lambda: Choice("x", [1, 2]), "the option must be a text or a bool, not int"),  # type: ignore[list-item]
-        (lambda: Choice("x", ["a", " "]), "the option must not be empty"),
-        (lambda: Choice("x", ["a", "a"], "q"), "'q': 'a' is there twice"),
-        (lambda: Choice("x", ["a", "b"], "q", none=True), "'q': none must be a text or None"),  # type: ignore[arg-type]
-        (lambda: Choice("x", ["a", "b"], "q", none=" "), "'q': none must not be empty"),
-        (lambda: Option("a", 1), "a description must be a text or None, not int"),  # type: ignore[arg-type]
-        (lambda: Score("x", ["a", True]), "the level must be a text, not bool"),  # type: ignore[list-item]
-        (lambda: Score("x", ["a", "a"], "q"), "'q': 'a' is there twice"),
+        (lambda: Choice("x", [1, 2]), "the option must be a string or a bool, got 1"),  # type: ignore[list-item]
+        (lambda: Choice("x", ["a", " "]), "the option must be a non-empty string, got ' '"),
+        (lambda: Choice("x", ["a", "a"], "q"), "'q': 'a' is given twice"),
+        (
+            lambda: Choice("x", ["a", "b"], "q", none=True),
+            "'q': none must be a string or None, got True",
+        ),  # type: ignore[arg-type]
+        (
+            lambda: Choice("x", ["a", "b"], "q", none=" "),
+            "'q': none must be a non-empty string or None, got ' '",
+        ),
+        (lambda: Option("a", 1), "a description must be a string or None, got 1"),  # type: ignore[arg-type]
+        (lambda: Score("x", ["a", True]), "the level must be a string, got True"),  # type: ignore[list-item]
+        (lambda: Score("x", ["a", "a"], "q"), "'q': 'a' is given twice"),
         (lambda: Score("x", b"ab"), "levels must be a list of levels, .*, got bytes"),  # type: ignore[arg-type]
-        (lambda: Labels("x", ["a", True, "a"]), "'a' is there twice"),
+        (lambda: Labels("x", ["a", True, "a"]), "'a' is given twice"),
         (lambda: Labels("x", "ab"), "labels must be a list of labels, .*, got 'ab'"),
     ],
 )
@@ -157,5 +163,5 @@ def test_text_of_json_is_as_it_is_written() -> None:
     endless: list[Any] = []
     endless.append(endless)
     for value in (b"bytes", float("nan"), object(), endless):
-        with pytest.raises(InvalidArgumentError, match="neither a text nor JSON"):
+        with pytest.raises(InvalidArgumentError, match="neither a string nor JSON"):
             text_of(value)

@@ -191,15 +191,21 @@ WRONG = [
     ({**ONE, "type": "bool"}, "type must be one of .* got 'bool'"),
     ({**ONE, "type": ["noul"]}, "type must be one of"),
     ({"type": "noul"}, "instructions are missing"),
-    ({"type": "noul", "instructions": ""}, "there are no instructions"),
-    ({"type": "noul", "instructions": {1, 2}}, "neither a text nor JSON"),
+    ({"type": "noul", "instructions": ""}, "the instructions are empty"),
+    ({"type": "noul", "instructions": {1, 2}}, "neither a string nor JSON"),
     ({**ONE, "type": "noul", "criteria": ["a"]}, "criteria of a noul must be an object"),
-    ({**ONE, "type": "noul", "criteria": {"maybe": "a"}}, "criteria of a noul .* true and false"),
+    (
+        {**ONE, "type": "noul", "criteria": {"maybe": "a"}},
+        "criteria of a noul .* except true and false",
+    ),
     ({**ONE, "type": "noul", "levels": []}, "noul has no field 'levels'"),
     ({**ONE, "type": "predicate", "criteria": {}}, "predicate has no field 'criteria'"),
-    ({**ONE, "type": "predicate", "if_true": 5}, "if_true must be a text or None, not int"),
-    ({**ONE, "type": "choice"}, "either choices or criteria"),
-    ({**ONE, "type": "choice", "choices": [], "criteria": {}}, "either choices or criteria"),
+    ({**ONE, "type": "predicate", "if_true": 5}, "if_true must be a string or None, got 5"),
+    ({**ONE, "type": "choice"}, "expected either choices or criteria, got neither"),
+    (
+        {**ONE, "type": "choice", "choices": [], "criteria": {}},
+        "either choices or criteria, got both",
+    ),
     ({**ONE, "type": "choice", "choices": "ab"}, "choices must be a list of choices, got 'ab'"),
     ({**ONE, "type": "choice", "choices": [{"value": "a"}]}, "2 to 255 options, got 1"),
     (
@@ -210,16 +216,19 @@ WRONG = [
         {**ONE, "type": "choice", "choices": [{"value": "a", "x": 1}]},
         "its fields are description, value",
     ),
-    ({**ONE, "type": "choice", "choices": [{"value": 1}] * 2}, "a text or a bool, not int"),
-    ({**ONE, "type": "choice", "choices": [{"value": "a"}] * 2}, "'a' is there twice"),
+    ({**ONE, "type": "choice", "choices": [{"value": 1}] * 2}, "a string or a bool, got 1"),
+    ({**ONE, "type": "choice", "choices": [{"value": "a"}] * 2}, "'a' is given twice"),
     ({**ONE, "type": "choice", "criteria": {"a": None}}, "2 to 255 options, got 1"),
-    ({**ONE, "type": "choice", "choices": ["a", "b"], "none": 1}, "none must be a text or None"),
+    (
+        {**ONE, "type": "choice", "choices": ["a", "b"], "none": 1},
+        "none must be a string or None, got 1",
+    ),
     ({**ONE, "type": "score"}, "either levels or criteria"),
     ({**ONE, "type": "score", "levels": {"a": 1, "b": 2}}, "levels of a score must be a list"),
-    ({**ONE, "type": "score", "levels": [{"label": True}] * 2}, "level must be a text, not bool"),
+    ({**ONE, "type": "score", "levels": [{"label": True}] * 2}, "level must be a string, got True"),
     ({**ONE, "type": "score", "criteria": ["a"]}, "2 to 10 levels, got 1"),
-    ({**ONE, "type": "labels"}, "labels must be a list"),
-    ({**ONE, "type": "labels", "labels": "ab"}, "labels must be a list"),
+    ({**ONE, "type": "labels"}, "labels must be a list of labels or a mapping"),
+    ({**ONE, "type": "labels", "labels": "ab"}, "labels must be a list of labels or a mapping"),
 ]
 
 
@@ -303,7 +312,7 @@ def test_answers_are_written_as_v1_systemone_has_them() -> None:
         "probabilities": {"0": 0.25, "1": 0.5, "2": 0.25},
         "confidence": pytest.approx(0.25),
     }
-    with pytest.raises(InvalidArgumentError, match="no answers to labels"):
+    with pytest.raises(InvalidArgumentError, match="does not support labels"):
         systemone_answer(LabelsAnswer(answers=(("x", PREDICATE),)))
 
 

@@ -115,7 +115,7 @@ def test_a_tuple_of_strings_is_one_input(tiny_model: Model) -> None:
 def test_a_column_of_inputs_is_not_one_input(face: Face) -> None:
     column = np.array(["hi", "ho"])
     assert said(lambda: face.decide(column, QUESTIONS)) == (
-        "input is neither a text nor JSON: Object of type ndarray is not JSON serializable; "
+        "input is neither a string nor JSON: Object of type ndarray is not JSON serializable; "
         "for several inputs use decide_many()"
     )
 

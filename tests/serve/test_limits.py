@@ -57,7 +57,7 @@ def refused(answer: httpx.Response, status: int = 400) -> dict[str, Any]:
             "questions[0].choices: expected 2 to 255 items, got 256",
         ),
         ([choice("one")], "questions[0].choices: expected 2 to 255 items, got 1"),
-        ([choice("same", "same")], "'same' is there twice"),
+        ([choice("same", "same")], "'same' is given twice"),
         (
             [
                 {
