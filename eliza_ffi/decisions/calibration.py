@@ -1,24 +1,24 @@
-"""Calibrations: what makes the probabilities of a model's answers mean what they say.
+"""Calibrations, which make the probabilities of a model's answers match their accuracy.
 
-A model's own probabilities are uncalibrated: mostly too sure, and drawn to options that it likes
-whatever the input. A calibration is fitted once, by :func:`~eliza_ffi.decisions.fitting.calibrate`,
-for one model and one list of questions, on inputs whose right answers are known. What it does to
-the probabilities P of a question's options is one of
+A model's own probabilities are uncalibrated. They are usually overconfident, and they favour some
+options regardless of the input. You fit a calibration once, with
+:func:`~eliza_ffi.decisions.fitting.calibrate`, for one model and one list of questions, on labelled
+examples. For each question it changes the probabilities P of the options by one of these methods:
 
 ============================  ==================================================================
-method                        what is done
+method                        effect on the probabilities
 ============================  ==================================================================
-none                          nothing
+none                          unchanged
 temperature                   softmax(log P / T), T fitted (Guo et al. 2017), with a prior at 1
-contextual                    P relative to that of inputs that say nothing (Zhao et al. 2021)
-batch                         P relative to its mean over the examples (Zhou et al. 2023): right
-                              only where the options are as common elsewhere as among these
+contextual                    P divided by P of content-free inputs (Zhao et al. 2021)
+batch                         P divided by the mean of P over the examples (Zhou et al. 2023);
+                              valid only if other inputs have the same proportions of options
 unconditional                 scores relative to an empty input (SGLang; Holtzman et al. 2021)
-contextual+temperature, ...   that, and then a temperature
+contextual+temperature, ...   the first method, then a temperature
 ============================  ==================================================================
 
-:mod:`eliza_ffi.decisions.scoring` has the formulas. A temperature changes how sure answers are and
-never which one is the likeliest; the others may change that, too.
+:mod:`eliza_ffi.decisions.scoring` contains the formulas. A temperature changes the confidence of an
+answer, but not which option is the most probable one. The other methods can change both.
 """
 
 from __future__ import annotations
@@ -75,10 +75,10 @@ CalibrationMethod = Literal[
     "unconditional",
     "unconditional+temperature",
 ]
-"""What can be done to the probabilities of a question's options."""
+"""A method that changes the probabilities of a question's options."""
 
 METHODS: tuple[CalibrationMethod, ...] = get_args(CalibrationMethod)
-"""All of these, the simpler first."""
+"""All methods, simpler ones first."""
 
 _PROBE_INPUT = "A first line.\nA second one."
 
@@ -93,26 +93,26 @@ FORMAT, VERSION = "eliza-ffi decision calibration", 1
 
 @dataclass(frozen=True, kw_only=True)
 class QuestionCalibration:
-    """What is done to the probabilities of one question's options.
+    """Hold the calibration of one question.
 
     Attributes
     ----------
     question : mapping
-        The question as JSON, by :func:`~eliza_ffi.decisions.wire.question_to`.
+        The question as JSON, from :func:`~eliza_ffi.decisions.wire.question_to`.
     method : str
         One of :data:`METHODS`.
     n_examples : int
-        How many examples it was fitted and judged on.
+        The number of examples that it was fitted and evaluated on.
     nll : mapping of str to float
-        For each method that was tried, the mean of -log p of the right options, by
-        cross-validation: each example is judged by what was fitted without it.
+        For each method that was tried, the mean of -log p of the right options in nats, by
+        cross-validation: each example is evaluated with a fit that did not use it.
     temperature : float
-        1 where none was fitted.
+        The fitted temperature; 1 if none was fitted.
     baseline : tuple of float, or None
-        The log-probabilities that others are relative to: of inputs that say nothing, or the mean
-        of the examples.
+        The logarithms of the probabilities by which those of the options are divided: the mean
+        over content-free inputs for ``"contextual"``, the mean over the examples for ``"batch"``.
     empty_joint : tuple of tuple of float, or None
-        For each order of the options the joint scores of an empty input.
+        For each order of the options, the joint scores of an empty input.
     """
 
     question: Mapping[str, Any]
@@ -125,21 +125,21 @@ class QuestionCalibration:
 
     @property
     def is_at_bound(self) -> bool:
-        """Whether the temperature stands at a bound: another one, beyond, would fit better."""
+        """Whether the temperature is at a bound. One beyond the bound may fit better."""
         return self.temperature in (LEAST_TEMPERATURE, MOST_TEMPERATURE)
 
     @cached_property
     def n_options(self) -> int:
-        """How many options the question has."""
+        """The number of options of the question."""
         return option_count(_asked(self.question))
 
     def apply(self, scores: QuestionScores, rule: Rule) -> Array:
-        """Return calibrated log-probabilities, shape [n_options]; see :meth:`Calibration.apply`."""
+        """Return the calibrated log-probabilities; see :meth:`Calibration.apply`."""
         check_kind("scores", scores, QuestionScores, "a QuestionScores")
         for one in scores.orders:
             if len(one.legal) != self.n_options:
                 raise InvalidArgumentError(
-                    f"the calibration is of {self.n_options} options, not {len(one.legal)}"
+                    f"scores: expected those of {self.n_options} options, got {len(one.legal)}"
                 )
         if self.empty_joint is not None:
             values = scores.unconditional_log_probabilities(self.empty_joint)
@@ -152,26 +152,26 @@ class QuestionCalibration:
 
 @dataclass(frozen=True, kw_only=True)
 class Calibration:
-    """What was fitted for one model and one list of questions.
+    """Hold a calibration for one model and one list of questions.
 
     Attributes
     ----------
     model : str
-        The model's fingerprint, by :func:`~eliza_ffi.decisions.fingerprint.fingerprint_of`.
+        The fingerprint of the model, from :func:`~eliza_ffi.decisions.fingerprint.fingerprint_of`.
     rule : str
         The scoring rule.
     labels : str
-        What the model answers with, ``"text"`` or ``"letters"``.
+        The labels with which the model answers, ``"text"`` or ``"letters"``.
     orders : int
-        In how many orders the options are shown.
+        The number of orders in which the options are shown.
     prompt : str
-        The name of the function that makes prompts; ``"default"`` for ours.
+        The name of the function that writes the prompts; ``"default"`` for the built-in prompts.
     questions : tuple of QuestionCalibration
-        For each question with one answer; :class:`~eliza_ffi.decisions.Labels` come to as many of
-        these as there are labels.
+        One for each question with a single answer. :class:`~eliza_ffi.decisions.Labels` have one
+        for each label.
     wording : str or None
-        What the prompts are known by beside that name, by :func:`wording_hash`; None where nobody
-        noted it, and then it is not checked.
+        The hash of the prompts, from :func:`wording_hash`. If it is None, only the name of the
+        function is checked.
     """
 
     model: str
@@ -184,7 +184,7 @@ class Calibration:
 
     @property
     def needs_whole_rows(self) -> bool:
-        """Whether it needs scores that take whole rows of logits."""
+        """Whether it needs scores over the whole vocabulary, which take whole rows of logits."""
         return self.rule != "legal" or any(
             question.empty_joint is not None for question in self.questions
         )
@@ -195,38 +195,39 @@ class Calibration:
         Parameters
         ----------
         question_index
-            Among the questions with one answer each.
+            The index into `questions`.
         scores
-            What the model said, asked in the way that :meth:`check` has checked, and with whole
-            rows of logits where :attr:`needs_whole_rows`.
+            The scores of the model, for the model, questions and settings that :meth:`check`
+            accepts. If :attr:`needs_whole_rows` is true, they must contain joint scores.
 
         Returns
         -------
         array, shape [n_options]
-            Their exponentials sum to 1.
+            Natural logarithms; their exponentials sum to 1.
 
         Raises
         ------
         InvalidArgumentError
-            If the scores are of other options or orders, or lack what is needed.
+            If the number of options or orders differs, or joint scores are missing.
         """
         place = check_whole("question_index", question_index, 0, len(self.questions) - 1)
         return self.questions[place].apply(scores, self.rule)
 
     def check(self, model_fingerprint: str, questions: Sequence[Question], how: How) -> None:
-        """Check that this was fitted for what is going to be asked.
+        """Check that the calibration was fitted for a model, questions and settings.
 
         Parameters
         ----------
         model_fingerprint
         questions
-            Compared by what they ask, in their order; their names do not matter.
+            Compared with those of the calibration in order, without their names.
         how
+            The labels, orders and prompts to compare.
 
         Raises
         ------
         InvalidArgumentError
-            If not; the text names what differs.
+            If anything differs. The message names the difference.
         """
         check_text("model_fingerprint", model_fingerprint)
         check_kind("how", how, How, "a How")
@@ -239,17 +240,17 @@ class Calibration:
         ):
             if fitted != given:
                 raise InvalidArgumentError(
-                    f"the calibration is for {what}: {fitted!r}, not {given!r}"
+                    f"the calibration is for {what}: expected {fitted!r}, got {given!r}"
                 )
         if self.wording not in (None, wording_hash(how.prompt)):
             raise InvalidArgumentError(
-                f"the calibration is for other prompts: those of {self.prompt!r} were worded "
-                "otherwise when it was fitted"
+                f"the calibration is for other prompts: {self.prompt!r} wrote different text "
+                "when it was fitted"
             )
         asked = named_questions(questions)
         if len(asked) != len(self.questions):
             raise InvalidArgumentError(
-                f"the calibration is for {len(self.questions)} questions, not {len(asked)}"
+                f"the calibration is for {len(self.questions)} questions, got {len(asked)}"
             )
         for (name, question), calibrated in zip(asked, self.questions, strict=True):
             given_fields, fitted_fields = question_to(question), calibrated.question
@@ -260,17 +261,20 @@ class Calibration:
             ]
             if differing:
                 raise InvalidArgumentError(
-                    f"the calibration is for another question than {name!r}: "
-                    f"what differs is {', '.join(differing)}"
+                    f"the calibration is for another question: {name!r} differs in "
+                    f"{', '.join(differing)}"
                 )
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write a JSON file. Who reads at the same time reads all of the old one or of this.
+        """Write the calibration to a JSON file.
+
+        The file is replaced atomically: concurrent readers see the whole old file or the whole new
+        one.
 
         Raises
         ------
         OSError
-            If it cannot be written; a file that was there is left as it was.
+            If the file cannot be written. An existing file is then left unchanged.
         """
         target = Path(check_path("path", path))
         content = asdict(self)
@@ -288,43 +292,44 @@ class Calibration:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Calibration:
-        """Read what :meth:`save` wrote.
+        """Read a file that :meth:`save` wrote.
 
         Raises
         ------
         InvalidArgumentError
-            If the file is no calibration, cut short or damaged, or of another format's version.
+            If the file is not a calibration, is truncated or damaged, or has another version of
+            the format.
         OSError
-            If it cannot be read.
+            If the file cannot be read.
         """
         raw = Path(check_path("path", path)).read_bytes()
         try:
             return _calibration(_content(raw))
         except (InvalidArgumentError, KeyError, OverflowError) as error:
-            said = f"{error} is missing" if isinstance(error, KeyError) else str(error)
-            raise InvalidArgumentError(f"{path} is no usable calibration: {said}") from error
+            reason = f"{error} is missing" if isinstance(error, KeyError) else str(error)
+            raise InvalidArgumentError(f"{path} is not a usable calibration: {reason}") from error
 
 
 def as_calibration(given: Any, name: str = "calibration") -> Calibration | None:
-    """Return a calibration given as such or as the path of its file; None stays None.
+    """Return a calibration, reading it from a file if `given` is a path. None stays None.
 
     Parameters
     ----------
     given
     name
-        The argument's name.
+        The name of the argument in error messages.
 
     Raises
     ------
     InvalidArgumentError
-        If it is neither, or as :meth:`Calibration.load`.
+        If `given` is anything else, or for the reasons of :meth:`Calibration.load`.
     OSError
         If the file cannot be read.
     """
     if given is None or isinstance(given, Calibration):
         return given
     if not isinstance(given, str | os.PathLike):
-        raise wrong(name, "a Calibration, the path of its file or None", given)
+        raise wrong(name, "a Calibration, the path of a calibration file or None", given)
     return Calibration.load(check_path(name, given))
 
 
@@ -336,13 +341,16 @@ def how_asked(
     rule: Rule | None = None,
     prompt: WritePrompt | None = None,
 ) -> tuple[How, Rule]:
-    """Return how questions are put and scored: what is None is the calibration's, or the default.
+    """Return the settings of the prompts, and the scoring rule.
+
+    A setting that is None comes from the calibration; without one it has its default, which is
+    ``"text"`` labels, 1 order and the rule ``"legal"``.
 
     Raises
     ------
     InvalidArgumentError
-        If one is out of range, or the rule is another than the calibration's. The rest of what it
-        was fitted for is checked by :meth:`Calibration.check`.
+        If a setting is out of range, or if the rule differs from that of the calibration.
+        :meth:`Calibration.check` compares the other settings.
     """
     if calibration is not None:
         labels = calibration.labels if labels is None else labels
@@ -352,23 +360,24 @@ def how_asked(
     rule = check_rule("legal" if rule is None else rule)
     if calibration is not None and rule != calibration.rule:
         raise InvalidArgumentError(
-            f"the calibration is for another rule: {calibration.rule!r}, not {rule!r}"
+            f"the calibration is for another rule: expected {calibration.rule!r}, got {rule!r}"
         )
     return how, rule
 
 
 def prompt_name(prompt: Any) -> str:
-    """Return what a calibration knows a function that makes prompts by; None is ours."""
+    """Return the name of a function that writes prompts; ``"default"`` for None."""
     if prompt is None:
         return "default"
     return str(getattr(prompt, "__qualname__", type(prompt).__qualname__))
 
 
 def wording_hash(prompt: WritePrompt | None) -> str:
-    """Return a hash of the prompts that come of an input and questions that are always the same.
+    """Return a hash of the prompts for a fixed input and a fixed list of questions.
 
-    Two functions of one name, such as lambdas, differ in it, and so do the words of two versions
-    of one. A function that fails on these is known by its error.
+    The hash distinguishes two functions with the same name, such as lambdas, and two versions of a
+    function that write different text. If a function raises an exception for a question, its type
+    is hashed instead of the prompt.
     """
     prompts: list[Any] = []
     for question in _PROBES:
@@ -385,7 +394,7 @@ def _worded(prompt: WritePrompt | None, asked: Asked) -> Any:
         return f"{_PROBE_INPUT}\n\n{asked.text}"
     try:
         written = prompt(_PROBE_INPUT, asked)
-    except Exception as error:  # whatever it is, it is no reason not to ask what it can
+    except Exception as error:  # it may still work for the real questions
         return type(error).__name__
     if isinstance(written, str):
         return written
@@ -393,7 +402,7 @@ def _worded(prompt: WritePrompt | None, asked: Asked) -> Any:
         return written.parts
     try:
         return [dict(message) for message in written]
-    except (TypeError, ValueError) as error:  # as above
+    except (TypeError, ValueError) as error:  # not a list of messages
         return type(error).__name__
 
 
@@ -402,20 +411,18 @@ def _digest(content: Mapping[str, Any]) -> str:
 
 
 def _content(raw: bytes) -> dict[str, Any]:
-    """Return what is in a file, checked for damage."""
+    """Return the contents of a file after checking its format, version and hash."""
     try:
-        said = read_json(raw.decode())
+        file = read_json(raw.decode())
     except UnicodeDecodeError as error:
-        raise InvalidArgumentError(f"not text: {error}") from None
-    if not isinstance(said, dict) or said.get("format") != FORMAT:
-        raise InvalidArgumentError(f"its format is not {FORMAT!r}")
-    if said.get("version") != VERSION:
-        raise InvalidArgumentError(
-            f"it is of version {said.get('version')!r}, and {VERSION} is what is read here"
-        )
-    content: dict[str, Any] = _of_kind(dict, said["calibration"], "calibration")
-    if said.get("sha256") != _digest(content):
-        raise InvalidArgumentError("damaged: its sha256 is another")
+        raise InvalidArgumentError(f"not UTF-8 text: {error}") from None
+    if not isinstance(file, dict) or file.get("format") != FORMAT:
+        raise InvalidArgumentError(f"the field 'format' must be {FORMAT!r}")
+    if file.get("version") != VERSION:
+        raise InvalidArgumentError(f"expected version {VERSION}, got {file.get('version')!r}")
+    content: dict[str, Any] = _of_kind(dict, file["calibration"], "calibration")
+    if file.get("sha256") != _digest(content):
+        raise InvalidArgumentError("damaged: the field 'sha256' does not match the contents")
     return content
 
 
@@ -442,13 +449,17 @@ def _question_calibration(content: Any, n_orders: int) -> QuestionCalibration:
     if empty_joint is not None:
         n_orders = len(orders_of(question, n_orders))
         if len(_of_kind(list, empty_joint, "empty_joint")) != n_orders:
-            raise InvalidArgumentError(f"empty_joint must be of {n_orders} orders")
+            raise InvalidArgumentError(
+                f"empty_joint must have {n_orders} orders, got {len(empty_joint)}"
+            )
     nll = _of_kind(dict, content["nll"], "nll")
     method: CalibrationMethod = _one_of(METHODS, content["method"], "method")
     needed = {"contextual": "baseline", "batch": "baseline", "unconditional": "empty_joint"}
     for field in ("baseline", "empty_joint"):
-        if (content[field] is not None) != (needed.get(method.partition("+")[0]) == field):
-            raise InvalidArgumentError(f"{field} does not go with {method}")
+        is_needed = needed.get(method.partition("+")[0]) == field
+        if (content[field] is not None) != is_needed:
+            verb = "needs" if is_needed else "does not use"
+            raise InvalidArgumentError(f"the method {method} {verb} {field}")
     return QuestionCalibration(
         question=content["question"],
         method=method,
@@ -468,36 +479,36 @@ def _question_calibration(content: Any, n_orders: int) -> QuestionCalibration:
 def _asked(question: Mapping[str, Any]) -> AskedQuestion:
     asked = question_from(question)
     if isinstance(asked, Labels):
-        raise InvalidArgumentError("labels are calibrated as a question for each")
+        raise InvalidArgumentError(
+            "a calibration must have a predicate for each label, got a labels question"
+        )
     return asked
 
 
 def _temperature(value: Any) -> float:
     (temperature,) = _numbers([value], 1, "temperature")
     if not LEAST_TEMPERATURE <= temperature <= MOST_TEMPERATURE:
-        raise InvalidArgumentError(
-            f"temperature must be {LEAST_TEMPERATURE} to {MOST_TEMPERATURE}, not {temperature}"
-        )
+        raise wrong("temperature", f"from {LEAST_TEMPERATURE} to {MOST_TEMPERATURE}", temperature)
     return temperature
 
 
 def _numbers(values: Any, n: int, what: str) -> tuple[float, ...]:
     _of_kind(list, values, what)
     if len(values) != n:
-        raise InvalidArgumentError(f"{what} must have {n} numbers, not {len(values)}")
+        raise InvalidArgumentError(f"{what} must have {n} numbers, got {len(values)}")
     for value in values:
         if isinstance(value, bool) or not isinstance(value, int | float) or math.isinf(value):
-            raise InvalidArgumentError(f"{what} must be finite numbers, not {value!r}")
+            raise wrong(what, "finite numbers", value)
     return tuple(float(value) for value in values)
 
 
 def _of_kind(kind: type[Any], value: Any, what: str) -> Any:
     if not isinstance(value, kind) or isinstance(value, bool):
-        raise InvalidArgumentError(f"{what} must be {kind.__name__}, not {type(value).__name__}")
+        raise wrong(what, f"of type {kind.__name__}", value)
     return value
 
 
 def _one_of(allowed: Sequence[Any], value: Any, what: str) -> Any:
     if value not in allowed:
-        raise InvalidArgumentError(f"{what} must be one of {', '.join(allowed)}, not {value!r}")
+        raise wrong(what, f"one of {', '.join(allowed)}", value)
     return value

@@ -1,4 +1,4 @@
-"""Examples: inputs with the answers that are right, and asking about them."""
+"""Labelled examples: inputs with their right answers, and the scores of a model for them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..checks import check_several
+from ..checks import check_several, found
 from ..errors import ContextFullError, ElizaError, InvalidArgumentError
 from .answers import name_of
 from .asking import How, ask_many
@@ -34,27 +34,27 @@ __all__ = [
 ]
 
 Progress = Callable[[int, "int | None"], Any]
-"""Takes how many inputs were asked about and how many there are."""
+"""Takes the number of finished inputs and the number of all inputs."""
 
 OnSkip = Callable[[int, str], Any]
-"""Takes the place of an example that is left out, and why."""
+"""Takes the index of a skipped example and the reason."""
 
 UNTOLD = -1
-"""Stands for the right option of a question where an example does not tell it."""
+"""The target of a question that an example does not answer."""
 
 _NUMBER = re.compile(r"[+-]?[0-9]{1,15}(\.[0-9]{1,15})?")
 
 
 @dataclass(frozen=True, eq=False)
 class Examples:
-    """Inputs, and the right options of questions with one answer each.
+    """Hold inputs with the right options of questions that have one answer each.
 
     Attributes
     ----------
     inputs : tuple
     targets : array of int, shape [n_inputs, n_questions]
-        Which option is right: 0 for true and 1 for false, else in the order they are given;
-        :data:`UNTOLD` where an example does not tell.
+        The index of the right option in the order of the question. The options of a predicate are
+        0 for true and 1 for false. :data:`UNTOLD` if an example does not answer the question.
     """
 
     inputs: tuple[Any, ...]
@@ -65,10 +65,10 @@ class Examples:
 
 
 def named_questions(questions: Sequence[Question]) -> tuple[tuple[str, AskedQuestion], ...]:
-    """Return the questions with one answer each that questions come to, with what to call them.
+    """Split questions into questions with one answer each, and give each of these a name.
 
-    The predicates that :class:`~eliza_ffi.decisions.Labels` come to are called by question and
-    label, as in ``"topics: sport"``.
+    Each label of :class:`~eliza_ffi.decisions.Labels` becomes a predicate. Its name consists of the
+    question's name and the label, as in ``"topics: sport"``.
     """
     named: list[tuple[str, AskedQuestion]] = []
     for place, question in enumerate(questions):
@@ -82,7 +82,7 @@ def named_questions(questions: Sequence[Question]) -> tuple[tuple[str, AskedQues
 
 
 def option_names(question: AskedQuestion) -> tuple[str, ...]:
-    """Return what to call a question's options in a table."""
+    """Return the names of a question's options for a table."""
     if isinstance(question, Predicate):
         return "true", "false"
     if isinstance(question, Score):
@@ -91,19 +91,20 @@ def option_names(question: AskedQuestion) -> tuple[str, ...]:
 
 
 def level_of(question: Score, answer: Any) -> int:
-    """Return the place of the level that an answer stands for, 0 for the lowest.
+    """Return the index of the level that an answer names, 0 for the lowest.
 
     Parameters
     ----------
     question
     answer
-        The label; or a number, as a number or a text: the label that is this number, if there is
-        one, as 2, 2.0 and ``"2.0"`` are the label ``"2"``, and else the level at this place.
+        A label, or a number (also as a string). If a label is equal to the number, the answer is
+        that level: 2, 2.0 and ``"2.0"`` all mean the label ``"2"``. Otherwise the number is the
+        index of the level.
 
     Raises
     ------
     InvalidArgumentError
-        If it is neither.
+        If the answer is neither a label nor an index.
     """
     labels = [level.label for level in question.levels]
     text = answer if isinstance(answer, str) else _number_text(answer)
@@ -117,27 +118,30 @@ def level_of(question: Score, answer: Any) -> int:
         if number is not None and number in range(len(labels)):
             return int(number)
     listed = ", ".join(map(repr, labels))
-    raise InvalidArgumentError(f"{answer!r} is none of {listed}, nor 0 to {len(labels) - 1}")
+    raise InvalidArgumentError(
+        f"expected one of {listed} or a level from 0 to {len(labels) - 1}, got {answer!r}"
+    )
 
 
 def read_examples(
     questions: Sequence[Question], examples: Iterable[tuple[Any, Mapping[str, Any]]]
 ) -> Examples:
-    """Return inputs, and which options are right.
+    """Read labelled examples.
 
     Parameters
     ----------
     questions
     examples
-        Pairs of an input and the right answers to questions by their names, or by their places
-        where they have none (``"0"`` for the first): for a predicate a bool, for a choice the
-        option's value, for a score the level by :func:`level_of`, for labels those that fit. A
-        question that is not in there, or is None, is not told.
+        Pairs of an input and a mapping from question names to right answers. The name of an unnamed
+        question is its place, ``"0"`` for the first. The answer to a predicate is a bool, to a
+        choice the value of the option, to a score the level in a form that :func:`level_of`
+        accepts, and to labels a list of the labels that fit. A question is unanswered if its name
+        is missing or its answer is None.
 
     Raises
     ------
     InvalidArgumentError
-        If one is malformed or answers what is not asked; the text says which.
+        If an example is malformed or answers an unknown question. The message names the example.
     """
     by_name = {name_of(question.name, place): question for place, question in enumerate(questions)}
     inputs, targets = [], []
@@ -147,7 +151,7 @@ def read_examples(
         unknown = [name for name in answers if name not in by_name]
         if unknown:
             raise InvalidArgumentError(
-                f"example {place} answers {unknown[0]!r}, and no question is called that"
+                f"example {place} answers {unknown[0]!r}, but no question has that name"
             )
         inputs.append(given)
         row: list[int] = []
@@ -162,9 +166,9 @@ def read_examples(
 
 
 def is_made(model: Any, how: How) -> bool:
-    """Return whether a model is asked in a form of its own, that it was made for.
+    """Return whether a model is a decision model and is asked in its own format.
 
-    Such a model has one order of the options and one scoring rule, and no others can be tried.
+    Such a model has a fixed order of the options and a fixed scoring rule.
     """
     session = getattr(model, "session", None)
     return session is not None and how.prompt is None and decision_model_of(session) is not None
@@ -182,44 +186,44 @@ def ask_examples(
     progress: Progress | None = None,
     on_skip: OnSkip | None = None,
 ) -> tuple[list[list[QuestionScores]], NDArray[np.bool_]]:
-    """Ask each question about the inputs for which it is wanted.
+    """Ask questions about inputs; not every question is asked about every input.
 
-    Inputs of which the same questions are wanted are asked about together, and what is not wanted
-    is not asked.
+    Inputs with the same set of questions are processed as one batch.
 
     Parameters
     ----------
     model, inputs, questions
     wanted
-        Shape [n_inputs, n_questions].
+        Which questions to ask about which inputs, shape [n_inputs, n_questions].
     how, whole
-        As :func:`~eliza_ffi.decisions.asking.ask_many` has them.
+        As in :func:`~eliza_ffi.decisions.asking.ask_many`.
     called
-        What an input is called in an error, before its number.
+        The word for an input in error messages, followed by its index.
     progress
-        Called with how many of the inputs are done and how many there are.
+        Called with the number of finished inputs and the number of all inputs.
     on_skip
-        Called with the place of each input that cannot be asked about, and why; nothing of it is
-        asked then. None = that is an error, which ends the others.
+        Called with the index of each input that cannot be used, and with the reason. No question is
+        asked about such an input. None raises an error instead, which stops the other inputs.
 
     Returns
     -------
     list of list of QuestionScores
-        For each question those of the inputs of which it was asked, in their order.
+        For each question, the scores of the inputs about which it was asked, in order.
     array of bool, shape [n_inputs, n_questions]
-        Which these are: those that are wanted, but for skipped inputs.
+        Which questions were asked about which inputs: `wanted` without the skipped inputs.
 
     Raises
     ------
     InvalidArgumentError, ContextFullError
-        If an input cannot be asked about, or with `on_skip` none; the text names it.
+        If an input cannot be used and `on_skip` is None, or if no input can be used. The message
+        names the input.
     """
 
     def failed(rows: Sequence[int], place: int, error: ElizaError) -> str:
         row, why = rows[place], str(error)
         kind = ContextFullError if isinstance(error, ContextFullError) else InvalidArgumentError
         if kind is ContextFullError:
-            why = f"a text of {len(input_text(inputs[row])):,} characters: {why}"
+            why = f"an input of {len(input_text(inputs[row])):,} characters: {why}"
         if on_skip is None:
             raise kind(f"{called} {row}: {why}") from error
         return why
@@ -230,7 +234,7 @@ def ask_examples(
         if places:
             groups.setdefault(places, []).append(row)
     total = sum(map(len, groups.values()))
-    found: dict[tuple[int, int], QuestionScores] = {}
+    scored: dict[tuple[int, int], QuestionScores] = {}
     skipped: dict[int, str] = {}
     done = 0
     for places, rows in groups.items():
@@ -247,25 +251,25 @@ def ask_examples(
             if isinstance(scores, str):
                 skipped[row] = scores
                 continue
-            found.update({(place, row): one for place, one in zip(places, scores, strict=True)})
+            scored.update({(place, row): one for place, one in zip(places, scores, strict=True)})
         done += len(rows)
     asked = wanted.copy()
     for row in sorted(skipped):
         asked[row] = False
-        assert on_skip is not None, "what is not skipped was raised"
+        assert on_skip is not None, "without on_skip the error was raised"
         on_skip(row, skipped[row])
     if skipped and len(skipped) == total:
         first, why = min(skipped.items())
-        raise InvalidArgumentError(f"no {called} can be asked about; {called} {first}: {why}")
+        raise InvalidArgumentError(f"no {called} can be used; {called} {first}: {why}")
     scores = [
-        [found[place, int(row)] for row in np.flatnonzero(asked[:, place])]
+        [scored[place, int(row)] for row in np.flatnonzero(asked[:, place])]
         for place in range(len(questions))
     ]
     return scores, asked
 
 
 def _after(before: int, total: int, progress: Progress | None) -> Progress | None:
-    """Return a `progress` for a part, of which `before` others are done."""
+    """Return the `progress` function of a batch; `before` inputs of other batches are finished."""
     return None if progress is None else lambda done, _: progress(before + done, total)
 
 
@@ -273,20 +277,23 @@ def _pair(place: int, example: Any) -> tuple[Any, Mapping[str, Any]]:
     is_pair = isinstance(example, Sequence) and not isinstance(example, str | bytes)
     if not is_pair or len(example) != 2 or not isinstance(example[1], Mapping):
         raise InvalidArgumentError(
-            f"example {place} must be an input and a mapping from questions to right answers"
+            f"example {place} must be a pair of an input and a mapping from question names to "
+            f"right answers, got {found(example)}"
         )
     return example[0], example[1]
 
 
 def _targets(question: Question, answer: Any) -> list[int]:
-    """Return the right option of each question with one answer."""
+    """Return the indices of the right options, one for each label of Labels."""
     if isinstance(question, Labels):
         return _fitting(question, answer)
     if answer is None:
         return [UNTOLD]
     if isinstance(question, Predicate):
         if not isinstance(answer, bool | np.bool_):
-            raise InvalidArgumentError(f"a predicate is True or False, not {answer!r}")
+            raise InvalidArgumentError(
+                f"the answer to a predicate must be True or False, got {answer!r}"
+            )
         return [0 if answer else 1]
     if isinstance(question, Choice):
         return [_place_of(answer, [option.value for option in question.options])]
@@ -298,20 +305,22 @@ def _fitting(question: Labels, answer: Any) -> list[int]:
     if answer is None:
         return [UNTOLD] * len(values)
     if isinstance(answer, str) or not isinstance(answer, Iterable):
-        raise InvalidArgumentError(f"labels are answered with those that fit, not {answer!r}")
+        raise InvalidArgumentError(
+            f"the answer to labels must be a list of those that fit, got {answer!r}"
+        )
     places = {_place_of(value, values) for value in answer}
     return [0 if place in places else 1 for place in range(len(values))]
 
 
 def _number_text(answer: Any) -> str | None:
-    """Return a number as a table has it; None for what is none."""
+    """Return the text of a number in a table; None if the answer is not a number."""
     if isinstance(answer, bool | np.bool_):
         return None
     if isinstance(answer, float | np.floating):
         return json.dumps(float(answer))
     try:
         return str(operator.index(answer))
-    except (TypeError, ValueError):  # ValueError: of thousands of digits
+    except (TypeError, ValueError):  # ValueError: an integer of thousands of digits
         return None
 
 
@@ -323,7 +332,7 @@ def _place_of(answer: Any, values: Sequence[Value]) -> int:
     if isinstance(answer, str | bool | np.bool_):
         is_text = isinstance(answer, str)
         for place, value in enumerate(values):
-            # True and "true" are two values.
+            # True and "true" are different values.
             if isinstance(value, str) == is_text and value == answer:
                 return place
-    raise InvalidArgumentError(f"{answer!r} is none of {', '.join(map(repr, values))}")
+    raise InvalidArgumentError(f"expected one of {', '.join(map(repr, values))}, got {answer!r}")

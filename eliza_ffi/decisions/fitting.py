@@ -1,9 +1,10 @@
-"""Fitting calibrations to examples, and choosing among methods by cross-validation.
+"""Fit calibrations to examples, and select a method by cross-validation.
 
 References
 ----------
 Hastie, Tibshirani and Friedman, "The Elements of Statistical Learning", second edition, 2009,
-section 7.10: cross-validation, and the simplest model within one standard error of the best.
+section 7.10: cross-validation, and the rule to select the simplest model whose error is within one
+standard error of the best.
 """
 
 from __future__ import annotations
@@ -52,13 +53,13 @@ from .wire import as_questions, question_to
 __all__ = ["CONTENT_FREE", "EMPTY", "LEAST_EXAMPLES", "calibrate"]
 
 EMPTY = ""
-"""What scores of ``unconditional`` are relative to."""
+"""The input to which the method ``unconditional`` compares."""
 
 CONTENT_FREE = ("N/A", EMPTY, "[MASK]")
-"""Inputs that say nothing (Zhao et al. 2021), for ``contextual``."""
+"""Content-free inputs (Zhao et al. 2021), for the method ``contextual``."""
 
 LEAST_EXAMPLES = 10
-"""Of a question, for a method that is fitted on examples. 100 and more are better."""
+"""The fewest examples of a question for a method that is fitted on them. 100 are better."""
 
 MOST_FOLDS = 5
 
@@ -76,32 +77,34 @@ def calibrate(
     progress: Progress | None = None,
     on_skip: OnSkip | None = None,
 ) -> Calibration:
-    """Fit a calibration to examples.
+    """Fit a calibration to labelled examples.
 
     Parameters
     ----------
     model
+        An open model.
     questions
-        In any form that :func:`~eliza_ffi.decisions.wire.as_questions` takes.
+        In any form that :func:`~eliza_ffi.decisions.wire.as_questions` accepts.
     examples
-        Pairs of an input and the right answers, as
-        :func:`~eliza_ffi.decisions.examples.read_examples` takes them. An example counts for the
-        questions that it answers; for ``"batch"``, which learns from inputs alone, for all.
+        Pairs of an input and the right answers, in the form that
+        :func:`~eliza_ffi.decisions.examples.read_examples` accepts. A question is fitted on the
+        examples that answer it. The method ``"batch"`` needs no answers and uses all examples.
     method
-        One of :data:`~eliza_ffi.decisions.calibration.METHODS`, or ``"auto"``: for each question
-        the first of them whose NLL by cross-validation is no more than a standard error above the
-        lowest. It has 5 folds or as many as there are examples, each with its share of every right
-        answer, and the same whenever it is done. ``"auto"`` takes whole rows of logits, but for a
-        model that was made for decisions: there it leaves ``"unconditional"`` out.
+        One of :data:`~eliza_ffi.decisions.calibration.METHODS`, or ``"auto"``. For each question
+        ``"auto"`` selects the first method whose NLL in cross-validation is at most one standard
+        error above the lowest. Cross-validation uses 5 folds, or one for each example if there are
+        fewer. All folds have about the same proportions of right answers, and the folds are the
+        same in every run. ``"auto"`` needs whole rows of logits, except for a decision model, where
+        it does not try ``"unconditional"``.
     rule, labels, orders, prompt
-        How the questions are asked; the calibration holds for this alone. ``"unconditional"`` has a
-        rule of its own.
+        The scoring rule and the prompts. The calibration is valid only for these settings. The
+        method ``"unconditional"`` ignores `rule`.
     progress
-        Called with how many inputs were asked about and how many there are.
+        Called with the number of finished inputs and the number of all inputs.
     on_skip
-        Called with the place of each example whose input cannot be asked about, such as one that
-        does not fit into the context, and why; the others are learned from. None = that is an
-        error.
+        Called with the index of each example whose input cannot be used, for example because it
+        does not fit into the context, and with the reason. The other examples are still used. None
+        raises an error instead.
 
     Returns
     -------
@@ -110,11 +113,11 @@ def calibrate(
     Raises
     ------
     InvalidArgumentError
-        If an argument is none of these, a question has fewer than :data:`LEAST_EXAMPLES` examples
-        for a method that is fitted on them, or an input cannot be asked about; the text names the
-        example.
+        If an argument is wrong, if a question has fewer than :data:`LEAST_EXAMPLES` examples for a
+        method that is fitted on them, or if an input cannot be used. In the last case the message
+        names the example.
     ContextFullError
-        If an input does not fit into the context; so does this.
+        If an input does not fit into the context. The message names the example.
     """
     check_model(model)
     check_rule(rule)
@@ -123,8 +126,10 @@ def calibrate(
     check_callback("on_skip", on_skip)
     asked = as_questions(questions)
     named = named_questions(asked)
-    told = read_examples(asked, examples)
-    wanted = np.full(told.targets.shape, True) if method == "batch" else told.targets != UNTOLD
+    labelled = read_examples(asked, examples)
+    wanted = (
+        np.full(labelled.targets.shape, True) if method == "batch" else labelled.targets != UNTOLD
+    )
     how = How(labels=labels, orders=orders, prompt=prompt)
     tried = METHODS if method == "auto" else (method,)
     if method == "auto" and is_made(model, how):
@@ -135,26 +140,26 @@ def calibrate(
         _check_enough(method, names, wanted)
     whole = rule != "legal" or any(_base(each) == "unconditional" for each in tried)
     seen, asked_about = ask_examples(
-        model, told.inputs, every, wanted, how, whole=whole, progress=progress, on_skip=on_skip
+        model, labelled.inputs, every, wanted, how, whole=whole, progress=progress, on_skip=on_skip
     )
     if is_fitted:
         _check_enough(method, names, asked_about)
     plain = _plain_inputs(tried)
     everywhere = np.full((len(plain), len(named)), True)
-    said_anyway, _ = ask_examples(
+    plain_scores, _ = ask_examples(
         model, plain, every, everywhere, how, whole=whole, called="content-free input"
     )
     fitted = []
     for place, (name, question) in enumerate(named):
-        said = _Said.of(
+        scored = _Scored.of(
             name,
             seen[place],
-            dict(zip(plain, said_anyway[place], strict=True)),
-            told.targets[asked_about[:, place], place],
+            dict(zip(plain, plain_scores[place], strict=True)),
+            labelled.targets[asked_about[:, place], place],
             rule,
             tried,
         )
-        fitted.append(_fit_best(question_to(question), said, tried))
+        fitted.append(_fit_best(question_to(question), scored, tried))
     return Calibration(
         model=fingerprint_of(model),
         rule=rule,
@@ -167,21 +172,21 @@ def calibrate(
 
 
 @dataclass(frozen=True, eq=False)
-class _Said:
-    """What a model said of a question's options for some examples.
+class _Scored:
+    """Hold the log-probabilities of a question's options for some examples.
 
     Attributes
     ----------
     targets : array of int, shape [n]
-        The right options.
+        The index of the right option of each example.
     log_p : array, shape [n, n_options]
         Log-probabilities by the scoring rule.
     content_free : array, shape [n_options], or None
-        The mean of those of inputs that say nothing, if a method needs it.
+        The logarithms of the mean probabilities for content-free inputs, if a method needs them.
     unconditional : array, shape [n, n_options], or None
         Log-probabilities relative to an empty input, if a method needs them.
     empty_joint : tuple of tuple of float, or None
-        What these are relative to: for each order the joint scores of an empty input.
+        The joint scores of the empty input for each order, if a method needs them.
     """
 
     targets: NDArray[np.intp]
@@ -199,7 +204,7 @@ class _Said:
         targets: NDArray[np.intp],
         rule: Rule,
         tried: Sequence[CalibrationMethod],
-    ) -> _Said:
+    ) -> _Scored:
         bases = {_base(method) for method in tried}
         log_p = [each.log_probabilities(rule) for each in scores]
         content_free, relative, empty_joint = None, None, None
@@ -213,7 +218,7 @@ class _Said:
         for values in (log_p, relative):
             if values and not np.isfinite(values).all():
                 raise InvalidArgumentError(
-                    f"the model gives an option of {name!r} no probability at all"
+                    f"the model gives an option of {name!r} probability 0, which no method can change"
                 )
         return cls(
             targets,
@@ -225,12 +230,12 @@ class _Said:
 
     @property
     def is_told(self) -> NDArray[np.bool_]:
-        """Of which examples the right option is known."""
+        """Which examples have a known right option."""
         known: NDArray[np.bool_] = self.targets != UNTOLD
         return known
 
     def by(self, method: CalibrationMethod, baseline: Array | None) -> Array:
-        """Return the log-probabilities that a method's temperature is applied to."""
+        """Return the log-probabilities to which the temperature of a method is applied."""
         if _base(method) == "unconditional":
             assert self.unconditional is not None
             return self.unconditional
@@ -238,43 +243,44 @@ class _Said:
 
 
 def _fit(
-    said: _Said, method: CalibrationMethod, rows: NDArray[np.bool_]
+    scored: _Scored, method: CalibrationMethod, rows: NDArray[np.bool_]
 ) -> tuple[Array | None, float]:
-    """Return a method's baseline and temperature, fitted on some of the examples."""
+    """Fit the baseline and the temperature of a method on the examples in `rows`."""
     baseline = None
     if _base(method) == "contextual":
-        baseline = said.content_free
+        baseline = scored.content_free
     elif _base(method) == "batch":
-        baseline = log_mean(said.log_p[rows])
+        baseline = log_mean(scored.log_p[rows])
     if not method.endswith("temperature"):
         return baseline, 1.0
-    rows = rows & said.is_told
-    return baseline, fit_temperature(said.by(method, baseline)[rows], said.targets[rows])
+    rows = rows & scored.is_told
+    return baseline, fit_temperature(scored.by(method, baseline)[rows], scored.targets[rows])
 
 
 def _fit_best(
-    question: Mapping[str, Any], said: _Said, tried: Sequence[CalibrationMethod]
+    question: Mapping[str, Any], scored: _Scored, tried: Sequence[CalibrationMethod]
 ) -> QuestionCalibration:
-    """Return the best of some methods, fitted on all examples."""
+    """Select a method by cross-validation, and fit it on all examples."""
     compared = tried if "none" in tried else ("none", *tried)
-    losses = {each: _cross_validated(said, each) for each in compared}
+    losses = {each: _cross_validated(scored, each) for each in compared}
     method = _simplest({each: losses[each] for each in tried})
-    baseline, temperature = _fit(said, method, np.full(len(said.targets), True))
+    baseline, temperature = _fit(scored, method, np.full(len(scored.targets), True))
     return QuestionCalibration(
         question=question,
         method=method,
-        n_examples=len(said.targets),
+        n_examples=len(scored.targets),
         nll={each: float(loss.mean()) for each, loss in losses.items() if len(loss)},
         temperature=temperature,
         baseline=None if baseline is None else tuple(float(each) for each in baseline),
-        empty_joint=said.empty_joint if _base(method) == "unconditional" else None,
+        empty_joint=scored.empty_joint if _base(method) == "unconditional" else None,
     )
 
 
 def _simplest(losses: Mapping[CalibrationMethod, Array]) -> CalibrationMethod:
-    """Return the first method that is not worse than the best by more than chance has it.
+    """Return the first method whose loss is at most one standard error above the lowest.
 
-    All were judged by the same examples, so the error is that of the mean of the differences.
+    All methods were evaluated on the same examples, so the standard error is that of the mean of
+    the differences.
     """
     best = min(losses.values(), key=lambda loss: loss.sum())
     for method, loss in losses.items():
@@ -282,33 +288,34 @@ def _simplest(losses: Mapping[CalibrationMethod, Array]) -> CalibrationMethod:
         n = len(worse)
         if n < 2 or worse.mean() <= worse.std(ddof=1) / np.sqrt(n):
             return method
-    raise AssertionError("the best is not worse than itself")
+    raise AssertionError("the best method is at most one standard error above itself")
 
 
-def _cross_validated(said: _Said, method: CalibrationMethod) -> Array:
-    """Return -log p of the right option of each example that tells it, by a fit without its fold.
+def _cross_validated(scored: _Scored, method: CalibrationMethod) -> Array:
+    """Return -log p of the right option of each example, from a fit without the example's fold.
 
-    The order is the same for all methods.
+    Examples without a known right option are left out. The order is the same for all methods.
     """
-    fold_of = _folds(said.targets)
-    losses = np.zeros(len(said.targets))
+    fold_of = _folds(scored.targets)
+    losses = np.zeros(len(scored.targets))
     for fold in range(int(fold_of.max(initial=-1)) + 1):
         held_out = np.flatnonzero(fold_of == fold)
-        baseline, temperature = _fit(said, method, fold_of != fold)
-        values = tempered(said.by(method, baseline)[held_out], temperature)
-        losses[held_out] = -values[np.arange(len(held_out)), said.targets[held_out]]
-    return losses[said.is_told]
+        baseline, temperature = _fit(scored, method, fold_of != fold)
+        values = tempered(scored.by(method, baseline)[held_out], temperature)
+        losses[held_out] = -values[np.arange(len(held_out)), scored.targets[held_out]]
+    return losses[scored.is_told]
 
 
 def _folds(targets: NDArray[np.intp]) -> NDArray[np.intp]:
-    """Return the fold of each example, -1 where the right option is not known.
+    """Return the fold of each example, or -1 if its right option is not known.
 
-    Dealt out by the right option like cards, so that each fold has its share of every one.
+    The examples are sorted by their right option and then dealt to the folds in turn, so that all
+    folds have about the same proportions of right options.
     """
-    told = np.flatnonzero(targets != UNTOLD)
+    labelled = np.flatnonzero(targets != UNTOLD)
     folds = np.full(len(targets), -1, dtype=np.intp)
-    by_option = told[np.argsort(targets[told], kind="stable")]
-    folds[by_option] = np.arange(len(told)) % MOST_FOLDS
+    by_option = labelled[np.argsort(targets[labelled], kind="stable")]
+    folds[by_option] = np.arange(len(labelled)) % MOST_FOLDS
     return folds
 
 
@@ -323,16 +330,16 @@ def _check_enough(method: str, names: Sequence[str], wanted: NDArray[np.bool_]) 
     for name, n in zip(names, wanted.sum(axis=0), strict=True):
         if n < LEAST_EXAMPLES:
             raise InvalidArgumentError(
-                f"{method} needs {LEAST_EXAMPLES} examples of {name!r} or more, not {n}; "
-                "100 and more are better"
+                f"the method {method} needs at least {LEAST_EXAMPLES} examples of {name!r}, "
+                f"got {n}; 100 or more are better"
             )
 
 
 def _base(method: CalibrationMethod) -> str:
-    """Return what comes before a temperature: ``"none"``, ``"contextual"``, ..."""
+    """Return a method without its temperature: ``"none"``, ``"contextual"``, ..."""
     return "none" if method == "temperature" else method.partition("+")[0]
 
 
 def _is_fitted(method: CalibrationMethod) -> bool:
-    """Return whether there is anything of it that examples decide."""
+    """Return whether a method has a parameter that is fitted on the examples."""
     return method.endswith("temperature") or _base(method) == "batch"

@@ -1,6 +1,6 @@
-"""How a question is put to a model, in words.
+"""The text of a question as a model sees it.
 
-The input comes first and the question behind it, in one turn of the user:
+One user turn contains the input, followed by the question:
 
     {input}
 
@@ -9,15 +9,17 @@ The input comes first and the question behind it, in one turn of the user:
     - {option}: {description}
     - {option}
 
-so that all questions about an input begin alike and it is read once. The model's answer begins with
-the label of an option. Labels are the options' own texts, or letters:
+The input comes first, so that the prompts of all questions about it begin with the same tokens and
+the model reads it once. The model's answer begins with the label of an option. The labels are the
+texts of the options, or letters:
 
     Answer with the letter of one of:
     A. {option}: {description}
     B. {option}
 
-A predicate's options are ``yes`` and ``no``. The levels of a score are listed from one end, and the
-line above them says from which: ``Answer with one of these levels, lowest first:``.
+The options of a predicate are ``yes`` and ``no``. If the levels of a score are listed in ascending
+or descending order, the line above them says so: ``Answer with one of these levels, lowest
+first:``.
 """
 
 from __future__ import annotations
@@ -51,23 +53,24 @@ LabelStyle = Literal["text", "letters"]
 LABEL_STYLES: tuple[LabelStyle, ...] = ("text", "letters")
 
 AskedQuestion: TypeAlias = "Predicate | Choice | Score"
-"""A question that has one answer."""
+"""A question with a single answer."""
 
 YES, NO = "yes", "no"
 
 
 @dataclass(frozen=True)
 class ShownOption:
-    """An option as a prompt shows it.
+    """Describe an option as a prompt shows it.
 
     Attributes
     ----------
     label : str
-        What the model is to answer with.
+        The text with which the model answers.
     text : str
+        The text of the option.
     description : str or None
     is_lettered : bool
-        Whether the label is a letter that stands for the text.
+        Whether the label is a letter instead of the text of the option.
     """
 
     label: str
@@ -77,7 +80,7 @@ class ShownOption:
 
     @property
     def line(self) -> str:
-        """The option in a list."""
+        """The line of the option in the prompt's list."""
         mark = f"{self.label}. " if self.is_lettered else "- "
         described = f": {_one_line(self.description)}" if self.description else ""
         return mark + _one_line(self.text) + described
@@ -85,15 +88,15 @@ class ShownOption:
 
 @dataclass(frozen=True)
 class Asked:
-    """A question as it is put to a model: its options with their labels, in an order.
+    """Hold a question as a prompt shows it: its options in a certain order, with their labels.
 
     Attributes
     ----------
     question : Predicate, Choice or Score
     options : tuple of ShownOption
-        In the order they are shown.
+        The options in the order in which the prompt shows them.
     order : tuple of int
-        Which of the question's options each of them is.
+        For each shown option, its index among the question's options.
     """
 
     question: AskedQuestion
@@ -102,7 +105,7 @@ class Asked:
 
     @property
     def text(self) -> str:
-        """The question and its options, as the module says."""
+        """The question and its options, in the format that the module describes."""
         by_letter = self.options[0].is_lettered
         head = "Answer with the letter of one of" if by_letter else "Answer with one of"
         if isinstance(self.question, Score):
@@ -112,7 +115,7 @@ class Asked:
 
     @property
     def _direction(self) -> str:
-        """From which end the options are listed, if from one."""
+        """The direction in which the levels are listed, if they are in order."""
         upward = tuple(range(len(self.order)))
         return {upward: ", lowest first", upward[::-1]: ", highest first"}.get(self.order, "")
 
@@ -120,20 +123,22 @@ class Asked:
 def ask(
     question: AskedQuestion, labels: LabelStyle = "text", order: Sequence[int] | None = None
 ) -> Asked:
-    """Put a question into words.
+    """Choose labels and an order for the options of a question.
 
     Parameters
     ----------
     question
     labels
-        What the model answers with: the options' texts, or letters in the order they are shown.
+        The labels with which the model answers: ``"text"``, the texts of the options, or
+        ``"letters"``. The first option shown has the first letter.
     order
-        Which of the question's options is shown first, second, ...; None = as they were given.
+        The indices of the question's options, in the order in which the prompt shows them. None
+        keeps the question's order.
 
     Raises
     ------
     InvalidArgumentError
-        If `labels` is neither, or `order` not an order of the options.
+        If `labels` is unknown, or if `order` does not contain each index once.
     """
     check_kind("question", question, (Predicate, Choice, Score), "a Predicate, Choice or Score")
     check_one_of("labels", labels, LABEL_STYLES)
@@ -142,9 +147,11 @@ def ask(
     try:
         order = tuple(map(operator.index, order))
     except TypeError:
-        raise wrong("order", "a list of the options' places", order) from None
+        raise wrong("order", "a list of the options' indices", order) from None
     if sorted(order) != list(range(len(options))):
-        raise InvalidArgumentError(f"not an order of {len(options)} options: {order}")
+        raise InvalidArgumentError(
+            f"order must contain each index from 0 to {len(options) - 1} once, got {order}"
+        )
     texts = [options[i][0] for i in order]
     marks = _letters(len(options)) if labels == "letters" else texts
     shown = [
@@ -155,27 +162,29 @@ def ask(
 
 
 def option_count(question: AskedQuestion) -> int:
-    """Return how many options a question has."""
+    """Return the number of options of a question."""
     if isinstance(question, Predicate):
         return 2
     return len(question.levels if isinstance(question, Score) else question.options)
 
 
 def input_text(given: Any) -> str:
-    """Return an input in words: a text as it is, a conversation turn by turn, other data as JSON.
+    """Convert an input to text: a conversation turn by turn, other data as JSON.
+
+    A string is returned unchanged.
 
     Parameters
     ----------
     given
-        A text, a sequence of messages (mappings with a ``role`` and a ``content``), or JSON.
+        A string, a sequence of messages (mappings with a ``role`` and a ``content``), or JSON.
 
     Raises
     ------
     InvalidArgumentError
-        If it is none of these, None, or has an image in it.
+        If the input is None or anything else, or if it contains images, audio or files.
     """
     if given is None:
-        raise InvalidArgumentError("the input is None")
+        raise wrong("input", "a string, a list of messages or JSON", given)
     if isinstance(given, str):
         return given
     if _is_conversation(given):
@@ -193,12 +202,15 @@ def input_text(given: Any) -> str:
 def check_one_input(given: Any) -> None:
     """Raise InvalidArgumentError for a list of strings, which usually means several inputs."""
     if _is_strings(given):
-        hint = "for an answer to each string use decide_many(); to ask about all, join them"
+        hint = "for several inputs use decide_many(); for a single input join the strings"
         raise wrong("input", "one input", given, hint)
 
 
 def as_one_input(given: Any) -> Any:
-    """Return an input of a table or a request, so that a list of strings is one input, too."""
+    """Return an input from a table or a request in a form that counts as a single input.
+
+    A list of strings becomes a tuple, which :func:`check_one_input` accepts.
+    """
     return tuple(given) if _is_strings(given) else given
 
 
@@ -207,7 +219,7 @@ def _is_strings(given: Any) -> bool:
 
 
 def refuse_media(part: Mapping[str, Any]) -> None:
-    """Refuse a part of a message that is no text, whatever its type is called exactly."""
+    """Reject a message part whose type contains ``image``, ``audio`` or ``file``."""
     kind = str(part.get("type", ""))
     if "image" in kind or "audio" in kind or "file" in kind:
         raise InvalidArgumentError(f"the input has a part of type {kind!r}: only text is read")
@@ -224,7 +236,7 @@ def _options(question: AskedQuestion) -> list[tuple[str, str | None]]:
 
 
 def value_text(value: Value, texts: Sequence[str]) -> str:
-    """Return a value in words; a text that reads like a bool among the options is quoted."""
+    """Return the text of a value. A bool gets the suffix `` (bool)`` if `texts` has its name."""
     if isinstance(value, str):
         return value
     text = text_of(value)
@@ -232,7 +244,10 @@ def value_text(value: Value, texts: Sequence[str]) -> str:
 
 
 def _letters(n: int) -> list[str]:
-    """Return A, B, ..., or where these are too few AA, AB, ...: no label begins another one."""
+    """Return n labels A, B, ..., or for more than 26 options AA, AB, ...
+
+    All labels have the same length, so that none is the beginning of another one.
+    """
     letters = string.ascii_uppercase
     if n <= len(letters):
         return list(letters[:n])
@@ -267,7 +282,7 @@ _CALLS = {
     "custom_tool_call": ("name", "input"),
     "custom_tool_call_output": ("call_id", "output"),
 }
-"""Items of a conversation that are no messages, and what they say."""
+"""Items of a conversation that are not messages, with the two fields that the text shows."""
 
 
 def _turn(item: Mapping[str, Any]) -> str:
@@ -291,7 +306,10 @@ def _content_text(content: Any) -> str:
 
 
 def _refuse_parts(given: Any) -> None:
-    """Refuse parts that are no text in what is JSON to us and a conversation to others."""
+    """Reject images, audio and files in an input that is not a conversation in our sense.
+
+    Such an input is sent as JSON, but its author may have meant a conversation.
+    """
     items = given.get("messages") if isinstance(given, Mapping) else given
     for item in items if isinstance(items, list | tuple) else ():
         content = item.get("content") if isinstance(item, Mapping) else None

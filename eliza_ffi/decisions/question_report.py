@@ -1,4 +1,4 @@
-"""How good the answers to one question are."""
+"""Metrics of the answers to one question."""
 
 from __future__ import annotations
 
@@ -16,35 +16,39 @@ __all__ = ["QuestionReport"]
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class QuestionReport:
-    """How good the answers to one question are, or to all of them.
+    """Report the quality of the answers to one question, or to all questions together.
 
-    :mod:`eliza_ffi.decisions.metrics` has the formulas.
+    :mod:`eliza_ffi.decisions.metrics` contains the formulas.
 
     Attributes
     ----------
     name : str
+        The name of the question; ``"all"`` for all questions together.
     kind : str
-        ``"predicate"``, ``"choice"``, ``"score"``; ``"all"`` for all questions together, each
-        answer of which counts alike, but for `macro_f1`, the mean over the questions.
+        ``"predicate"``, ``"choice"`` or ``"score"``; ``"all"`` for all questions together. In that
+        report every answer has the same weight, except in `macro_f1`, which is the mean over the
+        questions.
     options : tuple of str
-        What the rows and columns of `confusion` stand for.
+        The names of the rows and columns of `confusion`.
     n : int
-        How many answers were judged.
+        The number of evaluated answers.
     accuracy, macro_f1, nll, brier, ece : float
     confusion : tuple of tuple of int
-        A row for each right option, a column for each answer; empty for all questions together.
+        One row for each right option and one column for each answer; empty for all questions
+        together.
     flips : float or None
-        The share of examples that are not answered alike in all orders of the options that were
-        tried, each order by itself and before any calibration; None where only one was.
+        The proportion of examples whose answer depends on the order of the options. Each order is
+        compared on its own and without a calibration. None if only one order was asked.
     level_error : float or None
-        Of scores: how far the expected level is off, in levels.
+        For a score, the mean distance between the expected level and the right one, in levels.
+        Otherwise None.
     bins : tuple of Bin
         The reliability diagram.
     coverage : tuple of CoveragePoint
     probabilities : array, shape [n]
-        Of the answers.
+        The probability of each answer.
     right : array of bool, shape [n]
-        Which of them are right.
+        Whether each answer is right.
     """
 
     name: str
@@ -65,7 +69,7 @@ class QuestionReport:
     right: NDArray[np.bool_] = field(repr=False)
 
     def to_json(self) -> dict[str, Any]:
-        """Return everything but the single answers as JSON."""
-        said = asdict(self)
-        del said["probabilities"], said["right"]
-        return said
+        """Return the report as JSON data, without `probabilities` and `right`."""
+        fields = asdict(self)
+        del fields["probabilities"], fields["right"]
+        return fields
