@@ -1,9 +1,9 @@
-"""Questions about an input as tokens: the input once, and behind it each question with its options.
+"""Questions about an input as tokens: the input once, then each question with its options.
 
-A prompt is the model's chat template with the words of :mod:`eliza_ffi.decisions.prompts` in one
-turn of the user, up to where the assistant's begins, thinking switched off where the template has
-a switch for it. A model without a template gets the words alone, and a line that says ``Answer:``.
-The words are plain text: no input can end a turn.
+A prompt is the model's chat template with the text of :mod:`eliza_ffi.decisions.prompts` in one user
+turn. It ends where the assistant's turn begins. Thinking is switched off if the template has a
+switch for it. A model without a template gets the text alone, followed by a line ``Answer:``. The
+text is tokenized as plain text, so that no input can end a turn.
 """
 
 from __future__ import annotations
@@ -68,31 +68,35 @@ __all__ = [
 Found = TypeVar("Found")
 
 WritePrompt: TypeAlias = "Callable[[str, Asked], str | Prompt | Messages]"
-"""Writes a prompt of one's own, from the input's text and a question: trusted text, a prompt, or a
-conversation. It ends where the label comes."""
+"""A function that writes a custom prompt from the text of the input and a question. It returns
+trusted text, a prompt or a conversation, which the label of an option follows directly."""
 
 MAX_ORDERS = 64
 
 NEAR = 64
-"""Tokenizers decide within so many characters where a text is cut into tokens."""
+"""The distance in characters beyond which text does not usually affect how other text is tokenized.
+
+Prompts are compared before they rely on it."""
 
 THINKING_OFF = {"enable_thinking": False, "thinking": False}
-"""What templates call the switch."""
+"""The variables with which chat templates switch thinking off."""
 
 
 @dataclass(frozen=True)
 class How:
-    """How questions are put.
+    """Hold the settings of the prompts.
 
     Attributes
     ----------
     labels : str
-        What the model answers with: ``"text"``, the options' own texts, or ``"letters"``.
+        The labels with which the model answers: ``"text"``, the texts of the options, or
+        ``"letters"``.
     orders : int
-        In how many orders of its options a question is asked, 1 to 64; answers are averaged over
-        them. A question of n options has at most 2 n orders, a score 2.
+        The number of orders of the options in which a question is asked, 1 to 64. The
+        probabilities are averaged over the orders. A question with n options has at most 2 n
+        orders, and a score has 2.
     prompt : callable or None
-        Writes prompts of one's own.
+        A function that writes custom prompts.
     """
 
     labels: LabelStyle = "text"
@@ -106,7 +110,7 @@ class How:
 
 
 class Asking:
-    """One input and its questions, as what the runner is handed and as what comes of it.
+    """Convert one input and its questions to a scoring request, and read the result.
 
     Parameters
     ----------
@@ -114,23 +118,25 @@ class Asking:
     given
         The input; see :func:`~eliza_ffi.decisions.prompts.input_text`.
     questions
-        Each with one answer.
+        Questions with one answer each.
     how
+        The settings of the prompts.
     joint, option_mass
-        Whether to find these scores, too.
+        Whether to compute these scores as well.
     stream
-        Settings of the stream: slot and cache.
+        The settings of the stream: slot and cache.
 
     Attributes
     ----------
     args : ScoreArgs
+        The request.
 
     Raises
     ------
     InvalidArgumentError
-        If the input or a prompt is malformed, or the tokenizer cannot spell a label.
+        If the input or a prompt is malformed, or the tokenizer has no tokens for a label.
     ChatTemplateError
-        If the model's template fails.
+        If the model's chat template fails.
     """
 
     def __init__(
@@ -160,7 +166,7 @@ class Asking:
         )
 
     def scores(self, result: ScoreResult) -> tuple[QuestionScores, ...]:
-        """Return what the model said, question by question."""
+        """Return the scores of each question."""
         each = zip(self.args.endings, result.scores, strict=True)
         return tuple(
             QuestionScores(tuple(self._in_own_order(asked, *next(each)) for asked in orders))
@@ -168,9 +174,9 @@ class Asking:
         )
 
     def _in_own_order(self, asked: Asked, ending: Ending, scores: EndingScores) -> OptionScores:
-        """Return scores of options as they were shown in the order that the question gives them."""
+        """Return the scores in the question's order of the options."""
         place = np.argsort(asked.order)
-        if isinstance(ending.choices, TokenTreePayload):  # which is in another order
+        if isinstance(ending.choices, TokenTreePayload):  # its labels have an order of their own
             names = [leaf.name for leaf in ending.choices.leaves()]
             place = np.array([names.index(asked.options[i].label) for i in place])
         if scores.joint is None:
@@ -198,32 +204,36 @@ def asking_of(
     option_mass: bool = False,
     stream: Mapping[str, Any] | None = None,
 ) -> Asking | ModelAsking:
-    """Return how to ask a model: one that was made for decisions in its own form.
+    """Prepare the scoring request of an input, in its own format for a decision model.
+
+    With a custom prompt a decision model is asked like any other model.
 
     Parameters
     ----------
     session, given, questions, how, joint, option_mass, stream
-        As :class:`Asking`.
+        As in :class:`Asking`.
 
     Raises
     ------
     InvalidArgumentError
-        As :class:`Asking`; or if a model that was made for decisions is asked for other labels,
-        orders or scores than its own. With a prompt of one's own it is asked as any other model.
+        For the reasons of :class:`Asking`, or if labels, orders or scores are requested that a
+        decision model does not have.
     NotSupportedError
-        If the model was made for decisions of a type that is not known.
+        If the type of the decision model is unknown.
     """
-    made = decision_model_of(session) if how.prompt is None else None
-    if made is None:
+    decision_model = decision_model_of(session) if how.prompt is None else None
+    if decision_model is None:
         return Asking(
             session, given, questions, how, joint=joint, option_mass=option_mass, stream=stream
         )
     if how != How() or joint:
         raise InvalidArgumentError(
-            f"the model was made for decisions, of type {made.type}: labels, orders and scoring "
-            "are its own"
+            f"a decision model of type {decision_model.type} has its own labels, orders and scoring; omit "
+            "these settings, or pass prompt= to ask it like any other model"
         )
-    return ModelAsking(session, made, given, questions, option_mass=option_mass, stream=stream)
+    return ModelAsking(
+        session, decision_model, given, questions, option_mass=option_mass, stream=stream
+    )
 
 
 def ask_many(
@@ -236,7 +246,7 @@ def ask_many(
     failed: Callable[[int, ElizaError], Any],
     progress: Callable[[int, int | None], Any] | None = None,
 ) -> list[Any]:
-    """Ask questions about many inputs, as many at once as :meth:`Session.decisions_at_once` says.
+    """Ask questions about many inputs. :meth:`Session.decisions_at_once` limits the concurrency.
 
     Parameters
     ----------
@@ -244,21 +254,23 @@ def ask_many(
         An open :class:`~eliza_ffi.Model`.
     inputs
     questions
-        Each with one answer.
+        Questions with one answer each.
     how
+        The settings of the prompts.
     whole
-        Find scores that take whole rows of logits, too.
+        Whether to compute joint scores as well, which need whole rows of logits.
     failed
-        Called with the place and the error of an input that cannot be asked about, such as one
-        that does not fit into the context, on the thread that tried. What it returns stands in the
-        result's place; what it raises ends the others.
+        Called with the index and the error of an input that cannot be used, for example because it
+        does not fit into the context. It runs on the thread that processed the input. Its return
+        value takes the place of the result. An exception that it raises stops the other inputs.
     progress
-        Called with how many inputs are done and how many there are, None where nobody knows.
+        Called with the number of finished inputs and the number of all inputs, or None if that is
+        unknown.
 
     Returns
     -------
     list of tuple of QuestionScores
-        For each input, in their order, the questions in theirs.
+        The scores of each input, in order, with the questions in order.
     """
     session: Session = model.session
 
@@ -268,9 +280,9 @@ def ask_many(
 
     def start(numbered: tuple[int, Any]) -> Job[Any]:
         place, given = numbered
-        return _Tried(partial(ready, given), partial(failed, place))
+        return _GuardedJob(partial(ready, given), partial(failed, place))
 
-    ready("a test")  # what is wrong with the questions is no fault of the inputs
+    ready("a test")  # raises errors of the questions, which are not errors of an input
     return run_many(
         enumerate(inputs),
         start,
@@ -282,25 +294,26 @@ def ask_many(
 
 
 def check_model(model: Any) -> None:
-    """Raise InvalidArgumentError for what is no model."""
+    """Raise InvalidArgumentError if `model` is not an open model."""
     if isinstance(model, type) or not hasattr(model, "describe"):
         raise wrong("model", "an open Model", model)
 
 
 class ScoreJob(Generic[Found]):
-    """One input's questions, as a job that waits for its turn and that another thread may end.
+    """Run the scoring request of one input when it is its turn. Another thread may cancel it.
 
     Parameters
     ----------
     session
     args
-        What to score.
+        The scoring request.
     read
-        Makes the job's result of the scores.
+        Converts the scores to the result of the job.
     wait
-        As :meth:`~eliza_ffi.session.Session.steps`.
+        As in :meth:`~eliza_ffi.session.Session.steps`.
     at_once
-        How many such jobs run together; None = :meth:`Session.decisions_at_once`.
+        The number of such jobs that may run at the same time. None uses
+        :meth:`Session.decisions_at_once`.
     """
 
     def __init__(
@@ -322,7 +335,7 @@ class ScoreJob(Generic[Found]):
 
 
 def score_work(session: Session, args: ScoreArgs, at_once: int | None = None) -> Work[ScoreResult]:
-    """Return the request for the scores of one input; parameters as :class:`ScoreJob`."""
+    """Return the work of a scoring request; the parameters are those of :class:`ScoreJob`."""
     return Work(
         partial(ScoreRun, session.binding, session.ctx, args),
         ScoreRun.steps,
@@ -332,17 +345,17 @@ def score_work(session: Session, args: ScoreArgs, at_once: int | None = None) ->
     )
 
 
-class _Tried:
-    """A job about an input that may turn out to be one which cannot be asked about."""
+class _GuardedJob:
+    """Run a job, and call `failed` if its input cannot be used."""
 
     def __init__(self, start: Callable[[], Job[Any]], failed: Callable[[ElizaError], Any]) -> None:
         self._failed = failed
         self._job: Job[Any] | None = None
-        with self._judging():
+        with self._catching():
             self._job = start()
 
     def run(self) -> Any:
-        with self._judging():
+        with self._catching():
             if self._job is not None:
                 self._found = self._job.run()
         return self._found
@@ -352,7 +365,7 @@ class _Tried:
             self._job.cancel()
 
     @contextmanager
-    def _judging(self) -> Iterator[None]:
+    def _catching(self) -> Iterator[None]:
         try:
             yield
         except ElizaError as error:
@@ -362,20 +375,20 @@ class _Tried:
 
 
 def is_of_row(error: Exception) -> bool:
-    """Return whether it is a row's own failure, which the others need not end for.
+    """Return whether an error concerns one row only, so that the other rows can continue.
 
-    An input that nobody can be asked about and one that does not fit are; that the model has no
-    chat template, or the library failed, is not.
+    An input that is malformed or too long concerns its row. A missing chat template or a failure
+    of the library concerns all rows.
     """
-    is_refused = isinstance(error, InvalidArgumentError | ContextFullError)
-    return is_refused and not isinstance(error, ChatTemplateError)
+    is_of_input = isinstance(error, InvalidArgumentError | ContextFullError)
+    return is_of_input and not isinstance(error, ChatTemplateError)
 
 
 def orders_of(question: AskedQuestion, n: int) -> list[tuple[int, ...]]:
-    """Return up to n orders of a question's options: as given, reversed, then both rotated.
+    """Return up to n orders of a question's options: as given, reversed, then rotations of both.
 
-    Over all rotations each option stands at each place equally often. A score's levels are ranked,
-    so they have two orders.
+    Over all rotations each option is at each position equally often. The levels of a score are
+    ranked, so a score has only the first two orders.
     """
     given = tuple(range(option_count(question)))
     ways = (given, given[::-1])
@@ -392,9 +405,9 @@ def prompt_texts(
     *,
     joint: bool = False,
 ) -> list[str]:
-    """Return the prompts as a model reads them, control tokens spelled out: to be looked at.
+    """Return the text of the prompts, including control tokens, for inspection.
 
-    Raises as :func:`asking_of`.
+    Raises the exceptions of :func:`asking_of`.
     """
     args = asking_of(session, given, questions, how, joint=joint).args
     prompt = args.generation.prompt_tokens
@@ -407,7 +420,7 @@ def prompt_texts(
 def _tokens(
     session: Session, given: str, every: Sequence[Asked], write: WritePrompt | None
 ) -> tuple[list[int], list[list[int]]]:
-    """Return the tokens that all prompts begin with, and those behind them of each."""
+    """Return the tokens with which all prompts begin, and the remaining tokens of each prompt."""
     if write is None:
         turn = _turn(session)
         if turn is not None:
@@ -428,14 +441,14 @@ def _tokens(
 def _in_turn(
     session: Session, turn: tuple[str, str], given: str, every: Sequence[Asked]
 ) -> tuple[list[int], list[list[int]]]:
-    """Return the tokens of the whole prompts, cut where they part; the input is read once.
+    """Return the common tokens and the remaining tokens of prompts in a user turn.
 
-    Whether two line breaks are one token depends in many vocabularies on what follows. So each
-    question is tokenized together with the end of the input, and what comes out is put behind the
-    tokens of the input from where they agree.
+    The input is tokenized only once. In many vocabularies the text that follows two line breaks
+    decides whether they are one token. Therefore each question is tokenized together with the end
+    of the input. The result is joined to the tokens of the whole input at a place where both agree.
     """
     head, tail = turn
-    # Without a template and an input there may be nothing else that prompts have in common.
+    # Prompts need a common beginning. Without a template and an input it is a line break.
     lead = _lead(given) if given.strip() or head else "\n"
 
     def whole(asked: Asked) -> list[int]:
@@ -452,18 +465,18 @@ def _in_turn(
     first = whole(every[0])
     from_the_end = zip(reversed(first), reversed(near[0]), strict=False)
     n = sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], from_the_end))
-    if n <= len(behind[0]):  # they agree nowhere in the input
+    if n <= len(behind[0]):  # no tokens of the input agree
         return split_common_prefix([whole(asked) for asked in every])
     return first[: len(first) - n] + before[len(near[0]) - n :], behind
 
 
 def _lead(given: str) -> str:
-    """Return an input as it stands before a question."""
+    """Return the text of an input that precedes a question."""
     return f"{given.strip()}\n\n" if given.strip() else ""
 
 
 def _turn(session: Session) -> tuple[str, str] | None:
-    """Return what stands before and behind a user's words; None where that cannot be told."""
+    """Return the text before and after the content of a user turn; None if it is unknown."""
     try:
         return session.chat().turn(**THINKING_OFF)
     except NoChatTemplateError:

@@ -1,4 +1,4 @@
-"""Prompts that begin alike, cut where they part."""
+"""Split prompts into their common beginning and the rest of each."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ __all__ = ["split_common_prefix"]
 
 
 def split_common_prefix(prompts: list[list[int]]) -> tuple[list[int], list[list[int]]]:
-    """Return the tokens that all prompts begin with, and of each those behind them, if any.
+    """Return the tokens with which all prompts begin, and the remaining tokens of each prompt.
 
     Raises
     ------
     InvalidArgumentError
-        If they begin with different tokens.
+        If the prompts begin with different tokens, or one of several prompts is empty.
     """
     if len(prompts) == 1:
         return prompts[0], [[]]
@@ -23,5 +23,5 @@ def split_common_prefix(prompts: list[list[int]]) -> tuple[list[int], list[list[
             break
         n += 1
     if n == 0:
-        raise InvalidArgumentError("the prompts of two questions have no beginning in common")
+        raise InvalidArgumentError("the prompts of all questions must begin with the same token")
     return prompts[0][:n], [tokens[n:] for tokens in prompts]

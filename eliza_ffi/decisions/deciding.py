@@ -1,4 +1,4 @@
-"""One decision: an input and questions, to be run by whoever has a slot, and the answers."""
+"""Run one decision: from an input and questions to a scoring request, and to the answers."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ OWN_KEYWORDS = frozenset(
         *("wait", "progress", "max_concurrency", "return_exceptions"),
     )
 )
-"""What a misspelt keyword may have meant, beside the settings of a stream."""
+"""Keywords that are suggested for a misspelt one, in addition to the settings of a stream."""
 
 
 _FINGERPRINTS: weakref.WeakKeyDictionary[Session, str] = weakref.WeakKeyDictionary()
@@ -41,17 +41,19 @@ _FINGERPRINTS: weakref.WeakKeyDictionary[Session, str] = weakref.WeakKeyDictiona
 
 @dataclass(frozen=True)
 class Settings:
-    """How questions are put and their answers scored.
+    """Hold the settings of a decision.
 
     Attributes
     ----------
     how : How
+        The settings of the prompts.
     scoring : str
+        The scoring rule.
     calibration : Calibration or None
     option_mass : bool
     abstain_below : float
     stream : mapping
-        Settings of the stream: slot and cache.
+        The settings of the stream: slot and cache.
     """
 
     how: How = field(default_factory=How)
@@ -63,7 +65,7 @@ class Settings:
 
     @property
     def needs_joint(self) -> bool:
-        """Whether whole rows of logits are needed at every token of every label."""
+        """Whether joint scores are needed, which take whole rows of logits."""
         if self.calibration is not None:
             return self.calibration.needs_whole_rows
         return self.scoring != "legal"
@@ -82,13 +84,15 @@ def settings_for(
     abstain_below: float,
     stream: Mapping[str, Any],
 ) -> Settings:
-    """Return checked settings; what is None is the calibration's, or the default.
+    """Check the settings of a decision.
+
+    A setting that is None comes from the calibration; without one it has its default.
 
     Raises
     ------
     InvalidArgumentError
-        If one is out of range, or the calibration is for another model, other questions or another
-        way to ask them.
+        If a setting is out of range, or if the calibration is for another model, other questions or
+        other settings.
     """
     check_keywords("decide", stream, {"cache"}, OWN_KEYWORDS)
     check_flag("option_mass", option_mass)
@@ -103,7 +107,7 @@ def settings_for(
 
 
 class DecisionRun:
-    """One decision: what to score for it, and what the scores come to.
+    """Prepare the scoring request of a decision, and convert its result to answers.
 
     Parameters
     ----------
@@ -116,7 +120,7 @@ class DecisionRun:
     Attributes
     ----------
     args : ScoreArgs
-        What a :class:`~eliza_ffi.session.scoring.ScoreRun` is handed.
+        The request for :class:`~eliza_ffi.session.scoring.ScoreRun`.
     """
 
     def __init__(
@@ -138,7 +142,7 @@ class DecisionRun:
         self.args = self._asking.args
 
     def decision(self, result: ScoreResult) -> Decision:
-        """Return the answers that the scores come to."""
+        """Convert the scores to answers."""
         settings = self._settings
         answers = []
         every = enumerate(self._asking.scores(result))

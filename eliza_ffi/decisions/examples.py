@@ -286,7 +286,7 @@ def _pair(place: int, example: Any) -> tuple[Any, Mapping[str, Any]]:
 def _targets(question: Question, answer: Any) -> list[int]:
     """Return the indices of the right options, one for each label of Labels."""
     if isinstance(question, Labels):
-        return _fitting(question, answer)
+        return _label_targets(question, answer)
     if answer is None:
         return [UNTOLD]
     if isinstance(question, Predicate):
@@ -296,11 +296,11 @@ def _targets(question: Question, answer: Any) -> list[int]:
             )
         return [0 if answer else 1]
     if isinstance(question, Choice):
-        return [_place_of(answer, [option.value for option in question.options])]
+        return [_index_of(answer, [option.value for option in question.options])]
     return [level_of(question, answer)]
 
 
-def _fitting(question: Labels, answer: Any) -> list[int]:
+def _label_targets(question: Labels, answer: Any) -> list[int]:
     values = [label.value for label in question.labels]
     if answer is None:
         return [UNTOLD] * len(values)
@@ -308,7 +308,7 @@ def _fitting(question: Labels, answer: Any) -> list[int]:
         raise InvalidArgumentError(
             f"the answer to labels must be a list of those that fit, got {answer!r}"
         )
-    places = {_place_of(value, values) for value in answer}
+    places = {_index_of(value, values) for value in answer}
     return [0 if place in places else 1 for place in range(len(values))]
 
 
@@ -328,7 +328,7 @@ def _number(text: str) -> float | None:
     return float(text) if _NUMBER.fullmatch(text) else None
 
 
-def _place_of(answer: Any, values: Sequence[Value]) -> int:
+def _index_of(answer: Any, values: Sequence[Value]) -> int:
     if isinstance(answer, str | bool | np.bool_):
         is_text = isinstance(answer, str)
         for place, value in enumerate(values):

@@ -1,4 +1,4 @@
-"""What a calibration knows a model by."""
+"""Fingerprints, by which a calibration recognizes a model."""
 
 from __future__ import annotations
 
@@ -18,16 +18,17 @@ SAMPLES = 256
 SAMPLE_BYTES = 4096
 
 FACTS = ("n_params", "n_vocab", "n_layer", "n_embd", "chat_template", "add_bos")
-"""What of a model's description changes its answers, and not with the machine or the path."""
+"""The fields of a model's description that affect its answers, on any machine and path."""
 
 
 def fingerprint_of(model: Any) -> str:
-    """Return what tells a model from others: the same wherever its file lies.
+    """Return the fingerprint of a model, which does not depend on the path of its file.
 
-    The file's size and a hash: of the model's dimensions and chat template, of the template and
-    the temperatures of one that was made for decisions, of the file, and of each adapter's file
-    with its scale. Files are read at 256 places, as the library does for saved prompts: two models
-    that differ only between these are taken for one.
+    It consists of the size of the file and a hash of the following: the model's dimensions and
+    chat template, samples of the file, samples of each adapter's file with its scale, and the
+    decision template and temperatures of a decision model. Each file is sampled at 256 places,
+    as the library does for saved prompts. Two models that differ only between the samples have the
+    same fingerprint.
 
     Parameters
     ----------
@@ -37,14 +38,14 @@ def fingerprint_of(model: Any) -> str:
     Raises
     ------
     ModelError
-        If a file cannot be read, or what it says of decisions is damaged.
+        If a file cannot be read, or the metadata of a decision model is damaged.
     """
     facts: Mapping[str, Any] = model.describe()["model"]
     file = file_fingerprint(facts["path"])
     parts: list[Any] = [file, [facts.get(name) for name in FACTS]]
     if facts.get("decision_type"):
-        said = read_metadata(facts["path"], _is_of_decisions)
-        parts.append(sorted((name, repr(value)) for name, value in said.items()))
+        entries = read_metadata(facts["path"], _is_of_decisions)
+        parts.append(sorted((name, repr(value)) for name, value in entries.items()))
     for adapter in facts.get("lora") or ():
         parts.append([file_fingerprint(adapter["path"]), float(adapter["scale"]).hex()])
     return f"{file.partition('-')[0]}-{_digest(json_text(parts).encode())}"
@@ -55,12 +56,12 @@ def _is_of_decisions(name: str) -> bool:
 
 
 def file_fingerprint(path: str | os.PathLike[str]) -> str:
-    """Return a file's size and a hash of what is at 256 places in it.
+    """Return the size of a file and a hash of samples at 256 places.
 
     Raises
     ------
     ModelError
-        If it cannot be read.
+        If the file cannot be read.
     """
     try:
         with Path(path).open("rb") as file:
@@ -70,7 +71,7 @@ def file_fingerprint(path: str | os.PathLike[str]) -> str:
                 file.seek(size // SAMPLES * i)
                 samples += file.read(SAMPLE_BYTES)
     except OSError as error:
-        raise ModelError(f"cannot read {path} to know it again: {error}") from error
+        raise ModelError(f"cannot read {path} to compute its fingerprint: {error}") from error
     return f"{size}-{_digest(bytes(samples))}"
 
 

@@ -218,7 +218,7 @@ class _Scored:
         for values in (log_p, relative):
             if values and not np.isfinite(values).all():
                 raise InvalidArgumentError(
-                    f"the model gives an option of {name!r} probability 0, which no method can change"
+                    f"the model gives an option of {name!r} probability 0; a calibration cannot fit it"
                 )
         return cls(
             targets,
@@ -229,7 +229,7 @@ class _Scored:
         )
 
     @property
-    def is_told(self) -> NDArray[np.bool_]:
+    def has_target(self) -> NDArray[np.bool_]:
         """Which examples have a known right option."""
         known: NDArray[np.bool_] = self.targets != UNTOLD
         return known
@@ -253,7 +253,7 @@ def _fit(
         baseline = log_mean(scored.log_p[rows])
     if not method.endswith("temperature"):
         return baseline, 1.0
-    rows = rows & scored.is_told
+    rows = rows & scored.has_target
     return baseline, fit_temperature(scored.by(method, baseline)[rows], scored.targets[rows])
 
 
@@ -303,7 +303,7 @@ def _cross_validated(scored: _Scored, method: CalibrationMethod) -> Array:
         baseline, temperature = _fit(scored, method, fold_of != fold)
         values = tempered(scored.by(method, baseline)[held_out], temperature)
         losses[held_out] = -values[np.arange(len(held_out)), scored.targets[held_out]]
-    return losses[scored.is_told]
+    return losses[scored.has_target]
 
 
 def _folds(targets: NDArray[np.intp]) -> NDArray[np.intp]:

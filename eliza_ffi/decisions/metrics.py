@@ -1,7 +1,8 @@
-"""How good answers with probabilities are.
+"""Metrics of answers with probabilities.
 
-Of n examples, k options, probabilities p and right options y; an example's answer is its likeliest
-option (of several the first), its probability that option's:
+In the formulas, n is the number of examples, p the probabilities of the options, and y the right
+option. The answer to an example is its most probable option, the first one in a tie. The
+probability of the answer is the probability of that option.
 
 ================  ==========================================================  ====================
 metric            formula                                                     source
@@ -11,20 +12,21 @@ macro-F1          mean over options of 2 TP / (2 TP + FP + FN)                Op
 NLL               mean of -log p_y
 Brier             mean of the sum over options c of (p_c - [c = y])^2         Brier 1950
 ECE               sum over bins b of n_b / n abs(accuracy_b - p_b)            Naeini et al. 2015
-coverage          share of examples whose answer has a probability of t on    Geifman, El-Yaniv 2017
-flips             share of examples not answered alike in all orders
+coverage          share of examples whose answer has a probability >= t       Geifman, El-Yaniv 2017
+flips             share of examples whose answer depends on the order
 level error       mean of abs(sum over levels i of i p_i - y)
 ================  ==========================================================  ====================
 
-All are pure functions on arrays.
+All functions are pure functions on arrays.
 
 References
 ----------
-Opitz and Burst, "Macro F1 and Macro F1", arXiv:1911.03347, the mean of the F1. Brier, "Verification
-of forecasts expressed in terms of probability", Monthly Weather Review 78(1), 1950. Naeini, Cooper
-and Hauskrecht, "Obtaining Well Calibrated Probabilities Using Bayesian Binning", AAAI 2015; with 10
-bins of one width as Guo et al., arXiv:1706.04599, draw it. Geifman and El-Yaniv, "Selective
-Classification for Deep Neural Networks", arXiv:1705.08500.
+Opitz and Burst, "Macro F1 and Macro F1", arXiv:1911.03347: the variant that is the mean of the F1
+scores. Brier, "Verification of forecasts expressed in terms of probability", Monthly Weather Review
+78(1), 1950. Naeini, Cooper and Hauskrecht, "Obtaining Well Calibrated Probabilities Using Bayesian
+Binning", AAAI 2015; by default with 10 bins of equal width, as in the diagrams of Guo et al.,
+arXiv:1706.04599. Geifman and El-Yaniv, "Selective Classification for Deep Neural Networks",
+arXiv:1705.08500.
 """
 
 from __future__ import annotations
@@ -54,22 +56,23 @@ __all__ = [
 ]
 
 THRESHOLDS = (0.0, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
-"""Probabilities below which one may want to abstain."""
+"""The probability thresholds of a report's coverage table."""
 
 Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Bin:
-    """The answers whose probability lies in an interval.
+    """Summarize the answers whose probability is in an interval.
 
     Attributes
     ----------
     low, high : float
-        The interval, without `low` but in the first bin, and with `high`.
+        The interval. It includes `high`; only the first bin includes `low`.
     n : int
+        The number of answers.
     probability, accuracy : float or None
-        Means over these answers; None where there are none.
+        The mean probability and the accuracy of these answers; None without answers.
     """
 
     low: float
@@ -81,15 +84,15 @@ class Bin:
 
 @dataclass(frozen=True)
 class CoveragePoint:
-    """What answering only from some probability on comes to.
+    """Summarize the answers whose probability is at least a threshold.
 
     Attributes
     ----------
     threshold : float
     coverage : float
-        The share of examples that are still answered.
+        The share of examples with such an answer.
     accuracy : float or None
-        The share of these that are answered right; None where there are none.
+        The accuracy of these answers; None without answers.
     """
 
     threshold: float
@@ -107,7 +110,10 @@ def accuracy(answers: ArrayLike, targets: ArrayLike) -> float:
     """
     given, y = np.asarray(answers), np.asarray(targets)
     if given.ndim != 1 or given.shape != y.shape or not len(y):
-        raise InvalidArgumentError(f"shapes {given.shape} and {y.shape} are no answers and targets")
+        raise InvalidArgumentError(
+            f"answers and targets must be non-empty and one-dimensional with the same shape, got "
+            f"shapes {given.shape} and {y.shape}"
+        )
     return float((given == y).mean())
 
 
@@ -117,7 +123,7 @@ def nll(log_probabilities: ArrayLike, targets: ArrayLike) -> float:
     Parameters
     ----------
     log_probabilities
-        Shape [n, n_options]. Logarithms, so that no small probability is rounded to nothing.
+        Shape [n, n_options]. Logarithms keep small probabilities from being rounded to 0.
     targets
         Shape [n].
     """
@@ -126,9 +132,10 @@ def nll(log_probabilities: ArrayLike, targets: ArrayLike) -> float:
 
 
 def brier(probabilities: ArrayLike, targets: ArrayLike) -> float:
-    """Return the mean squared distance to certainty of the right option: 0 is best, 2 worst.
+    """Return the Brier score, from 0 (best) to 2 (worst).
 
-    Summed over all options, as Brier did: of two options it is twice what some others return.
+    The squared errors are summed over all options, as in Brier's paper. For two options the result
+    is twice that of implementations that count only one of them.
 
     Parameters
     ----------
@@ -143,7 +150,7 @@ def brier(probabilities: ArrayLike, targets: ArrayLike) -> float:
 
 
 def confusion_matrix(answers: ArrayLike, targets: ArrayLike, n_options: int) -> NDArray[np.intp]:
-    """Return how often each option was answered where each was right.
+    """Count the examples for each pair of a right option and an answer.
 
     Parameters
     ----------
@@ -154,7 +161,7 @@ def confusion_matrix(answers: ArrayLike, targets: ArrayLike, n_options: int) -> 
     Returns
     -------
     array, shape [n_options, n_options]
-        A row for what is right, a column for what was answered.
+        One row for each right option and one column for each answer.
     """
     pairs = np.asarray(targets, dtype=np.intp) * n_options + np.asarray(answers, dtype=np.intp)
     counts = np.bincount(pairs.ravel(), minlength=n_options * n_options)
@@ -163,40 +170,40 @@ def confusion_matrix(answers: ArrayLike, targets: ArrayLike, n_options: int) -> 
 
 
 def macro_f1(confusion: ArrayLike) -> float:
-    """Return the mean of the options' F1, each counted alike however rare it is.
+    """Return the unweighted mean of the F1 scores of the options.
 
-    Options that are neither right nor answered anywhere are left out.
+    Options that are neither the right option nor the answer of any example are left out.
 
     Parameters
     ----------
     confusion
-        As of :func:`confusion_matrix`, not all 0.
+        A matrix from :func:`confusion_matrix` with at least one example.
     """
     counts = np.asarray(confusion, dtype=np.float64)
     both = counts.sum(axis=0) + counts.sum(axis=1)  # 2 TP + FP + FN
     if not both.any():
-        raise InvalidArgumentError("no examples, no F1")
+        raise InvalidArgumentError("the confusion matrix must have at least one example, got none")
     seen = both > 0
     return float((2.0 * counts.diagonal()[seen] / both[seen]).mean())
 
 
 def reliability(probabilities: ArrayLike, right: ArrayLike, bins: int = 10) -> tuple[Bin, ...]:
-    """Return how often answers are right by how sure they are.
+    """Return the accuracy of answers by their probability, in bins of equal width.
 
     Parameters
     ----------
     probabilities
-        Of the answers, shape [n], 0 to 1.
+        The probabilities of the answers, 0 to 1, shape [n].
     right
-        Which of them are right, shape [n].
+        Whether each answer is right, shape [n].
     bins
-        How many intervals of one width.
+        The number of bins.
     """
     sure, hit = _answers(probabilities, right)
     if bins < 1:
-        raise InvalidArgumentError(f"there must be 1 bin or more, not {bins}")
+        raise InvalidArgumentError(f"bins must be at least 1, got {bins}")
     edges = np.arange(bins + 1) / bins
-    # Rounding may leave a sure answer a little above 1.
+    # Rounding can make a probability slightly larger than 1.
     place = np.clip(np.searchsorted(edges, sure, side="left") - 1, 0, bins - 1)
     n = np.bincount(place, minlength=bins)
     sums = [np.bincount(place, weights=values, minlength=bins) for values in (sure, hit)]
@@ -212,16 +219,18 @@ def reliability(probabilities: ArrayLike, right: ArrayLike, bins: int = 10) -> t
 
 
 def calibration_error(diagram: Sequence[Bin]) -> float:
-    """Return the ECE: the mean gap between how sure and how right answers are, over all examples.
+    """Return the ECE: the mean difference between the probability and the accuracy of a bin.
+
+    Each bin is weighted with its number of answers.
 
     Parameters
     ----------
     diagram
-        As of :func:`reliability`.
+        The bins from :func:`reliability`.
     """
     n = sum(each.n for each in diagram)
     if not n:
-        raise InvalidArgumentError("no examples, no calibration error")
+        raise InvalidArgumentError("the diagram must have at least one answer, got none")
     gaps = (
         each.n * abs(each.accuracy - each.probability)
         for each in diagram
@@ -233,14 +242,14 @@ def calibration_error(diagram: Sequence[Bin]) -> float:
 def coverage(
     probabilities: ArrayLike, right: ArrayLike, thresholds: Sequence[float] = THRESHOLDS
 ) -> tuple[CoveragePoint, ...]:
-    """Return what is answered, and how well, where unsure answers are withheld.
+    """Return coverage and accuracy if answers below a probability threshold are withheld.
 
     Parameters
     ----------
     probabilities, right
-        As of :func:`reliability`.
+        As in :func:`reliability`.
     thresholds
-        What is as sure as that is answered.
+        The lowest probabilities of answers that are given; one point is returned for each.
     """
     sure, hit = _answers(probabilities, right)
     order = np.argsort(sure)
@@ -254,21 +263,23 @@ def coverage(
 
 
 def flip_rate(answers: ArrayLike) -> float:
-    """Return the share of examples that are not answered alike in all orders of the options.
+    """Return the share of examples whose answer depends on the order of the options.
 
     Parameters
     ----------
     answers
-        Shape [n_orders, n]: which option was answered, named alike in all orders.
+        The answer in each order, shape [n_orders, n]. An option has the same index in all orders.
     """
     each = np.asarray(answers)
     if each.ndim != 2 or not each.size:
-        raise InvalidArgumentError(f"answers of shape {each.shape} are none in several orders")
+        raise InvalidArgumentError(
+            f"answers must be non-empty with shape [n_orders, n], got shape {each.shape}"
+        )
     return float((each != each[0]).any(axis=0).mean())
 
 
 def level_error(probabilities: ArrayLike, targets: ArrayLike) -> float:
-    """Return the mean distance between the expected level of a scale and the right one, in levels.
+    """Return the mean distance between the expected level and the right level, in levels.
 
     Parameters
     ----------
@@ -285,10 +296,11 @@ def _checked(values: ArrayLike, targets: ArrayLike) -> tuple[Array, NDArray[np.i
     p, y = np.asarray(values, dtype=np.float64), np.asarray(targets, dtype=np.intp)
     if p.ndim != 2 or y.shape != p.shape[:1] or not len(y):
         raise InvalidArgumentError(
-            f"shapes {p.shape} and {y.shape} are no probabilities and targets"
+            "probabilities and targets must be non-empty with shapes [n, n_options] and [n], got "
+            f"shapes {p.shape} and {y.shape}"
         )
     if not ((y >= 0) & (y < p.shape[1])).all():
-        raise InvalidArgumentError(f"a target is none of {p.shape[1]} options")
+        raise InvalidArgumentError(f"targets must be indices of options from 0 to {p.shape[1] - 1}")
     return p, y
 
 
@@ -296,6 +308,7 @@ def _answers(probabilities: ArrayLike, right: ArrayLike) -> tuple[Array, Array]:
     sure, hit = (np.asarray(values, dtype=np.float64) for values in (probabilities, right))
     if sure.ndim != 1 or sure.shape != hit.shape or not len(sure):
         raise InvalidArgumentError(
-            f"shapes {sure.shape} and {hit.shape} are no probabilities and answers"
+            "probabilities and right must be non-empty and one-dimensional with the same shape, "
+            f"got shapes {sure.shape} and {hit.shape}"
         )
     return sure, hit

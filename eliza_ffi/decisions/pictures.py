@@ -1,4 +1,4 @@
-"""Figures as PNGs, by matplotlib where it is installed."""
+"""PNG figures, drawn with matplotlib if it is installed."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ __all__ = ["Picture", "load_matplotlib", "plain"]
 
 
 def load_matplotlib() -> Any:
-    """Return ``matplotlib.figure``.
+    """Import and return ``matplotlib.figure``.
 
     Raises
     ------
     NotSupportedError
-        If it is not installed.
+        If matplotlib is not installed.
     """
     try:
         import matplotlib.figure
@@ -26,7 +26,7 @@ def load_matplotlib() -> Any:
 
 
 class Picture:
-    """A grid of axes with one legend below it.
+    """Draw a grid of axes with one legend below it.
 
     Parameters
     ----------
@@ -34,7 +34,7 @@ class Picture:
     size
         Width and height in inches.
     sharing
-        ``sharex`` and ``sharey`` as matplotlib has them.
+        The arguments ``sharex`` and ``sharey`` of matplotlib's ``subplots``.
 
     Attributes
     ----------
@@ -55,7 +55,7 @@ class Picture:
         self.axes: Any = self._figure.subplots(rows, columns, squeeze=False, **sharing)
 
     def save(self, file: Path, legend_columns: int = 4) -> None:
-        """Put everything that has a label into the legend, once, and write the PNG."""
+        """Write the PNG. The legend contains each label once."""
         shown: dict[str, Any] = {}
         for axis in self.axes.flat:
             handles, labels = axis.get_legend_handles_labels()
@@ -76,7 +76,7 @@ class Picture:
 
 
 def plain(axis: Any, grid: str = "both") -> None:
-    """Leave an axis a pale grid and no frame above and to the right."""
+    """Give an axis a pale grid, and remove its top and right borders."""
     axis.grid(True, axis=grid, alpha=0.25)
     axis.set_axisbelow(True)
     for side in ("top", "right"):

@@ -1,4 +1,4 @@
-"""Reports as pictures: reliability diagrams and curves of coverage."""
+"""Plots of reports: reliability diagrams and coverage curves."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from .question_report import QuestionReport
 __all__ = ["coverage_curve", "draw_coverage", "draw_reliability"]
 
 MOST_COLUMNS = 4
-LEAST_WIDTH = 5.0  # inches that the legend takes
+LEAST_WIDTH = 5.0  # inches; the width of the legend
 MOST_LETTERS = 28  # of a question's name
 
 
 def draw_reliability(reports: Sequence[QuestionReport], path: Path) -> None:
     """Write a PNG with a reliability diagram for each report.
 
-    On the diagonal, answers are right as often as their probabilities say; below it they are too
-    sure.
+    On the diagonal, the accuracy of the answers is equal to their probability. Below the diagonal
+    the answers are overconfident.
     """
     picture, panels = _panels(reports)
     for axis, each in panels:
@@ -33,7 +33,7 @@ def draw_reliability(reports: Sequence[QuestionReport], path: Path) -> None:
         width = 1 / len(each.bins)
         shares = [one.n / each.n for one in filled]
         axis.bar(centers, shares, width, color="0.85", label="share of the answers")
-        axis.plot([0, 1], [0, 1], "--", color="0.5", linewidth=1, label="as sure as right")
+        axis.plot([0, 1], [0, 1], "--", color="0.5", linewidth=1, label="perfect calibration")
         sure = [one.probability for one in filled]
         right = [one.accuracy for one in filled]
         axis.plot(sure, right, "o-", color="C0", label="accuracy")
@@ -43,27 +43,27 @@ def draw_reliability(reports: Sequence[QuestionReport], path: Path) -> None:
 
 
 def draw_coverage(reports: Sequence[QuestionReport], path: Path) -> None:
-    """Write a PNG with how right the surest answers are, by how many of them are given."""
+    """Write a PNG with the accuracy of the most probable answers, by their share of all."""
     picture, panels = _panels(reports)
     for axis, each in panels:
         points = coverage_curve(each)
         shares = [point.coverage for point in points]
         axis.step(shares, [point.accuracy for point in points], "C0", label="accuracy")
         thresholds = [point.threshold for point in points]
-        axis.step(shares, thresholds, "C1", linewidth=1, label="least probability that counts")
-        axis.set_title(f"{_short(each)}: {each.accuracy:.1%} of all right", fontsize="medium")
+        axis.step(shares, thresholds, "C1", linewidth=1, label="lowest probability given")
+        axis.set_title(f"{_short(each)}: accuracy of all {each.accuracy:.1%}", fontsize="medium")
         axis.set_xlabel("share of the answers given")
     _save(picture, path)
 
 
 def coverage_curve(report: QuestionReport) -> tuple[CoveragePoint, ...]:
-    """Return coverage and accuracy for every threshold that makes a difference, highest first."""
+    """Return coverage and accuracy at each distinct probability, highest first."""
     thresholds = np.unique(report.probabilities)[::-1]
     return coverage(report.probabilities, report.right, [float(each) for each in thresholds])
 
 
 def _panels(reports: Sequence[QuestionReport]) -> tuple[Picture, list[tuple[Any, QuestionReport]]]:
-    """Return a picture with an axis for each report."""
+    """Return a picture with one axis for each report, and the axes."""
     columns = min(len(reports), MOST_COLUMNS)
     rows = math.ceil(len(reports) / columns)
     picture = Picture(rows, columns, size=(max(3.2 * columns + 0.6, LEAST_WIDTH), 3.1 * rows + 0.6))

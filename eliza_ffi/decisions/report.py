@@ -1,4 +1,4 @@
-"""How good a model's decisions are, on examples whose right answers are known."""
+"""Evaluate the decisions of a model on labelled examples."""
 
 from __future__ import annotations
 
@@ -50,27 +50,28 @@ from .wire import as_questions, question_to
 __all__ = ["DecisionReport", "evaluate"]
 
 MOST_BINS = 1000
-"""The most bins of a reliability diagram."""
+"""The largest number of bins of a reliability diagram."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class DecisionReport:
-    """How good a model's decisions are.
+    """Report the quality of a model's decisions.
 
     Attributes
     ----------
     model : str
-        Its fingerprint.
+        The fingerprint of the model.
     rule, labels : str
     orders : int
     prompt : str
-        How it was asked, as :class:`~eliza_ffi.decisions.Calibration` has them.
+        The settings of the questions, as in :class:`~eliza_ffi.decisions.Calibration`.
     calibrated : bool
-        Whether the probabilities went through a calibration. Others are the model's own.
+        Whether a calibration was applied to the probabilities. Without one they are the model's
+        own.
     questions : tuple of QuestionReport
-        For each question with one answer.
+        One for each question with a single answer.
     overall : QuestionReport
-        For all of them together.
+        The report of all questions together.
     """
 
     model: str
@@ -83,12 +84,12 @@ class DecisionReport:
     overall: QuestionReport
 
     def text(self, width: int | None = None) -> str:
-        """Return tables for a terminal: the metrics, and the answers from some probability on.
+        """Return tables for a terminal: the metrics, and the accuracy of confident answers.
 
         Parameters
         ----------
         width
-            Columns of the terminal; None = as many as the tables need.
+            The columns of the terminal. None uses as many as the tables need.
         """
         if width is not None:
             width = check_whole("width", width, 1)
@@ -98,8 +99,8 @@ class DecisionReport:
             f"model {self.model}, {kind} probabilities, rule {self.rule}, "
             f"labels {self.labels}, orders {self.orders}, prompt {self.prompt}"
         )
-        counted = (
-            "Where only answers of this probability count: how many do, and how many are right"
+        coverage_caption = (
+            "Answers with at least this probability: their share of all answers, and their accuracy"
         )
         coverage_rows = [_coverage_head(self.overall), *map(_coverage_row, shown)]
         return "\n".join(
@@ -108,13 +109,13 @@ class DecisionReport:
                 "",
                 text_table([_HEAD, *map(_metrics_row, shown)], left=2, width=width),
                 "",
-                wrap(counted, width),
+                wrap(coverage_caption, width),
                 text_table(coverage_rows, width=width),
             ]
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Return everything but the single answers as JSON."""
+        """Return the report as JSON data, without the individual answers."""
         return {
             "model": self.model,
             "rule": self.rule,
@@ -127,7 +128,9 @@ class DecisionReport:
         }
 
     def save_plots(self, folder: str | os.PathLike[str]) -> tuple[Path, Path]:
-        """Write ``reliability.png`` and ``coverage.png`` into a folder, made if there is none.
+        """Write ``reliability.png`` and ``coverage.png`` into a folder.
+
+        The folder is created if it does not exist.
 
         Returns
         -------
@@ -162,45 +165,48 @@ def evaluate(
     progress: Progress | None = None,
     on_skip: OnSkip | None = None,
 ) -> DecisionReport:
-    """Ask a model questions whose right answers are known, and judge it.
+    """Evaluate the decisions of a model on labelled examples.
 
     Parameters
     ----------
     model
+        An open model.
     questions
-        In any form that :func:`~eliza_ffi.decisions.wire.as_questions` takes.
+        In any form that :func:`~eliza_ffi.decisions.wire.as_questions` accepts.
     examples
-        Pairs of an input and the right answers, as
-        :func:`~eliza_ffi.decisions.examples.read_examples` takes them; others than the calibration
-        was fitted on, or it looks better than it is. An example counts for the questions that it
-        answers.
+        Pairs of an input and the right answers, in the form that
+        :func:`~eliza_ffi.decisions.examples.read_examples` accepts. A question is evaluated on the
+        examples that answer it. Do not use the examples on which the calibration was fitted: the
+        result would be too good.
     calibration
-        What the probabilities go through, or the path of its file. It must have been fitted for
-        this model, these questions and this way of asking.
+        A calibration, or the path of its file. It must have been fitted for this model, these
+        questions and these settings.
     rule, labels, orders
-        How the questions are asked; None = as the calibration has it, and without one by
-        ``"legal"`` scores, with ``"text"`` labels, in 1 order.
+        The scoring rule and the form of the prompts. None takes the value from the calibration;
+        without one the defaults are ``"legal"``, ``"text"`` and 1.
     prompt
         A function that writes prompts; see :class:`~eliza_ffi.decisions.asking.How`.
     reorder
-        In how many orders of the options each example is asked, to see whether its answer changes;
-        1 = none but those of `orders`. None = 2, and 1 of a model that was made for decisions: its
-        orders are its own.
+        The number of orders of the options in which each example is asked, to find answers that
+        depend on the order. 1 asks no orders beyond those of `orders`. None means 2, or 1 for a
+        decision model, which has its own orders.
     bins
-        Of the reliability diagram and the ECE.
+        The number of bins of the reliability diagram and the ECE.
     progress
-        Called with how many inputs were asked about and how many there are.
+        Called with the number of finished inputs and the number of all inputs.
     on_skip
-        Called with the place of each example whose input cannot be asked about, such as one that
-        does not fit into the context, and why; the others are judged. None = that is an error.
+        Called with the index of each example whose input cannot be used, for example because it
+        does not fit into the context, and with the reason. The other examples are still evaluated.
+        None raises an error instead.
 
     Raises
     ------
     InvalidArgumentError
-        If an argument is out of range, the calibration is for something else, no example answers
-        one of the questions, or an input cannot be asked about; the text names the example.
+        If an argument is out of range, if the calibration does not match, if no example answers
+        one of the questions, or if an input cannot be used. In the last case the message names
+        the example.
     ContextFullError
-        If an input does not fit into the context; so does this.
+        If an input does not fit into the context. The message names the example.
     """
     check_model(model)
     check_callback("progress", progress)
@@ -212,9 +218,9 @@ def evaluate(
     check_whole("bins", bins, 1, MOST_BINS)
     asked = as_questions(questions)
     named = named_questions(asked)
-    told = read_examples(asked, examples)
-    wanted = told.targets != UNTOLD
-    _check_told(named, wanted)
+    labelled = read_examples(asked, examples)
+    wanted = labelled.targets != UNTOLD
+    _check_answered(named, wanted)
     if reorder is None:
         reorder = 1 if is_made(model, how) else 2
     fingerprint = fingerprint_of(model)
@@ -223,7 +229,7 @@ def evaluate(
 
     scores, asked_about = ask_examples(
         model,
-        told.inputs,
+        labelled.inputs,
         [question for _, question in named],
         wanted,
         replace(how, orders=max(how.orders, reorder)),
@@ -231,8 +237,8 @@ def evaluate(
         progress=progress,
         on_skip=on_skip,
     )
-    _check_told(named, asked_about)
-    judged = []
+    _check_answered(named, asked_about)
+    reports = []
     for place, (name, question) in enumerate(named):
         asked_for = [QuestionScores(each.orders[: how.orders]) for each in scores[place]]
         log_p = np.array(
@@ -244,8 +250,8 @@ def evaluate(
             ]
         )
         flips = _flips(scores[place], rule)
-        targets = told.targets[asked_about[:, place], place]
-        judged.append(_judge(name, question, log_p, targets, flips, bins))
+        targets = labelled.targets[asked_about[:, place], place]
+        reports.append(_judge(name, question, log_p, targets, flips, bins))
     return DecisionReport(
         model=fingerprint,
         rule=rule,
@@ -253,19 +259,19 @@ def evaluate(
         orders=how.orders,
         prompt=prompt_name(prompt),
         calibrated=calibration is not None,
-        questions=tuple(judged),
-        overall=_overall(judged, bins),
+        questions=tuple(reports),
+        overall=_overall(reports, bins),
     )
 
 
-def _check_told(named: Sequence[tuple[str, AskedQuestion]], wanted: NDArray[np.bool_]) -> None:
+def _check_answered(named: Sequence[tuple[str, AskedQuestion]], wanted: NDArray[np.bool_]) -> None:
     for (name, _), is_wanted in zip(named, wanted.T, strict=True):
         if not is_wanted.any():
             raise InvalidArgumentError(f"no example answers {name!r}")
 
 
 def _flips(scores: Sequence[QuestionScores], rule: Rule) -> float | None:
-    """Return the share of examples that some order of the options answers in another way."""
+    """Return the proportion of examples whose answer depends on the order of the options."""
     if len(scores[0].orders) < 2:
         return None
     answers = [[int(one.of(rule).argmax()) for one in each.orders] for each in scores]
@@ -306,12 +312,12 @@ def _judge(
 
 
 def _overall(reports: Sequence[QuestionReport], bins: int) -> QuestionReport:
-    """Return the report of all answers together."""
+    """Combine the reports of all questions into one."""
     n = sum(each.n for each in reports)
     probabilities = np.concatenate([each.probabilities for each in reports])
     right = np.concatenate([each.right for each in reports])
     diagram = reliability(probabilities, right, bins)
-    turned = [(each.flips, each.n) for each in reports if each.flips is not None]
+    compared = [(each.flips, each.n) for each in reports if each.flips is not None]
     return QuestionReport(
         name="all",
         kind="all",
@@ -323,7 +329,9 @@ def _overall(reports: Sequence[QuestionReport], bins: int) -> QuestionReport:
         brier=sum(each.n * each.brier for each in reports) / n,
         ece=calibration_error(diagram),
         confusion=(),
-        flips=sum(m * flips for flips, m in turned) / sum(m for _, m in turned) if turned else None,
+        flips=sum(m * flips for flips, m in reordered) / sum(m for _, m in reordered)
+        if reordered
+        else None,
         level_error=None,
         bins=diagram,
         coverage=coverage(probabilities, right),

@@ -1,7 +1,7 @@
-"""From what a model says of each option to probabilities: the scoring rules.
+"""Scoring rules, which turn the scores of the options' labels into probabilities.
 
-With x the prompt, y a label of tokens y_1 ... y_n, p the softmax over the whole vocabulary
-and p_legal that over the tokens which can begin or go on a label:
+In the formulas, x is the prompt, y a label of tokens y_1 ... y_n, p the softmax over the whole
+vocabulary, and p_legal the softmax over the tokens that can begin or continue a label:
 
 ========  ======================================  ==========================================
 rule      score of an option                      source
@@ -12,19 +12,20 @@ mean      joint / n                               SGLang ``token_length_normaliz
 bytes     joint / the label's bytes in UTF-8      lm-evaluation-harness ``acc_norm``
 ========  ======================================  ==========================================
 
-Probabilities are the softmax of the scores over the options; those of ``legal`` sum to 1 as
-they are. ``legal`` needs the logits of a few tokens; the others need whole rows of logits, at every
-token of every label but its last.
+The probabilities are the softmax of the scores over the options. Those of ``legal`` already sum to
+1. ``legal`` needs only the logits of a few tokens. The other rules need whole rows of logits, for
+every token of every label: after the prompt, and after each token of a label except the last.
 
-Rules that compare with what the model says anyway, or that were fitted on examples, are functions
-on what these give. Of an option of n tokens, with P the probabilities by a rule above:
+Other functions apply to these results. They compare the probabilities with those of other inputs,
+or use parameters that were fitted on examples. P are the probabilities by a rule above, and n is
+the number of tokens of the option:
 
 =============  ============================================  =====================================
 function       score of an option                            source
 =============  ============================================  =====================================
 unconditional  (joint - joint of an empty input) / n         SGLang; PMI_DC of Holtzman et al. 2021
-relative_to    log P - log of the mean P of inputs that      Zhao et al. 2021, "contextual"
-               say nothing
+relative_to    log P - log of the mean P of content-free     Zhao et al. 2021, "contextual"
+               inputs
 relative_to    log P - log of the mean P of a batch          Zhou et al. 2023, "batch"
 tempered       log P / T, T by :func:`fit_temperature`       Guo et al. 2017
 =============  ============================================  =====================================
@@ -73,13 +74,15 @@ Rule = Literal["legal", "joint", "mean", "bytes"]
 RULES: tuple[Rule, ...] = ("legal", "joint", "mean", "bytes")
 
 LEAST_TEMPERATURE = 0.05
-"""No temperature below is fitted: where no example is wrong, none would be low enough."""
+"""The lower bound of a fitted temperature. If all examples are right, the fit has no minimum."""
 
 MOST_TEMPERATURE = 20.0
-"""No temperature above is fitted: where scores tell nothing, none would be high enough."""
+"""The upper bound of a fitted temperature. If the scores are useless, the fit has no minimum."""
 
 PRIOR_WEIGHT = 1.0
-"""Lambda, how much a temperature is drawn to 1; see :func:`fit_temperature`."""
+"""Lambda, the weight of the prior that shrinks a temperature towards 1.
+
+See :func:`fit_temperature`."""
 
 _HALVINGS = 40  # log(20 / 0.05) / 2**40 is 5e-12
 
@@ -88,19 +91,19 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class OptionScores:
-    """What a model said of a question's options, asked once.
+    """Hold the scores of a question's options in one order.
 
     Attributes
     ----------
     legal : array, shape [n_options]
-        Log-probabilities among the options, natural.
+        Natural log-probabilities among the options.
     joint : array, shape [n_options], or None
-        The sums of the labels' log-probabilities among the whole vocabulary; None where whole rows
-        of logits were not asked for.
+        For each label, the sum of the log-probabilities of its tokens over the whole vocabulary.
+        None if it was not requested.
     n_tokens, n_bytes : array of float, shape [n_options], or None
-        Of the labels; beside `joint`.
+        The lengths of the labels; None if `joint` is None.
     option_mass : float or None
-        The share of the whole vocabulary's probability that the labels' first tokens have.
+        The probability of the labels' first tokens over the whole vocabulary.
     """
 
     legal: Array
@@ -115,13 +118,15 @@ class OptionScores:
         Raises
         ------
         InvalidArgumentError
-            If the rule needs what was not asked for, or is none.
+            If the rule is unknown, or needs joint scores that were not requested.
         """
         check_rule(rule)
         if rule == "legal":
             return self.legal
         if self.joint is None or self.n_tokens is None or self.n_bytes is None:
-            raise InvalidArgumentError(f"{rule} scores need whole rows of logits")
+            raise InvalidArgumentError(
+                f"the scoring rule {rule} needs joint scores over whole rows of logits, got none"
+            )
         if rule == "joint":
             return self.joint
         return self.joint / (self.n_tokens if rule == "mean" else self.n_bytes)
@@ -129,91 +134,89 @@ class OptionScores:
 
 @dataclass(frozen=True, eq=False)
 class QuestionScores:
-    """What a model said of a question's options, asked in one order of them or several.
+    """Hold the scores of a question's options in one or more orders.
 
     Attributes
     ----------
     orders : tuple of OptionScores
-        Each with the options in the order that the question gives them.
+        One for each order that was asked. All of them list the options in the question's order.
     """
 
     orders: tuple[OptionScores, ...]
 
     def log_probabilities(self, rule: Rule) -> Array:
-        """Return the logarithms of the options' probabilities, averaged over the orders.
+        """Return the log-probabilities of the options by a scoring rule.
 
-        Parameters
-        ----------
-        rule
+        The probabilities are averaged over the orders.
 
         Returns
         -------
         array, shape [n_options]
-            Their exponentials sum to 1.
+            Natural logarithms; their exponentials sum to 1.
         """
         return log_softmax(log_mean([log_softmax(scores.of(rule)) for scores in self.orders]))
 
     def unconditional_log_probabilities(self, joint_of_empty: Sequence[ArrayLike]) -> Array:
-        """Return the logarithms of the options' probabilities relative to an empty input.
+        """Return the log-probabilities of the options relative to an empty input.
 
         Parameters
         ----------
         joint_of_empty
-            The joint scores of an empty input, for each order those of the options asked so.
+            The joint scores of the options for an empty input, one array for each order.
 
         Returns
         -------
         array, shape [n_options]
-            See :func:`unconditional`, averaged over the orders.
+            The result of :func:`unconditional`, averaged over the orders as probabilities.
 
         Raises
         ------
         InvalidArgumentError
-            If these are not as many as the orders, or joint scores were not asked for.
+            If the number of orders differs, or joint scores were not requested.
         """
         if len(self.orders) != len(joint_of_empty):
             raise InvalidArgumentError(
-                f"scores in {len(self.orders)} orders do not go with {len(joint_of_empty)} of an "
-                "empty input"
+                f"joint_of_empty: expected scores in {len(self.orders)} orders, got "
+                f"{len(joint_of_empty)}"
             )
         each = []
         for scores, empty in zip(self.orders, joint_of_empty, strict=True):
             joint = scores.of("joint")
-            assert scores.n_tokens is not None  # they come with the joint scores
+            assert scores.n_tokens is not None  # set together with joint
             each.append(unconditional(joint, empty, scores.n_tokens))
         return log_softmax(log_mean(each))
 
     @property
     def option_mass(self) -> float | None:
-        """The mean over the orders."""
+        """The mean option mass of the orders; None if it was not requested."""
         return mean_mass(scores.option_mass for scores in self.orders)
 
 
 def check_rule(rule: Rule) -> Rule:
-    """Return a scoring rule; raise InvalidArgumentError if it is none."""
+    """Return a scoring rule; raise InvalidArgumentError if it is unknown."""
     check_one_of("the scoring rule", rule, RULES)
     return rule
 
 
 def mean_mass(masses: Iterable[float | None]) -> float | None:
-    """Return the mean of options' shares of the vocabulary; None where none was found."""
+    """Return the mean of the option masses that are not None; None if all are."""
     found = [mass for mass in masses if mass is not None]
     return sum(found) / len(found) if found else None
 
 
 def log_softmax(scores: ArrayLike) -> Array:
-    """Return scores shifted so that their exponentials sum to 1, over the last axis."""
+    """Shift scores so that their exponentials sum to 1 over the last axis."""
     values = np.asarray(scores, dtype=np.float64)
     highest = values.max(axis=-1, keepdims=True)
     if not np.isfinite(highest).all():
-        raise InvalidArgumentError("no option has a probability")
+        raise InvalidArgumentError("the highest score of the options must be finite")
     shifted = values - highest
     result: Array = shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
     return result
 
 
 def log_mean(log_probabilities: ArrayLike) -> Array:
-    """Return the logarithms of the mean probabilities over the first axis.
+    """Return the logarithm of the mean of probabilities over the first axis.
 
     Parameters
     ----------
@@ -226,18 +229,18 @@ def log_mean(log_probabilities: ArrayLike) -> Array:
     """
     values = np.asarray(log_probabilities, dtype=np.float64)
     if not len(values):
-        raise InvalidArgumentError("nothing has no mean")
+        raise InvalidArgumentError("log_probabilities must have at least one row, got none")
     result: Array = np.logaddexp.reduce(values, axis=0) - np.log(len(values))
     return result
 
 
 def relative_to(log_probabilities: ArrayLike, log_baseline: ArrayLike) -> Array:
-    r"""Divide probabilities by what the options have anyway, and renormalise.
+    r"""Divide the probabilities of the options by baseline probabilities, and normalize.
 
     .. math:: q_c \propto p_c / b_c
 
-    With b the mean over inputs that say nothing this is contextual calibration (Zhao et al. 2021),
-    with b the mean over a batch of inputs it is batch calibration (Zhou et al. 2023). A uniform b
+    If b is the mean over content-free inputs, this is contextual calibration (Zhao et al. 2021). If
+    b is the mean over a batch of inputs, it is batch calibration (Zhou et al. 2023). A uniform b
     changes nothing.
 
     Parameters
@@ -254,26 +257,26 @@ def relative_to(log_probabilities: ArrayLike, log_baseline: ArrayLike) -> Array:
     """
     baseline = np.asarray(log_baseline, dtype=np.float64)
     if not np.isfinite(baseline).all():
-        raise InvalidArgumentError("an option has no probability to be compared with")
+        raise InvalidArgumentError("log_baseline must be finite; an option has probability 0")
     return log_softmax(np.asarray(log_probabilities, dtype=np.float64) - baseline)
 
 
 def unconditional(joint: ArrayLike, joint_of_empty: ArrayLike, n_tokens: ArrayLike) -> Array:
-    r"""Score options by how much likelier an input makes their tokens, in the mean.
+    r"""Score options by how much the input raises the mean log-probability of their tokens.
 
     .. math:: s = \frac{1}{n} \sum_{i=1}^{n} \log p(y_i \mid x, y_{<i})
               - \log p(y_i \mid x_0, y_{<i})
 
-    with x_0 the prompt around an empty input (SGLang; without the division it is the PMI_DC of
-    Holtzman et al. 2021).
+    Here x_0 is the prompt with an empty input. The formula is that of SGLang. Without the division
+    by n it is the PMI_DC of Holtzman et al. 2021.
 
     Parameters
     ----------
     joint, joint_of_empty
-        The sums of the labels' log-probabilities with the input and with an empty one, shapes
-        [..., n_options] and [n_options].
+        For each label, the sum of the log-probabilities of its tokens, with the input and with an
+        empty input. Shapes [..., n_options] and [n_options].
     n_tokens
-        Of the labels.
+        The number of tokens of each label, shape [n_options].
 
     Returns
     -------
@@ -282,7 +285,7 @@ def unconditional(joint: ArrayLike, joint_of_empty: ArrayLike, n_tokens: ArrayLi
     """
     baseline = np.asarray(joint_of_empty, dtype=np.float64)
     if not np.isfinite(baseline).all():
-        raise InvalidArgumentError("an option has no probability to be compared with")
+        raise InvalidArgumentError("joint_of_empty must be finite; an option has probability 0")
     return log_softmax((np.asarray(joint, dtype=np.float64) - baseline) / np.asarray(n_tokens))
 
 
@@ -294,15 +297,18 @@ def tempered(log_probabilities: ArrayLike, temperature: float) -> Array:
     log_probabilities
         z, shape [..., n_options]: log-probabilities, or logits.
     temperature
-        T, above 0: above 1 makes answers less sure, below 1 surer. Their order stays.
+        T, above 0. Above 1 it makes answers less confident, below 1 more confident. The order of
+        the options does not change.
     """
     if not (temperature > 0 and np.isfinite(temperature)):
-        raise InvalidArgumentError(f"the temperature must be above 0, not {temperature!r}")
+        raise InvalidArgumentError(
+            f"the temperature must be a finite number above 0, got {temperature!r}"
+        )
     return log_softmax(np.asarray(log_probabilities, dtype=np.float64) / temperature)
 
 
 def fit_temperature(log_probabilities: ArrayLike, targets: ArrayLike) -> float:
-    r"""Return the temperature under which the right answers are likeliest, drawn a little to 1.
+    r"""Fit a temperature to the right answers, shrunk slightly towards 1.
 
     .. math:: T = \arg\min_T \; -\sum_j \log \mathrm{softmax}(z_j / T)_{y_j}
               + \lambda (1/T - 1 + \log T)
@@ -312,31 +318,37 @@ def fit_temperature(log_probabilities: ArrayLike, targets: ArrayLike) -> float:
     log_probabilities
         z, shape [n, n_options], finite.
     targets
-        y, shape [n]: which option is right.
+        y, the index of the right option of each example, shape [n].
 
     Returns
     -------
     float
-        Between :data:`LEAST_TEMPERATURE` and :data:`MOST_TEMPERATURE`. 1 where no other is better.
+        From :data:`LEAST_TEMPERATURE` to :data:`MOST_TEMPERATURE`. 1 if no other value is better.
 
     Notes
     -----
-    The second term is the prior: near T = 1 it is (log T)^2 / 2, a normal one on log T of standard
-    deviation 1, and has the weight of an example or so. Without it a few examples that all happen
-    to be right make T run to its bound, and the first wrong answer behind them cost far more than
-    fitting ever gains; among a hundred it hardly shows. It is that form of the prior (1/T has a
-    gamma distribution with its mode at 1) which leaves the sum convex in b = 1/T.
+    The second term is the prior. Near T = 1 it is (log T)^2 / 2, which is a normal prior on log T
+    with standard deviation 1. It has about the weight of one example. Without the prior, a few
+    examples that all happen to be right move T to its lower bound, and the first wrong answer
+    afterwards costs far more than the fit gains. Among a hundred examples the prior has almost no
+    effect. This form of the prior (1/T has a gamma distribution with its mode at 1) keeps the sum
+    convex in b = 1/T.
 
-    The slope in b is the sum of E[z] - z_y under softmax(b z) and of 1 - 1/b, the prior's. It
-    changes its sign once, and where is found by bisection in log T: slower than Newton's method,
-    and never led astray.
+    The slope in b is the sum of E[z] - z_y under softmax(b z), plus 1 - 1/b from the prior. It
+    changes its sign once. Bisection in log T finds the root: it is slower than Newton's method, but
+    always converges.
     """
     z = np.asarray(log_probabilities, dtype=np.float64)
     y = np.asarray(targets, dtype=np.intp)
     if z.ndim != 2 or y.shape != z.shape[:1] or not len(y):
-        raise InvalidArgumentError(f"shapes {z.shape} and {y.shape} are no scores and targets")
+        raise InvalidArgumentError(
+            (
+                "scores and targets must be non-empty with shapes [n, n_options] and [n], got shapes "
+                f"{z.shape} and {y.shape}"
+            )
+        )
     if not np.isfinite(z).all():
-        raise InvalidArgumentError("an option without a probability has no temperature")
+        raise InvalidArgumentError("log_probabilities must be finite; an option has probability 0")
     z = z - z.max(axis=1, keepdims=True)
     rows = np.arange(len(y))
     right = z[rows, y]
