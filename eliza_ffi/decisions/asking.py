@@ -1,7 +1,7 @@
 """Questions about an input as tokens: the input once, then each question with its options.
 
-A prompt is the model's chat template with the text of :mod:`eliza_ffi.decisions.prompts` in one user
-turn. It ends where the assistant's turn begins. Thinking is switched off if the template has a
+A prompt is the model's chat template with the text of :mod:`eliza_ffi.decisions.prompts` in one
+user turn. It ends where the assistant's turn begins. Thinking is switched off if the template has a
 switch for it. A model without a template gets the text alone, followed by a line ``Answer:``. The
 text is tokenized as plain text, so that no input can end a turn.
 """
@@ -74,9 +74,7 @@ trusted text, a prompt or a conversation, which the label of an option follows d
 MAX_ORDERS = 64
 
 NEAR = 64
-"""The distance in characters beyond which text does not usually affect how other text is tokenized.
-
-Prompts are compared before they rely on it."""
+"""The assumed distance, in characters, within which text affects where a tokenizer splits."""
 
 THINKING_OFF = {"enable_thinking": False, "thinking": False}
 """The variables with which chat templates switch thinking off."""
@@ -228,8 +226,8 @@ def asking_of(
         )
     if how != How() or joint:
         raise InvalidArgumentError(
-            f"a decision model of type {decision_model.type} has its own labels, orders and scoring; omit "
-            "these settings, or pass prompt= to ask it like any other model"
+            f"a decision model of type {decision_model.type} has its own labels, orders and "
+            "scoring; omit these settings, or pass prompt= to ask it like any other model"
         )
     return ModelAsking(
         session, decision_model, given, questions, option_mass=option_mass, stream=stream

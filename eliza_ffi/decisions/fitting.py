@@ -218,7 +218,7 @@ class _Scored:
         for values in (log_p, relative):
             if values and not np.isfinite(values).all():
                 raise InvalidArgumentError(
-                    f"the model gives an option of {name!r} probability 0; a calibration cannot fit it"
+                    f"the model gives an option of {name!r} probability 0, which cannot be fitted"
                 )
         return cls(
             targets,

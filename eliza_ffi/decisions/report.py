@@ -329,8 +329,8 @@ def _overall(reports: Sequence[QuestionReport], bins: int) -> QuestionReport:
         brier=sum(each.n * each.brier for each in reports) / n,
         ece=calibration_error(diagram),
         confusion=(),
-        flips=sum(m * flips for flips, m in reordered) / sum(m for _, m in reordered)
-        if reordered
+        flips=sum(m * flips for flips, m in compared) / sum(m for _, m in compared)
+        if compared
         else None,
         level_error=None,
         bins=diagram,

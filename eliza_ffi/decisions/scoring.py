@@ -13,8 +13,8 @@ bytes     joint / the label's bytes in UTF-8      lm-evaluation-harness ``acc_no
 ========  ======================================  ==========================================
 
 The probabilities are the softmax of the scores over the options. Those of ``legal`` already sum to
-1. ``legal`` needs only the logits of a few tokens. The other rules need whole rows of logits, for
-every token of every label: after the prompt, and after each token of a label except the last.
+1. ``legal`` needs only the logits of a few tokens. The other rules need whole rows of logits: after
+the prompt, and after every token of every label except its last.
 
 Other functions apply to these results. They compare the probabilities with those of other inputs,
 or use parameters that were fitted on examples. P are the probabilities by a rule above, and n is
@@ -74,10 +74,10 @@ Rule = Literal["legal", "joint", "mean", "bytes"]
 RULES: tuple[Rule, ...] = ("legal", "joint", "mean", "bytes")
 
 LEAST_TEMPERATURE = 0.05
-"""The lower bound of a fitted temperature. If all examples are right, the fit has no minimum."""
+"""The lower bound of a fitted temperature. Examples that are all right push it down."""
 
 MOST_TEMPERATURE = 20.0
-"""The upper bound of a fitted temperature. If the scores are useless, the fit has no minimum."""
+"""The upper bound of a fitted temperature. Scores without information push it up."""
 
 PRIOR_WEIGHT = 1.0
 """Lambda, the weight of the prior that shrinks a temperature towards 1.
@@ -342,10 +342,8 @@ def fit_temperature(log_probabilities: ArrayLike, targets: ArrayLike) -> float:
     y = np.asarray(targets, dtype=np.intp)
     if z.ndim != 2 or y.shape != z.shape[:1] or not len(y):
         raise InvalidArgumentError(
-            (
-                "scores and targets must be non-empty with shapes [n, n_options] and [n], got shapes "
-                f"{z.shape} and {y.shape}"
-            )
+            "scores and targets must be non-empty with shapes [n, n_options] and [n], got "
+            f"shapes {z.shape} and {y.shape}"
         )
     if not np.isfinite(z).all():
         raise InvalidArgumentError("log_probabilities must be finite; an option has probability 0")

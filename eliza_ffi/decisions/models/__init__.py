@@ -1,1 +1,1 @@
-"""Decision models: models made to answer questions, asked in their own template."""
+"""Decision models, which are trained to answer questions in their own prompt format."""

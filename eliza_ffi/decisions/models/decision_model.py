@@ -1,26 +1,28 @@
-"""Models that were made for decisions: asked in their own template, read at their own labels.
+"""Decision models: the prompts and labels of models that are trained to answer questions.
 
-A GGUF file of such a model names its type in ``<arch>.decision.type`` and has a second template,
-named ``systemone``. The template writes a question with its options and their labels, each label
-one token, and ends where the answer begins: the answer is the softmax over the labels' logits
-there, at the temperature that the file has for the question's type and number of options.
+The GGUF file of a decision model names its type in ``<arch>.decision.type`` and has a second
+template, named ``systemone``. The template writes a question with its options and their labels, and
+ends where the answer begins. Each label is one token. The probabilities of the options are the
+softmax over the logits of the labels at this place, divided by a temperature. The file has the
+temperature for the type and the number of options of the question.
 
-Types differ in their labels, in the order of the options, and in what else a prompt shows:
+The types differ in their labels, in the order of the options, and in other properties of the
+prompt:
 
 =============== ===================== ================================================
-type            labels                besides
+type            labels                other properties
 =============== ===================== ================================================
-openjev         A-Z, a-z              the template writes the labels; true comes first
-lev             A, B, ..., AA, ...    a choice is asked in two orders, and averaged; a noul is read
-                                      at nine ratings, A = no to I = yes; keys of JSON are sorted
+openjev         A-Z, a-z              the template contains the labels; true comes first
+lev             A, B, ..., AA, ...    a choice is asked in two orders and averaged; a noul is rated
+                                      on nine labels, A = no to I = yes; keys of JSON are sorted
 nimble          A, B, ..., AA, ...    every prompt shows all questions
 pplx-decider    A, B, ..., AA, ...
-lfm2-d1         yes/no, 0-9, codes    several spellings, of which the likeliest counts; true comes
-                                      first; the input may be None
+lfm2-d1         yes/no, 0-9, codes    a label has several spellings, of which the most probable
+                                      counts; true comes first; the input may be None
 =============== ===================== ================================================
 
-Nothing here runs a model: :meth:`DecisionModel.ask` gives prompts with the tokens to be read behind
-them, and :meth:`QuestionPrompts.probabilities` takes what was read there.
+This module runs no model. :meth:`DecisionModel.ask` returns prompts, together with the tokens whose
+logits are needed after them. :meth:`QuestionPrompts.probabilities` takes these logits.
 """
 
 from __future__ import annotations
@@ -46,38 +48,41 @@ __all__ = ["DecisionModel", "DecisionPrompt", "QuestionPrompts"]
 
 ARCHITECTURE = "general.architecture"
 TEMPLATE = "tokenizer.chat_template.systemone"
-N_RATINGS = 9  # of a noul, where it is rated
+N_RATINGS = 9  # the number of labels of a noul, for types that rate nouls
 MAX_OPTIONS = 255
 
-# What a template of conversations is given; one named systemone asks for none of it.
+# Chat templates require messages. A template named systemone ignores them.
 NO_CONVERSATION = ({"role": "user", "content": ""},)
 
 
 @dataclass(frozen=True)
 class _Type:
-    """What models of a type have in common.
+    """Hold the properties of a type of decision models.
 
     Attributes
     ----------
     labels : str
         ``"letters"``, ``"codes"`` or ``"typed"``, as in :mod:`.option_labels`.
-    is_told_labels : bool
-        Whether the template is given the labels; otherwise it writes them itself.
+    takes_labels : bool
+        Whether the template receives the labels. Otherwise it contains them.
     true_first : bool
+        Whether the option ``true`` of a noul comes first.
     two_orders : bool
-        Whether a choice is asked a second time with its options reversed.
+        Whether a choice is also asked with its options reversed.
     rates_nouls : bool
+        Whether a noul is rated on nine labels instead of two.
     sorts_keys : bool
+        Whether the keys of JSON objects are sorted.
     shows_all : bool
-        Whether a prompt lists all questions that are asked.
+        Whether a prompt lists all questions of the request.
     takes_none : bool
-        Whether there may be no input.
-    buckets : tuple of (int, str)
-        Names of temperatures by the most options that they are for.
+        Whether the input may be None.
+    buckets : tuple of (float, str)
+        Pairs of a maximum number of options and the name of the temperature for it.
     """
 
     labels: str = "codes"
-    is_told_labels: bool = True
+    takes_labels: bool = True
     true_first: bool = False
     two_orders: bool = False
     rates_nouls: bool = False
@@ -91,7 +96,7 @@ class _Type:
 
 
 TYPES = {
-    "openjev": _Type(labels="letters", is_told_labels=False, true_first=True),
+    "openjev": _Type(labels="letters", takes_labels=False, true_first=True),
     "lev": _Type(
         two_orders=True,
         rates_nouls=True,
@@ -103,25 +108,26 @@ TYPES = {
     "lfm2-d1": _Type(labels="typed", true_first=True, takes_none=True),
 }
 
-REFUSED = {
+UNSUPPORTED = {
     "kev": "compares hidden states of the question and of its options",
     "laya": "has a score for each option in place of an embedding",
     "clef": "has a head of its own that reads all questions at once",
     "lfm2-d1-omni": "has a score for each option in place of an embedding",
 }
-"""Types that are not read at labels, and how they are."""
+"""Types whose answers are not read from the logits of labels, with the reason."""
 
 
 @dataclass(frozen=True)
 class DecisionPrompt:
-    """A question in one order of its options, as tokens.
+    """Hold the prompt of a question in one order of its options.
 
     Attributes
     ----------
     tokens : tuple of int
-        All of the prompt: the template writes what the model begins a text with.
+        The whole prompt. The template itself writes the BOS token, if there is one.
     labels : tuple of tuple of int
-        For each answer, in the order shown, the tokens that stand for it: the likeliest counts.
+        For each answer, in the order shown, the tokens of its label. The token with the highest
+        logit counts.
     """
 
     tokens: tuple[int, ...]
@@ -129,28 +135,29 @@ class DecisionPrompt:
 
     @functools.cached_property
     def read(self) -> tuple[int, ...]:
-        """The tokens whose logits are wanted behind the prompt, each once."""
+        """The tokens whose logits after the prompt are needed, without duplicates."""
         return tuple(dict.fromkeys(itertools.chain.from_iterable(self.labels)))
 
     def scores(self, logits: Sequence[float]) -> list[float]:
-        """Return the score of each answer from the logits of `read`, or their log-softmax."""
+        """Return the score of each answer. `logits` are those of `read`, or their log-softmax."""
         by_token = {token: float(logit) for token, logit in zip(self.read, logits, strict=True)}
         return [max(by_token[token] for token in tokens) for tokens in self.labels]
 
 
 @dataclass(frozen=True)
 class QuestionPrompts:
-    """A question as prompts, and how what is read behind them becomes probabilities.
+    """Hold the prompts of a question, and convert logits to probabilities.
 
     Attributes
     ----------
     question : SystemoneQuestion
     prompts : tuple of DecisionPrompt
-        One; or two, the second with the options in the opposite order.
+        One prompt, or two, the second with the options in the opposite order.
     temperature : float
+        The value by which the logits are divided.
     order : tuple of int
-        Which of the question's options each answer of the first prompt is. Empty where the answers
-        are ratings, from no to yes.
+        For each answer of the first prompt, the index of the question's option. Empty if the
+        answers are ratings from no to yes.
     """
 
     question: SystemoneQuestion
@@ -159,25 +166,26 @@ class QuestionPrompts:
     order: tuple[int, ...]
 
     def probabilities(self, logits: Sequence[Sequence[float]]) -> list[float]:
-        """Return the probability of each of the question's options, in their order.
+        """Return the probability of each option, in the question's order.
 
         Parameters
         ----------
         logits
-            For each prompt those of its tokens `read`; any constant may be added to a row, so that
-            log-probabilities will do.
+            For each prompt, the logits of its tokens `read`. A constant may be added to all logits
+            of a prompt, so log-probabilities are accepted, too.
 
         Raises
         ------
         InvalidArgumentError
-            If there are not as many as were asked for, or one is not a number.
+            If the number of logits is wrong, one is NaN, or the highest one is not finite.
         """
         try:
             scores = [prompt.scores(row) for prompt, row in zip(self.prompts, logits, strict=True)]
         except ValueError:
-            asked = ", ".join(str(len(prompt.read)) for prompt in self.prompts)
+            expected = ", ".join(str(len(prompt.read)) for prompt in self.prompts)
+            got = ", ".join(str(len(row)) for row in logits) or "none"
             raise InvalidArgumentError(
-                f"the question {self.question.id!r} is read at {asked} logits"
+                f"the question {self.question.id!r}: expected rows of {expected} logits, got {got}"
             ) from None
         answers = [0.0] * len(scores[0])
         for i, row in enumerate(scores):
@@ -192,7 +200,9 @@ class QuestionPrompts:
     def _softmax(self, scores: Sequence[float]) -> list[float]:
         highest = max(scores)
         if not math.isfinite(highest) or any(map(math.isnan, scores)):
-            raise InvalidArgumentError(f"the logits of {self.question.id!r} are not all numbers")
+            raise InvalidArgumentError(
+                f"the question {self.question.id!r}: invalid logits {scores!r:.80}"
+            )
         weights = [math.exp((score - highest) / self.temperature) for score in scores]
         total = sum(weights)
         return [weight / total for weight in weights]
@@ -200,7 +210,7 @@ class QuestionPrompts:
 
 @dataclass(frozen=True)
 class _Shown:
-    """A question as a prompt shows it: which of its options come in which order, with labels."""
+    """Hold a question with the order and the labels of its options in a prompt."""
 
     question: SystemoneQuestion
     order: tuple[int, ...]
@@ -208,34 +218,36 @@ class _Shown:
 
 
 class DecisionModel:
-    """A model that was made for decisions.
+    """Write prompts in the format of a decision model.
 
     Parameters
     ----------
     type
-        As the file names it: one of ``openjev``, ``lev``, ``nimble``, ``pplx-decider`` and
+        The type that the file names: ``openjev``, ``lev``, ``nimble``, ``pplx-decider`` or
         ``lfm2-d1``.
     template
         The source of the template named ``systemone``. It runs in the sandbox of
         :mod:`eliza_ffi.chat.sandbox`.
     temperatures
-        By question type (``"choice"``), or type and bucket (``"choice.3_5"``, ``"choice.small"``).
+        Temperatures by question type (``"choice"``), or by question type and bucket
+        (``"choice.3_5"``, ``"choice.small"``).
     tokenize, detokenize
-        As :class:`~eliza_ffi.chat.ChatTokenizer`.
+        As in :class:`~eliza_ffi.chat.ChatTokenizer`.
 
     Raises
     ------
     NotSupportedError
-        If models of this type are not read at labels, or Jinja2 is not installed.
+        If the type is not supported, or Jinja2 is not installed.
     ModelError
-        If the vocabulary lacks the labels, or a temperature is none.
+        If labels are missing from the vocabulary, or a temperature is not a number above 0.
     ChatTemplateError
-        If the template is not a valid one.
+        If the template is not valid.
 
     Notes
     -----
-    A control token is read where the template wrote it, and nowhere else: what questions and input
-    spell like one is plain text. Where nothing does, the tokens are those of the whole text.
+    Only control tokens that the template wrote are read as control tokens. Text of questions and
+    inputs that looks like a control token is plain text. If there is no such text, the tokens are
+    the same as those of the whole rendered prompt.
     """
 
     def __init__(
@@ -259,31 +271,35 @@ class DecisionModel:
         elif self._type.labels == "codes":
             self._labels = code_labels(self._tokens_of)
             if self._type.rates_nouls and len(self._labels) < N_RATINGS:
-                raise ModelError(f"the vocabulary has only {len(self._labels)} labels of one token")
+                raise ModelError(
+                    f"models of type {type} need {N_RATINGS} labels of one token, the vocabulary "
+                    f"has only {len(self._labels)}"
+                )
 
     @classmethod
     def of(
         cls, facts: Mapping[str, Any], tokenize: Tokenize, detokenize: Detokenize
     ) -> DecisionModel | None:
-        """Return a model that was made for decisions, and None of any other.
+        """Read a decision model from its file. Return None for any other model.
 
         Parameters
         ----------
         facts
-            What :meth:`Model.describe` says under ``"model"``: ``path`` and ``decision_type``.
+            The field ``"model"`` of :meth:`Model.describe`, with ``path`` and ``decision_type``.
         tokenize, detokenize
 
         Raises
         ------
         NotSupportedError, ModelError, ChatTemplateError
-            As above, and if the file cannot be read or is damaged. The texts name the file.
+            For the reasons of the class, or if the file cannot be read or is damaged. The message
+            names the file.
         """
         path, named = facts.get("path"), facts.get("decision_type")
         if not path or not named:
             return None
         if not Path(path).is_file():
             raise ModelError(
-                f"the model's file {path} is gone: it says how the model is asked for decisions"
+                f"the model's file {path} is gone; decisions need its template and temperatures"
             )
         entries = read_metadata(path, _is_wanted)
         prefix = f"{entries.get(ARCHITECTURE)}.decision."
@@ -300,34 +316,35 @@ class DecisionModel:
                 detokenize,
             )
         except (ChatTemplateError, ModelError, NotSupportedError) as error:
-            raise type(error)(f"the model {path} was made for decisions: {error}") from error
+            raise type(error)(f"the decision model {path} cannot be used: {error}") from error
 
     @property
     def max_options(self) -> int:
-        """The most options that a question may have."""
+        """The largest number of options of a question."""
         return MAX_OPTIONS if self._labels is None else len(self._labels)
 
     def ask(self, questions: Sequence[SystemoneQuestion], state: Any) -> list[QuestionPrompts]:
-        """Return questions about an input as prompts.
+        """Write the prompts of questions about an input.
 
         Parameters
         ----------
         questions
-            Each with an id of its own.
+            Questions with different ids.
         state
-            The input: a text or other JSON.
+            The input: a string or other JSON.
 
         Raises
         ------
         InvalidArgumentError
-            If the input is None for a model that needs one, or is not JSON or has images in it; if
-            two questions have one id, or one has more options than the model has labels; or if
-            something spells a control token where it cannot be told from the template's.
+            If the input is not JSON, contains images, or is None for a model that needs an input;
+            if two questions have the same id; if a question has more options than the model has
+            labels; or if a text looks like a control token and cannot be distinguished from one of
+            the template.
         ChatTemplateError
-            If the template fails or refuses.
+            If the template fails or raises an exception of its own.
         """
         if state is None and not self._type.takes_none:
-            raise InvalidArgumentError(f"a model of type {self.type} needs an input, not None")
+            raise InvalidArgumentError(f"a model of type {self.type} needs an input, got None")
         state = self._json(read_state(state))
         counted = Counter(question.id for question in questions)
         for id, n in counted.items():
@@ -340,7 +357,7 @@ class DecisionModel:
         return [self._prompts_of(each, more) for each in shown]
 
     def temperature(self, question: SystemoneQuestion) -> float:
-        """Return what a question's logits are divided by; 1 where the file does not say."""
+        """Return the temperature of a question; 1 if the file has none for it."""
         n = len(question.options)
         bucket = next(name for most, name in self._type.buckets if n <= most)
         by_type = self.temperatures.get(question.type, 1.0)
@@ -350,8 +367,8 @@ class DecisionModel:
         n = len(question.options)
         if n > self.max_options:
             raise InvalidArgumentError(
-                f"the question {question.id!r} has {n} options: this model of type {self.type} has "
-                f"labels for {self.max_options}"
+                f"the question {question.id!r}: expected at most {self.max_options} options for "
+                f"a decision model of type {self.type}, got {n}"
             )
         false_first = question.type == "noul" and not self._type.true_first
         order = tuple(reversed(range(n)) if false_first else range(n))
@@ -362,7 +379,7 @@ class DecisionModel:
         return _Shown(question, order, labels)
 
     def _prompts_of(self, shown: _Shown, more: Mapping[str, Any]) -> QuestionPrompts:
-        """Return the prompts of a question; `more` is what all of a request are given."""
+        """Return the prompts of a question; `more` has the variables that all prompts share."""
         question, orders = shown.question, [shown.order]
         if self._type.two_orders and question.type == "choice" and len(question.options) > 1:
             orders.append(shown.order[::-1])
@@ -377,12 +394,12 @@ class DecisionModel:
         return QuestionPrompts(question, tuple(prompts), self.temperature(question), order)
 
     def _variables(self, shown: _Shown) -> dict[str, Any]:
-        """Return what the template is told of a question."""
+        """Return the template's variables for a question."""
         question, options = shown.question, []
         for i, label in zip(shown.order, shown.labels, strict=True):
             key, description = question.options[i]
             option = {"key": key, "description": description}
-            if self._type.is_told_labels:
+            if self._type.takes_labels:
                 option["label"] = label.text
             options.append(option)
         variables = {
@@ -403,19 +420,19 @@ class DecisionModel:
             raise ChatTemplateError(f"the question {id!r}: {error}") from error
         except InvalidArgumentError as error:
             raise InvalidArgumentError(
-                f"the question {id!r} or the input spells a control token, and the model's "
-                "template uses them so that it cannot be told from the template's own: take it out"
+                f"the question {id!r} or the input contains the text of a control token, which "
+                "cannot be distinguished from one of the model's template; remove that text"
             ) from error
         if not tokens:
-            raise ChatTemplateError(f"the question {id!r}: the model's template wrote nothing")
+            raise ChatTemplateError(f"the question {id!r}: the model's template produced no text")
         return tuple(tokens)
 
 
 def _type_named(type: str) -> _Type:
     if type in TYPES:
         return TYPES[type]
-    how = f", which {REFUSED[type]}" if type in REFUSED else ""
-    raise NotSupportedError(f"its type is {type!r}{how}: supported are {', '.join(TYPES)}")
+    reason = f", which {UNSUPPORTED[type]}" if type in UNSUPPORTED else ""
+    raise NotSupportedError(f"unsupported type {type!r}{reason}; supported: {', '.join(TYPES)}")
 
 
 def _is_wanted(name: str) -> bool:
@@ -423,9 +440,9 @@ def _is_wanted(name: str) -> bool:
 
 
 def _template(type: str, entries: Mapping[str, MetadataValue]) -> str:
-    _type_named(type)  # says more than that there is no template
+    _type_named(type)  # its error is more useful than that of a missing template
     if TEMPLATE not in entries:
-        raise ModelError("it has no template named systemone")
+        raise ModelError("the file has no template named systemone")
     return str(entries[TEMPLATE])
 
 
@@ -435,7 +452,7 @@ def _temperature(name: str, value: Any) -> float:
     except (TypeError, ValueError):
         temperature = math.nan
     if not 0.0 < temperature < math.inf:
-        raise ModelError(f"its temperature {name} is {value!r}, and must be a number above 0")
+        raise ModelError(f"the temperature {name} must be a number above 0, got {value!r}")
     return temperature
 
 

@@ -1,8 +1,8 @@
-"""What a GGUF file says about its model before the tensors begin: names with values.
+"""Read the metadata of a GGUF file, which are the names and values that precede the tensors.
 
-Of the file's entries only those that somebody wants are read; the others, such as a vocabulary, are
-skipped. Whoever made the file may have meant harm, so every length is checked against what is
-there, and metadata end after 32 MiB: the largest vocabularies take half of that.
+Only the requested entries are read. The others, such as the vocabulary, are skipped. The file may
+be malicious, so every length is checked against the size of the file. Metadata of more than 32 MiB
+are rejected; the largest vocabularies take half of that.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from ...errors import ModelError
 __all__ = ["MAX_METADATA", "MetadataValue", "read_metadata"]
 
 MAX_METADATA = 32 * 2**20
-"""How far into a file metadata are looked for, in bytes."""
+"""The largest size of metadata, in bytes."""
 
 MAX_ENTRIES = 65_536
 MAX_NAME = 65_535  # bytes; the format's own limit
-MAX_TEXT = 2**20  # bytes of a text that is wanted
+MAX_TEXT = 2**20  # bytes of a requested string
 
 MetadataValue: TypeAlias = "str | int | float | bool"
-"""A value that is no array."""
+"""A value that is not an array."""
 
 MAGIC = b"GGUF"
 VERSIONS = (2, 3)
@@ -39,8 +39,8 @@ NUMBERS = {
 KIND, LENGTH = NUMBERS[4], NUMBERS[10]
 
 
-class _Damaged(Exception):  # noqa: N818 - what the file is
-    """The file is not as the format has it."""
+class _Damaged(Exception):  # noqa: N818 - describes the file
+    """The file does not follow the GGUF format."""
 
 
 def read_metadata(
@@ -52,19 +52,19 @@ def read_metadata(
     ----------
     path
     wanted
-        Says by its name whether an entry is asked for; an array is left out in any case.
+        Returns for the name of an entry whether to read it. Arrays are never read.
 
     Raises
     ------
     ModelError
-        If the file cannot be read, is no GGUF file of version 2 or 3, or is damaged; the text says
-        where.
+        If the file cannot be read, is not a GGUF file of version 2 or 3, or is damaged. The message
+        names the place of the damage.
     """
-    # Not mapped: a file that is made shorter meanwhile would end the process.
+    # Not memory-mapped: a mapped file that another process truncates would crash this process.
     try:
-        with open(path, "rb") as file:  # noqa: PTH123 - any path that the model has
+        with open(path, "rb") as file:  # noqa: PTH123 - the path may be bytes
             data = file.read(MAX_METADATA)
-    except (OSError, ValueError) as error:  # ValueError: no file has such a name
+    except (OSError, ValueError) as error:  # ValueError: not a valid path
         raise ModelError(f"cannot read {os.fspath(path)!r}: {error}") from error
     if not data.startswith(MAGIC):
         raise ModelError(f"{os.fspath(path)} is not a GGUF file")
@@ -78,7 +78,7 @@ def read_metadata(
 
 
 class _Entries:
-    """The entries of a file, read from the first to the last."""
+    """Read the entries of a file in order."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -88,11 +88,11 @@ class _Entries:
     def read(self, wanted: Callable[[str], bool]) -> dict[str, MetadataValue]:
         version = self._number(KIND)
         if version not in VERSIONS:
-            raise _Damaged(f"version {version} is not one of {VERSIONS}")
+            raise _Damaged(f"expected version 2 or 3, got {version}")
         self._number(LENGTH)  # of tensors
         count = self._number(LENGTH)
         if count > MAX_ENTRIES:
-            raise _Damaged(f"{count} entries are more than {MAX_ENTRIES}")
+            raise _Damaged(f"expected at most {MAX_ENTRIES} entries, got {count}")
         found: dict[str, MetadataValue] = {}
         for _ in range(count):
             name = self._text(MAX_NAME)
@@ -101,7 +101,7 @@ class _Entries:
                 self._skip_value(kind)
                 continue
             if name in found:
-                raise _Damaged(f"{name} is there twice")
+                raise _Damaged(f"{name} occurs twice")
             found[name] = self._text(MAX_TEXT) if kind == STRING else self._number(_layout(kind))
         return found
 
@@ -113,13 +113,13 @@ class _Entries:
     def _text(self, limit: int) -> str:
         length = self._number(LENGTH)
         if length > limit:
-            raise _Damaged(f"a text of {length} bytes, where {limit} is the most")
+            raise _Damaged(f"expected a string of at most {limit} bytes, got {length}")
         start = self.at
         self._skip(length)
         try:
             return self._data[start : self.at].decode()
         except UnicodeDecodeError:
-            raise _Damaged("a text that is not UTF-8") from None
+            raise _Damaged("a string is not valid UTF-8") from None
 
     def _skip_value(self, kind: int) -> None:
         if kind == STRING:
@@ -136,7 +136,7 @@ class _Entries:
     def _skip_texts(self, count: int) -> None:
         if count * LENGTH.size > self._end - self.at:
             raise _Damaged(self._too_short())
-        # A vocabulary has hundreds of thousands.
+        # A fast loop, because a vocabulary has hundreds of thousands of strings.
         data, end, unpack, size = self._data, self._end - LENGTH.size, LENGTH.unpack_from, 8
         at = self.at
         for _ in range(count):
@@ -155,12 +155,12 @@ class _Entries:
 
     def _too_short(self) -> str:
         if self._end == MAX_METADATA:
-            return f"they are larger than {MAX_METADATA} bytes"
+            return f"the metadata are larger than {MAX_METADATA} bytes"
         return "the file ends there"
 
 
 def _layout(kind: int) -> struct.Struct:
-    """Return how a number of a kind is written; arrays in arrays are not part of the format."""
+    """Return the layout of a number type. The format has no nested arrays."""
     if kind not in NUMBERS:
-        raise _Damaged(f"a value of kind {kind}")
+        raise _Damaged(f"unknown value type {kind}")
     return NUMBERS[kind]

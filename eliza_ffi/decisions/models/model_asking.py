@@ -1,4 +1,4 @@
-"""Asking a model that was made for decisions: its own prompts, its own labels."""
+"""Ask a decision model, with its own prompts and labels."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ _MODELS: weakref.WeakKeyDictionary[Session, DecisionModel | None] = weakref.Weak
 
 
 def decision_model_of(session: Session) -> DecisionModel | None:
-    """Return what the model's file says of decisions; None where it was not made for them.
+    """Return the decision model of a session; None if its model is not one.
 
     Raises
     ------
     NotSupportedError, ModelError, ChatTemplateError
-        As :meth:`DecisionModel.of`.
+        For the reasons of :meth:`DecisionModel.of`.
     """
     context = session.ctx
     if session not in _MODELS:
         facts = session.describe() if session.binding.supports("describe") else {}
-        # Not the session's own methods: it would keep itself alive.
+        # The cache must not hold methods of the session, because these would keep it alive.
         tokenize = partial(session.binding.tokenize, context)
         detokenize = partial(session.binding.detokenize, context)
         _MODELS[session] = DecisionModel.of(facts.get("model", {}), tokenize, detokenize)
@@ -48,23 +48,26 @@ def decision_model_of(session: Session) -> DecisionModel | None:
 
 
 class ModelAsking:
-    """One input and its questions in a model's own form; see :class:`.asking.Asking`.
+    """Convert an input and its questions to a scoring request in a decision model's format.
+
+    The interface is that of :class:`.asking.Asking`.
 
     Parameters
     ----------
     session, model
     given
-        The input, as it is: the model's template puts it into words.
+        The input as JSON. The model's template converts it to text.
     questions
-        Each with one answer.
+        Questions with one answer each.
     option_mass
-        Whether to find the labels' share of the next token's probability.
+        Whether to compute the probability of the labels over the whole vocabulary.
     stream
-        Settings of the stream: slot and cache.
+        The settings of the stream: slot and cache.
 
     Attributes
     ----------
     args : ScoreArgs
+        The request.
     """
 
     def __init__(
@@ -90,7 +93,7 @@ class ModelAsking:
         )
 
     def scores(self, result: ScoreResult) -> tuple[QuestionScores, ...]:
-        """Return what the model said, question by question: its orders are one already."""
+        """Return the scores of each question, as a single order: all orders are averaged."""
         each = iter(result.scores)
         scores = []
         for question in self._questions:
@@ -103,14 +106,14 @@ class ModelAsking:
 
 
 def _asked(question: AskedQuestion, id: str) -> SystemoneQuestion:
-    # A question that was changed since asks for something else than its source does.
+    # If the question was changed after it was read, its source is no longer valid.
     if question.source is not None and question_from(question.source, question.name) == question:
         return SystemoneQuestion.read(question.source, id)
     return SystemoneQuestion.of(question, id)
 
 
 def _ids(questions: Sequence[AskedQuestion]) -> list[str]:
-    """Return an id of its own for each: its name, or a number that no other one is named by."""
+    """Return a unique id for each question: its name, or a number that is not a name."""
     taken = {question.name for question in questions}
     numbers = (str(i) for i in itertools.count() if str(i) not in taken)
     return [next(numbers) if question.name is None else question.name for question in questions]

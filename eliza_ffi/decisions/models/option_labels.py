@@ -1,6 +1,7 @@
-"""The labels that models made for decisions answer with: texts that are one token each.
+"""The labels with which decision models answer.
 
-Which texts these are a model's type says; which of them are one token, its vocabulary.
+Each label is a text of one token. The type of the model determines the possible texts, and the
+vocabulary determines which of them are one token.
 """
 
 from __future__ import annotations
@@ -16,19 +17,19 @@ from .systemone import SystemoneQuestion
 __all__ = ["OptionLabel", "TokensOf", "code_labels", "letter_labels", "typed_labels"]
 
 TokensOf: TypeAlias = Callable[[str], list[int]]
-"""From a plain text that goes on from another one to tokens."""
+"""Tokenizes plain text that continues other text."""
 
 MAX_LABELS = 255
 
 
 class OptionLabel(NamedTuple):
-    """What stands for an option.
+    """Hold the label of an option.
 
     Attributes
     ----------
     text : str
     tokens : tuple of int
-        Those that are read; the likeliest counts.
+        The tokens whose logits are read. The highest logit counts.
     """
 
     text: str
@@ -36,24 +37,24 @@ class OptionLabel(NamedTuple):
 
 
 def letter_labels(tokens_of: TokensOf) -> list[OptionLabel]:
-    """Return A to Z and a to z.
+    """Return the labels A to Z and a to z.
 
     Raises
     ------
     ModelError
-        If one of them is not a single token.
+        If one of the letters is not a single token.
     """
     labels = []
     for letter in string.ascii_letters[26:] + string.ascii_letters[:26]:
         tokens = tokens_of(letter)
         if len(tokens) != 1:
-            raise ModelError(f"the label {letter!r} is {len(tokens)} tokens, and must be one")
+            raise ModelError(f"the label {letter!r} must be one token, got {len(tokens)}")
         labels.append(OptionLabel(letter, tuple(tokens)))
     return labels
 
 
 def code_labels(tokens_of: TokensOf) -> list[OptionLabel]:
-    """Return those of A to Z and AA to ZZ that are one token, the first 255."""
+    """Return the labels A to Z and AA to ZZ that are one token, at most 255."""
     labels: list[OptionLabel] = []
     for code in (*string.ascii_uppercase, *_pairs()):
         tokens = tokens_of(code)
@@ -65,14 +66,16 @@ def code_labels(tokens_of: TokensOf) -> list[OptionLabel]:
 
 
 def typed_labels(tokens_of: TokensOf, question: SystemoneQuestion) -> list[OptionLabel]:
-    """Return labels that depend on a question: yes and no, digits, or a code for each option.
+    """Return the labels for a type of question.
+
+    They are yes and no for a noul, digits for a score, and a code for each option of a choice.
 
     Raises
     ------
     ModelError
-        If a label that has no substitute is not one token.
+        If no spelling of yes, of no, or of a digit is one token.
     InvalidArgumentError
-        If there are not enough codes of one token.
+        If the vocabulary has too few codes of one token.
     """
     if question.type == "choice":
         return _codes(tokens_of, [key for key, _ in question.options])
@@ -81,7 +84,9 @@ def typed_labels(tokens_of: TokensOf, question: SystemoneQuestion) -> list[Optio
         spellings = YES_NO[key] if question.type == "noul" else (key,)
         tokens = _single(tokens_of, spellings)
         if not tokens:
-            raise ModelError(f"the label {spellings[0]!r} is not one token")
+            raise ModelError(
+                f"the label {spellings[0]!r} must be one token; none of its spellings is"
+            )
         labels.append(OptionLabel(key, tuple(tokens)))
     return labels
 
@@ -90,20 +95,23 @@ YES_NO = {"true": ("yes", "Yes", "YES"), "false": ("no", "No", "NO")}
 
 
 def _codes(tokens_of: TokensOf, keys: list[str]) -> list[OptionLabel]:
-    """Return a code for each key: the first of those that suit it which is one token and free."""
+    """Return a code for each key: the preferred code, or else the first free substitute.
+
+    Each code must be one token.
+    """
     labels: list[OptionLabel] = []
     taken: set[int] = set()
-    substitutes = _substitutes()  # what was refused once is refused again
+    substitutes = _substitutes()  # shared by all keys: a rejected one stays rejected
     for suited in _suited(keys):
         for code in itertools.chain((suited,), substitutes):
             tokens = tokens_of(code)
             if len(tokens) == 1 and tokens[0] not in taken:
                 taken.add(tokens[0])
-                behind_space = [t for t in _single(tokens_of, (" " + code,)) if t != tokens[0]]
-                labels.append(OptionLabel(code, (tokens[0], *behind_space)))
+                after_space = [t for t in _single(tokens_of, (" " + code,)) if t != tokens[0]]
+                labels.append(OptionLabel(code, (tokens[0], *after_space)))
                 break
         else:
-            raise InvalidArgumentError(f"the model has too few labels for {len(keys)} options")
+            raise InvalidArgumentError(f"the vocabulary has too few labels for {len(keys)} options")
     return labels
 
 
@@ -128,6 +136,6 @@ def _pairs() -> Iterator[str]:
 
 
 def _single(tokens_of: TokensOf, texts: Iterable[str]) -> list[int]:
-    """Return the tokens of those texts that are one, without repetition."""
+    """Return the tokens of the texts that are one token, without duplicates."""
     several = map(tokens_of, texts)
     return list(dict.fromkeys(tokens[0] for tokens in several if len(tokens) == 1))

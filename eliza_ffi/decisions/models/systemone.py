@@ -1,7 +1,8 @@
-"""Questions as models made for decisions are asked them: ``/v1/systemone``'s, with JSON in them.
+"""Questions in the format of ``/v1/systemone``, in which decision models are asked.
 
-Such a model's template decides itself how JSON becomes text. So instructions, descriptions and
-input go to it as they were given, while the questions of :mod:`.questions` have text only.
+The template of a decision model converts JSON to text itself. Therefore it receives instructions,
+descriptions and inputs as JSON, whereas the questions of :mod:`eliza_ffi.decisions.questions`
+contain only text.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
+from ...checks import found
 from ...errors import InvalidArgumentError
 from ..prompts import AskedQuestion, ask, refuse_media
 from ..questions import MAX_LEVELS, Predicate, Score
@@ -19,12 +21,12 @@ __all__ = ["SystemoneQuestion", "SystemoneType", "json_copy", "read_state"]
 
 SystemoneType: TypeAlias = Literal["noul", "choice", "score"]
 
-MAX_NESTING = 40  # the sandbox that templates run in has an end at 50
+MAX_NESTING = 40  # the template sandbox supports 50
 
 
 @dataclass(frozen=True)
 class SystemoneQuestion:
-    """A question in the form of ``/v1/systemone``.
+    """Hold a question in the format of ``/v1/systemone``.
 
     Attributes
     ----------
@@ -32,10 +34,10 @@ class SystemoneQuestion:
     type : str
         ``"noul"``, ``"choice"`` or ``"score"``.
     instructions
-        A text or other JSON.
+        A string or other JSON.
     options : tuple of (str, JSON)
-        What can be answered, each with its description or None: ``true`` and ``false`` of a noul,
-        ``0``, ``1``, ... with the levels for descriptions of a score.
+        The keys of the options, each with its description or None. A noul has the keys ``true`` and
+        ``false``. A score has the keys ``0``, ``1``, ..., and its levels are the descriptions.
     """
 
     id: str
@@ -45,7 +47,7 @@ class SystemoneQuestion:
 
     @classmethod
     def of(cls, question: AskedQuestion, id: str) -> SystemoneQuestion:
-        """Return a question of ours in this form."""
+        """Convert a predicate, choice or score to this format."""
         asked = question.instructions
         if isinstance(question, Predicate):
             return cls(id, "noul", asked, _noul_options(question.if_true, question.if_false))
@@ -60,48 +62,48 @@ class SystemoneQuestion:
 
     @classmethod
     def read(cls, given: Any, id: str) -> SystemoneQuestion:
-        """Return a question as a request has it, its JSON as it is.
+        """Read a question in this format. Its JSON is not changed.
 
         Raises
         ------
         InvalidArgumentError
-            If it is malformed; the text has the question's id.
+            If the question is malformed. The message contains its id.
         """
 
-        def refuse(what: str) -> InvalidArgumentError:
-            return InvalidArgumentError(f"the question {id!r}: {what}")
+        def malformed(reason: str) -> InvalidArgumentError:
+            return InvalidArgumentError(f"the question {id!r}: {reason}")
 
         if not isinstance(given, Mapping):
-            raise refuse(f"it must be a mapping, not {type(given).__name__}")
+            raise malformed(f"expected a mapping, got {found(given)}")
         if given.get("instructions") is None:
-            raise refuse("there are no instructions")
+            raise malformed("instructions are missing")
         asked = json_copy(given["instructions"], f"the instructions of {id!r}")
         criteria = json_copy(given.get("criteria"), f"the criteria of {id!r}")
         kind = given.get("type")
         if kind == "choice":
             if not isinstance(criteria, dict) or not criteria:
-                raise refuse("criteria of a choice must be an object with an entry per option")
+                raise malformed("criteria of a choice must be an object with a key for each option")
             return cls(id, kind, asked, tuple(criteria.items()))
         if kind == "score":
             if not isinstance(criteria, list) or not 2 <= len(criteria) <= MAX_LEVELS:
-                raise refuse(f"criteria of a score must be an array of 2 to {MAX_LEVELS} levels")
+                raise malformed(f"criteria of a score must be an array of 2 to {MAX_LEVELS} levels")
             return cls(id, kind, asked, _score_options(criteria))
         if kind == "noul":
             if not isinstance(criteria, dict | None):
-                raise refuse("criteria of a noul must be an object with true and false")
+                raise malformed("criteria of a noul must be an object with the keys true and false")
             criteria = criteria or {}
             options = _noul_options(criteria.get("true"), criteria.get("false"))
             return cls(id, kind, asked, options)
-        raise refuse(f"type must be one of noul, choice, score, not {kind!r}")
+        raise malformed(f"type must be one of noul, choice, score, got {kind!r}")
 
 
 def read_state(given: Any) -> Any:
-    """Return an input as a template is given it: a copy of the JSON that it is.
+    """Return a copy of an input for a template.
 
     Raises
     ------
     InvalidArgumentError
-        If it is not JSON, or a conversation with images or sound in it.
+        If the input is not JSON, or is a conversation with images, audio or files.
     """
     state = json_copy(given, "the input")
     messages = state.get("messages") if isinstance(state, dict) else state
@@ -114,39 +116,39 @@ def read_state(given: Any) -> Any:
 
 
 def json_copy(value: Any, what: str = "the value", *, sort: bool = False, depth: int = 0) -> Any:
-    """Return a copy of JSON, of plain lists and dicts.
+    """Return a copy of JSON data that consists of plain lists and dicts.
 
     Parameters
     ----------
     value
     what
-        What it is, for an error's text.
+        The name of the value in error messages.
     sort
-        Whether the keys of all objects come in order.
+        Whether to sort the keys of all objects.
     depth
-        How deep it is in something else.
+        The nesting depth of `value` in a larger value.
 
     Raises
     ------
     InvalidArgumentError
-        If it is not JSON, or nested deeper than 40.
+        If the value is not JSON, or is nested deeper than 40 levels.
     """
     if value is None or isinstance(value, bool | int | str):
         return value
     if isinstance(value, float) and math.isfinite(value):
         return value
     if depth >= MAX_NESTING:
-        raise InvalidArgumentError(f"{what} is nested deeper than {MAX_NESTING}")
+        raise InvalidArgumentError(f"{what} is nested deeper than {MAX_NESTING} levels")
     if isinstance(value, list | tuple):
         return [json_copy(item, what, sort=sort, depth=depth + 1) for item in value]
     if isinstance(value, Mapping):
         copied = {}
         for key, item in value.items():
             if not isinstance(key, str):
-                raise InvalidArgumentError(f"{what} is not JSON: {key!r} is no key")
+                raise InvalidArgumentError(f"{what} is not JSON: the key {key!r} is not a string")
             copied[key] = json_copy(item, what, sort=sort, depth=depth + 1)
         return dict(sorted(copied.items())) if sort else copied
-    raise InvalidArgumentError(f"{what} is not JSON: it has {value!r:.80}")
+    raise InvalidArgumentError(f"{what} is not JSON: it contains {value!r:.80}")
 
 
 def _noul_options(if_true: Any, if_false: Any) -> tuple[tuple[str, Any], ...]:
