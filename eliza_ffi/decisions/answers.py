@@ -279,7 +279,7 @@ class Decision(Mapping[str, Any]):
     def __getitem__(self, name: str | int) -> Answer:
         try:
             return self.answers[name] if isinstance(name, int) else self._by_name[name]
-        except IndexError:  # what a mapping must raise
+        except IndexError:  # mappings raise KeyError
             raise KeyError(name) from None
 
     def __iter__(self) -> Iterator[str]:

@@ -77,7 +77,7 @@ NEAR = 64
 """The assumed distance, in characters, within which text affects where a tokenizer splits."""
 
 THINKING_OFF = {"enable_thinking": False, "thinking": False}
-"""The variables with which chat templates switch thinking off."""
+"""The template variables that switch thinking off; templates use different names."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class How:
     Attributes
     ----------
     labels : str
-        The labels with which the model answers: ``"text"``, the texts of the options, or
+        The labels that the model answers with: ``"text"``, the texts of the options, or
         ``"letters"``.
     orders : int
         The number of orders of the options in which a question is asked, 1 to 64. The
@@ -333,7 +333,7 @@ class ScoreJob(Generic[Found]):
 
 
 def score_work(session: Session, args: ScoreArgs, at_once: int | None = None) -> Work[ScoreResult]:
-    """Return the work of a scoring request; the parameters are those of :class:`ScoreJob`."""
+    """Return the work of a scoring request. See :class:`ScoreJob` for the parameters."""
     return Work(
         partial(ScoreRun, session.binding, session.ctx, args),
         ScoreRun.steps,
@@ -418,7 +418,7 @@ def prompt_texts(
 def _tokens(
     session: Session, given: str, every: Sequence[Asked], write: WritePrompt | None
 ) -> tuple[list[int], list[list[int]]]:
-    """Return the tokens with which all prompts begin, and the remaining tokens of each prompt."""
+    """Return the common first tokens of all prompts, and the remaining tokens of each prompt."""
     if write is None:
         turn = _turn(session)
         if turn is not None:

@@ -109,8 +109,9 @@ class QuestionCalibration:
     temperature : float
         The fitted temperature; 1 if none was fitted.
     baseline : tuple of float, or None
-        The logarithms of the probabilities by which those of the options are divided: the mean
-        over content-free inputs for ``"contextual"``, the mean over the examples for ``"batch"``.
+        The log-probabilities that are subtracted from the log-probabilities of the options. For
+        ``"contextual"`` they are the logarithms of the mean probabilities over content-free inputs,
+        for ``"batch"`` over the examples.
     empty_joint : tuple of tuple of float, or None
         For each order of the options, the joint scores of an empty input.
     """
@@ -139,7 +140,7 @@ class QuestionCalibration:
         for one in scores.orders:
             if len(one.legal) != self.n_options:
                 raise InvalidArgumentError(
-                    f"scores: expected those of {self.n_options} options, got {len(one.legal)}"
+                    f"scores: expected {self.n_options} options, got {len(one.legal)}"
                 )
         if self.empty_joint is not None:
             values = scores.unconditional_log_probabilities(self.empty_joint)
@@ -161,7 +162,7 @@ class Calibration:
     rule : str
         The scoring rule.
     labels : str
-        The labels with which the model answers, ``"text"`` or ``"letters"``.
+        The labels that the model answers with, ``"text"`` or ``"letters"``.
     orders : int
         The number of orders in which the options are shown.
     prompt : str
@@ -220,7 +221,7 @@ class Calibration:
         ----------
         model_fingerprint
         questions
-            Compared with those of the calibration in order, without their names.
+            Compared with the questions of the calibration in order. Names are ignored.
         how
             The labels, orders and prompts to compare.
 
@@ -349,7 +350,7 @@ def how_asked(
     Raises
     ------
     InvalidArgumentError
-        If a setting is out of range, or if the rule differs from that of the calibration.
+        If a setting is out of range, or if the rule is not the rule of the calibration.
         :meth:`Calibration.check` compares the other settings.
     """
     if calibration is not None:

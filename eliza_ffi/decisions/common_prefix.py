@@ -8,7 +8,7 @@ __all__ = ["split_common_prefix"]
 
 
 def split_common_prefix(prompts: list[list[int]]) -> tuple[list[int], list[list[int]]]:
-    """Return the tokens with which all prompts begin, and the remaining tokens of each prompt.
+    """Return the common first tokens of all prompts, and the remaining tokens of each prompt.
 
     Raises
     ------

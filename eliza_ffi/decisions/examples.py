@@ -306,7 +306,7 @@ def _label_targets(question: Labels, answer: Any) -> list[int]:
         return [UNTOLD] * len(values)
     if isinstance(answer, str) or not isinstance(answer, Iterable):
         raise InvalidArgumentError(
-            f"the answer to labels must be a list of those that fit, got {answer!r}"
+            f"the answer to labels must be a list of the labels that fit, got {answer!r}"
         )
     places = {_index_of(value, values) for value in answer}
     return [0 if place in places else 1 for place in range(len(values))]

@@ -1,4 +1,4 @@
-"""Fingerprints, by which a calibration recognizes a model."""
+"""Fingerprints, which identify a model in a calibration."""
 
 from __future__ import annotations
 

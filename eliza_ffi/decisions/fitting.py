@@ -53,7 +53,7 @@ from .wire import as_questions, question_to
 __all__ = ["CONTENT_FREE", "EMPTY", "LEAST_EXAMPLES", "calibrate"]
 
 EMPTY = ""
-"""The input to which the method ``unconditional`` compares."""
+"""The input that the method ``unconditional`` compares other inputs with."""
 
 CONTENT_FREE = ("N/A", EMPTY, "[MASK]")
 """Content-free inputs (Zhao et al. 2021), for the method ``contextual``."""
@@ -235,7 +235,7 @@ class _Scored:
         return known
 
     def by(self, method: CalibrationMethod, baseline: Array | None) -> Array:
-        """Return the log-probabilities to which the temperature of a method is applied."""
+        """Return the log-probabilities before the temperature of a method is applied."""
         if _base(method) == "unconditional":
             assert self.unconditional is not None
             return self.unconditional

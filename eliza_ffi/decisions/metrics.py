@@ -135,7 +135,7 @@ def brier(probabilities: ArrayLike, targets: ArrayLike) -> float:
     """Return the Brier score, from 0 (best) to 2 (worst).
 
     The squared errors are summed over all options, as in Brier's paper. For two options the result
-    is twice that of implementations that count only one of them.
+    is twice the result of implementations that count a single option.
 
     Parameters
     ----------

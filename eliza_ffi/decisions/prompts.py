@@ -65,7 +65,7 @@ class ShownOption:
     Attributes
     ----------
     label : str
-        The text with which the model answers.
+        The text that the model writes to choose this option.
     text : str
         The text of the option.
     description : str or None
@@ -129,7 +129,7 @@ def ask(
     ----------
     question
     labels
-        The labels with which the model answers: ``"text"``, the texts of the options, or
+        The labels that the model answers with: ``"text"``, the texts of the options, or
         ``"letters"``. The first option shown has the first letter.
     order
         The indices of the question's options, in the order in which the prompt shows them. None

@@ -267,7 +267,7 @@ def unconditional(joint: ArrayLike, joint_of_empty: ArrayLike, n_tokens: ArrayLi
     .. math:: s = \frac{1}{n} \sum_{i=1}^{n} \log p(y_i \mid x, y_{<i})
               - \log p(y_i \mid x_0, y_{<i})
 
-    Here x_0 is the prompt with an empty input. The formula is that of SGLang. Without the division
+    Here x_0 is the prompt with an empty input. SGLang uses this formula. Without the division
     by n it is the PMI_DC of Holtzman et al. 2021.
 
     Parameters

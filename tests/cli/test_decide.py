@@ -285,7 +285,7 @@ def test_a_calibration_says_how_to_ask_and_other_scores_are_refused_at_once(
     assert (parsed.scoring, parsed.labels, parsed.orders) == ("mean", "letters", 2)
     assert cli.main([*command, "--scoring", "legal"]) == 1
     said = capsys.readouterr().err
-    assert "the calibration is for another rule: 'mean', not 'legal'" in said
+    assert "the calibration is for another rule: expected 'mean', got 'legal'" in said
     assert model.asked == []
 
 

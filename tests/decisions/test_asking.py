@@ -329,5 +329,5 @@ def test_prompts_are_cut_where_they_part() -> None:
     assert split_common_prefix([[1, 2, 3], [1, 2, 4, 5]]) == ([1, 2], [[3], [4, 5]])
     assert split_common_prefix([[1, 2], [1, 2]]) == ([1, 2], [[], []])
     assert split_common_prefix([[1, 2], [1, 2, 3]]) == ([1, 2], [[], [3]])
-    with pytest.raises(InvalidArgumentError, match="no beginning in common"):
+    with pytest.raises(InvalidArgumentError, match="must begin with the same token"):
         split_common_prefix([[1], [2]])

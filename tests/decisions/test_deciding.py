@@ -605,7 +605,7 @@ def test_a_calibration_of_something_else_is_refused(tiny_model: Model, model: Mo
         ),
         (
             lambda: tiny_model.decide(INPUT, ANGRY, calibration=calibration, scoring="mean"),
-            "the calibration is for another rule: 'legal', not 'mean'",
+            "the calibration is for another rule: expected 'legal', got 'mean'",
         ),
         (
             lambda: tiny_model.decide(

@@ -118,7 +118,7 @@ def test_letters_are_upper_case_first_and_must_all_be_one_token() -> None:
     labels = letter_labels(WORDS.single)
     assert "".join(label.text for label in labels) == LETTERS + LETTERS.lower()
     assert [label.tokens for label in labels] == [(ord(label.text),) for label in labels]
-    with pytest.raises(ModelError, match="the label 'A' is 2 tokens"):
+    with pytest.raises(ModelError, match="the label 'A' must be one token, got 2"):
         letter_labels(lambda text: [0, 1])
 
 
@@ -137,7 +137,7 @@ def test_a_predicate_is_read_at_the_spellings_that_are_one_token() -> None:
         (words.ids["yes"], words.ids["Yes"]),
         (words.ids["NO"],),
     ]
-    with pytest.raises(ModelError, match="the label 'no' is not one token"):
+    with pytest.raises(ModelError, match="the label 'no' must be one token"):
         typed_labels(Words(["yes"]).single, NOUL)
 
 
@@ -294,7 +294,7 @@ def test_lfm2_d1_is_read_at_every_spelling() -> None:
 def test_only_lfm2_d1_may_be_asked_without_an_input() -> None:
     assert told(ask(made("lfm2-d1"), NOUL, None).prompts[0])["state"] is None
     for type in set(TYPES) - {"lfm2-d1"}:
-        with pytest.raises(InvalidArgumentError, match=f"type {type} needs an input"):
+        with pytest.raises(InvalidArgumentError, match=f"type {type} needs an input, got None"):
             ask(made(type), NOUL, None)
 
 
@@ -307,7 +307,9 @@ def test_a_question_has_at_most_as_many_options_as_there_are_labels(type: str, m
     model = made(type, words=enough)
     assert model.max_options == most
     assert len(ask(model, choice_of(most)).prompts[0].labels) == most
-    with pytest.raises(InvalidArgumentError, match=f"'q' has {most + 1} options.*for {most}$"):
+    with pytest.raises(
+        InvalidArgumentError, match=f"'q': expected at most {most} options .*got {most + 1}$"
+    ):
         ask(model, choice_of(most + 1))
 
 
@@ -337,7 +339,9 @@ def test_tokens_are_those_of_the_whole_text_where_nothing_is_forged() -> None:
 
 def test_a_control_token_that_cannot_be_told_apart_is_refused() -> None:
     looks = "<s>{% if '<end>' in state %}other{% endif %}{{ state | upper }}{{ state[0] }}<end>"
-    with pytest.raises(InvalidArgumentError, match="'angry' or the input spells a control token"):
+    with pytest.raises(
+        InvalidArgumentError, match="'angry' or the input contains the text of a control token"
+    ):
         ask(made(template=looks), NOUL, "<end>")
 
 
@@ -348,7 +352,7 @@ def test_a_control_token_that_cannot_be_told_apart_is_refused() -> None:
         ("{{ raise_exception('too long') }}", "'angry': the chat template refuses.*too long"),
         ("{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}", "stop"),
         ("{{ state.a.b }}", "'angry': the chat template failed: UndefinedError"),
-        ("{% if false %}x{% endif %}", "'angry': the model's template wrote nothing"),
+        ("{% if false %}x{% endif %}", "'angry': the model's template produced no text"),
     ],
 )
 def test_a_template_that_fails_says_for_which_question(template: str, said: str) -> None:
@@ -440,12 +444,15 @@ def test_questions_of_a_request_keep_their_json() -> None:
 @pytest.mark.parametrize(
     ("given_question", "said"),
     [
-        ("noul", "it must be a mapping, not str"),
-        ({"type": "noul"}, "no instructions"),
-        ({"type": "maybe", "instructions": "x"}, "noul, choice, score, not 'maybe'"),
-        ({"type": "noul", "instructions": "x", "criteria": ["a"]}, "object with true and false"),
-        ({"type": "choice", "instructions": "x"}, "an entry per option"),
-        ({"type": "choice", "instructions": "x", "criteria": {}}, "an entry per option"),
+        ("noul", "expected a mapping, got 'noul'"),
+        ({"type": "noul"}, "instructions are missing"),
+        ({"type": "maybe", "instructions": "x"}, "noul, choice, score, got 'maybe'"),
+        (
+            {"type": "noul", "instructions": "x", "criteria": ["a"]},
+            "object with the keys true and false",
+        ),
+        ({"type": "choice", "instructions": "x"}, "a key for each option"),
+        ({"type": "choice", "instructions": "x", "criteria": {}}, "a key for each option"),
         ({"type": "score", "instructions": "x", "criteria": ["one"]}, "2 to 10 levels"),
         ({"type": "score", "instructions": "x", "criteria": ["a"] * 11}, "2 to 10 levels"),
         ({"type": "noul", "instructions": math.nan}, "not JSON"),
@@ -491,7 +498,7 @@ def test_a_temperature_without_a_bucket_is_for_the_others_and_1_for_none() -> No
 
 @pytest.mark.parametrize("value", [0, 0.0, -1.0, math.nan, math.inf, "warm", True, None])
 def test_a_temperature_must_be_a_number_above_0(value: Any) -> None:
-    with pytest.raises(ModelError, match=r"its temperature choice\.2 is"):
+    with pytest.raises(ModelError, match=r"the temperature choice\.2 must be a number above 0"):
         made(temperatures={"choice.2": value})
 
 
@@ -616,24 +623,30 @@ def test_a_file_tells_type_template_and_temperatures(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("type", REFUSED)
 def test_types_that_are_not_read_at_labels_are_refused_by_name(type: str) -> None:
-    with pytest.raises(NotSupportedError, match=f"its type is '{type}', which .*: supported are"):
+    with pytest.raises(
+        NotSupportedError, match=f"unsupported type '{type}', which .*; supported: openjev"
+    ):
         of({"path": str(cached_decision_model(type)), "decision_type": type})
 
 
 def test_a_type_that_nobody_knows_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(NotSupportedError, match="its type is 'new': supported are openjev, lev"):
+    with pytest.raises(NotSupportedError, match="unsupported type 'new'; supported: openjev, lev"):
         of(model_file(tmp_path / "m.gguf", {"llama.decision.type": "new"}))
 
 
 def test_what_a_file_lacks_is_said_with_its_name(tmp_path: Path) -> None:
     facts = model_file(tmp_path / "m.gguf", {"llama.decision.type": "lev"})
-    with pytest.raises(ModelError, match=r"m\.gguf was made for decisions: it has no template"):
+    with pytest.raises(
+        ModelError, match=r"decision model .*m\.gguf cannot be used: the file has no template"
+    ):
         of(facts)
     cold = {"llama.decision.type": "lev", "llama.decision.temperature.noul": 0.0, TEMPLATE: "x"}
-    with pytest.raises(ModelError, match=r"m\.gguf was made.*temperature noul is 0\.0"):
+    with pytest.raises(
+        ModelError, match=r"m\.gguf cannot be used: the temperature noul must .* got 0\.0"
+    ):
         of(model_file(tmp_path / "m.gguf", cold))
     broken = {"llama.decision.type": "lev", TEMPLATE: "{% if %}"}
-    with pytest.raises(ChatTemplateError, match=r"m\.gguf was made.*not valid"):
+    with pytest.raises(ChatTemplateError, match=r"m\.gguf cannot be used: .*not valid"):
         of(model_file(tmp_path / "m.gguf", broken))
 
 
@@ -641,7 +654,7 @@ def test_ratings_need_nine_labels(tmp_path: Path) -> None:
     def letters_of_two(text: str, add_special: bool, parse_special: bool) -> list[int]:
         return [ord(text[0])] * (1 if text in set("ABCDEFGH") else 2)
 
-    with pytest.raises(ModelError, match="only 8 labels"):
+    with pytest.raises(ModelError, match="need 9 labels .* only 8"):
         DecisionModel("lev", "x", {}, letters_of_two, WORDS.detokenize)
     assert DecisionModel("nimble", "x", {}, letters_of_two, WORDS.detokenize).max_options == 8
 

@@ -67,7 +67,7 @@ def test_answer_labels_as_predicates(made: Model) -> None:
 def test_have_labels_orders_and_scores_of_their_own(
     made: Model, setting: dict[str, object]
 ) -> None:
-    with pytest.raises(InvalidArgumentError, match="was made for decisions, of type"):
+    with pytest.raises(InvalidArgumentError, match="a decision model of type"):
         made.decide("x", QUESTIONS, **setting)  # type: ignore[arg-type]
 
 
@@ -103,7 +103,7 @@ def test_are_judged_and_calibrated_without_being_told_how(made: Model) -> None:
     assert decision.calibrated
     first = calibrated.questions[1].probabilities[0]
     assert max(decision["team"].distribution) == pytest.approx(first, abs=2e-3)
-    with pytest.raises(InvalidArgumentError, match="was made for decisions, of type"):
+    with pytest.raises(InvalidArgumentError, match="a decision model of type"):
         evaluate(made, QUESTIONS, examples, reorder=2)
 
 

@@ -244,14 +244,14 @@ def test_a_calibration_for_something_else_is_refused(
     for more, reason in (
         ({"orders": 2}, "another number of orders"),
         ({"labels": "letters"}, "other labels"),
-        ({"rule": "mean"}, "another rule: 'legal', not 'mean'"),
+        ({"rule": "mean"}, "another rule: expected 'legal', got 'mean'"),
         ({"calibration": replace(calibration, model="7-7")}, "another model"),
     ):
         settings: dict[str, Any] = {"calibration": calibration, **more}
         with pytest.raises(InvalidArgumentError, match=reason):
             evaluate(model, TONE, examples, **settings)
     other = Choice("Which tone?", ["calm", "angry", "glad"], name="tone")
-    with pytest.raises(InvalidArgumentError, match="another question than 'tone'"):
+    with pytest.raises(InvalidArgumentError, match="another question: 'tone' differs in choices"):
         evaluate(model, other, [("0", {"tone": "glad"})], calibration=calibration)
 
 
@@ -404,7 +404,7 @@ def test_an_example_that_does_not_fit_is_named_with_its_length(
 ) -> None:
     examples = [("hello", {"urgent": True})] * 12
     examples[7] = (LONG, {"urgent": True})
-    with pytest.raises(ContextFullError, match="example 7: a text of 5,200 characters: cannot"):
+    with pytest.raises(ContextFullError, match="example 7: an input of 5,200 characters: cannot"):
         judge(small_model, URGENT, examples)
 
 
@@ -414,7 +414,7 @@ def test_examples_that_do_not_fit_are_left_out_where_somebody_is_told(small_mode
         small_model, URGENT, MANY, on_skip=lambda place, why: told.append((place, why))
     )
     assert [place for place, _ in told] == [1, 4, 7, 10, 13]
-    assert all(why.startswith("a text of 5,200 characters: ") for _, why in told)
+    assert all(why.startswith("an input of 5,200 characters: ") for _, why in told)
     without = [example for example in MANY if example[0] is not LONG]
     assert report.overall.n == len(without) == 10
     alone = evaluate(small_model, URGENT, without)
@@ -426,12 +426,14 @@ def test_examples_that_do_not_fit_are_left_out_where_somebody_is_told(small_mode
 
 
 def test_a_calibration_needs_enough_examples_that_fit(small_model: Model) -> None:
-    with pytest.raises(InvalidArgumentError, match="10 examples of 'urgent' or more, not 8"):
+    with pytest.raises(InvalidArgumentError, match="at least 10 examples of 'urgent', got 8"):
         calibrate(small_model, URGENT, MANY[:12], on_skip=lambda place, why: None)
 
 
 def test_where_no_example_can_be_asked_about_the_first_says_why(small_model: Model) -> None:
-    with pytest.raises(InvalidArgumentError, match="no example can be .* 1: a text of 5,200 char"):
+    with pytest.raises(
+        InvalidArgumentError, match="no example can be used; example 1: an input of 5,200 char"
+    ):
         evaluate(
             small_model,
             URGENT,

@@ -315,7 +315,7 @@ def test_a_report_takes_the_file_of_a_calibration(
 def test_a_wrong_calibration_is_named_in_the_error(face: Face, tmp_path: Path) -> None:
     given: Any = {"temperature": 2.0}
     assert said(lambda: face.decide("hello", QUESTIONS, calibration=given)) == (
-        "calibration must be a Calibration, the path of its file or None, got a dict"
+        "calibration must be a Calibration, the path of a calibration file or None, got a dict"
     )
     missing = tmp_path / "missing.json"
     assert str(missing) in said(
@@ -323,7 +323,7 @@ def test_a_wrong_calibration_is_named_in_the_error(face: Face, tmp_path: Path) -
     )
     other = tmp_path / "other.json"
     other.write_text("{}")
-    assert "is no usable calibration" in said(
+    assert "is not a usable calibration" in said(
         lambda: face.decide("hello", QUESTIONS, calibration=other)
     )
 

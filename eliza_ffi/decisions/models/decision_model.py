@@ -17,7 +17,7 @@ lev             A, B, ..., AA, ...    a choice is asked in two orders and averag
                                       on nine labels, A = no to I = yes; keys of JSON are sorted
 nimble          A, B, ..., AA, ...    every prompt shows all questions
 pplx-decider    A, B, ..., AA, ...
-lfm2-d1         yes/no, 0-9, codes    a label has several spellings, of which the most probable
+lfm2-d1         yes/no, 0-9, codes    a label has several spellings, the most probable one
                                       counts; true comes first; the input may be None
 =============== ===================== ================================================
 
@@ -139,7 +139,7 @@ class DecisionPrompt:
         return tuple(dict.fromkeys(itertools.chain.from_iterable(self.labels)))
 
     def scores(self, logits: Sequence[float]) -> list[float]:
-        """Return the score of each answer. `logits` are those of `read`, or their log-softmax."""
+        """Return the score of each answer, from the logits of `read` or their log-softmax."""
         by_token = {token: float(logit) for token, logit in zip(self.read, logits, strict=True)}
         return [max(by_token[token] for token in tokens) for tokens in self.labels]
 
@@ -154,7 +154,7 @@ class QuestionPrompts:
     prompts : tuple of DecisionPrompt
         One prompt, or two, the second with the options in the opposite order.
     temperature : float
-        The value by which the logits are divided.
+        The divisor of the logits.
     order : tuple of int
         For each answer of the first prompt, the index of the question's option. Empty if the
         answers are ratings from no to yes.
@@ -421,7 +421,7 @@ class DecisionModel:
         except InvalidArgumentError as error:
             raise InvalidArgumentError(
                 f"the question {id!r} or the input contains the text of a control token, which "
-                "cannot be distinguished from one of the model's template; remove that text"
+                "cannot be distinguished from the template's own control tokens; remove that text"
             ) from error
         if not tokens:
             raise ChatTemplateError(f"the question {id!r}: the model's template produced no text")
@@ -440,7 +440,7 @@ def _is_wanted(name: str) -> bool:
 
 
 def _template(type: str, entries: Mapping[str, MetadataValue]) -> str:
-    _type_named(type)  # its error is more useful than that of a missing template
+    _type_named(type)  # an unsupported type is the more useful error
     if TEMPLATE not in entries:
         raise ModelError("the file has no template named systemone")
     return str(entries[TEMPLATE])

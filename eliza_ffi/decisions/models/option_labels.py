@@ -1,7 +1,7 @@
-"""The labels with which decision models answer.
+"""The labels that decision models answer with.
 
-Each label is a text of one token. The type of the model determines the possible texts, and the
-vocabulary determines which of them are one token.
+Each label is one token. The type of the model determines the possible labels, and the vocabulary
+determines which of them are one token.
 """
 
 from __future__ import annotations
@@ -136,6 +136,6 @@ def _pairs() -> Iterator[str]:
 
 
 def _single(tokens_of: TokensOf, texts: Iterable[str]) -> list[int]:
-    """Return the tokens of the texts that are one token, without duplicates."""
+    """Return the tokens of all strings that are one token, without duplicates."""
     several = map(tokens_of, texts)
     return list(dict.fromkeys(tokens[0] for tokens in several if len(tokens) == 1))
