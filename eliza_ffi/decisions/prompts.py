@@ -202,7 +202,7 @@ def input_text(given: Any) -> str:
 def check_one_input(given: Any) -> None:
     """Raise InvalidArgumentError for a list of strings, which usually means several inputs."""
     if _is_strings(given):
-        hint = "for several inputs use decide_many(); for a single input join the strings"
+        hint = "to ask about each string use decide_many(); otherwise join the strings"
         raise wrong("input", "one input", given, hint)
 
 

@@ -98,8 +98,8 @@ def test_one_conversation_is_not_several(face: Face) -> None:
 
 def test_a_list_of_strings_is_not_one_input(face: Face) -> None:
     assert said(lambda: face.decide(["hi", "ho"], QUESTIONS)) == (
-        "input must be one input, got a list; for an answer to each string use decide_many(); "
-        "to ask about all, join them"
+        "input must be one input, got a list; to ask about each string use decide_many(); "
+        "otherwise join the strings"
     )
     assert "decide_many()" in said(lambda: face.decision_prompts(["hi", "ho"], QUESTIONS))
 

@@ -63,9 +63,9 @@ def test_a_cell_stands_for_an_answer(question: Question, value: Any, answer: Any
     [
         (PREDICATE, "maybe", "'maybe' is neither true nor false"),
         (CHOICE, "Sales", "'Sales' is none of 'sales', 'billing', True"),
-        (SCORE, "5", "'5' is none of 'calm', '3', 'furious', nor 0 to 2"),
-        (SCORE, 1.5, "1.5 is none of"),
-        (SCORE, -1, "-1 is none of"),
+        (SCORE, "5", "expected one of 'calm', '3', 'furious' or a level from 0 to 2, got '5'"),
+        (SCORE, 1.5, "got 1.5"),
+        (SCORE, -1, "got -1"),
         (LABELS, "d", "'d' is none of"),
         (LABELS, "[", "no JSON"),
         (LABELS, 7, "7 is no list"),
