@@ -1,4 +1,4 @@
-"""Answers: what probabilities come to."""
+"""Answers: values, confidences and probabilities."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ USAGE = DecisionUsage(input_tokens=10, cached_tokens=4, passes=2, seconds=0.5)
         ([1.0], 1.0),
     ],
 )
-def test_a_choice_is_as_sure_as_it_is_above_chance(
+def test_choice_confidence_is_the_distance_above_chance(
     probabilities: list[float], confidence: float
 ) -> None:
     assert choice_confidence(probabilities) == pytest.approx(confidence, abs=1e-12)
@@ -54,13 +54,13 @@ def test_a_choice_is_as_sure_as_it_is_above_chance(
         ([0.0, 0.0, 0.0, 0.5, 0.5], 1 - 0.5 / 1.2),
     ],
 )
-def test_a_score_is_as_sure_as_its_levels_lie_together(
+def test_score_confidence_measures_how_close_levels_are(
     probabilities: list[float], confidence: float
 ) -> None:
     assert score_confidence(probabilities) == pytest.approx(confidence, abs=1e-12)
 
 
-def test_a_scale_has_two_levels_or_more() -> None:
+def test_score_confidence_needs_two_levels() -> None:
     with pytest.raises(InvalidArgumentError, match="expected 2 or more levels, got 1"):
         score_confidence([1.0])
 
@@ -72,7 +72,7 @@ def test_confidences_are_between_0_and_1(weights: list[float]) -> None:
         assert 0.0 <= confidence <= 1.0
 
 
-def test_a_predicate_is_true_from_one_half() -> None:
+def test_a_predicate_is_true_from_probability_one_half() -> None:
     assert PredicateAnswer(probability=0.5).value is True
     answer = PredicateAnswer(probability=0.2)
     assert answer.value is False
@@ -80,7 +80,7 @@ def test_a_predicate_is_true_from_one_half() -> None:
     assert answer.distribution == pytest.approx((0.2, 0.8))
 
 
-def test_a_choice_is_its_likeliest_option_and_of_several_the_first() -> None:
+def test_a_choice_is_the_first_most_probable_option() -> None:
     answer = answer_of(Choice("?", ["a", "b", "c"], "q"), [0.3, 0.35, 0.35])
     assert isinstance(answer, ChoiceAnswer)
     assert (answer.name, answer.choice, answer.value) == ("q", "b", "b")
@@ -89,7 +89,7 @@ def test_a_choice_is_its_likeliest_option_and_of_several_the_first() -> None:
     assert answer.ranked() == [("b", 0.35), ("c", 0.35), ("a", 0.3)]
 
 
-def test_true_and_its_name_have_a_probability_each() -> None:
+def test_true_and_the_string_true_have_separate_probabilities() -> None:
     answer = answer_of(Choice("?", [True, "true"]), [0.4, 0.6])
     assert isinstance(answer, ChoiceAnswer)
     assert answer.probabilities[True] == 0.4
@@ -97,7 +97,7 @@ def test_true_and_its_name_have_a_probability_each() -> None:
     assert answer.choice == "true"
 
 
-def test_that_none_fits_can_be_the_answer() -> None:
+def test_the_none_option_can_be_the_answer() -> None:
     answer = answer_of(Choice("?", ["a", "b"], none="neither"), [0.1, 0.2, 0.7])
     assert answer.value == "neither"
 
@@ -118,7 +118,7 @@ def test_a_score_is_the_expected_level() -> None:
         (Score("?", ["a", "b"]), [0.55, 0.45]),
     ],
 )
-def test_a_model_abstains_below_the_threshold_and_not_at_it(
+def test_a_model_abstains_only_below_the_threshold(
     question: Predicate | Choice | Score, probabilities: list[float]
 ) -> None:
     abstained = answer_of(question, probabilities, abstain_below=0.56)
@@ -130,12 +130,12 @@ def test_a_model_abstains_below_the_threshold_and_not_at_it(
     assert answered.value is not None
 
 
-def test_probabilities_must_be_as_many_as_options() -> None:
+def test_each_option_needs_one_probability() -> None:
     with pytest.raises(ValueError, match="zip"):
         answer_of(Choice("?", ["a", "b"]), [0.2, 0.3, 0.5])
 
 
-def test_labels_are_those_that_fit() -> None:
+def test_a_labels_answer_contains_the_labels_that_fit() -> None:
     labels = Labels("About?", ["a", "b", True], "topics")
     assert [each.instructions for each in expand(labels)] == [
         "About?\na",
@@ -149,20 +149,20 @@ def test_labels_are_those_that_fit() -> None:
     answer = collect(labels, parts)
     assert isinstance(answer, LabelsAnswer)
     assert answer.name == "topics"
-    assert answer.value == ("a",)  # of b the model is not sure enough
+    assert answer.value == ("a",)  # b is below the threshold
     assert answer.abstained
     assert dict(answer.probabilities) == pytest.approx({"a": 0.8, "b": 0.55, True: 0.1})
     assert answer.confidence == pytest.approx(0.1)
 
 
-def test_a_question_with_one_answer_is_asked_as_it_is() -> None:
+def test_a_question_with_one_answer_is_not_split() -> None:
     question = Score("?", ["a", "b"], "q")
     assert expand(question) == (question,)
     answer = answer_of(question, [0.5, 0.5])
     assert collect(question, [answer]) is answer
 
 
-def test_a_decision_is_a_mapping_in_the_order_of_the_questions() -> None:
+def test_a_decision_maps_names_to_answers_in_question_order() -> None:
     answers = (
         PredicateAnswer(name="z", probability=0.5),
         PredicateAnswer(probability=0.6),
@@ -193,7 +193,7 @@ def test_an_answer_is_found_by_its_position() -> None:
             decision[key]
 
 
-def test_the_json_of_a_decision_is_one_line_with_every_kind_of_answer() -> None:
+def test_every_kind_of_answer_is_written_as_one_line_of_json() -> None:
     decision = Decision(
         (
             PredicateAnswer(name="angry", probability=0.25, abstained=True),

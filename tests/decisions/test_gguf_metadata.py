@@ -1,4 +1,4 @@
-"""Reading a GGUF file's metadata: what is found, and what damaged files come to."""
+"""Reading the metadata of GGUF files, including damaged files."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "model.gguf"
 
 
-def test_values_of_all_kinds_are_read_and_arrays_are_skipped(file: Path) -> None:
+def test_values_of_all_types_are_read_and_arrays_are_skipped(file: Path) -> None:
     writer = gguf.GGUFWriter(file, "llama")
     writer.add_array("before", ["some", "texts", ""])
     for name, (value, kind) in SCALARS.items():
@@ -84,18 +84,18 @@ def test_values_of_all_kinds_are_read_and_arrays_are_skipped(file: Path) -> None
     assert type(read["a.bool"]) is bool
 
 
-def test_only_what_is_wanted_is_kept() -> None:
+def test_only_requested_entries_are_returned() -> None:
     read = read_metadata(default_model_path(), lambda name: name == "general.architecture")
     assert read == {"general.architecture": "llama"}
 
 
-def test_both_versions_are_read(file: Path) -> None:
+def test_versions_2_and_3_are_read(file: Path) -> None:
     for version in (2, 3):
         file.write_bytes(WHOLE[:4] + struct.pack("<I", version) + WHOLE[8:])
         assert read_metadata(file, everything)["llama.decision.type"] == "lev"
 
 
-def test_a_file_that_ends_anywhere_is_refused(file: Path) -> None:
+def test_a_truncated_file_is_rejected_at_any_length(file: Path) -> None:
     for end in range(len(WHOLE)):
         file.write_bytes(WHOLE[:end])
         with pytest.raises(ModelError, match="is not a GGUF file|the file ends there"):
@@ -103,7 +103,7 @@ def test_a_file_that_ends_anywhere_is_refused(file: Path) -> None:
 
 
 @given(st.integers(0, len(WHOLE) - 1), st.binary(min_size=1, max_size=9))
-def test_whatever_is_overwritten_it_is_read_or_refused(
+def test_overwritten_bytes_cause_no_other_error(
     tmp_path_factory: pytest.TempPathFactory, at: int, put: bytes
 ) -> None:
     file = tmp_path_factory.getbasetemp() / "overwritten.gguf"
@@ -120,7 +120,7 @@ HUGE = struct.pack("<Q", 2**64 - 1)
 
 
 @pytest.mark.parametrize(
-    ("damaged", "said"),
+    ("damaged", "message"),
     [
         (file_of(version=1), "expected version 2 or 3, got 1"),
         (file_of(version=0x03000000), "got 50331648"),
@@ -139,20 +139,20 @@ HUGE = struct.pack("<Q", 2**64 - 1)
         (file_of(*2 * [entry("a", 7, b"\1")]), "a occurs twice"),
     ],
 )
-def test_a_damaged_file_is_refused_with_the_place_and_the_reason(
-    file: Path, damaged: bytes, said: str
+def test_the_error_of_a_damaged_file_names_place_and_reason(
+    file: Path, damaged: bytes, message: str
 ) -> None:
     file.write_bytes(damaged)
-    with pytest.raises(ModelError, match=rf"model\.gguf are damaged at byte \d+: .*{said}"):
+    with pytest.raises(ModelError, match=rf"model\.gguf are damaged at byte \d+: .*{message}"):
         read_metadata(file, everything)
 
 
-def test_a_long_text_that_nobody_wants_is_no_damage(file: Path) -> None:
+def test_a_long_string_in_a_skipped_entry_is_allowed(file: Path) -> None:
     file.write_bytes(file_of(entry("a", 8, text(b"\xff" * 2**21)), entry("b", 7, b"\0")))
     assert read_metadata(file, lambda name: name == "b") == {"b": False}
 
 
-def test_metadata_have_an_end(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_size_of_metadata_is_limited(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gguf_metadata, "MAX_METADATA", 150)
     file.write_bytes(WHOLE)
     assert len(WHOLE) > 150
@@ -160,7 +160,7 @@ def test_metadata_have_an_end(file: Path, monkeypatch: pytest.MonkeyPatch) -> No
         read_metadata(file, everything)
 
 
-def test_files_that_are_none_are_refused(file: Path) -> None:
+def test_missing_and_empty_files_are_rejected(file: Path) -> None:
     with pytest.raises(ModelError, match="cannot read"):
         read_metadata(file, everything)
     with pytest.raises(ModelError, match="cannot read"):

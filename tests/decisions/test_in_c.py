@@ -1,4 +1,4 @@
-"""The C example of decisions: it compiles, runs, and says what Python says."""
+"""The C example of decisions compiles, runs, and agrees with Python."""
 
 from __future__ import annotations
 
@@ -15,12 +15,10 @@ from eliza_ffi import Model
 PAGE = (ROOT / "docs" / "c-library.md").read_text(encoding="utf-8")
 
 
-def test_the_example_of_endings_says_what_separate_choices_say(
-    tiny_model: Model, tmp_path: Path
-) -> None:
+def test_the_c_example_agrees_with_separate_choices(tiny_model: Model, tmp_path: Path) -> None:
     compiler = shutil.which("cc")
     if compiler is None:
-        pytest.fail("this test builds a program: it needs a C compiler called cc")
+        pytest.fail("expected a C compiler named cc, found none")
     (example,) = [
         block
         for block in re.findall(r"```c\n(.*?)```", PAGE, flags=re.DOTALL)

@@ -1,4 +1,4 @@
-"""Pictures of reports, by matplotlib."""
+"""Figures drawn with matplotlib."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from eliza_ffi.decisions.pictures import Picture, plain
 from eliza_ffi.errors import NotSupportedError
 
 
-def test_a_picture_names_everything_once(tmp_path: Path) -> None:
+def test_the_legend_contains_each_label_once(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     picture = Picture(1, 2, (4.0, 3.0), sharey=True)
     for axis in picture.axes.flat:
@@ -24,7 +24,7 @@ def test_a_picture_names_everything_once(tmp_path: Path) -> None:
     assert [text.get_text() for text in legend.get_texts()] == ["ours"]
 
 
-def test_a_picture_without_matplotlib_says_what_to_install(
+def test_the_error_without_matplotlib_names_the_extra_to_install(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)

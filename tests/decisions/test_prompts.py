@@ -1,4 +1,4 @@
-"""The words that a question is put in: to the letter, in every order."""
+"""The exact text of questions, in every order of the options."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TEAM = Choice("Which team?", {"billing": "money", "support": None}, none="none o
 ANGER = Score(" How angry is the writer?\n", ["calm", ("annoyed", "complains\n once"), "furious"])
 
 
-def test_a_predicate_is_answered_with_yes_or_no() -> None:
+def test_the_options_of_a_predicate_are_yes_and_no() -> None:
     asked = ask(Predicate("The writer is angry.", if_true="swears", if_false="thanks us"))
     assert asked.text == (
         "The writer is angry.\nAnswer with one of:\n- yes: swears\n- no: thanks us"
@@ -32,14 +32,14 @@ def test_a_choice_lists_its_options_with_their_descriptions() -> None:
     )
 
 
-def test_a_score_lists_its_levels_on_a_line_each() -> None:
+def test_a_score_lists_one_level_per_line() -> None:
     assert ask(ANGER).text == (
         "How angry is the writer?\nAnswer with one of these levels, lowest first:\n"
         "- calm\n- annoyed: complains once\n- furious"
     )
 
 
-def test_levels_listed_from_the_top_are_said_to_be() -> None:
+def test_the_prompt_states_that_levels_are_listed_highest_first() -> None:
     assert ask(ANGER, order=(2, 1, 0)).text == (
         "How angry is the writer?\nAnswer with one of these levels, highest first:\n"
         "- furious\n- annoyed: complains once\n- calm"
@@ -49,11 +49,11 @@ def test_levels_listed_from_the_top_are_said_to_be() -> None:
     )
 
 
-def test_levels_in_no_order_are_not_said_to_be_in_one() -> None:
+def test_the_prompt_states_no_direction_for_unordered_levels() -> None:
     assert ask(ANGER, order=(1, 0, 2)).text.splitlines()[1] == "Answer with one of these levels:"
 
 
-def test_letters_go_by_the_place_and_not_by_the_option() -> None:
+def test_letters_follow_the_displayed_order() -> None:
     assert ask(TEAM, "letters").text == (
         "Which team?\nAnswer with the letter of one of:\n"
         "A. billing: money\nB. support\nC. none of these"
@@ -63,7 +63,7 @@ def test_letters_go_by_the_place_and_not_by_the_option() -> None:
     assert [option.label for option in asked.options] == ["A", "B", "C"]
 
 
-def test_options_that_are_letters_get_letters_like_others() -> None:
+def test_single_letter_options_get_letter_labels_too() -> None:
     grades = Choice("Which grade?", ["A", "C", "B"])
     assert ask(grades, "letters").text == (
         "Which grade?\nAnswer with the letter of one of:\nA. A\nB. C\nC. B"
@@ -71,7 +71,7 @@ def test_options_that_are_letters_get_letters_like_others() -> None:
 
 
 @pytest.mark.parametrize(("n", "last"), [(26, "Z"), (27, "BA"), (255, "JU")])
-def test_no_letter_label_begins_another_one(n: int, last: str) -> None:
+def test_all_letter_labels_have_the_same_length(n: int, last: str) -> None:
     asked = ask(Choice("Which?", [f"option {i}" for i in range(n)]), "letters")
     labels = [option.label for option in asked.options]
     assert labels[-1] == last
@@ -79,7 +79,7 @@ def test_no_letter_label_begins_another_one(n: int, last: str) -> None:
     assert len({len(label) for label in labels}) == 1
 
 
-def test_a_bool_is_told_from_its_name() -> None:
+def test_a_bool_differs_from_the_string_with_its_name() -> None:
     def shown(*values: str | bool) -> list[str]:
         return [option.text for option in ask(Choice("Which?", values)).options]
 
@@ -88,12 +88,12 @@ def test_a_bool_is_told_from_its_name() -> None:
 
 
 @pytest.mark.parametrize("order", [(0, 1), (0, 1, 1), (1, 2, 3), ()])
-def test_what_is_no_order_of_the_options_is_refused(order: tuple[int, ...]) -> None:
+def test_invalid_orders_of_the_options_are_rejected(order: tuple[int, ...]) -> None:
     with pytest.raises(InvalidArgumentError, match="each index from 0 to 2 once"):
         ask(TEAM, order=order)
 
 
-def test_labels_are_texts_or_letters() -> None:
+def test_unknown_label_styles_are_rejected() -> None:
     with pytest.raises(InvalidArgumentError, match="'digits'"):
         ask(TEAM, "digits")  # type: ignore[arg-type]
     with pytest.raises(InvalidArgumentError, match="'digits'"):
@@ -104,7 +104,7 @@ def test_labels_are_texts_or_letters() -> None:
 
 
 @given(st.integers(2, 12))
-def test_over_all_orders_each_option_stands_at_each_place_equally_often(n: int) -> None:
+def test_each_option_is_at_each_position_equally_often(n: int) -> None:
     question = Choice("Which?", [f"option {i}" for i in range(n)])
     orders = orders_of(question, MAX_ORDERS)
     assert len(orders) == len(set(orders)) == (2 if n == 2 else 2 * n)
@@ -122,12 +122,12 @@ def test_the_first_orders_are_as_given_and_reversed() -> None:
     assert orders_of(Predicate("True?"), 9) == [(0, 1), (1, 0)]
 
 
-def test_a_score_is_asked_upward_and_downward_and_in_no_other_order() -> None:
+def test_a_score_has_only_ascending_and_descending_order() -> None:
     assert orders_of(ANGER, MAX_ORDERS) == [(0, 1, 2), (2, 1, 0)]
 
 
 @pytest.mark.parametrize("orders", [0, -1, 65, 2.5, "2"])
-def test_orders_are_1_to_64(orders: Any) -> None:
+def test_orders_must_be_between_1_and_64(orders: Any) -> None:
     with pytest.raises(InvalidArgumentError, match="orders must be a whole number from 1 to 64"):
         How(orders=orders)
 
@@ -172,12 +172,12 @@ def test_orders_are_1_to_64(orders: Any) -> None:
         ),
     ],
 )
-def test_an_input_is_a_text_a_conversation_or_json(given: Any, text: str) -> None:
+def test_strings_conversations_and_json_become_text(given: Any, text: str) -> None:
     assert input_text(given) == text
 
 
 @pytest.mark.parametrize("kind", ["input_image", "image_url", "input_audio", "input_file"])
-def test_what_is_no_text_in_a_conversation_is_refused(kind: str) -> None:
+def test_media_in_a_conversation_is_rejected(kind: str) -> None:
     part = {"type": kind, kind: "data:..."}
     message = {"role": "user", "content": [{"type": "input_text", "text": "this"}, part]}
     for value in ([message], {"messages": [message]}, [part], ({"content": [part]},)):
@@ -185,34 +185,34 @@ def test_what_is_no_text_in_a_conversation_is_refused(kind: str) -> None:
             input_text(value)
 
 
-def test_json_that_speaks_of_files_is_an_input() -> None:
+def test_json_that_mentions_files_is_accepted() -> None:
     for value in ({"type": "image"}, [{"type": "file", "name": "a"}], {"messages": "input_image"}):
         assert input_text(value) == json.dumps(value)
 
 
 @pytest.mark.parametrize("given", [b"bytes", {"a": {1, 2}}, float("inf"), object()])
-def test_what_is_neither_a_text_nor_json_is_no_input(given: Any) -> None:
+def test_inputs_that_are_not_json_are_rejected(given: Any) -> None:
     with pytest.raises(InvalidArgumentError, match="neither a string nor JSON"):
         input_text(given)
 
 
-def test_no_input_is_refused() -> None:
+def test_none_as_input_is_rejected() -> None:
     with pytest.raises(
         InvalidArgumentError, match="input must be a string, a list of messages or JSON, got None"
     ):
         input_text(None)
 
 
-def test_what_an_assistant_calls_is_part_of_a_conversation() -> None:
+def test_tool_calls_are_part_of_a_conversation() -> None:
     call = {"role": "assistant", "content": None, "tool_calls": [{"name": "pay"}]}
     assert input_text([call]) == 'assistant: [{"name": "pay"}]'
 
 
-def test_strange_kinds_of_items_are_json() -> None:
+def test_items_of_unknown_kinds_become_json() -> None:
     assert input_text([{"type": ["x"]}]) == '[{"type": ["x"]}]'
 
 
-def test_an_option_of_several_lines_is_one_line_of_the_list() -> None:
+def test_a_multiline_option_is_shown_on_one_line() -> None:
     asked = ask(Choice("Which?", ["a\n- c", "b"]))
     assert asked.text.splitlines()[2:] == ["- a - c", "- b"]
     assert asked.options[0].label == "a\n- c"

@@ -1,4 +1,4 @@
-"""Questions: what they take, what they refuse, and what is said of it."""
+"""Questions: accepted forms, rejected values, and the error messages."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ TEAMS = (Option("billing", "money"), Option("support"))
         (name for name in (Option("billing", "money"), "support")),
     ],
 )
-def test_options_are_given_in_any_form(given: Any) -> None:
+def test_options_can_be_passed_in_any_form(given: Any) -> None:
     assert Choice("Which team?", given) == Choice("Which team?", TEAMS)
     assert hash(Choice("Which team?", TEAMS)) == hash(Choice("Which team?", list(TEAMS)))
 
 
-def test_levels_and_labels_are_given_in_the_same_forms() -> None:
+def test_levels_and_labels_can_be_passed_in_the_same_forms() -> None:
     levels = (Level("calm"), Level("angry", "shouts"))
     assert Score("How?", ["calm", ("angry", "shouts")]).levels == levels
     assert Score("How?", {"calm": None, "angry": "shouts"}).levels == levels
@@ -45,19 +45,19 @@ def test_levels_and_labels_are_given_in_the_same_forms() -> None:
     assert Labels("About?", ["one"]).labels == (Option("one"),)
 
 
-def test_a_description_that_is_json_becomes_text() -> None:
+def test_a_json_description_is_converted_to_text() -> None:
     choice = Choice("Which?", {"a": {"min": 1}, "b": ["x", None]})
     assert [option.description for option in choice.choices] == ['{"min": 1}', '["x", null]']
 
 
-def test_a_bool_and_its_name_are_two_options() -> None:
+def test_true_and_the_string_true_are_two_options() -> None:
     choice = Choice("Which?", [True, "true", False, "false"])
     assert [option.value for option in choice.options] == [True, "true", False, "false"]
     with pytest.raises(InvalidArgumentError, match="True is given twice"):
         Choice("Which?", [True, "true", True])
 
 
-def test_that_none_fits_is_one_more_option_and_its_value_is_its_text() -> None:
+def test_none_adds_an_option_whose_value_is_its_text() -> None:
     choice = Choice("Which?", ["a", "b"], none="neither")
     assert choice.options == (Option("a"), Option("b"), Option("neither"))
     assert choice.choices == (Option("a"), Option("b"))
@@ -77,7 +77,7 @@ def test_that_none_fits_is_one_more_option_and_its_value_is_its_text() -> None:
         (7, "7"),
     ],
 )
-def test_instructions_are_a_text_parts_of_one_or_json(given: Any, text: str) -> None:
+def test_instructions_are_a_string_a_list_of_parts_or_json(given: Any, text: str) -> None:
     assert Predicate(given).instructions == text
     assert Choice(given, ["a", "b"]).instructions == text
     assert Score(given, ["a", "b"]).instructions == text
@@ -85,13 +85,13 @@ def test_instructions_are_a_text_parts_of_one_or_json(given: Any, text: str) -> 
 
 
 @pytest.mark.parametrize("kind", ["input_image", "image_url", "input_audio", "input_file"])
-def test_parts_of_instructions_that_are_no_text_are_refused(kind: str) -> None:
+def test_media_parts_of_instructions_are_rejected(kind: str) -> None:
     parts = [{"type": "input_text", "text": "Is this it?"}, {"type": kind, kind: "data:..."}]
     with pytest.raises(InvalidArgumentError, match=f"'it'.* part of type '{kind}': only text"):
         Predicate(parts, "it")  # type: ignore[arg-type]
 
 
-def test_as_many_options_and_levels_as_allowed_and_no_more() -> None:
+def test_the_numbers_of_options_levels_and_labels_are_limited() -> None:
     names = [f"option {i}" for i in range(MAX_OPTIONS + 1)]
     assert MAX_OPTIONS == 255
     assert len(Choice("Which?", names[:-1]).options) == 255
@@ -99,7 +99,7 @@ def test_as_many_options_and_levels_as_allowed_and_no_more() -> None:
     assert len(Choice("Which?", names[:-2], none="none").options) == 255
     assert MAX_LEVELS == 10
     assert len(Score("How?", names[:10]).levels) == 10
-    for refused, said in (
+    for refused, message in (
         (lambda: Choice("Which?", names, "q"), "'q'.*2 to 255 options, got 256"),
         (lambda: Choice("Which?", names[:-1], "q", none="no"), "'q'.*2 to 255 options, got 256"),
         (lambda: Choice("Which?", ["one"], "q"), "'q'.*2 to 255 options, got 1"),
@@ -109,12 +109,12 @@ def test_as_many_options_and_levels_as_allowed_and_no_more() -> None:
         (lambda: Score("How?", names[:11], "q"), "'q'.*2 to 10 levels, got 11"),
         (lambda: Score("How?", ["one"], "q"), "'q'.*2 to 10 levels, got 1"),
     ):
-        with pytest.raises(InvalidArgumentError, match=said):
+        with pytest.raises(InvalidArgumentError, match=message):
             refused()
 
 
 @pytest.mark.parametrize(
-    ("make", "said"),
+    ("make", "message"),
     [
         (lambda: Predicate("", "q"), "'q': the instructions are empty"),
         (lambda: Predicate(" \n", "q"), "'q': the instructions are empty"),
@@ -144,12 +144,12 @@ def test_as_many_options_and_levels_as_allowed_and_no_more() -> None:
         (lambda: Labels("x", "ab"), "labels must be a list of labels, .*, got 'ab'"),
     ],
 )
-def test_what_is_malformed_is_named(make: Any, said: str) -> None:
-    with pytest.raises(InvalidArgumentError, match=said):
+def test_errors_describe_the_malformed_field(make: Any, message: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=message):
         make()
 
 
-def test_labels_ask_a_predicate_of_each() -> None:
+def test_labels_become_one_predicate_each() -> None:
     labels = Labels("Is it about this?", {"billing": "money", True: None})
     assert labels.predicates == (
         Predicate("Is it about this?\nbilling: money"),
@@ -157,7 +157,7 @@ def test_labels_ask_a_predicate_of_each() -> None:
     )
 
 
-def test_text_of_json_is_as_it_is_written() -> None:
+def test_text_of_returns_strings_and_json_text() -> None:
     assert text_of("Grüße") == "Grüße"
     assert text_of({"ß": [1, None, 0.5]}) == '{"ß": [1, null, 0.5]}'
     endless: list[Any] = []

@@ -1,4 +1,4 @@
-"""Both wire formats: what is read comes out again, and what is malformed is named."""
+"""The two wire formats: reading, writing, and errors about malformed questions."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from eliza_ffi.decisions.questions import (
 from eliza_ffi.decisions.wire import as_questions, question_from, question_to
 from eliza_ffi.errors import InvalidArgumentError
 
-# ---- what questions may be, as OpenAI's and as llama-server's clients write them ---------------
+# ---- questions in the formats of OpenAI's and llama-server's clients --------------------------
 
 texts = st.text(st.characters(codec="utf-8"), min_size=1, max_size=12).filter(str.strip)
 names = st.none() | texts
@@ -63,7 +63,7 @@ questions: st.SearchStrategy[Question] = st.one_of(
 
 
 @given(questions)
-def test_a_question_is_json_and_back_again(question: Question) -> None:
+def test_a_question_survives_conversion_to_json_and_back(question: Question) -> None:
     written = question_to(question)
     assert question_from(json.loads(json.dumps(written))) == question
     assert question_from(question) is question
@@ -71,10 +71,10 @@ def test_a_question_is_json_and_back_again(question: Question) -> None:
 
 @pytest.mark.slow
 @given(st.lists(questions, min_size=1, max_size=5, unique_by=lambda question: question.name))
-def test_questions_are_given_as_objects_or_as_json(several: list[Question]) -> None:
+def test_questions_can_be_objects_or_json(several: list[Question]) -> None:
     try:
         expected = as_questions(several)
-    except InvalidArgumentError as error:  # a name that is another one's place
+    except InvalidArgumentError as error:  # a name may be the place of another question
         assert "two questions have the name" in str(error)
         return
     assert expected == tuple(several)
@@ -91,7 +91,7 @@ def test_a_mapping_names_its_questions() -> None:
     assert as_questions({7: Predicate("Angry?")}) == (Predicate("Angry?", "7"),)
 
 
-def test_one_question_may_be_given_alone() -> None:
+def test_a_single_question_needs_no_list() -> None:
     question = Predicate("Angry?")
     assert as_questions(question) == (question,)
     assert as_questions({"type": "predicate", "instructions": "Angry?"}) == (question,)
@@ -143,7 +143,7 @@ def test_the_format_of_v1_systemone_is_read() -> None:
     )
 
 
-def test_the_json_of_systemone_is_kept_beside_its_text_for_models_that_read_it() -> None:
+def test_a_question_keeps_its_systemone_json_as_source() -> None:
     noul = {"type": "noul", "instructions": {"ask": "Late?"}}
     choice = {"type": "choice", "instructions": "Which?", "criteria": {"a": {"min": 3}, "b": None}}
     score = {"type": "score", "instructions": ["How", 2], "criteria": ["low", {"min": 5}]}
@@ -157,7 +157,7 @@ def test_the_json_of_systemone_is_kept_beside_its_text_for_models_that_read_it()
     assert [each.source for each in ours] == [None, None]  # type: ignore[union-attr]
 
 
-def test_400_questions_and_no_more() -> None:
+def test_1_to_400_questions_are_accepted() -> None:
     many = [Predicate(f"{i}?") for i in range(401)]
     assert len(as_questions(many[:400])) == 400
     with pytest.raises(InvalidArgumentError, match="1 to 400 questions .* got 401"):
@@ -171,14 +171,14 @@ def test_400_questions_and_no_more() -> None:
 
 
 @pytest.mark.parametrize("given", ["noul", b"noul", 5, None])
-def test_what_are_no_questions_is_refused(given: Any) -> None:
+def test_values_that_are_not_questions_are_rejected(given: Any) -> None:
     with pytest.raises(
         InvalidArgumentError, match="questions must be a list of questions or a mapping"
     ):
         as_questions(given)
 
 
-def test_no_two_questions_have_one_name() -> None:
+def test_duplicate_question_names_are_rejected() -> None:
     with pytest.raises(InvalidArgumentError, match="two questions have the name 'x'"):
         as_questions([Predicate("a", "x"), Predicate("b", "x")])
     with pytest.raises(InvalidArgumentError, match="two questions have the name '1'"):
@@ -232,19 +232,25 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("wrong", "said"), WRONG)
-def test_what_is_malformed_is_named_with_its_question(wrong: dict[str, Any], said: str) -> None:
-    with pytest.raises(InvalidArgumentError, match=f"^the question 'team': (?!the ques).*{said}"):
+@pytest.mark.parametrize(("wrong", "message"), WRONG)
+def test_errors_name_the_question_and_the_malformed_field(
+    wrong: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(
+        InvalidArgumentError, match=f"^the question 'team': (?!the ques).*{message}"
+    ):
         as_questions({"fine": Predicate("Fine?"), "team": wrong})
-    with pytest.raises(InvalidArgumentError, match=f"^the question 'team': (?!the ques).*{said}"):
+    with pytest.raises(
+        InvalidArgumentError, match=f"^the question 'team': (?!the ques).*{message}"
+    ):
         question_from({**wrong, "name": "team"})
-    with pytest.raises(InvalidArgumentError, match=f"^the question '1': (?!the ques).*{said}"):
+    with pytest.raises(InvalidArgumentError, match=f"^the question '1': (?!the ques).*{message}"):
         as_questions([Predicate("Fine?"), wrong])
-    with pytest.raises(InvalidArgumentError, match=f"^the question: (?!the ques).*{said}"):
+    with pytest.raises(InvalidArgumentError, match=f"^the question: (?!the ques).*{message}"):
         question_from(wrong)
 
 
-def test_what_is_no_question_is_named_by_its_name_or_place() -> None:
+def test_errors_about_non_questions_contain_name_or_place() -> None:
     with pytest.raises(InvalidArgumentError, match="^the question 'a' must be a question or a ma"):
         as_questions({"a": "Angry?"})
     with pytest.raises(InvalidArgumentError, match="^the question '1' must be a question or a ma"):
@@ -260,7 +266,7 @@ CHOICE = ChoiceAnswer(name="c", options=(("a", 0.25), (True, 0.5), ("b", 0.25)))
 SCORE = ScoreAnswer(name="s", levels=(("low", 0.25), ("mid", 0.5), ("high", 0.25)))
 
 
-def test_answers_are_written_as_v1_decisions_has_them() -> None:
+def test_answers_are_written_in_the_format_of_v1_decisions() -> None:
     assert decisions_answer(PREDICATE) == {"type": "predicate", "name": "p", "probability": 0.75}
     assert decisions_answer(CHOICE) == {
         "type": "choice",
@@ -297,7 +303,7 @@ def test_answers_are_written_as_v1_decisions_has_them() -> None:
     assert decisions_answer(PredicateAnswer(probability=0.5))["name"] is None
 
 
-def test_answers_are_written_as_v1_systemone_has_them() -> None:
+def test_answers_are_written_in_the_format_of_v1_systemone() -> None:
     assert systemone_answer(PREDICATE) == {"type": "noul", "noul": 0.75}
     assert systemone_answer(CHOICE) == {
         "type": "choice",
@@ -316,13 +322,13 @@ def test_answers_are_written_as_v1_systemone_has_them() -> None:
         systemone_answer(LabelsAnswer(answers=(("x", PREDICATE),)))
 
 
-def test_in_systemone_no_option_takes_anothers_key() -> None:
+def test_systemone_options_have_different_keys() -> None:
     answer = ChoiceAnswer(options=(("true", 0.25), (True, 0.75)))
     assert systemone_answer(answer)["probabilities"] == {"true": 0.25, "true (bool)": 0.75}
     assert systemone_answer(answer)["choice"] == "true (bool)"
 
 
-def test_what_was_asked_for_besides_is_added() -> None:
+def test_option_mass_and_abstention_are_added_to_answers() -> None:
     answer = PredicateAnswer(name="p", probability=0.5, option_mass=0.25, abstained=True)
     extras = {"option_mass": 0.25, "abstained": True}
     assert decisions_answer(answer) == {
@@ -334,7 +340,7 @@ def test_what_was_asked_for_besides_is_added() -> None:
     assert systemone_answer(answer) == {"type": "noul", "noul": 0.5, **extras}
 
 
-def test_a_decision_is_json_with_what_it_took() -> None:
+def test_the_json_of_a_decision_contains_answers_and_usage() -> None:
     usage = DecisionUsage(input_tokens=10, cached_tokens=4, passes=2, seconds=0.5)
     decision = Decision((PREDICATE, CHOICE), usage, calibrated=True)
     written = decision.to_dict()
