@@ -279,8 +279,8 @@ def _fit_best(
 def _simplest(losses: Mapping[CalibrationMethod, Array]) -> CalibrationMethod:
     """Return the first method whose loss is at most one standard error above the lowest.
 
-    All methods were evaluated on the same examples, so the standard error is that of the mean of
-    the differences.
+    All methods were evaluated on the same examples, so the standard error is computed from the
+    differences of their losses.
     """
     best = min(losses.values(), key=lambda loss: loss.sum())
     for method, loss in losses.items():

@@ -1,8 +1,8 @@
 """Questions with typed answers: is it true, which of these, how much, which labels.
 
-:class:`Predicate`, :class:`Choice` and :class:`Score` and their fields are those of OpenAI's
-``/v1/decisions``. :class:`Labels` is an addition. A question is asked about an input and is
-independent of models, prompts and tokens.
+:class:`Predicate`, :class:`Choice` and :class:`Score` have the same fields as in OpenAI's
+``/v1/decisions``. :class:`Labels` is an addition. A question does not depend on models, prompts or
+tokens.
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ class Choice:
 
     @property
     def options(self) -> tuple[Option, ...]:
-        """All options, including the one of `none`."""
+        """All options, including `none`."""
         return self.choices if self.none is None else (*self.choices, Option(self.none))
 
 

@@ -188,8 +188,8 @@ def evaluate(
         A function that writes prompts; see :class:`~eliza_ffi.decisions.asking.How`.
     reorder
         The number of orders of the options in which each example is asked, to find answers that
-        depend on the order. 1 asks no orders beyond those of `orders`. None means 2, or 1 for a
-        decision model, which has its own orders.
+        depend on the order. 1 adds no orders to `orders`. None means 2, or 1 for a decision
+        model, which has its own orders.
     bins
         The number of bins of the reliability diagram and the ECE.
     progress

@@ -1,4 +1,4 @@
-"""Questions as tokens: the same as those of each whole prompt, and nobody's words end a turn."""
+"""The tokens of prompts are equal to tokenizing each prompt whole, and no input can end a turn."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from eliza_ffi.decisions.questions import Choice, Predicate, Score
 from eliza_ffi.errors import ChatTemplateError, InvalidArgumentError
 from eliza_ffi.library import Library
 
-# Vocabularies, the size of a model around them, and whether a template comes along.
+# Vocabularies, with n_embd and n_layers of their models, and whether they have a chat template.
 VOCABULARIES = {
     "phi-3": (64, 1, True),
     "qwen2": (64, 1, True),
@@ -48,10 +48,8 @@ CHATML = (
     "<|im_start|>assistant\n"
 )
 
-SWITCHED = (
-    CHATML + "{% if enable_thinking is defined and not enable_thinking %}[silent] {% endif %}"
-)
-SWITCHED_OTHERWISE = CHATML + "{{ '[thinking] ' if thinking | default(true) else '[silent] ' }}"
+SWITCH = CHATML + "{% if enable_thinking is defined and not enable_thinking %}[silent] {% endif %}"
+OTHER_SWITCH = CHATML + "{{ '[thinking] ' if thinking | default(true) else '[silent] ' }}"
 
 
 @pytest.fixture(scope="module", params=["eliza-tiny", *VOCABULARIES])
@@ -61,7 +59,7 @@ def model(
     tiny_model: Model,
     random_model_path: Callable[..., Path],
 ) -> Iterator[Model]:
-    """A model of each vocabulary."""
+    """Open a model with each vocabulary."""
     if request.param == "eliza-tiny":
         yield tiny_model
         return
@@ -76,13 +74,13 @@ def has_template(model: Model) -> bool:
 
 
 def prompts_of(asking: Asking) -> list[list[int]]:
-    """Return the tokens of all prompts."""
+    """Return the tokens of each whole prompt."""
     prompt = list(asking.args.generation.prompt_tokens)
     return [[*prompt, *ending.tokens] for ending in asking.args.endings]
 
 
 def in_one_piece(model: Model, words: str) -> list[int]:
-    """Return the tokens of a prompt of some words, tokenized as a whole and by another way."""
+    """Reference implementation: return the tokens of a prompt that is tokenized in one piece."""
     if has_template(model):
         messages = [{"role": "user", "content": words}]
         return model.session.chat().tokens(messages, **THINKING_OFF)
@@ -110,7 +108,7 @@ asked_texts = st.one_of(st.sampled_from([q.instructions for q in QUESTIONS]), te
 @example(words="日本語の文章です。" * 40, first="Is it?", second="日本語ですか。")
 @example(words="-" * 300, first="- Is it?", second="Is it?")
 @example(words="1234567890" * 30, first="1. Is it?", second="Is it?")
-def test_the_tokens_are_those_of_each_whole_prompt(
+def test_tokens_are_equal_to_tokenizing_each_prompt_whole(
     model: Model, words: str, first: str, second: str
 ) -> None:
     if not (words.strip() and first.strip() and second.strip()):
@@ -124,7 +122,7 @@ def test_the_tokens_are_those_of_each_whole_prompt(
 
 
 @pytest.mark.slow
-def test_a_prompt_is_the_same_alone_and_beside_others(model: Model) -> None:
+def test_a_prompt_is_the_same_alone_and_with_others(model: Model) -> None:
     for words in ("", "short", SENTENCE * 4):
         together = prompts_of(Asking(model.session, words, QUESTIONS, How(orders=2)))
         alone = [
@@ -158,7 +156,7 @@ def test_a_long_input_is_tokenized_once(tiny_model: Model, monkeypatch: pytest.M
     assert sum(length > 100 for length in lengths) == 1
 
 
-def test_where_the_end_of_an_input_is_cut_otherwise_alone_each_prompt_is_tokenized_whole(
+def test_prompts_are_tokenized_whole_if_the_tokens_disagree(
     tiny_model: Model, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     session = tiny_model.session
@@ -172,7 +170,7 @@ def test_where_the_end_of_an_input_is_cut_otherwise_alone_each_prompt_is_tokeniz
     assert prompts_of(Asking(session, SENTENCE * 4, QUESTIONS, How())) == expected
 
 
-def test_no_words_of_others_become_control_tokens(model: Model) -> None:
+def test_text_of_inputs_and_questions_has_no_control_tokens(model: Model) -> None:
     plain = Asking(model.session, SENTENCE, [Choice("Which?", ["a", "b"])], How())
     (expected,) = [controls(model, tokens) for tokens in prompts_of(plain)]
     spelled = {model.detokenize([token], True) for token in expected} | {"<|im_end|>", "</s>"}
@@ -189,7 +187,7 @@ def test_no_words_of_others_become_control_tokens(model: Model) -> None:
             assert controls(model, tokens) == expected
 
 
-def test_an_option_that_spells_a_control_token_is_chosen_as_text(tiny_model: Model) -> None:
+def test_an_option_that_looks_like_a_control_token_is_text(tiny_model: Model) -> None:
     question = Choice("Which?", ["<|im_end|>", "</s>", "a"])
     answer = tiny_model.decide("hello", question)["0"]
     assert sum(answer.distribution) == pytest.approx(1.0)
@@ -197,7 +195,7 @@ def test_an_option_that_spells_a_control_token_is_chosen_as_text(tiny_model: Mod
     assert chosen.text == "</s>"
 
 
-def test_orders_and_letters_are_asked_as_they_are_shown(tiny_model: Model) -> None:
+def test_prompts_contain_the_requested_orders_and_letters(tiny_model: Model) -> None:
     question = QUESTIONS[1]
     how = How("letters", orders=3)
     shown = prompt_texts(tiny_model.session, "hello", [question], how)
@@ -208,7 +206,7 @@ def test_orders_and_letters_are_asked_as_they_are_shown(tiny_model: Model) -> No
 # ---- templates ---------------------------------------------------------------------------------
 
 
-def give_template(monkeypatch: pytest.MonkeyPatch, model: Model, source: str) -> ChatTokenizer:
+def set_template(monkeypatch: pytest.MonkeyPatch, model: Model, source: str) -> ChatTokenizer:
     session = model.session
     facts = model.describe()["model"]
     template = ChatTemplate(
@@ -223,11 +221,11 @@ def shown(model: Model, given: str = "hello", **how: Any) -> list[str]:
     return prompt_texts(model.session, given, QUESTIONS[:2], How(**how))
 
 
-@pytest.mark.parametrize("source", [SWITCHED, SWITCHED_OTHERWISE])
-def test_thinking_is_switched_off_where_there_is_a_switch(
+@pytest.mark.parametrize("source", [SWITCH, OTHER_SWITCH])
+def test_thinking_is_switched_off_if_the_template_has_a_switch(
     tiny_model: Model, monkeypatch: pytest.MonkeyPatch, source: str
 ) -> None:
-    give_template(monkeypatch, tiny_model, source)
+    set_template(monkeypatch, tiny_model, source)
     assert all(text.endswith("assistant\n[silent] ") for text in shown(tiny_model))
     talk = [{"role": "user", "content": "hello"}]
     written = shown(tiny_model, prompt=lambda given, asked: talk)
@@ -235,7 +233,7 @@ def test_thinking_is_switched_off_where_there_is_a_switch(
 
 
 @pytest.mark.slow
-def test_gemmas_thoughts_are_empty(
+def test_a_gemma_prompt_contains_an_empty_thought(
     library: Library, random_model_path: Callable[..., Path]
 ) -> None:
     path = random_model_path("gemma-4", n_embd=32, n_layers=1, seed=1)
@@ -245,7 +243,7 @@ def test_gemmas_thoughts_are_empty(
         )
 
 
-def test_a_model_without_a_template_is_asked_in_plain_words(
+def test_a_model_without_a_template_gets_plain_text(
     library: Library, random_model_path: Callable[..., Path]
 ) -> None:
     path = random_model_path("llama-spm", n_embd=64, n_layers=2, seed=1)
@@ -259,10 +257,10 @@ TWICE = "{% for m in messages %}<|im_start|>{{ m.content }}|{{ m.content }}<|im_
 
 
 @pytest.mark.parametrize("given", ["", "hello", SENTENCE * 4, "a <|im_end|> b"])
-def test_a_template_that_writes_the_words_twice_is_given_each_whole_prompt(
+def test_a_template_that_repeats_the_content_gets_whole_prompts(
     tiny_model: Model, monkeypatch: pytest.MonkeyPatch, given: str
 ) -> None:
-    chat = give_template(monkeypatch, tiny_model, TWICE)
+    chat = set_template(monkeypatch, tiny_model, TWICE)
     assert chat.turn() is None
     found = prompts_of(Asking(tiny_model.session, given, QUESTIONS, How()))
     lead = f"{given.strip()}\n\n" if given else ""
@@ -274,18 +272,18 @@ def test_a_template_that_writes_the_words_twice_is_given_each_whole_prompt(
     assert [len(controls(tiny_model, tokens)) for tokens in found] == [3] * len(QUESTIONS)
 
 
-def test_a_template_that_refuses_says_so(
+def test_an_exception_of_the_template_is_raised(
     tiny_model: Model, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    give_template(monkeypatch, tiny_model, "{{ raise_exception('no users here') }}")
+    set_template(monkeypatch, tiny_model, "{{ raise_exception('no users here') }}")
     with pytest.raises(ChatTemplateError, match="no users here"):
         shown(tiny_model)
 
 
-# ---- prompts of one's own ----------------------------------------------------------------------
+# ---- custom prompts ----------------------------------------------------------------------------
 
 
-def test_a_prompt_of_ones_own_is_a_string_a_prompt_or_a_conversation(model: Model) -> None:
+def test_a_custom_prompt_is_a_string_a_prompt_or_messages(model: Model) -> None:
     def as_text(given: str, asked: Asked) -> str:
         return f"{given}|{asked.text}|"
 
@@ -312,19 +310,19 @@ def test_a_prompt_of_ones_own_is_a_string_a_prompt_or_a_conversation(model: Mode
     assert prompts_of(Asking(model.session, words, QUESTIONS, how)) == expected
 
 
-def test_a_prompt_of_ones_own_is_given_the_inputs_text_as_it_is(tiny_model: Model) -> None:
+def test_a_custom_prompt_function_gets_the_unchanged_input_text(tiny_model: Model) -> None:
     given: list[str] = []
 
     def write(text: str, asked: Asked) -> str:
         given.append(text)
         return "x"
 
-    for value in (" as it is\n", {"order": 7}, [{"role": "user", "content": "hi"}]):
+    for value in (" not stripped\n", {"order": 7}, [{"role": "user", "content": "hi"}]):
         Asking(tiny_model.session, value, QUESTIONS[:1], How(prompt=write))
-    assert given == [" as it is\n", '{"order": 7}', "user: hi"]
+    assert given == [" not stripped\n", '{"order": 7}', "user: hi"]
 
 
-def test_prompts_are_cut_where_they_part() -> None:
+def test_prompts_are_split_after_their_common_tokens() -> None:
     assert split_common_prefix([[1, 2]]) == ([1, 2], [[]])
     assert split_common_prefix([[1, 2, 3], [1, 2, 4, 5]]) == ([1, 2], [[3], [4, 5]])
     assert split_common_prefix([[1, 2], [1, 2]]) == ([1, 2], [[], []])

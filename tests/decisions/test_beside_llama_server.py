@@ -1,8 +1,8 @@
-"""Models made for decisions answer as they do in llama-server, which reads the same files.
+"""Decision models give the same answers as in llama-server, which reads the same files.
 
-Both compute in full precision and without flash attention here, so that they differ by the rounding
-of float32 alone. Flash attention as each of them sets it up moves the answers of these random
-weights by some thousandths.
+Both compute in full precision and without flash attention here, so that they differ only by the
+rounding of float32. With flash attention, which they configure differently, the probabilities of
+these random models differ by a few thousandths.
 """
 
 from __future__ import annotations
@@ -84,21 +84,21 @@ STATES: list[Any] = [
 
 @dataclass(frozen=True)
 class Pair:
-    """A model, and a server with the same one."""
+    """Hold a model and the port of a server with the same model."""
 
     model: Model
     port: int
 
     def served(self, state: Any, questions: dict[str, Any]) -> dict[str, Any]:
-        """Return what the server answers."""
+        """Return the response of the server."""
         connection = http.client.HTTPConnection(HOST, self.port, timeout=120.0)
         try:
             body = json.dumps({"state": state, "questions": questions})
             connection.request("POST", "/v1/systemone", body)
             response = connection.getresponse()
-            said = json.loads(response.read())
-            assert response.status == http.client.OK, said
-            return dict(said)
+            content = json.loads(response.read())
+            assert response.status == http.client.OK, content
+            return dict(content)
         finally:
             connection.close()
 
@@ -123,10 +123,10 @@ def pair(request: pytest.FixtureRequest, library: Library) -> Iterator[Pair]:
 
 
 @pytest.mark.parametrize("state", STATES, ids=["text", "object", "conversation", "empty"])
-def test_probabilities_are_those_of_llama_server(pair: Pair, state: Any) -> None:
-    made = made_of(pair.model)
+def test_probabilities_match_llama_server(pair: Pair, state: Any) -> None:
+    decision_model = made_of(pair.model)
     questions = [SystemoneQuestion.read(given, id) for id, given in QUESTIONS.items()]
-    all_asked = made.ask(questions, state)
+    all_asked = decision_model.ask(questions, state)
     served = pair.served(state, QUESTIONS)
     n_tokens = sum(len(prompt.tokens) for asked in all_asked for prompt in asked.prompts)
     assert n_tokens == served["usage"]["input_tokens"]
@@ -150,8 +150,8 @@ def test_probabilities_are_those_of_llama_server(pair: Pair, state: Any) -> None
 
 
 @pytest.mark.parametrize("state", STATES, ids=["text", "object", "conversation", "empty"])
-def test_decide_answers_as_llama_server(pair: Pair, state: Any) -> None:
-    """The whole way: the questions go through the model together."""
+def test_decide_matches_llama_server(pair: Pair, state: Any) -> None:
+    """Unlike the test above, this one runs all questions together, through `Model.decide`."""
     asked = {name: question for name, question in QUESTIONS.items() if name != "only one"}
     theirs = pair.served(state, asked)["answers"]
     decision = pair.model.decide(state, asked, cache=CacheOptions(type_k="f32", type_v="f32"))
@@ -163,17 +163,17 @@ def test_decide_answers_as_llama_server(pair: Pair, state: Any) -> None:
             assert list(decision[name].distribution) == pytest.approx(p, abs=1e-4)
 
 
-def test_many_options_have_the_labels_that_they_have_in_llama_server(pair: Pair) -> None:
-    made = made_of(pair.model)
-    # There are 100 numbers of two digits.
-    n = 110 if made.type == "lfm2-d1" else min(made.max_options, 60)
+def test_probabilities_of_many_options_match_llama_server(pair: Pair) -> None:
+    decision_model = made_of(pair.model)
+    # More than the 100 two-digit codes.
+    n = 110 if decision_model.type == "lfm2-d1" else min(decision_model.max_options, 60)
     given = {"type": "choice", "instructions": "?", "criteria": {f"o{i}": None for i in range(n)}}
-    (asked,) = made.ask([SystemoneQuestion.read(given, "many")], "x")
+    (asked,) = decision_model.ask([SystemoneQuestion.read(given, "many")], "x")
     served = pair.served("x", {"many": given})["answers"]["many"]["probabilities"]
     assert answered(pair.model, asked) == pytest.approx(list(served.values()), abs=TOLERANCE)
 
 
-def test_as_many_options_are_refused_as_llama_server_refuses(pair: Pair) -> None:
+def test_the_maximum_of_options_matches_llama_server(pair: Pair) -> None:
     most = made_of(pair.model).max_options
     options = {f"o{i}": None for i in range(most + 1)}
     given = {"type": "choice", "instructions": "?", "criteria": options}

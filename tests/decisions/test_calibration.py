@@ -1,4 +1,4 @@
-"""Calibrations: the formulas, the fit, the choice among methods, the file."""
+"""Calibrations: formulas, fitting, selection of a method, and files."""
 
 from __future__ import annotations
 
@@ -48,19 +48,19 @@ URGENT = Predicate("It is urgent.", name="urgent")
 MOOD = Score("How good?", ["bad", "fair", "good"], name="mood")
 TOPICS = Labels("Is it about this?", ["sport", "money"], name="topics")
 
-scores = st.floats(-15, 15)  # divided by the least temperature, exp() can still hold them
+scores = st.floats(-15, 15)  # exp(15 / LEAST_TEMPERATURE) does not overflow
 
 
 @st.composite
-def judged(draw: st.DrawFn) -> tuple[Floats, NDArray[np.intp]]:
-    """Return log-probabilities of n examples and k options, and what is right."""
+def scored_examples(draw: st.DrawFn) -> tuple[Floats, NDArray[np.intp]]:
+    """Return log-probabilities of n examples and k options, and the right options."""
     n, k = draw(st.integers(1, 20)), draw(st.integers(2, 5))
     rows = draw(st.lists(st.lists(scores, min_size=k, max_size=k), min_size=n, max_size=n))
     y = draw(st.lists(st.integers(0, k - 1), min_size=n, max_size=n))
     return log_softmax(rows), np.array(y)
 
 
-def slow_nll(z: Floats, y: NDArray[np.intp], temperature: float) -> float:
+def reference_nll(z: Floats, y: NDArray[np.intp], temperature: float) -> float:
     total = 0.0
     for row, right in zip(z, y, strict=True):
         total += math.log(sum(math.exp((each - row[right]) / temperature) for each in row))
@@ -71,7 +71,7 @@ def slow_nll(z: Floats, y: NDArray[np.intp], temperature: float) -> float:
 
 
 @given(st.lists(scores, min_size=2, max_size=6), st.floats(0.05, 20))
-def test_a_temperature_divides_scores_and_keeps_their_order(
+def test_a_temperature_divides_scores_and_preserves_their_order(
     z: list[float], temperature: float
 ) -> None:
     p = np.exp(tempered(z, temperature))
@@ -82,38 +82,39 @@ def test_a_temperature_divides_scores_and_keeps_their_order(
 
 
 @pytest.mark.parametrize("temperature", [0.0, -1.0, math.inf, math.nan])
-def test_a_temperature_is_above_0(temperature: float) -> None:
+def test_a_temperature_must_be_above_0(temperature: float) -> None:
     with pytest.raises(InvalidArgumentError, match="a finite number above 0"):
         tempered([0.0, 1.0], temperature)
 
 
-def slow_loss(z: Floats, y: NDArray[np.intp], temperature: float) -> float:
-    return len(y) * slow_nll(z, y, temperature) + 1 / temperature - 1 + math.log(temperature)
+def reference_loss(z: Floats, y: NDArray[np.intp], temperature: float) -> float:
+    return len(y) * reference_nll(z, y, temperature) + 1 / temperature - 1 + math.log(temperature)
 
 
 @pytest.mark.slow
-@given(judged())
-def test_the_fitted_temperature_has_the_lowest_loss_of_a_fine_grid(
+@given(scored_examples())
+def test_no_temperature_on_a_fine_grid_has_a_lower_loss(
     given_: tuple[Floats, NDArray[np.intp]],
 ) -> None:
     z, y = given_
     fitted = fit_temperature(z, y)
     assert LEAST_TEMPERATURE <= fitted <= MOST_TEMPERATURE
-    lowest = slow_loss(z, y, fitted)
+    lowest = reference_loss(z, y, fitted)
     for temperature in [1.0, *np.geomspace(LEAST_TEMPERATURE, MOST_TEMPERATURE, 50)]:
-        assert lowest <= slow_loss(z, y, temperature) * (1 + 1e-9) + 1e-9
+        assert lowest <= reference_loss(z, y, temperature) * (1 + 1e-9) + 1e-9
 
 
 @pytest.mark.parametrize("right_of_ten", [6, 8, 9])
 @pytest.mark.parametrize("odds", [1.0, 4.0])
-def test_the_fitted_temperature_of_one_margin_is_known(odds: float, right_of_ten: int) -> None:
-    # All of them claim the same odds: where what is claimed too much is what the prior holds back.
+def test_equal_margins_have_a_known_fitted_temperature(odds: float, right_of_ten: int) -> None:
+    # All examples claim the same odds. At the minimum, the excess of the claims equals the slope of
+    # the prior.
     y = np.array([0] * right_of_ten + [1] * (10 - right_of_ten))
     z = np.tile([odds, 0.0], (10, 1))
     b = 1 / fit_temperature(z, y)
     claimed = 1 / (1 + math.exp(-odds * b))
     assert odds * (10 * claimed - right_of_ten) == pytest.approx(1 / b - 1, abs=1e-8)
-    # Among very many the prior says nothing: the best claim is how often it is right.
+    # With many examples the prior has no effect: the best claim is the accuracy.
     many = fit_temperature(np.tile(z, (2000, 1)), np.tile(y, 2000))
     logit = math.log(right_of_ten / (10 - right_of_ten))
     assert many == pytest.approx(odds / logit, rel=2e-3)
@@ -123,11 +124,11 @@ def test_the_fitted_temperature_stays_within_its_bounds() -> None:
     z = np.tile([[2.0, 0.0], [0.0, 2.0]], (1000, 1)) * 0.01
     assert fit_temperature(z, [0, 1] * 1000) == LEAST_TEMPERATURE  # never wrong
     assert fit_temperature(100 * z, [1, 0] * 1000) == MOST_TEMPERATURE  # always wrong
-    assert fit_temperature(np.zeros((4, 3)), [0, 1, 2, 0]) == 1.0  # nothing to tell by
+    assert fit_temperature(np.zeros((4, 3)), [0, 1, 2, 0]) == 1.0  # no information
 
 
-def test_a_few_examples_that_happen_to_be_right_do_not_make_a_model_sure() -> None:
-    # It says 90%, and means it: of ten, all are right a third of the time.
+def test_a_few_right_examples_do_not_make_a_model_overconfident() -> None:
+    # The model says 90 % and is calibrated. All ten answers are right a third of the time.
     z = np.log(np.tile([0.9, 0.1], (10, 1)))
     by_right = {n: fit_temperature(z, [0] * n + [1] * (10 - n)) for n in range(11)}
     mean = sum(
@@ -137,10 +138,10 @@ def test_a_few_examples_that_happen_to_be_right_do_not_make_a_model_sure() -> No
     )  # fmt: skip
     untouched = -(z[0] @ np.array([0.9, 0.1]))
     assert by_right[10] > 0.4
-    assert mean < untouched + 0.06  # 1.6 in place of 0.325 without the prior
+    assert mean < untouched + 0.06  # without the prior it would be 1.6, where `untouched` is 0.325
 
 
-def test_a_fit_refuses_what_has_no_likelihood() -> None:
+def test_a_fit_without_a_finite_likelihood_is_rejected() -> None:
     with pytest.raises(InvalidArgumentError, match="an option has probability 0"):
         fit_temperature([[0.0, -np.inf]], [0])
     with pytest.raises(InvalidArgumentError, match="scores and targets must be non-empty"):
@@ -148,7 +149,7 @@ def test_a_fit_refuses_what_has_no_likelihood() -> None:
 
 
 @pytest.mark.slow
-@given(judged(), st.lists(st.floats(0.01, 1), min_size=5, max_size=5))
+@given(scored_examples(), st.lists(st.floats(0.01, 1), min_size=5, max_size=5))
 def test_a_baseline_divides_probabilities(
     given_: tuple[Floats, NDArray[np.intp]], weights: list[float]
 ) -> None:
@@ -160,19 +161,19 @@ def test_a_baseline_divides_probabilities(
 
 
 @pytest.mark.slow
-@given(judged())
+@given(scored_examples())
 def test_a_uniform_baseline_changes_nothing(given_: tuple[Floats, NDArray[np.intp]]) -> None:
     z, _ = given_
     uniform = np.full(z.shape[1], -math.log(z.shape[1]))
     assert np.exp(relative_to(z, uniform)) == pytest.approx(np.exp(z), abs=1e-12)
 
 
-def test_what_equals_its_baseline_becomes_uniform() -> None:
+def test_probabilities_equal_to_their_baseline_become_uniform() -> None:
     z = log_softmax([3.0, -1.0, 0.5])
     assert np.exp(relative_to(z, z)) == pytest.approx([1 / 3] * 3)
 
 
-def test_a_baseline_without_probability_is_refused() -> None:
+def test_an_infinite_baseline_is_rejected() -> None:
     with pytest.raises(InvalidArgumentError, match="log_baseline must be finite"):
         relative_to([0.0, 0.0], [0.0, -np.inf])
     with pytest.raises(InvalidArgumentError, match="joint_of_empty must be finite"):
@@ -180,8 +181,8 @@ def test_a_baseline_without_probability_is_refused() -> None:
 
 
 @pytest.mark.slow
-@given(judged())
-def test_the_mean_is_of_probabilities_and_not_of_their_logarithms(
+@given(scored_examples())
+def test_log_mean_averages_probabilities_not_logarithms(
     given_: tuple[Floats, NDArray[np.intp]],
 ) -> None:
     z, _ = given_
@@ -189,8 +190,8 @@ def test_the_mean_is_of_probabilities_and_not_of_their_logarithms(
     assert np.exp(log_mean(z)) == pytest.approx(expected, abs=1e-12)
 
 
-def test_unconditional_scores_are_means_over_tokens_of_what_the_input_adds() -> None:
-    # log p of each token of each label, with the input and with an empty one.
+def test_unconditional_scores_are_mean_gains_per_token() -> None:
+    # log p of each token of each label, with the input and with an empty input.
     with_input = [[-1.0, -0.5], [-2.0], [-0.2, -0.3, -0.4]]
     with_none = [[-3.0, -0.6], [-2.5], [-0.2, -0.1, -0.9]]
     added = [
@@ -202,7 +203,7 @@ def test_unconditional_scores_are_means_over_tokens_of_what_the_input_adds() -> 
     assert np.exp(got) == pytest.approx([power / sum(powers) for power in powers])
 
 
-def test_orders_are_averaged_as_probabilities_relative_to_their_own_empty_input() -> None:
+def test_each_order_is_compared_with_its_own_empty_input() -> None:
     joints, empties = [[-2.0, -3.0], [-5.0, -1.0]], [[-2.5, -2.5], [-1.0, -4.0]]
     n_tokens = np.array([1.0, 2.0])
     asked = QuestionScores(
@@ -227,9 +228,9 @@ def test_orders_are_averaged_as_probabilities_relative_to_their_own_empty_input(
 # ---- the examples ----------------------------------------------------------------------------
 
 
-def test_right_answers_become_the_places_of_options() -> None:
+def test_right_answers_become_indices_of_options() -> None:
     flag = Choice("Which?", [True, "true", "no"], none="neither")
-    told = read_examples(
+    labelled = read_examples(
         [URGENT, flag, MOOD, TOPICS],
         [
             ("a", {"urgent": True, "1": "true", "mood": "good", "topics": ["money"]}),
@@ -238,9 +239,9 @@ def test_right_answers_become_the_places_of_options() -> None:
             ("d", {"urgent": None}),
         ],
     )
-    assert told.inputs == ("a", "b", "c", "d")
+    assert labelled.inputs == ("a", "b", "c", "d")
     x = UNTOLD
-    assert told.targets.tolist() == [
+    assert labelled.targets.tolist() == [
         [0, 1, 2, 1, 0],
         [1, 0, 1, 1, 1],
         [0, 3, 0, x, x],
@@ -275,10 +276,10 @@ def test_right_answers_become_the_places_of_options() -> None:
         (("x", {}, {}), "example 1 must be a pair of an input and a mapping"),
     ],
 )
-def test_examples_that_answer_something_else_are_refused(example: Any, reason: str) -> None:
-    with pytest.raises(InvalidArgumentError) as refused:
+def test_malformed_examples_are_rejected(example: Any, reason: str) -> None:
+    with pytest.raises(InvalidArgumentError) as raised:
         read_examples([URGENT, TONE, MOOD, TOPICS], [("w", {}), example])
-    assert reason in str(refused.value)
+    assert reason in str(raised.value)
 
 
 # ---- the fit ---------------------------------------------------------------------------------
@@ -290,15 +291,15 @@ def scripted(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def drawn(n: int, k: int, seed: int = 1) -> tuple[Floats, NDArray[np.intp]]:
-    """Return log-probabilities and right options that were drawn with these probabilities."""
+    """Return log-probabilities, and right options drawn from these probabilities."""
     random = np.random.default_rng(seed)
     z = log_softmax(1.5 * random.normal(size=(n, k)))
     return z, np.array([random.choice(k, p=np.exp(row)) for row in z])
 
 
 @pytest.fixture
-def model_saying(tmp_path: Path) -> Callable[..., ScriptedModel]:
-    """Return a function to a model that says row i of the scores of input "i", and of others 0."""
+def scripted_model(tmp_path: Path) -> Callable[..., ScriptedModel]:
+    """Return a function that makes a model with the scores z[i] for input "i", else `plain`."""
     path = tmp_path / "model.gguf"
     path.write_bytes(b"GGUF weights")
 
@@ -327,11 +328,11 @@ def nll_of(calibration: Calibration, model: ScriptedModel, y: NDArray[np.intp]) 
     return float(np.mean(losses))
 
 
-def test_a_model_that_is_three_times_too_sure_gets_temperature_3(
-    model_saying: Callable[..., ScriptedModel],
+def test_a_model_with_tripled_scores_gets_temperature_3(
+    scripted_model: Callable[..., ScriptedModel],
 ) -> None:
     z, y = drawn(2000, 3)
-    model = model_saying(3.0 * z)
+    model = scripted_model(3.0 * z)
     calibration = calibrate(model, TONE, examples_of(y))
     (fitted,) = calibration.questions
     assert fitted.temperature == pytest.approx(3.0, rel=0.1)
@@ -345,47 +346,47 @@ def test_a_model_that_is_three_times_too_sure_gets_temperature_3(
 
 @pytest.mark.parametrize("method", [each for each in METHODS if each.endswith("temperature")])
 @pytest.mark.parametrize("seed", range(4))
-def test_on_its_own_examples_a_temperature_is_never_worse_than_none(
-    method: Any, seed: int, model_saying: Callable[..., ScriptedModel]
+def test_a_temperature_never_increases_the_training_loss(
+    method: Any, seed: int, scripted_model: Callable[..., ScriptedModel]
 ) -> None:
     z, y = drawn(12, 3, seed)
-    model = model_saying(2.0 * z, [1.0, 0.0, -1.0])
+    model = scripted_model(2.0 * z, [1.0, 0.0, -1.0])
     fitted = calibrate(model, TONE, examples_of(y), method=method)
     (question,) = fitted.questions
     plain = replace(fitted, questions=(replace(question, temperature=1.0),))
     assert nll_of(fitted, model, y) <= nll_of(plain, model, y) + 1e-12
 
 
-def test_contextual_calibration_takes_out_what_inputs_that_say_nothing_get(
-    model_saying: Callable[..., ScriptedModel],
+def test_contextual_calibration_removes_the_bias_of_content_free_inputs(
+    scripted_model: Callable[..., ScriptedModel],
 ) -> None:
     z, y = drawn(40, 3)
     bias = np.array([2.0, 0.0, -1.0])
-    model = model_saying(z + bias, bias)
+    model = scripted_model(z + bias, bias)
     calibration = calibrate(model, TONE, examples_of(y), method="contextual")
     for i in range(len(y)):
         assert calibration.apply(0, model.scores(str(i), TONE, How(), False)) == pytest.approx(z[i])
 
 
-def test_content_free_probabilities_are_the_mean_over_their_inputs(
+def test_the_contextual_baseline_is_the_mean_of_content_free_inputs(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "model.gguf"
     path.write_bytes(b"weights")
-    said = dict(zip(CONTENT_FREE, ([1.0, 0, 0], [0, 3.0, 0], [0, 0, 0.5]), strict=True))
-    model = ScriptedModel(path, lambda given, _: said[given])
+    logits = dict(zip(CONTENT_FREE, ([1.0, 0, 0], [0, 3.0, 0], [0, 0, 0.5]), strict=True))
+    model = ScriptedModel(path, lambda given, _: logits[given])
     (fitted,) = calibrate(model, TONE, [], method="contextual").questions
-    expected = sum(np.exp(log_softmax(each)) for each in said.values()) / 3
+    expected = sum(np.exp(log_softmax(each)) for each in logits.values()) / 3
     assert fitted.baseline is not None
     assert np.exp(fitted.baseline) == pytest.approx(expected)
     assert (fitted.n_examples, fitted.nll) == (0, {})
 
 
-def test_batch_calibration_is_relative_to_the_mean_of_all_inputs_and_needs_no_labels(
-    model_saying: Callable[..., ScriptedModel],
+def test_batch_calibration_divides_by_the_mean_and_needs_no_answers(
+    scripted_model: Callable[..., ScriptedModel],
 ) -> None:
     z, _ = drawn(LEAST_EXAMPLES, 3)
-    model = model_saying(z)
+    model = scripted_model(z)
     inputs = [(str(i), {}) for i in range(len(z))]
     calibration = calibrate(model, TONE, inputs, method="batch")
     mean = np.exp(z).mean(axis=0)
@@ -397,11 +398,11 @@ def test_batch_calibration_is_relative_to_the_mean_of_all_inputs_and_needs_no_la
 
 
 @pytest.mark.parametrize("orders", [1, 2])
-def test_unconditional_calibration_is_relative_to_an_empty_input(
-    orders: int, model_saying: Callable[..., ScriptedModel]
+def test_unconditional_calibration_compares_with_an_empty_input(
+    orders: int, scripted_model: Callable[..., ScriptedModel]
 ) -> None:
     z, y = drawn(LEAST_EXAMPLES, 3)
-    model = model_saying(z, [1.0, -1.0, 0.0], first_bonus=0.5)
+    model = scripted_model(z, [1.0, -1.0, 0.0], first_bonus=0.5)
     calibration = calibrate(model, TONE, examples_of(y), method="unconditional", orders=orders)
     assert calibration.needs_whole_rows
     how = How(orders=orders)
@@ -415,13 +416,13 @@ def test_unconditional_calibration_is_relative_to_an_empty_input(
         assert np.exp(calibration.apply(0, asked)) == pytest.approx(sum(each) / orders)
 
 
-def test_cross_validation_judges_each_example_by_a_fit_without_its_fold(
-    model_saying: Callable[..., ScriptedModel],
+def test_cross_validation_evaluates_each_example_without_its_fold(
+    scripted_model: Callable[..., ScriptedModel],
 ) -> None:
     z, y = drawn(23, 3)
     z = log_softmax(2.0 * z)
-    calibration = calibrate(model_saying(z), TONE, examples_of(y), method="batch+temperature")
-    # Dealt to 5 folds in the order of what is right.
+    calibration = calibrate(scripted_model(z), TONE, examples_of(y), method="batch+temperature")
+    # Sorted by the right option and dealt to 5 folds.
     dealt = sorted(range(23), key=lambda i: (y[i], i))
     losses = []
     for fold in range(5):
@@ -439,18 +440,18 @@ def test_cross_validation_judges_each_example_by_a_fit_without_its_fold(
 @pytest.mark.parametrize(
     ("sharper", "shown", "expected"),
     [
-        (1, True, "contextual"),  # the bias shows where inputs say nothing
+        (1, True, "contextual"),  # content-free inputs show the bias
         (3, True, "contextual+temperature"),
-        (1, False, "batch"),  # it shows only over many inputs
+        (1, False, "batch"),  # only the mean over many inputs shows the bias
         (3, False, "batch+temperature"),
     ],
 )
-def test_auto_takes_the_simplest_method_that_does_what_is_needed(
-    sharper: int, shown: bool, expected: str, model_saying: Callable[..., ScriptedModel]
+def test_auto_selects_the_simplest_sufficient_method(
+    sharper: int, shown: bool, expected: str, scripted_model: Callable[..., ScriptedModel]
 ) -> None:
     z, y = drawn(400, 3)
     bias = np.array([2.0, 0.0, -2.0])
-    model = model_saying(sharper * (z + bias), sharper * bias * shown)
+    model = scripted_model(sharper * (z + bias), sharper * bias * shown)
     calibration = calibrate(model, TONE, examples_of(y), method="auto")
     (fitted,) = calibration.questions
     assert fitted.method == expected
@@ -459,34 +460,35 @@ def test_auto_takes_the_simplest_method_that_does_what_is_needed(
     assert nll_of(calibration, model, y) < fitted.nll["none"] - 0.1
 
 
-def test_auto_takes_no_method_for_a_gain_that_may_be_chance(
-    model_saying: Callable[..., ScriptedModel],
+def test_auto_ignores_gains_within_one_standard_error(
+    scripted_model: Callable[..., ScriptedModel],
 ) -> None:
     others = [method for method in METHODS if method != "none"]
     taken = []
     for seed in range(8):
-        z, y = drawn(100, 3, seed)  # calibrated as they are
-        (fitted,) = calibrate(model_saying(z), TONE, examples_of(y), method="auto").questions
+        z, y = drawn(100, 3, seed)  # already calibrated
+        (fitted,) = calibrate(scripted_model(z), TONE, examples_of(y), method="auto").questions
         if min(fitted.nll[method] for method in others) < fitted.nll["none"]:
             taken.append(fitted.method)
     assert len(taken) >= 3, "no method was better by chance"
-    # What is a standard error better by chance is so one time in six.
+    # By chance, one gain in six is larger than a standard error.
     assert taken.count("none") >= 2 / 3 * len(taken)
 
 
-def test_auto_leaves_probabilities_alone_that_nothing_improves(
-    model_saying: Callable[..., ScriptedModel],
+def test_auto_selects_none_if_no_method_helps(
+    scripted_model: Callable[..., ScriptedModel],
 ) -> None:
-    # Uniform, and right answers in equal parts: all methods come to the same, and none comes first.
+    # Uniform probabilities and equally frequent right answers: all methods have the same loss, and
+    # "none" is the first of them.
     y = np.arange(30) % 3
-    model = model_saying(np.zeros((30, 3)))
+    model = scripted_model(np.zeros((30, 3)))
     (fitted,) = calibrate(model, TONE, examples_of(y), method="auto").questions
     assert fitted.nll["none"] == pytest.approx(math.log(3))
     assert fitted.method == "none"
 
 
-def test_only_what_a_method_needs_is_asked(
-    model_saying: Callable[..., ScriptedModel],
+def test_a_method_asks_only_the_inputs_it_needs(
+    scripted_model: Callable[..., ScriptedModel],
 ) -> None:
     z, y = drawn(LEAST_EXAMPLES, 3)
     asked = [str(i) for i in range(LEAST_EXAMPLES)]
@@ -498,20 +500,20 @@ def test_only_what_a_method_needs_is_asked(
         ("unconditional", [EMPTY], True),
         ("auto", list(CONTENT_FREE), True),
     ):
-        model = model_saying(z)
+        model = scripted_model(z)
         calibrate(model, TONE, examples_of(y), method=method)  # type: ignore[arg-type]
         assert [call[0] for call in model.calls] == [asked, plain][: 1 + bool(plain)]
         assert {call[2] for call in model.calls} == {whole}
-    model = model_saying(z)
+    model = scripted_model(z)
     assert calibrate(model, TONE, examples_of(y), rule="mean").needs_whole_rows
     assert model.calls[0][2]
 
 
-def test_an_example_is_asked_the_questions_that_it_answers(
-    model_saying: Callable[..., ScriptedModel],
+def test_an_example_is_asked_only_the_questions_it_answers(
+    scripted_model: Callable[..., ScriptedModel],
 ) -> None:
     z, _ = drawn(3 * LEAST_EXAMPLES, 2)
-    model = model_saying(z)
+    model = scripted_model(z)
     other = Predicate("It is polite.", name="polite")
     examples: list[tuple[str, dict[str, Any]]] = []
     for i in range(LEAST_EXAMPLES):
@@ -535,23 +537,23 @@ def test_an_example_is_asked_the_questions_that_it_answers(
             assert calibration.questions[place].temperature == fit_temperature(z[list(rows)], y)
 
 
-def test_labels_are_calibrated_each_by_itself(
-    model_saying: Callable[..., ScriptedModel],
+def test_each_label_is_calibrated_on_its_own(
+    scripted_model: Callable[..., ScriptedModel],
 ) -> None:
     z, y = drawn(LEAST_EXAMPLES, 2)
     examples = [(str(i), {"topics": ["sport"] if right else []}) for i, right in enumerate(y)]
-    model = model_saying(z)
+    model = scripted_model(z)
     calibration = calibrate(model, TOPICS, examples)
     assert len(calibration.questions) == 2
     calibration.check(fingerprint_of(model), [TOPICS], How())
     calibration.check(fingerprint_of(model), TOPICS.predicates, How())
 
 
-def test_too_few_examples_are_refused_by_name(
-    model_saying: Callable[..., ScriptedModel],
+def test_the_error_for_too_few_examples_names_the_question(
+    scripted_model: Callable[..., ScriptedModel],
 ) -> None:
     z, y = drawn(LEAST_EXAMPLES - 1, 3)
-    model = model_saying(z)
+    model = scripted_model(z)
     for method in ("temperature", "auto", "batch"):
         with pytest.raises(InvalidArgumentError, match="at least 10 examples of 'tone', got 9"):
             calibrate(model, TONE, examples_of(y), method=method)  # type: ignore[arg-type]
@@ -559,17 +561,17 @@ def test_too_few_examples_are_refused_by_name(
     assert calibrate(model, TONE, examples_of(y), method="contextual").questions[0].n_examples == 9
 
 
-def test_a_method_or_rule_that_is_none_is_refused(
-    model_saying: Callable[..., ScriptedModel],
+def test_unknown_methods_and_rules_are_rejected(
+    scripted_model: Callable[..., ScriptedModel],
 ) -> None:
-    model = model_saying(np.zeros((1, 3)))
+    model = scripted_model(np.zeros((1, 3)))
     with pytest.raises(InvalidArgumentError, match="method must be one of none, temperature"):
         calibrate(model, TONE, [], method="platt")  # type: ignore[arg-type]
     with pytest.raises(InvalidArgumentError, match="the scoring rule must be one of legal"):
         calibrate(model, TONE, [], rule="best")  # type: ignore[arg-type]
 
 
-# ---- what it is for --------------------------------------------------------------------------
+# ---- checks of model, questions and settings -------------------------------------------------
 
 
 def fitted_on(model: ScriptedModel, **more: Any) -> Calibration:
@@ -581,11 +583,11 @@ def write(given: str, asked: Any) -> str:
     return given
 
 
-def test_a_calibration_is_for_one_way_of_asking_one_model(
-    model_saying: Callable[..., ScriptedModel],
+def test_a_calibration_is_valid_for_one_model_and_its_settings(
+    scripted_model: Callable[..., ScriptedModel],
 ) -> None:
     z, _ = drawn(LEAST_EXAMPLES, 3)
-    model = model_saying(z)
+    model = scripted_model(z)
     calibration, own = fitted_on(model), fingerprint_of(model)
     calibration.check(own, [TONE], How())
     calibration.check(own, [Choice("Which tone?", TONE.choices, name="renamed")], How())
@@ -600,17 +602,17 @@ def test_a_calibration_is_for_one_way_of_asking_one_model(
         ([Choice("Tone?", TONE.choices)], How(), own, "'0' differs in instructions"),
         ([MOOD], How(), own, "'mood' differs in choices, instructions, levels, type"),
     ):
-        with pytest.raises(InvalidArgumentError) as refused:
+        with pytest.raises(InvalidArgumentError) as raised:
             calibration.check(fingerprint, questions, how)
-        assert reason in str(refused.value)
+        assert reason in str(raised.value)
     assert fitted_on(model, prompt=write).prompt == "write"
 
 
-def test_auto_leaves_out_what_a_model_made_for_decisions_cannot_be_asked(
-    model_saying: Callable[..., ScriptedModel], monkeypatch: pytest.MonkeyPatch
+def test_auto_skips_methods_that_a_decision_model_does_not_support(
+    scripted_model: Callable[..., ScriptedModel], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     z, y = drawn(20, 3)
-    model = model_saying(z)
+    model = scripted_model(z)
     monkeypatch.setattr(model, "session", object(), raising=False)
     monkeypatch.setattr(asked_examples, "decision_model_of", lambda session: session)
     calibration = calibrate(model, TONE, examples_of(y), method="auto")
@@ -621,11 +623,11 @@ def test_auto_leaves_out_what_a_model_made_for_decisions_cannot_be_asked(
     assert evaluate(model, TONE, examples_of(y), reorder=2).overall.flips is not None
 
 
-def test_a_calibration_knows_the_prompts_it_was_fitted_with_and_not_their_name_alone(
-    model_saying: Callable[..., ScriptedModel], monkeypatch: pytest.MonkeyPatch
+def test_a_calibration_rejects_changed_prompts_with_the_same_name(
+    scripted_model: Callable[..., ScriptedModel], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     z, _ = drawn(LEAST_EXAMPLES, 3)
-    model = model_saying(z)
+    model = scripted_model(z)
     one, other = (lambda given, asked, head=head: head + given + asked.text for head in "ab")
     own = fingerprint_of(model)
     fitted = fitted_on(model, prompt=one)
@@ -639,20 +641,20 @@ def test_a_calibration_knows_the_prompts_it_was_fitted_with_and_not_their_name_a
     monkeypatch.setattr(prompts_module, "YES", "indeed")
     with pytest.raises(InvalidArgumentError, match="other prompts: 'default' wrote different text"):
         plain.check(own, [TONE], How())
-    replace(plain, wording=None).check(own, [TONE], How())  # of a file that does not say
+    replace(plain, wording=None).check(own, [TONE], How())  # a file without this field
 
 
-def test_scores_of_other_options_are_refused(
-    model_saying: Callable[..., ScriptedModel],
+def test_scores_with_another_number_of_options_are_rejected(
+    scripted_model: Callable[..., ScriptedModel],
 ) -> None:
     z, _ = drawn(LEAST_EXAMPLES, 3)
-    calibration = fitted_on(model_saying(z))
+    calibration = fitted_on(scripted_model(z))
     with pytest.raises(InvalidArgumentError, match="expected 3 options, got 2"):
         calibration.apply(0, QuestionScores((OptionScores(log_softmax([0.0, 1.0])),)))
 
 
-def test_a_model_is_known_by_its_files_and_not_by_where_they_are(tmp_path: Path) -> None:
-    def known(content: bytes, **more: Any) -> str:
+def test_a_fingerprint_depends_on_files_but_not_on_paths(tmp_path: Path) -> None:
+    def fingerprint(content: bytes, **more: Any) -> str:
         path = tmp_path / f"{len(list(tmp_path.iterdir()))}.gguf"
         path.write_bytes(content)
         return fingerprint_of(ScriptedModel(path, lambda *_: [], **more))
@@ -660,11 +662,15 @@ def test_a_model_is_known_by_its_files_and_not_by_where_they_are(tmp_path: Path)
     content = bytes(range(256)) * 3000
     adapter = tmp_path / "adapter.gguf"
     adapter.write_bytes(b"adapter")
-    plain = known(content)
-    assert plain == known(content)
+    plain = fingerprint(content)
+    assert plain == fingerprint(content)
     assert plain.startswith(f"{len(content)}-")
-    adapted = [known(content, lora=({"path": str(adapter), "scale": s},)) for s in (1.0, 0.5)]
-    others = [known(content[:-1] + b"x"), known(content + b"x"), known(b"x" + content[1:])]
+    adapted = [fingerprint(content, lora=({"path": str(adapter), "scale": s},)) for s in (1.0, 0.5)]
+    others = [
+        fingerprint(content[:-1] + b"x"),
+        fingerprint(content + b"x"),
+        fingerprint(b"x" + content[1:]),
+    ]
     assert len({plain, *adapted, *others}) == 6
 
 
@@ -684,11 +690,11 @@ def gguf_of(entries: Mapping[str, str | float]) -> bytes:
     return b"GGUF" + struct.pack("<IQQ", 3, 0, len(written)) + b"".join(written)
 
 
-def test_a_model_made_for_decisions_is_known_by_its_template_and_temperatures(
+def test_the_fingerprint_of_a_decision_model_covers_its_template(
     tmp_path: Path,
 ) -> None:
-    def known(template: str, temperature: float) -> str:
-        # Behind everything that is read at the file's 256 places.
+    def fingerprint(template: str, temperature: float) -> str:
+        # The decision entries are between the 256 samples of the file.
         entries = {
             "general.architecture": "llama",
             "filling": "x" * 2_500_000,
@@ -700,12 +706,12 @@ def test_a_model_made_for_decisions_is_known_by_its_template_and_temperatures(
         path.write_bytes(gguf_of(entries) + bytes(3_000_000))
         return fingerprint_of(ScriptedModel(path, lambda *_: [], decision_type="openjev"))
 
-    plain = known("a {{ state }}", 1.5)
-    assert plain == known("a {{ state }}", 1.5)
-    assert len({plain, known("b {{ state }}", 1.5), known("a {{ state }}", 1.25)}) == 3
+    plain = fingerprint("a {{ state }}", 1.5)
+    assert plain == fingerprint("a {{ state }}", 1.5)
+    assert len({plain, fingerprint("b {{ state }}", 1.5), fingerprint("a {{ state }}", 1.25)}) == 3
 
 
-def test_a_model_whose_file_is_gone_is_not_known(tmp_path: Path) -> None:
+def test_a_missing_file_has_no_fingerprint(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match=r"cannot read .*gone\.gguf"):
         fingerprint_of(ScriptedModel(tmp_path / "gone.gguf", lambda *_: []))
 
@@ -714,9 +720,9 @@ def test_a_model_whose_file_is_gone_is_not_known(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def saved(model_saying: Callable[..., ScriptedModel], tmp_path: Path) -> tuple[Calibration, Path]:
+def saved(scripted_model: Callable[..., ScriptedModel], tmp_path: Path) -> tuple[Calibration, Path]:
     z, _ = drawn(LEAST_EXAMPLES, 3)
-    calibration = fitted_on(model_saying(z), method="contextual+temperature")
+    calibration = fitted_on(scripted_model(z), method="contextual+temperature")
     path = tmp_path / "tone.json"
     calibration.save(path)
     return calibration, path
@@ -724,11 +730,11 @@ def saved(model_saying: Callable[..., ScriptedModel], tmp_path: Path) -> tuple[C
 
 @pytest.mark.parametrize("method", [*METHODS, "auto"])
 @pytest.mark.parametrize("orders", [1, 3])
-def test_a_saved_calibration_comes_back_as_it_was(
-    method: Any, orders: int, model_saying: Callable[..., ScriptedModel], tmp_path: Path
+def test_a_saved_calibration_is_loaded_unchanged(
+    method: Any, orders: int, scripted_model: Callable[..., ScriptedModel], tmp_path: Path
 ) -> None:
     z, _ = drawn(LEAST_EXAMPLES, 3)
-    model = model_saying(z, [0.3, 0.1, -0.7], first_bonus=0.2)
+    model = scripted_model(z, [0.3, 0.1, -0.7], first_bonus=0.2)
     calibration = fitted_on(model, method=method, orders=orders)
     calibration.save(tmp_path / "c.json")
     again = Calibration.load(tmp_path / "c.json")
@@ -738,19 +744,19 @@ def test_a_saved_calibration_comes_back_as_it_was(
     assert np.exp(again.apply(0, scores)).sum() == pytest.approx(1)
 
 
-def test_a_saved_calibration_names_model_question_and_method(
+def test_a_saved_calibration_contains_model_question_and_method(
     saved: tuple[Calibration, Path],
 ) -> None:
     calibration, path = saved
-    said = json.loads(path.read_text())
-    assert (said["format"], said["version"]) == ("eliza-ffi decision calibration", 1)
-    assert said["calibration"]["model"] == calibration.model
-    (question,) = said["calibration"]["questions"]
+    content = json.loads(path.read_text())
+    assert (content["format"], content["version"]) == ("eliza-ffi decision calibration", 1)
+    assert content["calibration"]["model"] == calibration.model
+    (question,) = content["calibration"]["questions"]
     assert question["question"]["instructions"] == "Which tone?"
     assert question["method"] == "contextual+temperature"
 
 
-def test_every_cut_and_every_changed_byte_is_found(saved: tuple[Calibration, Path]) -> None:
+def test_truncated_and_changed_files_are_detected(saved: tuple[Calibration, Path]) -> None:
     calibration, path = saved
     whole = path.read_bytes()
     for length in range(0, len(whole) - 1, 7):
@@ -760,7 +766,9 @@ def test_every_cut_and_every_changed_byte_is_found(saved: tuple[Calibration, Pat
     for place in range(0, len(whole) - 1, 3):
         path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
         with suppress(InvalidArgumentError):
-            assert Calibration.load(path) == calibration  # a last digit may make no difference
+            assert (
+                Calibration.load(path) == calibration
+            )  # the last digit of a number may not matter
     path.write_bytes(whole)
     assert Calibration.load(path) == calibration
 
@@ -783,7 +791,9 @@ def test_every_cut_and_every_changed_byte_is_found(saved: tuple[Calibration, Pat
         ),
     ],
 )
-def test_other_files_are_refused_with_a_reason(content: bytes, reason: str, tmp_path: Path) -> None:
+def test_other_files_are_rejected_with_a_reason(
+    content: bytes, reason: str, tmp_path: Path
+) -> None:
     path = tmp_path / "x.json"
     path.write_bytes(content)
     with pytest.raises(InvalidArgumentError, match=reason):
@@ -811,7 +821,7 @@ def test_other_files_are_refused_with_a_reason(content: bytes, reason: str, tmp_
         ({"empty_joint": [[0.0, 0.0, 0.0]] * 2}, "empty_joint must have 1 orders, got 2"),
     ],
 )
-def test_a_file_that_was_edited_is_refused_where_it_makes_no_sense(
+def test_invalid_values_in_an_edited_file_are_rejected(
     change: dict[str, Any], reason: str, saved: tuple[Calibration, Path]
 ) -> None:
     calibration, path = saved
@@ -832,7 +842,7 @@ def test_a_file_that_was_edited_is_refused_where_it_makes_no_sense(
         ({"model": 7}, "model must be of type str, got 7"),
     ],
 )
-def test_so_is_one_of_no_way_of_asking(
+def test_invalid_settings_in_an_edited_file_are_rejected(
     change: dict[str, Any], reason: str, saved: tuple[Calibration, Path]
 ) -> None:
     calibration, path = saved
@@ -841,7 +851,7 @@ def test_so_is_one_of_no_way_of_asking(
         Calibration.load(path)
 
 
-def test_a_save_that_fails_leaves_the_file_that_was_there(
+def test_a_failed_save_keeps_the_existing_file(
     saved: tuple[Calibration, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calibration, path = saved

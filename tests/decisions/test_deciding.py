@@ -1,4 +1,4 @@
-"""Decisions of a model: the same as separate choices, scored as written down, in few passes."""
+"""Decisions of real models, compared with separate choices and with the scoring formulas."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ from eliza_ffi.session.scoring import ScoreRun
 
 Floats = NDArray[np.float64]
 
-# In full precision, so that what shares a pass changes the last digits and no more.
+# In full precision, other sequences in the same pass change only the last digits.
 F32: Any = {"cache": CacheOptions(type_k="f32", type_v="f32")}
 CLOSE = 2e-5
-QUANTIZED = 0.02  # what shares a pass changes more where weights are of 8 bits
+QUANTIZED = 0.02  # with 8-bit weights, other sequences in the same pass change more
 
 INPUT = "I was charged twice for my parcel and nobody answers the phone."
 TEAM = Choice(
@@ -64,15 +64,15 @@ def model(library: Library, random_model_path: Callable[..., Path]) -> Iterator[
 def prompts_of(
     model: Model, given: Any, question: AskedQuestion, how: How
 ) -> list[tuple[Asked, list[int]]]:
-    """Return a question as it is asked in each order, with the tokens of its whole prompt."""
+    """Return a question in each order, with the tokens of its whole prompt."""
     args = Asking(model.session, given, [question], how).args
     prompts = [[*args.generation.prompt_tokens, *ending.tokens] for ending in args.endings]
     asked = [ask(question, how.labels, order) for order in orders_of(question, how.orders)]
     return list(zip(asked, prompts, strict=True))
 
 
-def chosen_one_by_one(model: Model, given: Any, question: AskedQuestion, how: How) -> Floats:
-    """Return the probabilities that separate choices give: the slow, obvious way."""
+def separate_choices(model: Model, given: Any, question: AskedQuestion, how: How) -> Floats:
+    """Reference implementation: return the probabilities of separate choices."""
     each = []
     for asked, tokens in prompts_of(model, given, question, how):
         labels = [option.label for option in asked.options]
@@ -87,21 +87,19 @@ def chosen_one_by_one(model: Model, given: Any, question: AskedQuestion, how: Ho
 
 @pytest.mark.parametrize("labels", ["text", "letters"])
 @pytest.mark.parametrize("orders", [1, 2, 5])
-def test_a_decision_is_what_separate_choices_come_to(
-    model: Model, labels: LabelStyle, orders: int
-) -> None:
+def test_a_decision_matches_separate_choices(model: Model, labels: LabelStyle, orders: int) -> None:
     how = How(labels, orders)
     decision = model.decide(INPUT, QUESTIONS, labels=labels, orders=orders, **F32)
     for question, answer in zip(QUESTIONS, decision.answers, strict=True):
-        expected = chosen_one_by_one(model, INPUT, question, how)
+        expected = separate_choices(model, INPUT, question, how)
         assert answer.distribution == pytest.approx(expected, abs=CLOSE)
         assert sum(answer.distribution) == pytest.approx(1.0, abs=1e-9)
 
 
-def test_so_it_is_with_a_trained_model(tiny_model: Model) -> None:
+def test_a_decision_of_a_trained_model_matches_separate_choices(tiny_model: Model) -> None:
     decision = tiny_model.decide(INPUT, QUESTIONS, **F32)
     for question, answer in zip(QUESTIONS, decision.answers, strict=True):
-        expected = chosen_one_by_one(tiny_model, INPUT, question, How())
+        expected = separate_choices(tiny_model, INPUT, question, How())
         assert answer.distribution == pytest.approx(expected, abs=QUANTIZED)
 
 
@@ -109,7 +107,7 @@ def test_so_it_is_with_a_trained_model(tiny_model: Model) -> None:
 
 
 def log_p(model: Model, tokens: Sequence[int], token: int) -> float:
-    """Return the logarithm of a token's probability among the whole vocabulary."""
+    """Return the log-probability of a token in the whole vocabulary."""
     return math.log(model.end_of_turn(list(tokens), token).probability)
 
 
@@ -119,8 +117,8 @@ def label_tokens(model: Model, asked: Asked) -> list[tuple[int, ...]]:
     ]
 
 
-def by_the_book(model: Model, question: AskedQuestion, how: How, rule: Rule) -> Floats:
-    """Return probabilities as the rule's formula has them, each token looked at by itself."""
+def reference_scores(model: Model, question: AskedQuestion, how: How, rule: Rule) -> Floats:
+    """Reference implementation: return the probabilities by the rule's formula, token by token."""
     each = []
     for asked, prompt in prompts_of(model, INPUT, question, how):
         scores = np.zeros(len(asked.options))
@@ -136,22 +134,22 @@ def by_the_book(model: Model, question: AskedQuestion, how: How, rule: Rule) -> 
 
 @pytest.mark.parametrize("rule", ["joint", "mean", "bytes"])
 @pytest.mark.parametrize(("labels", "orders"), [("text", 1), ("text", 3), ("letters", 1)])
-def test_scores_of_whole_rows_are_those_of_the_formula(
+def test_scores_over_whole_rows_match_the_formula(
     model: Model, rule: Rule, labels: LabelStyle, orders: int
 ) -> None:
     decision = model.decide(INPUT, QUESTIONS, scoring=rule, labels=labels, orders=orders)
     for question, answer in zip(QUESTIONS, decision.answers, strict=True):
-        expected = by_the_book(model, question, How(labels, orders), rule)
+        expected = reference_scores(model, question, How(labels, orders), rule)
         assert answer.distribution == pytest.approx(expected, rel=1e-2, abs=1e-9)
 
 
-def test_labels_of_a_text_are_several_tokens_for_these_tests(model: Model) -> None:
+def test_the_test_labels_have_one_to_three_tokens_or_more(model: Model) -> None:
     counts = [len(tokens) for tokens in label_tokens(model, ask(TEAM))]
     assert min(counts) == 1
     assert max(counts) >= 3
 
 
-def test_the_rules_do_differ(model: Model) -> None:
+def test_the_scoring_rules_give_different_probabilities(model: Model) -> None:
     rules: tuple[Rule, ...] = ("legal", "joint", "mean", "bytes")
     found = [model.decide(INPUT, TEAM, scoring=rule)["team"].distribution for rule in rules]
     for i, one in enumerate(found):
@@ -159,7 +157,7 @@ def test_the_rules_do_differ(model: Model) -> None:
 
 
 @pytest.mark.parametrize("orders", [1, 2])
-def test_option_mass_is_the_share_of_the_labels_first_tokens(model: Model, orders: int) -> None:
+def test_option_mass_is_the_probability_of_the_first_tokens(model: Model, orders: int) -> None:
     decision = model.decide(INPUT, QUESTIONS, option_mass=True, orders=orders)
     for question, answer in zip(QUESTIONS, decision.answers, strict=True):
         masses = []
@@ -175,7 +173,7 @@ def test_option_mass_is_the_share_of_the_labels_first_tokens(model: Model, order
 
 
 @pytest.mark.parametrize("labels", ["text", "letters"])
-def test_orders_are_averaged_over(model: Model, labels: LabelStyle) -> None:
+def test_probabilities_are_averaged_over_orders(model: Model, labels: LabelStyle) -> None:
     choice = Choice("Which?", ["red", "green", "dark blue"])
     averaged = model.decide(INPUT, choice, orders=4, labels=labels, **F32)["0"]
     each = []
@@ -187,7 +185,7 @@ def test_orders_are_averaged_over(model: Model, labels: LabelStyle) -> None:
         assert probability == pytest.approx(mean, abs=CLOSE)
 
 
-def test_a_number_of_orders_that_a_question_does_not_have_is_all_it_has(model: Model) -> None:
+def test_too_many_orders_mean_all_orders_of_the_question(model: Model) -> None:
     most = model.decide(INPUT, QUESTIONS, orders=64, **F32)
     team = model.decide(INPUT, TEAM, orders=10, **F32)
     assert most["team"].distribution == pytest.approx(team["team"].distribution, abs=CLOSE)
@@ -196,7 +194,7 @@ def test_a_number_of_orders_that_a_question_does_not_have_is_all_it_has(model: M
 # ---- labels ------------------------------------------------------------------------------------
 
 
-def test_labels_are_as_many_predicates_in_as_many_passes_as_one(model: Model) -> None:
+def test_labels_match_separate_predicates_in_two_passes(model: Model) -> None:
     labels = Labels("Is the message about this?", {"money": "payments", "sport": None}, "topics")
     decision = model.decide("something new about a parcel", labels, option_mass=True, **F32)
     answer = decision["topics"]
@@ -209,7 +207,7 @@ def test_labels_are_as_many_predicates_in_as_many_passes_as_one(model: Model) ->
         assert part.option_mass is not None
 
 
-def test_labels_stand_between_other_questions(model: Model) -> None:
+def test_labels_can_be_mixed_with_other_questions(model: Model) -> None:
     labels = Labels("About?", ["money", "sport", "food"])
     decision = model.decide(INPUT, [ANGRY, labels, ANGER], **F32)
     assert list(decision) == ["angry", "1", "anger"]
@@ -217,7 +215,7 @@ def test_labels_stand_between_other_questions(model: Model) -> None:
     assert decision["anger"].distribution == pytest.approx(alone.distribution, abs=CLOSE)
 
 
-# ---- what it takes -----------------------------------------------------------------------------
+# ---- cost --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -228,7 +226,7 @@ def test_labels_stand_between_other_questions(model: Model) -> None:
         lambda i: Score(f"How much, {i}?", ["very little", "very much", "some"]),
     ],
 )
-def test_twenty_questions_about_500_tokens_take_three_passes_at_most(
+def test_twenty_questions_about_500_tokens_need_at_most_three_passes(
     tiny_model: Model, question: Callable[[int], AskedQuestion]
 ) -> None:
     given = "".join(f"line {i}: {i * 7919}\n" for i in range(40))
@@ -241,7 +239,7 @@ def test_twenty_questions_about_500_tokens_take_three_passes_at_most(
         len(tokens) for each in asked for _, tokens in prompts_of(tiny_model, given, each, How())
     )
     assert n_input < first.input_tokens < whole / 5
-    # The input is still there for other questions, too.
+    # The input stays in the cache for other questions.
     others = [question(i) for i in range(100, 120)]
     second = tiny_model.decide(given, others).usage
     assert second.cached_tokens >= n_input - 2
@@ -249,13 +247,13 @@ def test_twenty_questions_about_500_tokens_take_three_passes_at_most(
     assert second.seconds > 0.0
 
 
-def test_questions_that_are_the_same_are_answered_each(model: Model) -> None:
+def test_identical_questions_are_answered_separately(model: Model) -> None:
     decision = model.decide(INPUT, [Predicate("Is it?"), Predicate("Is it?")], **F32)
     assert decision["0"].probability == pytest.approx(decision["1"].probability, abs=CLOSE)
 
 
 @pytest.mark.slow
-def test_400_questions_are_answered_together(model: Model) -> None:
+def test_400_questions_fit_into_one_decision(model: Model) -> None:
     asked = [Predicate(f"Is it {i}?") for i in range(400)]
     decision = model.decide("hello", asked, **F32)
     assert len(decision) == 400
@@ -264,10 +262,10 @@ def test_400_questions_are_answered_together(model: Model) -> None:
         assert decision[str(i)].probability == pytest.approx(alone, abs=CLOSE)
 
 
-# ---- what is given -----------------------------------------------------------------------------
+# ---- inputs and settings -----------------------------------------------------------------------
 
 
-def test_json_and_conversations_are_inputs_as_their_text_is(model: Model) -> None:
+def test_json_and_conversations_equal_their_text_as_inputs(model: Model) -> None:
     talk = [
         {"role": "user", "content": "Where is my parcel?"},
         {"role": "assistant", "content": [{"type": "output_text", "text": "On its way."}]},
@@ -281,13 +279,13 @@ def test_json_and_conversations_are_inputs_as_their_text_is(model: Model) -> Non
             assert one.distribution == pytest.approx(other.distribution, abs=CLOSE)
 
 
-def test_images_are_refused(tiny_model: Model) -> None:
+def test_images_are_rejected(tiny_model: Model) -> None:
     image = {"type": "input_image", "image_url": "data:image/png;base64,AAAA"}
     with pytest.raises(InvalidArgumentError, match="part of type 'input_image': only text is"):
         tiny_model.decide([{"role": "user", "content": [image]}], ANGRY)
 
 
-def test_a_prompt_of_ones_own_is_what_is_asked(model: Model) -> None:
+def test_a_custom_prompt_replaces_the_built_in_one(model: Model) -> None:
     def write(given: str, asked: Asked) -> str:
         return f"message: {given}\n{asked.question.instructions}\naction: "
 
@@ -306,17 +304,17 @@ def test_a_prompt_of_ones_own_is_what_is_asked(model: Model) -> None:
         prompt=lambda given, asked: "message: hello\n" + "!" * ("!" in asked.question.instructions),
         **F32,
     )
-    assert len(beginning) == 2  # one prompt goes on from the other
+    assert len(beginning) == 2  # one prompt is the beginning of the other
 
 
-def test_both_wire_formats_are_answered(model: Model) -> None:
+def test_a_question_as_json_has_the_same_answer(model: Model) -> None:
     ours = model.decide(INPUT, {"q": TEAM}, **F32)["q"]
     written = question_to(TEAM)
     theirs = model.decide(INPUT, {"q": written}, **F32)["q"]
     assert theirs.distribution == pytest.approx(ours.distribution, abs=CLOSE)
 
 
-def test_a_model_abstains_where_it_is_not_sure(tiny_model: Model) -> None:
+def test_a_model_abstains_below_the_probability_threshold(tiny_model: Model) -> None:
     sure = tiny_model.decide(INPUT, QUESTIONS)
     abstained = tiny_model.decide(INPUT, QUESTIONS, abstain_below=1.0)
     assert all(answer.value is not None for answer in sure.answers)
@@ -324,7 +322,7 @@ def test_a_model_abstains_where_it_is_not_sure(tiny_model: Model) -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "message"),
     [
         (
             {"scoring": "best"},
@@ -336,19 +334,19 @@ def test_a_model_abstains_where_it_is_not_sure(tiny_model: Model) -> None:
         ({"abstain_below": math.nan}, "abstain_below must be a number from 0 to 1, got nan"),
     ],
 )
-def test_settings_out_of_range_are_refused_before_anything_runs(
-    tiny_model: Model, settings: dict[str, Any], said: str
+def test_settings_out_of_range_are_rejected_before_the_model_runs(
+    tiny_model: Model, settings: dict[str, Any], message: str
 ) -> None:
     for call in (
         lambda: tiny_model.decide("x", ANGRY, **settings),
         lambda: tiny_model.decide_many([], ANGRY, **settings),
     ):
-        with pytest.raises(InvalidArgumentError, match=said):
+        with pytest.raises(InvalidArgumentError, match=message):
             call()
 
 
 @pytest.mark.parametrize("name", ["temperature", "stop", "messages", "probabilities", "order"])
-def test_keywords_that_decisions_have_no_use_for_are_refused(tiny_model: Model, name: str) -> None:
+def test_unknown_keywords_of_decisions_are_rejected(tiny_model: Model, name: str) -> None:
     settings: Any = {name: 1}
     with pytest.raises(TypeError, match=f"keyword argument '{name}'"):
         tiny_model.decide("x", ANGRY, **settings)
@@ -356,43 +354,45 @@ def test_keywords_that_decisions_have_no_use_for_are_refused(tiny_model: Model, 
         tiny_model.decide_many([], ANGRY, **settings)
 
 
-def test_an_input_that_does_not_fit_says_so(tiny_model: Model) -> None:
+def test_an_input_longer_than_the_context_raises_context_full(tiny_model: Model) -> None:
     with pytest.raises(ContextFullError):
         tiny_model.decide("word " * 20_000, ANGRY)
     assert tiny_model.decide("word", ANGRY)["angry"].probability > 0.0
 
 
-# ---- many, at once, on an event loop -----------------------------------------------------------
+# ---- batches, concurrency, event loops ---------------------------------------------------------
 
 
 def test_many_inputs_are_answered_in_order(model: Model) -> None:
     inputs = [f"message {i}: hello" for i in range(20)]
-    told: list[tuple[int, int | None]] = []
+    calls: list[tuple[int, int | None]] = []
     found = model.decide_many(
-        iter(inputs), QUESTIONS, progress=lambda *now: told.append(now), max_concurrency=3, **F32
+        iter(inputs), QUESTIONS, progress=lambda *now: calls.append(now), max_concurrency=3, **F32
     )
     for given, decision in zip(inputs, found, strict=True):
         expected = model.decide(given, QUESTIONS, **F32)
         for one, other in zip(decision.answers, expected.answers, strict=True):
             assert one.distribution == pytest.approx(other.distribution, abs=CLOSE)
-    assert told == [(i + 1, None) for i in range(20)]
+    assert calls == [(i + 1, None) for i in range(20)]
 
 
 @pytest.mark.parametrize("how", ["threads", "tasks", "batch"])
-def test_whoever_asks_on_a_cpu_few_decisions_run_together(
+def test_concurrent_decisions_run_two_at_a_time_on_cpu(
     model: Model, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     inputs = [f"message {i}: hello" for i in range(12)]
     expected = [model.decide(given, QUESTIONS, **F32) for given in inputs]
-    most = _most_together(model, monkeypatch)
+    most = _count_concurrent(model, monkeypatch)
     if how == "threads":
         with ThreadPoolExecutor(8) as threads:
             found = list(threads.map(lambda given: model.decide(given, QUESTIONS, **F32), inputs))
     elif how == "tasks":
-        face = AsyncModel.of(model)
+        async_model = AsyncModel.of(model)
 
         async def all_of_them() -> list[Decision]:
-            return await asyncio.gather(*(face.decide(each, QUESTIONS, **F32) for each in inputs))
+            return await asyncio.gather(
+                *(async_model.decide(each, QUESTIONS, **F32) for each in inputs)
+            )
 
         found = asyncio.run(all_of_them())
     else:
@@ -403,13 +403,13 @@ def test_whoever_asks_on_a_cpu_few_decisions_run_together(
             assert one.distribution == pytest.approx(other.distribution, abs=CLOSE)
 
 
-def _most_together(model: Model, monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
-    """Return a function that says how many slots decisions have had at once since."""
+def _count_concurrent(model: Model, monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
+    """Return a function that returns the highest number of concurrent decisions so far."""
     seen: list[int] = []
     score = model.binding.score_endings
 
     def noted(*arguments: Any, **more: Any) -> Any:
-        time.sleep(0.02)  # until all that may come are there
+        time.sleep(0.02)  # lets other decisions start
         seen.append(model.session.turns.n_inside)
         return score(*arguments, **more)
 
@@ -417,14 +417,14 @@ def _most_together(model: Model, monkeypatch: pytest.MonkeyPatch) -> Callable[[]
     return lambda: max(seen)
 
 
-def test_who_does_not_wait_takes_a_slot_whatever_else_is_decided(model: Model) -> None:
+def test_a_caller_that_does_not_wait_ignores_the_concurrency_limit(model: Model) -> None:
     with model.session.turns.one(True, at_most=2), model.session.turns.one(True, at_most=2):
         assert len(model.decide(INPUT, ANGRY, wait=False)) == 1
         with pytest.raises(BusyError, match="2 of its kind run"):
             model.decide(INPUT, ANGRY, wait=0.01)
 
 
-def test_an_input_that_fails_ends_the_batch_or_stands_in_its_place(tiny_model: Model) -> None:
+def test_a_failed_input_raises_or_returns_its_error(tiny_model: Model) -> None:
     inputs = ["fine", b"bytes", "fine, too"]
     with pytest.raises(InvalidArgumentError, match="neither a string nor JSON"):
         tiny_model.decide_many(inputs, ANGRY)
@@ -452,12 +452,12 @@ def test_a_decision_can_be_cancelled(tiny_model: Model, monkeypatch: pytest.Monk
     assert len(tiny_model.decide(INPUT, QUESTIONS)) == 3
 
 
-def test_cancelling_a_task_leaves_the_others_alone(tiny_model: Model) -> None:
-    face = AsyncModel.of(tiny_model)
+def test_cancelling_a_task_does_not_affect_others(tiny_model: Model) -> None:
+    async_model = AsyncModel.of(tiny_model)
 
-    async def story() -> list[Any]:
+    async def run() -> list[Any]:
         tasks = [
-            asyncio.ensure_future(face.decide(f"message {i}: hello " * 20, QUESTIONS))
+            asyncio.ensure_future(async_model.decide(f"message {i}: hello " * 20, QUESTIONS))
             for i in range(12)
         ]
         await asyncio.sleep(0.05)
@@ -465,14 +465,14 @@ def test_cancelling_a_task_leaves_the_others_alone(tiny_model: Model) -> None:
             task.cancel()
         return await asyncio.gather(*tasks, return_exceptions=True)
 
-    found = asyncio.run(story())
+    found = asyncio.run(run())
     for i, one in enumerate(found):
         assert isinstance(one, asyncio.CancelledError | Decision if i % 3 == 0 else Decision)
     assert any(isinstance(one, asyncio.CancelledError) for one in found)
     assert len(tiny_model.decide(INPUT, QUESTIONS, wait=False)) == 3
 
 
-def test_who_does_not_wait_for_a_slot_is_told_that_there_is_none(tiny_model: Model) -> None:
+def test_a_caller_that_does_not_wait_gets_busy_error(tiny_model: Model) -> None:
     streams = [tiny_model.stream(f"{i}", 5) for i in range(8)]
     for stream in streams:
         next(stream)
@@ -483,15 +483,15 @@ def test_who_does_not_wait_for_a_slot_is_told_that_there_is_none(tiny_model: Mod
     assert len(tiny_model.decide("x", ANGRY, wait=False)) == 1
 
 
-def test_the_asynchronous_face_decides_the_same(model: Model) -> None:
-    face = AsyncModel.of(model)
+def test_async_model_decides_the_same(model: Model) -> None:
+    async_model = AsyncModel.of(model)
     settings: Any = {"orders": 2, "labels": "letters", "option_mass": True, "scoring": "joint"}
 
     async def ask() -> tuple[Decision, list[Decision], list[str]]:
         return (
-            await face.decide(INPUT, QUESTIONS, **settings, **F32),
-            await face.decide_many([INPUT, "hello"], QUESTIONS, **settings, **F32),
-            await face.decision_prompts(INPUT, QUESTIONS, orders=2, labels="letters"),
+            await async_model.decide(INPUT, QUESTIONS, **settings, **F32),
+            await async_model.decide_many([INPUT, "hello"], QUESTIONS, **settings, **F32),
+            await async_model.decision_prompts(INPUT, QUESTIONS, orders=2, labels="letters"),
         )
 
     one, many, prompts = asyncio.run(ask())
@@ -506,8 +506,8 @@ def test_the_asynchronous_face_decides_the_same(model: Model) -> None:
 # ---- other libraries ---------------------------------------------------------------------------
 
 
-def forget(monkeypatch: pytest.MonkeyPatch, model: Model, *names: str) -> None:
-    """Let the library be one that lacks some functions."""
+def remove_functions(monkeypatch: pytest.MonkeyPatch, model: Model, *names: str) -> None:
+    """Simulate a library without some functions."""
     supports = model.binding.supports
     monkeypatch.setattr(
         model.binding, "supports", lambda name: name not in names and supports(name)
@@ -518,11 +518,11 @@ def forget(monkeypatch: pytest.MonkeyPatch, model: Model, *names: str) -> None:
 @pytest.mark.parametrize(
     "missing", [["score_endings"], ["score_endings", "prepare_choices"]], ids=["newer", "older"]
 )
-def test_a_library_that_scores_no_endings_scores_them_one_by_one(
+def test_a_library_without_score_endings_scores_one_by_one(
     model: Model, monkeypatch: pytest.MonkeyPatch, missing: list[str]
 ) -> None:
     expected = model.decide(INPUT, QUESTIONS, orders=3, **F32)
-    forget(monkeypatch, model, *missing)
+    remove_functions(monkeypatch, model, *missing)
     found = model.decide(INPUT, QUESTIONS, orders=3, **F32)
     monkeypatch.undo()
     model.session.choices.clear()
@@ -533,18 +533,18 @@ def test_a_library_that_scores_no_endings_scores_them_one_by_one(
 
 
 @pytest.mark.parametrize("asked", [{"scoring": "joint"}, {"option_mass": True}])
-def test_such_a_library_has_no_scores_of_whole_rows_and_says_so(
+def test_a_library_without_score_endings_has_no_joint_scores(
     tiny_model: Model, monkeypatch: pytest.MonkeyPatch, asked: dict[str, Any]
 ) -> None:
-    forget(monkeypatch, tiny_model, "score_endings")
+    remove_functions(monkeypatch, tiny_model, "score_endings")
     with pytest.raises(NotSupportedError, match="it has no llm_stream_score_endings"):
         tiny_model.decide(INPUT, ANGRY, **asked)
 
 
-def test_a_library_that_scores_no_choices_cannot_decide_and_says_so(
+def test_a_library_without_trie_scores_cannot_decide(
     tiny_model: Model, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    forget(monkeypatch, tiny_model, "score_endings", "token_trie_scores")
+    remove_functions(monkeypatch, tiny_model, "score_endings", "token_trie_scores")
     with pytest.raises(NotSupportedError, match="it has no token_trie_scores"):
         tiny_model.decide(INPUT, ANGRY)
 
@@ -555,7 +555,7 @@ def test_a_library_that_scores_no_choices_cannot_decide_and_says_so(
 def calibration_of(
     model: Model, questions: Mapping[str, AskedQuestion], **settings: Any
 ) -> Calibration:
-    """Return a calibration by hand: a temperature of 2."""
+    """Return a calibration with a temperature of 2."""
     return Calibration(
         **{
             "model": fingerprint_of(model),
@@ -578,7 +578,7 @@ def calibration_of(
     )
 
 
-def test_a_calibration_says_how_to_ask_and_is_applied(model: Model) -> None:
+def test_a_calibration_provides_settings_and_is_applied(model: Model) -> None:
     questions = {"team": TEAM, "angry": ANGRY}
     calibration = calibration_of(model, questions)
     found = model.decide(INPUT, questions, calibration=calibration, **F32)
@@ -589,9 +589,9 @@ def test_a_calibration_says_how_to_ask_and_is_applied(model: Model) -> None:
         assert found[name].distribution == pytest.approx(raw / raw.sum(), abs=CLOSE)
 
 
-def test_a_calibration_of_something_else_is_refused(tiny_model: Model, model: Model) -> None:
+def test_a_calibration_that_does_not_match_is_rejected(tiny_model: Model, model: Model) -> None:
     calibration = calibration_of(tiny_model, {"angry": ANGRY})
-    for call, said in (
+    for call, message in (
         (lambda: model.decide(INPUT, ANGRY, calibration=calibration), "another model"),
         (lambda: tiny_model.decide(INPUT, TEAM, calibration=calibration), "another question"),
         (lambda: tiny_model.decide(INPUT, QUESTIONS, calibration=calibration), "1 questions"),
@@ -614,18 +614,18 @@ def test_a_calibration_of_something_else_is_refused(tiny_model: Model, model: Mo
             "another prompt",
         ),
     ):
-        with pytest.raises(InvalidArgumentError, match=said):
+        with pytest.raises(InvalidArgumentError, match=message):
             call()
 
 
-def test_a_calibration_by_another_rule_asks_for_its_scores(model: Model) -> None:
+def test_a_calibration_determines_the_scoring_rule(model: Model) -> None:
     calibration = calibration_of(model, {"team": TEAM}, rule="mean", labels="text", orders=1)
     found = model.decide(INPUT, {"team": TEAM}, calibration=calibration, **F32)["team"]
     raw = np.sqrt(model.decide(INPUT, TEAM, scoring="mean", **F32)["team"].distribution)
     assert found.distribution == pytest.approx(raw / raw.sum(), abs=CLOSE)
 
 
-def test_decisions_are_not_prepared_on_the_event_loop(
+def test_decisions_are_prepared_outside_the_event_loop_thread(
     tiny_model: Model, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     threads: list[bool] = []

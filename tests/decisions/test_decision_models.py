@@ -666,7 +666,7 @@ def test_other_models_give_none_and_their_file_is_not_read(
 ) -> None:
     other = model_file(tmp_path / "m.gguf", {"gemma.decision.type": "lev", TEMPLATE: "x"})
     monkeypatch.setattr(decision_model, "read_metadata", None)
-    assert of(other) is None  # the decision type is that of another architecture
+    assert of(other) is None  # the decision type belongs to another architecture
     assert of({"path": str(tmp_path / "gone.gguf"), "decision_type": ""}) is None
     assert of({}) is None
 
@@ -691,14 +691,16 @@ def random_model(request: pytest.FixtureRequest, library: Library) -> Any:
 def test_every_model_type_answers_every_kind_of_question(random_model: Model) -> None:
     random_decision_model = made_of(random_model)
     ten = SystemoneQuestion("ten", "choice", "Which?", tuple((f"no. {i}", None) for i in range(10)))
-    for asked in random_decision_model.ask([NOUL, CHOICE, SCORE, ten], {"text": "It broke.", "n": 2}):
+    for asked in random_decision_model.ask(
+        [NOUL, CHOICE, SCORE, ten], {"text": "It broke.", "n": 2}
+    ):
         p = answered(random_model, asked)
         assert len(p) == len(asked.question.options)
         assert sum(p) == pytest.approx(1.0)
         assert max(p) - min(p) > 1e-3
 
 
-def test_label_probabilities_match_those_in_the_whole_vocabulary(random_model: Model) -> None:
+def test_label_probabilities_match_the_whole_vocabulary(random_model: Model) -> None:
     """Compare the labels' probabilities with their shares in the whole vocabulary."""
     for asked in made_of(random_model).ask([NOUL, CHOICE, SCORE], "The invoice is wrong."):
         for prompt in asked.prompts:

@@ -1,4 +1,4 @@
-"""Metrics of answers with probabilities: by hand, and by their definitions written out."""
+"""Metrics of answers, compared with results by hand and with reference implementations."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ P = np.array([[0.7, 0.2, 0.1], [0.1, 0.8, 0.1], [0.3, 0.3, 0.4]])
 
 
 @st.composite
-def judged(draw: st.DrawFn) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
-    """Return probabilities of n examples and k options, and what is right."""
+def scored_examples(draw: st.DrawFn) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
+    """Return probabilities of n examples and k options, and the right options."""
     n, k = draw(st.integers(1, 30)), draw(st.integers(2, 6))
     weights = st.lists(st.integers(0, 20), min_size=k, max_size=k).filter(any)
     p = np.array(draw(st.lists(weights, min_size=n, max_size=n)), dtype=float)
@@ -30,25 +30,25 @@ def judged(draw: st.DrawFn) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
 # ---- by hand ---------------------------------------------------------------------------------
 
 
-def test_nll_tells_probabilities_apart_that_round_to_nothing() -> None:
+def test_nll_supports_probabilities_that_round_to_0() -> None:
     assert metrics.nll([[0.0, -2000.0]], [1]) == 2000.0
 
 
-def test_brier_is_0_for_certainty_of_the_right_and_2_for_certainty_of_a_wrong_option() -> None:
+def test_brier_is_0_if_certain_and_right_and_2_if_wrong() -> None:
     assert metrics.brier([[1.0, 0.0]], [0]) == 0.0
     assert metrics.brier([[1.0, 0.0]], [1]) == 2.0
 
 
-def test_macro_f1_counts_rare_options_like_common_ones() -> None:
-    # Nine of the common option right, the one of the rare option answered as the common one.
+def test_macro_f1_gives_rare_options_the_same_weight() -> None:
+    # All nine answers to the common option are right; the answer to the rare option is wrong.
     assert metrics.macro_f1([[9, 0], [1, 0]]) == pytest.approx((18 / 19 + 0) / 2)
 
 
-def test_macro_f1_leaves_out_options_that_occur_nowhere() -> None:
+def test_macro_f1_ignores_options_that_do_not_occur() -> None:
     assert metrics.macro_f1([[3, 0, 0], [0, 0, 0], [0, 0, 2]]) == 1.0
 
 
-def test_the_calibration_error_weighs_gaps_by_examples() -> None:
+def test_the_calibration_error_weights_bins_by_examples() -> None:
     # Bins (0.5, 0.6], (0.8, 0.9]: means 0.55 and 0.85; accuracies 1/2 and 1.
     sure, right = [0.52, 0.58, 0.84, 0.85, 0.86, 0.85], [True, False, True, True, True, True]
     diagram = metrics.reliability(sure, right)
@@ -61,7 +61,7 @@ def test_the_calibration_error_weighs_gaps_by_examples() -> None:
     assert metrics.calibration_error(diagram) == pytest.approx(expected)
 
 
-def test_a_bin_has_its_upper_edge_and_the_first_also_0() -> None:
+def test_a_bin_includes_its_upper_edge() -> None:
     diagram = metrics.reliability([0.0, 0.25, 0.5, 1.0, 1.0 + 1e-15], [True] * 5, bins=4)
     assert [each.n for each in diagram] == [2, 1, 0, 2]
     assert (diagram[2].probability, diagram[2].accuracy) == (None, None)
@@ -74,17 +74,17 @@ def test_coverage_falls_as_the_threshold_rises() -> None:
     assert accuracies == [0.5, pytest.approx(2 / 3), 1.0, None]
 
 
-def test_an_answer_that_any_order_changes_is_one_flip() -> None:
+def test_an_answer_that_changes_in_any_order_is_one_flip() -> None:
     assert metrics.flip_rate([[0, 1, 2, 2], [0, 1, 0, 1], [0, 2, 0, 0]]) == 0.75
     assert metrics.flip_rate([[0, 1, 2]]) == 0.0
 
 
-# ---- by their definitions --------------------------------------------------------------------
+# ---- reference implementations ---------------------------------------------------------------
 
 
 @pytest.mark.slow
-@given(judged())
-def test_sums_over_examples_are_those_of_a_loop(
+@given(scored_examples())
+def test_brier_nll_and_level_error_match_a_loop(
     given_: tuple[NDArray[np.float64], NDArray[np.intp]],
 ) -> None:
     p, y = given_
@@ -100,8 +100,8 @@ def test_sums_over_examples_are_those_of_a_loop(
 
 
 @pytest.mark.slow
-@given(judged())
-def test_counts_are_those_of_a_loop(
+@given(scored_examples())
+def test_confusion_accuracy_and_macro_f1_match_a_loop(
     given_: tuple[NDArray[np.float64], NDArray[np.intp]],
 ) -> None:
     p, y = given_
@@ -123,8 +123,8 @@ def test_counts_are_those_of_a_loop(
 
 
 @pytest.mark.slow
-@given(judged(), st.integers(1, 12))
-def test_the_calibration_error_is_that_of_a_loop_over_bins(
+@given(scored_examples(), st.integers(1, 12))
+def test_the_calibration_error_matches_a_loop_over_bins(
     given_: tuple[NDArray[np.float64], NDArray[np.intp]], bins: int
 ) -> None:
     p, y = given_
@@ -140,8 +140,8 @@ def test_the_calibration_error_is_that_of_a_loop_over_bins(
 
 
 @pytest.mark.slow
-@given(judged())
-def test_coverage_is_that_of_a_loop(
+@given(scored_examples())
+def test_coverage_matches_a_loop(
     given_: tuple[NDArray[np.float64], NDArray[np.intp]],
 ) -> None:
     p, y = given_
@@ -152,12 +152,12 @@ def test_coverage_is_that_of_a_loop(
         assert point.accuracy == (pytest.approx(sum(kept) / len(kept)) if kept else None)
 
 
-# ---- what they refuse ------------------------------------------------------------------------
+# ---- errors ----------------------------------------------------------------------------------
 
 
-def test_nothing_has_no_metrics() -> None:
+def test_metrics_need_at_least_one_example() -> None:
     empty = np.empty((0, 2))
-    for refused in (
+    for call in (
         lambda: metrics.accuracy([], []),
         lambda: metrics.nll(empty, []),
         lambda: metrics.brier(empty, []),
@@ -169,10 +169,10 @@ def test_nothing_has_no_metrics() -> None:
         lambda: metrics.level_error(empty, []),
     ):
         with pytest.raises(InvalidArgumentError):
-            refused()
+            call()
 
 
-def test_what_does_not_go_together_is_refused() -> None:
+def test_mismatched_arguments_are_rejected() -> None:
     with pytest.raises(InvalidArgumentError, match=r"shapes \(3, 3\) and \(2,\)"):
         metrics.brier(P, [0, 1])
     with pytest.raises(InvalidArgumentError, match="indices of options from 0 to 2"):

@@ -138,7 +138,7 @@ def test_orders_must_be_between_1_and_64(orders: Any) -> None:
 @pytest.mark.parametrize(
     ("given", "text"),
     [
-        ("  as it is\n", "  as it is\n"),
+        ("  not stripped\n", "  not stripped\n"),
         ({"order": 7, "für": [None]}, '{"order": 7, "für": [null]}'),
         ([1, "two"], '[1, "two"]'),
         ([], "[]"),

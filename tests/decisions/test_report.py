@@ -1,4 +1,4 @@
-"""Reports on decisions: what is asked, what it comes to, and how it is shown."""
+"""Evaluations of decisions: requests to the model, metrics, tables, JSON and plots."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ TONE = Choice("Which tone?", ["calm", "angry", "sad"], name="tone")
 URGENT = Predicate("It is urgent.", name="urgent")
 MOOD = Score("How good?", ["bad", "fair", "good"], name="mood")
 
-# What the model says of four inputs, as probabilities, and what is right.
+# The probabilities that the model gives for four inputs, and the right answers.
 TONES = np.array([[0.7, 0.2, 0.1], [0.1, 0.8, 0.1], [0.3, 0.3, 0.4], [0.6, 0.3, 0.1]])
 TRUTHS = np.array([[0.9, 0.1], [0.2, 0.8], [0.6, 0.4], [0.4, 0.6]])
 MOODS = np.array([[1.0, 0.0, 0.0], [0.25, 0.25, 0.5], [0.0, 0.5, 0.5], [0.2, 0.3, 0.5]])
@@ -51,14 +51,14 @@ def scripted(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def model_saying(tmp_path: Path) -> Callable[..., ScriptedModel]:
-    """Return a function to a model that gives input "i" row i of a question's probabilities."""
+def scripted_model(tmp_path: Path) -> Callable[..., ScriptedModel]:
+    """Return a function that makes a model with row i of the probabilities for input "i"."""
     path = tmp_path / "model.gguf"
     path.write_bytes(b"GGUF weights")
 
-    def model(said: dict[str, Floats], **more: Any) -> ScriptedModel:
+    def model(outputs: dict[str, Floats], **more: Any) -> ScriptedModel:
         def logits(given: Any, question: Any) -> Floats:
-            return np.log(np.maximum(said[question.instructions][int(given)], 1e-300))
+            return np.log(np.maximum(outputs[question.instructions][int(given)], 1e-300))
 
         return ScriptedModel(path, logits, **more)
 
@@ -66,8 +66,8 @@ def model_saying(tmp_path: Path) -> Callable[..., ScriptedModel]:
 
 
 @pytest.fixture
-def model(model_saying: Callable[..., ScriptedModel]) -> ScriptedModel:
-    return model_saying(
+def model(scripted_model: Callable[..., ScriptedModel]) -> ScriptedModel:
+    return scripted_model(
         {TONE.instructions: TONES, URGENT.instructions: TRUTHS, MOOD.instructions: MOODS}
     )
 
@@ -77,32 +77,32 @@ def report(model: ScriptedModel) -> DecisionReport:
     return evaluate(model, [TONE, URGENT, MOOD], EXAMPLES)
 
 
-# ---- what it comes to ------------------------------------------------------------------------
+# ---- metrics ---------------------------------------------------------------------------------
 
 
-def test_a_report_has_the_metrics_of_each_question(report: DecisionReport) -> None:
+def test_a_report_contains_the_metrics_of_each_question(report: DecisionReport) -> None:
     tone, urgent, mood = report.questions
     assert [each.kind for each in report.questions] == ["choice", "predicate", "score"]
     y = [0, 2, 2, 0]
     assert (tone.name, tone.n, tone.options) == ("tone", 4, ("calm", "angry", "sad"))
     assert tone.accuracy == 0.75
     assert tone.confusion == ((2, 0, 0), (0, 0, 0), (0, 1, 1))
-    # calm: both right; angry: answered once, never right; sad: one of two.
+    # calm: both right; angry: answered once, wrongly; sad: one right of two.
     assert tone.macro_f1 == pytest.approx((1 + 0 + 2 / 3) / 3)
     assert tone.nll == pytest.approx(metrics.nll(np.log(TONES), y))
     assert tone.brier == pytest.approx(metrics.brier(TONES, y))
-    # In bins of a tenth, each answer by itself: 0.7, 0.8, 0.4 and 0.6 sure.
+    # Each answer is in a bin of its own, with the probabilities 0.7, 0.8, 0.4 and 0.6.
     assert tone.ece == pytest.approx((0.3 + 0.8 + 0.6 + 0.4) / 4)
     assert tone.level_error is None
     assert (urgent.n, urgent.options) == (3, ("true", "false"))
     assert urgent.confusion == ((1, 0), (1, 1))
     assert urgent.nll == pytest.approx(-np.log([0.9, 0.8, 0.4]).mean())
     assert mood.confusion == ((1, 1, 0), (0, 0, 0), (0, 0, 1))
-    # Expected levels 0, 1.25 and 1.5, where 0, 2 and 0 are right.
+    # The expected levels are 0, 1.25 and 1.5, and the right levels are 0, 2 and 0.
     assert mood.level_error == pytest.approx((0 + 0.75 + 1.5) / 3)
 
 
-def test_all_questions_together_are_all_their_answers(report: DecisionReport) -> None:
+def test_the_overall_report_combines_all_answers(report: DecisionReport) -> None:
     parts, whole = report.questions, report.overall
     n = np.array([each.n for each in parts])
     assert whole.n == n.sum() == 10
@@ -117,7 +117,7 @@ def test_all_questions_together_are_all_their_answers(report: DecisionReport) ->
     assert (whole.confusion, whole.level_error) == ((), None)
 
 
-def test_coverage_is_the_share_of_answers_that_are_sure_enough(report: DecisionReport) -> None:
+def test_coverage_is_the_share_of_answers_above_the_threshold(report: DecisionReport) -> None:
     at = {point.threshold: point for point in report.questions[0].coverage}
     # 0.7 right, 0.8 wrong, 0.4 right, 0.6 right
     assert (at[0.0].coverage, at[0.0].accuracy) == (1.0, 0.75)
@@ -125,30 +125,30 @@ def test_coverage_is_the_share_of_answers_that_are_sure_enough(report: DecisionR
     assert (at[0.95].coverage, at[0.95].accuracy) == (0.0, None)
 
 
-def test_answers_that_follow_the_order_of_options_are_flips(
-    model_saying: Callable[..., ScriptedModel],
+def test_answers_that_depend_on_the_order_are_flips(
+    scripted_model: Callable[..., ScriptedModel],
 ) -> None:
-    # What is shown first gains a factor e: of 0.7 against 0.2, and so on, it turns two of four.
-    said = {TONE.instructions: TONES}
+    # The weight of the option that is shown first is multiplied by e.
+    outputs = {TONE.instructions: TONES}
     examples = [(given, {"tone": answers["tone"]}) for given, answers in EXAMPLES]
-    firm = evaluate(model_saying(said), TONE, examples)
-    swayed = evaluate(model_saying(said, first_bonus=1.0), TONE, examples)
-    assert firm.questions[0].flips == 0.0
+    unbiased = evaluate(scripted_model(outputs), TONE, examples)
+    biased = evaluate(scripted_model(outputs, first_bonus=1.0), TONE, examples)
+    assert unbiased.questions[0].flips == 0.0
     expected = 0
     for row in TONES:
         first, last = row * [np.e, 1, 1], row * [1, 1, np.e]
         expected += first.argmax() != last.argmax()
     assert 0 < expected < 4
-    assert swayed.questions[0].flips == swayed.overall.flips == expected / 4
-    assert evaluate(model_saying(said), TONE, examples, reorder=1).overall.flips is None
+    assert biased.questions[0].flips == biased.overall.flips == expected / 4
+    assert evaluate(scripted_model(outputs), TONE, examples, reorder=1).overall.flips is None
 
 
-def test_reordering_changes_no_other_metric(
-    model_saying: Callable[..., ScriptedModel],
+def test_reordering_only_adds_flips(
+    scripted_model: Callable[..., ScriptedModel],
 ) -> None:
-    said = {TONE.instructions: TONES}
+    outputs = {TONE.instructions: TONES}
     examples = [(given, {"tone": answers["tone"]}) for given, answers in EXAMPLES]
-    model = model_saying(said, first_bonus=1.0)
+    model = scripted_model(outputs, first_bonus=1.0)
     once, often = (evaluate(model, TONE, examples, reorder=n).to_json() for n in (1, 6))
     for one, other in (
         (once["overall"], often["overall"]),
@@ -162,7 +162,7 @@ def test_reordering_changes_no_other_metric(
     assert averaged.overall.flips is not None
 
 
-def test_only_what_examples_tell_is_asked_and_once(model: ScriptedModel) -> None:
+def test_each_example_is_asked_once_about_its_questions(model: ScriptedModel) -> None:
     counts: list[tuple[int, int | None]] = []
     evaluate(
         model, [TONE, URGENT, MOOD], EXAMPLES, progress=lambda done, n: counts.append((done, n))
@@ -176,13 +176,13 @@ def test_only_what_examples_tell_is_asked_and_once(model: ScriptedModel) -> None
     assert model.calls[-1][2]
 
 
-def test_labels_are_reported_each_by_itself(
-    model_saying: Callable[..., ScriptedModel],
+def test_each_label_has_its_own_report(
+    scripted_model: Callable[..., ScriptedModel],
 ) -> None:
     topics = Labels("Is it about this?", ["sport", "money"], name="topics")
-    said = {each.instructions: TRUTHS for each in topics.predicates}
+    outputs = {each.instructions: TRUTHS for each in topics.predicates}
     examples = [("0", {"topics": ["sport", "money"]}), ("1", {"topics": ["money"]})]
-    report = evaluate(model_saying(said), topics, examples)
+    report = evaluate(scripted_model(outputs), topics, examples)
     assert [(each.name, each.accuracy) for each in report.questions] == [
         ("topics: sport", 1.0),
         ("topics: money", 0.5),
@@ -190,7 +190,7 @@ def test_labels_are_reported_each_by_itself(
 
 
 @pytest.mark.parametrize("rule", ["legal", "joint", "mean", "bytes"])
-def test_every_rule_is_judged_by_its_own_probabilities(model: ScriptedModel, rule: Any) -> None:
+def test_each_rule_is_evaluated_with_its_own_probabilities(model: ScriptedModel, rule: Any) -> None:
     examples = [(given, {"tone": answers["tone"]}) for given, answers in EXAMPLES]
     report = evaluate(model, TONE, examples, rule=rule)
     y = [0, 2, 2, 0]
@@ -205,7 +205,7 @@ def test_every_rule_is_judged_by_its_own_probabilities(model: ScriptedModel, rul
 
 
 def drawn(n: int) -> tuple[dict[str, Floats], list[tuple[str, dict[str, Any]]]]:
-    """Return what a model three times too sure says, and examples."""
+    """Return the probabilities of a model with tripled scores, and examples."""
     random = np.random.default_rng(2)
     p = random.dirichlet([1.0, 1.0, 1.0], n)
     values = [option.value for option in TONE.options]
@@ -214,11 +214,11 @@ def drawn(n: int) -> tuple[dict[str, Floats], list[tuple[str, dict[str, Any]]]]:
 
 
 @pytest.mark.parametrize("method", ["temperature", "auto", "unconditional+temperature"])
-def test_a_calibration_makes_other_answers_as_right_as_they_are_sure(
-    method: Any, model_saying: Callable[..., ScriptedModel]
+def test_a_calibration_improves_held_out_metrics(
+    method: Any, scripted_model: Callable[..., ScriptedModel]
 ) -> None:
-    said, examples = drawn(1200)
-    model = model_saying(said)
+    outputs, examples = drawn(1200)
+    model = scripted_model(outputs)
     nothing = np.zeros(3)
     logits = model.logits
     model.logits = lambda given, question: (logits(given, question) if given.isdigit() else nothing)
@@ -235,11 +235,11 @@ def test_a_calibration_makes_other_answers_as_right_as_they_are_sure(
         assert fitted.overall.accuracy == raw.overall.accuracy
 
 
-def test_a_calibration_for_something_else_is_refused(
-    model_saying: Callable[..., ScriptedModel],
+def test_a_calibration_with_other_settings_is_rejected(
+    scripted_model: Callable[..., ScriptedModel],
 ) -> None:
-    said, examples = drawn(20)
-    model = model_saying(said)
+    outputs, examples = drawn(20)
+    model = scripted_model(outputs)
     calibration = calibrate(model, TONE, examples)
     for more, reason in (
         ({"orders": 2}, "another number of orders"),
@@ -255,11 +255,11 @@ def test_a_calibration_for_something_else_is_refused(
         evaluate(model, other, [("0", {"tone": "glad"})], calibration=calibration)
 
 
-def test_a_calibration_says_how_questions_are_asked(
-    model_saying: Callable[..., ScriptedModel],
+def test_a_calibration_provides_the_settings_of_the_prompts(
+    scripted_model: Callable[..., ScriptedModel],
 ) -> None:
-    said, examples = drawn(20)
-    model = model_saying(said)
+    outputs, examples = drawn(20)
+    model = scripted_model(outputs)
     calibration = calibrate(model, TONE, examples, rule="bytes", labels="letters", orders=3)
     report = evaluate(model, TONE, examples, calibration=calibration)
     assert (report.rule, report.labels, report.orders) == ("bytes", "letters", 3)
@@ -272,9 +272,7 @@ def test_a_calibration_says_how_questions_are_asked(
 
 
 @pytest.mark.slow
-def test_a_model_is_calibrated_and_judged_and_decides_alike(
-    tiny_model: Model, tmp_path: Path
-) -> None:
+def test_calibrated_decisions_match_the_evaluation(tiny_model: Model, tmp_path: Path) -> None:
     values = ["calm", "angry", "sad"]
     texts = ["All is well.", "How dare you!", "I lost it.", "Fine by me."]
     examples = [
@@ -292,7 +290,7 @@ def test_a_model_is_calibrated_and_judged_and_decides_alike(
     assert [each.n for each in fitted.questions] == [12, 12, 12]
     for before, after in zip(raw.questions, fitted.questions, strict=True):
         assert before.flips is not None
-        # Judged on what it was fitted on, and the highest temperature is close to a mere guess.
+        # Fitting and evaluation use the same examples; the highest temperature is close to guessing.
         assert after.nll <= np.log(len(after.options)) + 0.05
     decision = tiny_model.decide(examples[0][0], questions, calibration=calibration)
     assert decision.calibrated
@@ -301,10 +299,10 @@ def test_a_model_is_calibrated_and_judged_and_decides_alike(
         assert max(answer.distribution) == pytest.approx(report.probabilities[0], abs=0.02)
 
 
-# ---- what is refused -------------------------------------------------------------------------
+# ---- errors ----------------------------------------------------------------------------------
 
 
-def test_what_cannot_be_judged_is_refused_before_anything_is_asked(model: ScriptedModel) -> None:
+def test_invalid_arguments_are_rejected_before_the_model_runs(model: ScriptedModel) -> None:
     one: Any = EXAMPLES[:1]
     for settings, reason in (
         ({"rule": "best"}, "the scoring rule must be one of"),
@@ -322,10 +320,10 @@ def test_what_cannot_be_judged_is_refused_before_anything_is_asked(model: Script
     assert model.calls == []
 
 
-# ---- how it is shown -------------------------------------------------------------------------
+# ---- tables, JSON and plots ------------------------------------------------------------------
 
 
-def test_the_text_has_a_line_for_each_question_and_for_all(
+def test_the_tables_have_a_row_for_each_question_and_for_all(
     report: DecisionReport, model: ScriptedModel
 ) -> None:
     head, _, *lines = report.text().splitlines()
@@ -346,11 +344,11 @@ def test_the_text_has_a_line_for_each_question_and_for_all(
     assert len({len(line) for line in lines[:5]}) == 1
 
 
-def test_the_json_holds_every_figure(report: DecisionReport) -> None:
-    said = json.loads(json.dumps(report.to_json(), allow_nan=False))
-    assert said["calibrated"] is False
-    assert said["overall"]["accuracy"] == report.overall.accuracy
-    tone = said["questions"][0]
+def test_the_json_contains_every_metric(report: DecisionReport) -> None:
+    content = json.loads(json.dumps(report.to_json(), allow_nan=False))
+    assert content["calibrated"] is False
+    assert content["overall"]["accuracy"] == report.overall.accuracy
+    tone = content["questions"][0]
     assert tone["confusion"] == [[2, 0, 0], [0, 0, 0], [0, 1, 1]]
     assert tone["coverage"][0] == {"threshold": 0.0, "coverage": 1.0, "accuracy": 0.75}
     assert len(tone["bins"]) == 10
@@ -364,21 +362,21 @@ def test_the_json_holds_every_figure(report: DecisionReport) -> None:
     assert "probabilities" not in tone
 
 
-def test_the_coverage_curve_ends_at_all_answers(report: DecisionReport) -> None:
+def test_the_coverage_curve_ends_with_all_answers(report: DecisionReport) -> None:
     points = coverage_curve(report.questions[0])
     assert [point.coverage for point in points] == [0.25, 0.5, 0.75, 1.0]
     assert [point.accuracy for point in points] == [0.0, 0.5, pytest.approx(2 / 3), 0.75]
     assert [point.threshold for point in points] == pytest.approx([0.8, 0.7, 0.6, 0.4])
 
 
-def test_the_plots_are_pictures(report: DecisionReport, tmp_path: Path) -> None:
+def test_the_plots_are_png_files(report: DecisionReport, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     files = report.save_plots(tmp_path / "plots" / "new")
     assert [file.name for file in files] == ["reliability.png", "coverage.png"]
     assert all(file.read_bytes().startswith(b"\x89PNG") for file in files)
 
 
-def test_plots_without_matplotlib_say_what_to_install(
+def test_the_error_without_matplotlib_says_what_to_install(
     report: DecisionReport, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
@@ -386,7 +384,7 @@ def test_plots_without_matplotlib_say_what_to_install(
         report.save_plots(tmp_path)
 
 
-# ---- inputs that cannot be asked about --------------------------------------------------------
+# ---- inputs that cannot be used ---------------------------------------------------------------
 
 LONG = "a long story " * 400
 MANY = [("hello", {"urgent": True}), (LONG, {"urgent": True}), ({"a": [1]}, {"urgent": False})] * 5
@@ -398,23 +396,23 @@ def small_model() -> Iterator[Model]:
         yield model
 
 
-@pytest.mark.parametrize("judge", [evaluate, calibrate])
-def test_an_example_that_does_not_fit_is_named_with_its_length(
-    small_model: Model, judge: Callable[..., Any]
+@pytest.mark.parametrize("run", [evaluate, calibrate])
+def test_the_error_of_a_long_example_contains_its_length(
+    small_model: Model, run: Callable[..., Any]
 ) -> None:
     examples = [("hello", {"urgent": True})] * 12
     examples[7] = (LONG, {"urgent": True})
     with pytest.raises(ContextFullError, match="example 7: an input of 5,200 characters: cannot"):
-        judge(small_model, URGENT, examples)
+        run(small_model, URGENT, examples)
 
 
-def test_examples_that_do_not_fit_are_left_out_where_somebody_is_told(small_model: Model) -> None:
-    told: list[tuple[int, str]] = []
+def test_long_examples_are_skipped_with_on_skip(small_model: Model) -> None:
+    skipped: list[tuple[int, str]] = []
     report = evaluate(
-        small_model, URGENT, MANY, on_skip=lambda place, why: told.append((place, why))
+        small_model, URGENT, MANY, on_skip=lambda place, why: skipped.append((place, why))
     )
-    assert [place for place, _ in told] == [1, 4, 7, 10, 13]
-    assert all(why.startswith("an input of 5,200 characters: ") for _, why in told)
+    assert [place for place, _ in skipped] == [1, 4, 7, 10, 13]
+    assert all(why.startswith("an input of 5,200 characters: ") for _, why in skipped)
     without = [example for example in MANY if example[0] is not LONG]
     assert report.overall.n == len(without) == 10
     alone = evaluate(small_model, URGENT, without)
@@ -425,12 +423,12 @@ def test_examples_that_do_not_fit_are_left_out_where_somebody_is_told(small_mode
     assert fitted.questions[0].temperature == pytest.approx(same.questions[0].temperature, rel=1e-4)
 
 
-def test_a_calibration_needs_enough_examples_that_fit(small_model: Model) -> None:
+def test_skipped_examples_do_not_count_for_a_calibration(small_model: Model) -> None:
     with pytest.raises(InvalidArgumentError, match="at least 10 examples of 'urgent', got 8"):
         calibrate(small_model, URGENT, MANY[:12], on_skip=lambda place, why: None)
 
 
-def test_where_no_example_can_be_asked_about_the_first_says_why(small_model: Model) -> None:
+def test_without_a_usable_example_the_first_reason_is_raised(small_model: Model) -> None:
     with pytest.raises(
         InvalidArgumentError, match="no example can be used; example 1: an input of 5,200 char"
     ):
@@ -442,8 +440,8 @@ def test_where_no_example_can_be_asked_about_the_first_says_why(small_model: Mod
         )
 
 
-def test_what_is_wrong_with_the_prompt_is_no_fault_of_an_example(small_model: Model) -> None:
-    told: list[int] = []
+def test_an_error_of_the_prompt_function_is_not_skipped(small_model: Model) -> None:
+    skipped: list[int] = []
 
     def write(given: str, asked: Asked) -> str:
         raise InvalidArgumentError("nothing to say")
@@ -454,6 +452,6 @@ def test_what_is_wrong_with_the_prompt_is_no_fault_of_an_example(small_model: Mo
             URGENT,
             [("x", {"urgent": True})],
             prompt=write,
-            on_skip=lambda place, why: told.append(place),
+            on_skip=lambda place, why: skipped.append(place),
         )
-    assert told == []
+    assert skipped == []

@@ -246,8 +246,8 @@ class DecisionModel:
     Notes
     -----
     Only control tokens that the template wrote are read as control tokens. Text of questions and
-    inputs that looks like a control token is plain text. If there is no such text, the tokens are
-    the same as those of the whole rendered prompt.
+    inputs that looks like a control token is plain text. Without such text, the result is the same
+    as tokenizing the whole rendered prompt at once.
     """
 
     def __init__(
@@ -338,8 +338,8 @@ class DecisionModel:
         InvalidArgumentError
             If the input is not JSON, contains images, or is None for a model that needs an input;
             if two questions have the same id; if a question has more options than the model has
-            labels; or if a text looks like a control token and cannot be distinguished from one of
-            the template.
+            labels; or if text looks like a control token and cannot be distinguished from the
+            template's own control tokens.
         ChatTemplateError
             If the template fails or raises an exception of its own.
         """

@@ -50,7 +50,7 @@ def decision_model_of(session: Session) -> DecisionModel | None:
 class ModelAsking:
     """Convert an input and its questions to a scoring request in a decision model's format.
 
-    The interface is that of :class:`.asking.Asking`.
+    It has the same interface as :class:`.asking.Asking`.
 
     Parameters
     ----------
