@@ -12,13 +12,13 @@ mean      joint / n                               SGLang ``token_length_normaliz
 bytes     joint / the label's bytes in UTF-8      lm-evaluation-harness ``acc_norm``
 ========  ======================================  ==========================================
 
-The probabilities are the softmax of the scores over the options. The scores of ``legal`` already are
-log-probabilities. ``legal`` needs only the logits of a few tokens. The other rules need whole rows
-of logits: after the prompt, and after every token of every label except its last.
+The probabilities are the softmax of the scores over the options. The scores of ``legal`` are
+already log-probabilities. ``legal`` needs only the logits of a few tokens. The other rules need
+whole rows of logits: after the prompt, and after every token of every label except its last.
 
-Other functions apply to these results. They compare the probabilities with the probabilities for
-other inputs, or use parameters that were fitted on examples. P are the probabilities by a rule above, and n is
-the number of tokens of the option:
+Other functions are applied to these results. They compare the probabilities with the probabilities
+for other inputs, or use parameters that were fitted on examples. P are the probabilities by a rule
+above, and n is the number of tokens of the option:
 
 =============  ============================================  =====================================
 function       score of an option                            source

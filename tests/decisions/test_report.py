@@ -290,7 +290,7 @@ def test_calibrated_decisions_match_the_evaluation(tiny_model: Model, tmp_path: 
     assert [each.n for each in fitted.questions] == [12, 12, 12]
     for before, after in zip(raw.questions, fitted.questions, strict=True):
         assert before.flips is not None
-        # Fitting and evaluation use the same examples; the highest temperature is close to guessing.
+        # The fit used the same examples, and the highest temperature is close to guessing.
         assert after.nll <= np.log(len(after.options)) + 0.05
     decision = tiny_model.decide(examples[0][0], questions, calibration=calibration)
     assert decision.calibrated
