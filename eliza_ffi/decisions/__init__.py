@@ -86,7 +86,7 @@ _ROOM_OF = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import names on first use that a decision does not need."""
+    """Import a name that decisions do not need, when it is first used."""
     if name not in _ROOM_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(f".{_ROOM_OF[name]}", __name__), name)

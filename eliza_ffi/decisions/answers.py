@@ -331,11 +331,9 @@ def answer_of(
 
     Parameters
     ----------
-    question
     probabilities
         One for each option. The options are true and false, or the choices followed by the option
         of `none`, or the levels.
-    option_mass
     abstain_below
         The model abstains if the probability of the most probable option is below this.
     """

@@ -69,7 +69,7 @@ Found = TypeVar("Found")
 
 WritePrompt: TypeAlias = "Callable[[str, Asked], str | Prompt | Messages]"
 """A function that writes a custom prompt from the text of the input and a question. It returns
-trusted text, a prompt or a conversation, which the label of an option follows directly."""
+trusted text, a prompt or a conversation. The label of an option follows it directly."""
 
 MAX_ORDERS = 64
 
@@ -112,7 +112,6 @@ class Asking:
 
     Parameters
     ----------
-    session
     given
         The input; see :func:`~eliza_ffi.decisions.prompts.input_text`.
     questions
@@ -154,11 +153,11 @@ class Asking:
             for question in questions
         ]
         every = list(itertools.chain.from_iterable(self._asked))
-        prompt, behind = _tokens(session, input_text(given), every, how.prompt)
+        prompt, endings = _tokens(session, input_text(given), every, how.prompt)
         choices = [session.choices.tokens_of(_label_set(asked)) for asked in every]
         self.args = ScoreArgs(
             generate_request(session, prompt, method="decide", **(stream or {})),
-            tuple(map(Ending, behind, choices)),
+            tuple(map(Ending, endings, choices)),
             joint,
             option_mass,
         )
@@ -202,9 +201,9 @@ def asking_of(
     option_mass: bool = False,
     stream: Mapping[str, Any] | None = None,
 ) -> Asking | ModelAsking:
-    """Prepare the scoring request of an input, in its own format for a decision model.
+    """Prepare the scoring request of an input.
 
-    With a custom prompt a decision model is asked like any other model.
+    A decision model is asked in its own format, unless there is a custom prompt.
 
     Parameters
     ----------
@@ -250,7 +249,6 @@ def ask_many(
     ----------
     model
         An open :class:`~eliza_ffi.Model`.
-    inputs
     questions
         Questions with one answer each.
     how
@@ -298,11 +296,10 @@ def check_model(model: Any) -> None:
 
 
 class ScoreJob(Generic[Found]):
-    """Run the scoring request of one input when it is its turn. Another thread may cancel it.
+    """Run the scoring request of one input, waiting for its turn. Other threads may cancel it.
 
     Parameters
     ----------
-    session
     args
         The scoring request.
     read
@@ -459,13 +456,13 @@ def _in_turn(
     if len(every) == 1 or len(lead) <= 2 * NEAR:
         return split_common_prefix([whole(asked) for asked in every])
     near = [end(asked) for asked in every]
-    before, behind = split_common_prefix(near)
+    before, rest = split_common_prefix(near)
     first = whole(every[0])
     from_the_end = zip(reversed(first), reversed(near[0]), strict=False)
     n = sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], from_the_end))
-    if n <= len(behind[0]):  # no tokens of the input agree
+    if n <= len(rest[0]):  # no tokens of the input agree
         return split_common_prefix([whole(asked) for asked in every])
-    return first[: len(first) - n] + before[len(near[0]) - n :], behind
+    return first[: len(first) - n] + before[len(near[0]) - n :], rest
 
 
 def _lead(given: str) -> str:

@@ -219,7 +219,6 @@ class Calibration:
 
         Parameters
         ----------
-        model_fingerprint
         questions
             Compared with the questions of the calibration in order. Names are ignored.
         how
@@ -316,7 +315,6 @@ def as_calibration(given: Any, name: str = "calibration") -> Calibration | None:
 
     Parameters
     ----------
-    given
     name
         The name of the argument in error messages.
 

@@ -111,11 +111,8 @@ class DecisionRun:
 
     Parameters
     ----------
-    session
     given
         The input.
-    questions
-    settings
 
     Attributes
     ----------

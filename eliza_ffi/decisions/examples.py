@@ -95,7 +95,6 @@ def level_of(question: Score, answer: Any) -> int:
 
     Parameters
     ----------
-    question
     answer
         A label, or a number (also as a string). If a label is equal to the number, the answer is
         that level: 2, 2.0 and ``"2.0"`` all mean the label ``"2"``. Otherwise the number is the
@@ -130,7 +129,6 @@ def read_examples(
 
     Parameters
     ----------
-    questions
     examples
         Pairs of an input and a mapping from question names to right answers. The name of an unnamed
         question is its place, ``"0"`` for the first. The answer to a predicate is a bool, to a
@@ -192,7 +190,6 @@ def ask_examples(
 
     Parameters
     ----------
-    model, inputs, questions
     wanted
         Which questions to ask about which inputs, shape [n_inputs, n_questions].
     how, whole
@@ -284,7 +281,7 @@ def _pair(place: int, example: Any) -> tuple[Any, Mapping[str, Any]]:
 
 
 def _targets(question: Question, answer: Any) -> list[int]:
-    """Return the indices of the right options, one for each label of Labels."""
+    """Return the index of the right option. Labels have one index for each label."""
     if isinstance(question, Labels):
         return _label_targets(question, answer)
     if answer is None:

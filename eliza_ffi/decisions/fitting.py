@@ -59,7 +59,7 @@ CONTENT_FREE = ("N/A", EMPTY, "[MASK]")
 """Content-free inputs (Zhao et al. 2021), for the method ``contextual``."""
 
 LEAST_EXAMPLES = 10
-"""The fewest examples of a question for a method that is fitted on them. 100 are better."""
+"""The lowest number of examples of a question for a fitted method. 100 or more are better."""
 
 MOST_FOLDS = 5
 

@@ -1,8 +1,8 @@
 """Metrics of answers with probabilities.
 
-In the formulas, n is the number of examples, p the probabilities of the options, and y the right
-option. The answer to an example is its most probable option, the first one in a tie. The
-probability of the answer is the probability of that option.
+In the formulas, n is the number of examples, p the probabilities of the options, y the right
+option, and t a threshold. The answer to an example is its most probable option, the first one in a
+tie. The probability of the answer is the probability of that option.
 
 ================  ==========================================================  ====================
 metric            formula                                                     source
@@ -111,7 +111,7 @@ def accuracy(answers: ArrayLike, targets: ArrayLike) -> float:
     given, y = np.asarray(answers), np.asarray(targets)
     if given.ndim != 1 or given.shape != y.shape or not len(y):
         raise InvalidArgumentError(
-            f"answers and targets must be non-empty and one-dimensional with the same shape, got "
+            "answers and targets must be non-empty and one-dimensional with the same shape, got "
             f"shapes {given.shape} and {y.shape}"
         )
     return float((given == y).mean())
@@ -156,7 +156,6 @@ def confusion_matrix(answers: ArrayLike, targets: ArrayLike, n_options: int) -> 
     ----------
     answers, targets
         Shape [n].
-    n_options
 
     Returns
     -------
@@ -219,7 +218,7 @@ def reliability(probabilities: ArrayLike, right: ArrayLike, bins: int = 10) -> t
 
 
 def calibration_error(diagram: Sequence[Bin]) -> float:
-    """Return the ECE: the mean difference between the probability and the accuracy of a bin.
+    """Return the ECE: the mean absolute difference between probability and accuracy of a bin.
 
     Each bin is weighted with its number of answers.
 

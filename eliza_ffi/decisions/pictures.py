@@ -30,7 +30,6 @@ class Picture:
 
     Parameters
     ----------
-    rows, columns
     size
         Width and height in inches.
     sharing

@@ -50,8 +50,8 @@ def draw_coverage(reports: Sequence[QuestionReport], path: Path) -> None:
         shares = [point.coverage for point in points]
         axis.step(shares, [point.accuracy for point in points], "C0", label="accuracy")
         thresholds = [point.threshold for point in points]
-        axis.step(shares, thresholds, "C1", linewidth=1, label="lowest probability given")
-        axis.set_title(f"{_short(each)}: accuracy of all {each.accuracy:.1%}", fontsize="medium")
+        axis.step(shares, thresholds, "C1", linewidth=1, label="probability threshold")
+        axis.set_title(f"{_short(each)}: accuracy {each.accuracy:.1%}", fontsize="medium")
         axis.set_xlabel("share of the answers given")
     _save(picture, path)
 

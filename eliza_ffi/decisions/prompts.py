@@ -127,7 +127,6 @@ def ask(
 
     Parameters
     ----------
-    question
     labels
         The labels that the model answers with: ``"text"``, the texts of the options, or
         ``"letters"``. The first option shown has the first letter.
@@ -291,10 +290,10 @@ def _turn(item: Mapping[str, Any]) -> str:
         head, body = _CALLS[kind]
         name = kind.replace("_", " ")
         return f"{name} {text_of(item.get(head, ''))}: {_content_text(item.get(body))}"
-    said = [_content_text(item["content"])]
+    parts = [_content_text(item["content"])]
     if item.get("tool_calls"):
-        said.append(text_of(item["tool_calls"]))
-    return f"{item['role']}: " + "\n".join(filter(None, said))
+        parts.append(text_of(item["tool_calls"]))
+    return f"{item['role']}: " + "\n".join(filter(None, parts))
 
 
 def _content_text(content: Any) -> str:
@@ -306,10 +305,7 @@ def _content_text(content: Any) -> str:
 
 
 def _refuse_parts(given: Any) -> None:
-    """Reject images, audio and files in an input that is not a conversation in our sense.
-
-    Such an input is sent as JSON, but its author may have meant a conversation.
-    """
+    """Reject images, audio and files in JSON that looks like a conversation in another format."""
     items = given.get("messages") if isinstance(given, Mapping) else given
     for item in items if isinstance(items, list | tuple) else ():
         content = item.get("content") if isinstance(item, Mapping) else None

@@ -259,7 +259,6 @@ def text_of(value: Any, what: str = "the value") -> str:
 
     Parameters
     ----------
-    value
     what
         The name of the value in error messages.
 

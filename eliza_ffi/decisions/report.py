@@ -251,7 +251,7 @@ def evaluate(
         )
         flips = _flips(scores[place], rule)
         targets = labelled.targets[asked_about[:, place], place]
-        reports.append(_judge(name, question, log_p, targets, flips, bins))
+        reports.append(_question_report(name, question, log_p, targets, flips, bins))
     return DecisionReport(
         model=fingerprint,
         rule=rule,
@@ -278,7 +278,7 @@ def _flips(scores: Sequence[QuestionScores], rule: Rule) -> float | None:
     return flip_rate(np.array(answers).T)
 
 
-def _judge(
+def _question_report(
     name: str,
     question: AskedQuestion,
     log_p: Array,

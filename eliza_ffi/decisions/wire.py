@@ -77,7 +77,6 @@ def question_from(given: Any, name: str | None = None) -> Question:
 
     Parameters
     ----------
-    given
     name
         A name that replaces the question's own name. None keeps its own name.
 

@@ -449,7 +449,7 @@ def test_questions_in_systemone_format_keep_their_json() -> None:
         ({"type": "maybe", "instructions": "x"}, "noul, choice, score, got 'maybe'"),
         (
             {"type": "noul", "instructions": "x", "criteria": ["a"]},
-            "object with the keys true and false",
+            "object with true and false",
         ),
         ({"type": "choice", "instructions": "x"}, "a key for each option"),
         ({"type": "choice", "instructions": "x", "criteria": {}}, "a key for each option"),

@@ -64,7 +64,7 @@ class _Type:
     labels : str
         ``"letters"``, ``"codes"`` or ``"typed"``, as in :mod:`.option_labels`.
     takes_labels : bool
-        Whether the template receives the labels. Otherwise it contains them.
+        Whether the template receives the labels. Otherwise the template contains them.
     true_first : bool
         Whether the option ``true`` of a noul comes first.
     two_orders : bool
@@ -286,7 +286,6 @@ class DecisionModel:
         ----------
         facts
             The field ``"model"`` of :meth:`Model.describe`, with ``path`` and ``decision_type``.
-        tokenize, detokenize
 
         Raises
         ------

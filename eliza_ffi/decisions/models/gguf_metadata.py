@@ -50,7 +50,6 @@ def read_metadata(
 
     Parameters
     ----------
-    path
     wanted
         Returns for the name of an entry whether to read it. Arrays are never read.
 
@@ -62,7 +61,7 @@ def read_metadata(
     """
     # Not memory-mapped: a mapped file that another process truncates would crash this process.
     try:
-        with open(path, "rb") as file:  # noqa: PTH123 - the path may be bytes
+        with open(path, "rb") as file:  # noqa: PTH123 - accepts every path of a model
             data = file.read(MAX_METADATA)
     except (OSError, ValueError) as error:  # ValueError: not a valid path
         raise ModelError(f"cannot read {os.fspath(path)!r}: {error}") from error

@@ -54,7 +54,6 @@ class ModelAsking:
 
     Parameters
     ----------
-    session, model
     given
         The input as JSON. The model's template converts it to text.
     questions
@@ -84,11 +83,11 @@ class ModelAsking:
         asked = [_asked(question, id) for question, id in zip(questions, ids, strict=True)]
         self._questions = model.ask(asked, given)
         every = [prompt for question in self._questions for prompt in question.prompts]
-        tokens, behind = split_common_prefix([list(prompt.tokens) for prompt in every])
+        tokens, endings = split_common_prefix([list(prompt.tokens) for prompt in every])
         choices = [_labels(session, prompt.read) for prompt in every]
         self.args = ScoreArgs(
             generate_request(session, tokens, method="decide", **(stream or {})),
-            tuple(map(Ending, behind, choices)),
+            tuple(map(Ending, endings, choices)),
             option_mass=option_mass,
         )
 

@@ -90,7 +90,7 @@ class SystemoneQuestion:
             return cls(id, kind, asked, _score_options(criteria))
         if kind == "noul":
             if not isinstance(criteria, dict | None):
-                raise malformed("criteria of a noul must be an object with the keys true and false")
+                raise malformed("criteria of a noul must be an object with true and false")
             criteria = criteria or {}
             options = _noul_options(criteria.get("true"), criteria.get("false"))
             return cls(id, kind, asked, options)
@@ -120,7 +120,6 @@ def json_copy(value: Any, what: str = "the value", *, sort: bool = False, depth:
 
     Parameters
     ----------
-    value
     what
         The name of the value in error messages.
     sort
