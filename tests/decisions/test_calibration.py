@@ -694,7 +694,7 @@ def test_the_fingerprint_of_a_decision_model_covers_its_template(
     tmp_path: Path,
 ) -> None:
     def fingerprint(template: str, temperature: float) -> str:
-        # The decision entries are between the 256 samples of the file.
+        # None of the 256 samples of the file contains the decision entries.
         entries = {
             "general.architecture": "llama",
             "filling": "x" * 2_500_000,
