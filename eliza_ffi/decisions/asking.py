@@ -226,7 +226,7 @@ def asking_of(
     if how != How() or joint:
         raise InvalidArgumentError(
             f"a decision model of type {decision_model.type} has its own labels, orders and "
-            "scoring; omit these settings, or pass prompt= to ask it like any other model"
+            "scoring; omit these settings"
         )
     return ModelAsking(
         session, decision_model, given, questions, option_mass=option_mass, stream=stream

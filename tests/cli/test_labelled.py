@@ -110,7 +110,7 @@ def test_a_dry_run_shows_what_a_model_made_for_decisions_is_asked_and_refuses_wh
     for options in (["--scoring", "mean"], ["--labels", "letters"], ["--orders", "2"]):
         assert run("decide", "--input", "hello", *ASKED, *model, *options) == 1
         out, err = capsys.readouterr()
-        assert (out, "labels, orders and scoring are its own" in err) == ("", True)
+        assert (out, "has its own labels, orders and scoring" in err) == ("", True)
 
 
 def answers(path: str) -> list[dict[str, Any]]:
@@ -284,8 +284,8 @@ def test_rows_longer_than_the_context_are_left_out_with_their_lines_and_the_rest
     assert [each["n"] for each in report["questions"]] == [24, 24]
     empty, first, second = report["left_out"]
     assert empty == "in.csv, line 27: nothing in column 'body'"
-    assert first.startswith("in.csv, line 4: a text of 15,000 characters: cannot prefill")
-    assert second.startswith("in.csv, line 28: a text of 20,000 characters: cannot prefill")
+    assert first.startswith("in.csv, line 4: an input of 15,000 characters: cannot prefill")
+    assert second.startswith("in.csv, line 28: an input of 20,000 characters: cannot prefill")
     assert err.splitlines()[0] == "eliza-ffi: rows left out: 3"
     assert f"  {first}" in err.splitlines()
     assert run("calibrate", *small, "--output", "c.json", "--json") == 0

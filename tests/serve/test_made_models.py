@@ -52,4 +52,4 @@ def test_a_way_of_asking_that_a_made_model_has_not_is_refused_at_the_start(
 ) -> None:
     path = str(cached_decision_model("lev"))
     assert cli.main(["serve", "--port", "0", "--model", path, "--labels", "letters"]) == 1
-    assert "labels, orders and scoring are its own" in capsys.readouterr().err
+    assert "has its own labels, orders and scoring" in capsys.readouterr().err
