@@ -1,4 +1,4 @@
-"""Run a language model in process, and make it choose.
+"""Make a local language model choose labels, answer typed questions and write structured data.
 
 >>> import eliza_ffi
 >>> with eliza_ffi.Model() as model:  # doctest: +SKIP
@@ -93,7 +93,7 @@ __all__ = [
 ]
 
 __version__ = "0.2.0"
-"""The package's version."""
+"""The version of the package."""
 
 _ROOMS = {
     "async_model": ("AsyncModel",),
@@ -148,7 +148,7 @@ _ROOM_OF = {name: room for room, names in _ROOMS.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
-    """Load what is asked for: numpy and cffi take longer than most commands."""
+    """Import a name when it is first used, because importing numpy and cffi is slow."""
     if name not in _ROOM_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     found = getattr(importlib.import_module(f".{_ROOM_OF[name]}", __name__), name)

@@ -1,4 +1,4 @@
-"""Where the files are that come with the package: installed, editable, or in a source checkout."""
+"""Find the files that come with the package: installed, editable, or in a source checkout."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ __all__ = ["checkout_root", "default_model_path", "fixture_path", "header_path",
 
 
 def package_folders() -> list[Path]:
-    """Return the folders of the package: an editable install has two, source and build output."""
+    """Return the folders of the package; an editable install has two, the source and the build."""
     return [Path(folder) for folder in sys.modules[__package__].__path__]
 
 
 def checkout_root() -> Path | None:
-    """Return the source checkout the package is run from, or None when it is installed."""
+    """Return the source checkout that the package runs from, or None if it is installed."""
     root = Path(__file__).resolve().parent.parent
     return root if (root / "pyproject.toml").is_file() else None
 
@@ -48,4 +48,4 @@ def _first_file(what: str, in_package: Path, in_checkout: Path) -> Path:
         if candidate.is_file():
             return candidate
     looked = ", ".join(str(candidate) for candidate in candidates)
-    raise ElizaError(f"the {what} is missing from this installation; looked at: {looked}")
+    raise ElizaError(f"the {what} is missing from this installation; searched: {looked}")

@@ -1,4 +1,4 @@
-"""The same model for an event loop: everything that takes time runs on threads and is awaited."""
+"""The asynchronous model: slow calls run on threads and are awaited."""
 
 from __future__ import annotations
 
@@ -61,25 +61,25 @@ V = TypeVar("V")
 
 
 class AsyncModel:
-    """A language model, loaded and ready, for an event loop.
+    """Load a language model for an event loop.
 
-    Its methods are those of :class:`~eliza_ffi.model.Model`, take the same arguments and are
-    awaited. Requests are prepared and run on threads, so that the event loop is not held up.
+    The methods have the names and arguments of :class:`~eliza_ffi.model.Model`, and are awaited.
+    Requests are prepared and run on threads, so that they do not block the event loop.
 
-    Cancelling a task ends the forward pass of its request alone. The call returns when its thread
-    has ended and its slot is free again: :meth:`embed`, :meth:`end_of_turn` and :meth:`restore` end
-    with the text, turn or file they are at. Leave iterators early through ``aclose()`` or
-    `contextlib.aclosing`.
+    Cancelling a task cancels only its own request. The cancelled call returns when its thread has
+    stopped and its slot is free again. :meth:`embed`, :meth:`end_of_turn` and :meth:`restore`
+    cannot stop in the middle of a string, a score or a file; they finish it first. To leave an
+    iterator early, call ``aclose()`` or use `contextlib.aclosing`.
 
-    Callbacks are called on the event loop, and awaited if they return something that can be
-    awaited. The exception is `progress` of the class, a plain function that the loading thread or a
-    request's thread calls.
+    Callbacks run on the event loop. If a callback returns an awaitable, it is awaited. The argument
+    `progress` of this class is an exception: it is a plain function, called on the thread that
+    loads the model or runs a request.
 
     Parameters
     ----------
     path, library, n_ctx, n_slots, n_threads, gpu_layers, seed, lora, progress, options
-        As :class:`~eliza_ffi.model.Model`. Loading takes its time here: :meth:`open` does not hold
-        the event loop up.
+        As :class:`~eliza_ffi.model.Model`. The constructor blocks while the model loads; use
+        :meth:`open` in an event loop.
     """
 
     def __init__(
@@ -115,21 +115,21 @@ class AsyncModel:
 
     @classmethod
     async def open(cls, path: str | os.PathLike[str] | None = None, **more: Any) -> AsyncModel:
-        """Load a model on a thread; parameters as the class."""
+        """Load a model on a thread; the parameters are those of the class."""
         return await asyncio.to_thread(cls, path, **more)
 
     @classmethod
     def of(cls, model: Model) -> AsyncModel:
-        """Return this face of a model that is open; both are closed together."""
+        """Return an AsyncModel that shares an open Model; closing one closes both."""
         check_kind("model", model, Model, "an open Model")
         face = cls.__new__(cls)
         face._model = model
         return face
 
     def close(self) -> None:
-        """Free the model; running generations are cancelled. Closing twice is harmless.
+        """Free the model and cancel running generations. Closing twice is harmless.
 
-        This blocks until the model is freed. ``async with`` does it on a thread.
+        This call blocks until the model is freed. ``async with`` closes the model on a thread.
         """
         self._model.close()
 
@@ -144,69 +144,69 @@ class AsyncModel:
 
     @property
     def session(self) -> Session:
-        """The model's context."""
+        """The open model: its library, its context and its scheduler."""
         return self._model.session
 
     @property
     def path(self) -> str:
-        """The model's file, or its bundle."""
+        """The path of the model file or bundle."""
         return self._model.path
 
     @property
     def binding(self) -> CffiBinding:
-        """The library's functions."""
+        """The functions of the native library."""
         return self._model.binding
 
-    # ---- What the model is ----------------------------------------------------------------------
+    # ---- Facts and tokens -----------------------------------------------------------------------
 
     async def describe(self) -> dict[str, Any]:
-        """As :meth:`Model.describe <eliza_ffi.model.Model.describe>`."""
+        """Run :meth:`Model.describe <eliza_ffi.model.Model.describe>` on a thread."""
         return await self._prepared(self._model.describe)
 
     async def tokenize(
         self, text: str, add_special: bool = False, parse_special: bool = False
     ) -> list[int]:
-        """As :meth:`Model.tokenize <eliza_ffi.model.Model.tokenize>`."""
+        """Run :meth:`Model.tokenize <eliza_ffi.model.Model.tokenize>` on a thread."""
         return await self._prepared(self._model.tokenize, text, add_special, parse_special)
 
     async def prompt_tokens(self, prompt: str | Prompt) -> list[int]:
-        """As :meth:`Model.prompt_tokens <eliza_ffi.model.Model.prompt_tokens>`."""
+        """Run :meth:`Model.prompt_tokens <eliza_ffi.model.Model.prompt_tokens>` on a thread."""
         return await self._prepared(self._model.prompt_tokens, prompt)
 
     async def detokenize(self, tokens: Tokens, unparse_special: bool = False) -> str:
-        """As :meth:`Model.detokenize <eliza_ffi.model.Model.detokenize>`."""
+        """Run :meth:`Model.detokenize <eliza_ffi.model.Model.detokenize>` on a thread."""
         return await self._prepared(self._model.detokenize, tokens, unparse_special)
 
     async def token_texts(self) -> TokenTexts:
-        """As :meth:`Model.token_texts <eliza_ffi.model.Model.token_texts>`."""
+        """Run :meth:`Model.token_texts <eliza_ffi.model.Model.token_texts>` on a thread."""
         return await self._prepared(self._model.token_texts)
 
     async def chat_template(self) -> ChatTemplate:
-        """Return the model's chat template; raises `ChatTemplateError` where there is none."""
+        """Return the model's chat template; raise `ChatTemplateError` if the model has none."""
         return await self._prepared(lambda: self._model.chat_template)
 
     async def chat_tokens(self, messages: Messages, **more: Any) -> list[int]:
-        """As :meth:`Model.chat_tokens <eliza_ffi.model.Model.chat_tokens>`."""
+        """Run :meth:`Model.chat_tokens <eliza_ffi.model.Model.chat_tokens>` on a thread."""
         return await self._prepared(lambda: self._model.chat_tokens(messages, **more))
 
     async def embed(self, text: str | Iterable[str], pooling: str = "mean") -> NDArray[np.float32]:
-        """As :meth:`Model.embed <eliza_ffi.model.Model.embed>`."""
+        """Run :meth:`Model.embed <eliza_ffi.model.Model.embed>` on a thread."""
         is_cancelled = threading.Event()
 
         def check() -> None:
             if is_cancelled.is_set():
                 raise GenerationCancelled("the embedding was cancelled")
 
-        _ = self.session.ctx  # is it open?
+        _ = self.session.ctx  # raises if the model is closed
         return await self.session.workers.run(
             self._model._embed, text, pooling, check, cancel=is_cancelled.set
         )
 
     async def end_of_turn(self, prompt: str | Prompt | Tokens, end: str | int) -> EotScore:
-        """As :meth:`Model.end_of_turn <eliza_ffi.model.Model.end_of_turn>`."""
+        """Run :meth:`Model.end_of_turn <eliza_ffi.model.Model.end_of_turn>` on a thread."""
         return cast(EotScore, await self._result(self._jobs.end_of_turn, prompt, end, wait=True))
 
-    # ---- Texts ----------------------------------------------------------------------------------
+    # ---- Text -----------------------------------------------------------------------------------
 
     async def generate(
         self,
@@ -227,7 +227,7 @@ class AsyncModel:
         on_text: Callable[[str], Any] | None = None,
         wait: bool | float = True,
     ) -> GenerationResult:
-        """As :meth:`Model.generate <eliza_ffi.model.Model.generate>`."""
+        """Run :meth:`Model.generate <eliza_ffi.model.Model.generate>` on a thread."""
         found = await self._result(
             self._jobs.text,
             prompt,
@@ -268,7 +268,7 @@ class AsyncModel:
         cache: CacheOptions | None = None,
         wait: bool | float = True,
     ) -> AsyncTextStream:
-        """As :meth:`Model.stream <eliza_ffi.model.Model.stream>`."""
+        """Run :meth:`Model.stream <eliza_ffi.model.Model.stream>` on a thread."""
         prepare = partial(
             self._jobs.text,
             prompt,
@@ -299,7 +299,7 @@ class AsyncModel:
         return_exceptions: bool = False,
         **settings: Unpack[TextSettings],
     ) -> list[GenerationResult]:
-        """As :meth:`Model.generate_many <eliza_ffi.model.Model.generate_many>`."""
+        """Run :meth:`Model.generate_many <eliza_ffi.model.Model.generate_many>` on a thread."""
 
         async def one(prompt: AnyPrompt) -> GenerationResult:
             found = await self._result(
@@ -316,7 +316,7 @@ class AsyncModel:
         check_prompts(prompts, "generate")
         return await self._many(prompts, one, progress, max_concurrency, return_exceptions)
 
-    # ---- Choices --------------------------------------------------------------------------------
+    # ---- Labels ---------------------------------------------------------------------------------
 
     @overload
     async def choose(
@@ -392,7 +392,7 @@ class AsyncModel:
         on_text: Callable[[str], Any] | None = None,
         wait: bool | float = True,
     ) -> ChoiceResult[Any]:
-        """As :meth:`Model.choose <eliza_ffi.model.Model.choose>`."""
+        """Run :meth:`Model.choose <eliza_ffi.model.Model.choose>` on a thread."""
         found = await self._result(
             self._jobs.choice,
             prompt,
@@ -425,7 +425,7 @@ class AsyncModel:
     async def prepare_labels(self, labels: Any) -> PreparedLabels[Any]: ...
 
     async def prepare_labels(self, labels: Any) -> PreparedLabels[Any]:
-        """As :meth:`Model.prepare_labels <eliza_ffi.model.Model.prepare_labels>`."""
+        """Run :meth:`Model.prepare_labels <eliza_ffi.model.Model.prepare_labels>` on a thread."""
         return await self._prepared(self._model.prepare_labels, labels)
 
     async def choose_many(
@@ -438,7 +438,7 @@ class AsyncModel:
         return_exceptions: bool = False,
         **settings: Unpack[ChoiceSettings],
     ) -> list[ChoiceResult[Any]]:
-        """As :meth:`Model.choose_many <eliza_ffi.model.Model.choose_many>`."""
+        """Run :meth:`Model.choose_many <eliza_ffi.model.Model.choose_many>` on a thread."""
 
         async def one(item: tuple[AnyPrompt, Any]) -> ChoiceResult[Any]:
             found = await self._result(
@@ -474,7 +474,7 @@ class AsyncModel:
         wait: bool | float = True,
         cache: CacheOptions | None = None,
     ) -> Decision:
-        """As :meth:`Model.decide <eliza_ffi.model.Model.decide>`."""
+        """Run :meth:`Model.decide <eliza_ffi.model.Model.decide>` on a thread."""
         check_one_input(input)
         asked, settings = await self._asked(
             questions,
@@ -506,7 +506,7 @@ class AsyncModel:
         return_exceptions: bool = False,
         cache: CacheOptions | None = None,
     ) -> list[Decision]:
-        """As :meth:`Model.decide_many <eliza_ffi.model.Model.decide_many>`."""
+        """Run :meth:`Model.decide_many <eliza_ffi.model.Model.decide_many>` on a thread."""
         check_prompts(inputs, "decide", "inputs")
         asked, settings = await self._asked(
             questions,
@@ -537,7 +537,7 @@ class AsyncModel:
         orders: int = 1,
         prompt: WritePrompt | None = None,
     ) -> list[str]:
-        """As :meth:`Model.decision_prompts <eliza_ffi.model.Model.decision_prompts>`."""
+        """Run :meth:`Model.decision_prompts <eliza_ffi.Model.decision_prompts>` on a thread."""
         return await self._prepared(
             partial(self._model.decision_prompts, labels=labels, orders=orders, prompt=prompt),
             input,
@@ -599,7 +599,7 @@ class AsyncModel:
         wait: bool | float = True,
         **settings: Unpack[FillSettings],
     ) -> Any:
-        """As :meth:`Model.fill <eliza_ffi.model.Model.fill>`."""
+        """Run :meth:`Model.fill <eliza_ffi.model.Model.fill>` on a thread."""
         check_callback("on_span", on_span)
         return await self._result(
             self._jobs.fill,
@@ -640,7 +640,7 @@ class AsyncModel:
         wait: bool | float = True,
         **settings: Unpack[FillSettings],
     ) -> AsyncGenerator[Any, None]:
-        """As :meth:`Model.fill_stream <eliza_ffi.model.Model.fill_stream>`."""
+        """Run :meth:`Model.fill_stream <eliza_ffi.model.Model.fill_stream>` on a thread."""
         prepare = partial(
             self._jobs.fill, prompt, shape, method="fill_stream", is_told=True, **settings
         )
@@ -656,7 +656,7 @@ class AsyncModel:
         return_exceptions: bool = False,
         **settings: Unpack[FillSettings],
     ) -> list[FillResult]:
-        """As :meth:`Model.fill_many <eliza_ffi.model.Model.fill_many>`."""
+        """Run :meth:`Model.fill_many <eliza_ffi.model.Model.fill_many>` on a thread."""
 
         async def one(prompt: AnyPrompt) -> FillResult:
             found = await self._result(
@@ -712,7 +712,7 @@ class AsyncModel:
         wait: bool | float = True,
         **settings: Unpack[ToolSettings],
     ) -> ToolCall | TextAnswer:
-        """As :meth:`Model.call_tool <eliza_ffi.model.Model.call_tool>`."""
+        """Run :meth:`Model.call_tool <eliza_ffi.model.Model.call_tool>` on a thread."""
         found = await self._result(
             self._jobs.tools,
             messages,
@@ -766,7 +766,7 @@ class AsyncModel:
         wait: bool | float = True,
         **settings: Unpack[ToolSettings],
     ) -> ToolCalls | TextAnswer:
-        """As :meth:`Model.call_tools <eliza_ffi.model.Model.call_tools>`."""
+        """Run :meth:`Model.call_tools <eliza_ffi.model.Model.call_tools>` on a thread."""
         found = await self._result(
             self._jobs.tools,
             messages,
@@ -791,7 +791,7 @@ class AsyncModel:
         cache: CacheOptions | None = None,
         wait: bool | float = True,
     ) -> int:
-        """As :meth:`Model.save <eliza_ffi.model.Model.save>`."""
+        """Run :meth:`Model.save <eliza_ffi.model.Model.save>` on a thread."""
         return cast(int, await self._result(self._jobs.save, path, prompt, cache, wait=wait))
 
     async def restore(
@@ -801,14 +801,14 @@ class AsyncModel:
         cache: CacheOptions | None = None,
         wait: bool | float = True,
     ) -> int:
-        """As :meth:`Model.restore <eliza_ffi.model.Model.restore>`."""
+        """Run :meth:`Model.restore <eliza_ffi.model.Model.restore>` on a thread."""
         return cast(int, await self._result(self._jobs.restore, path, cache, wait=wait))
 
     # ---- Requests -------------------------------------------------------------------------------
 
     async def _prepared(self, prepare: Callable[..., T], *arguments: Any) -> T:
-        """Return the result of a call that takes no slot; the call runs on a thread."""
-        _ = self.session.ctx  # is it open, and ours?
+        """Run a call that needs no slot on a thread, and return its result."""
+        _ = self.session.ctx  # raises if the model is closed or belongs to the parent process
         return await self.session.helpers.run(prepare, *arguments)
 
     async def _result(
@@ -819,7 +819,7 @@ class AsyncModel:
         tell: Callable[[Any], Any] | None = None,
         **settings: Any,
     ) -> Any:
-        """Prepare a request, return its result, and call `tell` with each step before it."""
+        """Prepare and run a request, call `tell` with each of its steps, and return its result."""
         work = await self._prepared(partial(prepare, *arguments, **settings))
         return await self._run(work, wait, tell)
 
@@ -836,7 +836,7 @@ class AsyncModel:
     async def _steps(
         self, prepare: Callable[[], Work[Any]], wait: bool | float
     ) -> AsyncGenerator[Any, None]:
-        """Prepare a request, and yield its steps."""
+        """Prepare a request and yield its steps."""
         work = await self._prepared(prepare)
         async with aclosing(self.session.steps_async(work, wait)) as steps:
             async for step in steps:

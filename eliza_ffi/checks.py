@@ -1,14 +1,15 @@
-"""Check arguments of the public API, and word the errors.
+"""Check the arguments of the public API.
 
-There is one rule. A wrong argument raises :class:`~eliza_ffi.errors.InvalidArgumentError`, which is
-a ValueError, whether its type or its value is wrong. The text names the argument, what was
-expected, what was found, and the next step if there is an obvious one::
+An argument with a wrong type or a wrong value raises
+:class:`~eliza_ffi.errors.InvalidArgumentError`, which is a ValueError. The message names the
+argument, the expected value, the value found, and the next step if there is an obvious one::
 
     prompts must be a list of prompts, got 'hello'; for one prompt use choose()
 
-Missing and unexpected arguments raise TypeError, as in every Python call.
+A missing or unexpected argument raises TypeError, as in every Python call.
 
-Every check returns the checked value, as Python's own type.
+Every check returns the checked value. Numbers of other libraries, such as numpy's, are returned as
+Python's int, float or bool.
 """
 
 from __future__ import annotations
@@ -54,21 +55,21 @@ LARGEST_INT = 2**31 - 1
 """The largest whole number that the library takes."""
 
 MISSPELT = 0.8
-"""Names that are this similar are taken for misspellings; 1 = the same name."""
+"""The least similarity, 0 to 1, at which a name counts as a misspelling of a known name."""
 
 LONGEST = 60
 """The most characters of a value that an error or a result shows."""
 
 
 def wrong(name: str, expected: str, value: object, hint: str = "") -> InvalidArgumentError:
-    """Return the error of a wrong argument.
+    """Return the exception for a wrong argument.
 
     Parameters
     ----------
     name
         The argument's name.
     expected
-        The words after ``"must be"``.
+        What the argument must be: the words after ``"must be"``.
     value
         The wrong value.
     hint
@@ -79,7 +80,7 @@ def wrong(name: str, expected: str, value: object, hint: str = "") -> InvalidArg
 
 
 def found(value: object) -> str:
-    """Describe a value in a few words: texts and numbers as they are, others by their type."""
+    """Describe a value in a few words: strings and numbers literally, others by their type."""
     if isinstance(value, type):
         return f"the class {value.__name__}"
     kind = type(value).__name__
@@ -97,7 +98,7 @@ def short_repr(value: object) -> str:
     """Return the representation of a value on one line, cut after 60 characters."""
     try:
         text = repr(value).replace("\n", " ")
-    except ValueError:  # Python writes no number of more than 4,300 digits
+    except ValueError:  # by default, Python does not write integers of more than 4,300 digits
         return "a number of thousands of digits"
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
 
@@ -110,10 +111,10 @@ def check_text(name: str, value: Any) -> str:
 
 
 def check_flag(name: str, value: Any) -> bool:
-    """Check that a value is a bool, Python's or numpy's."""
+    """Check that a value is a bool of Python or numpy."""
     if value is True or value is False:
         return value
-    # By name, because numpy takes longer to import than most commands.
+    # Compare the type's name, because importing numpy takes longer than most commands run.
     if type(value).__name__ in ("bool", "bool_") and type(value).__module__ == "numpy":
         return bool(value)
     raise wrong(name, "True or False", value)
@@ -128,7 +129,7 @@ def check_whole(
     except TypeError:
         whole = None
     if whole is None or not least <= whole <= most:
-        # Nobody wants to know the largest number unless theirs is larger.
+        # The message names the largest 32-bit integer only if the value is larger.
         shown = math.inf if most == LARGEST_INT and (whole is None or whole <= most) else most
         lowest = -math.inf if shown == math.inf and least < -LARGEST_INT else least
         raise wrong(name, _between("a whole number", lowest, shown), value)
@@ -154,7 +155,7 @@ def _between(kind: str, least: float, most: float) -> str:
 
 
 def check_one_of(name: str, value: Any, allowed: Collection[str]) -> str:
-    """Check that a value is one of some strings."""
+    """Check that a value is one of the allowed strings."""
     if not isinstance(value, str) or value not in allowed:
         hint = did_you_mean(value, allowed, MISSPELT)
         raise wrong(name, f"one of {', '.join(allowed)}", value, hint)
@@ -199,12 +200,11 @@ def check_path(name: str, value: Any) -> str:
 
 
 def check_several(name: str, value: Any, expected: str, hint: str = "") -> Iterable[Any]:
-    """Check that a value is a list or another iterable, and no string, bytes, mapping or class.
+    """Check that a value is an iterable, but not a string, bytes, a mapping or a class.
 
     Parameters
     ----------
-    name, value
-    expected, hint
+    name, value, expected, hint
         As in :func:`wrong`.
     """
     is_one = isinstance(value, str | bytes | bytearray | Mapping | type)
@@ -216,11 +216,12 @@ def check_several(name: str, value: Any, expected: str, hint: str = "") -> Itera
 def check_each(
     name: str, value: Any, kind: type[Any] | tuple[type[Any], ...], expected: str
 ) -> tuple[Any, ...]:
-    """Check that a value is an iterable of instances of a class, and return them as a tuple.
+    """Check that a value is an iterable of instances of a class, and return the items as a tuple.
 
     Parameters
     ----------
     name, value
+        As in :func:`wrong`.
     kind
         The class of every item.
     expected
@@ -239,9 +240,10 @@ def check_fields(owner: object, fields: FieldChecks) -> None:
     Parameters
     ----------
     owner
+        The object.
     fields
-        For each field, the class of its usual values and the check of all other values. Usual
-        values are not checked, which keeps this fast.
+        For each field, the usual class of its values, and the check for values of other classes.
+        Values of the usual class are not checked, which saves time.
     """
     for name, (usual, check) in fields.items():
         value = getattr(owner, name)
@@ -250,12 +252,12 @@ def check_fields(owner: object, fields: FieldChecks) -> None:
 
 
 def check_known(what: str, given: Iterable[Any], known: Collection[str]) -> None:
-    """Check that all names of fields are known; the error suggests the nearest known name.
+    """Check that all names are known field names; the error suggests the nearest known name.
 
     Parameters
     ----------
     what
-        The owner of the fields, such as ``"a span"``.
+        The object with the fields, for the message, such as ``"a span"``.
     given
         The names to check.
     known
@@ -268,9 +270,9 @@ def check_known(what: str, given: Iterable[Any], known: Collection[str]) -> None
 
 
 def check_misspelt(what: str, given: Iterable[Any], known: Collection[str]) -> None:
-    """Check that no name looks like a misspelt known name. Other unknown names are allowed.
+    """Check that no name is a misspelling of a known name. Other unknown names are allowed.
 
-    Parameters as :func:`check_known`.
+    The parameters are those of :func:`check_known`.
     """
     for name in given:
         hint = "" if name in known else did_you_mean(name, known, MISSPELT)
@@ -279,11 +281,12 @@ def check_misspelt(what: str, given: Iterable[Any], known: Collection[str]) -> N
 
 
 def did_you_mean(name: object, known: Iterable[str], least: float = 0.6) -> str:
-    """Return ``"did you mean '...'?"`` with the nearest known name, or an empty string.
+    """Return ``"did you mean '...'?"`` with the most similar known name, or an empty string.
 
     Parameters
     ----------
     name, known
+        The name to look for, and all known names.
     least
         The least similarity, 0 to 1, as `difflib` measures it.
     """

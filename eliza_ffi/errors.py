@@ -1,6 +1,7 @@
-"""What can go wrong, as exceptions that say what was being done and what to do about it.
+"""The exceptions of the package.
 
-Everything the package raises on purpose is an :class:`ElizaError`.
+Every exception that the package raises deliberately is an :class:`ElizaError`, except the TypeError
+for a missing or unexpected argument.
 """
 
 from __future__ import annotations
@@ -30,58 +31,59 @@ __all__ = [
 
 
 class ElizaError(Exception):
-    """Base of every exception of this package."""
+    """The base class of all exceptions of this package."""
 
 
 class LibraryNotFoundError(ElizaError):
-    """No libelizainference where it was looked for; the message lists the places."""
+    """The library libelizainference was not found; the message lists the searched places."""
 
 
 class LibraryLoadError(ElizaError):
-    """The library was found and cannot be used: not loadable, or without a symbol it must have."""
+    """The library was found, but cannot be loaded or lacks a required symbol."""
 
 
 class AbiMismatchError(LibraryLoadError):
-    """The library speaks a version of the ABI that this package does not."""
+    """The library has an ABI version that this package does not support."""
 
 
 class ModelError(ElizaError):
-    """There is no usable model at the given path."""
+    """The given path has no usable model."""
 
 
 class InvalidArgumentError(ElizaError, ValueError):
-    """An argument is out of range or of the wrong kind, or a call came at the wrong moment."""
+    """An argument has a wrong type or value, or a method was called at the wrong time."""
 
 
 class ChatTemplateError(InvalidArgumentError):
-    """The model has no chat template, or its template is broken or refused the messages."""
+    """The model has no chat template, or its template failed or rejected the messages."""
 
 
 class NoChatTemplateError(ChatTemplateError):
-    """The model has no chat template at all."""
+    """The model has no chat template."""
 
 
 class TokenTrieError(ElizaError):
-    """The library refused a token-tree payload; the stream was left as it was."""
+    """The library rejected a token-tree payload; the stream is unchanged."""
 
 
 class BusyError(ElizaError):
     """No slot became free in time: close a stream, or raise ``n_slots`` or ``slot_wait_ms``.
 
-    Those who need a slot get it in the order in which they ask. This is raised where it takes
-    longer than option ``slot_wait_ms`` says: 30 seconds, or 0 = not to wait at all.
+    Requests get slots in the order in which they arrive. A waiting request raises this error when
+    no request has got a slot for ``slot_wait_ms`` milliseconds: 30,000 by default, and 0 = do not
+    wait.
     """
 
 
-class NativeFault(ElizaError):  # noqa: N818 - the C header's word
-    """Decoding, memory mapping or input/output failed inside the library."""
+class NativeFault(ElizaError):  # noqa: N818 - the C header's name
+    """Decoding, memory mapping, or reading or writing a file failed inside the library."""
 
 
-class OutOfMemory(ElizaError, MemoryError):  # noqa: N818 - as the C header says
-    """The library could not get the memory it needed: try a smaller context or fewer slots."""
+class OutOfMemory(ElizaError, MemoryError):  # noqa: N818 - the C header's name
+    """The library ran out of memory: try a smaller ``n_ctx`` or fewer slots."""
 
 
-class GenerationCancelled(ElizaError):  # noqa: N818 - an outcome
+class GenerationCancelled(ElizaError):  # noqa: N818 - an outcome, not a fault
     """The generation was cancelled before it ended."""
 
 
@@ -91,19 +93,19 @@ class ContextFullError(ElizaError):
     Attributes
     ----------
     partial : SpanResult or None
-        What was written of a span until then, where it was a span.
+        The part of a span that was written, if the context was full inside a span.
     """
 
     partial: Any = None
 
 
 class FillError(ElizaError):
-    """Filling a skeleton broke off; the error that did it is the `__cause__`.
+    """An answer could not be completed; `__cause__` is the error that stopped it, if there was one.
 
     Attributes
     ----------
     partial : FillResult
-        What was written until then.
+        The part of the answer that was written.
     """
 
     def __init__(self, text: str, partial: Any) -> None:
@@ -111,16 +113,16 @@ class FillError(ElizaError):
         self.partial = partial
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Python's own way calls the class with `args`, which have no `partial`.
+        # By default, pickle calls the class with `args`, which does not contain `partial`.
         return type(self), (*self.args, self.partial), vars(self)
 
 
 class InvalidAnswerError(FillError):
-    """A whole answer is not valid against its schema or class; the message has the reason."""
+    """A complete answer is not valid against its schema or class; the message has the reason."""
 
 
 class NotSupportedError(ElizaError):
-    """The loaded library cannot do what was asked."""
+    """The loaded library, or the installation, does not support the request."""
 
 
 _BY_STATUS: dict[int, type[ElizaError]] = {
@@ -151,26 +153,26 @@ _BARE_TEXT: dict[int, str] = {
 
 
 def kind_of_status(status: int) -> type[ElizaError]:
-    """Return the exception class for a negative status of the library."""
+    """Return the exception class of a negative library status."""
     return _BY_STATUS.get(status, NativeFault)
 
 
 def error_from_status(status: int, text: str, doing: str) -> ElizaError:
-    """Turn a negative status of the library into the exception to raise.
+    """Return the exception for a negative library status.
 
     Parameters
     ----------
     status
         An ``eliza_status``, negative.
     text
-        What the library said about it; may be empty.
+        The library's message; may be empty.
     doing
-        What was being done, as a verb phrase: ``"prefill 12 tokens"``.
+        The failed action as a verb phrase, such as ``"prefill 12 tokens"``.
 
     Returns
     -------
     ElizaError
-        Never raised here: the caller does, so that the traceback begins where the call was made.
+        The caller raises it, so that the traceback begins at the failed call.
     """
     said = text.strip() or _BARE_TEXT.get(status, "unknown failure")
     return kind_of_status(status)(f"cannot {doing}: {said} (status {status})")

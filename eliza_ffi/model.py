@@ -1,4 +1,4 @@
-"""A model that generates text and chooses."""
+"""The synchronous model: generate text, choose labels, decide, fill structures, call tools."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from .chat.prompt import Prompt
 from .chat.template import ChatTemplate, Messages
-from .checks import check_callback, check_kind, check_several, check_whole
+from .checks import check_callback, check_kind, check_several, check_whole, wrong
 from .choices.label_set import ChoiceResult, LabelSet, as_label_set
 from .choices.prepared_labels import PreparedLabels
 from .decisions.answers import Decision, expand
@@ -23,7 +23,6 @@ from .decisions.prompts import LabelStyle, check_one_input
 from .decisions.questions import Question
 from .decisions.scoring import Rule
 from .decisions.wire import as_questions
-from .errors import InvalidArgumentError
 from .library.binding import CffiBinding, EotScore
 from .library.loading import Library
 from .library.protocol import Tokens
@@ -56,33 +55,36 @@ V = TypeVar("V")
 
 
 class Model:
-    """A language model, loaded and ready.
+    """Load a language model from a GGUF file.
 
     Parameters
     ----------
     path
         A ``.gguf`` file or a bundle directory; None = the embedded model.
     library
-        The shared library to use; None finds it, see :func:`~eliza_ffi.library.find_library`.
+        The shared library to use; None = search for it, see
+        :func:`~eliza_ffi.library.find_library`.
     n_ctx
-        Tokens of KV cache shared by all slots; 0 = what the model was trained for, at most 8192.
+        Size of the KV cache in tokens, shared by all slots; 0 = the length that the model was
+        trained for, at most 8192.
     n_slots
-        Generations at once, 1 to 64; None = 8. More wait for one of these to end.
+        How many generations can run at the same time, 1 to 64; None = 8. Further requests wait.
     n_threads
-        Compute threads, at most one for each CPU; 0 = as many as a pass has work for, up to the
-        physical cores.
+        Compute threads, at most one per CPU; 0 = as many as each forward pass has work for, up to
+        the number of physical cores.
     gpu_layers
-        Layers to offload; -1 = all.
+        How many layers run on a GPU; -1 = all.
     seed
-        Seed of every generation's sampling, 32 bits: the same prompt then gives the same text each
-        time. None draws one for each generation.
+        The sampling seed of every generation, 32 bits. With a seed, the same prompt gives the same
+        text every time. None = a random seed for each generation.
     lora
-        LoRA adapters of the model, files in GGUF, each with the scale it is added with.
+        LoRA adapters as pairs of a GGUF file and the scale to apply it with.
     progress
-        Called with a stage (``"load"`` or ``"prefill"``) and the fraction done, 0 to 1, at least
-        twice a second as far as the passes before can tell.
+        Called with a stage (``"load"`` or ``"prefill"``) and the fraction done, 0 to 1. The library
+        aims for at least two calls per second; it estimates the duration of a forward pass from
+        earlier passes.
     options
-        More options of the library by name, as the C header lists them.
+        Further options of the library by name; the C header lists them.
 
     Raises
     ------
@@ -95,28 +97,29 @@ class Model:
 
     See Also
     --------
-    eliza_ffi.AsyncModel : the same for an event loop.
+    eliza_ffi.AsyncModel : the same methods for an event loop.
 
     Notes
     -----
-    Several threads may use one model, each with its own generation: they share forward passes,
-    which costs them little more than one of them alone. Where all slots are taken, whatever needs
-    one waits for its turn, first come, first served, and raises
-    :class:`~eliza_ffi.errors.BusyError` once nobody at all has got a turn for 30 seconds, or for as
-    many milliseconds as the option ``slot_wait_ms`` says. Requests that name a slot
-    (:class:`~eliza_ffi.CacheOptions`) wait for that slot, and let requests for other slots pass.
+    **Threads and slots.** Several threads can use one model at the same time. Their generations
+    share forward passes, and a shared pass costs little more than a pass for one generation. Each
+    generation occupies a slot. If all slots are in use, further requests wait in order. A waiting
+    request raises :class:`~eliza_ffi.errors.BusyError` when no request has got a slot for 30
+    seconds; the option ``slot_wait_ms`` changes that limit. Requests that name a slot
+    (:class:`~eliza_ffi.CacheOptions`) wait for that slot, and requests for other slots overtake
+    them. A :meth:`stream` that is neither read to its end nor closed keeps its slot.
 
-    The slots share the context's cells. A request that finds too little room beside other requests
-    is run again when these have ended, unless a piece of its answer has already been given out, to
-    an iterator or a callback: then it raises :class:`~eliza_ffi.errors.ContextFullError`, or
-    :class:`~eliza_ffi.errors.FillError` with what was written. Three kinds of requests are never
-    run again: texts of :meth:`generate` and :meth:`stream` that have begun end where the context is
-    full, with the finish reason ``"context_full"``; :meth:`restore` raises; so do requests with
-    ``wait=False``. An iterator of :meth:`stream` that is neither read to its end nor closed keeps
-    its slot.
+    **A full context.** All slots share the KV cache. If a request does not fit because other
+    requests fill the cache, it runs again after they have ended. It cannot run again if an iterator
+    or a callback has already received a part of its answer; then it raises
+    :class:`~eliza_ffi.errors.ContextFullError`, or :class:`~eliza_ffi.errors.FillError` with the
+    partial answer. Three kinds of requests are never run again. :meth:`generate` and :meth:`stream`
+    end a text that has begun with the finish reason ``"context_full"``. :meth:`restore` and
+    requests with ``wait=False`` raise the error.
 
-    Close the model, or use it in a ``with`` statement; generations that are still running are then
-    cancelled. A process that is forked cannot use a model of its parent: open it in the child.
+    **Closing.** Close the model, or use it in a ``with`` statement. Closing cancels the generations
+    that are still running. A forked process cannot use its parent's model: open the model in the
+    child process.
     """
 
     def __init__(
@@ -152,7 +155,7 @@ class Model:
         self._jobs = Jobs(self.session)
 
     def close(self) -> None:
-        """Free the model; running generations are cancelled. Closing twice is harmless."""
+        """Free the model and cancel running generations. Closing twice is harmless."""
         self.session.close()
 
     def __enter__(self) -> Model:
@@ -166,15 +169,15 @@ class Model:
 
     @property
     def path(self) -> str:
-        """The model's file, or its bundle."""
+        """The path of the model file or bundle."""
         return self.session.path
 
     @property
     def binding(self) -> CffiBinding:
-        """The library's functions."""
+        """The functions of the native library."""
         return self.session.binding
 
-    # ---- What the model is ----------------------------------------------------------------------
+    # ---- Facts and tokens -----------------------------------------------------------------------
 
     def describe(self) -> dict[str, Any]:
         """Return facts about the library and the model."""
@@ -183,55 +186,58 @@ class Model:
     def tokenize(
         self, text: str, add_special: bool = False, parse_special: bool = False
     ) -> list[int]:
-        """Return the tokens of a text.
+        """Convert text to token ids.
 
-        Without the flags it is plain text that goes on from other text: no BOS, no control tokens.
-        A prompt is both begun and parsed; see :meth:`prompt_tokens`.
+        By default, the text is treated as the plain continuation of other text: it gets no BOS
+        token, and control tokens are not recognized in it. To tokenize a prompt, use
+        :meth:`prompt_tokens`.
 
         Parameters
         ----------
         text
         add_special
-            Add the tokens the model begins (and ends) a text with.
+            Add the tokens that the model expects at the beginning (and end) of a text, such as BOS.
         parse_special
-            Read ``<|im_start|>`` and the like as the tokens they name.
+            Convert the text of a control token, such as ``<|im_start|>``, to that control token.
         """
         return self.session.tokenize(text, add_special, parse_special)
 
     def prompt_tokens(self, prompt: str | Prompt) -> list[int]:
-        """Return the tokens of a prompt: ``choose(prompt)`` is ``choose(prompt_tokens(prompt))``.
+        """Convert a prompt to token ids.
+
+        ``choose(prompt)`` gives the same result as ``choose(prompt_tokens(prompt))``.
 
         Parameters
         ----------
         prompt
-            A string, in all of which control tokens are read, or a
-            :class:`~eliza_ffi.chat.Prompt`, in whose plain text they are not. Either gets BOS if
-            the model's texts begin with it and this one does not.
+            A string or a :class:`~eliza_ffi.chat.Prompt`. Control tokens are recognized everywhere
+            in a string, but not in the plain text of a ``Prompt``. The BOS token is added if the
+            model expects it and the prompt does not begin with it.
         """
         return self.session.prompt_tokens(prompt)
 
     def detokenize(self, tokens: Tokens, unparse_special: bool = False) -> str:
-        """Return the text of tokens; special tokens are left out unless `unparse_special`."""
+        """Convert token ids to text; special tokens are left out unless `unparse_special`."""
         return self.session.detokenize(tokens, unparse_special)
 
     def token_texts(self) -> TokenTexts:
-        """Return what every token of the vocabulary spells, for who computes masks of them."""
+        """Return the text of every token of the vocabulary, for code that computes token masks."""
         return self.session.token_texts()
 
     @property
     def chat_template(self) -> ChatTemplate:
-        """The model's chat template; raises `ChatTemplateError` where there is none."""
+        """The model's chat template; raises `ChatTemplateError` if the model has none."""
         return self.session.chat().template
 
     def chat_tokens(self, messages: Messages, **more: Any) -> list[int]:
-        """Return the tokens of a conversation in the model's chat template.
+        """Write a conversation in the model's chat template and convert it to token ids.
 
-        A conversation that is passed as a prompt gives the same tokens.
+        Passing the same conversation as a prompt gives the same tokens.
 
         Parameters
         ----------
         messages
-            As :meth:`~eliza_ffi.chat.ChatTemplate.render`.
+            The conversation, as in :meth:`~eliza_ffi.chat.ChatTemplate.render`.
         **more
             Further arguments of :meth:`~eliza_ffi.chat.ChatTemplate.render`, such as ``tools``
             or ``enable_thinking``.
@@ -239,14 +245,15 @@ class Model:
         Raises
         ------
         ChatTemplateError
-            If the model has no template, or its template fails or refuses the messages.
+            If the model has no template, or its template fails or rejects the messages.
         NotSupportedError
-            If Jinja2 is not installed, or the library does not tell the template.
+            If Jinja2 is not installed, or the library does not report the template.
 
         Notes
         -----
-        The control tokens are those that the template writes. What the messages spell like one is
-        read as plain text; see :mod:`eliza_ffi.chat.tokens` for how, and its limits.
+        Only the template can write control tokens. If a message contains the text of a control
+        token, that text stays plain text; :mod:`eliza_ffi.chat.tokens` explains how, and the
+        limits.
         """
         return self.session.chat().tokens(messages, **more)
 
@@ -257,33 +264,37 @@ class Model:
     def embed(self, text: Iterable[str], pooling: str = ...) -> NDArray[np.float32]: ...
 
     def embed(self, text: str | Iterable[str], pooling: str = "mean") -> NDArray[np.float32]:
-        """Return the embedding of a text, or of several: a product of two is their angle's cosine.
+        """Compute the embedding of a string, or of several strings.
+
+        The vectors have length 1, so the dot product of two embeddings is their cosine similarity.
 
         Parameters
         ----------
         text
-            Each of one to as many tokens as the model was trained on; control tokens are text.
+            A string or an iterable of strings. Each must have at least one token and at most as
+            many as the model was trained for. Control tokens are treated as plain text.
         pooling
-            What is made of the tokens' vectors: ``"mean"``, ``"cls"`` (the first) or ``"last"``.
+            How the tokens' vectors become one vector: ``"mean"``, ``"cls"`` (the first token) or
+            ``"last"`` (the last token).
 
         Returns
         -------
-        array of float32, shape [n_embd], or [n, n_embd] for several texts
-            Each of length 1.
+        array of float32, shape [n_embd], or [n, n_embd] for an iterable
+            Vectors of length 1.
 
         Raises
         ------
         InvalidArgumentError
-            If `pooling` is none of these, or a text has no tokens or too many.
+            If `pooling` is unknown, or a string has no tokens or too many.
         NotSupportedError
-            If the library has no embeddings.
+            If the library cannot compute embeddings.
         """
         return self._embed(text, pooling)
 
     def _embed(
         self, text: str | Iterable[str], pooling: str, check: Callable[[], None] | None = None
     ) -> NDArray[np.float32]:
-        """Embed texts; `check` is called before each and may raise."""
+        """Embed one or several strings; `check` is called before each string and may raise."""
         if isinstance(text, str):
             return self.binding.embed(self.session.ctx, text, pooling)
         rows = []
@@ -292,36 +303,37 @@ class Model:
                 check()
             rows.append(self.binding.embed(self.session.ctx, each, pooling))
         if not rows:
-            raise InvalidArgumentError("there are no texts to embed")
+            raise wrong("text", "a string or a non-empty list of strings", rows)
         return np.stack(rows)
 
     def end_of_turn(self, prompt: str | Prompt | Tokens, end: str | int) -> EotScore:
-        """Return how likely it is that someone has finished speaking.
+        """Return the probability that a speaker has finished their turn.
 
         Parameters
         ----------
         prompt
-            What was said so far, in the model's format, its last turn open, as in
-            :meth:`generate`: what was said belongs in a :class:`~eliza_ffi.chat.Prompt`. What a
-            slot holds of it is not decoded again.
+            The conversation so far in the model's chat format, with the last turn left open: a
+            string, a :class:`~eliza_ffi.chat.Prompt` or token ids. Put the spoken text into the
+            plain text of a ``Prompt``, because it is not trusted. Tokens that are already in a slot
+            are not decoded again.
         end
             The token that ends a turn, or its text, such as ``"<|im_end|>"``.
 
         Raises
         ------
         InvalidArgumentError
-            If `prompt` is empty, or `end` is no single token of the vocabulary.
+            If `prompt` is empty, or `end` is not a single token of the vocabulary.
         ContextFullError
             If the prompt does not fit into the context.
         NotSupportedError
-            If the library does not score turns.
+            If the library cannot score the end of a turn.
         BusyError
             As :meth:`generate`.
         """
         score: EotScore = self._run(self._jobs.end_of_turn(prompt, end), True)
         return score
 
-    # ---- Texts ----------------------------------------------------------------------------------
+    # ---- Text -----------------------------------------------------------------------------------
 
     def generate(
         self,
@@ -342,56 +354,63 @@ class Model:
         on_text: Callable[[str], Any] | None = None,
         wait: bool | float = True,
     ) -> GenerationResult:
-        """Generate a text.
+        """Generate text that continues a prompt.
 
         Parameters
         ----------
         prompt
-            A string is trusted text: it gets BOS, and control tokens are read in all of it. A
-            :class:`~eliza_ffi.Prompt` gets BOS, too, and holds text that is not trusted. Messages,
-            which are mappings with ``role`` and ``content``, are written in the model's chat
-            template up to the beginning of the assistant's turn. Their text cannot end a turn.
-            Token ids are taken as they are.
+            One of four kinds:
+
+            - A string is trusted text. It gets the BOS token, and control tokens are recognized
+              everywhere in it.
+            - A :class:`~eliza_ffi.Prompt` gets the BOS token, too. Control tokens are recognized
+              only in its template text, so it can hold untrusted text.
+            - A list of chat messages, mappings with ``role`` and ``content``. They are written in
+              the model's chat template, up to the beginning of the assistant's turn. The content of
+              a message cannot end its turn.
+            - Token ids are used unchanged.
         max_tokens
-            0 = until the model ends the text or the context is full.
+            The most tokens to generate; 0 = until the model ends the text or the context is full.
         temperature
-            0 = the most probable token at each step.
+            Sampling temperature; 0 = take the most probable token at each step.
         top_p, top_k, min_p
             As in :class:`~eliza_ffi.Sampling`.
         seed
-            Of the sampling; None = the model's seed.
+            Sampling seed; None = the model's seed.
         stop
-            One or more texts that end the generation. They are not part of the result.
+            A string or several strings that end the generation. They are not part of the result.
         logprobs
-            Compute the log-probability of every token, and of this many most probable tokens beside
-            it, 0 to 1,024.
+            Report the log-probability of every generated token, and the `logprobs` most probable
+            tokens at each position, 0 to 1,024; None = report nothing.
         shape
             A JSON Schema, a class, a :class:`~eliza_ffi.Regex`, a :class:`~eliza_ffi.Lark` or a
             :class:`~eliza_ffi.Gbnf` that the text must match, or token masks
             (:class:`~eliza_ffi.structured.Masks`).
         sampling
-            All settings of the sampling, instead of the five above.
+            All sampling settings in one object, instead of the five arguments above.
         speculation
-            Guess several tokens at a time. The result is the same.
+            Guess several tokens at a time and check them in one forward pass. The result is the
+            same.
         cache
-            The KV slot, and the types of its cache.
+            The KV slot to use, and the data types of its KV cache.
         on_text
-            Called with each piece of text.
+            Called with each piece of text as it is generated.
         wait
-            For a slot, if all are in use: seconds at most; True = as long as other requests get
-            theirs; False = not at all.
+            How long to wait for a slot if all slots are in use. True: as long as other requests
+            keep getting slots; see :class:`Model`. A number: at most this number of seconds.
+            False: not at all.
 
         Raises
         ------
         InvalidArgumentError
             If a setting is out of range or given twice.
         ChatTemplateError
-            If the prompt is messages, and the model has no chat template or its template rejects
-            them.
+            If the prompt is a list of messages, and the model has no chat template or its template
+            rejects the messages.
         ContextFullError
             If the prompt does not fit into the context.
         BusyError
-            If there was no slot in time.
+            If no slot became free in time.
         """
         work = self._jobs.text(
             prompt,
@@ -431,11 +450,12 @@ class Model:
         cache: CacheOptions | None = None,
         wait: bool | float = True,
     ) -> TextStream:
-        """Yield the text piece by piece; parameters and errors as :meth:`generate`.
+        """Generate text and yield it piece by piece.
 
-        At the end, :attr:`TextStream.result` has the finish reason, the tokens and the statistics.
-        If the context is full before the first piece, the request may be run again, see
-        :class:`Model`. Afterwards the text ends where the context is full.
+        Parameters and errors are those of :meth:`generate`. After the last piece,
+        :attr:`TextStream.result` has the finish reason, the tokens and the statistics. If the
+        context is full before the first piece, the request may run again; see :class:`Model`. If it
+        is full later, the text ends there.
         """
         work = self._jobs.text(
             prompt,
@@ -466,19 +486,19 @@ class Model:
         return_exceptions: bool = False,
         **settings: Unpack[TextSettings],
     ) -> list[GenerationResult]:
-        """Generate a text for each prompt, as many at once as there are slots.
+        """Generate text for each of many prompts, several at the same time.
 
         Parameters
         ----------
         prompts
-            Each as in :meth:`generate`. They are read as they are needed.
+            An iterable of prompts as in :meth:`generate`. Each is read when a slot is free for it.
         progress
-            Called with the number of finished prompts and the number of all, None if unknown.
+            Called with the number of finished prompts and the total, which is None if unknown.
         max_concurrency
-            How many run together; None = as many as the model has slots.
+            How many requests run at the same time; None = as many as the model has slots.
         return_exceptions
-            Return the error of a prompt in its place. Otherwise the first error is raised, after
-            all other requests have been cancelled.
+            If True, the result of a failed prompt is its exception. Otherwise the first failure
+            cancels all other requests and is raised.
         max_tokens, **settings
             As :meth:`generate`.
 
@@ -497,7 +517,7 @@ class Model:
         check_prompts(prompts, "generate")
         return self._many(prompts, job, progress, max_concurrency, return_exceptions)
 
-    # ---- Choices --------------------------------------------------------------------------------
+    # ---- Labels ---------------------------------------------------------------------------------
 
     @overload
     def choose(
@@ -578,35 +598,40 @@ class Model:
         Parameters
         ----------
         prompt
-            The text before the label, as in :meth:`generate`. After messages, the label is the
-            beginning of the assistant's turn.
+            The prompt, as in :meth:`generate`. The label follows it directly. After chat messages,
+            the label is the beginning of the assistant's turn.
         labels
-            Distinct non-empty strings; an enum class, whose members are spelled by their values if
-            these are strings, otherwise by their names; a mapping from labels to values; ``bool``,
-            spelled ``true`` and ``false``; a ``Literal[...]``; the result of
-            :meth:`prepare_labels`.
+            One of the following:
+
+            - a list of distinct non-empty strings, or a ``Literal[...]``
+            - an enum class; a member's label is its value if that is a string, otherwise its name
+            - a mapping from labels to values
+            - ``bool``, with the labels ``true`` and ``false``
+            - the result of :meth:`prepare_labels`
         mode
-            ``"greedy"`` = the most probable token at each step; ``"sample"`` = sampled;
-            ``"best"`` = the label with the highest probability.
+            ``"greedy"``: take the most probable token at each step. ``"sample"``: sample each
+            token. ``"best"``: take the label with the highest probability as a whole.
         temperature
-            Of ``mode="sample"``.
+            The sampling temperature of ``mode="sample"``.
         probabilities
-            Compute the probability of every label. It usually takes one more forward pass.
+            Also compute the probability of every label. This usually takes one more forward pass.
         tokenization
-            ``"own"`` = each label has the tokens that the tokenizer gives it alone; ``"any"`` = a
-            label may be spelled with any tokens, as under a grammar.
+            ``"own"``: a label is written with the tokens that the tokenizer gives for the label on
+            its own. ``"any"``: a label may be written with any tokens that spell it, as under a
+            grammar.
         heal_prompt
-            With ``tokenization="any"``: the prompt's last token may be spelled anew, together with
-            the label.
+            With ``tokenization="any"``, allow the prompt's last token and the beginning of the
+            label to merge into other tokens (token healing).
         max_tokens
-            0 = no limit. A choice that does not end within the limit is an error.
+            The most tokens of a label; 0 = no limit. A label that does not end within the limit
+            raises an error.
         sampling, seed, cache, on_text, wait
             As :meth:`generate`.
 
         Raises
         ------
         InvalidArgumentError
-            If there are no labels, two are the same, the tokenizer cannot spell one, or
+            If there are no labels, two labels are equal, the tokenizer cannot write a label, or
             `max_tokens` ends the generation inside a label.
         ContextFullError
             If the prompt or the label does not fit into the context.
@@ -645,11 +670,11 @@ class Model:
     def prepare_labels(self, labels: Any) -> PreparedLabels[Any]: ...
 
     def prepare_labels(self, labels: Any) -> PreparedLabels[Any]:
-        """Cut labels into tokens once, for any number of choices.
+        """Tokenize labels once, for any number of calls of :meth:`choose`.
 
-        :meth:`choose` keeps the tokens of the last label sets, and finds them by comparing all
-        texts. With thousands of labels this takes longer than a choice. Prepared labels are found
-        at once.
+        :meth:`choose` caches the tokens of recent label sets, and compares all labels to find a set
+        in the cache. With thousands of labels, the comparison takes longer than the choice.
+        Prepared labels need no comparison.
 
         Parameters
         ----------
@@ -659,15 +684,15 @@ class Model:
         Returns
         -------
         PreparedLabels
-            For this model alone. As long as they live, the library keeps about 40 bytes for each
-            token.
+            The labels, for use with this model only. The library keeps about 40 bytes per token
+            until the object is freed.
 
         Raises
         ------
         InvalidArgumentError
-            If there are no labels, two are the same, or the tokenizer cannot spell one.
+            If there are no labels, two labels are equal, or the tokenizer cannot write a label.
         """
-        _ = self.session.ctx  # is it open, and ours?
+        _ = self.session.ctx  # raises if the model is closed or belongs to the parent process
         return PreparedLabels(as_label_set(labels), self.session.choices)
 
     def choose_many(
@@ -680,15 +705,15 @@ class Model:
         return_exceptions: bool = False,
         **settings: Unpack[ChoiceSettings],
     ) -> list[ChoiceResult[Any]]:
-        """Choose a label for each prompt, as many at once as there are slots.
+        """Choose a label for each of many prompts, several at the same time.
 
         Parameters
         ----------
         prompts
-            Each as in :meth:`generate`. They are read as they are needed.
+            An iterable of prompts as in :meth:`generate`. Each is read when a slot is free for it.
         labels
-            One set for all prompts, in any form that :meth:`choose` takes, or an iterable with one
-            set for each prompt.
+            One label set for all prompts, in any form that :meth:`choose` takes, or an iterable
+            with one label set per prompt.
         progress, max_concurrency, return_exceptions
             As :meth:`generate_many`.
         **settings
@@ -733,61 +758,61 @@ class Model:
     ) -> Decision:
         """Answer typed questions about an input, with a probability for every answer.
 
-        The input is read once, and the questions behind it go through the model together. It stays
-        in its slot: further questions about it begin there.
+        The input is decoded once, and all questions are decoded after it in shared forward passes.
+        The input stays in its slot, so that later questions about it need not decode it again.
 
         Parameters
         ----------
         input
-            A text, a conversation (a sequence of messages), or other JSON. It is plain text to the
-            model: it cannot end a turn. A list of strings is rejected, because it usually means
-            several inputs: pass those to :meth:`decide_many`. A tuple of strings is one input.
+            A string, a conversation (a sequence of messages), or other JSON. The model sees it as
+            plain text: it cannot end a turn. A list of strings is rejected, because it usually
+            means several inputs; pass several inputs to :meth:`decide_many`. A tuple of strings is
+            one input.
         questions
-            A mapping from names to questions, or several of them:
+            A mapping from names to questions, or a list of questions, at most 400. A question is a
             :class:`~eliza_ffi.decisions.Predicate`, :class:`~eliza_ffi.decisions.Choice`,
-            :class:`~eliza_ffi.decisions.Score`, :class:`~eliza_ffi.decisions.Labels`, or mappings
-            in the format of ``/v1/decisions`` or ``/v1/systemone``. At most 400.
+            :class:`~eliza_ffi.decisions.Score` or :class:`~eliza_ffi.decisions.Labels`, or a
+            mapping in the format of ``/v1/decisions`` or ``/v1/systemone``.
         labels
-            What the model answers with: ``"text"`` (default), the options' own texts, or
-            ``"letters"``.
+            How the model names an option: with its text (``"text"``, the default) or with a letter
+            (``"letters"``).
         orders
-            In how many orders a question's options are shown, to be averaged over: 1 by default.
+            In how many orders the options of a question are shown; the probabilities are averaged
+            over the orders. The default is 1.
         prompt
-            A function of the input's text and an :class:`~eliza_ffi.decisions.Asked` question that
-            writes the prompt instead of :mod:`eliza_ffi.decisions.prompts`.
+            A function that writes the prompt in place of :mod:`eliza_ffi.decisions.prompts`. It
+            gets the input as a string and an :class:`~eliza_ffi.decisions.Asked` question.
         scoring
-            ``"legal"`` (default), ``"joint"``, ``"mean"`` or ``"bytes"``; see
-            :mod:`eliza_ffi.decisions.scoring` for what they are and cost.
+            ``"legal"`` (default), ``"joint"``, ``"mean"`` or ``"bytes"``;
+            :mod:`eliza_ffi.decisions.scoring` explains the rules and their costs.
         calibration
-            Of this model and these questions, or the path of its file, which is read at each call;
-            says `labels`, `orders` and `scoring`, too.
+            A calibration that was fitted for this model and these questions, or the path of its
+            file, which is read at every call. It also sets `labels`, `orders` and `scoring`.
         option_mass
-            Find the share of the model's own probability that falls on the options.
+            Also compute how much of the model's probability for the next token falls on the
+            options.
         abstain_below
-            Abstain where the likeliest answer's probability is lower.
-        wait
-            As :meth:`generate`.
-        cache
+            Abstain if the probability of the most probable answer is lower than this.
+        wait, cache
             As :meth:`generate`.
 
         Returns
         -------
         Decision
-            A mapping from names to answers. Without a calibration their probabilities are the
-            model's own, and mostly too sure.
+            A mapping from names to answers. Without a calibration, the probabilities are the
+            model's own, which are mostly overconfident.
 
         Raises
         ------
         InvalidArgumentError
-            If the input, a question or a setting is malformed, or the calibration is for something
-            else.
+            If the input, a question or a setting is malformed, or the calibration was fitted for
+            another model, other questions or other settings.
         OSError
             If the calibration's file cannot be read.
         ContextFullError
-            If the input with one of the questions does not fit into the context.
+            If the input together with one of the questions does not fit into the context.
         NotSupportedError
-            If the library cannot score choices, or the model is one made for decisions whose type
-            is not known.
+            If the library cannot score labels, or if the model is a decision model of unknown type.
         BusyError
             As :meth:`generate`.
         """
@@ -829,19 +854,20 @@ class Model:
         Parameters
         ----------
         inputs
-            Each as in :meth:`decide`; read as far as there is room for.
+            An iterable of inputs as in :meth:`decide`. Each is read when it can begin.
         questions, labels, orders, prompt, scoring, calibration, option_mass, abstain_below, cache
             As :meth:`decide`.
         progress, return_exceptions
             As :meth:`generate_many`.
         max_concurrency
-            How many run together; None = the model's slots where a device computes, two where a CPU
-            does, which more would not make faster.
+            How many inputs are decided at the same time. None = the number of slots if the model
+            runs on a GPU or another device, and two if it runs on the CPU, where more at the same
+            time would not be faster.
 
         Returns
         -------
         list of Decision
-            In the inputs' order.
+            In the order of the inputs.
         """
         check_prompts(inputs, "decide", "inputs")
         asked = as_questions(questions)
@@ -874,10 +900,11 @@ class Model:
         orders: int = 1,
         prompt: WritePrompt | None = None,
     ) -> list[str]:
-        """Return the prompts that :meth:`decide` asks with, one for each question and order.
+        """Return the prompts of :meth:`decide`, one for each question and order, for inspection.
 
-        They are to be looked at: control tokens are spelled out in them, as are those that the
-        input may spell and that are plain text to the model.
+        Do not pass these strings back to the model. Control tokens are spelled out in them, and
+        look the same as text of the input that spells a control token, which :meth:`decide` treats
+        as plain text.
         """
         check_one_input(input)
         expanded = [each for question in as_questions(questions) for each in expand(question)]
@@ -938,30 +965,42 @@ class Model:
         wait: bool | float = True,
         **settings: Unpack[FillSettings],
     ) -> Any:
-        """Write an answer of a given shape.
+        """Generate an answer that matches a schema, class, regular expression or grammar.
 
         Parameters
         ----------
         prompt
-            The text before the answer, as in :meth:`generate`.
+            The prompt, as in :meth:`generate`. The answer follows it directly.
         shape
-            A JSON Schema as a dict; a class (pydantic, dataclass, typed dictionary), of which an
-            object is returned; a :class:`~eliza_ffi.Regex` or :class:`~eliza_ffi.Lark`. Or a
-            :class:`~eliza_ffi.Skeleton` or its JSON form.
+            One of the following:
+
+            - a JSON Schema as a dict
+            - a class (pydantic, dataclass, typed dictionary); the value is an object of the class
+            - a :class:`~eliza_ffi.Regex` or a :class:`~eliza_ffi.Lark`
+            - a :class:`~eliza_ffi.Skeleton` or its JSON form
         on_span
-            Called with each field of a shape, a :class:`~eliza_ffi.FieldFill`, or each span of a
-            skeleton, a :class:`~eliza_ffi.SpanFill`, when it has been written.
+            Called with each :class:`~eliza_ffi.FieldFill` of a shape, or each
+            :class:`~eliza_ffi.SpanFill` of a skeleton, as soon as it is complete.
         wait
             As :meth:`generate`.
         **settings
-            ``max_tokens``: of the whole answer (1,024); 0 = no limit except the context's.
-            ``on_limit``: an answer that does not end within them is an ``"error"``, or with
-            ``"close"`` it is brought to a short valid end if one is known. ``retries``: how often
-            an answer that is not valid is tried again, with sampling (0). ``temperature``,
-            ``top_k`` and ``top_p`` sample the answer; the default is greedy. ``cache``: as in
-            :meth:`generate`. For skeletons and closed schemas: ``sampler_plan``, how single spans
-            are sampled; ``logprobs``, compute the probability of free values, too;
-            ``heal_prompt``, the prompt's last token may be spelled anew, together with the answer.
+            For every shape:
+
+            - ``max_tokens``: the most tokens of the whole answer, 1,024 by default; 0 = no limit
+              except the context.
+            - ``on_limit``: ``"error"`` (default) raises an error if the answer does not end within
+              ``max_tokens``; ``"close"`` completes it with a short valid ending if one is known.
+            - ``retries``: how many times to try again, with sampling, if the answer is invalid; 0
+              by default.
+            - ``temperature``, ``top_k`` and ``top_p``: sampling settings; greedy by default.
+            - ``cache``: as in :meth:`generate`.
+
+            Only for skeletons and closed schemas:
+
+            - ``sampler_plan``: sampling settings of single spans.
+            - ``logprobs``: if True, also compute the probability of free values.
+            - ``heal_prompt``: if True, the prompt's last token and the beginning of the answer may
+              merge into other tokens (token healing).
 
         Returns
         -------
@@ -971,14 +1010,14 @@ class Model:
         Raises
         ------
         FillError
-            If the answer does not end within `max_tokens` or the context. Its `partial` is what was
-            written.
+            If the answer does not end within `max_tokens` or the context. The attribute `partial`
+            of the error has the partial answer.
         InvalidAnswerError
-            If the answer is not valid against its schema or class. It is a FillError.
+            If the answer is not valid against its schema or class. This is a kind of FillError.
         InvalidArgumentError
             If the shape or a setting is malformed.
         NotSupportedError
-            If the library cannot fill skeletons, or an extra that is needed is not installed.
+            If the library cannot fill skeletons, or a required extra is not installed.
         BusyError, ChatTemplateError
             As :meth:`generate`.
         """
@@ -1015,9 +1054,9 @@ class Model:
         wait: bool | float = True,
         **settings: Unpack[FillSettings],
     ) -> Iterator[Any]:
-        """Yield each field of a shape, or span of a skeleton, and finally the result.
+        """Yield each field of a shape or each span of a skeleton, and finally the result.
 
-        Parameters and errors as :meth:`fill`, without ``retries``.
+        Parameters and errors are those of :meth:`fill`, except that there is no ``retries``.
         """
         work = self._jobs.fill(prompt, shape, method="fill_stream", is_told=True, **settings)
         return self.session.steps(work, wait)
@@ -1032,12 +1071,12 @@ class Model:
         return_exceptions: bool = False,
         **settings: Unpack[FillSettings],
     ) -> list[FillResult]:
-        """Write an answer for each prompt, as many at once as there are slots.
+        """Generate a structured answer for each of many prompts, several at the same time.
 
         Parameters
         ----------
         prompts
-            Each as in :meth:`generate`. They are read as they are needed.
+            An iterable of prompts as in :meth:`generate`. Each is read when a slot is free for it.
         shape, **settings
             As :meth:`fill`.
         progress, max_concurrency, return_exceptions
@@ -1095,31 +1134,34 @@ class Model:
         wait: bool | float = True,
         **settings: Unpack[ToolSettings],
     ) -> ToolCall | TextAnswer:
-        """Call a tool, or answer in words.
+        """Let the model call a tool or answer in words.
 
-        The prompt and the call are written in the model's own format. Its fixed text is not
-        generated, the name is an exact choice, and the arguments follow the tool's schema.
+        The prompt and the call are written in the model's own tool-call format. The fixed text of
+        that format is not generated, the tool's name is chosen exactly, and the arguments match the
+        tool's schema.
 
         Parameters
         ----------
         messages
             The conversation, as in :meth:`chat_tokens`, with earlier calls and their results.
         tools
-            OpenAI's tool definitions: functions with ``name``, ``description`` and ``parameters``.
-            A JSON Schema without ``additionalProperties`` allows no other arguments.
+            Tool definitions in OpenAI's format: functions with ``name``, ``description`` and
+            ``parameters``. If a JSON Schema has no ``additionalProperties``, additional arguments
+            are not allowed.
         choice
             ``"auto"``: the model calls a tool or answers in words, whichever is more probable.
-            ``"required"``: it calls one of the tools. Otherwise the name of the tool to call, or
-            OpenAI's ``{"type": "function", "function": {"name": ...}}``.
+            ``"required"``: the model calls one of the tools. The name of a tool, or OpenAI's
+            ``{"type": "function", "function": {"name": ...}}``: the model calls that tool.
         variables
             Variables of the chat template, such as ``{"enable_thinking": False}``.
         max_tokens
-            Of the arguments of a call, or of the answer in words; 0 = no limit but the context's.
+            The most tokens of the call's arguments, or of the answer in words; 0 = no limit except
+            the context.
         wait
             As :meth:`generate`.
         **settings
-            ``temperature``, ``top_k``, ``top_p`` and ``seed`` sample the arguments and the answer
-            in words; without them these are greedy. The tool is always the most probable one.
+            ``temperature``, ``top_k``, ``top_p`` and ``seed`` apply to the arguments and to the
+            answer in words, which are greedy by default. The tool is always the most probable one.
             ``cache`` is as in :meth:`generate`.
 
         Returns
@@ -1131,17 +1173,17 @@ class Model:
         Raises
         ------
         InvalidArgumentError
-            If a tool or its schema is malformed or unsupported, two tools have one name, or
-            `choice` names another tool.
+            If a tool or its schema is malformed or unsupported, two tools have the same name, or
+            `choice` names a tool that is not in `tools`.
         FillError
             If the arguments do not end within `max_tokens` or the context.
         InvalidAnswerError
-            If the arguments are not valid against the schema, because token masks do not enforce
-            all of it. It is a FillError.
+            If the arguments are not valid against the schema. This can happen because token masks
+            do not enforce every keyword of JSON Schema. This is a kind of FillError.
         ChatTemplateError
             If the model has no chat template, or the template rejects the messages.
         NotSupportedError
-            If the library takes no masks.
+            If the library does not support token masks.
         BusyError, TypeError
             As :meth:`generate`.
         """
@@ -1196,19 +1238,19 @@ class Model:
         wait: bool | float = True,
         **settings: Unpack[ToolSettings],
     ) -> ToolCalls | TextAnswer:
-        """Call several tools in one turn, or answer in words.
+        """Let the model call several tools in one turn or answer in words.
 
-        After each call, another one follows if the model goes on with one more probably than not.
-        If the model's format has one call in a turn, there is one.
+        After each call, the model makes another call if the probability of another call is at least
+        one half. If the model's format allows only one call per turn, there is only one.
 
         Parameters
         ----------
         messages, tools, choice, variables, wait, **settings
-            As :meth:`call_tool`, which has the errors, too.
+            As :meth:`call_tool`. The errors are the same, too.
         max_calls
-            How many calls there are at most.
+            The most calls.
         max_tokens
-            Of the arguments of each call, or of the answer in words.
+            The most tokens of each call's arguments, or of the answer in words.
 
         Returns
         -------
@@ -1238,25 +1280,25 @@ class Model:
         cache: CacheOptions | None = None,
         wait: bool | float = True,
     ) -> int:
-        """Write a prompt's tokens and their KV cache to a file, so that no one decodes them again.
+        """Save a prompt's tokens and their KV cache to a file, for :meth:`restore`.
 
-        Tokens that a slot holds are not decoded: to keep a conversation, save the tokens of its
-        prompt and those that were generated.
+        Tokens that are already in a slot are not decoded again. To keep a conversation, save the
+        tokens of its prompt followed by the generated tokens.
 
         Parameters
         ----------
         path
-            The file, which is written whole or not at all.
+            The file. It is written completely or not at all.
         prompt
-            As :meth:`generate`. A text that is to be continued should end where a token does, for
-            example after a line or a special token.
+            As :meth:`generate`. If you want to continue the text later, end it at a token boundary,
+            for example after a line break or a special token.
         cache, wait
             As :meth:`generate`.
 
         Returns
         -------
         int
-            How many tokens were saved.
+            The number of saved tokens.
 
         Raises
         ------
@@ -1277,32 +1319,33 @@ class Model:
         cache: CacheOptions | None = None,
         wait: bool | float = True,
     ) -> int:
-        """Read a file of :meth:`save` into a free slot, for prompts that begin with its tokens.
+        """Load a file of :meth:`save` into a free slot, for prompts that begin with its tokens.
 
-        Later requests are asked with their whole prompts, and only what the file does not hold is
-        decoded. Another prompt may take the slot later.
+        Pass the whole prompt to later requests. Only the tokens after those of the file are
+        decoded. The slot is not reserved: another prompt may overwrite it later.
 
         Parameters
         ----------
         path
             The file.
         cache
-            The slot, and the cache types that the file was saved with; None = any free slot.
+            The slot to use, and the KV cache types that the file was saved with; None = any free
+            slot.
         wait
             As :meth:`generate`.
 
         Returns
         -------
         int
-            How many tokens the file holds.
+            The number of tokens in the file.
 
         Raises
         ------
         NativeFault
-            If the file cannot be read, is damaged, or is of another model, adapter, KV cache type
-            or version of llama.cpp.
+            If the file cannot be read, is damaged, or was saved with another model, adapter, KV
+            cache type or version of llama.cpp.
         ContextFullError
-            If it holds more tokens than the context has room for.
+            If the file has more tokens than fit into the context.
         NotSupportedError
             If the library cannot restore slots.
         """
@@ -1314,7 +1357,7 @@ class Model:
     def _run(
         self, work: Work[Any], wait: bool | float, tell: Callable[[Any], Any] | None = None
     ) -> Any:
-        """Return the result of a request, and call `tell` with each step before it."""
+        """Run a request, call `tell` with each of its steps, and return its result."""
         with closing(self.session.steps(work, wait)) as steps:
             for step in steps:
                 if not isinstance(step, STEPS):

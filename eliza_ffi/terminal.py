@@ -1,7 +1,7 @@
-"""Text for a terminal: tables, wrapped lines, bars, and harmless spellings of control characters.
+"""Format text for a terminal: tables, wrapped lines, bars, and escaped control characters.
 
-rich lays out the text where it is installed (the extra ``cli``). Without it, columns are aligned by
-their number of characters, and long lines are left to the terminal.
+If rich is installed (the extra ``cli``), it lays out the text. Without rich, columns are aligned by
+their number of characters, and the terminal wraps long lines.
 """
 
 from __future__ import annotations
@@ -18,27 +18,27 @@ if TYPE_CHECKING:
 __all__ = ["bar", "fact_table", "headline", "printable", "terminal_width", "text_table", "wrap"]
 
 NARROWEST = 20
-"""The fewest columns of a terminal and of a table. Two wrapped cells fit side by side."""
+"""The least width of a terminal and of a table, in columns: two wrapped cells side by side."""
 
 NARROWEST_CELL = 8
-"""Columns that a cell keeps when it is wrapped."""
+"""The least width of a wrapped cell, in columns."""
 
 GAP = "  "
 """The space between two columns."""
 
 UNLIMITED = 100_000
-"""Columns of output that does not go to a terminal."""
+"""The width of output that does not go to a terminal, in columns."""
 
 JOINERS = "\u200c\u200d"
 TAGS = range(0xE0020, 0xE0080)
-"""Characters behind a black flag that make it the flag of England or Texas."""
+"""Invisible characters: after a black flag, they make it a regional flag, such as England's."""
 
 
 def printable(text: str) -> str:
-    """Return `text` with its control characters spelled out, except line breaks.
+    """Return `text` with its control characters escaped, except line breaks.
 
-    Text from a model's file or a table must not move the cursor of its reader. Spaces of all kinds
-    stay, and so do the characters that join the parts of an emoji or a word.
+    Text from a model file or a table must not be able to move the cursor of a terminal. Spaces of
+    all kinds are kept, and so are the characters that join the parts of an emoji or a word.
     """
     if text.isprintable():
         return text
@@ -48,9 +48,10 @@ def printable(text: str) -> str:
 
 
 def terminal_width() -> int | None:
-    """Return the columns of the terminal, or those that ``COLUMNS`` names.
+    """Return the width of the terminal in columns; the variable ``COLUMNS`` overrides it.
 
-    None if the output goes elsewhere and ``COLUMNS`` is not set: lines may be of any length.
+    The result is None, for lines of any length, if the output does not go to a terminal and
+    ``COLUMNS`` is not set.
     """
     columns = shutil.get_terminal_size((0, 0)).columns
     return max(columns, NARROWEST) if columns > 0 else None
@@ -64,14 +65,15 @@ def text_table(
     Parameters
     ----------
     rows
-        Cells, each of one line; the first row names the columns.
+        The cells, row by row, each a single line. The first row has the column names.
     left
-        How many columns are aligned left, from the first. The others are aligned right.
+        The number of left-aligned columns, counted from the first. The others are right-aligned.
     width
-        Columns of the terminal, at least 20. In a wider table the `names` are wrapped; if that is
-        not enough, each row is written as a list of names and values. None = there is no limit.
+        The width of the terminal in columns, at least 20; None = no limit. In a table that is too
+        wide, the first `names` columns are wrapped. If that is not enough, each row is written as a
+        list of names and values.
     names
-        How many columns may be wrapped, from the first; None = those that are aligned left.
+        The number of columns that may be wrapped, counted from the first; None = `left`.
     """
     names = left if names is None else names
     cells = [[printable(" ".join(cell.splitlines())) for cell in row] for row in rows]
@@ -100,14 +102,14 @@ def text_table(
 
 
 def fact_table(facts: Mapping[str, Sequence[str]], width: int | None) -> str:
-    """Return names, each with its lines to the right.
+    """Return a table of names, with the lines of each name to its right.
 
     Parameters
     ----------
     facts
-        Lines by name.
+        A mapping from names to lines.
     width
-        Columns of the terminal; None = there is no limit.
+        The width of the terminal in columns; None = no limit.
     """
     rows = [
         ["" if place else name, line]
@@ -118,7 +120,7 @@ def fact_table(facts: Mapping[str, Sequence[str]], width: int | None) -> str:
 
 
 def wrap(text: str, width: int | None) -> str:
-    """Return printable text with its lines broken at a width; None = there is no limit."""
+    """Break the lines of printable text at `width` columns; None = no limit."""
     console = _console(width)
     if console is None:
         return text
@@ -128,7 +130,7 @@ def wrap(text: str, width: int | None) -> str:
 
 
 def headline(title: str, answer: str, width: int | None) -> str:
-    """Return a title and its answer, which is bold if standard output has colours."""
+    """Return ``title: answer``, with the answer in bold if standard output has colours."""
     console = _console(width)
     if console is None:
         return f"{title}: {answer}"
@@ -138,7 +140,7 @@ def headline(title: str, answer: str, width: int | None) -> str:
 
 
 def bar(share: float, width: int) -> str:
-    """Return a bar for a share of 0 to 1; a full one takes `width` columns."""
+    """Return a bar for a share from 0 to 1; a share of 1 takes `width` columns."""
     console = _console(width)
     if console is None or console.options.ascii_only:
         return "#" * round(share * width)
@@ -154,9 +156,9 @@ def _console(width: int | None) -> Console | None:
     except ImportError:
         return None
     return Console(
-        # rich drops characters that are wider than a line, and a character may take two columns.
+        # Some characters take two columns, and rich drops characters that are wider than a line.
         width=max(width, 2) if width else UNLIMITED,
-        # Without colours rich would still write in bold.
+        # With NO_COLOR alone, rich would still write in bold.
         color_system=None if os.environ.get("NO_COLOR") else "auto",
         force_jupyter=False,
     )
