@@ -1,4 +1,4 @@
-"""A request for a generation, and its result."""
+"""The request of a generation, and the result of its run."""
 
 from __future__ import annotations
 
@@ -45,13 +45,15 @@ NONE = type(None)
 
 @dataclass(frozen=True)
 class TextChoices:
-    """Labels that may be cut into tokens in every way, as a grammar of the labels allows.
+    """Labels that may be written with any tokens that spell them, as under a grammar.
 
     Attributes
     ----------
     texts : tuple of str
+        The labels.
     heal_prompt : bool
-        Whether the prompt's last token may be spelled anew together with the label.
+        Whether the prompt's last token and the beginning of the label may merge into other tokens
+        (token healing).
     """
 
     texts: tuple[str, ...]
@@ -63,7 +65,7 @@ class TextChoices:
 
 
 Constraint: TypeAlias = "PreparedChoices | TokenTreePayload | TextChoices | Masks"
-"""A limit on the tokens of a generation: a set of labels, or masks."""
+"""A limit on the tokens of a generation: a label set, or token masks."""
 
 
 def _check_constraint(name: str, value: Any) -> Constraint:
@@ -100,12 +102,12 @@ REQUEST_FIELDS: FieldChecks = {
     "on_refused_choices": (NONE, partial(check_one_of, allowed=("raise", "grammar"))),
     "on_text": (NONE, check_callable),
 }
-"""As :func:`~eliza_ffi.checks.check_fields` takes them."""
+"""The checks of the fields, for :func:`~eliza_ffi.checks.check_fields`."""
 
 
 @dataclass(frozen=True, eq=False)
 class GenerationRequest:
-    """A prompt, and how the text after it is generated.
+    """A prompt, and the settings with which text is generated after it.
 
     Attributes
     ----------
@@ -113,26 +115,26 @@ class GenerationRequest:
     max_tokens : int
         0 = no limit except the context's length.
     temperature, top_p, top_k, repeat_penalty
-        As in :class:`~eliza_ffi.sampling.Sampling`. All other settings are those of the
-        context's options.
+        As in :class:`~eliza_ffi.sampling.Sampling`. The context's options have all other settings.
     sampling : Sampling or None
-        All settings at once, in place of those four.
+        All sampling settings in one object, in place of these four.
     grammar : str or None
         A grammar in GBNF with the start rule ``root``.
     constraint : PreparedChoices, TokenTreePayload, TextChoices, Masks or None
-        Labels: the generation begins with one of them. Masks: every token is one that the masks
-        allow.
+        With labels, the text begins with one of the labels. With masks, the masks allow or forbid
+        every token.
     choice_mode : int
-        How a label is chosen: ``TRIE_ARGMAX``, ``TRIE_SAMPLE`` or ``TRIE_BEST_LEAF``, or-ed with
+        How the label is chosen: ``TRIE_ARGMAX``, ``TRIE_SAMPLE`` or ``TRIE_BEST_LEAF``, or-ed with
         ``STOP_AT_LEAF`` to end the generation after the label.
     score_choices : bool
         Whether to compute the probability of every label before the choice.
     stop : tuple of str
-        Texts that end the generation. The stop text and all text after it are left out.
+        Strings that end the generation. The stop string and all text after it are left out.
     logprobs : int or None
-        Compute the log-probability of every token, and of this many most probable tokens beside it.
+        Compute the log-probability of every generated token, and of this number of most probable
+        tokens at its position.
     slot_id : int
-        The KV slot, for one generation at a time; -1 = any free slot.
+        The KV slot, which runs one generation at a time; -1 = any free slot.
     cache_key : str or None
         The name of a slot, if `slot_id` is -1.
     cache_type_k, cache_type_v : str or None
@@ -144,17 +146,18 @@ class GenerationRequest:
     disable_thinking : bool
         Never sample ``<think>``.
     gpu_layers : int
-        -1 = all. The first request of a context decides.
+        How many layers run on a GPU; -1 = all. The first request of a context decides.
     on_refused_choices : {"raise", "grammar"}
-        If the library refuses the labels: raise :class:`~eliza_ffi.errors.TokenTrieError`, or log
-        a warning and continue with the grammar alone.
+        What to do if the library rejects the labels. ``"raise"``: raise
+        :class:`~eliza_ffi.errors.TokenTrieError`. ``"grammar"``: log a warning and continue with
+        the grammar alone.
     on_text : callable or None
         Called with each piece of text.
 
     Raises
     ------
     InvalidArgumentError
-        If a field has a wrong type or value, or there are masks and a grammar.
+        If a field has a wrong type or value, or if both masks and a grammar are given.
     """
 
     prompt_tokens: Tokens
@@ -185,15 +188,15 @@ class GenerationRequest:
     def __post_init__(self) -> None:
         check_fields(self, REQUEST_FIELDS)
         if self.masks is not None and self.grammar is not None:
-            raise InvalidArgumentError("give either masks or a grammar, not both")
+            raise InvalidArgumentError("pass either token masks or a grammar, got both")
         if not all(isinstance(text, str) and text for text in self.stop):
-            raise InvalidArgumentError(f"stop must be non-empty texts, not {self.stop!r:.80}")
+            raise InvalidArgumentError(f"stop must be non-empty strings, got {self.stop!r:.80}")
         if self.max_tokens < 0:
-            raise InvalidArgumentError(f"max_tokens must be 0 or more, not {self.max_tokens}")
+            raise InvalidArgumentError(f"max_tokens must be 0 or more, got {self.max_tokens}")
 
     @property
     def masks(self) -> Masks | None:
-        """The masks, if the constraint is masks."""
+        """The constraint if it is token masks, otherwise None."""
         given = self.constraint
         if isinstance(given, PreparedChoices | TokenTreePayload | TextChoices):
             return None
@@ -205,7 +208,7 @@ class GenerationRequest:
         return self.constraint is not None and self.masks is None
 
     def config(self) -> StreamConfig:
-        """Return the part of the request that the library's `open` takes."""
+        """Return the configuration with which the library opens a stream."""
         return StreamConfig(
             max_tokens=self.max_tokens,
             temperature=self.temperature,
@@ -234,21 +237,21 @@ class RunResult:
     text : str
     tokens : tuple of int
     prompt_tokens : int
-        How many tokens the prompt has.
+        The number of tokens of the prompt.
     drafted, accepted : int
-        How many tokens were drafted, and how many of these were right.
+        The number of drafted tokens, and the number of drafted tokens that were accepted.
     stats : StreamStats or None
-        None if the library does not count.
+        None if the library does not report statistics.
     finish_reason : str
         See :class:`~eliza_ffi.library.StreamStats`.
     leaf : TrieLeaf or None
-        The chosen label, if there was one and the library can tell.
+        The chosen label, if there was one and the library reports it.
     leaf_logprobs : array of float64, shape [labels], or None
         With `score_choices`, the natural logarithm of the probability of each label among the
         labels.
     logprobs : array of (token, logprob), shape [tokens, 1 + n], or None
-        With `logprobs` = n: every token, then the most probable tokens beside it; -1 and nan if
-        unknown.
+        With `logprobs` = n: in each row the generated token, then the most probable tokens at its
+        position; -1 and nan if unknown.
     """
 
     text: str

@@ -1,4 +1,4 @@
-"""What is asked of a model, as what the runner is handed, and what comes back. Pure functions."""
+"""Turn the arguments of Model's methods into requests, and the results of runs into results."""
 
 from __future__ import annotations
 
@@ -83,25 +83,26 @@ __all__ = [
 ]
 
 PROMPT = "a string, a Prompt, token ids or a list of messages"
-"""Everything that can be a prompt, for errors."""
+"""The kinds of prompts, for error messages."""
 
 MODES = {"greedy": TRIE_ARGMAX, "sample": TRIE_SAMPLE, "best": TRIE_BEST_LEAF}
 
 
 @dataclass(frozen=True)
 class TokenLogprob:
-    """A token, and how likely the model found it where it came.
+    """A generated token and its log-probability.
 
     Attributes
     ----------
     token : int
     text : str
-        Bytes that are no whole character come out as U+FFFD.
+        The token's text. Bytes that do not form a whole character are replaced by U+FFFD.
     logprob : float
-        Natural logarithm of its probability among all tokens, before any sampling; nan for tokens
-        of choices.
+        The natural logarithm of the token's probability among all tokens, before any sampling; nan
+        for the tokens of labels.
     top : tuple of TokenLogprob
-        The likeliest tokens in its place, the likeliest first; as many as were asked for.
+        The most probable tokens at this position, the most probable first. There are as many as the
+        argument `logprobs` says.
     """
 
     token: int
@@ -112,21 +113,22 @@ class TokenLogprob:
 
 @dataclass(frozen=True)
 class GenerationResult:
-    """A generated text.
+    """The result of generating text.
 
     Attributes
     ----------
     text : str
     tokens : tuple of int
-        All that were generated, those of a stop's text included.
+        All generated tokens, including the tokens of a stop string.
     finish_reason : str
-        ``"end"`` (the model ended it), ``"length"`` (`max_tokens`), ``"stop"`` (a text of `stop`
-        came) or ``"context_full"``.
+        ``"end"`` (the model ended the text), ``"length"`` (`max_tokens` was reached), ``"stop"`` (a
+        string of `stop` was generated) or ``"context_full"``.
     prompt_tokens : int
+        The number of tokens of the prompt.
     stats : StreamStats or None
-        None where the library does not count.
+        None if the library does not report statistics.
     logprobs : tuple of TokenLogprob, or None
-        Of every token; None unless asked for.
+        One item per token; None if the argument `logprobs` was None.
     """
 
     text: str
@@ -144,17 +146,18 @@ class GenerationResult:
 def check_keywords(
     method: str, given: Mapping[str, Any], known: Set[str], own: Set[str] = frozenset()
 ) -> None:
-    """Raise TypeError for a keyword that a method does not have, naming the nearest it has.
+    """Raise TypeError for an unknown keyword argument, and suggest the most similar known one.
 
     Parameters
     ----------
     method
+        The name of the method, for the message.
     given
-        The keywords, without those that are parameters of the method.
+        The keyword arguments that are not parameters of the method.
     known
-        All names of keywords.
+        All allowed names.
     own
-        Parameters of the method, which a misspelt keyword may stand for.
+        Parameters of the method that a misspelling may stand for.
     """
     for name in given:
         if name not in known:
@@ -171,38 +174,40 @@ def check_prompts(prompts: Any, one: str, name: str = "prompts") -> None:
     ----------
     prompts
     one
-        The method for one prompt.
+        The method for one prompt, for the message.
     name
-        The argument's name.
+        The name of the argument.
     """
     check_several(name, prompts, f"a list of {name}", f"for one {name[:-1]} use {one}()")
 
 
 def lora_option(adapters: Iterable[tuple[str | os.PathLike[str], float]]) -> str | None:
-    """Return LoRA adapters as the library's option has them; None if there are none."""
+    """Return LoRA adapters in the form of the library's option; None if there are none."""
     listed = []
     for adapter in check_several("lora", adapters, "a list of pairs of a file and a scale"):
         try:
             file, scale = adapter
             path, scale = os.fsdecode(file), float(scale)
-            path.encode()  # what is not UTF-8 is no JSON
+            path.encode()  # JSON needs UTF-8
         except (OverflowError, TypeError, ValueError):
             raise InvalidArgumentError(
-                f"a LoRA adapter is a pair of its file and a scale, not {adapter!r}"
+                f"every item of lora must be a pair of a file and a scale, got {adapter!r}"
             ) from None
         if not math.isfinite(scale):
-            raise InvalidArgumentError(f"the scale of {path!r} is {scale}")
+            raise InvalidArgumentError(
+                f"the scale of LoRA adapter {path!r} must be a finite number, got {scale}"
+            )
         listed.append({"path": path, "scale": scale})
     return json.dumps(listed) if listed else None
 
 
 def prompt_tokens(session: Session, prompt: AnyPrompt) -> Tokens:
-    """Return the tokens of a prompt.
+    """Return the tokens of a prompt of any kind.
 
     Raises
     ------
     InvalidArgumentError
-        If it is no prompt, or there is nothing in it.
+        If the argument is not a prompt, or the prompt is empty.
     """
     if isinstance(prompt, str | Prompt):
         tokens: Tokens = session.prompt_tokens(prompt)
@@ -212,7 +217,7 @@ def prompt_tokens(session: Session, prompt: AnyPrompt) -> Tokens:
         tokens = checked_tokens(prompt)
     found = token_array(tokens)
     if len(found) == 0:
-        raise InvalidArgumentError("the prompt is empty: there is nothing to go on from")
+        raise InvalidArgumentError("the prompt is empty: it must have at least one token")
     return found
 
 
@@ -221,7 +226,7 @@ def _is_conversation(prompt: Any) -> TypeGuard[Messages]:
 
 
 def checked_tokens(prompt: Any) -> Tokens:
-    """Check that a prompt which is no text can be tokens, and say what to do if it is not."""
+    """Check that a prompt can be a list of token ids; otherwise the error says what to pass."""
     if not _is_listed(prompt):
         hint = "a conversation is a list of messages" if isinstance(prompt, Mapping) else ""
         raise wrong("prompt", PROMPT, prompt, hint)
@@ -239,7 +244,7 @@ def _is_listed(value: Any) -> bool:
 
 
 def checked_cache(cache: CacheOptions | None) -> CacheOptions | None:
-    """Check options of the cache, which may be left out."""
+    """Check that an argument is a CacheOptions or None."""
     if cache is not None:
         check_kind("cache", cache, CacheOptions, "a CacheOptions or None")
     return cache
@@ -255,7 +260,7 @@ def generate_request(
     stop: str | Sequence[str] | None = None,
     **given: Any,
 ) -> GenerationRequest:
-    """Return the request of a text; parameters as :meth:`~eliza_ffi.model.Model.generate`."""
+    """Return the request of :meth:`Model.generate <eliza_ffi.model.Model.generate>`."""
     check_keywords(method, given, TEXT_KEYWORDS)
     if speculation is not None:
         check_kind("speculation", speculation, Speculation, "a Speculation or None")
@@ -278,7 +283,7 @@ def _request(
     seed: int | None = None,
     **more: Any,
 ) -> GenerationRequest:
-    _ = session.ctx  # is it open, and ours?
+    _ = session.ctx  # raises if the model is closed or belongs to the parent process
     _check_ranges(more)
     if sampling is not None:
         check_kind("sampling", sampling, Sampling, "a Sampling or None")
@@ -308,7 +313,7 @@ def _masks_of(session: Session, shape: Any) -> Masks:
 
 
 SHAPE = "a JSON Schema as a mapping, a class, a Regex, a Lark, a Gbnf or masks"
-"""Everything that can be the shape of a text, for errors."""
+"""The kinds of shapes for generated text, for error messages."""
 
 
 def _stop_texts(stop: Any) -> tuple[str, ...]:
@@ -332,7 +337,7 @@ def choice_request(
     method: str = "choose",
     **more: Any,
 ) -> GenerationRequest:
-    """Return the request of a choice; parameters as :meth:`~eliza_ffi.model.Model.choose`."""
+    """Return the request of :meth:`Model.choose <eliza_ffi.model.Model.choose>`."""
     check_one_of("mode", mode, MODES)
     check_one_of("tokenization", tokenization, ("own", "any"))
     check_flag("probabilities", probabilities)
@@ -342,10 +347,10 @@ def choice_request(
     check_keywords(method, more, CHOICE_KEYWORDS)
     if more.get("sampling") is None:
         more["temperature"] = temperature
-    _ = session.ctx  # is it open, and ours?
+    _ = session.ctx  # raises if the model is closed or belongs to the parent process
     constraint: Constraint
     if tokenization == "any":
-        _check_text_choices(session, labels, mode, probabilities)
+        _check_any_tokenization(session, labels, mode, probabilities)
         constraint = TextChoices(labels.texts, heal_prompt)
     else:
         constraint = session.choices.tokens_of(labels)
@@ -360,7 +365,7 @@ def choice_request(
 
 
 MOST_TOKENS = 1024
-"""Of a structured answer, unless `max_tokens` says otherwise."""
+"""The default of `max_tokens` for structured answers."""
 
 
 def fill_request(
@@ -377,7 +382,7 @@ def fill_request(
     method: str = "fill",
     **more: Any,
 ) -> FillRequest:
-    """Return the request of a skeleton; parameters as :meth:`~eliza_ffi.model.Model.fill`."""
+    """Return the request of :meth:`Model.fill <eliza_ffi.model.Model.fill>` for a skeleton."""
     check_keywords(method, more, FILL_KEYWORDS, FILL_OWN)
     if isinstance(shape, Mapping) and shape:
         shape = Skeleton.from_dict(shape)
@@ -388,7 +393,9 @@ def fill_request(
     elif not isinstance(sampler_plan, SpanSamplerPlan):
         sampler_plan = SpanSamplerPlan.from_dict(sampler_plan)
     if check_whole("retries", retries, 0):
-        raise InvalidArgumentError("retries is for shapes: every answer of a skeleton is valid")
+        raise InvalidArgumentError(
+            f"retries must be 0 for a skeleton, whose answers are always valid, got {retries}"
+        )
     return FillRequest(
         skeleton=shape,
         generation=_request(session, prompt, **more),
@@ -402,14 +409,14 @@ def fill_request(
 
 @dataclass(frozen=True, eq=False)
 class ShapeRequest:
-    """What the runner is handed for an answer of a shape: a skeleton to fill, or masks.
+    """A request for an answer of a shape: a skeleton to fill, or text under token masks.
 
     Attributes
     ----------
     shape : Shape
     args : FillRequest or GenerationRequest
     retries : int
-        How often an answer that is not valid is tried again.
+        How many times to try again if the answer is invalid.
     """
 
     shape: Shape[Any]
@@ -417,7 +424,7 @@ class ShapeRequest:
     retries: int = 0
 
     def again(self) -> ShapeRequest:
-        """Return the request of another try, which samples."""
+        """Return the request of the next try, which samples its tokens."""
         args = self.args
         if isinstance(args, FillRequest):
             generation = _sampled(args.generation, self.retries)
@@ -431,24 +438,24 @@ class ShapeRequest:
 FILLABLE = (
     "a Skeleton, its JSON form with spans, a JSON Schema with keywords, a class, Regex or Lark"
 )
-"""Everything that can be filled, for errors."""
+"""The kinds of arguments that `fill` takes, for error messages."""
 
 
 class Tries:
-    """The tries of an answer of a shape, one after the other. Any thread may cancel them.
+    """The first try of an answer of a shape, and its retries. Any thread may cancel them.
 
     Parameters
     ----------
     request
     begin
-        From what the runner is handed to a run of it.
+        Returns a run of a FillRequest or a GenerationRequest.
 
     Attributes
     ----------
     request : ShapeRequest
-        Of the last try.
+        The request of the latest try.
     run
-        The last try.
+        The run of the latest try.
     """
 
     def __init__(self, request: ShapeRequest, begin: Callable[[Any], Any]) -> None:
@@ -459,7 +466,7 @@ class Tries:
         self._is_cancelled = False
 
     def again(self) -> bool:
-        """Begin another try; returns whether there is one."""
+        """Begin another try and return True; return False if no retries are left."""
         with self._lock:
             if not self.request.retries or self._is_cancelled:
                 return False
@@ -468,23 +475,23 @@ class Tries:
             return True
 
     def cancel(self) -> None:
-        """End the try that is running; no other follows."""
+        """Cancel the running try and all later ones."""
         with self._lock:
             self._is_cancelled = True
             self.run.cancel()
 
 
 RETRY_TEMPERATURE = 0.7
-"""Of another try, unless the request has a temperature of its own."""
+"""The temperature of retries, unless the request has its own temperature."""
 
 RETRY_SEED = 1_000_003
-"""The tries that follow the first have seeds of their own, the same ones in every run."""
+"""Each retry has its own seed, counted from this one, so that retries are reproducible."""
 
 
 def _sampled(args: GenerationRequest, n_left: int) -> GenerationRequest:
-    """Return the request of a text with a temperature, and with draws of its own."""
+    """Return a request that samples, with a seed that depends on the retries left."""
     temperature = args.temperature or RETRY_TEMPERATURE
-    # A model with a seed would draw the same tokens again.
+    # With the model's own seed, if it has one, the retry would sample the same tokens again.
     sampling = Sampling(
         temperature=temperature, top_k=args.top_k, top_p=args.top_p, seed=RETRY_SEED + n_left
     )
@@ -492,7 +499,7 @@ def _sampled(args: GenerationRequest, n_left: int) -> GenerationRequest:
 
 
 def _sampling_plan(skeleton: Fillable, args: GenerationRequest) -> SpanSamplerPlan:
-    """Return the plan by which choices are sampled as every other token is."""
+    """Return a plan that samples the choices with the settings of the other tokens."""
     sampling = args.temperature, args.top_k, args.top_p
     return SpanSamplerPlan(tuple(SpanOverride(i, *sampling) for i in range(skeleton.n_spans)))
 
@@ -507,17 +514,27 @@ def shape_request(
     method: str = "fill",
     **more: Any,
 ) -> ShapeRequest:
-    """Return the request of a shape, given as to :func:`~eliza_ffi.structured.shape_of`.
+    """Return the request of :meth:`Model.fill <eliza_ffi.model.Model.fill>` for a shape.
 
-    A closed schema is answered by a skeleton, everything else under llguidance's masks. Parameters
-    as :meth:`~eliza_ffi.model.Model.fill`.
+    A closed schema is filled as a skeleton. All other shapes are generated under the token masks of
+    llguidance.
+
+    Parameters
+    ----------
+    session, prompt
+    given
+        The shape, in any form that :func:`~eliza_ffi.structured.shape_of` takes.
+    on_limit, retries, method, **more
+        As :meth:`~eliza_ffi.model.Model.fill`.
     """
     shape = shape_of(given)
     check_keywords(method, more, FILL_KEYWORDS, FILL_OWN)
     check_one_of("on_limit", on_limit, ON_LIMIT)
     retries = check_whole("retries", retries, 0)
     if retries and method == "fill_stream":
-        raise InvalidArgumentError("fill_stream has no retries: its fields have been given out")
+        raise InvalidArgumentError(
+            "fill_stream has no retries, because it has already yielded the fields: use fill"
+        )
     more.setdefault("max_tokens", MOST_TOKENS)
     if shape.skeleton is not None:
         args = fill_request(session, prompt, shape.skeleton, method=method, **more)
@@ -528,7 +545,7 @@ def shape_request(
     for name in ("sampler_plan", "logprobs", "heal_prompt"):
         if more.pop(name, None) not in (None, False):
             raise InvalidArgumentError(
-                f"{name} is for skeletons and closed schemas, and this shape is neither"
+                f"{name} is for skeletons and closed schemas only, and this shape is neither"
             )
     masks = shape.masks(session.guidance())
     close = masks.close if on_limit == "close" else None
@@ -542,7 +559,7 @@ PLAIN_SAMPLING: Mapping[str, Any] = {
     "top_k": 0,
     "repeat_penalty": 1.0,
 }
-"""What a stream is opened with, and what each is where it is off."""
+"""The sampling settings of a stream's configuration, with the values that switch them off."""
 
 TEXT_KEYWORDS = frozenset((*TextSettings.__annotations__, "max_tokens"))
 CHOICE_KEYWORDS = frozenset(ChoiceSettings.__annotations__)
@@ -550,11 +567,11 @@ FILL_KEYWORDS = frozenset((*FillSettings.__annotations__, "on_span"))
 FILL_OWN = frozenset(("shape",))
 
 SHAPE_WORDS = ("skeleton", "schema", "regex", "lark")
-"""Keywords that users try for `shape`."""
+"""Keywords that users may try in place of `shape`."""
 
 
 def generation_of(session: Session, result: RunResult) -> GenerationResult:
-    """Return what a run of :func:`generate_request` came to."""
+    """Return the result of a run of a :func:`generate_request`."""
     return GenerationResult(
         text=result.text,
         tokens=result.tokens,
@@ -569,77 +586,77 @@ def _token_logprobs(session: Session, result: RunResult) -> tuple[TokenLogprob, 
     if result.logprobs is None:
         return None
 
-    # Some tokenizers drop the space that a text begins with.
+    # Some tokenizers drop a space at the beginning, so each token is detokenized after an anchor.
     anchor = session.tokenize(ANCHOR)
     n_anchor = len(session.detokenize(anchor, True))
     text_of: dict[int, str] = {}
 
-    def told(entry: tuple[int, float], top: tuple[TokenLogprob, ...] = ()) -> TokenLogprob:
+    def with_text(entry: tuple[int, float], top: tuple[TokenLogprob, ...] = ()) -> TokenLogprob:
         token, logprob = entry
         if token not in text_of:
             text_of[token] = session.detokenize([*anchor, token], True)[n_anchor:]
         return TokenLogprob(token, text_of[token], logprob, top)
 
     return tuple(
-        told(own, tuple(told(other) for other in others if other[0] >= 0))
+        with_text(own, tuple(with_text(other) for other in others if other[0] >= 0))
         for own, *others in result.logprobs.tolist()
     )
 
 
 def choice_of(
-    choices: LabelSet[Any],
+    labels: LabelSet[Any],
     args: GenerationRequest,
     result: RunResult,
     elapsed: float,
 ) -> ChoiceResult[Any]:
-    """Return the choice that a run of :func:`choice_request` came to.
+    """Return the result of a run of a :func:`choice_request`.
 
     Parameters
     ----------
-    choices, args, result
+    labels, args, result
     elapsed
-        Seconds it took.
+        Duration of the run in seconds.
 
     Raises
     ------
     ContextFullError
-        If the context was full before the choice was made.
+        If the context was full before the label ended.
     InvalidArgumentError
-        If it was no choice, or `max_tokens` ended the generation before that.
+        If the request has no labels, or `max_tokens` ended the generation inside a label.
     NativeFault
-        If it was none of the choices.
+        If the generated text is not one of the labels.
     """
     if not args.has_choices:
-        raise InvalidArgumentError("the generation was not one of choices")
-    # First, because what was cut off within one choice may spell another in full.
+        raise InvalidArgumentError("the request has no labels: build it with choice_request")
+    # Check the finish reason first, because a truncated label may be equal to a shorter label.
     if result.finish_reason == "context_full":
         raise ContextFullError(
-            f"the context was full inside the choice, after {result.text!r}: "
+            f"the context was full inside a label, after {result.text!r}: "
             f"shorten the prompt or raise n_ctx"
         )
     if result.finish_reason == "length":
         longest = _longest(args)
-        room = "" if longest is None else f" or raise it to the longest choice's {longest} tokens"
+        room = "" if longest is None else f", or raise it to {longest}, the most tokens of a label"
         raise InvalidArgumentError(
-            f"max_tokens ended the generation inside the choice, after {result.text!r}: "
-            f"leave it at 0{room}"
+            f"max_tokens={args.max_tokens} ended the generation inside a label, after "
+            f"{result.text!r}: leave it at 0{room}"
         )
-    index = _chosen(choices, args, result)
+    index = _chosen(labels, args, result)
     if index is None:
         raise NativeFault(
-            f"the generation ended ({result.finish_reason}) on {result.text!r}, "
-            f"which is none of the {len(choices.texts)} choices"
+            f"the generated text must be one of the {len(labels.texts)} labels, got "
+            f"{result.text!r} (finish reason {result.finish_reason})"
         )
     stats = result.stats
     return ChoiceResult(
-        value=choices.values[index],
+        value=labels.values[index],
         index=index,
         text=result.text,
         logprob=math.nan if result.leaf is None else result.leaf.logprob,
         tokens=result.tokens,
         forward_passes=-1 if stats is None else stats.passes_after_prompt,
         elapsed=elapsed,
-        probabilities=_probabilities(choices, args, result),
+        probabilities=_probabilities(labels, args, result),
         stats=stats,
     )
 
@@ -653,32 +670,32 @@ def _longest(args: GenerationRequest) -> int | None:
     return None
 
 
-def _chosen(choices: LabelSet[Any], args: GenerationRequest, result: RunResult) -> int | None:
-    """Return the place of the choice that the generation ended on."""
+def _chosen(labels: LabelSet[Any], args: GenerationRequest, result: RunResult) -> int | None:
+    """Return the index of the generated label; None if the text is not a label."""
     leaf, given = result.leaf, args.constraint
     if isinstance(given, TokenTreePayload):
         of_tokens = {leaf.tokens: leaf.name for leaf in given.leaves()}
-        return choices.place_of(of_tokens.get(result.tokens, ""))
-    if leaf is None:  # the library refused the choices, and a grammar did what they would
-        return choices.place_of(result.text)
-    return choices.place_of(leaf.name) if isinstance(given, TextChoices) else int(leaf.name)
+        return labels.place_of(of_tokens.get(result.tokens, ""))
+    if leaf is None:  # the library rejected the labels, and a grammar constrained the text instead
+        return labels.place_of(result.text)
+    return labels.place_of(leaf.name) if isinstance(given, TextChoices) else int(leaf.name)
 
 
 def _probabilities(
-    choices: LabelSet[Any], args: GenerationRequest, result: RunResult
+    labels: LabelSet[Any], args: GenerationRequest, result: RunResult
 ) -> Mapping[Any, float] | None:
     if result.leaf_logprobs is None:
         return None
     probabilities = np.exp(result.leaf_logprobs).tolist()
-    if isinstance(args.constraint, TokenTreePayload):  # which is in another order
+    if isinstance(args.constraint, TokenTreePayload):  # its leaves have another order
         names = [leaf.name for leaf in args.constraint.leaves()]
         of_name = dict(zip(names, probabilities, strict=True))
-        probabilities = [of_name[text] for text in choices.texts]
-    return dict(zip(choices.keys, probabilities, strict=True))
+        probabilities = [of_name[text] for text in labels.texts]
+    return dict(zip(labels.keys, probabilities, strict=True))
 
 
 def _all_sampling(sampling: Sampling | None, given: Mapping[str, Any]) -> Sampling | None:
-    """Return all settings of the sampling; None if a stream's configuration has them all."""
+    """Return all sampling settings; None if the stream's configuration can express them."""
     plain = {name: given[name] for name in PLAIN_SAMPLING if name in given}
     named = {name: given[name] for name in ("min_p", "seed") if name in given}
     if sampling is None:
@@ -686,13 +703,13 @@ def _all_sampling(sampling: Sampling | None, given: Mapping[str, Any]) -> Sampli
     twice = [*named, *(name for name, value in plain.items() if value != PLAIN_SAMPLING[name])]
     if twice:
         raise InvalidArgumentError(
-            f"{twice[0]} is given twice: set it in sampling, or leave sampling out"
+            f"{twice[0]} is given twice: set it in sampling or as an argument, not in both"
         )
     return sampling
 
 
 def _check_ranges(more: Mapping[str, Any]) -> None:
-    """Check the settings that a stream is opened with."""
+    """Check the ranges of the sampling settings in a stream's configuration."""
     for name, least, most in (
         ("temperature", 0, math.inf),
         ("top_p", 0, 1),
@@ -712,16 +729,19 @@ def _check_speculates(session: Session) -> None:
         )
 
 
-def _check_text_choices(session: Session, choices: LabelSet[Any], mode: str, scored: bool) -> None:
+def _check_any_tokenization(
+    session: Session, labels: LabelSet[Any], mode: str, scored: bool
+) -> None:
     if not session.binding.supports("set_text_choices"):
-        raise NotSupportedError(f"{session.binding.library.path} has no choices by text")
+        path = session.binding.library.path
+        raise NotSupportedError(f'{path} does not support tokenization="any"')
     if mode == "best" or scored:
-        asked = 'mode="best"' if mode == "best" else "probabilities"
+        argument = 'mode="best"' if mode == "best" else "probabilities"
         raise InvalidArgumentError(
-            f'{asked} needs one way to spell each choice: use tokenization="own"'
+            f'{argument} needs a single tokenization of each label: use tokenization="own"'
         )
-    for i, text in enumerate(choices.texts):
+    for i, text in enumerate(labels.texts):
         if "\0" in text:
             raise InvalidArgumentError(
-                f'labels[{i}] has a NUL character, which tokenization="any" cannot spell'
+                f'labels[{i}] must not have NUL characters with tokenization="any"'
             )
