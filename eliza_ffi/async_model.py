@@ -273,7 +273,7 @@ class AsyncModel:
             self._jobs.text,
             prompt,
             method="stream",
-            is_told=True,
+            with_steps=True,
             max_tokens=max_tokens,
             temperature=temperature,
             top_p=top_p,
@@ -606,7 +606,7 @@ class AsyncModel:
             prompt,
             shape,
             method="fill",
-            is_told=on_span is not None,
+            with_steps=on_span is not None,
             wait=wait,
             tell=on_span,
             **settings,
@@ -642,7 +642,7 @@ class AsyncModel:
     ) -> AsyncGenerator[Any, None]:
         """Run :meth:`Model.fill_stream <eliza_ffi.model.Model.fill_stream>` on a thread."""
         prepare = partial(
-            self._jobs.fill, prompt, shape, method="fill_stream", is_told=True, **settings
+            self._jobs.fill, prompt, shape, method="fill_stream", with_steps=True, **settings
         )
         return self._steps(prepare, wait)
 
@@ -664,7 +664,7 @@ class AsyncModel:
                 prompt,
                 shape,
                 method="fill_many",
-                is_told=False,
+                with_steps=False,
                 wait=True,
                 **settings,
             )

@@ -460,7 +460,7 @@ class Model:
         work = self._jobs.text(
             prompt,
             method="stream",
-            is_told=True,
+            with_steps=True,
             max_tokens=max_tokens,
             temperature=temperature,
             top_p=top_p,
@@ -1022,8 +1022,8 @@ class Model:
             As :meth:`generate`.
         """
         check_callback("on_span", on_span)
-        is_told = on_span is not None
-        work = self._jobs.fill(prompt, shape, method="fill", is_told=is_told, **settings)
+        with_steps = on_span is not None
+        work = self._jobs.fill(prompt, shape, method="fill", with_steps=with_steps, **settings)
         return self._run(work, wait, on_span)
 
     @overload
@@ -1058,7 +1058,7 @@ class Model:
 
         Parameters and errors are those of :meth:`fill`, except that there is no ``retries``.
         """
-        work = self._jobs.fill(prompt, shape, method="fill_stream", is_told=True, **settings)
+        work = self._jobs.fill(prompt, shape, method="fill_stream", with_steps=True, **settings)
         return self.session.steps(work, wait)
 
     def fill_many(
@@ -1089,7 +1089,7 @@ class Model:
         """
 
         def job(prompt: AnyPrompt) -> Job[FillResult]:
-            work = self._jobs.fill(prompt, shape, method="fill_many", is_told=False, **settings)
+            work = self._jobs.fill(prompt, shape, method="fill_many", with_steps=False, **settings)
             return self._job(work)
 
         check_prompts(prompts, "fill")

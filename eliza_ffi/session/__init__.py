@@ -1,4 +1,4 @@
-"""An open model, and its requests: waiting for a slot, running, batches, results."""
+"""An open model and its requests: scheduling, runs, batches and results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Many requests at once: in order, and no more at a time than there is room for."""
+"""Run many requests, a limited number at the same time, with the results in order."""
 
 from __future__ import annotations
 
@@ -32,21 +32,21 @@ R = TypeVar("R")
 Result = TypeVar("Result", covariant=True)
 
 Progress = Callable[[int, "int | None"], Any]
-"""Takes how many are done and how many there are, None where nobody knows."""
+"""A callback with the number of finished requests and the total, which is None if unknown."""
 
 
 class Job(Protocol[Result]):
-    """One request."""
+    """A request that can be run, and cancelled from another thread."""
 
     def run(self) -> Result:
-        """Run it to its end."""
+        """Run the request and return its result."""
 
     def cancel(self) -> None:
-        """End it from another thread."""
+        """Cancel the request from another thread."""
 
 
 class RunJob(Generic[R]):
-    """A request that is ready to run, and how another thread ends it."""
+    """A job made from two functions: one runs the request, the other cancels it."""
 
     def __init__(self, run: Callable[[], R], cancel: Callable[[], None]) -> None:
         self.run = run
@@ -54,15 +54,15 @@ class RunJob(Generic[R]):
 
 
 def length_of(items: Iterable[Any]) -> int | None:
-    """Return how many there are, if that can be told without reading them."""
+    """Return the number of items, or None if only reading them would tell."""
     return len(items) if isinstance(items, Sized) else None
 
 
 def one_or_several(labels: Any) -> LabelSet[Any] | Iterable[Any]:
-    """Return one label set for all prompts, or the iterable with one set for each prompt."""
+    """Return one label set for all prompts, or an iterable with one label set per prompt."""
     if isinstance(labels, str | type | Mapping | LabelSet) or not isinstance(labels, Iterable):
         return as_label_set(labels)
-    listed = iter(check_several("labels", labels, "labels, or labels for each prompt"))
+    listed = iter(check_several("labels", labels, "labels, or a list with labels for each prompt"))
     first = next(listed, None)
     labels = itertools.chain([] if first is None else [first], listed)
     return as_label_set(list(labels)) if first is None or isinstance(first, str) else labels
@@ -75,7 +75,8 @@ def labels_for(prompts: Iterable[Item], labels: Any) -> Iterator[tuple[Item, Any
     ----------
     prompts
     labels
-        One set for all prompts, in any form that ``choose`` takes, or one set for each prompt.
+        One label set for all prompts, in any form that ``choose`` takes, or an iterable with one
+        label set per prompt.
 
     Raises
     ------
@@ -90,10 +91,11 @@ def labels_for(prompts: Iterable[Item], labels: Any) -> Iterator[tuple[Item, Any
     missing = object()
     for i, (item, own) in enumerate(itertools.zip_longest(prompts, labels, fillvalue=missing)):
         if item is missing or own is missing:
-            short, long = (
-                ("prompts", "label sets") if item is missing else ("label sets", "prompts")
+            n_prompts, n_sets = (i, f"more than {i}") if item is missing else (f"more than {i}", i)
+            raise InvalidArgumentError(
+                f"expected one label set for each prompt, got {n_prompts} prompts and {n_sets} "
+                f"label sets"
             )
-            raise InvalidArgumentError(f"there are {i} {short} and more {long} than that")
         yield item, own  # type: ignore[misc]
 
 
@@ -106,23 +108,23 @@ def run_many(
     progress: Progress | None,
     return_exceptions: bool,
 ) -> list[Any]:
-    """Run a job for each item, on threads, and return the results in the items' order.
+    """Run a job for each item on threads, and return the results in the order of the items.
 
     Parameters
     ----------
     items
-        Read as far as there is room for.
+        Each item is read when a thread is free for it.
     start
         Makes the job of an item, on the thread that runs it.
     at_once
-        How many run together.
+        How many jobs run at the same time.
     total
-        How many there are, if that is known.
+        The number of items, or None if it is unknown.
     progress
-        Called on this thread with how many are done and with `total`.
+        Called on this thread with the number of finished jobs and `total`.
     return_exceptions
-        Return a job's exception in place of its result. Otherwise the first one is raised, once all
-        that still ran have been cancelled.
+        If True, the result of a failed job is its exception. Otherwise the first exception cancels
+        all running jobs and is raised.
     """
     check_callback("progress", progress)
     results = _Results(return_exceptions)
@@ -141,22 +143,23 @@ def run_in_order(
     at_once: int,
     look_ahead: int,
 ) -> Generator[Result, None, None]:
-    """Run a job for each item, on threads, and yield the results in the items' order.
+    """Run a job for each item on threads, and yield the results in the order of the items.
 
-    For more items than results can be kept of. Where the results are not asked for any more, or an
-    exception ends it, all that still ran have been cancelled.
+    Use this for more items than there is memory for results. If the generator is closed, or a job
+    raises an exception, all running jobs are cancelled.
 
     Parameters
     ----------
     items
-        Read as far as there is room for, never `look_ahead` items beyond the next result.
+        Each item is read when a thread is free for it, but fewer than `look_ahead` items ahead of
+        the next result.
     start
         Makes the job of an item, on the thread that runs it.
     at_once
-        How many run together.
+        How many jobs run at the same time.
     look_ahead
-        How many may have begun whose results were not yielded yet, `at_once` or more: those behind
-        one that takes long end meanwhile and wait for it.
+        How many jobs may have begun whose results have not been yielded, at least `at_once`. While
+        a slow job runs, later jobs can finish; their results wait for the slow one.
     """
     finished: dict[int, Future[Result]] = {}
     n_yielded = 0
@@ -175,9 +178,9 @@ def _ended(
     at_once: int,
     before: Callable[[], int] | None = None,
 ) -> Generator[tuple[int, Future[Result]], None, None]:
-    """Run a job for each item, on threads; yield the items' numbers and results as they end.
+    """Run a job for each item on threads; yield each item's number and future when its job ends.
 
-    Items from the number `before()` on have to wait.
+    Items from the number `before()` on are not started yet.
     """
     running: dict[Future[Any], int] = {}
     jobs = _Running()
@@ -201,7 +204,7 @@ def _ended(
                 future = ended.get()
                 yield running.pop(future), future
         except BaseException:
-            jobs.cancel_all()  # the executor waits for them
+            jobs.cancel_all()  # leaving the executor's block waits for them
             raise
 
 
@@ -214,7 +217,7 @@ async def run_many_async(
     progress: Progress | None,
     return_exceptions: bool,
 ) -> list[Any]:
-    """The same on an event loop: `call` and `progress` are awaited."""
+    """Do the same as :func:`run_many` on an event loop; `call` and `progress` are awaited."""
     check_callback("progress", progress)
     results = _Results(return_exceptions)
     running: dict[asyncio.Future[Any], int] = {}
@@ -236,7 +239,7 @@ async def run_many_async(
 
 
 class _Results:
-    """What jobs came to, as they end."""
+    """Collects the results of jobs in the order in which they end."""
 
     def __init__(self, return_exceptions: bool) -> None:
         check_flag("return_exceptions", return_exceptions)
@@ -247,7 +250,7 @@ class _Results:
         return len(self._of_item)
 
     def take(self, i: int, done: Future[Any] | asyncio.Future[Any]) -> None:
-        """Note the i-th item's result, or raise its exception where that is not a result."""
+        """Store the result of item `i`; raise its exception unless exceptions count as results."""
         error = done.exception()
         if error is not None and not (self._return_exceptions and isinstance(error, Exception)):
             raise error
@@ -258,7 +261,7 @@ class _Results:
 
 
 class _Running:
-    """The jobs that run now; once they are cancelled, no other one begins."""
+    """The running jobs. After they are cancelled, no further job begins."""
 
     def __init__(self) -> None:
         self._jobs: set[Job[Any]] = set()

@@ -1,4 +1,4 @@
-"""Filling a skeleton: open, prefill, one call into the library for each span, close."""
+"""Fill a skeleton: open a stream, prefill, call the library once per span, close."""
 
 from __future__ import annotations
 
@@ -28,48 +28,51 @@ __all__ = ["ON_LIMIT", "FillRequest", "FillResult", "FillRun", "Fillable", "Span
 
 
 ON_LIMIT = ("error", "close")
-"""What can happen to an answer that does not end within its limit."""
+"""What to do with an answer that does not end within `max_tokens`: raise an error or close it."""
 
 
 class Fillable(Protocol):
-    """What can be filled: a skeleton, or one whose later spans depend on the earlier ones."""
+    """A skeleton, or an object that decides on each span when the earlier spans are filled."""
 
     @property
     def n_spans(self) -> int:
-        """How many spans there are at most."""
+        """The largest possible number of spans."""
 
     def script(self) -> Script:
-        """Return the spans one after the other."""
+        """Return a generator of the spans, in order."""
 
     def parse(self, text: str) -> Any:
-        """Return the value of an answer; raises InvalidArgumentError if it is not JSON."""
+        """Return the value of an answer; raise InvalidArgumentError if it is not JSON."""
 
 
 @dataclass(frozen=True, eq=False)
 class FillRequest:
-    """What to fill and how.
+    """A skeleton to fill, the prompt before it, and the settings.
 
     Attributes
     ----------
     skeleton : Fillable
     generation : GenerationRequest
-        The prompt and the slot; its `temperature`, `top_k` and `top_p` sample the free spans.
+        The prompt and the slot. Its `temperature`, `top_k` and `top_p` apply to the free spans.
     sampler_plan : SpanSamplerPlan
+        Sampling settings of single spans.
     max_tokens : int
-        Of the whole answer; 0 = no limit but the context's.
+        The most tokens of the whole answer; 0 = no limit except the context.
     on_limit : {"error", "close"}
-        What happens to an answer that does not end within `max_tokens`: it is an error, or free
-        values are brought to their ends in the shortest way. The fixed text and the choices that
-        follow are then still written.
+        What to do if the answer does not end within `max_tokens`. ``"error"``: raise an error.
+        ``"close"``: end the free values in the shortest valid way, and still write the fixed text
+        and the choices that follow.
     logprobs : bool
-        Find the probability of free values too; that of choices is always known.
+        Whether to compute the probability of free values. The probability of a choice is always
+        computed.
     heal_prompt : bool
-        The prompt's last token may be spelled anew, together with the beginning of the answer.
+        Whether the prompt's last token and the beginning of the answer may merge into other tokens
+        (token healing).
 
     Raises
     ------
     InvalidArgumentError
-        If the plan is for a span that the skeleton does not have, or a number is out of range.
+        If the plan names a span that the skeleton does not have, or a number is out of range.
     """
 
     skeleton: Fillable
@@ -90,29 +93,29 @@ class FillRequest:
         object.__setattr__(self, "max_tokens", check_whole("max_tokens", self.max_tokens, 0))
         self.sampler_plan.check(self.skeleton.n_spans)
         check_one_of("on_limit", self.on_limit, ON_LIMIT)
-        _ = self.sampling  # which checks it
+        _ = self.sampling  # checks the settings
 
     @property
     def sampling(self) -> SpanSampling:
-        """How the free spans are sampled."""
+        """The sampling settings of the free spans."""
         call = self.generation
         return SpanSampling(call.temperature, call.top_k, call.top_p)
 
 
 class FillRun:
-    """One run of the lifecycle.
+    """One run of a FillRequest.
 
     Parameters
     ----------
     binding, ctx
         The library and the context to generate with.
     args
-        What to fill.
+        The request.
 
     Notes
     -----
-    `steps` is consumed once. Each pull may block for as long as the library does, and may be made
-    from another thread than the one before; `cancel` may come from any thread at any time.
+    `steps` can be consumed once. Each step blocks while the library works. Successive steps may be
+    pulled from different threads. `cancel` may be called from any thread at any time.
 
     Raises
     ------
@@ -128,27 +131,27 @@ class FillRun:
         self._lifecycle = Lifecycle(binding, ctx, "filling")
         self.args = args
         self._answer = AnswerWriter()
-        self._is_healing = args.heal_prompt  # until the first span has been written
+        self._is_healing = args.heal_prompt  # True until the first span has been written
         self._complete = False
         self._stats: StreamStats | None = None
         self._elapsed = 0.0
 
     def cancel(self) -> None:
-        """End the filling: the native call that is running returns soon."""
+        """Cancel the run; a running native call returns soon."""
         self._lifecycle.cancel()
 
     def steps(self) -> Generator[SpanFill, None, None]:
-        """Fill the skeleton; each pull fills one span.
+        """Fill the skeleton; each step fills one span.
 
         Raises
         ------
         FillError
-            If the library fails on a span, or `max_tokens` is reached. What was written is its
-            `partial`.
+            If the library fails on a span, or `max_tokens` is reached. Its attribute `partial` has
+            the partial answer.
         GenerationCancelled
-            If it was cancelled.
+            If the run was cancelled.
         ElizaError
-            If the stream cannot be opened or the prompt not prefilled.
+            If the stream cannot be opened, or the prompt cannot be prefilled.
         """
         begin = time.perf_counter()
         generation = self.args.generation
@@ -159,7 +162,7 @@ class FillRun:
             placed: PlacedSpan | None = next(script)
             while placed is not None:
                 self._lifecycle.check()
-                filled = self._fill_or_tell(stream, placed, begin)
+                filled = self._fill_checked(stream, placed, begin)
                 following = _next_span(script, filled)
                 if following is None:
                     self._read_counts(stream, begin)
@@ -170,7 +173,7 @@ class FillRun:
                 placed = following
 
     def result(self) -> FillResult:
-        """Return what has been filled; complete once the last step has been pulled."""
+        """Return the answer so far; it is complete after the last step."""
         answer, stats = self._answer, self._stats
         value = None
         if self._complete:
@@ -192,15 +195,15 @@ class FillRun:
         if self._binding.supports("stats"):
             self._stats = self._binding.stats(stream)
 
-    def _fill_or_tell(self, stream: Any, placed: PlacedSpan, begin: float) -> Filled:
-        """Write a span; a failure tells where it was and what was written until then."""
+    def _fill_checked(self, stream: Any, placed: PlacedSpan, begin: float) -> Filled:
+        """Write a span; after a failure, raise a FillError with the span and the partial answer."""
         try:
             filled = self._fill(stream, placed)
             self._check_length(stream, begin)
         except (FillError, GenerationCancelled):
             raise
         except ElizaError as error:
-            with suppress(ElizaError):  # what went wrong first is what counts
+            with suppress(ElizaError):  # report the first error
                 self._read_counts(stream, begin)
             name = "" if placed.span.key is None else f", {placed.span.key!r}"
             raise FillError(f"filling span {placed.index}{name}: {error}", self.result()) from error
@@ -210,7 +213,7 @@ class FillRun:
         return filled
 
     def _check_length(self, stream: Any, begin: float) -> None:
-        """Raise if the answer does not end within `max_tokens`."""
+        """Raise FillError if the answer does not end within `max_tokens`."""
         most, n_tokens = self.args.max_tokens, len(self._answer.tokens)
         if self.args.on_limit == "close" or not most:
             return
@@ -224,27 +227,27 @@ class FillRun:
             )
 
     def _room(self) -> int:
-        """Return how many tokens a free value may have; 0 = any number."""
+        """Return the most tokens that a free value may have; 0 = no limit."""
         most = self.args.max_tokens
         return max(most - len(self._answer.tokens), 1) if most else 0
 
     def _fill(self, stream: Any, placed: PlacedSpan) -> Filled:
-        """Write a span and the known text around it."""
+        """Write a span and the fixed text around it."""
         if placed.is_literal:
-            return Filled("", self._write_known(stream, placed.before, placed.follow))
-        # A choice is known to have ended; a free value may share a token with what follows.
+            return Filled("", self._write_fixed(stream, placed.before, placed.follow))
+        # The end of a choice is certain. A free value may share its last token with the next text.
         is_apart = placed.texts is not None and placed.ends_itself
         together = bool(placed.follow) and not is_apart
         request = placed.request_with_follow() if together else placed.request()
         plan, args = self.args.sampler_plan, self.args
         sampling = plan.sampling(placed.index, placed.span.kind, args.sampling)
-        known = {"before": placed.before, "after": placed.after}
-        wanted = {"max_tokens": self._room(), "logprobs": args.logprobs}
-        result = self._call(stream, {**known, **request, **sampling.request(), **wanted})
+        fixed = {"before": placed.before, "after": placed.after}
+        options = {"max_tokens": self._room(), "logprobs": args.logprobs}
+        result = self._call(stream, {**fixed, **request, **sampling.request(), **options})
         if result.truncated and placed.span.rule is not None:
             raise InvalidArgumentError(
                 f"the text of the rule {placed.span.rule!r} has not ended within max_tokens="
-                f"{args.max_tokens}, and how a rule ends is not known: raise max_tokens"
+                f"{args.max_tokens}, and a rule cannot be closed automatically: raise max_tokens"
             )
         follow = placed.after
         if together:
@@ -253,13 +256,13 @@ class FillRun:
         self._answer.write(placed.before)
         self._answer.write_value(placed, text, result)
         if placed.follow and not together:
-            follow = self._write_known(stream, "", placed.follow)
+            follow = self._write_fixed(stream, "", placed.follow)
         else:
             self._answer.write(follow)
         return Filled(text, follow)
 
-    def _write_known(self, stream: Any, before: str, follow: tuple[str, ...]) -> str:
-        """Write a known text, and one of those that may follow it, which the model chooses."""
+    def _write_fixed(self, stream: Any, before: str, follow: tuple[str, ...]) -> str:
+        """Write fixed text, then let the model choose one of the strings in `follow`."""
         request: dict[str, Any] = {"before": before}
         if follow:
             request["choices"] = list(follow)
@@ -276,7 +279,7 @@ class FillRun:
             if error.partial is not None:
                 partial = error.partial
                 self._answer.take_tokens(partial.answer_tokens, partial.answer_bytes)
-                if partial.text:  # else the library has taken the known text back, too
+                if partial.text:  # otherwise the library has removed the fixed text again, too
                     self._answer.write(request.get("before", "") + partial.text)
             raise
         self._answer.take_tokens(result.answer_tokens, result.answer_bytes)

@@ -1,7 +1,7 @@
-"""One generation from open to close, as a plain generator.
+"""Run one generation: open a stream, prefill, set the trie, pull tokens, clear the trie, close.
 
-Open, prefill, set the trie, pull, clear the trie, close: the last two happen on every way out, the
-end, an error, a cancel, and a consumer that walks away.
+The last two steps always happen: at the end, after an error, after a cancel, and if the caller
+stops reading early.
 """
 
 from __future__ import annotations
@@ -37,26 +37,26 @@ logger = logging.getLogger("eliza_ffi")
 
 
 class GenerationRun:
-    """One run of the lifecycle.
+    """One run of a GenerationRequest.
 
     Parameters
     ----------
     binding, ctx
         The library and the context to generate with.
     args
-        What to generate.
+        The request.
     warn
-        Called at most once, with a reason, when the choices cannot be constrained by a trie.
+        Called at most once, with a reason, if the library has no tries to constrain the labels.
 
     Notes
     -----
-    `steps` is consumed once. Each pull may block for as long as the library does, and may be made
-    from another thread than the one before; `cancel` may come from any thread at any time.
+    `steps` can be consumed once. Each step blocks while the library works. Successive steps may be
+    pulled from different threads. `cancel` may be called from any thread at any time.
 
     Raises
     ------
     NotSupportedError
-        If there are masks, and the library takes none.
+        If the request has token masks and the library does not support them.
     """
 
     def __init__(
@@ -69,7 +69,9 @@ class GenerationRun:
         check_kind("args", args, GenerationRequest, "a GenerationRequest")
         masks = args.masks
         if masks is not None and not binding.supports("set_forced_tokens"):
-            raise NotSupportedError("this library takes no masks: it has no set_forced_tokens")
+            raise NotSupportedError(
+                "this library does not support token masks: it has no set_forced_tokens"
+            )
         self._binding = binding
         self._lifecycle = Lifecycle(binding, ctx, "generation")
         check = self._lifecycle.check
@@ -89,11 +91,11 @@ class GenerationRun:
         self._leaf_logprobs: NDArray[np.float64] | None = None
 
     def cancel(self) -> None:
-        """End the generation: the native call that is running returns soon."""
+        """Cancel the run; a running native call returns soon."""
         self._lifecycle.cancel()
 
     def steps(self) -> Generator[StreamStep, None, None]:
-        """Run the generation; each pull brings one step, the last of them `done`."""
+        """Run the generation, and yield its steps; the last step has `done` set."""
         args = self.args
         sampling = None if args.sampling is None else args.sampling.to_json()
         lifecycle = self._lifecycle
@@ -119,7 +121,7 @@ class GenerationRun:
                     self._binding.clear_token_trie(stream)
 
     def result(self) -> RunResult:
-        """Return what has been generated; complete once the last step has been pulled."""
+        """Return the result so far; it is complete after the last step."""
         return RunResult(
             text="".join(self._text),
             tokens=tuple(self._tokens),
@@ -134,15 +136,15 @@ class GenerationRun:
         )
 
     def _set_trie(self, stream: Any) -> bool:
-        """Start the span and return whether it has begun."""
+        """Start the span of labels, and return whether it has begun."""
         span = self._span()
         if span is None:
             return False
         setter, choices, mode = span
         if not (self._binding.supports(setter) and self._binding.supports("clear_token_trie")):
             self._warn(
-                "this library has no token-trie sampler: choices are constrained by the grammar "
-                "alone, or not at all if there is none"
+                "this library has no token-trie sampler: labels are constrained only by the "
+                "grammar, or not at all if the request has no grammar"
             )
             return False
         try:
@@ -150,12 +152,12 @@ class GenerationRun:
         except TokenTrieError as error:
             if self.args.on_refused_choices == "raise":
                 raise
-            logger.warning("%s; going on with the grammar alone", error)
+            logger.warning("%s; continuing with the grammar alone", error)
             return False
         return True
 
     def _span(self) -> tuple[str, Any, int] | None:
-        """Return what starts the span, and how; None if there are no choices."""
+        """Return the setter of the span, the labels and the mode; None if there are no labels."""
         given, mode = self.args.constraint, self.args.choice_mode
         if isinstance(given, TokenTreePayload):
             return "set_token_trie", given.to_json(), mode
@@ -176,7 +178,7 @@ class GenerationRun:
             if not self._tokens:
                 raise
             self._context_full = True
-            yield StreamStep((), "", True)  # what was generated stands
+            yield StreamStep((), "", True)  # keep the text so far
 
     def _next_steps(self, stream: Any) -> Iterator[StreamStep]:
         done = False
@@ -191,7 +193,7 @@ class GenerationRun:
         return self._stop is not None and self._stop.has_come
 
     def _count(self, step: StreamStep) -> StreamStep:
-        """Take note of a step and return what is given out of it."""
+        """Add a step to the result, and return the step without stop strings."""
         if self._stop is not None:
             text = self._stop.push(step.text, step.done)
             step = replace(step, text=text, done=step.done or self._is_stopped)
@@ -203,7 +205,7 @@ class GenerationRun:
         return step
 
     def _read_outcome(self, stream: Any, has_trie: bool) -> None:
-        """Read what only an open stream can tell."""
+        """Read the facts that are available only while the stream is open."""
         if self._binding.supports("stats"):
             self._stats = self._binding.stats(stream)
         if has_trie and self._binding.supports("token_trie_leaf"):

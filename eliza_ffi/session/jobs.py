@@ -1,4 +1,4 @@
-"""The requests of a model, checked and ready to run; the model's faces run or await them."""
+"""Prepare the requests of Model and AsyncModel, which then run or await them."""
 
 from __future__ import annotations
 
@@ -47,45 +47,47 @@ __all__ = ["STEPS", "Jobs"]
 R = TypeVar("R")
 
 STEPS = (str, SpanFill, FieldFill)
-"""Types of the steps of a request before its result."""
+"""The types of the steps that come before the result of a request."""
 
 
 class Jobs:
-    """Makes the requests of a model.
+    """Makes the requests of one model.
 
-    Each method checks its arguments and returns the request. It may take longer than an event loop
-    can wait, because it tokenizes the prompt.
+    Each method checks its arguments, tokenizes the prompt and returns the request. This can take
+    long, so an event loop should call it on a thread.
 
     Parameters
     ----------
     session
+        The open model.
     """
 
     def __init__(self, session: Session) -> None:
         self.session = session
 
     def text(
-        self, prompt: AnyPrompt, *, method: str, is_told: bool | None = None, **settings: Any
+        self, prompt: AnyPrompt, *, method: str, with_steps: bool | None = None, **settings: Any
     ) -> Work[str | GenerationResult]:
-        """Return the request of a text.
+        """Return a request that generates text.
 
         Parameters
         ----------
         prompt, **settings
             As :meth:`~eliza_ffi.Model.generate`.
         method
-            The name of the caller's method, for errors.
-        is_told
-            Whether its pieces are asked for; None = if there is a callback for them.
+            The name of the public method, for error messages.
+        with_steps
+            Whether to yield the pieces of text before the result; None = only if the request has a
+            callback for them.
         """
         request = generate_request(self.session, prompt, method=method, **settings)
         read = partial(generation_of, self.session)
-        return self._work(request, lambda: _texts(request, is_told, read))
+        return self._work(request, lambda: _texts(request, with_steps, read))
 
     def choice(
         self, prompt: AnyPrompt, labels: Any, *, method: str, **settings: Any
     ) -> Work[str | ChoiceResult[Any]]:
-        """Return the request of a choice; parameters as :meth:`~eliza_ffi.Model.choose`."""
+        """Return a request that chooses a label; parameters as :meth:`~eliza_ffi.Model.choose`."""
         label_set: LabelSet[Any] = as_label_set(labels)
         request = choice_request(self.session, prompt, label_set, method=method, **settings)
 
@@ -100,22 +102,22 @@ class Jobs:
         return self._work(request, take)
 
     def fill(
-        self, prompt: AnyPrompt, shape: Any, *, method: str, is_told: bool, **settings: Any
+        self, prompt: AnyPrompt, shape: Any, *, method: str, with_steps: bool, **settings: Any
     ) -> Work[SpanFill | FieldFill | FillResult]:
-        """Return the request of a structured answer.
+        """Return a request that generates a structured answer.
 
         Parameters
         ----------
         prompt, shape, **settings
             As :meth:`~eliza_ffi.Model.fill`.
         method
-            The name of the caller's method, for errors.
-        is_told
-            Whether single spans or fields are asked for.
+            The name of the public method, for error messages.
+        with_steps
+            Whether to yield the spans or fields before the result.
         """
         if is_shape(shape):
             return self._shape(
-                shape_request(self.session, prompt, shape, method=method, **settings), is_told
+                shape_request(self.session, prompt, shape, method=method, **settings), with_steps
             )
         request = fill_request(self.session, prompt, shape, method=method, **settings)
         is_json_form = isinstance(shape, Mapping)
@@ -123,18 +125,18 @@ class Jobs:
         def take(step: SpanFill | FillResult) -> Iterator[SpanFill | FillResult]:
             if isinstance(step, FillResult):
                 yield ShapedResult.of(step) if is_json_form else step
-            elif is_told:
+            elif with_steps:
                 yield step
 
         return self._work(request, lambda: take)
 
     def _shape(
-        self, request: ShapeRequest, is_told: bool
+        self, request: ShapeRequest, with_steps: bool
     ) -> Work[SpanFill | FieldFill | FillResult]:
         def steps(tries: Tries) -> Generator[FieldFill | ShapedResult[Any], None, None]:
             while True:
                 try:
-                    take = Reading(tries.request.shape, is_told).take
+                    take = Reading(tries.request.shape, with_steps).take
                     with closing(_run_steps(tries.run)) as running:
                         for step in running:
                             yield from take(step)
@@ -154,14 +156,14 @@ class Jobs:
         choice: str | Mapping[str, Any],
         **settings: Any,
     ) -> Work[ToolCalls | TextAnswer]:
-        """Return the request for tool calls; parameters as :meth:`~eliza_ffi.Model.call_tools`."""
+        """Return a request for tool calls; parameters as :meth:`~eliza_ffi.Model.call_tools`."""
         request = tool_request(self.session, messages, tools, choice, **settings)
         n_tokens, slot_id = _size_of(request.args)
         make = partial(ToolRun, request, self._begin, _run_steps)
         return Work(make, ToolRun.steps, n_tokens=n_tokens, slot_id=slot_id)
 
     def end_of_turn(self, prompt: str | Prompt | Tokens, end: str | int) -> Work[EotScore]:
-        """Return the request of a score; parameters as :meth:`~eliza_ffi.Model.end_of_turn`."""
+        """Return a request that scores a turn's end, as :meth:`~eliza_ffi.Model.end_of_turn`."""
         session = self.session
         if isinstance(prompt, str | Prompt):
             prompt = session.prompt_tokens(prompt)
@@ -170,7 +172,8 @@ class Jobs:
             tokens = session.tokenize(end, parse_special=True)
             if len(tokens) != 1:
                 raise InvalidArgumentError(
-                    f"end must be the text of one token: {end!r} has {len(tokens)}"
+                    f"end must be the text of a single token, got {end!r}, which has "
+                    f"{len(tokens)} tokens"
                 )
             (end,) = tokens
         check_whole("end", end, 0)
@@ -186,12 +189,12 @@ class Jobs:
     def save(
         self, path: str | os.PathLike[str], prompt: AnyPrompt, cache: CacheOptions | None
     ) -> Work[int]:
-        """Return the request that saves a prompt; parameters as :meth:`~eliza_ffi.Model.save`."""
+        """Return a request that saves a prompt; parameters as :meth:`~eliza_ffi.Model.save`."""
         request = generate_request(self.session, prompt, method="save", cache=cache)
         return save_work(self.session, path, request)
 
     def restore(self, path: str | os.PathLike[str], cache: CacheOptions | None) -> Work[int]:
-        """Return the request that reads such a file; as :meth:`~eliza_ffi.Model.restore`."""
+        """Return a request that loads a saved prompt, as :meth:`~eliza_ffi.Model.restore`."""
         options = checked_cache(cache) or CacheOptions()
         config = StreamConfig(
             slot_id=options.slot,
@@ -207,7 +210,7 @@ class Jobs:
         request: GenerationRequest | FillRequest,
         begin: Callable[[], Callable[[Any], Iterator[R]]],
     ) -> Work[R]:
-        """Return a request; each run of it begins with a new function from steps to steps."""
+        """Return a request whose steps go through a function; `begin` makes one for each run."""
 
         def steps(run: Any) -> Generator[R, None, None]:
             take = begin()
@@ -226,28 +229,28 @@ class Jobs:
 
 
 def _run_steps(run: FillRun | GenerationRun) -> Generator[Any, None, None]:
-    """Yield the steps of a run, the last of which is its result."""
+    """Yield the steps of a run, then its result."""
     with closing(run.steps()) as steps:
         yield from steps
     yield run.result()
 
 
 def _texts(
-    request: GenerationRequest, is_told: bool | None, read: Callable[[RunResult], R]
+    request: GenerationRequest, with_steps: bool | None, read: Callable[[RunResult], R]
 ) -> Callable[[Any], Iterator[str | R]]:
-    """Return a function from the steps of a run to pieces of text and a result."""
-    are_told = request.on_text is not None if is_told is None else is_told
+    """Return a function that turns the steps of a run into pieces of text and a result."""
+    yields_text = request.on_text is not None if with_steps is None else with_steps
 
     def take(step: StreamStep | RunResult) -> Iterator[str | R]:
         if isinstance(step, RunResult):
             yield read(step)
-        elif are_told and step.text:
+        elif yields_text and step.text:
             yield step.text
 
     return take
 
 
 def _size_of(request: GenerationRequest | FillRequest) -> tuple[int, int]:
-    """Return the number of a request's prompt tokens, and its slot."""
+    """Return the number of prompt tokens of a request, and its slot."""
     generation = request.generation if isinstance(request, FillRequest) else request
     return len(generation.prompt_tokens), generation.slot_id

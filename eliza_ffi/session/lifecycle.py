@@ -1,4 +1,4 @@
-"""The life of a stream, written once: open, prefill, whatever is done with it, close."""
+"""The life of a stream: open, prefill, use, close. Any thread can cancel it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Step = TypeVar("Step")
 
 @contextmanager
 def open_stream(binding: LlmStreamingBinding, ctx: Any, config: StreamConfig) -> Iterator[Any]:
-    """Open a stream for a while."""
+    """Open a stream, and close it at the end of the ``with`` block."""
     stream = binding.open(ctx, config)
     try:
         yield stream
@@ -27,26 +27,27 @@ def open_stream(binding: LlmStreamingBinding, ctx: Any, config: StreamConfig) ->
 
 
 class Cancellable(Protocol):
-    """What another thread may end."""
+    """An object that another thread can cancel."""
 
     def cancel(self) -> None:
-        """End it."""
+        """Cancel it."""
 
 
 class Work(Generic[Step]):
-    """A request that takes a slot. It can be run again, and another thread can cancel it.
+    """A request that needs a slot. It can run again, and another thread can cancel it.
 
     Parameters
     ----------
     make
-        Makes a run of the request. It is called at once, which checks the request.
+        Makes a run of the request. The constructor calls it once, which also checks the request.
     steps
-        From a run to its steps, the last of which is the request's result. Steps that nobody asked
-        for are left out: a request that has given out a step is not run again.
+        Returns the steps of a run, the last of which is the result of the request. It must leave
+        out steps that the caller does not need, because a request that has yielded a step cannot
+        run again.
     n_tokens
-        Tokens of the context that the request needs, at least.
+        The least number of tokens of the context that the request needs.
     slot_id
-        The slot it names; -1 = any.
+        The slot that the request names; -1 = any slot.
     at_most
         As :meth:`~eliza_ffi.session.turns.Turns.one`.
     """
@@ -71,7 +72,7 @@ class Work(Generic[Step]):
         self._is_cancelled = False
 
     def steps(self) -> Generator[Step, None, None]:
-        """Run it, from the beginning each time."""
+        """Run the request from its beginning, and return its steps."""
         with self._lock:
             run: Cancellable = self._make() if self._next is None else self._next
             self._next, self._last = None, run
@@ -80,21 +81,21 @@ class Work(Generic[Step]):
         return self._steps(run)
 
     def cancel(self) -> None:
-        """End the last run and all that follow."""
+        """Cancel the latest run and all later runs."""
         with self._lock:
             self._is_cancelled = True
             self._last.cancel()
 
 
 class Lifecycle:
-    """One stream that can be cancelled from any thread, from before it is open until it closes.
+    """One stream that any thread can cancel at any time, even before the stream is open.
 
     Parameters
     ----------
     binding, ctx
-        The library and the context to open it on.
+        The library and the context of the stream.
     what
-        What is cancelled, as errors call it.
+        A noun for the action, for the error message after a cancel, such as ``"generation"``.
     """
 
     def __init__(self, binding: LlmStreamingBinding, ctx: Any, what: str) -> None:
@@ -107,7 +108,7 @@ class Lifecycle:
 
     @contextmanager
     def opened(self, config: StreamConfig) -> Iterator[Any]:
-        """Open a stream for a while."""
+        """Open the stream, and close it at the end of the ``with`` block."""
         self.check()
         with open_stream(self._binding, self._ctx, config) as stream:
             with self._lock:
@@ -122,13 +123,15 @@ class Lifecycle:
     def prefilled(
         self, config: StreamConfig, tokens: Tokens, sampling: str | None = None
     ) -> Iterator[Any]:
-        """Open a stream for a while, with a prompt in it.
+        """Open the stream and prefill it; close it at the end of the ``with`` block.
 
         Parameters
         ----------
-        config, tokens
+        config
+        tokens
+            The tokens of the prompt.
         sampling
-            The JSON of a ``Sampling``, if the configuration does not say all.
+            The JSON of a ``Sampling``, for settings that the configuration cannot express.
         """
         with self.opened(config) as stream:
             if sampling is not None:
@@ -137,19 +140,19 @@ class Lifecycle:
             yield stream
 
     def cancel(self) -> None:
-        """End it: the native call that is running returns soon."""
-        # Under the lock, so that the stream cannot be closed between the check and the call.
+        """Cancel the stream; a running native call returns soon."""
+        # The lock keeps the stream open between the check and the call.
         with self._lock:
             self._is_cancelled = True
             if self._stream is not None:
                 self._binding.cancel(self._stream)
 
     def check(self) -> None:
-        """Raise GenerationCancelled if it was cancelled."""
+        """Raise GenerationCancelled if the stream was cancelled."""
         if self._is_cancelled:
             raise GenerationCancelled(f"the {self._what} was cancelled")
 
     def end(self) -> None:
-        """Leave `cancel` nothing to stop: what follows is short, and must not be cut off."""
+        """Make `cancel` ineffective: the remaining calls are short and must not be interrupted."""
         with self._lock:
             self._stream = None

@@ -1,4 +1,4 @@
-"""Options of requests: the KV slot, speculation, and the keywords that several methods share."""
+"""Options of requests: the KV slot, speculation, and keyword arguments of several methods."""
 
 from __future__ import annotations
 
@@ -30,31 +30,31 @@ __all__ = [
 ]
 
 AnyPrompt: TypeAlias = "str | Prompt | Tokens | Messages"
-"""A text, a `Prompt`, token ids, or the messages of a conversation."""
+"""A string, a `Prompt`, token ids, or the messages of a conversation."""
 
 ChoiceMode = Literal["greedy", "sample", "best"]
 Tokenization = Literal["own", "any"]
 OnLimit = Literal["error", "close"]
 
 Strings: TypeAlias = "Sequence[str] | Set[str] | Iterator[str]"
-"""Labels. Not `Iterable`, because the class of an enum is one."""
+"""Labels as strings. Not `Iterable[str]`, because an enum class is iterable, too."""
 
 MOST_DRAFTED = 256
 
 
 @dataclass(frozen=True)
 class CacheOptions:
-    """The KV slot of a request, and the types of its KV cache.
+    """The KV slot of a request, and the data types of its KV cache.
 
     Attributes
     ----------
     slot : int
-        The slot; -1 = the one whose tokens agree most with the prompt, among the free slots.
-        Requests for the same slot wait for one another.
+        The slot; -1 = the free slot that has the longest common beginning with the prompt.
+        Requests for the same slot run one after the other.
     key : str or None
         The name of a slot, if `slot` is -1. Requests with the same name share a slot.
     type_k, type_v : str or None
-        Types of the KV cache, such as ``"q8_0"``; None = f16.
+        Data types of the keys and values in the KV cache, such as ``"q8_0"``; None = f16.
 
     Raises
     ------
@@ -85,19 +85,20 @@ class CacheOptions:
 
 @dataclass(frozen=True)
 class Speculation:
-    """Speculative decoding: several tokens are guessed and checked in one forward pass.
+    """Settings of speculative decoding: guess several tokens, check them in one forward pass.
 
-    The tokens of the answer are the same as without speculation.
+    The generated tokens are the same as without speculation.
 
     Attributes
     ----------
     max_tokens : int
         The most tokens of a guess, 1 to 256.
     min_tokens : int
-        Shorter guesses are not checked.
+        The least tokens of a guess, at most `max_tokens`. Shorter guesses are not checked.
     drafter : str, os.PathLike or None
         The file of a small model with the same vocabulary, or of an MTP head of the model. None =
-        the model's own head; if it has none, the text that followed the same few tokens before.
+        the model's own MTP head; if the model has none, the guess is the text that followed the
+        same few tokens earlier in the stream.
 
     Raises
     ------
@@ -126,7 +127,7 @@ class Speculation:
 
 
 class TextSettings(TypedDict, total=False):
-    """Keywords of :meth:`~eliza_ffi.Model.generate`."""
+    """Keyword arguments of :meth:`~eliza_ffi.Model.generate`."""
 
     temperature: float
     top_p: float
@@ -143,7 +144,7 @@ class TextSettings(TypedDict, total=False):
 
 
 class ChoiceSettings(TypedDict, total=False):
-    """Keywords of :meth:`~eliza_ffi.Model.choose`."""
+    """Keyword arguments of :meth:`~eliza_ffi.Model.choose`."""
 
     mode: ChoiceMode
     temperature: float
@@ -158,7 +159,7 @@ class ChoiceSettings(TypedDict, total=False):
 
 
 class FillSettings(TypedDict, total=False):
-    """Keywords of :meth:`~eliza_ffi.Model.fill`."""
+    """Keyword arguments of :meth:`~eliza_ffi.Model.fill`."""
 
     max_tokens: int
     on_limit: OnLimit

@@ -1,4 +1,4 @@
-"""Reading an answer of a shape while it comes, whoever writes it."""
+"""Read an answer of a shape while it is generated, as a skeleton or under token masks."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ __all__ = ["Reading", "Step"]
 T = TypeVar("T")
 
 Step = SpanFill | FillResult | StreamStep | RunResult
-"""What the runner brings, of a skeleton or under masks."""
+"""A step or the result of a run, of a skeleton or under token masks."""
 
 
 class Reading(Generic[T]):
-    """One answer on its way.
+    """Reads one answer from the steps of its run.
 
     Parameters
     ----------
     shape
-        What it shall be.
+        The shape of the answer.
     tells_fields
-        Whether fields are asked for, or the result alone.
+        Whether to yield the fields, too, or the result alone.
     """
 
     def __init__(self, shape: Shape[T], tells_fields: bool = True) -> None:
-        self._shape = check_kind("shape", shape, Shape, "a Shape, as of shape_of()")
+        self._shape = check_kind("shape", shape, Shape, "a Shape, as shape_of() returns it")
         self._begin = time.perf_counter()
         reads = check_flag("tells_fields", tells_fields)
         self._json = JsonReader() if reads and shape.json_of is not None else None
@@ -46,12 +46,12 @@ class Reading(Generic[T]):
         self._n_read = 0
 
     def take(self, step: Step) -> Iterator[FieldFill | ShapedResult[T]]:
-        """Return what a step of the runner brings; of its last, the result.
+        """Yield the fields that a step completes; for the last step, yield the result, too.
 
         Raises
         ------
         FillError
-            If the answer was cut by a limit. What was written is its `partial`.
+            If a limit truncated the answer. Its attribute `partial` has the partial answer.
         InvalidAnswerError
             If the answer is not valid against its schema, or its class rejects it.
         """
@@ -70,7 +70,7 @@ class Reading(Generic[T]):
         if reader is None:
             return
         for path, value in chain(reader.push(text), reader.finish() if is_last else ()):
-            if path:  # else it is the answer itself
+            if path:  # an empty path is the whole answer
                 yield FieldFill(path, copied(value), self._growing.add(path, value))
 
     def _filled(self, result: RunResult) -> FillResult:
@@ -96,8 +96,8 @@ class Reading(Generic[T]):
                 return ShapedResult.of(closed, is_closed=True)
         if not filled.complete:
             raise FillError(
-                f"the answer came to {len(result.tokens)} tokens and has not ended: raise "
-                f'max_tokens, bound the shape\'s texts and lists, or pass on_limit="close"',
+                f"the answer has not ended after {len(result.tokens)} tokens: raise max_tokens, "
+                f'limit the strings and lists of the shape, or pass on_limit="close"',
                 filled,
             )
         return filled

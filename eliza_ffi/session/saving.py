@@ -1,4 +1,4 @@
-"""Prompts kept on disk: their tokens and what the KV cache holds for them."""
+"""Save and restore prompts: a file has their tokens and their part of the KV cache."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ __all__ = ["restore_work", "save_work"]
 
 
 def save_work(session: Session, path: str | os.PathLike[str], args: GenerationRequest) -> Work[int]:
-    """Return the request that writes a prompt and its KV cache to a file.
+    """Return a request that saves a prompt and its KV cache to a file.
 
-    Its result is the number of tokens saved. Tokens that a slot holds are not decoded again.
+    The result is the number of saved tokens. Tokens that are already in a slot are not decoded
+    again.
     """
     binding = session.binding
 
@@ -37,7 +38,7 @@ def save_work(session: Session, path: str | os.PathLike[str], args: GenerationRe
 
 
 def restore_work(session: Session, path: str | os.PathLike[str], config: StreamConfig) -> Work[int]:
-    """Return the request that reads such a file into a slot; its result is the number of tokens."""
+    """Return a request that loads a saved prompt into a slot; its result is the token count."""
     slot_id = check_whole("slot_id", config.slot_id, -1)
     binding = session.binding
 
@@ -47,7 +48,8 @@ def restore_work(session: Session, path: str | os.PathLike[str], config: StreamC
             n_restored = binding.stats(stream).n_past
         yield n_restored
 
-    # The file alone tells how many tokens it has, so it is not known whether a second try can help.
+    # The number of tokens in the file is unknown, and so is whether they fit into an empty context.
+    # Infinity prevents a second run.
     return Work(
         lambda: Lifecycle(binding, session.ctx, "restoring"),
         steps,

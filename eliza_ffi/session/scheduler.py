@@ -1,4 +1,4 @@
-"""Run requests when it is their turn, and again if that can help."""
+"""Run requests when a slot is free, and run them again after failures that a rerun can fix."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ T = TypeVar("T")
 class Scheduler:
     """Runs the requests for the slots of one context.
 
-    A request waits for its turn and then runs. Two failures make it run again, unless it has given
-    out a step:
+    A request waits for its turn and then runs. It runs again after one of two failures, unless it
+    has already yielded a step:
 
-    - The slots share the context's cells, and the other requests left too little room. If the
-      request fits into the context alone, it runs again when the others have ended.
-    - It names a slot, and the slot holds the stream of a request that named none. Only the library
-      knows which slot such a stream has. The request gives up its turn, and runs again when another
+    - The context is full. All slots share the context, and other requests may fill it. If the
+      request fits into an empty context, it runs again, alone, when the others have ended.
+    - The request names a slot, and a request that named no slot is using it. Only the library knows
+      which slots such requests use. The request gives up its turn, and runs again when another
       request has ended.
 
     Parameters
     ----------
     turns
     threads
-        Threads for event loops.
+        The threads that run the requests of event loops.
     n_ctx
-        Returns the context's length in tokens, or None if it is not known.
+        Returns the length of the context in tokens, or None if it is unknown.
     slots_wait
-        Whether the library itself waits for a slot that is in use.
+        Whether the library itself waits until a slot is free.
     """
 
     def __init__(
@@ -54,14 +54,14 @@ class Scheduler:
         self._slots_wait = slots_wait
 
     def steps(self, work: Work[T], wait: bool | float) -> Generator[T, None, None]:
-        """Yield the steps of a request, the last of which is its result, after a wait for a slot.
+        """Wait for a slot, and yield the steps of a request. The last step is its result.
 
         Parameters
         ----------
         work
         wait
-            As :meth:`~eliza_ffi.session.turns.Turns.one`; False does not wait for the others
-            either, and takes any slot, however many requests of its kind run.
+            As `wait_for` of :meth:`~eliza_ffi.session.turns.Turns.one`. With False, the request
+            never runs again, and ignores the limit on requests of its kind.
         """
         attempt = _Attempt(work, check_wait(wait))
         while True:
@@ -78,7 +78,7 @@ class Scheduler:
                     closing(work.steps()) as steps,
                 ):
                     for step in steps:
-                        attempt.has_given_out = True
+                        attempt.has_yielded = True
                         yield step
                 return
             except ElizaError as error:
@@ -86,7 +86,7 @@ class Scheduler:
                 attempt = attempt.following(error, fits, not self._slots_wait)
 
     async def steps_async(self, work: Work[T], wait: bool | float) -> AsyncGenerator[T, None]:
-        """The same on an event loop, the request on a thread. Leave early through ``aclose()``."""
+        """Do the same on an event loop; the request runs on a thread. ``aclose()`` stops it early."""
         attempt = _Attempt(work, check_wait(wait))
         while True:
             try:
@@ -100,7 +100,7 @@ class Scheduler:
                     with attempt.running(turn, self.turns):
                         async with aclosing(self.threads.steps(work)) as steps:
                             async for step in steps:
-                                attempt.has_given_out = True
+                                attempt.has_yielded = True
                                 yield step
                 return
             except ElizaError as error:
@@ -113,7 +113,7 @@ class Scheduler:
 
 
 class _Attempt:
-    """One of the runs of a request.
+    """One attempt to run a request.
 
     Parameters
     ----------
@@ -121,11 +121,11 @@ class _Attempt:
     wait
         As :meth:`Scheduler.steps`.
     alone
-        Whether the run must be the only one.
+        Whether no other request may run at the same time.
     after
-        The turn of an earlier run that found its slot in use.
+        The turn of an earlier attempt that found its slot in use.
     reason
-        The error of an earlier run, to be raised if this one gets no turn.
+        The error of an earlier attempt. It is raised if this attempt gets no turn.
     """
 
     def __init__(
@@ -141,7 +141,7 @@ class _Attempt:
         self.alone = alone
         self.at_most = work.at_most if wait and not alone else None
         self.after = after
-        self.has_given_out = False
+        self.has_yielded = False
         self._work = work
         self._reason = reason
         self._begin = time.monotonic()
@@ -150,9 +150,9 @@ class _Attempt:
 
     @contextmanager
     def running(self, turn: Turn, turns: Turns) -> Iterator[None]:
-        """Note the turn, and whether other requests run at the same time."""
+        """Record the turn, and whether other requests ran at the same time."""
         self._turn = turn
-        is_alone, n_moves = turns.n_inside == 1, turns.n_moves
+        is_alone, n_moves = turns.n_running == 1, turns.n_moves
         try:
             yield
         finally:
@@ -165,14 +165,14 @@ class _Attempt:
         ----------
         error
         fits
-            Whether the context was full, and is long enough for this request alone.
+            Whether the context was full, but is long enough for this request alone.
         may_try_slot
-            Whether to try a slot again that was in use.
+            Whether to try again if the named slot was in use.
         """
         is_busy = isinstance(error, BusyError)
         if is_busy and self._turn is None and self._reason is not None:
             raise self._reason from self._reason.__cause__
-        if self.has_given_out or self.wait is False:
+        if self.has_yielded or self.wait is False:
             raise error
         if fits and not self.alone and not self._was_alone:
             return _Attempt(self._work, self._rest_of_wait, alone=True, reason=error)

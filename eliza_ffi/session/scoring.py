@@ -1,4 +1,4 @@
-"""Scoring choices behind endings of one prompt: open, prefill, one call into the library, close."""
+"""Score labels after several endings of one prompt, if possible in one call of the library."""
 
 from __future__ import annotations
 
@@ -24,13 +24,14 @@ __all__ = ["Ending", "ScoreArgs", "ScoreResult", "ScoreRun"]
 
 @dataclass(frozen=True, eq=False)
 class Ending:
-    """Tokens behind a prompt, and the choices behind them.
+    """Tokens that follow the prompt, and the labels that follow these tokens.
 
     Attributes
     ----------
     tokens : sequence of int
-        None where the choices come right behind the prompt.
+        Empty if the labels follow the prompt directly.
     choices : PreparedChoices or TokenTreePayload
+        The labels.
     """
 
     tokens: Tokens
@@ -39,7 +40,7 @@ class Ending:
 
 @dataclass(frozen=True, eq=False)
 class ScoreArgs:
-    """What to score.
+    """A prompt, and the endings to score.
 
     Attributes
     ----------
@@ -47,7 +48,8 @@ class ScoreArgs:
         The prompt and the slot.
     endings : sequence of Ending
     joint, option_mass : bool
-        Whether to find these, too; see :class:`~eliza_ffi.library.protocol.EndingScores`.
+        Whether to compute these scores, too; see
+        :class:`~eliza_ffi.library.protocol.EndingScores`.
     """
 
     generation: GenerationRequest
@@ -57,25 +59,25 @@ class ScoreArgs:
 
     @property
     def n_tokens(self) -> int:
-        """How many the prompt has with its longest ending, labels left out."""
+        """The number of tokens of the prompt and its longest ending, without labels."""
         longest = max((len(ending.tokens) for ending in self.endings), default=0)
         return len(self.generation.prompt_tokens) + longest
 
 
 @dataclass(frozen=True, eq=False)
 class ScoreResult:
-    """What came of it.
+    """The scores of all endings.
 
     Attributes
     ----------
     scores : tuple of EndingScores
         In the order of the endings.
     prompt_tokens : int
-        Of the prompt, and of all endings.
+        The number of tokens of the prompt and all endings.
     cached_tokens : int
-        Of the prompt's, found in the KV cache; 0 where the library does not count.
+        The number of prompt tokens found in the KV cache; 0 if the library does not count them.
     forward_passes : int
-        Of all; -1 where the library does not count.
+        The number of forward passes for all endings; -1 if the library does not count them.
     """
 
     scores: tuple[EndingScores, ...]
@@ -85,20 +87,20 @@ class ScoreResult:
 
 
 class ScoreRun:
-    """One run of the lifecycle, which another thread may cancel.
+    """One run of a scoring request, which another thread may cancel.
 
     Parameters
     ----------
     binding, ctx
         The library and the context to score with.
     args
-        What to score.
+        The request.
 
     Raises
     ------
     NotSupportedError
-        If the library cannot score what is asked for. One that knows no endings scores them one
-        after the other, and legal probabilities alone.
+        If the library does not support the requested scores. An older library without endings
+        scores them one after the other, and computes only probabilities among the labels.
     """
 
     def __init__(self, binding: LlmStreamingBinding, ctx: Any, args: ScoreArgs) -> None:
@@ -112,18 +114,16 @@ class ScoreRun:
         self._together = binding.supports("score_endings") and is_prepared
         if not self._together and (args.joint or args.option_mass):
             raise NotSupportedError(
-                "this library finds no probabilities among the whole vocabulary: it has no "
+                "this library cannot compute probabilities over the whole vocabulary: it has no "
                 "llm_stream_score_endings"
             )
         if not self._together and not binding.supports("token_trie_scores"):
-            raise NotSupportedError(
-                "this library cannot score choices: it has no token_trie_scores"
-            )
+            raise NotSupportedError("this library cannot score labels: it has no token_trie_scores")
         self._lifecycle = Lifecycle(binding, ctx, "scoring")
         self.args = args
 
     def cancel(self) -> None:
-        """End the scoring: the native call that is running returns soon."""
+        """Cancel the run; a running native call returns soon."""
         self._lifecycle.cancel()
 
     def run(self) -> ScoreResult:
@@ -134,7 +134,7 @@ class ScoreRun:
         ContextFullError
             If the prompt with its longest ending does not fit into the context.
         GenerationCancelled
-            If it was cancelled.
+            If the run was cancelled.
         ElizaError
             If the library fails.
         """
@@ -142,7 +142,7 @@ class ScoreRun:
             return next(steps)
 
     def steps(self) -> Generator[ScoreResult, None, None]:
-        """Yield the result, as runs of several steps yield theirs."""
+        """Yield the result as the only step."""
         prompt = self.args.generation.prompt_tokens
         n_tokens = len(prompt) + sum(len(ending.tokens) for ending in self.args.endings)
         counts = _Counts()
@@ -161,7 +161,7 @@ class ScoreRun:
         return scores
 
     def _one_by_one(self, counts: _Counts) -> tuple[EndingScores, ...]:
-        """The slow way: a stream for each ending. What they share stays in the KV cache."""
+        """Score with one stream per ending. Their common tokens stay in the KV cache."""
         scores = []
         for ending in self.args.endings:
             tokens = [*self.args.generation.prompt_tokens, *ending.tokens]
@@ -177,7 +177,7 @@ class ScoreRun:
 
 
 class _Counts:
-    """What streams have cost together."""
+    """Counts tokens and forward passes over several streams."""
 
     def __init__(self) -> None:
         self.cached_tokens = 0
@@ -188,6 +188,6 @@ class _Counts:
             self.forward_passes = -1
             return
         stats = binding.stats(stream)
-        # What the first one has read is no news to the others.
+        # Later streams reuse the tokens that the first stream decoded; do not count these.
         self.cached_tokens += stats.prompt_tokens_reused if is_first else 0
         self.forward_passes += stats.forward_passes

@@ -272,7 +272,7 @@ class Session:
         """Return facts about the library and the model."""
         facts = self.binding.describe(self.ctx)
         if "slot_wait_ms" in facts.get("passes", {}) and self.binding.supports("set_option"):
-            facts["passes"]["slot_wait_ms"] = round(self.turns.patience * 1000)  # the wait is here
+            facts["passes"]["slot_wait_ms"] = round(self.turns.timeout * 1000)  # the wait is here
         return facts
 
     def chat(self) -> ChatTokenizer:

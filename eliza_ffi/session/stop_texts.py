@@ -1,4 +1,4 @@
-"""Texts that end a generation, found as they come, wherever the tokens cut them."""
+"""Find stop strings in generated text, even if they are split over several tokens."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ __all__ = ["StopTexts"]
 
 
 class StopTexts:
-    """Lets a text through up to the first of some texts in it.
+    """Passes text on up to the first stop string.
 
-    What may turn out to be the beginning of one is held back until that is known.
+    The end of the text is held back while it may be the beginning of a stop string.
 
     Parameters
     ----------
     stops
-        Not empty, nor is one of them.
+        One or more non-empty strings.
     """
 
     def __init__(self, stops: Sequence[str]) -> None:
@@ -24,17 +24,18 @@ class StopTexts:
         self.has_come = False
 
     def push(self, text: str, is_last: bool) -> str:
-        """Return what of the text so far can be given out now.
+        """Add text, and return the text that can be passed on now.
 
         Parameters
         ----------
         text
-            What came.
+            The new text.
         is_last
-            Nothing follows, so nothing is held back.
+            Whether the generation has ended, so that no text needs to be held back.
         """
         text = self._held + text
-        # The one that is whole first, however the text was cut; of several, the longest.
+        # Take the stop string that ends first, independent of how the text was split. If several
+        # end at the same place, take the longest.
         found = [(place + len(s), place) for s in self._stops if (place := text.find(s)) >= 0]
         if found:
             self.has_come = True
@@ -44,7 +45,7 @@ class StopTexts:
         return text[: len(text) - n_held]
 
     def _n_possible(self, text: str) -> int:
-        """Return how many characters at the end may be the beginning of a stop."""
+        """Return how many characters at the end may be the beginning of a stop string."""
         longest = min(len(text), max(map(len, self._stops)) - 1)
         for n in range(longest, 0, -1):
             if any(stop.startswith(text[-n:]) for stop in self._stops):

@@ -1,4 +1,4 @@
-"""Texts piece by piece, with a result at the end."""
+"""Iterators over generated text, with a result at the end."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def _result_of(stream: _Stream) -> GenerationResult:
 
 
 class TextStream:
-    """An iterator over the pieces of a text.
+    """An iterator over the pieces of generated text.
 
-    Close it, or use it in a ``with`` statement, to end the generation early. A stream that is
-    neither read to its end nor closed keeps its slot.
+    To end the generation early, close the stream or use it in a ``with`` statement. A stream that
+    is neither read to its end nor closed keeps its slot.
     """
 
     def __init__(self, steps: Generator[str | GenerationResult, None, None]) -> None:
@@ -45,7 +45,7 @@ class TextStream:
 
     @property
     def result(self) -> GenerationResult:
-        """The whole text with its finish reason, tokens and statistics.
+        """The complete text with its finish reason, tokens and statistics.
 
         Raises
         ------
@@ -66,7 +66,7 @@ class TextStream:
 
 
 class AsyncTextStream:
-    """An asynchronous iterator over the pieces of a text; see :class:`TextStream`."""
+    """An asynchronous iterator over the pieces of generated text; see :class:`TextStream`."""
 
     def __init__(self, steps: AsyncGenerator[str | GenerationResult, None]) -> None:
         self._steps = steps
@@ -85,7 +85,7 @@ class AsyncTextStream:
 
     @property
     def result(self) -> GenerationResult:
-        """As :attr:`TextStream.result`."""
+        """The same as :attr:`TextStream.result`."""
         return _result_of(self)
 
     async def aclose(self) -> None:

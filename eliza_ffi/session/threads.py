@@ -1,4 +1,4 @@
-"""Threads beside an event loop, for calls that would hold the loop up."""
+"""Threads for calls that would block an event loop."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..errors import ElizaError
 __all__ = ["MOST_SLOTS", "Stepped", "Threads", "tell"]
 
 MOST_SLOTS = 64
-"""The most slots of a context. Each generation in one has a thread."""
+"""The most slots of a context. Each generation of an event loop needs one thread."""
 
 T = TypeVar("T")
 Step = TypeVar("Step")
@@ -24,7 +24,7 @@ StepOut = TypeVar("StepOut", covariant=True)
 
 
 class Stepped(Protocol[StepOut]):
-    """What runs on a thread, step by step, until it ends or is cancelled."""
+    """A run that yields steps, and that another thread can cancel."""
 
     def steps(self) -> Generator[StepOut, None, None]: ...
 
@@ -32,15 +32,15 @@ class Stepped(Protocol[StepOut]):
 
 
 class Threads:
-    """A pool of threads. Each starts when it is needed and lives until the pool is closed.
+    """A pool of threads. A thread starts when it is needed, and lives until the pool is closed.
 
-    A task that is cancelled while it waits for a call waits until the call has returned: nothing
-    that it started outlives it.
+    If a task is cancelled while its call runs on a thread, the task ends only after the call has
+    returned. So no call outlives its task.
 
     Parameters
     ----------
     n_threads
-        Calls that run at once; further calls wait for a thread.
+        How many calls can run at the same time. Further calls wait for a thread.
     name
         The beginning of the threads' names.
     """
@@ -52,7 +52,7 @@ class Threads:
     async def run(
         self, call: Callable[..., T], *arguments: Any, cancel: Callable[[], None] | None = None
     ) -> T:
-        """Return what a call on a thread returns.
+        """Run a call on a thread, and return its result.
 
         Parameters
         ----------
@@ -77,7 +77,7 @@ class Threads:
         return future.result()
 
     async def steps(self, run: Stepped[Step]) -> AsyncGenerator[Step, None]:
-        """Yield the steps of a run as they come. Leave early through ``aclose()``."""
+        """Run on a thread and yield the steps; stop early with ``aclose()``."""
         running = _SteppedRun(run, self._start)
         try:
             async for step in running.steps():
@@ -94,16 +94,16 @@ class Threads:
             raise ElizaError("the model is closed") from None
 
     def close(self) -> None:
-        """End all idle threads now, and each other thread when its call returns."""
+        """End idle threads now, and each busy thread when its call returns."""
         self._is_closed = True
         self._pool.shutdown(wait=False)
 
 
 class _SteppedRun(Generic[Step]):
-    """A run on its way to the end on a thread, its steps queued for the event loop.
+    """A run on a thread that puts its steps into a queue of the event loop.
 
-    Fetching each step when it is asked for would cost every token two wake-ups, the thread's and
-    the loop's. This way the thread is never asleep, and the loop wakes up during the next pass.
+    If the loop requested every step, each token would cost two wake-ups: of the thread and of the
+    loop. With a queue, the thread never sleeps, and the loop wakes up during the next forward pass.
     """
 
     def __init__(
@@ -111,12 +111,12 @@ class _SteppedRun(Generic[Step]):
     ) -> None:
         self._run = run
         self._loop = asyncio.get_running_loop()
-        self._steps: asyncio.Queue[tuple[Step] | None] = asyncio.Queue()  # None: that was the last
+        self._steps: asyncio.Queue[tuple[Step] | None] = asyncio.Queue()  # None marks the end
         self._thread = start(self._run_on_thread)
 
     def _run_on_thread(self) -> None:
         try:
-            # Closed by name: a loop that is gone takes no more steps, and the stream must go too.
+            # If the loop is closed, queueing a step raises. The stream must be closed then, too.
             with closing(self._run.steps()) as steps:
                 for step in steps:
                     self._loop.call_soon_threadsafe(self._steps.put_nowait, (step,))
@@ -124,28 +124,28 @@ class _SteppedRun(Generic[Step]):
             self._loop.call_soon_threadsafe(self._steps.put_nowait, None)
 
     async def steps(self) -> AsyncGenerator[Step, None]:
-        """Yield the steps; raises what went wrong, once the run has ended."""
+        """Yield the steps; if the run failed, raise its exception after the last step."""
         while (step := await self._steps.get()) is not None:
             yield step[0]
         await asyncio.wait([self._thread])
         self._thread.result()
 
     async def stop(self) -> None:
-        """Cancel the run, if it has not ended, and wait until it has."""
+        """Cancel the run if it is still running, and wait for its end."""
         if not self._thread.done():
             self._run.cancel()
         await _ended(self._thread)
 
 
 async def _ended(future: asyncio.Future[Any]) -> None:
-    """Wait until a thread is done, through every cancellation; raise the last one afterwards."""
+    """Wait until a call on a thread returns; if cancelled meanwhile, raise CancelledError then."""
     cancelled: asyncio.CancelledError | None = None
     while not future.done():
         try:
             await asyncio.wait([future])
         except asyncio.CancelledError as error:
             cancelled = error
-    future.exception()  # a failure is the cancelling's doing: looked at, not reported
+    future.exception()  # a failure here comes from the cancel, so asyncio should not log it
     if cancelled is not None:
         raise cancelled
 

@@ -1,4 +1,4 @@
-"""Who waits for a slot of a context: threads and tasks in one queue, first come, first served."""
+"""Turns at a context's slots: one first-come, first-served queue for threads and tasks."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["Turn", "Turns", "check_wait"]
 
 
 def check_wait(wait: Any) -> bool | float:
-    """Return how long to wait, in seconds or as a bool; raise InvalidArgumentError otherwise."""
+    """Check that `wait` is True, False or a number of seconds, and return it."""
     if isinstance(wait, bool):
         return wait
     with suppress(OverflowError):
@@ -32,30 +32,31 @@ def check_wait(wait: Any) -> bool | float:
 
 
 class Turns:
-    """So many at once, the others after them.
+    """A queue that lets a limited number of callers run at the same time.
 
     Parameters
     ----------
     n
-        How many may be inside.
-    patience
-        Seconds that somebody waits who did not say how long: not in all, but for anyone at all to
-        get a turn or to leave. A queue that moves is waited in to its end.
+        How many callers may run at the same time.
+    timeout
+        For callers without a time limit of their own: how many seconds they wait for any turn to
+        begin or end. It does not limit the total wait, so a caller stays in a queue that moves.
 
     Attributes
     ----------
     n_moves : int
-        How often somebody went in or out.
+        How many turns have begun, plus how many have ended.
     """
 
-    def __init__(self, n: int, patience: float) -> None:
+    def __init__(self, n: int, timeout: float) -> None:
         self.n = n
-        self.patience = patience
-        # Weak, so that nobody stays inside whom an interrupt kept from leaving. No `WeakSet`: it
-        # forgets in a callback, where an interrupt would be lost with what was to be forgotten.
-        self._inside: set[weakref.ref[Turn]] = set()
-        # Each in the order in which its turns came: those that any place will do for (None), those
-        # that may also have to wait for others of their kind (-1), and those of each slot.
+        self.timeout = timeout
+        # Weak references, so that a caller killed by an interrupt does not occupy a place for ever.
+        # Not a `WeakSet`: it removes items in a callback, and an interrupt inside that callback
+        # would be lost, and the item would stay.
+        self._running: set[weakref.ref[Turn]] = set()
+        # One queue for the callers without restrictions (None), one for the callers with a limit
+        # `at_most` (-1), and one for each named slot. Each is in the order of arrival.
         self._waiting: defaultdict[int | None, deque[Turn]] = defaultdict(deque)
         self._moves_of_slot: Counter[int] = Counter()
         self._numbers = itertools.count()
@@ -73,43 +74,44 @@ class Turns:
         slot_id: int = -1,
         after: Turn | None = None,
     ) -> Iterator[Turn]:
-        """Be inside for a while, after a wait on this thread.
+        """Wait on this thread for a turn, and hold it for the duration of the ``with`` block.
 
         Parameters
         ----------
         wait_for
-            Seconds at the most; True = as `patience` has it, False = none.
+            The most seconds to wait; True = as `timeout` says, False = do not wait.
         alone
-            Wait until nobody else is inside, and keep the others waiting.
+            Wait until no other caller is running, and let no other caller run during this turn.
         at_most
-            Wait until fewer than so many are inside who said so too, and let others pass meanwhile.
+            Wait until fewer than `at_most` callers with such a limit are running. Other callers
+            may overtake this one.
         slot_id
-            Wait until nobody is inside who named the same slot, and let others pass meanwhile;
-            -1 = no slot is named.
+            Wait until no caller that named the same slot is running; -1 = no slot is named. Other
+            callers may overtake this one.
         after
-            An earlier turn of this caller that was of no use, because its slot held the stream of
-            a caller that had named none. The new turn takes over its place in the queue, and comes
-            when another caller has left.
+            An earlier turn of this caller that failed, because its slot was in use by a caller that
+            had named no slot. The new turn takes over its place in the queue, and begins when
+            another caller has ended.
 
         Raises
         ------
         BusyError
-            If there was no turn in time.
+            If the caller did not get a turn in time.
         InvalidArgumentError
-            If this thread itself holds the slot, and so would wait without end.
+            If this thread holds the slot itself, and so would wait for ever.
         """
         wait_for = check_wait(wait_for)
         turn = Turn(next(self._numbers), alone, at_most, slot_id, threading.get_ident())
         self._enter(turn, after)
         try:
-            # A lock alone: an interrupt inside Python's own waiting, of events and futures, may
-            # leave a lock released that somebody else holds.
+            # Wait with a plain lock. The wait methods of events and futures are written in Python:
+            # an interrupt inside them may release a lock that another thread holds.
             gate = threading.Lock()
             gate.acquire()
             turn.add_done_callback(lambda _: gate.release())
             while not turn.done():
                 before = self._moves_of(turn)
-                gate.acquire(timeout=self._timeout(wait_for))
+                gate.acquire(timeout=self._seconds(wait_for))
                 self._check(turn, wait_for, before)
             yield turn
         finally:
@@ -125,43 +127,46 @@ class Turns:
         slot_id: int = -1,
         after: Turn | None = None,
     ) -> AsyncIterator[Turn]:
-        """The same, after a wait of the running task."""
+        """Do the same as :meth:`one`, but wait as an asyncio task."""
         wait_for = check_wait(wait_for)
         turn = Turn(next(self._numbers), alone, at_most, slot_id)
         self._enter(turn, after)
         try:
             while not turn.done():
                 before = self._moves_of(turn)
-                await asyncio.wait([asyncio.wrap_future(turn)], timeout=self._timeout(wait_for))
+                timeout = self._seconds(wait_for)
+                await asyncio.wait([asyncio.wrap_future(turn)], timeout=timeout)
                 self._check(turn, wait_for, before)
             yield turn
         finally:
             self._leave(turn)
 
-    def _timeout(self, wait_for: bool | float) -> float:
-        seconds = self.patience if wait_for is True else float(wait_for)
+    def _seconds(self, wait_for: bool | float) -> float:
+        seconds = self.timeout if wait_for is True else float(wait_for)
         return min(max(seconds, 0.0), threading.TIMEOUT_MAX)
 
     def _check(self, turn: Turn, wait_for: bool | float, before: tuple[bool, int]) -> None:
-        """Raise where the wait is over and the turn has not come."""
+        """Raise BusyError if the wait is over and the turn has not begun."""
         has_moved = wait_for is True and self._moves_of(turn) != before
         if not turn.done() and not has_moved and turn.cancel():
-            timeout = self._timeout(wait_for)
+            timeout = self._seconds(wait_for)
             waited = f" after {timeout:g} s" if timeout else ""
             if self._slot_is_taken(turn):
                 raise BusyError(
                     f"slot {turn.slot_id} is in use by another request{waited} "
                     f"(options wait, slot_wait_ms)"
                 )
-            if self._is_kept_by_its_like(turn) and self.n_inside < self.n:
-                raise BusyError(f"{turn.at_most} of its kind run, as many as there may be{waited}")
+            if self._is_at_limit(turn) and self.n_running < self.n:
+                raise BusyError(
+                    f"the limit of {turn.at_most} running requests of this kind is reached{waited}"
+                )
             raise BusyError(
                 f"all {self.n} slots are in use by open streams{waited} "
                 f"(options n_slots, slot_wait_ms)"
             )
 
     def _moves_of(self, turn: Turn) -> tuple[bool, int]:
-        """Return what changes when somebody goes in or out whom a turn waits for."""
+        """Return a value that changes when a turn begins or ends that keeps this turn waiting."""
         if self._slot_is_taken(turn):
             return True, self._moves_of_slot[turn.slot_id]
         return False, self.n_moves
@@ -171,8 +176,8 @@ class Turns:
             holder = self._holder_of(turn.slot_id)
             if holder is not None and holder.thread is not None and holder.thread == turn.thread:
                 raise InvalidArgumentError(
-                    f"slot {turn.slot_id} is busy with an unfinished stream of this thread: close "
-                    f"that first, or it would be waited for without end"
+                    f"slot {turn.slot_id} is busy with an unfinished stream of this thread, and "
+                    f"the thread would wait for itself: close that stream first"
                 )
             of_kind = None if turn.at_most is None else -1
             queue = self._waiting[turn.slot_id if turn.slot_id >= 0 else of_kind]
@@ -180,40 +185,40 @@ class Turns:
                 queue.append(turn)
             else:
                 turn.number = after.number
-                turn.not_before = after.n_left + 2  # this caller has left, and another one must
+                turn.not_before = after.n_left + 2  # its own earlier turn, and another caller's
                 queue.appendleft(turn)
             self._let_in()
 
     @property
-    def n_inside(self) -> int:
-        """How many are inside."""
-        return len(self._visitors())
+    def n_running(self) -> int:
+        """How many callers are running."""
+        return len(self._running_turns())
 
     @property
     def n_waiting(self) -> int:
-        """How many wait, or have just given it up."""
+        """How many callers are waiting, or have just stopped waiting."""
         return sum(len(queue) for queue in list(self._waiting.values()))
 
-    def _visitors(self) -> list[Turn]:
-        # A copy in one step: who reads it without the lock meets no change on the way.
-        return [turn for one in list(self._inside) if (turn := one()) is not None]
+    def _running_turns(self) -> list[Turn]:
+        # Copy the set in one step, because callers without the lock must not see it change.
+        return [turn for one in list(self._running) if (turn := one()) is not None]
 
     def _leave(self, turn: Turn) -> None:
-        turn.cancel()  # if it never came
+        turn.cancel()  # in case it never began
         with self._lock:
-            n_inside = len(self._inside)
-            self._inside = {one for one in self._inside if one() is not turn}
-            self._n_left += n_inside - len(self._inside)
+            n_running = len(self._running)
+            self._running = {one for one in self._running if one() is not turn}
+            self._n_left += n_running - len(self._running)
             self._note_move(turn)
             self._let_in()
 
     def _let_in(self) -> None:
-        # In an order that an interrupt between two steps does no harm to.
-        self._inside = {one for one in self._inside if one() is not None}
+        # The order of these steps keeps the state valid if an interrupt comes between two of them.
+        self._running = {one for one in self._running if one() is not None}
         while (turn := self._next()) is not None:
             if turn.running() or turn.set_running_or_notify_cancel():
                 turn.n_left = self._n_left
-                self._inside.add(weakref.ref(turn))
+                self._running.add(weakref.ref(turn))
                 self._note_move(turn)
                 turn.set_result(None)
 
@@ -223,48 +228,52 @@ class Turns:
             self._moves_of_slot[turn.slot_id] += 1
 
     def _next(self) -> Turn | None:
-        """Return the first of those who wait and whom there is room for."""
+        """Return the first waiting turn that may begin now."""
         for kind, queue in list(self._waiting.items()):
             while queue and queue[0].done():
                 queue.popleft()
             if not queue:
                 del self._waiting[kind]
         for turn in sorted((each[0] for each in self._waiting.values()), key=attrgetter("number")):
-            if len(self._inside) >= self._room_for(turn):
+            if len(self._running) >= self._room_for(turn):
                 return None
-            is_kept = self._is_kept_by_its_like(turn) or self._slot_is_taken(turn)
-            if not is_kept and not self._is_early(turn):
+            is_blocked = self._is_at_limit(turn) or self._slot_is_taken(turn)
+            if not is_blocked and not self._is_early(turn):
                 return turn
         return None
 
     def _holder_of(self, slot_id: int) -> Turn | None:
-        """Return who is inside and named a slot."""
+        """Return the running turn that named a slot."""
         if slot_id < 0:
             return None
-        return next((one for one in self._visitors() if one.slot_id == slot_id), None)
+        return next((one for one in self._running_turns() if one.slot_id == slot_id), None)
 
     def _slot_is_taken(self, turn: Turn) -> bool:
         return self._holder_of(turn.slot_id) not in (None, turn)
 
     def _is_early(self, turn: Turn) -> bool:
-        """Return whether its slot still holds the stream of a caller that named none."""
+        """Return whether a caller that named no slot may still use the slot of this turn."""
         return turn.not_before > self._n_left
 
-    def _is_kept_by_its_like(self, turn: Turn) -> bool:
+    def _is_at_limit(self, turn: Turn) -> bool:
+        """Return whether the limit `at_most` keeps a turn waiting."""
         if turn.at_most is None:
             return False
-        return sum(one.at_most is not None for one in self._visitors()) >= turn.at_most
+        n_limited = sum(one.at_most is not None for one in self._running_turns())
+        return n_limited >= turn.at_most
 
     def _room_for(self, turn: Turn) -> int:
-        """Return how many may be inside with it, itself included."""
-        return 1 if turn.alone or any(one.alone for one in self._visitors()) else self.n
+        """Return how many callers may run if this turn begins, including this one."""
+        is_alone = turn.alone or any(one.alone for one in self._running_turns())
+        return 1 if is_alone else self.n
 
 
 class Turn(Future[None]):
-    """One's place, from the wait to the end of the visit.
+    """A caller's place in the queue, and then its turn. The future is done when the turn begins.
 
-    `thread` is that of a visitor who blocks it; a task on an event loop has none. `n_left` is how
-    many callers had left when this one came in, and `not_before` how many must have left first.
+    `thread` is the thread that the caller blocks; None for a task on an event loop. `n_left` is the
+    number of turns that had ended when this turn began. `not_before` is the number of turns that
+    must end before this turn may begin.
     """
 
     def __init__(

@@ -410,7 +410,7 @@ def _count_concurrent(model: Model, monkeypatch: pytest.MonkeyPatch) -> Callable
 
     def noted(*arguments: Any, **more: Any) -> Any:
         time.sleep(0.02)  # lets other decisions start
-        seen.append(model.session.turns.n_inside)
+        seen.append(model.session.turns.n_running)
         return score(*arguments, **more)
 
     monkeypatch.setattr(model.binding, "score_endings", noted)
@@ -420,7 +420,7 @@ def _count_concurrent(model: Model, monkeypatch: pytest.MonkeyPatch) -> Callable
 def test_a_caller_that_does_not_wait_ignores_the_concurrency_limit(model: Model) -> None:
     with model.session.turns.one(True, at_most=2), model.session.turns.one(True, at_most=2):
         assert len(model.decide(INPUT, ANGRY, wait=False)) == 1
-        with pytest.raises(BusyError, match="2 of its kind run"):
+        with pytest.raises(BusyError, match="limit of 2 running requests"):
             model.decide(INPUT, ANGRY, wait=0.01)
 
 

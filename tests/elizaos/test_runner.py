@@ -616,12 +616,12 @@ def test_a_refused_payload_falls_back_to_the_grammar_when_asked(
     assert result.text == "onetwoend"
     assert "clear_token_trie" not in binding.calls
     assert [record.getMessage() for record in caplog.records] == [
-        "token 9 is too large; going on with the grammar alone"
+        "token 9 is too large; continuing with the grammar alone"
     ]
 
 
 def test_bad_arguments_are_refused_by_name() -> None:
     with pytest.raises(InvalidArgumentError, match="on_trie_error must be one of raise, grammar"):
         args_with(on_trie_error="ignore")
-    with pytest.raises(InvalidArgumentError, match="max_tokens must be 0 or more, not -1"):
+    with pytest.raises(InvalidArgumentError, match="max_tokens must be 0 or more, got -1"):
         args_with(max_tokens=-1)

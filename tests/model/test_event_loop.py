@@ -275,7 +275,7 @@ def test_a_cancelled_call_returns_when_its_slot_is_free(
         with pytest.raises(asyncio.CancelledError):
             await task
         assert held.has_ended
-        assert model.session.turns.n_inside == 0
+        assert model.session.turns.n_running == 0
 
     asyncio.run(story())
     monkeypatch.undo()
@@ -299,7 +299,7 @@ def test_a_call_that_is_cancelled_while_it_waits_takes_no_slot(model: Model, sav
                 task.cancel()
             found = await asyncio.gather(*tasks, return_exceptions=True)
             assert all(isinstance(each, asyncio.CancelledError) for each in found)
-        assert model.session.turns.n_inside == 0
+        assert model.session.turns.n_running == 0
 
     asyncio.run(story())
 
@@ -377,6 +377,6 @@ def test_an_exception_in_an_asynchronous_callback_ends_the_request(model: Model)
     async def story() -> None:
         with pytest.raises(KeyError, match="gone"):
             await AsyncModel.of(model).fill("x", SKELETON, on_span=fail)
-        assert model.session.turns.n_inside == 0
+        assert model.session.turns.n_running == 0
 
     asyncio.run(story())

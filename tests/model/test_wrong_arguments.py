@@ -666,7 +666,7 @@ def test_wrong_arguments_raise_errors_of_the_package(
                 what = escaped(loop, subject, parameter, make())
                 if what is not None:
                     found.append(f"{subject}({parameter}={kind}): {what}")
-        assert model.session.turns.n_inside == 0, subject
+        assert model.session.turns.n_running == 0, subject
     assert not found, "\n".join(found)
     assert model.choose(PROMPT, ["GO", "STAY"], probabilities=True).probabilities == before
 

@@ -122,20 +122,20 @@ def test_the_slot_is_free_as_soon_as_the_text_has_ended(model: Model) -> None:
     stream = model.stream(PROMPT, 5)
     for _ in stream:
         pass
-    assert model.session.turns.n_inside == 0
+    assert model.session.turns.n_running == 0
 
 
 def test_leaving_a_stream_in_a_with_statement_frees_its_slot(model: Model) -> None:
     with model.stream(PROMPT, 20) as stream:
         next(stream)
-        assert model.session.turns.n_inside == 1
-    assert model.session.turns.n_inside == 0
+        assert model.session.turns.n_running == 1
+    assert model.session.turns.n_running == 0
 
     async def story() -> None:
         async with AsyncModel.of(model).stream(PROMPT, 20) as stream:
             await anext(stream)
-            assert model.session.turns.n_inside == 1
-        assert model.session.turns.n_inside == 0
+            assert model.session.turns.n_running == 1
+        assert model.session.turns.n_running == 0
 
     asyncio.run(story())
 
@@ -154,7 +154,7 @@ def test_an_error_of_a_stream_leaves_no_result(
         list(stream)
     with pytest.raises(InvalidArgumentError, match="no result"):
         _ = stream.result
-    assert model.session.turns.n_inside == 0
+    assert model.session.turns.n_running == 0
 
 
 @pytest.mark.parametrize(

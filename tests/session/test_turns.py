@@ -234,7 +234,7 @@ def test_both_kinds_are_let_in_in_the_order_they_came_where_slots_are_short() ->
 def test_who_waits_for_its_own_kind_in_vain_is_told_so() -> None:
     turns = Turns(4, 60.0)
     with turns.one(True, at_most=1):
-        with pytest.raises(BusyError, match="1 of its kind run"), turns.one(0, at_most=1):
+        with pytest.raises(BusyError, match="limit of 1 running requests"), turns.one(0, at_most=1):
             pytest.fail("there was a turn")
         with turns.one(0):
             pass
@@ -317,7 +317,7 @@ def test_a_caller_that_found_its_slot_taken_is_the_next_when_another_leaves() ->
             trying = asyncio.ensure_future(try_twice())
             await asyncio.sleep(0)
             await asyncio.sleep(0)
-            assert not trying.done() and turns.n_inside == 1  # it occupies no place
+            assert not trying.done() and turns.n_running == 1  # it occupies no place
             async with turns.one_async(True):
                 later = asyncio.ensure_future(take("later"))
                 await asyncio.sleep(0)
