@@ -98,7 +98,7 @@ class Speculation:
     drafter : str, os.PathLike or None
         The file of a small model with the same vocabulary, or of an MTP head of the model. None =
         the model's own MTP head; if the model has none, the guess is the text that followed the
-        same few tokens earlier in the stream.
+        same few tokens earlier in the prompt or in the generated text.
 
     Raises
     ------

@@ -86,7 +86,7 @@ class Scheduler:
                 attempt = attempt.following(error, fits, not self._slots_wait)
 
     async def steps_async(self, work: Work[T], wait: bool | float) -> AsyncGenerator[T, None]:
-        """Do the same on an event loop; the request runs on a thread. ``aclose()`` stops it early."""
+        """Do the same on an event loop, with the request on a thread; ``aclose()`` stops it."""
         attempt = _Attempt(work, check_wait(wait))
         while True:
             try:

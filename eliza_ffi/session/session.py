@@ -1,4 +1,4 @@
-"""A model that is open: its library, its context, and what is kept for as long as that lives."""
+"""An open model: its library, its context, and the state that lives as long as the context."""
 
 from __future__ import annotations
 
@@ -49,41 +49,42 @@ DEFAULT_SLOTS = 8
 DEFAULT_WAIT_MS = 30_000
 
 N_HELPERS = 8
-"""Requests that are prepared at once for event loops."""
+"""How many requests of event loops are prepared at the same time."""
 
 MOST_CALL_FORMATS = 16
-"""Formats of tool calls that are kept; they depend on the variables of a conversation."""
+"""How many tool-call formats are cached; a format depends on the chat template's variables."""
 
 DECISIONS_ON_CPU = 2
-"""That run together."""
+"""How many decisions run at the same time on a CPU."""
 
 
 class Session:
-    """A context of a library, open until it is closed or nobody refers to it.
+    """A context of the library. It is open until it is closed or garbage-collected.
 
     Parameters
     ----------
     path, library, gpu_layers, progress
         As :class:`~eliza_ffi.model.Model`.
     settings
-        Options of the context by name; those that are None are left alone.
+        Options of the context by name. Options that are None keep their defaults.
 
     Attributes
     ----------
     path : str
-        The model's file, or its bundle.
+        The path of the model file or bundle.
     binding : CffiBinding
+        The functions of the library.
     gpu_layers : int
     model_id : str
-        What payloads call the model; empty where it has no name.
+        The model's name in token-tree payloads; empty if the option is not set.
     choices : ChoiceCache
-        The last choices that were asked for, as tokens.
+        The tokens of recent label sets.
     turns : Turns
-        Who waits for one of the context's slots.
+        The queue for the context's slots.
     scheduler : Scheduler
         Runs the requests.
     workers, helpers : Threads
-        Threads beside event loops: for requests that have a slot, and for preparing requests.
+        Threads for event loops: `workers` run requests, `helpers` prepare them.
     """
 
     def __init__(
@@ -115,18 +116,19 @@ class Session:
         self._has_warned = False
         self._on_cpu: bool | None = None
         self._process = os.getpid()
-        # Wherever the process goes to, its file is looked at again.
+        # Absolute, because the file may be opened again after the working directory has changed.
         self._ctx = self.binding.create(str(Path(self.path).absolute()))
-        self.choices = ChoiceCache(partial(_choice_tokens, self.binding, self._ctx))
-        # Not the binding: it knows the callbacks, and one of them may know who holds this session.
+        self.choices = ChoiceCache(partial(_label_tokens, self.binding, self._ctx))
+        # The finalizer must not refer to the binding: the binding holds the callbacks, and a
+        # callback may refer to an object that holds this session.
         destroy = self.binding.destroyer(self._ctx)
         self._finalizer = weakref.finalize(self, _destroy_in, self._process, destroy)
-        # Not this session's own methods: it would keep itself alive.
+        # Bind the library's functions, not methods of this session, which would keep itself alive.
         self._prompts = PromptTokenizer(
             partial(self.binding.tokenize, self._ctx), partial(self.binding.detokenize, self._ctx)
         )
         self._speller = TokenSpeller(partial(self.binding.tokenize, self._ctx))
-        # Read once, when it is asked for.
+        # The vocabulary is read once, at its first use.
         self._vocabulary = functools.cache(
             partial(_token_texts, self._speller, self.binding, self._ctx)
         )
@@ -136,7 +138,7 @@ class Session:
             for key, value in wanted.items():
                 if value is not None:
                     self.binding.set_option(self._ctx, key, str(value))
-            if has_options:  # a wait in `turns` can be cut short, one in the library cannot
+            if has_options:  # wait in `turns`, because a wait in the library cannot be interrupted
                 self.binding.set_option(self._ctx, "slot_wait_ms", "0")
             if progress is not None:
                 self.binding.set_progress_callback(self._ctx, progress)
@@ -150,10 +152,10 @@ class Session:
             value = settings.get(name)
             return default if value is None else int(str(value))
 
-        # An older library does not tell how many it has.
+        # A library without options does not report its number of slots.
         n_slots = setting("n_slots", DEFAULT_SLOTS) if has_options else 64
         self.turns = Turns(n_slots, setting("slot_wait_ms", DEFAULT_WAIT_MS) / 1000)
-        # Not this session's own methods, as above.
+        # Again, no methods of this session.
         self.scheduler = Scheduler(
             self.turns,
             self.workers,
@@ -167,31 +169,31 @@ class Session:
             return f"{name}, closed"
         facts = self.binding.describe(self._ctx) if self.binding.supports("describe") else {}
         model = facts.get("model", {})
-        said = []
+        described = []
         if model:
             n_params, size = model["n_params"] / 1e6, model["size_bytes"] / 2**20
-            said = [str(model["description"]), f"{n_params:.3g} M weights, {size:.3g} MiB"]
-        return ", ".join([name, *said, f"{self.turns.n} slots"])
+            described = [str(model["description"]), f"{n_params:.3g} M weights, {size:.3g} MiB"]
+        return ", ".join([name, *described, f"{self.turns.n} slots"])
 
     def at_once(self, asked: int | None) -> int:
-        """Return how many requests of a batch run together."""
+        """Return how many requests of a batch run at the same time."""
         if asked is None:
             return self.turns.n
         return check_whole("max_concurrency", asked, 1)
 
     def decisions_at_once(self, asked: int | None) -> int:
-        """Return how many decisions run together, of a batch or of whoever asks.
+        """Return how many decisions run at the same time, in a batch or from several callers.
 
-        Their passes are long. On a CPU they take no less time together than one after the other,
-        and attend to what all of them have in the KV cache: two keep it busy. A device takes as
-        many as there are slots.
+        The forward passes of decisions are long. On a CPU, running many together saves no time, and
+        each pass must also read the KV cache of all the others. Two decisions keep a CPU busy. On
+        another device, the limit is the number of slots.
         """
         if asked is None and self._is_on_cpu():
             return min(self.turns.n, DECISIONS_ON_CPU)
         return self.at_once(asked)
 
     def _is_on_cpu(self) -> bool:
-        # Not a functools.cached_property; see PromptTokenizer for the reason.
+        # PromptTokenizer explains why this is not a functools.cached_property.
         if self._on_cpu is None:
             facts = self.describe() if self.binding.supports("describe") else {}
             placement = facts.get("model", {}).get("placement", [])
@@ -199,30 +201,30 @@ class Session:
         return self._on_cpu
 
     def warn_once(self, reason: str) -> None:
-        """Log a warning, the first time that there is one."""
+        """Log a warning unless this session has logged one before."""
         if not self._has_warned:
             self._has_warned = True
             logger.warning("%s", reason)
 
     def steps(self, work: Work[T], wait: bool | float) -> Generator[T, None, None]:
-        """Yield the steps of a request; see :meth:`.scheduler.Scheduler.steps`."""
+        """Run a request and yield its steps; see :meth:`.scheduler.Scheduler.steps`."""
         return self.scheduler.steps(work, wait)
 
     def steps_async(self, work: Work[T], wait: bool | float) -> AsyncGenerator[T, None]:
-        """The same on an event loop, the request on a thread. Leave early through ``aclose()``."""
+        """Do the same on an event loop, with the request on a thread; ``aclose()`` stops it."""
         return self.scheduler.steps_async(work, wait)
 
     def result(self, work: Work[Any], wait: bool | float) -> Any:
-        """Return the result of a request; parameters as :meth:`steps`."""
+        """Run a request and return its result; parameters as :meth:`steps`."""
         *_, result = self.steps(work, wait)
         return result
 
     def n_ctx(self) -> int | None:
-        """Return how many tokens the context has room for; None where that is not known."""
+        """Return the length of the context in tokens; None if the library does not report it."""
         return _n_ctx(self.binding, self.ctx)
 
     def close(self) -> None:
-        """Free the model; running generations are cancelled. Closing twice is harmless."""
+        """Free the model and cancel running generations. Closing twice is harmless."""
         self._speller.close()
         self._finalizer()
         self.binding.forget_callbacks(self._ctx)
@@ -232,7 +234,7 @@ class Session:
 
     @property
     def is_open(self) -> bool:
-        """Whether it was not closed yet."""
+        """Whether the session has not been closed."""
         return self._finalizer.alive
 
     @property
@@ -242,52 +244,54 @@ class Session:
         Raises
         ------
         ElizaError
-            If the model is closed, or was opened by a process that this one was forked from.
+            If the model is closed, or was opened before this process was forked.
         """
         if not self._finalizer.alive:
             raise ElizaError(f"the model {self.path} is closed")
         if os.getpid() != self._process:
             raise ElizaError(
                 f"the model {self.path} was opened before this process was forked, and its threads "
-                f"stayed behind: open it in the child, or start processes with spawn"
+                f"exist only in the parent process: open the model in the child process, or start "
+                f"processes with spawn"
             )
         return self._ctx
 
     def tokenize(
         self, text: str, add_special: bool = False, parse_special: bool = False
     ) -> list[int]:
-        """Return the tokens of a text."""
+        """Convert text to token ids."""
         return self.binding.tokenize(self.ctx, text, add_special, parse_special)
 
     def detokenize(self, tokens: Tokens, unparse_special: bool = False) -> str:
-        """Return the text of tokens."""
+        """Convert token ids to text."""
         return self.binding.detokenize(self.ctx, tokens, unparse_special=unparse_special)
 
     def prompt_tokens(self, prompt: str | Prompt) -> list[int]:
-        """Return the tokens of a prompt, with those that the model begins a text with."""
-        _ = self.ctx  # is it open, and ours?
+        """Convert a prompt to token ids, with BOS if the model expects it."""
+        _ = self.ctx  # raises if the model is closed or belongs to the parent process
         return self._prompts.tokens(prompt)
 
     def describe(self) -> dict[str, Any]:
         """Return facts about the library and the model."""
         facts = self.binding.describe(self.ctx)
         if "slot_wait_ms" in facts.get("passes", {}) and self.binding.supports("set_option"):
-            facts["passes"]["slot_wait_ms"] = round(self.turns.timeout * 1000)  # the wait is here
+            # The library's own value is 0, because `turns` does the waiting.
+            facts["passes"]["slot_wait_ms"] = round(self.turns.timeout * 1000)
         return facts
 
     def chat(self) -> ChatTokenizer:
-        """Return who turns conversations into tokens.
+        """Return the tokenizer of conversations.
 
         Raises
         ------
         ChatTemplateError
             If the model has no chat template.
         NotSupportedError
-            If Jinja2 is not installed, or the library does not tell the template.
+            If Jinja2 is not installed, or the library does not report the template.
         """
         context = self.ctx
         if self._chat is None:
-            # Not this session's own methods: it would keep itself alive.
+            # Bind the library's functions, not methods of this session, as in the constructor.
             self._chat = ChatTokenizer(
                 template_of_model(self.binding.describe(context)["model"]),
                 partial(self.binding.tokenize, context),
@@ -296,7 +300,7 @@ class Session:
         return self._chat
 
     def call_format(self, variables: Mapping[str, Any]) -> CallFormat:
-        """Return how the model writes tool calls, which is found once.
+        """Return the model's tool-call format, which is cached.
 
         Parameters
         ----------
@@ -311,21 +315,21 @@ class Session:
         return self._call_formats[key]
 
     def token_texts(self) -> TokenTexts:
-        """Return what every token of the vocabulary spells, which is read once."""
-        _ = self.ctx  # is it open, and ours?
+        """Return the text of every token of the vocabulary, which is read once."""
+        _ = self.ctx  # raises if the model is closed or belongs to the parent process
         return self._vocabulary()
 
     def guidance(self) -> Guidance:
-        """Return llguidance over the vocabulary.
+        """Return llguidance for the model's vocabulary.
 
         Raises
         ------
         NotSupportedError
-            If llguidance is not installed, or the library takes no masks.
+            If llguidance is not installed, or the library does not support token masks.
         """
         _ = self.ctx
         if not self.binding.supports("set_forced_tokens"):
-            raise NotSupportedError(f"{self.binding.library.path} takes no masks of tokens")
+            raise NotSupportedError(f"{self.binding.library.path} does not support token masks")
         if self._guidance is None:
             self._guidance = Guidance(self._vocabulary)
         return self._guidance
@@ -353,14 +357,14 @@ def _token_texts(speller: TokenSpeller, binding: CffiBinding, ctx: Any) -> Token
     return TokenTexts.of(table.texts, table.control, table.ends, eos, speller)
 
 
-def _choice_tokens(binding: CffiBinding, ctx: Any, choices: LabelSet[Any]) -> ChoiceTokens:
-    # No method, as above.
+def _label_tokens(binding: CffiBinding, ctx: Any, labels: LabelSet[Any]) -> ChoiceTokens:
+    # Not a method of the session, which would keep itself alive.
     if binding.supports("prepare_choices"):
-        return binding.prepare_choices(ctx, choices.texts)
-    return choices.payload(partial(binding.tokenize, ctx), partial(binding.detokenize, ctx))
+        return binding.prepare_choices(ctx, labels.texts)
+    return labels.payload(partial(binding.tokenize, ctx), partial(binding.detokenize, ctx))
 
 
 def _destroy_in(process: int, destroy: Callable[[], None]) -> None:
-    # A forked child has the parent's memory and none of its threads: it would wait for them.
+    # A forked child has the parent's memory, but not its threads, and would wait for them for ever.
     if os.getpid() == process:
         destroy()

@@ -1,15 +1,16 @@
-"""Tool calls: which tool the model calls, and with which arguments.
+"""Tool calls: choose the tool, then generate its arguments.
 
-A call is written in the model's own format, in up to three requests that share a slot:
+A call is written in the model's own format, with up to three requests that share a slot:
 
-1. Does the model call a tool? This is the probability of the fixed text that begins a call, or a
-   choice between that text and the fixed text that begins an answer in words.
-2. Which one? A choice between the names. Each name is cut into tokens together with the text
-   around it, and given up to the first token that no other name has.
-3. The arguments, under token masks of the tool's schema. The fixed text around them is part of the
-   grammar, so that the model may join it with the arguments in one token.
+1. Does the model call a tool? The answer is the probability of the fixed text that begins a call.
+   If the format also has fixed text that begins an answer in words, the model chooses between the
+   two texts.
+2. Which tool? The model chooses between the names. Each name is tokenized together with the text
+   around it, and only the tokens up to the first one that no other name has are scored.
+3. Which arguments? They are generated under token masks of the tool's schema. The fixed text around
+   them is part of the grammar, because one token may span fixed text and arguments.
 
-Each request begins with the tokens of the one before it, which are in the slot.
+Each request begins with the tokens of the previous request, which are already in the slot.
 """
 
 from __future__ import annotations
@@ -78,11 +79,11 @@ __all__ = [
 ]
 
 MOST_CALLS = 16
-"""In one turn, unless `max_calls` says otherwise."""
+"""The default of `max_calls`."""
 
 
 class ToolSettings(TypedDict, total=False):
-    """Further settings of tool calls."""
+    """Keyword arguments of :meth:`~eliza_ffi.Model.call_tools`."""
 
     temperature: float
     top_k: int
@@ -94,14 +95,14 @@ class ToolSettings(TypedDict, total=False):
 SETTINGS = frozenset(ToolSettings.__annotations__)
 
 RENDERED_WITH = ("add_generation_prompt", "messages", "tools")
-"""Variables of chat templates that every request passes."""
+"""Variables of the chat template that every request sets itself."""
 
 ID_LENGTH = 9  # letters and digits, because Mistral's templates reject other ids
 
 
 @dataclass(frozen=True)
 class ToolCall:
-    """A call of a tool.
+    """A tool call of the model.
 
     Attributes
     ----------
@@ -111,11 +112,11 @@ class ToolCall:
     probability : float
         The probability of this tool, as in `probabilities`.
     probabilities : mapping
-        The probability of each tool by its name. With ``choice="auto"``, None stands for an answer
-        in words. In later calls of a turn, None stands for the end of the turn. The probabilities
-        sum to 1.
+        From each tool's name to its probability; the probabilities sum to 1. With
+        ``choice="auto"``, the key None stands for an answer in words. In later calls of a turn, the
+        key None stands for the end of the turn.
     id : str
-        Nine letters and digits.
+        A random identifier of nine letters and digits.
     """
 
     name: str
@@ -129,11 +130,11 @@ class ToolCall:
         return f"ToolCall({self.name!r}, {arguments}, probability {self.probability:.3g})"
 
     def to_message(self) -> dict[str, Any]:
-        """Return the message of the assistant that makes this call, as OpenAI's APIs have it."""
+        """Return the assistant's message with this call, in OpenAI's format."""
         return _message([self])
 
     def result(self, content: Any) -> dict[str, Any]:
-        """Return the message with the tool's result.
+        """Return a message with the tool's result, to append to the conversation.
 
         Parameters
         ----------
@@ -143,7 +144,7 @@ class ToolCall:
         Raises
         ------
         InvalidArgumentError
-            If it is neither.
+            If `content` is neither a string nor a JSON value.
         """
         text = content
         if not isinstance(content, str):
@@ -157,27 +158,27 @@ class ToolCall:
 
 
 class ToolCalls(list[ToolCall]):
-    """The calls of one turn, in their order."""
+    """The tool calls of one turn, in order."""
 
     def to_message(self) -> dict[str, Any]:
-        """Return the message of the assistant that makes these calls, as OpenAI's APIs have it."""
+        """Return the assistant's message with these calls, in OpenAI's format."""
         return _message(self)
 
 
 @dataclass(frozen=True, repr=False)
 class TextAnswer(GenerationResult):
-    """An answer in words, where the model could have called a tool.
+    """An answer in words from a model that could have called a tool.
 
     Attributes
     ----------
     probabilities : mapping
-        The probability of each tool by its name. None stands for an answer in words.
+        From each tool's name to its probability. The key None stands for an answer in words.
     """
 
     probabilities: Mapping[str | None, float] | None = None
 
     def to_message(self) -> dict[str, Any]:
-        """Return the message of the assistant with this answer."""
+        """Return the assistant's message with this answer."""
         return {"role": "assistant", "content": self.text}
 
 
@@ -206,21 +207,21 @@ def one_call(answer: ToolCalls | TextAnswer) -> ToolCall | TextAnswer:
 
 @dataclass(frozen=True, eq=False)
 class ToolRequest:
-    """A request for tool calls, checked and with its prompt.
+    """A checked request for tool calls, with its prompt.
 
     Attributes
     ----------
     session : Session
     format : CallFormat
     tools : tuple of Tool
-        The tools that may be called.
+        The tools that the model may call.
     may_answer : bool
         Whether the model may answer in words.
     max_calls : int
     earlier_calls : int
-        How many calls the conversation has.
+        The number of calls in the conversation, if the format numbers calls across turns.
     args : GenerationRequest
-        The prompt, up to where a call or an answer in words begins, and the settings.
+        The settings, and the prompt up to the beginning of a call or an answer in words.
     vocabulary : TokenTexts
     """
 
@@ -235,7 +236,7 @@ class ToolRequest:
 
     def read(self, text: str) -> list[int]:
         """Return the tokens of fixed text that follows other text."""
-        # Some tokenizers add a space at the beginning, unless a line break comes first.
+        # Some tokenizers add a space at the beginning, but not after a line break.
         anchor = self.session.tokenize("\n", False, True)
         tokens = self.session.tokenize("\n" + text, False, True)
         if tokens[: len(anchor)] == anchor:
@@ -243,11 +244,11 @@ class ToolRequest:
         return self.session.tokenize(text, False, True)
 
     def text(self, tokens: Sequence[int]) -> bytes:
-        """Return the text of tokens, with control tokens spelled out."""
+        """Return the bytes of tokens, with control tokens spelled out."""
         return b"".join(self.vocabulary.texts[token] for token in tokens)
 
     def split(self, text: str) -> list[str | int]:
-        """Return the plain parts and the control tokens of fixed text."""
+        """Split fixed text into plain text and control tokens."""
         parts: list[str | int] = []
         plain: list[int] = []
         for token in [*self.read(text), -1]:
@@ -278,7 +279,7 @@ def tool_request(
     method: str = "call_tool",
     **more: Any,
 ) -> ToolRequest:
-    """Return the request for tool calls; parameters as :meth:`~eliza_ffi.Model.call_tools`."""
+    """Return a request for tool calls; parameters as :meth:`~eliza_ffi.Model.call_tools`."""
     check_keywords(method, more, SETTINGS)
     check_whole("max_calls", max_calls, 1)
     check_whole("max_tokens", max_tokens, 0)
@@ -287,15 +288,17 @@ def tool_request(
     for name in variables or ():
         check_text("a name in variables", name)
         if name in RENDERED_WITH:
-            raise InvalidArgumentError(f"variables cannot contain {name!r}: {method} passes it")
+            raise InvalidArgumentError(
+                f"variables must not contain {name!r}, which {method} sets itself"
+            )
     listed = read_tools(tools)
     offered, may_answer = _offered(choice, tuple(map(_closed, listed)))
     check_messages(messages)
     extra = dict(variables or {})
     format = session.call_format(extra)
     talk = [_with_mappings(message, f"message {i}") for i, message in enumerate(messages)]
-    told, definitions = tool_messages(format, talk, listed)
-    tokens = _prompt(session, told, definitions, extra)
+    prompt, definitions = tool_messages(format, talk, listed)
+    tokens = _prompt(session, prompt, definitions, extra)
     args = generate_request(session, tokens, max_tokens=max_tokens, method=method, **more)
     earlier = sum(len(message.get("tool_calls") or ()) for message in talk)
     request = ToolRequest(
@@ -308,15 +311,15 @@ def tool_request(
         args=args,
         vocabulary=session.token_texts(),
     )
-    for tool in offered:  # an unsupported schema is an error before anything runs
+    for tool in offered:  # reject unsupported schemas before anything runs
         call_grammar(format, tool.parameters, "", "", request.split)
     return replace(request, args=replace(args, prompt_tokens=_turn_start(request, tokens)))
 
 
 def _with_mappings(message: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """Return a message whose calls have mappings as their arguments.
+    """Return a message in which the arguments of tool calls are mappings, not strings of JSON.
 
-    Templates write these as the call format says. Some write JSON in a string as a string.
+    Templates write mappings in the model's call format, but some write a string as a JSON string.
     """
     given = message.get("tool_calls")
     if not given:
@@ -347,7 +350,7 @@ def _prompt(
 
 
 def _described(tool: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a definition whose parameters all have descriptions, which some templates need."""
+    """Add an empty description to parameters without one, because some templates need it."""
     function = tool["function"]
     parameters = function["parameters"]
     properties = {
@@ -359,12 +362,12 @@ def _described(tool: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _closed(tool: Tool) -> Tool:
-    """Return a tool whose objects have only the properties that its schema names.
+    """Return a tool whose schema forbids properties that it does not name.
 
-    A schema without ``additionalProperties`` allows other properties. Programs that define tools
-    rarely mean that, and small models then write properties without end.
+    A schema without ``additionalProperties`` allows other properties. Tool definitions rarely
+    intend that, and small models would write properties without end.
     """
-    if '"allOf"' in checked_schema(tool.parameters):  # its parts name the properties of one object
+    if '"allOf"' in checked_schema(tool.parameters):  # its schemas describe the same object
         return tool
     return replace(tool, parameters=_without_others(tool.parameters))
 
@@ -389,7 +392,7 @@ def _without_others(schema: Any) -> Any:
 
 
 def _offered(choice: Any, tools: tuple[Tool, ...]) -> tuple[tuple[Tool, ...], bool]:
-    """Return the tools that a choice leaves, and whether the model may answer in words."""
+    """Return the tools that `choice` allows, and whether the model may answer in words."""
     if isinstance(choice, str) and choice in ("auto", "required"):
         return tools, choice == "auto"
     name = choice
@@ -413,19 +416,19 @@ def _offered(choice: Any, tools: tuple[Tool, ...]) -> tuple[tuple[Tool, ...], bo
 
 
 def _turn_start(request: ToolRequest, tokens: Sequence[int]) -> list[int]:
-    """Return the tokens up to where calls and answers in words begin alike."""
+    """Return the prompt's tokens, up to the place where calls and answers in words differ."""
     format, kept, taken = request.format, list(tokens), b""
     cut = format.cut.encode()
     while len(taken) < len(cut):
         taken = request.text([kept.pop()]) + taken
-    if not taken.endswith(cut):  # some templates write no generation prompt after a result
+    if not taken.endswith(cut):  # some templates have no generation prompt after a tool result
         return list(tokens)
     between = taken[: len(taken) - len(cut)].decode() + format.lead
     return kept + (request.read(between) if between else [])
 
 
 def _grammar(request: ToolRequest, tool: Tool, before: str, after: str) -> Any:
-    """Return the masks of a call's arguments and the fixed text around them."""
+    """Return token masks for a call's arguments and the fixed text around them."""
     made = call_grammar(request.format, tool.parameters, before, after, request.split)
     return request.session.guidance().lark(
         made.lark, json_after=made.json_after, most_digits=made.most_digits
@@ -436,7 +439,7 @@ def _grammar(request: ToolRequest, tool: Tool, before: str, after: str) -> Any:
 
 
 class _Forced:
-    """Masks that allow one row of tokens."""
+    """Token masks that allow a single token sequence."""
 
     def __init__(self, tokens: Sequence[int], n_words: int) -> None:
         self.n_words = n_words
@@ -460,7 +463,7 @@ class _Forced:
 
 
 class _NotFirst:
-    """Masks that allow every text, except that its first token is none of a few."""
+    """Token masks that forbid some tokens at the first position, and allow all other text."""
 
     has_ended = False
 
@@ -485,7 +488,7 @@ class _NotFirst:
 
 
 Row = tuple[int, ...]
-"""Tokens, one after the other."""
+"""A token sequence."""
 
 
 @dataclass(frozen=True)
@@ -498,8 +501,8 @@ class _Start:
     text : str
     tokens : tuple of int
     rows : tuple of tuple of int
-        The tokens that such a call may begin with. They are longer than `tokens` if the name ends
-        where the arguments begin, because another name may begin with this one.
+        The possible token sequences of the beginning. They are longer than `tokens` if the
+        arguments follow the name directly, because another name may begin with this name.
     """
 
     tool: Tool
@@ -514,8 +517,10 @@ class ToolRun:
     Parameters
     ----------
     request
-    begin, drive
-        From the arguments of a generation to its run, and from a run to its steps.
+    begin
+        Returns the run of a GenerationRequest.
+    drive
+        Returns the steps of a run.
     """
 
     def __init__(
@@ -528,19 +533,19 @@ class ToolRun:
         self._begin = begin
         self._drive = drive
         self._lock = threading.Lock()
-        self._next: Any = begin(request.args)  # which checks it
+        self._next: Any = begin(request.args)  # checks the request
         self._is_cancelled = False
         self._tokens = list(request.args.prompt_tokens)
         self._ids = random.SystemRandom()
 
     def cancel(self) -> None:
-        """End the run."""
+        """Cancel the run."""
         with self._lock:
             self._is_cancelled = True
             self._next.cancel()
 
     def steps(self) -> Generator[ToolCalls | TextAnswer, None, None]:
-        """Yield the result: the calls, or an answer in words."""
+        """Yield the result, the calls or an answer in words, as the only step."""
         calls = ToolCalls()
         for index in range(self.request.max_calls):
             call = self._call(index)
@@ -552,10 +557,10 @@ class ToolRun:
             calls.append(call)
         yield calls
 
-    # ---- one call ------------------------------------------------------------------------------
+    # ---- One call ------------------------------------------------------------------------------
 
     def _call(self, index: int) -> ToolCall | Mapping[str | None, float]:
-        """Write a call; return the probabilities if the model makes none."""
+        """Write a call; if the model makes no call, return the probabilities instead."""
         request = self.request
         id = "".join(self._ids.choices(string.ascii_letters + string.digits, k=ID_LENGTH))
         starts = [self._start(tool, index, id) for tool in request.tools]
@@ -568,7 +573,7 @@ class ToolRun:
         return ToolCall(name, arguments, probabilities[name], probabilities, id)
 
     def _probabilities(self, starts: Sequence[_Start], index: int) -> dict[str | None, float]:
-        """Return the probability of each tool; None stands for no call, if that is allowed."""
+        """Return the probability of each tool, and of no call (key None) if that is allowed."""
         names: list[str | None] = [start.tool.name for start in starts]
         ways = [start.rows for start in starts]
         if index == 0 and not self.request.may_answer:
@@ -594,7 +599,7 @@ class ToolRun:
         return _Start(tool, text, tuple(self.request.read(text)), rows)
 
     def _before(self, index: int) -> str:
-        """Return the fixed text between the turn's beginning, or the call before, and a call."""
+        """Return the fixed text before a call: after the turn's beginning or the previous call."""
         return self.request.format.between if index else self.request.format.open
 
     def _fill(self, pieces: Any, tool: Tool, index: int, id: str) -> str:
@@ -606,8 +611,8 @@ class ToolRun:
         format = self.request.format
         text = self._before(index) + format.call_start.removeprefix(format.open)
         rows = [row for start in starts for row in start.rows]
-        same = tuple(commonprefix([tuple(self.request.read(text)), *rows]))
-        return min(math.fsum(map(self._probability, [same] if same else rows)), 1.0)
+        common = tuple(commonprefix([tuple(self.request.read(text)), *rows]))
+        return min(math.fsum(map(self._probability, [common] if common else rows)), 1.0)
 
     def _probability(self, tokens: Sequence[int]) -> float:
         """Return the probability that the model continues with these tokens."""
@@ -622,7 +627,7 @@ class ToolRun:
     def _choose(self, ways: Sequence[Sequence[Row]]) -> list[float]:
         """Return the probability of each of several continuations.
 
-        A continuation is given by the rows of tokens that it may begin with.
+        A continuation is a list of the token sequences that it may begin with.
         """
         if len(ways) == 1:
             return [1.0]
@@ -632,13 +637,13 @@ class ToolRun:
             )
             for way in ways
         ]
-        n_same = len(commonprefix([row for way in decided for row in way]))
-        way_of = {row[n_same:]: i for i, way in enumerate(decided) for row in way}
+        n_common = len(commonprefix([row for way in decided for row in way]))
+        way_of = {row[n_common:]: i for i, way in enumerate(decided) for row in way}
         leaves = tuple(TokenTreeLeaf(str(i), row) for i, row in enumerate(way_of))
         first = next(iter(decided[0]))
         payload = TokenTreePayload("", (TokenTreeDescriptor("tools", leaves),))
         args = GenerationRequest(
-            [*self._tokens, *first[:n_same]],
+            [*self._tokens, *first[:n_common]],
             **self._stream,
             constraint=payload,
             choice_mode=TRIE_BEST_LEAF | STOP_AT_LEAF,
@@ -651,7 +656,7 @@ class ToolRun:
             probabilities[way_of[leaf.tokens]] += math.exp(logprob)
         return probabilities
 
-    # ---- arguments -----------------------------------------------------------------------------
+    # ---- Arguments -----------------------------------------------------------------------------
 
     def _arguments(
         self, start: _Start, index: int, id: str, starts: Sequence[_Start]
@@ -659,13 +664,13 @@ class ToolRun:
         """Write the rest of a call, and return its arguments."""
         request = self.request
         others = [row for each in starts if each is not start for row in each.rows]
-        known, before = self._known(start, len(_decided(start.tokens, others)))
+        fixed, before = self._fixed_tokens(start, len(_decided(start.tokens, others)))
         format = request.format
         place = format.call.index(Hole.ARGUMENTS)
         after = self._fill(format.call[place + 1 :], start.tool, index, id)
         first = next(iter(request.split(after)), "")
         near = first if isinstance(first, str) else ""
-        self._tokens += known
+        self._tokens += fixed
         opening = start.text.removeprefix(self._before(index))
         validate = schema_validator(checked_schema(start.tool.parameters))
 
@@ -696,23 +701,24 @@ class ToolRun:
         arguments: dict[str, Any] = filled.value
         return arguments
 
-    def _known(self, start: _Start, n_decided: int) -> tuple[list[int], str]:
-        """Return the tokens before the arguments that are certain, and the text after them.
+    def _fixed_tokens(self, start: _Start, n_decided: int) -> tuple[list[int], str]:
+        """Return the fixed tokens before the arguments, and the text after these tokens.
 
-        The last plain text before the arguments is left to the grammar, as far as the choice of
-        the tool has not decided its tokens.
+        Control tokens and the tokens that the choice of the tool has decided are fixed. The plain
+        text after them is left to the grammar, so that a token can span that text and the
+        arguments.
         """
         request, tokens = self.request, start.tokens
-        n_known = max(
+        n_fixed = max(
             [n_decided, *(i for i, token in enumerate(tokens, 1) if token in request.control)]
         )
-        for n in range(n_known, len(tokens)):
+        for n in range(n_fixed, len(tokens)):
             rest = start.text.encode()[len(request.text(tokens[:n])) :]
             with suppress(UnicodeDecodeError):
                 return list(tokens[:n]), rest.decode()
         return list(tokens), ""
 
-    # ---- words ---------------------------------------------------------------------------------
+    # ---- Words ---------------------------------------------------------------------------------
 
     def _words(self, probabilities: Mapping[str | None, float]) -> TextAnswer:
         """Write an answer in words."""
@@ -729,11 +735,11 @@ class ToolRun:
         known = {field.name: getattr(found, field.name) for field in fields(found)}
         return TextAnswer(**known, probabilities=probabilities)
 
-    # ---- runs ----------------------------------------------------------------------------------
+    # ---- Runs ----------------------------------------------------------------------------------
 
     @functools.cached_property
     def _stream(self) -> dict[str, Any]:
-        """The settings of the slot."""
+        """The slot and its settings."""
         names = ("slot_id", "cache_key", "gpu_layers", "cache_type_k", "cache_type_v")
         return {name: getattr(self.request.args, name) for name in names}
 
@@ -751,6 +757,6 @@ class ToolRun:
 
 
 def _decided(row: Row, others: Sequence[Row]) -> Row:
-    """Return the beginning of a row of tokens that no other row has."""
-    n_same = max((len(commonprefix([row, other])) for other in others), default=-1)
-    return row[: n_same + 1]
+    """Return the tokens of a row up to the first one that tells it apart from all other rows."""
+    n_common = max((len(commonprefix([row, other])) for other in others), default=-1)
+    return row[: n_common + 1]

@@ -365,8 +365,8 @@ def test_a_batch_that_fails_cancels_what_still_runs(model: Model) -> None:
 @pytest.mark.parametrize(
     ("prompts", "choices", "said"),
     [
-        (["x", "y"], [["a"]], "there are 1 label sets and more prompts than that"),
-        (["x"], [["a"], ["b"]], "there are 1 prompts and more label sets than that"),
+        (["x", "y"], [["a"]], "got more than 1 prompts and 1 label sets"),
+        (["x"], [["a"], ["b"]], "got 1 prompts and more than 1 label sets"),
         (["x"], [], "there is nothing to choose from"),
         (["x"], "abc", "labels must be a list of strings, .*, got 'abc'"),
     ],

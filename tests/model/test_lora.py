@@ -166,7 +166,7 @@ def test_what_is_no_adapter_for_the_model_is_refused(
     misshapen = {ADAPTED[0]: (np.ones((2, 63), "f4"), np.ones((64, 2), "f4"))}
     with pytest.raises(ModelError, match=r"misshapen\.gguf"):
         load((write_adapter(tmp_path / "misshapen.gguf", misshapen), 1.0))
-    with pytest.raises(InvalidArgumentError, match="a pair of its file and a scale"):
+    with pytest.raises(InvalidArgumentError, match="a pair of a file and a scale"):
         load(str(adapter))
     for bad in (("x",), (3, 1.0), ("x", "y"), ("\udcff", 1.0), ("x", math.nan)):
         with pytest.raises(InvalidArgumentError, match="scale"):

@@ -38,9 +38,9 @@ def test_sampling_is_possible_and_the_best_leaf_and_probabilities_are_not(
 ) -> None:
     sampled = tiny_model.choose("Hi! ", ["a", "b"], tokenization="any", mode="sample")
     assert sampled.value in ("a", "b")
-    with pytest.raises(InvalidArgumentError, match='mode="best" needs one way'):
+    with pytest.raises(InvalidArgumentError, match='mode="best" needs a single'):
         tiny_model.choose("Hi! ", ["a", "b"], tokenization="any", mode="best")
-    with pytest.raises(InvalidArgumentError, match="probabilities needs one way"):
+    with pytest.raises(InvalidArgumentError, match="probabilities needs a single"):
         tiny_model.choose("Hi! ", ["a", "b"], tokenization="any", probabilities=True)
 
 
@@ -78,7 +78,7 @@ def test_an_unknown_tokenization_is_named(tiny_model: Model) -> None:
 
 
 def test_max_tokens_inside_a_choice_is_an_error(tiny_model: Model) -> None:
-    with pytest.raises(InvalidArgumentError, match="max_tokens ended the generation"):
+    with pytest.raises(InvalidArgumentError, match=r"max_tokens=\d+ ended the generation"):
         tiny_model.choose("Hi! ", ["SEND_EMAIL_TO_ALL"], tokenization="any", max_tokens=1)
 
 

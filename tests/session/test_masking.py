@@ -162,13 +162,13 @@ def test_what_goes_wrong_in_a_mask_is_raised_and_the_slot_is_free_again(tiny_mod
 
 def test_masks_stand_alone() -> None:
     masks = Script([[5, 6]])
-    with pytest.raises(InvalidArgumentError, match="give either masks or a grammar"):
+    with pytest.raises(InvalidArgumentError, match="pass either token masks or a grammar"):
         GenerationRequest([1], constraint=masks, grammar='root ::= "a"')
 
 
 def test_a_library_without_masks_is_told_of() -> None:
     args = FfiStreamingGenerateArgs(prompt_tokens=[1], masks=Script([[5]]))
-    with pytest.raises(NotSupportedError, match="takes no masks"):
+    with pytest.raises(NotSupportedError, match="does not support token masks"):
         GenerationRun(RecordingBinding(), None, args.to_request())
 
 

@@ -380,7 +380,7 @@ def test_variables_of_the_template_are_passed_to_it(
     model = with_template("{{ mood or '' }}" + calls_as("(NAME)ARGS"))
     request = tool_request(model.session, QUESTION, TOOLS, variables={"mood": "[glad]"})
     assert model.detokenize(request.args.prompt_tokens, True).startswith("[glad]")
-    with pytest.raises(InvalidArgumentError, match="variables cannot contain 'tools'"):
+    with pytest.raises(InvalidArgumentError, match="variables must not contain 'tools'"):
         model.call_tool(QUESTION, TOOLS, variables={"tools": []})
 
 

@@ -290,7 +290,7 @@ def test_text_can_be_generated_and_streamed_with_a_shape(tiny_model: Model) -> N
 
 def test_a_truncated_answer_is_an_error_with_the_partial_answer(tiny_model: Model) -> None:
     endless = Lark("start: /[a-z ]+/ END\nEND: /[^a-z ]{900}/")
-    with pytest.raises(FillError, match="12 tokens and has not ended") as cut:
+    with pytest.raises(FillError, match="has not ended after 12 tokens") as cut:
         tiny_model.fill("Hello", endless, max_tokens=12)
     assert len(cut.value.partial.tokens) == 12
     assert not cut.value.partial.complete
